@@ -1,0 +1,45 @@
+"""The named errors and warnings of the package, each with what went wrong and what to do."""
+
+
+class IrtDaskError(Exception):
+    """Base of every error that irt_dask raises on purpose."""
+
+
+class InputError(IrtDaskError, ValueError):
+    """Something the user gave (data, option, configuration) breaks a rule that the text states."""
+
+
+class StoreError(IrtDaskError):
+    """A store of responses is damaged, incomplete, or of another format version."""
+
+
+class CheckpointError(IrtDaskError):
+    """A checkpoint is damaged or belongs to another computation."""
+
+
+class ClusterError(IrtDaskError):
+    """The cluster cannot run the work: unreachable, other versions, or another view of the data."""
+
+
+class ChainError(IrtDaskError):
+    """A sampling chain broke down (not-a-number) or its tasks died too often."""
+
+
+class EstimationError(IrtDaskError):
+    """The data do not determine the estimate asked for."""
+
+
+class RunError(IrtDaskError):
+    """A run directory belongs to another configuration or other data."""
+
+
+class IrtDaskWarning(UserWarning):
+    """Base of the warnings."""
+
+
+class ConvergenceWarning(IrtDaskWarning):
+    """An iteration stopped before it converged; the result says so in ``attrs['converged']``."""
+
+
+class ApproximationWarning(IrtDaskWarning):
+    """An approximation is being used outside the range in which it was checked."""

@@ -1,0 +1,110 @@
+"""The vocabulary: every named array of stores and results, once.
+
+A variable is ``owner_quantity`` (``item_difficulty``); uncertainty and diagnostics are the same
+name with a suffix (``item_difficulty_se``).  :func:`check` refuses a Dataset that uses a name, a
+dimension or a dtype that is not listed here, so that documentation and results cannot drift apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+PERSONS, ITEMS, ITEMS_, DRAW, SHARDS, ITERATION = (
+    "persons",
+    "items",
+    "items_",
+    "draw",
+    "shards",
+    "iteration",
+)
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One named array: its dimensions, kind of dtype, unit and meaning."""
+
+    name: str
+    dims: tuple[str, ...]
+    kind: str  # NumPy dtype kinds that are allowed
+    unit: str
+    doc: str
+
+
+VARIABLES = {
+    v.name: v
+    for v in (
+        Variable("response", (PERSONS, ITEMS), "i", "", "1 right, 0 wrong, -1 not observed"),
+        Variable("person_id", (PERSONS,), "UOT", "", "the person's identifier"),
+        Variable("person_weight", (PERSONS,), "f", "", "sampling weight of the person"),
+        Variable("person_group", (PERSONS,), "UOT", "", "label of the person's group"),
+        Variable("person_ability", (PERSONS,), "f", "theta", "ability on the latent scale"),
+        Variable("item_id", (ITEMS,), "UOT", "", "the item's identifier"),
+        Variable("item_discrimination", (ITEMS,), "f", "1/theta", "slope a"),
+        Variable("item_difficulty", (ITEMS,), "f", "theta", "location b, where P is halfway"),
+        Variable("item_intercept", (ITEMS,), "f", "logit", "intercept d = -a b"),
+        Variable("item_n_responses", (ITEMS,), "iu", "persons", "persons with the item observed"),
+        Variable("item_n_right", (ITEMS,), "iu", "persons", "persons with the item right"),
+        Variable(
+            "item_covariance",
+            ("parameter", "parameter_"),
+            "f",
+            "",
+            "posterior covariance of (log a, d), items in order, log a before d",
+        ),
+        Variable("item_discrimination_draw", (DRAW, ITEMS), "f", "1/theta", "combined draws of a"),
+        Variable("item_intercept_draw", (DRAW, ITEMS), "f", "logit", "combined draws of d"),
+        Variable(
+            "pair_count", (ITEMS, ITEMS_), "iu", "persons", "right on the row, wrong on the column"
+        ),
+        Variable("pair_observed", (ITEMS, ITEMS_), "iu", "persons", "both items observed"),
+        Variable("shard_n_persons", (SHARDS,), "iu", "persons", "persons in the shard"),
+        Variable("shard_acceptance", (SHARDS,), "f", "", "accepted share of the item proposals"),
+        Variable("shard_grid_spacing", (SHARDS,), "f", "theta", "spacing of the ability grid"),
+        Variable("shard_max_rhat", (SHARDS,), "f", "", "largest R-hat of the shard's parameters"),
+        Variable("shard_min_ess", (SHARDS,), "f", "draws", "smallest effective sample size"),
+        Variable("shard_item_discrimination", (SHARDS, ITEMS), "f", "1/theta", "shard mean of a"),
+        Variable("shard_item_intercept", (SHARDS, ITEMS), "f", "logit", "shard mean of d"),
+        Variable("ability_count", ("ability",), "iu", "persons", "persons by estimated ability"),
+        Variable("ability", ("ability",), "f", "theta", "middle of the ability class"),
+        Variable("iteration_objective", (ITERATION,), "f", "log-likelihood", "after each iteration"),
+    )
+}
+
+SUFFIXES = {
+    "se": "standard error",
+    "sd": "posterior standard deviation",
+    "lower": "lower end of the interval",
+    "upper": "upper end of the interval",
+    "rhat": "split R-hat, the largest over shards",
+    "ess": "effective sample size, summed over shards",
+}
+
+
+def describe(name: str) -> Variable:
+    """Return the entry for ``name``, a suffix like ``_se`` taken into account."""
+    if name in VARIABLES:
+        return VARIABLES[name]
+    base, _, suffix = name.rpartition("_")
+    if base in VARIABLES and suffix in SUFFIXES:
+        v = VARIABLES[base]
+        return Variable(name, v.dims, "f", v.unit, f"{SUFFIXES[suffix]} of {base}")
+    raise KeyError(f"{name!r} is not in the vocabulary of irt_dask.variables")
+
+
+def check(dataset: xr.Dataset) -> xr.Dataset:
+    """Verify names, dimensions and dtypes of a result, add units and descriptions, return it."""
+    for name, array in dataset.variables.items():
+        v = describe(str(name))
+        if array.dims != v.dims or array.dtype.kind not in v.kind:
+            raise TypeError(
+                f"{name}: has dims {array.dims} and dtype {array.dtype}, "
+                f"the vocabulary says {v.dims} and kind {v.kind!r}"
+            )
+        array.attrs["description"] = v.doc
+        if v.unit:
+            array.attrs["units"] = v.unit
+    return dataset
