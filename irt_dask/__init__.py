@@ -1,0 +1,53 @@
+"""irt_dask: item response theory at scale.
+
+``import irt_dask as irt`` is light: a name loads what it needs when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "ApproximationWarning": "errors",
+    "ConvergenceWarning": "errors",
+    "InputError": "errors",
+    "IrtDaskError": "errors",
+    "StoreError": "errors",
+    "ItemPrior": "models",
+    "Responses": "store",
+    "from_array": "store",
+    "open_responses": "store",
+    "ingest": "ingest",
+    "simulate": "simulate",
+    "load_lsat": "datasets",
+    "Coreset": "calibrate.joint",
+    "fit_joint": "calibrate.joint",
+    "pair_counts": "calibrate.spectral",
+    "fit_spectral": "calibrate.spectral",
+    "fit_bayes": "calibrate.gibbs",
+    "score": "score",
+    "evaluate": "evaluate",
+    "read_items": "banks",
+    "write_items": "banks",
+    "connect": "clusters",
+    "plot": "report.plots",
+}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its module (PEP 562)."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'irt_dask' has no attribute {name!r}")
+    module = importlib.import_module(f"irt_dask.{_HOME[name]}")
+    value = module if name == "plot" else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

@@ -1,0 +1,26 @@
+"""Sums over persons that do not depend on their order: fixed-point integers.
+
+Floating-point addition is not associative, so the same persons in other blocks would give other
+last bits, and iterations amplify them.  Each person's contribution is therefore rounded once, to a
+multiple of ``1 / scale``, and the multiples are added as 64-bit integers, which is exact.
+"""
+
+from __future__ import annotations
+
+import math
+
+#: Bits left to the sum: one for the sign, one to spare.
+_SUM_BITS = 62
+#: Finer than this no contribution is worth keeping (a double has 53 bits).
+_MAX_BITS = 44
+
+
+def scale_for(bound: float) -> float:
+    """Return the power of two by which contributions are multiplied before rounding.
+
+    ``bound`` is an upper bound of the sum of absolute contributions.  The rounding error of the sum
+    of n contributions is at most ``n / (2 scale)``, about ``sqrt(n / 12) / scale`` in practice.
+    """
+    if not (math.isfinite(bound) and bound > 0):
+        raise ValueError(f"bound of a fixed-point sum must be positive and finite, got {bound}")
+    return 2.0 ** min(_MAX_BITS, _SUM_BITS - math.ceil(math.log2(bound) + 1e-9))

@@ -1,0 +1,283 @@
+"""Item steps: parameters of each item from its right and observed counts on the ability axis.
+
+Given abilities on nodes, an item's log-likelihood is ``sum_q r_q z_q - f_q log(1 + e^{z_q})`` with
+``z_q = a theta_q + d``: it costs items x nodes, whatever the number of persons.  Counts come as
+(nodes, items) floats.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+jit = njit(cache=True, nogil=True)
+
+#: Degrees of freedom of the proposal of the Gibbs item step; its tails bound the weights.
+_PROPOSAL_DF = 10
+#: Random words an item needs per step: two normals, the proposal's chi-square, the acceptance.
+WORDS_PER_ITEM = 2 + _PROPOSAL_DF // 2 + 1
+
+
+@jit
+def log_likelihood(right: Floats, seen: Floats, nodes: Floats, a: float, d: float) -> float:
+    """Log-likelihood of one item at slope ``a`` and intercept ``d``."""
+    total = 0.0
+    for q in range(nodes.size):
+        if seen[q] > 0.0:
+            z = a * nodes[q] + d
+            total += right[q] * z - seen[q] * (max(z, 0.0) + math.log1p(math.exp(-abs(z))))
+    return total
+
+
+@jit
+def _derivatives(
+    right: Floats, seen: Floats, nodes: Floats, a: float, d: float
+) -> tuple[float, float, float, float, float]:
+    """Gradient (a, d) and negative Hessian (aa, ad, dd) of the log-likelihood of one item."""
+    ga = gd = haa = had = hdd = 0.0
+    for q in range(nodes.size):
+        if seen[q] > 0.0:
+            z = a * nodes[q] + d
+            e = math.exp(-abs(z))
+            large = 1.0 / (1.0 + e)
+            p = large if z >= 0.0 else e * large
+            residual = right[q] - seen[q] * p
+            w = seen[q] * e * large * large
+            ga += residual * nodes[q]
+            gd += residual
+            haa += w * nodes[q] * nodes[q]
+            had += w * nodes[q]
+            hdd += w
+    return ga, gd, haa, had, hdd
+
+
+# --- joint maximum likelihood ---------------------------------------------------------------------
+
+
+@jit
+def _maximise_one(
+    right: Floats, seen: Floats, nodes: Floats, a: float, d: float, low: Floats, high: Floats
+) -> tuple[float, float]:
+    """Projected Newton ascent with backtracking on a concave function of (a, d) in a box."""
+    value = log_likelihood(right, seen, nodes, a, d)
+    for _ in range(100):
+        ga, gd, haa, had, hdd = _derivatives(right, seen, nodes, a, d)
+        # A parameter at a bound whose gradient points outwards stays there.
+        hold_a = low[0] == high[0] or (a <= low[0] and ga <= 0.0) or (a >= high[0] and ga >= 0.0)
+        hold_d = (d <= low[1] and gd <= 0.0) or (d >= high[1] and gd >= 0.0)
+        if hold_a and hold_d:
+            break
+        ridge = 1e-12 * (haa + hdd) + 1e-300
+        if hold_a:
+            step_a, step_d = 0.0, gd / (hdd + ridge)
+        elif hold_d:
+            step_a, step_d = ga / (haa + ridge), 0.0
+        else:
+            det = (haa + ridge) * (hdd + ridge) - had * had
+            step_a = ((hdd + ridge) * ga - had * gd) / det
+            step_d = ((haa + ridge) * gd - had * ga) / det
+        longest = max(abs(step_a), abs(step_d))
+        size = min(1.0, 4.0 / longest) if longest > 0.0 else 1.0
+        moved = False
+        for _ in range(40):
+            na = min(max(a + size * step_a, low[0]), high[0])
+            nd = min(max(d + size * step_d, low[1]), high[1])
+            new = log_likelihood(right, seen, nodes, na, nd)
+            if new >= value:
+                moved = True
+                break
+            size *= 0.5
+        if not moved:
+            break
+        done = max(abs(na - a), abs(nd - d)) < 1e-10
+        a, d, value = na, nd, new
+        if done:
+            break
+    return a, d
+
+
+@jit
+def _maximise(
+    right: Floats,
+    seen: Floats,
+    nodes: Floats,
+    a: Floats,
+    d: Floats,
+    low: Floats,
+    high: Floats,
+    out: Floats,
+) -> None:
+    for j in range(a.size):
+        out[0, j], out[1, j] = _maximise_one(right[j], seen[j], nodes, a[j], d[j], low, high)
+
+
+def maximise(
+    right: Floats,
+    seen: Floats,
+    nodes: Floats,
+    a: Floats,
+    d: Floats,
+    *,
+    a_bounds: tuple[float, float],
+    d_bounds: tuple[float, float],
+) -> tuple[Floats, Floats]:
+    """Maximise each item's log-likelihood over a box; equal bounds of ``a`` hold it fixed."""
+    out = np.empty((2, a.size))
+    low, high = np.array([a_bounds[0], d_bounds[0]]), np.array([a_bounds[1], d_bounds[1]])
+    _maximise(*_by_item(right, seen), nodes, a, d, low, high, out)
+    return out[0], out[1]
+
+
+def _by_item(right: Floats, seen: Floats) -> tuple[Floats, Floats]:
+    return np.ascontiguousarray(right.T, dtype=float), np.ascontiguousarray(seen.T, dtype=float)
+
+
+def information(right: Floats, seen: Floats, nodes: Floats, a: Floats, d: Floats) -> Floats:
+    """Information of (a, d) in the counts, abilities taken as known; shape (items, 2, 2)."""
+    z = np.multiply.outer(nodes, a) + d
+    p = 1.0 / (1.0 + np.exp(-z))
+    w = seen * p * (1.0 - p)
+    off = (w * nodes[:, None]).sum(0)
+    return np.array([[(w * nodes[:, None] ** 2).sum(0), off], [off, w.sum(0)]]).transpose(2, 0, 1)
+
+
+# --- Gibbs: an exact Metropolis-Hastings step -----------------------------------------------------
+
+
+@jit
+def _log_target(
+    right: Floats, seen: Floats, nodes: Floats, prior: Floats, u: float, d: float
+) -> float:
+    """Log posterior density of (log a, d); the Jacobian of a = e^u adds u."""
+    a = math.exp(u)
+    return (
+        log_likelihood(right, seen, nodes, a, d)
+        - 0.5 * prior[1] * (a - prior[0]) ** 2
+        - 0.5 * prior[3] * (d - prior[2]) ** 2
+        + u
+    )
+
+
+@jit
+def _log_target_derivatives(
+    right: Floats, seen: Floats, nodes: Floats, prior: Floats, u: float, d: float
+) -> tuple[float, float, float, float, float]:
+    """Gradient and negative Hessian of :func:`_log_target` in (log a, d)."""
+    a = math.exp(u)
+    ga, gd, haa, had, hdd = _derivatives(right, seen, nodes, a, d)
+    ga -= prior[1] * (a - prior[0])
+    gd -= prior[3] * (d - prior[2])
+    haa += prior[1]
+    hdd += prior[3]
+    # Chain rule for u = log a: d/du = a d/da, d2/du2 = a^2 d2/da2 + a d/da.
+    return a * ga + 1.0, gd, a * a * haa - a * ga, a * had, hdd
+
+
+@jit
+def _mode(
+    right: Floats, seen: Floats, nodes: Floats, prior: Floats, u: float, d: float
+) -> tuple[float, float, float, float, float]:
+    """Mode of (log a, d) and a positive definite curvature there (uu, ud, dd).
+
+    A deterministic function of the counts and the start: the step below is exact even where this
+    search stops early.
+    """
+    value = _log_target(right, seen, nodes, prior, u, d)
+    for _ in range(30):
+        gu, gd, huu, hud, hdd = _log_target_derivatives(right, seen, nodes, prior, u, d)
+        huu = max(huu, hud * hud / hdd + 0.25)  # at least the curvature of a flat direction
+        det = huu * hdd - hud * hud
+        step_u, step_d = (hdd * gu - hud * gd) / det, (huu * gd - hud * gu) / det
+        size = min(1.0, 2.0 / max(abs(step_u), abs(step_d), 1e-300))
+        moved = False
+        for _ in range(20):
+            nu, nd = u + size * step_u, d + size * step_d
+            new = _log_target(right, seen, nodes, prior, nu, nd)
+            if new >= value:
+                moved = True
+                break
+            size *= 0.5
+        if not moved:
+            break
+        # Within a thousandth of the posterior's own width the proposal is as good as it gets.
+        small = gu * step_u + gd * step_d < 1e-6
+        u, d, value = nu, nd, new
+        if small:
+            break
+    _, _, huu, hud, hdd = _log_target_derivatives(right, seen, nodes, prior, u, d)
+    return u, d, max(huu, hud * hud / hdd + 0.25), hud, hdd
+
+
+@jit
+def _log_proposal(du: float, dd: float, huu: float, hud: float, hdd: float, df: float) -> float:
+    """Log density, up to a constant, of the bivariate t about the mode."""
+    return (
+        -0.5 * (df + 2.0) * math.log1p((du * du * huu + 2.0 * du * dd * hud + dd * dd * hdd) / df)
+    )
+
+
+@jit
+def _metropolis(
+    right: Floats,
+    seen: Floats,
+    nodes: Floats,
+    prior: Floats,
+    start_u: Floats,
+    start_d: Floats,
+    random: Floats,
+    u: Floats,
+    d: Floats,
+    accepted: NDArray[np.int64],
+) -> None:
+    df = 2.0 * (random.shape[1] - 3)
+    for j in range(u.size):
+        mu, md, huu, hud, hdd = _mode(right[j], seen[j], nodes, prior, start_u[j], start_d[j])
+        radius = math.sqrt(-2.0 * math.log(random[j, 0]))
+        z1 = radius * math.cos(2.0 * math.pi * random[j, 1])
+        z2 = radius * math.sin(2.0 * math.pi * random[j, 1])
+        chi2 = 0.0
+        for k in range(2, random.shape[1] - 1):
+            chi2 -= 2.0 * math.log(random[j, k])
+        stretch = math.sqrt(df / chi2)
+        # Inverse of the curvature's Cholesky factor [[l11, 0], [l21, l22]], transposed, times z.
+        l11 = math.sqrt(huu)
+        l21 = hud / l11
+        l22 = math.sqrt(hdd - l21 * l21)
+        dd = stretch * z2 / l22
+        du = stretch * z1 / l11 - l21 / l11 * dd
+        log_ratio = (
+            _log_target(right[j], seen[j], nodes, prior, mu + du, md + dd)
+            - _log_target(right[j], seen[j], nodes, prior, u[j], d[j])
+            + _log_proposal(u[j] - mu, d[j] - md, huu, hud, hdd, df)
+            - _log_proposal(du, dd, huu, hud, hdd, df)
+        )
+        if math.log(random[j, random.shape[1] - 1]) < log_ratio:
+            u[j] = mu + du
+            d[j] = md + dd
+            accepted[j] += 1
+
+
+def metropolis(
+    right: Floats,
+    seen: Floats,
+    nodes: Floats,
+    prior: Floats,
+    start: tuple[Floats, Floats],
+    random: Floats,
+    log_a: Floats,
+    d: Floats,
+    accepted: NDArray[np.int64],
+) -> None:
+    """One independence Metropolis-Hastings step for each item, in place.
+
+    The proposal is a bivariate t with the mode and curvature of the item's conditional posterior of
+    (log a, d) given the counts.  It must not depend on the current value, so its search starts at
+    ``start``, which the caller keeps fixed.  ``random`` holds uniforms, shape
+    (items, WORDS_PER_ITEM); ``prior`` is :meth:`irt_dask.models.ItemPrior.tempered`.
+    """
+    _metropolis(*_by_item(right, seen), nodes, prior, *start, random, log_a, d, accepted)

@@ -1,0 +1,46 @@
+"""Randomness by key and counter: a draw belongs to a person or an item, not to a moment.
+
+The generator is Philox4x64 (Salmon et al. 2011) as NumPy implements it.  A key is made from the
+seed and the purpose (method, shard, step); the counter is the person's global row, or the item's
+index, so that neither blocks nor workers nor the order of completion matter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+_WORDS_PER_COUNT = 4
+
+
+def key(seed: int, *purpose: str | int) -> NDArray[np.uint64]:
+    """Return the 128-bit Philox key for a seed and a purpose."""
+    text = "/".join(str(p) for p in (seed, *purpose)).encode()
+    return np.frombuffer(hashlib.blake2b(text, digest_size=16).digest(), dtype=np.uint64)
+
+
+def words(k: NDArray[np.uint64], start: int, n: int, per_row: int = 1) -> NDArray[np.uint64]:
+    """Return random 64-bit words for rows ``start .. start + n``, shape (n, per_row)."""
+    counts = -(-per_row // _WORDS_PER_COUNT)
+    bits = np.random.Philox(key=k, counter=start * counts)
+    raw = bits.random_raw(n * counts * _WORDS_PER_COUNT)
+    return raw.reshape(n, counts * _WORDS_PER_COUNT)[:, :per_row]
+
+
+def uniforms(k: NDArray[np.uint64], start: int, n: int, per_row: int = 1) -> NDArray[np.float64]:
+    """Return uniforms in (0, 1), never 0 or 1, shape (n, per_row)."""
+    bits = (words(k, start, n, per_row) >> np.uint64(12)).astype(np.float64)
+    return (bits + 0.5) * np.float64(2.0**-52)
+
+
+def shard_of(seed: int, start: int, n: int, n_shards: int) -> NDArray[np.int64]:
+    """Return the shard of each person ``start .. start + n``: a keyed hash of the global row."""
+    u = words(key(seed, "shard"), start, n)[:, 0] >> np.uint64(32)
+    return ((u * np.uint64(n_shards)) >> np.uint64(32)).astype(np.int64)
+
+
+def generator(seed: int, *purpose: str | int) -> np.random.Generator:
+    """Return a NumPy generator for draws that belong to the whole data set."""
+    return np.random.Generator(np.random.Philox(key=key(seed, *purpose)))

@@ -1,0 +1,61 @@
+"""Barycenters of location-scatter families in 2-Wasserstein distance.
+
+Alvarez-Esteban et al. (2016): the covariance S of the barycenter of weights w_k and covariances C_k
+is the fixed point of ``S <- S^{-1/2} (sum_k w_k (S^{1/2} C_k S^{1/2})^{1/2})^2 S^{-1/2}``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irt_dask.errors import EstimationError
+
+Floats = NDArray[np.float64]
+
+
+def _symmetric(c: Floats) -> Floats:
+    return 0.5 * (c + np.swapaxes(c, -1, -2))
+
+
+def power(c: Floats, exponent: float) -> Floats:
+    """Symmetric power of positive definite matrices, shape (..., p, p)."""
+    value, vector = np.linalg.eigh(_symmetric(c))
+    if not value.min() > 0.0:
+        raise EstimationError(
+            "a covariance matrix is not positive definite (smallest eigenvalue "
+            f"{value.min():.3g}): too few draws for its size, or a chain that did not move"
+        )
+    return (vector * value[..., None, :] ** exponent) @ np.swapaxes(vector, -1, -2)
+
+
+def barycenter(
+    covariance: Floats, weight: Floats, *, tolerance: float = 1e-10, max_iterations: int = 500
+) -> Floats:
+    """Covariance of the barycenter; ``covariance`` is (K, ..., p, p), blocks treated separately.
+
+    Raises
+    ------
+    EstimationError
+        When the relative residual of the fixed-point equation stays above ``tolerance``.
+    """
+    w = (weight / weight.sum()).reshape(-1, *([1] * (covariance.ndim - 1)))
+    s = _symmetric((w * covariance).sum(axis=0))
+    residual = np.inf
+    for _ in range(max_iterations):
+        root, inverse = power(s, 0.5), power(s, -0.5)
+        middle = (w * power(root @ covariance @ root, 0.5)).sum(axis=0)
+        residual = float(np.max(np.abs(middle - s)) / np.max(np.abs(s)))
+        if residual < tolerance:
+            return s
+        s = _symmetric(inverse @ middle @ middle @ inverse)
+    raise EstimationError(
+        f"the Wasserstein barycenter did not converge: relative residual {residual:.3g} after "
+        f"{max_iterations} iterations (tolerance {tolerance:g})"
+    )
+
+
+def transport(source: Floats, target: Floats) -> Floats:
+    """Optimal linear map T between centred Gaussians: ``T source T' = target``, T symmetric."""
+    root, inverse = power(source, 0.5), power(source, -0.5)
+    return _symmetric(inverse @ power(root @ target @ root, 0.5) @ inverse)

@@ -1,0 +1,116 @@
+"""The item response models: probabilities, bounds, priors and how each is identified.
+
+``P(right) = sigma(a theta + d)`` with ``d = -a b`` (scaling constant D = 1).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irt_dask.errors import InputError
+
+Floats = NDArray[np.float64]
+
+#: Bounds of joint maximum likelihood (Frick et al., section 4): ability, intercept, discrimination.
+ABILITY_BOUND = 6.0
+INTERCEPT_BOUND = 6.0
+DISCRIMINATION_BOUNDS = (1e-3, 5.0)
+
+#: Abilities are integrated over [-GRID_BOUND, GRID_BOUND]; a N(0, 1) prior leaves 3e-12 outside.
+GRID_BOUND = 7.0
+
+
+def logit(p: Floats) -> Floats:
+    """Return ``log(p / (1 - p))``."""
+    return np.log(p) - np.log1p(-p)
+
+
+def probability(ability: Floats, discrimination: Floats, intercept: Floats) -> Floats:
+    """Return P(right), shape ``ability.shape + (n_items,)``."""
+    z = np.multiply.outer(ability, discrimination) + intercept
+    return 1.0 / (1.0 + np.exp(-z))
+
+
+def difficulty(discrimination: Floats, intercept: Floats) -> Floats:
+    """Return ``b = -d / a``."""
+    return -intercept / discrimination
+
+
+def check_model(model: str, known: tuple[str, ...]) -> str:
+    """Return ``model`` if the calling method has it, else say which ones exist."""
+    if model not in known:
+        raise InputError(f"model={model!r} is not available here; choose one of {', '.join(known)}")
+    return model
+
+
+@dataclass(frozen=True)
+class ItemPrior:
+    """Priors of a Bayesian 2PL calibration; ability is N(0, 1), which fixes the scale.
+
+    Parameters
+    ----------
+    discrimination : (mean, sd)
+        Normal, truncated to positive values.
+    intercept : (mean, sd)
+        Normal.
+    """
+
+    discrimination: tuple[float, float] = (1.0, 1.0)
+    intercept: tuple[float, float] = (0.0, 2.0)
+
+    def __post_init__(self) -> None:
+        for name, pair in asdict(self).items():
+            if len(pair) != 2 or not all(math.isfinite(x) for x in pair) or pair[1] <= 0:
+                raise InputError(
+                    f"ItemPrior {name}={pair!r}: give (mean, sd), both finite and sd > 0"
+                )
+
+    def tempered(self, power: float) -> Floats:
+        """Return ``[mean_a, precision_a, mean_d, precision_d]`` of the prior to a power.
+
+        A normal density to the power p is a normal of p times the precision.
+        """
+        (ma, sa), (md, sd) = self.discrimination, self.intercept
+        return np.array([ma, power / sa**2, md, power / sd**2])
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Equally spaced abilities ``-bound, ..., bound`` on which a posterior is summed.
+
+    The trapezoidal rule on a smooth posterior of standard deviation s has error about
+    ``exp(-2 pi^2 s^2 / h^2)``.
+    """
+
+    n_nodes: int
+    bound: float = GRID_BOUND
+
+    @property
+    def spacing(self) -> float:
+        """Distance h between neighbouring nodes."""
+        return 2.0 * self.bound / (self.n_nodes - 1)
+
+    @property
+    def nodes(self) -> Floats:
+        """The abilities, shape (n_nodes,); symmetric about 0 to the bit."""
+        half = (self.n_nodes - 1) // 2
+        return np.arange(-half, half + 1, dtype=np.float64) * np.float64(self.spacing)
+
+
+def grid_for(discrimination: Floats, intercept: Floats, *, margin: float = 1.0) -> Grid:
+    """Choose the grid that resolves every posterior under these items.
+
+    Spacing at most half the smallest posterior standard deviation that a person who answers every
+    item can have, and at most ``1 / max a``, so that one steep item is resolved too.  ``margin`` is
+    the factor by which slopes may still grow (a sampler's draws scatter about these values).
+    """
+    a = np.asarray(discrimination) * margin
+    theta = np.linspace(-GRID_BOUND, GRID_BOUND, 113)
+    p = probability(theta, a, np.asarray(intercept))
+    information = 1.0 + (p * (1.0 - p)) @ a**2
+    spacing = min(0.5 / math.sqrt(float(information.max())), 1.0 / float(a.max()), 0.5)
+    return Grid(2 * math.ceil(GRID_BOUND / spacing) + 1)

@@ -1,0 +1,246 @@
+"""Responses from arrays in memory, or from dask arrays, whose blocks are computed on the worker."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irt_dask.errors import InputError
+from irt_dask.kernels.layouts import Dense
+from irt_dask.store.responses import Block, Responses, check_item_ids, sha256
+from irt_dask.store.writer import check_rows_per_block
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_KEPT_COLUMNS = ("weight", "group")
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayBlock:
+    """Rows of an array (NumPy, scipy.sparse or dask) with what goes with them."""
+
+    index: int
+    start: int
+    rows: Any
+    stored_only: bool
+    ids: NDArray[np.object_]
+    weight: NDArray[np.float64] | None
+    group: NDArray[np.object_] | None
+    cache_key: tuple[str, int] | None = None
+
+    def read(self) -> Block:
+        """Return the block as int8 responses."""
+        rows = self.rows
+        if hasattr(rows, "dask"):
+            rows = rows.compute(scheduler="synchronous")
+        values = _encode(rows, self.stored_only, self.start)
+        return Block(self.index, self.start, Dense(values), self.weight)
+
+    def person_ids(self) -> NDArray[np.object_]:
+        """Return the identifiers of the block's persons."""
+        return self.ids
+
+    def groups(self) -> NDArray[np.object_] | None:
+        """Return the group labels, None without groups."""
+        return self.group
+
+
+def _encode(rows: Any, stored_only: bool, start: int) -> NDArray[np.int8]:
+    """Turn rows of any supported array into 1, 0 and -1 (not observed)."""
+    if hasattr(rows, "tocsr"):
+        out = np.full(rows.shape, -1 if stored_only else 0, dtype=np.int8)
+        coo = rows.tocoo()
+        out[coo.row, coo.col] = _encode(coo.data.reshape(1, -1), False, start)[0]
+        return out
+    missing = np.ma.getmaskarray(rows) if isinstance(rows, np.ma.MaskedArray) else None
+    data = np.asarray(np.ma.getdata(rows))
+    if data.dtype.kind == "f":
+        nan = np.isnan(data)
+        missing = nan if missing is None else missing | nan
+    elif data.dtype.kind not in "biu":
+        raise InputError(
+            f"responses have dtype {data.dtype}; give numbers: 1 right, 0 wrong, -1 or NaN missing"
+        )
+    missing = (data == -1) if missing is None else missing | (data == -1)
+    bad = ~missing & (data != 0) & (data != 1)
+    if bad.any():
+        i, j = np.argwhere(bad)[0]
+        raise InputError(
+            f"response {data[i, j]!r} of person {start + i}, item {j} (counted from 0): responses "
+            f"are 1 (right) and 0 (wrong), or -1, NaN or a mask where missing"
+        )
+    return np.where(missing, -1, data == 1).astype(np.int8)
+
+
+def from_array(
+    array: Any,
+    *,
+    observed: str | None = None,
+    persons: Mapping[str, Any] | pd.DataFrame | None = None,
+    person_id: Sequence[Any] | NDArray[Any] | None = None,
+    item_id: Sequence[Any] | None = None,
+    rows_per_block: int | None = None,
+) -> Responses:
+    """Make Responses of an array of persons x items.
+
+    Parameters
+    ----------
+    array : (n_persons, n_items)
+        NumPy array or masked array (1 right, 0 wrong; -1, NaN or masked: not observed), pandas or
+        xarray table of the same, scipy.sparse matrix, or dask array.  A dask array stays lazy: its
+        blocks are computed, and checked, on the worker that uses them.
+    observed : {"stored", "all"}, required for scipy.sparse
+        Whether only stored entries were observed (zeros stored explicitly are wrong answers), or
+        every cell was (what is not stored is wrong).
+    persons : table with one row a person
+        Columns ``weight`` (finite, positive) and ``group`` (a label).
+    person_id, item_id : identifiers; default the array's own, else "0", "1", ...
+    rows_per_block : persons in a block; never changes an answer.
+
+    Returns
+    -------
+    Responses
+    """
+    array, own_person, own_item = _unwrap(array)
+    if getattr(array, "ndim", 0) != 2 or 0 in array.shape:
+        raise InputError(
+            f"responses have shape {getattr(array, 'shape', ())}; give a table of persons (rows) x "
+            f"items (columns) with at least one of each"
+        )
+    sparse = hasattr(array, "tocsr")
+    if sparse and observed not in ("stored", "all"):
+        raise InputError(
+            "a sparse matrix needs observed='stored' (only stored entries were answered; store "
+            "zeros explicitly) or observed='all' (what is not stored is a wrong answer)"
+        )
+    if not sparse and observed is not None:
+        raise InputError("observed= applies to scipy.sparse matrices only; leave it out")
+    if sparse:
+        array = array.tocsr()
+    n, m = array.shape
+    items = check_item_ids(_first(item_id, own_item, range(m)))
+    if len(items) != m:
+        raise InputError(f"item_id has {len(items)} entries, the array has {m} columns (items)")
+    ids = np.array([str(i) for i in _first(person_id, own_person, range(n))], dtype=object)
+    if len(ids) != n:
+        raise InputError(f"person_id has {len(ids)} entries, the array has {n} rows (persons)")
+    if len(set(ids)) < n:
+        values, counts = np.unique(ids.astype(str), return_counts=True)
+        raise InputError(
+            f"person_id must be unique; repeated: {', '.join(values[counts > 1][:10])}"
+        )
+    weight, group = _person_columns(persons, n)
+    rows = check_rows_per_block(rows_per_block, m, n)
+    stored_only = sparse and observed == "stored"
+    lazy = hasattr(array, "dask")
+    fingerprint = (
+        sha256(str(array.name).encode())
+        if lazy
+        else _fingerprint(array, stored_only, weight, rows, items)
+    )
+    starts = np.append(np.arange(0, n, rows, dtype=np.int64), n)
+    refs = [
+        ArrayBlock(
+            k,
+            int(a),
+            array[a:b],
+            stored_only,
+            ids[a:b],
+            None if weight is None else weight[a:b],
+            None if group is None else group[a:b],
+            (fingerprint, k) if lazy else None,
+        )
+        for k, (a, b) in enumerate(itertools.pairwise(starts))
+    ]
+    if not lazy:
+        refs = [_encoded(ref) for ref in refs]
+    return Responses(
+        refs=refs,
+        starts=starts,
+        item_id=items,
+        fingerprint=fingerprint,
+        max_weight=None if weight is None else float(weight.max()),
+        has_groups=group is not None,
+    )
+
+
+def _first(*choices: Any) -> Any:
+    return next(c for c in choices if c is not None)
+
+
+def _unwrap(array: Any) -> tuple[Any, Any, Any]:
+    """Return the bare array and the identifiers that its coordinates hold."""
+    kind = type(array).__module__.split(".")[0]
+    if kind == "xarray":
+        coords = array.coords
+        return (
+            array.data,
+            coords["person_id"].values if "person_id" in coords else None,
+            coords["item_id"].values if "item_id" in coords else None,
+        )
+    if kind == "pandas":
+        return array.to_numpy(), array.index, array.columns
+    if isinstance(array, (list, tuple)):
+        return np.asarray(array), None, None
+    return array, None, None
+
+
+def _encoded(ref: ArrayBlock) -> ArrayBlock:
+    """Check an array in memory now, and keep it as int8 unless it is sparse."""
+    block = ref.read()
+    if hasattr(ref.rows, "tocsr"):
+        return ref
+    return ArrayBlock(
+        ref.index, ref.start, block.data.values, False, ref.ids, ref.weight, ref.group
+    )
+
+
+def _fingerprint(
+    array: Any,
+    stored_only: bool,
+    weight: NDArray[np.float64] | None,
+    rows: int,
+    items: tuple[str, ...],
+) -> str:
+    parts: list[Any] = ["\n".join(items).encode(), str((array.shape, stored_only, rows)).encode()]
+    if hasattr(array, "tocsr"):
+        parts += [array.indptr, array.indices, array.data]
+    else:
+        parts += [np.ma.getmaskarray(array), np.ma.getdata(array)] if np.ma.isMA(array) else [array]
+    return sha256(*parts, *([] if weight is None else [weight]))
+
+
+def _person_columns(
+    persons: Mapping[str, Any] | pd.DataFrame | None, n: int
+) -> tuple[NDArray[np.float64] | None, NDArray[np.object_] | None]:
+    if persons is None:
+        return None, None
+    columns = {str(c): persons[c] for c in persons}
+    unknown = [c for c in columns if c not in _KEPT_COLUMNS]
+    if unknown:
+        raise InputError(
+            f"persons has column(s) {', '.join(unknown)}; the columns used are "
+            f"{' and '.join(_KEPT_COLUMNS)}: drop the others"
+        )
+    for name, column in columns.items():
+        if len(column) != n:
+            raise InputError(f"persons[{name!r}] has {len(column)} entries for {n} persons")
+    weight = None
+    if "weight" in columns:
+        weight = np.asarray(columns["weight"], dtype=float)
+        bad = np.flatnonzero(~(np.isfinite(weight) & (weight > 0)))
+        if bad.size:
+            raise InputError(
+                f"weight {weight[bad[0]]} of person {bad[0]} (counted from 0): weights are finite "
+                f"and positive"
+            )
+    group = None
+    if "group" in columns:
+        group = np.array([str(g) for g in columns["group"]], dtype=object)
+    return weight, group

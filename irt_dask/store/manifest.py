@@ -1,0 +1,116 @@
+"""The root manifest of a store: the one file whose replacement commits a change.
+
+It lists every other file with size and SHA-256 (metadata files too) and carries its own checksum
+and a format version.  A reader that finds anything else than what is listed stops with an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from irt_dask.errors import StoreError
+
+NAME = "manifest.json"
+FORMAT = "irt_dask responses"
+VERSION = 1
+
+
+def _digest(content: dict[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write(root: Path, content: dict[str, Any]) -> str:
+    """Write the manifest of ``root`` atomically and return its checksum."""
+    content = {"format": FORMAT, "format_version": VERSION, **content}
+    content["checksum"] = _digest(content)
+    write_atomically(root / NAME, json.dumps(content, indent=1, ensure_ascii=False).encode())
+    return str(content["checksum"])
+
+
+def read(root: Path) -> dict[str, Any]:
+    """Return the manifest of the store at ``root`` after checking version and checksum."""
+    path = root / NAME
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        what = "there is no such folder" if not root.exists() else f"it has no {NAME}"
+        raise StoreError(f"{root} is not a store of responses: {what}") from None
+    except (OSError, ValueError) as error:
+        raise StoreError(f"the manifest {path} cannot be read: {error}") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise StoreError(f"{path} is not a manifest of irt_dask responses")
+    if content.get("format_version") != VERSION:
+        raise StoreError(
+            f"{path} has format version {content.get('format_version')!r}, this irt_dask reads "
+            f"version {VERSION}; use the version of irt_dask that wrote it, or ingest again"
+        )
+    claimed = content.pop("checksum", None)
+    if claimed != _digest(content):
+        raise StoreError(f"the manifest {path} is damaged: its checksum does not match its content")
+    content["checksum"] = claimed
+    return content
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace a file as a whole: temporary file, fsync, rename, fsync of the folder."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as f:
+            f.write(data)
+            f.flush()
+            os.fsync(f.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames inside a folder durable."""
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def list_files(root: Path, part: str) -> dict[str, list[int | str]]:
+    """Return ``{relative path: [size, sha256]}`` of every file of a part, each made durable."""
+    files: dict[str, list[int | str]] = {}
+    for path in sorted((root / part).rglob("*")):
+        if path.is_file():
+            with open(path, "rb") as f:
+                os.fsync(f.fileno())
+                data = f.read()
+            files[path.relative_to(root).as_posix()] = [
+                len(data),
+                hashlib.sha256(data).hexdigest(),
+            ]
+    return files
+
+
+def problem(root: Path, key: str, expected: list[int | str], data: bytes | None) -> str | None:
+    """Say what is wrong with the bytes of a listed file, or None."""
+    where = f"{describe(key)} of {root}"
+    if data is None:
+        return f"{where}: the file {key} is missing"
+    if len(data) != expected[0]:
+        return f"{where}: the file {key} has {len(data)} bytes, the manifest says {expected[0]}"
+    if hashlib.sha256(data).hexdigest() != expected[1]:
+        return f"{where}: the file {key} is damaged (checksum mismatch)"
+    return None
+
+
+def describe(key: str) -> str:
+    """Name the array and the chunk that a file of a part holds."""
+    part, *rest = key.split("/")
+    if "c" in rest:
+        at = rest.index("c")
+        return f"chunk {rest[at + 1]} of array {'/'.join(rest[:at])} in {part}"
+    owner = f"array {rest[0]} in " if len(rest) > 1 else ""
+    return f"the metadata of {owner}{part}"

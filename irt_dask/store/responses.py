@@ -1,0 +1,155 @@
+"""The handle that every computing function takes, and the block of persons that kernels see."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irt_dask.errors import InputError
+from irt_dask.kernels.layouts import Dense
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive persons with all items, as it lies in a worker's memory."""
+
+    index: int
+    start: int
+    data: Dense
+    weight: NDArray[np.float64] | None = None
+
+    @property
+    def n_persons(self) -> int:
+        """Number of persons in the block."""
+        return self.data.shape[0]
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, bytes."""
+        return self.data.nbytes + (0 if self.weight is None else self.weight.nbytes)
+
+    def weights(self) -> NDArray[np.float64]:
+        """Weight of each person; 1 where none were given."""
+        return np.ones(self.n_persons) if self.weight is None else self.weight
+
+
+class BlockRef(Protocol):
+    """What travels to a worker instead of a block: small, picklable, readable there."""
+
+    @property
+    def cache_key(self) -> tuple[str, int] | None:
+        """Identity under which a worker may keep the block, None if it is in memory already."""
+
+    def read(self) -> Block:
+        """Return the block, every byte checked."""
+
+    def person_ids(self) -> NDArray[np.object_]:
+        """Return the identifiers of the block's persons."""
+
+    def groups(self) -> NDArray[np.object_] | None:
+        """Return the group labels of the block's persons, None without groups."""
+
+
+@dataclass(frozen=True, eq=False)
+class Responses:
+    """Responses of persons to items, as a list of blocks; small and picklable.
+
+    Made by :func:`irt_dask.ingest`, :func:`irt_dask.open_responses`, :func:`irt_dask.from_array`,
+    :func:`irt_dask.simulate` or :func:`irt_dask.load_lsat`.
+
+    Attributes
+    ----------
+    n_persons, n_items, n_blocks : int
+    item_id : tuple of str
+    layout : "dense"
+    fingerprint : str
+        Identifies the content; for a store, the checksum of its manifest.
+    path : str or None
+        Where the store is.
+    max_weight : float or None
+        Largest person weight; None without weights.
+    truth : xarray.Dataset or None
+        True parameters of simulated responses.
+    """
+
+    refs: Sequence[BlockRef]
+    starts: NDArray[np.int64]
+    item_id: tuple[str, ...]
+    fingerprint: str
+    layout: str = "dense"
+    path: str | None = None
+    max_weight: float | None = None
+    has_groups: bool = False
+    truth: xr.Dataset | None = None
+
+    @property
+    def n_persons(self) -> int:
+        """Number of persons."""
+        return int(self.starts[-1])
+
+    @property
+    def n_items(self) -> int:
+        """Number of items."""
+        return len(self.item_id)
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks."""
+        return len(self.refs)
+
+    def read_block(self, k: int) -> Block:
+        """Return block ``k``, every byte checked against the manifest when it is stored."""
+        return self.refs[k].read()
+
+    def person_ids(self, k: int) -> NDArray[np.object_]:
+        """Return the identifiers of the persons of block ``k``."""
+        return self.refs[k].person_ids()
+
+    def groups(self, k: int) -> NDArray[np.object_] | None:
+        """Return the group labels of the persons of block ``k``; None without groups."""
+        return self.refs[k].groups()
+
+    def verify(self) -> None:
+        """Read every byte of the store and raise one StoreError that names all that is wrong."""
+        if self.path is not None:
+            from irt_dask.store.stored import verify
+
+            verify(self.path)
+
+    def __repr__(self) -> str:
+        where = f" in {self.path}" if self.path else ""
+        return (
+            f"<Responses: {self.n_persons} persons x {self.n_items} items, "
+            f"{self.n_blocks} {self.layout} blocks{where}>"
+        )
+
+
+def check_item_ids(item_id: Sequence[object]) -> tuple[str, ...]:
+    """Return item identifiers as strings, refusing none, empty or repeated ones."""
+    ids = tuple(str(i) for i in item_id)
+    if not ids:
+        raise InputError("there are no items: responses need at least one item column")
+    empty = [k for k, i in enumerate(ids) if not i]
+    if empty:
+        raise InputError(f"item {empty[0] + 1} has an empty identifier; name every item")
+    if len(set(ids)) < len(ids):
+        seen: set[str] = set()
+        twice = sorted({i for i in ids if i in seen or seen.add(i)})  # type: ignore[func-returns-value]
+        raise InputError(f"item identifiers must be unique; repeated: {', '.join(twice[:10])}")
+    return ids
+
+
+def sha256(*parts: bytes | NDArray[np.generic]) -> str:
+    """Return the hexadecimal SHA-256 of the parts."""
+    h = hashlib.sha256()
+    for p in parts:
+        h.update(p if isinstance(p, bytes) else np.ascontiguousarray(p).data)
+    return h.hexdigest()
