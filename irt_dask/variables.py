@@ -70,7 +70,9 @@ VARIABLES = {
         Variable("shard_item_intercept", (SHARDS, ITEMS), "f", "logit", "shard mean of d"),
         Variable("ability_count", ("ability",), "iu", "persons", "persons by estimated ability"),
         Variable("ability", ("ability",), "f", "theta", "middle of the ability class"),
-        Variable("iteration_objective", (ITERATION,), "f", "log-likelihood", "after each iteration"),
+        Variable(
+            "iteration_objective", (ITERATION,), "f", "log-likelihood", "after each iteration"
+        ),
     )
 }
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from irt_dask.kernels.compiled import jit
 from irt_dask.kernels.layouts import Dense
 
 Floats = NDArray[np.float64]
@@ -20,8 +20,6 @@ Ints = NDArray[np.int64]
 #: Weights below this share of the largest are left out of a sum over the grid.
 _NEGLIGIBLE = 1e-18
 _LOG_NEGLIGIBLE = math.log(_NEGLIGIBLE)
-
-jit = njit(cache=True, nogil=True)
 
 
 # --- joint maximum likelihood: the mode of each ability -------------------------------------------

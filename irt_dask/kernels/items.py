@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from irt_dask.kernels.compiled import jit
 
-jit = njit(cache=True, nogil=True)
+Floats = NDArray[np.float64]
 
 #: Degrees of freedom of the proposal of the Gibbs item step; its tails bound the weights.
 _PROPOSAL_DF = 10

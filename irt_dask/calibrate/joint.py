@@ -1,0 +1,401 @@
+"""Joint maximum likelihood by alternating optimisation, on all persons or on a coreset.
+
+Frick, Krivosija and Munteanu, "Scalable Learning of Item Response Theory Models": abilities given
+items, items given abilities, bounds on both, standardisation at the end.  The item step sees the
+persons through counts on a fine ability axis, so it costs items x nodes; a coreset replaces the
+counts of all persons by those of a weighted sample.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from irt_dask.calibrate.common import as_responses, refuse_weights, response_counts, start_values
+from irt_dask.engine import Checkpoint, Engine, ProgressOption, dataset
+from irt_dask.errors import ConvergenceWarning, EstimationError, InputError
+from irt_dask.kernels import coreset as sensitivities
+from irt_dask.kernels import exact, items, keyed, layouts
+from irt_dask.models import (
+    ABILITY_BOUND,
+    DISCRIMINATION_BOUNDS,
+    INTERCEPT_BOUND,
+    check_model,
+    difficulty,
+)
+from irt_dask.store import Block, Responses
+from irt_dask.store.responses import sha256
+
+Floats = NDArray[np.float64]
+
+#: Nodes of the ability axis on [-6, 6]: spacing 0.025.
+_NODES = 481
+_AXIS = np.linspace(-ABILITY_BOUND, ABILITY_BOUND, _NODES)
+#: Largest absolute log-likelihood of a response within the bounds.
+_WORST_RESPONSE = DISCRIMINATION_BOUNDS[1] * ABILITY_BOUND + INTERCEPT_BOUND + 1.0
+
+
+@dataclass(frozen=True)
+class Coreset:
+    """Fit the items on a weighted sample of persons, drawn anew in every iteration.
+
+    Parameters
+    ----------
+    size : int
+        Draws per iteration, with replacement; each stands for ``1 / (size p)`` persons.
+    method : "root-leverage"
+        Probability p proportional to the square root of the leverage score plus 1/n.
+    reduce : "persons"
+    """
+
+    size: int
+    method: str = "root-leverage"
+    reduce: str = "persons"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.size, (int, np.integer)) or self.size < 1:
+            raise InputError(f"Coreset size={self.size!r} must be a whole number of at least 1")
+        for name, value, known in (
+            ("method", self.method, ("root-leverage",)),
+            ("reduce", self.reduce, ("persons",)),
+        ):
+            if value not in known:
+                raise InputError(f"Coreset {name}={value!r}; choose one of {', '.join(known)}")
+
+
+@dataclass(frozen=True)
+class _Scales:
+    """Fixed-point scales of the sums over persons: bounds known before any data are read."""
+
+    weight: float
+    moment: float
+    objective: float
+    score: float
+
+    @classmethod
+    def of(cls, r: Responses) -> _Scales:
+        total = r.n_persons * (r.max_weight or 1.0)
+        return cls(
+            weight=exact.scale_for(total),
+            moment=exact.scale_for(total * ABILITY_BOUND**2),
+            objective=exact.scale_for(total * r.n_items * _WORST_RESPONSE),
+            score=exact.scale_for(math.sqrt(2.0 * r.n_persons) + 2.0),
+        )
+
+
+# --- person steps ---------------------------------------------------------------------------------
+
+
+def _abilities(block: Block, a: Floats, d: Floats) -> tuple[Floats, Floats]:
+    return layouts.of(block.data).modes(block.data, a, d, ABILITY_BOUND)
+
+
+def _summary(block: Block, theta: Floats, ll: Floats, scales: _Scales) -> tuple[Any, Any]:
+    w = block.weights()
+    objective = np.rint(w * ll * scales.objective).astype(np.int64).sum()
+    return objective, sensitivities.moments(theta, w, scales.moment)
+
+
+def _all_persons(block: Block, a: Floats, d: Floats, scales: _Scales) -> tuple[Any, ...]:
+    """Objective, moments of ability, and counts of all persons on the ability axis."""
+    theta, ll = _abilities(block, a, d)
+    right, seen = layouts.of(block.data).axis_counts(
+        block.data, theta, block.weights(), ABILITY_BOUND, _NODES, scales.weight
+    )
+    return (*_summary(block, theta, ll, scales), right, seen)
+
+
+def _objective(block: Block, a: Floats, d: Floats, scales: _Scales) -> tuple[Any, ...]:
+    return _summary(block, *_abilities(block, a, d), scales)
+
+
+def _scores(block: Block, a: Floats, d: Floats, moment: Floats, scale: float) -> NDArray[np.int64]:
+    theta, _ = _abilities(block, a, d)
+    return sensitivities.fixed(sensitivities.root_leverage(theta, moment), scale)
+
+
+def _total_score(block: Block, *args: Any) -> int:
+    return int(_scores(block, *args).sum())
+
+
+def _pick(block: Block, targets: NDArray[np.int64], *args: Any) -> tuple[Any, ...]:
+    """Persons of a block whose share of the total score the targets fall on."""
+    score = _scores(block, *args)
+    rows, times = np.unique(sensitivities.locate(score, targets), return_counts=True)
+    chosen = layouts.take(block.data, rows)
+    theta, _ = layouts.of(chosen).modes(chosen, args[0], args[1], ABILITY_BOUND)
+    return chosen, theta, score[rows], times
+
+
+# --- the fit --------------------------------------------------------------------------------------
+
+
+class _Fit:
+    """State and rounds of one joint fit."""
+
+    def __init__(self, engine: Engine, model: str, coreset: Coreset | None, seed: int) -> None:
+        self.engine, self.model, self.coreset, self.seed = engine, model, coreset, seed
+        self.scales = _Scales.of(engine.responses)
+        self.a_bounds = (1.0, 1.0) if model == "1pl" else DISCRIMINATION_BOUNDS
+
+    def round(self, a: Floats, d: Floats) -> tuple[float, Floats, Floats, Floats]:
+        """Objective at (a, d), moments of ability, right and observed counts (nodes, items)."""
+        value, moment, right, seen = self.engine.map_reduce(_all_persons, a, d, self.scales)
+        scale = self.scales.weight
+        return *self._scaled(value, moment), right / scale, seen / scale
+
+    def objective(self, a: Floats, d: Floats) -> tuple[float, Floats]:
+        """Objective at (a, d) on all persons, and the moments of ability there (one pass)."""
+        return self._scaled(*self.engine.map_reduce(_objective, a, d, self.scales))
+
+    def _scaled(self, value: Any, moment: Any) -> tuple[float, Floats]:
+        if not moment[0] > 0:
+            raise EstimationError("no person has any response: there is nothing to fit")
+        return float(value) / self.scales.objective, moment / self.scales.moment
+
+    def coreset_round(
+        self, a: Floats, d: Floats, iteration: int
+    ) -> tuple[float, Floats, Floats, Floats, float]:
+        """As :meth:`round`, on a coreset drawn over all persons; and its estimated objective.
+
+        Three passes: moments (the Gram matrix of all rows), total score of each block, and the
+        chosen rows of the blocks that the draw hits.  Only ``size`` rows travel.
+        """
+        assert self.coreset is not None
+        k = self.coreset.size
+        value, moment = self.objective(a, d)
+        args = (a, d, moment, self.scales.score)
+        totals = np.array(self.engine.map_blocks(_total_score, *args), dtype=np.int64)
+        ends = np.cumsum(totals)
+        draw = keyed.generator(self.seed, "coreset", iteration)
+        targets = np.sort(draw.integers(0, int(ends[-1]), size=k))
+        block_of = np.searchsorted(ends, targets, side="right")
+        wanted = {
+            int(b): targets[block_of == b] - (ends[b] - totals[b]) for b in np.unique(block_of)
+        }
+        picked = self.engine.map_some(_pick, wanted, *args)
+        data = layouts.concatenate([p[0] for p in picked.values()])
+        theta, score, times = (np.concatenate([p[c] for p in picked.values()]) for c in (1, 2, 3))
+        weight = times * (float(ends[-1]) / (k * score))
+        scale = exact.scale_for(2.0 * float(weight.sum()))
+        kernels = layouts.of(data)
+        right, seen = kernels.axis_counts(data, theta, weight, ABILITY_BOUND, _NODES, scale)
+        estimate = float(weight @ kernels.modes(data, a, d, ABILITY_BOUND)[1])
+        return value, moment, right / scale, seen / scale, estimate
+
+    def item_step(self, right: Floats, seen: Floats, a: Floats, d: Floats) -> tuple[Floats, Floats]:
+        """Maximise every item over its box; one that the sample did not observe keeps its value."""
+        return items.maximise(
+            right, seen, _AXIS, a, d,
+            a_bounds=self.a_bounds, d_bounds=(-INTERCEPT_BOUND, INTERCEPT_BOUND),
+        )  # fmt: skip
+
+
+def _standardised(a: Floats, d: Floats, moment: Floats, model: str) -> tuple[Floats, Floats]:
+    """Items on the identified scale: ability mean 0 and SD 1 (2PL), mean difficulty 0 (1PL)."""
+    if model == "1pl":
+        return a, d - d.mean()
+    mean = moment[1] / moment[0]
+    sd = math.sqrt(moment[2] / moment[0] - mean**2)
+    return a * sd, d + a * mean
+
+
+def fit_joint(
+    responses: Any,
+    *,
+    model: str = "2pl",
+    coreset: Coreset | None = None,
+    max_iterations: int = 50,
+    tolerance: float = 1e-6,
+    seed: int = 0,
+    start: xr.Dataset | None = None,
+    client: Any = None,
+    progress: ProgressOption = None,
+    checkpoint: str | Path | None = None,
+) -> xr.Dataset:
+    """Joint maximum likelihood of abilities and items.
+
+    Alternates the most likely ability of every person (in [-6, 6]) and the most likely parameters
+    of every item (discrimination in [0.001, 5], intercept in [-6, 6]).  The estimates are known to
+    be inflated on short tests (abilities are not integrated out): compare ``fit_bayes``.
+
+    Parameters
+    ----------
+    responses : Responses or anything ``from_array`` takes
+    model : {"2pl", "1pl"}
+        "1pl" holds every discrimination at 1.
+    coreset : Coreset, optional
+        Fit the items on a weighted sample of persons, fresh in every iteration; the result is the
+        average over the second half of the iterations, all of which are run.
+    max_iterations, tolerance
+        Without a coreset: stop when the log-likelihood grows by less than ``tolerance`` relative to
+        its size.  With one, all iterations are run, and ``converged`` says whether the averages of
+        the last two quarters differ by less than their scatter explains.
+    seed : int
+        Of the coreset's draws.
+    start : Dataset, optional
+        Start values: a fit with discriminations and intercepts, or difficulties only.
+    client, progress, checkpoint
+        Dask client (default: the current one, else threads); progress bar; folder for checkpoints.
+
+    Returns
+    -------
+    Dataset over items
+        ``item_discrimination``, ``item_difficulty``, ``item_intercept`` with ``_se`` (abilities
+        taken as known, so too small), ``item_n_responses``, ``item_n_right``,
+        ``iteration_objective``.  attrs: ``objective`` is the log-likelihood on all persons at the
+        estimate; for a coreset also ``coreset_objective``, its weighted estimate in the last
+        iteration.
+
+    Raises
+    ------
+    InputError, EstimationError
+
+    Warns
+    -----
+    ConvergenceWarning
+
+    Notes
+    -----
+    Passes over the data: one per iteration, three with a coreset, two more at the ends.  Driver
+    memory: nodes x items (481 x items x 16 bytes), with a coreset also ``size`` rows.  Person
+    weights are used without a coreset and refused with one.
+    Source: Frick et al., sections 2 and 3; leverage scores exact (2 x 2 Gram matrix).
+    """
+    responses = as_responses(responses)
+    check_model(model, ("2pl", "1pl"))
+    if max_iterations < 1 or (coreset is not None and max_iterations < 8):
+        least = 8 if coreset is not None else 1
+        raise InputError(f"max_iterations={max_iterations} must be at least {least}")
+    if coreset is not None:
+        refuse_weights(responses, "fit_joint with a coreset")
+    options = {
+        "method": "joint", "model": model, "coreset": coreset and asdict(coreset), "seed": seed,
+        "data": responses.fingerprint, "tolerance": tolerance,
+    }  # fmt: skip
+    with Engine(responses, client=client, progress=progress, stage="joint ML") as engine:
+        right, seen = response_counts(engine)
+        a, d = start_values(engine, right, seen, start)
+        a = np.ones_like(a) if model == "1pl" else np.clip(a, *DISCRIMINATION_BOUNDS)
+        d = np.clip(d, -INTERCEPT_BOUND, INTERCEPT_BOUND)
+        fit = _Fit(engine, model, coreset, seed)
+        saved = Checkpoint(checkpoint, {**options, "start": sha256(a, d)})
+        run = _iterate if coreset is None else _iterate_coreset
+        a, d, trace, converged, extra = run(fit, a, d, max_iterations, tolerance, saved)
+        objective, moment, axis_right, axis_seen = fit.round(a, d)
+    se_a, se_b, se_d = _standard_errors(axis_right, axis_seen, a, d, moment, model)
+    a, d = _standardised(a, d, moment, model)
+    if not converged:
+        warnings.warn(
+            f"joint maximum likelihood did not converge in {max_iterations} iterations; raise "
+            f"max_iterations" + (" or the coreset size" if coreset else ""),
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return dataset(
+        {
+            "item_discrimination": a,
+            "item_discrimination_se": se_a,
+            "item_difficulty": difficulty(a, d),
+            "item_difficulty_se": se_b,
+            "item_intercept": d,
+            "item_intercept_se": se_d,
+            "item_n_responses": seen,
+            "item_n_right": right,
+            "iteration_objective": np.array(trace),
+        },
+        item_id=responses.item_id,
+        attrs={
+            "method": "joint maximum likelihood",
+            "model": model,
+            "seed": seed,
+            "converged": converged,
+            "n_iterations": len(trace),
+            "objective": objective,
+            "identification": "mean difficulty 0, discrimination 1"
+            if model == "1pl"
+            else "ability estimates of mean 0 and standard deviation 1; a > 0",
+            "n_persons": responses.n_persons,
+            **extra,
+        },
+    )
+
+
+def _iterate(
+    fit: _Fit, a: Floats, d: Floats, max_iterations: int, tolerance: float, saved: Checkpoint
+) -> tuple[Floats, Floats, list[float], bool, dict[str, Any]]:
+    """Alternate on all persons until the log-likelihood stands still."""
+    trace: list[float] = []
+    if (state := saved.load("joint")) is not None:
+        a, d, trace = state["a"], state["d"], list(state["trace"])
+    while len(trace) < max_iterations:
+        value, _, right, seen = fit.round(a, d)
+        trace.append(value)
+        if len(trace) > 1 and value - trace[-2] < tolerance * abs(value):
+            return a, d, trace, True, {}
+        a, d = fit.item_step(right, seen, a, d)
+        saved.save("joint", {"a": a, "d": d, "trace": np.array(trace)})
+        fit.engine.progress.update(len(trace), max_iterations)
+    return a, d, trace, False, {}
+
+
+def _iterate_coreset(
+    fit: _Fit, a: Floats, d: Floats, max_iterations: int, tolerance: float, saved: Checkpoint
+) -> tuple[Floats, Floats, list[float], bool, dict[str, Any]]:
+    """Alternate with a fresh coreset each time; average the second half of the iterations.
+
+    The path that is averaged is on the standardised scale, so that it is not one over scales.
+    """
+    assert fit.coreset is not None
+    trace: list[float] = []
+    path: list[Floats] = []
+    estimate = math.nan
+    if (state := saved.load("joint")) is not None:
+        a, d, trace = state["a"], state["d"], list(state["trace"])
+        path, estimate = list(state["path"]), float(state["estimate"])
+    while len(trace) < max_iterations:
+        value, moment, right, seen, estimate = fit.coreset_round(a, d, len(trace))
+        trace.append(value)
+        a, d = fit.item_step(right, seen, a, d)
+        path.append(np.stack(_standardised(a, d, moment, fit.model)))
+        state = {"a": a, "d": d, "trace": np.array(trace), "path": np.array(path)}
+        saved.save("joint", {**state, "estimate": estimate})
+        fit.engine.progress.update(len(trace), max_iterations)
+    quarter = max_iterations // 4
+    third, fourth = np.array(path[-2 * quarter : -quarter]), np.array(path[-quarter:])
+    noise = np.sqrt((third.var(axis=0, ddof=1) + fourth.var(axis=0, ddof=1)) / quarter)
+    shift = np.abs(fourth.mean(axis=0) - third.mean(axis=0))
+    converged = bool(np.sqrt(np.mean(shift**2)) <= 3.0 * np.sqrt(np.mean(noise**2)) + tolerance)
+    a, d = np.array(path[-(max_iterations // 2) :]).mean(axis=0)
+    return a, d, trace, converged, {"coreset_objective": estimate, "coreset_size": fit.coreset.size}
+
+
+def _standard_errors(
+    right: Floats, seen: Floats, a: Floats, d: Floats, moment: Floats, model: str
+) -> tuple[Floats, Floats, Floats]:
+    """Standard errors of a, b, d on the final scale, abilities taken as known.
+
+    Inverse information of (a, d), the delta method for ``b = -d / a``, and the change of scale
+    ``a sd, (b - mean) / sd, d + a mean``.
+    """
+    info = items.information(right, seen, _AXIS, a, d)
+    if model == "1pl":
+        se = 1.0 / np.sqrt(info[:, 1, 1])
+        return np.zeros_like(se), se, se
+    mean = moment[1] / moment[0]
+    sd = math.sqrt(moment[2] / moment[0] - mean**2)
+    cov = np.linalg.pinv(info)
+    g = np.stack([d / a**2, -1.0 / a], axis=1)
+    shift = np.array([mean, 1.0])
+    return (
+        np.sqrt(cov[:, 0, 0]) * sd,
+        np.sqrt(np.einsum("ji,jik,jk->j", g, cov, g)) / sd,
+        np.sqrt(np.einsum("i,jik,k->j", shift, cov, shift)),
+    )

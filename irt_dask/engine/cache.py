@@ -1,0 +1,66 @@
+"""Blocks that a process keeps in memory between rounds: always safe to lose."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Protocol, TypeVar
+
+import psutil
+
+from irt_dask.store.responses import Block, BlockRef
+
+#: Share of the memory of the worker (or of what the machine has free) that may hold blocks.
+_SHARE = 0.25
+
+
+class _Sized(Protocol):
+    @property
+    def nbytes(self) -> int: ...
+
+
+T = TypeVar("T", bound=_Sized)
+
+_lock = threading.Lock()
+_held: OrderedDict[Hashable, _Sized] = OrderedDict()
+_size = 0
+
+
+def _budget() -> float:
+    if "distributed" in sys.modules:
+        from distributed import get_worker
+
+        try:
+            limit = get_worker().memory_manager.memory_limit
+        except (ValueError, AttributeError):  # not on a worker
+            limit = None
+        if limit:
+            return _SHARE * float(limit)
+    return _SHARE * float(psutil.virtual_memory().available)
+
+
+def keep(key: Hashable | None, make: Callable[[], T]) -> T:
+    """Return what ``make`` returns, from memory if it was made before and still fits."""
+    global _size
+    if key is None:
+        return make()
+    with _lock:
+        if key in _held:
+            _held.move_to_end(key)
+            return _held[key]  # type: ignore[return-value]
+    value = make()
+    budget = _budget()
+    with _lock:
+        if key not in _held and value.nbytes <= budget:
+            _held[key] = value
+            _size += value.nbytes
+        while _size > budget and _held:
+            _size -= _held.popitem(last=False)[1].nbytes
+    return value
+
+
+def read_block(ref: BlockRef) -> Block:
+    """Read a block, or take it from this process's memory."""
+    return keep(ref.cache_key, ref.read)

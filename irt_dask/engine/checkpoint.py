@@ -1,0 +1,62 @@
+"""Checkpoints: written by the driver alone, whole or not there, checked when read."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from irt_dask import __version__
+from irt_dask.errors import CheckpointError
+from irt_dask.store.manifest import write_atomically
+
+
+class Checkpoint:
+    """A folder of named states that belong to one computation.
+
+    Parameters
+    ----------
+    folder : where to keep them; None keeps nothing.
+    identity : what the computation depends on (method, options, checksum of the data).  States of
+        another identity are refused.
+    """
+
+    def __init__(self, folder: str | Path | None, identity: dict[str, Any]) -> None:
+        self.folder = None if folder is None else Path(folder)
+        text = json.dumps({**identity, "version": __version__}, sort_keys=True, default=str)
+        self._identity = hashlib.sha256(text.encode()).hexdigest()
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+
+    def save(self, name: str, arrays: dict[str, Any]) -> None:
+        """Write one state; on return it is on disk."""
+        if self.folder is None:
+            return
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)
+        body = buffer.getvalue()
+        head = f"{self._identity} {hashlib.sha256(body).hexdigest()}\n".encode()
+        write_atomically(self.folder / f"{name}.checkpoint", head + body)
+
+    def load(self, name: str) -> dict[str, Any] | None:
+        """Return a saved state, None if there is none."""
+        if self.folder is None:
+            return None
+        path = self.folder / f"{name}.checkpoint"
+        if not path.exists():
+            return None
+        head, _, body = path.read_bytes().partition(b"\n")
+        identity, _, digest = head.decode("ascii", "replace").partition(" ")
+        if hashlib.sha256(body).hexdigest() != digest:
+            raise CheckpointError(f"the checkpoint {path} is damaged; remove it to start over")
+        if identity != self._identity:
+            raise CheckpointError(
+                f"the checkpoint {path} belongs to another computation (other data, options, seed "
+                f"or version of irt_dask); remove it or give another checkpoint folder"
+            )
+        with np.load(io.BytesIO(body), allow_pickle=False) as content:
+            return {k: content[k] for k in content.files}

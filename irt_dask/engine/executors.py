@@ -1,0 +1,149 @@
+"""Where tasks run: the threads of this process, or the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from typing import Any
+
+from irt_dask.engine.threads import single_threaded
+from irt_dask.errors import ClusterError
+from irt_dask.store.responses import BlockRef
+
+#: Tasks of a round, for each thread of the cluster: enough to balance, few to schedule.
+TASKS_PER_THREAD = 4
+#: A task is repeated after this many exceptions (a passing fault of the file system, say).
+_RETRIES = 1
+
+
+class WorkerDiedError(ClusterError):
+    """A task took its worker down again and again."""
+
+
+def _guarded(function: Callable[..., Any], *args: Any) -> Any:
+    with single_threaded():
+        return function(*args)
+
+
+class Threads:
+    """The threads of this process, one for each core it may use."""
+
+    #: Partial results the driver adds up itself: all, they are in this process already.
+    max_gathered = math.inf
+
+    def __init__(self) -> None:
+        self.n_threads = len(os.sched_getaffinity(0))
+        self._pool = ThreadPoolExecutor(self.n_threads, thread_name_prefix="irt_dask")
+
+    def hold(self, refs: Sequence[BlockRef]) -> list[Any]:
+        """Pass references themselves."""
+        return list(refs)
+
+    def submit(self, place: float, function: Callable[..., Any], *args: Any) -> Future[Any]:
+        """Start a task in a thread."""
+        return self._pool.submit(_guarded, function, *args)
+
+    def completed(self, futures: Sequence[Future[Any]]) -> Iterator[Future[Any]]:
+        """Yield futures as they finish."""
+        return as_completed(futures)
+
+    def result(self, future: Future[Any]) -> Any:
+        """Return a finished task's result or raise its error."""
+        return future.result()
+
+    def close(self) -> None:
+        """Drop waiting tasks and wait for running ones."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _itself(ref: BlockRef) -> BlockRef:
+    return ref
+
+
+class Cluster:
+    """The workers of a Dask cluster."""
+
+    #: Partial results the driver adds up itself; more are first added up by tasks.
+    max_gathered = 64.0
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._known: tuple[float, dict[str, int]] = (-math.inf, {})
+        self.n_threads = sum(self._workers().values())
+        self._held: list[Any] = []
+
+    def _workers(self) -> dict[str, int]:
+        """Threads by address, as of at most a second ago; waits for a first worker."""
+        when, threads = self._known
+        if time.monotonic() - when > 1.0:
+            threads = dict(sorted(self._client.nthreads().items()))
+            if not threads:
+                self._client.wait_for_workers(1, timeout=60)
+                threads = dict(sorted(self._client.nthreads().items()))
+            self._known = (time.monotonic(), threads)
+        return threads
+
+    def hold(self, refs: Sequence[BlockRef]) -> list[Any]:
+        """Send blocks that exist only in this process once, as results that can be recomputed."""
+        if all(ref.cache_key is not None for ref in refs):
+            return list(refs)
+        n = max(len(refs), 1)
+        self._held = [self.submit(k / n, _itself, ref) for k, ref in enumerate(refs)]
+        return self._held
+
+    def submit(self, place: float, function: Callable[..., Any], *args: Any) -> Any:
+        """Start a task, preferably on the worker that had this place before."""
+        workers = list(self._workers())
+        return self._client.submit(
+            _guarded,
+            function,
+            *args,
+            pure=False,
+            retries=_RETRIES,
+            workers=[workers[int(place * len(workers))]],
+            allow_other_workers=True,
+        )
+
+    def completed(self, futures: Sequence[Any]) -> Iterator[Any]:
+        """Yield futures as they finish."""
+        from distributed import as_completed as dask_as_completed
+
+        return dask_as_completed(futures)
+
+    def result(self, future: Any) -> Any:
+        """Return a finished task's result or raise its error."""
+        from distributed.scheduler import KilledWorker
+
+        try:
+            return future.result()
+        except KilledWorker as error:
+            raise WorkerDiedError(
+                f"a task ended its worker process {error.allowed_failures + 1} times, the last on "
+                f"{error.last_worker.address}: most often too little memory (smaller "
+                f"rows_per_block, more memory per worker), else see the worker's log"
+            ) from error
+
+    def close(self) -> None:
+        """Let the cluster forget the blocks it was sent."""
+        if self._held:
+            self._client.cancel(self._held)
+        self._held = []
+
+
+Executor = Threads | Cluster
+
+
+def choose(client: Any) -> Executor:
+    """Return the executor for a client; for None, that of the current client if there is one."""
+    if client is None and "distributed" in sys.modules:
+        from distributed import Client
+
+        try:
+            client = Client.current()
+        except ValueError:
+            client = None
+    return Threads() if client is None else Cluster(client)

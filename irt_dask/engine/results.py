@@ -1,0 +1,36 @@
+"""Results are Datasets in the vocabulary of :mod:`irt_dask.variables`, with honest attributes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from irt_dask import __version__, variables
+
+
+def dataset(
+    data: dict[str, Any],
+    *,
+    item_id: tuple[str, ...] | None = None,
+    coords: dict[str, Any] | None = None,
+    attrs: dict[str, Any],
+) -> xr.Dataset:
+    """Build a result: arrays by name, dimensions from the vocabulary, attributes of the method.
+
+    Truth values become 0/1 and None is left out, so that every file format can hold attributes.
+    """
+    everything = dict(coords or {})
+    if item_id is not None:
+        everything["item_id"] = np.array(item_id, dtype=str)
+    out = xr.Dataset(
+        {name: (variables.describe(name).dims, np.asarray(a)) for name, a in data.items()},
+        coords={
+            name: (variables.describe(name).dims, np.asarray(a)) for name, a in everything.items()
+        },
+    )
+    for name, value in {**attrs, "version": __version__}.items():
+        if value is not None:
+            out.attrs[name] = int(value) if isinstance(value, (bool, np.bool_)) else value
+    return variables.check(out)

@@ -1,0 +1,36 @@
+"""One BLAS and OpenMP thread in every process that computes, the caller's included.
+
+OpenBLAS gives other bits on another number of threads; the tasks of a cluster share the cores
+between themselves anyway.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
+
+_lock = threading.Lock()
+_depth = 0
+_limits: Any = None
+
+
+@contextmanager
+def single_threaded() -> Iterator[None]:
+    """Hold BLAS and OpenMP to one thread; the last to leave restores what was set before."""
+    global _depth, _limits
+    with _lock:
+        if _depth == 0:
+            _limits = ThreadpoolController().limit(limits=1)
+        _depth += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _depth -= 1
+            if _depth == 0:
+                _limits.restore_original_limits()
+                _limits = None
