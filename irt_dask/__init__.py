@@ -10,6 +10,13 @@ from typing import Any
 
 __version__ = "0.1.0"
 
+# These functions are named like the module they live in.  Importing them here, once, keeps the name
+# for the function: a later import of the module no longer touches it.  The modules are light.
+from irt_dask.evaluate import evaluate as evaluate
+from irt_dask.ingest import ingest as ingest
+from irt_dask.score import score as score
+from irt_dask.simulate import simulate as simulate
+
 _HOME = {
     "ApproximationWarning": "errors",
     "ConvergenceWarning": "errors",
@@ -20,23 +27,19 @@ _HOME = {
     "Responses": "store",
     "from_array": "store",
     "open_responses": "store",
-    "ingest": "ingest",
-    "simulate": "simulate",
     "load_lsat": "datasets",
     "Coreset": "calibrate.joint",
     "fit_joint": "calibrate.joint",
     "pair_counts": "calibrate.spectral",
     "fit_spectral": "calibrate.spectral",
     "fit_bayes": "calibrate.gibbs",
-    "score": "score",
-    "evaluate": "evaluate",
     "read_items": "banks",
     "write_items": "banks",
     "connect": "clusters",
     "plot": "report.plots",
 }
 
-__all__ = sorted(_HOME)
+__all__ = sorted([*_HOME, "evaluate", "ingest", "score", "simulate"])
 
 
 def __getattr__(name: str) -> Any:

@@ -70,6 +70,11 @@ VARIABLES = {
         Variable("shard_item_intercept", (SHARDS, ITEMS), "f", "logit", "shard mean of d"),
         Variable("ability_count", ("ability",), "iu", "persons", "persons by estimated ability"),
         Variable("ability", ("ability",), "f", "theta", "middle of the ability class"),
+        Variable("log_likelihood", (), "f", "log-likelihood", "marginal, ability N(0, 1)"),
+        Variable("log_likelihood_per_response", (), "f", "log-likelihood", "marginal, a response"),
+        Variable("log_score", (), "f", "log-likelihood", "mean, predicted from the others"),
+        Variable("auc", (), "f", "", "area under the ROC curve of these predictions"),
+        Variable("n_responses", (), "iu", "responses", "observed responses"),
         Variable(
             "iteration_objective", (ITERATION,), "f", "log-likelihood", "after each iteration"
         ),

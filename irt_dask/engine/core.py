@@ -93,9 +93,13 @@ class Engine:
 
     def map_blocks(self, step: PersonStep, *args: Any, report: bool = False) -> list[Any]:
         """Return ``step(block, *args)`` of each block, in order; results must be small."""
+        return self.map_refs(_on_block, step, *args, report=report)
+
+    def map_refs(self, step: Callable[..., Any], *args: Any, report: bool = False) -> list[Any]:
+        """As :meth:`map_blocks` for a step that takes the block's reference (to read its ids)."""
         n = self.responses.n_blocks
         futures = [
-            self.executor.submit(lo / n, _each_block, self.refs[lo:hi], step, args)
+            self.executor.submit(lo / n, _each_ref, self.refs[lo:hi], step, args)
             for lo, hi in self._subtrees()
         ]
         return [r for part in self._gather(futures, report) for r in part]
@@ -128,8 +132,12 @@ def _one_block(ref: Any, step: PersonStep, args: tuple[Any, ...]) -> Any:
     return step(read_block(ref), *args)
 
 
-def _each_block(refs: Sequence[Any], step: PersonStep, args: tuple[Any, ...]) -> list[Any]:
-    return [step(read_block(ref), *args) for ref in refs]
+def _each_ref(refs: Sequence[Any], step: Callable[..., Any], args: tuple[Any, ...]) -> list[Any]:
+    return [step(ref, *args) for ref in refs]
+
+
+def _on_block(ref: Any, step: PersonStep, *args: Any) -> Any:
+    return step(read_block(ref), *args)
 
 
 def _sum_blocks(refs: Sequence[Any], step: PersonStep, args: tuple[Any, ...]) -> Reduced:

@@ -299,10 +299,13 @@ def _tables(a: Floats, d: Floats, nodes: Floats) -> tuple[Floats, Floats, Floats
     return wrong, total, prior
 
 
-def draw_counts(data: Dense, a: Floats, d: Floats, nodes: Floats, u: Floats) -> tuple[Ints, Ints]:
+def draw_counts(
+    data: Dense, a: Floats, d: Floats, nodes: Floats, u: Floats
+) -> tuple[Ints, Ints, Ints]:
     """Draw every ability from its posterior on the nodes and count responses by node and item.
 
-    ``u`` are uniforms, one a person.  Returns right and observed counts, shape (n_nodes, n_items).
+    ``u`` are uniforms, one a person.  Returns right and observed responses, shape
+    (n_nodes, n_items), and persons, shape (n_nodes,).
     """
     wrong, total, prior = _tables(a, d, nodes)
     node = np.empty(data.shape[0], dtype=np.int64)
@@ -311,7 +314,7 @@ def draw_counts(data: Dense, a: Floats, d: Floats, nodes: Floats, u: Floats) -> 
     right = np.zeros((nodes.size, data.shape[1]), dtype=np.int64)
     seen = np.zeros_like(right)
     _node_counts(data.values, node, right, seen)
-    return right, seen
+    return right, seen, np.bincount(node, minlength=nodes.size)
 
 
 @jit
@@ -390,18 +393,19 @@ def _left_out(
                 p_right[i, j] = total / others if y == 1 else 1.0 - total / others
 
 
-def left_out_predictions(data: Dense, a: Floats, d: Floats, nodes: Floats) -> Floats:
+def left_out(data: Dense, a: Floats, d: Floats, nodes: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """Probability of a right response to each observed item, from the person's other responses.
 
     Dividing the posterior weights by the likelihood L of response j gives the posterior from the
     other responses, so the probability of the response that was given is ``sum w / sum (w / L)``.
-    Shape (persons, items), NaN where the item was not observed.
+    Returns the probabilities and whether the response was right, one entry per observed response.
     """
     out = np.empty(data.shape)
     z = np.multiply.outer(a, nodes) + d[:, None]
     inverse = 1.0 + np.exp(np.stack([z, -z]))  # 1 / (1 - P), 1 / P
     _left_out(data.values, a, nodes, *_tables(a, d, nodes), inverse, out)
-    return out
+    seen = data.values >= 0
+    return out[seen], data.values[seen] == 1
 
 
 # --- counts of pairs and of responses -------------------------------------------------------------

@@ -280,3 +280,65 @@ def metropolis(
     (items, WORDS_PER_ITEM); ``prior`` is :meth:`irt_dask.models.ItemPrior.tempered`.
     """
     _metropolis(*_by_item(right, seen), nodes, prior, *start, random, log_a, d, accepted)
+
+
+# --- Gibbs: moves along the scale of ability ------------------------------------------------------
+
+#: Uniforms that :func:`rescale` needs.
+WORDS_PER_RESCALE = 5
+
+
+def rescale(
+    persons: NDArray[np.int64],
+    nodes: Floats,
+    prior: Floats,
+    random: Floats,
+    log_a: Floats,
+    d: Floats,
+) -> None:
+    """Shift and stretch the ability scale together with the items, in place.
+
+    ``theta' = theta - m, d' = d + a m`` and ``theta' = theta / s, a' = a s`` leave the likelihood
+    alone, but drawing abilities and items in turn moves along them only slowly (by about one minus
+    the test's reliability per sweep).  m and s are drawn from their conditionals on the orbit of
+    the group (Liu and Sabatti 2000, generalised Gibbs sampling), which need only the number, sum
+    and sum of squares of the abilities, here of all persons, ``persons`` at each node.  The moved
+    abilities are not kept: the next sweep draws them anew.
+    """
+    n = float(persons.sum())
+    s1, s2 = float(persons @ nodes), float(persons @ nodes**2)
+    a = np.exp(log_a)
+    mean_a, tau_a, mean_d, tau_d = prior
+    # Shift: sum of -(theta_i - m)^2 / 2 and of the intercepts' normal priors: normal in m.
+    precision = n + tau_d * float(a @ a)
+    centre = (s1 - tau_d * float(a @ (d - mean_d))) / precision
+    z = math.sqrt(-2.0 * math.log(random[0])) * math.cos(2.0 * math.pi * random[1])
+    shift = centre + z / math.sqrt(precision)
+    d += a * shift
+    s2 += n * shift * shift - 2.0 * shift * s1
+    # Stretch: in v = log s the density has the Jacobian exp((items - n) v); one independence
+    # Metropolis-Hastings step with a normal at its mode.
+    aa, sa = float(a @ a), float(a.sum())
+
+    def log_density(v: float) -> float:
+        e = math.exp(v)
+        return (
+            (a.size - n) * v - 0.5 * s2 / (e * e) - 0.5 * tau_a * (aa * e * e - 2 * mean_a * sa * e)
+        )
+
+    mode, curvature = 0.0, 1.0
+    for _ in range(50):
+        e = math.exp(mode)
+        slope = s2 / (e * e) + a.size - n - tau_a * (aa * e * e - mean_a * sa * e)
+        curvature = (
+            2.0 * s2 / (e * e) + tau_a * max(2.0 * aa * e * e - mean_a * sa * e, 0.0) + 1e-12
+        )
+        step = max(-1.0, min(1.0, slope / curvature))
+        mode += step
+        if abs(step) < 1e-12:
+            break
+    z = math.sqrt(-2.0 * math.log(random[2])) * math.cos(2.0 * math.pi * random[3])
+    v = mode + z / math.sqrt(curvature)
+    log_ratio = log_density(v) - log_density(0.0) + 0.5 * z * z - 0.5 * curvature * mode * mode
+    if math.log(random[4]) < log_ratio:
+        log_a += v

@@ -29,10 +29,18 @@ def words(k: NDArray[np.uint64], start: int, n: int, per_row: int = 1) -> NDArra
     return raw.reshape(n, counts * _WORDS_PER_COUNT)[:, :per_row]
 
 
+def _unit(raw: NDArray[np.uint64]) -> NDArray[np.float64]:
+    return ((raw >> np.uint64(12)).astype(np.float64) + 0.5) * np.float64(2.0**-52)
+
+
+def stream(k: NDArray[np.uint64], n: int) -> NDArray[np.float64]:
+    """Return the first ``n`` uniforms of a key, one after the other, shape (n,)."""
+    return _unit(np.random.Philox(key=k).random_raw(n))
+
+
 def uniforms(k: NDArray[np.uint64], start: int, n: int, per_row: int = 1) -> NDArray[np.float64]:
     """Return uniforms in (0, 1), never 0 or 1, shape (n, per_row)."""
-    bits = (words(k, start, n, per_row) >> np.uint64(12)).astype(np.float64)
-    return (bits + 0.5) * np.float64(2.0**-52)
+    return _unit(words(k, start, n, per_row))
 
 
 def shard_of(seed: int, start: int, n: int, n_shards: int) -> NDArray[np.int64]:

@@ -13,7 +13,8 @@ from irt_dask.engine import dataset
 from irt_dask.errors import InputError
 from irt_dask.kernels import keyed
 from irt_dask.models import check_model, difficulty, probability
-from irt_dask.store import Responses, StoreWriter, default_rows_per_block, from_array
+from irt_dask.store import Responses, StoreWriter, from_array
+from irt_dask.store.writer import check_rows_per_block
 
 Floats = NDArray[np.float64]
 
@@ -41,42 +42,23 @@ def _block(
     return values, theta
 
 
-def simulate(
+def generate(
     n_persons: int,
     n_items: int,
-    *,
-    model: str = "2pl",
-    missing: float = 0.0,
-    seed: int = 0,
-    store: str | Path | None = None,
-    rows_per_block: int | None = None,
+    model: str,
+    missing: float,
+    seed: int,
+    store: str | Path | None,
+    rows_per_block: int | None,
 ) -> Responses:
-    """Simulate responses with known parameters.
-
-    Parameters
-    ----------
-    n_persons, n_items : int
-    model : {"2pl", "1pl"}
-        Abilities N(0, 1); difficulties N(0, 1); discriminations log-normal, exp(N(0, 0.3^2)), or 1.
-    missing : float in [0, 1)
-        Probability that a response is not observed, independently of everything.
-    seed : int
-    store : path, optional
-        Write a store there, block by block; without it the responses stay in memory.
-
-    Returns
-    -------
-    Responses
-        ``.truth`` is a Dataset of the true ``item_discrimination``, ``item_difficulty``,
-        ``item_intercept`` and, up to 10^7 persons, ``person_ability``.
-    """
+    """See :func:`irt_dask.simulate`."""
     check_model(model, ("2pl", "1pl"))
     if n_persons < 1 or n_items < 1:
         raise InputError(f"n_persons={n_persons}, n_items={n_items}: both must be at least 1")
     if not 0.0 <= missing < 1.0:
         raise InputError(f"missing={missing} must be at least 0 and below 1")
     a, d = _items(n_items, model, seed)
-    rows = rows_per_block or default_rows_per_block(n_items, n_persons)
+    rows = check_rows_per_block(rows_per_block, n_items, n_persons)
     ranges = [(s, min(s + rows, n_persons)) for s in range(0, n_persons, rows)]
     item_id = tuple(f"item{j + 1}" for j in range(n_items))
     abilities: list[Floats] = []

@@ -1,0 +1,161 @@
+"""Item banks: calibrated items in files that other programs open."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from irt_dask.engine import dataset
+from irt_dask.errors import InputError
+from irt_dask.models import difficulty
+from irt_dask.store.manifest import write_atomically
+
+_COLUMNS = {
+    "a": "item_discrimination",
+    "b": "item_difficulty",
+    "d": "item_intercept",
+}
+
+
+def write_items(items: xr.Dataset, path: str | Path) -> Path:
+    """Write item parameters as a bank.
+
+    Parameters
+    ----------
+    items : Dataset that a fit function returned.
+    path : .csv or .json
+        Columns ``item, model, a, b, c, d, se_a, se_b, se_d``: discrimination, difficulty, lower
+        asymptote, intercept (``d = -a b``) and their standard errors (posterior standard deviations
+        for a Bayesian fit).  Numbers are written in full.
+
+    Returns
+    -------
+    Path
+    """
+    path = _checked(path)
+    n = items.sizes["items"]
+    a = items["item_discrimination"].values if "item_discrimination" in items else np.ones(n)
+    b = items["item_difficulty"].values
+    table: dict[str, Any] = {
+        "item": items["item_id"].values,
+        "model": items.attrs.get("model", "2pl"),
+        "a": a,
+        "b": b,
+        "c": np.zeros(n),
+        "d": items["item_intercept"].values if "item_intercept" in items else -a * b,
+    }
+    for column, name in _COLUMNS.items():
+        for suffix in ("se", "sd"):
+            if f"{name}_{suffix}" in items:
+                table[f"se_{column}"] = items[f"{name}_{suffix}"].values
+    frame = pd.DataFrame(table)
+    text = (
+        frame.to_csv(index=False)
+        if path.suffix == ".csv"
+        else json.dumps(frame.to_dict(orient="records"), indent=1, ensure_ascii=False)
+    )
+    write_atomically(path.absolute(), text.encode())
+    return path
+
+
+def read_items(path: str | Path) -> xr.Dataset:
+    """Read an item bank of :func:`write_items`, or one made by hand.
+
+    Needs ``item``, and ``a`` with ``b`` or ``d`` (``d`` is the intercept, ``-a b``; where both
+    stand they must agree).
+
+    Returns
+    -------
+    Dataset over items, to be passed to ``score`` and ``evaluate``.
+
+    Raises
+    ------
+    InputError
+        Names the file, the item and the column.
+    """
+    path = _checked(path)
+    try:
+        frame = (
+            pd.read_csv(path, dtype={"item": str}, keep_default_na=False, na_values=[""])
+            if path.suffix == ".csv"
+            else pd.DataFrame(json.loads(path.read_text()))
+        )
+    except FileNotFoundError:
+        raise InputError(f"there is no item bank {path}") from None
+    except (ValueError, OSError) as error:
+        raise InputError(f"the item bank {path} cannot be read: {error}") from error
+    missing = [c for c in ("item", "a") if c not in frame] or (
+        [] if {"b", "d"} & set(frame) else ["b (or d)"]
+    )
+    if missing:
+        raise InputError(
+            f"the item bank {path} has no column {', '.join(missing)}; it has "
+            f"{', '.join(map(str, frame.columns))}"
+        )
+    _check_models(frame, path)
+    for column in [c for c in ("a", "b", "c", "d") if c in frame]:
+        values = pd.to_numeric(frame[column], errors="coerce")
+        for k in np.flatnonzero(~np.isfinite(values)):
+            raise InputError(
+                f"{path}: item {frame['item'][k]}, column {column}: {frame[column][k]!r} is not a "
+                f"finite number"
+            )
+        frame[column] = values.astype(float)
+    return _bank(frame, path)
+
+
+def _bank(frame: pd.DataFrame, path: Path) -> xr.Dataset:
+    a = frame["a"].to_numpy()
+    d = frame["d"].to_numpy() if "d" in frame else -a * frame["b"].to_numpy()
+    for k in np.flatnonzero(a <= 0):
+        raise InputError(f"{path}: item {frame['item'][k]} has a = {a[k]}; it must be positive")
+    if "b" in frame:
+        for k in np.flatnonzero(~np.isclose(-a * frame["b"], d, rtol=1e-3, atol=1e-3)):
+            raise InputError(
+                f"{path}: item {frame['item'][k]} has a = {a[k]}, b = {frame['b'][k]} and d = "
+                f"{d[k]}; d is the intercept and must be -a b (leave column d out if it is "
+                f"something else)"
+            )
+    if "c" in frame:
+        for k in np.flatnonzero(frame["c"] != 0):
+            raise InputError(
+                f"{path}: item {frame['item'][k]} has a lower asymptote c = {frame['c'][k]}; "
+                f"models with guessing are not available, c must be 0"
+            )
+    ids = [str(i) for i in frame["item"]]
+    repeated = sorted({i for i in ids if ids.count(i) > 1}) if len(set(ids)) < len(ids) else []
+    if repeated:
+        raise InputError(f"{path}: item(s) listed more than once: {', '.join(repeated[:10])}")
+    data: dict[str, Any] = {
+        "item_discrimination": a,
+        "item_difficulty": difficulty(a, d),
+        "item_intercept": d,
+    }
+    for column, name in _COLUMNS.items():
+        if f"se_{column}" in frame:
+            data[f"{name}_se"] = pd.to_numeric(frame[f"se_{column}"]).to_numpy(dtype=float)
+    model = str(frame["model"][0]) if "model" in frame else "2pl"
+    return dataset(data, item_id=tuple(ids), attrs={"method": "item bank", "model": model})
+
+
+def _check_models(frame: pd.DataFrame, path: Path) -> None:
+    if len(frame) == 0:
+        raise InputError(f"the item bank {path} lists no item")
+    if "model" in frame:
+        for k in np.flatnonzero(~frame["model"].isin(["1pl", "2pl"])):
+            raise InputError(
+                f"{path}: item {frame['item'][k]} has model {frame['model'][k]!r}; 1pl and 2pl are "
+                f"available"
+            )
+
+
+def _checked(path: str | Path) -> Path:
+    path = Path(path)
+    if path.suffix not in (".csv", ".json"):
+        raise InputError(f"item bank {path}: the file name must end in .csv or .json")
+    return path

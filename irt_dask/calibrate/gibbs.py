@@ -1,0 +1,405 @@
+"""Bayesian calibration of the 2PL: Gibbs chains on shards of persons, combined by LS-WASP.
+
+One sweep draws every ability from its exact conditional on a grid, counts responses by node and
+item, and takes an exact Metropolis-Hastings step for each item on those counts.  What a sweep hands
+to the next is the item parameters alone.  Shards are combined in
+:mod:`irt_dask.calibrate.wasp`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from scipy.special import log_ndtr
+
+from irt_dask.calibrate import wasp
+from irt_dask.calibrate.common import as_responses, refuse_weights, response_counts, start_values
+from irt_dask.engine import Chain, Checkpoint, Engine, ProgressOption, dataset, run_chains
+from irt_dask.engine.cache import keep, read_block
+from irt_dask.errors import ChainError, ConvergenceWarning, InputError
+from irt_dask.kernels import diagnostics, exact, items, keyed, layouts
+from irt_dask.models import GRID_BOUND, Grid, ItemPrior, check_model, grid_for
+from irt_dask.store import Block
+from irt_dask.store.responses import sha256
+
+Floats = NDArray[np.float64]
+
+#: Slopes may grow by this factor over those the grid was made for.
+_GRID_MARGIN = 1.25
+#: Sweeps after which a chain in warm-up makes its grid and proposal start anew.
+_ADAPT_FIRST = 10
+#: What a segment should take, seconds, and rough costs that only decide where chains are cut.
+_SEGMENT_SECONDS = 5.0
+_COST_PERSON, _COST_CELL, _COST_ITEM = 4e-7, 2e-8, 1.5e-5
+#: Draws of all shards that the driver holds, bytes; beyond, chains are thinned.
+_DRIVER_BYTES = 1 << 29
+_RHAT_LIMIT = 1.05
+#: Bound of a person's absolute log marginal likelihood, per item, for the fixed-point sum.
+_WORST_RESPONSE = 200.0
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What all chains of a fit share."""
+
+    fingerprint: str
+    seed: int
+    n_shards: int
+    n_warmup: int
+    n_draws: int
+    thin: int
+    prior: ItemPrior
+    n_persons: int
+    sweeps: int
+
+    @property
+    def total(self) -> int:
+        return self.n_warmup + self.n_draws * self.thin
+
+    def adapts_after(self, step: int) -> bool:
+        """Whether warm-up adapts after this sweep: 10, 20, 40, ... and at its end."""
+        doubling = step % _ADAPT_FIRST == 0 and (step // _ADAPT_FIRST).bit_count() == 1
+        return step == self.n_warmup or (step < self.n_warmup and doubling)
+
+
+@dataclass(frozen=True)
+class _Shard:
+    """The persons of one shard, in the order of their global rows."""
+
+    data: layouts.Dense
+
+    @property
+    def nbytes(self) -> int:
+        return self.data.nbytes
+
+
+def _read_shard(refs: list[Any], plan: _Plan, shard: int) -> _Shard:
+    parts = []
+    for ref in refs:
+        block = read_block(ref)
+        if plan.n_shards == 1:
+            parts.append(block.data)
+            continue
+        of = keyed.shard_of(plan.seed, block.start, block.n_persons, plan.n_shards)
+        parts.append(layouts.take(block.data, np.flatnonzero(of == shard)))
+    return _Shard(layouts.concatenate(parts))
+
+
+def _segment(
+    plan: _Plan, refs: list[Any], state: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Run one chain for a number of sweeps; see :func:`irt_dask.engine.run_chains`.
+
+    Random numbers belong to (seed, shard, chain, sweep) and the person's rank in the shard or the
+    item's index, so neither blocks nor where the chain is cut matter.
+    """
+    shard, chain = int(state["shard"]), int(state["chain"])
+    key = (plan.fingerprint, "shard", plan.seed, plan.n_shards, shard)
+    data = keep(key, lambda: _read_shard(refs, plan, shard)).data
+    n, m = data.shape
+    if n == 0:
+        raise InputError(f"shard {shard} of {plan.n_shards} has no person; use fewer shards")
+    prior = plan.prior.tempered(n / plan.n_persons)
+    log_a, d = state["log_a"].copy(), state["d"].copy()
+    accepted = state["accepted"].copy()
+    start, grid = state["start"], Grid(int(state["n_nodes"]))
+    kept = []
+
+    def draw(purpose: str, step: int) -> NDArray[np.uint64]:
+        return keyed.key(plan.seed, "gibbs", purpose, shard, chain, step)
+
+    first = int(state["step"]) + 1
+    for step in range(first, min(first + plan.sweeps, plan.total + 1)):
+        u = keyed.stream(draw("ability", step), n)
+        counts = layouts.of(data).draw_counts(data, np.exp(log_a), d, grid.nodes, u)
+        right, seen, persons = counts
+        if step == plan.n_warmup + 1:
+            accepted[:] = 0
+        random = keyed.uniforms(draw("item", step), 0, m, items.WORDS_PER_ITEM)
+        begin = (start[0], start[1])
+        items.metropolis(right, seen, grid.nodes, prior, begin, random, log_a, d, accepted)
+        scale = keyed.stream(draw("scale", step), items.WORDS_PER_RESCALE)
+        items.rescale(persons, grid.nodes, prior, scale, log_a, d)
+        if not (np.isfinite(log_a).all() and np.isfinite(d).all()):
+            raise ChainError(
+                f"shard {shard}, chain {chain}: an item parameter is not a number after sweep "
+                f"{step}"
+            )
+        if plan.adapts_after(step):
+            start = np.stack([log_a, d])
+            grid = grid_for(np.exp(log_a), d, margin=_GRID_MARGIN)
+        if step > plan.n_warmup and (step - plan.n_warmup) % plan.thin == 0:
+            kept.append(np.stack([log_a, d]))
+    state = {**state, "log_a": log_a, "d": d, "start": start, "accepted": accepted}
+    state |= {"n_nodes": np.array(grid.n_nodes), "step": np.array(step), "n": np.array(n)}
+    return state, {"draws": np.array(kept).reshape(-1, 2, m)}
+
+
+def _first_state(shard: int, chain: int, a: Floats, d: Floats, plan: _Plan) -> dict[str, Any]:
+    """Start of one chain: the start values, scattered so that R-hat can see a bad warm-up."""
+    scatter = keyed.generator(plan.seed, "gibbs-start", shard, chain).normal(0.0, 0.2, (2, a.size))
+    log_a, d = np.log(a) + scatter[0], d + scatter[1]
+    return {
+        "shard": np.array(shard),
+        "chain": np.array(chain),
+        "step": np.array(0),
+        "n": np.array(0),
+        "log_a": log_a,
+        "d": d,
+        "start": np.stack([log_a, d]),
+        "accepted": np.zeros(a.size, dtype=np.int64),
+        "n_nodes": np.array(grid_for(np.exp(log_a), d, margin=_GRID_MARGIN).n_nodes),
+    }
+
+
+def _log_marginal(block: Block, a: Floats, d: Floats, nodes: Floats, scale: float) -> Any:
+    value = layouts.of(block.data).expectations(block.data, a, d, nodes)[2]
+    return np.rint(value * scale).astype(np.int64).sum()
+
+
+def _log_prior(a: Floats, d: Floats, prior: ItemPrior) -> float:
+    (ma, sa), (md, sd) = prior.discrimination, prior.intercept
+    value = -0.5 * ((a - ma) / sa) ** 2 - math.log(sa) - log_ndtr(ma / sa)
+    value += -0.5 * ((d - md) / sd) ** 2 - math.log(sd) - math.log(2.0 * math.pi)
+    return float(value.sum())
+
+
+def fit_bayes(
+    responses: Any,
+    *,
+    model: str = "2pl",
+    n_shards: int = 1,
+    n_draws: int = 2000,
+    n_warmup: int = 500,
+    n_chains: int = 1,
+    seed: int = 0,
+    prior: ItemPrior | None = None,
+    sampler: str = "grid",
+    powering: str = "shrink",
+    location: str = "precision",
+    start: xr.Dataset | None = None,
+    client: Any = None,
+    progress: ProgressOption = None,
+    checkpoint: str | Path | None = None,
+) -> xr.Dataset:
+    """Posterior of the item parameters of the 2PL by divide and conquer (LS-WASP).
+
+    Persons are dealt at random to ``n_shards`` shards; a Gibbs chain runs on each, next to each
+    other on the workers; the driver combines the shards' posteriors into their Wasserstein
+    barycenter.  With one shard the result is the ordinary posterior.
+
+    Parameters
+    ----------
+    responses : Responses or anything ``from_array`` takes; persons without weights.
+    model : "2pl"
+    n_shards, n_chains : int
+        Shards, and chains for each.
+    n_draws, n_warmup : int
+        Sweeps of each chain that are kept (after thinning, where the driver's memory asks for it),
+        and sweeps before them.
+    prior : ItemPrior
+        Default: discrimination N(1, 1) truncated to positive, intercept N(0, 2^2).  Ability is
+        N(0, 1), which fixes the scale.  Each shard's prior is tempered to prior^(n_k / n).
+    sampler : "grid"; powering : "shrink"; location : "precision"
+        Each shard is sampled at its own size, its deviations are then shrunk by sqrt(n_k / n), and
+        the shards' locations are averaged by precision (see :mod:`irt_dask.calibrate.wasp`).
+    start : Dataset, optional
+        Start values from another fit.
+    client, progress, checkpoint
+        Dask client (default: the current one, else threads); progress bar; folder for checkpoints.
+
+    Returns
+    -------
+    Dataset over items
+        Posterior means ``item_discrimination``, ``item_difficulty``, ``item_intercept`` with
+        ``_sd``; ``_rhat`` (largest over shards) and ``_ess`` (sum over shards); combined draws
+        ``item_discrimination_draw``, ``item_intercept_draw``; ``item_covariance`` of (log a, d)
+        where draws suffice for it; per-shard diagnostics.  attrs: ``objective`` is the log
+        posterior of the means on the full data.
+
+    Raises
+    ------
+    InputError, ChainError, EstimationError
+
+    Warns
+    -----
+    ConvergenceWarning, ApproximationWarning
+
+    Notes
+    -----
+    Passes over the data: ``n_shards x n_chains`` reads of the store if workers can keep their
+    shards in memory (one per segment otherwise), one for start values, one for the objective.
+    A worker holds its shard, persons / n_shards x items bytes; the driver the draws of all shards,
+    at most 512 MB (thinned beyond).
+    Source: LS-WASP supplement, sections S1 and S5; the powering and the location published there
+    are biased, what is used instead is derived in ``docs/methods.md``.
+    """
+    responses = as_responses(responses)
+    check_model(model, ("2pl",))
+    _check_options(n_shards, n_draws, n_warmup, n_chains, responses.n_persons)
+    for name, value, known in (
+        ("sampler", sampler, "grid"),
+        ("powering", powering, "shrink"),
+        ("location", location, "precision"),
+    ):
+        if value != known:
+            raise InputError(f"{name}={value!r} is not available; use {known!r}")
+    refuse_weights(responses, "fit_bayes")
+    plan = _plan(responses, seed, n_shards, n_warmup, n_draws, n_chains, prior or ItemPrior())
+    with Engine(responses, client=client, progress=progress, stage="Gibbs") as engine:
+        right, seen = response_counts(engine)
+        a, d = start_values(engine, right, seen, start)
+        names = [(s, c) for s in range(n_shards) for c in range(n_chains)]
+        chains = [
+            Chain(f"shard-{s:04d}-chain-{c}", _first_state(s, c, a, d, plan)) for s, c in names
+        ]
+        identity = {"method": "gibbs", "chains": n_chains, "start": sha256(a, d), **asdict(plan)}
+        run_chains(
+            engine, chains, functools.partial(_segment, plan), plan.total,
+            Checkpoint(checkpoint, identity),
+        )  # fmt: skip
+        shards = [
+            _summarise([chains[k] for k, (s, _) in enumerate(names) if s == shard], plan)
+            for shard in range(n_shards)
+        ]
+        combined = wasp.combine(shards, n_draws, responses.n_items)
+        objective = _objective(engine, combined.mean_a, combined.mean_d, plan.prior)
+    converged = _warn(shards)
+    return dataset(
+        {
+            **combined.variables(),
+            **_diagnostics(shards),
+            "item_n_responses": seen,
+            "item_n_right": right,
+        },
+        item_id=responses.item_id,
+        attrs={
+            "method": "LS-WASP" if n_shards > 1 else "Gibbs",
+            "model": model,
+            "seed": seed,
+            "converged": converged,
+            "n_iterations": plan.total,
+            "objective": objective,
+            "identification": "ability N(0, 1); a > 0",
+            "n_persons": responses.n_persons,
+            "n_shards": n_shards,
+            "n_chains": n_chains,
+            "thin": plan.thin,
+            "powering": powering,
+            "location": location,
+            "covariance": combined.structure,
+            "prior_discrimination": list(plan.prior.discrimination),
+            "prior_intercept": list(plan.prior.intercept),
+        },
+    )
+
+
+def _check_options(
+    n_shards: int, n_draws: int, n_warmup: int, n_chains: int, n_persons: int
+) -> None:
+    for name, value, least in (
+        ("n_shards", n_shards, 1),
+        ("n_draws", n_draws, 100),
+        ("n_warmup", n_warmup, 50),
+        ("n_chains", n_chains, 1),
+    ):
+        if value != int(value) or value < least:
+            raise InputError(f"{name}={value!r} must be a whole number of at least {least}")
+    if n_shards > n_persons:
+        raise InputError(f"n_shards={n_shards} exceeds the {n_persons} persons; use fewer shards")
+
+
+def _plan(
+    responses: Any,
+    seed: int,
+    n_shards: int,
+    n_warmup: int,
+    n_draws: int,
+    n_chains: int,
+    prior: ItemPrior,
+) -> _Plan:
+    n, m = responses.n_persons, responses.n_items
+    held = 16.0 * m * n_draws * n_shards * n_chains
+    sweep = n / n_shards * (_COST_PERSON + _COST_CELL * m) + _COST_ITEM * m
+    return _Plan(
+        fingerprint=responses.fingerprint, seed=seed, n_shards=n_shards, n_warmup=n_warmup,
+        n_draws=n_draws, thin=max(1, math.ceil(held / _DRIVER_BYTES)), prior=prior, n_persons=n,
+        sweeps=max(20, int(_SEGMENT_SECONDS / sweep)),
+    )  # fmt: skip
+
+
+def _summarise(chains: list[Chain], plan: _Plan) -> wasp.ShardPosterior:
+    """Draws and diagnostics of one shard's chains."""
+    draws = np.stack([np.concatenate([o["draws"] for o in c.outputs]) for c in chains])
+    state = chains[0].state
+    acceptance = np.mean([c.state["accepted"].mean() for c in chains]) / (
+        plan.total - plan.n_warmup
+    )
+    return wasp.ShardPosterior(
+        draws=draws.reshape(-1, *draws.shape[2:]),
+        n_persons=int(state["n"]),
+        rhat=diagnostics.rhat(draws),
+        ess=diagnostics.ess(draws),
+        acceptance=float(acceptance),
+        spacing=Grid(int(state["n_nodes"])).spacing,
+    )
+
+
+def _diagnostics(shards: list[wasp.ShardPosterior]) -> dict[str, Any]:
+    rhat = np.max([s.rhat for s in shards], axis=0)
+    ess = np.sum([s.ess for s in shards], axis=0)
+    return {
+        "item_discrimination_rhat": rhat[0],
+        "item_intercept_rhat": rhat[1],
+        "item_discrimination_ess": ess[0],
+        "item_intercept_ess": ess[1],
+        "shard_n_persons": np.array([s.n_persons for s in shards]),
+        "shard_acceptance": np.array([s.acceptance for s in shards]),
+        "shard_grid_spacing": np.array([s.spacing for s in shards]),
+        "shard_max_rhat": np.array([s.rhat.max() for s in shards]),
+        "shard_min_ess": np.array([s.ess.min() for s in shards]),
+        "shard_item_discrimination": np.array([np.exp(s.draws[:, 0]).mean(axis=0) for s in shards]),
+        "shard_item_intercept": np.array([s.draws[:, 1].mean(axis=0) for s in shards]),
+    }
+
+
+def _objective(engine: Engine, a: Floats, d: Floats, prior: ItemPrior) -> float:
+    r = engine.responses
+    scale = exact.scale_for(r.n_persons * r.n_items * _WORST_RESPONSE)
+    (value,) = engine.map_reduce(_log_marginal, a, d, grid_for(a, d).nodes, scale)
+    return float(value) / scale + _log_prior(a, d, prior)
+
+
+def _warn(shards: list[wasp.ShardPosterior]) -> bool:
+    """Warn of chains that did not mix or grids too coarse; return whether all is well."""
+    worst = max(float(s.rhat.max()) for s in shards)
+    if not worst < _RHAT_LIMIT:
+        k = int(np.argmax([s.rhat.max() for s in shards]))
+        warnings.warn(
+            f"the chains have not converged: R-hat {worst:.3f} in shard {k} (limit {_RHAT_LIMIT}); "
+            f"raise n_warmup and n_draws",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    coarse = [
+        k
+        for k, s in enumerate(shards)
+        if s.spacing > 1.0001 * 2 * GRID_BOUND
+        / (grid_for(np.exp(s.draws[:, 0].mean(0)), s.draws[:, 1].mean(0)).n_nodes - 1)
+    ]  # fmt: skip
+    if coarse:
+        warnings.warn(
+            f"the ability grid of shard(s) {coarse[:10]} is coarser than its posterior needs: the "
+            f"slopes grew after warm-up; raise n_warmup",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    return worst < _RHAT_LIMIT and not coarse

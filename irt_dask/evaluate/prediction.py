@@ -1,0 +1,71 @@
+"""Marginal likelihood and predictions of each response from the person's others."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from irt_dask.calibrate.common import as_responses, item_parameters, refuse_weights
+from irt_dask.engine import Engine, ProgressOption, dataset
+from irt_dask.errors import EstimationError
+from irt_dask.kernels import exact, layouts
+from irt_dask.models import grid_for
+from irt_dask.store import Block
+
+Floats = NDArray[np.float64]
+
+_CLASSES = 1 << 16
+_LOGIT_RANGE = 30.0
+#: Bound of an absolute log probability, for the fixed-point sums.
+_WORST_RESPONSE = 200.0
+
+
+def _evaluate(block: Block, a: Floats, d: Floats, nodes: Floats, scale: float) -> tuple[Any, ...]:
+    kernels = layouts.of(block.data)
+    marginal = kernels.expectations(block.data, a, d, nodes)[2]
+    p, right = kernels.left_out(block.data, a, d, nodes)
+    given = np.log(np.where(right, p, 1.0 - p))
+    place = (np.log(p) - np.log1p(-p) + _LOGIT_RANGE) * (_CLASSES / (2.0 * _LOGIT_RANGE))
+    klass = np.clip(place, 0, _CLASSES - 1).astype(np.int64)
+    return (
+        np.rint(marginal * scale).astype(np.int64).sum(),
+        np.rint(given * scale).astype(np.int64).sum(),
+        np.bincount(klass[right], minlength=_CLASSES),
+        np.bincount(klass[~right], minlength=_CLASSES),
+    )
+
+
+def run(responses: Any, items: xr.Dataset, client: Any, progress: ProgressOption) -> xr.Dataset:
+    """See :func:`irt_dask.evaluate`."""
+    responses = as_responses(responses)
+    refuse_weights(responses, "evaluate")
+    a, d = item_parameters(items, responses.item_id)
+    scale = exact.scale_for(responses.n_persons * responses.n_items * _WORST_RESPONSE)
+    with Engine(responses, client=client, progress=progress, stage="evaluation") as engine:
+        marginal, given, right, wrong = engine.map_reduce(
+            _evaluate, a, d, grid_for(a, d).nodes, scale, report=True
+        )
+    n_right, n_wrong = int(right.sum()), int(wrong.sum())
+    n = n_right + n_wrong
+    if n == 0:
+        raise EstimationError("there is no observed response to evaluate")
+    below = np.cumsum(wrong) - wrong
+    wins = float(right @ (below + 0.5 * wrong))
+    return dataset(
+        {
+            "log_likelihood": float(marginal) / scale,
+            "log_likelihood_per_response": float(marginal) / scale / n,
+            "log_score": float(given) / scale / n,
+            "auc": wins / (n_right * n_wrong) if n_right and n_wrong else math.nan,
+            "n_responses": n,
+        },
+        attrs={
+            "method": "evaluate",
+            "model": items.attrs.get("model"),
+            "n_persons": responses.n_persons,
+        },
+    )

@@ -1,0 +1,122 @@
+"""What plots and tables share: reading variables, matching items, colours, labels, new axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from irt_dask.errors import InputError
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.legend import Legend
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B07D00", "#4BA3D9")
+GREY, INK = "#b4b9c0", "#2b3036"
+LABEL_LENGTH = 24
+
+
+def item_ids(dataset: xr.Dataset) -> list[str]:
+    """Return the item identifiers as text, or 1, 2, ... where the dataset has none."""
+    if "item_id" in dataset.variables:
+        return [str(i) for i in np.atleast_1d(dataset["item_id"].values)]
+    return [str(i + 1) for i in range(dataset.sizes.get("items", 0))]
+
+
+def optional(dataset: xr.Dataset | None, name: str) -> np.ndarray | None:
+    """Return a variable as floats, or None; b = -d/a and d = -ab are worked out when missing."""
+    if dataset is None:
+        return None
+    if name in dataset.variables:
+        return np.asarray(dataset[name].values, dtype=float)
+    other = {"item_difficulty": "item_intercept", "item_intercept": "item_difficulty"}.get(name)
+    if other in dataset.variables and "item_discrimination" in dataset.variables:
+        a = np.asarray(dataset["item_discrimination"].values, dtype=float)
+        known = np.asarray(dataset[other].values, dtype=float)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return -known / a if name == "item_difficulty" else -known * a
+    return None
+
+
+def required(dataset: xr.Dataset, name: str) -> np.ndarray:
+    """Return a variable as floats; InputError when the dataset neither has nor implies it."""
+    found = optional(dataset, name)
+    if found is None:
+        raise InputError(f"the dataset has no variable {name!r}, which this plot shows")
+    return found
+
+
+def spread(dataset: xr.Dataset | None, name: str) -> np.ndarray | None:
+    """Return the uncertainty of a variable: its ``_sd``, else its ``_se``, else None."""
+    sd = optional(dataset, f"{name}_sd")
+    return sd if sd is not None else optional(dataset, f"{name}_se")
+
+
+def matched(ids: Sequence[str], dataset: xr.Dataset, values: np.ndarray) -> np.ndarray:
+    """Reorder per-item values of a dataset to the given identifiers, NaN for unknown ones."""
+    own = item_ids(dataset)
+    if own == list(ids):
+        return values
+    where = {name: i for i, name in reversed(list(enumerate(own)))}
+    return np.array([values[where[i]] if i in where else np.nan for i in ids], dtype=float)
+
+
+def positions(dataset: xr.Dataset, which: Sequence[int | str]) -> np.ndarray:
+    """Translate item identifiers or positions to positions."""
+    ids = item_ids(dataset)
+    found = []
+    for w in which:
+        if isinstance(w, int | np.integer) and 0 <= w < len(ids):
+            found.append(int(w))
+        elif not isinstance(w, int | np.integer) and str(w) in ids:
+            found.append(ids.index(str(w)))
+        else:
+            raise InputError(f"which: there is no item {w!r} among the {len(ids)} items")
+    return np.array(found, dtype=int)
+
+
+def short(text: object) -> str:
+    """Make a label of one line and bounded length; the middle of a long text is left out."""
+    line = " ".join(str(text).encode("utf-8", "replace").decode("utf-8").split())
+    return line if len(line) <= LABEL_LENGTH else f"{line[:13]}…{line[14 - LABEL_LENGTH :]}"
+
+
+def seconds(value: float) -> str:
+    """Write a duration for people: 0.12 s, 34.5 s, 2 min 05 s, 1 h 02 min."""
+    if not np.isfinite(value):
+        return "–"
+    if value < 59.95:
+        return f"{value:.2f} s" if value < 9.995 else f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(round(value / 60), 60)
+    return f"{hours} h {minutes:02d} min"
+
+
+def axes(ax: Axes | None, width: float = 7.0, height: float = 4.2) -> Axes:
+    """Return the axes given, or those of a new figure outside pyplot; spines are made light."""
+    if ax is None:
+        from matplotlib.figure import Figure
+
+        ax = Figure(figsize=(width, height), layout="constrained").add_subplot()
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    for side in ("bottom", "left"):
+        ax.spines[side].set_color(GREY)
+    ax.tick_params(colors=INK, labelsize=8.5)
+    ax.title.set_fontsize(10.5)
+    return ax
+
+
+def legend(ax: Axes, handles: Sequence[Any], labels: Sequence[str], **options: Any) -> Legend:
+    """Add and return a legend whose labels are plain text: no mathematics, no hidden names."""
+    where = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), **options}
+    box = ax.legend(handles, ["item"] * len(handles), frameon=False, fontsize=8.5, **where)
+    for text, label in zip(box.get_texts(), labels, strict=True):
+        text.set_parse_math(False)
+        text.set_text(label)
+    return box

@@ -1,0 +1,100 @@
+"""The report page: one HTML file without scripts or anything to load from elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from irt_dask.errors import InputError
+from irt_dask.report import figures, tables
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def _render(**content: Any) -> str:
+    """Fill the template next to this file; everything is escaped."""
+    import jinja2
+
+    template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(template).render(**content)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a whole file or nothing: to a temporary name in the same folder, then renamed."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
+    try:
+        with open(temporary, "x", encoding="utf-8", errors="replace", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def write_report(
+    path: str | Path,
+    *,
+    title: str,
+    run: Sequence[tuple[str, object]],
+    timings: Sequence[tuple[str, float]],
+    posterior: xr.Dataset,
+    joint: xr.Dataset | None = None,
+    spectral: xr.Dataset | None = None,
+    scores: xr.Dataset | None = None,
+    truth: xr.Dataset | None = None,
+    notes: Sequence[str] = (),
+) -> Path:
+    """Write the report of a calibration as one self-contained HTML file, and return its path.
+
+    Parameters
+    ----------
+    path
+        The file to write, in a folder that exists; an older one is replaced as a whole.
+    title
+        Heading of the page.
+    run
+        Pairs (label, value) that tell what was run: data, persons, items, seed, versions.
+    timings
+        Pairs (stage, seconds).
+    posterior
+        The posterior of the items; its order of items is that of the tables.
+    joint, spectral
+        Other fits of the same items, matched by ``item_id``.
+    scores
+        Distribution of the estimated abilities, ``ability_count`` on ``ability``.
+    truth
+        The parameters that the data were simulated from, when they are known.
+    notes
+        Sentences to show at the end, such as warnings.
+    """
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise InputError(f"cannot write {path}: the folder {path.parent} does not exist")
+    fits = {"posterior": posterior, "joint ML": joint, "spectral": spectral}
+    text = _render(
+        title=title,
+        run=[(label, tables.NOTHING if value is None else str(value)) for label, value in run],
+        fits=tables.fits_table({**fits, "scores": scores, "truth": truth}),
+        items=tables.item_table(posterior, joint, spectral, truth),
+        recovery=None if truth is None else tables.recovery_table(truth, list(fits.items())),
+        icc=figures.icc_image(posterior),
+        wright=figures.wright_image(posterior, scores),
+        compare=figures.compare_image(joint, posterior),
+        convergence=figures.convergence_images(joint, posterior),
+        diagnostics=tables.diagnostics_table(posterior),
+        timings=figures.timings_image(timings),
+        notes=list(notes),
+    )
+    _write(path, text)
+    return path

@@ -1,0 +1,236 @@
+"""Plots of item parameters, fits and runs: each takes Datasets and returns Matplotlib Axes.
+
+All functions accept ``ax=None`` and then make a figure of their own (``ax.figure``); none of them
+touches pyplot's global state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from irt_dask.errors import InputError
+from irt_dask.report.common import (
+    COLOURS,
+    GREY,
+    INK,
+    axes,
+    item_ids,
+    legend,
+    matched,
+    optional,
+    positions,
+    required,
+    seconds,
+    short,
+    spread,
+)
+from irt_dask.report.wright import wright_map
+from irt_dask.variables import DRAW, ITEMS, ITERATION
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+
+__all__ = ["compare", "convergence", "icc", "timings", "trace", "wright_map"]
+
+MOST_COLOURED = 12
+MOST_TRACES = 4
+
+
+def _extremes(a: np.ndarray, b: np.ndarray, n: int) -> list[int]:
+    """Positions of n items: steepest, flattest, hardest, easiest, then the next of each."""
+    up = [np.argsort(np.nan_to_num(v, nan=np.inf), kind="stable") for v in (a, b)]
+    down = [np.argsort(np.nan_to_num(-v, nan=np.inf), kind="stable") for v in (a, b)]
+    chosen: list[int] = []
+    for rank in zip(down[0], up[0], down[1], up[1], strict=True):
+        chosen += [int(i) for i in dict.fromkeys(rank) if i not in chosen]
+        if len(chosen) >= n:
+            break
+    return chosen[:n]
+
+
+def icc(
+    items: xr.Dataset, *, which: Sequence[int | str] | None = None, ax: Axes | None = None
+) -> Axes:
+    """Draw item characteristic curves, the probability of a right response against ability.
+
+    Parameters
+    ----------
+    items
+        Dataset with ``item_discrimination`` and ``item_intercept`` (or ``item_difficulty``).
+    which
+        Item identifiers or positions to draw; all by default.  Of more than 12 items, the six
+        most extreme in discrimination or difficulty are coloured and the others are grey.
+    ax
+        Axes to draw on; a new figure by default.
+    """
+    from matplotlib.collections import LineCollection
+
+    ids = item_ids(items)
+    index = np.arange(len(ids)) if which is None else positions(items, which)
+    a, d = required(items, "item_discrimination")[index], required(items, "item_intercept")[index]
+    b = required(items, "item_difficulty")[index]
+    usable = np.isfinite(a) & np.isfinite(d)
+    index, a, d, b = index[usable], a[usable], d[usable], b[usable]
+    theta = np.linspace(-4, 4, 161)
+    curves = 0.5 * (1 + np.tanh(0.5 * (np.outer(a, theta) + d[:, None])))
+    ax = axes(ax)
+    many = len(index) > MOST_COLOURED
+    if many:
+        shade = float(np.clip(30 / len(index), 0.12, 0.7))
+        lines = [np.column_stack([theta, c]) for c in curves]
+        ax.add_collection(LineCollection(lines, colors="#7d848c", linewidths=0.6, alpha=shade))
+    chosen = _extremes(a, b, 6) if many else list(range(len(index)))
+    chosen.sort(key=lambda i: b[i])
+    handles = [
+        ax.plot(theta, curves[i], color=COLOURS[k % 6], lw=1.8, ls="-" if k < 6 else (0, (5, 1.5)))[
+            0
+        ]
+        for k, i in enumerate(chosen)
+    ]
+    legend(ax, handles, [f"{short(ids[index[i]])}  a={a[i]:.2f}, b={b[i]:.2f}" for i in chosen])
+    ax.set(xlim=(-4, 4), ylim=(-0.01, 1.01), xlabel="ability θ", ylabel="P(right)")
+    ax.set_title(f"Item characteristic curves of {len(index):,} item{'s' * (len(index) != 1)}")
+    ax.grid(color="#eceef0", lw=0.7)
+    return ax
+
+
+def _limits(x: np.ndarray, y: np.ndarray, bar: float) -> tuple[float, float]:
+    """Common limits of both axes, without the far outliers that would squeeze all the rest."""
+    both = np.concatenate([x, y])
+    low, middle, high = np.quantile(both, [0.25, 0.5, 0.75])
+    reach = 5.0 * (high - low) or np.inf
+    inside = both[np.abs(both - middle) <= reach]
+    pad = (0.06 * float(np.ptp(inside)) + bar) or 0.5
+    return float(inside.min()) - pad, float(inside.max()) + pad
+
+
+def compare(
+    reference: xr.Dataset,
+    other: xr.Dataset,
+    variable: str,
+    *,
+    labels: tuple[str, str] = ("joint ML", "posterior"),
+    ax: Axes | None = None,
+) -> Axes:
+    """Scatter one per-item variable of a fit against that of another, items matched by identifier.
+
+    Bars are one standard error or posterior standard deviation long to each side, where the
+    datasets have one.  The title tells the correlation over all items that have both values.
+    """
+    ids = item_ids(reference)
+    x = required(reference, variable)
+    y = matched(ids, other, required(other, variable))
+    dx, dy = spread(reference, variable), spread(other, variable)
+    dy = None if dy is None else matched(ids, other, dy)
+    both = np.isfinite(x) & np.isfinite(y)
+    x, y = x[both], y[both]
+    bars = [None if e is None else np.nan_to_num(np.abs(e[both]), posinf=0) for e in (dx, dy)]
+    ax = axes(ax, 4.6, 4.4)
+    title = variable.removeprefix("item_").replace("_", " ")
+    if len(x) == 0:
+        ax.set_title(f"{title}: no item has both values")
+        return ax
+    bar = max((float(np.median(e)) for e in bars if e is not None), default=0.0)
+    low, high = _limits(x, y, 1.5 * bar)
+    ax.axline((low, low), slope=1, color=INK, lw=0.9, ls=(0, (4, 3)), zorder=1)
+    ax.errorbar(
+        x, y, xerr=bars[0], yerr=bars[1], fmt="none", ecolor=GREY, elinewidth=0.7, zorder=2,
+        alpha=0.8 if len(x) <= 200 else 0.35,
+    )  # fmt: skip
+    size = 22 if len(x) <= 100 else 9
+    ax.scatter(x, y, s=size, color=COLOURS[0], edgecolors="white", linewidths=0.3, zorder=3)
+    outside = int(np.sum((np.minimum(x, y) < low) | (np.maximum(x, y) > high)))
+    if outside:
+        beyond = f"{outside} item{'s' * (outside != 1)} beyond the frame"
+        ax.text(0.98, 0.02, beyond, transform=ax.transAxes, ha="right", fontsize=8, color=INK)
+    constant = len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0
+    r = "r undefined" if constant else f"r = {np.corrcoef(x, y)[0, 1]:.4f}"
+    ax.set_title(f"{title}: {r}, {len(x):,} item{'s' * (len(x) != 1)}")
+    ax.set(xlim=(low, high), ylim=(low, high), xlabel=labels[0], ylabel=labels[1])
+    ax.set_aspect("equal")
+    return ax
+
+
+def _traced(posterior: xr.Dataset, which: Sequence[int | str] | None) -> np.ndarray:
+    """Positions of the items to trace: those asked for, or the four with the largest R-hat."""
+    if which is not None:
+        if len(which) > MOST_TRACES:
+            raise InputError(f"which: a trace shows up to {MOST_TRACES} items, not {len(which)}")
+        return positions(posterior, which)
+    rhat = optional(posterior, "item_discrimination_rhat")
+    if rhat is not None and np.isfinite(rhat).any():
+        return np.argsort(-np.nan_to_num(rhat, nan=-np.inf), kind="stable")[:MOST_TRACES]
+    n = posterior.sizes[ITEMS]
+    return np.unique(np.linspace(0, n - 1, min(n, MOST_TRACES)).round().astype(int))
+
+
+def trace(
+    posterior: xr.Dataset, *, which: Sequence[int | str] | None = None, ax: Axes | None = None
+) -> Axes:
+    """Draw ``item_discrimination_draw`` against the draw's number for up to four items.
+
+    ``which`` lists identifiers or positions; by default the items with the largest R-hat.
+    """
+    if "item_discrimination_draw" not in posterior.variables:
+        raise InputError("the dataset has no variable 'item_discrimination_draw' to trace")
+    chosen = _traced(posterior, which)
+    ids = item_ids(posterior)
+    draws = posterior["item_discrimination_draw"].isel({ITEMS: chosen}).transpose(DRAW, ITEMS)
+    ax = axes(ax, 7.0, 3.2)
+    handles = []
+    for values, colour in zip(np.asarray(draws.values, dtype=float).T, COLOURS, strict=False):
+        handles += ax.plot(values, lw=0.6, alpha=0.85, color=colour)
+        ax.axhline(float(np.nanmean(values)), color=colour, lw=0.9, ls=(0, (4, 3)))
+    for line in legend(ax, handles, [short(ids[i]) for i in chosen]).get_lines():
+        line.set_linewidth(2.0)
+    ax.margins(x=0.01)
+    ax.set(xlabel="draw", ylabel="discrimination a", title="Trace of the draws")
+    return ax
+
+
+def convergence(fit: xr.Dataset, *, ax: Axes | None = None) -> Axes:
+    """Draw ``iteration_objective`` against the iteration."""
+    from matplotlib.ticker import MaxNLocator, ScalarFormatter, StrMethodFormatter
+
+    objective = required(fit, "iteration_objective")
+    if ITERATION in fit.coords:
+        iteration = np.asarray(fit[ITERATION].values, dtype=float)
+    else:
+        iteration = np.arange(1, len(objective) + 1, dtype=float)
+    usable = np.isfinite(objective)
+    iteration, objective = iteration[usable], objective[usable]
+    ax = axes(ax, 7.0, 3.2)
+    marker = "o" if len(objective) <= 60 else None
+    ax.plot(iteration, objective, color=COLOURS[0], lw=1.5, marker=marker, ms=3.5)
+    coarse = len(objective) > 0 and np.ptp(objective) > 10
+    plain = StrMethodFormatter("{x:,.0f}") if coarse else ScalarFormatter(useOffset=False)
+    ax.yaxis.set_major_formatter(plain)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    title = "Objective by iteration"
+    if len(objective):
+        title += f": {objective[-1]:,.2f} after {len(objective):,}"
+    ax.set(xlabel="iteration", ylabel="log-likelihood", title=title)
+    ax.grid(axis="y", color="#eceef0", lw=0.7)
+    return ax
+
+
+def timings(stages: Sequence[tuple[str, float]], *, ax: Axes | None = None) -> Axes:
+    """Draw horizontal bars of (stage, seconds), the first stage at the top."""
+    names = [short(name) for name, _ in stages]
+    values = np.array([float(s) for _, s in stages])
+    ax = axes(ax, 7.0, 0.9 + 0.3 * max(len(names), 1))
+    bars = ax.barh(np.arange(len(names)), np.nan_to_num(values), color=COLOURS[0], height=0.62)
+    ax.bar_label(bars, [seconds(v) for v in values], padding=4, fontsize=8.5, color=INK)
+    ax.set_yticks(np.arange(len(names)), names)
+    for text in ax.get_yticklabels():
+        text.set_parse_math(False)
+    ax.invert_yaxis()
+    ax.set_xlim(0, 1.16 * max(np.nanmax(values, initial=0.0), 1e-9))
+    ax.tick_params(axis="y", length=0)
+    ax.set(xlabel="seconds")
+    ax.set_title(f"Time by stage, {seconds(float(np.nansum(values)))} in all")
+    return ax

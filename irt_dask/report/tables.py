@@ -1,0 +1,197 @@
+"""The tables of the report page, as text ready to be shown: items, fits, diagnostics, recovery."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from irt_dask.errors import InputError
+from irt_dask.report.common import item_ids, matched, optional, spread
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+MOST_ITEMS = 500
+MOST_SHARDS = 200
+RHAT_LIMIT = 1.05
+NOTHING = "–"
+ATTRIBUTES = (
+    "method",
+    "model",
+    "identification",
+    "converged",
+    "n_iterations",
+    "objective",
+    "seed",
+    "version",
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Headings, rows of text (the first cell of a row is its heading) and remarks below."""
+
+    head: tuple[str, ...]
+    rows: list[list[str]]
+    remarks: tuple[str, ...] = ()
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Write a number with thousands separated; a dash for a missing one."""
+    if np.isnan(value):
+        return NOTHING
+    if np.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    text = f"{value:,.{digits}f}"
+    return text.removeprefix("-") if not text.strip("-0.") else text
+
+
+def _column(ids: Sequence[str], dataset: xr.Dataset, name: str, bars: bool) -> list[str] | None:
+    values = optional(dataset, name)
+    if values is None:
+        return None
+    values = matched(ids, dataset, values)
+    error = spread(dataset, name) if bars else None
+    if error is None:
+        return [number(v) for v in values]
+    error = matched(ids, dataset, error)
+    return [
+        number(v) if np.isnan(v) else f"{number(v)} ± {number(e)}"
+        for v, e in zip(values, error, strict=True)
+    ]
+
+
+def _counts(ids: Sequence[str], fits: Sequence[xr.Dataset]) -> dict[str, list[str]]:
+    """Columns of the number of responses and the share right, of the first fit that has them."""
+    columns = {}
+    for fit in fits:
+        n, right = optional(fit, "item_n_responses"), optional(fit, "item_n_right")
+        if n is None:
+            continue
+        n = matched(ids, fit, n)
+        columns["responses"] = [number(v, 0) for v in n]
+        if right is not None:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                columns["% right"] = [number(v, 1) for v in 100 * matched(ids, fit, right) / n]
+        break
+    return columns
+
+
+def item_table(
+    posterior: xr.Dataset,
+    joint: xr.Dataset | None,
+    spectral: xr.Dataset | None,
+    truth: xr.Dataset | None,
+) -> Table:
+    """Make the table of the items, the first 500 of them."""
+    everything = item_ids(posterior)
+    if not everything:
+        raise InputError("the posterior has no items to report")
+    head = posterior.isel(items=slice(MOST_ITEMS))
+    ids = everything[:MOST_ITEMS]
+    columns = {"item": ids, **_counts(ids, [f for f in (head, joint, spectral) if f is not None])}
+    for owner, dataset, bars in (
+        ("posterior", head, True),
+        ("joint ML", joint, True),
+        ("spectral", spectral, False),
+        ("true", truth, False),
+    ):
+        for symbol, name in (("a", "item_discrimination"), ("b", "item_difficulty")):
+            if dataset is None or (owner == "spectral" and symbol == "a"):
+                continue
+            column = _column(ids, dataset, name, bars)
+            if column is not None:
+                columns[f"{owner} {symbol}"] = column
+    remarks: tuple[str, ...] = ()
+    if left := len(everything) - len(ids):
+        remarks = (
+            f"The table shows the first {len(ids)} of {len(everything):,} items; {left:,} are "
+            "left out. The file items.csv has them all.",
+        )
+    return Table(tuple(columns), [list(r) for r in zip(*columns.values(), strict=True)], remarks)
+
+
+def recovery_table(
+    truth: xr.Dataset, fits: Sequence[tuple[str, xr.Dataset | None]]
+) -> Table | None:
+    """Compare fits with the parameters that the data were simulated from."""
+    ids, rows = item_ids(truth), []
+    for symbol, name in (("a", "item_discrimination"), ("b", "item_difficulty")):
+        true = optional(truth, name)
+        for owner, fit in fits:
+            found = optional(fit, name)
+            if true is None or fit is None or found is None:
+                continue
+            found = matched(ids, fit, found)
+            both = np.isfinite(true) & np.isfinite(found)
+            x, y = true[both], found[both]
+            varied = len(x) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0
+            r = float(np.corrcoef(x, y)[0, 1]) if varied else np.nan
+            bias, rmse = np.nan, np.nan
+            if len(x):
+                bias, rmse = float(np.mean(y - x)), float(np.sqrt(np.mean((y - x) ** 2)))
+            rows.append([f"{owner} {symbol}", f"{len(x):,}", number(r, 4), number(bias)])
+            rows[-1].append(number(rmse))
+    head = ("estimate", "items", "correlation", "mean error", "root mean square error")
+    return Table(head, rows) if rows else None
+
+
+def _attribute(value: Any) -> str:
+    if value is None:
+        return NOTHING
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, float | np.floating):
+        return number(float(value))
+    return str(value)
+
+
+def fits_table(fits: Mapping[str, xr.Dataset | None]) -> Table | None:
+    """Show the attributes of the fits side by side, a fit per column."""
+    present = {k: f.attrs for k, f in fits.items() if f is not None}
+    present = {k: a for k, a in present.items() if any(n in a for n in ATTRIBUTES)}
+    rows = []
+    for name in ATTRIBUTES:
+        cells = [_attribute(a.get(name)) for a in present.values()]
+        if name == "converged":  # files know no booleans
+            cells = [{"1": "yes", "0": "no"}.get(c, c) for c in cells]
+        if any(c != NOTHING for c in cells):
+            rows.append([name.replace("n_", "").replace("_", " "), *cells])
+    return Table(("attribute", *present), rows) if rows else None
+
+
+def diagnostics_table(posterior: xr.Dataset) -> Table | None:
+    """Show R-hat, effective sample size and acceptance, overall and for every shard."""
+    rows, remarks = [], []
+    rhat = optional(posterior, "item_discrimination_rhat")
+    ess = optional(posterior, "item_discrimination_ess")
+    worst = np.nan if rhat is None or np.isnan(rhat).all() else float(np.nanmax(rhat))
+    least = np.nan if ess is None or np.isnan(ess).all() else float(np.nanmin(ess))
+    shards = {
+        name: optional(posterior, f"shard_{name}")
+        for name in ("n_persons", "acceptance", "max_rhat", "min_ess")
+    }
+    n = next((len(v) for v in shards.values() if v is not None), 0)
+    if rhat is not None or ess is not None:
+        total = shards["n_persons"]
+        persons = NOTHING if total is None else number(float(total.sum()), 0)
+        rows.append(["all, discriminations", persons, NOTHING, number(worst), number(least, 0)])
+    columns = [np.full(n, np.nan) if v is None else v for v in shards.values()]
+    order = np.arange(n)
+    if n > MOST_SHARDS:
+        remarks.append(f"The {MOST_SHARDS} of {n:,} shards with the largest R-hat are shown.")
+        order = np.argsort(-np.nan_to_num(columns[2], nan=np.inf), kind="stable")[:MOST_SHARDS]
+    for k in order:
+        cells = [number(c[k], d) for c, d in zip(columns, (0, 3, 3, 0), strict=True)]
+        rows.append([f"shard {k}", *cells])
+    if rhat is not None and np.isfinite(worst):
+        above = int(np.sum(rhat > RHAT_LIMIT))
+        remarks.append(
+            f"R-hat is above {RHAT_LIMIT} for {above:,} of {len(rhat):,} discriminations"
+            + (": their chains have not mixed, run longer ones." if above else ".")
+        )
+    head = ("part", "persons", "acceptance", "largest R-hat", "smallest ESS")
+    return Table(head, rows, tuple(remarks)) if rows else None

@@ -1,0 +1,150 @@
+"""The person-item map (Wright map): abilities to the left, difficulties to the right, one scale."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from irt_dask.report.common import COLOURS, GREY, INK, axes, item_ids, required, short
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+
+EDGE = 5.0  # difficulties beyond are arrows
+FARTHEST = 8.0  # abilities beyond are not drawn, but counted in the heading
+ALL_LABELLED = 40
+FONT = 7.0  # points
+
+
+def _persons(scores: xr.Dataset) -> tuple[np.ndarray, np.ndarray, float]:
+    """Middles of the ability classes, shares of the persons, and the width of a class."""
+    middles = np.asarray(scores["ability"].values, dtype=float)
+    counts = required(scores, "ability_count")
+    width = float(np.median(np.diff(np.sort(middles)))) if len(middles) > 1 else 0.2
+    return middles, counts / max(float(counts.sum()), 1.0), width
+
+
+def _draw_persons(ax: Axes, scores: xr.Dataset) -> tuple[float, float]:
+    """Draw the sideways histogram on [-1, 0]; return the abilities it spans."""
+    middles, share, width = _persons(scores)
+    near = np.abs(middles) <= FARTHEST
+    shown = near & (share > 0)
+    tallest = float(share[shown].max(initial=0.0)) or 1.0
+    ax.barh(
+        middles[shown], -share[shown] / tallest, height=width, color=COLOURS[5],
+        edgecolor="white", linewidth=0.4, alpha=0.75,
+    )  # fmt: skip
+    ax.set_xticks([-1, -0.5, 0], [f"{100 * tallest * t:.1f}%" for t in (1, 0.5, 0)])
+    heading = f"{round(float(scores['ability_count'].values.sum())):,} persons"
+    if beyond := float(share[~near].sum()):
+        heading += f" ({100 * beyond:.2g}% beyond ±{FARTHEST:g})"
+    ax.text(-0.5, 1.015, heading, transform=ax.get_xaxis_transform(), ha="center", fontsize=9)
+    if not shown.any():
+        return 0.0, 0.0
+    return float(middles[shown].min()) - width, float(middles[shown].max()) + width
+
+
+def _stacked(y: np.ndarray, bin_height: float) -> np.ndarray:
+    """Rank of each point among those of its bin, so that a stack shows how many there are."""
+    rank = np.zeros(len(y))
+    seen: dict[int, int] = {}
+    for i, cell in enumerate(np.floor(y / bin_height).astype(int)):
+        rank[i] = seen.get(int(cell), 0)
+        seen[int(cell)] = int(rank[i]) + 1
+    return rank
+
+
+def _labelled(y: np.ndarray, room: int) -> np.ndarray:
+    """Positions in the sorted ``y`` to label: all where there is room, else spread over the scale.
+
+    The easiest and the hardest item are always among them.
+    """
+    if len(y) <= min(room, ALL_LABELLED):
+        return np.arange(len(y))
+    targets = np.linspace(y[0], y[-1], max(min(room, 30), 2))
+    nearest = np.abs(y[None, :] - targets[:, None]).argmin(axis=1)
+    return np.unique(np.concatenate([[0], nearest[1:-1], [len(y) - 1]]))
+
+
+def _heights(wanted: np.ndarray, line: float, low: float, high: float) -> np.ndarray:
+    """Heights of labels at least one line apart, as near to the wanted ones as can be."""
+    from scipy.optimize import isotonic_regression
+
+    steps = line * np.arange(len(wanted))
+    level = isotonic_regression(wanted - steps).x
+    return np.clip(level, low + line / 2, max(low, high - line / 2 - steps[-1])) + steps
+
+
+def _draw_items(ax: Axes, ids: list[str], b: np.ndarray, low: float, high: float) -> None:
+    """Draw the points of the sorted difficulties on (0, 1] with as many labels as fit."""
+    y = np.clip(b, -EDGE, EDGE)
+    many = len(b) > ALL_LABELLED
+    rank = _stacked(y, (high - low) / 60 if many else 0.02)
+    step = min(0.03, 0.42 / max(float(rank.max()), 1.0))
+    x = 0.05 + step * rank
+    above, below = b > EDGE, b < -EDGE
+    size = 16 if not many else 9
+    for mask, marker, area, colour in (
+        (~above & ~below, "o", size, COLOURS[1]),
+        (above, "^", 34, INK),
+        (below, "v", 34, INK),
+    ):
+        ax.scatter(
+            x[mask], y[mask], s=area, marker=marker, color=colour, linewidths=0, zorder=3,
+            clip_on=False,
+        )  # fmt: skip
+    box = ax.get_window_extent()
+    line = 1.28 * FONT / 72 / (box.height / ax.figure.dpi) * (high - low)
+    chosen = _labelled(y, int((high - low) / line))
+    start = 0.3 if not many else 0.6
+    for i, height in zip(chosen, _heights(y[chosen], line, low, high), strict=True):
+        text = short(ids[i])
+        if above[i] or below[i]:
+            text += f"  (b = {b[i]:.1f})" if np.isfinite(b[i]) else f"  (b = {b[i]})"
+        ax.plot(
+            [x[i] + 0.015, start - 0.06, start - 0.01], [y[i], height, height], color=GREY,
+            lw=0.5, zorder=2,
+        )  # fmt: skip
+        label = ax.text(start, height, text, fontsize=FONT, va="center_baseline", color=INK)
+        label.set_parse_math(False)
+
+
+def wright_map(items: xr.Dataset, scores: xr.Dataset | None, *, ax: Axes | None = None) -> Axes:
+    """Draw the person-item map.
+
+    Parameters
+    ----------
+    items
+        Dataset with ``item_difficulty``.  Difficulties outside [-5, 5] are arrows at the edge.
+    scores
+        Dataset with ``ability_count`` on ``ability``, the middles of classes of equal width; None
+        draws the items alone.
+    ax
+        Axes to draw on; a new figure by default.  Up to 40 items are all labelled where the axes
+        are tall enough, otherwise some that are spread over the scale.
+    """
+    b = required(items, "item_difficulty")
+    ids = item_ids(items)
+    order = np.argsort(b, kind="stable")
+    order = order[~np.isnan(b[order])]
+    n_lost = len(b) - len(order)
+    ids, b = [ids[i] for i in order], b[order]
+    ax = axes(ax, 7.4, float(np.clip(1.6 + 0.14 * len(b), 4.6, 7.4)))
+    spans = [-3.0, 3.0]
+    if len(b):
+        spans += [float(np.clip(b[0], -EDGE, EDGE)), float(np.clip(b[-1], -EDGE, EDGE))]
+    ax.set_xticks([])
+    if scores is not None:
+        spans += _draw_persons(ax, scores)
+    low, high = min(spans) - 0.15, max(spans) + 0.15
+    ax.set(xlim=(-1.05 if scores is not None else 0.0, 1.15), ylim=(low, high))
+    ax.axvline(0, color=INK, lw=0.8)
+    if len(b):
+        _draw_items(ax, ids, b, low, high)
+    heading = f"{len(b):,} item{'s' * (len(b) != 1)}"
+    heading += f" ({n_lost} without difficulty)" if n_lost else ""
+    ax.text(0.5, 1.015, heading, transform=ax.get_xaxis_transform(), ha="center", fontsize=9)
+    ax.set_ylabel("θ: ability of persons, difficulty of items")
+    return ax

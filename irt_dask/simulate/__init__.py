@@ -1,0 +1,43 @@
+"""Simulated responses with known truth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from irt_dask.store import Responses
+
+
+def simulate(
+    n_persons: int,
+    n_items: int,
+    *,
+    model: str = "2pl",
+    missing: float = 0.0,
+    seed: int = 0,
+    store: str | Path | None = None,
+    rows_per_block: int | None = None,
+) -> Responses:
+    """Simulate responses with known parameters.
+
+    Parameters
+    ----------
+    n_persons, n_items : int
+    model : {"2pl", "1pl"}
+        Abilities N(0, 1); difficulties N(0, 1); discriminations log-normal, exp(N(0, 0.3^2)), or 1.
+    missing : float in [0, 1)
+        Probability that a response is not observed, independently of everything.
+    seed : int
+    store : path, optional
+        Write a store there, block by block; without it the responses stay in memory.
+
+    Returns
+    -------
+    Responses
+        ``.truth`` is a Dataset of the true ``item_discrimination``, ``item_difficulty``,
+        ``item_intercept`` and, up to 10^7 persons, ``person_ability``.
+    """
+    from irt_dask.simulate.generate import generate
+
+    return generate(n_persons, n_items, model, missing, seed, store, rows_per_block)

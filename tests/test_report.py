@@ -1,0 +1,299 @@
+"""The report page and the plots, on synthetic fits."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from irt_dask.errors import InputError
+from irt_dask.report import common, plots, tables, wright
+from irt_dask.report.page import write_report
+
+# fmt: off
+HEADINGS = [
+    "What was run", "Items", "Item characteristic curves", "Person-item map",
+    "Posterior against joint ML", "Convergence", "Timings", "Notes",
+]
+# fmt: on
+NASTY = ["<script>alert(1)</script>", "Größe_β₁ $x$", "_hidden", 'q"&amp;', "$\\frac{1}$"]
+
+
+class Page(HTMLParser):
+    """Collects what the tests look at, and that tags are closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open, self.tags, self.headings, self.tables = [], [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th", "h2"):
+            (self.headings if tag == "h2" else self.tables[-1][-1]).append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] in ("td", "th", "h2"):
+            (self.headings if self.open[-1] == "h2" else self.tables[-1][-1])[-1] += data
+
+    def table(self, corner: str) -> list[list[str]]:
+        return next(t for t in self.tables if t[0][0] == corner)
+
+
+def make(n, seed=0):
+    """Synthetic posterior, joint ML, spectral fit, scores and truth of n items."""
+    g = np.random.default_rng(seed)
+    a, b = np.exp(0.3 * g.normal(size=n)), g.normal(size=n)
+    ids = np.array((NASTY + [f"i{k}" for k in range(n)])[:n], dtype=object)
+
+    def fit(suffix, sd, **attrs):
+        slope, location = a * np.exp(sd * g.normal(size=n)), b + sd * g.normal(size=n)
+        a_b = {"item_discrimination": slope, "item_difficulty": location}
+        bars = {f"{name}_{suffix}": sd * g.uniform(0.8, 1.2, n) for name in a_b}
+        data = {**a_b, **bars, "item_intercept": -slope * location}
+        coords = {"item_id": ("items", ids)}
+        return xr.Dataset({k: ("items", v) for k, v in data.items()}, coords, attrs)
+
+    posterior = fit("sd", 0.05, method="divide and conquer", model="2PL", seed=17)
+    draws = posterior["item_discrimination"].values + 0.05 * g.normal(size=(50, n))
+    posterior["item_discrimination_draw"] = (("draw", "items"), draws)
+    for name, values in {
+        "item_n_responses": np.full(n, 1234),
+        "item_n_right": np.full(n, 617),
+        "item_discrimination_rhat": 1 + 0.02 * g.random(n),
+        "item_discrimination_ess": 200 + 10 * g.random(n),
+        "shard_n_persons": np.array([600, 634]),
+        "shard_acceptance": np.array([0.412, np.nan]),
+        "shard_max_rhat": np.array([1.011, 1.022]),
+        "shard_min_ess": np.array([151.0, 163.0]),
+    }.items():
+        posterior[name] = ("shards" if name.startswith("shard") else "items", values)
+    joint = fit("se", 0.08, method="joint ML", converged=1, n_iterations=9, objective=-4321.5)
+    joint["iteration_objective"] = ("iteration", -4321.5 - 100 * 0.5 ** np.arange(9))
+    spectral = fit("se", 0.1, method="spectral")[["item_difficulty"]].assign_attrs(method="sp")
+    middles = np.arange(-2.9, 3, 0.2)
+    counts = np.round(100 * np.exp(-(middles**2) / 2)).astype(int)
+    scores = xr.Dataset({"ability_count": ("ability", counts)}, {"ability": middles})
+    truth = posterior.copy(deep=True)[["item_discrimination", "item_difficulty"]].drop_attrs()
+    truth["item_discrimination"][:], truth["item_difficulty"][:] = a, b
+    return posterior, joint, spectral, scores, truth
+
+
+def render(tmp_path, n):
+    fits = dict(zip(("posterior", "joint", "spectral", "scores", "truth"), make(n), strict=True))
+    run = [("data", "a.csv & <i>b</i>"), ("seed", 17), ("group", None)]
+    stages = [("ingest", 1.5), ("joint ML", 75.0)]
+    path = tmp_path / "report.html"
+    write_report(path, title="<b>t", run=run, timings=stages, notes=["a <note>"], **fits)
+    return Page(text := path.read_text(encoding="utf-8")), text
+
+
+def check_page(page, text):
+    assert page.headings == HEADINGS
+    names = [tag for tag, _ in page.tags]
+    assert not {"script", "link", "iframe", "object", "b", "note"} & set(names)
+    for tag, attrs in page.tags:
+        for key in ("src", "href"):
+            target = attrs.get(key) or "#"
+            assert target.startswith(("#", "data:image/png;base64,"))
+        if tag == "img":
+            assert attrs["alt"]
+        if tag == "th":
+            assert attrs["scope"] in ("row", "col")
+    ids = {attrs["id"] for _, attrs in page.tags if "id" in attrs}
+    assert ids == {attrs["href"][1:] for tag, attrs in page.tags if tag == "a"}
+    assert not [word for word in ("url(", "@import", "http:", "https:") if word in text]
+
+
+@pytest.mark.parametrize("n", [1, 60, 700])
+def test_full_page(tmp_path, n):
+    page, text = render(tmp_path, n)
+    check_page(page, text)
+    assert os.listdir(tmp_path) == ["report.html"]
+    assert sum(tag == "img" for tag, _ in page.tags) == 6
+    assert "Joint ML's discriminations are inflated" in text
+    assert "standard errors take the abilities as known" in " ".join(text.split())
+    posterior, joint, spectral, _, truth = make(n)
+    head, *rows = page.table("item")
+    names = "responses|% right|posterior a|posterior b|joint ML a|joint ML b|spectral b|true a"
+    assert head == ["item", *names.split("|"), "true b"]
+    assert [r[0] for r in rows] == list(posterior["item_id"].values[:500])
+    left = "first 500 of 700 items; 200 are left out. The file items.csv has them all"
+    assert (left in text) == (n == 700)
+    for k in {0, len(rows) // 2, len(rows) - 1}:
+        expected = ["1,234", "50.0"]
+        a_b = ("item_discrimination", "item_difficulty")
+        for ds, suffix in ((posterior, "sd"), (joint, "se")):
+            expected += [f"{ds[v][k]:.3f} ± {ds[f'{v}_{suffix}'][k]:.3f}" for v in a_b]
+        expected.append(f"{spectral['item_difficulty'][k]:.3f}")
+        expected += [f"{truth[v][k]:.3f}" for v in a_b]
+        assert rows[k][1:] == expected
+
+
+def test_tables_of_the_page(tmp_path):
+    page, _ = render(tmp_path, 5)
+    fits = {row[0]: row[1:] for row in page.table("attribute")}
+    assert fits["attribute"] == ["posterior", "joint ML", "spectral"]
+    assert fits["converged"] == ["–", "yes", "–"]
+    assert (fits["objective"][1], fits["seed"]) == ("-4,321.500", ["17", "–", "–"])
+    parts = {row[0]: row[1:] for row in page.table("part")}
+    assert parts["shard 0"] == ["600", "0.412", "1.011", "151"]
+    assert parts["shard 1"] == ["634", "–", "1.022", "163"]
+    posterior, joint, _, _, truth = make(5)
+    rhat, ess = (posterior[f"item_discrimination_{v}"].values for v in ("rhat", "ess"))
+    total = ["1,234", "–", f"{rhat.max():.3f}", f"{ess.min():.0f}"]
+    assert parts["all, discriminations"] == total
+    assert page.table("data") == [["data", "a.csv & <i>b</i>"], ["seed", "17"], ["group", "–"]]
+    error = (joint["item_difficulty"] - truth["item_difficulty"]).values
+    recovery = {row[0]: row[1:] for row in page.table("estimate")}
+    assert recovery["joint ML b"][3] == f"{np.sqrt(np.mean(error**2)):.3f}"
+
+
+def test_page_of_the_posterior_alone(tmp_path):
+    posterior = make(3)[0][["item_discrimination", "item_intercept"]]
+    name = str(tmp_path / "r.html")
+    path = write_report(name, title="t", run=[], timings=[], posterior=posterior)
+    page = Page(text := path.read_text(encoding="utf-8"))
+    check_page(page, text)
+    assert sum(tag == "img" for tag, _ in page.tags) == 2
+    assert page.table("item")[0] == ["item", "posterior a", "posterior b"]
+    assert "no joint ML fit" in text
+
+
+def test_a_failure_leaves_nothing_behind(tmp_path, monkeypatch):
+    posterior, path = make(2)[0], tmp_path / "r.html"
+    path.write_text("older")
+
+    monkeypatch.setattr(os, "replace", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write_report(path, title="t", run=[], timings=[], posterior=posterior)
+    assert os.listdir(tmp_path) == ["r.html"]
+    assert path.read_text() == "older"
+    monkeypatch.undo()
+    with pytest.raises(InputError, match="no items"):
+        write_report(path, title="t", run=[], timings=[], posterior=posterior.isel(items=[]))
+    assert path.read_text() == "older"
+    with pytest.raises(InputError, match="does not exist"):
+        write_report(tmp_path / "no" / "r", title="t", run=[], timings=[], posterior=posterior)
+    write_report(path, title="t", run=[], timings=[], posterior=posterior)
+    assert path.read_text().startswith("<!DOCTYPE html>")
+    assert os.listdir(tmp_path) == ["r.html"]
+
+
+def draw(ax):
+    """Render the figure of the axes, so that what fails only then fails here."""
+    from matplotlib.axes import Axes
+
+    assert isinstance(ax, Axes)
+    ax.figure.canvas.draw()
+    return ax
+
+
+@pytest.mark.parametrize("n", [1, 12, 60])
+def test_plots_return_axes_given_or_new(n):
+    from matplotlib.figure import Figure
+
+    posterior, joint, _, scores, _ = make(n)
+    calls = [(plots.icc, [posterior]), (plots.trace, [posterior]), (plots.convergence, [joint])]
+    calls += [(plots.wright_map, [posterior, s]) for s in (scores, None)]
+    calls += [(plots.compare, [joint, posterior, "item_difficulty"])]
+    calls += [(plots.timings, [[("$a", 1.0), ("b", 3700.0)]])]
+    for function, args in calls:
+        draw(function(*args))
+        mine = Figure().add_subplot()
+        assert function(*args, ax=mine) is mine
+
+
+def test_icc_highlights_the_extremes():
+    posterior = make(60)[0]
+    ax = draw(plots.icc(posterior))
+    assert len(ax.get_lines()) == 6
+    labels = " ".join(t.get_text() for t in ax.get_legend().get_texts())
+    for name in ("item_discrimination", "item_difficulty"):
+        values = posterior[name].values
+        for k in (values.argmin(), values.argmax()):
+            assert common.short(posterior["item_id"].values[k]) in labels
+    ax = draw(plots.icc(posterior, which=["i3", 0]))
+    assert len(ax.get_lines()) == 2
+    a, d = (float(posterior[f"item_{v}"][0]) for v in ("discrimination", "intercept"))
+    curves = {round(float(np.interp(0.5, *line.get_data())), 4) for line in ax.get_lines()}
+    assert round(1 / (1 + np.exp(-(0.5 * a + d))), 4) in curves
+    with pytest.raises(InputError, match="no item 'x'"):
+        plots.icc(posterior, which=["x"])
+
+
+def test_wright_labels_do_not_overlap():
+    posterior, _, _, scores, _ = make(40, seed=3)
+    posterior["item_difficulty"][:4] = [7.5, -9.0, np.nan, np.inf]
+    ax = draw(plots.wright_map(posterior, scores))
+    labels = [t for t in ax.texts if t.get_fontsize() == wright.FONT]
+    assert len(labels) == 39
+    heights = np.sort([ax.transData.transform(t.get_position())[1] for t in labels])
+    assert np.diff(heights).min() > wright.FONT / 72 * ax.figure.dpi
+    texts = [t.get_text() for t in ax.texts]
+    assert any("(b = 7.5)" in t for t in texts)
+    assert any("(b = -9.0)" in t for t in texts)
+    assert "39 items (1 without difficulty)" in texts
+    assert len(draw(plots.wright_map(make(300)[0], None)).texts) < 45
+
+
+def test_compare_matches_items_by_identifier():
+    posterior, joint, _, _, _ = make(30)
+    shuffled = joint.isel(items=np.random.default_rng(0).permutation(30)[:20])
+    ax = draw(plots.compare(posterior, shuffled, "item_difficulty", labels=("p", "j")))
+    both = np.isin(posterior["item_id"].values, shuffled["item_id"].values)
+    x, y = posterior["item_difficulty"].values[both], joint["item_difficulty"].values[both]
+    assert ax.get_title() == f"difficulty: r = {np.corrcoef(x, y)[0, 1]:.4f}, 20 items"
+    assert ax.get_xlabel() == "p"
+    with pytest.raises(InputError, match="item_guessing"):
+        plots.compare(posterior, joint, "item_guessing")
+
+
+def test_trace_takes_the_worst_items_and_up_to_four():
+    posterior = make(60)[0]
+    ax = draw(plots.trace(posterior))
+    worst = np.argsort(-posterior["item_discrimination_rhat"].values)[:4]
+    names = [common.short(i) for i in posterior["item_id"].values[worst]]
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == names
+    with pytest.raises(InputError, match="up to 4"):
+        plots.trace(posterior, which=[0, 1, 2, 3, 4])
+    with pytest.raises(InputError, match="item_discrimination_draw"):
+        plots.trace(posterior.drop_vars("item_discrimination_draw"))
+
+
+def test_numbers_and_durations():
+    found = [tables.number(v) for v in (1234.5678, -0.0001, np.nan, np.inf, -np.inf, -0.5)]
+    assert found == ["1,234.568", "0.000", "–", "∞", "-∞", "-0.500"]
+    found = [common.seconds(v) for v in (0.123, 12.34, 59.99, 125, 3599.9, 3725)]
+    assert found == ["0.12 s", "12.3 s", "1 min 00 s", "2 min 05 s", "1 h 00 min", "1 h 02 min"]
+
+
+def test_matplotlib_is_imported_only_to_draw():
+    code = (
+        "import sys, irt_dask.report, irt_dask.report.page, irt_dask.report.plots\n"
+        "assert not {'matplotlib', 'jinja2'} & set(sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    import matplotlib.figure  # noqa: F401
+
+    before = set(sys.modules)
+    draw(plots.icc(make(3)[0]))
+    assert "matplotlib.pyplot" not in set(sys.modules) - before
