@@ -37,7 +37,7 @@ def write_items(items: xr.Dataset, path: str | Path) -> Path:
     -------
     Path
     """
-    path = _checked(path)
+    path = check_path(path)
     n = items.sizes["items"]
     a = items["item_discrimination"].values if "item_discrimination" in items else np.ones(n)
     b = items["item_difficulty"].values
@@ -78,7 +78,7 @@ def read_items(path: str | Path) -> xr.Dataset:
     InputError
         Names the file, the item and the column.
     """
-    path = _checked(path)
+    path = check_path(path)
     try:
         frame = (
             pd.read_csv(path, dtype={"item": str}, keep_default_na=False, na_values=[""])
@@ -154,7 +154,8 @@ def _check_models(frame: pd.DataFrame, path: Path) -> None:
             )
 
 
-def _checked(path: str | Path) -> Path:
+def check_path(path: str | Path) -> Path:
+    """Return the path of a bank, refusing a name that ends in something else than .csv, .json."""
     path = Path(path)
     if path.suffix not in (".csv", ".json"):
         raise InputError(f"item bank {path}: the file name must end in .csv or .json")

@@ -1,0 +1,59 @@
+"""Commands, and what becomes of errors: 2 for a user's mistake, 1 otherwise, no traceback."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+
+import click
+
+from irt_dask import __version__
+from irt_dask.cli import data, work
+from irt_dask.errors import InputError, IrtDaskError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="irt-dask")
+def cli() -> None:
+    """Item response theory at scale.
+
+    Calibrate items and score persons from response files of any size, on this machine or on a Dask
+    cluster. Start with: irt-dask demo
+    """
+
+
+for command in (
+    work.demo,
+    data.simulate,
+    data.ingest,
+    data.verify,
+    work.calibrate,
+    work.score,
+    work.report,
+    work.run,
+    data.info,
+    data.docs,
+):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("stopped; a run can be resumed by the same command", err=True)
+        sys.exit(1)
+    except InputError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(2)
+    except IrtDaskError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)
+    except Exception:
+        traceback.print_exc()
+        click.echo("error: this is a defect of irt_dask; please report the lines above", err=True)
+        sys.exit(1)

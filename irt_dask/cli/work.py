@@ -1,0 +1,187 @@
+"""Commands that compute: demo, run, calibrate, score, report."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from irt_dask.cli.common import (
+    absolute,
+    cluster_option,
+    item_table,
+    items_of,
+    json_option,
+    open_any,
+    quiet_option,
+    show,
+    workers,
+)
+from irt_dask.errors import InputError
+
+
+def _warned(caught: list[Any]) -> None:
+    for w in caught:
+        click.echo(f"warning: {w.message}", err=True)
+
+
+@click.command()
+@click.argument("pipeline", type=click.Path())
+@click.option("--source", type=click.Path(), help="Response file, in place of the pipeline's.")
+@click.option("--out", type=click.Path(), help="Run directory (default: runs/NAME here).")
+@click.option("--cluster", metavar="WHERE", help="Where to compute, in place of the pipeline's "
+              "[cluster]: 'local', 'none', tcp://host:port or a TOML file.")  # fmt: skip
+@click.option("--fresh", is_flag=True, help="Discard what an earlier run left and start over.")
+@quiet_option
+def run(
+    pipeline: str,
+    source: str | None,
+    out: str | None,
+    cluster: str | None,
+    fresh: bool,
+    quiet: bool,
+) -> None:
+    """Run a pipeline: from a response file to items, posterior, scores and a report.
+
+    PIPELINE is a TOML file (see 'irt-dask docs pipelines'). Run again, it resumes at the first
+    unfinished stage; with another configuration or other data it stops, unless --fresh.
+    """
+    from irt_dask.workflow import read_config
+    from irt_dask.workflow import run as run_pipeline
+
+    config = read_config(pipeline, {"source": source, "directory": out})
+    if config.directory is None:
+        directory = str(absolute("runs") / Path(pipeline).stem)
+        config = config.model_copy(update={"directory": directory})
+    with workers(cluster or config.cluster) as client:
+        path = run_pipeline(
+            config, client=client, fresh=fresh, progress=False if quiet else None, say=click.echo
+        )
+    click.echo(f"items:  {path / 'items.csv'}\nscores: {path / 'scores'}")
+    click.echo(f"report: {path / 'report.html'}")
+
+
+#: The demo's two runs: built-in data, and simulated data whose parameters are known.
+_DEMO: dict[str, dict[str, Any]] = {
+    "lsat": {
+        "title": "LSAT section 6",
+        "data": {"builtin": "lsat"},
+        "joint": {"coreset": 0},
+        "bayes": {"draws": 8000},
+    },
+    "simulated": {
+        "title": "20,000 simulated persons, 40 items",
+        "data": {"simulate": {"persons": 20_000, "items": 40}},
+        "bayes": {"shards": 4, "draws": 1000, "warmup": 250},
+    },
+}
+
+
+@click.command()
+@click.option("--out", type=click.Path(), default="irt-dask-demo", show_default=True,
+              help="Folder for the two runs; an earlier demo there is replaced.")  # fmt: skip
+@cluster_option
+@quiet_option
+def demo(out: str, cluster: str, quiet: bool) -> None:
+    """Calibrate and score built-in and simulated data on a cluster started for the purpose."""
+    from irt_dask.workflow import RunConfig
+    from irt_dask.workflow import run as run_pipeline
+    from irt_dask.workflow.directory import load_result
+
+    begun = time.monotonic()
+    with workers(cluster) as client:
+        if client is not None:
+            click.echo(f"cluster: {len(client.nthreads())} workers at {client.scheduler.address}")
+        for name, sections in _DEMO.items():
+            config = RunConfig.model_validate({**sections, "directory": str(absolute(out) / name)})
+            click.echo(f"\n== {config.title} ==")
+            path = run_pipeline(
+                config, client=client, fresh=True, progress=False if quiet else None, say=click.echo
+            )
+            posterior, joint, truth = (
+                load_result(path / f"{n}.nc") for n in ("posterior", "joint", "truth")
+            )
+            assert posterior is not None
+            click.echo(
+                "\nPosterior mean and SD of discrimination a and difficulty b, and joint ML:\n"
+            )
+            click.echo(item_table(posterior, joint, truth))
+            click.echo(f"\nreport: {path / 'report.html'}")
+    click.echo(f"\ndone in {time.monotonic() - begun:.0f} s")
+
+
+@click.command()
+@click.argument("store", type=click.Path())
+@click.option("--out", type=click.Path(), required=True, help="Item bank to write (.csv, .json).")
+@click.option("--method", type=click.Choice(["bayes", "joint", "spectral"]), default="bayes",
+              show_default=True, help="Posterior by LS-WASP, joint maximum likelihood, or the "
+              "spectral Rasch estimator.")  # fmt: skip
+@click.option("--shards", type=int, default=1, show_default=True, help="Shards (bayes).")
+@click.option("--draws", type=int, default=2000, show_default=True, help="Draws (bayes).")
+@click.option("--coreset", type=int, default=0, help="Persons per coreset, 0: all (joint).")
+@click.option("--seed", type=int, default=0, show_default=True)
+@cluster_option
+@json_option
+@quiet_option
+def calibrate(
+    store: str, out: str, method: str, shards: int, draws: int, coreset: int, seed: int,
+    cluster: str, as_json: bool, quiet: bool,
+) -> None:  # fmt: skip
+    """Estimate the items of a store and write them as an item bank."""
+    import warnings
+
+    import irt_dask as irt
+    from irt_dask.banks import check_path
+
+    check_path(out)
+    progress = False if quiet else None
+    with workers(cluster) as client, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        common: dict[str, Any] = {"client": client, "progress": progress}
+        r = open_any(store)
+        if method == "bayes":
+            fit = irt.fit_bayes(r, n_shards=shards, n_draws=draws, seed=seed, **common)
+        elif method == "joint":
+            sample = irt.Coreset(coreset) if coreset else None
+            fit = irt.fit_joint(r, coreset=sample, seed=seed, **common)
+        else:
+            fit = irt.fit_spectral(r, **common)
+    _warned([w for w in caught if issubclass(w.category, irt.IrtDaskWarning)])
+    irt.write_items(fit, out)
+    keys = ("method", "model", "converged", "n_iterations", "objective", "n_persons")
+    show({"items": out, **{k: fit.attrs[k] for k in keys if k in fit.attrs}}, as_json)
+
+
+@click.command()
+@click.argument("store", type=click.Path())
+@click.argument("bank", type=click.Path())
+@click.option("--out", type=click.Path(), required=True, help="Folder for the Parquet files.")
+@cluster_option
+@json_option
+@quiet_option
+def score(store: str, bank: str, out: str, cluster: str, as_json: bool, quiet: bool) -> None:
+    """Estimate the ability of every person of STORE with the items of BANK (.csv, .json).
+
+    Writes person_id, person_ability, person_ability_sd (EAP and posterior SD) and n_responses, one
+    Parquet file per block; pandas, Arrow and R read the folder as one table.
+    """
+    import irt_dask as irt
+
+    items, r = items_of(bank), open_any(store)
+    with workers(cluster) as client:
+        result = irt.score(r, items, store=out, client=client, progress=False if quiet else None)
+    keys = ("n_persons", "mean_ability", "sd_ability", "reliability", "store")
+    show({k: result.attrs[k] for k in keys}, as_json)
+
+
+@click.command()
+@click.argument("directory", type=click.Path())
+def report(directory: str) -> None:
+    """Write the report of a finished run again, and print its path."""
+    from irt_dask.workflow.run import report_again
+
+    if not Path(directory).is_dir():
+        raise InputError(f"there is no run directory {directory}")
+    click.echo(report_again(directory))

@@ -1,0 +1,83 @@
+"""Before work starts: do all workers run the same software and see the same data?"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from typing import Any
+
+from irt_dask.errors import ClusterError
+from irt_dask.store import Responses, open_responses
+
+#: Packages whose version can change a result or break the exchange of tasks.
+PACKAGES = ("irt_dask", "numpy", "scipy", "numba", "zarr", "distributed")
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that results depend on, in this process."""
+    from irt_dask import __version__
+
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        found[name] = __version__ if name == "irt_dask" else importlib.metadata.version(name)
+    return found
+
+
+def _ask(client: Any, function: Any, *args: Any) -> dict[str, Any]:
+    if not client.nthreads():
+        try:
+            client.wait_for_workers(1, timeout=60)
+        except TimeoutError:
+            raise ClusterError("the cluster has no worker after 60 seconds") from None
+    return client.run(function, *args, on_error="return")
+
+
+def check_versions(client: Any) -> None:
+    """Compare package versions of every worker with this process.
+
+    Raises
+    ------
+    ClusterError
+        Names the worker, the package and both versions.
+    """
+    here = versions()
+    for address, there in _ask(client, versions).items():
+        if isinstance(there, Exception):
+            raise ClusterError(f"worker {address} cannot load irt_dask: {there!r}")
+        different = [
+            f"{name} {there[name]} (here {here[name]})"
+            for name in here
+            if there[name] != here[name]
+        ]
+        if different:
+            raise ClusterError(
+                f"worker {address} runs other versions: {', '.join(different)}; install the same "
+                f"versions everywhere"
+            )
+
+
+def _checksum(path: str) -> str:
+    return open_responses(path).fingerprint
+
+
+def check_store(client: Any, responses: Responses) -> None:
+    """Have every worker open the store and compare the checksum of its manifest.
+
+    Raises
+    ------
+    ClusterError
+        If a worker does not see the store, or sees another one under the same path.
+    """
+    if responses.path is None:
+        return
+    for address, there in _ask(client, _checksum, responses.path).items():
+        if isinstance(there, Exception):
+            raise ClusterError(
+                f"worker {address} cannot open the store {responses.path}: {there}; put it on a "
+                f"file system that all workers share, under the same path"
+            )
+        if there != responses.fingerprint:
+            raise ClusterError(
+                f"worker {address} sees another store under {responses.path}: manifest checksum "
+                f"{there[:12]}, here {responses.fingerprint[:12]}"
+            )

@@ -1,0 +1,72 @@
+"""Connecting to workers, and leaving nothing behind."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from irt_dask.clusters.checks import check_versions
+from irt_dask.clusters.config import ClusterConfig
+from irt_dask.errors import ClusterError
+
+_TIMEOUT = "30s"
+
+
+@contextmanager
+def connect(cluster: Any = None) -> Iterator[Any]:
+    """Connect to a Dask cluster for the length of a ``with`` block.
+
+    Parameters
+    ----------
+    cluster : None, address, TOML path, mapping or ClusterConfig
+        None or "local": worker processes on this machine, one per core, each with one thread (the
+        kernels are compiled and hold a core each).  A mapping is the ``[cluster]`` section of a
+        TOML file.
+
+    Yields
+    ------
+    distributed.Client
+        Current inside the block.  On leaving, processes that were started here have ended; a
+        scheduler that was only connected to goes on.
+
+    Raises
+    ------
+    ClusterError
+        If there is no scheduler at the address, no worker, or a worker has other versions.
+    """
+    config = ClusterConfig.of(cluster)
+    with ExitStack() as stack:
+        client = stack.enter_context(
+            _local(config, stack) if config.kind == "local" else _remote(str(config.address))
+        )
+        check_versions(client)
+        yield client
+
+
+def _local(config: ClusterConfig, stack: ExitStack) -> Any:
+    from distributed import Client, LocalCluster
+
+    scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="irt_dask-"))
+    server = stack.enter_context(
+        LocalCluster(
+            n_workers=config.workers or len(os.sched_getaffinity(0)),
+            threads_per_worker=1,
+            processes=True,
+            memory_limit=config.memory or "auto",
+            dashboard_address=None,
+            local_directory=scratch,
+        )
+    )
+    return Client(server)
+
+
+def _remote(address: str) -> Any:
+    from distributed import Client
+
+    try:
+        return Client(address, timeout=_TIMEOUT)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise ClusterError(f"no Dask scheduler answers at {address}: {error}") from error

@@ -1,0 +1,147 @@
+"""The configuration of a run: a TOML file, validated, unknown keys refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from irt_dask.clusters import ClusterConfig
+from irt_dask.clusters.config import explain
+from irt_dask.errors import InputError
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SimulateConfig(_Section):
+    """Simulated responses, to try a configuration before the data are there."""
+
+    persons: int = Field(ge=1)
+    items: int = Field(ge=1)
+    missing: float = Field(default=0.0, ge=0.0, lt=1.0)
+
+
+class DataConfig(_Section):
+    """Where the responses come from: exactly one of source, store, builtin, simulate."""
+
+    source: str | None = None
+    store: str | None = None
+    builtin: Literal["lsat"] | None = None
+    simulate: SimulateConfig | None = None
+    shape: Literal["long", "wide"] | None = None
+    columns: dict[str, str | list[str]] | None = None
+    missing: list[str | int] = []
+    rows_per_block: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _one_source(self) -> DataConfig:
+        given = [k for k in ("source", "store", "builtin", "simulate") if getattr(self, k)]
+        if len(given) != 1:
+            raise ValueError(
+                f"give exactly one of source, store, builtin, simulate (given: "
+                f"{', '.join(given) or 'none'})"
+            )
+        if self.source is None and (self.shape or self.columns or self.missing):
+            raise ValueError("shape, columns and missing describe a source file")
+        return self
+
+
+class SpectralConfig(_Section):
+    """Start values: the spectral estimator."""
+
+    regularization: float = Field(default=1.0, ge=0.0)
+
+
+class JointConfig(_Section):
+    """Joint maximum likelihood; ``coreset`` persons are drawn per iteration, 0 uses all."""
+
+    coreset: int = Field(default=2000, ge=0)
+    max_iterations: int = Field(default=50, ge=8)
+    tolerance: float = Field(default=1e-6, gt=0.0)
+
+
+class BayesConfig(_Section):
+    """LS-WASP; ``shards = 0`` takes one shard for each 5,000 persons, at most 16."""
+
+    shards: int = Field(default=0, ge=0)
+    draws: int = Field(default=2000, ge=100)
+    warmup: int = Field(default=500, ge=50)
+    chains: int = Field(default=1, ge=1)
+    prior_discrimination: tuple[float, float] = (1.0, 1.0)
+    prior_intercept: tuple[float, float] = (0.0, 2.0)
+
+
+class RunConfig(_Section):
+    """One run.  Paths are relative to the file they stand in."""
+
+    title: str = "Item calibration"
+    seed: int = Field(default=1, ge=0)
+    directory: str | None = None
+    data: DataConfig
+    cluster: ClusterConfig = ClusterConfig()
+    spectral: SpectralConfig = SpectralConfig()
+    joint: JointConfig = JointConfig()
+    bayes: BayesConfig = BayesConfig()
+
+    def computed(self) -> dict[str, Any]:
+        """The part of the configuration that results depend on: not where the run computes."""
+        content = self.model_dump(mode="json", exclude={"cluster", "directory", "title"})
+        for key in ("source", "store"):  # the data's checksum stands for where they lie
+            content["data"].pop(key)
+        return content
+
+    def digest(self) -> str:
+        """Checksum of :meth:`computed`."""
+        return hashlib.sha256(json.dumps(self.computed(), sort_keys=True).encode()).hexdigest()
+
+
+def read_config(path: str | Path, overrides: dict[str, Any] | None = None) -> RunConfig:
+    """Read and validate the TOML file of a run.
+
+    Parameters
+    ----------
+    path : the file; paths in it become absolute, relative to its folder.
+    overrides : ``source`` and ``directory`` from a command line (relative to where it was typed).
+
+    Raises
+    ------
+    InputError
+        Names the file, the key, the value and the rule.
+    """
+    path = Path(path)
+    try:
+        content = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise InputError(f"there is no pipeline file {path}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"the pipeline file {path} cannot be read: {error}") from error
+    folder = path.resolve().parent
+    data = content.get("data")
+    if isinstance(data, dict):
+        for key in ("source", "store"):
+            if isinstance(data.get(key), str):
+                data[key] = str(folder / data[key])
+    if isinstance(content.get("directory"), str):
+        content["directory"] = str(folder / content["directory"])
+    for key, value in (overrides or {}).items():
+        if value is None:
+            continue
+        if key == "source":
+            kept = {
+                k: v
+                for k, v in (data if isinstance(data, dict) else {}).items()
+                if k not in ("store", "builtin", "simulate")
+            }
+            content["data"] = {**kept, "source": str(Path(value).absolute())}
+        else:
+            content[key] = str(Path(value).absolute())
+    try:
+        return RunConfig.model_validate(content)
+    except ValidationError as error:
+        raise InputError(f"{path}: {explain(error)}") from None

@@ -1,0 +1,188 @@
+"""The run directory: its manifest, its files, and the rules of resuming."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+
+from irt_dask.clusters.checks import versions
+from irt_dask.errors import InputError, RunError
+from irt_dask.store.manifest import write_atomically
+
+_FORMAT = "irt_dask run"
+_VERSION = 1
+_MANIFEST = "run.json"
+
+
+class RunDirectory:
+    """A folder with a manifest that says what was asked, of which data, and what is done.
+
+    Parameters
+    ----------
+    path : folder, made if it does not exist.
+    identity : configuration (dict), its digest, and the checksum of the data.
+    fresh : remove what an earlier run left.
+    """
+
+    def __init__(self, path: str | Path, identity: dict[str, Any], *, fresh: bool) -> None:
+        self.path = Path(path).absolute()
+        manifest = self.path / _MANIFEST
+        if fresh and manifest.exists():
+            shutil.rmtree(self.path)
+        if manifest.exists():
+            self.content = self._read(manifest)
+            self._check_same(identity)
+        else:
+            if self.path.exists() and any(self.path.iterdir()):
+                raise InputError(
+                    f"{self.path} exists and is not a run directory; choose another directory"
+                )
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.content = {
+                "format": _FORMAT,
+                "format_version": _VERSION,
+                **identity,
+                "versions": versions(),
+                "machine": {"system": platform.platform(), "cpu": _cpu()},
+                "stages": {},
+            }
+            self._write()
+        self.log("run started" if not self.stages else "run resumed")
+
+    @property
+    def stages(self) -> dict[str, Any]:
+        """Finished stages: seconds, warnings and the checksums of what they wrote."""
+        return self.content["stages"]
+
+    def _read(self, manifest: Path) -> dict[str, Any]:
+        try:
+            content = json.loads(manifest.read_bytes())
+        except (OSError, ValueError) as error:
+            raise RunError(f"the manifest {manifest} cannot be read: {error}") from error
+        if content.get("format") != _FORMAT or content.get("format_version") != _VERSION:
+            raise RunError(f"{manifest} was written by another version; use --fresh to start over")
+        return content
+
+    def _check_same(self, identity: dict[str, Any]) -> None:
+        old = self.content
+        changed = []
+        if old["config_digest"] != identity["config_digest"]:
+            changed.append(f"the configuration changed ({_differences(old, identity)})")
+        if old["data_checksum"] != identity["data_checksum"]:
+            changed.append("the data changed")
+        if old["versions"] != versions():
+            now = versions()
+            other = [f"{k} {old['versions'].get(k)} -> {v}" for k, v in now.items()
+                     if old["versions"].get(k) != v]  # fmt: skip
+            changed.append(f"versions changed ({', '.join(other)})")
+        if changed:
+            raise RunError(
+                f"the run in {self.path} was started with something else: {'; '.join(changed)}. "
+                f"Use --fresh to discard it and start over, or another directory"
+            )
+
+    def _write(self) -> None:
+        write_atomically(self.path / _MANIFEST, json.dumps(self.content, indent=1).encode())
+
+    def finished(self, stage: str) -> bool:
+        """Whether a stage is done; what it wrote must still be there, unchanged."""
+        if stage not in self.stages:
+            return False
+        for name, digest in self.stages[stage]["files"].items():
+            file = self.path / name
+            if not file.exists() or _sha256(file) != digest:
+                raise RunError(
+                    f"{file}, written by stage {stage}, is missing or damaged; use --fresh to "
+                    f"start over"
+                )
+        return True
+
+    def finish(self, stage: str, seconds: float, files: list[str], notes: list[str]) -> None:
+        """Record a stage as done: the act that makes a resumed run skip it."""
+        self.stages[stage] = {
+            "seconds": round(seconds, 3),
+            "files": {name: _sha256(self.path / name) for name in files},
+            "notes": notes,
+        }
+        self._write()
+        self.log(f"{stage} finished in {seconds:.1f} s")
+
+    def log(self, text: str) -> None:
+        """Append a line to the log file."""
+        with open(self.path / "log.txt", "a", encoding="utf-8") as f:
+            f.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n")
+
+    def save(self, name: str, result: xr.Dataset) -> str:
+        """Write a result as netCDF, whole or not at all; return the file's name.
+
+        NetCDF 3 needs no library beyond SciPy and opens in xarray, R (ncdf4) and ArviZ.
+        """
+        write_atomically(self.path / name, bytes(result.to_netcdf(engine="scipy")))
+        return name
+
+    def load(self, name: str) -> xr.Dataset:
+        """Read a result that :meth:`save` wrote."""
+        return xr.load_dataset(self.path / name, engine="scipy")
+
+    @classmethod
+    def existing(cls, path: str | Path) -> RunDirectory:
+        """Open the directory of an earlier run as it is."""
+        directory = cls.__new__(cls)
+        directory.path = Path(path).absolute()
+        manifest = directory.path / _MANIFEST
+        if not manifest.exists():
+            raise InputError(f"{path} is not a run directory: it has no {_MANIFEST}")
+        directory.content = directory._read(manifest)
+        return directory
+
+    def clear(self, name: str) -> Path:
+        """Return the path of a folder that an interrupted stage may have left, removed."""
+        path = self.path / name
+        if path.exists():
+            shutil.rmtree(path)
+        return path
+
+
+def load_result(path: Path) -> xr.Dataset | None:
+    """A result file of a run, None if the run did not write it."""
+    return xr.load_dataset(path, engine="scipy") if path.exists() else None
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as f:
+        return hashlib.file_digest(f, "sha256").hexdigest()
+
+
+def _differences(old: dict[str, Any], new: dict[str, Any]) -> str:
+    a, b = _flat(old["config"]), _flat(new["config"])
+    keys = [k for k in {**a, **b} if a.get(k) != b.get(k)]
+    return ", ".join(f"{k}: {a.get(k)!r} -> {b.get(k)!r}" for k in keys)
+
+
+def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, dict):
+            out |= _flat(value, f"{prefix}{key}.")
+        else:
+            out[prefix + key] = value
+    return out
+
+
+def _cpu() -> str:
+    """The CPU type: results are the same bits on one type, not across types."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        return platform.processor()
+    return platform.processor() or os.uname().machine

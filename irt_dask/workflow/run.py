@@ -1,0 +1,96 @@
+"""Running the stages in order, skipping those that are done."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from irt_dask.clusters import check_store
+from irt_dask.errors import InputError
+from irt_dask.workflow.config import RunConfig
+from irt_dask.workflow.directory import RunDirectory
+from irt_dask.workflow.stages import (
+    STAGES,
+    Context,
+    data_checksum,
+    describe_data,
+    write_run_report,
+)
+
+
+def run(
+    config: RunConfig,
+    *,
+    client: Any = None,
+    fresh: bool = False,
+    progress: Any = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Path:
+    """Run a pipeline, or finish one that was interrupted.
+
+    Parameters
+    ----------
+    config : RunConfig, see :func:`read_config`; ``directory`` must be set.
+    client : Dask client, None for the threads of this process.
+    fresh : discard what an earlier run left in the directory.
+    progress : see :class:`irt_dask.engine.progress.Progress`.
+    say : called with a line of text for a person, at each stage.
+
+    Returns
+    -------
+    Path of the run directory, with ``run.json``, ``log.txt``, ``responses/``, ``summary.nc``,
+    ``spectral.nc``, ``joint.nc``, ``posterior.nc``, ``items.csv``, ``scores/``, ``scores.nc`` and
+    ``report.html``.
+
+    Raises
+    ------
+    RunError
+        If the directory belongs to another configuration, other data or other versions.
+    """
+    if config.directory is None:
+        raise InputError("the run has no directory")
+    identity = {
+        "title": config.title,
+        "data": describe_data(config),
+        "config": config.computed(),
+        "config_digest": config.digest(),
+        "data_checksum": data_checksum(config),
+    }
+    directory = RunDirectory(config.directory, identity, fresh=fresh)
+    context = Context(config, directory, client, progress)
+    checked = client is None
+    for name, stage in STAGES.items():
+        if directory.finished(name):
+            say(f"{name}: done before")
+            continue
+        if not checked and name != "ingest":
+            check_store(client, context.responses)
+            checked = True
+        say(f"{name} ...")
+        begun = time.monotonic()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            files = stage(context)
+        notes = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+        for note in notes:
+            say(f"  warning: {note}")
+        directory.finish(name, time.monotonic() - begun, files, notes)
+    return directory.path
+
+
+def report_again(path: str | Path) -> Path:
+    """Write the report of a finished run anew and return its path.
+
+    Raises
+    ------
+    InputError
+        If the folder is not a run directory, or the run did not get as far as its scores.
+    """
+    directory = RunDirectory.existing(path)
+    missing = [name for name in STAGES if name != "report" and not directory.finished(name)]
+    if missing:
+        raise InputError(f"the run in {path} has not finished: {', '.join(missing)} to do")
+    return write_run_report(directory)

@@ -1,0 +1,233 @@
+"""The stages of a run.  Each reads what earlier ones wrote and returns the files it wrote."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from irt_dask import ingest as ingest_responses
+from irt_dask import score as score_persons
+from irt_dask import simulate
+from irt_dask.banks import write_items
+from irt_dask.calibrate.gibbs import fit_bayes
+from irt_dask.calibrate.joint import Coreset, fit_joint
+from irt_dask.calibrate.spectral import fit_spectral
+from irt_dask.calibrate.summary import summarise
+from irt_dask.datasets import load_lsat
+from irt_dask.errors import InputError
+from irt_dask.models import ItemPrior
+from irt_dask.report.page import write_report
+from irt_dask.store import Responses, StoreWriter, open_responses
+from irt_dask.store.writer import check_rows_per_block
+from irt_dask.workflow.config import RunConfig
+from irt_dask.workflow.directory import RunDirectory, load_result
+
+#: Results that a report shows if the run has them.
+_OPTIONAL = ("joint", "spectral", "scores", "truth")
+_PERSONS_PER_SHARD = 5000
+_MAX_SHARDS = 16
+
+
+@dataclass
+class Context:
+    """What the stages of one run share."""
+
+    config: RunConfig
+    directory: RunDirectory
+    client: Any
+    progress: Any
+
+    @property
+    def responses(self) -> Responses:
+        """The responses that the run is about."""
+        store = self.config.data.store
+        return open_responses(store if store is not None else self.directory.path / "responses")
+
+    def checkpoint(self, stage: str) -> Path:
+        """Folder for the checkpoints of a stage."""
+        return self.directory.path / "checkpoints" / stage
+
+    def load(self, name: str) -> xr.Dataset | None:
+        """A result of an earlier stage, None if the run does not have it."""
+        return load_result(self.directory.path / name)
+
+
+def data_checksum(config: RunConfig) -> str:
+    """Checksum of the run's input: of the file's bytes, or of the store's manifest."""
+    data = config.data
+    if data.store is not None:
+        return open_responses(data.store).fingerprint
+    if data.source is None:
+        return "made by the run"
+    try:
+        with open(data.source, "rb") as f:
+            return hashlib.file_digest(f, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(f"the response file {data.source} cannot be read: {error}") from error
+
+
+def ingest(c: Context) -> list[str]:
+    """Bring the responses into a store in the run directory."""
+    data = c.config.data
+    if data.store is not None:
+        return []
+    target = c.directory.clear("responses")
+    if data.source is not None:
+        ingest_responses(
+            data.source, target, shape=data.shape, columns=data.columns, missing=data.missing,
+            rows_per_block=data.rows_per_block, progress=c.progress,
+        )  # fmt: skip
+    elif data.simulate is not None:
+        made = simulate(
+            data.simulate.persons, data.simulate.items, missing=data.simulate.missing,
+            seed=c.config.seed, store=target, rows_per_block=data.rows_per_block,
+        )  # fmt: skip
+        assert made.truth is not None
+        keep = made.truth.drop_vars("person_ability", errors="ignore")
+        return [c.directory.save("truth.nc", keep), "responses/manifest.json"]
+    else:
+        _copy(load_lsat(), target, data.rows_per_block)
+    return ["responses/manifest.json"]
+
+
+def _copy(responses: Responses, target: Path, rows_per_block: int | None) -> None:
+    """Write responses in memory as a store."""
+    values = np.concatenate(
+        [responses.read_block(k).data.values for k in range(responses.n_blocks)]
+    )
+    ids = np.concatenate([responses.person_ids(k) for k in range(responses.n_blocks)])
+    rows = check_rows_per_block(rows_per_block, *values.shape[::-1])
+    with StoreWriter(target, item_id=responses.item_id, rows_per_block=rows) as writer:
+        for s in range(0, len(ids), rows):
+            writer.write(values[s : s + rows], person_id=ids[s : s + rows])
+        writer.commit()
+
+
+def summary(c: Context) -> list[str]:
+    """Count responses by item; items nobody answered stop the run here."""
+    return [c.directory.save("summary.nc", summarise(c.responses, client=c.client))]
+
+
+def spectral(c: Context) -> list[str]:
+    """Rasch difficulties as start values."""
+    fit = fit_spectral(
+        c.responses, regularization=c.config.spectral.regularization, client=c.client,
+        progress=c.progress,
+    )  # fmt: skip
+    return [c.directory.save("spectral.nc", fit)]
+
+
+def joint(c: Context) -> list[str]:
+    """Joint maximum likelihood, by default on coresets."""
+    options = c.config.joint
+    fit = fit_joint(
+        c.responses,
+        coreset=Coreset(options.coreset) if options.coreset else None,
+        max_iterations=options.max_iterations,
+        tolerance=options.tolerance,
+        seed=c.config.seed,
+        start=c.load("spectral.nc"),
+        client=c.client,
+        progress=c.progress,
+        checkpoint=c.checkpoint("joint"),
+    )
+    return [c.directory.save("joint.nc", fit)]
+
+
+def bayes(c: Context) -> list[str]:
+    """Posterior of the items by LS-WASP, and the item bank."""
+    options = c.config.bayes
+    r = c.responses
+    fit = fit_bayes(
+        r,
+        n_shards=options.shards or shards_for(r.n_persons, r.n_items),
+        n_draws=options.draws,
+        n_warmup=options.warmup,
+        n_chains=options.chains,
+        prior=ItemPrior(options.prior_discrimination, options.prior_intercept),
+        seed=c.config.seed,
+        start=c.load("joint.nc"),
+        client=c.client,
+        progress=c.progress,
+        checkpoint=c.checkpoint("bayes"),
+    )
+    write_items(fit, c.directory.path / "items.csv")
+    return [c.directory.save("posterior.nc", fit), "items.csv"]
+
+
+def shards_for(n_persons: int, n_items: int) -> int:
+    """Number of shards: a rule of the data alone, so that it is the same on every cluster."""
+    return max(1, min(_MAX_SHARDS, n_persons // max(_PERSONS_PER_SHARD, 10 * n_items)))
+
+
+def score(c: Context) -> list[str]:
+    """EAP abilities of all persons, one Parquet file a block."""
+    result = score_persons(
+        c.responses,
+        c.directory.load("posterior.nc"),
+        store=c.directory.clear("scores"),
+        client=c.client,
+        progress=c.progress,
+    )
+    del result.attrs["store"]
+    return [c.directory.save("scores.nc", result)]
+
+
+def report(c: Context) -> list[str]:
+    """One self-contained page."""
+    return [write_run_report(c.directory).name]
+
+
+def write_run_report(directory: RunDirectory) -> Path:
+    """Write ``report.html`` from what the stages of a run left."""
+    content = directory.content
+    counts = directory.load("summary.nc")
+    run = [
+        ("Title", content["title"]),
+        ("Data", content["data"]),
+        ("Persons", f"{counts.attrs['n_persons']:,}"),
+        ("Items", f"{counts.sizes['items']:,}"),
+        ("Responses", f"{counts.attrs['n_responses']:,} ({counts.attrs['observed']:.1%} of cells)"),
+        ("Seed", str(content["config"]["seed"])),
+        ("Data checksum", content["data_checksum"][:16]),
+        ("Versions", ", ".join(f"{k} {v}" for k, v in content["versions"].items())),
+        ("Machine", content["machine"]["cpu"]),
+    ]
+    done = {name: s for name, s in directory.stages.items() if name != "report"}
+    return write_report(
+        directory.path / "report.html",
+        title=content["title"],
+        run=run,
+        timings=[(name, s["seconds"]) for name, s in done.items()],
+        posterior=directory.load("posterior.nc"),
+        notes=[f"{name}: {note}" for name, s in done.items() for note in s["notes"]],
+        **{n: load_result(directory.path / f"{n}.nc") for n in _OPTIONAL},
+    )
+
+
+def describe_data(config: RunConfig) -> str:
+    """Say in words where the responses come from."""
+    given = config.data.source or config.data.store
+    if given:
+        return Path(given).name
+    if config.data.simulate is not None:
+        return "simulated, with known parameters"
+    return "LSAT section 6 (Bock and Lieberman 1970)"
+
+
+Stage = Callable[[Context], list[str]]
+STAGES: dict[str, Stage] = {
+    "ingest": ingest,
+    "summary": summary,
+    "spectral": spectral,
+    "joint": joint,
+    "bayes": bayes,
+    "score": score,
+    "report": report,
+}
