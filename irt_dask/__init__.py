@@ -8,10 +8,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__version__ = "0.1.0"
-
 # These functions are named like the module they live in.  Importing them here, once, keeps the name
 # for the function: a later import of the module no longer touches it.  The modules are light.
+from irt_dask._version import __version__ as __version__
 from irt_dask.evaluate import evaluate as evaluate
 from irt_dask.ingest import ingest as ingest
 from irt_dask.score import score as score

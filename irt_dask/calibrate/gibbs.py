@@ -21,8 +21,17 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from irt_dask.calibrate import wasp
-from irt_dask.calibrate.common import as_responses, refuse_weights, response_counts, start_values
-from irt_dask.engine import Chain, Checkpoint, Engine, ProgressOption, dataset, run_chains
+from irt_dask.calibrate.common import response_counts, start_values
+from irt_dask.engine import (
+    Chain,
+    Checkpoint,
+    Engine,
+    ProgressOption,
+    as_responses,
+    dataset,
+    refuse_weights,
+    run_chains,
+)
 from irt_dask.engine.cache import keep, read_block
 from irt_dask.errors import ChainError, ConvergenceWarning, InputError
 from irt_dask.kernels import diagnostics, exact, items, keyed, layouts

@@ -18,8 +18,15 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from irt_dask.calibrate.common import as_responses, refuse_weights, response_counts, start_values
-from irt_dask.engine import Checkpoint, Engine, ProgressOption, dataset
+from irt_dask.calibrate.common import response_counts, start_values
+from irt_dask.engine import (
+    Checkpoint,
+    Engine,
+    ProgressOption,
+    as_responses,
+    dataset,
+    refuse_weights,
+)
 from irt_dask.errors import ConvergenceWarning, EstimationError, InputError
 from irt_dask.kernels import coreset as sensitivities
 from irt_dask.kernels import exact, items, keyed, layouts

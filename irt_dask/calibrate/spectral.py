@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from irt_dask.calibrate.common import as_responses, refuse_weights
-from irt_dask.engine import Engine, ProgressOption, dataset
+from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
 from irt_dask.errors import EstimationError, InputError
 from irt_dask.kernels import layouts
 from irt_dask.store import Block

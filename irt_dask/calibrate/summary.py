@@ -6,8 +6,8 @@ from typing import Any
 
 import xarray as xr
 
-from irt_dask.calibrate.common import as_responses, response_counts
-from irt_dask.engine import Engine, ProgressOption, dataset
+from irt_dask.calibrate.common import response_counts
+from irt_dask.engine import Engine, ProgressOption, as_responses, dataset
 
 
 def summarise(responses: Any, *, client: Any = None, progress: ProgressOption = None) -> xr.Dataset:

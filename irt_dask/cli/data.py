@@ -43,7 +43,7 @@ def ingest(
     SOURCE is a CSV or TSV file (.gz too), long (columns person, item, response) or wide (a row per
     person, a column per item). Responses are 1 (right) and 0 (wrong).
     """
-    from irt_dask import ingest as ingest_responses
+    from irt_dask.ingest import ingest as ingest_responses
 
     made = ingest_responses(
         source, store, shape=shape, columns=_columns(columns), missing=missing,
@@ -70,11 +70,12 @@ def simulate(
     as_json: bool,
 ) -> None:
     """Simulate 2PL responses with known parameters into a new store."""
-    from irt_dask import simulate as simulate_responses
     from irt_dask.banks import write_items
+    from irt_dask.simulate import simulate as simulate_responses
 
     made = simulate_responses(persons, items, missing=missing, seed=seed, store=store)
     if truth is not None:
+        assert made.truth is not None
         write_items(made.truth, truth)
     show(_about(made), as_json)
 

@@ -7,7 +7,7 @@ import traceback
 
 import click
 
-from irt_dask import __version__
+from irt_dask._version import __version__
 from irt_dask.cli import data, work
 from irt_dask.errors import InputError, IrtDaskError
 

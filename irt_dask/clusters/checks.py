@@ -15,7 +15,7 @@ PACKAGES = ("irt_dask", "numpy", "scipy", "numba", "zarr", "distributed")
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that results depend on, in this process."""
-    from irt_dask import __version__
+    from irt_dask._version import __version__
 
     found = {"python": platform.python_version()}
     for name in PACKAGES:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from irt_dask import __version__
+from irt_dask._version import __version__
 from irt_dask.errors import CheckpointError
 from irt_dask.store.manifest import write_atomically
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from irt_dask import __version__, variables
+from irt_dask import variables
+from irt_dask._version import __version__
 
 
 def dataset(

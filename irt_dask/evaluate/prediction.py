@@ -9,8 +9,14 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from irt_dask.calibrate.common import as_responses, item_parameters, refuse_weights
-from irt_dask.engine import Engine, ProgressOption, dataset
+from irt_dask.engine import (
+    Engine,
+    ProgressOption,
+    as_responses,
+    dataset,
+    item_parameters,
+    refuse_weights,
+)
 from irt_dask.errors import EstimationError
 from irt_dask.kernels import exact, layouts
 from irt_dask.models import grid_for

@@ -11,9 +11,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from irt_dask import __version__
-from irt_dask.calibrate.common import as_responses, item_parameters
-from irt_dask.engine import Engine, ProgressOption, dataset
+from irt_dask._version import __version__
+from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, item_parameters
 from irt_dask.engine.cache import read_block
 from irt_dask.errors import InputError
 from irt_dask.kernels import exact, layouts

@@ -11,9 +11,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from irt_dask import ingest as ingest_responses
-from irt_dask import score as score_persons
-from irt_dask import simulate
 from irt_dask.banks import write_items
 from irt_dask.calibrate.gibbs import fit_bayes
 from irt_dask.calibrate.joint import Coreset, fit_joint
@@ -21,8 +18,11 @@ from irt_dask.calibrate.spectral import fit_spectral
 from irt_dask.calibrate.summary import summarise
 from irt_dask.datasets import load_lsat
 from irt_dask.errors import InputError
+from irt_dask.ingest import ingest as ingest_responses
 from irt_dask.models import ItemPrior
 from irt_dask.report.page import write_report
+from irt_dask.score import score as score_persons
+from irt_dask.simulate import simulate
 from irt_dask.store import Responses, StoreWriter, open_responses
 from irt_dask.store.writer import check_rows_per_block
 from irt_dask.workflow.config import RunConfig

@@ -1,0 +1,64 @@
+"""What users pass in: responses and items, checked the same way by every method."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from irt_dask.errors import InputError
+from irt_dask.store import Responses, from_array
+
+Floats = NDArray[np.float64]
+
+
+def as_responses(responses: Any) -> Responses:
+    """Return Responses as they are, and anything else through ``from_array``."""
+    return responses if isinstance(responses, Responses) else from_array(responses)
+
+
+def refuse_weights(responses: Responses, method: str) -> None:
+    """Stop if the persons carry weights and the method has no use for them."""
+    if responses.max_weight is not None:
+        raise InputError(
+            f"{method} does not support person weights, and these responses have them; use "
+            f"fit_joint without a coreset, or responses without weights"
+        )
+
+
+def item_parameters(
+    items: xr.Dataset, item_id: tuple[str, ...], *, what: str = "items"
+) -> tuple[Floats, Floats]:
+    """Slopes and intercepts of ``item_id`` from a fit or an item bank, matched by identifier.
+
+    A fit with difficulties only (Rasch) has slope 1.
+    """
+    if not isinstance(items, xr.Dataset) or "item_id" not in items.coords:
+        raise InputError(f"{what} must be a Dataset with item_id, as the fit functions return")
+    known = {str(i): k for k, i in enumerate(items["item_id"].values)}
+    unknown = [i for i in item_id if i not in known]
+    if unknown:
+        raise InputError(
+            f"{len(unknown)} item(s) of the responses are not in {what}: {', '.join(unknown[:20])}"
+        )
+    at = [known[i] for i in item_id]
+    if "item_discrimination" in items:
+        a = items["item_discrimination"].values[at].astype(float)
+    else:
+        a = np.ones(len(at))
+    if "item_intercept" in items:
+        d = items["item_intercept"].values[at].astype(float)
+    elif "item_difficulty" in items:
+        d = -a * items["item_difficulty"].values[at].astype(float)
+    else:
+        raise InputError(f"{what} has neither item_intercept nor item_difficulty")
+    bad = np.flatnonzero(~(np.isfinite(a) & np.isfinite(d) & (a > 0)))
+    if bad.size:
+        j = bad[0]
+        raise InputError(
+            f"{what}: item {item_id[j]} has discrimination {a[j]} and intercept {d[j]}; "
+            f"discriminations must be positive, both finite"
+        )
+    return a, d
