@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from irt_dask.engine import dataset
+from irt_dask.engine import dataset, item_parameters
 from irt_dask.errors import InputError
 from irt_dask.models import difficulty
 from irt_dask.store.manifest import write_atomically
@@ -30,24 +30,23 @@ def write_items(items: xr.Dataset, path: str | Path) -> Path:
     items : Dataset that a fit function returned.
     path : .csv or .json
         Columns ``item, model, a, b, c, d, se_a, se_b, se_d``: discrimination, difficulty, lower
-        asymptote, intercept (``d = -a b``) and their standard errors (posterior standard deviations
-        for a Bayesian fit).  Numbers are written in full.
+        asymptote, intercept and their standard errors (posterior standard deviations for a Bayesian
+        fit).  Numbers are written in full.  A row is one curve, so b is ``-d / a`` of the a and d
+        beside it: the mean of b over a posterior, which a fit reports, is not.
 
     Returns
     -------
     Path
     """
     path = check_path(path)
-    n = items.sizes["items"]
-    a = items["item_discrimination"].values if "item_discrimination" in items else np.ones(n)
-    b = items["item_difficulty"].values
+    a, d = item_parameters(items, tuple(str(i) for i in items["item_id"].values))
     table: dict[str, Any] = {
         "item": items["item_id"].values,
         "model": items.attrs.get("model", "2pl"),
         "a": a,
-        "b": b,
-        "c": np.zeros(n),
-        "d": items["item_intercept"].values if "item_intercept" in items else -a * b,
+        "b": difficulty(a, d),
+        "c": np.zeros(len(a)),
+        "d": d,
     }
     for column, name in _COLUMNS.items():
         for suffix in ("se", "sd"):

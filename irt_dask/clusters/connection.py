@@ -56,7 +56,7 @@ def _local(config: ClusterConfig, stack: ExitStack) -> Any:
             threads_per_worker=1,
             processes=True,
             memory_limit=config.memory or "auto",
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
             local_directory=scratch,
         )
     )

@@ -1,0 +1,94 @@
+"""The command line: what a user types, reads, and gets as exit code."""
+
+import json
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+COMMAND = [sys.executable, "-m", "irt_dask.cli"]
+
+
+def irt_dask(*args, code=0, cwd=None):
+    done = subprocess.run(
+        [*COMMAND, *map(str, args)], capture_output=True, text=True, cwd=cwd, timeout=300
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+def test_every_command_explains_itself():
+    text = irt_dask("--help")
+    names = ("demo", "simulate", "ingest", "verify", "calibrate", "score", "report", "run", "info")
+    assert all(f"  {name} " in text for name in names)
+
+
+def test_from_simulation_to_scores(tmp_path):
+    irt_dask("simulate", "s", "--persons", 800, "--items", 5, "--truth", "t.csv", cwd=tmp_path)
+    about = json.loads(irt_dask("info", "s", "--json", cwd=tmp_path))
+    assert (about["persons"], about["items"]) == (800, 5)
+    assert "every file is there" in irt_dask("verify", "s", cwd=tmp_path)
+    fit = json.loads(
+        irt_dask(
+            "calibrate", "s", "--out", "bank.csv", "--method", "bayes", "--draws", 500,
+            "--cluster", "none", "--json", cwd=tmp_path,
+        )
+    )  # fmt: skip
+    assert fit["method"] == "Gibbs"
+    irt_dask("score", "s", "bank.csv", "--out", "scores", "--cluster", "none", cwd=tmp_path)
+    assert len(pd.read_parquet(tmp_path / "scores")) == 800
+    # A damaged store is exit code 1 and a named chunk, not a traceback.
+    chunk = tmp_path / "s" / "part-00000" / "response" / "c" / "0" / "0"
+    chunk.write_bytes(chunk.read_bytes()[:-1] + b"x")
+    text = irt_dask("verify", "s", code=1, cwd=tmp_path)
+    assert "chunk 0 of array response" in text
+    assert "Traceback" not in text
+
+
+@pytest.mark.parametrize(
+    "args, message",
+    [
+        (["ingest", "nowhere.csv", "s"], "nowhere.csv"),
+        (["ingest", "bad.csv", "s"], "bad.csv, line 3: column 'q2' has the value '7'"),
+        (["run", "nowhere.toml"], "there is no pipeline file nowhere.toml"),
+        (["run", "p.toml", "--cluster", "none"], "cannot be read"),
+        (["score", "s", "bank.txt", "--out", "o"], "must end in .csv or .json"),
+        (["calibrate", "s", "--out", "bank.csv", "--method", "guess"], "'guess' is not one of"),
+        (["simulate", "s", "--persons", "0", "--items", "4"], "must be at least 1"),
+        (["report", "."], "is not a run directory"),
+        (["docs", "cooking"], "there is no topic 'cooking'"),
+        (["frobnicate"], "No such command"),
+    ],
+)
+def test_mistakes_are_one_message_and_exit_code_2(tmp_path, args, message):
+    (tmp_path / "bad.csv").write_text("person,q1,q2\np1,0,1\np2,1,7\n")
+    (tmp_path / "p.toml").write_text('[data]\nsource = "gone.csv"\n')
+    text = irt_dask(*args, code=2, cwd=tmp_path)
+    assert message in text
+    assert "Traceback" not in text
+
+
+def test_a_store_that_is_not_there_is_exit_code_1(tmp_path):
+    assert "is not a store of responses" in irt_dask("info", "gone", code=1, cwd=tmp_path)
+
+
+def test_run_and_report_again(tmp_path):
+    (tmp_path / "p.toml").write_text(
+        "[data]\nbuiltin = 'lsat'\n[joint]\ncoreset = 0\n[bayes]\ndraws = 200\nwarmup = 50\n"
+    )
+    text = irt_dask("run", "p.toml", "--cluster", "none", cwd=tmp_path)
+    page = tmp_path / "runs" / "p" / "report.html"
+    assert str(page) in text
+    page.unlink()
+    irt_dask("report", tmp_path / "runs" / "p")
+    assert page.exists()
+
+
+@pytest.mark.cluster
+def test_demo(tmp_path):
+    text = irt_dask("demo", "--quiet", cwd=tmp_path)
+    assert "2 workers" in text
+    assert "LSAT5" in text
+    assert "true a" in text
+    assert (tmp_path / "irt-dask-demo" / "simulated" / "report.html").exists()

@@ -1,0 +1,85 @@
+"""Connecting: configurations, refusals, the checks before a run, and a clean end."""
+
+import os
+import time
+
+import pytest
+
+import irt_dask as irt
+from irt_dask.clusters import ClusterConfig, check_store, check_versions
+from irt_dask.errors import ClusterError, InputError
+
+
+def test_what_a_cluster_may_be(tmp_path):
+    assert ClusterConfig.of(None) == ClusterConfig.of("local") == ClusterConfig()
+    assert ClusterConfig.of("tcp://10.0.0.1:8786").address == "tcp://10.0.0.1:8786"
+    file = tmp_path / "c.toml"
+    file.write_text('[cluster]\nkind = "local"\nworkers = 3\nmemory = "2GB"\n')
+    assert ClusterConfig.of(file).workers == 3
+
+
+@pytest.mark.parametrize(
+    "cluster, message",
+    [
+        ({"worker": 2}, "unknown key 'worker'"),
+        ({"workers": 0}, "workers: .*greater than or equal to 1 .given 0"),
+        ({"kind": "address"}, "needs address"),
+        ({"kind": "address", "address": "tcp://h:1", "workers": 2}, "belong to kind"),
+        ({"kind": "slurm"}, "kind: .*'local' or 'address'"),
+        ("somewhere", "give 'local', a scheduler's address"),
+        ("missing.toml", "cannot be read"),
+    ],
+)
+def test_bad_configurations(cluster, message):
+    with pytest.raises(InputError, match=message):
+        ClusterConfig.of(cluster)
+
+
+def test_no_scheduler_is_a_named_error(monkeypatch):
+    monkeypatch.setattr("irt_dask.clusters.connection._TIMEOUT", "1s")
+    with (
+        pytest.raises(ClusterError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"),
+        irt.connect("tcp://127.0.0.1:9"),
+    ):
+        pass
+
+
+def test_other_versions_on_a_worker_are_named(client, monkeypatch):
+    real = __import__("irt_dask.clusters.checks", fromlist=["versions"]).versions
+    monkeypatch.setattr("irt_dask.clusters.checks.versions", lambda: {**real(), "numba": "0.1"})
+    # Workers import the function by name and answer with what they have.
+    monkeypatch.setattr(
+        "irt_dask.clusters.checks._ask", lambda c, f: {"tcp://w": real()} if client is c else {}
+    )
+    with pytest.raises(ClusterError, match=r"worker tcp://w runs other versions: numba .*here 0.1"):
+        check_versions(client)
+
+
+def test_workers_must_see_the_same_store(client, tmp_path):
+    r = irt.simulate(300, 4, store=tmp_path / "s")
+    check_store(client, r)
+    (tmp_path / "s").rename(tmp_path / "moved")
+    with pytest.raises(ClusterError, match=r"cannot open the store .*file system that all workers"):
+        check_store(client, r)
+    irt.simulate(300, 4, seed=1, store=tmp_path / "s")
+    with pytest.raises(ClusterError, match="sees another store"):
+        check_store(client, r)
+
+
+@pytest.mark.cluster
+def test_closing_leaves_no_process_behind():
+    with irt.connect({"workers": 2}) as client:
+        pids = list(client.run(os.getpid).values())
+    deadline = time.monotonic() + 10
+    while any(_alive(p) for p in pids) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(_alive(p) for p in pids)
+    assert len(pids) == 2
+
+
+def _alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

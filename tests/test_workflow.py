@@ -1,0 +1,204 @@
+"""Runs: from file to report, resuming, refusing what changed."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import irt_dask as irt
+from irt_dask.errors import InputError, RunError
+from irt_dask.workflow import RunConfig, read_config, run
+from irt_dask.workflow.stages import STAGES, shards_for
+
+SMALL = {
+    "data": {"simulate": {"persons": 1200, "items": 6, "missing": 0.1}},
+    "joint": {"coreset": 200, "max_iterations": 8},
+    "bayes": {"shards": 2, "draws": 200, "warmup": 50},
+}
+OUTPUTS = ("items.csv", "posterior.nc", "joint.nc", "spectral.nc", "summary.nc", "scores.nc")
+
+
+def _config(folder, **changes):
+    return RunConfig.model_validate({**SMALL, **changes, "directory": str(folder)})
+
+
+def _digest(folder):
+    files = [folder / name for name in OUTPUTS] + sorted((folder / "scores").glob("*.parquet"))
+    return [hashlib.sha256(f.read_bytes()).hexdigest() for f in files]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run") / "r"
+    run(_config(folder))
+    return folder
+
+
+def test_a_run_leaves_what_it_promises(finished):
+    record = json.loads((finished / "run.json").read_text())
+    assert list(record["stages"]) == list(STAGES)
+    assert record["config"]["seed"] == 1
+    assert record["versions"]["irt_dask"] == irt.__version__
+    assert all(s["seconds"] >= 0 for s in record["stages"].values())
+    page = (finished / "report.html").read_text()
+    assert "item6" in page
+    bank = pd.read_csv(finished / "items.csv")
+    posterior = xr.load_dataset(finished / "posterior.nc", engine="scipy")
+    np.testing.assert_array_equal(bank["a"], posterior["item_discrimination"])
+    scores = pd.read_parquet(finished / "scores")
+    assert len(scores) == 1200
+    assert scores["person_ability_sd"].between(0, 1).all()
+
+
+def test_a_second_run_does_nothing(finished):
+    before = {f: f.stat().st_mtime_ns for f in finished.rglob("*") if f.name != "log.txt"}
+    said = []
+    run(_config(finished), say=said.append)
+    assert said == [f"{name}: done before" for name in STAGES]
+    assert {f: f.stat().st_mtime_ns for f in finished.rglob("*") if f.name != "log.txt"} == before
+
+
+@pytest.mark.parametrize("stage", list(STAGES))
+def test_a_run_resumes_after_any_stage(finished, tmp_path, stage, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    def die(context):
+        raise Killed
+
+    with monkeypatch.context() as m:
+        m.setitem(STAGES, stage, die)
+        with pytest.raises(Killed):
+            run(_config(tmp_path / "r"))
+    run(_config(tmp_path / "r"))
+    assert _digest(tmp_path / "r") == _digest(finished)
+
+
+def test_a_cluster_and_threads_write_the_same_files(finished, client, tmp_path):
+    run(_config(tmp_path / "r", cluster={"workers": 2}), client=client)
+    assert _digest(tmp_path / "r") == _digest(finished)
+
+
+def test_changed_configuration_is_refused(finished):
+    with pytest.raises(RunError, match=r"bayes.draws: 200 -> 300.*--fresh"):
+        run(_config(finished, bayes={"shards": 2, "draws": 300, "warmup": 50}))
+
+
+def test_where_a_run_computes_is_not_part_of_what_it_computes(finished):
+    run(_config(finished, cluster={"kind": "local", "workers": 1}, title="Another title"))
+
+
+def test_changed_data_are_refused_and_fresh_starts_over(tmp_path):
+    source = tmp_path / "d.csv"
+    rows = np.random.default_rng(1).integers(0, 2, (300, 4))
+    body = "\n".join(f"p{i}," + ",".join(map(str, r)) for i, r in enumerate(rows))
+    source.write_text("person,a,b,c,d\n" + body + "\n")
+    data = {"data": {"source": str(source)}, "joint": {"coreset": 0, "max_iterations": 8}}
+    run(_config(tmp_path / "r", **data))
+    source.write_text(source.read_text().replace("p7,", "p7777,"))
+    with pytest.raises(RunError, match=r"the data changed.*--fresh"):
+        run(_config(tmp_path / "r", **data))
+    run(_config(tmp_path / "r", **data), fresh=True)
+    assert "p7777" in set(pd.read_parquet(tmp_path / "r" / "scores")["person_id"])
+
+
+def test_damaged_results_are_not_built_upon(finished, tmp_path):
+    import shutil
+
+    copy = tmp_path / "r"
+    shutil.copytree(finished, copy)
+    data = bytearray((copy / "joint.nc").read_bytes())
+    data[len(data) // 2] ^= 1
+    (copy / "joint.nc").write_bytes(data)
+    with pytest.raises(RunError, match=r"joint.nc, written by stage joint, is missing or damaged"):
+        run(_config(copy))
+
+
+def test_other_folders_are_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("three years of work")
+    for fresh in (False, True):
+        with pytest.raises(InputError, match="is not a run directory"):
+            run(_config(tmp_path), fresh=fresh)
+    assert (tmp_path / "thesis.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "toml, message",
+    [
+        ("seed = 1\n", "data: Field required"),
+        ("[data]\nsource = 'a.csv'\nstore = 's'\n", "exactly one of .*given: source, store"),
+        ("[data]\nbuiltin = 'lsat'\n[bayes]\ndraw = 5\n", "unknown key 'bayes.draw'"),
+        ("[data]\nbuiltin = 'lsat'\n[bayes]\ndraws = 5\n", r"bayes.draws: .*100 \(given 5\)"),
+        ("[data]\nbuiltin = 'lsat'\nmissing = ['9']\n", "describe a source file"),
+        ("[data]\nbuiltin = \n", "cannot be read: "),
+    ],
+)
+def test_bad_pipeline_files(tmp_path, toml, message):
+    file = tmp_path / "p.toml"
+    file.write_text(toml)
+    with pytest.raises(InputError, match=message) as error:
+        read_config(file)
+    assert "p.toml" in str(error.value)
+
+
+def test_paths_are_relative_to_the_pipeline_file(tmp_path):
+    file = tmp_path / "p.toml"
+    file.write_text("directory = 'out'\n[data]\nsource = 'sub/d.csv'\n")
+    config = read_config(file)
+    assert config.data.source == str(tmp_path / "sub" / "d.csv")
+    assert config.directory == str(tmp_path / "out")
+    assert read_config(file, {"source": "/x/y.csv"}).data.source == "/x/y.csv"
+
+
+def test_shards_follow_the_data_alone():
+    assert shards_for(1000, 5) == 1
+    assert shards_for(20_000, 40) == 4
+    assert shards_for(20_000, 1000) == 2
+    assert shards_for(10**9, 40) == 16
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("when", ["checkpoints/joint/joint.checkpoint", "checkpoints/bayes/*2.c*"])
+def test_a_killed_driver_resumes_to_the_same_bits(tmp_path, when):
+    """SIGKILL in the middle of a stage; its workers end too; the same command finishes."""
+    file = tmp_path / "p.toml"
+    file.write_text(
+        "[data]\nsimulate = {persons = 40000, items = 30}\nrows_per_block = 2048\n"
+        "[cluster]\nworkers = 2\n[joint]\ncoreset = 1000\nmax_iterations = 20\n"
+        "[bayes]\nshards = 2\ndraws = 1500\nwarmup = 100\n"
+    )
+    command = [sys.executable, "-m", "irt_dask.cli", "run", str(file), "--quiet", "--out"]
+    undisturbed = tmp_path / "whole"
+    subprocess.run([*command, str(undisturbed)], check=True, capture_output=True)
+    killed = tmp_path / "killed"
+    driver = subprocess.Popen([*command, str(killed)], stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not list(killed.glob(when)):
+        assert driver.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    children = _children(driver.pid)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.wait()
+    assert not (killed / "report.html").exists()
+    assert children
+    while any(os.path.exists(f"/proc/{p}") for p in children):
+        assert time.monotonic() < deadline, "worker processes outlive a killed driver"
+        time.sleep(0.1)
+    subprocess.run([*command, str(killed)], check=True, capture_output=True)
+    assert _digest(killed) == _digest(undisturbed)
+
+
+def _children(pid):
+    """Process ids of all descendants."""
+    import psutil
+
+    return [p.pid for p in psutil.Process(pid).children(recursive=True)]
