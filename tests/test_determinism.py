@@ -62,6 +62,9 @@ def test_responses_in_memory_travel_to_the_workers(bits, client):
     r = irt.simulate(1500, 6, seed=2, rows_per_block=200)
     here = _quiet(irt.fit_joint, r)
     assert bits(_quiet(irt.fit_joint, r, client=client)) == bits(here)
+    options = {"n_shards": 2, "n_draws": 100, "n_warmup": 50}
+    here = _quiet(irt.fit_bayes, r, **options)
+    assert bits(_quiet(irt.fit_bayes, r, client=client, **options)) == bits(here)
 
 
 def test_current_client_is_used(client, store, bits, expected):

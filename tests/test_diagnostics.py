@@ -45,7 +45,7 @@ def test_agrees_with_arviz(arviz, rho, shape):
         np.testing.assert_allclose(rhat(x), theirs, rtol=1e-10)
     # The two differ in the lag at which Geyer's sequence ends and in a factor n / (n - 1).
     theirs = [float(arviz.ess(x[:, :, k], method="mean")) for k in range(6)]
-    np.testing.assert_allclose(ess(x), theirs, rtol=0.02)
+    np.testing.assert_allclose(ess(x), theirs, rtol=0.04)
 
 
 def test_rhat_of_separated_chains_is_its_closed_form():

@@ -33,13 +33,14 @@ _WORST_RESPONSE = 200.0
 def _evaluate(block: Block, a: Floats, d: Floats, nodes: Floats, scale: float) -> tuple[Any, ...]:
     kernels = layouts.of(block.data)
     marginal = kernels.expectations(block.data, a, d, nodes)[2]
-    p, right = kernels.left_out(block.data, a, d, nodes)
-    given = np.log(np.where(right, p, 1.0 - p))
-    place = (np.log(p) - np.log1p(-p) + _LOGIT_RANGE) * (_CLASSES / (2.0 * _LOGIT_RANGE))
+    given, right = kernels.left_out(block.data, a, d, nodes)
+    with np.errstate(divide="ignore"):  # a certain response belongs to the outermost class
+        logit = np.log(given) - np.log1p(-given)
+    place = (np.where(right, logit, -logit) + _LOGIT_RANGE) * (_CLASSES / (2.0 * _LOGIT_RANGE))
     klass = np.clip(place, 0, _CLASSES - 1).astype(np.int64)
     return (
         np.rint(marginal * scale).astype(np.int64).sum(),
-        np.rint(given * scale).astype(np.int64).sum(),
+        np.rint(np.log(given) * scale).astype(np.int64).sum(),
         np.bincount(klass[right], minlength=_CLASSES),
         np.bincount(klass[~right], minlength=_CLASSES),
     )

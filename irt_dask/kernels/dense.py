@@ -374,7 +374,7 @@ def _left_out(
     base_all: Floats,
     prior: Floats,
     inverse: Floats,
-    p_right: Floats,
+    given: Floats,
 ) -> None:
     w = np.empty(nodes.size)
     for i in range(values.shape[0]):
@@ -385,20 +385,19 @@ def _left_out(
             total += w[q]
         for j in range(values.shape[1]):
             y = values[i, j]
-            p_right[i, j] = np.nan
             if y >= 0:
                 others = 0.0
                 for q in range(first, last + 1):
                     others += w[q] * inverse[y, j, q]
-                p_right[i, j] = total / others if y == 1 else 1.0 - total / others
+                given[i, j] = total / others
 
 
 def left_out(data: Dense, a: Floats, d: Floats, nodes: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """Probability of a right response to each observed item, from the person's other responses.
+    """Probability of each observed response, given the person's other responses.
 
-    Dividing the posterior weights by the likelihood L of response j gives the posterior from the
+    Dividing the posterior weights w by the likelihood L of response j gives the posterior from the
     other responses, so the probability of the response that was given is ``sum w / sum (w / L)``.
-    Returns the probabilities and whether the response was right, one entry per observed response.
+    Returns these probabilities and whether the response was right, one entry per observed response.
     """
     out = np.empty(data.shape)
     z = np.multiply.outer(a, nodes) + d[:, None]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from irt_dask._version import __version__
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, item_parameters
 from irt_dask.engine.cache import read_block
-from irt_dask.errors import InputError
+from irt_dask.errors import ClusterError, InputError
 from irt_dask.kernels import exact, layouts
 from irt_dask.models import GRID_BOUND, grid_for
 from irt_dask.store.manifest import write_atomically
@@ -102,6 +102,7 @@ def run(
         else:
             folder = _new_folder(store)
             sums = engine.map_refs(_write, *args, str(folder), report=True)
+            _check_written(folder, responses.n_blocks)
     count = np.sum([s[0] for s in sums], axis=0)
     m1, m2, v = np.sum([s[1] for s in sums], axis=0) / scale / responses.n_persons
     spread = m2 - m1**2
@@ -120,6 +121,16 @@ def run(
         write_atomically(folder / DONE, json.dumps(done, indent=1).encode())
     coords["ability"] = 0.5 * (_EDGES[1:] + _EDGES[:-1])
     return dataset({**persons, "ability_count": count}, coords=coords, attrs=attrs)
+
+
+def _check_written(folder: Path, n_blocks: int) -> None:
+    """Stop if workers wrote to a folder of the same name that this process does not see."""
+    missing = [k for k in range(n_blocks) if not (folder / f"part-{k:06d}.parquet").exists()]
+    if missing:
+        raise ClusterError(
+            f"{len(missing)} of {n_blocks} score files are not in {folder}: the workers do not see "
+            f"this folder; choose one on a file system that all of them share"
+        )
 
 
 def _new_folder(store: str | Path) -> Path:

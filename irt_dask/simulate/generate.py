@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -89,5 +90,4 @@ def _with_truth(
     truth: xr.Dataset = dataset(
         data, item_id=made.item_id, attrs={"method": "simulation", "model": model, "seed": seed}
     )
-    object.__setattr__(made, "truth", truth)
-    return made
+    return replace(made, truth=truth)
