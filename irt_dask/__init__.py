@@ -27,7 +27,7 @@ _HOME = {
     "from_array": "store",
     "open_responses": "store",
     "load_lsat": "datasets",
-    "Coreset": "calibrate.joint",
+    "Coreset": "calibrate.alternation",
     "fit_joint": "calibrate.joint",
     "pair_counts": "calibrate.spectral",
     "fit_spectral": "calibrate.spectral",

@@ -58,6 +58,8 @@ def write_items(items: xr.Dataset, path: str | Path) -> Path:
         if path.suffix == ".csv"
         else json.dumps(frame.to_dict(orient="records"), indent=1, ensure_ascii=False)
     )
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"item bank {path}: there is no folder {path.absolute().parent}")
     write_atomically(path.absolute(), text.encode())
     return path
 
@@ -97,9 +99,13 @@ def read_items(path: str | Path) -> xr.Dataset:
             f"{', '.join(map(str, frame.columns))}"
         )
     _check_models(frame, path)
-    for column in [c for c in ("a", "b", "c", "d") if c in frame]:
+    for k in np.flatnonzero(frame["item"].isna() | (frame["item"].astype(str) == "")):
+        raise InputError(f"{path}: row {k + 1} has no item identifier")
+    errors = [f"se_{c}" for c in _COLUMNS]
+    for column in [c for c in ("a", "b", "c", "d", *errors) if c in frame]:
         values = pd.to_numeric(frame[column], errors="coerce")
-        for k in np.flatnonzero(~np.isfinite(values)):
+        wrong = ~np.isfinite(values) & ~(frame[column].isna() if column in errors else False)
+        for k in np.flatnonzero(wrong):
             raise InputError(
                 f"{path}: item {frame['item'][k]}, column {column}: {frame[column][k]!r} is not a "
                 f"finite number"
@@ -137,8 +143,9 @@ def _bank(frame: pd.DataFrame, path: Path) -> xr.Dataset:
     }
     for column, name in _COLUMNS.items():
         if f"se_{column}" in frame:
-            data[f"{name}_se"] = pd.to_numeric(frame[f"se_{column}"]).to_numpy(dtype=float)
-    model = str(frame["model"][0]) if "model" in frame else "2pl"
+            data[f"{name}_se"] = frame[f"se_{column}"].to_numpy()
+    all_1pl = "model" in frame and (frame["model"] == "1pl").all()
+    model = "1pl" if all_1pl else "2pl"
     return dataset(data, item_id=tuple(ids), attrs={"method": "item bank", "model": model})
 
 

@@ -108,9 +108,14 @@ def grid_for(discrimination: Floats, intercept: Floats, *, margin: float = 1.0) 
     item can have, and at most ``1 / max a``, so that one steep item is resolved too.  ``margin`` is
     the factor by which slopes may still grow (a sampler's draws scatter about these values).
     """
-    a = np.asarray(discrimination) * margin
-    theta = np.linspace(-GRID_BOUND, GRID_BOUND, 113)
-    p = probability(theta, a, np.asarray(intercept))
-    information = 1.0 + (p * (1.0 - p)) @ a**2
+    a = np.asarray(discrimination, dtype=float) * margin
+    d = np.asarray(intercept, dtype=float)
+    # An item informs within about 1 / a of its difficulty: look for the peak that finely.
+    n_points = math.ceil(2.0 * GRID_BOUND / min(0.125, 0.25 / float(a.max()))) + 1
+    theta = np.linspace(-GRID_BOUND, GRID_BOUND, n_points)
+    information = np.ones(n_points)
+    for k in range(0, a.size, 64):  # some items at a time: points x items may be large
+        p = probability(theta, a[k : k + 64], d[k : k + 64])
+        information += (p * (1.0 - p)) @ a[k : k + 64] ** 2
     spacing = min(0.5 / math.sqrt(float(information.max())), 1.0 / float(a.max()), 0.5)
     return Grid(2 * math.ceil(GRID_BOUND / spacing) + 1)

@@ -171,13 +171,11 @@ def test_bad_input_says_what_is_wrong(array, options, message):
     ],
     ids=["dates", "xarray Dataset", "weight text", "rows text"],
 )
-@pytest.mark.xfail(strict=True, reason="raises a bare ValueError or AttributeError")
 def test_bad_input_is_an_input_error(array, options):
     with pytest.raises(InputError):
         irt.from_array(array, **options)
 
 
-@pytest.mark.xfail(strict=True, reason="the dims of a DataArray are not looked at")
 def test_transposed_dataarray_is_turned_or_refused():
     array = xr.DataArray(CELLS.T, dims=("items", "persons"))
     try:
@@ -228,7 +226,6 @@ def summary(block):
     return block.data.shape[0], float(block.weights().sum())
 
 
-@pytest.mark.xfail(strict=True, reason="cache key of a dask array: its name, not the blocks cut")
 def test_two_cuts_of_one_dask_array_do_not_share_cached_blocks():
     lazy = da.from_array(np.zeros((40, 3), dtype=np.int8), chunks=(7, 3))
     persons = []
@@ -238,7 +235,6 @@ def test_two_cuts_of_one_dask_array_do_not_share_cached_blocks():
     assert persons == [[10] * 4, [20] * 2]
 
 
-@pytest.mark.xfail(strict=True, reason="cache key of a dask array: its name, not the weights")
 def test_weights_given_to_one_dask_array_are_not_lost_in_the_cache():
     lazy = da.from_array(np.zeros((41, 3), dtype=np.int8), chunks=(7, 3))
     total = []

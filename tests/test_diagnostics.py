@@ -28,8 +28,8 @@ def arviz():
 
 @pytest.mark.parametrize("rho", [-0.5, 0.0, 0.5, 0.9, 0.97])
 def test_ess_of_an_autoregression_is_its_closed_form(rho):
-    # The mean of n draws has variance (1 + rho) / (1 - rho) / n.  Twenty chains of 20,000 draws each
-    # estimate the ratio; its own spread is about 10% at rho = .97 and averages out over them.
+    # The mean of n draws has variance (1 + rho) / (1 - rho) / n.  Estimates from 2 x 20,000 draws
+    # scatter by about 10% at rho = .97; here ten of them are averaged.
     n = 20_000
     got = ess(ar1(rho, (2, n, 10), seed=3))
     assert got.shape == (10,)

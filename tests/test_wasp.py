@@ -12,6 +12,7 @@ from irt_dask import fit_bayes
 from irt_dask.calibrate import wasp
 from irt_dask.errors import ApproximationWarning, EstimationError
 from irt_dask.kernels import wasserstein
+from irt_dask.models import ItemPrior
 
 
 def covariance(rng, p, *shape):
@@ -221,11 +222,6 @@ def test_few_persons_per_shard_warn():
 
 @pytest.mark.parametrize("full", [True, False])
 @pytest.mark.parametrize("fault", ["a parameter that never moved", "two that move as one"])
-@pytest.mark.xfail(
-    raises=np.linalg.LinAlgError,
-    strict=False,
-    reason="combine inverts the covariances before it checks them",
-)
 def test_singular_shard_is_an_error(fault, full):
     draws = np.random.default_rng(17).normal(0.0, 0.1, (400, 2, 2))
     bad = draws.copy()
@@ -283,3 +279,15 @@ def test_two_shards_of_a_small_test():
     assert 0.85 < ratio.min() < ratio.max() < 1.25
     np.testing.assert_allclose(ratio.mean(axis=1), 1.0, atol=0.1)
     assert distance < 0.4
+
+
+def test_shards_share_the_prior_out():
+    # Under a prior so tight that it is the posterior, four shards must not count it four times
+    # (the standard deviations would be half as large).
+    y = simulated(800, 4, seed=20)
+    prior = ItemPrior(discrimination=(1.7, 0.01), intercept=(-0.6, 0.01))
+    fit = fit_bayes(y, n_shards=4, n_draws=1000, n_warmup=100, seed=1, prior=prior)
+    np.testing.assert_allclose(fit.item_discrimination, 1.7, atol=0.02)
+    np.testing.assert_allclose(fit.item_intercept, -0.6, atol=0.02)
+    np.testing.assert_allclose(fit.item_discrimination_sd, 0.01, rtol=0.15)
+    np.testing.assert_allclose(fit.item_intercept_sd, 0.01, rtol=0.15)

@@ -1,8 +1,6 @@
 """Bayesian calibration of the 2PL: Gibbs chains on shards of persons, combined by LS-WASP.
 
-One sweep draws every ability from its exact conditional on a grid, counts responses by node and
-item, and takes an exact Metropolis-Hastings step for each item on those counts.  What a sweep hands
-to the next is the item parameters alone.  Shards are combined in
+The chains are in :mod:`irt_dask.calibrate.gibbs_chain`, their combination in
 :mod:`irt_dask.calibrate.wasp`.
 """
 
@@ -11,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from scipy.special import log_ndtr
 
 from irt_dask.calibrate import wasp
 from irt_dask.calibrate.common import response_counts, start_values
+from irt_dask.calibrate.gibbs_chain import Plan, first_state, segment
 from irt_dask.engine import (
     Chain,
     Checkpoint,
@@ -32,141 +31,22 @@ from irt_dask.engine import (
     refuse_weights,
     run_chains,
 )
-from irt_dask.engine.cache import keep, read_block
-from irt_dask.errors import ChainError, ConvergenceWarning, InputError
-from irt_dask.kernels import diagnostics, exact, items, keyed, layouts
+from irt_dask.errors import ConvergenceWarning, InputError
+from irt_dask.kernels import diagnostics, exact, layouts
 from irt_dask.models import GRID_BOUND, Grid, ItemPrior, check_model, grid_for
 from irt_dask.store import Block
 from irt_dask.store.responses import sha256
 
 Floats = NDArray[np.float64]
 
-#: Slopes may grow by this factor over those the grid was made for.
-_GRID_MARGIN = 1.25
-#: Sweeps after which a chain in warm-up makes its grid and proposal start anew.
-_ADAPT_FIRST = 10
 #: What a segment should take, seconds, and rough costs that only decide where chains are cut.
 _SEGMENT_SECONDS = 5.0
 _COST_PERSON, _COST_CELL, _COST_ITEM = 4e-7, 2e-8, 1.5e-5
 #: Draws of all shards that the driver holds, bytes; beyond, chains are thinned.
 _DRIVER_BYTES = 1 << 29
 _RHAT_LIMIT = 1.05
-#: Bound of a person's absolute log marginal likelihood, per item, for the fixed-point sum.
-_WORST_RESPONSE = 200.0
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """What all chains of a fit share."""
-
-    fingerprint: str
-    seed: int
-    n_shards: int
-    n_warmup: int
-    n_draws: int
-    thin: int
-    prior: ItemPrior
-    n_persons: int
-    sweeps: int
-
-    @property
-    def total(self) -> int:
-        return self.n_warmup + self.n_draws * self.thin
-
-    def adapts_after(self, step: int) -> bool:
-        """Whether warm-up adapts after this sweep: 10, 20, 40, ... and at its end."""
-        doubling = step % _ADAPT_FIRST == 0 and (step // _ADAPT_FIRST).bit_count() == 1
-        return step == self.n_warmup or (step < self.n_warmup and doubling)
-
-
-@dataclass(frozen=True)
-class _Shard:
-    """The persons of one shard, in the order of their global rows."""
-
-    data: layouts.Dense
-
-    @property
-    def nbytes(self) -> int:
-        return self.data.nbytes
-
-
-def _read_shard(refs: list[Any], plan: _Plan, shard: int) -> _Shard:
-    parts = []
-    for ref in refs:
-        block = read_block(ref)
-        if plan.n_shards == 1:
-            parts.append(block.data)
-            continue
-        of = keyed.shard_of(plan.seed, block.start, block.n_persons, plan.n_shards)
-        parts.append(layouts.take(block.data, np.flatnonzero(of == shard)))
-    return _Shard(layouts.concatenate(parts))
-
-
-def _segment(
-    plan: _Plan, refs: list[Any], state: dict[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Run one chain for a number of sweeps; see :func:`irt_dask.engine.run_chains`.
-
-    Random numbers belong to (seed, shard, chain, sweep) and the person's rank in the shard or the
-    item's index, so neither blocks nor where the chain is cut matter.
-    """
-    shard, chain = int(state["shard"]), int(state["chain"])
-    key = (plan.fingerprint, "shard", plan.seed, plan.n_shards, shard)
-    data = keep(key, lambda: _read_shard(refs, plan, shard)).data
-    n, m = data.shape
-    if n == 0:
-        raise InputError(f"shard {shard} of {plan.n_shards} has no person; use fewer shards")
-    prior = plan.prior.tempered(n / plan.n_persons)
-    log_a, d = state["log_a"].copy(), state["d"].copy()
-    accepted = state["accepted"].copy()
-    start, grid = state["start"], Grid(int(state["n_nodes"]))
-    kept = []
-
-    def draw(purpose: str, step: int) -> NDArray[np.uint64]:
-        return keyed.key(plan.seed, "gibbs", purpose, shard, chain, step)
-
-    first = int(state["step"]) + 1
-    for step in range(first, min(first + plan.sweeps, plan.total + 1)):
-        u = keyed.stream(draw("ability", step), n)
-        counts = layouts.of(data).draw_counts(data, np.exp(log_a), d, grid.nodes, u)
-        right, seen, persons = counts
-        if step == plan.n_warmup + 1:
-            accepted[:] = 0
-        random = keyed.uniforms(draw("item", step), 0, m, items.WORDS_PER_ITEM)
-        begin = (start[0], start[1])
-        items.metropolis(right, seen, grid.nodes, prior, begin, random, log_a, d, accepted)
-        scale = keyed.stream(draw("scale", step), items.WORDS_PER_RESCALE)
-        items.rescale(persons, grid.nodes, prior, scale, log_a, d)
-        if not (np.isfinite(log_a).all() and np.isfinite(d).all()):
-            raise ChainError(
-                f"shard {shard}, chain {chain}: an item parameter is not a number after sweep "
-                f"{step}"
-            )
-        if plan.adapts_after(step):
-            start = np.stack([log_a, d])
-            grid = grid_for(np.exp(log_a), d, margin=_GRID_MARGIN)
-        if step > plan.n_warmup and (step - plan.n_warmup) % plan.thin == 0:
-            kept.append(np.stack([log_a, d]))
-    state = {**state, "log_a": log_a, "d": d, "start": start, "accepted": accepted}
-    state |= {"n_nodes": np.array(grid.n_nodes), "step": np.array(step), "n": np.array(n)}
-    return state, {"draws": np.array(kept).reshape(-1, 2, m)}
-
-
-def _first_state(shard: int, chain: int, a: Floats, d: Floats, plan: _Plan) -> dict[str, Any]:
-    """Start of one chain: the start values, scattered so that R-hat can see a bad warm-up."""
-    scatter = keyed.generator(plan.seed, "gibbs-start", shard, chain).normal(0.0, 0.2, (2, a.size))
-    log_a, d = np.log(a) + scatter[0], d + scatter[1]
-    return {
-        "shard": np.array(shard),
-        "chain": np.array(chain),
-        "step": np.array(0),
-        "n": np.array(0),
-        "log_a": log_a,
-        "d": d,
-        "start": np.stack([log_a, d]),
-        "accepted": np.zeros(a.size, dtype=np.int64),
-        "n_nodes": np.array(grid_for(np.exp(log_a), d, margin=_GRID_MARGIN).n_nodes),
-    }
+#: A grid this much coarser than its items ask for still errs by less than 1e-3 of a weight.
+_COARSE = 1.5
 
 
 def _log_marginal(block: Block, a: Floats, d: Floats, nodes: Floats, scale: float) -> Any:
@@ -262,17 +142,17 @@ def fit_bayes(
         if value != known:
             raise InputError(f"{name}={value!r} is not available; use {known!r}")
     refuse_weights(responses, "fit_bayes")
-    plan = _plan(responses, seed, n_shards, n_warmup, n_draws, n_chains, prior or ItemPrior())
+    plan = _plan_of(responses, seed, n_shards, n_warmup, n_draws, n_chains, prior or ItemPrior())
     with Engine(responses, client=client, progress=progress, stage="Gibbs") as engine:
         right, seen = response_counts(engine)
         a, d = start_values(engine, right, seen, start)
         names = [(s, c) for s in range(n_shards) for c in range(n_chains)]
         chains = [
-            Chain(f"shard-{s:04d}-chain-{c}", _first_state(s, c, a, d, plan)) for s, c in names
+            Chain(f"shard-{s:04d}-chain-{c}", first_state(s, c, a, d, plan)) for s, c in names
         ]
         identity = {"method": "gibbs", "chains": n_chains, "start": sha256(a, d), **asdict(plan)}
         run_chains(
-            engine, chains, functools.partial(_segment, plan), plan.total,
+            engine, chains, functools.partial(segment, plan), plan.total,
             Checkpoint(checkpoint, identity),
         )  # fmt: skip
         shards = [
@@ -326,7 +206,7 @@ def _check_options(
         raise InputError(f"n_shards={n_shards} exceeds the {n_persons} persons; use fewer shards")
 
 
-def _plan(
+def _plan_of(
     responses: Any,
     seed: int,
     n_shards: int,
@@ -334,18 +214,18 @@ def _plan(
     n_draws: int,
     n_chains: int,
     prior: ItemPrior,
-) -> _Plan:
+) -> Plan:
     n, m = responses.n_persons, responses.n_items
     held = 16.0 * m * n_draws * n_shards * n_chains
     sweep = n / n_shards * (_COST_PERSON + _COST_CELL * m) + _COST_ITEM * m
-    return _Plan(
+    return Plan(
         fingerprint=responses.fingerprint, seed=seed, n_shards=n_shards, n_warmup=n_warmup,
         n_draws=n_draws, thin=max(1, math.ceil(held / _DRIVER_BYTES)), prior=prior, n_persons=n,
         sweeps=max(20, int(_SEGMENT_SECONDS / sweep)),
     )  # fmt: skip
 
 
-def _summarise(chains: list[Chain], plan: _Plan) -> wasp.ShardPosterior:
+def _summarise(chains: list[Chain], plan: Plan) -> wasp.ShardPosterior:
     """Draws and diagnostics of one shard's chains."""
     draws = np.stack([np.concatenate([o["draws"] for o in c.outputs]) for c in chains])
     state = chains[0].state
@@ -382,14 +262,15 @@ def _diagnostics(shards: list[wasp.ShardPosterior]) -> dict[str, Any]:
 
 def _objective(engine: Engine, a: Floats, d: Floats, prior: ItemPrior) -> float:
     r = engine.responses
-    scale = exact.scale_for(r.n_persons * r.n_items * _WORST_RESPONSE)
+    worst = float((a * GRID_BOUND + np.abs(d)).max()) + 1.0  # largest absolute log probability
+    scale = exact.scale_for(r.n_persons * r.n_items * worst)
     (value,) = engine.map_reduce(_log_marginal, a, d, grid_for(a, d).nodes, scale)
     return float(value) / scale + _log_prior(a, d, prior)
 
 
 def _warn(shards: list[wasp.ShardPosterior]) -> bool:
     """Warn of chains that did not mix or grids too coarse; return whether all is well."""
-    worst = max(float(s.rhat.max()) for s in shards)
+    worst = float(np.max([s.rhat.max() for s in shards]))
     if not worst < _RHAT_LIMIT:
         k = int(np.argmax([s.rhat.max() for s in shards]))
         warnings.warn(
@@ -401,9 +282,9 @@ def _warn(shards: list[wasp.ShardPosterior]) -> bool:
     coarse = [
         k
         for k, s in enumerate(shards)
-        if s.spacing > 1.0001 * 2 * GRID_BOUND
-        / (grid_for(np.exp(s.draws[:, 0].mean(0)), s.draws[:, 1].mean(0)).n_nodes - 1)
-    ]  # fmt: skip
+        if s.spacing
+        > _COARSE * grid_for(np.exp(s.draws[:, 0]).mean(0), s.draws[:, 1].mean(0)).spacing
+    ]
     if coarse:
         warnings.warn(
             f"the ability grid of shard(s) {coarse[:10]} is coarser than its posterior needs: the "

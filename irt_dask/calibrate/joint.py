@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from irt_dask.calibrate.alternation import AXIS, Coreset, Rounds
 from irt_dask.calibrate.common import response_counts, start_values
 from irt_dask.engine import (
     Checkpoint,
@@ -28,189 +29,38 @@ from irt_dask.engine import (
     refuse_weights,
 )
 from irt_dask.errors import ConvergenceWarning, EstimationError, InputError
-from irt_dask.kernels import coreset as sensitivities
-from irt_dask.kernels import exact, items, keyed, layouts
+from irt_dask.kernels import items
 from irt_dask.models import (
-    ABILITY_BOUND,
     DISCRIMINATION_BOUNDS,
     INTERCEPT_BOUND,
     check_model,
     difficulty,
 )
-from irt_dask.store import Block, Responses
 from irt_dask.store.responses import sha256
 
 Floats = NDArray[np.float64]
 
-#: Nodes of the ability axis on [-6, 6]: spacing 0.025.
-_NODES = 481
-_AXIS = np.linspace(-ABILITY_BOUND, ABILITY_BOUND, _NODES)
-#: Largest absolute log-likelihood of a response within the bounds.
-_WORST_RESPONSE = DISCRIMINATION_BOUNDS[1] * ABILITY_BOUND + INTERCEPT_BOUND + 1.0
+#: Ability estimates of less variance than this differ by rounding only.
+_LEAST_VARIANCE = 1e-8
 
 
-@dataclass(frozen=True)
-class Coreset:
-    """Fit the items on a weighted sample of persons, drawn anew in every iteration.
-
-    Parameters
-    ----------
-    size : int
-        Draws per iteration, with replacement; each stands for ``1 / (size p)`` persons.
-    method : "root-leverage"
-        Probability p proportional to the square root of the leverage score plus 1/n.
-    reduce : "persons"
-    """
-
-    size: int
-    method: str = "root-leverage"
-    reduce: str = "persons"
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.size, (int, np.integer)) or self.size < 1:
-            raise InputError(f"Coreset size={self.size!r} must be a whole number of at least 1")
-        for name, value, known in (
-            ("method", self.method, ("root-leverage",)),
-            ("reduce", self.reduce, ("persons",)),
-        ):
-            if value not in known:
-                raise InputError(f"Coreset {name}={value!r}; choose one of {', '.join(known)}")
-
-
-@dataclass(frozen=True)
-class _Scales:
-    """Fixed-point scales of the sums over persons: bounds known before any data are read."""
-
-    weight: float
-    moment: float
-    objective: float
-    score: float
-
-    @classmethod
-    def of(cls, r: Responses) -> _Scales:
-        total = r.n_persons * (r.max_weight or 1.0)
-        return cls(
-            weight=exact.scale_for(total),
-            moment=exact.scale_for(total * ABILITY_BOUND**2),
-            objective=exact.scale_for(total * r.n_items * _WORST_RESPONSE),
-            score=exact.scale_for(math.sqrt(2.0 * r.n_persons) + 2.0),
+def _ability_scale(moment: Floats) -> tuple[float, float]:
+    """Mean and standard deviation of the ability estimates."""
+    mean = moment[1] / moment[0]
+    variance = moment[2] / moment[0] - mean**2
+    if not variance > _LEAST_VARIANCE:
+        raise EstimationError(
+            "all persons have the same ability estimate: these responses do not determine a scale "
+            "(do all persons with responses have the same number right?)"
         )
-
-
-# --- person steps ---------------------------------------------------------------------------------
-
-
-def _abilities(block: Block, a: Floats, d: Floats) -> tuple[Floats, Floats]:
-    return layouts.of(block.data).modes(block.data, a, d, ABILITY_BOUND)
-
-
-def _summary(block: Block, theta: Floats, ll: Floats, scales: _Scales) -> tuple[Any, Any]:
-    w = block.weights()
-    objective = np.rint(w * ll * scales.objective).astype(np.int64).sum()
-    return objective, sensitivities.moments(theta, w, scales.moment)
-
-
-def _all_persons(block: Block, a: Floats, d: Floats, scales: _Scales) -> tuple[Any, ...]:
-    """Objective, moments of ability, and counts of all persons on the ability axis."""
-    theta, ll = _abilities(block, a, d)
-    right, seen = layouts.of(block.data).axis_counts(
-        block.data, theta, block.weights(), ABILITY_BOUND, _NODES, scales.weight
-    )
-    return (*_summary(block, theta, ll, scales), right, seen)
-
-
-def _objective(block: Block, a: Floats, d: Floats, scales: _Scales) -> tuple[Any, ...]:
-    return _summary(block, *_abilities(block, a, d), scales)
-
-
-def _scores(block: Block, a: Floats, d: Floats, moment: Floats, scale: float) -> NDArray[np.int64]:
-    theta, _ = _abilities(block, a, d)
-    return sensitivities.fixed(sensitivities.root_leverage(theta, moment), scale)
-
-
-def _total_score(block: Block, *args: Any) -> int:
-    return int(_scores(block, *args).sum())
-
-
-def _pick(block: Block, targets: NDArray[np.int64], *args: Any) -> tuple[Any, ...]:
-    """Persons of a block whose share of the total score the targets fall on."""
-    score = _scores(block, *args)
-    rows, times = np.unique(sensitivities.locate(score, targets), return_counts=True)
-    chosen = layouts.take(block.data, rows)
-    theta, _ = layouts.of(chosen).modes(chosen, args[0], args[1], ABILITY_BOUND)
-    return chosen, theta, score[rows], times
-
-
-# --- the fit --------------------------------------------------------------------------------------
-
-
-class _Fit:
-    """State and rounds of one joint fit."""
-
-    def __init__(self, engine: Engine, model: str, coreset: Coreset | None, seed: int) -> None:
-        self.engine, self.model, self.coreset, self.seed = engine, model, coreset, seed
-        self.scales = _Scales.of(engine.responses)
-        self.a_bounds = (1.0, 1.0) if model == "1pl" else DISCRIMINATION_BOUNDS
-
-    def round(self, a: Floats, d: Floats) -> tuple[float, Floats, Floats, Floats]:
-        """Objective at (a, d), moments of ability, right and observed counts (nodes, items)."""
-        value, moment, right, seen = self.engine.map_reduce(_all_persons, a, d, self.scales)
-        scale = self.scales.weight
-        return *self._scaled(value, moment), right / scale, seen / scale
-
-    def objective(self, a: Floats, d: Floats) -> tuple[float, Floats]:
-        """Objective at (a, d) on all persons, and the moments of ability there (one pass)."""
-        return self._scaled(*self.engine.map_reduce(_objective, a, d, self.scales))
-
-    def _scaled(self, value: Any, moment: Any) -> tuple[float, Floats]:
-        if not moment[0] > 0:
-            raise EstimationError("no person has any response: there is nothing to fit")
-        return float(value) / self.scales.objective, moment / self.scales.moment
-
-    def coreset_round(
-        self, a: Floats, d: Floats, iteration: int
-    ) -> tuple[float, Floats, Floats, Floats, float]:
-        """As :meth:`round`, on a coreset drawn over all persons; and its estimated objective.
-
-        Three passes: moments (the Gram matrix of all rows), total score of each block, and the
-        chosen rows of the blocks that the draw hits.  Only ``size`` rows travel.
-        """
-        assert self.coreset is not None
-        k = self.coreset.size
-        value, moment = self.objective(a, d)
-        args = (a, d, moment, self.scales.score)
-        totals = np.array(self.engine.map_blocks(_total_score, *args), dtype=np.int64)
-        ends = np.cumsum(totals)
-        draw = keyed.generator(self.seed, "coreset", iteration)
-        targets = np.sort(draw.integers(0, int(ends[-1]), size=k))
-        block_of = np.searchsorted(ends, targets, side="right")
-        wanted = {
-            int(b): targets[block_of == b] - (ends[b] - totals[b]) for b in np.unique(block_of)
-        }
-        picked = self.engine.map_some(_pick, wanted, *args)
-        data = layouts.concatenate([p[0] for p in picked.values()])
-        theta, score, times = (np.concatenate([p[c] for p in picked.values()]) for c in (1, 2, 3))
-        weight = times * (float(ends[-1]) / (k * score))
-        scale = exact.scale_for(2.0 * float(weight.sum()))
-        kernels = layouts.of(data)
-        right, seen = kernels.axis_counts(data, theta, weight, ABILITY_BOUND, _NODES, scale)
-        estimate = float(weight @ kernels.modes(data, a, d, ABILITY_BOUND)[1])
-        return value, moment, right / scale, seen / scale, estimate
-
-    def item_step(self, right: Floats, seen: Floats, a: Floats, d: Floats) -> tuple[Floats, Floats]:
-        """Maximise every item over its box; one that the sample did not observe keeps its value."""
-        return items.maximise(
-            right, seen, _AXIS, a, d,
-            a_bounds=self.a_bounds, d_bounds=(-INTERCEPT_BOUND, INTERCEPT_BOUND),
-        )  # fmt: skip
+    return float(mean), math.sqrt(variance)
 
 
 def _standardised(a: Floats, d: Floats, moment: Floats, model: str) -> tuple[Floats, Floats]:
     """Items on the identified scale: ability mean 0 and SD 1 (2PL), mean difficulty 0 (1PL)."""
     if model == "1pl":
         return a, d - d.mean()
-    mean = moment[1] / moment[0]
-    sd = math.sqrt(moment[2] / moment[0] - mean**2)
+    mean, sd = _ability_scale(moment)
     return a * sd, d + a * mean
 
 
@@ -243,7 +93,7 @@ def fit_joint(
         average over the second half of the iterations, all of which are run.
     max_iterations, tolerance
         Without a coreset: stop when the log-likelihood grows by less than ``tolerance`` relative to
-        its size.  With one, all iterations are run, and ``converged`` says whether the averages of
+        its size (a negative one runs all iterations).  With one, all iterations are run, and ``converged`` says whether the averages of
         the last two quarters differ by less than their scatter explains.
     seed : int
         Of the coreset's draws.
@@ -281,6 +131,8 @@ def fit_joint(
     if max_iterations < 1 or (coreset is not None and max_iterations < 8):
         least = 8 if coreset is not None else 1
         raise InputError(f"max_iterations={max_iterations} must be at least {least}")
+    if math.isnan(tolerance):
+        raise InputError("tolerance is not a number")
     if coreset is not None:
         refuse_weights(responses, "fit_joint with a coreset")
     options = {
@@ -292,7 +144,7 @@ def fit_joint(
         a, d = start_values(engine, right, seen, start)
         a = np.ones_like(a) if model == "1pl" else np.clip(a, *DISCRIMINATION_BOUNDS)
         d = np.clip(d, -INTERCEPT_BOUND, INTERCEPT_BOUND)
-        fit = _Fit(engine, model, coreset, seed)
+        fit = Rounds(engine, model, coreset, seed)
         saved = Checkpoint(checkpoint, {**options, "start": sha256(a, d)})
         run = _iterate if coreset is None else _iterate_coreset
         a, d, trace, converged, extra = run(fit, a, d, max_iterations, tolerance, saved)
@@ -336,7 +188,7 @@ def fit_joint(
 
 
 def _iterate(
-    fit: _Fit, a: Floats, d: Floats, max_iterations: int, tolerance: float, saved: Checkpoint
+    fit: Rounds, a: Floats, d: Floats, max_iterations: int, tolerance: float, saved: Checkpoint
 ) -> tuple[Floats, Floats, list[float], bool, dict[str, Any]]:
     """Alternate on all persons until the log-likelihood stands still."""
     trace: list[float] = []
@@ -354,7 +206,7 @@ def _iterate(
 
 
 def _iterate_coreset(
-    fit: _Fit, a: Floats, d: Floats, max_iterations: int, tolerance: float, saved: Checkpoint
+    fit: Rounds, a: Floats, d: Floats, max_iterations: int, tolerance: float, saved: Checkpoint
 ) -> tuple[Floats, Floats, list[float], bool, dict[str, Any]]:
     """Alternate with a fresh coreset each time; average the second half of the iterations.
 
@@ -392,12 +244,11 @@ def _standard_errors(
     Inverse information of (a, d), the delta method for ``b = -d / a``, and the change of scale
     ``a sd, (b - mean) / sd, d + a mean``.
     """
-    info = items.information(right, seen, _AXIS, a, d)
+    info = items.information(right, seen, AXIS, a, d)
     if model == "1pl":
         se = 1.0 / np.sqrt(info[:, 1, 1])
         return np.zeros_like(se), se, se
-    mean = moment[1] / moment[0]
-    sd = math.sqrt(moment[2] / moment[0] - mean**2)
+    mean, sd = _ability_scale(moment)
     cov = np.linalg.pinv(info)
     g = np.stack([d / a**2, -1.0 / a], axis=1)
     shift = np.array([mean, 1.0])

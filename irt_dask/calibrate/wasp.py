@@ -124,7 +124,7 @@ def _barycenter(
     mean = np.stack(
         [_flat(s.draws).mean(axis=0).reshape(cov.shape[1], cov.shape[2]) for s in shards]
     )
-    precision = np.linalg.inv(cov)
+    precision = wasserstein.power(cov, -1.0)
     weighted = (precision @ mean[..., None]).sum(axis=0)
     centre = np.linalg.solve(precision.sum(axis=0), weighted)[..., 0]
     shrunk = cov * share[:, None, None, None]

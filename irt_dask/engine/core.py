@@ -67,8 +67,9 @@ class Engine:
     def _subtrees(self) -> list[tuple[int, int]]:
         """Aligned ranges of blocks, one for each task of a round."""
         n = self.responses.n_blocks
+        wanted = max(1, int(executors.TASKS_PER_THREAD * self.executor.n_threads))
         size = 1
-        while -(-n // size) > executors.TASKS_PER_THREAD * self.executor.n_threads:
+        while -(-n // size) > wanted:
             size *= 2
         return [(k, min(k + size, n)) for k in range(0, n, size)]
 

@@ -9,9 +9,13 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from irt_dask.errors import InputError
+from irt_dask.models import GRID_BOUND
 from irt_dask.store import Responses, from_array
 
 Floats = NDArray[np.float64]
+
+#: Beyond this logit a double holds neither exp(z) nor the probability of the unlikely response.
+_LARGEST_LOGIT = 700.0
 
 
 def as_responses(responses: Any) -> Responses:
@@ -60,5 +64,13 @@ def item_parameters(
         raise InputError(
             f"{what}: item {item_id[j]} has discrimination {a[j]} and intercept {d[j]}; "
             f"discriminations must be positive, both finite"
+        )
+    logit = a * GRID_BOUND + np.abs(d)
+    if logit.max() > _LARGEST_LOGIT:
+        j = int(logit.argmax())
+        raise InputError(
+            f"{what}: item {item_id[j]} has discrimination {a[j]} and intercept {d[j]}: its logit "
+            f"reaches {logit[j]:.0f} for abilities up to {GRID_BOUND:.0f}, and probabilities are "
+            f"computed up to {_LARGEST_LOGIT:.0f}"
         )
     return a, d

@@ -19,15 +19,13 @@ from irt_dask.engine import (
 )
 from irt_dask.errors import EstimationError
 from irt_dask.kernels import exact, layouts
-from irt_dask.models import grid_for
+from irt_dask.models import GRID_BOUND, grid_for
 from irt_dask.store import Block
 
 Floats = NDArray[np.float64]
 
 _CLASSES = 1 << 16
 _LOGIT_RANGE = 30.0
-#: Bound of an absolute log probability, for the fixed-point sums.
-_WORST_RESPONSE = 200.0
 
 
 def _evaluate(block: Block, a: Floats, d: Floats, nodes: Floats, scale: float) -> tuple[Any, ...]:
@@ -51,7 +49,8 @@ def run(responses: Any, items: xr.Dataset, client: Any, progress: ProgressOption
     responses = as_responses(responses)
     refuse_weights(responses, "evaluate")
     a, d = item_parameters(items, responses.item_id)
-    scale = exact.scale_for(responses.n_persons * responses.n_items * _WORST_RESPONSE)
+    worst = float((a * GRID_BOUND + np.abs(d)).max()) + 1.0  # largest absolute log probability
+    scale = exact.scale_for(responses.n_persons * responses.n_items * worst)
     with Engine(responses, client=client, progress=progress, stage="evaluation") as engine:
         marginal, given, right, wrong = engine.map_reduce(
             _evaluate, a, d, grid_for(a, d).nodes, scale, report=True

@@ -11,8 +11,8 @@ import math
 
 #: Bits left to the sum: one for the sign, one to spare.
 _SUM_BITS = 62
-#: Finer than this no contribution is worth keeping (a double has 53 bits).
-_MAX_BITS = 44
+#: Exponent that a double can hold, whatever the bound.
+_LARGEST = 1000
 
 
 def scale_for(bound: float) -> float:
@@ -23,4 +23,4 @@ def scale_for(bound: float) -> float:
     """
     if not (math.isfinite(bound) and bound > 0):
         raise ValueError(f"bound of a fixed-point sum must be positive and finite, got {bound}")
-    return 2.0 ** min(_MAX_BITS, _SUM_BITS - math.ceil(math.log2(bound) + 1e-9))
+    return 2.0 ** min(_SUM_BITS - math.ceil(math.log2(bound) + 1e-9), _LARGEST)

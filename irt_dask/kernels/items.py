@@ -69,9 +69,9 @@ def _maximise_one(
         # A parameter at a bound whose gradient points outwards stays there.
         hold_a = low[0] == high[0] or (a <= low[0] and ga <= 0.0) or (a >= high[0] and ga >= 0.0)
         hold_d = (d <= low[1] and gd <= 0.0) or (d >= high[1] and gd >= 0.0)
-        if hold_a and hold_d:
+        if (hold_a and hold_d) or hdd == 0.0:  # at a corner, or never observed
             break
-        ridge = 1e-12 * (haa + hdd) + 1e-300
+        ridge = 1e-12 * (haa + hdd)
         if hold_a:
             step_a, step_d = 0.0, gd / (hdd + ridge)
         elif hold_d:

@@ -13,6 +13,9 @@ from irt_dask.errors import EstimationError
 
 Floats = NDArray[np.float64]
 
+#: Eigenvalues below this share of the largest are rounding: the matrix is singular.
+_RELATIVE_ZERO = 1e-13
+
 
 def _symmetric(c: Floats) -> Floats:
     return 0.5 * (c + np.swapaxes(c, -1, -2))
@@ -21,7 +24,7 @@ def _symmetric(c: Floats) -> Floats:
 def power(c: Floats, exponent: float) -> Floats:
     """Symmetric power of positive definite matrices, shape (..., p, p)."""
     value, vector = np.linalg.eigh(_symmetric(c))
-    if not value.min() > 0.0:
+    if not (value.min(axis=-1) > _RELATIVE_ZERO * value.max(axis=-1)).all():
         raise EstimationError(
             "a covariance matrix is not positive definite (smallest eigenvalue "
             f"{value.min():.3g}): too few draws for its size, or a chain that did not move"

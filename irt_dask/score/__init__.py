@@ -40,8 +40,9 @@ def score(
     Dataset
         Without ``store``: ``person_ability`` and ``person_ability_sd`` over persons.  Always:
         ``ability_count``, a histogram; attrs ``mean_ability``, ``sd_ability`` and ``reliability``
-        (variance of the estimates over that plus the mean posterior variance).  A person without
-        responses has the prior, mean 0 and standard deviation 1.
+        (variance of the estimates over that plus the mean posterior variance), in which every
+        person counts once, whatever the person weights.  A person without responses has the prior,
+        mean 0 and standard deviation 1.
 
     Raises
     ------

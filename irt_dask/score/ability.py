@@ -25,6 +25,8 @@ _MAX_IN_MEMORY = 10_000_000
 #: Classes of the histogram of abilities.
 _EDGES = np.linspace(-6.0, 6.0, 61)
 DONE = "_scores.json"
+#: Marks a folder as ours while scores are being written.
+_BEGUN = "_unfinished"
 
 
 def _sums(mean: Floats, sd: Floats, scale: float) -> tuple[Any, ...]:
@@ -119,6 +121,7 @@ def run(
     if store is not None:
         done = {**attrs, "version": __version__, "data": responses.fingerprint}
         write_atomically(folder / DONE, json.dumps(done, indent=1).encode())
+        (folder / _BEGUN).unlink()
     coords["ability"] = 0.5 * (_EDGES[1:] + _EDGES[:-1])
     return dataset({**persons, "ability_count": count}, coords=coords, attrs=attrs)
 
@@ -136,14 +139,15 @@ def _check_written(folder: Path, n_blocks: int) -> None:
 def _new_folder(store: str | Path) -> Path:
     """Return the folder to write to: a new one, or one that an interrupted run left unfinished."""
     folder = Path(store).absolute()
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; give a folder for the scores")
     if (folder / DONE).exists():
         raise InputError(f"{folder} holds finished scores; choose another folder or remove it")
-    if folder.exists() and any(
-        not f.name.startswith(("part-", ".part-")) for f in folder.iterdir()
-    ):
-        raise InputError(f"{folder} exists and holds other files; choose another folder")
-    if folder.exists():
-        for old in folder.iterdir():
+    if folder.exists() and (folder / _BEGUN).exists():
+        for old in (*folder.glob("part-*.parquet"), *folder.glob(".part-*.tmp")):
             old.unlink()
+    elif folder.exists() and any(folder.iterdir()):
+        raise InputError(f"{folder} exists and holds other files; choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / _BEGUN).touch()
     return folder

@@ -54,8 +54,9 @@ def generate(
 ) -> Responses:
     """See :func:`irt_dask.simulate`."""
     check_model(model, ("2pl", "1pl"))
-    if n_persons < 1 or n_items < 1:
-        raise InputError(f"n_persons={n_persons}, n_items={n_items}: both must be at least 1")
+    for name, value in (("n_persons", n_persons), ("n_items", n_items)):
+        if not isinstance(value, (int, np.integer)) or value < 1:
+            raise InputError(f"{name}={value!r} must be a whole number of at least 1")
     if not 0.0 <= missing < 1.0:
         raise InputError(f"missing={missing} must be at least 0 and below 1")
     a, d = _items(n_items, model, seed)

@@ -63,10 +63,6 @@ def _encode(rows: Any, stored_only: bool, start: int) -> NDArray[np.int8]:
     if data.dtype.kind == "f":
         nan = np.isnan(data)
         missing = nan if missing is None else missing | nan
-    elif data.dtype.kind not in "biu":
-        raise InputError(
-            f"responses have dtype {data.dtype}; give numbers: 1 right, 0 wrong, -1 or NaN missing"
-        )
     missing = (data == -1) if missing is None else missing | (data == -1)
     bad = ~missing & (data != 0) & (data != 1)
     if bad.any():
@@ -113,6 +109,10 @@ def from_array(
             f"responses have shape {getattr(array, 'shape', ())}; give a table of persons (rows) x "
             f"items (columns) with at least one of each"
         )
+    if array.dtype.kind not in "biuf":
+        raise InputError(
+            f"responses have dtype {array.dtype}; give numbers: 1 right, 0 wrong, -1 or NaN missing"
+        )
     sparse = hasattr(array, "tocsr")
     if sparse and observed not in ("stored", "all"):
         raise InputError(
@@ -139,11 +139,7 @@ def from_array(
     rows = check_rows_per_block(rows_per_block, m, n)
     stored_only = sparse and observed == "stored"
     lazy = hasattr(array, "dask")
-    fingerprint = (
-        sha256(str(array.name).encode())
-        if lazy
-        else _fingerprint(array, stored_only, weight, rows, items)
-    )
+    fingerprint = _fingerprint(array, stored_only, weight, rows, items)
     starts = np.append(np.arange(0, n, rows, dtype=np.int64), n)
     refs = [
         ArrayBlock(
@@ -162,7 +158,7 @@ def from_array(
         refs = [_encoded(ref) for ref in refs]
     return Responses(
         refs=refs,
-        starts=starts,
+        n_persons=n,
         item_id=items,
         fingerprint=fingerprint,
         max_weight=None if weight is None else float(weight.max()),
@@ -178,6 +174,10 @@ def _unwrap(array: Any) -> tuple[Any, Any, Any]:
     """Return the bare array and the identifiers that its coordinates hold."""
     kind = type(array).__module__.split(".")[0]
     if kind == "xarray":
+        if not hasattr(array, "dims") or hasattr(array, "data_vars"):
+            raise InputError("an xarray Dataset has many arrays; pass one: dataset['response']")
+        if array.dims == ("items", "persons"):
+            array = array.transpose()
         coords = array.coords
         return (
             array.data,
@@ -209,7 +209,9 @@ def _fingerprint(
     items: tuple[str, ...],
 ) -> str:
     parts: list[Any] = ["\n".join(items).encode(), str((array.shape, stored_only, rows)).encode()]
-    if hasattr(array, "tocsr"):
+    if hasattr(array, "dask"):  # the name of a dask array stands for its content
+        parts += [str(array.name).encode()]
+    elif hasattr(array, "tocsr"):
         parts += [array.indptr, array.indices, array.data]
     else:
         parts += [np.ma.getmaskarray(array), np.ma.getdata(array)] if np.ma.isMA(array) else [array]
@@ -233,7 +235,10 @@ def _person_columns(
             raise InputError(f"persons[{name!r}] has {len(column)} entries for {n} persons")
     weight = None
     if "weight" in columns:
-        weight = np.asarray(columns["weight"], dtype=float)
+        try:
+            weight = np.asarray(columns["weight"], dtype=float)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"persons['weight'] must hold numbers: {error}") from None
         bad = np.flatnonzero(~(np.isfinite(weight) & (weight > 0)))
         if bad.size:
             raise InputError(

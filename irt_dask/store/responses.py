@@ -81,7 +81,7 @@ class Responses:
     """
 
     refs: Sequence[BlockRef]
-    starts: NDArray[np.int64]
+    n_persons: int
     item_id: tuple[str, ...]
     fingerprint: str
     layout: str = "dense"
@@ -89,11 +89,6 @@ class Responses:
     max_weight: float | None = None
     has_groups: bool = False
     truth: xr.Dataset | None = None
-
-    @property
-    def n_persons(self) -> int:
-        """Number of persons."""
-        return int(self.starts[-1])
 
     @property
     def n_items(self) -> int:
@@ -107,6 +102,8 @@ class Responses:
 
     def read_block(self, k: int) -> Block:
         """Return block ``k``, every byte checked against the manifest when it is stored."""
+        if not 0 <= k < self.n_blocks:
+            raise IndexError(f"block {k} of {self.n_blocks}")
         return self.refs[k].read()
 
     def person_ids(self, k: int) -> NDArray[np.object_]:

@@ -118,6 +118,11 @@ class _StoredBlocks(Sequence[StoredBlock]):
         self.first_block = np.cumsum([0] + [-(-n // r) for _, n, r in self.parts])
         self.first_person = np.cumsum([0] + [n for _, n, _ in self.parts])
 
+    @property
+    def n_persons(self) -> int:
+        """Persons in all parts."""
+        return int(self.first_person[-1])
+
     def __len__(self) -> int:
         return int(self.first_block[-1])
 
@@ -134,14 +139,6 @@ class _StoredBlocks(Sequence[StoredBlock]):
 
     def __iter__(self) -> Iterator[StoredBlock]:
         return (self[k] for k in range(len(self)))
-
-    def starts(self) -> NDArray[np.int64]:
-        """First person of each block, and the number of persons at the end."""
-        inside = [
-            np.arange(0, n, r, dtype=np.int64) + first
-            for (_, n, r), first in zip(self.parts, self.first_person[:-1], strict=True)
-        ]
-        return np.append(np.concatenate(inside), self.first_person[-1])
 
 
 def open_responses(store: str | Path) -> Responses:
@@ -166,7 +163,7 @@ def open_responses(store: str | Path) -> Responses:
     blocks = _StoredBlocks(str(path), content)
     return Responses(
         refs=blocks,
-        starts=blocks.starts(),
+        n_persons=blocks.n_persons,
         item_id=tuple(content["item_id"]),
         fingerprint=content["checksum"],
         layout=content["layout"],

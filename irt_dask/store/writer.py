@@ -43,7 +43,7 @@ def check_rows_per_block(rows: int | None, n_items: int, n_persons: int | None =
     """Return a valid number of persons per block, the default for None."""
     if rows is None:
         return default_rows_per_block(n_items, n_persons)
-    if rows != int(rows) or rows < 1:
+    if not isinstance(rows, (int, np.integer)) or rows < 1:
         raise InputError(f"rows_per_block={rows!r} must be a whole number of at least 1")
     return int(rows)
 

@@ -39,7 +39,7 @@ NAMES = [f"{p}{j}" for p in ("a", "d") for j in range(1, 6)]
 
 
 def log_likelihood(a, d, n_nodes=81, bound=8.0):
-    """Marginal log-likelihood of parameters (draws, 5): sum over patterns, trapezoid over ability."""
+    """Marginal log-likelihood of parameters (draws, 5): trapezoidal rule over ability."""
     theta = np.linspace(-bound, bound, n_nodes)
     log_w = -0.5 * theta**2 - 0.5 * math.log(2 * math.pi) + math.log(theta[1] - theta[0])
     z = theta[:, None] * a[:, None, :] + d[:, None, :]

@@ -1,8 +1,4 @@
-"""Kernels over dense responses (persons x items, int8).
-
-Each person's result depends on nothing but that person's row and the items: loops run over persons
-and, within a person, over items in order, so the bits do not depend on how persons are grouped.
-"""
+"""Posterior of ability on a grid: draws, expectations, predictions from the other responses."""
 
 from __future__ import annotations
 
@@ -20,143 +16,6 @@ Ints = NDArray[np.int64]
 #: Weights below this share of the largest are left out of a sum over the grid.
 _NEGLIGIBLE = 1e-18
 _LOG_NEGLIGIBLE = math.log(_NEGLIGIBLE)
-
-
-# --- joint maximum likelihood: the mode of each ability -------------------------------------------
-
-
-@jit
-def _slope(row: NDArray[np.int8], a: Floats, d: Floats, theta: float) -> tuple[float, float, float]:
-    """First and second derivative and value of one person's log-likelihood at ``theta``."""
-    g = 0.0
-    h = 0.0
-    ll = 0.0
-    product = 1.0
-    for j in range(row.size):
-        y = row[j]
-        if y < 0:
-            continue
-        z = a[j] * theta + d[j]
-        e = math.exp(-abs(z))
-        large = 1.0 / (1.0 + e)
-        small = e * large
-        p, not_p = (large, small) if z >= 0.0 else (small, large)
-        g += a[j] * (y - p)
-        h -= a[j] * a[j] * large * small
-        product *= p if y == 1 else not_p
-        if product < 1e-200:
-            ll += math.log(product)
-            product = 1.0
-    return g, h, ll + math.log(product)
-
-
-@jit
-def _modes(
-    values: NDArray[np.int8], a: Floats, d: Floats, bound: float, theta: Floats, ll: Floats
-) -> None:
-    for i in range(values.shape[0]):
-        row = values[i]
-        right = 0
-        observed = 0
-        for j in range(row.size):
-            right += row[j] == 1
-            observed += row[j] >= 0
-        if observed == 0:
-            theta[i] = np.nan
-            ll[i] = 0.0
-            continue
-        if right == observed or right == 0:
-            theta[i] = bound if right else -bound
-            ll[i] = _slope(row, a, d, theta[i])[2]
-            continue
-        low, high = -bound, bound
-        x = min(max(math.log(right / (observed - right)), -bound), bound)
-        value = 0.0
-        for _ in range(200):
-            g, h, value = _slope(row, a, d, x)
-            if g > 0.0:
-                low = x
-            else:
-                high = x
-            new = x - g / h if h < 0.0 else 0.5 * (low + high)
-            if not low < new < high:
-                # Newton leaves the bracket: bisect, unless the mode lies at the bound itself.
-                edge = bound if g > 0.0 else -bound
-                if (high if g > 0.0 else low) == edge:
-                    ge = _slope(row, a, d, edge)[0]
-                    if (ge >= 0.0) == (g > 0.0):
-                        x = edge
-                        value = _slope(row, a, d, x)[2]
-                        break
-                new = 0.5 * (low + high)
-            done = abs(new - x) < 1e-10
-            x = new
-            if done:
-                break
-        theta[i] = x
-        ll[i] = value
-
-
-def modes(data: Dense, a: Floats, d: Floats, bound: float) -> tuple[Floats, Floats]:
-    """Most likely ability of each person in [-bound, bound], and the log-likelihood there.
-
-    A person without responses has ability NaN and log-likelihood 0.
-    """
-    n = data.shape[0]
-    theta, ll = np.empty(n), np.empty(n)
-    _modes(data.values, a, d, bound, theta, ll)
-    return theta, ll
-
-
-# --- counts on the ability axis -------------------------------------------------------------------
-
-
-@jit
-def _axis_counts(
-    values: NDArray[np.int8],
-    theta: Floats,
-    weight: Floats,
-    bound: float,
-    scale: float,
-    right: Ints,
-    seen: Ints,
-) -> None:
-    n_nodes = right.shape[0]
-    h = 2.0 * bound / (n_nodes - 1)
-    for i in range(values.shape[0]):
-        if math.isnan(theta[i]):
-            continue
-        x = (theta[i] + bound) / h
-        q = min(max(math.floor(x), 0), n_nodes - 2)
-        total = np.int64(round(weight[i] * scale))
-        upper = np.int64(round(weight[i] * scale * min(max(x - q, 0.0), 1.0)))
-        lower = total - upper
-        for j in range(values.shape[1]):
-            y = values[i, j]
-            if y >= 0:
-                seen[q, j] += lower
-                seen[q + 1, j] += upper
-                if y == 1:
-                    right[q, j] += lower
-                    right[q + 1, j] += upper
-
-
-def axis_counts(
-    data: Dense, theta: Floats, weight: Floats, bound: float, n_nodes: int, scale: float
-) -> tuple[Ints, Ints]:
-    """Right and observed responses by node of the ability axis and item, in units of ``1 / scale``.
-
-    A person between two nodes is shared out linearly (cloud in cell), which keeps the weighted mean
-    of ability exact and makes the error of an item's log-likelihood O(h^2).  Shapes
-    (n_nodes, n_items).
-    """
-    right = np.zeros((n_nodes, data.shape[1]), dtype=np.int64)
-    seen = np.zeros_like(right)
-    _axis_counts(data.values, theta, weight, bound, scale, right, seen)
-    return right, seen
-
-
-# --- posterior of ability on a grid ---------------------------------------------------------------
 
 
 @jit
@@ -379,15 +238,18 @@ def _left_out(
     w = np.empty(nodes.size)
     for i in range(values.shape[0]):
         _log_posterior(values[i], a, nodes, wrong, base_all, prior, w)
-        first, last, _ = _weights(w)
+        # Every node counts here: one that the person's posterior all but rules out may matter once
+        # a surprising response to a steep item is left out.
+        peak = w.max()
         total = 0.0
-        for q in range(first, last + 1):
+        for q in range(nodes.size):
+            w[q] = math.exp(w[q] - peak)
             total += w[q]
         for j in range(values.shape[1]):
             y = values[i, j]
             if y >= 0:
                 others = 0.0
-                for q in range(first, last + 1):
+                for q in range(nodes.size):
                     others += w[q] * inverse[y, j, q]
                 given[i, j] = total / others
 
@@ -405,32 +267,3 @@ def left_out(data: Dense, a: Floats, d: Floats, nodes: Floats) -> tuple[Floats, 
     _left_out(data.values, a, nodes, *_tables(a, d, nodes), inverse, out)
     seen = data.values >= 0
     return out[seen], data.values[seen] == 1
-
-
-# --- counts of pairs and of responses -------------------------------------------------------------
-
-
-def pair_counts(data: Dense) -> tuple[Ints, Ints]:
-    """Persons right on the row item and wrong on the column item; persons with both observed.
-
-    Matrix products of 0/1 in single precision are exact below 2^24 persons a slice.
-    """
-    m = data.shape[1]
-    differ, both = np.zeros((m, m), dtype=np.int64), np.zeros((m, m), dtype=np.int64)
-    for start in range(0, data.shape[0], 1 << 20):
-        part = data.values[start : start + (1 << 20)]
-        right = (part == 1).astype(np.float32)
-        seen = (part >= 0).astype(np.float32)
-        differ += (right.T @ (seen - right)).astype(np.int64)
-        both += (seen.T @ seen).astype(np.int64)
-    return differ, both
-
-
-def response_counts(data: Dense) -> tuple[Ints, Ints]:
-    """Persons with each item right, and with each item observed; shapes (n_items,)."""
-    return (data.values == 1).sum(axis=0), (data.values >= 0).sum(axis=0)
-
-
-def responses_per_person(data: Dense) -> Ints:
-    """Observed responses of each person, shape (persons,)."""
-    return (data.values >= 0).sum(axis=1)

@@ -1,0 +1,141 @@
+"""One Gibbs chain on one shard: sweeps, adaptation in warm-up, segments that can be resumed.
+
+A sweep draws every ability from its exact conditional on a grid, counts responses by node and item,
+takes an exact Metropolis-Hastings step for each item on those counts, and moves along the scale of
+ability.  What a sweep hands to the next is the item parameters alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irt_dask.engine.cache import keep, read_block
+from irt_dask.errors import ChainError, InputError
+from irt_dask.kernels import items, keyed, layouts
+from irt_dask.models import Grid, ItemPrior, grid_for
+
+Floats = NDArray[np.float64]
+
+#: Slopes may grow by this factor over those the grid was made for.
+GRID_MARGIN = 1.25
+#: Sweeps after which a chain in warm-up makes its grid and proposal start anew.
+_ADAPT_FIRST = 10
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all chains of a fit share."""
+
+    fingerprint: str
+    seed: int
+    n_shards: int
+    n_warmup: int
+    n_draws: int
+    thin: int
+    prior: ItemPrior
+    n_persons: int
+    sweeps: int
+
+    @property
+    def total(self) -> int:
+        """Sweeps of a chain, warm-up included."""
+        return self.n_warmup + self.n_draws * self.thin
+
+    def adapts_after(self, step: int) -> bool:
+        """Whether warm-up adapts after this sweep: 10, 20, 40, ... and at its end."""
+        doubling = step % _ADAPT_FIRST == 0 and (step // _ADAPT_FIRST).bit_count() == 1
+        return step == self.n_warmup or (step < self.n_warmup and doubling)
+
+
+@dataclass(frozen=True)
+class _Shard:
+    """The persons of one shard, in the order of their global rows."""
+
+    data: layouts.Dense
+
+    @property
+    def nbytes(self) -> int:
+        return self.data.nbytes
+
+
+def _read_shard(refs: list[Any], plan: Plan, shard: int) -> _Shard:
+    parts = []
+    for ref in refs:
+        block = read_block(ref)
+        if plan.n_shards == 1:
+            parts.append(block.data)
+            continue
+        of = keyed.shard_of(plan.seed, block.start, block.n_persons, plan.n_shards)
+        parts.append(layouts.take(block.data, np.flatnonzero(of == shard)))
+    return _Shard(layouts.concatenate(parts))
+
+
+def segment(
+    plan: Plan, refs: list[Any], state: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Run one chain for a number of sweeps; see :func:`irt_dask.engine.run_chains`.
+
+    Random numbers belong to (seed, shard, chain, sweep) and the person's rank in the shard or the
+    item's index, so neither blocks nor where the chain is cut matter.
+    """
+    shard, chain = int(state["shard"]), int(state["chain"])
+    key = (plan.fingerprint, "shard", plan.seed, plan.n_shards, shard)
+    data = keep(key, lambda: _read_shard(refs, plan, shard)).data
+    n, m = data.shape
+    if n == 0:
+        raise InputError(f"shard {shard} of {plan.n_shards} has no person; use fewer shards")
+    prior = plan.prior.tempered(n / plan.n_persons)
+    log_a, d = state["log_a"].copy(), state["d"].copy()
+    accepted = state["accepted"].copy()
+    start, grid = state["start"], Grid(int(state["n_nodes"]))
+    kept = []
+
+    def draw(purpose: str, step: int) -> NDArray[np.uint64]:
+        return keyed.key(plan.seed, "gibbs", purpose, shard, chain, step)
+
+    first = int(state["step"]) + 1
+    for step in range(first, min(first + plan.sweeps, plan.total + 1)):
+        u = keyed.stream(draw("ability", step), n)
+        counts = layouts.of(data).draw_counts(data, np.exp(log_a), d, grid.nodes, u)
+        right, seen, persons = counts
+        if step == plan.n_warmup + 1:
+            accepted[:] = 0
+        random = keyed.uniforms(draw("item", step), 0, m, items.WORDS_PER_ITEM)
+        begin = (start[0], start[1])
+        items.metropolis(right, seen, grid.nodes, prior, begin, random, log_a, d, accepted)
+        scale = keyed.stream(draw("scale", step), items.WORDS_PER_RESCALE)
+        items.rescale(persons, grid.nodes, prior, scale, log_a, d)
+        if not (np.isfinite(log_a).all() and np.isfinite(d).all()):
+            raise ChainError(
+                f"shard {shard}, chain {chain}: an item parameter is not a number after sweep "
+                f"{step}"
+            )
+        if plan.adapts_after(step):
+            start = np.stack([log_a, d])
+            grid = grid_for(np.exp(log_a), d, margin=GRID_MARGIN)
+        if step > plan.n_warmup and (step - plan.n_warmup) % plan.thin == 0:
+            kept.append(np.stack([log_a, d]))
+    state = {**state, "log_a": log_a, "d": d, "start": start, "accepted": accepted}
+    state |= {"n_nodes": np.array(grid.n_nodes), "step": np.array(step), "n": np.array(n)}
+    return state, {"draws": np.array(kept).reshape(-1, 2, m)}
+
+
+def first_state(shard: int, chain: int, a: Floats, d: Floats, plan: Plan) -> dict[str, Any]:
+    """Start of one chain: the start values, scattered so that R-hat can see a bad warm-up."""
+    scatter = keyed.generator(plan.seed, "gibbs-start", shard, chain).normal(0.0, 0.2, (2, a.size))
+    log_a, d = np.log(a) + scatter[0], d + scatter[1]
+    return {
+        "shard": np.array(shard),
+        "chain": np.array(chain),
+        "step": np.array(0),
+        "n": np.array(0),
+        "log_a": log_a,
+        "d": d,
+        "start": np.stack([log_a, d]),
+        "accepted": np.zeros(a.size, dtype=np.int64),
+        "n_nodes": np.array(grid_for(np.exp(log_a), d, margin=GRID_MARGIN).n_nodes),
+    }

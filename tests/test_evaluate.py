@@ -1,0 +1,143 @@
+"""Evaluation: the published log-likelihood of LSAT, brute-force predictions, extreme cases."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import irt_dask as irt
+from irt_dask.engine import dataset
+from irt_dask.errors import EstimationError, InputError
+
+
+def bank(a, d, names=None):
+    a, d = np.array(a, dtype=float), np.array(d, dtype=float)
+    return dataset(
+        {"item_discrimination": a, "item_difficulty": -d / a, "item_intercept": d},
+        item_id=tuple(names or map(str, range(len(a)))),
+        attrs={"model": "2pl"},
+    )
+
+
+LSAT_IDS = [f"LSAT{j}" for j in range(1, 6)]
+
+
+@pytest.mark.parametrize(
+    "a, d, value",
+    [
+        (
+            [0.8257, 0.7227, 0.8909, 0.6884, 0.6569],
+            [2.7732, 0.9902, 0.2491, 1.2848, 2.0533],
+            -2466.6534,
+        ),
+        ([0.7551] * 5, [2.7300, 0.9986, 0.2399, 1.3065, 2.0994], -2466.9376),
+    ],
+)
+def test_lsat_log_likelihood(a, d, value):
+    out = irt.evaluate(irt.load_lsat(), bank(a, d, LSAT_IDS))
+    assert out["log_likelihood"].item() == pytest.approx(value, abs=1e-3)
+    assert out["log_likelihood_per_response"].item() == pytest.approx(value / 5000, abs=1e-6)
+    assert out["n_responses"].item() == 5000
+
+
+def predictions(y, a, d):
+    """P(right) of every observed response given the others: by leaving it out and integrating."""
+    t = np.linspace(-10, 10, 4001)
+    z = t[:, None] * a + d
+    log = np.where(
+        (y == 1)[:, None, :],
+        -np.logaddexp(0, -z),
+        np.where((y == 0)[:, None, :], -np.logaddexp(0, z), 0),
+    )
+    p = np.full(y.shape, np.nan)
+    for i, j in np.argwhere(y >= 0):
+        w = np.exp(log[i].sum(axis=1) - log[i][:, j] - 0.5 * t**2)
+        p[i, j] = (w / (1 + np.exp(-z[:, j]))).sum() / w.sum()
+    return p[y >= 0], y[y >= 0] == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_predictions_by_brute_force(seed):
+    r = irt.simulate(60, 7, seed=seed, missing=0.2)
+    y = r.read_block(0).data.values
+    a, d = (r.truth[k].values for k in ("item_discrimination", "item_intercept"))
+    p, right = predictions(y, a, d)
+    out = irt.evaluate(r, r.truth)
+    win = (p[right][:, None] > p[~right]).mean() + 0.5 * (p[right][:, None] == p[~right]).mean()
+    assert out["auc"].item() == pytest.approx(win, abs=3e-4)
+    want = np.log(np.where(right, p, 1 - p)).mean()
+    assert out["log_score"].item() == pytest.approx(want, abs=1e-7)
+    assert out["n_responses"].item() == p.size
+
+
+def test_ties_count_one_half():
+    y = np.array([[1], [0], [1], [0], [0]])
+    assert irt.evaluate(y, bank([1.0], [0.3]))["auc"].item() == 0.5
+
+
+def test_all_right_or_all_wrong_has_no_auc():
+    items = bank([1.0, 2.0], [0.0, 1.0])
+    for value in (0, 1):
+        out = irt.evaluate(np.full((4, 2), value), items)
+        assert np.isnan(out["auc"].item())
+        assert np.isfinite(out["log_score"].item())
+
+
+def test_perfectly_predictable_responses():
+    y = np.vstack([np.tile([1, 1, 1, 0, 0, 0], (30, 1))])
+    out = irt.evaluate(y, bank([1.0] * 6, [20.0] * 3 + [-20.0] * 3))
+    assert out["auc"].item() == 1.0
+    assert out["log_score"].item() == pytest.approx(0.0, abs=1e-6)
+    wrong = irt.evaluate(1 - y, bank([1.0] * 6, [20.0] * 3 + [-20.0] * 3))
+    assert wrong["auc"].item() == 0.0
+    assert wrong["log_score"].item() < -8
+
+
+@pytest.mark.parametrize("d", [25.0, 45.0, 80.0])
+def test_a_practically_impossible_answer_has_a_finite_score(d):
+    """40 right answers, and a wrong one to an item that nobody misses."""
+    a = [2.0] * 40 + [0.5]
+    b = [*(-2 * np.linspace(-2, 2, 40)), d]
+    y = np.ones((1, 41), dtype=int)
+    y[0, -1] = 0
+    out = irt.evaluate(y, bank(a, b))
+    t = np.linspace(-7, 7, 20001)
+    z = t[:, None] * np.array(a) + b
+    right, wrong = -np.logaddexp(0, -z), -np.logaddexp(0, z)
+    all_others = right[:, :40].sum(axis=1) - 0.5 * t**2
+    logs = []
+    for j in range(41):
+        own = wrong[:, 40] if j == 40 else right[:, j]
+        given = all_others + wrong[:, 40] if j < 40 else all_others + own
+        base = given - own
+        logs.append(np.logaddexp.reduce(given) - np.logaddexp.reduce(base))
+    assert out["log_score"].item() == pytest.approx(np.mean(logs), rel=1e-5)
+
+
+def test_persons_and_blocks_do_not_matter():
+    r = irt.simulate(200, 6, seed=5, missing=0.1)
+    y = r.read_block(0).data.values
+    want = irt.evaluate(r, r.truth)
+    order = np.random.default_rng(0).permutation(200)
+    for rows in (1, 17, 200):
+        other = irt.from_array(y[order], item_id=r.item_id, rows_per_block=rows)
+        assert irt.evaluate(other, r.truth).identical(want)
+
+
+def test_the_truth_predicts_better_than_other_items():
+    r = irt.simulate(3000, 10, seed=6)
+    other = r.truth.copy(deep=True)
+    other["item_intercept"].values[:] = other["item_intercept"].values[::-1]
+    good, bad = irt.evaluate(r, r.truth), irt.evaluate(r, other)
+    for name in ("log_likelihood", "log_score", "auc"):
+        assert good[name] > bad[name]
+
+
+def test_refusals():
+    with pytest.raises(EstimationError, match="no observed response"):
+        irt.evaluate(np.full((3, 1), -1), bank([1.0], [0.0]))
+    weighted = irt.from_array(np.ones((3, 1)), persons={"weight": [1, 2, 3]})
+    with pytest.raises(InputError, match="does not support person weights"):
+        irt.evaluate(weighted, bank([1.0], [0.0]))
+    with pytest.raises(InputError, match=r"not in items: 1"):
+        irt.evaluate(np.ones((3, 2)), bank([1.0], [0.0]))

@@ -1,0 +1,399 @@
+"""Joint maximum likelihood against scipy's optimisers, and what must not change a bit of it."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize
+
+import irt_dask as irt
+from irt_dask.errors import ConvergenceWarning, EstimationError, InputError
+
+FINE = {"max_iterations": 400, "tolerance": 1e-11}
+
+
+def fit(data, **options):
+    """A fit whose convergence is not the point of the test."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return irt.fit_joint(data, **options)
+
+
+def cells(r):
+    return np.concatenate([r.read_block(k).data.values for k in range(r.n_blocks)])
+
+
+def simulated(n, m, seed, **options):
+    return cells(irt.simulate(n, m, seed=seed, **options))
+
+
+def mixed(y):
+    """Without persons and items that are all right or all wrong, which are at the bounds."""
+    right, seen = (y == 1).sum(axis=1), (y >= 0).sum(axis=1)
+    y = y[(right > 0) & (right < seen)]
+    right, seen = (y == 1).sum(axis=0), (y >= 0).sum(axis=0)
+    return y[:, (right > 0) & (right < seen)]
+
+
+def middling(y):
+    """Persons with a fifth to four fifths right, whose abilities are far from the bounds."""
+    share = (y == 1).sum(axis=1) / (y >= 0).sum(axis=1)
+    return y[(share >= 0.2) & (share <= 0.8)]
+
+
+# --- brute force ----------------------------------------------------------------------------------
+
+
+def negative(x, y, one):
+    """Minus the log-likelihood of all abilities, intercepts (and slopes), and its gradient."""
+    n, m = y.shape
+    theta, d = x[:n], x[n : n + m]
+    a = np.ones(m) if one else x[n + m :]
+    z = theta[:, None] * a + d
+    ll = np.where(y == 1, -np.logaddexp(0, -z), np.where(y == 0, -np.logaddexp(0, z), 0.0)).sum()
+    r = np.where(y >= 0, (y == 1) - 1 / (1 + np.exp(-z)), 0.0)
+    return -ll, -np.concatenate([r @ a, r.sum(axis=0), *([] if one else [theta @ r])])
+
+
+def brute_force(y, one, start):
+    n, m = y.shape
+    bounds = [(-6, 6)] * (n + m) + ([] if one else [(1e-3, 5)] * m)
+    options = {"maxiter": 20_000, "maxfun": 50_000, "ftol": 1e-15, "gtol": 1e-9}
+    return optimize.minimize(
+        negative, start, args=(y, one), jac=True, method="L-BFGS-B", bounds=bounds, options=options
+    )
+
+
+def standardised(x, n, m):
+    theta, d, a = x[:n], x[n : n + m], x[n + m :]
+    return a * theta.std(), d + a * theta.mean()
+
+
+def test_gradient_of_the_brute_force_is_right():
+    y = simulated(5, 3, 0, missing=0.2)
+    x = np.random.default_rng(0).uniform(0.5, 1.5, 5 + 3 + 3)
+    error = optimize.check_grad(
+        lambda v: negative(v, y, False)[0], lambda v: negative(v, y, False)[1], x
+    )
+    assert error < 1e-5
+
+
+@pytest.mark.parametrize(
+    "n, m, seed, missing", [(8, 4, 1, 0.1), (60, 10, 1, 0.1), (150, 12, 3, 0.3)]
+)
+def test_1pl_is_the_joint_maximum(n, m, seed, missing):
+    y = mixed(simulated(n, m, seed, missing=missing))
+    n, m = y.shape
+    got = fit(y, model="1pl", **FINE)
+    best = brute_force(y, True, np.zeros(n + m))
+    d = best.x[n:]
+    assert got.attrs["objective"] == pytest.approx(-best.fun, rel=1e-7)
+    assert got.attrs["objective"] <= -best.fun * (1 - 1e-9)
+    # scipy stops where the gradient is 1e-9 but the counts are binned with spacing 0.025
+    np.testing.assert_allclose(got["item_difficulty"], d.mean() - d, atol=2e-3)
+    assert got["item_difficulty"].values.mean() == pytest.approx(0.0, abs=1e-12)
+    np.testing.assert_array_equal(got["item_discrimination"], 1.0)
+
+
+@pytest.mark.parametrize("seed, missing", [(5, 0.0), (7, 0.05)])
+def test_2pl_is_the_joint_maximum(seed, missing):
+    y = mixed(simulated(200, 20, seed, missing=missing))
+    n, m = y.shape
+    got = fit(y, **FINE)
+    rng = np.random.default_rng(seed)
+    starts = [np.concatenate([np.zeros(n + m), np.ones(m)])]
+    starts += [
+        np.concatenate([rng.normal(size=n), rng.normal(size=m), rng.uniform(0.5, 2, m)])
+        for _ in range(2)
+    ]
+    best = min((brute_force(y, False, s) for s in starts), key=lambda r: r.fun)
+    assert got.attrs["objective"] == pytest.approx(-best.fun, rel=1e-5)
+    assert got.attrs["objective"] <= -best.fun + 1e-5 * best.fun
+    a, d = standardised(best.x, n, m)
+    np.testing.assert_allclose(got["item_discrimination"], a, rtol=0.03)
+    np.testing.assert_allclose(got["item_intercept"], d, atol=0.03)
+
+
+@pytest.mark.parametrize("model", ["1pl", "2pl"])
+def test_objective_is_the_log_likelihood_at_the_estimates(model):
+    """Abilities from scipy; none is at the bound, so that the change of scale changes nothing."""
+    y = middling(simulated(300, 30, 11, missing=0.05))
+    got = fit(y, model=model)
+    a, d = got["item_discrimination"].values, got["item_intercept"].values
+    total = 0.0
+    for row in y:
+        s = row >= 0
+
+        def ll(t, row=row, s=s):
+            z = a[s] * t + d[s]
+            return float(np.logaddexp(0, np.where(row[s] == 1, -z, z)).sum())
+
+        total -= optimize.minimize_scalar(ll, bounds=(-15, 15), method="bounded").fun
+    assert got.attrs["objective"] == pytest.approx(total, abs=1e-5)
+    np.testing.assert_allclose(got["item_difficulty"], -d / a)
+    np.testing.assert_array_equal(got["item_n_responses"], (y >= 0).sum(axis=0))
+    np.testing.assert_array_equal(got["item_n_right"], (y == 1).sum(axis=0))
+
+
+@pytest.mark.parametrize("model", ["1pl", "2pl"])
+def test_objective_never_falls(model):
+    y = simulated(800, 12, 12, missing=0.1)
+    trace = fit(y, model=model, max_iterations=60, tolerance=-1.0)["iteration_objective"].values
+    assert len(trace) == 60
+    # up to the binning of abilities: h^2 / 8 p (1 - p) a^2 a response is an upper bound of it
+    assert np.diff(trace).min() > -1e-6 * abs(trace[-1])
+    assert trace[-1] > trace[0] + 1
+
+
+def test_standard_errors_from_the_curvature_at_known_abilities():
+    """The slopes' and intercepts' curvature by finite differences, abilities of the fit's scale."""
+    y = middling(simulated(1500, 20, 13))
+    got = fit(y, max_iterations=10)  # few: the scale has not drifted to the bounds
+    a, d = got["item_discrimination"].values, got["item_intercept"].values
+    n = len(y)
+    theta = np.array(
+        [
+            optimize.minimize_scalar(
+                lambda t, row=row: np.logaddexp(0, np.where(row == 1, -1, 1) * (a * t + d)).sum(),
+                bounds=(-15, 15),
+                method="bounded",
+            ).x
+            for row in y
+        ]
+    )
+    assert theta.mean() == pytest.approx(0.0, abs=1e-3)
+    assert theta.std() == pytest.approx(1.0, abs=1e-3)
+    x, h = np.stack([theta, np.ones(n)], axis=1), 1e-4
+
+    def score(j, v):
+        return x.T @ ((y[:, j] == 1) - 1 / (1 + np.exp(-x @ v)))
+
+    for j in range(0, y.shape[1], 5):
+        v = np.array([a[j], d[j]])
+        info = -np.stack(
+            [(score(j, v + h * e) - score(j, v - h * e)) / (2 * h) for e in np.eye(2)], axis=1
+        )
+        cov = np.linalg.inv(info)
+        g = np.array([d[j] / a[j] ** 2, -1 / a[j]])
+        want = np.sqrt([cov[0, 0], g @ cov @ g, cov[1, 1]])
+        names = ("item_discrimination_se", "item_difficulty_se", "item_intercept_se")
+        np.testing.assert_allclose([got[k].values[j] for k in names], want, rtol=0.01)
+
+
+# --- statistics -----------------------------------------------------------------------------------
+
+
+def test_estimates_follow_the_truth():
+    r = irt.simulate(20_000, 40, seed=14)
+    got = fit(r, max_iterations=15)
+    t = r.truth
+    for name, least in (("item_discrimination", 0.98), ("item_difficulty", 0.995)):
+        assert np.corrcoef(got[name], t[name])[0, 1] > least
+    one = irt.simulate(20_000, 40, seed=14, model="1pl")
+    got = irt.fit_joint(one, model="1pl")
+    assert np.corrcoef(got["item_difficulty"], one.truth["item_difficulty"])[0, 1] > 0.999
+    assert got.attrs["converged"] == 1
+
+
+# --- weights --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["1pl", "2pl"])
+def test_integer_weights_are_repeated_persons(model):
+    y = simulated(300, 8, 15, missing=0.1)
+    w = np.random.default_rng(0).integers(1, 6, 300)
+    # a common start: without one it comes from the unweighted counts (1e-7: the item step stops
+    # where the likelihood no longer grows in double precision)
+    options = {"model": model, "max_iterations": 20, "start": irt.fit_spectral(y)}
+    weighted = fit(irt.from_array(y, persons={"weight": w}), **options)
+    repeated = fit(np.repeat(y, w, axis=0), **options)
+    for name in ("item_discrimination", "item_difficulty", "item_intercept", "item_intercept_se"):
+        np.testing.assert_allclose(weighted[name], repeated[name], rtol=1e-7, atol=1e-7)
+    assert weighted.attrs["objective"] == pytest.approx(repeated.attrs["objective"], rel=1e-9)
+
+
+@pytest.mark.parametrize("unit", [1e6, 1e-3])
+def test_unit_of_the_weights_does_not_matter(unit):
+    y = simulated(300, 6, 16)
+    w = np.random.default_rng(1).uniform(0.5, 2, 300)
+    one, other = (
+        fit(irt.from_array(y, persons={"weight": w * u}), max_iterations=10) for u in (1.0, unit)
+    )
+    np.testing.assert_allclose(other["item_difficulty"], one["item_difficulty"], rtol=1e-7)
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e-12])
+def test_tiny_weights_are_not_rounded_away(unit):
+    y = simulated(300, 6, 16)
+    w = np.random.default_rng(1).uniform(0.5, 2, 300)
+    one, other = (
+        fit(irt.from_array(y, persons={"weight": w * u}), max_iterations=10) for u in (1.0, unit)
+    )
+    np.testing.assert_allclose(other["item_difficulty"], one["item_difficulty"], rtol=1e-6)
+
+
+# --- the same bits --------------------------------------------------------------------------------
+
+
+def same(x, y):
+    return x.drop_attrs().identical(y.drop_attrs()) and x.attrs == y.attrs
+
+
+@pytest.mark.parametrize("model", ["1pl", "2pl"])
+def test_blocks_order_and_storage_do_not_change_a_bit(tmp_path, model):
+    options = {"model": model, "max_iterations": 8}
+    y = simulated(301, 7, 17, missing=0.2)
+    want = fit(irt.from_array(y, rows_per_block=301), **options)
+    ids = [str(j) for j in range(7)]
+    for rows in (1, 13, 100):
+        assert same(fit(irt.from_array(y, rows_per_block=rows), **options), want)
+    order = np.random.default_rng(2).permutation(301)
+    assert same(fit(irt.from_array(y[order], rows_per_block=50), **options), want)
+    rows, cols = np.nonzero(y >= 0)
+    s = sp.csr_array((y[rows, cols], (rows, cols)), shape=y.shape)
+    assert same(fit(irt.from_array(s, observed="stored", rows_per_block=64), **options), want)
+    for rows in (16, 400):
+        with irt_store(tmp_path / f"s{rows}", ids, rows) as writer:
+            for k in range(0, 301, rows):
+                part = y[k : k + rows]
+                writer.write(part, person_id=[str(k + i) for i in range(len(part))])
+            stored = writer.commit()
+        assert same(fit(stored, **options), want)
+
+
+def irt_store(path, ids, rows):
+    from irt_dask.store import StoreWriter
+
+    return StoreWriter(path, item_id=ids, rows_per_block=rows)
+
+
+@settings(max_examples=8, deadline=None, derandomize=True, database=None)
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(12, 60),
+    m=st.integers(2, 6),
+    missing=st.sampled_from([0.0, 0.2]),
+    rows=st.integers(1, 40),
+)
+def test_chunks_order_and_sparsity_never_matter(seed, n, m, missing, rows):
+    """All methods whose sums are exact: joint, spectral, evaluate; scores belong to the person."""
+    y = simulated(n, m, seed, missing=missing)
+    # every pair of items is seen together, every item has a right and a wrong answer, and a person
+    # is in the middle: the estimates exist
+    y[:2] = [[1, 0] * 3, [0, 1] * 3][0][:m], [[1, 0] * 3, [0, 1] * 3][1][:m]
+    order = np.random.default_rng(seed).permutation(n)
+    i, j = np.nonzero(y >= 0)
+    sparse = sp.csr_array((y[i, j], (i, j)), shape=y.shape)
+    variants = [
+        irt.from_array(y, rows_per_block=rows),
+        irt.from_array(y[order], rows_per_block=rows + 3),
+        irt.from_array(sparse, observed="stored", rows_per_block=rows),
+    ]
+    items = irt.fit_spectral(y)
+    joint = fit(y, model="1pl", max_iterations=4)
+    score, evaluation = irt.score(y, items), irt.evaluate(y, items)
+    for k, r in enumerate(variants):
+        assert irt.fit_spectral(r).identical(items)
+        assert same(fit(r, model="1pl", max_iterations=4), joint)
+        assert irt.evaluate(r, items).identical(evaluation)
+        got = irt.score(r, items)
+        want = score["person_ability"].values
+        np.testing.assert_array_equal(got["person_ability"], want[order] if k == 1 else want)
+        assert got.attrs == score.attrs
+
+
+def test_resuming_from_a_checkpoint_gives_the_same_bits(tmp_path):
+    r = irt.simulate(300, 8, seed=18, missing=0.1)
+    whole = fit(r, max_iterations=12, tolerance=0.0)
+    for k in (1, 5, 12):
+        got = fit(r, max_iterations=k, tolerance=0.0, checkpoint=tmp_path / "c")
+    assert same(got, whole)
+    assert same(fit(r, max_iterations=12, tolerance=0.0, checkpoint=tmp_path / "c"), whole)
+
+
+def test_checkpoint_of_other_data_or_options_is_refused(tmp_path):
+    r = irt.simulate(100, 5, seed=1)
+    fit(r, max_iterations=2, checkpoint=tmp_path)
+    for other, options in (
+        (irt.simulate(100, 5, seed=2), {}),
+        (r, {"model": "1pl"}),
+        (r, {"tolerance": 1e-3}),
+        (r, {"start": r.truth}),
+    ):
+        with pytest.raises(irt_errors().CheckpointError, match="another computation"):
+            fit(other, max_iterations=3, checkpoint=tmp_path, **options)
+
+
+def irt_errors():
+    from irt_dask import errors
+
+    return errors
+
+
+# --- start, convergence, refusals -----------------------------------------------------------------
+
+
+def test_start_values_lead_to_the_same_maximum():
+    r = irt.simulate(1000, 20, seed=19)
+    plain = fit(r, **FINE)
+    from_truth = fit(r, start=r.truth, **FINE)
+    assert from_truth.attrs["objective"] == pytest.approx(plain.attrs["objective"], rel=1e-5)
+    again = fit(r, start=plain, max_iterations=1)
+    assert again["iteration_objective"][0] == pytest.approx(plain.attrs["objective"], rel=2e-4)
+
+
+def test_not_converging_is_a_warning_and_says_so():
+    r = irt.simulate(200, 6, seed=20)
+    with pytest.warns(ConvergenceWarning, match="did not converge in 2 iterations"):
+        got = irt.fit_joint(r, max_iterations=2)
+    assert got.attrs["converged"] == 0
+    assert got.attrs["n_iterations"] == 2
+    assert np.isfinite(got["item_difficulty"]).all()
+
+
+def test_item_without_responses_is_named():
+    y = simulated(50, 4, 21)
+    y[:, 2] = -1
+    r = irt.from_array(y, item_id=["a", "b", "gone", "d"])
+    with pytest.raises(EstimationError, match=r"1 item\(s\) have no response.*gone"):
+        irt.fit_joint(r)
+
+
+def test_persons_without_responses_change_nothing():
+    y = simulated(100, 5, 22)
+    more = np.vstack([y, np.full((7, 5), -1)])
+    x, z = fit(y, max_iterations=5), fit(more, max_iterations=5)
+    np.testing.assert_array_equal(x["item_difficulty"], z["item_difficulty"])
+    assert x.attrs["objective"] == pytest.approx(z.attrs["objective"], rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        np.ones((10, 3), dtype=int),
+        np.array([[1, 0]] * 5 + [[0, 1]] * 5),
+        np.array([[1, 0, 0]] * 3 + [[0, 1, 0]] * 5 + [[0, 0, 1]] * 3),
+    ],
+    ids=["all right", "one ability, two items", "one ability, three items"],
+)
+def test_abilities_without_spread_are_an_estimation_error(y):
+    with pytest.raises(EstimationError):
+        fit(y)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"model": "3pl"}, "model='3pl' is not available here; choose one of 2pl, 1pl"),
+        ({"max_iterations": 0}, "max_iterations=0 must be at least 1"),
+        ({"start": 3}, "start must be a Dataset"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(InputError, match=message):
+        fit(irt.simulate(20, 3), **options)

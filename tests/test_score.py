@@ -1,0 +1,217 @@
+"""Scoring: quadrature, coverage, files that equal memory, folders that are safe."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import irt_dask as irt
+from irt_dask.errors import InputError
+from irt_dask.score.ability import DONE
+
+
+def truth(r):
+    return r.truth.drop_vars("person_ability")
+
+
+def cells(r):
+    return np.concatenate([r.read_block(k).data.values for k in range(r.n_blocks)])
+
+
+def test_abilities_equal_fine_summation():
+    r = irt.simulate(100, 8, seed=1, missing=0.2)
+    y = cells(r)
+    a, d = (r.truth[k].values for k in ("item_discrimination", "item_intercept"))
+    t = np.linspace(-10, 10, 8001)
+    z = t[:, None] * a + d
+    log = (
+        np.where(y == 1, 1, 0) @ -np.logaddexp(0, -z).T
+        + np.where(y == 0, 1, 0) @ -np.logaddexp(0, z).T
+    )
+    w = np.exp(log - 0.5 * t**2)
+    w /= w.sum(axis=1, keepdims=True)
+    mean = w @ t
+    sd = np.sqrt(w @ t**2 - mean**2)
+    out = irt.score(r, truth(r))
+    np.testing.assert_allclose(out["person_ability"], mean, atol=1e-7)
+    np.testing.assert_allclose(out["person_ability_sd"], sd, atol=1e-7)
+    assert out.attrs["mean_ability"] == pytest.approx(mean.mean(), abs=1e-7)
+    assert out.attrs["sd_ability"] == pytest.approx(mean.std(), abs=1e-7)
+    assert out.attrs["reliability"] == pytest.approx(
+        mean.var() / (mean.var() + (sd**2).mean()), abs=1e-7
+    )
+    edges = np.linspace(-6, 6, 61)
+    np.testing.assert_array_equal(out["ability_count"], np.histogram(mean, edges)[0])
+    np.testing.assert_allclose(out["ability"], edges[:-1] + 0.1)
+
+
+def test_intervals_cover_the_true_abilities():
+    """n = 20,000: the standard error of the coverage is 0.15%, so 93-97% is 13 of them."""
+    r = irt.simulate(20_000, 40, seed=2)
+    out = irt.score(r, truth(r))
+    theta = r.truth["person_ability"].values
+    error = np.abs(theta - out["person_ability"].values)
+    covered = (error <= 1.96 * out["person_ability_sd"].values).mean()
+    assert 0.93 < covered < 0.97
+    assert np.corrcoef(theta, out["person_ability"])[0, 1] > 0.9
+    assert out.attrs["reliability"] == pytest.approx(
+        np.corrcoef(theta, out["person_ability"])[0, 1] ** 2, abs=0.02
+    )
+
+
+def test_person_without_responses_has_the_prior():
+    items = truth(irt.simulate(1, 3))
+    out = irt.score(irt.from_array(np.full((2, 3), -1), item_id=items["item_id"].values), items)
+    np.testing.assert_allclose(out["person_ability"], 0.0, atol=1e-12)
+    np.testing.assert_allclose(out["person_ability_sd"], 1.0, atol=1e-9)
+    assert out.attrs["reliability"] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_items_are_matched_by_identifier():
+    r = irt.simulate(60, 6, seed=3)
+    y, items = cells(r), truth(r)
+    want = irt.score(r, items)["person_ability"].values
+    order = np.array([3, 0, 5, 1, 4, 2])
+    shuffled = irt.from_array(y[:, order], item_id=np.array(r.item_id)[order])
+    np.testing.assert_allclose(irt.score(shuffled, items)["person_ability"], want, atol=1e-12)
+    np.testing.assert_array_equal(irt.score(r, items.isel(items=order))["person_ability"], want)
+    part = irt.from_array(y[:, :4], item_id=r.item_id[:4])
+    more = np.where(np.arange(6) < 4, y, -1)
+    np.testing.assert_allclose(
+        irt.score(part, items)["person_ability"],
+        irt.score(irt.from_array(more, item_id=r.item_id), items)["person_ability"],
+        atol=1e-7,
+    )
+
+
+def test_unknown_items_are_listed():
+    r = irt.simulate(5, 4)
+    with pytest.raises(InputError, match=r"2 item\(s\).*item2, item4"):
+        irt.score(r, truth(r).isel(items=[0, 2]))
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"item_discrimination": 0.0}, r"item item1 has discrimination 0\.0"),
+        ({"item_discrimination": -1.0}, r"discrimination -1\.0"),
+        ({"item_intercept": np.nan}, "intercept nan"),
+        ({"item_intercept": np.inf}, "intercept inf"),
+    ],
+)
+def test_impossible_items_are_refused(change, message):
+    r = irt.simulate(5, 2)
+    items = truth(r)
+    for name, value in change.items():
+        items[name].values[0] = value
+    with pytest.raises(InputError, match=message):
+        irt.score(r, items)
+
+
+def test_bad_options():
+    r = irt.simulate(5, 2)
+    with pytest.raises(InputError, match="method='wle' is not available"):
+        irt.score(r, truth(r), method="wle")
+    with pytest.raises(InputError, match="must be a Dataset with item_id"):
+        irt.score(r, {"a": 1})
+    with pytest.raises(InputError, match="neither item_intercept nor item_difficulty"):
+        irt.score(r, truth(r)[["item_discrimination"]])
+
+
+@pytest.mark.parametrize("rows", [1, 7, 64])
+def test_blocks_do_not_matter(rows):
+    r = irt.simulate(150, 9, seed=4, missing=0.1)
+    want = irt.score(r, truth(r))
+    got = irt.score(irt.from_array(cells(r), item_id=r.item_id, rows_per_block=rows), truth(r))
+    assert got.drop_attrs().identical(want.drop_attrs())
+    assert got.attrs == want.attrs
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_files_equal_memory(tmp_path):
+    y = np.random.default_rng(5).integers(-1, 2, (53, 4))
+    ids = [f"pérson {i}, ✓" for i in range(53)]
+    group = [f"g{i % 3}" for i in range(53)]
+    r = irt.from_array(y, person_id=ids, persons={"group": group}, rows_per_block=10)
+    items = irt.fit_spectral(r)
+    memory = irt.score(r, items)
+    written = irt.score(r, items, store=tmp_path / "scores")
+    frame = pd.read_parquet(tmp_path / "scores")
+    assert list(frame.columns) == [
+        "person_id", "person_group", "person_ability", "person_ability_sd", "n_responses"
+    ]  # fmt: skip
+    assert list(frame["person_id"]) == ids == list(memory["person_id"].values)
+    assert list(frame["person_group"]) == group
+    for name in ("person_ability", "person_ability_sd"):
+        assert frame[name].to_numpy().tobytes() == memory[name].values.tobytes()
+    np.testing.assert_array_equal(frame["n_responses"], (y >= 0).sum(axis=1))
+    assert "person_ability" not in written
+    np.testing.assert_array_equal(written["ability_count"], memory["ability_count"])
+    assert written.attrs["mean_ability"] == memory.attrs["mean_ability"]
+    names = sorted(p.name for p in (tmp_path / "scores").iterdir())
+    assert names == [DONE, *(f"part-{k:06d}.parquet" for k in range(6))]
+    assert json.loads((tmp_path / "scores" / DONE).read_text())["data"] == r.fingerprint
+
+
+def test_finished_folder_is_refused(tmp_path):
+    r = irt.simulate(10, 3)
+    irt.score(r, truth(r), store=tmp_path / "s")
+    before = {p.name: p.read_bytes() for p in (tmp_path / "s").iterdir()}
+    with pytest.raises(InputError, match="holds finished scores"):
+        irt.score(r, truth(r), store=tmp_path / "s")
+    assert {p.name: p.read_bytes() for p in (tmp_path / "s").iterdir()} == before
+
+
+def test_folder_of_something_else_is_refused(tmp_path):
+    r = irt.simulate(10, 3)
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds other files"):
+        irt.score(r, truth(r), store=tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
+    r = irt.simulate(10, 3)
+    (tmp_path / "f").write_text("mine")
+    with pytest.raises(InputError):
+        irt.score(r, truth(r), store=tmp_path / "f")
+
+
+def test_interrupted_run_is_completed(tmp_path):
+    r = irt.simulate(40, 3, rows_per_block=10)
+    irt.score(r, truth(r), store=tmp_path / "whole")
+    irt.score(r, truth(r), store=tmp_path / "s")
+    (tmp_path / "s" / DONE).unlink()
+    (tmp_path / "s" / "_unfinished").touch()  # what a run leaves that was killed
+    (tmp_path / "s" / "part-000001.parquet").write_bytes(b"half")
+    (tmp_path / "s" / "part-000002.parquet").unlink()
+    (tmp_path / "s" / "part-000099.parquet").write_bytes(b"of a run with other blocks")
+    (tmp_path / "s" / ".part-000003.parquet.12.tmp").write_bytes(b"half")
+    irt.score(r, truth(r), store=tmp_path / "s")
+    whole = {p.name: p.read_bytes() for p in (tmp_path / "whole").iterdir() if p.name != DONE}
+    assert {p.name: p.read_bytes() for p in (tmp_path / "s").iterdir() if p.name != DONE} == whole
+
+
+def test_failed_run_is_not_marked_finished(tmp_path, monkeypatch):
+    from irt_dask.store.arrays import ArrayBlock
+
+    r = irt.simulate(40, 3, rows_per_block=10)
+    good = ArrayBlock.person_ids
+
+    def bad(self):
+        if self.index == 2:
+            raise OSError("disk full")
+        return good(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ArrayBlock, "person_ids", bad)
+        with pytest.raises(OSError, match="disk full"):
+            irt.score(r, truth(r), store=tmp_path / "s")
+    assert not (tmp_path / "s" / DONE).exists()
+    irt.score(r, truth(r), store=tmp_path / "s")
+    assert len(pd.read_parquet(tmp_path / "s")) == 40
