@@ -5,9 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from distributed.client import _set_global_client
-
-from irt_dask import connect
+from distributed import Client, LocalCluster
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -15,9 +13,11 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 @pytest.fixture(scope="session")
 def client():
     """Two worker processes, for tests that pass the client on; not the default of the others."""
-    with connect({"workers": 2}) as c:
-        _set_global_client(None)
+    options = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
+    with LocalCluster(n_workers=2, **options) as cluster:
+        c = Client(cluster, set_as_default=False)
         yield c
+        c.close()
 
 
 @pytest.fixture(scope="session")

@@ -55,7 +55,7 @@ def test_from_simulation_to_scores(tmp_path):
         (["run", "p.toml", "--cluster", "none"], "cannot be read"),
         (["score", "s", "bank.txt", "--out", "o"], "must end in .csv or .json"),
         (["calibrate", "s", "--out", "bank.csv", "--method", "guess"], "'guess' is not one of"),
-        (["simulate", "s", "--persons", "0", "--items", "4"], "must be at least 1"),
+        (["simulate", "s", "--persons", "0", "--items", "4"], "whole number of at least 1"),
         (["report", "."], "is not a run directory"),
         (["docs", "cooking"], "there is no topic 'cooking'"),
         (["frobnicate"], "No such command"),

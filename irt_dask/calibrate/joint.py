@@ -93,8 +93,9 @@ def fit_joint(
         average over the second half of the iterations, all of which are run.
     max_iterations, tolerance
         Without a coreset: stop when the log-likelihood grows by less than ``tolerance`` relative to
-        its size (a negative one runs all iterations).  With one, all iterations are run, and ``converged`` says whether the averages of
-        the last two quarters differ by less than their scatter explains.
+        its size (a negative one runs all iterations).  With one, all iterations are run, and
+        ``converged`` says whether the averages of the last two quarters differ by less than their
+        scatter explains.
     seed : int
         Of the coreset's draws.
     start : Dataset, optional

@@ -112,7 +112,7 @@ class Cluster:
         """Yield futures as they finish."""
         from distributed import as_completed as dask_as_completed
 
-        return dask_as_completed(futures)
+        return dask_as_completed(futures, loop=self._client.loop)
 
     def result(self, future: Any) -> Any:
         """Return a finished task's result or raise its error."""
