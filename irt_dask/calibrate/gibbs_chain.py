@@ -7,6 +7,7 @@ ability.  What a sweep hands to the next is the item parameters alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +63,7 @@ class _Shard:
         return self.data.nbytes
 
 
-def _read_shard(refs: list[Any], plan: Plan, shard: int) -> _Shard:
+def _read_shard(refs: Sequence[Any], plan: Plan, shard: int) -> _Shard:
     parts = []
     for ref in refs:
         block = read_block(ref)
@@ -75,7 +76,7 @@ def _read_shard(refs: list[Any], plan: Plan, shard: int) -> _Shard:
 
 
 def segment(
-    plan: Plan, refs: list[Any], state: dict[str, Any]
+    plan: Plan, refs: Sequence[Any], state: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Run one chain for a number of sweeps; see :func:`irt_dask.engine.run_chains`.
 

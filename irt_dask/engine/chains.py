@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from irt_dask.errors import ChainError
 
 State = dict[str, Any]
 #: ``segment(refs, state) -> (state, output)``, both dicts of arrays.
-Segment = Callable[[list[Any], State], tuple[State, dict[str, Any]]]
+Segment = Callable[[Sequence[Any], State], tuple[State, dict[str, Any]]]
 
 #: A segment is sent again after its task was given up by the scheduler, this often.
 _RESENDS = 1

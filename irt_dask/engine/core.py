@@ -39,7 +39,7 @@ class Engine:
         self.responses = responses
         self.executor = executors.choose(client)
         self.progress = Progress(progress, stage)
-        self._refs: list[Any] | None = None
+        self._refs: Sequence[Any] | None = None
         self._single = single_threaded()
 
     def __enter__(self) -> Engine:
@@ -58,7 +58,7 @@ class Engine:
         self._single.__exit__(kind, error, trace)
 
     @property
-    def refs(self) -> list[Any]:
+    def refs(self) -> Sequence[Any]:
         """What tasks take to read each block."""
         if self._refs is None:
             self._refs = self.executor.hold(self.responses.refs)
@@ -106,13 +106,17 @@ class Engine:
         return [r for part in self._gather(futures, report) for r in part]
 
     def map_some(self, step: PersonStep, per_block: dict[int, Any], *args: Any) -> dict[int, Any]:
-        """Return ``step(block, per_block[k], *args)`` for the blocks k that are named."""
+        """Return ``step(block, per_block[k], *args)`` for the blocks k that are named, in order."""
         n = self.responses.n_blocks
-        futures = [
-            self.executor.submit(k / n, _one_block, self.refs[k], step, (extra, *args))
-            for k, extra in per_block.items()
-        ]
-        return dict(zip(per_block, self._gather(futures, False), strict=True))
+        futures = []
+        for lo, hi in self._subtrees():
+            named = [k for k in range(lo, hi) if k in per_block]
+            if named:
+                refs, extras = [self.refs[k] for k in named], [per_block[k] for k in named]
+                task = (_named_blocks, refs, extras, step, args)
+                futures.append(self.executor.submit(lo / n, *task))
+        results = [r for part in self._gather(futures, False) for r in part]
+        return dict(zip(sorted(per_block), results, strict=True))
 
     def _gather(self, futures: Sequence[Any], report: bool) -> list[Any]:
         position = {id(f): k for k, f in enumerate(futures)}
@@ -129,8 +133,10 @@ class Engine:
         return results
 
 
-def _one_block(ref: Any, step: PersonStep, args: tuple[Any, ...]) -> Any:
-    return step(read_block(ref), *args)
+def _named_blocks(
+    refs: Sequence[Any], extras: Sequence[Any], step: PersonStep, args: tuple[Any, ...]
+) -> list[Any]:
+    return [step(read_block(ref), extra, *args) for ref, extra in zip(refs, extras, strict=True)]
 
 
 def _each_ref(refs: Sequence[Any], step: Callable[..., Any], args: tuple[Any, ...]) -> list[Any]:

@@ -39,9 +39,9 @@ class Threads:
         self.n_threads = len(os.sched_getaffinity(0))
         self._pool = ThreadPoolExecutor(self.n_threads, thread_name_prefix="irt_dask")
 
-    def hold(self, refs: Sequence[BlockRef]) -> list[Any]:
+    def hold(self, refs: Sequence[BlockRef]) -> Sequence[Any]:
         """Pass references themselves."""
-        return list(refs)
+        return refs
 
     def submit(self, place: float, function: Callable[..., Any], *args: Any) -> Future[Any]:
         """Start a task in a thread."""
@@ -87,10 +87,10 @@ class Cluster:
             self._known = (time.monotonic(), threads)
         return threads
 
-    def hold(self, refs: Sequence[BlockRef]) -> list[Any]:
+    def hold(self, refs: Sequence[BlockRef]) -> Sequence[Any]:
         """Send blocks that exist only in this process once, as results that can be recomputed."""
         if all(ref.cache_key is not None for ref in refs):
-            return list(refs)
+            return refs  # of a store: small, however many blocks
         n = max(len(refs), 1)
         self._held = [self.submit(k / n, _itself, ref) for k, ref in enumerate(refs)]
         return self._held

@@ -126,7 +126,9 @@ class _StoredBlocks(Sequence[StoredBlock]):
     def __len__(self) -> int:
         return int(self.first_block[-1])
 
-    def __getitem__(self, k: int) -> StoredBlock:  # type: ignore[override]
+    def __getitem__(self, k: int | slice) -> Any:
+        if isinstance(k, slice):
+            return [self[i] for i in range(*k.indices(len(self)))]
         if not 0 <= k < len(self):
             raise IndexError(f"block {k} of {len(self)}")
         p = int(np.searchsorted(self.first_block, k, side="right")) - 1
