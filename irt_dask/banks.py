@@ -38,7 +38,7 @@ def write_items(items: xr.Dataset, path: str | Path) -> Path:
     -------
     Path
     """
-    path = check_path(path)
+    path = check_new_path(path)
     a, d = item_parameters(items, tuple(str(i) for i in items["item_id"].values))
     table: dict[str, Any] = {
         "item": items["item_id"].values,
@@ -58,8 +58,6 @@ def write_items(items: xr.Dataset, path: str | Path) -> Path:
         if path.suffix == ".csv"
         else json.dumps(frame.to_dict(orient="records"), indent=1, ensure_ascii=False)
     )
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"item bank {path}: there is no folder {path.absolute().parent}")
     write_atomically(path.absolute(), text.encode())
     return path
 
@@ -165,4 +163,12 @@ def check_path(path: str | Path) -> Path:
     path = Path(path)
     if path.suffix not in (".csv", ".json"):
         raise InputError(f"item bank {path}: the file name must end in .csv or .json")
+    return path
+
+
+def check_new_path(path: str | Path) -> Path:
+    """Return the path of a bank to write, refusing one whose folder does not exist."""
+    path = check_path(path)
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"item bank {path}: there is no folder {path.absolute().parent}")
     return path

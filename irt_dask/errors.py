@@ -13,6 +13,10 @@ class StoreError(IrtDaskError):
     """A store of responses is damaged, incomplete, or of another format version."""
 
 
+class NoStoreError(StoreError, InputError):
+    """There is no store of responses where the user says."""
+
+
 class CheckpointError(IrtDaskError):
     """A checkpoint is damaged or belongs to another computation."""
 
@@ -30,7 +34,11 @@ class EstimationError(IrtDaskError):
 
 
 class RunError(IrtDaskError):
-    """A run directory belongs to another configuration or other data."""
+    """A run directory is damaged or cannot be used."""
+
+
+class ChangedRunError(RunError, InputError):
+    """A run directory belongs to another configuration, other data or other versions."""
 
 
 class IrtDaskWarning(UserWarning):

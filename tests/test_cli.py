@@ -69,8 +69,13 @@ def test_mistakes_are_one_message_and_exit_code_2(tmp_path, args, message):
     assert "Traceback" not in text
 
 
-def test_a_store_that_is_not_there_is_exit_code_1(tmp_path):
-    assert "is not a store of responses" in irt_dask("info", "gone", code=1, cwd=tmp_path)
+def test_a_store_that_is_not_there_is_a_mistake(tmp_path):
+    assert "is not a store of responses" in irt_dask("info", "gone", code=2, cwd=tmp_path)
+
+
+def test_options_of_other_methods_are_refused(tmp_path):
+    args = ("calibrate", "s", "--out", "b.csv", "--method", "joint", "--shards", "2")
+    assert "--shards belongs to --method bayes" in irt_dask(*args, code=2, cwd=tmp_path)
 
 
 def test_run_and_report_again(tmp_path):

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import xarray as xr
 import irt_dask as irt
 from irt_dask.errors import InputError, RunError
 from irt_dask.workflow import RunConfig, read_config, run
+from irt_dask.workflow.directory import RunDirectory
 from irt_dask.workflow.stages import STAGES, shards_for
 
 SMALL = {
@@ -111,8 +113,6 @@ def test_changed_data_are_refused_and_fresh_starts_over(tmp_path):
 
 
 def test_damaged_results_are_not_built_upon(finished, tmp_path):
-    import shutil
-
     copy = tmp_path / "r"
     shutil.copytree(finished, copy)
     data = bytearray((copy / "joint.nc").read_bytes())
@@ -130,6 +130,42 @@ def test_other_folders_are_left_alone(tmp_path):
     assert (tmp_path / "thesis.txt").exists()
 
 
+def test_fresh_never_touches_the_input(tmp_path):
+    irt.simulate(300, 4, store=tmp_path / "r" / "mine")
+    with pytest.raises(InputError, match="lies in the run directory"):
+        run(_config(tmp_path / "r", data={"store": str(tmp_path / "r" / "mine")}), fresh=True)
+    assert irt.open_responses(tmp_path / "r" / "mine").n_persons == 300
+
+
+def test_two_runs_do_not_share_a_directory(finished):
+    holder = RunDirectory.__new__(RunDirectory)
+    holder.path = finished
+    lock = holder._locked()
+    with pytest.raises(InputError, match="another run is working in"):
+        run(_config(finished))
+    lock.close()
+    run(_config(finished))
+
+
+def test_removed_scores_are_made_again(finished):
+    before = _digest(finished)
+    shutil.rmtree(finished / "scores")
+    (finished / "report.html").unlink()
+    run(_config(finished))
+    assert _digest(finished) == before
+    assert (finished / "report.html").exists()
+
+
+def test_large_integers_are_kept(tmp_path):
+    directory = RunDirectory.__new__(RunDirectory)
+    directory.path = tmp_path
+    big = xr.Dataset({"item_n_right": ("items", [3_000_000_000, 1])}, attrs={"n_responses": 2**40})
+    directory.save("x.nc", big)
+    again = directory.load("x.nc")
+    assert again["item_n_right"].values.tolist() == [3e9, 1.0]
+    assert again.attrs["n_responses"] == 2**40
+
+
 @pytest.mark.parametrize(
     "toml, message",
     [
@@ -139,6 +175,8 @@ def test_other_folders_are_left_alone(tmp_path):
         ("[data]\nbuiltin = 'lsat'\n[bayes]\ndraws = 5\n", r"bayes.draws: .*100 \(given 5\)"),
         ("[data]\nbuiltin = 'lsat'\nmissing = ['9']\n", "describe a source file"),
         ("[data]\nbuiltin = \n", "cannot be read: "),
+        ("[data]\nsource = 'd'\ncolumns = {weight = 'w'}\n", "do not use person weights"),
+        ("[data]\nbuiltin = 'lsat'\n[cluster]\nmemory = 'lots'\n", 'write "4GB"'),
     ],
 )
 def test_bad_pipeline_files(tmp_path, toml, message):

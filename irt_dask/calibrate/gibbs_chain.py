@@ -44,7 +44,7 @@ class Plan:
     @property
     def total(self) -> int:
         """Sweeps of a chain, warm-up included."""
-        return self.n_warmup + self.n_draws * self.thin
+        return self.n_warmup + self.n_draws
 
     def adapts_after(self, step: int) -> bool:
         """Whether warm-up adapts after this sweep: 10, 20, 40, ... and at its end."""

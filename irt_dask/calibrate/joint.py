@@ -28,7 +28,7 @@ from irt_dask.engine import (
     dataset,
     refuse_weights,
 )
-from irt_dask.errors import ConvergenceWarning, EstimationError, InputError
+from irt_dask.errors import CheckpointError, ConvergenceWarning, EstimationError, InputError
 from irt_dask.kernels import items
 from irt_dask.models import (
     DISCRIMINATION_BOUNDS,
@@ -188,6 +188,14 @@ def fit_joint(
     )
 
 
+def _check_length(trace: list[float], max_iterations: int) -> None:
+    if len(trace) > max_iterations:
+        raise CheckpointError(
+            f"the checkpoint has {len(trace)} iterations, more than max_iterations="
+            f"{max_iterations}; remove it or raise max_iterations"
+        )
+
+
 def _iterate(
     fit: Rounds, a: Floats, d: Floats, max_iterations: int, tolerance: float, saved: Checkpoint
 ) -> tuple[Floats, Floats, list[float], bool, dict[str, Any]]:
@@ -195,6 +203,7 @@ def _iterate(
     trace: list[float] = []
     if (state := saved.load("joint")) is not None:
         a, d, trace = state["a"], state["d"], list(state["trace"])
+        _check_length(trace, max_iterations)
     while len(trace) < max_iterations:
         value, _, right, seen = fit.round(a, d)
         trace.append(value)
@@ -219,6 +228,7 @@ def _iterate_coreset(
     estimate = math.nan
     if (state := saved.load("joint")) is not None:
         a, d, trace = state["a"], state["d"], list(state["trace"])
+        _check_length(trace, max_iterations)
         path, estimate = list(state["path"]), float(state["estimate"])
     while len(trace) < max_iterations:
         value, moment, right, seen, estimate = fit.coreset_round(a, d, len(trace))

@@ -78,7 +78,7 @@ def combine(shards: list[ShardPosterior], n_draws: int, n_items: int) -> Combine
         _warn_small(shards, n_items)
         moved, covariance = _barycenter(shards, share, full)
     data = _moments(moved, share)
-    data |= _take_draws(moved, share, n_draws)
+    data |= _take_draws(moved, share, min(n_draws, *(len(x) for x in moved)))
     if full:
         data["item_covariance"] = covariance
     structure = "full" if full else "2 x 2 for each item"

@@ -70,9 +70,11 @@ def simulate(
     as_json: bool,
 ) -> None:
     """Simulate 2PL responses with known parameters into a new store."""
-    from irt_dask.banks import write_items
+    from irt_dask.banks import check_new_path, write_items
     from irt_dask.simulate import simulate as simulate_responses
 
+    if truth is not None:
+        check_new_path(truth)
     made = simulate_responses(persons, items, missing=missing, seed=seed, store=store)
     if truth is not None:
         assert made.truth is not None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from irt_dask.cli.common import (
     absolute,
@@ -112,6 +113,23 @@ def demo(out: str, cluster: str, quiet: bool) -> None:
     click.echo(f"\ndone in {time.monotonic() - begun:.0f} s")
 
 
+#: Options of ``calibrate`` that only some methods have.
+_METHODS_OF = {
+    "shards": ("bayes",),
+    "draws": ("bayes",),
+    "coreset": ("joint",),
+    "seed": ("bayes", "joint"),
+}
+
+
+def _refuse_options_of_other_methods(method: str) -> None:
+    context = click.get_current_context()
+    for option, methods in _METHODS_OF.items():
+        typed = context.get_parameter_source(option) is ParameterSource.COMMANDLINE
+        if typed and method not in methods:
+            raise InputError(f"--{option} belongs to --method {' or '.join(methods)}")
+
+
 @click.command()
 @click.argument("store", type=click.Path())
 @click.option("--out", type=click.Path(), required=True, help="Item bank to write (.csv, .json).")
@@ -133,14 +151,15 @@ def calibrate(
     import warnings
 
     import irt_dask as irt
-    from irt_dask.banks import check_path
+    from irt_dask.banks import check_new_path
 
-    check_path(out)
+    check_new_path(out)
+    _refuse_options_of_other_methods(method)
+    r = open_any(store)
     progress = False if quiet else None
     with workers(cluster) as client, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         common: dict[str, Any] = {"client": client, "progress": progress}
-        r = open_any(store)
         if method == "bayes":
             fit = irt.fit_bayes(r, n_shards=shards, n_draws=draws, seed=seed, **common)
         elif method == "joint":

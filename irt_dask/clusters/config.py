@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
+from dask.utils import parse_bytes
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from irt_dask.errors import InputError
@@ -34,7 +35,12 @@ class ClusterConfig(BaseModel):
             if self.workers or self.memory:
                 raise ValueError("workers and memory belong to kind = \"local\"; a running "
                                  "scheduler has its own")  # fmt: skip
-        elif self.address:
+        if self.memory is not None and self.memory != "auto":
+            try:
+                parse_bytes(self.memory)
+            except ValueError:
+                raise ValueError(f'memory = "{self.memory}" is no amount; write "4GB"') from None
+        if self.kind == "local" and self.address:
             raise ValueError('address needs kind = "address"')
         return self
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,6 +9,7 @@ from typing import Any
 
 from irt_dask.clusters.checks import check_versions
 from irt_dask.clusters.config import ClusterConfig
+from irt_dask.engine.threads import n_cores
 from irt_dask.errors import ClusterError
 
 _TIMEOUT = "30s"
@@ -32,6 +32,11 @@ def connect(cluster: Any = None) -> Iterator[Any]:
         Current inside the block.  On leaving, processes that were started here have ended; a
         scheduler that was only connected to goes on.
 
+    Notes
+    -----
+    Worker processes import the main module.  In a script (not in a notebook) put the call under
+    ``if __name__ == "__main__":``, or every worker would run the script again.
+
     Raises
     ------
     ClusterError
@@ -52,7 +57,7 @@ def _local(config: ClusterConfig, stack: ExitStack) -> Any:
     scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="irt_dask-"))
     server = stack.enter_context(
         LocalCluster(
-            n_workers=config.workers or len(os.sched_getaffinity(0)),
+            n_workers=config.workers or n_cores(),
             threads_per_worker=1,
             processes=True,
             memory_limit=config.memory or "auto",

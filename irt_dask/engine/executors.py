@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from typing import Any
 
-from irt_dask.engine.threads import single_threaded
+from irt_dask.engine.threads import n_cores, single_threaded
 from irt_dask.errors import ClusterError
 from irt_dask.store.responses import BlockRef
 
@@ -36,7 +35,7 @@ class Threads:
     max_gathered = math.inf
 
     def __init__(self) -> None:
-        self.n_threads = len(os.sched_getaffinity(0))
+        self.n_threads = n_cores()
         self._pool = ThreadPoolExecutor(self.n_threads, thread_name_prefix="irt_dask")
 
     def hold(self, refs: Sequence[BlockRef]) -> Sequence[Any]:
@@ -82,7 +81,10 @@ class Cluster:
         if time.monotonic() - when > 1.0:
             threads = dict(sorted(self._client.nthreads().items()))
             if not threads:
-                self._client.wait_for_workers(1, timeout=60)
+                try:
+                    self._client.wait_for_workers(1, timeout=60)
+                except TimeoutError:
+                    raise ClusterError("the cluster has had no worker for 60 seconds") from None
                 threads = dict(sorted(self._client.nthreads().items()))
             self._known = (time.monotonic(), threads)
         return threads
@@ -116,6 +118,8 @@ class Cluster:
 
     def result(self, future: Any) -> Any:
         """Return a finished task's result or raise its error."""
+        from distributed.client import FutureCancelledError
+        from distributed.comm import CommClosedError
         from distributed.scheduler import KilledWorker
 
         try:
@@ -125,6 +129,10 @@ class Cluster:
                 f"a task ended its worker process {error.allowed_failures + 1} times, the last on "
                 f"{error.last_worker.address}: most often too little memory (smaller "
                 f"rows_per_block, more memory per worker), else see the worker's log"
+            ) from error
+        except (FutureCancelledError, CommClosedError) as error:
+            raise ClusterError(
+                f"the scheduler went away ({error}); start the same command again to go on"
             ) from error
 
     def close(self) -> None:
@@ -137,13 +145,19 @@ class Cluster:
 Executor = Threads | Cluster
 
 
-def choose(client: Any) -> Executor:
-    """Return the executor for a client; for None, that of the current client if there is one."""
+def current_client(client: Any) -> Any:
+    """Return the client that work goes to: the given one, else the current one, else None."""
     if client is None and "distributed" in sys.modules:
         from distributed import Client
 
         try:
-            client = Client.current()
+            return Client.current()
         except ValueError:
-            client = None
+            return None
+    return client
+
+
+def choose(client: Any) -> Executor:
+    """Return the executor for a client; for None, that of the current client if there is one."""
+    client = current_client(client)
     return Threads() if client is None else Cluster(client)

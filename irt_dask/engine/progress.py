@@ -44,3 +44,20 @@ class Progress:
                 self._bar = tqdm(total=total, desc=self.stage, delay=2, file=sys.stderr)
             self._bar.n = done
             self._bar.refresh() if done == total else self._bar.update(0)
+
+
+def callback(option: ProgressOption) -> Callable[[str, int, int | None], None] | None:
+    """Return a function (stage, done, total) for work of several stages, None to show nothing."""
+    if callable(option):
+        return option
+    if not (option is True or (option is None and sys.stderr.isatty())):
+        return None
+    bars: dict[str, Progress] = {}
+
+    def show(stage: str, done: int, total: int | None) -> None:
+        bar = bars.setdefault(stage, Progress(True, stage))
+        bar.update(done, total)
+        if done == total:
+            bar.__exit__(None, None, None)
+
+    return show

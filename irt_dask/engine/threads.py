@@ -6,12 +6,21 @@ between themselves anyway.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
+
+
+def n_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # not on every system
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
 
 _lock = threading.Lock()
 _depth = 0

@@ -54,7 +54,8 @@ def ingest(
     rows_per_block
         Persons per block of the store; None chooses.
     progress
-        A function called as ``progress(stage, done, total)``: bytes read, then blocks written.
+        None shows a bar on a terminal, True and False always and never; or a function called as
+        ``progress(stage, done, total)``: bytes read, then blocks written.
 
     Returns
     -------
@@ -67,6 +68,7 @@ def ingest(
         The file or an option breaks a rule; the text names the file, the line, the column and
         the value, and says what to do.
     """
+    from irt_dask.engine.progress import callback
     from irt_dask.ingest.long import ingest_long
     from irt_dask.ingest.reader import TextFile
     from irt_dask.ingest.roles import resolve
@@ -76,7 +78,7 @@ def ingest(
 
     target = Target.checked(store, layout=layout, rows_per_block=rows_per_block)
     table = code_table(missing)
-    text = TextFile(source, progress if callable(progress) else None)
+    text = TextFile(source, callback(progress))
     roles = resolve(text, shape, columns)
     read = ingest_long if roles.shape == "long" else ingest_wide
     return read(text, roles, table, target)

@@ -116,8 +116,9 @@ def from_array(
     sparse = hasattr(array, "tocsr")
     if sparse and observed not in ("stored", "all"):
         raise InputError(
-            "a sparse matrix needs observed='stored' (only stored entries were answered; store "
-            "zeros explicitly) or observed='all' (what is not stored is a wrong answer)"
+            "a sparse matrix needs irt.from_array(matrix, observed='stored') (only stored entries "
+            "were answered; store zeros explicitly) or observed='all' (what is not stored is a "
+            "wrong answer)"
         )
     if not sparse and observed is not None:
         raise InputError("observed= applies to scipy.sparse matrices only; leave it out")

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from irt_dask.errors import StoreError
+from irt_dask.errors import NoStoreError, StoreError
 
 NAME = "manifest.json"
 FORMAT = "irt_dask responses"
@@ -39,7 +39,7 @@ def read(root: Path) -> dict[str, Any]:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
         what = "there is no such folder" if not root.exists() else f"it has no {NAME}"
-        raise StoreError(f"{root} is not a store of responses: {what}") from None
+        raise NoStoreError(f"{root} is not a store of responses: {what}") from None
     except (OSError, ValueError) as error:
         raise StoreError(f"the manifest {path} cannot be read: {error}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:

@@ -47,6 +47,8 @@ class DataConfig(_Section):
                 f"give exactly one of source, store, builtin, simulate (given: "
                 f"{', '.join(given) or 'none'})"
             )
+        if self.columns and "weight" in self.columns:
+            raise ValueError("columns.weight: a pipeline's methods do not use person weights")
         if self.source is None and (self.shape or self.columns or self.missing):
             raise ValueError("shape, columns and missing describe a source file")
         return self
@@ -81,7 +83,7 @@ class RunConfig(_Section):
     """One run.  Paths are relative to the file they stand in."""
 
     title: str = "Item calibration"
-    seed: int = Field(default=1, ge=0)
+    seed: int = Field(default=1, ge=0, lt=2**31)
     directory: str | None = None
     data: DataConfig
     cluster: ClusterConfig = ClusterConfig()

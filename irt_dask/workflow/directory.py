@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -9,17 +10,20 @@ import platform
 import shutil
 import time
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import xarray as xr
 
 from irt_dask.clusters.checks import versions
-from irt_dask.errors import InputError, RunError
+from irt_dask.errors import ChangedRunError, InputError, RunError
 from irt_dask.store.manifest import write_atomically
 
 _FORMAT = "irt_dask run"
 _VERSION = 1
 _MANIFEST = "run.json"
+_LOCK = ".lock"
+_REDONE = ("score", "report")
+_INT32 = 2**31 - 1
 
 
 class RunDirectory:
@@ -35,17 +39,31 @@ class RunDirectory:
     def __init__(self, path: str | Path, identity: dict[str, Any], *, fresh: bool) -> None:
         self.path = Path(path).absolute()
         manifest = self.path / _MANIFEST
-        if fresh and manifest.exists():
-            shutil.rmtree(self.path)
-        if manifest.exists():
-            self.content = self._read(manifest)
-            self._check_same(identity)
-        else:
-            if self.path.exists() and any(self.path.iterdir()):
+        if not manifest.exists() and self.path.exists():
+            others = [p.name for p in self.path.iterdir() if p.name != _LOCK]
+            if others:
                 raise InputError(
                     f"{self.path} exists and is not a run directory; choose another directory"
                 )
-            self.path.mkdir(parents=True, exist_ok=True)
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._lock = self._locked()
+        try:
+            self._open(manifest, identity, fresh)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, manifest: Path, identity: dict[str, Any], fresh: bool) -> None:
+        if manifest.exists():
+            self.content = self._read(manifest, any_version=fresh)
+            if fresh:
+                self._remove()
+        if manifest.exists():
+            self._check_same(identity)
+            renamed = self.content["title"] != identity["title"]
+            self.content["title"] = identity["title"]
+        else:
+            renamed = True
             self.content = {
                 "format": _FORMAT,
                 "format_version": _VERSION,
@@ -54,20 +72,48 @@ class RunDirectory:
                 "machine": {"system": platform.platform(), "cpu": _cpu()},
                 "stages": {},
             }
+        if renamed:
             self._write()
         self.log("run started" if not self.stages else "run resumed")
+
+    def _locked(self) -> IO[str]:
+        """Hold the directory for this process; the system lets go of it when the process ends."""
+        lock = open(self.path / _LOCK, "a")  # noqa: SIM115 (held until close)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            raise InputError(f"another run is working in {self.path}; wait for it to end") from None
+        return lock
+
+    def close(self) -> None:
+        """Let other runs use the directory."""
+        self._lock.close()
+
+    def _remove(self) -> None:
+        """Remove what an earlier run left, the manifest last."""
+        for entry in self.path.iterdir():
+            if entry.name in (_MANIFEST, _LOCK):
+                continue
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+        (self.path / _MANIFEST).unlink()
 
     @property
     def stages(self) -> dict[str, Any]:
         """Finished stages: seconds, warnings and the checksums of what they wrote."""
         return self.content["stages"]
 
-    def _read(self, manifest: Path) -> dict[str, Any]:
+    def _read(self, manifest: Path, *, any_version: bool = False) -> dict[str, Any]:
         try:
             content = json.loads(manifest.read_bytes())
         except (OSError, ValueError) as error:
             raise RunError(f"the manifest {manifest} cannot be read: {error}") from error
-        if content.get("format") != _FORMAT or content.get("format_version") != _VERSION:
+        if not isinstance(content, dict) or content.get("format") != _FORMAT:
+            raise InputError(f"{manifest} is not the manifest of a run; choose another directory")
+        if content.get("format_version") != _VERSION and not any_version:
             raise RunError(f"{manifest} was written by another version; use --fresh to start over")
         return content
 
@@ -84,7 +130,7 @@ class RunDirectory:
                      if old["versions"].get(k) != v]  # fmt: skip
             changed.append(f"versions changed ({', '.join(other)})")
         if changed:
-            raise RunError(
+            raise ChangedRunError(
                 f"the run in {self.path} was started with something else: {'; '.join(changed)}. "
                 f"Use --fresh to discard it and start over, or another directory"
             )
@@ -93,8 +139,15 @@ class RunDirectory:
         write_atomically(self.path / _MANIFEST, json.dumps(self.content, indent=1).encode())
 
     def finished(self, stage: str) -> bool:
-        """Whether a stage is done; what it wrote must still be there, unchanged."""
+        """Whether a stage is done; what it wrote must still be there, unchanged.
+
+        Scores and report are made again if they were removed: nothing else depends on them.
+        """
         if stage not in self.stages:
+            return False
+        if stage in _REDONE and not all(
+            (self.path / f).exists() for f in self.stages[stage]["files"]
+        ):
             return False
         for name, digest in self.stages[stage]["files"].items():
             file = self.path / name
@@ -123,8 +176,14 @@ class RunDirectory:
     def save(self, name: str, result: xr.Dataset) -> str:
         """Write a result as netCDF, whole or not at all; return the file's name.
 
-        NetCDF 3 needs no library beyond SciPy and opens in xarray, R (ncdf4) and ArviZ.
+        NetCDF 3 needs no library beyond SciPy and opens in xarray, R (ncdf4) and ArviZ.  It has no
+        integers above 2^31, which are written as doubles (exact to 2^53).
         """
+        result = result.copy()
+        result.attrs = {k: _fitting(v) for k, v in result.attrs.items()}
+        for key, array in result.variables.items():
+            if array.dtype.kind == "i" and array.size and int(abs(array).max()) > _INT32:
+                result[key] = array.astype(float)
         write_atomically(self.path / name, bytes(result.to_netcdf(engine="scipy")))
         return name
 
@@ -149,6 +208,10 @@ class RunDirectory:
         if path.exists():
             shutil.rmtree(path)
         return path
+
+
+def _fitting(value: Any) -> Any:
+    return float(value) if isinstance(value, int) and abs(value) > _INT32 else value
 
 
 def load_result(path: Path) -> xr.Dataset | None:

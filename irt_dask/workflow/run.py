@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from irt_dask.clusters import check_store
-from irt_dask.errors import InputError
+from irt_dask.engine.executors import current_client
+from irt_dask.errors import InputError, IrtDaskWarning
 from irt_dask.workflow.config import RunConfig
 from irt_dask.workflow.directory import RunDirectory
 from irt_dask.workflow.stages import (
     STAGES,
     Context,
+    check_input,
     data_checksum,
     describe_data,
     write_run_report,
@@ -34,7 +36,7 @@ def run(
     Parameters
     ----------
     config : RunConfig, see :func:`read_config`; ``directory`` must be set.
-    client : Dask client, None for the threads of this process.
+    client : Dask client; None takes the current one, else the threads of this process.
     fresh : discard what an earlier run left in the directory.
     progress : see :class:`irt_dask.engine.progress.Progress`.
     say : called with a line of text for a person, at each stage.
@@ -52,6 +54,7 @@ def run(
     """
     if config.directory is None:
         raise InputError("the run has no directory")
+    check_input(config)
     identity = {
         "title": config.title,
         "data": describe_data(config),
@@ -60,7 +63,15 @@ def run(
         "data_checksum": data_checksum(config),
     }
     directory = RunDirectory(config.directory, identity, fresh=fresh)
-    context = Context(config, directory, client, progress)
+    try:
+        _run_stages(Context(config, directory, current_client(client), progress), say)
+    finally:
+        directory.close()
+    return directory.path
+
+
+def _run_stages(context: Context, say: Callable[[str], None]) -> None:
+    directory, client = context.directory, context.client
     checked = client is None
     for name, stage in STAGES.items():
         if directory.finished(name):
@@ -74,11 +85,10 @@ def run(
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             files = stage(context)
-        notes = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+        notes = [str(w.message) for w in caught if issubclass(w.category, IrtDaskWarning)]
         for note in notes:
             say(f"  warning: {note}")
         directory.finish(name, time.monotonic() - begun, files, notes)
-    return directory.path
 
 
 def report_again(path: str | Path) -> Path:

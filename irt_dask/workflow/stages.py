@@ -22,6 +22,7 @@ from irt_dask.ingest import ingest as ingest_responses
 from irt_dask.models import ItemPrior
 from irt_dask.report.page import write_report
 from irt_dask.score import score as score_persons
+from irt_dask.score.ability import DONE
 from irt_dask.simulate import simulate
 from irt_dask.store import Responses, StoreWriter, open_responses
 from irt_dask.store.writer import check_rows_per_block
@@ -70,6 +71,23 @@ def data_checksum(config: RunConfig) -> str:
             return hashlib.file_digest(f, "sha256").hexdigest()
     except OSError as error:
         raise InputError(f"the response file {data.source} cannot be read: {error}") from error
+
+
+def check_input(config: RunConfig) -> None:
+    """Refuse input that the stages cannot use, before any of them runs."""
+    assert config.directory is not None
+    data = config.data
+    given = data.source or data.store
+    if given and Path(given).resolve().is_relative_to(Path(config.directory).resolve()):
+        raise InputError(
+            f"the input {given} lies in the run directory {config.directory}, which the run owns; "
+            f"move one of them"
+        )
+    if data.store is not None and open_responses(data.store).max_weight is not None:
+        raise InputError(
+            f"the store {data.store} has person weights, which a pipeline's methods do not use; "
+            f"calibrate it with fit_joint in Python, or make a store without weights"
+        )
 
 
 def ingest(c: Context) -> list[str]:
@@ -176,7 +194,7 @@ def score(c: Context) -> list[str]:
         progress=c.progress,
     )
     del result.attrs["store"]
-    return [c.directory.save("scores.nc", result)]
+    return [c.directory.save("scores.nc", result), f"scores/{DONE}"]
 
 
 def report(c: Context) -> list[str]:
@@ -191,9 +209,12 @@ def write_run_report(directory: RunDirectory) -> Path:
     run = [
         ("Title", content["title"]),
         ("Data", content["data"]),
-        ("Persons", f"{counts.attrs['n_persons']:,}"),
+        ("Persons", f"{int(counts.attrs['n_persons']):,}"),
         ("Items", f"{counts.sizes['items']:,}"),
-        ("Responses", f"{counts.attrs['n_responses']:,} ({counts.attrs['observed']:.1%} of cells)"),
+        (
+            "Responses",
+            f"{int(counts.attrs['n_responses']):,} ({counts.attrs['observed']:.1%} of cells)",
+        ),
         ("Seed", str(content["config"]["seed"])),
         ("Data checksum", content["data_checksum"][:16]),
         ("Versions", ", ".join(f"{k} {v}" for k, v in content["versions"].items())),
