@@ -95,7 +95,11 @@ def test_changed_configuration_is_refused(finished):
 
 
 def test_where_a_run_computes_is_not_part_of_what_it_computes(finished):
-    run(_config(finished, cluster={"kind": "local", "workers": 1}, title="Another title"))
+    said = []
+    changed = _config(finished, cluster={"kind": "local", "workers": 1}, title="Another title")
+    run(changed, say=said.append)
+    assert said == [f"{name}: done before" for name in STAGES]
+    assert json.loads((finished / "run.json").read_text())["title"] == "Another title"
 
 
 def test_changed_data_are_refused_and_fresh_starts_over(tmp_path):
