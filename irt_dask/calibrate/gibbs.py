@@ -42,6 +42,9 @@ Floats = NDArray[np.float64]
 #: What a segment should take, seconds, and rough costs that only decide where chains are cut.
 _SEGMENT_SECONDS = 5.0
 _COST_PERSON, _COST_CELL, _COST_ITEM = 4e-7, 2e-8, 1.5e-5
+#: A test of fewer items than this says less about each person, and its chain mixes more slowly:
+#: several sweeps are made for each draw, at most so many.
+_LONG_TEST, _MOST_PER_DRAW = 40, 8
 #: Draws of all shards that the driver holds, bytes; beyond, chains are thinned.
 _DRIVER_BYTES = 1 << 29
 _RHAT_LIMIT = 1.05
@@ -92,8 +95,9 @@ def fit_bayes(
     n_shards, n_chains : int
         Shards, and chains for each.
     n_draws, n_warmup : int
-        Sweeps of each chain that are kept (after thinning, where the driver's memory asks for it),
-        and sweeps before them.
+        Draws of each chain that are kept (fewer where the driver's memory asks for it), and draws
+        before them.  A draw is one sweep of a test of 40 items or more, ``ceil(40 / items)`` sweeps
+        of a shorter one, at most 8, because short tests mix slowly (attrs["thin"] says how many).
     prior : ItemPrior
         Default: discrimination N(1, 1) truncated to positive, intercept N(0, 2^2).  Ability is
         N(0, 1), which fixes the scale.  Each shard's prior is tempered to prior^(n_k / n).
@@ -218,11 +222,18 @@ def _plan_of(
     n, m = responses.n_persons, responses.n_items
     held = 16.0 * m * n_draws * n_shards * n_chains
     sweep = n / n_shards * (_COST_PERSON + _COST_CELL * m) + _COST_ITEM * m
+    per_draw = min(_MOST_PER_DRAW, math.ceil(_LONG_TEST / m))
     return Plan(
-        fingerprint=responses.fingerprint, seed=seed, n_shards=n_shards, n_warmup=n_warmup,
-        n_draws=n_draws, thin=max(1, math.ceil(held / _DRIVER_BYTES)), prior=prior, n_persons=n,
+        fingerprint=responses.fingerprint,
+        seed=seed,
+        n_shards=n_shards,
+        n_warmup=n_warmup * per_draw,
+        n_draws=n_draws * per_draw,
+        thin=per_draw * max(1, math.ceil(held / _DRIVER_BYTES)),
+        prior=prior,
+        n_persons=n,
         sweeps=max(20, int(_SEGMENT_SECONDS / sweep)),
-    )  # fmt: skip
+    )
 
 
 def _summarise(chains: list[Chain], plan: Plan) -> wasp.ShardPosterior:

@@ -35,7 +35,7 @@ class Plan:
     seed: int
     n_shards: int
     n_warmup: int
-    n_draws: int
+    n_draws: int  # sweeps after warm-up, of which every thin-th is kept
     thin: int
     prior: ItemPrior
     n_persons: int

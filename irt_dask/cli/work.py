@@ -70,7 +70,7 @@ _DEMO: dict[str, dict[str, Any]] = {
         "title": "LSAT section 6",
         "data": {"builtin": "lsat"},
         "joint": {"coreset": 0},
-        "bayes": {"draws": 8000},
+        "bayes": {"draws": 2000},
     },
     "simulated": {
         "title": "20,000 simulated persons, 40 items",
