@@ -48,7 +48,7 @@ _LONG_TEST, _MOST_PER_DRAW = 40, 8
 #: Draws of all shards that the driver holds, bytes; beyond, chains are thinned.
 _DRIVER_BYTES = 1 << 29
 _RHAT_LIMIT = 1.05
-#: A grid this much coarser than its items ask for still errs by less than 1e-3 of a weight.
+#: Draws scatter about the items a grid was made for: warn only where it is this much too coarse.
 _COARSE = 1.5
 
 
