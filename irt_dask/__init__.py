@@ -12,6 +12,7 @@ from typing import Any
 # for the function: a later import of the module no longer touches it.  The modules are light.
 from irt_dask._version import __version__ as __version__
 from irt_dask.evaluate import evaluate as evaluate
+from irt_dask.ingest import append as append
 from irt_dask.ingest import ingest as ingest
 from irt_dask.score import score as score
 from irt_dask.simulate import simulate as simulate
@@ -19,6 +20,7 @@ from irt_dask.simulate import simulate as simulate
 _HOME = {
     "ApproximationWarning": "errors",
     "ConvergenceWarning": "errors",
+    "DataWarning": "errors",
     "InputError": "errors",
     "IrtDaskError": "errors",
     "StoreError": "errors",
@@ -38,7 +40,7 @@ _HOME = {
     "plot": "report.plots",
 }
 
-__all__ = sorted([*_HOME, "evaluate", "ingest", "score", "simulate"])
+__all__ = sorted([*_HOME, "append", "evaluate", "ingest", "score", "simulate"])
 
 
 def __getattr__(name: str) -> Any:

@@ -51,3 +51,7 @@ class ConvergenceWarning(IrtDaskWarning):
 
 class ApproximationWarning(IrtDaskWarning):
     """An approximation is being used outside the range in which it was checked."""
+
+
+class DataWarning(IrtDaskWarning):
+    """Some of what was given is not used, for a reason that the text says."""

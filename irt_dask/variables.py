@@ -40,6 +40,12 @@ VARIABLES = {
         Variable("response", (PERSONS, ITEMS), "i", "", "1 right, 0 wrong, -1 not observed"),
         Variable("person_id", (PERSONS,), "UOT", "", "the person's identifier"),
         Variable("person_weight", (PERSONS,), "f", "", "sampling weight of the person"),
+        Variable(
+            "response_indptr", ("blocks", "block_rows"), "i", "", "CSR: where a person's row starts"
+        ),
+        Variable("response_indices", ("blocks", "capacity"), "i", "", "CSR: items, ascending"),
+        Variable("response_value", ("blocks", "capacity"), "i", "", "CSR: 1 right, 0 wrong"),
+        Variable("person_covariate", (PERSONS, "covariates"), "f", "", "covariates of the person"),
         Variable("person_group", (PERSONS,), "UOT", "", "label of the person's group"),
         Variable("person_ability", (PERSONS,), "f", "theta", "ability on the latent scale"),
         Variable("item_id", (ITEMS,), "UOT", "", "the item's identifier"),

@@ -20,7 +20,8 @@ def irt_dask(*args, code=0, cwd=None):
 
 def test_every_command_explains_itself():
     text = irt_dask("--help")
-    names = ("demo", "simulate", "ingest", "verify", "calibrate", "score", "report", "run", "info")
+    names = ("demo", "simulate", "ingest", "append", "verify", "calibrate", "score", "report")
+    names += ("run", "info", "docs")
     assert all(f"  {name} " in text for name in names)
 
 
@@ -51,6 +52,10 @@ def test_from_simulation_to_scores(tmp_path):
     [
         (["ingest", "nowhere.csv", "s"], "nowhere.csv"),
         (["ingest", "bad.csv", "s"], "bad.csv, line 3: column 'q2' has the value '7'"),
+        (["append", "bad.csv", "nowhere"], "there is no such folder"),
+        (["ingest", "bad.csv", "s", "--recode", "9"], "--recode '9': write CODE=MEANING"),
+        (["ingest", "bad.csv", "s", "--recode", "9=false"], "false"),
+        (["ingest", "bad.csv", "s", "--key", "gone.csv"], "gone.csv"),
         (["run", "nowhere.toml"], "there is no pipeline file nowhere.toml"),
         (["run", "p.toml", "--cluster", "none"], "cannot be read"),
         (["score", "s", "bank.txt", "--out", "o"], "must end in .csv or .json"),
@@ -67,6 +72,26 @@ def test_mistakes_are_one_message_and_exit_code_2(tmp_path, args, message):
     text = irt_dask(*args, code=2, cwd=tmp_path)
     assert message in text
     assert "Traceback" not in text
+
+
+def test_raw_answers_bad_rows_and_more_persons(tmp_path):
+    (tmp_path / "a.csv").write_text("person,q1,q2\np1,A,9\np2,B,C\np3,A\n")
+    (tmp_path / "b.jsonl").write_text('{"subject_id": "p4", "responses": {"q2": "C"}}\n')
+    (tmp_path / "key.csv").write_text("item,key\nq1,A\nq2,C\n")
+    (tmp_path / "persons.csv").write_text("person,group\np1,x\np2,y\np9,y\n")
+    (tmp_path / "more.csv").write_text("person,group\np4,x\n")
+    options = ("--key", "key.csv", "--recode", "9=wrong", "--on-error", "quarantine")
+    command = [*COMMAND, "ingest", "a.csv", "s", *options, "--persons", "persons.csv", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "1 person(s) have no responses" in done.stderr
+    about = json.loads(done.stdout)
+    assert (about["persons"], about["rows_put_aside"], about["groups"]) == (2, 1, True)
+    assert "p3,A" in (tmp_path / "s.quarantine.csv").read_text()
+    more = ("append", "b.jsonl", "s", *options, "--persons", "more.csv", "--json")
+    assert json.loads(irt_dask(*more, cwd=tmp_path))["persons"] == 3
+    assert "'p4'; an append brings new persons only" in irt_dask(*more, code=2, cwd=tmp_path)
+    assert "every file is there" in irt_dask("verify", "s", cwd=tmp_path)
 
 
 def test_a_store_that_is_not_there_is_a_mistake(tmp_path):

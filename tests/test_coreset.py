@@ -12,7 +12,7 @@ import irt_dask as irt
 from irt_dask.calibrate.alternation import AXIS, Coreset, Rounds
 from irt_dask.engine import Engine
 from irt_dask.errors import ConvergenceWarning, InputError
-from irt_dask.kernels import dense, items
+from irt_dask.kernels import items, modes
 from irt_dask.kernels.layouts import Dense
 
 
@@ -62,7 +62,7 @@ def test_inclusion_frequencies_are_the_probabilities():
     y = np.unique(cells(irt.simulate(400, 12, seed=2)), axis=0)
     y = np.ascontiguousarray(y[np.random.default_rng(0).permutation(len(y))][:120])
     a, d = np.ones(12), np.linspace(-1, 1, 12)
-    theta, _ = dense.modes(Dense(y), a, d, 6.0)
+    theta, _ = modes.modes(Dense(y), a, d, 6.0)
     p = probabilities(theta)
     index = {row.tobytes(): i for i, row in enumerate(y)}
     counts, size, n_draws = np.zeros(len(y)), 500, 40
@@ -136,9 +136,9 @@ def test_item_step_on_the_coreset_maximises_its_weighted_likelihood():
     """A coreset of every person with weight 1 is the full problem."""
     y = cells(irt.simulate(200, 5, seed=7))
     a, d = np.ones(5), np.zeros(5)
-    theta, _ = dense.modes(Dense(y), a, d, 6.0)
+    theta, _ = modes.modes(Dense(y), a, d, 6.0)
     right, seen = (
-        c / 2.0**20 for c in dense.axis_counts(Dense(y), theta, np.ones(200), 6.0, 481, 2.0**20)
+        c / 2.0**20 for c in modes.axis_counts(Dense(y), theta, np.ones(200), 6.0, 481, 2.0**20)
     )
     new_a, new_d = items.maximise(
         right, seen, AXIS, a, d, a_bounds=(1e-3, 5.0), d_bounds=(-6.0, 6.0)

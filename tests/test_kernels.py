@@ -11,7 +11,7 @@ import pytest
 from scipy import optimize, stats
 from scipy.integrate import quad
 
-from irt_dask.kernels import coreset, dense, exact, items, keyed
+from irt_dask.kernels import coreset, counts, exact, items, keyed, modes, posterior
 from irt_dask.kernels.layouts import Dense
 from irt_dask.models import GRID_BOUND, grid_for
 
@@ -43,7 +43,7 @@ def test_modes_are_the_bounded_maxima_that_scipy_finds(seed, steep):
     y, a, d = random_data(seed, 120, 9, steep=steep)
     y[:, 4] = np.where(np.arange(120) % 7 == 0, 1 - np.abs(y[:, 4]), y[:, 4])
     bound = 3.0  # low, so that many modes lie at it
-    theta, ll = dense.modes(Dense(y), a, d, bound)
+    theta, ll = modes.modes(Dense(y), a, d, bound)
     at_bound = 0
     for row, t, value in zip(y, theta, ll, strict=True):
         if (row < 0).all():
@@ -67,7 +67,7 @@ def test_modes_are_the_bounded_maxima_that_scipy_finds(seed, steep):
 
 def test_modes_of_interior_scores_solve_the_likelihood_equation():
     y, a, d = random_data(3, 300, 12, missing=0.3)
-    theta, _ = dense.modes(Dense(y), a, d, 6.0)
+    theta, _ = modes.modes(Dense(y), a, d, 6.0)
     inside = np.abs(theta) < 6.0
     assert inside.sum() > 200
     p = 1 / (1 + np.exp(-(theta[:, None] * a + d)))
@@ -78,7 +78,7 @@ def test_modes_of_interior_scores_solve_the_likelihood_equation():
 def test_modes_of_perfect_zero_and_empty_rows():
     a, d = np.array([1.0, 2.0, 0.5]), np.array([0.3, -1.0, 0.0])
     y = np.array([[1, 1, 1], [0, 0, 0], [-1, 1, -1], [-1, -1, 0], [-1, -1, -1]], dtype=np.int8)
-    theta, ll = dense.modes(Dense(y), a, d, 6.0)
+    theta, ll = modes.modes(Dense(y), a, d, 6.0)
     np.testing.assert_array_equal(theta[:4], [6.0, -6.0, 6.0, -6.0])
     assert np.isnan(theta[4])
     for row, t, value in zip(y[:4], theta, ll, strict=False):
@@ -88,16 +88,16 @@ def test_modes_of_perfect_zero_and_empty_rows():
 
 def test_mode_beyond_the_bound_is_at_the_bound_though_the_score_is_mixed():
     a, d = np.array([1.0, 1.0, 1.0]), np.array([-8.0, -9.0, -12.0])
-    theta, _ = dense.modes(Dense(np.array([[1, 1, 0]], dtype=np.int8)), a, d, 6.0)
+    theta, _ = modes.modes(Dense(np.array([[1, 1, 0]], dtype=np.int8)), a, d, 6.0)
     assert theta[0] == 6.0
-    theta, _ = dense.modes(Dense(np.array([[1, 0, 0]], dtype=np.int8)), a, -d, 6.0)
+    theta, _ = modes.modes(Dense(np.array([[1, 0, 0]], dtype=np.int8)), a, -d, 6.0)
     assert theta[0] == -6.0
 
 
 def test_log_likelihood_of_many_items_does_not_underflow():
     y = np.tile(np.array([0, 1], dtype=np.int8), (1, 2000))
     a, d = np.full(4000, 0.5), np.tile([6.0, -6.0], 2000)
-    theta, ll = dense.modes(Dense(y), a, d, 6.0)
+    theta, ll = modes.modes(Dense(y), a, d, 6.0)
     assert theta[0] == pytest.approx(0.0, abs=1e-9)
     assert ll[0] == pytest.approx(4000 * -np.logaddexp(0.0, 6.0), rel=1e-12)
 
@@ -112,7 +112,7 @@ def test_axis_counts_are_cloud_in_cell_in_exact_fractions():
     theta = np.round(rng.uniform(-2, 2, n) * 64) / 64
     theta[:5] = [-2.0, 2.0, 0.5, 0.0, np.nan]
     weight = rng.integers(1, 50, n) / 8
-    right, seen = dense.axis_counts(Dense(y), theta, weight, bound, n_nodes, scale)
+    right, seen = modes.axis_counts(Dense(y), theta, weight, bound, n_nodes, scale)
     want_right = [[Fraction(0)] * m for _ in range(n_nodes)]
     want_seen = [[Fraction(0)] * m for _ in range(n_nodes)]
     h = Fraction(4, n_nodes - 1)
@@ -135,7 +135,7 @@ def test_axis_counts_conserve_the_total_weight_exactly():
     rng = np.random.default_rng(5)
     y = rng.integers(-1, 2, (500, 4)).astype(np.int8)
     theta, weight, scale = rng.uniform(-6, 6, 500), rng.uniform(0.1, 9, 500), 2.0**33
-    right, seen = dense.axis_counts(Dense(y), theta, weight, 6.0, 481, scale)
+    right, seen = modes.axis_counts(Dense(y), theta, weight, 6.0, 481, scale)
     units = np.array([round(w * scale) for w in weight], dtype=object)
     for j in range(4):
         assert int(seen[:, j].sum()) == sum(units[y[:, j] >= 0])
@@ -168,7 +168,7 @@ def moments_by_quad(row, a, d):
 def test_expectations_equal_adaptive_quadrature(steep):
     y, a, d = random_data(6, 8, 6, missing=0.3, steep=steep)
     y[0], y[1] = 1, 0
-    mean, sd, ll = dense.expectations(Dense(y), a, d, grid_for(a, d).nodes)
+    mean, sd, ll = posterior.expectations(Dense(y), a, d, grid_for(a, d).nodes)
     for i, row in enumerate(y):
         want = moments_by_quad(row, a, d)
         # the prior of a grid cut at 7 and the trapezoidal rule at h = s / 2
@@ -181,7 +181,7 @@ def test_expectations_of_complete_rows_equal_fine_gauss_hermite():
     joint = np.exp([[log_lik(row, a, d, t) for t in x] for row in y]) * w / math.sqrt(2 * math.pi)
     z = joint.sum(axis=1)
     want = joint @ x / z
-    mean, sd, ll = dense.expectations(Dense(y), a, d, grid_for(a, d).nodes)
+    mean, sd, ll = posterior.expectations(Dense(y), a, d, grid_for(a, d).nodes)
     np.testing.assert_allclose(mean, want, atol=1e-7)
     np.testing.assert_allclose(sd, np.sqrt(joint @ x**2 / z - want**2), atol=1e-7)
     np.testing.assert_allclose(ll, np.log(z), atol=1e-7)
@@ -190,7 +190,7 @@ def test_expectations_of_complete_rows_equal_fine_gauss_hermite():
 def test_person_without_responses_has_the_prior():
     a, d = np.array([1.0, 4.0]), np.array([0.0, 2.0])
     row = np.array([[-1, -1]], dtype=np.int8)
-    mean, sd, ll = dense.expectations(Dense(row), a, d, grid_for(a, d).nodes)
+    mean, sd, ll = posterior.expectations(Dense(row), a, d, grid_for(a, d).nodes)
     assert mean[0] == pytest.approx(0.0, abs=1e-12)
     assert sd[0] == pytest.approx(1.0, abs=1e-9)
     assert ll[0] == pytest.approx(0.0, abs=1e-9)
@@ -198,7 +198,7 @@ def test_person_without_responses_has_the_prior():
 
 def test_left_out_predicts_from_the_other_responses():
     y, a, d = random_data(8, 6, 5, missing=0.2)
-    p, right = dense.left_out(Dense(y), a, d, grid_for(a, d).nodes)
+    p, right = posterior.left_out(Dense(y), a, d, grid_for(a, d).nodes)
     p = np.where(right, p, 1 - p)  # of a right response, from that of the given one
     cells = [(i, j) for i in range(6) for j in range(5) if y[i, j] >= 0]
     assert len(cells) == len(p) == len(right)
@@ -224,7 +224,7 @@ def test_left_out_of_a_surprising_answer_to_a_steep_item(slope, location):
     """Alone on the test, the item is predicted from the prior, whatever the answer was."""
     a, d = np.array([slope]), np.array([-slope * location])
     nodes = grid_for(a, d).nodes
-    p, _ = dense.left_out(Dense(np.array([[1], [0]], dtype=np.int8)), a, d, nodes)
+    p, _ = posterior.left_out(Dense(np.array([[1], [0]], dtype=np.int8)), a, d, nodes)
     t = np.linspace(-12, 12, 200001)
     w = stats.norm.pdf(t)
     want = (w / (1 + np.exp(-(slope * (t - location))))).sum() / w.sum()
@@ -236,8 +236,8 @@ def test_left_out_of_a_surprising_answer_to_a_steep_item(slope, location):
 
 def test_pair_and_response_counts_by_brute_force():
     y, _, _ = random_data(9, 40, 6, missing=0.3)
-    differ, both = dense.pair_counts(Dense(y))
-    right, seen = dense.response_counts(Dense(y))
+    differ, both = counts.pair_counts(Dense(y))
+    right, seen = counts.response_counts(Dense(y))
     for i in range(6):
         assert right[i] == sum(int(r[i] == 1) for r in y)
         assert seen[i] == sum(int(r[i] != -1) for r in y)
@@ -245,7 +245,7 @@ def test_pair_and_response_counts_by_brute_force():
             assert differ[i, j] == sum(int(r[i] == 1 and r[j] == 0) for r in y)
             assert both[i, j] == sum(int(r[i] != -1 and r[j] != -1) for r in y)
     np.testing.assert_array_equal(
-        dense.responses_per_person(Dense(y)), [sum(int(v >= 0) for v in r) for r in y]
+        counts.responses_per_person(Dense(y)), [sum(int(v >= 0) for v in r) for r in y]
     )
 
 
@@ -477,8 +477,8 @@ def test_halving_the_grid_changes_nothing():
     nodes = grid_for(a, d).nodes
     fine = np.linspace(nodes[0], nodes[-1], 2 * nodes.size - 1)
     for x, f in zip(
-        dense.expectations(Dense(y), a, d, nodes),
-        dense.expectations(Dense(y), a, d, fine),
+        posterior.expectations(Dense(y), a, d, nodes),
+        posterior.expectations(Dense(y), a, d, fine),
         strict=True,
     ):
         np.testing.assert_allclose(x, f, atol=1e-7)

@@ -23,7 +23,7 @@ def values():
 
 
 def write(path, *, weight=None, group=None):
-    with StoreWriter(path, item_id=ITEMS, rows_per_block=ROWS) as writer:
+    with StoreWriter(path, item_id=ITEMS, n_persons=N, rows_per_block=ROWS) as writer:
         for s in range(0, N, ROWS):
             e = min(s + ROWS, N)
             writer.write(
@@ -74,7 +74,15 @@ def test_default_blocks_are_powers_of_two_within_limits():
         for persons in (None, 10, 10**6, 10**8):
             rows = default_rows_per_block(items, persons)
             assert rows & (rows - 1) == 0
-            assert 256 <= rows <= 65_536
+            assert 1 <= rows <= 65_536
+            if persons is None or persons >= 16 * 256:
+                assert rows >= 256
+
+
+def test_few_persons_with_many_items_make_several_blocks():
+    assert default_rows_per_block(6000, 200) == 32
+    assert default_rows_per_block(100_000, 16) == 2
+    assert default_rows_per_block(5, 1000) >= 1000
 
 
 # --- opening --------------------------------------------------------------------------------------
@@ -100,7 +108,7 @@ def test_other_version_is_refused_by_name(store):
     content = json.loads((store / "manifest.json").read_text())
     content["format_version"] = 99
     (store / "manifest.json").write_text(json.dumps(content))
-    with pytest.raises(StoreError, match=r"format version 99.*reads version 1"):
+    with pytest.raises(StoreError, match=r"format version 99.*reads version 2"):
         open_responses(store)
 
 
@@ -202,7 +210,7 @@ def test_unlisted_files_are_ignored(store):
 
 
 def test_values_that_no_response_has_are_refused(tmp_path):
-    with StoreWriter(tmp_path / "s", item_id=["a"], rows_per_block=2) as writer:
+    with StoreWriter(tmp_path / "s", item_id=["a"], n_persons=2, rows_per_block=2) as writer:
         writer.write(np.array([[3], [1]], dtype=np.int8), person_id=["p", "q"])
         r = writer.commit()
     with pytest.raises(StoreError, match="values other than 1, 0 and -1"):
@@ -214,7 +222,7 @@ def test_values_that_no_response_has_are_refused(tmp_path):
 
 def test_nothing_is_left_by_an_exception(tmp_path):
     def interrupted():
-        with StoreWriter(tmp_path / "s", item_id=ITEMS, rows_per_block=ROWS) as writer:
+        with StoreWriter(tmp_path / "s", item_id=ITEMS, n_persons=N, rows_per_block=ROWS) as writer:
             writer.write(values()[:ROWS], person_id=IDS[:ROWS])
             raise KeyboardInterrupt
 
@@ -224,7 +232,7 @@ def test_nothing_is_left_by_an_exception(tmp_path):
 
 
 def test_nothing_is_left_without_commit(tmp_path):
-    with StoreWriter(tmp_path / "s", item_id=ITEMS, rows_per_block=ROWS) as writer:
+    with StoreWriter(tmp_path / "s", item_id=ITEMS, n_persons=N, rows_per_block=ROWS) as writer:
         writer.write(values()[:ROWS], person_id=IDS[:ROWS])
         assert not (tmp_path / "s").exists()
     assert list(tmp_path.iterdir()) == []
@@ -235,8 +243,9 @@ def test_commit_leaves_only_the_store(store):
 
 
 def test_what_a_killed_writer_left_is_replaced(tmp_path):
-    StoreWriter(tmp_path / "s", item_id=["a"], rows_per_block=1)  # never closed
-    assert [p.name for p in tmp_path.iterdir()] == [".s.partial"]
+    left = tmp_path / ".s.partial" / "draft-0" / "part-00000"
+    left.mkdir(parents=True)
+    (left / "zarr.json").write_text("{}")
     write(tmp_path / "s").verify()
     assert [p.name for p in tmp_path.iterdir()] == ["s"]
 
@@ -244,29 +253,40 @@ def test_what_a_killed_writer_left_is_replaced(tmp_path):
 def test_existing_path_is_refused_and_untouched(store):
     before = (store / "manifest.json").read_bytes()
     with pytest.raises(InputError, match="exists already"):
-        StoreWriter(store, item_id=["a"], rows_per_block=1)
+        StoreWriter(store, item_id=["a"], n_persons=1, rows_per_block=1)
     with pytest.raises(InputError, match="exists already"):
         irt.simulate(5, 2, store=store)
     assert (store / "manifest.json").read_bytes() == before
     open_responses(store).verify()
 
 
+def test_two_writers_of_one_store_are_refused(tmp_path):
+    with StoreWriter(tmp_path / "s", item_id=["a"], n_persons=1, rows_per_block=1) as first:
+        with pytest.raises(InputError, match="another process is writing"):
+            StoreWriter(tmp_path / "s", item_id=["a"], n_persons=1, rows_per_block=1)
+        first.write(np.ones((1, 1), dtype=np.int8), person_id=["p"])
+        first.commit().verify()
+    assert [p.name for p in tmp_path.iterdir()] == ["s"]
+
+
 def test_no_persons_is_an_error(tmp_path):
-    with (
-        StoreWriter(tmp_path / "s", item_id=["a"], rows_per_block=1) as writer,
-        pytest.raises(InputError, match="no persons"),
-    ):
-        writer.commit()
+    with pytest.raises(InputError, match="no persons"):
+        StoreWriter(tmp_path / "s", item_id=["a"], n_persons=0, rows_per_block=1)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_blocks_of_another_shape_are_refused(tmp_path):
-    with StoreWriter(tmp_path / "s", item_id=ITEMS, rows_per_block=4) as writer:
-        with pytest.raises(ValueError, match="one entry per person"):
+    with StoreWriter(tmp_path / "s", item_id=ITEMS, n_persons=6, rows_per_block=4) as writer:
+        with pytest.raises(ValueError, match="4 persons x 4 items, not 3 identifiers"):
             writer.write(values()[:4], person_id=IDS[:3])
-        writer.write(values()[:3], person_id=IDS[:3])
-        with pytest.raises(ValueError, match="every block but the last"):
-            writer.write(values()[:4], person_id=IDS[4:8])
+        with pytest.raises(ValueError, match="0 of 2 blocks are written"):
+            writer.commit()
+        writer.write(values()[:4], person_id=IDS[:4])
+        with pytest.raises(ValueError, match=r"not \['person_id', 'person_weight', 'response'\]"):
+            writer.write(values()[4:6], person_id=IDS[4:6], weight=[1.0, 1.0])
+        writer.write(values()[4:6], person_id=IDS[4:6])
+        with pytest.raises(ValueError, match="all 6 persons"):
+            writer.write(values()[:4], person_id=IDS[:4])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -291,7 +311,7 @@ def test_store_that_changed_under_an_open_handle_is_an_error(store, used_before)
     if used_before:
         r.read_block(0)
     shutil.rmtree(store)
-    with StoreWriter(store, item_id=ITEMS, rows_per_block=ROWS) as writer:
+    with StoreWriter(store, item_id=ITEMS, n_persons=N, rows_per_block=ROWS) as writer:
         for s in range(0, N, ROWS):
             e = min(s + ROWS, N)
             writer.write(
@@ -316,16 +336,20 @@ def test_handle_is_small_and_picklable(store):
     np.testing.assert_array_equal(ref.read().data.values, values()[8:16])
 
 
+def entry(name, n_persons, rows):
+    more = {"max_weight": None, "n_quarantined": 0}
+    return {"name": name, "n_persons": n_persons, "rows_per_block": rows, **more}
+
+
 def large_store(tmp_path, n_blocks):
     """A manifest of a store with many blocks, without their bytes."""
     content = {
         "layout": "dense",
         "item_id": ["a", "b"],
-        "n_persons": 10 * n_blocks - 3,
         "weighted": False,
         "grouped": False,
-        "max_weight": None,
-        "parts": [{"name": "part-00000", "n_persons": 10 * n_blocks - 3, "rows_per_block": 10}],
+        "covariates": [],
+        "parts": [entry("part-00000", 10 * n_blocks - 3, 10)],
         "files": {},
     }
     tmp_path.joinpath("big").mkdir()
@@ -350,12 +374,11 @@ def test_handle_of_a_hundred_thousand_blocks_is_small(tmp_path):
 
 
 def test_parts_follow_each_other(tmp_path):
-    """The reader takes several parts, as append will write them."""
+    """The reader takes several parts, as append writes them."""
     large_store(tmp_path, 3)
     content = json.loads((tmp_path / "big" / "manifest.json").read_text())
     content.pop("checksum")
-    content["n_persons"] = 36
-    content["parts"].append({"name": "part-00001", "n_persons": 9, "rows_per_block": 4})
+    content["parts"].append(entry("part-00001", 9, 4))
     manifest.write(tmp_path / "big", content)
     r = open_responses(tmp_path / "big")
     assert r.n_persons == 36
@@ -376,5 +399,5 @@ def test_parts_follow_each_other(tmp_path):
 )
 def test_bad_item_ids(tmp_path, items, message):
     with pytest.raises(InputError, match=message):
-        StoreWriter(tmp_path / "s", item_id=items, rows_per_block=1)
+        StoreWriter(tmp_path / "s", item_id=items, n_persons=1, rows_per_block=1)
     assert list(tmp_path.iterdir()) == []

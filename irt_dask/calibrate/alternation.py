@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from irt_dask.engine import Engine
 from irt_dask.errors import EstimationError, InputError
 from irt_dask.kernels import coreset as sensitivities
-from irt_dask.kernels import exact, items, keyed, layouts
+from irt_dask.kernels import exact, items, keyed, layouts, modes
 from irt_dask.models import ABILITY_BOUND, DISCRIMINATION_BOUNDS, INTERCEPT_BOUND
 from irt_dask.store import Block, Responses
 
@@ -82,7 +82,7 @@ class _Scales:
 
 
 def _abilities(block: Block, a: Floats, d: Floats) -> tuple[Floats, Floats]:
-    return layouts.of(block.data).modes(block.data, a, d, ABILITY_BOUND)
+    return modes.modes(block.data, a, d, ABILITY_BOUND)
 
 
 def _summary(block: Block, theta: Floats, ll: Floats, scales: _Scales) -> tuple[Any, Any]:
@@ -94,7 +94,7 @@ def _summary(block: Block, theta: Floats, ll: Floats, scales: _Scales) -> tuple[
 def _all_persons(block: Block, a: Floats, d: Floats, scales: _Scales) -> tuple[Any, ...]:
     """Objective, moments of ability, and counts of all persons on the ability axis."""
     theta, ll = _abilities(block, a, d)
-    right, seen = layouts.of(block.data).axis_counts(
+    right, seen = modes.axis_counts(
         block.data, theta, block.weights(), ABILITY_BOUND, N_NODES, scales.weight
     )
     return (*_summary(block, theta, ll, scales), right, seen)
@@ -118,7 +118,7 @@ def _pick(block: Block, targets: NDArray[np.int64], *args: Any) -> tuple[Any, ..
     score = _scores(block, *args)
     rows, times = np.unique(sensitivities.locate(score, targets), return_counts=True)
     chosen = layouts.take(block.data, rows)
-    theta, _ = layouts.of(chosen).modes(chosen, args[0], args[1], ABILITY_BOUND)
+    theta, _ = modes.modes(chosen, args[0], args[1], ABILITY_BOUND)
     return chosen, theta, score[rows], times
 
 
@@ -173,9 +173,8 @@ class Rounds:
         theta, score, times = (np.concatenate([p[c] for p in picked.values()]) for c in (1, 2, 3))
         weight = times * (float(ends[-1]) / k) / score
         scale = exact.scale_for(2.0 * float(weight.sum()))
-        kernels = layouts.of(data)
-        right, seen = kernels.axis_counts(data, theta, weight, ABILITY_BOUND, N_NODES, scale)
-        estimate = float(weight @ kernels.modes(data, a, d, ABILITY_BOUND)[1])
+        right, seen = modes.axis_counts(data, theta, weight, ABILITY_BOUND, N_NODES, scale)
+        estimate = float(weight @ modes.modes(data, a, d, ABILITY_BOUND)[1])
         return value, moment, right / scale, seen / scale, estimate
 
     def item_step(self, right: Floats, seen: Floats, a: Floats, d: Floats) -> tuple[Floats, Floats]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from irt_dask.engine import Engine, item_parameters
 from irt_dask.errors import EstimationError
-from irt_dask.kernels import layouts
+from irt_dask.kernels import counts
 from irt_dask.models import logit
 from irt_dask.store import Block
 
@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 
 
 def _count_responses(block: Block) -> tuple[Any, ...]:
-    return tuple(layouts.of(block.data).response_counts(block.data))
+    return tuple(counts.response_counts(block.data))
 
 
 def response_counts(engine: Engine) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -32,7 +32,7 @@ from irt_dask.engine import (
     run_chains,
 )
 from irt_dask.errors import ConvergenceWarning, InputError
-from irt_dask.kernels import diagnostics, exact, layouts
+from irt_dask.kernels import diagnostics, exact, posterior
 from irt_dask.models import GRID_BOUND, Grid, ItemPrior, check_model, grid_for
 from irt_dask.store import Block
 from irt_dask.store.responses import sha256
@@ -53,7 +53,7 @@ _COARSE = 1.5
 
 
 def _log_marginal(block: Block, a: Floats, d: Floats, nodes: Floats, scale: float) -> Any:
-    value = layouts.of(block.data).expectations(block.data, a, d, nodes)[2]
+    value = posterior.expectations(block.data, a, d, nodes)[2]
     return np.rint(value * scale).astype(np.int64).sum()
 
 

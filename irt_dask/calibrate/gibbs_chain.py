@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from irt_dask.engine.cache import keep, read_block
 from irt_dask.errors import ChainError, InputError
-from irt_dask.kernels import items, keyed, layouts
+from irt_dask.kernels import items, keyed, layouts, posterior
 from irt_dask.models import Grid, ItemPrior, grid_for
 
 Floats = NDArray[np.float64]
@@ -56,7 +56,7 @@ class Plan:
 class _Shard:
     """The persons of one shard, in the order of their global rows."""
 
-    data: layouts.Dense
+    data: layouts.Layout
 
     @property
     def nbytes(self) -> int:
@@ -101,13 +101,13 @@ def segment(
     first = int(state["step"]) + 1
     for step in range(first, min(first + plan.sweeps, plan.total + 1)):
         u = keyed.stream(draw("ability", step), n)
-        counts = layouts.of(data).draw_counts(data, np.exp(log_a), d, grid.nodes, u)
-        right, seen, persons = counts
+        counts = posterior.draw_counts(data, np.exp(log_a), d, grid.nodes, u)
+        at, right, seen, persons = counts
         if step == plan.n_warmup + 1:
             accepted[:] = 0
         random = keyed.uniforms(draw("item", step), 0, m, items.WORDS_PER_ITEM)
         begin = (start[0], start[1])
-        items.metropolis(right, seen, grid.nodes, prior, begin, random, log_a, d, accepted)
+        items.metropolis(right, seen, grid.nodes[at], prior, begin, random, log_a, d, accepted)
         scale = keyed.stream(draw("scale", step), items.WORDS_PER_RESCALE)
         items.rescale(persons, grid.nodes, prior, scale, log_a, d)
         if not (np.isfinite(log_a).all() and np.isfinite(d).all()):

@@ -18,7 +18,7 @@ from scipy.sparse.csgraph import connected_components
 
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
 from irt_dask.errors import EstimationError, InputError
-from irt_dask.kernels import layouts
+from irt_dask.kernels import counts as kernels
 from irt_dask.store import Block
 
 Floats = NDArray[np.float64]
@@ -29,7 +29,7 @@ _MAX_RESIDUAL = 1e-9
 
 
 def _count(block: Block) -> tuple[Any, ...]:
-    return tuple(layouts.of(block.data).pair_counts(block.data))
+    return tuple(kernels.pair_counts(block.data))
 
 
 def pair_counts(

@@ -1,4 +1,4 @@
-"""Commands about data and the package: simulate, ingest, verify, info, docs."""
+"""Commands about data and the package: ingest, append, simulate, verify, info, docs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from irt_dask.cli.common import json_option, open_any, quiet_option, show
-from irt_dask.errors import InputError
+from irt_dask.cli.common import json_option, open_any, quiet_option, show, workers
+from irt_dask.errors import DataWarning, InputError
 
 
 def _columns(pairs: tuple[str, ...]) -> dict[str, Any] | None:
@@ -21,35 +21,105 @@ def _columns(pairs: tuple[str, ...]) -> dict[str, Any] | None:
     return out or None
 
 
+def _recode(pairs: tuple[str, ...]) -> dict[str, str] | None:
+    out = {}
+    for pair in pairs:
+        code, sign, meaning = pair.rpartition("=")
+        if not sign:
+            raise InputError(f"--recode {pair!r}: write CODE=MEANING, for example 9=wrong")
+        out[code] = meaning
+    return out or None
+
+
+def _source_options(command: Any) -> Any:
+    """Options of the commands that read a response file."""
+    for option in reversed([
+        click.option("--shape", type=click.Choice(["long", "wide"]), help="Say it where the header "
+                     "is ambiguous: long (a row per response) or wide (a row per person)."),
+        click.option("--column", "columns", multiple=True, metavar="ROLE=NAME",
+                     help="Name a column: person=, item=, response= (long); person=, items=A,B,C "
+                     "(wide); weight=, group=. Repeat as needed."),
+        click.option("--missing", multiple=True, metavar="CODE", help="A code that means not "
+                     "observed, beside empty, NA, NaN, -1 and a dot. Repeat as needed."),
+        click.option("--recode", multiple=True, metavar="CODE=MEANING", help="What a code means: "
+                     "right, wrong or missing, for example 9=wrong. Repeat as needed."),
+        click.option("--key", type=click.Path(), help="For raw answers: a CSV file with columns "
+                     "item and key, the right option of each item."),
+        click.option("--persons", type=click.Path(), help="A second file with a row per person: "
+                     "person, weight, group, covariates."),
+        click.option("--on-error", type=click.Choice(["raise", "quarantine"]), default="raise",
+                     show_default=True, help="Stop at a bad row, or put bad rows into a file "
+                     "beside the store and go on."),
+        click.option("--rows-per-block", type=int, help="Persons per block (default: by size)."),
+    ]):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def _read(
+    function: Any, source: str, store: str, cluster: str, as_json: bool, quiet: bool,
+    columns: tuple[str, ...], recode: tuple[str, ...], **options: Any,
+) -> None:  # fmt: skip
+    """Call ingest or append and describe the store."""
+    import warnings
+
+    with workers(cluster) as client, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        made = function(
+            source, store, columns=_columns(columns), recode=_recode(recode), client=client,
+            progress=False if quiet else None, **options,
+        )  # fmt: skip
+    for w in caught:
+        if issubclass(w.category, DataWarning):
+            click.echo(f"warning: {w.message}", err=True)
+    show(_about(made), as_json)
+
+
+_cluster_option = click.option(
+    "--cluster", metavar="WHERE", default="none", show_default=True,
+    help="Where to work: 'none' (the threads of this process), 'local' (worker processes), a "
+    "scheduler's address, or a TOML file with a [cluster] section.",
+)  # fmt: skip
+
+
 @click.command()
 @click.argument("source", type=click.Path())
 @click.argument("store", type=click.Path())
-@click.option("--shape", type=click.Choice(["long", "wide"]), help="Say it where the header is "
-              "ambiguous: long (a row per response) or wide (a row per person).")  # fmt: skip
-@click.option("--column", "columns", multiple=True, metavar="ROLE=NAME",
-              help="Name a column: person=, item=, response= (long); person=, items=A,B,C (wide); "
-              "weight=, group=. Repeat as needed.")  # fmt: skip
-@click.option("--missing", multiple=True, metavar="CODE", help="A code that means not observed, "
-              "beside empty, NA, NaN and -1. Repeat as needed.")  # fmt: skip
-@click.option("--rows-per-block", type=int, help="Persons per block (default: by size).")
+@_source_options
+@click.option("--layout", type=click.Choice(["auto", "dense", "csr"]), default="auto",
+              show_default=True, help="How blocks hold responses: csr (observed ones alone) where "
+              "fewer than 10% of the cells are observed.")  # fmt: skip
+@_cluster_option
 @json_option
 @quiet_option
-def ingest(
-    source: str, store: str, shape: str | None, columns: tuple[str, ...], missing: tuple[str, ...],
-    rows_per_block: int | None, as_json: bool, quiet: bool,
-) -> None:  # fmt: skip
+def ingest(**options: Any) -> None:
     """Read a response file into a new store.
 
-    SOURCE is a CSV or TSV file (.gz too), long (columns person, item, response) or wide (a row per
-    person, a column per item). Responses are 1 (right) and 0 (wrong).
+    SOURCE is a CSV, TSV or JSON lines file (.gz too) or a Parquet file, long (columns person, item,
+    response) or wide (a row per person, a column per item). Responses are 1 (right) and 0 (wrong),
+    unless --key or --recode say otherwise.
     """
     from irt_dask.ingest import ingest as ingest_responses
 
-    made = ingest_responses(
-        source, store, shape=shape, columns=_columns(columns), missing=missing,
-        rows_per_block=rows_per_block, progress=False if quiet else None,
-    )  # fmt: skip
-    show(_about(made), as_json)
+    _read(ingest_responses, **options)
+
+
+@click.command()
+@click.argument("source", type=click.Path())
+@click.argument("store", type=click.Path())
+@_source_options
+@_cluster_option
+@json_option
+@quiet_option
+def append(**options: Any) -> None:
+    """Add the persons of a response file to a store.
+
+    The file has items that the store knows and persons that it does not. A run that is stopped
+    leaves the store as it was.
+    """
+    from irt_dask.ingest import append as append_responses
+
+    _read(append_responses, **options)
 
 
 @click.command()
@@ -109,6 +179,8 @@ def _about(r: Any) -> dict[str, Any]:
         "layout": r.layout,
         "weights": r.max_weight is not None,
         "groups": r.has_groups,
+        "covariates": ", ".join(r.covariate_names) or "none",
+        "rows_put_aside": r.n_quarantined,
         "checksum": r.fingerprint,
     }
 

@@ -26,6 +26,7 @@ for command in (
     work.demo,
     data.simulate,
     data.ingest,
+    data.append,
     data.verify,
     work.calibrate,
     work.score,

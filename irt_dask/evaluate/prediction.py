@@ -18,7 +18,7 @@ from irt_dask.engine import (
     refuse_weights,
 )
 from irt_dask.errors import EstimationError
-from irt_dask.kernels import exact, layouts
+from irt_dask.kernels import exact, posterior
 from irt_dask.models import GRID_BOUND, grid_for
 from irt_dask.store import Block
 
@@ -29,9 +29,8 @@ _LOGIT_RANGE = 30.0
 
 
 def _evaluate(block: Block, a: Floats, d: Floats, nodes: Floats, scale: float) -> tuple[Any, ...]:
-    kernels = layouts.of(block.data)
-    marginal = kernels.expectations(block.data, a, d, nodes)[2]
-    given, right = kernels.left_out(block.data, a, d, nodes)
+    marginal = posterior.expectations(block.data, a, d, nodes)[2]
+    given, right = posterior.left_out(block.data, a, d, nodes)
     with np.errstate(divide="ignore"):  # a certain response belongs to the outermost class
         logit = np.log(given) - np.log1p(-given)
     place = (np.where(right, logit, -logit) + _LOGIT_RANGE) * (_CLASSES / (2.0 * _LOGIT_RANGE))

@@ -7,9 +7,13 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from irt_dask.store import Responses
 
-__all__ = ["ingest"]
+__all__ = ["append", "ingest"]
+
+Progress = bool | Callable[[str, int, int | None], Any] | None
 
 
 def ingest(
@@ -19,43 +23,60 @@ def ingest(
     shape: str | None = None,
     columns: Mapping[str, str | Sequence[str]] | None = None,
     missing: Sequence[str | int | float] | str | int | float = (),
+    recode: Mapping[Any, str] | None = None,
+    key: Mapping[str, Any] | str | PathLike[str] | None = None,
+    persons: str | PathLike[str] | pd.DataFrame | None = None,
     layout: str = "auto",
+    on_error: str = "raise",
     rows_per_block: int | None = None,
-    progress: bool | Callable[[str, int, int | None], Any] | None = None,
+    client: Any = None,
+    progress: Progress = None,
 ) -> Responses:
-    """Read a CSV or TSV file of right and wrong responses into a new store.
+    """Read a file of responses into a new store.
 
     A long file has one response per row, in a person, an item and a response column; other
     columns are ignored.  A wide file has one person per row, in a person column and one column
-    per item.  Persons are always rows.  Persons are stored in order of first appearance, items
-    in order of the header (wide) or of first appearance (long).  Spaces around ids, column
-    names and values are dropped.
-
-    Nothing is left behind by a file with an error: the store appears whole, as the last act.
-    The file is streamed, so memory does not grow with the number of responses; a dictionary of
-    the person ids (some 150 bytes a person) is kept in the calling process.  Long files are
-    sorted by person through temporary files beside the store, of 9 bytes a row.
+    per item; JSON lines may also hold the responses of a person in one object,
+    ``{"subject_id": "s1", "responses": {"q1": 1, "q2": 0}}``.  Persons are always rows.  They are
+    stored in order of first appearance; items in order of the header (wide) or of first appearance.
+    Spaces around ids, column names and values are dropped.
 
     Parameters
     ----------
     source
-        A .csv, .tsv or .tab file in UTF-8, also compressed (.csv.gz, ...), with a header.
+        A .csv, .tsv, .tab, .jsonl or .ndjson file in UTF-8, also compressed (.csv.gz, ...), or a
+        .parquet file.
     store
         Where the store is made; nothing may be there yet.
     shape
         "long" or "wide"; None decides by the column names, and refuses where they leave a doubt.
     columns
         Names of columns by role: "person", "item" and "response" (long), "person" and "items"
-        (wide; a list, other columns are then ignored), and for both "weight" and "group".
+        (wide; a list, other columns are then ignored) or "responses" (nested JSON), and for all
+        "weight" and "group".
     missing
         More codes for "not observed", besides empty, NA, NaN, nan, -1 and a dot.
+    recode
+        What codes mean: ``{"9": "wrong", "r": "missing", "2": "right"}``; goes before all other
+        rules, so that omitted can be wrong and not reached missing.
+    key
+        The right option of every item, ``{item: option}`` or a CSV file with columns item and key,
+        for files of raw answers: that option is right, any other answer wrong.
+    persons
+        A second file or a DataFrame with one row per person: person, and weight, group and
+        covariates (all other columns; numbers).  It is joined by the person's id.
     layout
-        "auto" or "dense".
+        "dense" (a byte for each person and item), "csr" (observed responses alone), or "auto": csr
+        where fewer than 10% of the cells are observed.  The result's ``layout`` says which; it
+        never changes an estimate.
+    on_error
+        "raise" stops at the first row that breaks a rule.  "quarantine" puts such rows into
+        ``STORE.quarantine.csv`` with line and reason and goes on; ``n_quarantined`` counts them.
     rows_per_block
         Persons per block of the store; None chooses.
-    progress
-        None shows a bar on a terminal, True and False always and never; or a function called as
-        ``progress(stage, done, total)``: bytes read, then blocks written.
+    client, progress
+        Dask client (default: the current one, else threads).  None shows bars on a terminal, True
+        and False always and never; or a function called as ``progress(stage, done, total)``.
 
     Returns
     -------
@@ -67,18 +88,67 @@ def ingest(
     InputError
         The file or an option breaks a rule; the text names the file, the line, the column and
         the value, and says what to do.
-    """
-    from irt_dask.engine.progress import callback
-    from irt_dask.ingest.long import ingest_long
-    from irt_dask.ingest.reader import TextFile
-    from irt_dask.ingest.roles import resolve
-    from irt_dask.ingest.target import Target
-    from irt_dask.ingest.values import code_table
-    from irt_dask.ingest.wide import ingest_wide
 
-    target = Target.checked(store, layout=layout, rows_per_block=rows_per_block)
-    table = code_table(missing)
-    text = TextFile(source, callback(progress))
-    roles = resolve(text, shape, columns)
-    read = ingest_long if roles.shape == "long" else ingest_wide
-    return read(text, roles, table, target)
+    Warns
+    -----
+    DataWarning
+        ``persons`` has persons without responses.
+
+    Notes
+    -----
+    The store appears whole, as the last act; a run that is stopped leaves nothing that the next one
+    does not remove.  The source is read once, in pieces of 16 to 128 MB, spilled to disk beside the
+    store by person (a hash), put together by person and written as blocks: an external sort, whose
+    memory per task does not grow with the file.  On the disk it needs about the size of the
+    uncompressed source, until it is done.  The calling process holds the item ids and numbers by
+    piece of the source, nothing of the size of the persons.
+    """
+    from irt_dask.ingest import run
+
+    options = run.Options.checked(
+        shape=shape, columns=columns, missing=missing, recode=recode, key=key, persons=persons,
+        layout=layout, on_error=on_error, rows_per_block=rows_per_block,
+    )  # fmt: skip
+    return run.ingest(source, store, options, client, progress)
+
+
+def append(
+    source: str | PathLike[str],
+    store: str | PathLike[str],
+    *,
+    shape: str | None = None,
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+    missing: Sequence[str | int | float] | str | int | float = (),
+    recode: Mapping[Any, str] | None = None,
+    key: Mapping[str, Any] | str | PathLike[str] | None = None,
+    persons: str | PathLike[str] | pd.DataFrame | None = None,
+    on_error: str = "raise",
+    rows_per_block: int | None = None,
+    client: Any = None,
+    progress: Progress = None,
+) -> Responses:
+    """Add the persons of a file to a store, as one more part.
+
+    Existing blocks do not change.  The file may lack items of the store (they are not observed) but
+    bring no new ones; weights, groups and covariates must be there if and only if the store has
+    them.  Parameters and guarantees are those of :func:`ingest`; the layout is the store's, and
+    rows put aside go to ``STORE.quarantine-NNNNN.csv``, NNNNN the number of the part.
+
+    Returns
+    -------
+    Responses
+        The store with the new persons.  A handle that was opened before keeps to the persons of
+        then: a run that is under way is not disturbed.
+
+    Raises
+    ------
+    InputError
+        As :func:`ingest`; also if a person of the file is in the store already (it lists them).
+    """
+    from irt_dask.ingest import run
+
+    options = run.Options.checked(
+        shape=shape, columns=columns, missing=missing, recode=recode, key=key, persons=persons,
+        layout="auto", on_error=on_error, rows_per_block=rows_per_block,
+    )  # fmt: skip
+    return run.append(source, store, options, client, progress)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from irt_dask.errors import InputError
-from irt_dask.ingest.reader import TextFile
 
 ALIASES = {
     "person": frozenset(
@@ -32,65 +32,143 @@ ALIASES = {
 KEYS = {
     "long": ("person", "item", "response", "weight", "group"),
     "wide": ("person", "items", "weight", "group"),
+    "nested": ("person", "responses", "weight", "group"),
 }
 SHOWN = 20  # column names in a message
 
 
 @dataclass(frozen=True)
-class Roles:
-    """The shape, and the positions of the columns; item and response (long) or items (wide)."""
+class Header:
+    """The names of columns, stripped, and how to complain about them."""
 
-    shape: str
-    person: int
-    item: int | None = None
-    response: int | None = None
-    items: tuple[int, ...] = ()
-    weight: int | None = None
-    group: int | None = None
+    names: list[str]
+    error: Callable[..., InputError]
+    delimiter: str | None = None  # of delimited text
+    nests: bool = False  # JSON, where the responses of a person may be one value
+
+    def checked(self) -> Header:
+        """Refuse names that are empty or there twice."""
+        if "" in self.names:
+            place = self.names.index("") + 1
+            raise self.error(f"column {place} of {len(self.names)} has no name; name it", 1)
+        if len(set(self.names)) < len(self.names):
+            twice = next(name for name, n in Counter(self.names).items() if n > 1)
+            raise self.error(f"the column {twice!r} is there twice; rename one of them", 1)
+        return self
+
+    def shown(self) -> str:
+        """Return the names for a message."""
+        if len(self.names) == 1 and self.delimiter is not None:
+            return f"the only column is {self.names[0]!r}: is the delimiter {self.delimiter!r}?"
+        return f"the columns are {listed(self.names)}"
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The form, and the names of the columns; ``items`` of a wide table, ``responses`` of JSON."""
+
+    form: str  # long, wide, nested or persons
+    person: str
+    item: str | None = None
+    response: str | None = None
+    responses: str | None = None
+    items: tuple[str, ...] = ()
+    weight: str | None = None
+    group: str | None = None
+    covariates: tuple[str, ...] = ()
+
+    @property
+    def single(self) -> dict[str, str]:
+        """The columns that hold one value of a row, by role."""
+        roles = ("person", "item", "response", "responses", "weight", "group")
+        found = {role: getattr(self, role) for role in roles}
+        return {role: name for role, name in found.items() if name is not None}
 
 
 def resolve(
-    text: TextFile, shape: str | None, columns: Mapping[str, str | Sequence[str]] | None
+    header: Header,
+    shape: str | None,
+    columns: Mapping[str, str | Sequence[str]] | None,
+    nested: bool = False,
 ) -> Roles:
-    """Return the columns' roles, by what the caller said and else by the usual names."""
+    """Return the columns' roles, by what the caller said and else by the usual names.
+
+    ``nested`` says that there is a column ``responses`` that holds objects.
+    """
+    if shape == "persons":
+        return _of_persons(header)
     if shape not in (None, "long", "wide"):
         raise InputError(f"shape={shape!r} is unknown; say shape='long' or shape='wide'")
-    named, items = _named(text, columns)
+    named, items = _named(header, columns)
+    said = {*named} | ({"items"} if items is not None else set())
+    if "responses" in said or (nested and not said & {"item", "response", "items"}):
+        return _nested(header, shape, named, said)
     taken = {*named.values(), *(items or ())}
     found = {
-        role: [named[role]] if role in named else _by_alias(text.header, role, taken)
-        for role in ALIASES
+        role: [named[role]] if role in named else _by_alias(header, role, taken) for role in ALIASES
     }
-    said = {*named} | ({"items"} if items is not None else set())
-    shape = shape or _shape_said(text, said) or _shape_found(text, found)
-    foreign = sorted(said - {*KEYS[shape]})
-    if foreign:
-        raise text.error(
-            f"columns has {', '.join(map(repr, foreign))}, which a {shape} file does not have; "
-            f"a {shape} file has {_listed(KEYS[shape])}"
-        )
+    form = shape or _form_said(header, said) or _form_found(header, found)
+    _refuse_foreign(header, form, said)
     weight, group = named.get("weight"), named.get("group")
-    if shape == "long":
-        one = {role: _single(text, role, shape, found[role]) for role in ALIASES}
-        return Roles(
-            "long", one["person"], one["item"], one["response"], weight=weight, group=group
-        )
-    person = _single(text, "person", shape, found["person"])
+    if form == "long":
+        person, item, response = (_single(header, r, form, found[r]) for r in ALIASES)
+        return Roles(form, person, item, response, weight=weight, group=group)
+    person = _single(header, "person", form, found["person"])
     if items is None:
-        items = [k for k in range(len(text.header)) if k not in {person, *named.values()}]
-    if not items:
-        raise text.error(
-            f"a wide file needs columns of items beside {text.header[person]!r}; {_columns(text)}"
+        items = [name for name in header.names if name not in {person, *named.values()}]
+    if not items and not header.nests:  # in JSON the first person may have no responses
+        raise header.error(
+            f"a wide file needs columns of items beside {person!r}; {header.shown()}"
         )
     if person in items:
-        raise text.error(f"the column {text.header[person]!r} cannot be the person and an item")
-    return Roles("wide", person, items=tuple(items), weight=weight, group=group)
+        raise header.error(f"the column {person!r} cannot be the person and an item")
+    return Roles(form, person, items=tuple(items), weight=weight, group=group)
+
+
+def _nested(header: Header, shape: str | None, named: dict[str, str], said: set[str]) -> Roles:
+    responses = named.get("responses", "responses")
+    aliases = {
+        role: [named[role]] if role in named else _by_alias(header, role, {responses})
+        for role in ALIASES
+    }
+    if shape == "long" or ("responses" not in said and aliases["item"] and aliases["response"]):
+        raise header.error(
+            f"the key {responses!r} holds the responses of a person, and the form asked for or "
+            f"found otherwise is long; leave {responses!r} out, or say "
+            f"columns={{'responses': {responses!r}}} without a shape"
+        )
+    _refuse_foreign(header, "nested", said)
+    person = _single(header, "person", "wide", aliases["person"])
+    return Roles(
+        "nested", person, responses=responses, weight=named.get("weight"), group=named.get("group")
+    )
+
+
+def _of_persons(header: Header) -> Roles:
+    """Return the roles of a table of persons: all columns but person, weight, group are numbers."""
+    people = _by_alias(header, "person", set())
+    if len(people) != 1:
+        problem = (
+            f"several columns could be the person: {listed(people)}"
+            if people
+            else f"no column has a usual name of the person ({listed(sorted(ALIASES['person']))})"
+        )
+        raise header.error(f"{problem}; {header.shown()}; rename the columns of the table")
+    special: dict[str, str] = {}
+    for role in ("weight", "group"):
+        names = [name for name in header.names if name.casefold() == role]
+        if len(names) > 1:
+            raise header.error(f"several columns could be the {role}: {listed(names)}; rename one")
+        special |= dict.fromkeys(names and [role], names[0] if names else "")
+    taken = {people[0], *special.values()}
+    rest = tuple(name for name in header.names if name not in taken)
+    return Roles("persons", people[0], **special, covariates=rest)  # type: ignore[arg-type]
 
 
 def _named(
-    text: TextFile, columns: Mapping[str, str | Sequence[str]] | None
-) -> tuple[dict[str, int], list[int] | None]:
-    """Return the positions of the single columns that the caller named, and of the items."""
+    header: Header, columns: Mapping[str, str | Sequence[str]] | None
+) -> tuple[dict[str, str], list[str] | None]:
+    """Return the single columns that the caller named, and the items."""
     if columns is None:
         return {}, None
     if not isinstance(columns, Mapping):
@@ -98,100 +176,109 @@ def _named(
             "columns must be a dict of column names by role, like {'person': 'name'}, "
             f"not {type(columns).__name__}"
         )
-    known = dict.fromkeys((*KEYS["long"], *KEYS["wide"]))
+    forms = ("long", "wide", "nested") if header.nests else ("long", "wide")
+    known = dict.fromkeys(role for form in forms for role in KEYS[form])
     for role in columns:
         if role not in known:
-            raise text.error(
-                f"columns has the unknown role {role!r}; the roles are {_listed(known)}; "
-                f"{_columns(text)}"
+            raise header.error(
+                f"columns has the unknown role {role!r}; the roles are {listed(known)}; "
+                f"{header.shown()}"
             )
-    items = _items(text, columns["items"]) if "items" in columns else None
-    named = {role: _position(text, role, columns[role]) for role in columns if role != "items"}
-    owner: dict[int, str] = dict.fromkeys(items or (), "items")
-    for role, position in named.items():
-        if position in owner:
-            raise text.error(
-                f"columns gives {text.header[position]!r} two roles, {owner[position]!r} and "
-                f"{role!r}; a column has one"
+    items = _items(header, columns["items"]) if "items" in columns else None
+    named = {role: _known(header, role, columns[role]) for role in columns if role != "items"}
+    owner: dict[str, str] = dict.fromkeys(items or (), "items")
+    for role, name in named.items():
+        if name in owner:
+            raise header.error(
+                f"columns gives {name!r} two roles, {owner[name]!r} and {role!r}; a column has one"
             )
-        owner[position] = role
+        owner[name] = role
     return named, items
 
 
-def _items(text: TextFile, names: object) -> list[int]:
+def _items(header: Header, names: object) -> list[str]:
     if isinstance(names, str) or not isinstance(names, Sequence) or not names:
-        raise text.error("columns['items'] must be a list of column names")
-    positions = [_position(text, "items", name) for name in names]
-    if len(set(positions)) < len(positions):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise text.error(f"columns['items'] has {twice!r} twice")
-    return sorted(positions)
+        raise header.error("columns['items'] must be a list of column names")
+    if header.nests:  # what the first object lacks, later ones may have
+        items = [_text(header, "items", name) for name in names]
+    else:
+        items = [_known(header, "items", name) for name in names]
+    if len(set(items)) < len(items):
+        twice = next(name for name, n in Counter(items).items() if n > 1)
+        raise header.error(f"columns['items'] has {twice!r} twice")
+    return items if header.nests else sorted(items, key=header.names.index)
 
 
-def _position(text: TextFile, role: str, name: object) -> int:
-    if name not in text.header:
-        raise text.error(
-            f"columns names {name!r} for {role!r}, and there is no such column; {_columns(text)}"
+def _text(header: Header, role: str, name: object) -> str:
+    if not isinstance(name, str):
+        raise header.error(f"columns names {name!r} for {role!r}, and a name is a string")
+    return name.strip()
+
+
+def _known(header: Header, role: str, name: object) -> str:
+    if not isinstance(name, str) or name.strip() not in header.names:
+        raise header.error(
+            f"columns names {name!r} for {role!r}, and there is no such column; {header.shown()}"
         )
-    return text.header.index(str(name))
+    return name.strip()
 
 
-def _by_alias(header: list[str], role: str, taken: set[int]) -> list[int]:
-    return [
-        k for k, name in enumerate(header) if name.casefold() in ALIASES[role] and k not in taken
-    ]
+def _by_alias(header: Header, role: str, taken: set[str]) -> list[str]:
+    return [n for n in header.names if n.casefold() in ALIASES[role] and n not in taken]
 
 
-def _shape_said(text: TextFile, said: set[str]) -> str | None:
-    """Return the shape that follows from the roles named, if any."""
+def _form_said(header: Header, said: set[str]) -> str | None:
+    """Return the form that follows from the roles named, if any."""
     long, wide = bool(said & {"item", "response"}), "items" in said
     if long and wide:
-        raise text.error(
+        raise header.error(
             "columns has both 'items' (wide) and 'item' or 'response' (long); "
             "say shape='long' or shape='wide' and give the roles of that shape"
         )
     return "long" if long else "wide" if wide else None
 
 
-def _shape_found(text: TextFile, found: dict[str, list[int]]) -> str:
-    """Return the shape that the column names leave no doubt about."""
+def _form_found(header: Header, found: dict[str, list[str]]) -> str:
+    """Return the form that the column names leave no doubt about."""
     n_person, n_item, n_response = (len(found[role]) for role in ALIASES)
     if n_person == n_item == n_response == 1:
         return "long"
     if n_person == 1 and n_item == n_response == 0:
         return "wide"
     candidates = "; ".join(
-        f"{role}: {_listed([text.header[k] for k in places]) if places else 'none'}"
-        for role, places in found.items()
+        f"{role}: {listed(names) if names else 'none'}" for role, names in found.items()
     )
-    raise text.error(
+    raise header.error(
         f"the column names do not say whether the file is long or wide (by role, {candidates}); "
-        f"{_columns(text)}; say shape='long' with columns={{'person': ..., 'item': ..., "
+        f"{header.shown()}; say shape='long' with columns={{'person': ..., 'item': ..., "
         "'response': ...} or shape='wide' with columns={'person': ...}"
     )
 
 
-def _single(text: TextFile, role: str, shape: str, places: list[int]) -> int:
-    if len(places) == 1:
-        return places[0]
-    names = [text.header[k] for k in places]
+def _refuse_foreign(header: Header, form: str, said: set[str]) -> None:
+    foreign = sorted(said - {*KEYS[form]})
+    if foreign:
+        raise header.error(
+            f"columns has {', '.join(map(repr, foreign))}, which a {form} file does not have; "
+            f"a {form} file has {listed(KEYS[form])}"
+        )
+
+
+def _single(header: Header, role: str, shape: str, names: list[str]) -> str:
+    if len(names) == 1:
+        return names[0]
     problem = (
-        f"several columns could be the {role}: {_listed(names)}"
+        f"several columns could be the {role}: {listed(names)}"
         if names
-        else (f"no column has a usual name of the {role} ({_listed(sorted(ALIASES[role]))})")
+        else (f"no column has a usual name of the {role} ({listed(sorted(ALIASES[role]))})")
     )
-    raise text.error(
-        f"{problem}; {_columns(text)}; say shape={shape!r} and columns={{{role!r}: NAME}}"
+    raise header.error(
+        f"{problem}; {header.shown()}; say shape={shape!r} and columns={{{role!r}: NAME}}"
     )
 
 
-def _columns(text: TextFile) -> str:
-    if len(text.header) == 1:
-        return f"the only column is {text.header[0]!r}: is the delimiter {text.delimiter!r}?"
-    return f"the columns are {_listed(text.header)}"
-
-
-def _listed(names: Mapping[str, object] | Sequence[str]) -> str:
+def listed(names: Mapping[str, object] | Sequence[str]) -> str:
+    """Return names for a message, the first of many."""
     names = list(names)
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(map(repr, names[:SHOWN])) + more

@@ -1,10 +1,16 @@
-"""From strings to codes: responses, and ids numbered by first appearance."""
+"""What a value means: responses, weights and numbers out of strings."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from numbers import Real
-from typing import TYPE_CHECKING
+import math
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from numbers import Integral, Real
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,66 +21,237 @@ if TYPE_CHECKING:
 
 RIGHT_WRONG = {"0": 0, "1": 1, "0.0": 0, "1.0": 1}
 NOT_OBSERVED = ("", "NA", "NaN", "nan", "-1", ".")
+WORDS = {"right": 1, "wrong": 0, "missing": -1}
 MISSING = -1
 UNKNOWN = -2
+LISTED = 10
+_NONE = -3  # an index that no value has
 
 
-def code_table(missing: Sequence[str | int | float] | str | int | float) -> dict[str, int]:
-    """Return the response code of every accepted string, the caller's missing codes included."""
-    codes = [missing] if isinstance(missing, (str, int, float)) else list(missing)
-    table = dict(RIGHT_WRONG) | dict.fromkeys(NOT_OBSERVED, MISSING)
-    for code in codes:
-        if isinstance(code, bool) or not isinstance(code, (str, Real)):
-            raise InputError(f"missing={missing!r}: {code!r} must be a string or a number")
-        text = str(code).strip()
+@dataclass(frozen=True)
+class Codes:
+    """The rules that turn a value into 1 right, 0 wrong, -1 not observed."""
+
+    table: dict[str, int]
+    key: dict[str, str] | None = None  # the right option of each item, for files of raw answers
+
+    @classmethod
+    def checked(cls, missing: Any = (), recode: Any = None, key: Any = None) -> Codes:
+        """Check the options of an ingest and put them together."""
+        table: dict[str, int] = dict.fromkeys(NOT_OBSERVED, MISSING)
+        if key is None:
+            table |= RIGHT_WRONG
+        codes = _missing_codes(missing)
+        table |= dict.fromkeys(codes, MISSING)
+        for text, word in _recoded(recode).items():
+            if text in codes:
+                raise InputError(f"{text!r} is in missing= and in recode=; leave it out of one")
+            table[text] = WORDS[word]
+        if key is None:
+            return cls(table)
+        options = _key_file(Path(key)) if isinstance(key, (str, PathLike)) else _key_dict(key)
+        for item, option in options.items():
+            if option in table:
+                meaning = {1: "right", 0: "wrong", -1: "not observed"}[table[option]]
+                raise InputError(
+                    f"key: the right option of the item {item!r} is {option!r}, which also means "
+                    f"{meaning}; give the other meaning another code in the file"
+                )
+        return cls(table, options)
+
+    def check_items(self, item_ids: Iterable[str]) -> None:
+        """Refuse items whose right option the key does not say."""
+        if self.key is None:
+            return
+        lacking = [item for item in item_ids if item not in self.key]
+        if lacking:
+            more = f" and {len(lacking) - LISTED} more" if len(lacking) > LISTED else ""
+            raise InputError(
+                f"key: {len(lacking)} item(s) of the data have no right option: "
+                f"{', '.join(map(repr, lacking[:LISTED]))}{more}; add them to the key"
+            )
+
+    def decode(self, values: Distinct, items: Sequence[str], item: np.ndarray) -> np.ndarray:
+        """Return the int8 code of each value, ``UNKNOWN`` where it has none.
+
+        ``item`` is the place in ``items`` of each value, or broadcasts to that.
+        """
+        default = UNKNOWN if self.key is None else 0
+        lookup = np.array([self.table.get(v, default) for v in values.stripped], dtype=np.int8)
+        index = values.index
+        if self.key is None:
+            return np.take(lookup, index)
+        first: dict[str, int] = {}
+        same = np.array([first.setdefault(v, k) for k, v in enumerate(values.stripped)])
+        index = np.take(same, index)
+        place = [first.get(self.key[i], _NONE) if i in self.key else _NONE for i in items]
+        right = np.take(np.array(place or [_NONE], dtype=np.int64), item)
+        codes = np.take(lookup, index)
+        codes[index == right] = 1
+        return codes
+
+    @cached_property
+    def _known(self) -> set[str]:
+        return {*self.table, *(self.key or {}).values()}
+
+    def spelled(self, number: float) -> str:
+        """Return how text would say a number: 9.0 is 9, unless the caller wrote 9.0."""
+        texts = spellings(number)
+        return next((text for text in texts if text in self._known), texts[0])
+
+    def unknown(self, value: str, column: str) -> str:
+        """Return the message about a value that is neither a response nor missing."""
+        code = value.strip()
+        return (
+            f"column {column!r} has the value {shorten(value)}; a response is 0 (wrong) or 1 "
+            f"(right); if the value means not observed, say missing=[{shorten(code)}], else "
+            f"recode={{{shorten(code)}: 'right'}} or 'wrong'"
+        )
+
+
+@dataclass
+class Distinct:
+    """Strings as places in a list of their values, in which a value may occur more than once."""
+
+    index: np.ndarray
+    values: list[str]  # as they stand in the file
+    stripped: list[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stripped = [v.strip() for v in self.values]
+
+    @classmethod
+    def of(cls, strings: pa.StringArray | pa.DictionaryArray) -> Distinct:
+        """Find the values; strings of one byte, which responses are as a rule, cost least."""
+        import pyarrow as pa
+
+        if isinstance(strings, pa.DictionaryArray):
+            index = strings.indices.to_numpy(zero_copy_only=False)
+            return cls(index, strings.dictionary.to_pylist())
+        n = len(strings)
+        _, offsets, data = strings.buffers()
+        if n == 0 or data is None or data.size == 0:
+            return cls(np.zeros(n, dtype=np.uint8), [""])
+        ends = np.frombuffer(offsets, np.int32)[strings.offset : strings.offset + n + 1]
+        content = np.frombuffer(data, np.uint8)
+        values = [chr(k) for k in range(128)]
+        if ends[-1] - ends[0] == n:
+            width = np.diff(ends)
+            if width.max() == 1:
+                return cls(content[ends[0] : ends[-1]], values)
+        else:
+            width = np.diff(ends)
+        first = np.take(content, ends[:-1], mode="clip")
+        index = np.where(width == 1, first, 128).astype(np.int32)
+        values.append("")
+        longer = width > 1
+        if longer.any():
+            rest = strings.filter(pa.array(longer)).dictionary_encode()
+            index[longer] = 129 + rest.indices.to_numpy()
+            values += rest.dictionary.to_pylist()
+        return cls(index, values)
+
+
+def spellings(number: float) -> list[str]:
+    """Return how a number may be written, the usual way first."""
+    text = str(float(number))
+    return [str(int(number)), text] if math.isfinite(number) and number == int(number) else [text]
+
+
+def weight_of(text: str) -> float:
+    """Return the weight, NaN where the text is no finite number above 0."""
+    value = number_of(text)
+    return value if 0 < value < math.inf else math.nan
+
+
+def number_of(text: str) -> float:
+    """Return the number, NaN where the text is none."""
+    try:
+        return float(text) if "_" not in text else math.nan
+    except ValueError:
+        return math.nan
+
+
+def shorten(value: str) -> str:
+    """Return a value for a message, in quotes and not too long."""
+    return repr(value if len(value) <= 80 else value[:77] + "...")
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+def _code(code: object, option: str) -> list[str]:
+    """Return the strings that a code given as string or number stands for."""
+    if isinstance(code, str):
+        return [code.strip()]
+    if isinstance(code, bool) or not isinstance(code, Real):
+        raise InputError(f"{option}: {code!r} must be a string or a number")
+    return [str(int(code))] if isinstance(code, Integral) else spellings(float(code))
+
+
+def _missing_codes(missing: Any) -> list[str]:
+    if isinstance(missing, (str, Real)):
+        missing = [missing]
+    try:
+        codes = [text for code in missing for text in _code(code, f"missing={missing!r}")]
+    except TypeError:
+        raise InputError(f"missing={missing!r} must be a list of codes") from None
+    for text in codes:
         if text in RIGHT_WRONG:
             raise InputError(
                 f"missing={missing!r}: {text!r} is a response (0 wrong, 1 right) and cannot mean "
-                "missing; recode the file"
+                f"missing; if it does in this file, recode it: recode={{{text!r}: 'missing'}}"
             )
-        table[text] = MISSING
-    return table
+    return codes
 
 
-def distinct(strings: pa.Array) -> tuple[np.ndarray, list[str]]:
-    """Return per row the index into a list of strings, stripped, in order of first appearance.
-
-    Strings that differ by spaces at the ends only are there more than once.
-    """
-    encoded = strings.dictionary_encode()
-    return encoded.indices.to_numpy(), [s.strip() for s in encoded.dictionary.to_pylist()]
-
-
-def response_codes(strings: pa.Array, table: dict[str, int]) -> np.ndarray:
-    """Return the int8 code of each string, ``UNKNOWN`` where the table has none."""
-    index, values = distinct(strings)
-    lookup = np.array([table.get(v, UNKNOWN) for v in values], dtype=np.int8)
-    return lookup[index]
-
-
-def unknown_value(value: str, column: str) -> str:
-    """Return the message about a value that is neither a response nor missing."""
-    return (
-        f"column {column!r} has the value {value!r}; a response is 0 (wrong) or 1 (right); "
-        f"if the value means not observed, say missing=[{value.strip()!r}]"
-    )
+def _recoded(recode: Any) -> dict[str, str]:
+    """Return the word for each code."""
+    if recode is None:
+        return {}
+    if not isinstance(recode, Mapping):
+        raise InputError(
+            f"recode must be a dict like {{'9': 'wrong'}}, not {type(recode).__name__}"
+        )
+    words: dict[str, str] = {}
+    for code, word in recode.items():
+        if not isinstance(word, str) or word not in WORDS:
+            raise InputError(
+                f"recode={{{code!r}: {word!r}}}: a code means {', '.join(map(repr, WORDS))}"
+            )
+        for text in _code(code, "recode"):
+            if words.setdefault(text, word) != word:
+                raise InputError(f"recode: {text!r} has two meanings, {words[text]!r} and {word!r}")
+    return words
 
 
-class Numbering:
-    """Ids numbered in order of first appearance."""
+def _key_dict(key: Any) -> dict[str, str]:
+    if not isinstance(key, Mapping):
+        raise InputError(
+            f"key must be a dict of the items' right options or the path of a file with columns "
+            f"item and key, not {type(key).__name__}"
+        )
+    options: dict[str, str] = {}
+    for item, option in key.items():
+        name, text = _code(item, "key")[0], _code(option, f"key: the item {item!r}")[0]
+        if options.setdefault(name, text) != text:
+            raise InputError(f"key: the item {name!r} has two right options")
+        if not name or not text:
+            raise InputError(f"key: the item {item!r} has the option {option!r}; neither is empty")
+    return options
 
-    def __init__(self) -> None:
-        self.number: dict[str, int] = {}
 
-    def __len__(self) -> int:
-        return len(self.number)
+def _key_file(path: Path) -> dict[str, str]:
+    """Read a table with the columns item and key."""
+    from irt_dask.ingest.delimited import read_table
 
-    def rows(self, strings: pa.Array) -> tuple[np.ndarray, int | None]:
-        """Return the number of each row's id, and the first row whose id is empty, if any."""
-        index, ids = distinct(strings)
-        if "" in ids:
-            empty = np.array([not s for s in ids])
-            return index, int(np.argmax(empty[index]))
-        number = self.number
-        lookup = np.array([number.setdefault(s, len(number)) for s in ids], dtype=np.int64)
-        return lookup[index], None
+    with tempfile.TemporaryDirectory(prefix="irt-dask-key-") as scratch:
+        table, error = read_table(path, Path(scratch), ("item", "key"))
+    options: dict[str, str] = {}
+    for line, (item, option) in enumerate(zip(*table, strict=True), 2):
+        if not item or not option:
+            raise error(f"the {'key' if item else 'item'} is empty", line)
+        if item in options:
+            raise error(f"the item {item!r} has a key already, on an earlier line", line)
+        options[item] = option
+    return options

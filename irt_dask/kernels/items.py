@@ -36,13 +36,14 @@ def log_likelihood(right: Floats, seen: Floats, nodes: Floats, a: float, d: floa
 @jit
 def _derivatives(
     right: Floats, seen: Floats, nodes: Floats, a: float, d: float
-) -> tuple[float, float, float, float, float]:
-    """Gradient (a, d) and negative Hessian (aa, ad, dd) of the log-likelihood of one item."""
-    ga = gd = haa = had = hdd = 0.0
+) -> tuple[float, float, float, float, float, float]:
+    """Log-likelihood of one item, its gradient (a, d) and negative Hessian (aa, ad, dd)."""
+    total = ga = gd = haa = had = hdd = 0.0
     for q in range(nodes.size):
         if seen[q] > 0.0:
             z = a * nodes[q] + d
             e = math.exp(-abs(z))
+            total += right[q] * z - seen[q] * (max(z, 0.0) + math.log1p(e))
             large = 1.0 / (1.0 + e)
             p = large if z >= 0.0 else e * large
             residual = right[q] - seen[q] * p
@@ -52,7 +53,20 @@ def _derivatives(
             haa += w * nodes[q] * nodes[q]
             had += w * nodes[q]
             hdd += w
-    return ga, gd, haa, had, hdd
+    return total, ga, gd, haa, had, hdd
+
+
+@jit
+def _pack(
+    right: Floats, seen: Floats, nodes: Floats, packed: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Counts and abilities of the nodes with responses to one item."""
+    n = 0
+    for q in range(nodes.size):
+        if seen[q] > 0.0:
+            packed[0, n], packed[1, n], packed[2, n] = right[q], seen[q], nodes[q]
+            n += 1
+    return packed[0, :n], packed[1, :n], packed[2, :n]
 
 
 # --- joint maximum likelihood ---------------------------------------------------------------------
@@ -63,9 +77,8 @@ def _maximise_one(
     right: Floats, seen: Floats, nodes: Floats, a: float, d: float, low: Floats, high: Floats
 ) -> tuple[float, float]:
     """Projected Newton ascent with backtracking on a concave function of (a, d) in a box."""
-    value = log_likelihood(right, seen, nodes, a, d)
+    value, ga, gd, haa, had, hdd = _derivatives(right, seen, nodes, a, d)
     for _ in range(100):
-        ga, gd, haa, had, hdd = _derivatives(right, seen, nodes, a, d)
         # A parameter at a bound whose gradient points outwards stays there.
         hold_a = low[0] == high[0] or (a <= low[0] and ga <= 0.0) or (a >= high[0] and ga >= 0.0)
         hold_d = (d <= low[1] and gd <= 0.0) or (d >= high[1] and gd >= 0.0)
@@ -86,7 +99,7 @@ def _maximise_one(
         for _ in range(40):
             na = min(max(a + size * step_a, low[0]), high[0])
             nd = min(max(d + size * step_d, low[1]), high[1])
-            new = log_likelihood(right, seen, nodes, na, nd)
+            new, ga, gd, haa, had, hdd = _derivatives(right, seen, nodes, na, nd)
             if new >= value:
                 moved = True
                 break
@@ -111,8 +124,10 @@ def _maximise(
     high: Floats,
     out: Floats,
 ) -> None:
+    packed = np.empty((3, nodes.size))
     for j in range(a.size):
-        out[0, j], out[1, j] = _maximise_one(right[j], seen[j], nodes, a[j], d[j], low, high)
+        r, s, x = _pack(right[j], seen[j], nodes, packed)
+        out[0, j], out[1, j] = _maximise_one(r, s, x, a[j], d[j], low, high)
 
 
 def maximise(
@@ -165,16 +180,17 @@ def _log_target(
 @jit
 def _log_target_derivatives(
     right: Floats, seen: Floats, nodes: Floats, prior: Floats, u: float, d: float
-) -> tuple[float, float, float, float, float]:
-    """Gradient and negative Hessian of :func:`_log_target` in (log a, d)."""
+) -> tuple[float, float, float, float, float, float]:
+    """Value (:func:`_log_target`), gradient and negative Hessian in (log a, d)."""
     a = math.exp(u)
-    ga, gd, haa, had, hdd = _derivatives(right, seen, nodes, a, d)
+    total, ga, gd, haa, had, hdd = _derivatives(right, seen, nodes, a, d)
+    value = total - 0.5 * prior[1] * (a - prior[0]) ** 2 - 0.5 * prior[3] * (d - prior[2]) ** 2 + u
     ga -= prior[1] * (a - prior[0])
     gd -= prior[3] * (d - prior[2])
     haa += prior[1]
     hdd += prior[3]
     # Chain rule for u = log a: d/du = a d/da, d2/du2 = a^2 d2/da2 + a d/da.
-    return a * ga + 1.0, gd, a * a * haa - a * ga, a * had, hdd
+    return value, a * ga + 1.0, gd, a * a * haa - a * ga, a * had, hdd
 
 
 @jit
@@ -186,29 +202,28 @@ def _mode(
     A deterministic function of the counts and the start: the step below is exact even where this
     search stops early.
     """
-    value = _log_target(right, seen, nodes, prior, u, d)
+    value, gu, gd, huu, hud, hdd = _log_target_derivatives(right, seen, nodes, prior, u, d)
     for _ in range(30):
-        gu, gd, huu, hud, hdd = _log_target_derivatives(right, seen, nodes, prior, u, d)
         huu = max(huu, hud * hud / hdd + 0.25)  # at least the curvature of a flat direction
         det = huu * hdd - hud * hud
         step_u, step_d = (hdd * gu - hud * gd) / det, (huu * gd - hud * gu) / det
+        # Within a thousandth of the posterior's own width the proposal is as good as it gets.
+        small = gu * step_u + gd * step_d < 1e-6
         size = min(1.0, 2.0 / max(abs(step_u), abs(step_d), 1e-300))
         moved = False
         for _ in range(20):
             nu, nd = u + size * step_u, d + size * step_d
-            new = _log_target(right, seen, nodes, prior, nu, nd)
-            if new >= value:
+            at = _log_target_derivatives(right, seen, nodes, prior, nu, nd)
+            if at[0] >= value:
                 moved = True
                 break
             size *= 0.5
         if not moved:
             break
-        # Within a thousandth of the posterior's own width the proposal is as good as it gets.
-        small = gu * step_u + gd * step_d < 1e-6
-        u, d, value = nu, nd, new
+        u, d = nu, nd
+        value, gu, gd, huu, hud, hdd = at
         if small:
             break
-    _, _, huu, hud, hdd = _log_target_derivatives(right, seen, nodes, prior, u, d)
     return u, d, max(huu, hud * hud / hdd + 0.25), hud, hdd
 
 
@@ -234,8 +249,10 @@ def _metropolis(
     accepted: NDArray[np.int64],
 ) -> None:
     df = 2.0 * (random.shape[1] - 3)
+    packed = np.empty((3, nodes.size))
     for j in range(u.size):
-        mu, md, huu, hud, hdd = _mode(right[j], seen[j], nodes, prior, start_u[j], start_d[j])
+        r, s, x = _pack(right[j], seen[j], nodes, packed)
+        mu, md, huu, hud, hdd = _mode(r, s, x, prior, start_u[j], start_d[j])
         radius = math.sqrt(-2.0 * math.log(random[j, 0]))
         z1 = radius * math.cos(2.0 * math.pi * random[j, 1])
         z2 = radius * math.sin(2.0 * math.pi * random[j, 1])
@@ -250,8 +267,8 @@ def _metropolis(
         dd = stretch * z2 / l22
         du = stretch * z1 / l11 - l21 / l11 * dd
         log_ratio = (
-            _log_target(right[j], seen[j], nodes, prior, mu + du, md + dd)
-            - _log_target(right[j], seen[j], nodes, prior, u[j], d[j])
+            _log_target(r, s, x, prior, mu + du, md + dd)
+            - _log_target(r, s, x, prior, u[j], d[j])
             + _log_proposal(u[j] - mu, d[j] - md, huu, hud, hdd, df)
             - _log_proposal(du, dd, huu, hud, hdd, df)
         )

@@ -15,7 +15,7 @@ from irt_dask._version import __version__
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, item_parameters
 from irt_dask.engine.cache import read_block
 from irt_dask.errors import ClusterError, InputError
-from irt_dask.kernels import exact, layouts
+from irt_dask.kernels import counts, exact, posterior
 from irt_dask.models import GRID_BOUND, grid_for
 from irt_dask.store.manifest import write_atomically
 
@@ -39,7 +39,7 @@ def _sums(mean: Floats, sd: Floats, scale: float) -> tuple[Any, ...]:
 
 def _score(ref: Any, a: Floats, d: Floats, nodes: Floats, scale: float) -> tuple[Any, ...]:
     data = read_block(ref).data
-    mean, sd, _ = layouts.of(data).expectations(data, a, d, nodes)
+    mean, sd, _ = posterior.expectations(data, a, d, nodes)
     return mean, sd, ref.person_ids(), _sums(mean, sd, scale)
 
 
@@ -58,7 +58,7 @@ def _write(
         columns["person_group"] = pa.array(groups, pa.string())
     columns["person_ability"] = mean
     columns["person_ability_sd"] = sd
-    columns["n_responses"] = layouts.of(block.data).responses_per_person(block.data)
+    columns["n_responses"] = counts.responses_per_person(block.data)
     path = Path(folder) / f"part-{block.index:06d}.parquet"
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

@@ -72,7 +72,9 @@ def generate(
             abilities.append(theta)
         made = from_array(np.concatenate(blocks), item_id=item_id, rows_per_block=rows)
     else:
-        with StoreWriter(store, item_id=item_id, rows_per_block=rows) as writer:
+        with StoreWriter(
+            store, item_id=item_id, n_persons=n_persons, rows_per_block=rows
+        ) as writer:
             for start, stop in ranges:
                 values, theta = _block(start, stop, a, d, missing, seed)
                 writer.write(values, person_id=[str(i) for i in range(start, stop)])

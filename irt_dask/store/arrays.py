@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from irt_dask.errors import InputError
-from irt_dask.kernels.layouts import Dense
+from irt_dask.kernels.layouts import Dense, Layout, Sparse
 from irt_dask.store.responses import Block, Responses, check_item_ids, sha256
 from irt_dask.store.writer import check_rows_per_block
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_KEPT_COLUMNS = ("weight", "group")
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +30,7 @@ class ArrayBlock:
     ids: NDArray[np.object_]
     weight: NDArray[np.float64] | None
     group: NDArray[np.object_] | None
+    covariate: NDArray[np.float64] | None
     cache_key: tuple[str, int] | None = None
 
     def read(self) -> Block:
@@ -39,8 +38,8 @@ class ArrayBlock:
         rows = self.rows
         if hasattr(rows, "dask"):
             rows = rows.compute(scheduler="synchronous")
-        values = _encode(rows, self.stored_only, self.start)
-        return Block(self.index, self.start, Dense(values), self.weight)
+        data = _data(rows, self.stored_only, self.start)
+        return Block(self.index, self.start, data, self.weight)
 
     def person_ids(self) -> NDArray[np.object_]:
         """Return the identifiers of the block's persons."""
@@ -50,14 +49,35 @@ class ArrayBlock:
         """Return the group labels, None without groups."""
         return self.group
 
+    def covariates(self) -> NDArray[np.float64] | None:
+        """Return the covariates, None without any."""
+        return self.covariate
 
-def _encode(rows: Any, stored_only: bool, start: int) -> NDArray[np.int8]:
-    """Turn rows of any supported array into 1, 0 and -1 (not observed)."""
-    if hasattr(rows, "tocsr"):
-        out = np.full(rows.shape, -1 if stored_only else 0, dtype=np.int8)
-        coo = rows.tocoo()
-        out[coo.row, coo.col] = _encode(coo.data.reshape(1, -1), False, start)[0]
-        return out
+
+def _data(rows: Any, stored_only: bool, start: int) -> Layout:
+    """Turn rows of any supported array into responses, sparse ones if only they were observed."""
+    if isinstance(rows, (Dense, Sparse)):
+        return rows
+    if not hasattr(rows, "tocsr"):
+        return Dense(_encode(np.asanyarray(rows), start))
+    coo = rows.tocoo()
+    codes = _encode(coo.data.reshape(1, -1), start, coo.row, coo.col)[0]
+    if not stored_only:
+        values = np.zeros(rows.shape, dtype=np.int8)
+        values[coo.row, coo.col] = codes
+        return Dense(values)
+    seen = codes >= 0
+    row, column, codes = coo.row[seen], coo.col[seen], codes[seen]
+    order = np.lexsort((column, row))
+    indptr = np.zeros(rows.shape[0] + 1, dtype=np.int64)
+    np.cumsum(np.bincount(row, minlength=rows.shape[0]), out=indptr[1:])
+    return Sparse(indptr, column[order].astype(np.int32), codes[order], rows.shape[1])
+
+
+def _encode(
+    rows: NDArray[Any], start: int, row: Any = None, column: Any = None
+) -> NDArray[np.int8]:
+    """Turn numbers into 1, 0 and -1 (not observed); ``row`` and ``column`` place sparse entries."""
     missing = np.ma.getmaskarray(rows) if isinstance(rows, np.ma.MaskedArray) else None
     data = np.asarray(np.ma.getdata(rows))
     if data.dtype.kind == "f":
@@ -67,11 +87,24 @@ def _encode(rows: Any, stored_only: bool, start: int) -> NDArray[np.int8]:
     bad = ~missing & (data != 0) & (data != 1)
     if bad.any():
         i, j = np.argwhere(bad)[0]
+        value = data[i, j]
+        if row is not None:
+            i, j = row[j], column[j]
         raise InputError(
-            f"response {data[i, j]!r} of person {start + i}, item {j} (counted from 0): responses "
+            f"response {value!r} of person {start + i}, item {j} (counted from 0): responses "
             f"are 1 (right) and 0 (wrong), or -1, NaN or a mask where missing"
         )
     return np.where(missing, -1, data == 1).astype(np.int8)
+
+
+def _refuse_repeated(matrix: Any) -> None:
+    """Stop if a cell of a sparse matrix is stored twice: conversion would add the two up."""
+    coo = matrix.tocoo()
+    cells = np.sort(coo.row.astype(np.int64) * coo.shape[1] + coo.col)
+    again = np.flatnonzero(cells[1:] == cells[:-1])
+    if again.size:
+        i, j = divmod(int(cells[again[0]]), coo.shape[1])
+        raise InputError(f"the response of person {i} to item {j} (counted from 0) is stored twice")
 
 
 def from_array(
@@ -93,9 +126,10 @@ def from_array(
         blocks are computed, and checked, on the worker that uses them.
     observed : {"stored", "all"}, required for scipy.sparse
         Whether only stored entries were observed (zeros stored explicitly are wrong answers), or
-        every cell was (what is not stored is wrong).
+        every cell was (what is not stored is wrong).  With "stored" blocks stay sparse.
     persons : table with one row a person
-        Columns ``weight`` (finite, positive) and ``group`` (a label).
+        Columns ``weight`` (finite, positive), ``group`` (a label), and any others, which are
+        covariates (numbers; NaN where not known).
     person_id, item_id : identifiers; default the array's own, else "0", "1", ...
     rows_per_block : persons in a block; never changes an answer.
 
@@ -123,6 +157,7 @@ def from_array(
     if not sparse and observed is not None:
         raise InputError("observed= applies to scipy.sparse matrices only; leave it out")
     if sparse:
+        _refuse_repeated(array)
         array = array.tocsr()
     n, m = array.shape
     items = check_item_ids(_first(item_id, own_item, range(m)))
@@ -136,9 +171,10 @@ def from_array(
         raise InputError(
             f"person_id must be unique; repeated: {', '.join(values[counts > 1][:10])}"
         )
-    weight, group = _person_columns(persons, n)
-    rows = check_rows_per_block(rows_per_block, m, n)
+    weight, group, covariates = _person_columns(persons, n)
     stored_only = sparse and observed == "stored"
+    per_person = -(-array.nnz // n) if stored_only else m
+    rows = check_rows_per_block(rows_per_block, per_person, n)
     lazy = hasattr(array, "dask")
     fingerprint = _fingerprint(array, stored_only, weight, rows, items)
     starts = np.append(np.arange(0, n, rows, dtype=np.int64), n)
@@ -151,6 +187,7 @@ def from_array(
             ids[a:b],
             None if weight is None else weight[a:b],
             None if group is None else group[a:b],
+            None if not covariates else np.stack([c[a:b] for c in covariates.values()], axis=1),
             (fingerprint, k) if lazy else None,
         )
         for k, (a, b) in enumerate(itertools.pairwise(starts))
@@ -164,6 +201,8 @@ def from_array(
         fingerprint=fingerprint,
         max_weight=None if weight is None else float(weight.max()),
         has_groups=group is not None,
+        layout="csr" if stored_only else "dense",
+        covariate_names=tuple(covariates),
     )
 
 
@@ -193,13 +232,8 @@ def _unwrap(array: Any) -> tuple[Any, Any, Any]:
 
 
 def _encoded(ref: ArrayBlock) -> ArrayBlock:
-    """Check an array in memory now, and keep it as int8 unless it is sparse."""
-    block = ref.read()
-    if hasattr(ref.rows, "tocsr"):
-        return ref
-    return ArrayBlock(
-        ref.index, ref.start, block.data.values, False, ref.ids, ref.weight, ref.group
-    )
+    """Check an array in memory now, and keep its responses."""
+    return replace(ref, rows=ref.read().data, stored_only=False)
 
 
 def _fingerprint(
@@ -219,27 +253,22 @@ def _fingerprint(
     return sha256(*parts, *([] if weight is None else [weight]))
 
 
-def _person_columns(
-    persons: Mapping[str, Any] | pd.DataFrame | None, n: int
-) -> tuple[NDArray[np.float64] | None, NDArray[np.object_] | None]:
+_PersonColumns = tuple[
+    NDArray[np.float64] | None, NDArray[np.object_] | None, dict[str, NDArray[np.float64]]
+]
+
+
+def _person_columns(persons: Mapping[str, Any] | pd.DataFrame | None, n: int) -> _PersonColumns:
+    """Weights, groups and covariates of a table with one row a person."""
     if persons is None:
-        return None, None
+        return None, None, {}
     columns = {str(c): persons[c] for c in persons}
-    unknown = [c for c in columns if c not in _KEPT_COLUMNS]
-    if unknown:
-        raise InputError(
-            f"persons has column(s) {', '.join(unknown)}; the columns used are "
-            f"{' and '.join(_KEPT_COLUMNS)}: drop the others"
-        )
     for name, column in columns.items():
         if len(column) != n:
             raise InputError(f"persons[{name!r}] has {len(column)} entries for {n} persons")
     weight = None
     if "weight" in columns:
-        try:
-            weight = np.asarray(columns["weight"], dtype=float)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"persons['weight'] must hold numbers: {error}") from None
+        weight = _numbers("weight", columns.pop("weight"))
         bad = np.flatnonzero(~(np.isfinite(weight) & (weight > 0)))
         if bad.size:
             raise InputError(
@@ -248,5 +277,16 @@ def _person_columns(
             )
     group = None
     if "group" in columns:
-        group = np.array([str(g) for g in columns["group"]], dtype=object)
-    return weight, group
+        group = np.array([str(g) for g in columns.pop("group")], dtype=object)
+    covariates = {name: _numbers(name, column) for name, column in columns.items()}
+    for name, column in covariates.items():
+        if np.isinf(column).any():
+            raise InputError(f"persons[{name!r}] holds an infinite value; use NaN where unknown")
+    return weight, group, covariates
+
+
+def _numbers(name: str, column: Any) -> NDArray[np.float64]:
+    try:
+        return np.asarray(column, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"persons[{name!r}] must hold numbers: {error}") from None

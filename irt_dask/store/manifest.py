@@ -16,7 +16,10 @@ from irt_dask.errors import NoStoreError, StoreError
 
 NAME = "manifest.json"
 FORMAT = "irt_dask responses"
-VERSION = 1
+VERSION = 2
+
+#: ``{path relative to the store: [size, sha256]}``.
+Files = dict[str, list[int | str]]
 
 
 def _digest(content: dict[str, Any]) -> str:
@@ -56,6 +59,23 @@ def read(root: Path) -> dict[str, Any]:
     return content
 
 
+def as_of(content: dict[str, Any], checksum: str) -> dict[str, Any] | None:
+    """Return what the manifest was when it had this checksum, before parts were appended.
+
+    Appending adds a part and its files and changes nothing else, so the manifest of then follows
+    from that of now.
+    """
+    for n in range(len(content["parts"]), 0, -1):
+        parts = content["parts"][:n]
+        names = {p["name"] for p in parts}
+        files = {k: v for k, v in content["files"].items() if k.partition("/")[0] in names}
+        then = {**content, "parts": parts, "files": files}
+        del then["checksum"]
+        if _digest(then) == checksum:
+            return {**then, "checksum": checksum}
+    return None
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Replace a file as a whole: temporary file, fsync, rename, fsync of the folder."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -77,21 +97,6 @@ def sync_folder(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def list_files(root: Path, part: str) -> dict[str, list[int | str]]:
-    """Return ``{relative path: [size, sha256]}`` of every file of a part, each made durable."""
-    files: dict[str, list[int | str]] = {}
-    for path in sorted((root / part).rglob("*")):
-        if path.is_file():
-            with open(path, "rb") as f:
-                os.fsync(f.fileno())
-                data = f.read()
-            files[path.relative_to(root).as_posix()] = [
-                len(data),
-                hashlib.sha256(data).hexdigest(),
-            ]
-    return files
 
 
 def problem(root: Path, key: str, expected: list[int | str], data: bytes | None) -> str | None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irt_dask.errors import InputError
-from irt_dask.kernels.layouts import Dense
+from irt_dask.kernels.layouts import Layout
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -23,7 +23,7 @@ class Block:
 
     index: int
     start: int
-    data: Dense
+    data: Layout
     weight: NDArray[np.float64] | None = None
 
     @property
@@ -45,6 +45,10 @@ class BlockRef(Protocol):
     """What travels to a worker instead of a block: small, picklable, readable there."""
 
     @property
+    def start(self) -> int:
+        """Position of the block's first person among all persons."""
+
+    @property
     def cache_key(self) -> tuple[str, int] | None:
         """Identity under which a worker may keep the block, None if it is in memory already."""
 
@@ -56,6 +60,9 @@ class BlockRef(Protocol):
 
     def groups(self) -> NDArray[np.object_] | None:
         """Return the group labels of the block's persons, None without groups."""
+
+    def covariates(self) -> NDArray[np.float64] | None:
+        """Return the covariates of the block's persons (rows, covariates), None without any."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,13 +76,18 @@ class Responses:
     ----------
     n_persons, n_items, n_blocks : int
     item_id : tuple of str
-    layout : "dense"
+    layout : "dense" or "csr"
+        How blocks hold responses; never changes a result.
     fingerprint : str
         Identifies the content; for a store, the checksum of its manifest.
     path : str or None
         Where the store is.
     max_weight : float or None
         Largest person weight; None without weights.
+    has_groups : bool
+    covariate_names : tuple of str
+    n_quarantined : int
+        Rows of the source that were put aside when the store was made.
     truth : xarray.Dataset or None
         True parameters of simulated responses.
     """
@@ -88,6 +100,8 @@ class Responses:
     path: str | None = None
     max_weight: float | None = None
     has_groups: bool = False
+    covariate_names: tuple[str, ...] = ()
+    n_quarantined: int = 0
     truth: xr.Dataset | None = None
 
     @property
@@ -113,6 +127,40 @@ class Responses:
     def groups(self, k: int) -> NDArray[np.object_] | None:
         """Return the group labels of the persons of block ``k``; None without groups."""
         return self.refs[k].groups()
+
+    def covariates(self, k: int) -> NDArray[np.float64] | None:
+        """Return the covariates of the persons of block ``k`` (rows, covariates), or None."""
+        return self.refs[k].covariates()
+
+    def select(
+        self, *, items: Sequence[str] | None = None, persons: Sequence[str] | slice | None = None
+    ) -> Responses:
+        """Return some items, some persons or both, without copying anything.
+
+        Parameters
+        ----------
+        items : identifiers, in the order in which they are wanted.
+        persons : identifiers, or a slice of positions (step 1)
+            Persons stay in the order of the data.  Identifiers take one pass over those of all
+            persons, in this process.
+
+        Raises
+        ------
+        InputError
+            If an identifier does not occur (it lists them) or nothing is selected.
+        """
+        from irt_dask.store.selection import select
+
+        return select(self, items, persons)
+
+    def to_xarray(self) -> xr.Dataset:
+        """Return ``response`` (persons, items) with identifiers and weights, lazily (dask).
+
+        Dense layout only: a sparse block as a full matrix may not fit in memory.
+        """
+        from irt_dask.store.lazy import to_xarray
+
+        return to_xarray(self)
 
     def verify(self) -> None:
         """Read every byte of the store and raise one StoreError that names all that is wrong."""

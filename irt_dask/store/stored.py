@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore, WrapperStore
 
 from irt_dask.errors import StoreError
-from irt_dask.kernels.layouts import Dense
+from irt_dask.kernels.layouts import Dense, Layout, Sparse
 from irt_dask.store import manifest
 from irt_dask.store.responses import Block, Responses
 
@@ -47,11 +48,12 @@ class CheckedStore(WrapperStore[LocalStore]):
 
 @functools.lru_cache(maxsize=16)
 def _content(path: str, checksum: str) -> dict[str, Any]:
-    content = manifest.read(Path(path))
-    if content["checksum"] != checksum:
+    now = manifest.read(Path(path))
+    content = manifest.as_of(now, checksum)
+    if content is None:
         raise StoreError(
             f"the store {path} changed while it was in use: its manifest has checksum "
-            f"{content['checksum'][:12]}, expected {checksum[:12]}; start the run again"
+            f"{now['checksum'][:12]}, expected {checksum[:12]}; start the run again"
         )
     return content
 
@@ -74,38 +76,76 @@ class StoredBlock:
     part: str
     index: int
     start: int
+    chunk: int
     first: int
     last: int
-    weighted: bool
-    grouped: bool
+    n_items: int
+    layout: str
+    columns: tuple[str, ...]
 
     @property
     def cache_key(self) -> tuple[str, int]:
         """Manifest checksum and block: the content, wherever the store lies."""
         return self.checksum, self.index
 
-    def _read(self, name: str) -> NDArray[Any]:
-        array = _array(self.path, self.checksum, self.part, name)
-        return np.asarray(array[self.first : self.last])
+    def _array(self, name: str) -> zarr.Array:
+        return _array(self.path, self.checksum, self.part, name)
+
+    def _persons(self, name: str) -> NDArray[Any] | None:
+        if name not in self.columns:
+            return None
+        return np.asarray(self._array(name)[self.first : self.last])
 
     def read(self) -> Block:
         """Return the block, checked."""
-        values = self._read("response")
+        data = self._dense() if self.layout == "dense" else self._sparse()
+        return Block(self.index, self.start, data, self._persons("person_weight"))
+
+    def _dense(self) -> Layout:
+        values = np.asarray(self._array("response")[self.first : self.last])
         if values.size and (values.min() < -1 or values.max() > 1):
-            raise StoreError(
-                f"{self.path}: array response in {self.part}, rows {self.first} "
-                f"to {self.last - 1}: holds values other than 1, 0 and -1"
+            raise self._wrong("response", "holds values other than 1, 0 and -1")
+        return Dense(values)
+
+    def _sparse(self) -> Layout:
+        indptr = np.asarray(self._array("response_indptr")[self.chunk])
+        indptr = indptr[: self.last - self.first + 1].copy()
+        indices = np.asarray(self._array("response_indices")[self.chunk])
+        values = np.asarray(self._array("response_value")[self.chunk])
+        n = int(indptr[-1])
+        if indptr[0] != 0 or n > indices.size or (np.diff(indptr) < 0).any():
+            raise self._wrong(
+                "response_indptr", "does not ascend from 0 to the number of responses"
             )
-        weight = self._read("person_weight") if self.weighted else None
-        return Block(self.index, self.start, Dense(values), weight)
+        indices, values = indices[:n].copy(), values[:n].copy()
+        falls = np.diff(indices) <= 0
+        falls[indptr[1:-1][(indptr[1:-1] > 0) & (indptr[1:-1] < n)] - 1] = False
+        if n and (indices.min() < 0 or indices.max() >= self.n_items or falls.any()):
+            raise self._wrong("response_indices", "holds items out of order or that do not exist")
+        if n and (values.min() < 0 or values.max() > 1):
+            raise self._wrong("response_value", "holds values other than 1 and 0")
+        return Sparse(indptr, indices, values, self.n_items)
+
+    def _wrong(self, name: str, what: str) -> StoreError:
+        return StoreError(
+            f"{self.path}: array {name} in {self.part}, chunk {self.chunk} "
+            f"(rows {self.first} to {self.last - 1}): {what}"
+        )
 
     def person_ids(self) -> NDArray[np.object_]:
         """Return the identifiers of the block's persons."""
-        return self._read("person_id").astype(object)
+        ids = self._persons("person_id")
+        assert ids is not None
+        return ids.astype(object)
 
     def groups(self) -> NDArray[np.object_] | None:
         """Return the group labels, None without groups."""
-        return self._read("person_group").astype(object) if self.grouped else None
+        labels = self._persons("person_group")
+        return None if labels is None else labels.astype(object)
+
+    def covariates(self) -> NDArray[np.float64] | None:
+        """Return the covariates (rows, covariates), None without any."""
+        return self._persons("person_covariate")
 
 
 class _StoredBlocks(Sequence[StoredBlock]):
@@ -113,7 +153,14 @@ class _StoredBlocks(Sequence[StoredBlock]):
 
     def __init__(self, path: str, content: dict[str, Any]) -> None:
         self.path, self.checksum = path, content["checksum"]
-        self.weighted, self.grouped = content["weighted"], content["grouped"]
+        self.n_items, self.layout = len(content["item_id"]), content["layout"]
+        given = {
+            "person_id": True,
+            "person_weight": content["weighted"],
+            "person_group": content["grouped"],
+            "person_covariate": bool(content["covariates"]),
+        }
+        self.columns = tuple(name for name, has in given.items() if has)
         self.parts = [(p["name"], p["n_persons"], p["rows_per_block"]) for p in content["parts"]]
         self.first_block = np.cumsum([0] + [-(-n // r) for _, n, r in self.parts])
         self.first_person = np.cumsum([0] + [n for _, n, _ in self.parts])
@@ -133,17 +180,18 @@ class _StoredBlocks(Sequence[StoredBlock]):
             raise IndexError(f"block {k} of {len(self)}")
         p = int(np.searchsorted(self.first_block, k, side="right")) - 1
         name, n, rows = self.parts[p]
-        first = (k - int(self.first_block[p])) * rows
+        chunk = k - int(self.first_block[p])
+        first = chunk * rows
         return StoredBlock(
-            self.path, self.checksum, name, k, int(self.first_person[p]) + first, first,
-            min(first + rows, n), self.weighted, self.grouped,
+            self.path, self.checksum, name, k, int(self.first_person[p]) + first, chunk, first,
+            min(first + rows, n), self.n_items, self.layout, self.columns,
         )  # fmt: skip
 
     def __iter__(self) -> Iterator[StoredBlock]:
         return (self[k] for k in range(len(self)))
 
 
-def open_responses(store: str | Path) -> Responses:
+def open_responses(store: str | os.PathLike[str]) -> Responses:
     """Open a store of responses.
 
     Parameters
@@ -162,6 +210,7 @@ def open_responses(store: str | Path) -> Responses:
     """
     path = Path(store).resolve()
     content = manifest.read(path)
+    weights = [p["max_weight"] for p in content["parts"] if p["max_weight"] is not None]
     blocks = _StoredBlocks(str(path), content)
     return Responses(
         refs=blocks,
@@ -170,8 +219,10 @@ def open_responses(store: str | Path) -> Responses:
         fingerprint=content["checksum"],
         layout=content["layout"],
         path=str(path),
-        max_weight=content["max_weight"],
+        max_weight=max(weights, default=None),
         has_groups=content["grouped"],
+        covariate_names=tuple(content["covariates"]),
+        n_quarantined=sum(p["n_quarantined"] for p in content["parts"]),
     )
 
 

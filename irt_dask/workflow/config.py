@@ -27,6 +27,13 @@ class SimulateConfig(_Section):
     missing: float = Field(default=0.0, ge=0.0, lt=1.0)
 
 
+#: Files of the input, and what is said of a source alone.
+INPUT_FILES = ("source", "key", "persons")
+_OF_A_SOURCE = (
+    "shape", "columns", "missing", "recode", "key", "persons", "layout", "on_error",
+)  # fmt: skip
+
+
 class DataConfig(_Section):
     """Where the responses come from: exactly one of source, store, builtin, simulate."""
 
@@ -37,6 +44,11 @@ class DataConfig(_Section):
     shape: Literal["long", "wide"] | None = None
     columns: dict[str, str | list[str]] | None = None
     missing: list[str | int] = []
+    recode: dict[str, Literal["right", "wrong", "missing"]] | None = None
+    key: str | None = None
+    persons: str | None = None
+    layout: Literal["auto", "dense", "csr"] = "auto"
+    on_error: Literal["raise", "quarantine"] = "raise"
     rows_per_block: int | None = Field(default=None, ge=1)
 
     @model_validator(mode="after")
@@ -49,8 +61,9 @@ class DataConfig(_Section):
             )
         if self.columns and "weight" in self.columns:
             raise ValueError("columns.weight: a pipeline's methods do not use person weights")
-        if self.source is None and (self.shape or self.columns or self.missing):
-            raise ValueError("shape, columns and missing describe a source file")
+        described = [k for k in _OF_A_SOURCE if k in self.model_fields_set and getattr(self, k)]
+        if self.source is None and described:
+            raise ValueError(f"{', '.join(described)}: these describe a source file")
         return self
 
 
@@ -94,7 +107,7 @@ class RunConfig(_Section):
     def computed(self) -> dict[str, Any]:
         """The part of the configuration that results depend on: not where the run computes."""
         content = self.model_dump(mode="json", exclude={"cluster", "directory", "title"})
-        for key in ("source", "store"):  # the data's checksum stands for where they lie
+        for key in (*INPUT_FILES, "store"):  # the data's checksum stands for where they lie
             content["data"].pop(key)
         return content
 
@@ -126,7 +139,7 @@ def read_config(path: str | Path, overrides: dict[str, Any] | None = None) -> Ru
     folder = path.resolve().parent
     data = content.get("data")
     if isinstance(data, dict):
-        for key in ("source", "store"):
+        for key in (*INPUT_FILES, "store"):
             if isinstance(data.get(key), str):
                 data[key] = str(folder / data[key])
     if isinstance(content.get("directory"), str):

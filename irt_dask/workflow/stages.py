@@ -19,6 +19,7 @@ from irt_dask.calibrate.summary import summarise
 from irt_dask.datasets import load_lsat
 from irt_dask.errors import InputError
 from irt_dask.ingest import ingest as ingest_responses
+from irt_dask.kernels.layouts import concatenate, to_dense
 from irt_dask.models import ItemPrior
 from irt_dask.report.page import write_report
 from irt_dask.score import score as score_persons
@@ -26,7 +27,7 @@ from irt_dask.score.ability import DONE
 from irt_dask.simulate import simulate
 from irt_dask.store import Responses, StoreWriter, open_responses
 from irt_dask.store.writer import check_rows_per_block
-from irt_dask.workflow.config import RunConfig
+from irt_dask.workflow.config import INPUT_FILES, RunConfig
 from irt_dask.workflow.directory import RunDirectory, load_result
 
 #: Results that a report shows if the run has them.
@@ -66,27 +67,41 @@ def data_checksum(config: RunConfig) -> str:
         return open_responses(data.store).fingerprint
     if data.source is None:
         return "made by the run"
-    try:
-        with open(data.source, "rb") as f:
-            return hashlib.file_digest(f, "sha256").hexdigest()
-    except OSError as error:
-        raise InputError(f"the response file {data.source} cannot be read: {error}") from error
+    digests = []
+    for role in INPUT_FILES:
+        path = getattr(data, role)
+        if path is None:
+            continue
+        try:
+            with open(path, "rb") as f:
+                digests.append(f"{role} {hashlib.file_digest(f, 'sha256').hexdigest()}")
+        except OSError as error:
+            raise InputError(f"the {role} file {path} cannot be read: {error}") from error
+    if len(digests) == 1:
+        return digests[0].partition(" ")[2]
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
 def check_input(config: RunConfig) -> None:
     """Refuse input that the stages cannot use, before any of them runs."""
     assert config.directory is not None
     data = config.data
-    given = data.source or data.store
-    if given and Path(given).resolve().is_relative_to(Path(config.directory).resolve()):
+    for role in (*INPUT_FILES, "store"):
+        given = getattr(data, role)
+        if given and Path(given).resolve().is_relative_to(Path(config.directory).resolve()):
+            raise InputError(
+                f"the input {given} lies in the run directory {config.directory}, which the run "
+                f"owns; move one of them"
+            )
+    if data.store is not None:
+        _refuse_weights(open_responses(data.store))
+
+
+def _refuse_weights(responses: Responses) -> None:
+    if responses.max_weight is not None:
         raise InputError(
-            f"the input {given} lies in the run directory {config.directory}, which the run owns; "
-            f"move one of them"
-        )
-    if data.store is not None and open_responses(data.store).max_weight is not None:
-        raise InputError(
-            f"the store {data.store} has person weights, which a pipeline's methods do not use; "
-            f"calibrate it with fit_joint in Python, or make a store without weights"
+            f"the store {responses.path} has person weights, which a pipeline's methods do not "
+            f"use; calibrate it with fit_joint in Python, or make a store without weights"
         )
 
 
@@ -97,10 +112,13 @@ def ingest(c: Context) -> list[str]:
         return []
     target = c.directory.clear("responses")
     if data.source is not None:
-        ingest_responses(
+        made = ingest_responses(
             data.source, target, shape=data.shape, columns=data.columns, missing=data.missing,
-            rows_per_block=data.rows_per_block, progress=c.progress,
+            recode=data.recode, key=data.key, persons=data.persons, layout=data.layout,
+            on_error=data.on_error, rows_per_block=data.rows_per_block, client=c.client,
+            progress=c.progress,
         )  # fmt: skip
+        _refuse_weights(made)
     elif data.simulate is not None:
         made = simulate(
             data.simulate.persons, data.simulate.items, missing=data.simulate.missing,
@@ -116,12 +134,13 @@ def ingest(c: Context) -> list[str]:
 
 def _copy(responses: Responses, target: Path, rows_per_block: int | None) -> None:
     """Write responses in memory as a store."""
-    values = np.concatenate(
-        [responses.read_block(k).data.values for k in range(responses.n_blocks)]
-    )
+    blocks = [responses.read_block(k).data for k in range(responses.n_blocks)]
+    values = to_dense(concatenate(blocks)).values
     ids = np.concatenate([responses.person_ids(k) for k in range(responses.n_blocks)])
     rows = check_rows_per_block(rows_per_block, *values.shape[::-1])
-    with StoreWriter(target, item_id=responses.item_id, rows_per_block=rows) as writer:
+    with StoreWriter(
+        target, item_id=responses.item_id, n_persons=len(ids), rows_per_block=rows
+    ) as writer:
         for s in range(0, len(ids), rows):
             writer.write(values[s : s + rows], person_id=ids[s : s + rows])
         writer.commit()
@@ -206,6 +225,11 @@ def write_run_report(directory: RunDirectory) -> Path:
     """Write ``report.html`` from what the stages of a run left."""
     content = directory.content
     counts = directory.load("summary.nc")
+    data = content["config"]["data"]
+    put_aside = []
+    if data.get("on_error") == "quarantine":
+        aside = open_responses(directory.path / "responses").n_quarantined
+        put_aside = [("Rows put aside", f"{aside:,}, in responses.quarantine.csv")]
     run = [
         ("Title", content["title"]),
         ("Data", content["data"]),
@@ -215,6 +239,7 @@ def write_run_report(directory: RunDirectory) -> Path:
             "Responses",
             f"{int(counts.attrs['n_responses']):,} ({counts.attrs['observed']:.1%} of cells)",
         ),
+        *put_aside,
         ("Seed", str(content["config"]["seed"])),
         ("Data checksum", content["data_checksum"][:16]),
         ("Versions", ", ".join(f"{k} {v}" for k, v in content["versions"].items())),

@@ -1,0 +1,55 @@
+"""Independent tasks that are not over blocks: reading, sorting and writing files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from irt_dask.engine import executors
+from irt_dask.engine.progress import Progress, ProgressOption
+from irt_dask.engine.threads import single_threaded
+
+
+class Tasks:
+    """Runs functions of small arguments on a cluster, or in the threads of this process.
+
+    A task may run twice (a worker that dies, or is believed dead): it must write the same files
+    under the same names each time.
+    """
+
+    def __init__(self, executor: executors.Executor, progress: ProgressOption) -> None:
+        self._executor, self._progress = executor, progress
+
+    @property
+    def n_threads(self) -> int:
+        """Threads that tasks run in."""
+        return self._executor.n_threads
+
+    def run(
+        self, stage: str, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]
+    ) -> Iterator[Any]:
+        """Yield ``function(*task)`` of each task, in order; leaving early drops the rest."""
+        n = max(len(tasks), 1)
+        futures = [self._executor.submit(k / n, function, *t) for k, t in enumerate(tasks)]
+        try:
+            with Progress(self._progress, stage) as progress:
+                for k, future in enumerate(futures):
+                    futures[k] = None  # results are not kept
+                    yield self._executor.result(future)
+                    progress.update(k + 1, len(futures))
+        finally:
+            for future in futures:
+                if future is not None:
+                    future.cancel()
+
+
+@contextmanager
+def run_tasks(client: Any, progress: ProgressOption) -> Iterator[Tasks]:
+    """Choose where tasks run: the given client, else the current one, else threads."""
+    executor = executors.choose(client)
+    try:
+        with single_threaded():
+            yield Tasks(executor, progress)
+    finally:
+        executor.close()

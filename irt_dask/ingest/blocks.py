@@ -1,0 +1,189 @@
+"""Blocks of persons from runs: each task merges the stretch of every run that it needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from irt_dask.ingest import spill
+from irt_dask.kernels import layouts
+from irt_dask.kernels.layouts import Dense, Layout, Sparse
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from irt_dask.store.manifest import Files
+    from irt_dask.store.parts import Part
+
+
+#: Responses that are gathered and written at a time, about.
+_TOGETHER = 1 << 22
+#: Persons whose order one task finds, at most.
+_STRETCH = 1 << 20
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Persons ``first`` to ``stop`` in the order of the store, and where they lie.
+
+    They are among rows ``low[r]:high[r]`` of each run r, whose smallest has rank ``base``.
+    """
+
+    runs: str
+    pieces: str  # where a wide source's responses are
+    columns: np.ndarray | None  # wide: place of each column among the items of the store
+    n_items: int
+    grouped: bool
+    first: int = 0
+    stop: int = 0
+    base: int = 0
+    low: tuple[int, ...] = ()
+    high: tuple[int, ...] = ()
+
+
+def cut(where: Stretch, counts: np.ndarray, rows: int, n_threads: int) -> list[Stretch]:
+    """Cut all persons into stretches of whole blocks of ``rows``, some for each thread.
+
+    ``counts`` are the persons of each run by the piece in which they first appear.
+    """
+    n = int(counts.sum())
+    base = np.cumsum([0, *counts.sum(axis=0)])  # rank of the first person of each piece
+    ends = np.cumsum(counts, axis=1)
+    blocks = -(-n // rows)
+    wanted = max(1, min(4 * n_threads, blocks), -(-n // _STRETCH))
+    persons = -(-blocks // wanted) * rows
+    out = []
+    for a in range(0, n, persons):
+        b = min(a + persons, n)
+        low = int(np.searchsorted(base, a, side="right")) - 1
+        high = int(np.searchsorted(base, b - 1, side="right"))
+        before = ends[:, low - 1] if low else np.zeros(len(counts), dtype=np.int64)
+        after = ends[:, high - 1]
+        out.append(
+            replace(
+                where, first=a, stop=b, base=int(base[low]),
+                low=tuple(before.tolist()), high=tuple(after.tolist()),
+            )
+        )  # fmt: skip
+    return out
+
+
+class _Run:
+    """A run, of which parts are read."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.indptr = spill.load(folder / "indptr.npy")
+        self._opened: dict[str, Any] = {}
+
+    def array(self, name: str) -> np.ndarray | None:
+        if name not in self._opened:
+            path = self.folder / f"{name}.npy"
+            self._opened[name] = spill.load(path) if path.exists() else None
+        return self._opened[name]
+
+    def strings(self, column: str) -> pa.Array:
+        if f":{column}" not in self._opened:
+            strings = spill.read_strings(self.folder / "persons.arrow", column=column)
+            self._opened[f":{column}"] = strings
+        return self._opened[f":{column}"]
+
+
+class _Merged:
+    """The persons of a stretch in order: for each the run and the row there."""
+
+    def __init__(self, s: Stretch) -> None:
+        root = spill.check_folder(s.runs)
+        self.s = s
+        self.runs = [_Run(root / f"run-{r:05d}") for r in range(len(s.low))]
+        spans = list(zip(s.low, s.high, strict=True))
+        keys = [
+            np.asarray(spill.load(run.folder / "key.npy")[a:b])
+            for run, (a, b) in zip(self.runs, spans, strict=True)
+        ]
+        key = np.concatenate(keys)
+        order = np.argsort(key, kind="stable")[s.first - s.base : s.stop - s.base]
+        self.key = key[order]
+        self.run = np.repeat(np.arange(len(spans)), [b - a for a, b in spans])[order]
+        self.row = np.concatenate([np.arange(a, b) for a, b in spans])[order]
+
+    def observed(self) -> np.ndarray:
+        """Responses of each person."""
+        out = np.zeros(self.row.size, dtype=np.int64)
+        for r, run in enumerate(self.runs):
+            mine = self.run == r
+            rows = self.row[mine]
+            out[mine] = run.indptr[rows + 1] - run.indptr[rows]
+        return out
+
+    def block(self, first: int, stop: int) -> tuple[Layout, dict[str, Any]]:
+        """Responses and columns of persons ``first`` to ``stop`` of the store."""
+        at = slice(first - self.s.first, stop - self.s.first)
+        run, row = self.run[at], self.row[at]
+        # The rows of a run among consecutive persons are consecutive: sorted by key both.
+        members = [(r, row[run == r]) for r in np.unique(run)]
+        spans = [(self.runs[r], int(rows[0]), int(rows[-1]) + 1) for r, rows in members]
+        place = np.empty(row.size, dtype=np.int64)
+        place[np.argsort(run, kind="stable")] = np.arange(row.size)
+        columns = self._columns(spans, place)
+        if self.s.columns is None:
+            parts: list[Layout] = [self._sparse(*span) for span in spans]
+            return layouts.take(layouts.concatenate(parts), place), columns
+        source = np.concatenate([np.asarray(r.array("row")[a:b]) for r, a, b in spans])
+        return self._matrix(self.key[at] >> spill.PIECE_BITS, source[place]), columns
+
+    def _sparse(self, run: _Run, a: int, b: int) -> Sparse:
+        indptr = np.asarray(run.indptr[a : b + 1])
+        item, code = run.array("item"), run.array("code")
+        assert item is not None
+        assert code is not None
+        inside = slice(int(indptr[0]), int(indptr[-1]))
+        return Sparse(
+            indptr - indptr[0], np.asarray(item[inside]), np.asarray(code[inside]), self.s.n_items
+        )
+
+    def _matrix(self, piece: np.ndarray, row: np.ndarray) -> Dense:
+        values = np.full((piece.size, self.s.n_items), -1, dtype=np.int8)
+        for k in np.unique(piece):
+            mine = piece == k
+            matrix = spill.load(Path(self.s.pieces) / f"piece-{k:05d}" / "matrix.npy")
+            values[np.ix_(mine, self.s.columns)] = matrix[row[mine]]
+        return Dense(values)
+
+    def _columns(self, spans: list[tuple[_Run, int, int]], place: np.ndarray) -> dict[str, Any]:
+        import pyarrow as pa
+
+        def strings(column: str) -> Any:
+            parts = [run.strings(column).slice(a, b - a) for run, a, b in spans]
+            return pa.concat_arrays(parts).take(pa.array(place)).to_numpy(zero_copy_only=False)
+
+        out = {"person_id": strings("id")}
+        if self.s.grouped:
+            out["group"] = strings("group")
+        for name in ("weight", "covariates"):
+            parts = [(run.array(name), a, b) for run, a, b in spans]
+            if parts[0][0] is not None:
+                out[name] = np.concatenate([x[a:b] for x, a, b in parts if x is not None])[place]
+        return out
+
+
+def widest(s: Stretch, rows_per_block: int) -> int:
+    """Return the most responses that a block of the stretch has."""
+    observed = _Merged(s).observed()
+    return int(np.add.reduceat(observed, np.arange(0, observed.size, rows_per_block)).max())
+
+
+def write_blocks(s: Stretch, part: Part) -> Files:
+    """Write all blocks of the stretch, some at a time; return the files."""
+    merged = _Merged(s)
+    files: Files = {}
+    room = part.capacity or part.rows_per_block * part.n_items
+    together = max(1, _TOGETHER // max(room, 1)) * part.rows_per_block
+    for first in range(s.first, s.stop, together):
+        data, columns = merged.block(first, min(first + together, s.stop))
+        k = first // part.rows_per_block
+        files |= part.write_blocks(k, data, columns.pop("person_id"), **columns)
+    return files

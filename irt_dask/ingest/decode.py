@@ -1,0 +1,227 @@
+"""From columns of strings to :class:`Rows`: what every format does after its own parsing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from irt_dask.ingest.reader import fault
+from irt_dask.ingest.sources import Bad, Rows
+from irt_dask.ingest.values import (
+    NOT_OBSERVED,
+    UNKNOWN,
+    Codes,
+    Distinct,
+    number_of,
+    shorten,
+    weight_of,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Texts = Callable[[Sequence[int]], list[str]]
+OfRow = Callable[[int], str]
+CELLS = 1 << 20  # values of a wide table decoded at a time
+
+
+class Decoder:
+    """Takes the columns of a piece one by one; remembers which rows cannot be taken and why."""
+
+    def __init__(self, n_lines: int, lines: np.ndarray, bad: list[Bad] | None = None) -> None:
+        self.n_lines, self.lines = n_lines, lines
+        self.bad = bad or []  # rows that the parser has put aside: not among ``lines``
+        self._which = np.zeros(len(lines), dtype=np.int16)
+        self._faults: list[tuple[OfRow, OfRow, OfRow]] = []
+        self._taken: dict[str, Any] = {}
+
+    def refuse(
+        self,
+        rows: np.ndarray,
+        column: str | OfRow,
+        value: OfRow,
+        message: OfRow,
+    ) -> None:
+        """Put rows aside, of which the mask is given; the first reason of a row counts."""
+        if rows.any():
+            self._faults.append((_of_row(column), value, message))
+            self._which[rows & (self._which == 0)] = len(self._faults)
+
+    def label(self, role: str, strings: pa.DictionaryArray, column: str) -> None:
+        """Take persons, items or groups."""
+        strings, empty = trimmed(strings)
+        if empty is not None:
+            message = (
+                f"column {column!r} is empty; every person needs a group"
+                if role == "group"
+                else f"the {role} id is empty; fill column {column!r}"
+            )
+            self.refuse(empty, column, lambda _: "", lambda _: message)
+        self._taken[role] = strings
+
+    def responses(self, strings: pa.Array, column: str | OfRow, codes: Codes) -> None:
+        """Take the responses of a long table, after its items."""
+        name = _of_row(column)
+        item = self._taken["item"]
+        items = item.dictionary.to_pylist() if codes.key is not None else []
+        values = Distinct.of(strings)
+        at = item.indices.fill_null(0).to_numpy() if items else np.zeros(1, dtype=np.int32)
+        found = codes.decode(values, items, at) if len(values.index) else values.index
+        found = found.astype(np.int8, copy=False)
+        self._taken["codes"] = found
+        unknown = found == UNKNOWN
+        if unknown.any():
+            self.refuse(
+                unknown,
+                column,
+                lambda row: values.values[values.index[row]],
+                lambda row: codes.unknown(values.values[values.index[row]], name(row)),
+            )
+
+    def matrix(
+        self, columns: Callable[[int], pa.Array], names: Sequence[str], codes: Codes
+    ) -> None:
+        """Take the responses of a wide table, whose item columns ``columns`` returns."""
+        n = len(self.lines)
+        by_item = np.empty((len(names), n), dtype=np.int8)
+        together = max(1, CELLS // max(n, 1))  # items per call: few calls, little memory
+        for first in range(0, len(names), together):
+            some = range(first, min(first + together, len(names)))
+            values = Distinct.of(_joined([columns(k) for k in some]))
+            item = np.repeat(np.arange(len(some), dtype=np.int32), n)
+            found = codes.decode(values, [names[k] for k in some], item)
+            by_item[some.start : some.stop] = found.reshape(len(some), n)
+        matrix = np.ascontiguousarray(by_item.T)
+        self._taken["codes"] = matrix
+        if (matrix == UNKNOWN).any():
+
+            def item_of(row: int) -> int:
+                return int(np.argmax(matrix[row] == UNKNOWN))
+
+            def value(row: int) -> str:
+                return columns(item_of(row))[row].as_py()
+
+            self.refuse(
+                (matrix == UNKNOWN).any(axis=1),
+                lambda row: names[item_of(row)],
+                value,
+                lambda row: codes.unknown(value(row), names[item_of(row)]),
+            )
+
+    def weights(self, strings: pa.DictionaryArray, column: str) -> None:
+        """Take weights: finite numbers above 0."""
+        values = Distinct.of(strings)
+        weight = np.array([weight_of(v) for v in values.stripped], dtype=float)[values.index]
+        self._taken["weight"] = weight
+        self.refuse(
+            np.isnan(weight),
+            column,
+            lambda row: values.values[values.index[row]],
+            lambda row: (
+                f"column {column!r} has the weight {shorten(values.values[values.index[row]])}; "
+                "a weight is a finite number above 0"
+            ),
+        )
+
+    def covariates(self, strings: Sequence[pa.DictionaryArray], columns: Sequence[str]) -> None:
+        """Take numbers; what is empty or NA is NaN."""
+        table = np.empty((len(self.lines), len(columns)))
+        for j, (one, column) in enumerate(zip(strings, columns, strict=True)):
+            self._covariate(table[:, j], one, column)
+        self._taken["covariates"] = table
+
+    def _covariate(self, out: np.ndarray, strings: pa.DictionaryArray, column: str) -> None:
+        values = Distinct.of(strings)
+        empty = {*NOT_OBSERVED} - {"-1"}
+        number = np.array([number_of(v) for v in values.stripped], dtype=float)
+        wrong = ~np.isfinite(number) & np.array([v not in empty for v in values.stripped], bool)
+        out[:] = number[values.index]
+        self.refuse(
+            wrong[values.index],
+            column,
+            lambda row: values.values[values.index[row]],
+            lambda row: (
+                f"column {column!r} has the value {shorten(values.values[values.index[row]])}; a "
+                "covariate is a finite number, or empty or NA where it is not known; write labels "
+                "as numbers or leave the column out"
+            ),
+        )
+
+    def finish(self, texts: Texts, most: int | None = None) -> Rows:
+        """Return the rows; of the bad ones the first ``most``."""
+        taken = self._taken
+        if self._faults:
+            self._gather(texts, most)
+            put_aside = np.unique(self.lines[self._which > 0])
+            good = np.isin(self.lines, put_aside, invert=True)
+            self.lines = self.lines[good]
+            for role, column in taken.items():
+                labels = role in ("person", "item", "group")
+                taken[role] = _compact(column, good) if labels else column[good]
+        return Rows(self.n_lines, self.lines, bad=self.bad[:most], **taken)
+
+    def _gather(self, texts: Texts, most: int | None) -> None:
+        rows = np.flatnonzero(self._which)
+        first = np.unique(self.lines[rows], return_index=True)[1]  # a line is put aside once
+        rows = rows[first][:most]
+        offsets = self.lines[rows].tolist()
+        for row, line, text in zip(rows.tolist(), offsets, texts(offsets), strict=True):
+            column, value, message = self._faults[self._which[row] - 1]
+            if text:
+                self.bad.append(Bad(line, column(row), value(row), message(row), text))
+            else:  # to pyarrow a blank line is a row of empty fields
+                self.bad.append(Bad(line, "", "", fault(b"") or "", text))
+        self.bad.sort(key=lambda bad: bad.line)
+
+
+def _of_row(column: str | OfRow) -> OfRow:
+    return column if callable(column) else lambda _: column
+
+
+def dictionary_of(strings: Sequence[str | None]) -> pa.DictionaryArray:
+    """Return Python strings as a column, entries in order of first appearance."""
+    import pyarrow as pa
+
+    return pa.array(strings, pa.string()).dictionary_encode()
+
+
+def trimmed(column: pa.DictionaryArray) -> tuple[pa.DictionaryArray, np.ndarray | None]:
+    """Strip the entries, and find the rows that are empty then, if any."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    entries = column.dictionary
+    stripped = pc.utf8_trim_whitespace(entries)  # the characters that str.strip takes
+    if _size(stripped) < _size(entries):
+        encoded = stripped.dictionary_encode()  # what differed by spaces alone becomes one
+        indices = encoded.indices.take(column.indices)
+        column = pa.DictionaryArray.from_arrays(indices, encoded.dictionary)
+    place = pc.index(column.dictionary, "").as_py() if len(column.dictionary) else -1
+    if place < 0:
+        return column, None
+    return column, (column.indices.fill_null(-1).to_numpy(zero_copy_only=False) == place)
+
+
+def _size(strings: pa.StringArray) -> int:
+    import pyarrow.compute as pc
+
+    return pc.sum(pc.binary_length(strings)).as_py() or 0
+
+
+def _compact(column: pa.DictionaryArray, rows: np.ndarray) -> pa.DictionaryArray:
+    """Return rows of a column, with the entries that they use in order of first appearance."""
+    import pyarrow as pa
+
+    return column.filter(pa.array(rows)).dictionary_decode().dictionary_encode()
+
+
+def _joined(columns: list[pa.Array]) -> pa.Array:
+    import pyarrow as pa
+
+    if len(columns) == 1:
+        return columns[0]
+    if pa.types.is_string(columns[0].type):
+        return pa.concat_arrays(columns)
+    return pa.chunked_array(columns).unify_dictionaries().combine_chunks()

@@ -1,0 +1,298 @@
+"""JSON lines: an object per line, of one response (long) or of one person (wide).
+
+Wide objects are flattened to a row per response.  Read by the standard library, so that every
+value keeps the type that it has in the file; NaN and Infinity are not JSON and make a bad row.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from irt_dask.ingest.decode import Decoder, dictionary_of
+from irt_dask.ingest.reader import TextFile, fault, open_text, split_lines, take_lines
+from irt_dask.ingest.roles import Header, Roles, resolve
+from irt_dask.ingest.sources import Bad, Columns, Rows, Source
+from irt_dask.ingest.values import Codes, shorten
+
+_DEEP = "values are nested too deeply; write one flat object"
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+class UnfitError(Exception):
+    """A line that cannot be taken: column, value, message."""
+
+
+@dataclass(frozen=True)
+class JsonSource(Source):
+    """Responses or persons as JSON lines."""
+
+    text: TextFile
+    roles: Roles
+    listed: frozenset[str]  # wide: the items that the caller named, if any
+
+    @property
+    def pieces(self) -> Sequence[tuple[int, int]]:
+        """Ranges of bytes; the lines that start in one belong to it."""
+        return self.text.pieces
+
+    def read(self, k: int, codes: Codes | None, most: int | None = None) -> Rows:
+        """Read piece ``k``; of its bad rows keep the first ``most`` only."""
+        data = self.text.read(k)
+        lines = split_lines(data)
+        spell = codes.spelled if codes is not None else repr
+        take = {"long": self._long, "persons": self._person}.get(self.roles.form, self._wide)
+        kept: list[tuple[Any, ...]] = []
+        at: list[int] = []
+        bad: list[Bad] = []
+        for j, line in enumerate(lines):
+            try:
+                rows = take(load(line), spell)
+            except UnfitError as e:
+                if most is None or len(bad) < most:
+                    column, value, message = e.args
+                    text = line.decode("utf-8", "backslashreplace")
+                    bad.append(Bad(j, column, value, message, text))
+            else:
+                kept += rows
+                at += [j] * len(rows)
+        decoder = Decoder(len(lines), np.array(at, dtype=np.int32), bad)
+        self._decode(decoder, kept, codes)
+        return decoder.finish(lambda offsets: take_lines(data, offsets), most)
+
+    def texts(self, k: int, offsets: Sequence[int]) -> list[str]:
+        """Return lines of piece ``k`` as they are in the file."""
+        return take_lines(self.text.read(k), offsets)
+
+    def _decode(self, decoder: Decoder, kept: list[tuple[Any, ...]], codes: Codes | None) -> None:
+        """Hand the columns on: person, weight, group, then those of the form."""
+        import pyarrow as pa
+
+        roles = self.roles
+        width = 3 + (len(roles.covariates) if roles.form == "persons" else 2)
+        columns: list[Any] = list(zip(*kept, strict=True)) if kept else [()] * width
+        decoder.label("person", dictionary_of(columns[0]), roles.person)
+        if roles.form == "persons":
+            numbers = [dictionary_of(c) for c in columns[3:]]
+            decoder.covariates(numbers, roles.covariates)
+        else:
+            assert codes is not None
+            decoder.label("item", dictionary_of(columns[3]), roles.item or "item")
+            items, name = columns[3], roles.response
+            column = (lambda row: items[row]) if name is None else name
+            decoder.responses(pa.array(columns[4], pa.string()), column, codes)
+        if roles.weight is not None:
+            decoder.weights(dictionary_of(columns[1]), roles.weight)
+        if roles.group is not None:
+            decoder.label("group", dictionary_of(columns[2]), roles.group)
+
+    # --- what one object says -----------------------------------------------------------------
+
+    def _head(self, row: dict[str, Any], spell: Callable[[float], str]) -> tuple[str, ...]:
+        """Return person, weight and group."""
+        roles = self.roles
+        for name in roles.single.values():
+            if name not in row:
+                raise UnfitError(name, "", f"the key {name!r} is missing; every object needs it")
+        weight = group = ""
+        if roles.weight is not None:
+            weight = _number(row[roles.weight], roles.weight, "a weight", spell)
+        if roles.group is not None:
+            group = _label(row[roles.group], roles.group, "group")
+        return _label(row[roles.person], roles.person, "person id"), weight, group
+
+    def _long(self, row: dict[str, Any], spell: Callable[[float], str]) -> list[tuple[Any, ...]]:
+        head, roles = self._head(row, spell), self.roles
+        assert roles.item is not None
+        assert roles.response is not None
+        item = _label(row[roles.item], roles.item, "item id")
+        return [(*head, item, _value(row[roles.response], roles.response, spell))]
+
+    def _wide(self, row: dict[str, Any], spell: Callable[[float], str]) -> list[tuple[Any, ...]]:
+        head, roles = self._head(row, spell), self.roles
+        answers = row
+        if roles.responses is not None:
+            answers = row[roles.responses]
+            if not isinstance(answers, dict):
+                raise UnfitError(
+                    roles.responses,
+                    _shown(answers),
+                    f"the key {roles.responses!r} has the value {shorten(_shown(answers))}; it "
+                    'must be an object of responses by item, like {"q1": 1, "q2": 0}',
+                )
+        else:
+            answers = {k: v for k, v in row.items() if self._is_item(k)}
+        rows = [(*head, k, _value(v, k, spell)) for k, v in answers.items()]
+        if "" in answers:
+            raise UnfitError("item", "", "the item id is empty; name the item")
+        return rows or [(*head, None, "")]
+
+    def _person(self, row: dict[str, Any], spell: Callable[[float], str]) -> list[tuple[Any, ...]]:
+        head, roles = self._head(row, spell), self.roles
+        unknown = [k for k in row if k not in {*roles.single.values(), *roles.covariates}]
+        if unknown:
+            raise UnfitError(
+                unknown[0],
+                _shown(row[unknown[0]]),
+                f"the key {unknown[0]!r} is not in the first object; give all objects the same",
+            )
+        return [(*head, *(_number(row.get(c), c, "a covariate", spell) for c in roles.covariates))]
+
+    def _is_item(self, name: str) -> bool:
+        return name in self.listed if self.listed else name not in self.roles.single.values()
+
+
+def open_jsonlines(
+    path: Path, scratch: Path, shape: str | None, columns: Columns | None
+) -> JsonSource:
+    """Open a file of JSON lines; its first sound object says what the keys are."""
+    text, first = open_text(path, scratch, header=False)
+    row = _first_object(text)
+    if row is None:
+        raise text.error(_reason(first), 1)
+    header = Header([*row], text.error, nests=True)
+    roles = resolve(header, shape, columns, nested=isinstance(row.get("responses"), dict))
+    if roles.form == "persons":
+        header.checked()
+    return JsonSource(
+        path=path,
+        form="persons" if roles.form == "persons" else "long",
+        one_row_per_person=roles.form != "long",
+        item_id=None,
+        weighted=roles.weight is not None,
+        grouped=roles.group is not None,
+        covariates=roles.covariates,
+        size=text.stop - text.start,
+        text=text,
+        roles=roles,
+        listed=frozenset(roles.items if columns and "items" in columns else ()),
+    )
+
+
+def _first_object(text: TextFile) -> dict[str, Any] | None:
+    for k in range(len(text.pieces)):  # the first line has it, unless the file is damaged there
+        for line in split_lines(text.read(k)):
+            try:
+                return load(line)
+            except UnfitError:
+                continue
+    return None
+
+
+def _reason(line: bytes) -> str:
+    try:
+        load(line)
+    except UnfitError as e:
+        return e.args[2]
+    return "no object is sound"
+
+
+def load(line: bytes) -> dict[str, Any]:
+    """Return the object of a line, with keys stripped."""
+    problem = fault(line)
+    if problem is not None:
+        raise UnfitError("", "", problem)
+    try:
+        row = json.loads(line.decode("utf-8"), object_pairs_hook=_object, parse_constant=_constant)
+    except RecursionError:
+        raise UnfitError("", "", _DEEP) from None
+    except ValueError as e:
+        raise UnfitError("", "", f"the line is not JSON ({e}); write one object per line") from None
+    if not isinstance(row, dict):
+        raise UnfitError(
+            "", "", f'the line is {_kind(row)}, where an object is needed, like {{"person": ...}}'
+        )
+    if b"\\u" in line:  # only so can characters come in that no text has
+        _check_text(row)
+    return row
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = {name.strip(): value for name, value in pairs}
+    if len(row) < len(pairs):
+        names = [name.strip() for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UnfitError(twice, "", f"the key {twice!r} is there twice; keep one of the two")
+    return row
+
+
+def _constant(name: str) -> Any:
+    raise UnfitError("", name, f"{name} is not JSON; write null for what was not observed")
+
+
+def _check_text(row: dict[str, Any]) -> None:
+    """Refuse halves of surrogate pairs and NUL, which stores and other programs do not keep."""
+    try:
+        whole = json.dumps(row, ensure_ascii=False)
+        whole.encode("utf-8")
+    except RecursionError:
+        raise UnfitError("", "", _DEEP) from None
+    except UnicodeEncodeError:
+        raise UnfitError(
+            "", "", "a \\u escape is half of a surrogate pair; write whole text"
+        ) from None
+    if _NUL.search(whole):
+        raise UnfitError("", "", "there is a NUL character (\\u0000); write text without it")
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def _label(value: Any, column: str, what: str) -> str:
+    """Return an id or a group as a string."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise UnfitError(
+        column,
+        _shown(value),
+        f"column {column!r} has {shorten(_shown(value))}; a {what} is a string or a whole number",
+    )
+
+
+def _value(value: Any, column: str, spell: Callable[[float], str]) -> str:
+    """Return a response as text would say it."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, (bool, int)):
+        return str(int(value))
+    if isinstance(value, float):
+        return spell(value)
+    raise UnfitError(
+        column,
+        _shown(value),
+        f"column {column!r} has {_kind(value)}, {shorten(_shown(value))}; a response is a number, "
+        "a string, true, false or null",
+    )
+
+
+def _number(value: Any, column: str, what: str, spell: Callable[[float], str]) -> str:
+    """Return a weight or covariate as text; what it says is checked later."""
+    if isinstance(value, (bool, list, dict)):
+        raise UnfitError(
+            column,
+            _shown(value),
+            f"column {column!r} has {_kind(value)}, {shorten(_shown(value))}; {what} is a number",
+        )
+    return repr(value) if isinstance(value, float) else _value(value, column, spell)
+
+
+def _kind(value: Any) -> str:
+    kinds = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}
+    return "null" if value is None else kinds.get(type(value), "a number")
+
+
+def _shown(value: Any) -> str:
+    try:
+        return value if isinstance(value, str) else json.dumps(value)
+    except RecursionError:
+        return "..."

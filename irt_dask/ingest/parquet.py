@@ -1,0 +1,242 @@
+"""Parquet tables: a piece is a row group; values are read as text would say them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from irt_dask.ingest.decode import Decoder
+from irt_dask.ingest.reader import located
+from irt_dask.ingest.roles import Header, Roles, resolve
+from irt_dask.ingest.sources import Columns, Rows, Source
+from irt_dask.ingest.values import Codes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+
+@dataclass(frozen=True)
+class ParquetSource(Source):
+    """Responses or persons in a Parquet file."""
+
+    roles: Roles
+    stored: dict[str, str]  # the names in the file by stripped name
+    n_pieces: int
+
+    unit: ClassVar[str] = "row"
+
+    @property
+    def pieces(self) -> Sequence[int]:
+        """The row groups."""
+        return range(self.n_pieces)
+
+    def read(self, k: int, codes: Codes | None, most: int | None = None) -> Rows:
+        """Read row group ``k``; of its bad rows keep the first ``most`` only."""
+        roles = self.roles
+        one = roles.single
+        names = [*one.values(), *roles.items, *roles.covariates]
+        with opened(self.path) as file:
+            table = file.read_row_group(k, [self.stored[n] for n in names], use_threads=False)
+            n = table.num_rows
+            decoder = Decoder(n, np.arange(n, dtype=np.int32))
+            columns = {c: self._strings(table, c, codes, decoder) for c in names}
+        for role in ("person", "item"):
+            if role in one:
+                decoder.label(role, columns[one[role]], one[role])
+        if roles.response is not None:
+            assert codes is not None
+            decoder.responses(columns[roles.response], roles.response, codes)
+        elif roles.items:
+            assert codes is not None
+            decoder.matrix(lambda j: columns[roles.items[j]], roles.items, codes)
+        if roles.weight is not None:
+            decoder.weights(columns[roles.weight], roles.weight)
+        if roles.group is not None:
+            decoder.label("group", columns[roles.group], roles.group)
+        if roles.form == "persons":
+            decoder.covariates([columns[c] for c in roles.covariates], roles.covariates)
+        return decoder.finish(lambda offsets: self.texts(k, offsets), most)
+
+    def texts(self, k: int, offsets: Sequence[int]) -> list[str]:
+        """Return rows of group ``k`` as JSON."""
+        with opened(self.path) as file:
+            table = file.read_row_group(k, use_threads=False)
+            names = table.column_names
+            return [
+                json.dumps(
+                    {n: _cell(table.column(c)[row]) for c, n in enumerate(names)},
+                    ensure_ascii=False,
+                    default=str,
+                )
+                for row in offsets
+            ]
+
+    def _strings(
+        self, table: pa.Table, name: str, codes: Codes | None, decoder: Decoder
+    ) -> pa.DictionaryArray:
+        """Return a column as strings, a null as the empty one; refuse rows that are no text."""
+        strings = as_strings(table.column(self.stored[name]), codes)
+        strings, wrong = sound(strings)
+        if wrong is not None:
+            message = f"column {name!r} has text that is not UTF-8 or has a NUL in it; mend it"
+            decoder.refuse(wrong, name, lambda _: "", lambda _: message)
+        return strings
+
+
+def open_parquet(path: Path, shape: str | None, columns: Columns | None) -> ParquetSource:
+    """Open a Parquet file and find out what its columns are."""
+    with opened(path) as file:
+        schema = file.schema_arrow
+        groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
+        size = sum(group.total_byte_size for group in groups)
+
+    def error(message: str, line: int | None = None) -> Any:
+        return located(path, message)
+
+    stored = [str(name) for name in schema.names]
+    names = [name.strip() for name in stored]
+    header = Header(names, error).checked()
+    roles = resolve(header, shape, columns)
+    _check_types(header, roles, schema)
+    return ParquetSource(
+        path=path,
+        form=roles.form,
+        one_row_per_person=roles.form != "long",
+        item_id=roles.items if roles.form == "wide" else None,
+        weighted=roles.weight is not None,
+        grouped=roles.group is not None,
+        covariates=roles.covariates,
+        size=max(int(size), 1),
+        roles=roles,
+        stored=dict(zip(names, stored, strict=True)),
+        n_pieces=len(groups),
+    )
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file; whatever goes wrong with its bytes is an error that names it."""
+    import pyarrow.parquet as pq
+
+    from irt_dask.errors import InputError
+
+    try:
+        with pq.ParquetFile(path, memory_map=False) as file:
+            yield file
+    except InputError:
+        raise
+    except Exception as e:  # damaged metadata and pages raise errors of many kinds
+        reason = str(e).strip().split("\n")[0] or type(e).__name__
+        raise located(path, f"cannot be read as Parquet: {reason}; write it again") from e
+
+
+def _check_types(header: Header, roles: Roles, schema: pa.Schema) -> None:
+    """Refuse columns whose values are no ids, or no responses or numbers."""
+    import pyarrow.types as pt
+
+    def text(t: pa.DataType) -> bool:
+        return pt.is_string(t) or pt.is_large_string(t) or pt.is_string_view(t) or pt.is_null(t)
+
+    kinds = dict(zip(header.names, schema.types, strict=True))
+    labels = [name for role, name in roles.single.items() if role in ("person", "item", "group")]
+    numbers = [n for n in (roles.response, roles.weight, *roles.items, *roles.covariates) if n]
+    for name in (*labels, *numbers):
+        kind = kinds[name]
+        plain = kind.value_type if pt.is_dictionary(kind) else kind
+        if text(plain) or pt.is_integer(plain):
+            continue
+        if name in labels:
+            raise header.error(
+                f"the column {name!r} is of the type {kind}; ids and groups are strings or "
+                "integers; convert it"
+            )
+        if not (pt.is_boolean(plain) or pt.is_floating(plain)):
+            raise header.error(
+                f"the column {name!r} is of the type {kind}; it must be string, integer, float or "
+                "boolean; convert it"
+            )
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def as_strings(column: pa.ChunkedArray, codes: Codes | None) -> pa.DictionaryArray:
+    """Return a column as strings, each value once; null is the empty string."""
+    import pyarrow as pa
+    import pyarrow.types as pt
+
+    kind = column.type
+    if pt.is_dictionary(kind):
+        column = pa.chunked_array(
+            [chunk.dictionary_decode() for chunk in column.chunks], kind.value_type
+        )
+        kind = kind.value_type
+    if pt.is_null(kind):
+        column, kind = column.cast(pa.string()), pa.string()
+    if pt.is_string_view(kind):
+        column, kind = column.cast(pa.large_string()), pa.large_string()
+    whole = column.combine_chunks()
+    if isinstance(whole, pa.ChunkedArray):  # more text than one array holds
+        whole = pa.concat_arrays([c.cast(pa.large_string()) for c in whole.chunks])
+    one = whole.dictionary_encode()
+    entries = one.dictionary
+    if pt.is_boolean(kind) or pt.is_floating(kind):
+        spell = codes.spelled if codes is not None else repr
+        words = [str(int(v)) if isinstance(v, bool) else spell(v) for v in entries.to_pylist()]
+        entries = pa.array(words, pa.string())
+    elif not pt.is_string(entries.type):
+        entries = entries.cast(pa.string())
+    if one.indices.null_count:
+        indices = one.indices.fill_null(len(entries))
+        entries = pa.concat_arrays([entries, pa.array([""], pa.string())])
+        one = pa.DictionaryArray.from_arrays(indices, entries)
+        return one.dictionary_decode().dictionary_encode()
+    return pa.DictionaryArray.from_arrays(one.indices, entries)
+
+
+def sound(strings: pa.DictionaryArray) -> tuple[pa.DictionaryArray, np.ndarray | None]:
+    """Replace entries that are no text by empty ones; find the rows that have them, if any."""
+    import pyarrow as pa
+
+    entries = strings.dictionary
+    raw = [bytes(v) for v in entries.cast(pa.binary()).to_pylist()] if _suspect(entries) else []
+    wrong = np.array([_is_wrong(v) for v in raw], dtype=bool)
+    if not wrong.any():
+        return strings, None
+    texts = ["?" if w else v.decode() for v, w in zip(raw, wrong, strict=True)]
+    indices = strings.indices.to_numpy()
+    plain = pa.DictionaryArray.from_arrays(strings.indices, pa.array(texts, pa.string()))
+    return plain.dictionary_decode().dictionary_encode(), wrong[indices]
+
+
+def _suspect(entries: pa.StringArray) -> bool:
+    import pyarrow as pa
+
+    try:
+        entries.validate(full=True)
+    except pa.ArrowInvalid:
+        return True
+    data = entries.buffers()[2]
+    return data is not None and b"\0" in data.to_pybytes()
+
+
+def _is_wrong(value: bytes) -> bool:
+    try:
+        return "\0" in value.decode("utf-8")
+    except UnicodeDecodeError:
+        return True
+
+
+def _cell(scalar: pa.Scalar) -> Any:
+    try:
+        value = scalar.as_py()
+    except Exception:  # text that is no UTF-8, dates beyond the calendar
+        return str(scalar)
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value

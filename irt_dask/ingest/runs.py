@@ -1,0 +1,332 @@
+"""All rows of one partition of persons, put together by person and sorted by first appearance.
+
+What comes out is a *run*: persons in the order of their first rows, with identifiers, attributes
+and (long sources) their responses; blocks merge the runs (:mod:`irt_dask.ingest.blocks`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from irt_dask.ingest import spill
+from irt_dask.ingest.sources import Bad
+from irt_dask.kernels import grouping
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LISTED = 10  # identifiers that a message lists
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every partition needs to know."""
+
+    folder: str  # of the source's pieces
+    runs: str  # where the runs go
+    n_pieces: int
+    items: str  # file of the item ids, for messages
+    one_row_per_person: bool
+    wide: bool
+    stop_at_bad: bool  # only the first row that is refused matters
+    first_lines: tuple[int, ...]  # number of each piece's first line in the source
+    persons: str | None = None  # folder of the pieces of a table of persons
+    persons_first_lines: tuple[int, ...] = ()
+    known: str | None = None  # folder of the identifiers that the store has already
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the driver keeps of a partition."""
+
+    persons_of_piece: np.ndarray  # by the piece of their first row
+    n_observed: int
+    max_weight: float | None
+    n_bad: int
+    first_bad: tuple[int, Bad] | None  # its key, and the row
+    already: tuple[int, list[str]]  # persons that the store has: how many, some of them
+    unmatched: tuple[int, list[str]]  # persons without a row in the table of persons
+    unused: tuple[int, list[str]]  # rows of that table without a person here
+    twice: tuple[str, int] | None  # a person who is in that table twice: message, line
+
+
+class _Rows:
+    """The rows of a partition, in the order of the source."""
+
+    def __init__(self, folder: Path, p: int, item_maps: bool) -> None:
+        import pyarrow as pa
+
+        parts: dict[str, list[Any]] = {}
+        ids, groups, n_ids, n_groups = [], [], 0, 0
+        for k, piece in spill.pieces(folder):
+            if not (piece / "ptr.npy").exists():
+                continue
+            rows = spill.part_rows(piece, p)
+            strings = spill.read_strings(piece / "ids.arrow", p)
+            columns = {
+                "person": spill.load(piece / "person.npy")[rows] + np.int32(n_ids),
+                "key": spill.load(piece / "line.npy")[rows].astype(np.int64)
+                + (k << spill.PIECE_BITS),
+            }
+            for name in ("code", "row", "observed", "weight", "covariates"):
+                if (piece / f"{name}.npy").exists():
+                    columns[name] = np.asarray(spill.load(piece / f"{name}.npy")[rows])
+            if (piece / "item.npy").exists():
+                item = spill.load(piece / "item.npy")[rows]
+                columns["item"] = np.load(piece / "item_map.npy")[item] if item_maps else item
+            if (piece / "group.npy").exists():
+                labels = spill.read_strings(piece / "groups.arrow")
+                columns["group"] = spill.load(piece / "group.npy")[rows] + np.int32(n_groups)
+                groups.append(labels)
+                n_groups += len(labels)
+            for name, column in columns.items():
+                parts.setdefault(name, []).append(column)
+            ids.append(strings)
+            n_ids += len(strings)
+        encoded = pa.concat_arrays(ids or [pa.array([], pa.string())]).dictionary_encode()
+        number = encoded.indices.to_numpy(zero_copy_only=False)
+        self.ids: pa.Array = encoded.dictionary
+        column = {name: np.concatenate(part) for name, part in parts.items()}
+        self.person = number[column.pop("person")] if parts else np.zeros(0, np.int32)
+        self.key = column.pop("key") if parts else np.zeros(0, np.int64)
+        self.columns = column
+        self.labels: pa.Array | None = None
+        if groups:
+            encoded = pa.concat_arrays(groups).dictionary_encode()
+            self.labels = encoded.dictionary
+            column["group"] = encoded.indices.to_numpy(zero_copy_only=False)[column["group"]]
+
+    def keep(self, rows: np.ndarray) -> None:
+        """Drop all rows but some."""
+        self.person, self.key = self.person[rows], self.key[rows]
+        self.columns = {name: c[rows] for name, c in self.columns.items()}
+
+
+def make_run(job: Job, p: int) -> Run:
+    """Put partition ``p`` together."""
+    rows = _Rows(spill.check_folder(job.folder), p, item_maps=not job.wide)
+    bad = _Refused(job, rows)
+    bad.differing()
+    if job.one_row_per_person:
+        bad.repeated_persons()
+    first = grouping.first_rows(rows.person, len(rows.ids))
+    order = np.argsort(first, kind="stable")
+    order = order[: int((first < len(rows.person)).sum())]
+    rank = np.full(len(rows.ids), -1, dtype=np.int32)
+    rank[order] = np.arange(order.size, dtype=np.int32)
+    ids, firsts = rows.ids.take(order), first[order]
+    key = rows.key[firsts]
+    target = Path(job.runs) / f"run-{p:05d}"
+    target.mkdir(parents=True, exist_ok=True)
+    columns = {n: c[firsts] for n, c in rows.columns.items() if n in ("weight", "group")}
+    table = {"id": ids}
+    if "group" in columns:
+        assert rows.labels is not None
+        table["group"] = rows.labels.take(columns.pop("group"))
+    if job.wide:
+        spill.save(target / "row.npy", rows.columns["row"][firsts])
+        observed = rows.columns["observed"][firsts].astype(np.int64)
+    else:
+        observed = _responses(rows, rank, bad, target)
+    unmatched, unused, twice = _join(job, p, ids, columns, table)
+    for name, column in columns.items():
+        spill.save(target / f"{name}.npy", column)
+    spill.save(target / "key.npy", key)
+    ends = np.zeros(key.size + 1, dtype=np.int64)
+    np.cumsum(observed, out=ends[1:])
+    spill.save(target / "indptr.npy", ends)
+    spill.write_table(target / "persons.arrow", [table])
+    bad.write(target)
+    weight = columns.get("weight")
+    return Run(
+        persons_of_piece=np.bincount(key >> spill.PIECE_BITS, minlength=job.n_pieces),
+        n_observed=int(ends[-1]),
+        max_weight=None if weight is None or not weight.size else float(weight.max()),
+        n_bad=len(bad.found),
+        first_bad=min(bad.found, default=None, key=lambda f: f[0]),
+        already=_known(job, p, ids),
+        unmatched=unmatched,
+        unused=unused,
+        twice=twice,
+    )
+
+
+def _responses(rows: _Rows, rank: np.ndarray, bad: _Refused, target: Path) -> np.ndarray:
+    """Write responses by person and item; return how many each person has."""
+    item, code = rows.columns["item"], rows.columns["code"]
+    person = rank[rows.person]
+    n_items = int(item.max(initial=-1)) + 1
+    order = np.flatnonzero(item >= 0).astype(np.int32)  # the others only make a person exist
+    order = grouping.order(np.maximum(item, 0), order, max(n_items, 1))
+    order = grouping.order(person, order, int(person.max(initial=-1)) + 1)
+    twice = (person[order[1:]] == person[order[:-1]]) & (item[order[1:]] == item[order[:-1]])
+    if twice.any():
+        later = np.flatnonzero(twice) + 1
+        bad.repeated_pairs(order, later)
+        order = np.delete(order, later)
+    order = order[code[order] >= 0]
+    spill.save(target / "item.npy", item[order])
+    spill.save(target / "code.npy", code[order])
+    return np.bincount(person[order], minlength=int((rank >= 0).sum()))
+
+
+class _Refused:
+    """Rows that contradict earlier rows of the same person."""
+
+    def __init__(self, job: Job, rows: _Rows) -> None:
+        self.job, self.rows = job, rows
+        self.found: list[tuple[int, Bad]] = []
+
+    def _line(self, key: Any) -> int:
+        piece, offset = divmod(int(key), 1 << spill.PIECE_BITS)
+        return self.job.first_lines[piece] + offset
+
+    def _add(self, row: Any, column: str, value: str, message: str) -> None:
+        key = int(self.rows.key[row])
+        offset = key & ((1 << spill.PIECE_BITS) - 1)
+        self.found.append((key, Bad(offset, column, value, message, "")))
+
+    def _person(self, row: Any) -> str:
+        return str(self.rows.ids[int(self.rows.person[row])])
+
+    def differing(self) -> None:
+        """Refuse rows whose weight or group is not that of the person's first row."""
+        rows = self.rows
+        first = grouping.first_rows(rows.person, len(rows.ids))[rows.person]
+        wrong = np.zeros(len(rows.person), dtype=bool)
+        for role in ("weight", "group"):
+            column = rows.columns.get(role)
+            if column is None:
+                continue
+            differs = (column != column[first]) & ~wrong
+            for row in self._told(np.flatnonzero(differs)):
+                value, before = (self._show(role, column[r]) for r in (row, first[row]))
+                self._add(
+                    row, role, value,
+                    f"the {role} {value!r} of the person {self._person(row)!r} differs from "
+                    f"{before!r} on line {self._line(rows.key[first[row]])}; "
+                    f"the {role} of a person must be the same in all rows",
+                )  # fmt: skip
+            wrong |= differs
+        if wrong.any():
+            rows.keep(~wrong)
+
+    def _show(self, role: str, value: Any) -> str:
+        if role == "weight":
+            return f"{value:g}"
+        assert self.rows.labels is not None
+        return str(self.rows.labels[int(value)])
+
+    def repeated_persons(self) -> None:
+        """Refuse the rows of a person who is on an earlier line already."""
+        rows = self.rows
+        first = grouping.first_rows(rows.person, len(rows.ids))[rows.person]
+        again = rows.key != rows.key[first]
+        _, one_a_line = np.unique(rows.key[again], return_index=True)
+        for row in self._told(np.flatnonzero(again)[one_a_line]):
+            person = self._person(row)
+            self._add(
+                row, "", person,
+                f"the person {person!r} is on line {self._line(rows.key[first[row]])} already; "
+                f"this kind of file has one row per person",
+            )  # fmt: skip
+        if again.any():
+            rows.keep(~again)
+
+    def repeated_pairs(self, order: np.ndarray, later: np.ndarray) -> None:
+        """Refuse second and further responses of a person to an item."""
+        item = self.rows.columns["item"]
+        new = np.ones(order.size, dtype=bool)
+        new[later] = False
+        origin = np.maximum.accumulate(np.where(new, np.arange(order.size), 0))
+        first_of = dict(zip(order[later].tolist(), order[origin[later]].tolist(), strict=True))
+        names = json.loads(Path(self.job.items).read_text())
+        for row in self._told(order[later]):
+            name = names[item[row]]
+            self._add(
+                row, "", name,
+                f"the person {self._person(row)!r} has a second response to the item {name!r}, "
+                f"after the one on line {self._line(self.rows.key[first_of[int(row)]])}; "
+                f"keep one of the two",
+            )  # fmt: skip
+
+    def _told(self, rows: np.ndarray) -> np.ndarray:
+        """Return the rows to report: all, or the first in the source."""
+        if self.job.stop_at_bad and rows.size:
+            return rows[[np.argmin(self.rows.key[rows])]]
+        return rows
+
+    def write(self, target: Path) -> None:
+        """Keep what was refused, by place in the source."""
+        if self.found:
+            found = sorted(self.found, key=lambda f: f[0])
+            content = [{"key": key, **vars(bad)} for key, bad in found]
+            (target / "bad.json").write_text(json.dumps(content))
+
+
+def read_bad(runs: Path, p: int) -> list[tuple[int, Bad]]:
+    """Return the rows that partition ``p`` refused: (key, row), in the order of the source."""
+    path = runs / f"run-{p:05d}" / "bad.json"
+    if not path.exists():
+        return []
+    return [(b.pop("key"), Bad(**b)) for b in json.loads(path.read_text())]
+
+
+_NONE: tuple[int, list[str]] = (0, [])
+
+
+def _some(ids: pa.Array) -> tuple[int, list[str]]:
+    return len(ids), ids.slice(0, LISTED).to_pylist()
+
+
+def _known(job: Job, p: int, ids: pa.Array) -> tuple[int, list[str]]:
+    """Persons that the store has already."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if job.known is None:
+        return _NONE
+    parts = [spill.read_strings(f / "ids.arrow", p) for _, f in spill.pieces(Path(job.known))]
+    return _some(ids.filter(pc.is_in(ids, value_set=pa.concat_arrays(parts))))
+
+
+def _join(
+    job: Job, p: int, ids: pa.Array, columns: dict[str, np.ndarray], table: dict[str, pa.Array]
+) -> tuple[tuple[int, list[str]], tuple[int, list[str]], tuple[str, int] | None]:
+    """Add the columns of the table of persons; report who is missing, unused or there twice."""
+    import pyarrow.compute as pc
+
+    if job.persons is None:
+        return _NONE, _NONE, None
+    given = _Rows(Path(job.persons), p, item_maps=False)
+    first = grouping.first_rows(given.person, len(given.ids))
+    if len(given.person) > len(given.ids):
+        row = int(np.flatnonzero(first[given.person] != np.arange(len(given.person)))[0])
+        lines = []
+        for key in (given.key[first[given.person[row]]], given.key[row]):
+            piece, offset = divmod(int(key), 1 << spill.PIECE_BITS)
+            lines.append(job.persons_first_lines[piece] + offset)
+        name = str(given.ids[int(given.person[row])])
+        message = f"the person {name!r} is on line {lines[0]} already; keep one row per person"
+        return _NONE, _NONE, (message, lines[1])
+    at = pc.index_in(ids, value_set=given.ids)
+    unmatched = _some(ids.filter(at.is_null()))
+    used = np.zeros(len(given.ids), dtype=bool)
+    number = at.fill_null(-1).to_numpy(zero_copy_only=False)
+    used[number[number >= 0]] = True
+    unused = _some(given.ids.filter(~used))
+    if unmatched[0]:
+        return unmatched, unused, None
+    rows = first[number]
+    for name in ("weight", "covariates"):
+        if name in given.columns:
+            columns[name] = given.columns[name][rows]
+    if "group" in given.columns:
+        assert given.labels is not None
+        table["group"] = given.labels.take(given.columns["group"][rows])
+    return unmatched, unused, None

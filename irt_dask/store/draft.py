@@ -1,0 +1,157 @@
+"""A store in the making: one folder beside it, held by a lock, renamed into place as the last act.
+
+Everything temporary lies in ``.NAME.partial`` beside the store: the new part and, for ingest, what
+is spilled to disk.  The folder is locked by the operating system, which lets go when the process
+ends, however it ends; whoever comes next removes what a killed process left.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from irt_dask.errors import InputError
+from irt_dask.store import manifest
+from irt_dask.store.manifest import Files
+from irt_dask.store.parts import Part
+from irt_dask.store.responses import Responses
+from irt_dask.store.stored import open_responses
+
+
+@dataclass(frozen=True)
+class Draft:
+    """One part that is being written, and the rest of the manifest that it will join.
+
+    ``scratch`` is an empty folder that vanishes with the draft.
+    """
+
+    path: Path
+    folder: Path
+    scratch: Path
+    name: str
+    old: dict[str, Any] | None
+
+    def part(self, **fields: Any) -> Part:
+        """Describe the part; see :class:`irt_dask.store.parts.Part`."""
+        return Part(folder=str(self.folder / self.name), **fields)
+
+    def commit(
+        self,
+        part: Part,
+        files: Files,
+        *,
+        item_id: tuple[str, ...],
+        max_weight: float | None = None,
+        covariates: tuple[str, ...] = (),
+        n_quarantined: int = 0,
+    ) -> Responses:
+        """Make the part belong to the store: until this returns, nothing has changed there."""
+        entry = {
+            "name": self.name,
+            "n_persons": part.n_persons,
+            "rows_per_block": part.rows_per_block,
+            "max_weight": max_weight,
+            "n_quarantined": n_quarantined,
+        }
+        for folder, _, _ in os.walk(part.folder):
+            manifest.sync_folder(Path(folder))
+        if self.old is None:
+            content: dict[str, Any] = {
+                "layout": part.layout,
+                "item_id": list(item_id),
+                "weighted": part.weighted,
+                "grouped": part.grouped,
+                "covariates": list(covariates),
+                "parts": [entry],
+                "files": dict(sorted(files.items())),
+            }
+            whole = self.folder / "store"
+            whole.mkdir()
+            os.rename(part.folder, whole / self.name)
+            manifest.write(whole, content)
+            shutil.rmtree(self.scratch)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            os.rename(whole, self.path)
+            manifest.sync_folder(self.path.parent)
+        else:
+            final = self.path / self.name
+            if final.exists():  # of an append that was killed before its commit
+                shutil.rmtree(final)
+            os.rename(part.folder, final)
+            manifest.sync_folder(self.path)
+            content = {
+                **self.old,
+                "parts": [*self.old["parts"], entry],
+                "files": {**self.old["files"], **dict(sorted(files.items()))},
+            }
+            manifest.write(self.path, content)
+        return open_responses(self.path)
+
+
+@contextmanager
+def create(path: str | os.PathLike[str]) -> Iterator[Draft]:
+    """Begin a store at ``path``, where nothing may be yet."""
+    path = Path(os.path.abspath(path))
+    with _locked(path) as folder:
+        if path.exists() or path.is_symlink():
+            raise InputError(
+                f"{path} exists already, and a new store is to be made; "
+                f"give another path, remove it, or add to it with append"
+            )
+        yield _draft(path, folder, "part-00000", None)
+
+
+@contextmanager
+def extend(path: str | os.PathLike[str]) -> Iterator[Draft]:
+    """Begin one more part of the store at ``path``."""
+    path = Path(os.path.abspath(path))
+    if not path.is_dir():
+        manifest.read(path)  # the error that says what is not there
+    with _locked(path) as folder:
+        old = manifest.read(path)
+        for field in ("format", "format_version", "checksum"):
+            del old[field]
+        yield _draft(path, folder, f"part-{len(old['parts']):05d}", old)
+
+
+def _draft(path: Path, folder: Path, name: str, old: dict[str, Any] | None) -> Draft:
+    for left in folder.iterdir():
+        shutil.rmtree(left)
+    # A new name each time: a worker that still serves a killed run writes to a folder that is gone.
+    draft = Draft(path, folder, folder / f"scratch-{secrets.token_hex(4)}", name, old)
+    draft = replace(draft, folder=draft.scratch.with_name(f"draft-{secrets.token_hex(4)}"))
+    draft.scratch.mkdir()
+    draft.folder.mkdir()
+    return draft
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[Path]:
+    """Hold ``.NAME.partial`` (beside the store, or above while its folder is not there)."""
+    beside = next(p for p in path.parents if p.is_dir())
+    folder = beside / f".{path.name}.partial"
+    while True:
+        folder.mkdir(exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if folder.exists() and os.stat(folder).st_ino == os.fstat(descriptor).st_ino:
+                break
+        except BlockingIOError:
+            os.close(descriptor)
+            raise InputError(
+                f"another process is writing {path}; wait until it is done, or stop it"
+            ) from None
+        os.close(descriptor)  # its last holder removed it in between
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(descriptor)

@@ -1,0 +1,189 @@
+"""One immutable part of a store: the arrays it has, and the writing of blocks into their chunks.
+
+A block is one chunk of each array, so blocks can be written by different processes in any order.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+from zarr.codecs import Crc32cCodec, ZstdCodec
+
+from irt_dask.kernels.layouts import Layout, Sparse, to_dense, to_sparse
+from irt_dask.store.manifest import Files
+
+#: A response that no block can hold: what a lost chunk would read as, and what pads a CSR block.
+IMPOSSIBLE = -128
+
+
+class _Array(NamedTuple):
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    dtype: str
+    fill: Any
+    dims: tuple[str, ...]
+
+
+@functools.lru_cache(maxsize=16)
+def _open(folder: str, name: str) -> zarr.Array:
+    array = zarr.open_array(f"{folder}/{name}", mode="r+", zarr_format=3)
+    return array.with_config({"write_empty_chunks": True})
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a part holds and where; small and picklable.
+
+    ``capacity`` is the number of responses that a chunk of a CSR part has room for.
+    """
+
+    folder: str
+    layout: str
+    n_persons: int
+    n_items: int
+    rows_per_block: int
+    capacity: int = 0
+    weighted: bool = False
+    grouped: bool = False
+    n_covariates: int = 0
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks."""
+        return -(-self.n_persons // self.rows_per_block)
+
+    def rows(self, k: int) -> tuple[int, int]:
+        """First person of block ``k`` and the one after its last."""
+        first = k * self.rows_per_block
+        return first, min(first + self.rows_per_block, self.n_persons)
+
+    def _arrays(self) -> dict[str, _Array]:
+        n, rows, blocks = self.n_persons, self.rows_per_block, self.n_blocks
+        persons = ("persons",)
+        arrays: dict[str, _Array] = {}
+        if self.layout == "dense":
+            arrays["response"] = _Array(
+                (n, self.n_items), (rows, self.n_items), "int8", IMPOSSIBLE, ("persons", "items")
+            )
+        else:
+            room = max(self.capacity, 1)
+            for name, length, dtype, fill, dim in (
+                ("response_indptr", rows + 1, "int64", -1, "block_rows"),
+                ("response_indices", room, "int32", -1, "capacity"),
+                ("response_value", room, "int8", IMPOSSIBLE, "capacity"),
+            ):
+                arrays[name] = _Array((blocks, length), (1, length), dtype, fill, ("blocks", dim))
+        arrays["person_id"] = _Array((n,), (rows,), "str", "", persons)
+        if self.weighted:
+            arrays["person_weight"] = _Array((n,), (rows,), "float64", np.nan, persons)
+        if self.grouped:
+            arrays["person_group"] = _Array((n,), (rows,), "str", "", persons)
+        if self.n_covariates:
+            k = self.n_covariates
+            arrays["person_covariate"] = _Array(
+                (n, k), (rows, k), "float64", np.nan, ("persons", "covariates")
+            )
+        return arrays
+
+    def create(self) -> Files:
+        """Write the metadata of all arrays; return the files."""
+        group = zarr.open_group(self.folder, mode="w", zarr_format=3)
+        for name, a in self._arrays().items():
+            group.create_array(
+                name,
+                shape=a.shape,
+                chunks=a.chunks,
+                dtype=a.dtype,
+                fill_value=a.fill,
+                compressors=[ZstdCodec(level=1), Crc32cCodec()],
+                dimension_names=a.dims,
+                config={"write_empty_chunks": True},
+            )
+        return self._listed(["zarr.json", *(f"{name}/zarr.json" for name in self._arrays())])
+
+    def write_blocks(
+        self,
+        k: int,
+        data: Layout,
+        person_id: Sequence[str] | NDArray[np.object_],
+        *,
+        weight: NDArray[np.float64] | None = None,
+        group: Sequence[str] | NDArray[np.object_] | None = None,
+        covariates: NDArray[np.float64] | None = None,
+    ) -> Files:
+        """Write block ``k`` and those after it, as many as ``data`` fill; return the files.
+
+        They are durable then.  Writing them again gives the same files.
+        """
+        first = self.rows(k)[0]
+        stop = first + len(person_id)
+        whole = stop == self.n_persons or (stop < self.n_persons and stop == self._end(stop))
+        if not whole or data.shape != (stop - first, self.n_items):
+            n = self.rows(k)[1] - first
+            raise ValueError(
+                f"block {k} has {n} persons x {self.n_items} items, "
+                f"not {len(person_id)} identifiers and responses {data.shape}"
+            )
+        blocks = range(k, -(-stop // self.rows_per_block))
+        content: dict[str, Any] = {"person_id": person_id, "person_weight": weight}
+        content |= {"person_group": group, "person_covariate": covariates}
+        if self.layout == "dense":
+            content["response"] = to_dense(data).values
+        else:
+            content |= self._padded(to_sparse(data), blocks)
+        arrays = self._arrays()
+        given = {name for name, column in content.items() if column is not None}
+        if given != arrays.keys():
+            raise ValueError(f"a block of this part has {sorted(arrays)}, not {sorted(given)}")
+        files = []
+        for name, spec in arrays.items():
+            column = content[name]
+            if spec.dtype == "str":
+                column = np.array([str(c) for c in column], dtype=object)
+            rows = slice(first, stop) if spec.dims[0] == "persons" else slice(k, blocks.stop)
+            _open(self.folder, name)[rows] = column
+            tail = "/0" * (len(spec.shape) - 1)
+            files += [f"{name}/c/{b}{tail}" for b in blocks]
+        return self._listed(files)
+
+    def _end(self, stop: int) -> int:
+        """End of the block that the person before ``stop`` is in."""
+        return self.rows((stop - 1) // self.rows_per_block)[1]
+
+    def _padded(self, data: Sparse, blocks: range) -> dict[str, NDArray[Any]]:
+        """Cut at block ends; pad with what no block can hold."""
+        room = max(self.capacity, 1)
+        indptr = np.empty((len(blocks), self.rows_per_block + 1), dtype=np.int64)
+        indices = np.full((len(blocks), room), -1, dtype=np.int32)
+        values = np.full((len(blocks), room), IMPOSSIBLE, dtype=np.int8)
+        for i, k in enumerate(blocks):
+            first, stop = (row - self.rows(blocks.start)[0] for row in self.rows(k))
+            ends = data.indptr[first : stop + 1]
+            n = int(ends[-1] - ends[0])
+            if n > room:
+                raise ValueError(f"a block has {n} responses, the part has room for {room}")
+            indptr[i] = n
+            indptr[i, : ends.size] = ends - ends[0]
+            indices[i, :n] = data.indices[ends[0] : ends[-1]]
+            values[i, :n] = data.values[ends[0] : ends[-1]]
+        return {"response_indptr": indptr, "response_indices": indices, "response_value": values}
+
+    def _listed(self, keys: list[str]) -> Files:
+        """Size and checksum of files of the part, each made durable."""
+        root = Path(self.folder)
+        files: Files = {}
+        for key in keys:
+            with open(root / key, "rb") as f:
+                os.fsync(f.fileno())
+                data = f.read()
+            files[f"{root.name}/{key}"] = [len(data), hashlib.sha256(data).hexdigest()]
+        return files

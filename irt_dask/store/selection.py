@@ -1,0 +1,191 @@
+"""Some items or persons of some responses: views of their blocks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irt_dask.errors import InputError
+from irt_dask.kernels import layouts
+from irt_dask.store.responses import Block, BlockRef, Responses, check_item_ids, sha256
+
+Rows = slice | NDArray[np.intp]
+_LISTED = 10
+
+
+@dataclass(frozen=True, eq=False)
+class SelectedBlock:
+    """Rows and columns of a block."""
+
+    ref: BlockRef
+    index: int
+    start: int
+    rows: Rows
+    items: NDArray[np.intp] | None
+    cache_key: tuple[str, int] | None
+
+    def read(self) -> Block:
+        """Return the selected part of the block."""
+        block = self.ref.read()
+        data = block.data
+        if self.items is not None:
+            data = layouts.columns(data, self.items)
+        if self.rows != slice(None) if isinstance(self.rows, slice) else True:
+            data = layouts.take(data, np.arange(block.n_persons)[self.rows])
+        weight = None if block.weight is None else block.weight[self.rows]
+        return Block(self.index, self.start, data, weight)
+
+    def person_ids(self) -> NDArray[np.object_]:
+        """Return the identifiers of the persons."""
+        return self.ref.person_ids()[self.rows]
+
+    def groups(self) -> NDArray[np.object_] | None:
+        """Return the group labels, None without groups."""
+        groups = self.ref.groups()
+        return None if groups is None else groups[self.rows]
+
+    def covariates(self) -> NDArray[np.float64] | None:
+        """Return the covariates, None without any."""
+        covariates = self.ref.covariates()
+        return None if covariates is None else covariates[self.rows]
+
+
+class _SelectedBlocks(Sequence[SelectedBlock]):
+    """The blocks of a selection, made when asked for."""
+
+    def __init__(
+        self,
+        refs: Sequence[BlockRef],
+        chosen: Sequence[int],
+        rows: dict[int, Rows],
+        starts: NDArray[np.int64],
+        items: NDArray[np.intp] | None,
+        fingerprint: str,
+    ) -> None:
+        self.refs, self.chosen, self.rows, self.starts = refs, chosen, rows, starts
+        self.items, self.fingerprint = items, fingerprint
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def __getitem__(self, k: int | slice) -> Any:
+        if isinstance(k, slice):
+            return [self[i] for i in range(*k.indices(len(self)))]
+        if not 0 <= k < len(self):
+            raise IndexError(f"block {k} of {len(self)}")
+        ref, rows = self.refs[self.chosen[k]], self.rows.get(self.chosen[k], slice(None))
+        key = None if ref.cache_key is None else (self.fingerprint, k)
+        return SelectedBlock(ref, k, int(self.starts[k]), rows, self.items, key)
+
+    def __iter__(self) -> Iterator[SelectedBlock]:
+        return (self[k] for k in range(len(self)))
+
+
+def select(
+    responses: Responses, items: Sequence[str] | None, persons: Sequence[str] | slice | None
+) -> Responses:
+    """See :meth:`irt_dask.Responses.select`."""
+    columns = None if items is None else _columns(responses, items)
+    if persons is None:
+        chosen: Sequence[int] = range(responses.n_blocks)
+        rows: dict[int, Rows] = {}
+        starts = _starts(responses)
+    else:
+        if isinstance(persons, slice):
+            rows = _rows_of_slice(responses, persons)
+        else:
+            rows = _rows_of_ids(responses, persons)
+        chosen = sorted(rows)
+        if not chosen:
+            raise InputError("no person is selected; give at least one")
+        lengths = [_length(rows[k]) for k in chosen]
+        starts = np.cumsum([0, *lengths])
+    parts = [f"{k}:{r}".encode() if isinstance(r, slice) else r for k, r in rows.items()]
+    fingerprint = sha256(
+        responses.fingerprint.encode(), b"all" if columns is None else columns,
+        b"all" if persons is None else b"some", *parts, *(f"{k}".encode() for k in rows),
+    )  # fmt: skip
+    item_id = responses.item_id
+    return replace(
+        responses,
+        refs=_SelectedBlocks(responses.refs, chosen, rows, starts, columns, fingerprint),
+        n_persons=int(starts[-1]),
+        item_id=item_id if columns is None else tuple(item_id[j] for j in columns),
+        fingerprint=fingerprint,
+        truth=_truth(responses, columns, rows if persons is not None else None),
+    )
+
+
+def _length(rows: Rows) -> int:
+    return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+
+
+def _starts(responses: Responses) -> NDArray[np.int64]:
+    return np.array([*(ref.start for ref in responses.refs), responses.n_persons], dtype=np.int64)
+
+
+def _columns(responses: Responses, items: Sequence[str]) -> NDArray[np.intp]:
+    if isinstance(items, str):
+        raise InputError(f"items={items!r} must be a list of item identifiers")
+    known = {name: j for j, name in enumerate(responses.item_id)}
+    wanted = check_item_ids(list(items))
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        raise InputError(_unknown("item", unknown))
+    return np.array([known[name] for name in wanted], dtype=np.intp)
+
+
+def _unknown(what: str, ids: list[str]) -> str:
+    more = "" if len(ids) <= _LISTED else f" and {len(ids) - _LISTED} more"
+    return f"{len(ids)} {what}(s) do not occur: {', '.join(map(repr, ids[:_LISTED]))}{more}"
+
+
+def _rows_of_slice(responses: Responses, persons: slice) -> dict[int, Rows]:
+    first, stop, step = persons.indices(responses.n_persons)
+    if step != 1:
+        raise InputError(f"persons={persons}: the step of a slice of persons must be 1")
+    rows: dict[int, Rows] = {}
+    for k, (a, b) in enumerate(itertools.pairwise(_starts(responses).tolist())):
+        low, high = max(a, first), min(b, stop)
+        if low < high:
+            rows[k] = slice(low - a, high - a)
+    return rows
+
+
+def _rows_of_ids(responses: Responses, persons: Sequence[str]) -> dict[int, Rows]:
+    if isinstance(persons, str):
+        raise InputError(f"persons={persons!r} must be a list of person identifiers, or a slice")
+    wanted = {str(p) for p in persons}
+    found: set[str] = set()
+    rows: dict[int, Rows] = {}
+    for k in range(responses.n_blocks):
+        ids = responses.person_ids(k)
+        at = np.array([i for i, name in enumerate(ids) if name in wanted], dtype=np.intp)
+        if at.size:
+            rows[k] = at
+            found.update(ids[at])
+    unknown = sorted(wanted - found)
+    if unknown:
+        raise InputError(_unknown("person", unknown))
+    return rows
+
+
+def _truth(
+    responses: Responses, columns: NDArray[np.intp] | None, rows: dict[int, Rows] | None
+) -> Any:
+    """True parameters of what is selected of simulated responses."""
+    truth = responses.truth
+    if truth is None:
+        return None
+    if columns is not None:
+        truth = truth.isel(items=columns)
+    if rows is not None and "persons" in truth.dims:
+        starts = _starts(responses)
+        at = [np.arange(starts[k], starts[k + 1])[rows[k]] for k in sorted(rows)]
+        truth = truth.isel(persons=np.concatenate(at))
+    return truth

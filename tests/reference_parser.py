@@ -1,0 +1,460 @@
+"""A slow, plain reading of response files: what the documentation says, written down once more.
+
+It shares no code with the package: csv, json and gzip of the standard library, a row at a time, one
+dict.  Tests compare what ``ingest`` makes of a file with what this makes of it.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import math
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ALIASES = {
+    "person": "person person_id id student student_id user user_id examinee examinee_id subject "
+    "subject_id",
+    "item": "item item_id question question_id problem problem_id",
+    "response": "response resp score correct x y item_score answer_correct",
+}
+MISSING_CODES = ("", "NA", "NaN", "nan", "-1", ".")
+WORDS = {"right": 1, "wrong": 0, "missing": -1}
+RIGHT, WRONG, MISSING = 1, 0, -1
+
+
+class RefusedError(Exception):
+    """The file is wrong; at a line, or as a whole."""
+
+    def __init__(self, line: int | None = None) -> None:
+        super().__init__(line)
+        self.line = line
+
+
+class BadRowError(Exception):
+    """This row is wrong."""
+
+
+class Row(NamedTuple):
+    """What one line says."""
+
+    person: str
+    cells: list[tuple[str, Any]]
+    weight: Any = None
+    group: Any = None
+
+
+class Reading(NamedTuple):
+    """Everything that good rows say, and the lines of the others."""
+
+    persons: list[str]
+    items: list[str]
+    matrix: list[list[int]]
+    weights: list[float] | None
+    groups: list[str] | None
+    bad: list[int]
+    n_rows: int
+
+
+def parse(path: str | Path, **options: Any) -> tuple[Any, ...]:
+    """Return ("ok", persons, items, matrix, weights, groups) or ("bad", line or None)."""
+    try:
+        reading = read(path, **options)
+    except RefusedError as refused:
+        return "bad", refused.line
+    if reading.bad:
+        return "bad", min(reading.bad)
+    return "ok", *reading[:5]
+
+
+def read(
+    path: str | Path,
+    *,
+    shape: str | None = None,
+    columns: dict[str, Any] | None = None,
+    missing: Any = (),
+    recode: dict[str, str] | None = None,
+    key: dict[str, str] | None = None,
+) -> Reading:
+    """Read a .csv, .tsv, .tab, .jsonl or .ndjson file, perhaps .gz; set bad rows aside."""
+    path = Path(path)
+    lines = read_lines(path)
+    kind = path.name.lower().removesuffix(".gz").rsplit(".", 1)[-1]
+    if kind in ("jsonl", "ndjson"):
+        table = json_table(lines, shape, columns or {})
+    else:
+        table = text_table(lines, "," if kind == "csv" else "\t", shape, columns or {})
+    return collect(*table, Codes(missing, recode, key), columns or {})
+
+
+def read_records(
+    names: list[str],
+    records: list[list[Any]],
+    *,
+    shape: str | None = None,
+    columns: dict[str, Any] | None = None,
+    missing: Any = (),
+    recode: dict[str, str] | None = None,
+    key: dict[str, str] | None = None,
+) -> Reading:
+    """Read a table of Python values, as Parquet holds them; rows count from 1."""
+    columns = columns or {}
+    shape, roles, items = resolve(names, shape, columns)
+    rows = [
+        (number, row_of(dict(zip(names, record, strict=True)), shape, roles, items))
+        for number, record in enumerate(records, 1)
+    ]
+    return collect(rows, shape, items, Codes(missing, recode, key), columns)
+
+
+# --- lines ----------------------------------------------------------------------------------------
+
+
+def read_lines(path: Path) -> list[bytes]:
+    """Return the lines without their ends; those that are blank at the end are dropped."""
+    data = path.read_bytes()
+    if path.name.lower().endswith(".gz"):
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error):
+            raise RefusedError from None
+    lines = [line.removesuffix(b"\r") for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n")]
+    while lines and not lines[-1]:
+        lines.pop()
+    if not lines:
+        raise RefusedError
+    return lines
+
+
+def text_of(line: bytes) -> str:
+    """Return the line as text, if it is one."""
+    if not line or b"\0" in line or b"\r" in line:
+        raise BadRowError
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError:
+        raise BadRowError from None
+
+
+# --- delimited text -------------------------------------------------------------------------------
+
+
+def fields_of(line: bytes, delimiter: str) -> list[str]:
+    """Split a line; a quoted value that runs over its end would take the line after it too."""
+    sentinel = ["the next line"]
+    try:
+        lines = [text_of(line) + "\n", *sentinel]
+        rows = list(csv.reader(lines, delimiter=delimiter))
+    except csv.Error:
+        raise BadRowError from None
+    if len(rows) != 2 or rows[1] != sentinel:
+        raise BadRowError
+    return [field.strip() for field in rows[0]]
+
+
+def text_table(
+    lines: list[bytes], delimiter: str, shape: str | None, columns: dict[str, Any]
+) -> tuple[list[tuple[int, Row | None]], str, list[str]]:
+    """Return the rows by line, the shape and the items that the header names."""
+    try:
+        header = fields_of(lines[0], delimiter)
+    except BadRowError:
+        raise RefusedError(1) from None
+    if "" in header or len(set(header)) < len(header):
+        raise RefusedError(1)
+    shape, roles, items = resolve(header, shape, columns)
+    rows: list[tuple[int, Row | None]] = []
+    for number, line in enumerate(lines[1:], 2):
+        try:
+            fields = fields_of(line, delimiter)
+            if len(fields) != len(header):
+                raise BadRowError
+        except BadRowError:
+            rows.append((number, None))
+            continue
+        record = dict(zip(header, fields, strict=True))
+        rows.append((number, row_of(record, shape, roles, items)))
+    return rows, shape, items
+
+
+def resolve(
+    header: list[str], shape: str | None, columns: dict[str, Any], json_lines: bool = False
+) -> tuple[str, dict[str, str], list[str]]:
+    """Return the shape, the column of each role and, for a wide file, the item columns."""
+    roles = {role: name for role, name in columns.items() if role != "items"}
+    items = list(columns.get("items", ()))
+    used = [*roles.values(), *items]
+    if any(name not in header for name in used) or len(set(used)) < len(used):
+        raise RefusedError
+    found = {role: alike(header, role, used) for role in ALIASES}
+    found |= {role: [name] for role, name in roles.items() if role in ALIASES}
+    if shape is None:
+        if items and roles.keys() & {"item", "response"}:
+            raise RefusedError
+        if items:
+            shape = "wide"
+        elif roles.keys() & {"item", "response"}:
+            shape = "long"
+        else:
+            counts = [len(names) for names in found.values()]
+            if counts not in ([1, 1, 1], [1, 0, 0]):
+                raise RefusedError
+            shape = "long" if counts == [1, 1, 1] else "wide"
+    wanted = list(ALIASES) if shape == "long" else ["person"]
+    if any(len(found[role]) != 1 for role in wanted):
+        raise RefusedError
+    foreign = bool(items) if shape == "long" else bool(roles.keys() & {"item", "response"})
+    if foreign:
+        raise RefusedError
+    roles |= {role: found[role][0] for role in wanted}
+    if shape == "wide":
+        items = [n for n in header if (n in items if items else n not in roles.values())]
+        if not items and not json_lines:
+            raise RefusedError
+    return shape, roles, items
+
+
+def alike(names: list[str], role: str, taken: list[str]) -> list[str]:
+    return [n for n in names if n.casefold() in ALIASES[role].split() and n not in taken]
+
+
+def row_of(record: dict[str, Any], shape: str, roles: dict[str, str], items: list[str]) -> Row:
+    """Return what the record of a flat table says."""
+    if shape == "long":
+        cells = [(record[roles["item"]], record[roles["response"]])]
+    else:
+        cells = [(name, record[name]) for name in items]
+    extra = {role: record[roles[role]] for role in ("weight", "group") if role in roles}
+    return Row(record[roles["person"]], cells, **extra)
+
+
+# --- JSON lines -----------------------------------------------------------------------------------
+
+
+def object_of(line: bytes) -> dict[str, Any]:
+    """Return the object on a line."""
+
+    def no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = {name.strip(): value for name, value in pairs}
+        if len(found) < len(pairs):
+            raise BadRowError
+        return found
+
+    def no_constant(name: str) -> Any:
+        raise BadRowError  # NaN and Infinity are not JSON
+
+    try:
+        value = json.loads(
+            text_of(line), object_pairs_hook=no_key_twice, parse_constant=no_constant
+        )
+        if any(b"\0" in text.encode() for text in texts_in(value)):
+            raise BadRowError
+    except (ValueError, RecursionError):
+        raise BadRowError from None
+    if not isinstance(value, dict):
+        raise BadRowError
+    return value
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Yield all strings; half a surrogate pair is none, and fails when it is encoded."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            yield name
+            yield from texts_in(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from texts_in(one)
+
+
+def json_table(
+    lines: list[bytes], shape: str | None, columns: dict[str, Any]
+) -> tuple[list[tuple[int, Row | None]], str, list[str]]:
+    """Return the rows by line, and the shape; the first good object says the form."""
+    objects: list[tuple[int, dict[str, Any] | None]] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            objects.append((number, object_of(line)))
+        except BadRowError:
+            objects.append((number, None))
+    first = next((value for _, value in objects if value is not None), None)
+    if first is None:
+        raise RefusedError(1)
+    shape, roles, listed = json_form(first, shape, columns)
+    rows: list[tuple[int, Row | None]] = []
+    for number, value in objects:
+        try:
+            rows.append((number, json_row(value, shape, roles, listed)))
+        except BadRowError:
+            rows.append((number, None))
+    return rows, shape, []
+
+
+def json_form(
+    first: dict[str, Any], shape: str | None, columns: dict[str, Any]
+) -> tuple[str, dict[str, str], list[str] | None]:
+    """Return the shape, the keys by role and the items named; role "responses" is the nested."""
+    names = [*first]
+    said = columns.keys() & {"item", "response", "items"}
+    if "responses" in columns or (isinstance(first.get("responses"), dict) and not said):
+        nested = columns.get("responses", "responses")
+        roles = {role: name for role, name in columns.items() if role != "responses"}
+        person = [roles["person"]] if "person" in roles else alike(names, "person", [nested])
+        long = all(alike(names, role, [nested]) for role in ("item", "response"))
+        if shape == "long" or said or len(person) != 1 or (long and "responses" not in columns):
+            raise RefusedError
+        roles |= {"person": person[0], "responses": nested}
+        if len({*roles.values()}) < len(roles) or any(n not in names for n in roles.values()):
+            raise RefusedError
+        return "wide", roles, None
+    if "items" in columns:  # an item that the first object lacks is not observed
+        names += [name for name in columns["items"] if name not in names]
+    shape, roles, _ = resolve(names, shape, columns, json_lines=True)
+    return shape, roles, columns.get("items")
+
+
+def json_row(
+    value: dict[str, Any] | None, shape: str, roles: dict[str, str], listed: list[str] | None
+) -> Row:
+    if value is None or any(name not in value for name in roles.values()):
+        raise BadRowError
+    if shape == "long":
+        return row_of(value, shape, roles, [])
+    if "responses" in roles:
+        answers = value[roles["responses"]]
+        if not isinstance(answers, dict):
+            raise BadRowError
+    else:
+        answers = {
+            name: v
+            for name, v in value.items()
+            if (name in listed if listed is not None else name not in roles.values())
+        }
+    extra = {role: value[roles[role]] for role in ("weight", "group") if role in roles}
+    return Row(value[roles["person"]], list(answers.items()), **extra)
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+class Codes:
+    """What a value means."""
+
+    def __init__(self, missing: Any, recode: dict[str, str] | None, key: dict[str, str] | None):
+        more = [missing] if isinstance(missing, (str, int, float)) else list(missing)
+        self.table = dict.fromkeys([*MISSING_CODES, *(str(code).strip() for code in more)], MISSING)
+        if key is None:
+            self.table |= {"1": RIGHT, "1.0": RIGHT, "0": WRONG, "0.0": WRONG}
+        self.table |= {str(code).strip(): WORDS[word] for code, word in (recode or {}).items()}
+        self.key = key
+
+    def __call__(self, value: Any, item: str) -> int:
+        texts = spellings(value)
+        for text in texts:
+            if text in self.table:
+                return self.table[text]
+        if self.key is None:
+            raise BadRowError
+        return RIGHT if self.key[item] in texts else WRONG
+
+
+def spellings(value: Any) -> list[str]:
+    """Return how a value may be written: 9.0 is also 9."""
+    if value is None:
+        return [""]
+    if isinstance(value, bool):
+        return ["1" if value else "0"]
+    if isinstance(value, str):
+        return [value.strip()]
+    if isinstance(value, int):
+        return [str(value)]
+    if isinstance(value, float):
+        whole = [str(int(value))] if math.isfinite(value) and value == int(value) else []
+        return [*whole, str(value)]
+    raise BadRowError
+
+
+def identifier(value: Any) -> str:
+    """Return an id; numbers with a point, true, null and lists are none."""
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise BadRowError
+    text = str(value).strip()
+    if not text:
+        raise BadRowError
+    return text
+
+
+def weight_of(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)) or "_" in str(value):
+        raise BadRowError
+    try:
+        weight = float(value)
+    except (ValueError, OverflowError):
+        raise BadRowError from None
+    if not 0 < weight < math.inf:
+        raise BadRowError
+    return weight
+
+
+# --- all rows together ----------------------------------------------------------------------------
+
+
+def collect(
+    rows: list[tuple[int, Row | None]],
+    shape: str,
+    items: list[str],
+    codes: Codes,
+    columns: dict[str, Any],
+) -> Reading:
+    """Put the good rows together, in their order."""
+    seen: dict[str, dict[str, int]] = {}
+    about: dict[str, tuple[Any, Any]] = {}
+    order = dict.fromkeys(items)
+    bad: list[int] = []
+    if codes.key is not None:
+        lacking = {i for _, row in rows if row for i, _ in row.cells if good_id(i) not in codes.key}
+        if {i for i in lacking if good_id(i)}:
+            raise RefusedError
+    for line, row in rows:
+        try:
+            if row is None:
+                raise BadRowError
+            person = identifier(row.person)
+            names = [identifier(item) for item, _ in row.cells]
+            if len(set(names)) < len(names):
+                raise BadRowError
+            answers = {i: codes(v, i) for i, (_, v) in zip(names, row.cells, strict=True)}
+            weight = weight_of(row.weight) if "weight" in columns else None
+            group = identifier(row.group) if "group" in columns else None
+            again = person in seen and (shape == "wide" or names[0] in seen[person])
+            if again or about.get(person, (weight, group)) != (weight, group):
+                raise BadRowError
+        except BadRowError:
+            bad.append(line)
+            continue
+        about.setdefault(person, (weight, group))
+        seen.setdefault(person, {}).update(answers)
+        order.update(dict.fromkeys(names))
+    if not seen or not order:
+        raise RefusedError(min(bad, default=None))
+    return Reading(
+        [*seen],
+        [*order],
+        [[answers.get(item, MISSING) for item in order] for answers in seen.values()],
+        [w for w, _ in about.values()] if "weight" in columns else None,
+        [g for _, g in about.values()] if "group" in columns else None,
+        bad,
+        len(rows),
+    )
+
+
+def good_id(value: Any) -> str | None:
+    try:
+        return identifier(value)
+    except BadRowError:
+        return None

@@ -1,0 +1,495 @@
+"""Thousands of files, whole and damaged: ``ingest`` takes what the reference parser takes, as it
+does, and refuses the rest with an InputError; nothing else ever happens."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import random
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import reference_parser as reference
+
+import irt_dask as irt
+from irt_dask.errors import InputError
+from irt_dask.kernels.layouts import to_dense
+from irt_dask.store import manifest
+
+IDS = [
+    "a", "b", "A", "ann b", "Korea, Republic of", 'say "hi"', "é", "e\u0301", "学生", "🙂", "Ω",
+    "0", "1", "01", "007", "1.0", "1e5", "-1", "NA", "nan", "NaN", "None", "null", "true", "True",
+    ".", "-", "--", "'", "a'b", "\\", "\\n", "a|b", "a;b", "a\tb", "#", "=1+1", "%s", "{}", "[1]",
+    "a\u00a0b", "\u2028", "\ufeffz", "x" * 300, "item", "person", "../up", "c/0/0", "zarr.json",
+]  # fmt: skip
+ODD_VALUES = ["2", "yes", "1 0", "01", "1.00", "+1", "TRUE", "0x1", "１", "N/A", "--", "1,0", "9.0"]
+#: missing=, recode=: combinations that do not contradict each other.
+CODES: list[tuple[Any, dict[str, str] | None]] = [
+    ((), None),
+    (["9"], None),
+    (["x", -9], None),
+    (99, None),
+    (" omit ", {"2": "right"}),
+    ((), {"9": "wrong", "r": "missing", "2": "right"}),
+    (["7"], {"1": "wrong", "0": "right", "": "wrong"}),
+    ((), {"NA": "right", ".": "wrong"}),
+]
+PARQUET = True
+TEXT = ("csv", "csv", "csv", "tsv", "tab", "jsonl", "jsonl", "ndjson")
+
+
+@dataclass
+class Case:
+    """A file to be, and the options that go with it."""
+
+    kind: str
+    shape: str
+    options: dict[str, Any]
+    names: list[str]
+    records: list[list[Any]] | list[dict[str, Any]]
+    data: bytes = b""
+    suffix: str = ""
+    damage: list[str] = field(default_factory=list)
+
+
+# --- good files -----------------------------------------------------------------------------------
+
+
+def make(rng: random.Random, kind: str) -> Case:
+    """Draw the content of a file."""
+    persons = pick_ids(rng, rng.randint(1, 10))
+    items = pick_ids(rng, rng.randint(1, 5))
+    missing, recode = rng.choice(CODES)
+    options: dict[str, Any] = {"missing": missing, "recode": recode}
+    values = ["1", "0", "1", "0", "1.0", "0.0", *reference.MISSING_CODES, *(recode or {})]
+    values += [str(m) for m in ([missing] if isinstance(missing, (str, int)) else missing)]
+    if recode is None and rng.random() < 0.3:
+        options["key"] = {i: rng.choice("ABCD1234") for i in [*items, "no such item"]}
+        values += [*"ABCD1234", "B", "C"]
+    if rng.random() < 0.1:
+        values += rng.sample(ODD_VALUES, 2)
+    extra = [role for role in ("weight", "group") if rng.random() < 0.25]
+    about = {
+        p: {"weight": rng.choice([1, 2.5, "0.5", "1e-3", 7]), "group": rng.choice(IDS)}
+        for p in persons
+    }
+    shape = rng.choice(["long", "wide"])
+    spelled = json_value if kind in ("jsonl", "ndjson") else str
+    plain = options.get("key") is not None or recode is not None
+
+    def value() -> Any:
+        text = rng.choice(values)
+        return text if spelled is str else json_value(rng, text, plain)
+
+    if shape == "long":
+        names, columns = header(rng, {"person": "person", "item": "item", "response": "response"})
+        pairs = [(p, i) for p in persons for i in items if rng.random() < 0.8]
+        pairs = pairs or [(persons[0], items[0])]
+        if rng.random() < 0.7:
+            rng.shuffle(pairs)
+        rows = [[p, i, value()] for p, i in pairs]
+    else:
+        names, columns = header(rng, {"person": "person"})
+        items = [i for i in items if i.casefold() not in ("person", "item", names[0].casefold())]
+        items = items or ["q"]
+        if options.get("key"):
+            options["key"] |= dict.fromkeys(items, "A")
+        names += items
+        rows = [[p, *(value() for _ in items)] for p in persons]
+    for role in extra:
+        names.append(f"the {role}")
+        columns[role] = f"the {role}"
+        rows = [[*row, about[row[0]][role]] for row in rows]
+    if shape == "long" and rng.random() < 0.3:
+        names.append("when")
+        rows = [[*row, rng.choice(["", "2020", "x"])] for row in rows]
+    if kind not in ("jsonl", "ndjson") and rng.random() < 0.3:  # another order of the columns
+        order = rng.sample(range(len(names)), len(names))
+        names, rows = [names[k] for k in order], [[row[k] for k in order] for row in rows]
+    if columns or rng.random() < 0.2:
+        options["columns"] = columns
+    if rng.random() < 0.2:
+        options["shape"] = shape
+    case = Case(kind, shape, options, names, rows)
+    if kind in ("jsonl", "ndjson"):
+        case.records = json_objects(rng, case, items)
+    return case
+
+
+def pick_ids(rng: random.Random, n: int) -> list[str]:
+    ids = rng.sample(IDS, n) if rng.random() < 0.5 else [f"id {k}" for k in range(n)]
+    return [i for k, i in enumerate(ids) if i.strip() and i.strip() not in ids[:k]] or ["z"]
+
+
+def header(rng: random.Random, roles: dict[str, str]) -> tuple[list[str], dict[str, Any]]:
+    """Return a column name for each role, and those that only ``columns=`` can tell."""
+    names, columns = [], {}
+    for role in roles:
+        if rng.random() < 0.2:
+            columns[role] = f"my {role}"
+            names.append(f"my {role}")
+        else:
+            name = rng.choice(reference.ALIASES[role].split())
+            names.append(rng.choice([name, name.upper(), name.title()]))
+    return names, columns
+
+
+def json_value(rng: random.Random, text: str, plain: bool) -> Any:
+    """Return a value as JSON may hold it."""
+    if rng.random() < 0.3:
+        return text
+    if text == "" or (text == "NA" and not plain):
+        return None
+    if text in ("1", "0") and not plain and rng.random() < 0.4:
+        return text == "1"
+    try:
+        number = json.loads(text)
+    except ValueError:
+        return text
+    return number if isinstance(number, (int, float)) and str(number) == text else text
+
+
+def json_objects(rng: random.Random, case: Case, items: list[str]) -> list[dict[str, Any]]:
+    """Return the rows as objects; wide ones flat or with nested responses."""
+    objects = [dict(zip(case.names, row, strict=True)) for row in case.records]
+    if case.shape == "wide":
+        drop = rng.random() < 0.5
+        for k, record in enumerate(objects):
+            for item in items:
+                if drop and k and rng.random() < 0.3:
+                    del record[item]
+        if rng.random() < 0.5:
+            name = "responses" if rng.random() < 0.7 else "answers"
+            if name != "responses":
+                case.options["columns"] = {**case.options.get("columns", {}), "responses": name}
+            for record in objects:
+                record[name] = {i: record.pop(i) for i in items if i in record}
+    if rng.random() < 0.3:
+        objects = [dict(rng.sample([*o.items()], len(o))) for o in objects]
+    return objects
+
+
+def write_text(rng: random.Random, case: Case) -> None:
+    """Write the file's bytes, in one of the ways there are."""
+    if case.kind in ("jsonl", "ndjson"):
+        ascii_only, pad = rng.random() < 0.5, rng.random() < 0.3
+        separators = (" , ", " : ") if pad else (",", ":")
+        lines = [
+            json.dumps(o, ensure_ascii=ascii_only, separators=separators) for o in case.records
+        ]
+    else:
+        delimiter = "," if case.kind == "csv" else "\t"
+        quote, pad = rng.choice([0, 0, 0.2, 1]), rng.choice([0, 0, 0.2])
+        table = [case.names, *case.records]
+        lines = [delimiter.join(cell(rng, v, delimiter, quote, pad) for v in r) for r in table]
+    end = rng.choice(["\n", "\n", "\r\n"])
+    text = "".join(line + (rng.choice(["\n", "\r\n"]) if pad else end) for line in lines)
+    text = text.rstrip("\r\n") + rng.choice(["", end, end, end + end, "\n\r\n\n"])
+    case.data = (b"\xef\xbb\xbf" if rng.random() < 0.1 else b"") + text.encode()
+    case.suffix = f".{case.kind}" + (".gz" if rng.random() < 0.2 else "")
+
+
+def cell(rng: random.Random, value: Any, delimiter: str, quote: float, pad: float) -> str:
+    text = str(value)
+    if rng.random() < pad:
+        text = f" {text}  "
+    if delimiter in text or '"' in text or rng.random() < quote:
+        text = '"' + text.replace('"', '""') + '"'
+    return text
+
+
+# --- damage ---------------------------------------------------------------------------------------
+
+
+def flip(rng: random.Random, data: bytes) -> bytes:
+    k = rng.randrange(len(data))
+    return data[:k] + bytes([data[k] ^ 1 << rng.randrange(8)]) + data[k + 1 :]
+
+
+def delete(rng: random.Random, data: bytes) -> bytes:
+    k = rng.randrange(len(data))
+    return data[:k] + data[k + rng.choice([1, 1, 3]) :]
+
+
+def insert(rng: random.Random, data: bytes) -> bytes:
+    tokens = [b'"', b",", b"\t", b"\n", b"\r", b"\r\n", b"\n\n", b"\0", b"\xff", b"\xc3", b" ",
+              b"\xef\xbb\xbf", b"\xed\xa0\x80", b"\xe2\x80\xa8", b"1", b"{", b"}", b"[", b":",
+              b"\\", b"\\ud800", b"NaN", b"\x1f", b'""', b"e9", b"\x0c"]  # fmt: skip
+    k = rng.randrange(len(data) + 1)
+    return data[:k] + rng.choice([*tokens, bytes([rng.randrange(256)])]) + data[k:]
+
+
+def cut(rng: random.Random, data: bytes) -> bytes:
+    return data[: rng.randrange(len(data))]
+
+
+def lines_changed(rng: random.Random, data: bytes) -> bytes:
+    lines = data.split(b"\n")
+    a, b = rng.randrange(len(lines)), rng.randrange(len(lines))
+    what = rng.choice(["again", "drop", "swap"])
+    if what == "again":
+        lines.insert(b, lines[a])
+    elif what == "drop":
+        del lines[a]
+    else:
+        lines[a], lines[b] = lines[b], lines[a]
+    return b"\n".join(lines)
+
+
+def fields_changed(rng: random.Random, data: bytes) -> bytes:
+    lines = data.split(b"\n")
+    k = rng.randrange(len(lines))
+    delimiter = b"\t" if b"\t" in lines[0] else b","
+    fields = lines[k].split(delimiter)
+    a, b = rng.randrange(len(fields)), rng.randrange(len(fields))
+    what = rng.choice(["swap", "drop", "again", "other"])
+    if what == "swap":
+        fields[a], fields[b] = fields[b], fields[a]
+    elif what == "drop":
+        del fields[a]
+    elif what == "again":
+        fields.insert(b, fields[a])
+    else:
+        fields[a] = rng.choice([*ODD_VALUES, "", " ", "0", "-3", "inf"]).encode()
+    lines[k] = delimiter.join(fields)
+    return b"\n".join(lines)
+
+
+def encode_otherwise(rng: random.Random, data: bytes) -> bytes:
+    text = data.decode("utf-8", "replace")
+    return text.encode(rng.choice(["utf-16", "utf-16-le", "utf-32", "latin-1", "cp1252"]), "ignore")
+
+
+def garbage(rng: random.Random, data: bytes) -> bytes:
+    noise = rng.randbytes(rng.randint(0, 200))
+    return noise if rng.random() < 0.5 else data[: len(data) // 2] + noise
+
+
+DAMAGES: list[Callable[[random.Random, bytes], bytes]] = [
+    flip, flip, delete, delete, insert, insert, insert, cut, lines_changed, lines_changed,
+    fields_changed, fields_changed, fields_changed, encode_otherwise, garbage,
+]  # fmt: skip
+
+
+def damage(rng: random.Random, case: Case) -> None:
+    """Change the bytes of a text file a few times, or those of its compressed form."""
+    for _ in range(rng.choice([0, 1, 1, 1, 1, 2, 3])):
+        if case.data:
+            change = rng.choice(DAMAGES)
+            case.data = change(rng, case.data)
+            case.damage.append(change.__name__)
+    if case.suffix.endswith(".gz"):
+        case.data = gzip.compress(case.data, mtime=0)
+        if rng.random() < 0.3:
+            case.data = rng.choice([cut, flip, delete, insert])(rng, case.data)
+            case.damage.append("compressed")
+
+
+def parquet(rng: random.Random, case: Case, path: Path) -> Callable[..., reference.Reading]:
+    """Write a Parquet file of columns of all kinds; return how the reference reads it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for _ in range(rng.choice([0, 0, 1, 2])):
+        rows, k = case.records, rng.randrange(len(case.records))
+        what = rng.choice(["again", "value", "swap"])
+        case.damage.append(what)
+        if what == "again":
+            rows.insert(rng.randrange(len(rows) + 1), list(rows[k]))
+        elif what == "value":
+            rows[k][rng.randrange(len(rows[k]))] = rng.choice([*ODD_VALUES, "", None, "0"])
+        else:
+            other = rng.randrange(len(rows))
+            rows[k], rows[other] = rows[other], rows[k]
+    columns = []
+    for j in range(len(case.names)):
+        values = [row[j] for row in case.records]
+        columns.append(arrow_column(rng, values))
+    for k, row in enumerate(case.records):
+        row[:] = [column[k].as_py() for column in columns]
+    size = rng.choice([None, 1, 3])
+    pq.write_table(pa.table(dict(zip(case.names, columns, strict=True))), path, row_group_size=size)
+    return lambda **options: reference.read_records(case.names, case.records, **options)
+
+
+def arrow_column(rng: random.Random, values: list[Any]) -> Any:
+    """Return a column of numbers where all values allow it, else of strings."""
+    import pyarrow as pa
+
+    texts = [None if v is None else str(v) for v in values]
+    spelled = {t for t in texts if t is not None}
+    if rng.random() < 0.6:
+        empty = [None if t in (None, "", "NA") else t for t in texts]
+        for kind, parse in ((pa.int64(), int), (pa.int8(), int), (pa.float64(), float)):
+            try:
+                numbers = [None if t is None else parse(t) for t in empty]
+                if all(t is None or str(v) == t for v, t in zip(numbers, empty, strict=True)):
+                    return pa.array(numbers, kind)
+            except (ValueError, pa.ArrowInvalid):
+                continue
+        if spelled <= {"0", "1"} and rng.random() < 0.5:
+            return pa.array([None if t is None else t == "1" for t in texts], pa.bool_())
+    column = pa.array(texts, rng.choice([pa.string(), pa.large_string()]))
+    return column.dictionary_encode() if rng.random() < 0.3 else column
+
+
+# --- comparison -----------------------------------------------------------------------------------
+
+
+class DisagreementError(AssertionError):
+    """Package and reference differ."""
+
+
+def must(condition: bool, text: str) -> None:
+    if not condition:
+        raise DisagreementError(text)
+
+
+def content(store: irt.Responses) -> tuple[Any, ...]:
+    blocks = range(store.n_blocks)
+    persons = [p for k in blocks for p in store.person_ids(k)]
+    data = [store.read_block(k) for k in blocks]
+    matrix = np.concatenate([to_dense(b.data).values for b in data]).tolist()
+    weights = None if data[0].weight is None else [w for b in data for w in b.weight]
+    groups = [g for k in blocks for g in store.groups(k)] if store.has_groups else None
+    return persons, list(store.item_id), matrix, weights, groups
+
+
+def same(store: irt.Responses, expected: reference.Reading, where: str = "") -> None:
+    names = ("person_id", "item_id", "response", "weight", "group")
+    for name, got, wanted in zip(names, content(store), expected[:5], strict=True):
+        must(got == wanted, f"{where}{name} differs: {got} for {wanted}")
+
+
+def compare(path: Path, case: Case, read: Callable[..., reference.Reading], tally: Counter) -> None:
+    """Ingest once for each way of treating bad rows, and compare."""
+    options = dict(case.options)
+    if "key" in options and len(case.data) % 2:
+        options["key"] = path.with_name("key.csv")
+        with options["key"].open("w", newline="") as f:
+            csv.writer(f).writerows([("item", "key"), *case.options["key"].items()])
+    layout = random.Random(len(case.data)).choice(["auto", "dense", "csr"])
+    options |= {"layout": layout, "rows_per_block": random.Random(path.name).choice([None, 1, 3])}
+    try:
+        expected: reference.Reading | None = read(**case.options)
+        refused_at = None
+    except reference.RefusedError as refused:
+        expected, refused_at = None, refused.line
+    folder = path.parent
+    before = {p.name for p in folder.iterdir()} | {"key.csv"}
+
+    # bad rows are errors
+    bad = expected.bad if expected else None
+    try:
+        store = irt.ingest(path, folder / "a", **options)
+    except InputError as error:
+        must(bad != [], f"refused, where the reference takes it: {error}")
+        must({p.name for p in folder.iterdir()} <= before, "something was left behind")
+        named = re.search(r", (?:line|row) (\d+):", str(error))
+        if named and bad:
+            line = int(named[1])
+            must(line in bad, f"line {line} named, bad are {bad}: {error}")
+            must(line == bad[0] or bool(case.damage), f"line {line} named, {bad[0]} is first")
+            tally["refused, first bad line named" if line == bad[0] else "refused, later line"] += 1
+        else:
+            must(not bad or named is not None, f"no line named, bad are {bad}: {error}")
+            tally["refused as a whole"] += 1
+    else:
+        must(bad == [], f"taken, where the reference refuses: {bad or refused_at or 'the file'}")
+        assert expected is not None
+        same(store, expected)
+        store.verify()
+        tally["taken"] += 1
+
+    # bad rows are set aside
+    try:
+        store = irt.ingest(path, folder / "b", on_error="quarantine", **options)
+    except InputError as error:
+        must(expected is None, f"quarantine: refused, where the reference takes rows: {error}")
+        tally["quarantine: refused"] += 1
+        return
+    must(expected is not None, "quarantine: taken, where the reference refuses all")
+    assert expected is not None
+    same(store, expected, "quarantine: ")
+    (part,) = manifest.read(folder / "b")["parts"]
+    file = folder / "b.quarantine.csv"
+    rows = list(csv.DictReader(file.open(newline="", encoding="utf-8"))) if file.exists() else []
+    must(part["n_quarantined"] == len(rows), f"{part} for {len(rows)} rows in quarantine")
+    lines = sorted(int(row["line"]) for row in rows)
+    must(lines == expected.bad, f"quarantine: lines {lines}, bad are {expected.bad}")
+    must(all(row["reason"] and row.keys() == QUARANTINE for row in rows), f"quarantine: {rows}")
+    tally["quarantine: rows set aside"] += len(rows)
+    tally["quarantine: files with such rows"] += bool(rows)
+
+
+QUARANTINE = {"line", "column", "value", "reason", "text"}
+
+
+def run(seed: int, n: int, folder: Path) -> tuple[Counter, list[str]]:
+    """Try ``n`` files; return what happened how often, and what must not happen."""
+    tally: Counter = Counter()
+    wrong = []
+    for k in range(n):
+        rng = random.Random(f"{seed}-{k}")
+        kind = "parquet" if k % 8 == 7 and PARQUET else rng.choice(TEXT)
+        case = make(rng, kind)
+        here = folder / str(k)
+        here.mkdir()
+        if kind == "parquet":
+            path = here / "data.parquet"
+            read = parquet(rng, case, path)
+        else:
+            write_text(rng, case)
+            damage(rng, case)
+            path = here / f"data{case.suffix}"
+            path.write_bytes(case.data)
+            read = lambda path=path, **options: reference.read(path, **options)  # noqa: E731
+        with pytest.MonkeyPatch.context() as patch:
+            if k % 4 == 0:
+                small_pieces(patch)
+            try:
+                compare(path, case, read, tally)
+            except Exception as error:
+                kind_of = (
+                    "" if isinstance(error, DisagreementError) else f"{type(error).__name__}: "
+                )
+                damaged = "+".join(case.damage) or "whole"
+                wrong.append(f"{seed}-{k} {path.name} {case.shape} {damaged}: {kind_of}{error}")
+        shutil.rmtree(here)
+    return tally, wrong
+
+
+def small_pieces(patch: pytest.MonkeyPatch) -> None:
+    """Let pieces have few lines, and partitions of persons few pieces."""
+    from irt_dask.ingest import blocks, decode, reader, spill
+
+    for module, name, value in (
+        (reader, "PIECE", 100), (spill, "PARTITION", 300), (blocks, "_TOGETHER", 8),
+        (blocks, "_STRETCH", 6), (decode, "CELLS", 8),
+    ):  # fmt: skip
+        patch.setattr(module, name, value)
+
+
+def check(seed: int, n: int, folder: Path) -> None:
+    tally, wrong = run(seed, n, folder)
+    print(f"\n{n} files: " + ", ".join(f"{v} {k}" for k, v in sorted(tally.items())))
+    assert not wrong, f"{len(wrong)} of {n} files:\n" + "\n".join(wrong[:20])
+    assert tally["taken"] > n / 5
+    assert tally["refused, first bad line named"] > n / 10
+
+
+def test_two_hundred_files(tmp_path: Path) -> None:
+    check(1, 200, tmp_path)
+
+
+@pytest.mark.slow
+def test_two_thousand_files(tmp_path: Path) -> None:
+    check(2, 2000, tmp_path)

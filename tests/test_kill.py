@@ -1,0 +1,160 @@
+"""SIGKILL at any moment leaves the store as it was or as it was to be; another run completes it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import irt_dask as irt
+from irt_dask.errors import InputError
+
+ROWS = 200_000
+PROGRAM = """
+import sys, irt_dask as irt
+from irt_dask.ingest import run
+print("begin", flush=True)
+function, source, store = sys.argv[1:]
+getattr(irt, function)(source, store, progress=False)
+print("end", flush=True)
+"""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One call, and what the folder holds before and after it."""
+
+    function: str
+    source: Path
+    before: Path | None  # store to start from
+    old: str | None  # its fingerprint
+    new: str
+    files: dict[str, str]
+    seconds: float
+
+
+def write_source(path: Path, first: int, n_rows: int) -> Path:
+    """Write a long file of persons who answered ten of a hundred items each, in any order."""
+    rng = np.random.default_rng(first)
+    person = first + np.repeat(np.arange(n_rows // 10), 10)
+    item = (rng.integers(0, 10, n_rows // 10)[:, None] + np.arange(0, 100, 10)).ravel()
+    order = rng.permutation(person.size)
+    value = rng.integers(0, 2, person.size)
+    rows = [f"p{p},q{i},{v}\n" for p, i, v in zip(person[order], item[order], value, strict=True)]
+    path.write_text("person,item,response\n" + "".join(rows))
+    return path
+
+
+def digests(store: Path) -> dict[str, str]:
+    """Return the checksum of every file of a store; there are no others than those listed."""
+    found = {
+        p.relative_to(store).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in store.rglob("*")
+        if p.is_file()
+    }
+    listed = json.loads((store / "manifest.json").read_bytes())["files"]
+    assert {k: v for k, v in found.items() if k != "manifest.json"} == {
+        k: v[1] for k, v in listed.items()
+    }
+    return found
+
+
+def begin(function: str, source: Path, store: Path) -> subprocess.Popen[str]:
+    """Start the call in a process of its own; return when imports are done."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, function, str(source), str(store)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begin\n"
+    return process
+
+
+def prepare(folder: Path, function: str) -> Task:
+    """Do the call once, undisturbed, and measure it."""
+    before, old = None, None
+    source = write_source(folder / "new.csv", ROWS, ROWS)
+    store = folder / "undisturbed"
+    if function == "append":
+        first = irt.ingest(write_source(folder / "old.csv", 0, ROWS), folder / "before")
+        before, old = folder / "before", first.fingerprint
+        shutil.copytree(before, store)
+    process = begin(function, source, store)
+    begun = time.monotonic()
+    assert process.wait() == 0
+    seconds = time.monotonic() - begun
+    r = irt.open_responses(store)
+    r.verify()
+    return Task(function, source, before, old, r.fingerprint, digests(store), seconds)
+
+
+@pytest.fixture(scope="module", params=["ingest", "append"])
+def task(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Task:
+    return prepare(tmp_path_factory.mktemp(request.param), request.param)
+
+
+def kill_once(task: Task, folder: Path, after: float) -> str:
+    """Kill one run after so many seconds; check what is there, and what a second run makes."""
+    store = folder / "store"
+    if task.before is not None:
+        shutil.copytree(task.before, store)
+    process = begin(task.function, task.source, store)
+    time.sleep(after)
+    process.send_signal(signal.SIGKILL)
+    ended = process.wait() == 0
+    state = state_of(task, store)
+    assert state == "new" or not ended
+    left = [p.name for p in folder.iterdir() if p.name != "store"]
+    if state == "new":
+        with pytest.raises(InputError, match=r"exists|already"):
+            getattr(irt, task.function)(task.source, store, progress=False)
+    else:
+        getattr(irt, task.function)(task.source, store, progress=False)
+    assert state_of(task, store) == "new"
+    assert digests(store) == task.files
+    assert [p.name for p in folder.iterdir()] == ["store"]
+    shutil.rmtree(store)
+    return f"{state}, ended" if ended else f"{state}, {'scratch' if left else 'no scratch'} left"
+
+
+def state_of(task: Task, store: Path) -> str:
+    """Return "absent", "old" or "new"; a store is whole."""
+    if not store.exists():
+        assert task.before is None
+        return "absent"
+    r = irt.open_responses(store)
+    r.verify()
+    assert r.fingerprint in (task.old, task.new)
+    return "old" if r.fingerprint == task.old else "new"
+
+
+def kill(task: Task, times: int, folder: Path) -> None:
+    """Kill at moments spread over the whole duration, each random within its share."""
+    rng = random.Random(times)
+    states = Counter(
+        kill_once(task, folder, (k + rng.random()) / times * task.seconds * 1.02)
+        for k in range(times)
+    )
+    print(f"\n{task.function} of {task.seconds:.1f} s killed {times} times: {dict(states)}")
+    assert sum(n for state, n in states.items() if not state.endswith("ended")) > times / 2
+
+
+def test_killed_twice(task: Task, tmp_path: Path) -> None:
+    kill(task, 2, tmp_path)
+
+
+@pytest.mark.slow
+def test_killed_twenty_times(task: Task, tmp_path: Path) -> None:
+    kill(task, 20, tmp_path)

@@ -1,0 +1,186 @@
+"""Views of responses: some items, some persons, and the lazy Dataset."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import irt_dask as irt
+from irt_dask.errors import InputError
+from irt_dask.kernels.layouts import Dense, to_dense, to_sparse
+from irt_dask.store import StoreWriter
+
+N, M = 23, 6
+VALUES = np.random.default_rng(3).integers(-1, 2, (N, M)).astype(np.int8)
+IDS = [f"p{i}" for i in range(N)]
+ITEMS = list("abcdef")
+
+
+def read(r):
+    return np.concatenate([to_dense(r.read_block(k).data).values for k in range(r.n_blocks)])
+
+
+def ids(r):
+    return [i for k in range(r.n_blocks) for i in r.person_ids(k)]
+
+
+def store(path, layout, rows=8):
+    with StoreWriter(
+        path, item_id=ITEMS, n_persons=N, rows_per_block=rows, layout=layout, capacity=rows * M
+    ) as writer:
+        for s in range(0, N, rows):
+            e = min(s + rows, N)
+            data = Dense(VALUES[s:e])
+            writer.write(
+                data if layout == "dense" else to_sparse(data),
+                person_id=IDS[s:e],
+                weight=np.arange(s, e) + 1.0,
+                group=[f"g{i % 3}" for i in range(s, e)],
+            )
+        return writer.commit()
+
+
+@pytest.fixture(scope="module", params=["dense", "csr", "array"])
+def responses(request, tmp_path_factory):
+    if request.param == "array":
+        persons = {"weight": np.arange(N) + 1.0, "group": [f"g{i % 3}" for i in range(N)]}
+        return irt.from_array(
+            VALUES, person_id=IDS, item_id=ITEMS, persons=persons, rows_per_block=8
+        )
+    return store(tmp_path_factory.mktemp("select") / "s", request.param)
+
+
+def check(r, rows, columns):
+    np.testing.assert_array_equal(read(r), VALUES[np.ix_(rows, columns)])
+    assert ids(r) == [IDS[i] for i in rows]
+    assert r.item_id == tuple(ITEMS[j] for j in columns)
+    assert (r.n_persons, r.n_items) == (len(rows), len(columns))
+    weights = np.concatenate([r.read_block(k).weight for k in range(r.n_blocks)])
+    np.testing.assert_array_equal(weights, np.array(rows) + 1.0)
+    assert [g for k in range(r.n_blocks) for g in r.groups(k)] == [f"g{i % 3}" for i in rows]
+    starts = [r.read_block(k).start for k in range(r.n_blocks)]
+    lengths = [r.read_block(k).n_persons for k in range(r.n_blocks)]
+    assert starts == np.cumsum([0, *lengths[:-1]]).tolist()
+
+
+def test_items_in_the_order_asked_for(responses):
+    check(responses.select(items=["d", "a", "f"]), range(N), [3, 0, 5])
+
+
+def test_persons_by_id_keep_their_order(responses):
+    check(responses.select(persons=["p20", "p3", "p4"]), [3, 4, 20], range(M))
+
+
+def test_persons_by_slice(responses):
+    check(responses.select(persons=slice(5, 18)), range(5, 18), range(M))
+    check(responses.select(persons=slice(-3, None)), range(N - 3, N), range(M))
+
+
+def test_selections_of_selections(responses):
+    r = responses.select(persons=slice(2, 21), items=list("abcde"))
+    check(r.select(items=["e", "b"], persons=["p9", "p20", "p2"]), [2, 9, 20], [4, 1])
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+def test_any_selection(responses, data):
+    columns = data.draw(st.lists(st.integers(0, M - 1), min_size=1, unique=True))
+    rows = sorted(data.draw(st.sets(st.integers(0, N - 1), min_size=1)))
+    chosen = responses.select(items=[ITEMS[j] for j in columns], persons=[IDS[i] for i in rows])
+    check(chosen, rows, columns)
+
+
+def test_results_are_those_of_the_selected_data(responses, bits, client):
+    chosen = responses.select(items=["e", "b", "c"], persons=slice(3, 22))
+    array = irt.from_array(
+        VALUES[3:22][:, [4, 1, 2]], item_id=["e", "b", "c"], person_id=IDS[3:22], rows_per_block=5
+    )
+    items = irt.simulate(2, M, seed=4).truth.assign_coords(item_id=("items", ITEMS))
+    expected = bits(irt.score(array, items))
+    assert bits(irt.score(chosen, items)) == expected
+    assert bits(irt.score(chosen, items, client=client)) == expected
+
+
+def test_fingerprint_says_what_is_selected(responses):
+    fingerprints = {
+        responses.fingerprint,
+        responses.select(items=["a", "b"]).fingerprint,
+        responses.select(items=["b", "a"]).fingerprint,
+        responses.select(persons=slice(0, 8)).fingerprint,
+        responses.select(persons=slice(8, 16)).fingerprint,
+        responses.select(persons=["p0"]).fingerprint,
+        responses.select(persons=["p8"]).fingerprint,
+    }
+    assert len(fingerprints) == 7
+    assert responses.select(items=["a"]).fingerprint == responses.select(items=["a"]).fingerprint
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"items": ["a", "x", "y"]}, r"2 item\(s\) do not occur: 'x', 'y'"),
+        ({"items": []}, "no items"),
+        ({"items": ["a", "a"]}, "repeated: a"),
+        ({"items": "a"}, "must be a list of item"),
+        ({"persons": ["p1", "q"]}, r"1 person\(s\) do not occur: 'q'"),
+        ({"persons": "p1"}, "must be a list of person"),
+        ({"persons": []}, "no person is selected"),
+        ({"persons": slice(5, 5)}, "no person is selected"),
+        ({"persons": slice(0, 9, 2)}, "the step"),
+    ],
+)
+def test_what_cannot_be_selected(responses, options, message):
+    with pytest.raises(InputError, match=message):
+        responses.select(**options)
+
+
+def test_truth_follows_the_selection():
+    r = irt.simulate(20, 5, seed=1, rows_per_block=6)
+    chosen = r.select(items=["item4", "item2"], persons=["7", "15"])
+    assert list(chosen.truth["item_id"].values) == ["item4", "item2"]
+    np.testing.assert_array_equal(
+        chosen.truth["person_ability"], r.truth["person_ability"].values[[7, 15]]
+    )
+
+
+def test_a_selection_of_a_store_travels_small(tmp_path):
+    r = store(tmp_path / "s", "dense").select(items=["b", "a"], persons=slice(1, 20))
+    again = pickle.loads(pickle.dumps(r))  # noqa: S301
+    check(again, range(1, 20), [1, 0])
+    assert len(pickle.dumps(r)) < 10_000
+
+
+def test_lazy_dataset(tmp_path):
+    r = store(tmp_path / "s", "dense")
+    lazy = r.to_xarray()
+    assert lazy["response"].dims == ("persons", "items")
+    assert lazy["response"].chunksizes["persons"] == (8, 8, 7)
+    assert hasattr(lazy["response"].data, "dask")
+    loaded = lazy.load()
+    np.testing.assert_array_equal(loaded["response"], VALUES)
+    assert list(loaded["person_id"].values) == IDS
+    np.testing.assert_array_equal(loaded["person_weight"], np.arange(N) + 1.0)
+    assert list(loaded["person_group"].values[:4]) == ["g0", "g1", "g2", "g0"]
+    back = irt.from_array(r.to_xarray()["response"])
+    np.testing.assert_array_equal(read(back), VALUES)
+    assert ids(back) == IDS
+
+
+def test_sparse_store_is_not_made_dense_behind_the_users_back(tmp_path):
+    with pytest.raises(InputError, match="needs the dense layout"):
+        store(tmp_path / "s", "csr").to_xarray()
+
+
+def test_damage_is_found_through_a_selection(tmp_path):
+    r = store(tmp_path / "s", "csr")
+    chunk = tmp_path / "s" / "part-00000" / "response_value" / "c" / "1" / "0"
+    data = bytearray(chunk.read_bytes())
+    data[len(data) // 2] ^= 4
+    chunk.write_bytes(bytes(data))
+    chosen = r.select(items=["a"], persons=slice(8, 10))
+    with pytest.raises(irt.StoreError, match="chunk 1 of array response_value in part-00000"):
+        chosen.read_block(0)
