@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 import irt_dask as irt
-from irt_dask.calibrate.alternation import AXIS, Coreset, Rounds
+from irt_dask.calibrate.alternation import Coreset, Rounds
+from irt_dask.calibrate.axis import AXIS
 from irt_dask.engine import Engine
 from irt_dask.errors import ConvergenceWarning, InputError
 from irt_dask.kernels import items, modes
@@ -42,12 +43,12 @@ def test_weighted_counts_are_unbiased():
     got, estimates = [], []
     with Engine(r) as engine:
         rounds = Rounds(engine, "2pl", Coreset(40), seed=0)
-        value, _, right, seen = rounds.round(a, d)
-        want = np.array([c[h].sum(axis=0) for c in (right, seen) for h in halves])
+        value, _, counts = rounds.round(a, d)
+        want = np.array([c[h].sum(axis=0) for c in (counts.right, counts.seen) for h in halves])
         for k in range(n_draws):
-            same, _, cr, cs, estimate = rounds.coreset_round(a, d, k)
+            same, _, counts, estimate = rounds.coreset_round(a, d, k)
             assert same == value
-            got.append([c[h].sum(axis=0) for c in (cr, cs) for h in halves])
+            got.append([c[h].sum(axis=0) for c in (counts.right, counts.seen) for h in halves])
             estimates.append(estimate)
     got = np.array(got)
     z = (got.mean(axis=0) - want) / (got.std(axis=0, ddof=1) / np.sqrt(n_draws))
@@ -72,9 +73,9 @@ def test_inclusion_frequencies_are_the_probabilities():
         engine.map_some = lambda *args: picked.append(map_some(*args)) or picked[-1]
         rounds = Rounds(engine, "2pl", Coreset(size), seed=3)
         for k in range(n_draws):
-            _, _, _, seen, _ = rounds.coreset_round(a, d, k)
+            seen = rounds.coreset_round(a, d, k)[2].seen
             at, times = [], []
-            for chosen, _, _, often in picked[-1].values():
+            for chosen, _, _, _, often in picked[-1].values():
                 at += [index[row.tobytes()] for row in chosen.values]
                 times += list(often)
             assert len(set(at)) == len(at)

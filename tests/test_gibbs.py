@@ -19,7 +19,7 @@ from scipy.stats import chi2, norm, truncnorm
 from irt_dask import fit_bayes, load_lsat
 from irt_dask.calibrate import gibbs, gibbs_chain, wasp
 from irt_dask.errors import ChainError, ConvergenceWarning, InputError
-from irt_dask.kernels import items, layouts, posterior
+from irt_dask.kernels import items, layouts, loglik, posterior
 from irt_dask.models import Grid, ItemPrior, grid_for
 
 REFERENCE = json.loads((Path(__file__).parent / "references" / "lsat_posterior.json").read_text())
@@ -29,9 +29,9 @@ def sigma(z):
     return 1.0 / (1.0 + np.exp(-z))
 
 
-def draw_counts(y, *args):
+def draw_counts(y, a, d, nodes, u):
     """Counts at every node, with or without persons."""
-    kept, *counts, persons = posterior.draw_counts(layouts.Dense(y), *args)
+    kept, *counts, persons = posterior.draw_counts(layouts.Dense(y), loglik.tables(a, d, nodes), u)
     full = np.zeros((2, persons.size, y.shape[1]), dtype=np.int64)
     full[:, kept] = counts
     return *full, persons

@@ -227,7 +227,7 @@ def test_weights_and_groups_that_differ(tmp_path):
     text = "person,item,response,weight,group\nu,q1,1,2,a\nu,q2,1,3,a\nu,q3,0,2,b\nv,q1,1,1,b\n"
     file = write(tmp_path / "f.csv", text)
     options = {"columns": {"weight": "weight", "group": "group"}}
-    message = r"line 3: the weight '3' of the person 'u' differs from '2' on line 2"
+    message = r"line 3: column 'weight' has '3' for the person 'u', and '2' on line 2"
     with pytest.raises(InputError, match=message):
         irt.ingest(file, tmp_path / "s", **options)
     r = irt.ingest(file, tmp_path / "s", on_error="quarantine", **options)

@@ -144,6 +144,32 @@ def test_layout_blocks_and_parts_of_a_store(
     assert {n: bits(f) for n, f in got.items()} == {n: bits(f) for n, f in expected.items()}
 
 
+@settings(quick, max_examples=6)
+@given(any_data, st.sampled_from(["dense", "csr"]), any_rows, st.randoms(use_true_random=False))
+def test_long_file_in_any_order(bits: Any, data: Any, layout: str, rows: int, random: Any) -> None:
+    """What an unsorted file does to the order of persons and items, ``select`` and ids undo."""
+    y = values(*data)
+    order = list(range(N))
+    random.shuffle(order)
+    cells = [(i, j) for i in range(N) for j in range(M)]
+    random.shuffle(cells)
+    cells.sort(key=lambda cell: order.index(cell[0]) // 8)  # persons mix with a few others only
+    lines = [f"p{i},{ITEMS[j]},{y[i, j]}" for i, j in cells]
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "long.csv"
+        source.write_text("\n".join(["person,item,response", *lines]))
+        r = irt.ingest(source, Path(folder) / "s", layout=layout, rows_per_block=rows)
+        ids = np.concatenate([r.person_ids(k) for k in range(r.n_blocks)])
+        assert [*ids] == [*dict.fromkeys(f"p{i}" for i, _ in cells)]
+        got = results(r.select(items=ITEMS))
+        half = results(r.select(items=ITEMS, persons=list(ids[::2])), PLAIN)
+    same = y[[int(i[1:]) for i in ids]]
+    expected = results(from_dense(same, person_id=ids))
+    assert {n: bits(f) for n, f in got.items()} == {n: bits(f) for n, f in expected.items()}
+    expected = results(from_dense(same[::2], person_id=ids[::2]), PLAIN)
+    assert {n: bits(f) for n, f in half.items()} == {n: bits(f) for n, f in expected.items()}
+
+
 def test_other_processes(bits: Any, client: Any, tmp_path: Path) -> None:
     """A store of three sparse parts: workers give the bits that threads give."""
     r = in_store(tmp_path, values(7, 0.5), "csr", [5, 7, 3], [20, 31])

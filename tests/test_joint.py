@@ -258,7 +258,7 @@ def test_blocks_order_and_storage_do_not_change_a_bit(tmp_path, model):
     s = sp.csr_array((y[rows, cols], (rows, cols)), shape=y.shape)
     assert same(fit(irt.from_array(s, observed="stored", rows_per_block=64), **options), want)
     for rows in (16, 400):
-        with irt_store(tmp_path / f"s{rows}", ids, rows) as writer:
+        with irt_store(tmp_path / f"s{rows}", ids, rows, 301) as writer:
             for k in range(0, 301, rows):
                 part = y[k : k + rows]
                 writer.write(part, person_id=[str(k + i) for i in range(len(part))])
@@ -266,10 +266,10 @@ def test_blocks_order_and_storage_do_not_change_a_bit(tmp_path, model):
         assert same(fit(stored, **options), want)
 
 
-def irt_store(path, ids, rows):
+def irt_store(path, ids, rows, n):
     from irt_dask.store import StoreWriter
 
-    return StoreWriter(path, item_id=ids, rows_per_block=rows)
+    return StoreWriter(path, item_id=ids, n_persons=n, rows_per_block=rows)
 
 
 @settings(max_examples=8, deadline=None, derandomize=True, database=None)

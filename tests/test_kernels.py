@@ -13,6 +13,7 @@ from scipy.integrate import quad
 
 from irt_dask.kernels import coreset, counts, exact, items, keyed, modes, posterior
 from irt_dask.kernels.layouts import Dense
+from irt_dask.kernels.loglik import tables
 from irt_dask.models import GRID_BOUND, grid_for
 
 
@@ -168,7 +169,7 @@ def moments_by_quad(row, a, d):
 def test_expectations_equal_adaptive_quadrature(steep):
     y, a, d = random_data(6, 8, 6, missing=0.3, steep=steep)
     y[0], y[1] = 1, 0
-    mean, sd, ll = posterior.expectations(Dense(y), a, d, grid_for(a, d).nodes)
+    mean, sd, ll = posterior.expectations(Dense(y), tables(a, d, grid_for(a, d).nodes))
     for i, row in enumerate(y):
         want = moments_by_quad(row, a, d)
         # the prior of a grid cut at 7 and the trapezoidal rule at h = s / 2
@@ -181,7 +182,7 @@ def test_expectations_of_complete_rows_equal_fine_gauss_hermite():
     joint = np.exp([[log_lik(row, a, d, t) for t in x] for row in y]) * w / math.sqrt(2 * math.pi)
     z = joint.sum(axis=1)
     want = joint @ x / z
-    mean, sd, ll = posterior.expectations(Dense(y), a, d, grid_for(a, d).nodes)
+    mean, sd, ll = posterior.expectations(Dense(y), tables(a, d, grid_for(a, d).nodes))
     np.testing.assert_allclose(mean, want, atol=1e-7)
     np.testing.assert_allclose(sd, np.sqrt(joint @ x**2 / z - want**2), atol=1e-7)
     np.testing.assert_allclose(ll, np.log(z), atol=1e-7)
@@ -190,7 +191,7 @@ def test_expectations_of_complete_rows_equal_fine_gauss_hermite():
 def test_person_without_responses_has_the_prior():
     a, d = np.array([1.0, 4.0]), np.array([0.0, 2.0])
     row = np.array([[-1, -1]], dtype=np.int8)
-    mean, sd, ll = posterior.expectations(Dense(row), a, d, grid_for(a, d).nodes)
+    mean, sd, ll = posterior.expectations(Dense(row), tables(a, d, grid_for(a, d).nodes))
     assert mean[0] == pytest.approx(0.0, abs=1e-12)
     assert sd[0] == pytest.approx(1.0, abs=1e-9)
     assert ll[0] == pytest.approx(0.0, abs=1e-9)
@@ -198,7 +199,7 @@ def test_person_without_responses_has_the_prior():
 
 def test_left_out_predicts_from_the_other_responses():
     y, a, d = random_data(8, 6, 5, missing=0.2)
-    p, right = posterior.left_out(Dense(y), a, d, grid_for(a, d).nodes)
+    p, right = posterior.left_out(Dense(y), tables(a, d, grid_for(a, d).nodes))
     p = np.where(right, p, 1 - p)  # of a right response, from that of the given one
     cells = [(i, j) for i in range(6) for j in range(5) if y[i, j] >= 0]
     assert len(cells) == len(p) == len(right)
@@ -224,7 +225,7 @@ def test_left_out_of_a_surprising_answer_to_a_steep_item(slope, location):
     """Alone on the test, the item is predicted from the prior, whatever the answer was."""
     a, d = np.array([slope]), np.array([-slope * location])
     nodes = grid_for(a, d).nodes
-    p, _ = posterior.left_out(Dense(np.array([[1], [0]], dtype=np.int8)), a, d, nodes)
+    p, _ = posterior.left_out(Dense(np.array([[1], [0]], dtype=np.int8)), tables(a, d, nodes))
     t = np.linspace(-12, 12, 200001)
     w = stats.norm.pdf(t)
     want = (w / (1 + np.exp(-(slope * (t - location))))).sum() / w.sum()
@@ -336,7 +337,8 @@ def test_derivatives_against_finite_differences():
         return item_ll((u, v), right, seen)
 
     assert items.log_likelihood(right, seen, NODES, a, d) == pytest.approx(f(a, d), rel=1e-12)
-    ga, gd, haa, had, hdd = items._derivatives(right, seen, NODES, a, d)
+    value, ga, gd, haa, had, hdd = items._derivatives(right, seen, NODES, a, d)
+    assert value == items.log_likelihood(right, seen, NODES, a, d)
     assert ga == pytest.approx((f(a + h, d) - f(a - h, d)) / (2 * h), rel=1e-5)
     assert gd == pytest.approx((f(a, d + h) - f(a, d - h)) / (2 * h), rel=1e-5)
     want = np.array(
@@ -477,8 +479,8 @@ def test_halving_the_grid_changes_nothing():
     nodes = grid_for(a, d).nodes
     fine = np.linspace(nodes[0], nodes[-1], 2 * nodes.size - 1)
     for x, f in zip(
-        posterior.expectations(Dense(y), a, d, nodes),
-        posterior.expectations(Dense(y), a, d, fine),
+        posterior.expectations(Dense(y), tables(a, d, nodes)),
+        posterior.expectations(Dense(y), tables(a, d, fine)),
         strict=True,
     ):
         np.testing.assert_allclose(x, f, atol=1e-7)

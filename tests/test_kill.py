@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
 import shutil
 import signal
@@ -11,8 +12,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,6 +45,7 @@ class Task:
     new: str
     files: dict[str, str]
     seconds: float
+    changes: int  # of the files beside and in the store, as seen from outside
 
 
 def write_source(path: Path, first: int, n_rows: int) -> Path:
@@ -82,22 +86,44 @@ def begin(function: str, source: Path, store: Path) -> subprocess.Popen[str]:
     return process
 
 
+def watch(process: subprocess.Popen[str], folder: Path, most: float = float("inf")) -> int:
+    """Count the changes of a folder's files until the process ends, or there were so many."""
+    seen, n = listing(folder), 0
+    while n < most and process.poll() is None:
+        now = listing(folder)
+        n += now != seen
+        seen = now
+    return n
+
+
+def listing(folder: Path) -> list[str]:
+    return [name for path, folders, files in os.walk(folder) for name in (path, *folders, *files)]
+
+
 def prepare(folder: Path, function: str) -> Task:
-    """Do the call once, undisturbed, and measure it."""
+    """Do the call twice, undisturbed: once for its time, once for what it does to files."""
     before, old = None, None
     source = write_source(folder / "new.csv", ROWS, ROWS)
-    store = folder / "undisturbed"
     if function == "append":
         first = irt.ingest(write_source(folder / "old.csv", 0, ROWS), folder / "before")
         before, old = folder / "before", first.fingerprint
-        shutil.copytree(before, store)
-    process = begin(function, source, store)
-    begun = time.monotonic()
-    assert process.wait() == 0
-    seconds = time.monotonic() - begun
+    seconds, changes = 0.0, 0
+    for attempt in ("timed", "watched"):
+        store = folder / attempt / "store"
+        store.parent.mkdir()
+        if before is not None:
+            shutil.copytree(before, store)
+        process = begin(function, source, store)
+        begun = time.monotonic()
+        if attempt == "watched":
+            changes = watch(process, store.parent)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "end\n"
+        seconds = seconds or time.monotonic() - begun
+        assert process.wait() == 0
     r = irt.open_responses(store)
     r.verify()
-    return Task(function, source, before, old, r.fingerprint, digests(store), seconds)
+    return Task(function, source, before, old, r.fingerprint, digests(store), seconds, changes)
 
 
 @pytest.fixture(scope="module", params=["ingest", "append"])
@@ -105,13 +131,13 @@ def task(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return prepare(tmp_path_factory.mktemp(request.param), request.param)
 
 
-def kill_once(task: Task, folder: Path, after: float) -> str:
-    """Kill one run after so many seconds; check what is there, and what a second run makes."""
+def kill_once(task: Task, folder: Path, wait: Callable[[subprocess.Popen[str]], Any]) -> str:
+    """Kill one run after a wait; check what is there, and what a second run makes."""
     store = folder / "store"
     if task.before is not None:
         shutil.copytree(task.before, store)
     process = begin(task.function, task.source, store)
-    time.sleep(after)
+    wait(process)
     process.send_signal(signal.SIGKILL)
     ended = process.wait() == 0
     state = state_of(task, store)
@@ -141,14 +167,21 @@ def state_of(task: Task, store: Path) -> str:
 
 
 def kill(task: Task, times: int, folder: Path) -> None:
-    """Kill at moments spread over the whole duration, each random within its share."""
+    """Kill at moments spread over the run, by the clock and by what has happened to files."""
     rng = random.Random(times)
-    states = Counter(
-        kill_once(task, folder, (k + rng.random()) / times * task.seconds * 1.02)
-        for k in range(times)
+    states: Counter[str] = Counter()
+    for k in range(times):
+        share = (k + rng.random()) / times
+        if k % 2 == 0:
+            states[kill_once(task, folder, lambda _, s=share: time.sleep(s * task.seconds))] += 1
+        else:
+            most = 1 + int(share * task.changes)
+            states[kill_once(task, folder, lambda p, n=most: watch(p, folder, n))] += 1
+    print(
+        f"\n{task.function} of {task.seconds:.1f} s and {task.changes} changes of files, "
+        f"killed {times} times: {dict(states)}"
     )
-    print(f"\n{task.function} of {task.seconds:.1f} s killed {times} times: {dict(states)}")
-    assert sum(n for state, n in states.items() if not state.endswith("ended")) > times / 2
+    assert sum(n for state, n in states.items() if not state.endswith("ended")) >= times / 2
 
 
 def test_killed_twice(task: Task, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import irt_dask as irt
-from irt_dask.kernels import counts, layouts, modes, posterior
+from irt_dask.kernels import counts, layouts, loglik, modes, posterior
 from irt_dask.models import grid_for
 from irt_dask.store import Block, Responses
 
@@ -50,16 +50,16 @@ def kernels(y, scale=2.0**20):
     """Every kernel over responses, as a function of the data alone."""
     n, m = y.shape
     a, d = parameters(m)
-    nodes = grid_for(a, d).nodes
+    g = loglik.tables(a, d, grid_for(a, d).nodes)
     rng = np.random.default_rng(1)
     u, weight = rng.random(n), rng.random(n) + 0.5
     theta = modes.modes(layouts.Dense(y), a, d, 6.0)[0]
     return {
         "modes": lambda x: modes.modes(x, a, d, 6.0),
         "axis_counts": lambda x: modes.axis_counts(x, theta, weight, 6.0, 41, scale),
-        "draw_counts": lambda x: posterior.draw_counts(x, a, d, nodes, u),
-        "expectations": lambda x: posterior.expectations(x, a, d, nodes),
-        "left_out": lambda x: posterior.left_out(x, a, d, nodes),
+        "draw_counts": lambda x: posterior.draw_counts(x, g, u),
+        "expectations": lambda x: posterior.expectations(x, g),
+        "left_out": lambda x: posterior.left_out(x, g),
         "pair_counts": counts.pair_counts,
         "response_counts": counts.response_counts,
         "responses_per_person": lambda x: (counts.responses_per_person(x),),

@@ -31,6 +31,7 @@ from irt_dask.engine import (
     refuse_weights,
     run_chains,
 )
+from irt_dask.engine.tables import grid_tables
 from irt_dask.errors import ConvergenceWarning, InputError
 from irt_dask.kernels import diagnostics, exact, posterior
 from irt_dask.models import GRID_BOUND, Grid, ItemPrior, check_model, grid_for
@@ -53,7 +54,7 @@ _COARSE = 1.5
 
 
 def _log_marginal(block: Block, a: Floats, d: Floats, nodes: Floats, scale: float) -> Any:
-    value = posterior.expectations(block.data, a, d, nodes)[2]
+    value = posterior.expectations(block.data, grid_tables(a, d, nodes))[2]
     return np.rint(value * scale).astype(np.int64).sum()
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from irt_dask.engine.cache import keep, read_block
 from irt_dask.errors import ChainError, InputError
-from irt_dask.kernels import items, keyed, layouts, posterior
+from irt_dask.kernels import items, keyed, layouts, loglik, posterior
 from irt_dask.models import Grid, ItemPrior, grid_for
 
 Floats = NDArray[np.float64]
@@ -101,8 +101,8 @@ def segment(
     first = int(state["step"]) + 1
     for step in range(first, min(first + plan.sweeps, plan.total + 1)):
         u = keyed.stream(draw("ability", step), n)
-        counts = posterior.draw_counts(data, np.exp(log_a), d, grid.nodes, u)
-        at, right, seen, persons = counts
+        tables = loglik.tables(np.exp(log_a), d, grid.nodes)
+        at, right, seen, persons = posterior.draw_counts(data, tables, u)
         if step == plan.n_warmup + 1:
             accepted[:] = 0
         random = keyed.uniforms(draw("item", step), 0, m, items.WORDS_PER_ITEM)

@@ -18,7 +18,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from irt_dask.calibrate.alternation import AXIS, Coreset, Rounds
+from irt_dask.calibrate.alternation import Coreset, Rounds
 from irt_dask.calibrate.common import response_counts, start_values
 from irt_dask.engine import (
     Checkpoint,
@@ -29,7 +29,6 @@ from irt_dask.engine import (
     refuse_weights,
 )
 from irt_dask.errors import CheckpointError, ConvergenceWarning, EstimationError, InputError
-from irt_dask.kernels import items
 from irt_dask.models import (
     DISCRIMINATION_BOUNDS,
     INTERCEPT_BOUND,
@@ -123,7 +122,9 @@ def fit_joint(
     Notes
     -----
     Passes over the data: one per iteration, three with a coreset, two more at the ends.  Driver
-    memory: nodes x items (481 x items x 16 bytes), with a coreset also ``size`` rows.  Person
+    memory: nodes x items (481 x items x 16 bytes), with a coreset also ``size`` rows.  Where there
+    are fewer than 7,696 persons and 256 items or more, the data are smaller than such counts: every
+    task of the item step then reads all of them and treats some items.  Person
     weights are used without a coreset and refused with one.
     Source: Frick et al., sections 2 and 3; leverage scores exact (2 x 2 Gram matrix).
     """
@@ -149,8 +150,9 @@ def fit_joint(
         saved = Checkpoint(checkpoint, {**options, "start": sha256(a, d)})
         run = _iterate if coreset is None else _iterate_coreset
         a, d, trace, converged, extra = run(fit, a, d, max_iterations, tolerance, saved)
-        objective, moment, axis_right, axis_seen = fit.round(a, d)
-    se_a, se_b, se_d = _standard_errors(axis_right, axis_seen, a, d, moment, model)
+        objective, moment, counts = fit.round(a, d)
+        info = fit.information(counts, a, d)
+    se_a, se_b, se_d = _standard_errors(info, a, d, moment, model)
     a, d = _standardised(a, d, moment, model)
     if not converged:
         warnings.warn(
@@ -205,11 +207,11 @@ def _iterate(
         a, d, trace = state["a"], state["d"], list(state["trace"])
         _check_length(trace, max_iterations)
     while len(trace) < max_iterations:
-        value, _, right, seen = fit.round(a, d)
+        value, _, counts = fit.round(a, d)
         trace.append(value)
         if len(trace) > 1 and value - trace[-2] < tolerance * abs(value):
             return a, d, trace, True, {}
-        a, d = fit.item_step(right, seen, a, d)
+        a, d = fit.item_step(counts, a, d)
         saved.save("joint", {"a": a, "d": d, "trace": np.array(trace)})
         fit.engine.progress.update(len(trace), max_iterations)
     return a, d, trace, False, {}
@@ -231,9 +233,9 @@ def _iterate_coreset(
         _check_length(trace, max_iterations)
         path, estimate = list(state["path"]), float(state["estimate"])
     while len(trace) < max_iterations:
-        value, moment, right, seen, estimate = fit.coreset_round(a, d, len(trace))
+        value, moment, counts, estimate = fit.coreset_round(a, d, len(trace))
         trace.append(value)
-        a, d = fit.item_step(right, seen, a, d)
+        a, d = fit.item_step(counts, a, d)
         path.append(np.stack(_standardised(a, d, moment, fit.model)))
         state = {"a": a, "d": d, "trace": np.array(trace), "path": np.array(path)}
         saved.save("joint", {**state, "estimate": estimate})
@@ -248,14 +250,13 @@ def _iterate_coreset(
 
 
 def _standard_errors(
-    right: Floats, seen: Floats, a: Floats, d: Floats, moment: Floats, model: str
+    info: Floats, a: Floats, d: Floats, moment: Floats, model: str
 ) -> tuple[Floats, Floats, Floats]:
     """Standard errors of a, b, d on the final scale, abilities taken as known.
 
     Inverse information of (a, d), the delta method for ``b = -d / a``, and the change of scale
     ``a sd, (b - mean) / sd, d + a mean``.
     """
-    info = items.information(right, seen, AXIS, a, d)
     if model == "1pl":
         se = 1.0 / np.sqrt(info[:, 1, 1])
         return np.zeros_like(se), se, se

@@ -7,6 +7,7 @@ and wrong on j, define a Markov chain on the items whose stationary distribution
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
+from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import EstimationError, InputError
 from irt_dask.kernels import counts as kernels
 from irt_dask.store import Block
@@ -28,8 +30,34 @@ _MAX_ITEMS = 10_000
 _MAX_RESIDUAL = 1e-9
 
 
+#: From so many items on, or where persons are few next to items, a task counts some rows of the
+#: matrices over all blocks instead of all rows of one block.
+_MANY_ITEMS, _SOME_ITEMS, _FEW_PERSONS = 2048, 256, 16
+
+
 def _count(block: Block) -> tuple[Any, ...]:
     return tuple(kernels.pair_counts(block.data))
+
+
+def _count_rows(blocks: Iterator[Block], lo: int, hi: int) -> tuple[Any, ...]:
+    """Rows ``lo .. hi`` over all blocks, as 32-bit integers where these hold the counts."""
+    differ, both = kernels.pair_strip(next(blocks).data, lo, hi)
+    for block in blocks:
+        more = kernels.pair_strip(block.data, lo, hi)
+        differ += more[0]
+        both += more[1]
+    kind = np.int32 if both.max(initial=0) < 1 << 31 else np.int64
+    return differ.astype(kind), both.astype(kind)
+
+
+def _counts(engine: Engine) -> tuple[Any, Any]:
+    n, m = engine.responses.n_persons, engine.responses.n_items
+    if m < _MANY_ITEMS and (m < _SOME_ITEMS or n >= _FEW_PERSONS * m):
+        return engine.map_reduce(_count, report=True)
+    differ, both = np.empty((m, m), dtype=np.int64), np.empty((m, m), dtype=np.int64)
+    for lo, hi, rows in engine.map_items(_count_rows, report=True):
+        differ[lo:hi], both[lo:hi] = rows
+    return differ, both
 
 
 def pair_counts(
@@ -54,7 +82,9 @@ def pair_counts(
 
     Notes
     -----
-    One pass; driver memory 16 bytes x items^2 x tasks in flight.  Source: equation (2).
+    One pass, or one for each task where items are many (from 2,048, or from 256 if persons are
+    fewer than 16 times the items).  Driver memory: 16 bytes x items^2, below 2,048 items times the
+    tasks in flight.  Source: equation (2).
     """
     responses = as_responses(responses)
     refuse_weights(responses, "pair_counts")
@@ -64,7 +94,7 @@ def pair_counts(
             f"items; calibrate subsets of the items"
         )
     with Engine(responses, client=client, progress=progress, stage="pairs") as engine:
-        differ, both = engine.map_reduce(_count, report=True)
+        differ, both = _counts(engine)
     return dataset(
         {"pair_count": differ, "pair_observed": both},
         item_id=responses.item_id,
@@ -79,16 +109,21 @@ def stationary(rates: Floats) -> Floats:
     (the accelerated chain of equation (5)) is undone by the post-processing ``pi_i / d_i`` of
     Algorithm 2, so both algorithms have this solution (Theorem 4.1).
     """
-    generator = rates - np.diag(rates.sum(axis=1))
-    scale = np.abs(np.diag(generator))
+    generator = rates.copy()
+    scale = rates.sum(axis=1)
+    np.fill_diagonal(generator, -scale)
     # Equilibrate: unknown z_i = pi_i d_i, the stationary distribution of the accelerated chain.
-    system = (generator / scale[:, None]).T
+    generator /= scale[:, None]
+    last = generator[:, -1].copy()
+    system = generator.T
     system[-1] = 1.0
     rhs = np.zeros(len(rates))
     rhs[-1] = 1.0
-    z = scipy.linalg.solve(system, rhs)
-    z += scipy.linalg.solve(system, rhs - system @ z)  # one step of refinement
-    residual = np.abs(z @ (generator / scale[:, None])).max() / np.abs(z).max()
+    factors = scipy.linalg.lu_factor(system, check_finite=False)
+    z = scipy.linalg.lu_solve(factors, rhs)
+    z += scipy.linalg.lu_solve(factors, rhs - system @ z)  # one step of refinement
+    system[-1] = last
+    residual = np.abs(system @ z).max() / np.abs(z).max()
     if not (z > 0).all() or not residual < _MAX_RESIDUAL:
         raise EstimationError(
             f"the stationary distribution of the item chain could not be computed (residual "
@@ -99,11 +134,23 @@ def stationary(rates: Floats) -> Floats:
     return pi / pi.sum()
 
 
+def _reaches_all(linked: NDArray[np.bool_]) -> bool:
+    """Whether every item can be reached from the first along links row -> column."""
+    reached = np.zeros(len(linked), dtype=bool)
+    reached[0] = True
+    new = reached
+    while new.any():
+        new = linked[np.flatnonzero(new)].any(axis=0) & ~reached
+        reached = reached | new
+    return bool(reached.all())
+
+
 def _check_connected(rates: Floats, item_id: tuple[str, ...], nu: float) -> None:
     """Explain which items cannot be placed on one scale."""
-    n, label = connected_components(csr_array(rates > 0), directed=True, connection="strong")
-    if n == 1:
+    linked = rates > 0
+    if _reaches_all(linked) and _reaches_all(linked.T):
         return
+    n, label = connected_components(csr_array(linked), directed=True, connection="strong")
     sizes = np.bincount(label)
     groups = [
         f"{sizes[c]} item(s): " + ", ".join([item_id[j] for j in np.flatnonzero(label == c)][:10])
@@ -160,12 +207,16 @@ def fit_spectral(
         else pair_counts(responses, client=client, progress=progress)
     )
     item_id = tuple(str(i) for i in counts["item_id"].values)
-    rates = counts["pair_count"].values + regularization * (counts["pair_observed"].values > 0)
+    n_persons = counts.attrs["n_persons"]
+    rates = counts["pair_count"].values.astype(float)
+    np.add(rates, regularization, out=rates, where=counts["pair_observed"].values > 0)
     np.fill_diagonal(rates, 0.0)
+    del counts  # as large as what follows
     if len(item_id) < 2:
         raise EstimationError("difficulties are relative: at least two items are needed")
     _check_connected(rates, item_id, regularization)
-    beta = np.log(stationary(rates))
+    with single_threaded():  # other bits on other numbers of threads
+        beta = np.log(stationary(rates))
     return dataset(
         {"item_difficulty": beta - beta.mean()},
         item_id=item_id,
@@ -176,6 +227,6 @@ def fit_spectral(
             "converged": True,
             "n_iterations": 1,
             "identification": "mean difficulty 0, discrimination 1",
-            "n_persons": counts.attrs["n_persons"],
+            "n_persons": n_persons,
         },
     )

@@ -1,8 +1,9 @@
-"""Map over blocks and reduce by a fixed tree, with one compute per round."""
+"""Map over blocks and reduce by a fixed tree, or map over items, with one compute per round."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -12,10 +13,19 @@ from irt_dask.engine import executors
 from irt_dask.engine.cache import read_block
 from irt_dask.engine.progress import Progress, ProgressOption
 from irt_dask.engine.threads import single_threaded
-from irt_dask.store.responses import Responses
+from irt_dask.kernels import layouts
+from irt_dask.store.responses import Block, Responses
 
 Reduced = tuple[Any, ...]
 PersonStep = Callable[..., Any]
+#: A block and its persons ``lo .. hi``, all of them if hi is None.
+Piece = tuple[int, int, int | None]
+
+#: Fewer blocks than this are cut into pieces, so that one block does not mean one busy core; a
+#: piece has at least so many cells.
+_PIECES, _LEAST_CELLS = 16, 1 << 16
+#: Items of a task, at least.
+_LEAST_ITEMS = 64
 
 
 class Engine:
@@ -24,8 +34,10 @@ class Engine:
     Use as a context manager.  Rounds read blocks on the worker that uses them (or take them from
     its memory); a person step is ``step(block, *args)`` and must be a module-level function.
 
-    The sum over blocks follows one binary tree over block indices, whatever the number of workers:
-    a task takes an aligned subtree, so grouping never changes a bit.
+    Where there are few blocks they are cut into pieces of rows, by a rule of the data alone, and
+    what is said of blocks holds of pieces.  The sum over blocks follows one binary tree over their
+    indices, whatever the number of workers: a task takes an aligned subtree, so grouping never
+    changes a bit.
     """
 
     def __init__(
@@ -64,14 +76,45 @@ class Engine:
             self._refs = self.executor.hold(self.responses.refs)
         return self._refs
 
-    def _subtrees(self) -> list[tuple[int, int]]:
-        """Aligned ranges of blocks, one for each task of a round."""
-        n = self.responses.n_blocks
+    def _pieces(self) -> list[Piece]:
+        """Blocks, cut into pieces where they are few."""
+        r = self.responses
+        if r.n_blocks >= _PIECES:
+            return [(k, 0, None) for k in range(r.n_blocks)]
+        ends = [*(ref.start for ref in r.refs[1:]), r.n_persons]
+        pieces: list[Piece] = []
+        for k, end in enumerate(ends):
+            rows = end - r.refs[k].start
+            most = min(rows, rows * r.n_items // _LEAST_CELLS)
+            parts = max(1, min(-(-_PIECES // r.n_blocks), most))
+            pieces += [(k, rows * i // parts, rows * (i + 1) // parts) for i in range(parts)]
+        return pieces
+
+    def _submit(
+        self,
+        pieces: Sequence[Piece],
+        task: Callable[..., Any],
+        step: PersonStep,
+        args: tuple[Any, ...],
+        extras: dict[int, Any] | None = None,
+    ) -> list[Any]:
+        """One task for each aligned range of pieces; with ``extras``, of the pieces it names."""
+        n = len(pieces)
         wanted = max(1, int(executors.TASKS_PER_THREAD * self.executor.n_threads))
         size = 1
         while -(-n // size) > wanted:
             size *= 2
-        return [(k, min(k + size, n)) for k in range(0, n, size)]
+        futures = []
+        for lo in range(0, n, size):
+            at = [p for p in range(lo, min(lo + size, n)) if extras is None or p in extras]
+            if not at:
+                continue
+            first = pieces[at[0]][0]
+            refs = self.refs[first : pieces[at[-1]][0] + 1]
+            cuts = [(k - first, *rows) for k, *rows in (pieces[p] for p in at)]
+            more = () if extras is None else ([extras[p] for p in at],)
+            futures.append(self.executor.submit(lo / n, task, refs, cuts, step, args, *more))
+        return futures
 
     def map_reduce(self, step: PersonStep, *args: Any, report: bool = False) -> Reduced:
         """Sum ``step(block, *args)``, a tuple of arrays or integers, over all blocks.
@@ -79,12 +122,7 @@ class Engine:
         One pass over the data; the driver holds some dozens of results of ``step`` at most.
         ``report`` shows progress by task (for passes that are long by themselves).
         """
-        ranges = self._subtrees()
-        n = self.responses.n_blocks
-        futures = [
-            self.executor.submit(lo / n, _sum_blocks, self.refs[lo:hi], step, args)
-            for lo, hi in ranges
-        ]
+        futures = self._submit(self._pieces(), _sum_blocks, step, args)
         while len(futures) > self.executor.max_gathered:  # pairs of neighbours stay aligned
             futures = [
                 self.executor.submit(k / len(futures), _sum_all, futures[k : k + 16])
@@ -94,64 +132,124 @@ class Engine:
 
     def map_blocks(self, step: PersonStep, *args: Any, report: bool = False) -> list[Any]:
         """Return ``step(block, *args)`` of each block, in order; results must be small."""
-        return self.map_refs(_on_block, step, *args, report=report)
+        futures = self._submit(self._pieces(), _each_block, step, args)
+        return [r for part in self._gather(futures, report) for r in part]
 
     def map_refs(self, step: Callable[..., Any], *args: Any, report: bool = False) -> list[Any]:
-        """As :meth:`map_blocks` for a step that takes the block's reference (to read its ids)."""
-        n = self.responses.n_blocks
-        futures = [
-            self.executor.submit(lo / n, _each_ref, self.refs[lo:hi], step, args)
-            for lo, hi in self._subtrees()
-        ]
+        """As :meth:`map_blocks` for a step that takes a whole block's reference, uncut."""
+        whole: list[Piece] = [(k, 0, None) for k in range(self.responses.n_blocks)]
+        futures = self._submit(whole, _each_ref, step, args)
         return [r for part in self._gather(futures, report) for r in part]
 
     def map_some(self, step: PersonStep, per_block: dict[int, Any], *args: Any) -> dict[int, Any]:
-        """Return ``step(block, per_block[k], *args)`` for the blocks k that are named, in order."""
-        n = self.responses.n_blocks
-        futures = []
-        for lo, hi in self._subtrees():
-            named = [k for k in range(lo, hi) if k in per_block]
-            if named:
-                refs, extras = [self.refs[k] for k in named], [per_block[k] for k in named]
-                task = (_named_blocks, refs, extras, step, args)
-                futures.append(self.executor.submit(lo / n, *task))
+        """Return ``step(block, per_block[k], *args)`` for the blocks k that are named, in order.
+
+        They are numbered as in the result of :meth:`map_blocks`.
+        """
+        futures = self._submit(self._pieces(), _named_blocks, step, args, per_block)
         results = [r for part in self._gather(futures, False) for r in part]
         return dict(zip(sorted(per_block), results, strict=True))
 
-    def _gather(self, futures: Sequence[Any], report: bool) -> list[Any]:
-        position = {id(f): k for k, f in enumerate(futures)}
+    def map_items(
+        self, step: Callable[..., Any], *args: Any, report: bool = False
+    ) -> Iterator[tuple[int, int, Any]]:
+        """Yield ``lo, hi, step(blocks, lo, hi, *args)`` for ranges of items, as they finish.
+
+        Every task reads all blocks (an iterator): for data that are small next to what is made of
+        them.  The result for an item must not depend on the range that it falls in.
+        """
+        m = self.responses.n_items
+        wanted = int(executors.TASKS_PER_THREAD * self.executor.n_threads)
+        parts = max(1, min(wanted, m // _LEAST_ITEMS))
+        ranges = [(m * k // parts, m * (k + 1) // parts) for k in range(parts)]
+        futures = [
+            self.executor.submit(lo / m, _on_items, self.refs, step, lo, hi, args)
+            for lo, hi in ranges
+        ]
+        for k, result in self._finished(futures, report):
+            yield *ranges[k], result
+
+    def _gather(self, futures: list[Any], report: bool) -> list[Any]:
         results: list[Any] = [None] * len(futures)
+        for k, result in self._finished(futures, report):
+            results[k] = result
+        return results
+
+    def _finished(self, futures: list[Any], report: bool) -> Iterator[tuple[int, Any]]:
+        """Yield position and result of each task as it finishes; leaving early drops the rest."""
+        position = {id(f): k for k, f in enumerate(futures)}
+        n = len(futures)
         try:
             for done, future in enumerate(self.executor.completed(futures), start=1):
-                results[position[id(future)]] = self.executor.result(future)
+                k = position[id(future)]
+                futures[k] = None  # results are kept by those who want them
+                yield k, self.executor.result(future)
+                del future
                 if report:
-                    self.progress.update(done, len(futures))
+                    self.progress.update(done, n)
         except BaseException:
             for future in futures:
-                future.cancel()
+                if future is not None:
+                    future.cancel()
             raise
-        return results
+
+
+def _blocks(refs: Sequence[Any], cuts: Sequence[Piece]) -> Iterator[Block]:
+    """Read the pieces, each block once in a row."""
+    at = -1
+    for k, lo, hi in cuts:
+        if k != at:
+            at, block = k, read_block(refs[k])
+        yield block if hi is None else _rows(block, lo, hi)
+
+
+def _rows(block: Block, lo: int, hi: int) -> Block:
+    if (lo, hi) == (0, block.n_persons):
+        return block
+    return dataclasses.replace(
+        block,
+        start=block.start + lo,
+        data=layouts.row_range(block.data, lo, hi),
+        weight=None if block.weight is None else block.weight[lo:hi],
+    )
 
 
 def _named_blocks(
-    refs: Sequence[Any], extras: Sequence[Any], step: PersonStep, args: tuple[Any, ...]
+    refs: Sequence[Any],
+    cuts: Sequence[Piece],
+    step: PersonStep,
+    args: tuple[Any, ...],
+    extras: Sequence[Any],
 ) -> list[Any]:
-    return [step(read_block(ref), extra, *args) for ref, extra in zip(refs, extras, strict=True)]
+    pairs = zip(_blocks(refs, cuts), extras, strict=True)
+    return [step(block, extra, *args) for block, extra in pairs]
 
 
-def _each_ref(refs: Sequence[Any], step: Callable[..., Any], args: tuple[Any, ...]) -> list[Any]:
+def _each_block(
+    refs: Sequence[Any], cuts: Sequence[Piece], step: PersonStep, args: tuple[Any, ...]
+) -> list[Any]:
+    return [step(block, *args) for block in _blocks(refs, cuts)]
+
+
+def _each_ref(
+    refs: Sequence[Any], cuts: Sequence[Piece], step: Callable[..., Any], args: tuple[Any, ...]
+) -> list[Any]:
     return [step(ref, *args) for ref in refs]
 
 
-def _on_block(ref: Any, step: PersonStep, *args: Any) -> Any:
-    return step(read_block(ref), *args)
+def _on_items(
+    refs: Sequence[Any], step: Callable[..., Any], lo: int, hi: int, args: tuple[Any, ...]
+) -> Any:
+    return step((read_block(ref) for ref in refs), lo, hi, *args)
 
 
-def _sum_blocks(refs: Sequence[Any], step: PersonStep, args: tuple[Any, ...]) -> Reduced:
+def _sum_blocks(
+    refs: Sequence[Any], cuts: Sequence[Piece], step: PersonStep, args: tuple[Any, ...]
+) -> Reduced:
     """Sum over an aligned subtree; holds at most log2(blocks) partial sums."""
     pending: list[tuple[int, Reduced]] = []
-    for ref in refs:
-        level, value = 0, _result(step(read_block(ref), *args))
+    for block in _blocks(refs, cuts):
+        level, value = 0, _result(step(block, *args))
         while pending and pending[-1][0] == level:
             level, value = level + 1, _add(pending.pop()[1], value)
         pending.append((level, value))

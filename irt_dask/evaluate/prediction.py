@@ -17,6 +17,7 @@ from irt_dask.engine import (
     item_parameters,
     refuse_weights,
 )
+from irt_dask.engine.tables import grid_tables
 from irt_dask.errors import EstimationError
 from irt_dask.kernels import exact, posterior
 from irt_dask.models import GRID_BOUND, grid_for
@@ -29,8 +30,9 @@ _LOGIT_RANGE = 30.0
 
 
 def _evaluate(block: Block, a: Floats, d: Floats, nodes: Floats, scale: float) -> tuple[Any, ...]:
-    marginal = posterior.expectations(block.data, a, d, nodes)[2]
-    given, right = posterior.left_out(block.data, a, d, nodes)
+    g = grid_tables(a, d, nodes)
+    marginal = posterior.expectations(block.data, g)[2]
+    given, right = posterior.left_out(block.data, g)
     with np.errstate(divide="ignore"):  # a certain response belongs to the outermost class
         logit = np.log(given) - np.log1p(-given)
     place = (np.where(right, logit, -logit) + _LOGIT_RANGE) * (_CLASSES / (2.0 * _LOGIT_RANGE))
@@ -52,7 +54,12 @@ def run(responses: Any, items: xr.Dataset, client: Any, progress: ProgressOption
     scale = exact.scale_for(responses.n_persons * responses.n_items * worst)
     with Engine(responses, client=client, progress=progress, stage="evaluation") as engine:
         marginal, given, right, wrong = engine.map_reduce(
-            _evaluate, a, d, grid_for(a, d).nodes, scale, report=True
+            _evaluate,
+            a,
+            d,
+            grid_for(a, d).nodes,
+            scale,
+            report=True,
         )
     n_right, n_wrong = int(right.sum()), int(wrong.sum())
     n = n_right + n_wrong

@@ -146,6 +146,7 @@ class _Merged:
         )
 
     def _matrix(self, piece: np.ndarray, row: np.ndarray) -> Dense:
+        assert self.s.columns is not None
         values = np.full((piece.size, self.s.n_items), -1, dtype=np.int8)
         for k in np.unique(piece):
             mine = piece == k

@@ -22,6 +22,8 @@ from irt_dask.ingest.values import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from irt_dask.ingest.roles import Roles
+
 Texts = Callable[[Sequence[int]], list[str]]
 OfRow = Callable[[int], str]
 CELLS = 1 << 20  # values of a wide table decoded at a time
@@ -36,6 +38,25 @@ class Decoder:
         self._which = np.zeros(len(lines), dtype=np.int16)
         self._faults: list[tuple[OfRow, OfRow, OfRow]] = []
         self._taken: dict[str, Any] = {}
+
+    def table(self, roles: Roles, columns: dict[str, Any], codes: Codes | None) -> None:
+        """Take all columns of a table, by the roles of their names."""
+        for role in ("person", "item"):
+            if role in roles.single:
+                name = roles.single[role]
+                self.label(role, columns[name], name)
+        if roles.form == "persons":
+            self.covariates([columns[c] for c in roles.covariates], roles.covariates)
+        else:
+            assert codes is not None
+            if roles.response is not None:
+                self.responses(columns[roles.response], roles.response, codes)
+            else:
+                self.matrix(lambda j: columns[roles.items[j]], roles.items, codes)
+        if roles.weight is not None:
+            self.weights(columns[roles.weight], roles.weight)
+        if roles.group is not None:
+            self.label("group", columns[roles.group], roles.group)
 
     def refuse(
         self,

@@ -29,7 +29,7 @@ from irt_dask.ingest.reader import (
     split_lines,
     take_lines,
 )
-from irt_dask.ingest.roles import Header, Roles, resolve
+from irt_dask.ingest.roles import Header, resolve
 from irt_dask.ingest.sources import Bad, Columns, Rows, Source
 
 if TYPE_CHECKING:
@@ -66,7 +66,6 @@ class DelimitedSource(Source):
     """Responses or persons in delimited text."""
 
     table: Table
-    roles: Roles
 
     first_line: ClassVar[int] = 2
 
@@ -82,24 +81,8 @@ class DelimitedSource(Source):
         plain = [*roles.items, *([roles.response] if roles.response else [])]
         labels = [name for name in one.values() if name != roles.response] + [*roles.covariates]
         parsed = parse(self.table, k, labels, plain, most)
-        columns = parsed.columns
         decoder = Decoder(parsed.n_lines, parsed.lines, parsed.bad)
-        for role in ("person", "item"):
-            if role in one:
-                decoder.label(role, columns[one[role]], one[role])
-        if roles.response is not None:
-            assert codes is not None
-            decoder.responses(columns[roles.response], roles.response, codes)
-        elif roles.items:
-            assert codes is not None
-            items = roles.items
-            decoder.matrix(lambda j: columns[items[j]], items, codes)
-        if roles.weight is not None:
-            decoder.weights(columns[roles.weight], roles.weight)
-        if roles.group is not None:
-            decoder.label("group", columns[roles.group], roles.group)
-        if roles.form == "persons":
-            decoder.covariates([columns[c] for c in roles.covariates], roles.covariates)
+        decoder.table(roles, parsed.columns, codes)
         return decoder.finish(lambda offsets: take_lines(parsed.data, offsets), most)
 
     def texts(self, k: int, offsets: Sequence[int]) -> list[str]:
@@ -115,18 +98,7 @@ def open_delimited(
     header = Header([*table.names], table.text.error, table.delimiter)
     roles = resolve(header, shape, columns)
     text = table.text
-    return DelimitedSource(
-        path=path,
-        form=roles.form,
-        one_row_per_person=roles.form != "long",
-        item_id=roles.items if roles.form == "wide" else None,
-        weighted=roles.weight is not None,
-        grouped=roles.group is not None,
-        covariates=roles.covariates,
-        size=text.stop - text.start,
-        table=table,
-        roles=roles,
-    )
+    return DelimitedSource(path, roles, text.stop - text.start, table)
 
 
 def open_table(path: Path, scratch: Path) -> Table:

@@ -17,7 +17,7 @@ import numpy as np
 
 from irt_dask.ingest.decode import Decoder, dictionary_of
 from irt_dask.ingest.reader import TextFile, fault, open_text, split_lines, take_lines
-from irt_dask.ingest.roles import Header, Roles, resolve
+from irt_dask.ingest.roles import Header, resolve
 from irt_dask.ingest.sources import Bad, Columns, Rows, Source
 from irt_dask.ingest.values import Codes, shorten
 
@@ -34,8 +34,12 @@ class JsonSource(Source):
     """Responses or persons as JSON lines."""
 
     text: TextFile
-    roles: Roles
     listed: frozenset[str]  # wide: the items that the caller named, if any
+
+    @property
+    def form(self) -> str:
+        """Wide objects become long rows."""
+        return "persons" if self.roles.form == "persons" else "long"
 
     @property
     def pieces(self) -> Sequence[tuple[int, int]]:
@@ -152,7 +156,7 @@ def open_jsonlines(
     path: Path, scratch: Path, shape: str | None, columns: Columns | None
 ) -> JsonSource:
     """Open a file of JSON lines; its first sound object says what the keys are."""
-    text, first = open_text(path, scratch, header=False)
+    text, first = open_text(path, scratch, header=False, share=4)
     row = _first_object(text)
     if row is None:
         raise text.error(_reason(first), 1)
@@ -162,15 +166,9 @@ def open_jsonlines(
         header.checked()
     return JsonSource(
         path=path,
-        form="persons" if roles.form == "persons" else "long",
-        one_row_per_person=roles.form != "long",
-        item_id=None,
-        weighted=roles.weight is not None,
-        grouped=roles.group is not None,
-        covariates=roles.covariates,
+        roles=roles,
         size=text.stop - text.start,
         text=text,
-        roles=roles,
         listed=frozenset(roles.items if columns and "items" in columns else ()),
     )
 

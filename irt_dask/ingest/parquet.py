@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 class ParquetSource(Source):
     """Responses or persons in a Parquet file."""
 
-    roles: Roles
     stored: dict[str, str]  # the names in the file by stripped name
     n_pieces: int
 
@@ -40,28 +39,13 @@ class ParquetSource(Source):
     def read(self, k: int, codes: Codes | None, most: int | None = None) -> Rows:
         """Read row group ``k``; of its bad rows keep the first ``most`` only."""
         roles = self.roles
-        one = roles.single
-        names = [*one.values(), *roles.items, *roles.covariates]
+        names = [*roles.single.values(), *roles.items, *roles.covariates]
         with opened(self.path) as file:
             table = file.read_row_group(k, [self.stored[n] for n in names], use_threads=False)
             n = table.num_rows
             decoder = Decoder(n, np.arange(n, dtype=np.int32))
             columns = {c: self._strings(table, c, codes, decoder) for c in names}
-        for role in ("person", "item"):
-            if role in one:
-                decoder.label(role, columns[one[role]], one[role])
-        if roles.response is not None:
-            assert codes is not None
-            decoder.responses(columns[roles.response], roles.response, codes)
-        elif roles.items:
-            assert codes is not None
-            decoder.matrix(lambda j: columns[roles.items[j]], roles.items, codes)
-        if roles.weight is not None:
-            decoder.weights(columns[roles.weight], roles.weight)
-        if roles.group is not None:
-            decoder.label("group", columns[roles.group], roles.group)
-        if roles.form == "persons":
-            decoder.covariates([columns[c] for c in roles.covariates], roles.covariates)
+        decoder.table(roles, columns, codes)
         return decoder.finish(lambda offsets: self.texts(k, offsets), most)
 
     def texts(self, k: int, offsets: Sequence[int]) -> list[str]:
@@ -107,14 +91,8 @@ def open_parquet(path: Path, shape: str | None, columns: Columns | None) -> Parq
     _check_types(header, roles, schema)
     return ParquetSource(
         path=path,
-        form=roles.form,
-        one_row_per_person=roles.form != "long",
-        item_id=roles.items if roles.form == "wide" else None,
-        weighted=roles.weight is not None,
-        grouped=roles.group is not None,
-        covariates=roles.covariates,
-        size=max(int(size), 1),
         roles=roles,
+        size=max(int(size), 1),
         stored=dict(zip(names, stored, strict=True)),
         n_pieces=len(groups),
     )
@@ -128,7 +106,7 @@ def opened(path: Path) -> Iterator[pq.ParquetFile]:
     from irt_dask.errors import InputError
 
     try:
-        with pq.ParquetFile(path, memory_map=False) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             yield file
     except InputError:
         raise
@@ -235,8 +213,10 @@ def _is_wrong(value: bytes) -> bool:
 
 
 def _cell(scalar: pa.Scalar) -> Any:
+    """Return a value for JSON, whatever it is."""
     try:
         value = scalar.as_py()
     except Exception:  # text that is no UTF-8, dates beyond the calendar
-        return str(scalar)
+        scalar = getattr(scalar, "value", scalar)  # of a dictionary
+        value = scalar.as_buffer().to_pybytes() if hasattr(scalar, "as_buffer") else "unreadable"
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value

@@ -22,7 +22,7 @@ import numpy as np
 from irt_dask.errors import InputError
 
 KINDS = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson")
-ACCEPTED = f"{', '.join(KINDS)} or .parquet; all but the last also compressed, as in .csv.gz"
+ACCEPTED = f"{', '.join(KINDS)} (each also .gz, as in .csv.gz) or .parquet"
 BOM = b"\xef\xbb\xbf"
 PIECE = 16 << 20  # bytes of a piece, at least ...
 PIECE_MOST = 128 << 20  # ... and at most
@@ -155,8 +155,11 @@ class TextFile:
         return most
 
 
-def open_text(path: Path, scratch: Path, *, header: bool) -> tuple[TextFile, bytes]:
-    """Open a file; return it with its first line, which is not data when it is the header."""
+def open_text(path: Path, scratch: Path, *, header: bool, share: int = 1) -> tuple[TextFile, bytes]:
+    """Open a file; return it with its first line, which is not data when it is the header.
+
+    ``share`` makes pieces smaller where a row in memory is much larger than its text.
+    """
     plain = _decompress(path, scratch) if is_compressed(path) else path
     with reading(path), open(plain, "rb") as file:
         first = file.readline(LINE_MOST)
@@ -173,7 +176,8 @@ def open_text(path: Path, scratch: Path, *, header: bool) -> tuple[TextFile, byt
         if not first.removeprefix(BOM).strip():
             raise located(path, "the line is blank, where the column names should be", 1)
         start, stop = len(first), max(len(first), stop)
-    text = TextFile(path, plain, start, stop, size, Ranges(start, stop, piece_bytes(stop - start)))
+    ranges = Ranges(start, stop, max(1, piece_bytes(stop - start) // share))
+    text = TextFile(path, plain, start, stop, size, ranges)
     return text, first.removeprefix(BOM).removesuffix(b"\n").removesuffix(b"\r")
 
 

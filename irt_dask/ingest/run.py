@@ -191,6 +191,12 @@ class _Ingest:
             items=str(items),
             one_row_per_person=self.source.one_row_per_person,
             wide=self.source.item_id is not None,
+            attributes={
+                role: name
+                for role, name in self.source.roles.single.items()
+                if role in ("weight", "group")
+            },
+            unit=self.source.unit,
             stop_at_bad=self.stop_at_bad,
             first_lines=self.first_lines,
             persons=persons,

@@ -33,6 +33,8 @@ class Job:
     items: str  # file of the item ids, for messages
     one_row_per_person: bool
     wide: bool
+    attributes: dict[str, str]  # columns of weight and group, where the source has them
+    unit: str  # "line", or "row" of a table
     stop_at_bad: bool  # only the first row that is refused matters
     first_lines: tuple[int, ...]  # number of each piece's first line in the source
     persons: str | None = None  # folder of the pieces of a table of persons
@@ -132,7 +134,7 @@ def make_run(job: Job, p: int) -> Run:
         spill.save(target / "row.npy", rows.columns["row"][firsts])
         observed = rows.columns["observed"][firsts].astype(np.int64)
     else:
-        observed = _responses(rows, rank, bad, target)
+        observed = _responses(rows, rank, len(order), bad, target)
     unmatched, unused, twice = _join(job, p, ids, columns, table)
     for name, column in columns.items():
         spill.save(target / f"{name}.npy", column)
@@ -156,23 +158,28 @@ def make_run(job: Job, p: int) -> Run:
     )
 
 
-def _responses(rows: _Rows, rank: np.ndarray, bad: _Refused, target: Path) -> np.ndarray:
+def _responses(
+    rows: _Rows, rank: np.ndarray, n_persons: int, bad: _Refused, target: Path
+) -> np.ndarray:
     """Write responses by person and item; return how many each person has."""
-    item, code = rows.columns["item"], rows.columns["code"]
-    person = rank[rows.person]
+    item = rows.columns["item"]
     n_items = int(item.max(initial=-1)) + 1
-    order = np.flatnonzero(item >= 0).astype(np.int32)  # the others only make a person exist
-    order = grouping.order(np.maximum(item, 0), order, max(n_items, 1))
-    order = grouping.order(person, order, int(person.max(initial=-1)) + 1)
-    twice = (person[order[1:]] == person[order[:-1]]) & (item[order[1:]] == item[order[:-1]])
-    if twice.any():
-        later = np.flatnonzero(twice) + 1
-        bad.repeated_pairs(order, later)
-        order = np.delete(order, later)
-    order = order[code[order] >= 0]
-    spill.save(target / "item.npy", item[order])
-    spill.save(target / "code.npy", code[order])
-    return np.bincount(person[order], minlength=int((rank >= 0).sum()))
+    g = grouping.group(rank[rows.person], item, rows.columns["code"], n_persons, n_items)
+    keep = g.code >= 0
+    if g.n_repeated:
+        first = np.ones(g.row.size, dtype=bool)  # of its pair
+        first[1:] = g.item[1:] != g.item[:-1]
+        first[g.indptr[:-1][np.diff(g.indptr) > 0]] = True
+        bad.repeated_pairs(g.row, first)
+        keep &= first
+    observed = np.diff(g.indptr)
+    if keep.all():
+        spill.save(target / "item.npy", g.item)
+        spill.save(target / "code.npy", g.code)
+        return observed
+    spill.save(target / "item.npy", g.item[keep])
+    spill.save(target / "code.npy", g.code[keep])
+    return np.bincount(np.repeat(np.arange(n_persons), observed)[keep], minlength=n_persons)
 
 
 class _Refused:
@@ -182,9 +189,9 @@ class _Refused:
         self.job, self.rows = job, rows
         self.found: list[tuple[int, Bad]] = []
 
-    def _line(self, key: Any) -> int:
-        piece, offset = divmod(int(key), 1 << spill.PIECE_BITS)
-        return self.job.first_lines[piece] + offset
+    def _place(self, row: Any) -> str:
+        piece, offset = divmod(int(self.rows.key[row]), 1 << spill.PIECE_BITS)
+        return f"{self.job.unit} {self.job.first_lines[piece] + offset}"
 
     def _add(self, row: Any, column: str, value: str, message: str) -> None:
         key = int(self.rows.key[row])
@@ -197,6 +204,8 @@ class _Refused:
     def differing(self) -> None:
         """Refuse rows whose weight or group is not that of the person's first row."""
         rows = self.rows
+        if not {"weight", "group"} & rows.columns.keys():
+            return
         first = grouping.first_rows(rows.person, len(rows.ids))[rows.person]
         wrong = np.zeros(len(rows.person), dtype=bool)
         for role in ("weight", "group"):
@@ -206,10 +215,11 @@ class _Refused:
             differs = (column != column[first]) & ~wrong
             for row in self._told(np.flatnonzero(differs)):
                 value, before = (self._show(role, column[r]) for r in (row, first[row]))
+                name = self.job.attributes[role]
                 self._add(
-                    row, role, value,
-                    f"the {role} {value!r} of the person {self._person(row)!r} differs from "
-                    f"{before!r} on line {self._line(rows.key[first[row]])}; "
+                    row, name, value,
+                    f"column {name!r} has {value!r} for the person {self._person(row)!r}, and "
+                    f"{before!r} on {self._place(first[row])}; "
                     f"the {role} of a person must be the same in all rows",
                 )  # fmt: skip
             wrong |= differs
@@ -232,26 +242,24 @@ class _Refused:
             person = self._person(row)
             self._add(
                 row, "", person,
-                f"the person {person!r} is on line {self._line(rows.key[first[row]])} already; "
+                f"the person {person!r} is on {self._place(first[row])} already; "
                 f"this kind of file has one row per person",
             )  # fmt: skip
         if again.any():
             rows.keep(~again)
 
-    def repeated_pairs(self, order: np.ndarray, later: np.ndarray) -> None:
-        """Refuse second and further responses of a person to an item."""
-        item = self.rows.columns["item"]
-        new = np.ones(order.size, dtype=bool)
-        new[later] = False
-        origin = np.maximum.accumulate(np.where(new, np.arange(order.size), 0))
-        first_of = dict(zip(order[later].tolist(), order[origin[later]].tolist(), strict=True))
+    def repeated_pairs(self, row: np.ndarray, first: np.ndarray) -> None:
+        """Refuse second and further responses of a person to an item, which follow the first."""
+        origin = np.maximum.accumulate(np.where(first, np.arange(row.size), 0))
+        later = np.flatnonzero(~first)
+        first_of = dict(zip(row[later].tolist(), row[origin[later]].tolist(), strict=True))
         names = json.loads(Path(self.job.items).read_text())
-        for row in self._told(order[later]):
-            name = names[item[row]]
+        for at in self._told(row[later]):
+            name = names[self.rows.columns["item"][at]]
             self._add(
-                row, "", name,
-                f"the person {self._person(row)!r} has a second response to the item {name!r}, "
-                f"after the one on line {self._line(self.rows.key[first_of[int(row)]])}; "
+                at, "", name,
+                f"the person {self._person(at)!r} has a second response to the item {name!r}, "
+                f"after the one on {self._place(first_of[int(at)])}; "
                 f"keep one of the two",
             )  # fmt: skip
 

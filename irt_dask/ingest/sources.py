@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+    from irt_dask.ingest.roles import Roles
     from irt_dask.ingest.values import Codes
 
 Columns = Mapping[str, str | Sequence[str]]
@@ -53,23 +54,44 @@ class Rows:
 
 @dataclass(frozen=True)
 class Source(ABC):
-    """A file whose columns have been understood.
-
-    ``form`` is the form of :class:`Rows`: "long" (also of wide JSON, which is flattened to a row
-    per response), "wide" or "persons".
-    """
+    """A file whose columns have been understood."""
 
     path: Path  # as the caller gave it, for messages
-    form: str
-    one_row_per_person: bool
-    item_id: tuple[str, ...] | None  # of a wide table, in its order
-    weighted: bool
-    grouped: bool
-    covariates: tuple[str, ...]
+    roles: Roles
     size: int  # bytes of the plain data
 
     first_line: ClassVar[int] = 1  # number of the first line of the first piece
     unit: ClassVar[str] = "line"
+
+    @property
+    def form(self) -> str:
+        """The form of :class:`Rows`: "long", "wide" or "persons"."""
+        return self.roles.form
+
+    @property
+    def one_row_per_person(self) -> bool:
+        """Whether a person may stand on one line only."""
+        return self.roles.form != "long"
+
+    @property
+    def item_id(self) -> tuple[str, ...] | None:
+        """The items of a wide table, in its order."""
+        return self.roles.items if self.form == "wide" else None
+
+    @property
+    def weighted(self) -> bool:
+        """Whether persons have weights."""
+        return self.roles.weight is not None
+
+    @property
+    def grouped(self) -> bool:
+        """Whether persons have groups."""
+        return self.roles.group is not None
+
+    @property
+    def covariates(self) -> tuple[str, ...]:
+        """The names of the other columns of a table of persons."""
+        return self.roles.covariates
 
     @property
     @abstractmethod

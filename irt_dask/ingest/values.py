@@ -82,7 +82,7 @@ class Codes:
         if self.key is None:
             return np.take(lookup, index)
         first: dict[str, int] = {}
-        same = np.array([first.setdefault(v, k) for k, v in enumerate(values.stripped)])
+        same = np.array([first.setdefault(v, k) for k, v in enumerate(values.stripped)], np.int64)
         index = np.take(same, index)
         place = [first.get(self.key[i], _NONE) if i in self.key else _NONE for i in items]
         right = np.take(np.array(place or [_NONE], dtype=np.int64), item)

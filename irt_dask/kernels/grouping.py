@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,21 +35,80 @@ def partitions(offsets: NDArray[np.int32], data: NDArray[np.uint8], n: int) -> N
     return out
 
 
+# A row on its way is one 64-bit word, so that it is moved by one access to memory: the key of the
+# pass to come in the upper half, below it the row and, in the last two bits, its code plus one.
+
+
 @jit
-def _order(keys: NDArray[np.int32], rows: NDArray[np.int32], start: Ints, out: Ints) -> None:
-    for i in range(rows.size):
-        k = keys[rows[i]]
-        out[start[k]] = rows[i]
-        start[k] += 1
+def _by_item(
+    person: NDArray[np.int32],
+    item: NDArray[np.int32],
+    code: NDArray[np.int8],
+    start: Ints,
+    out: NDArray[np.uint64],
+) -> None:
+    for row in range(item.size):
+        j = item[row]
+        if j >= 0:
+            word = (np.uint64(person[row]) << np.uint64(32)) | (np.uint64(row) << np.uint64(2))
+            out[start[j]] = word | np.uint64(code[row] + 1)
+            start[j] += 1
 
 
-def order(keys: NDArray[np.int32], rows: NDArray[np.int32], n_keys: int) -> NDArray[np.int32]:
-    """Sort ``rows`` by ``keys[rows]`` (below ``n_keys``), rows of equal keys as they came."""
-    start = np.zeros(n_keys + 1, dtype=np.int64)
-    np.cumsum(np.bincount(keys, minlength=n_keys), out=start[1:])
-    out = np.empty(rows.size, dtype=np.int32)
-    _order(keys, rows, start, out)
-    return out
+@jit
+def _by_person(
+    words: NDArray[np.uint64], stop: Ints, indptr: Ints, end: Ints, out: NDArray[np.uint64]
+) -> int:
+    """Append words, which come by item, to their persons; return how many repeat a pair."""
+    again = 0
+    at = 0
+    low = np.uint64(0xFFFFFFFF)
+    for j in range(stop.size):
+        key = np.uint64(j) << np.uint64(32)
+        while at < stop[j]:
+            p = words[at] >> np.uint64(32)
+            place = end[p]
+            if place > indptr[p] and (out[place - 1] >> np.uint64(32)) == np.uint64(j):
+                again += 1
+            out[place] = key | (words[at] & low)
+            end[p] = place + 1
+            at += 1
+    return again
+
+
+class Grouped(NamedTuple):
+    """Rows by person, then by item, then as they came; person p has ``indptr[p]:indptr[p + 1]``."""
+
+    indptr: Ints
+    row: NDArray[np.int32]
+    item: NDArray[np.int32]
+    code: NDArray[np.int8]
+    n_repeated: int  # rows with the person and the item of an earlier row
+
+
+def group(
+    person: NDArray[np.int32],
+    item: NDArray[np.int32],
+    code: NDArray[np.int8],
+    n_persons: int,
+    n_items: int,
+) -> Grouped:
+    """Group rows by person and item (two counting sorts); rows of item -1 are left out."""
+    inside = item >= 0
+    every = bool(inside.all())
+    start = np.zeros(n_items + 1, dtype=np.int64)
+    np.cumsum(np.bincount(item if every else item[inside], minlength=n_items), out=start[1:])
+    words = np.empty(int(start[-1]), dtype=np.uint64)
+    stop = start[1:].copy()
+    _by_item(person, item, code, start, words)
+    indptr = np.zeros(n_persons + 1, dtype=np.int64)
+    mine = person if every else person[inside]
+    np.cumsum(np.bincount(mine, minlength=n_persons), out=indptr[1:])
+    out = np.empty_like(words)
+    again = _by_person(words, stop, indptr, indptr[:-1].copy(), out)
+    row = ((out & np.uint64(0xFFFFFFFF)) >> np.uint64(2)).astype(np.int32)
+    codes = (out & np.uint64(3)).astype(np.int8) - np.int8(1)
+    return Grouped(indptr, row, (out >> np.uint64(32)).astype(np.int32), codes, again)
 
 
 def first_rows(keys: NDArray[np.int32], n_keys: int) -> Ints:

@@ -8,6 +8,7 @@ Given abilities on nodes, an item's log-likelihood is ``sum_q r_q z_q - f_q log(
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,7 +148,7 @@ def maximise(
     return out[0], out[1]
 
 
-def _by_item(right: Floats, seen: Floats) -> tuple[Floats, Floats]:
+def _by_item(right: NDArray[Any], seen: NDArray[Any]) -> tuple[Floats, Floats]:
     return np.ascontiguousarray(right.T, dtype=float), np.ascontiguousarray(seen.T, dtype=float)
 
 
@@ -279,8 +280,8 @@ def _metropolis(
 
 
 def metropolis(
-    right: Floats,
-    seen: Floats,
+    right: NDArray[Any],
+    seen: NDArray[Any],
     nodes: Floats,
     prior: Floats,
     start: tuple[Floats, Floats],

@@ -51,6 +51,11 @@ class Tables(NamedTuple):
     slope: Floats
     power: Floats
 
+    @property
+    def nbytes(self) -> int:
+        """Memory held, bytes."""
+        return sum(x.nbytes for x in self)
+
 
 def tables(a: Floats, d: Floats, nodes: Floats) -> Tables:
     """Tables of items and grid."""

@@ -1,4 +1,7 @@
-"""Posterior of ability on a grid: draws, expectations, predictions from the other responses."""
+"""Posterior of ability on a grid: draws, expectations, predictions from the other responses.
+
+Items and grid come as :func:`irt_dask.kernels.loglik.tables`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,6 @@ from irt_dask.kernels.loglik import (
     NEGLIGIBLE,
     Tables,
     log_weights,
-    tables,
     weights,
 )
 from irt_dask.kernels.rows import item, n_rows
@@ -102,27 +104,24 @@ def _node_counts(
             seen[q, j] += row[k] >= 0
 
 
-def draw(data: Layout, a: Floats, d: Floats, nodes: Floats, u: Floats) -> Ints:
+def draw(data: Layout, g: Tables, u: Floats) -> Ints:
     """Draw every ability from its posterior on the nodes; ``u`` are uniforms, one a person."""
-    g = tables(a, d, nodes)
     node = np.empty(data.shape[0], dtype=np.int64)
     ratio = np.diff(g.total)
     _draws(*rows.arrays(data), g, np.exp(ratio), np.exp(-ratio), u, node)
     return node
 
 
-def draw_counts(
-    data: Layout, a: Floats, d: Floats, nodes: Floats, u: Floats
-) -> tuple[Ints, Ints, Ints, Ints]:
+def draw_counts(data: Layout, g: Tables, u: Floats) -> tuple[Ints, Ints, Ints, Ints]:
     """Draw every ability (see :func:`draw`) and count responses by node and item.
 
     Only nodes with persons are kept: returns them, ascending, right and observed responses there,
     shape (nodes kept, n_items), and persons, shape (n_nodes,).
     """
-    node = draw(data, a, d, nodes, u)
-    persons = np.bincount(node, minlength=nodes.size)
+    node = draw(data, g, u)
+    persons = np.bincount(node, minlength=g.nodes.size)
     kept = np.flatnonzero(persons)
-    place = np.empty(nodes.size, dtype=np.int64)
+    place = np.empty(g.nodes.size, dtype=np.int64)
     place[kept] = np.arange(kept.size)
     right = np.zeros((kept.size, data.shape[1]), dtype=np.int64)
     seen = np.zeros_like(right)
@@ -167,16 +166,14 @@ def _expectations(
         log_marginal[i] = peak + math.log(total) + intercepts + constant
 
 
-def expectations(
-    data: Layout, a: Floats, d: Floats, nodes: Floats
-) -> tuple[Floats, Floats, Floats]:
+def expectations(data: Layout, g: Tables) -> tuple[Floats, Floats, Floats]:
     """Posterior mean and standard deviation of each ability, and the log marginal likelihood.
 
     A person without responses has the prior: mean 0, standard deviation 1, log-likelihood 0.
     """
     n = data.shape[0]
     mean, sd, log_marginal = np.empty(n), np.empty(n), np.empty(n)
-    _expectations(*rows.arrays(data), tables(a, d, nodes), mean, sd, log_marginal)
+    _expectations(*rows.arrays(data), g, mean, sd, log_marginal)
     return mean, sd, log_marginal
 
 
@@ -251,7 +248,7 @@ def _left_out_around_mode(
                 at += 1
 
 
-def left_out(data: Layout, a: Floats, d: Floats, nodes: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+def left_out(data: Layout, g: Tables) -> tuple[Floats, NDArray[np.bool_]]:
     """Probability of each observed response, given the person's other responses.
 
     Dividing the posterior weights w by the likelihood L of response j gives the posterior from the
@@ -259,13 +256,12 @@ def left_out(data: Layout, a: Floats, d: Floats, nodes: Floats) -> tuple[Floats,
     Returns these probabilities and whether the response was right, one entry per observed response.
     """
     out = np.empty(data.n_observed)
-    g = tables(a, d, nodes)
     if g.wrong.size:
-        z = np.multiply.outer(a, nodes) + d[:, None]
+        z = np.multiply.outer(g.a, g.nodes) + g.d[:, None]
         inverse = 1.0 + np.exp(np.stack([z, -z]))  # 1 / (1 - P), 1 / P
         _left_out(*rows.arrays(data), g, inverse, out)
     else:
         # 1 / L is at least 1 and at most 1 + e^|z|: that much less may a weight be and still count.
-        most = float((a * np.abs(nodes).max() + np.abs(d)).max()) + math.log(2.0)
+        most = float((g.a * np.abs(g.nodes).max() + np.abs(g.d)).max()) + math.log(2.0)
         _left_out_around_mode(*rows.arrays(data), g, LOG_NEGLIGIBLE - most, out)
     return out, data.values[data.values >= 0] == 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba.core.types import NoneType
+from numba import types
 from numba.extending import overload
 
 from irt_dask.kernels.layouts import Dense, Layout
@@ -44,14 +44,14 @@ def item(items: Any, k: int) -> int:
 
 @overload(n_rows, strict=False)
 def _n_rows(indptr: Any, values: Any) -> Callable[..., Any]:
-    if isinstance(indptr, NoneType):
+    if isinstance(indptr, types.NoneType):
         return lambda indptr, values: values.shape[0]
     return lambda indptr, values: indptr.size - 1
 
 
 @overload(row, strict=False)
 def _row(indptr: Any, indices: Any, values: Any, i: Any) -> Callable[..., Any]:
-    if isinstance(indptr, NoneType):
+    if isinstance(indptr, types.NoneType):
         return lambda indptr, indices, values, i: (None, values[i])
     return lambda indptr, indices, values, i: (
         indices[indptr[i] : indptr[i + 1]],
@@ -61,6 +61,6 @@ def _row(indptr: Any, indices: Any, values: Any, i: Any) -> Callable[..., Any]:
 
 @overload(item, strict=False)
 def _item(items: Any, k: Any) -> Callable[..., Any]:
-    if isinstance(items, NoneType):
+    if isinstance(items, types.NoneType):
         return lambda items, k: k
     return lambda items, k: items[k]

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from irt_dask._version import __version__
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, item_parameters
 from irt_dask.engine.cache import read_block
+from irt_dask.engine.tables import grid_tables
 from irt_dask.errors import ClusterError, InputError
 from irt_dask.kernels import counts, exact, posterior
 from irt_dask.models import GRID_BOUND, grid_for
+from irt_dask.store import Block
 from irt_dask.store.manifest import write_atomically
 
 Floats = NDArray[np.float64]
@@ -37,10 +39,13 @@ def _sums(mean: Floats, sd: Floats, scale: float) -> tuple[Any, ...]:
     return np.histogram(inside, _EDGES)[0], moments
 
 
-def _score(ref: Any, a: Floats, d: Floats, nodes: Floats, scale: float) -> tuple[Any, ...]:
-    data = read_block(ref).data
-    mean, sd, _ = posterior.expectations(data, a, d, nodes)
-    return mean, sd, ref.person_ids(), _sums(mean, sd, scale)
+def _score(block: Block, a: Floats, d: Floats, nodes: Floats, scale: float) -> tuple[Any, ...]:
+    mean, sd, _ = posterior.expectations(block.data, grid_tables(a, d, nodes))
+    return mean, sd, _sums(mean, sd, scale)
+
+
+def _person_ids(ref: Any) -> NDArray[np.object_]:
+    return ref.person_ids()
 
 
 def _write(
@@ -51,8 +56,8 @@ def _write(
     import pyarrow.parquet as pq
 
     block = read_block(ref)
-    mean, sd, ids, sums = _score(ref, a, d, nodes, scale)
-    columns: dict[str, Any] = {"person_id": pa.array(ids, pa.string())}
+    mean, sd, sums = _score(block, a, d, nodes, scale)
+    columns: dict[str, Any] = {"person_id": pa.array(ref.person_ids(), pa.string())}
     groups = ref.groups()
     if groups is not None:
         columns["person_group"] = pa.array(groups, pa.string())
@@ -94,13 +99,13 @@ def run(
     coords: dict[str, Any] = {}
     with Engine(responses, client=client, progress=progress, stage="scoring") as engine:
         if store is None:
-            blocks = engine.map_refs(_score, *args, report=True)
+            blocks = engine.map_blocks(_score, *args, report=True)
             persons = {
                 "person_ability": np.concatenate([b[0] for b in blocks]),
                 "person_ability_sd": np.concatenate([b[1] for b in blocks]),
             }
-            coords["person_id"] = np.concatenate([b[2] for b in blocks]).astype(str)
-            sums = [b[3] for b in blocks]
+            coords["person_id"] = np.concatenate(engine.map_refs(_person_ids)).astype(str)
+            sums = [b[2] for b in blocks]
         else:
             folder = _new_folder(store)
             sums = engine.map_refs(_write, *args, str(folder), report=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from irt_dask.errors import InputError
+from irt_dask.errors import InputError, StoreError
 from irt_dask.store import manifest
 from irt_dask.store.manifest import Files
 from irt_dask.store.parts import Part
@@ -149,6 +149,12 @@ def _locked(path: Path) -> Iterator[Path]:
             raise InputError(
                 f"another process is writing {path}; wait until it is done, or stop it"
             ) from None
+        except OSError as error:
+            os.close(descriptor)
+            raise StoreError(
+                f"the folder {folder} cannot be locked ({error.strerror}): the file system must "
+                f"have flock; write the store elsewhere and move it"
+            ) from error
         os.close(descriptor)  # its last holder removed it in between
     try:
         yield folder

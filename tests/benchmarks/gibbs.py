@@ -15,14 +15,15 @@ from polyagamma import random_polyagamma
 
 import irt_dask as irt
 from irt_dask.engine.threads import single_threaded
-from irt_dask.kernels import items, keyed, posterior
+from irt_dask.kernels import items, keyed, loglik, posterior
 from irt_dask.models import ItemPrior, grid_for
 
 
 def grid_sweep(data, state, step):
     log_a, d, grid, start, prior = state
     u = keyed.stream(keyed.key(1, "u", step), data.shape[0])
-    kept, right, seen, persons = posterior.draw_counts(data, np.exp(log_a), d, grid.nodes, u)
+    tables = loglik.tables(np.exp(log_a), d, grid.nodes)
+    kept, right, seen, persons = posterior.draw_counts(data, tables, u)
     random = keyed.uniforms(keyed.key(1, "i", step), 0, data.shape[1], items.WORDS_PER_ITEM)
     accepted = np.zeros(data.shape[1], dtype=np.int64)
     items.metropolis(right, seen, grid.nodes[kept], prior, start, random, log_a, d, accepted)
