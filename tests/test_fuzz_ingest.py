@@ -4,6 +4,7 @@ does, and refuses the rest with an InputError; nothing else ever happens."""
 from __future__ import annotations
 
 import csv
+import functools
 import gzip
 import json
 import random
@@ -293,12 +294,14 @@ def damage(rng: random.Random, case: Case) -> None:
             case.damage.append("compressed")
 
 
-def parquet(rng: random.Random, case: Case, path: Path) -> Callable[..., reference.Reading]:
+def parquet(
+    rng: random.Random, case: Case, path: Path, whole: bool = False
+) -> Callable[..., reference.Reading]:
     """Write a Parquet file of columns of all kinds; return how the reference reads it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    for _ in range(rng.choice([0, 0, 1, 2])):
+    for _ in range(0 if whole else rng.choice([0, 0, 1, 2])):
         rows, k = case.records, rng.randrange(len(case.records))
         what = rng.choice(["again", "value", "swap"])
         case.damage.append(what)
@@ -497,6 +500,119 @@ def test_two_hundred_files(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_two_thousand_files(tmp_path: Path) -> None:
     check(2, 2000, tmp_path)
+
+
+# --- a file in two halves -------------------------------------------------------------------------
+
+
+def halves(rng: random.Random, folder: Path) -> tuple[list[Path], list[Any], dict[str, Any]]:
+    """Write the two halves of a file; return them, what the reference reads, and the options."""
+    kind = rng.choice([*TEXT, "parquet"])
+    case = make(rng, kind)
+    rows: list[Any] = case.records
+    if case.shape == "long":  # no person in both halves, as a rule
+        place = next(k for k, name in enumerate(case.names) if is_person(name))
+        of = case.names[place] if isinstance(rows[0], dict) else place
+        last = rng.choice(rows)[of]
+        parts = [[r for r in rows if r[of] != last], [r for r in rows if r[of] == last]]
+        if rng.random() < 0.2 and len(parts[1]) > 1:
+            parts[0].append(parts[1].pop())
+    else:
+        at = rng.randint(1, len(rows))
+        parts = [rows[:at], rows[at:]]
+    paths, readings = [], []
+    for k, records in enumerate(parts):
+        half = Case(kind, case.shape, case.options, case.names, records)
+        path = folder / f"{k}.parquet"
+        if kind == "parquet":
+            read = parquet(rng, half, path, whole=True)
+        else:
+            write_text(rng, half)
+            path = folder / f"{k}{half.suffix}"
+            packed = half.suffix.endswith(".gz")
+            path.write_bytes(gzip.compress(half.data) if packed else half.data)
+            read = functools.partial(reference.read, path)
+        try:
+            readings.append(read(**case.options))
+        except reference.RefusedError:
+            readings.append(None)
+        paths.append(path)
+    return paths, readings, case.options
+
+
+def is_person(name: str) -> bool:
+    return name == "my person" or name.casefold() in reference.ALIASES["person"].split()
+
+
+def joined(first: reference.Reading, second: reference.Reading | None) -> Any:
+    """Return what a store of both holds, None where the second cannot follow the first."""
+    if second is None or {*second.persons} & {*first.persons}:
+        return None
+    if not {*second.items} <= {*first.items}:
+        return None
+    place = [second.items.index(i) if i in second.items else None for i in first.items]
+    more = [[-1 if k is None else row[k] for k in place] for row in second.matrix]
+    weights = None if first.weights is None else [*first.weights, *second.weights]
+    groups = None if first.groups is None else [*first.groups, *second.groups]
+    persons = [*first.persons, *second.persons]
+    return persons, first.items, [*first.matrix, *more], weights, groups
+
+
+def append_once(rng: random.Random, folder: Path) -> str:
+    """Ingest one half and append the other; return what happened."""
+    paths, (first, second), options = halves(rng, folder)
+    if first is None:
+        return "first half refused"
+    layout, rows = rng.choice(["dense", "csr"]), [rng.choice([None, 1, 2]) for _ in paths]
+    options = {**options, "on_error": "quarantine"}
+    store = folder / "store"
+    old = irt.ingest(paths[0], store, layout=layout, rows_per_block=rows[0], **options)
+    expected = joined(first, second)
+    kept = content(old)
+    must(kept == (first.persons, first.items, *first[2:5]), "the first half differs")
+    try:
+        new = irt.append(paths[1], store, rows_per_block=rows[1], **options)
+    except InputError as error:
+        must(expected is None, f"refused, where the halves fit: {error}")
+        must(irt.open_responses(store).fingerprint == old.fingerprint, "changed all the same")
+        must(content(old) == kept, "the first half differs afterwards")
+        return "second half refused"
+    must(expected is not None, "taken, where the halves do not fit")
+    must(content(new) == expected, f"{content(new)} for {expected}")
+    must(content(irt.open_responses(store)) == expected, "opened again, it differs")
+    must(content(old) == kept, "the handle of before differs")
+    must(new.layout == layout, f"layout {new.layout} for {layout}")
+    must(new.n_quarantined == len(first.bad) + len(second.bad), f"{new.n_quarantined} set aside")
+    new.verify()
+    return "both halves taken"
+
+
+def append(seed: int, n: int, folder: Path) -> None:
+    tally: Counter = Counter()
+    wrong = []
+    for k in range(n):
+        here = folder / str(k)
+        here.mkdir()
+        with pytest.MonkeyPatch.context() as patch:
+            if k % 4 == 0:
+                small_pieces(patch)
+            try:
+                tally[append_once(random.Random(f"append {seed}-{k}"), here)] += 1
+            except Exception as error:
+                wrong.append(f"append {seed}-{k}: {type(error).__name__}: {error}")
+        shutil.rmtree(here)
+    print(f"\n{n} files in halves: {dict(tally)}")
+    assert not wrong, f"{len(wrong)} of {n} files:\n" + "\n".join(wrong[:20])
+    assert tally["both halves taken"] > n / 4
+
+
+def test_forty_files_in_halves(tmp_path: Path) -> None:
+    append(1, 40, tmp_path)
+
+
+@pytest.mark.slow
+def test_four_hundred_files_in_halves(tmp_path: Path) -> None:
+    append(2, 400, tmp_path)
 
 
 # --- files that chance does not find --------------------------------------------------------------

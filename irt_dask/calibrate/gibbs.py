@@ -133,6 +133,8 @@ def fit_bayes(
     shards in memory (one per segment otherwise), one for start values, one for the objective.
     A worker holds its shard, persons / n_shards x items bytes; the driver the draws of all shards,
     at most 512 MB (thinned beyond).
+    A chain takes one core: shards and chains run side by side, so few persons with many items are
+    best given several chains.
     Source: LS-WASP supplement, sections S1 and S5; the powering and the location published there
     are biased, what is used instead is derived in ``docs/methods.md``.
     """

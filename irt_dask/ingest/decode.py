@@ -18,6 +18,7 @@ from irt_dask.ingest.values import (
     shorten,
     weight_of,
 )
+from irt_dask.kernels import grouping
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,9 +71,11 @@ class Decoder:
             self._faults.append((_of_row(column), value, message))
             self._which[rows & (self._which == 0)] = len(self._faults)
 
-    def label(self, role: str, strings: pa.DictionaryArray, column: str) -> None:
-        """Take persons, items or groups."""
-        strings, empty = trimmed(strings)
+    def label(self, role: str, strings: pa.Array, column: str) -> None:
+        """Take persons (strings, or as the others), items or groups (dictionaries)."""
+        strings, empty = trimmed(strings) if hasattr(strings, "dictionary") else _clean(strings)
+        if role == "person" and hasattr(strings, "dictionary"):
+            strings = strings.dictionary_decode()
         if empty is not None:
             message = (
                 f"column {column!r} is empty; every person needs a group"
@@ -179,8 +182,9 @@ class Decoder:
             good = np.isin(self.lines, put_aside, invert=True)
             self.lines = self.lines[good]
             for role, column in taken.items():
-                labels = role in ("person", "item", "group")
-                taken[role] = _compact(column, good) if labels else column[good]
+                taken[role] = (
+                    column[good] if isinstance(column, np.ndarray) else _kept(column, good)
+                )
         return Rows(self.n_lines, self.lines, bad=self.bad[:most], **taken)
 
     def _gather(self, texts: Texts, most: int | None) -> None:
@@ -231,11 +235,35 @@ def _size(strings: pa.StringArray) -> int:
     return pc.sum(pc.binary_length(strings)).as_py() or 0
 
 
-def _compact(column: pa.DictionaryArray, rows: np.ndarray) -> pa.DictionaryArray:
-    """Return rows of a column, with the entries that they use in order of first appearance."""
+def _clean(column: pa.StringArray) -> tuple[pa.StringArray, np.ndarray | None]:
+    """As :func:`trimmed`, for plain strings."""
+    import pyarrow.compute as pc
+
+    offsets, data = string_buffers(column)
+    if not grouping.may_need_trimming(offsets, data):
+        return column, None
+    column = pc.utf8_trim_whitespace(column)
+    empty = pc.equal(column, "").to_numpy(zero_copy_only=False)
+    return column, (empty if empty.any() else None)
+
+
+def string_buffers(column: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
+    """Return offsets and bytes: string i is ``bytes[offsets[i]:offsets[i + 1]]``."""
+    if len(column) == 0:
+        return np.zeros(1, np.int32), np.zeros(0, np.uint8)
+    _, offsets, data = column.buffers()
+    content = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return np.frombuffer(offsets, np.int32)[column.offset :][: len(column) + 1], content
+
+
+def _kept(column: pa.Array, rows: np.ndarray) -> pa.Array:
+    """Return rows of a column; of a dictionary the entries in use, by first appearance."""
     import pyarrow as pa
 
-    return column.filter(pa.array(rows)).dictionary_decode().dictionary_encode()
+    kept = column.filter(pa.array(rows))
+    if hasattr(kept, "dictionary"):
+        return kept.dictionary_decode().dictionary_encode()
+    return kept
 
 
 def _joined(columns: list[pa.Array]) -> pa.Array:

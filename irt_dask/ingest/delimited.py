@@ -78,8 +78,9 @@ class DelimitedSource(Source):
         """Read piece ``k``; of its bad rows keep the first ``most`` only."""
         roles = self.roles
         one = roles.single
-        plain = [*roles.items, *([roles.response] if roles.response else [])]
-        labels = [name for name in one.values() if name != roles.response] + [*roles.covariates]
+        # persons are many: equal ids are found later, among those of a partition
+        plain = [roles.person, *roles.items, *([roles.response] if roles.response else [])]
+        labels = [n for n in one.values() if n not in plain] + [*roles.covariates]
         parsed = parse(self.table, k, labels, plain, most)
         decoder = Decoder(parsed.n_lines, parsed.lines, parsed.bad)
         decoder.table(roles, parsed.columns, codes)

@@ -64,14 +64,13 @@ class _Rows:
         import pyarrow as pa
 
         parts: dict[str, list[Any]] = {}
-        ids, groups, n_ids, n_groups = [], [], 0, 0
+        ids, groups, n_groups = [], [], 0
         for k, piece in spill.pieces(folder):
             if not (piece / "ptr.npy").exists():
                 continue
             rows = spill.part_rows(piece, p)
-            strings = spill.read_strings(piece / "ids.arrow", p)
-            columns = {
-                "person": spill.load(piece / "person.npy")[rows] + np.int32(n_ids),
+            ids.append(spill.read_strings(piece / "ids.arrow", p))
+            columns: dict[str, np.ndarray] = {
                 "key": spill.load(piece / "line.npy")[rows].astype(np.int64)
                 + (k << spill.PIECE_BITS),
             }
@@ -88,20 +87,17 @@ class _Rows:
                 n_groups += len(labels)
             for name, column in columns.items():
                 parts.setdefault(name, []).append(column)
-            ids.append(strings)
-            n_ids += len(strings)
         encoded = pa.concat_arrays(ids or [pa.array([], pa.string())]).dictionary_encode()
-        number = encoded.indices.to_numpy(zero_copy_only=False)
+        self.person: np.ndarray = encoded.indices.to_numpy(zero_copy_only=False)
         self.ids: pa.Array = encoded.dictionary
-        column = {name: np.concatenate(part) for name, part in parts.items()}
-        self.person = number[column.pop("person")] if parts else np.zeros(0, np.int32)
-        self.key = column.pop("key") if parts else np.zeros(0, np.int64)
-        self.columns = column
+        self.columns = {name: np.concatenate(part) for name, part in parts.items()}
+        self.key = self.columns.pop("key") if parts else np.zeros(0, np.int64)
         self.labels: pa.Array | None = None
         if groups:
             encoded = pa.concat_arrays(groups).dictionary_encode()
             self.labels = encoded.dictionary
-            column["group"] = encoded.indices.to_numpy(zero_copy_only=False)[column["group"]]
+            number = encoded.indices.to_numpy(zero_copy_only=False)
+            self.columns["group"] = number[self.columns["group"]]
 
     def keep(self, rows: np.ndarray) -> None:
         """Drop all rows but some."""

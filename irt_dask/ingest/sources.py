@@ -43,11 +43,12 @@ class Rows:
 
     n_lines: int  # good and bad
     lines: np.ndarray  # int32, offset of each good row, ascending; repeated where lines hold many
-    person: pa.DictionaryArray  # stripped, not empty; every entry distinct and in use
-    item: pa.DictionaryArray | None = None  # long form; a null only makes the person exist
+    person: pa.StringArray  # stripped, not empty
+    # entries distinct and in use; long form; a null only makes the person exist
+    item: pa.DictionaryArray | None = None
     codes: np.ndarray | None = None  # int8 1, 0, -1: (n,) long, (n, items) wide
     weight: np.ndarray | None = None  # float64, finite and above 0
-    group: pa.DictionaryArray | None = None  # as person
+    group: pa.DictionaryArray | None = None  # as item, never null
     covariates: np.ndarray | None = None  # float64 (n, covariates), NaN where empty
     bad: Sequence[Bad] = ()  # ascending by line
 

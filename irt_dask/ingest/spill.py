@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from irt_dask.errors import ClusterError
+from irt_dask.ingest.decode import string_buffers
 from irt_dask.ingest.sources import Bad
 from irt_dask.kernels import grouping
 
@@ -79,14 +80,9 @@ def scatter(
 
 
 def _spill_rows(rows: Rows, n_parts: int, target: Path) -> list[str] | None:
-    person = rows.person.indices.to_numpy(zero_copy_only=False)
-    part_of_id, number, by_part = _deal(rows.person.dictionary, n_parts, target)
-    part = part_of_id[person]
-    at = np.argsort(part, kind="stable")  # of 16-bit integers: a radix sort
+    part, at = _deal(rows.person, n_parts, target)
     save(target / "ptr.npy", _ends(part, n_parts))
-    save(target / "person.npy", number[person][at])
     save(target / "line.npy", rows.lines[at])
-    del by_part
     items = None
     if rows.item is not None:
         item, items = _first_appearance(rows.item)
@@ -116,30 +112,22 @@ def scatter_ids(ref: BlockRef, k: int, n_parts: int, folder: str) -> None:
     _deal(pa.array(ref.person_ids(), pa.string()), n_parts, target)
 
 
-def _deal(ids: pa.Array, n_parts: int, target: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Write distinct ids, one batch per partition.
+def _deal(ids: pa.StringArray, n_parts: int, target: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Write the persons of rows, one batch per partition.
 
-    Returns the partition of each id, its number within the partition, and the order written.
+    Returns the partition of each row, and the rows by partition.
     """
     import pyarrow as pa
 
-    ids = ids.cast(pa.string())
-    if ids.offset or len(ids) == 0:
-        ids = pa.concat_arrays([ids, pa.array([], pa.string())])
-    _, offsets, data = ids.buffers()
-    ends = np.frombuffer(offsets, np.int32, len(ids) + 1) if len(ids) else np.zeros(1, np.int32)
-    content = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-    part = grouping.partitions(ends, content, n_parts)
-    order = np.argsort(part, kind="stable")
+    part = grouping.partitions(*string_buffers(ids), n_parts)
+    order = np.argsort(part, kind="stable")  # of 16-bit integers: a radix sort
     bounds = _ends(part, n_parts)
-    number = np.empty(len(ids), dtype=np.int32)
-    number[order] = np.arange(len(ids)) - bounds[part[order]]
     dealt = ids.take(pa.array(order))
     _write_strings(
         target / "ids.arrow",
         [dealt.slice(bounds[p], bounds[p + 1] - bounds[p]) for p in range(n_parts)],
     )
-    return part, number, order
+    return part, order
 
 
 def _ends(part: np.ndarray, n_parts: int) -> np.ndarray:

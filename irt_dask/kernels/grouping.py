@@ -25,6 +25,20 @@ def _partitions(
         out[i] = np.uint16((h >> np.uint64(32)) % np.uint64(n))
 
 
+@jit
+def _trim(offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> bool:
+    for i in range(offsets.size - 1):
+        first, stop = offsets[i], offsets[i + 1]
+        if first == stop or not 32 < data[first] < 128 or not 32 < data[stop - 1] < 128:
+            return True
+    return False
+
+
+def may_need_trimming(offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> bool:
+    """Whether some string is empty or has something else than visible ASCII at an end."""
+    return bool(_trim(offsets, data))
+
+
 def partitions(offsets: NDArray[np.int32], data: NDArray[np.uint8], n: int) -> NDArray[np.uint16]:
     """Deal strings to ``n`` partitions by a hash of their bytes.
 

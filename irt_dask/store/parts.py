@@ -9,6 +9,7 @@ import functools
 import hashlib
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,8 @@ from irt_dask.store.manifest import Files
 
 #: A response that no block can hold: what a lost chunk would read as, and what pads a CSR block.
 IMPOSSIBLE = -128
+#: Files that are flushed to disk at the same time: a file system writes them together.
+_FLUSHES = 16
 
 
 class _Array(NamedTuple):
@@ -180,10 +183,13 @@ class Part:
     def _listed(self, keys: list[str]) -> Files:
         """Size and checksum of files of the part, each made durable."""
         root = Path(self.folder)
-        files: Files = {}
-        for key in keys:
+
+        def listed(key: str) -> list[int | str]:
             with open(root / key, "rb") as f:
                 os.fsync(f.fileno())
                 data = f.read()
-            files[f"{root.name}/{key}"] = [len(data), hashlib.sha256(data).hexdigest()]
-        return files
+            return [len(data), hashlib.sha256(data).hexdigest()]
+
+        with ThreadPoolExecutor(_FLUSHES) as pool:
+            found = list(pool.map(listed, keys))
+        return {f"{root.name}/{key}": f for key, f in zip(keys, found, strict=True)}
