@@ -308,7 +308,7 @@ def kinds(y: np.ndarray) -> dict[str, tuple[Any, dict[str, Any]]]:
     }
 
 
-@settings(quick, max_examples=4)
+@settings(quick, max_examples=3)
 @given(any_data, any_rows)
 def test_kind_of_array(bits: Any, data: Any, rows: int) -> None:
     y = values(*data)

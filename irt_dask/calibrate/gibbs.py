@@ -49,6 +49,9 @@ _LONG_TEST, _MOST_PER_DRAW = 40, 8
 #: Draws of all shards that the driver holds, bytes; beyond, chains are thinned.
 _DRIVER_BYTES = 1 << 29
 _RHAT_LIMIT = 1.05
+#: A posterior that piles up at a = 0 falls like an exponential, whose mean is its SD; the prior's
+#: mean is 1.6 times its SD.
+_FLAT = 1.2
 #: Draws scatter about the items a grid was made for: warn only where it is this much too coarse.
 _COARSE = 1.5
 
@@ -116,8 +119,9 @@ def fit_bayes(
         Posterior means ``item_discrimination``, ``item_difficulty``, ``item_intercept`` with
         ``_sd``; ``_rhat`` (largest over shards) and ``_ess`` (sum over shards); combined draws
         ``item_discrimination_draw``, ``item_intercept_draw``; ``item_covariance`` of (log a, d)
-        where draws suffice for it; per-shard diagnostics.  attrs: ``objective`` is the log
-        posterior of the means on the full data.
+        where draws suffice for it; per-shard diagnostics.  attrs: ``n_flat_items`` counts slopes
+        whose posterior piles up at 0, which is where a > 0 leaves an item that able persons get
+        wrong more often; ``objective`` is the log posterior of the means on the full data.
 
     Raises
     ------
@@ -186,6 +190,7 @@ def fit_bayes(
             "objective": objective,
             "identification": "ability N(0, 1); a > 0",
             "n_persons": responses.n_persons,
+            "n_flat_items": combined.n_flat(_FLAT),
             "n_shards": n_shards,
             "n_chains": n_chains,
             "thin": plan.thin,

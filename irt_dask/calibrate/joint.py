@@ -39,6 +39,8 @@ from irt_dask.store.responses import sha256
 
 Floats = NDArray[np.float64]
 
+#: Below this slope an item hardly tells persons apart: its logit moves by 0.06 over six units.
+_FLAT = 0.01
 #: Ability estimates of less variance than this differ by rounding only.
 _LEAST_VARIANCE = 1e-8
 
@@ -107,9 +109,10 @@ def fit_joint(
     Dataset over items
         ``item_discrimination``, ``item_difficulty``, ``item_intercept`` with ``_se`` (abilities
         taken as known, so too small), ``item_n_responses``, ``item_n_right``,
-        ``iteration_objective``.  attrs: ``objective`` is the log-likelihood on all persons at the
-        estimate; for a coreset also ``coreset_objective``, its weighted estimate in the last
-        iteration.
+        ``iteration_objective``.  attrs: ``n_flat_items`` counts slopes below 0.01, which is where
+        a > 0 leaves an item that able persons get wrong more often; ``objective`` is the
+        log-likelihood on all persons at the estimate; for a coreset also ``coreset_objective``, its
+        weighted estimate in the last iteration.
 
     Raises
     ------
@@ -185,6 +188,7 @@ def fit_joint(
             if model == "1pl"
             else "ability estimates of mean 0 and standard deviation 1; a > 0",
             "n_persons": responses.n_persons,
+            "n_flat_items": int((a < _FLAT).sum()),
             **extra,
         },
     )

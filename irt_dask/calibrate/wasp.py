@@ -58,6 +58,10 @@ class Combined:
         """Arrays by name, for the result."""
         return self.data
 
+    def n_flat(self, ratio: float) -> int:
+        """Items whose discrimination has a mean below ``ratio`` standard deviations."""
+        return int((self.mean_a < ratio * self.data["item_discrimination_sd"]).sum())
+
 
 def combine(shards: list[ShardPosterior], n_draws: int, n_items: int) -> Combined:
     """Combine shard posteriors; with one shard, its draws are the result.

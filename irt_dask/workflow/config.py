@@ -82,12 +82,16 @@ class JointConfig(_Section):
 
 
 class BayesConfig(_Section):
-    """LS-WASP; ``shards = 0`` takes one shard for each 5,000 persons, at most 16."""
+    """LS-WASP; ``shards = 0`` takes one shard for each 5,000 persons, at most 16.
+
+    ``chains = 0`` takes one chain a shard; four, which share the draws, where one shard has 256
+    items or more, because a chain uses one core.
+    """
 
     shards: int = Field(default=0, ge=0)
     draws: int = Field(default=2000, ge=100)
     warmup: int = Field(default=500, ge=50)
-    chains: int = Field(default=1, ge=1)
+    chains: int = Field(default=0, ge=0)
     prior_discrimination: tuple[float, float] = (1.0, 1.0)
     prior_intercept: tuple[float, float] = (0.0, 2.0)
 

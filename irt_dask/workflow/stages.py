@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from irt_dask.calibrate.joint import Coreset, fit_joint
 from irt_dask.calibrate.spectral import fit_spectral
 from irt_dask.calibrate.summary import summarise
 from irt_dask.datasets import load_lsat
-from irt_dask.errors import InputError
+from irt_dask.errors import DataWarning, InputError
 from irt_dask.ingest import ingest as ingest_responses
 from irt_dask.kernels.layouts import concatenate, to_dense
 from irt_dask.models import ItemPrior
@@ -34,6 +35,8 @@ from irt_dask.workflow.directory import RunDirectory, load_result
 _OPTIONAL = ("joint", "spectral", "scores", "truth")
 _PERSONS_PER_SHARD = 5000
 _MAX_SHARDS = 16
+#: A chain uses one core: so many where one shard has many items, and they share the draws.
+_CHAINS, _MANY_ITEMS, _FEWEST_DRAWS = 4, 256, 100
 
 
 @dataclass
@@ -181,12 +184,17 @@ def bayes(c: Context) -> list[str]:
     """Posterior of the items by LS-WASP, and the item bank."""
     options = c.config.bayes
     r = c.responses
+    shards = options.shards or shards_for(r.n_persons, r.n_items)
+    chains, draws = options.chains, options.draws
+    if chains == 0:
+        chains = chains_for(shards, r.n_items)
+        draws = max(_FEWEST_DRAWS, -(-draws // chains))
     fit = fit_bayes(
         r,
-        n_shards=options.shards or shards_for(r.n_persons, r.n_items),
-        n_draws=options.draws,
+        n_shards=shards,
+        n_draws=draws,
         n_warmup=options.warmup,
-        n_chains=options.chains,
+        n_chains=chains,
         prior=ItemPrior(options.prior_discrimination, options.prior_intercept),
         seed=c.config.seed,
         start=c.load("joint.nc"),
@@ -194,6 +202,14 @@ def bayes(c: Context) -> list[str]:
         progress=c.progress,
         checkpoint=c.checkpoint("bayes"),
     )
+    if n := fit.attrs["n_flat_items"]:
+        warnings.warn(
+            f"{n} of {r.n_items} items have a discrimination that cannot be told from 0. Items "
+            f"that able persons get wrong more often end there, because a > 0: they say nothing "
+            f"about ability. Reverse their scoring if that is meant, or leave them out",
+            DataWarning,
+            stacklevel=1,
+        )
     write_items(fit, c.directory.path / "items.csv")
     return [c.directory.save("posterior.nc", fit), "items.csv"]
 
@@ -201,6 +217,11 @@ def bayes(c: Context) -> list[str]:
 def shards_for(n_persons: int, n_items: int) -> int:
     """Number of shards: a rule of the data alone, so that it is the same on every cluster."""
     return max(1, min(_MAX_SHARDS, n_persons // max(_PERSONS_PER_SHARD, 10 * n_items)))
+
+
+def chains_for(n_shards: int, n_items: int) -> int:
+    """Number of chains of a shard, of the data alone too."""
+    return _CHAINS if n_shards == 1 and n_items >= _MANY_ITEMS else 1
 
 
 def score(c: Context) -> list[str]:
