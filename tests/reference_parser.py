@@ -360,7 +360,7 @@ class Codes:
                 return self.table[text]
         if self.key is None:
             raise BadRowError
-        return RIGHT if self.key[item] in texts else WRONG
+        return RIGHT if self.key.get(item) in texts else WRONG
 
 
 def spellings(value: Any) -> list[str]:
@@ -416,10 +416,6 @@ def collect(
     about: dict[str, tuple[Any, Any]] = {}
     order = dict.fromkeys(items)
     bad: list[int] = []
-    if codes.key is not None:
-        lacking = {i for _, row in rows if row for i, _ in row.cells if good_id(i) not in codes.key}
-        if {i for i in lacking if good_id(i)}:
-            raise RefusedError
     for line, row in rows:
         try:
             if row is None:
@@ -437,6 +433,8 @@ def collect(
         except BadRowError:
             bad.append(line)
             continue
+        if codes.key is not None and any(name not in codes.key for name in names):
+            raise RefusedError
         about.setdefault(person, (weight, group))
         seen.setdefault(person, {}).update(answers)
         order.update(dict.fromkeys(names))
@@ -451,10 +449,3 @@ def collect(
         bad,
         len(rows),
     )
-
-
-def good_id(value: Any) -> str | None:
-    try:
-        return identifier(value)
-    except BadRowError:
-        return None

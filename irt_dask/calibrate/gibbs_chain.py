@@ -25,6 +25,8 @@ Floats = NDArray[np.float64]
 GRID_MARGIN = 1.25
 #: Sweeps after which a chain in warm-up makes its grid and proposal start anew.
 _ADAPT_FIRST = 10
+#: Smallest slope that a chain starts at.
+_LEAST_START = 0.2
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,12 @@ def segment(
 
 
 def first_state(shard: int, chain: int, a: Floats, d: Floats, plan: Plan) -> dict[str, Any]:
-    """Start of one chain: the start values, scattered so that R-hat can see a bad warm-up."""
+    """Start of one chain: the start values, scattered so that R-hat can see a bad warm-up.
+
+    Slopes start at 0.2 at least: the item step proposes values far out on the way to a = 0 too
+    rarely, and so would hardly leave one that joint maximum likelihood put at its bound.
+    """
+    a = np.maximum(a, _LEAST_START)
     scatter = keyed.generator(plan.seed, "gibbs-start", shard, chain).normal(0.0, 0.2, (2, a.size))
     log_a, d = np.log(a) + scatter[0], d + scatter[1]
     return {

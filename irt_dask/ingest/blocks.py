@@ -35,6 +35,7 @@ class Stretch:
     runs: str
     pieces: str  # where a wide source's responses are
     columns: np.ndarray | None  # wide: place of each column among the items of the store
+    kept: np.ndarray | None  # long: items among those of the runs, in order; None: all
     n_items: int
     grouped: bool
     first: int = 0
@@ -131,7 +132,10 @@ class _Merged:
         columns = self._columns(spans, place)
         if self.s.columns is None:
             parts: list[Layout] = [self._sparse(*span) for span in spans]
-            return layouts.take(layouts.concatenate(parts), place), columns
+            data = layouts.take(layouts.concatenate(parts), place)
+            if self.s.kept is not None:
+                data = layouts.columns(data, self.s.kept)
+            return data, columns
         source = np.concatenate([np.asarray(r.array("row")[a:b]) for r, a, b in spans])
         return self._matrix(self.key[at] >> spill.PIECE_BITS, source[place]), columns
 
@@ -141,8 +145,9 @@ class _Merged:
         assert item is not None
         assert code is not None
         inside = slice(int(indptr[0]), int(indptr[-1]))
+        n_items = self.s.n_items if self.s.kept is None else int(self.s.kept.max()) + 1
         return Sparse(
-            indptr - indptr[0], np.asarray(item[inside]), np.asarray(code[inside]), self.s.n_items
+            indptr - indptr[0], np.asarray(item[inside]), np.asarray(code[inside]), n_items
         )
 
     def _matrix(self, piece: np.ndarray, row: np.ndarray) -> Dense:

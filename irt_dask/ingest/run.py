@@ -7,6 +7,7 @@ import json
 import os
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from irt_dask.ingest import spill
 from irt_dask.ingest.blocks import Stretch, cut, widest, write_blocks
 from irt_dask.ingest.options import Options
 from irt_dask.ingest.quarantine import write_quarantine
-from irt_dask.ingest.runs import LISTED, Job, Run, make_run
+from irt_dask.ingest.runs import LISTED, NOWHERE, Job, Run, make_run
 from irt_dask.ingest.sources import Source, open_persons, open_source
 from irt_dask.kernels.layouts import SPARSE_BELOW
 from irt_dask.store import Responses, default_rows_per_block, open_responses
@@ -70,8 +71,10 @@ class _Ingest:
     def run(self) -> Responses:
         """Do all steps."""
         item_id = self._scatter()
+        self.item_first = np.full(len(item_id), NOWHERE)
         runs = self._runs(item_id)
-        part, stretches, files = self._part(runs, item_id)
+        item_id, kept = self._kept_items(item_id)
+        part, stretches, files = self._part(runs, item_id, kept)
         for written in self.tasks.run("write", write_blocks, [(s, part) for s in stretches]):
             files |= written
         weights = [r.max_weight for r in runs if r.max_weight is not None]
@@ -156,13 +159,15 @@ class _Ingest:
             raise first_bad or self.source.error("has a header but no rows")
         self.first_lines = _first_lines(self.source, lines)
         found = list(self.source.item_id or items)
-        codes.check_items(found)
+        if self.stop_at_bad:
+            codes.check_items(found)
         item_id = self._items(found)
         if self.source.item_id is None:
             place = {item: j for j, item in enumerate(item_id)}
             for k, names in enumerate(self.item_lists):
                 folder = self.pieces / f"piece-{k:05d}"
-                spill.save(folder / "item_map.npy", _places(place, names))
+                # the last entry is for item -1, of rows that only make a person exist
+                spill.save(folder / "item_map.npy", np.append(_places(place, names), np.int32(-1)))
         return item_id
 
     def _items(self, found: list[str]) -> tuple[str, ...]:
@@ -189,6 +194,7 @@ class _Ingest:
             runs=str(self.runs_folder),
             n_pieces=len(self.source.pieces),
             items=str(items),
+            n_items=len(item_id),
             one_row_per_person=self.source.one_row_per_person,
             wide=self.source.item_id is not None,
             attributes={
@@ -203,7 +209,11 @@ class _Ingest:
             persons_first_lines=persons_lines,
             known=self._scatter_known(),
         )
-        runs = list(self.tasks.run("sort", make_run, [(job, p) for p in range(self.n_parts)]))
+        runs = []
+        for run in self.tasks.run("sort", make_run, [(job, p) for p in range(self.n_parts)]):
+            if run.item_first is not None:
+                self.item_first = np.minimum(self.item_first, run.item_first)
+            runs.append(replace(run, item_first=None))
         self._refuse(runs)
         self.n_bad += sum(r.n_bad for r in runs)
         return runs
@@ -268,7 +278,20 @@ class _Ingest:
 
     # --- blocks -------------------------------------------------------------------------------
 
-    def _part(self, runs: list[Run], item_id: tuple[str, ...]) -> tuple[Part, list[Stretch], Files]:
+    def _kept_items(self, item_id: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray | None]:
+        """Leave out items that only refused rows have; return the rest, and which if changed."""
+        if self.stop_at_bad or self.old is not None or self.source.item_id is not None:
+            return item_id, None
+        n = int((self.item_first < NOWHERE).sum())
+        order = np.argsort(self.item_first, kind="stable")[:n]
+        self.options.codes.check_items([item_id[j] for j in order])
+        if order.size == len(item_id) and (order == np.arange(order.size)).all():
+            return item_id, None
+        return tuple(item_id[j] for j in order), order
+
+    def _part(
+        self, runs: list[Run], item_id: tuple[str, ...], kept: np.ndarray | None
+    ) -> tuple[Part, list[Stretch], Files]:
         """Decide on layout and blocks; make the part's metadata."""
         counts = np.stack([r.persons_of_piece for r in runs])
         n, m = int(counts.sum()), len(item_id)
@@ -281,7 +304,7 @@ class _Ingest:
         columns = None
         if self.source.item_id is not None:
             columns = _places({item: j for j, item in enumerate(item_id)}, self.source.item_id)
-        where = Stretch(str(self.runs_folder), str(self.pieces), columns, m, self._grouped)
+        where = Stretch(str(self.runs_folder), str(self.pieces), columns, kept, m, self._grouped)
         stretches = cut(where, counts, rows, self.tasks.n_threads)
         capacity = 0
         if layout == "csr":

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LISTED = 10  # identifiers that a message lists
+NOWHERE = np.iinfo(np.int64).max  # key of the first row of an item that has none
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Job:
     runs: str  # where the runs go
     n_pieces: int
     items: str  # file of the item ids, for messages
+    n_items: int
     one_row_per_person: bool
     wide: bool
     attributes: dict[str, str]  # columns of weight and group, where the source has them
@@ -49,6 +51,7 @@ class Run:
     persons_of_piece: np.ndarray  # by the piece of their first row
     n_observed: int
     max_weight: float | None
+    item_first: np.ndarray | None  # key of each item's first row; where rows may be put aside
     n_bad: int
     first_bad: tuple[int, Bad] | None  # its key, and the row
     already: tuple[int, list[str]]  # persons that the store has: how many, some of them
@@ -145,6 +148,7 @@ def make_run(job: Job, p: int) -> Run:
         persons_of_piece=np.bincount(key >> spill.PIECE_BITS, minlength=job.n_pieces),
         n_observed=int(ends[-1]),
         max_weight=None if weight is None or not weight.size else float(weight.max()),
+        item_first=None if job.wide or job.stop_at_bad else _item_first(rows, job.n_items),
         n_bad=len(bad.found),
         first_bad=min(bad.found, default=None, key=lambda f: f[0]),
         already=_known(job, p, ids),
@@ -152,6 +156,13 @@ def make_run(job: Job, p: int) -> Run:
         unused=unused,
         twice=twice,
     )
+
+
+def _item_first(rows: _Rows, n_items: int) -> np.ndarray:
+    item = rows.columns["item"]
+    some = item >= 0
+    first = grouping.first_rows(item[some], n_items)
+    return np.append(rows.key[some], NOWHERE)[first]
 
 
 def _responses(

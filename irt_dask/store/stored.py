@@ -64,7 +64,12 @@ def _array(path: str, checksum: str, part: str, name: str) -> zarr.Array:
     store = CheckedStore(Path(path), part, content["files"])
     if f"{part}/{name}/zarr.json" not in content["files"]:
         raise StoreError(f"{path}: the manifest lists no array {name} in {part}")
-    return zarr.open_array(store, path=name, mode="r", zarr_format=3)
+    try:
+        return zarr.open_array(store, path=name, mode="r", zarr_format=3)
+    except FileNotFoundError:
+        raise StoreError(
+            f"array {name} in {part} of {path}: the folder {part} is missing"
+        ) from None
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ class SpectralConfig(_Section):
 
 
 class JointConfig(_Section):
-    """Joint maximum likelihood; ``coreset`` persons are drawn per iteration, 0 uses all."""
+    """Joint maximum likelihood; ``coreset`` persons are drawn per iteration; 0 uses all."""
 
     coreset: int = Field(default=2000, ge=0)
     max_iterations: int = Field(default=50, ge=8)

@@ -166,9 +166,10 @@ def spectral(c: Context) -> list[str]:
 def joint(c: Context) -> list[str]:
     """Joint maximum likelihood, by default on coresets."""
     options = c.config.joint
+    r = c.responses
     fit = fit_joint(
-        c.responses,
-        coreset=Coreset(options.coreset) if options.coreset else None,
+        r,
+        coreset=Coreset(options.coreset) if 0 < options.coreset < r.n_persons else None,
         max_iterations=options.max_iterations,
         tolerance=options.tolerance,
         seed=c.config.seed,
