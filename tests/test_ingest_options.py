@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -410,3 +411,121 @@ def test_workers_give_the_same_bytes(tmp_path, client):
     irt.ingest(file, tmp_path / "a", rows_per_block=16)
     irt.ingest(file, tmp_path / "b", rows_per_block=16, client=client)
     assert tree(tmp_path / "a") == tree(tmp_path / "b")
+
+
+# --- odd histories --------------------------------------------------------------------------------
+
+
+def test_persons_who_answered_nothing(tmp_path, monkeypatch):
+    """A person whose object is empty has no response, whatever codes mean and pieces hold."""
+    from irt_dask.ingest import reader
+
+    rows = '{"id":"a","responses":{}}\n{"id":"b","responses":{"q":1,"r":""}}\n'
+    file = write(tmp_path / "f.jsonl", rows)
+    assert matrix(irt.ingest(file, tmp_path / "s", recode={"": "wrong"})) == [[-1, -1], [1, 0]]
+    monkeypatch.setattr(reader, "piece_bytes", lambda size: 20)
+    assert matrix(irt.ingest(file, tmp_path / "t", recode={"": "wrong"})) == [[-1, -1], [1, 0]]
+    more = write(tmp_path / "g.jsonl", '{"id":"c","responses":{}}\n')
+    assert matrix(irt.append(more, tmp_path / "s"))[-1] == [-1, -1]
+
+
+def test_items_that_only_refused_rows_have_are_left_out(tmp_path):
+    text = "id,item,x,w\na,j,1,2\nb,k,0,1\na,i,1,3\nb,i,1,1\nc,h,0,x\n"
+    r = irt.ingest(
+        write(tmp_path / "f.csv", text), tmp_path / "s", columns={"weight": "w"},
+        on_error="quarantine",
+    )  # fmt: skip
+    assert r.item_id == ("j", "k", "i")
+    assert matrix(r) == [[1, -1, -1], [-1, 0, 1]]
+    text = "id,item,x,w\na,j,1,2\na,i,1,3\nb,k,0,1\n"
+    r = irt.ingest(
+        write(tmp_path / "g.csv", text), tmp_path / "t", columns={"weight": "w"},
+        on_error="quarantine",
+    )  # fmt: skip
+    assert r.item_id == ("j", "k")
+    assert matrix(r) == [[1, -1], [-1, 0]]
+
+
+@pytest.mark.parametrize("on_error", ["raise", "quarantine"])
+def test_append_checks_the_key_too(on_error, tmp_path):
+    text = "person,item,response\n{0},i1,A\n{0},i2,B\n"
+    store = tmp_path / "s"
+    irt.ingest(write(tmp_path / "f.csv", text.format("p")), store, key={"i1": "A", "i2": "B"})
+    more = write(tmp_path / "g.csv", text.format("r"))
+    with pytest.raises(InputError, match="'i2'"):
+        irt.append(more, store, key={"i1": "A"}, on_error=on_error)
+    only = write(tmp_path / "h.csv", "person,item,response\nr,i1,A\n")
+    assert matrix(irt.append(only, store, key={"i1": "A"}))[-1] == [1, -1]
+
+
+def test_a_store_has_one_lock_whatever_its_name(tmp_path):
+    from irt_dask.store.draft import extend
+
+    real = tmp_path / "real" / "s"
+    irt.ingest(write(tmp_path / "f.csv", LONG), real)
+    link = tmp_path / "link"
+    link.symlink_to(real)
+    with extend(real), pytest.raises(InputError, match="another process is writing"):
+        irt.append(write(tmp_path / "g.csv", MORE), link)
+    assert irt.append(write(tmp_path / "g.csv", MORE), link).n_persons == 5
+
+
+def test_a_store_that_changed_meanwhile_is_not_overwritten(tmp_path):
+    from irt_dask.store.draft import extend
+
+    store = tmp_path / "s"
+    irt.ingest(write(tmp_path / "f.csv", LONG), store)
+    with extend(store) as draft:
+        part = draft.part(layout="dense", n_persons=1, n_items=3, rows_per_block=1)
+        files = part.create()
+        moved = store.rename(tmp_path / "t")
+        irt.append(write(tmp_path / "g.csv", MORE), moved)
+        moved.rename(store)
+        with pytest.raises(irt.StoreError, match="was changed by another process"):
+            draft.commit(part, files, item_id=("q1", "q2", "q3"))
+    irt.open_responses(store).verify()
+    assert irt.open_responses(store).n_persons == 5
+
+
+def test_folders_made_for_a_store_that_failed_go_away(tmp_path):
+    file = write(tmp_path / "f.csv", "person,item,response\nu,q1,7\n")
+    with pytest.raises(InputError, match="line 2"):
+        irt.ingest(file, tmp_path / "new" / "er" / "s")
+    assert names(tmp_path) == {"f.csv"}
+
+
+@pytest.mark.parametrize(
+    "store, message",
+    [("/", "cannot be a store"), (None, "must be a path"), ("f.csv/s", "cannot be made")],
+)
+def test_places_where_no_store_can_be(store, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "f.csv", LONG)
+    with pytest.raises(InputError, match=message):
+        irt.ingest("f.csv", store)
+
+
+def test_quarantine_of_a_store_that_is_gone_is_removed(tmp_path):
+    irt.ingest(write(tmp_path / "f.csv", BAD_LONG), tmp_path / "s", on_error="quarantine")
+    assert (tmp_path / "s.quarantine.csv").exists()
+    shutil.rmtree(tmp_path / "s")
+    irt.ingest(write(tmp_path / "g.csv", LONG), tmp_path / "s")
+    assert not (tmp_path / "s.quarantine.csv").exists()
+    write(tmp_path / "t.quarantine.csv", "my own notes\n")
+    irt.ingest(tmp_path / "g.csv", tmp_path / "t")
+    assert (tmp_path / "t.quarantine.csv").read_text() == "my own notes\n"
+
+
+def test_blocks_are_no_larger_than_the_data(tmp_path):
+    r = irt.ingest(write(tmp_path / "f.csv", LONG), tmp_path / "s", rows_per_block=10**12)
+    assert matrix(r) == MATRIX
+    assert r.n_blocks == 1
+
+
+def test_messages_about_a_table_in_memory_name_no_file(tmp_path):
+    table = pd.DataFrame({"person": ["u", "v", "w", "v"], "age": [1, 2, 3, 4]})
+    with pytest.raises(InputError) as caught:
+        irt.ingest(write(tmp_path / "f.csv", LONG), tmp_path / "s", persons=table)
+    assert str(caught.value).startswith(
+        "the table of persons, row 4: the person 'v' is on row 2 already"
+    )

@@ -119,11 +119,22 @@ def test_fingerprint_says_what_is_selected(responses):
     assert responses.select(items=["a"]).fingerprint == responses.select(items=["a"]).fingerprint
 
 
+def test_no_two_selections_share_a_fingerprint():
+    """Blocks 1 and 2 with ten rows each are not block 12 with twenty."""
+    r = irt.simulate(300, 3, rows_per_block=20)
+    a = r.select(persons=[str(i) for i in [*range(20, 30), *range(50, 60)]])
+    b = r.select(persons=[str(i) for i in range(240, 260)])
+    assert a.fingerprint != b.fingerprint
+
+
 @pytest.mark.parametrize(
     "options, message",
     [
         ({"items": ["a", "x", "y"]}, r"2 item\(s\) do not occur: 'x', 'y'"),
-        ({"items": []}, "no items"),
+        ({"items": []}, "no item is selected"),
+        ({"items": 3}, "must be a list of item"),
+        ({"persons": 3}, "must be a list of person"),
+        ({"persons": slice("a", "b")}, "of whole numbers"),
         ({"items": ["a", "a"]}, "repeated: a"),
         ({"items": "a"}, "must be a list of item"),
         ({"persons": ["p1", "q"]}, r"1 person\(s\) do not occur: 'q'"),

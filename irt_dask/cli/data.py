@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from irt_dask.cli.common import json_option, open_any, quiet_option, show, workers
-from irt_dask.errors import DataWarning, InputError
+from irt_dask.errors import InputError, IrtDaskWarning
 
 
 def _columns(pairs: tuple[str, ...]) -> dict[str, Any] | None:
@@ -70,8 +70,10 @@ def _read(
             progress=False if quiet else None, **options,
         )  # fmt: skip
     for w in caught:
-        if issubclass(w.category, DataWarning):
+        if issubclass(w.category, IrtDaskWarning):
             click.echo(f"warning: {w.message}", err=True)
+        else:
+            warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
     show(_about(made), as_json)
 
 

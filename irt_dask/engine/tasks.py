@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 from irt_dask.engine import executors
 from irt_dask.engine.progress import Progress, ProgressOption
 from irt_dask.engine.threads import single_threaded
+
+#: Tasks that wait or run, for each thread: arguments of some, not of all, lie with the scheduler.
+_AHEAD = 8
 
 
 class Tasks:
@@ -30,18 +34,19 @@ class Tasks:
         self, stage: str, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]
     ) -> Iterator[Any]:
         """Yield ``function(*task)`` of each task, in order; leaving early drops the rest."""
-        n = max(len(tasks), 1)
-        futures = [self._executor.submit(k / n, function, *t) for k, t in enumerate(tasks)]
+        n = len(tasks)
+        running: deque[Any] = deque()
         try:
             with Progress(self._progress, stage) as progress:
-                for k, future in enumerate(futures):
-                    futures[k] = None  # results are not kept
-                    yield self._executor.result(future)
-                    progress.update(k + 1, len(futures))
+                for done in range(n):
+                    while len(running) < _AHEAD * self.n_threads and done + len(running) < n:
+                        k = done + len(running)
+                        running.append(self._executor.submit(k / n, function, *tasks[k]))
+                    yield self._executor.result(running.popleft())
+                    progress.update(done + 1, n)
         finally:
-            for future in futures:
-                if future is not None:
-                    future.cancel()
+            for future in running:
+                future.cancel()
 
 
 @contextmanager

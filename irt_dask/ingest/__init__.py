@@ -97,11 +97,12 @@ def ingest(
     Notes
     -----
     The store appears whole, as the last act; a run that is stopped leaves nothing that the next one
-    does not remove.  The source is read once, in pieces of 16 to 128 MB, spilled to disk beside the
-    store by person (a hash), put together by person and written as blocks: an external sort, whose
-    memory per task does not grow with the file.  On the disk it needs about the size of the
-    uncompressed source, until it is done.  The calling process holds the item ids and numbers by
-    piece of the source, nothing of the size of the persons.
+    does not remove.  The source is read in pieces of 16 to 128 MB (Parquet: row groups), spilled to
+    disk beside the store by person (a hash), put together by person and written as blocks: an
+    external sort, whose memory per task (some 10 times a piece) does not grow with the file.  On
+    the disk it needs about the size of the uncompressed source, twice that of a ``.gz``, until it
+    is done.  The calling process holds the item ids and numbers by piece of the source, nothing of
+    the size of the persons.
     """
     from irt_dask.ingest import run
 
@@ -143,7 +144,12 @@ def append(
     Raises
     ------
     InputError
-        As :func:`ingest`; also if a person of the file is in the store already (it lists them).
+        As :func:`ingest`; also if a person of the file is in the store already (it lists ten).
+
+    Notes
+    -----
+    Besides what :func:`ingest` does, the person ids of the store are read once and spilled, to be
+    compared with the new ones, a block at a time.
     """
     from irt_dask.ingest import run
 

@@ -44,6 +44,8 @@ class Options:
         for name, value, known in (("layout", layout, LAYOUTS), ("on_error", on_error, ON_ERROR)):
             if value not in known:
                 raise InputError(f"{name}={value!r} is unknown; it is one of {', '.join(known)}")
+        if shape not in (None, "long", "wide"):
+            raise InputError(f"shape={shape!r} is unknown; say shape='long' or shape='wide'")
         check_rows_per_block(rows_per_block, 1)
         codes = Codes.checked(missing, recode, key)
         return cls(shape, columns, codes, persons, layout, on_error, rows_per_block)

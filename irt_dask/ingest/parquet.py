@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 
+_ROW = 24  # bytes that a row of text has, about
+
+
 @dataclass(frozen=True)
 class ParquetSource(Source):
     """Responses or persons in a Parquet file."""
@@ -79,7 +82,8 @@ def open_parquet(path: Path, shape: str | None, columns: Columns | None) -> Parq
     with opened(path) as file:
         schema = file.schema_arrow
         groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
-        size = sum(group.total_byte_size for group in groups)
+        # rows may be packed into next to nothing; in memory each takes its place
+        size = sum(max(group.total_byte_size, _ROW * group.num_rows) for group in groups)
 
     def error(message: str, line: int | None = None) -> Any:
         return located(path, message)

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,18 +18,16 @@ from irt_dask.errors import DataWarning, InputError
 from irt_dask.ingest import spill
 from irt_dask.ingest.blocks import Stretch, cut, widest, write_blocks
 from irt_dask.ingest.options import Options
-from irt_dask.ingest.quarantine import write_quarantine
+from irt_dask.ingest.quarantine import remove_quarantine, write_quarantine
 from irt_dask.ingest.runs import LISTED, NOWHERE, Job, Run, make_run
 from irt_dask.ingest.sources import Source, open_persons, open_source
 from irt_dask.kernels.layouts import SPARSE_BELOW
-from irt_dask.store import Responses, default_rows_per_block, open_responses
+from irt_dask.store import Responses, open_responses
 from irt_dask.store.draft import Draft, create, extend
 from irt_dask.store.manifest import Files
 from irt_dask.store.parts import Part
 from irt_dask.store.responses import check_item_ids
-
-if TYPE_CHECKING:
-    import pandas as pd
+from irt_dask.store.writer import check_rows_per_block
 
 
 def ingest(
@@ -56,7 +54,7 @@ class _Ingest:
     ) -> None:
         self.draft, self.options, self.tasks, self.old = draft, options, tasks, old
         self.source = open_source(path, draft.scratch, shape=options.shape, columns=options.columns)
-        self.persons = _persons_source(options.persons, draft.scratch)
+        self.persons, self.persons_name = _persons_source(options.persons, draft.scratch)
         self.stop_at_bad = options.on_error == "raise"
         self.n_parts = spill.n_partitions(self.source.size)
         self.pieces = self._folder("pieces")
@@ -78,7 +76,9 @@ class _Ingest:
         for written in self.tasks.run("write", write_blocks, [(s, part) for s in stretches]):
             files |= written
         weights = [r.max_weight for r in runs if r.max_weight is not None]
-        if self.n_bad:
+        if not self.n_bad:
+            remove_quarantine(self.draft)
+        else:
             write_quarantine(
                 self.draft, self.source, self.first_lines, self.pieces, self.runs_folder,
                 self.n_parts,
@@ -112,20 +112,25 @@ class _Ingest:
             if persons is not None and getattr(source, role) and getattr(persons, role):
                 name = role.removesuffix("ed")
                 raise source.error(
-                    f"has a {name} column, and so has {persons.path}; leave one of them out"
+                    f"has a {name} column, and so has {self.persons_name}; leave one of them out"
                 )
         if old is None:
             return
         for what, has, had in (
             ("weights", self._weighted, old.max_weight is not None),
             ("groups", self._grouped, old.has_groups),
-            ("covariates", self._covariates or "none", old.covariate_names or "none"),
+            ("covariates", _names(self._covariates), _names(old.covariate_names)),
         ):
             if has != had:
                 raise source.error(
                     f"brings {what}: {_said(has)}; the store {old.path} has {what}: {_said(had)}; "
                     f"what is appended must have the same"
                 )
+
+    def _persons_error(self, message: str, line: int | None = None) -> InputError:
+        assert self.persons is not None
+        text = str(self.persons.error(message, line))
+        return InputError(text.replace(str(self.persons.path), self.persons_name, 1))
 
     # --- pieces -------------------------------------------------------------------------------
 
@@ -135,15 +140,16 @@ class _Ingest:
         if self.source.item_id is not None:
             codes.check_items(self.source.item_id)
         lines: list[int] = []
-        items: dict[str, int] = {}
+        place = {} if self.old is None else {item: j for j, item in enumerate(self.old.item_id)}
+        n_known = len(place)
+        seen: set[str] = set()
         self.n_bad = n_rows = 0
         first_bad = None
-        self.item_lists: list[list[str]] = []
         jobs = [
             (self.source, k, codes, self.n_parts, str(self.pieces), self.stop_at_bad)
             for k in range(len(self.source.pieces))
         ]
-        for piece in self.tasks.run("read", spill.scatter, jobs):
+        for k, piece in enumerate(self.tasks.run("read", spill.scatter, jobs)):
             if piece.first_bad is not None and first_bad is None:
                 line = self.source.first_line + sum(lines) + piece.first_bad.line
                 first_bad = self.source.error(piece.first_bad.message, line)
@@ -152,28 +158,25 @@ class _Ingest:
             lines.append(piece.n_lines)
             n_rows += piece.n_rows
             self.n_bad += piece.n_bad
-            self.item_lists.append(piece.items or [])
-            for item in self.item_lists[-1]:
-                items.setdefault(item, len(items))
+            if piece.items is not None:
+                seen.update(piece.items)
+                numbers = [place.setdefault(item, len(place)) for item in piece.items]
+                # the last entry is for item -1, of rows that only make a person exist
+                item_map = np.array([*numbers, -1], dtype=np.int32)
+                spill.save(self.pieces / f"piece-{k:05d}" / "item_map.npy", item_map)
         if n_rows == 0:
             raise first_bad or self.source.error("has a header but no rows")
         self.first_lines = _first_lines(self.source, lines)
-        found = list(self.source.item_id or items)
         if self.stop_at_bad:
-            codes.check_items(found)
-        item_id = self._items(found)
-        if self.source.item_id is None:
-            place = {item: j for j, item in enumerate(item_id)}
-            for k, names in enumerate(self.item_lists):
-                folder = self.pieces / f"piece-{k:05d}"
-                # the last entry is for item -1, of rows that only make a person exist
-                spill.save(folder / "item_map.npy", np.append(_places(place, names), np.int32(-1)))
-        return item_id
+            codes.check_items([item for item in place if item in seen])
+        for item in self.source.item_id or ():
+            place.setdefault(item, len(place))
+        return self._items([*place], n_known)
 
-    def _items(self, found: list[str]) -> tuple[str, ...]:
+    def _items(self, found: list[str], n_known: int) -> tuple[str, ...]:
         if self.old is None:
             return check_item_ids(found)
-        unknown = sorted({*found} - {*self.old.item_id})
+        unknown = sorted(found[n_known:])
         if unknown:
             more = f" and {len(unknown) - LISTED} more" if len(unknown) > LISTED else ""
             raise self.source.error(
@@ -207,6 +210,7 @@ class _Ingest:
             first_lines=self.first_lines,
             persons=persons,
             persons_first_lines=persons_lines,
+            persons_unit="line" if self.persons is None else self.persons.unit,
             known=self._scatter_known(),
         )
         runs = []
@@ -230,7 +234,7 @@ class _Ingest:
         for piece in self.tasks.run("persons", spill.scatter, jobs):
             if piece.first_bad is not None:
                 line = self.persons.first_line + sum(lines) + piece.first_bad.line
-                raise self.persons.error(piece.first_bad.message, line)
+                raise self._persons_error(piece.first_bad.message, line)
             lines.append(piece.n_lines)
         return str(folder), _first_lines(self.persons, lines)
 
@@ -251,8 +255,7 @@ class _Ingest:
             line = self.first_lines[key >> spill.PIECE_BITS] + first.line
             raise self.source.error(first.message, line)
         for twice in (r.twice for r in runs if r.twice is not None):
-            assert self.persons is not None
-            raise self.persons.error(*twice)
+            raise self._persons_error(*twice)
         n, some = _together([r.already for r in runs])
         if n:
             assert self.old is not None
@@ -262,30 +265,29 @@ class _Ingest:
             )
         n, some = _together([r.unmatched for r in runs])
         if n:
-            assert self.persons is not None
-            raise self.persons.error(
+            raise self._persons_error(
                 f"{n} person(s) of {self.source.path} have no row: {some}; add them"
             )
         n, some = _together([r.unused for r in runs])
         if n:
-            assert self.persons is not None
             warnings.warn(
-                f"{self.persons.path}: {n} person(s) have no responses in {self.source.path} and "
+                f"{self.persons_name}: {n} person(s) have no responses in {self.source.path} and "
                 f"are left out: {some}",
                 DataWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
 
     # --- blocks -------------------------------------------------------------------------------
 
     def _kept_items(self, item_id: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray | None]:
         """Leave out items that only refused rows have; return the rest, and which if changed."""
-        if self.stop_at_bad or self.old is not None or self.source.item_id is not None:
+        if self.stop_at_bad or self.source.item_id is not None:
             return item_id, None
         n = int((self.item_first < NOWHERE).sum())
         order = np.argsort(self.item_first, kind="stable")[:n]
         self.options.codes.check_items([item_id[j] for j in order])
-        if order.size == len(item_id) and (order == np.arange(order.size)).all():
+        same = order.size == len(item_id) and (order == np.arange(order.size)).all()
+        if same or self.old is not None:
             return item_id, None
         return tuple(item_id[j] for j in order), order
 
@@ -300,7 +302,7 @@ class _Ingest:
         if layout == "auto":
             layout = "csr" if observed < SPARSE_BELOW * n * m else "dense"
         per_person = m if layout == "dense" else -(-observed // n)
-        rows = self.options.rows_per_block or default_rows_per_block(per_person, n)
+        rows = check_rows_per_block(self.options.rows_per_block, per_person, n)
         columns = None
         if self.source.item_id is not None:
             columns = _places({item: j for j, item in enumerate(item_id)}, self.source.item_id)
@@ -314,6 +316,10 @@ class _Ingest:
             weighted=self._weighted, grouped=self._grouped, n_covariates=len(self._covariates),
         )  # fmt: skip
         return part, stretches, part.create()
+
+
+def _names(covariates: tuple[str, ...]) -> str:
+    return ", ".join(covariates) or "none"
 
 
 def _said(has: Any) -> str:
@@ -335,17 +341,19 @@ def _together(parts: list[tuple[int, list[str]]]) -> tuple[int, str]:
     return n, ", ".join(map(repr, some)) + (f" and {n - len(some)} more" if n > len(some) else "")
 
 
-def _persons_source(persons: str | os.PathLike[str] | pd.DataFrame | None, scratch: Path) -> Any:
-    """Open the table of persons; one in memory is written to a file first."""
+def _persons_source(persons: Any, scratch: Path) -> tuple[Source | None, str]:
+    """Open the table of persons and say what to call it; one in memory becomes a file first."""
     if persons is None:
-        return None
+        return None, ""
     folder = scratch / "persons-source"
     folder.mkdir()
-    if hasattr(persons, "to_parquet"):
-        path = folder / "persons.parquet"
-        try:
-            persons.to_parquet(path, index=False)
-        except Exception as error:
-            raise InputError(f"the table of persons cannot be read: {error}") from error
-        return open_persons(path, folder)
-    return open_persons(persons, folder)
+    if not hasattr(persons, "to_parquet"):
+        return open_persons(persons, folder), str(persons)
+    path, name = folder / "persons.parquet", "the table of persons"
+    try:
+        persons.to_parquet(path, index=False)
+        return open_persons(path, folder), name
+    except InputError as error:
+        raise InputError(str(error).replace(str(path), name)) from None
+    except Exception as error:
+        raise InputError(f"{name} cannot be read: {error}") from error

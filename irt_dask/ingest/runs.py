@@ -7,6 +7,7 @@ and (long sources) their responses; blocks merge the runs (:mod:`irt_dask.ingest
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ class Job:
     first_lines: tuple[int, ...]  # number of each piece's first line in the source
     persons: str | None = None  # folder of the pieces of a table of persons
     persons_first_lines: tuple[int, ...] = ()
+    persons_unit: str = "line"
     known: str | None = None  # folder of the identifiers that the store has already
 
 
@@ -280,16 +282,18 @@ class _Refused:
         """Keep what was refused, by place in the source."""
         if self.found:
             found = sorted(self.found, key=lambda f: f[0])
-            content = [{"key": key, **vars(bad)} for key, bad in found]
-            (target / "bad.json").write_text(json.dumps(content))
+            lines = [json.dumps({"key": key, **vars(bad)}) for key, bad in found]
+            spill.write(target / "bad.jsonl", "\n".join(lines).encode())
 
 
-def read_bad(runs: Path, p: int) -> list[tuple[int, Bad]]:
-    """Return the rows that partition ``p`` refused: (key, row), in the order of the source."""
-    path = runs / f"run-{p:05d}" / "bad.json"
-    if not path.exists():
-        return []
-    return [(b.pop("key"), Bad(**b)) for b in json.loads(path.read_text())]
+def read_bad(runs: Path, p: int) -> Iterator[tuple[int, Bad]]:
+    """Yield the rows that partition ``p`` refused: (key, row), in the order of the source."""
+    path = runs / f"run-{p:05d}" / "bad.jsonl"
+    if path.exists():
+        with open(path, encoding="ascii") as file:
+            for line in file:
+                bad = json.loads(line)
+                yield bad.pop("key"), Bad(**bad)
 
 
 _NONE: tuple[int, list[str]] = (0, [])
@@ -301,13 +305,16 @@ def _some(ids: pa.Array) -> tuple[int, list[str]]:
 
 def _known(job: Job, p: int, ids: pa.Array) -> tuple[int, list[str]]:
     """Persons that the store has already."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     if job.known is None:
         return _NONE
-    parts = [spill.read_strings(f / "ids.arrow", p) for _, f in spill.pieces(Path(job.known))]
-    return _some(ids.filter(pc.is_in(ids, value_set=pa.concat_arrays(parts))))
+    n, some = 0, list[str]()
+    for _, piece in spill.pieces(Path(job.known)):  # one block of the store at a time
+        found = ids.filter(pc.is_in(ids, value_set=spill.read_strings(piece / "ids.arrow", p)))
+        n += len(found)
+        some += found.slice(0, LISTED).to_pylist()
+    return n, sorted(some)[:LISTED]
 
 
 def _join(
@@ -327,7 +334,10 @@ def _join(
             piece, offset = divmod(int(key), 1 << spill.PIECE_BITS)
             lines.append(job.persons_first_lines[piece] + offset)
         name = str(given.ids[int(given.person[row])])
-        message = f"the person {name!r} is on line {lines[0]} already; keep one row per person"
+        message = (
+            f"the person {name!r} is on {job.persons_unit} {lines[0]} already; keep one row per "
+            f"person"
+        )
         return _NONE, _NONE, (message, lines[1])
     at = pc.index_in(ids, value_set=given.ids)
     unmatched = _some(ids.filter(at.is_null()))

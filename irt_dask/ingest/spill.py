@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +75,7 @@ def scatter(
         return Scattered(rows.n_lines, 0, len(bad), bad[0], None)
     target.mkdir(exist_ok=True)
     if bad:
-        _write(target / "bad.json", json.dumps([vars(b) for b in bad]).encode())
+        write(target / "bad.json", json.dumps([vars(b) for b in bad]).encode())
     items = _spill_rows(rows, n_parts, target)
     return Scattered(rows.n_lines, len(rows.lines), len(bad), bad[0] if bad else None, items)
 
@@ -152,7 +153,7 @@ def _first_appearance(column: pa.DictionaryArray) -> tuple[np.ndarray, list[str]
 
 def save(path: Path, array: np.ndarray) -> None:
     """Write an array so that the file appears whole."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp.npy")
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp.npy")
     np.save(temporary, array)
     os.replace(temporary, path)
 
@@ -164,8 +165,9 @@ def load(path: Path) -> np.ndarray:
     return np.load(path, mmap_mode="r")
 
 
-def _write(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+def write(path: Path, data: bytes) -> None:
+    """Write a file that appears whole."""
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
     temporary.write_bytes(data)
     os.replace(temporary, path)
 
@@ -178,7 +180,7 @@ def write_table(path: Path, batches: list[dict[str, pa.Array]]) -> None:
     """Write batches of string columns as an Arrow file that appears whole."""
     import pyarrow as pa
 
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
     schema = pa.schema([(name, pa.string()) for name in batches[0]])
     with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         for batch in batches:
@@ -203,8 +205,9 @@ def read_bad(folder: Path, k: int) -> list[Bad]:
 
 def pieces(folder: Path) -> Iterator[tuple[int, Path]]:
     """Yield the pieces that were spilled, in order."""
-    for path in sorted(folder.glob("piece-*")):
-        yield int(path.name.removeprefix("piece-")), path
+    numbers = sorted(int(path.name.removeprefix("piece-")) for path in folder.glob("piece-*"))
+    for k in numbers:
+        yield k, folder / f"piece-{k:05d}"
 
 
 def part_rows(piece: Path, p: int) -> slice:

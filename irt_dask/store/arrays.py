@@ -127,7 +127,7 @@ def from_array(
     observed : {"stored", "all"}, required for scipy.sparse
         Whether only stored entries were observed (zeros stored explicitly are wrong answers), or
         every cell was (what is not stored is wrong).  With "stored" blocks stay sparse.
-    persons : table with one row a person
+    persons : table with one row a person, in the order of the array
         Columns ``weight`` (finite, positive), ``group`` (a label), and any others, which are
         covariates (numbers; NaN where not known).
     person_id, item_id : identifiers; default the array's own, else "0", "1", ...
@@ -138,6 +138,8 @@ def from_array(
     Responses
     """
     array, own_person, own_item = _unwrap(array)
+    if any(size != size for size in getattr(array, "shape", ())):  # NaN: dask does not know
+        raise InputError("the dask array has chunks of unknown size; call compute_chunk_sizes()")
     if getattr(array, "ndim", 0) != 2 or 0 in array.shape:
         raise InputError(
             f"responses have shape {getattr(array, 'shape', ())}; give a table of persons (rows) x "
@@ -164,6 +166,8 @@ def from_array(
     if len(items) != m:
         raise InputError(f"item_id has {len(items)} entries, the array has {m} columns (items)")
     ids = np.array([str(i) for i in _first(person_id, own_person, range(n))], dtype=object)
+    if "" in ids:
+        raise InputError(f"person {list(ids).index('')} (counted from 0) has an empty identifier")
     if len(ids) != n:
         raise InputError(f"person_id has {len(ids)} entries, the array has {n} rows (persons)")
     if len(set(ids)) < n:
@@ -171,7 +175,7 @@ def from_array(
         raise InputError(
             f"person_id must be unique; repeated: {', '.join(values[counts > 1][:10])}"
         )
-    weight, group, covariates = _person_columns(persons, n)
+    weight, group, covariates = _person_columns(persons, ids)
     stored_only = sparse and observed == "stored"
     per_person = -(-array.nnz // n) if stored_only else m
     rows = check_rows_per_block(rows_per_block, per_person, n)
@@ -182,7 +186,7 @@ def from_array(
         ArrayBlock(
             k,
             int(a),
-            array[a:b],
+            _rows(array, a, b),
             stored_only,
             ids[a:b],
             None if weight is None else weight[a:b],
@@ -204,6 +208,16 @@ def from_array(
         layout="csr" if stored_only else "dense",
         covariate_names=tuple(covariates),
     )
+
+
+def _rows(array: Any, first: int, stop: int) -> Any:
+    """Rows of an array; of a dask array with only the part of its graph that they need."""
+    rows = array[first:stop]
+    if hasattr(rows, "dask"):
+        import dask
+
+        (rows,) = dask.optimize(rows)
+    return rows
 
 
 def _first(*choices: Any) -> Any:
@@ -258,11 +272,34 @@ _PersonColumns = tuple[
 ]
 
 
-def _person_columns(persons: Mapping[str, Any] | pd.DataFrame | None, n: int) -> _PersonColumns:
-    """Weights, groups and covariates of a table with one row a person."""
+def _person_columns(
+    persons: Mapping[str, Any] | pd.DataFrame | None, ids: NDArray[np.object_]
+) -> _PersonColumns:
+    """Weights, groups and covariates of a table with one row a person, in their order."""
     if persons is None:
         return None, None, {}
+    n = len(ids)
+    if not isinstance(persons, Mapping) and not hasattr(persons, "columns"):
+        raise InputError(
+            f"persons must be a table or a dict of columns, not {type(persons).__name__}"
+        )
     columns = {str(c): persons[c] for c in persons}
+    for name, column in columns.items():
+        if not hasattr(column, "__len__") or isinstance(column, str):
+            raise InputError(f"persons[{name!r}] must be a column with {n} entries")
+    for name in ("person", "person_id", "id"):
+        if name in columns and [str(i) for i in columns.pop(name)] != list(ids):
+            raise InputError(
+                f"persons[{name!r}] differs from the identifiers of the array's persons; "
+                f"bring the rows of the table into their order"
+            )
+    labels = getattr(persons, "index", None)
+    counted = labels is None or list(labels) == list(range(n))
+    if not counted and len(labels) == n and [str(i) for i in labels] != list(ids):  # type: ignore[arg-type, union-attr]
+        raise InputError(
+            "the index of persons differs from the identifiers of the array's persons; bring its "
+            "rows into their order, or reset the index if they are already"
+        )
     for name, column in columns.items():
         if len(column) != n:
             raise InputError(f"persons[{name!r}] has {len(column)} entries for {n} persons")
@@ -277,7 +314,13 @@ def _person_columns(persons: Mapping[str, Any] | pd.DataFrame | None, n: int) ->
             )
     group = None
     if "group" in columns:
-        group = np.array([str(g) for g in columns.pop("group")], dtype=object)
+        given = list(columns.pop("group"))
+        empty = [k for k, g in enumerate(given) if g is None or g != g or not str(g)]
+        if empty:
+            raise InputError(
+                f"group of person {empty[0]} (counted from 0) is empty; every person needs one"
+            )
+        group = np.array([str(g) for g in given], dtype=object)
     covariates = {name: _numbers(name, column) for name, column in columns.items()}
     for name, column in covariates.items():
         if np.isinf(column).any():

@@ -12,8 +12,8 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -76,20 +76,26 @@ class Draft:
             whole.mkdir()
             os.rename(part.folder, whole / self.name)
             manifest.write(whole, content)
-            shutil.rmtree(self.scratch)
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             os.rename(whole, self.path)
             manifest.sync_folder(self.path.parent)
         else:
+            now = manifest.read(self.path)
+            if now["checksum"] != self.old["checksum"]:
+                raise StoreError(
+                    f"the store {self.path} was changed by another process while this one was "
+                    f"working; start again"
+                )
             final = self.path / self.name
             if final.exists():  # of an append that was killed before its commit
                 shutil.rmtree(final)
             os.rename(part.folder, final)
             manifest.sync_folder(self.path)
+            for field in ("format", "format_version", "checksum"):
+                del now[field]
             content = {
-                **self.old,
-                "parts": [*self.old["parts"], entry],
-                "files": {**self.old["files"], **dict(sorted(files.items()))},
+                **now,
+                "parts": [*now["parts"], entry],
+                "files": {**now["files"], **dict(sorted(files.items()))},
             }
             manifest.write(self.path, content)
         return open_responses(self.path)
@@ -98,8 +104,8 @@ class Draft:
 @contextmanager
 def create(path: str | os.PathLike[str]) -> Iterator[Draft]:
     """Begin a store at ``path``, where nothing may be yet."""
-    path = Path(os.path.abspath(path))
-    with _locked(path) as folder:
+    path = _absolute(path)
+    with _parents(path), _locked(path) as folder:
         if path.exists() or path.is_symlink():
             raise InputError(
                 f"{path} exists already, and a new store is to be made; "
@@ -111,22 +117,46 @@ def create(path: str | os.PathLike[str]) -> Iterator[Draft]:
 @contextmanager
 def extend(path: str | os.PathLike[str]) -> Iterator[Draft]:
     """Begin one more part of the store at ``path``."""
-    path = Path(os.path.abspath(path))
-    if not path.is_dir():
-        manifest.read(path)  # the error that says what is not there
+    path = _absolute(path).resolve()  # two names of one store have one lock
+    manifest.read(path)  # the error that says what is not there, before anything is locked
     with _locked(path) as folder:
         old = manifest.read(path)
-        for field in ("format", "format_version", "checksum"):
-            del old[field]
         yield _draft(path, folder, f"part-{len(old['parts']):05d}", old)
+
+
+def _absolute(path: str | os.PathLike[str]) -> Path:
+    try:
+        absolute = Path(os.path.abspath(os.fspath(path)))
+    except TypeError:
+        raise InputError(f"the store must be a path, not {type(path).__name__}") from None
+    if not absolute.name:
+        raise InputError(f"{absolute} cannot be a store; give the path of a folder below it")
+    return absolute
+
+
+@contextmanager
+def _parents(path: Path) -> Iterator[None]:
+    """Make the folders above the store; remove those that stay empty."""
+    missing = [p for p in path.parents if not p.exists()]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"the folder of the store {path} cannot be made: {error}") from error
+    try:
+        yield
+    finally:
+        for folder in missing:
+            with suppress(OSError):
+                folder.rmdir()
 
 
 def _draft(path: Path, folder: Path, name: str, old: dict[str, Any] | None) -> Draft:
     for left in folder.iterdir():
-        shutil.rmtree(left)
+        if left.is_dir():
+            shutil.rmtree(left)
     # A new name each time: a worker that still serves a killed run writes to a folder that is gone.
-    draft = Draft(path, folder, folder / f"scratch-{secrets.token_hex(4)}", name, old)
-    draft = replace(draft, folder=draft.scratch.with_name(f"draft-{secrets.token_hex(4)}"))
+    word = secrets.token_hex(4)
+    draft = Draft(path, folder / f"draft-{word}", folder / f"scratch-{word}", name, old)
     draft.scratch.mkdir()
     draft.folder.mkdir()
     return draft
@@ -134,16 +164,23 @@ def _draft(path: Path, folder: Path, name: str, old: dict[str, Any] | None) -> D
 
 @contextmanager
 def _locked(path: Path) -> Iterator[Path]:
-    """Hold ``.NAME.partial`` (beside the store, or above while its folder is not there)."""
-    beside = next(p for p in path.parents if p.is_dir())
-    folder = beside / f".{path.name}.partial"
+    """Hold the folder ``.NAME.partial`` beside the store, by a lock on a file in it."""
+    folder = path.with_name(f".{path.name}.partial")
+    lock = folder / "lock"
     while True:
-        folder.mkdir(exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            folder.mkdir(exist_ok=True)
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        except FileNotFoundError:
+            continue  # its last holder removed it in between
+        except OSError as error:
+            raise InputError(f"the store {path} cannot be written: {error}") from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if folder.exists() and os.stat(folder).st_ino == os.fstat(descriptor).st_ino:
+            if os.stat(lock).st_ino == os.fstat(descriptor).st_ino:
                 break
+        except FileNotFoundError:
+            pass
         except BlockingIOError:
             os.close(descriptor)
             raise InputError(
@@ -152,10 +189,10 @@ def _locked(path: Path) -> Iterator[Path]:
         except OSError as error:
             os.close(descriptor)
             raise StoreError(
-                f"the folder {folder} cannot be locked ({error.strerror}): the file system must "
-                f"have flock; write the store elsewhere and move it"
+                f"{lock} cannot be locked ({error.strerror}): the file system must have flock; "
+                f"write the store elsewhere and move it"
             ) from error
-        os.close(descriptor)  # its last holder removed it in between
+        os.close(descriptor)
     try:
         yield folder
     finally:

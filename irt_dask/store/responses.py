@@ -137,6 +137,8 @@ class Responses:
     ) -> Responses:
         """Return some items, some persons or both, without copying anything.
 
+        ``path``, ``max_weight``, ``n_quarantined`` and ``verify`` remain those of the whole.
+
         Parameters
         ----------
         items : identifiers, in the order in which they are wanted.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,7 +35,7 @@ class SelectedBlock:
         data = block.data
         if self.items is not None:
             data = layouts.columns(data, self.items)
-        if self.rows != slice(None) if isinstance(self.rows, slice) else True:
+        if not (isinstance(self.rows, slice) and self.rows == slice(None)):
             data = layouts.take(data, np.arange(block.n_persons)[self.rows])
         weight = None if block.weight is None else block.weight[self.rows]
         return Block(self.index, self.start, data, weight)
@@ -105,11 +105,16 @@ def select(
             raise InputError("no person is selected; give at least one")
         lengths = [_length(rows[k]) for k in chosen]
         starts = np.cumsum([0, *lengths])
-    parts = [f"{k}:{r}".encode() if isinstance(r, slice) else r for k, r in rows.items()]
+    parts: list[bytes] = []
+    for k, r in rows.items():  # each with its length: no two selections have the same bytes
+        content = f"{r.start}:{r.stop}".encode() if isinstance(r, slice) else r.tobytes()
+        parts += [f"/{k}/{type(r).__name__}/{len(content)}/".encode(), content]
     fingerprint = sha256(
-        responses.fingerprint.encode(), b"all" if columns is None else columns,
-        b"all" if persons is None else b"some", *parts, *(f"{k}".encode() for k in rows),
-    )  # fmt: skip
+        responses.fingerprint.encode(),
+        b"all" if columns is None else f"{columns.tolist()}".encode(),
+        b"all" if persons is None else b"some",
+        *parts,
+    )
     item_id = responses.item_id
     return replace(
         responses,
@@ -130,10 +135,13 @@ def _starts(responses: Responses) -> NDArray[np.int64]:
 
 
 def _columns(responses: Responses, items: Sequence[str]) -> NDArray[np.intp]:
-    if isinstance(items, str):
+    if isinstance(items, str) or not isinstance(items, Iterable):
         raise InputError(f"items={items!r} must be a list of item identifiers")
     known = {name: j for j, name in enumerate(responses.item_id)}
-    wanted = check_item_ids(list(items))
+    items = list(items)
+    if not items:
+        raise InputError("no item is selected; give at least one")
+    wanted = check_item_ids(items)
     unknown = [name for name in wanted if name not in known]
     if unknown:
         raise InputError(_unknown("item", unknown))
@@ -146,7 +154,10 @@ def _unknown(what: str, ids: list[str]) -> str:
 
 
 def _rows_of_slice(responses: Responses, persons: slice) -> dict[int, Rows]:
-    first, stop, step = persons.indices(responses.n_persons)
+    try:
+        first, stop, step = persons.indices(responses.n_persons)
+    except TypeError:
+        raise InputError(f"persons={persons}: a slice of persons is of whole numbers") from None
     if step != 1:
         raise InputError(f"persons={persons}: the step of a slice of persons must be 1")
     rows: dict[int, Rows] = {}
@@ -158,7 +169,7 @@ def _rows_of_slice(responses: Responses, persons: slice) -> dict[int, Rows]:
 
 
 def _rows_of_ids(responses: Responses, persons: Sequence[str]) -> dict[int, Rows]:
-    if isinstance(persons, str):
+    if isinstance(persons, str) or not isinstance(persons, Iterable):
         raise InputError(f"persons={persons!r} must be a list of person identifiers, or a slice")
     wanted = {str(p) for p in persons}
     found: set[str] = set()

@@ -47,7 +47,7 @@ def check_rows_per_block(rows: int | None, n_items: int, n_persons: int | None =
         raise InputError(
             f"rows_per_block={rows!r} must be a whole number of at least 1, or None to choose"
         )
-    return int(rows)
+    return int(rows) if n_persons is None else min(int(rows), n_persons)
 
 
 class StoreWriter:
@@ -80,7 +80,7 @@ class StoreWriter:
             raise InputError(f"there are no persons to write to {path}")
         self._fields: dict[str, Any] = {
             "layout": layout, "n_persons": n_persons, "n_items": len(self.item_id),
-            "rows_per_block": check_rows_per_block(rows_per_block, len(self.item_id)),
+            "rows_per_block": check_rows_per_block(rows_per_block, len(self.item_id), n_persons),
             "capacity": capacity,
         }  # fmt: skip
         self._open = ExitStack()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from irt_dask.calibrate.summary import summarise
 from irt_dask.datasets import load_lsat
 from irt_dask.errors import DataWarning, InputError
 from irt_dask.ingest import ingest as ingest_responses
+from irt_dask.ingest.sources import open_persons
 from irt_dask.kernels.layouts import concatenate, to_dense
 from irt_dask.models import ItemPrior
 from irt_dask.report.page import write_report
@@ -98,6 +100,13 @@ def check_input(config: RunConfig) -> None:
             )
     if data.store is not None:
         _refuse_weights(open_responses(data.store))
+    if data.persons is not None:
+        with tempfile.TemporaryDirectory() as scratch:
+            if open_persons(data.persons, Path(scratch)).weighted:
+                raise InputError(
+                    f"{data.persons} has a weight column, and a pipeline's methods do not use "
+                    f"person weights; leave the column out"
+                )
 
 
 def _refuse_weights(responses: Responses) -> None:
