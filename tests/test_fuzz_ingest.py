@@ -501,8 +501,8 @@ def check(seed: int, n: int, folder: Path) -> None:
     assert tally["refused, first bad line named"] > n / 10
 
 
-def test_two_hundred_files(tmp_path: Path) -> None:
-    check(1, 200, tmp_path)
+def test_seventy_files(tmp_path: Path) -> None:
+    check(1, 70, tmp_path)
 
 
 @pytest.mark.slow
@@ -614,8 +614,8 @@ def append(seed: int, n: int, folder: Path) -> None:
     assert tally["both halves taken"] > n / 4
 
 
-def test_thirty_files_in_halves(tmp_path: Path) -> None:
-    append(1, 30, tmp_path)
+def test_ten_files_in_halves(tmp_path: Path) -> None:
+    append(1, 10, tmp_path)
 
 
 @pytest.mark.slow

@@ -177,7 +177,7 @@ def test_other_processes(bits: Any, client: Any, tmp_path: Path) -> None:
     assert {n: bits(f) for n, f in got.items()} == {n: bits(f) for n, f in expected.items()}
 
 
-@pytest.mark.parametrize("missing", [0.0, 0.5])
+@pytest.mark.parametrize("missing", [0.0, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_posterior(bits: Any, missing: float, tmp_path: Path) -> None:
     """Layout, blocks and parts, for the method that takes too long for many examples."""
     y = values(8, missing)
@@ -308,7 +308,7 @@ def kinds(y: np.ndarray) -> dict[str, tuple[Any, dict[str, Any]]]:
     }
 
 
-@settings(quick, max_examples=3)
+@settings(quick, max_examples=1)
 @given(any_data, any_rows)
 def test_kind_of_array(bits: Any, data: Any, rows: int) -> None:
     y = values(*data)

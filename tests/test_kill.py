@@ -184,10 +184,6 @@ def kill(task: Task, times: int, folder: Path) -> None:
     assert sum(n for state, n in states.items() if not state.endswith("ended")) >= times / 2
 
 
-def test_killed_twice(task: Task, tmp_path: Path) -> None:
-    kill(task, 2, tmp_path)
-
-
 @pytest.mark.slow
 def test_killed_twenty_times(task: Task, tmp_path: Path) -> None:
     kill(task, 20, tmp_path)
