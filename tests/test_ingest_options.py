@@ -425,8 +425,13 @@ def test_persons_who_answered_nothing(tmp_path, monkeypatch):
     assert matrix(irt.ingest(file, tmp_path / "s", recode={"": "wrong"})) == [[-1, -1], [1, 0]]
     monkeypatch.setattr(reader, "piece_bytes", lambda size: 20)
     assert matrix(irt.ingest(file, tmp_path / "t", recode={"": "wrong"})) == [[-1, -1], [1, 0]]
-    more = write(tmp_path / "g.jsonl", '{"id":"c","responses":{}}\n')
-    assert matrix(irt.append(more, tmp_path / "s"))[-1] == [-1, -1]
+    rows = '{"id":"c","responses":{}}\n{"id":"d","responses":{"r":1}}\n'
+    more = write(tmp_path / "g.jsonl", rows)
+    assert matrix(irt.append(more, tmp_path / "s"))[2:] == [[-1, -1], [-1, 1]]
+    none = write(tmp_path / "h.jsonl", '{"id":"e","responses":{}}\n')
+    for function, name in ((irt.append, "s"), (irt.ingest, "u")):
+        with pytest.raises(InputError, match="has no item: nobody has a response"):
+            function(none, tmp_path / name)
 
 
 def test_items_that_only_refused_rows_have_are_left_out(tmp_path):

@@ -169,6 +169,8 @@ class _Ingest:
         self.first_lines = _first_lines(self.source, lines)
         if self.stop_at_bad:
             codes.check_items([item for item in place if item in seen])
+        if not seen and self.source.item_id is None:
+            raise self.source.error("has no item: nobody has a response")
         for item in self.source.item_id or ():
             place.setdefault(item, len(place))
         return self._items([*place], n_known)
