@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from irt_dask.ingest import spill
-from irt_dask.ingest.runs import read_bad
+from irt_dask.ingest.refused import read_bad
 from irt_dask.store.manifest import sync_folder
 
 if TYPE_CHECKING:

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from irt_dask.engine.tasks import Tasks, run_tasks
-from irt_dask.errors import DataWarning, InputError
+from irt_dask.errors import DataWarning
 from irt_dask.ingest import spill
 from irt_dask.ingest.blocks import Stretch, cut, widest, write_blocks
 from irt_dask.ingest.options import Options
+from irt_dask.ingest.persons import PersonsTable
 from irt_dask.ingest.quarantine import remove_quarantine, write_quarantine
 from irt_dask.ingest.runs import LISTED, NOWHERE, Job, Run, make_run
-from irt_dask.ingest.sources import Source, open_persons, open_source
+from irt_dask.ingest.sources import Source, open_source
 from irt_dask.kernels.layouts import SPARSE_BELOW
 from irt_dask.store import Responses, open_responses
 from irt_dask.store.draft import Draft, create, extend
@@ -54,7 +55,7 @@ class _Ingest:
     ) -> None:
         self.draft, self.options, self.tasks, self.old = draft, options, tasks, old
         self.source = open_source(path, draft.scratch, shape=options.shape, columns=options.columns)
-        self.persons, self.persons_name = _persons_source(options.persons, draft.scratch)
+        self.persons = PersonsTable.opened(options.persons, draft.scratch)
         self.stop_at_bad = options.on_error == "raise"
         self.n_parts = spill.n_partitions(self.source.size)
         self.pieces = self._folder("pieces")
@@ -96,23 +97,25 @@ class _Ingest:
 
     @property
     def _covariates(self) -> tuple[str, ...]:
-        return () if self.persons is None else self.persons.covariates
+        return () if self.persons is None else self.persons.source.covariates
 
     @property
     def _weighted(self) -> bool:
-        return self.source.weighted or (self.persons is not None and self.persons.weighted)
+        table = self.persons
+        return self.source.weighted or (table is not None and table.source.weighted)
 
     @property
     def _grouped(self) -> bool:
-        return self.source.grouped or (self.persons is not None and self.persons.grouped)
+        table = self.persons
+        return self.source.grouped or (table is not None and table.source.grouped)
 
     def _check_columns(self) -> None:
         source, persons, old = self.source, self.persons, self.old
         for role in ("weighted", "grouped"):
-            if persons is not None and getattr(source, role) and getattr(persons, role):
+            if persons is not None and getattr(source, role) and getattr(persons.source, role):
                 name = role.removesuffix("ed")
                 raise source.error(
-                    f"has a {name} column, and so has {self.persons_name}; leave one of them out"
+                    f"has a {name} column, and so has {persons.name}; leave one of them out"
                 )
         if old is None:
             return
@@ -126,11 +129,6 @@ class _Ingest:
                     f"brings {what}: {_said(has)}; the store {old.path} has {what}: {_said(had)}; "
                     f"what is appended must have the same"
                 )
-
-    def _persons_error(self, message: str, line: int | None = None) -> InputError:
-        assert self.persons is not None
-        text = str(self.persons.error(message, line))
-        return InputError(text.replace(str(self.persons.path), self.persons_name, 1))
 
     # --- pieces -------------------------------------------------------------------------------
 
@@ -212,7 +210,7 @@ class _Ingest:
             first_lines=self.first_lines,
             persons=persons,
             persons_first_lines=persons_lines,
-            persons_unit="line" if self.persons is None else self.persons.unit,
+            persons_unit="line" if self.persons is None else self.persons.source.unit,
             known=self._scatter_known(),
         )
         runs = []
@@ -227,18 +225,18 @@ class _Ingest:
     def _scatter_persons(self) -> tuple[str | None, tuple[int, ...]]:
         if self.persons is None:
             return None, ()
+        source = self.persons.source
         folder = self._folder("persons")
         lines: list[int] = []
         jobs = [
-            (self.persons, k, None, self.n_parts, str(folder), True)
-            for k in range(len(self.persons.pieces))
+            (source, k, None, self.n_parts, str(folder), True) for k in range(len(source.pieces))
         ]
         for piece in self.tasks.run("persons", spill.scatter, jobs):
             if piece.first_bad is not None:
-                line = self.persons.first_line + sum(lines) + piece.first_bad.line
-                raise self._persons_error(piece.first_bad.message, line)
+                line = source.first_line + sum(lines) + piece.first_bad.line
+                raise self.persons.error(piece.first_bad.message, line)
             lines.append(piece.n_lines)
-        return str(folder), _first_lines(self.persons, lines)
+        return str(folder), _first_lines(source, lines)
 
     def _scatter_known(self) -> str | None:
         if self.old is None:
@@ -257,7 +255,8 @@ class _Ingest:
             line = self.first_lines[key >> spill.PIECE_BITS] + first.line
             raise self.source.error(first.message, line)
         for twice in (r.twice for r in runs if r.twice is not None):
-            raise self._persons_error(*twice)
+            assert self.persons is not None
+            raise self.persons.error(*twice)
         n, some = _together([r.already for r in runs])
         if n:
             assert self.old is not None
@@ -267,13 +266,15 @@ class _Ingest:
             )
         n, some = _together([r.unmatched for r in runs])
         if n:
-            raise self._persons_error(
+            assert self.persons is not None
+            raise self.persons.error(
                 f"{n} person(s) of {self.source.path} have no row: {some}; add them"
             )
         n, some = _together([r.unused for r in runs])
         if n:
+            assert self.persons is not None
             warnings.warn(
-                f"{self.persons_name}: {n} person(s) have no responses in {self.source.path} and "
+                f"{self.persons.name}: {n} person(s) have no responses in {self.source.path} and "
                 f"are left out: {some}",
                 DataWarning,
                 stacklevel=6,
@@ -341,21 +342,3 @@ def _together(parts: list[tuple[int, list[str]]]) -> tuple[int, str]:
     n = sum(count for count, _ in parts)
     some = sorted(itertools.chain.from_iterable(ids for _, ids in parts))[:LISTED]
     return n, ", ".join(map(repr, some)) + (f" and {n - len(some)} more" if n > len(some) else "")
-
-
-def _persons_source(persons: Any, scratch: Path) -> tuple[Source | None, str]:
-    """Open the table of persons and say what to call it; one in memory becomes a file first."""
-    if persons is None:
-        return None, ""
-    folder = scratch / "persons-source"
-    folder.mkdir()
-    if not hasattr(persons, "to_parquet"):
-        return open_persons(persons, folder), str(persons)
-    path, name = folder / "persons.parquet", "the table of persons"
-    try:
-        persons.to_parquet(path, index=False)
-        return open_persons(path, folder), name
-    except InputError as error:
-        raise InputError(str(error).replace(str(path), name)) from None
-    except Exception as error:
-        raise InputError(f"{name} cannot be read: {error}") from error

@@ -1,0 +1,122 @@
+"""Rows of a partition that contradict earlier rows of the same person."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from irt_dask.ingest import spill
+from irt_dask.ingest.sources import Bad
+from irt_dask.kernels import grouping
+
+if TYPE_CHECKING:
+    from irt_dask.ingest.runs import Job, PartitionRows
+
+
+class Refused:
+    """Rows that contradict earlier rows of the same person."""
+
+    def __init__(self, job: Job, rows: PartitionRows) -> None:
+        self.job, self.rows = job, rows
+        self.found: list[tuple[int, Bad]] = []
+
+    def _place(self, row: Any) -> str:
+        piece, offset = divmod(int(self.rows.key[row]), 1 << spill.PIECE_BITS)
+        return f"{self.job.unit} {self.job.first_lines[piece] + offset}"
+
+    def _add(self, row: Any, column: str, value: str, message: str) -> None:
+        key = int(self.rows.key[row])
+        offset = key & ((1 << spill.PIECE_BITS) - 1)
+        self.found.append((key, Bad(offset, column, value, message, "")))
+
+    def _person(self, row: Any) -> str:
+        return str(self.rows.ids[int(self.rows.person[row])])
+
+    def differing(self) -> None:
+        """Refuse rows whose weight or group is not that of the person's first row."""
+        rows = self.rows
+        if not {"weight", "group"} & rows.columns.keys():
+            return
+        first = grouping.first_rows(rows.person, len(rows.ids))[rows.person]
+        wrong = np.zeros(len(rows.person), dtype=bool)
+        for role in ("weight", "group"):
+            column = rows.columns.get(role)
+            if column is None:
+                continue
+            differs = (column != column[first]) & ~wrong
+            for row in self._told(np.flatnonzero(differs)):
+                value, before = (self._show(role, column[r]) for r in (row, first[row]))
+                name = self.job.attributes[role]
+                self._add(
+                    row, name, value,
+                    f"column {name!r} has {value!r} for the person {self._person(row)!r}, and "
+                    f"{before!r} on {self._place(first[row])}; "
+                    f"the {role} of a person must be the same in all rows",
+                )  # fmt: skip
+            wrong |= differs
+        if wrong.any():
+            rows.keep(~wrong)
+
+    def _show(self, role: str, value: Any) -> str:
+        if role == "weight":
+            return f"{value:g}"
+        assert self.rows.labels is not None
+        return str(self.rows.labels[int(value)])
+
+    def repeated_persons(self) -> None:
+        """Refuse the rows of a person who is on an earlier line already."""
+        rows = self.rows
+        first = grouping.first_rows(rows.person, len(rows.ids))[rows.person]
+        again = rows.key != rows.key[first]
+        _, one_a_line = np.unique(rows.key[again], return_index=True)
+        for row in self._told(np.flatnonzero(again)[one_a_line]):
+            person = self._person(row)
+            self._add(
+                row, "", person,
+                f"the person {person!r} is on {self._place(first[row])} already; "
+                f"this kind of file has one row per person",
+            )  # fmt: skip
+        if again.any():
+            rows.keep(~again)
+
+    def repeated_pairs(self, row: np.ndarray, first: np.ndarray) -> None:
+        """Refuse second and further responses of a person to an item, which follow the first."""
+        origin = np.maximum.accumulate(np.where(first, np.arange(row.size), 0))
+        later = np.flatnonzero(~first)
+        first_of = dict(zip(row[later].tolist(), row[origin[later]].tolist(), strict=True))
+        names = json.loads(Path(self.job.items).read_text())
+        for at in self._told(row[later]):
+            name = names[self.rows.columns["item"][at]]
+            self._add(
+                at, "", name,
+                f"the person {self._person(at)!r} has a second response to the item {name!r}, "
+                f"after the one on {self._place(first_of[int(at)])}; "
+                f"keep one of the two",
+            )  # fmt: skip
+
+    def _told(self, rows: np.ndarray) -> np.ndarray:
+        """Return the rows to report: all, or the first in the source."""
+        if self.job.stop_at_bad and rows.size:
+            return rows[[np.argmin(self.rows.key[rows])]]
+        return rows
+
+    def write(self, target: Path) -> None:
+        """Keep what was refused, by place in the source."""
+        if self.found:
+            found = sorted(self.found, key=lambda f: f[0])
+            lines = [json.dumps({"key": key, **vars(bad)}) for key, bad in found]
+            spill.write(target / "bad.jsonl", "\n".join(lines).encode())
+
+
+def read_bad(runs: Path, p: int) -> Iterator[tuple[int, Bad]]:
+    """Yield the rows that partition ``p`` refused: (key, row), in the order of the source."""
+    path = runs / f"run-{p:05d}" / "bad.jsonl"
+    if path.exists():
+        with open(path, encoding="ascii") as file:
+            for line in file:
+                bad = json.loads(line)
+                yield bad.pop("key"), Bad(**bad)

@@ -1,0 +1,81 @@
+"""Weights, groups and covariates given with an array, checked against its persons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irt_dask.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PersonColumns = tuple[
+    NDArray[np.float64] | None, NDArray[np.object_] | None, dict[str, NDArray[np.float64]]
+]
+
+
+def person_columns(
+    persons: Mapping[str, Any] | pd.DataFrame | None, ids: NDArray[np.object_]
+) -> PersonColumns:
+    """Weights, groups and covariates of a table with one row a person, in their order."""
+    if persons is None:
+        return None, None, {}
+    n = len(ids)
+    if not isinstance(persons, Mapping) and not hasattr(persons, "columns"):
+        raise InputError(
+            f"persons must be a table or a dict of columns, not {type(persons).__name__}"
+        )
+    columns = {str(c): persons[c] for c in persons}
+    for name, column in columns.items():
+        if not hasattr(column, "__len__") or isinstance(column, str):
+            raise InputError(f"persons[{name!r}] must be a column with {n} entries")
+    for name in ("person", "person_id", "id"):
+        if name in columns and [str(i) for i in columns.pop(name)] != list(ids):
+            raise InputError(
+                f"persons[{name!r}] differs from the identifiers of the array's persons; "
+                f"bring the rows of the table into their order"
+            )
+    labels = getattr(persons, "index", None)
+    counted = labels is None or list(labels) == list(range(n))
+    if not counted and len(labels) == n and [str(i) for i in labels] != list(ids):  # type: ignore[arg-type, union-attr]
+        raise InputError(
+            "the index of persons differs from the identifiers of the array's persons; bring its "
+            "rows into their order, or reset the index if they are already"
+        )
+    for name, column in columns.items():
+        if len(column) != n:
+            raise InputError(f"persons[{name!r}] has {len(column)} entries for {n} persons")
+    weight = None
+    if "weight" in columns:
+        weight = _numbers("weight", columns.pop("weight"))
+        bad = np.flatnonzero(~(np.isfinite(weight) & (weight > 0)))
+        if bad.size:
+            raise InputError(
+                f"weight {weight[bad[0]]} of person {bad[0]} (counted from 0): weights are finite "
+                f"and positive"
+            )
+    group = None
+    if "group" in columns:
+        given = list(columns.pop("group"))
+        empty = [k for k, g in enumerate(given) if g is None or g != g or not str(g)]
+        if empty:
+            raise InputError(
+                f"group of person {empty[0]} (counted from 0) is empty; every person needs one"
+            )
+        group = np.array([str(g) for g in given], dtype=object)
+    covariates = {name: _numbers(name, column) for name, column in columns.items()}
+    for name, column in covariates.items():
+        if np.isinf(column).any():
+            raise InputError(f"persons[{name!r}] holds an infinite value; use NaN where unknown")
+    return weight, group, covariates
+
+
+def _numbers(name: str, column: Any) -> NDArray[np.float64]:
+    try:
+        return np.asarray(column, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"persons[{name!r}] must hold numbers: {error}") from None
