@@ -270,6 +270,7 @@ def test_six_shards_against_one():
     assert distance < 0.3
 
 
+@pytest.mark.slow
 def test_two_shards_of_a_small_test():
     # The quick version: 2,000 x 6 in two shards.
     y = simulated(2000, 6, seed=19)
