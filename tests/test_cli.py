@@ -103,6 +103,7 @@ def test_options_of_other_methods_are_refused(tmp_path):
     assert "--shards belongs to --method bayes" in irt_dask(*args, code=2, cwd=tmp_path)
 
 
+@pytest.mark.slow
 def test_run_and_report_again(tmp_path):
     (tmp_path / "p.toml").write_text(
         "[data]\nbuiltin = 'lsat'\n[joint]\ncoreset = 0\n[bayes]\ndraws = 200\nwarmup = 50\n"

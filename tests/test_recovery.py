@@ -31,6 +31,7 @@ def test_items_come_back(data, fits, method):
         assert np.corrcoef(fits[method][name], data.truth[name])[0, 1] > least
 
 
+@pytest.mark.slow
 def test_the_posterior_follows_a_very_steep_item():
     """The largest of these 40 slopes is 3.2."""
     r = irt.simulate(20_000, 40, seed=2026)
