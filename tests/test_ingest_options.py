@@ -492,6 +492,16 @@ def test_a_store_that_changed_meanwhile_is_not_overwritten(tmp_path):
     assert irt.open_responses(store).n_persons == 5
 
 
+def test_a_folder_that_vanishes_is_an_error_and_no_hang(tmp_path):
+    from irt_dask.store.draft import _locked
+
+    with (
+        pytest.raises(InputError, match="the folder of the store, is gone"),
+        _locked(tmp_path / "gone" / "s"),
+    ):
+        pass
+
+
 def test_folders_made_for_a_store_that_failed_go_away(tmp_path):
     file = write(tmp_path / "f.csv", "person,item,response\nu,q1,7\n")
     with pytest.raises(InputError, match="line 2"):

@@ -172,7 +172,9 @@ def _locked(path: Path) -> Iterator[Path]:
             folder.mkdir(exist_ok=True)
             descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
         except FileNotFoundError:
-            continue  # its last holder removed it in between
+            if not folder.parent.is_dir():
+                raise InputError(f"{folder.parent}, the folder of the store, is gone") from None
+            continue  # the last holder removed the folder in between: try again
         except OSError as error:
             raise InputError(f"the store {path} cannot be written: {error}") from error
         try:
@@ -180,7 +182,7 @@ def _locked(path: Path) -> Iterator[Path]:
             if os.stat(lock).st_ino == os.fstat(descriptor).st_ino:
                 break
         except FileNotFoundError:
-            pass
+            pass  # likewise: what is locked is no longer there, so close it and try again
         except BlockingIOError:
             os.close(descriptor)
             raise InputError(
