@@ -85,6 +85,13 @@ def test_few_persons_with_many_items_make_several_blocks():
     assert default_rows_per_block(5, 1000) >= 1000
 
 
+def test_blocks_grow_with_the_data_to_a_million_cells():
+    assert default_rows_per_block(512, 10_000) == 512
+    assert default_rows_per_block(512, 65_536) == 1024
+    assert default_rows_per_block(512, 200_000) == 2048
+    assert default_rows_per_block(512, 10**6) == 2048
+
+
 # --- opening --------------------------------------------------------------------------------------
 
 

@@ -18,8 +18,9 @@ from irt_dask.store.manifest import Files
 from irt_dask.store.responses import Responses, check_item_ids
 
 _SMALLEST, _LARGEST = 1, 65_536
-#: Cells of a block when there are few: small enough that a few blocks exist to share out.
-_CELLS = 1 << 18
+#: Cells of a block: enough that opening a file costs little, few enough that there are blocks to
+#: share out; more as long as there are _SHARED blocks.
+_CELLS, _MOST_CELLS, _SHARED = 1 << 18, 1 << 20, 64
 #: Blocks of a large store, about: enough for a large cluster, few enough to list.
 _MANY = 1024
 #: Blocks of a small one, if its persons allow: one for each core of a machine.
@@ -29,11 +30,12 @@ _FEW, _FEW_ROWS = 16, 256
 def default_rows_per_block(n_items: int, n_persons: int | None = None) -> int:
     """Return the number of persons a block holds unless the user says otherwise.
 
-    About 2^18 responses, a power of two of at most 65,536 persons: at least 256 of them, unless
+    2^18 to 2^20 responses, a power of two of at most 65,536 persons: at least 256 of them, unless
     that leaves fewer than 16 blocks (few persons with many items); larger for large data, so that a
     store has some thousand blocks rather than a hundred thousand.
     """
-    rows = max(_CELLS // max(n_items, 1), (n_persons or 0) // _MANY, 1)
+    cells = min(max((n_persons or 0) * n_items // _SHARED, _CELLS), _MOST_CELLS)
+    rows = max(cells // max(n_items, 1), (n_persons or 0) // _MANY, 1)
     least = _FEW_ROWS if n_persons is None else min(_FEW_ROWS, max(n_persons // _FEW, _SMALLEST))
     return min(1 << (max(rows, least).bit_length() - 1), _LARGEST)
 
