@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from irt_dask.engine import dataset, item_parameters
+from irt_dask.engine import dataset, item_parameters_3pl
 from irt_dask.errors import InputError
 from irt_dask.models import difficulty
 from irt_dask.store.manifest import write_atomically
@@ -18,6 +18,7 @@ from irt_dask.store.manifest import write_atomically
 _COLUMNS = {
     "a": "item_discrimination",
     "b": "item_difficulty",
+    "c": "item_guessing",
     "d": "item_intercept",
 }
 
@@ -29,23 +30,24 @@ def write_items(items: xr.Dataset, path: str | Path) -> Path:
     ----------
     items : Dataset that a fit function returned.
     path : .csv or .json
-        Columns ``item, model, a, b, c, d, se_a, se_b, se_d``: discrimination, difficulty, lower
-        asymptote, intercept and their standard errors (posterior standard deviations for a Bayesian
-        fit).  Numbers are written in full.  A row is one curve, so b is ``-d / a`` of the a and d
-        beside it: the mean of b over a posterior, which a fit reports, is not.
+        Columns ``item, model, a, b, c, d, se_a, se_b, se_d`` (3PL: ``se_c``): discrimination,
+        difficulty, lower asymptote, intercept and their standard errors (posterior standard
+        deviations for a Bayesian fit).  Numbers are written in full.  A row is one curve, so b is
+        ``-d / a`` of the a and d beside it: the mean of b over a posterior, which a fit reports, is
+        not.
 
     Returns
     -------
     Path
     """
     path = check_new_path(path)
-    a, d = item_parameters(items, tuple(str(i) for i in items["item_id"].values))
+    a, d, c = item_parameters_3pl(items, tuple(str(i) for i in items["item_id"].values))
     table: dict[str, Any] = {
         "item": items["item_id"].values,
         "model": items.attrs.get("model", "2pl"),
         "a": a,
         "b": difficulty(a, d),
-        "c": np.zeros(len(a)),
+        "c": c,
         "d": d,
     }
     for column, name in _COLUMNS.items():
@@ -66,7 +68,7 @@ def read_items(path: str | Path) -> xr.Dataset:
     """Read an item bank of :func:`write_items`, or one made by hand.
 
     Needs ``item``, and ``a`` with ``b`` or ``d`` (``d`` is the intercept, ``-a b``; where both
-    stand they must agree).
+    stand they must agree); for the 3PL also ``c``.
 
     Returns
     -------
@@ -125,10 +127,10 @@ def _bank(frame: pd.DataFrame, path: Path) -> xr.Dataset:
                 f"something else)"
             )
     if "c" in frame:
-        for k in np.flatnonzero(frame["c"] != 0):
+        for k in np.flatnonzero(~((frame["c"] >= 0) & (frame["c"] < 1))):
             raise InputError(
-                f"{path}: item {frame['item'][k]} has a lower asymptote c = {frame['c'][k]}; "
-                f"models with guessing are not available, c must be 0"
+                f"{path}: item {frame['item'][k]} has a lower asymptote c = {frame['c'][k]}; it "
+                f"must be at least 0 and below 1"
             )
     ids = [str(i) for i in frame["item"]]
     repeated = sorted({i for i in ids if ids.count(i) > 1}) if len(set(ids)) < len(ids) else []
@@ -139,11 +141,14 @@ def _bank(frame: pd.DataFrame, path: Path) -> xr.Dataset:
         "item_difficulty": difficulty(a, d),
         "item_intercept": d,
     }
+    guessed = "c" in frame and bool((frame["c"] > 0).any())
+    if guessed or ("model" in frame and (frame["model"] == "3pl").any()):
+        data["item_guessing"] = frame["c"].to_numpy() if "c" in frame else np.zeros_like(a)
     for column, name in _COLUMNS.items():
-        if f"se_{column}" in frame:
+        if f"se_{column}" in frame and name in data:
             data[f"{name}_se"] = frame[f"se_{column}"].to_numpy()
     all_1pl = "model" in frame and (frame["model"] == "1pl").all()
-    model = "1pl" if all_1pl else "2pl"
+    model = "3pl" if "item_guessing" in data else "1pl" if all_1pl else "2pl"
     return dataset(data, item_id=tuple(ids), attrs={"method": "item bank", "model": model})
 
 
@@ -151,10 +156,10 @@ def _check_models(frame: pd.DataFrame, path: Path) -> None:
     if len(frame) == 0:
         raise InputError(f"the item bank {path} lists no item")
     if "model" in frame:
-        for k in np.flatnonzero(~frame["model"].isin(["1pl", "2pl"])):
+        for k in np.flatnonzero(~frame["model"].isin(["1pl", "2pl", "3pl"])):
             raise InputError(
-                f"{path}: item {frame['item'][k]} has model {frame['model'][k]!r}; 1pl and 2pl are "
-                f"available"
+                f"{path}: item {frame['item'][k]} has model {frame['model'][k]!r}; 1pl, 2pl and "
+                f"3pl are known"
             )
 
 

@@ -19,6 +19,8 @@ Floats = NDArray[np.float64]
 ABILITY_BOUND = 6.0
 INTERCEPT_BOUND = 6.0
 DISCRIMINATION_BOUNDS = (1e-3, 5.0)
+#: Guessing parameters stay below a half.
+GUESSING_BOUND = 0.5 - 1e-4
 
 #: Abilities are integrated over [-GRID_BOUND, GRID_BOUND]; a N(0, 1) prior leaves 3e-12 outside.
 GRID_BOUND = 7.0

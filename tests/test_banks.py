@@ -32,6 +32,17 @@ def bank(n=50, **attrs):
 
 
 @pytest.mark.parametrize("ext", ["csv", "json"])
+def test_guessing_comes_back(tmp_path, ext):
+    items = bank(model="3pl")
+    c = np.linspace(0.0, 0.4, 50)
+    items = items.assign(item_guessing=("items", c), item_guessing_se=("items", c / 10))
+    again = irt.read_items(irt.write_items(items, tmp_path / f"b.{ext}"))
+    np.testing.assert_array_equal(again["item_guessing"], c)
+    np.testing.assert_array_equal(again["item_guessing_se"], c / 10)
+    assert again.attrs["model"] == "3pl"
+
+
+@pytest.mark.parametrize("ext", ["csv", "json"])
 def test_round_trip_to_the_bit(tmp_path, ext):
     items = bank()
     path = irt.write_items(items, tmp_path / f"b.{ext}")
@@ -110,8 +121,8 @@ def test_banks_made_by_hand(tmp_path):
         ("item,a,b\nx,1,\n", "item x, column b: .*not a finite number"),
         ("item,a,b\nx,inf,0\n", "item x, column a: .*not a finite number"),
         ("item,a,b,d\nx,1,1,1\n", "d is the intercept and must be -a b"),
-        ("item,a,b,c\nx,1,1,0.2\n", r"item x has a lower asymptote c = 0\.2"),
-        ("item,model,a,b\nx,3pl,1,1\n", "item x has model '3pl'; 1pl and 2pl"),
+        ("item,a,b,c\nx,1,1,1.2\n", r"item x has a lower asymptote c = 1\.2"),
+        ("item,model,a,b\nx,4pl,1,1\n", "item x has model '4pl'; 1pl, 2pl and 3pl"),
         ("item,a,b\nx,1,1\ny,1,1\nx,1,2\n", "listed more than once: x"),
     ],
 )

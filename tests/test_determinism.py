@@ -60,8 +60,9 @@ def test_blocks_do_not_matter(store, expected, bits, rows, tmp_path):
 
 def test_responses_in_memory_travel_to_the_workers(bits, client):
     r = irt.simulate(1500, 6, seed=2, rows_per_block=200)
-    here = _quiet(irt.fit_joint, r)
-    assert bits(_quiet(irt.fit_joint, r, client=client)) == bits(here)
+    few = {"max_iterations": 4}
+    here = _quiet(irt.fit_joint, r, **few)
+    assert bits(_quiet(irt.fit_joint, r, client=client, **few)) == bits(here)
     options = {"n_shards": 2, "n_draws": 100, "n_warmup": 50}
     here = _quiet(irt.fit_bayes, r, **options)
     assert bits(_quiet(irt.fit_bayes, r, client=client, **options)) == bits(here)

@@ -19,7 +19,7 @@ from scipy.stats import chi2, norm, truncnorm
 from irt_dask import fit_bayes, load_lsat
 from irt_dask.calibrate import gibbs, gibbs_chain, wasp
 from irt_dask.errors import ChainError, ConvergenceWarning, InputError
-from irt_dask.kernels import items, layouts, loglik, posterior
+from irt_dask.kernels import layouts, loglik, metropolis, posterior
 from irt_dask.models import Grid, ItemPrior, grid_for
 
 REFERENCE = json.loads((Path(__file__).parent / "references" / "lsat_posterior.json").read_text())
@@ -242,8 +242,10 @@ def test_item_step_has_its_conditional(case, start):
     begin = (np.full(m, start[0]), np.full(m, start[1]))
     sums = {name: np.zeros(m) for name in functionals}
     for _ in range(60):
-        u = rng.random((m, items.WORDS_PER_ITEM))
-        items.metropolis(chains_right, chains_seen, nodes, prior, begin, u, log_a, dd, accepted)
+        u = rng.random((m, metropolis.WORDS_PER_ITEM))
+        metropolis.metropolis(
+            chains_right, chains_seen, nodes, prior, begin, u, log_a, dd, accepted
+        )
         for name, (f, _) in functionals.items():
             sums[name] += f(np.exp(log_a), dd) / 60
     for name, (_, exact) in functionals.items():
@@ -285,7 +287,7 @@ def test_rescale_has_its_law_on_the_orbit(seed):
         v = log_a[0] - math.log(a0[0])
         total = (d[0] - d0[0]) / a0[0]
         draws[k] = total, v
-        items.rescale(persons, (theta - total) / math.exp(v), prior, rng.random(5), log_a, d)
+        metropolis.rescale(persons, (theta - total) / math.exp(v), prior, rng.random(5), log_a, d)
     draws = draws[50:]
     mean_shift, mean_v = w.sum(1) @ shift, w.sum(0) @ log_s
     for x, exact in (
@@ -309,14 +311,14 @@ def test_rescale_proposes_from_the_orbit_not_from_the_point():
         words[4] = 1e-300  # accept
         persons = np.ones(n, dtype=np.int64)
         one, two = (log_a.copy(), d.copy()), (log_a.copy(), d + 0.3 * np.exp(log_a))
-        items.rescale(persons, theta, prior, words, *one)
-        items.rescale(persons, theta - 0.3, prior, words, *two)
+        metropolis.rescale(persons, theta, prior, words, *one)
+        metropolis.rescale(persons, theta - 0.3, prior, words, *two)
         np.testing.assert_allclose(two, one, atol=1e-9)
         # The shift's noise has a scale of its own: without it, and its prior, stretch likewise.
         words[1], prior[3] = 0.25, 0.0
         one, two = (log_a.copy(), d.copy()), (log_a + 0.4, d.copy())
-        items.rescale(persons, theta, prior, words, *one)
-        items.rescale(persons, theta / math.exp(0.4), prior, words, *two)
+        metropolis.rescale(persons, theta, prior, words, *one)
+        metropolis.rescale(persons, theta / math.exp(0.4), prior, words, *two)
         np.testing.assert_allclose(two, one, atol=1e-9)
 
 
@@ -383,7 +385,7 @@ def test_not_a_number_is_a_chain_error(small, monkeypatch):
     def broken(persons, nodes, prior, random, log_a, d):
         d[2] = np.nan
 
-    monkeypatch.setattr(gibbs_chain.items, "rescale", broken)
+    monkeypatch.setattr(gibbs_chain.metropolis, "rescale", broken)
     with pytest.raises(ChainError, match=r"shard 0, chain 0.*sweep 1"):
         fit_bayes(small, n_draws=100, n_warmup=50)
 
@@ -412,8 +414,8 @@ def test_start_values_do_not_matter_in_the_end(small):
 
 def test_chains_that_disagree_warn(small, monkeypatch):
     # Chains that keep to their scattered starts.
-    monkeypatch.setattr(gibbs_chain.items, "metropolis", lambda *args: None)
-    monkeypatch.setattr(gibbs_chain.items, "rescale", lambda *args: args[5].__iadd__(1e-3))
+    monkeypatch.setattr(gibbs_chain.metropolis, "metropolis", lambda *args: None)
+    monkeypatch.setattr(gibbs_chain.metropolis, "rescale", lambda *args: args[5].__iadd__(1e-3))
     with pytest.warns(ConvergenceWarning, match="R-hat") as caught:
         fit = fit_bayes(small, n_draws=100, n_warmup=50, n_chains=2)
     assert len(caught) == 1
@@ -473,12 +475,14 @@ def joint_chain(n_iterations, seed, *, n=10, m=4, missing=0.0, used=None, error=
         y[hidden] = -1
         nodes = Grid(141).nodes if grids is None else grids[rng.integers(len(grids))]
         right, seen, persons = draw_counts(y, np.exp(log_a), d, nodes, rng.random(n))
-        words = rng.random((m, items.WORDS_PER_ITEM))
-        items.metropolis(right, seen, nodes, believed, begin, words, log_a, d, accepted)
+        words = rng.random((m, metropolis.WORDS_PER_ITEM))
+        metropolis.metropolis(right, seen, nodes, believed, begin, words, log_a, d, accepted)
         if error == "jacobian of the stretch":
             # Persons added at ability 0 change its exponent from items - n to -n.
             persons = persons + m * (nodes == 0.0)
-        items.rescale(persons, nodes, believed, rng.random(items.WORDS_PER_RESCALE), log_a, d)
+        metropolis.rescale(
+            persons, nodes, believed, rng.random(metropolis.WORDS_PER_RESCALE), log_a, d
+        )
         out[t] = log_a, d
     return out
 

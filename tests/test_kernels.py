@@ -11,9 +11,21 @@ import pytest
 from scipy import optimize, stats
 from scipy.integrate import quad
 
-from irt_dask.kernels import coreset, counts, exact, items, keyed, modes, posterior
+from irt_dask.kernels import (
+    axis,
+    coreset,
+    counts,
+    exact,
+    items,
+    keyed,
+    metropolis,
+    modes,
+    posterior,
+)
+from irt_dask.kernels.items import Box, Counts
 from irt_dask.kernels.layouts import Dense
 from irt_dask.kernels.loglik import tables
+from irt_dask.kernels.modes import Items
 from irt_dask.models import GRID_BOUND, grid_for
 
 
@@ -44,7 +56,7 @@ def test_modes_are_the_bounded_maxima_that_scipy_finds(seed, steep):
     y, a, d = random_data(seed, 120, 9, steep=steep)
     y[:, 4] = np.where(np.arange(120) % 7 == 0, 1 - np.abs(y[:, 4]), y[:, 4])
     bound = 3.0  # low, so that many modes lie at it
-    theta, ll = modes.modes(Dense(y), a, d, bound)
+    theta, ll = modes.modes(Dense(y), Items.of(a, d), bound)
     at_bound = 0
     for row, t, value in zip(y, theta, ll, strict=True):
         if (row < 0).all():
@@ -68,7 +80,7 @@ def test_modes_are_the_bounded_maxima_that_scipy_finds(seed, steep):
 
 def test_modes_of_interior_scores_solve_the_likelihood_equation():
     y, a, d = random_data(3, 300, 12, missing=0.3)
-    theta, _ = modes.modes(Dense(y), a, d, 6.0)
+    theta, _ = modes.modes(Dense(y), Items.of(a, d), 6.0)
     inside = np.abs(theta) < 6.0
     assert inside.sum() > 200
     p = 1 / (1 + np.exp(-(theta[:, None] * a + d)))
@@ -79,7 +91,7 @@ def test_modes_of_interior_scores_solve_the_likelihood_equation():
 def test_modes_of_perfect_zero_and_empty_rows():
     a, d = np.array([1.0, 2.0, 0.5]), np.array([0.3, -1.0, 0.0])
     y = np.array([[1, 1, 1], [0, 0, 0], [-1, 1, -1], [-1, -1, 0], [-1, -1, -1]], dtype=np.int8)
-    theta, ll = modes.modes(Dense(y), a, d, 6.0)
+    theta, ll = modes.modes(Dense(y), Items.of(a, d), 6.0)
     np.testing.assert_array_equal(theta[:4], [6.0, -6.0, 6.0, -6.0])
     assert np.isnan(theta[4])
     for row, t, value in zip(y[:4], theta, ll, strict=False):
@@ -89,16 +101,16 @@ def test_modes_of_perfect_zero_and_empty_rows():
 
 def test_mode_beyond_the_bound_is_at_the_bound_though_the_score_is_mixed():
     a, d = np.array([1.0, 1.0, 1.0]), np.array([-8.0, -9.0, -12.0])
-    theta, _ = modes.modes(Dense(np.array([[1, 1, 0]], dtype=np.int8)), a, d, 6.0)
+    theta, _ = modes.modes(Dense(np.array([[1, 1, 0]], dtype=np.int8)), Items.of(a, d), 6.0)
     assert theta[0] == 6.0
-    theta, _ = modes.modes(Dense(np.array([[1, 0, 0]], dtype=np.int8)), a, -d, 6.0)
+    theta, _ = modes.modes(Dense(np.array([[1, 0, 0]], dtype=np.int8)), Items.of(a, -d), 6.0)
     assert theta[0] == -6.0
 
 
 def test_log_likelihood_of_many_items_does_not_underflow():
     y = np.tile(np.array([0, 1], dtype=np.int8), (1, 2000))
     a, d = np.full(4000, 0.5), np.tile([6.0, -6.0], 2000)
-    theta, ll = modes.modes(Dense(y), a, d, 6.0)
+    theta, ll = modes.modes(Dense(y), Items.of(a, d), 6.0)
     assert theta[0] == pytest.approx(0.0, abs=1e-9)
     assert ll[0] == pytest.approx(4000 * -np.logaddexp(0.0, 6.0), rel=1e-12)
 
@@ -106,43 +118,66 @@ def test_log_likelihood_of_many_items_does_not_underflow():
 # --- counts on the axis ---------------------------------------------------------------------------
 
 
-def test_axis_counts_are_cloud_in_cell_in_exact_fractions():
+def linear(x, n_nodes):
+    """Weights of linear interpolation at x, in units of the spacing."""
+    return [max(Fraction(0), 1 - abs(x - q)) for q in range(n_nodes)]
+
+
+def cubic(x, n_nodes):
+    """Weights of the cubic polynomial through four nodes around x (Lagrange)."""
+    first = min(max(math.floor(x) - 1, 0), n_nodes - 4)
+    four = range(first, first + 4)
+    weight = [Fraction(0)] * n_nodes
+    for q in four:
+        weight[q] = math.prod((Fraction(x - k, q - k) for k in four if k != q), start=Fraction(1))
+    return weight
+
+
+def test_axis_shares_persons_out_by_interpolation_in_exact_fractions():
     rng = np.random.default_rng(4)
     n, m, n_nodes, bound, scale = 60, 3, 9, 2.0, 2.0**20
     y = rng.integers(-1, 2, (n, m)).astype(np.int8)
     theta = np.round(rng.uniform(-2, 2, n) * 64) / 64
-    theta[:5] = [-2.0, 2.0, 0.5, 0.0, np.nan]
+    theta[:6] = [-2.0, 2.0, 0.5, 0.0, np.nan, -1.75]
     weight = rng.integers(1, 50, n) / 8
-    right, seen = modes.axis_counts(Dense(y), theta, weight, bound, n_nodes, scale)
-    want_right = [[Fraction(0)] * m for _ in range(n_nodes)]
-    want_seen = [[Fraction(0)] * m for _ in range(n_nodes)]
-    h = Fraction(4, n_nodes - 1)
+    place = (theta, weight, bound, n_nodes, scale)
+    shares = {linear: [Fraction(0)] * n_nodes, cubic: [Fraction(0)] * n_nodes}
+    want_right, want_seen = np.full((2, n_nodes, m), Fraction(0))
     for i in range(n):
         if math.isnan(theta[i]):
             continue
-        for q in range(n_nodes):
-            distance = abs(Fraction(theta[i]) - (Fraction(-2) + q * h)) / h
-            share = max(Fraction(0), 1 - distance) * Fraction(weight[i])
-            for j in range(m):
-                want_seen[q][j] += share * int(y[i, j] >= 0)
-                want_right[q][j] += share * int(y[i, j] == 1)
-    for q in range(n_nodes):
-        for j in range(m):
-            assert Fraction(int(right[q, j])) / Fraction(scale) == want_right[q][j]
-            assert Fraction(int(seen[q, j])) / Fraction(scale) == want_seen[q][j]
+        x = (Fraction(theta[i]) + 2) * Fraction(n_nodes - 1, 4)
+        for how, total in shares.items():
+            for q, share in enumerate(how(x, n_nodes)):
+                total[q] += share * Fraction(weight[i])
+                if how is cubic:
+                    want_seen[q] += share * Fraction(weight[i]) * (y[i] >= 0).astype(int)
+                    want_right[q] += share * Fraction(weight[i]) * (y[i] == 1).astype(int)
+    seen, right = axis.responses(Dense(y), *place, with_right=True)
+    unit = 1 / Fraction(scale)
+    for got, want, slack in (
+        (axis.persons(*place), shares[linear], 0),  # all of it in whole units
+        (axis.spread(*place), shares[cubic], 2 * n * unit),  # sixths are rounded
+        (seen, want_seen, 2 * n * unit),
+        (right, want_right, 2 * n * unit),
+    ):
+        for x, z in zip(np.ravel(got), np.ravel(want), strict=True):
+            assert abs(Fraction(int(x)) * unit - z) <= slack
 
 
 def test_axis_counts_conserve_the_total_weight_exactly():
     rng = np.random.default_rng(5)
     y = rng.integers(-1, 2, (500, 4)).astype(np.int8)
     theta, weight, scale = rng.uniform(-6, 6, 500), rng.uniform(0.1, 9, 500), 2.0**33
-    right, seen = modes.axis_counts(Dense(y), theta, weight, 6.0, 481, scale)
+    place = (theta, weight, 6.0, 481, scale)
     units = np.array([round(w * scale) for w in weight], dtype=object)
+    assert (axis.persons(*place) >= 0).all()
+    for persons in (axis.persons(*place), axis.spread(*place)):
+        assert int(persons.sum()) == sum(units)
+    seen, right = axis.responses(Dense(y), *place, with_right=True)
     for j in range(4):
         assert int(seen[:, j].sum()) == sum(units[y[:, j] >= 0])
         assert int(right[:, j].sum()) == sum(units[y[:, j] == 1])
-    assert (seen >= right).all()
-    assert (right >= 0).all()
 
 
 # --- posterior ------------------------------------------------------------------------------------
@@ -253,7 +288,17 @@ def test_pair_and_response_counts_by_brute_force():
 # --- items ----------------------------------------------------------------------------------------
 
 NODES = np.linspace(-4, 4, 41)
-BOX = {"a_bounds": (1e-3, 5.0), "d_bounds": (-6.0, 6.0)}
+BOX = Box(np.array([1e-3, -6.0, 0.0]), np.array([5.0, 6.0, 0.0]))
+
+
+def as_counts(right, seen):
+    """Counts of 1PL and 2PL items from right and observed responses, both (nodes, items)."""
+    sums = right.sum(axis=0), NODES @ right
+    return Counts(NODES, np.ascontiguousarray(seen.T), *sums, np.zeros((0, 0)))
+
+
+def start_at(a, d):
+    return np.stack([a, d, np.zeros_like(a)])
 
 
 def item_ll(x, right, seen):
@@ -274,8 +319,8 @@ def item_counts(seed, a, d):
 def test_item_maximum_is_the_one_of_lbfgsb(a, d):
     columns = [item_counts(s, a, d) for s in range(4)]
     right, seen = (np.stack(c, axis=1) for c in zip(*columns, strict=True))
-    got = items.maximise(right, seen, NODES, np.ones(4), np.zeros(4), **BOX)
-    bounds = [BOX["a_bounds"], BOX["d_bounds"]]
+    got = items.maximise(as_counts(right, seen), start_at(np.ones(4), np.zeros(4)), BOX)[:2]
+    bounds = list(zip(BOX.low[:2], BOX.high[:2], strict=True))
     for j, x in enumerate(zip(*got, strict=True)):
         assert all(lo <= v <= hi for v, (lo, hi) in zip(x, bounds, strict=True))
         starts = ([1.0, 0.0], [3.0, 2.0], list(x))
@@ -299,7 +344,7 @@ def test_item_maximum_where_bounds_hold(start):
     right = np.stack([seen, np.zeros_like(seen), seen * (NODES < 0), seen * (NODES > 0)], axis=1)
     all_seen = np.stack([seen] * 4, axis=1)
     a0, d0 = np.full(4, start[0]), np.full(4, start[1])
-    a, d = items.maximise(right, all_seen, NODES, a0, d0, **BOX)
+    a, d, _ = items.maximise(as_counts(right, all_seen), start_at(a0, d0), BOX)
     for j in range(4):
         grid = [(u, v) for u in np.linspace(1e-3, 5, 60) for v in np.linspace(-6, 6, 121)]
         best = max(item_ll(x, right[:, j], seen) for x in grid)
@@ -312,10 +357,9 @@ def test_item_maximum_where_bounds_hold(start):
 
 def test_equal_bounds_hold_the_slope():
     right, seen = item_counts(1, 2.0, 0.7)
-    a, d = items.maximise(
-        right[:, None], seen[:, None], NODES, np.ones(1), np.zeros(1),
-        a_bounds=(1.0, 1.0), d_bounds=(-6.0, 6.0),
-    )  # fmt: skip
+    box = Box(np.array([1.0, -6.0, 0.0]), np.array([1.0, 6.0, 0.0]))
+    counted = as_counts(right[:, None], seen[:, None])
+    a, d, _ = items.maximise(counted, start_at(np.ones(1), np.zeros(1)), box)
     assert a[0] == 1.0
     root = optimize.brentq(
         lambda v: float((right - seen / (1 + np.exp(-(NODES + v)))).sum()), -6, 6, xtol=1e-12
@@ -325,8 +369,9 @@ def test_equal_bounds_hold_the_slope():
 
 def test_item_that_nobody_saw_keeps_its_value():
     zero = np.zeros((NODES.size, 1))
-    a, d = items.maximise(zero, zero, NODES, np.array([1.7]), np.array([-0.4]), **BOX)
-    assert (a[0], d[0]) == (1.7, -0.4)
+    start = start_at(np.array([1.7]), np.array([-0.4]))
+    got = items.maximise(as_counts(zero, zero), start, BOX)
+    np.testing.assert_array_equal(got, start)
 
 
 def test_derivatives_against_finite_differences():
@@ -336,23 +381,30 @@ def test_derivatives_against_finite_differences():
     def f(u, v):
         return item_ll((u, v), right, seen)
 
-    assert items.log_likelihood(right, seen, NODES, a, d) == pytest.approx(f(a, d), rel=1e-12)
-    value, ga, gd, haa, had, hdd = items._derivatives(right, seen, NODES, a, d)
-    assert value == items.log_likelihood(right, seen, NODES, a, d)
+    assert metropolis.log_likelihood(right, seen, NODES, a, d) == pytest.approx(f(a, d), rel=1e-12)
+    sums = right.sum(), NODES @ right
+    for value, *derivatives in (
+        metropolis._derivatives(right, seen, NODES, a, d),
+        items._derivatives(NODES, seen, *sums, a, d),
+    ):
+        assert value == pytest.approx(f(a, d), rel=1e-12)
+        check_derivatives(f, a, d, h, *derivatives)
+    got = items.information(as_counts(right[:, None], seen[:, None]), np.array([[a], [d], [0.0]]))
+    np.testing.assert_allclose(got[0, :2, :2], second_differences(f, a, d, h), rtol=1e-3, atol=1e-3)
+
+
+def second_differences(f, a, d, h):
+    aa = -(f(a + h, d) - 2 * f(a, d) + f(a - h, d)) / h**2
+    ad = -(f(a + h, d + h) - f(a + h, d - h) - f(a - h, d + h) + f(a - h, d - h)) / (4 * h**2)
+    dd = -(f(a, d + h) - 2 * f(a, d) + f(a, d - h)) / h**2
+    return np.array([[aa, ad], [ad, dd]])
+
+
+def check_derivatives(f, a, d, h, ga, gd, haa, had, hdd):
     assert ga == pytest.approx((f(a + h, d) - f(a - h, d)) / (2 * h), rel=1e-5)
     assert gd == pytest.approx((f(a, d + h) - f(a, d - h)) / (2 * h), rel=1e-5)
-    want = np.array(
-        [
-            -(f(a + h, d) - 2 * f(a, d) + f(a - h, d)) / h**2,
-            -(f(a + h, d + h) - f(a + h, d - h) - f(a - h, d + h) + f(a - h, d - h)) / (4 * h**2),
-            -(f(a, d + h) - 2 * f(a, d) + f(a, d - h)) / h**2,
-        ]
-    )
-    np.testing.assert_allclose([haa, had, hdd], want, rtol=1e-3, atol=1e-4 * np.abs(want).max())
-    info = items.information(right[:, None], seen[:, None], NODES, np.array([a]), np.array([d]))
-    np.testing.assert_allclose(
-        info[0], [[want[0], want[1]], [want[1], want[2]]], rtol=1e-3, atol=1e-4 * want.max()
-    )
+    want = second_differences(f, a, d, h)
+    np.testing.assert_allclose([[haa, had], [had, hdd]], want, rtol=1e-3, atol=1e-3)
 
 
 # --- coreset --------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import irt_dask as irt
-from irt_dask.kernels import counts, layouts, loglik, modes, posterior
+from irt_dask.kernels import axis, counts, layouts, loglik, modes, posterior
+from irt_dask.kernels.modes import Items
 from irt_dask.models import grid_for
 from irt_dask.store import Block, Responses
 
@@ -53,10 +54,15 @@ def kernels(y, scale=2.0**20):
     g = loglik.tables(a, d, grid_for(a, d).nodes)
     rng = np.random.default_rng(1)
     u, weight = rng.random(n), rng.random(n) + 0.5
-    theta = modes.modes(layouts.Dense(y), a, d, 6.0)[0]
+    two, three = Items.of(a, d), Items.of(a, d, rng.uniform(0.0, 0.4, m))
+    theta = modes.modes(layouts.Dense(y), two, 6.0)[0]
+    place = (theta, weight, 6.0, 41, scale)
+    once, other = rng.integers(0, 1000, n), rng.integers(-1000, 1000, n)
     return {
-        "modes": lambda x: modes.modes(x, a, d, 6.0),
-        "axis_counts": lambda x: modes.axis_counts(x, theta, weight, 6.0, 41, scale),
+        "modes": lambda x: modes.modes(x, two, 6.0),
+        "modes of a 3PL": lambda x: modes.modes(x, three, 6.0),
+        "axis.responses": lambda x: axis.responses(x, *place, with_right=True),
+        "axis.sums_right": lambda x: axis.sums_right(x, once, other),
         "draw_counts": lambda x: posterior.draw_counts(x, g, u),
         "expectations": lambda x: posterior.expectations(x, g),
         "left_out": lambda x: posterior.left_out(x, g),
@@ -184,6 +190,7 @@ def test_methods_give_the_same_bits(bits, n, m):
     items = irt.fit_joint(dense, max_iterations=3)
     methods = [
         lambda r: irt.fit_joint(r, max_iterations=3),
+        lambda r: irt.fit_joint(r, model="3pl", max_iterations=3),
         lambda r: irt.fit_joint(r, max_iterations=8, coreset=irt.Coreset(50)),
         lambda r: irt.fit_bayes(r, n_shards=2, n_draws=100, n_warmup=50),
         irt.pair_counts,

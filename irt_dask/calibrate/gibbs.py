@@ -28,6 +28,7 @@ from irt_dask.engine import (
     ProgressOption,
     as_responses,
     dataset,
+    item_parameters,
     refuse_weights,
     run_chains,
 )
@@ -156,7 +157,9 @@ def fit_bayes(
     plan = _plan_of(responses, seed, n_shards, n_warmup, n_draws, n_chains, prior or ItemPrior())
     with Engine(responses, client=client, progress=progress, stage="Gibbs") as engine:
         right, seen = response_counts(engine)
-        a, d = start_values(engine, right, seen, start)
+        a, d, _ = start_values(responses.item_id, right, seen, None)
+        if start is not None:
+            a, d = item_parameters(start, responses.item_id, what="start")
         names = [(s, c) for s in range(n_shards) for c in range(n_chains)]
         chains = [
             Chain(f"shard-{s:04d}-chain-{c}", first_state(s, c, a, d, plan)) for s, c in names

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from irt_dask.engine.cache import keep, read_block
 from irt_dask.errors import ChainError, InputError
-from irt_dask.kernels import items, keyed, layouts, loglik, posterior
+from irt_dask.kernels import keyed, layouts, loglik, metropolis, posterior
 from irt_dask.models import Grid, ItemPrior, grid_for
 
 Floats = NDArray[np.float64]
@@ -107,11 +107,11 @@ def segment(
         at, right, seen, persons = posterior.draw_counts(data, tables, u)
         if step == plan.n_warmup + 1:
             accepted[:] = 0
-        random = keyed.uniforms(draw("item", step), 0, m, items.WORDS_PER_ITEM)
+        random = keyed.uniforms(draw("item", step), 0, m, metropolis.WORDS_PER_ITEM)
         begin = (start[0], start[1])
-        items.metropolis(right, seen, grid.nodes[at], prior, begin, random, log_a, d, accepted)
-        scale = keyed.stream(draw("scale", step), items.WORDS_PER_RESCALE)
-        items.rescale(persons, grid.nodes, prior, scale, log_a, d)
+        metropolis.metropolis(right, seen, grid.nodes[at], prior, begin, random, log_a, d, accepted)
+        scale = keyed.stream(draw("scale", step), metropolis.WORDS_PER_RESCALE)
+        metropolis.rescale(persons, grid.nodes, prior, scale, log_a, d)
         if not (np.isfinite(log_a).all() and np.isfinite(d).all()):
             raise ChainError(
                 f"shard {shard}, chain {chain}: an item parameter is not a number after sweep "

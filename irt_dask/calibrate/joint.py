@@ -1,9 +1,7 @@
-"""Joint maximum likelihood by alternating optimisation, on all persons or on a coreset.
+"""Joint maximum likelihood by alternating optimisation, on all persons or on coresets.
 
 Frick, Krivosija and Munteanu, "Scalable Learning of Item Response Theory Models": abilities given
-items, items given abilities, bounds on both, standardisation at the end.  The item step sees the
-persons through counts on a fine ability axis, so it costs items x nodes; a coreset replaces the
-counts of all persons by those of a weighted sample.
+items, items given abilities, bounds on both, standardisation at the end.
 """
 
 from __future__ import annotations
@@ -18,8 +16,13 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from irt_dask.calibrate.alternation import Coreset, Rounds
-from irt_dask.calibrate.common import response_counts, start_values
+from irt_dask.calibrate import iterations
+from irt_dask.calibrate import persons as person_step
+from irt_dask.calibrate.alternation import Rounds
+from irt_dask.calibrate.common import name_some, refuse_unobserved, start_values
+from irt_dask.calibrate.coreset import Coreset
+from irt_dask.calibrate.item_step import is_small
+from irt_dask.calibrate.linkage import linked_items
 from irt_dask.engine import (
     Checkpoint,
     Engine,
@@ -28,13 +31,17 @@ from irt_dask.engine import (
     dataset,
     refuse_weights,
 )
-from irt_dask.errors import CheckpointError, ConvergenceWarning, EstimationError, InputError
+from irt_dask.errors import ConvergenceWarning, DataWarning, EstimationError, InputError
+from irt_dask.kernels.items import Box
+from irt_dask.kernels.modes import Items
 from irt_dask.models import (
     DISCRIMINATION_BOUNDS,
+    GUESSING_BOUND,
     INTERCEPT_BOUND,
     check_model,
     difficulty,
 )
+from irt_dask.store import Responses
 from irt_dask.store.responses import sha256
 
 Floats = NDArray[np.float64]
@@ -43,10 +50,19 @@ Floats = NDArray[np.float64]
 _FLAT = 0.01
 #: Ability estimates of less variance than this differ by rounding only.
 _LEAST_VARIANCE = 1e-8
+#: Guessing parameter that a 3PL fit starts from.
+_START_GUESSING = 0.1
+#: Slopes that fits of small data start from besides 1.
+_OTHER_SLOPES = (2.0, 0.5)
 
 
-def _ability_scale(moment: Floats) -> tuple[float, float]:
-    """Mean and standard deviation of the ability estimates."""
+def ability_scale(moment: Floats) -> tuple[float, float]:
+    """Mean and standard deviation of the ability estimates inside the bounds."""
+    if not moment[0] > 0:
+        raise EstimationError(
+            "no person has an ability inside the bounds: all have everything right, everything "
+            "wrong or no response, and there is nothing to fit"
+        )
     mean = moment[1] / moment[0]
     variance = moment[2] / moment[0] - mean**2
     if not variance > _LEAST_VARIANCE:
@@ -57,12 +73,13 @@ def _ability_scale(moment: Floats) -> tuple[float, float]:
     return float(mean), math.sqrt(variance)
 
 
-def _standardised(a: Floats, d: Floats, moment: Floats, model: str) -> tuple[Floats, Floats]:
-    """Items on the identified scale: ability mean 0 and SD 1 (2PL), mean difficulty 0 (1PL)."""
+def _standardised(x: Floats, moment: Floats, model: str) -> Floats:
+    """Items on the identified scale: ability mean 0 and SD 1, or mean difficulty 0 (1PL)."""
+    a, d, c = x
     if model == "1pl":
-        return a, d - d.mean()
-    mean, sd = _ability_scale(moment)
-    return a * sd, d + a * mean
+        return np.stack([a, d - d.mean(), c])
+    mean, sd = ability_scale(moment)
+    return np.stack([a * sd, d + a * mean, c])
 
 
 def fit_joint(
@@ -74,6 +91,9 @@ def fit_joint(
     tolerance: float = 1e-6,
     seed: int = 0,
     start: xr.Dataset | None = None,
+    guessing_min: float = 0.0,
+    bias_correction: bool = False,
+    persons: str | Path | None = None,
     client: Any = None,
     progress: ProgressOption = None,
     checkpoint: str | Path | None = None,
@@ -81,36 +101,54 @@ def fit_joint(
     """Joint maximum likelihood of abilities and items.
 
     Alternates the most likely ability of every person (in [-6, 6]) and the most likely parameters
-    of every item (discrimination in [0.001, 5], intercept in [-6, 6]).  The estimates are known to
-    be inflated on short tests (abilities are not integrated out): compare ``fit_bayes``.
+    of every item (discrimination in [0.001, 5], intercept in [-6, 6], guessing in
+    [``guessing_min``, 0.5)), accelerated.  The estimates are known to be inflated on short tests
+    (abilities are not integrated out): see ``irt-dask docs methods`` and compare ``fit_bayes``.
+    2PL and 3PL estimates are standardised at the end: the abilities inside the bounds get mean 0
+    and SD 1.  (The likelihood hardly changes as the scale stretches and persons at the bounds stay;
+    counting these too, as the paper does, leaves the scale to where iterations stop.)
 
     Parameters
     ----------
     responses : Responses or anything ``from_array`` takes
-    model : {"2pl", "1pl"}
+    model : {"2pl", "1pl", "3pl"}
         "1pl" holds every discrimination at 1.
     coreset : Coreset, optional
         Fit the items on a weighted sample of persons, fresh in every iteration; the result is the
         average over the second half of the iterations, all of which are run.
     max_iterations, tolerance
-        Without a coreset: stop when the log-likelihood grows by less than ``tolerance`` relative to
-        its size (a negative one runs all iterations).  With one, all iterations are run, and
-        ``converged`` says whether the averages of the last two quarters differ by less than their
-        scatter explains.
+        Without a coreset: stop when the log-likelihood has twice in a row grown by less than
+        ``tolerance`` relative to its size (a negative one runs all iterations).  With one, all
+        iterations are run, and ``converged`` says whether the averages of the last two quarters
+        differ by less than their scatter explains.
     seed : int
         Of the coreset's draws.
     start : Dataset, optional
         Start values: a fit with discriminations and intercepts, or difficulties only.
+    guessing_min : float
+        3PL: lower bound of the guessing parameters, such as one over the number of options.
+    bias_correction : bool
+        1PL on complete data: multiply difficulties by (items - 1) / items, the usual correction of
+        the estimates' inflation (Andersen 1980; exact for two items).
+    persons : path, optional
+        A folder that is made, with the abilities of all persons on the scale of the result, one
+        Parquet file a block: person_id, person_ability (bounded, NaN without responses),
+        n_responses.
     client, progress, checkpoint
         Dask client (default: the current one, else threads); progress bar; folder for checkpoints.
 
     Returns
     -------
     Dataset over items
-        ``item_discrimination``, ``item_difficulty``, ``item_intercept`` with ``_se`` (abilities
-        taken as known, so too small), ``item_n_responses``, ``item_n_right``,
-        ``iteration_objective``.  attrs: ``n_flat_items`` counts slopes below 0.01, which is where
-        a > 0 leaves an item that able persons get wrong more often; ``objective`` is the
+        ``item_discrimination``, ``item_difficulty``, ``item_intercept``, for 3PL
+        ``item_guessing``, with ``_se`` (from the item step's information: abilities taken as known,
+        so too small), ``item_at_bound`` (whether a parameter ended at a bound),
+        ``item_linked_group`` (items that some persons link, directly or through others, share a
+        number), ``item_n_responses``, ``item_n_right``, ``iteration_objective`` (the log-likelihood
+        reached so far).  attrs: ``n_flat_items`` counts slopes below 0.01, which is where a > 0
+        leaves an item that able persons get wrong more often; ``n_items_all_right``,
+        ``n_items_all_wrong``, ``n_persons_all_right``, ``n_persons_all_wrong`` (their abilities are
+        at the bounds), ``n_persons_without_responses``, ``n_linked_groups``; ``objective`` is the
         log-likelihood on all persons at the estimate; for a coreset also ``coreset_objective``, its
         weighted estimate in the last iteration.
 
@@ -121,18 +159,134 @@ def fit_joint(
     Warns
     -----
     ConvergenceWarning
+    DataWarning
+        Some groups of items are not linked by any person.
 
     Notes
     -----
-    Passes over the data: one per iteration, three with a coreset, two more at the ends.  Driver
-    memory: nodes x items (481 x items x 16 bytes), with a coreset also ``size`` rows.  Where there
-    are fewer than 7,696 persons and 256 items or more, the data are smaller than such counts: every
-    task of the item step then reads all of them and treats some items.  Person
-    weights are used without a coreset and refused with one.
-    Source: Frick et al., sections 2 and 3; leverage scores exact (2 x 2 Gram matrix).
+    Passes over the data: one per iteration, two with a coreset, three more at the ends.  The
+    log-likelihood never falls from one iteration to the next by more than twice
+    ``3 (a h)^4 / 1024`` a response, h = 0.025 (``(a h)^4 / 192`` next to the bounds): the error of
+    sharing abilities out between nodes.  Driver memory: items x 16 numbers for complete data and
+    1PL or 2PL, else nodes x items (481 x items x 8 bytes, twice for 3PL), with a coreset also
+    ``size`` rows.  Data smaller than that are not counted: tasks over ranges of items read all of
+    them.  Small data (up to 2^17 cells) are maximised at the abilities themselves, without nodes,
+    and 2PL and 3PL from slopes of 0.5, 1 and 2 in turn, of which the best end counts: the
+    likelihood may have several maxima.  Person weights are used without a
+    coreset and refused with one.  Source: Frick et al., sections 2 and 3; leverage scores exact.
     """
     responses = as_responses(responses)
-    check_model(model, ("2pl", "1pl"))
+    check_model(model, ("2pl", "1pl", "3pl"))
+    _check_options(responses, model, coreset, max_iterations, tolerance)
+    box = _box(model, guessing_min)
+    options = {
+        "method": "joint", "model": model, "coreset": coreset and asdict(coreset), "seed": seed,
+        "data": responses.fingerprint, "tolerance": tolerance, "guessing_min": guessing_min,
+    }  # fmt: skip
+    guessing = model == "3pl"
+    with Engine(
+        responses,
+        client=client,
+        progress=progress,
+        stage="joint ML",
+        prepare=_preparation(guessing),
+    ) as engine:
+        data = _Overview(engine)
+        if bias_correction:
+            _check_bias_correction(responses, model, data)
+        starts = _starts(responses, model, data, start, box)
+        fit = Rounds(
+            engine, box, guessing=guessing, coreset=coreset, seed=seed,
+            right_wrong=(data.right, data.seen - data.right),
+        )  # fmt: skip
+        saved = Checkpoint(checkpoint, {**options, "start": sha256(*starts)})
+        if coreset is None:
+            ends = [
+                iterations.full(fit, x, max_iterations, tolerance, saved, f"joint-{k}")
+                for k, x in enumerate(starts)
+            ]
+            end = max(ends, key=lambda e: e.trace[-1])
+        else:
+            end = iterations.on_coresets(
+                fit, starts[0], max_iterations, tolerance, saved,
+                lambda x, moment: _standardised(x, moment, model),
+            )  # fmt: skip
+        objective, moment, seen_persons = fit.round(end.x)
+        info = fit.information(seen_persons, end.x)
+        x = _standardised(end.x, moment, model)
+        if persons is not None:
+            _write_abilities(engine, persons, end.x, moment, model)
+    at_bound = (end.x <= box.low[:, None]) | (end.x >= box.high[:, None])
+    at_bound &= (box.low < box.high)[:, None]
+    at_bound[2] &= end.x[2] >= box.high[2]  # nobody guesses: an answer, not a failure
+    se = _standard_errors(info, end.x, moment, model)
+    b = difficulty(x[0], x[1])
+    if bias_correction:
+        shrink = (responses.n_items - 1) / responses.n_items
+        b, x[1], se["b"], se["d"] = b * shrink, x[1] * shrink, se["b"] * shrink, se["d"] * shrink
+    _warn(end, max_iterations, coreset, data, responses)
+    return dataset(
+        {
+            "item_discrimination": x[0],
+            "item_discrimination_se": se["a"],
+            "item_difficulty": b,
+            "item_difficulty_se": se["b"],
+            "item_intercept": x[1],
+            "item_intercept_se": se["d"],
+            **({"item_guessing": x[2], "item_guessing_se": se["c"]} if guessing else {}),
+            "item_at_bound": at_bound.any(axis=0),
+            "item_linked_group": data.group,
+            "item_n_responses": data.seen,
+            "item_n_right": data.right,
+            "iteration_objective": np.array(end.trace),
+        },
+        item_id=responses.item_id,
+        attrs={
+            "method": "joint maximum likelihood",
+            "model": model,
+            "seed": seed,
+            "converged": end.converged,
+            "n_iterations": len(end.trace),
+            "objective": objective,
+            "identification": "mean difficulty 0, discrimination 1"
+            if model == "1pl"
+            else "ability estimates inside the bounds of mean 0 and standard deviation 1; a > 0",
+            "n_persons": responses.n_persons,
+            "n_flat_items": int((x[0] < _FLAT).sum()),
+            **data.attrs,
+            "bias_correction": bias_correction,
+            **({} if coreset is None else {"coreset_size": str(coreset.size), **end.extra}),
+        },
+    )
+
+
+# --- what is checked and looked at first ----------------------------------------------------------
+
+
+def _preparation(guessing: bool) -> Any:
+    return person_step.prepare_3pl if guessing else person_step.prepare
+
+
+def _box(model: str, guessing_min: float) -> Box:
+    if not 0.0 <= guessing_min < GUESSING_BOUND:
+        raise InputError(f"guessing_min={guessing_min} must be at least 0 and below 0.5")
+    if guessing_min > 0.0 and model != "3pl":
+        raise InputError(f"guessing_min={guessing_min} needs model='3pl', not {model!r}")
+    low_a, high_a = (1.0, 1.0) if model == "1pl" else DISCRIMINATION_BOUNDS
+    high_c = GUESSING_BOUND if model == "3pl" else 0.0
+    return Box(
+        np.array([low_a, -INTERCEPT_BOUND, guessing_min]),
+        np.array([high_a, INTERCEPT_BOUND, high_c]),
+    )
+
+
+def _check_options(
+    responses: Responses,
+    model: str,
+    coreset: Coreset | None,
+    max_iterations: int,
+    tolerance: float,
+) -> None:
     if max_iterations < 1 or (coreset is not None and max_iterations < 8):
         least = 8 if coreset is not None else 1
         raise InputError(f"max_iterations={max_iterations} must be at least {least}")
@@ -140,136 +294,123 @@ def fit_joint(
         raise InputError("tolerance is not a number")
     if coreset is not None:
         refuse_weights(responses, "fit_joint with a coreset")
-    options = {
-        "method": "joint", "model": model, "coreset": coreset and asdict(coreset), "seed": seed,
-        "data": responses.fingerprint, "tolerance": tolerance,
-    }  # fmt: skip
-    with Engine(responses, client=client, progress=progress, stage="joint ML") as engine:
-        right, seen = response_counts(engine)
-        a, d = start_values(engine, right, seen, start)
-        a = np.ones_like(a) if model == "1pl" else np.clip(a, *DISCRIMINATION_BOUNDS)
-        d = np.clip(d, -INTERCEPT_BOUND, INTERCEPT_BOUND)
-        fit = Rounds(engine, model, coreset, seed)
-        saved = Checkpoint(checkpoint, {**options, "start": sha256(a, d)})
-        run = _iterate if coreset is None else _iterate_coreset
-        a, d, trace, converged, extra = run(fit, a, d, max_iterations, tolerance, saved)
-        objective, moment, counts = fit.round(a, d)
-        info = fit.information(counts, a, d)
-    se_a, se_b, se_d = _standard_errors(info, a, d, moment, model)
-    a, d = _standardised(a, d, moment, model)
-    if not converged:
+        if coreset.method == "labels-3pl" and model != "3pl":
+            raise InputError(
+                f"Coreset method='labels-3pl' belongs to model='3pl', not {model!r}; take "
+                f"'root-leverage'"
+            )
+
+
+def _starts(
+    responses: Responses, model: str, data: _Overview, start: xr.Dataset | None, box: Box
+) -> list[Floats]:
+    """Items to start from, (3, items) each: several where that costs little and may matter."""
+    slopes: tuple[float, ...] = (1.0,)
+    if start is None and model != "1pl" and is_small(responses.n_persons, responses.n_items):
+        slopes += _OTHER_SLOPES
+    starts = []
+    for slope in slopes:
+        a, d, c = start_values(responses.item_id, data.right, data.seen, start, slope)
+        if model == "3pl" and start is None:
+            c = np.full_like(a, _START_GUESSING)
+        starts.append(np.clip(np.stack([a, d, c]), box.low[:, None], box.high[:, None]))
+    return starts
+
+
+class _Overview:
+    """What one pass (two if nobody answered everything) tells of the data."""
+
+    def __init__(self, engine: Engine) -> None:
+        r = engine.responses
+        right, seen, complete, nothing, wrong, all_right = engine.map_reduce(person_step.overview)
+        refuse_unobserved(r.item_id, seen)
+        self.right, self.seen, self.complete = right, seen, int(complete)
+        self.group = np.zeros(r.n_items, dtype=np.int64)
+        if not complete:
+            self.group = np.unique(linked_items(engine), return_inverse=True)[1]
+        self.attrs = {
+            "n_items_all_right": int((right == seen).sum()),
+            "n_items_all_wrong": int((right == 0).sum()),
+            "n_persons_all_right": int(all_right),
+            "n_persons_all_wrong": int(wrong),
+            "n_persons_without_responses": int(nothing),
+            "n_linked_groups": int(self.group.max()) + 1,
+        }
+
+
+def _check_bias_correction(responses: Responses, model: str, data: _Overview) -> None:
+    without = responses.n_persons - data.attrs["n_persons_without_responses"]
+    if model != "1pl" or data.complete < without:
+        raise InputError(
+            "bias_correction is known for the 1PL on complete data only: take it out, or use "
+            "fit_bayes or fit_spectral, which need none"
+        )
+
+
+def _warn(
+    end: iterations.Fitted,
+    max_iterations: int,
+    coreset: Coreset | None,
+    data: _Overview,
+    responses: Responses,
+) -> None:
+    if not end.converged:
         warnings.warn(
             f"joint maximum likelihood did not converge in {max_iterations} iterations; raise "
             f"max_iterations" + (" or the coreset size" if coreset else ""),
             ConvergenceWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    return dataset(
-        {
-            "item_discrimination": a,
-            "item_discrimination_se": se_a,
-            "item_difficulty": difficulty(a, d),
-            "item_difficulty_se": se_b,
-            "item_intercept": d,
-            "item_intercept_se": se_d,
-            "item_n_responses": seen,
-            "item_n_right": right,
-            "iteration_objective": np.array(trace),
-        },
-        item_id=responses.item_id,
-        attrs={
-            "method": "joint maximum likelihood",
-            "model": model,
-            "seed": seed,
-            "converged": converged,
-            "n_iterations": len(trace),
-            "objective": objective,
-            "identification": "mean difficulty 0, discrimination 1"
-            if model == "1pl"
-            else "ability estimates of mean 0 and standard deviation 1; a > 0",
-            "n_persons": responses.n_persons,
-            "n_flat_items": int((a < _FLAT).sum()),
-            **extra,
-        },
-    )
-
-
-def _check_length(trace: list[float], max_iterations: int) -> None:
-    if len(trace) > max_iterations:
-        raise CheckpointError(
-            f"the checkpoint has {len(trace)} iterations, more than max_iterations="
-            f"{max_iterations}; remove it or raise max_iterations"
+    n = data.attrs["n_linked_groups"]
+    if n > 1:
+        sizes = np.bincount(data.group)
+        few = [responses.item_id[j] for j in np.flatnonzero(data.group == sizes.argmin())]
+        warnings.warn(
+            f"nobody links {n} groups of items (item_linked_group), so that their difficulties "
+            f"cannot be compared; the smallest: {name_some(few)}",
+            DataWarning,
+            stacklevel=3,
         )
 
 
-def _iterate(
-    fit: Rounds, a: Floats, d: Floats, max_iterations: int, tolerance: float, saved: Checkpoint
-) -> tuple[Floats, Floats, list[float], bool, dict[str, Any]]:
-    """Alternate on all persons until the log-likelihood stands still."""
-    trace: list[float] = []
-    if (state := saved.load("joint")) is not None:
-        a, d, trace = state["a"], state["d"], list(state["trace"])
-        _check_length(trace, max_iterations)
-    while len(trace) < max_iterations:
-        value, _, counts = fit.round(a, d)
-        trace.append(value)
-        if len(trace) > 1 and value - trace[-2] < tolerance * abs(value):
-            return a, d, trace, True, {}
-        a, d = fit.item_step(counts, a, d)
-        saved.save("joint", {"a": a, "d": d, "trace": np.array(trace)})
-        fit.engine.progress.update(len(trace), max_iterations)
-    return a, d, trace, False, {}
+# --- what comes out -------------------------------------------------------------------------------
 
 
-def _iterate_coreset(
-    fit: Rounds, a: Floats, d: Floats, max_iterations: int, tolerance: float, saved: Checkpoint
-) -> tuple[Floats, Floats, list[float], bool, dict[str, Any]]:
-    """Alternate with a fresh coreset each time; average the second half of the iterations.
-
-    The path that is averaged is on the standardised scale, so that it is not one over scales.
-    """
-    assert fit.coreset is not None
-    trace: list[float] = []
-    path: list[Floats] = []
-    estimate = math.nan
-    if (state := saved.load("joint")) is not None:
-        a, d, trace = state["a"], state["d"], list(state["trace"])
-        _check_length(trace, max_iterations)
-        path, estimate = list(state["path"]), float(state["estimate"])
-    while len(trace) < max_iterations:
-        value, moment, counts, estimate = fit.coreset_round(a, d, len(trace))
-        trace.append(value)
-        a, d = fit.item_step(counts, a, d)
-        path.append(np.stack(_standardised(a, d, moment, fit.model)))
-        state = {"a": a, "d": d, "trace": np.array(trace), "path": np.array(path)}
-        saved.save("joint", {**state, "estimate": estimate})
-        fit.engine.progress.update(len(trace), max_iterations)
-    quarter = max_iterations // 4
-    third, fourth = np.array(path[-2 * quarter : -quarter]), np.array(path[-quarter:])
-    noise = np.sqrt((third.var(axis=0, ddof=1) + fourth.var(axis=0, ddof=1)) / quarter)
-    shift = np.abs(fourth.mean(axis=0) - third.mean(axis=0))
-    converged = bool(np.sqrt(np.mean(shift**2)) <= 3.0 * np.sqrt(np.mean(noise**2)) + tolerance)
-    a, d = np.array(path[-(max_iterations // 2) :]).mean(axis=0)
-    return a, d, trace, converged, {"coreset_objective": estimate, "coreset_size": fit.coreset.size}
+def _write_abilities(
+    engine: Engine, folder: str | Path, x: Floats, moment: Floats, model: str
+) -> None:
+    mean, sd = (float(x[1].mean()), 1.0) if model == "1pl" else ability_scale(moment)
+    # 1PL: d - mean(d) belongs to theta + mean(d)
+    shift = -mean if model == "1pl" else mean
+    target = Path(folder)
+    try:
+        target.mkdir(parents=True)
+    except FileExistsError:
+        raise InputError(f"persons={str(folder)!r} is there already; name a new folder") from None
+    items = Items(x[0], x[1], x[2], np.ones(x.shape[1]))
+    scales = person_step.Scales.of(engine.responses, float(x.shape[1]))
+    engine.map_refs(person_step.write_abilities, items, scales, shift, sd, str(target))
 
 
-def _standard_errors(
-    info: Floats, a: Floats, d: Floats, moment: Floats, model: str
-) -> tuple[Floats, Floats, Floats]:
-    """Standard errors of a, b, d on the final scale, abilities taken as known.
+def _standard_errors(info: Floats, x: Floats, moment: Floats, model: str) -> dict[str, Floats]:
+    """Standard errors of a, b, d, c on the final scale, abilities taken as known.
 
-    Inverse information of (a, d), the delta method for ``b = -d / a``, and the change of scale
-    ``a sd, (b - mean) / sd, d + a mean``.
+    Inverse information of (a, d) or (a, d, c), the delta method for ``b = -d / a``, and the change
+    of scale ``a sd, (b - mean) / sd, d + a mean``.
     """
     if model == "1pl":
         se = 1.0 / np.sqrt(info[:, 1, 1])
-        return np.zeros_like(se), se, se
-    mean, sd = _ability_scale(moment)
-    cov = np.linalg.pinv(info)
+        return {"a": np.zeros_like(se), "b": se, "d": se, "c": np.zeros_like(se)}
+    mean, sd = ability_scale(moment)
+    free = info if model == "3pl" else info[:, :2, :2]
+    cov = np.linalg.pinv(free)
+    items = cov[:, :2, :2]
+    a, d, _ = x
     g = np.stack([d / a**2, -1.0 / a], axis=1)
     shift = np.array([mean, 1.0])
-    return (
-        np.sqrt(cov[:, 0, 0]) * sd,
-        np.sqrt(np.einsum("ji,jik,jk->j", g, cov, g)) / sd,
-        np.sqrt(np.einsum("i,jik,k->j", shift, cov, shift)),
-    )
+    return {
+        "a": np.sqrt(cov[:, 0, 0]) * sd,
+        "b": np.sqrt(np.einsum("ji,jik,jk->j", g, items, g)) / sd,
+        "d": np.sqrt(np.einsum("i,jik,k->j", shift, items, shift)),
+        "c": np.sqrt(cov[:, 2, 2]) if model == "3pl" else np.zeros_like(a),
+    }

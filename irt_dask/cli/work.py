@@ -117,6 +117,7 @@ def demo(out: str, cluster: str, quiet: bool) -> None:
 _METHODS_OF = {
     "shards": ("bayes",),
     "draws": ("bayes",),
+    "model": ("joint",),
     "coreset": ("joint",),
     "seed": ("bayes", "joint"),
 }
@@ -138,13 +139,15 @@ def _refuse_options_of_other_methods(method: str) -> None:
               "spectral Rasch estimator.")  # fmt: skip
 @click.option("--shards", type=int, default=1, show_default=True, help="Shards (bayes).")
 @click.option("--draws", type=int, default=2000, show_default=True, help="Draws (bayes).")
+@click.option("--model", type=click.Choice(["1pl", "2pl", "3pl"]), default="2pl",
+              show_default=True, help="Item response model (joint).")  # fmt: skip
 @click.option("--coreset", type=int, default=0, help="Persons per coreset, 0: all (joint).")
 @click.option("--seed", type=int, default=0, show_default=True)
 @cluster_option
 @json_option
 @quiet_option
 def calibrate(
-    store: str, out: str, method: str, shards: int, draws: int, coreset: int, seed: int,
+    store: str, out: str, method: str, shards: int, draws: int, model: str, coreset: int, seed: int,
     cluster: str, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Estimate the items of a store and write them as an item bank."""
@@ -164,7 +167,7 @@ def calibrate(
             fit = irt.fit_bayes(r, n_shards=shards, n_draws=draws, seed=seed, **common)
         elif method == "joint":
             sample = irt.Coreset(coreset) if coreset else None
-            fit = irt.fit_joint(r, coreset=sample, seed=seed, **common)
+            fit = irt.fit_joint(r, model=model, coreset=sample, seed=seed, **common)
         else:
             fit = irt.fit_spectral(r, **common)
     _warned([w for w in caught if issubclass(w.category, irt.IrtDaskWarning)])

@@ -8,7 +8,12 @@ Dask cluster or in the threads of this process, with the same bits either way.
 from irt_dask.engine.chains import Chain, run_chains
 from irt_dask.engine.checkpoint import Checkpoint
 from irt_dask.engine.core import Engine
-from irt_dask.engine.inputs import as_responses, item_parameters, refuse_weights
+from irt_dask.engine.inputs import (
+    as_responses,
+    item_parameters,
+    item_parameters_3pl,
+    refuse_weights,
+)
 from irt_dask.engine.progress import ProgressOption
 from irt_dask.engine.results import dataset
 
@@ -20,6 +25,7 @@ __all__ = [
     "as_responses",
     "dataset",
     "item_parameters",
+    "item_parameters_3pl",
     "refuse_weights",
     "run_chains",
 ]

@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 
 from irt_dask.engine import executors
-from irt_dask.engine.cache import read_block
+from irt_dask.engine.cache import keep, read_block
 from irt_dask.engine.progress import Progress, ProgressOption
 from irt_dask.engine.threads import single_threaded
 from irt_dask.kernels import layouts
-from irt_dask.store.responses import Block, Responses
+from irt_dask.store.responses import Block, BlockRef, Responses
 
 Reduced = tuple[Any, ...]
 PersonStep = Callable[..., Any]
+Prepare = Callable[[Block], Any]
+Combine = Callable[[Reduced, Reduced], Reduced]
 #: A block and its persons ``lo .. hi``, all of them if hi is None.
 Piece = tuple[int, int, int | None]
 
@@ -32,7 +34,9 @@ class Engine:
     """One computation over the blocks of some responses.
 
     Use as a context manager.  Rounds read blocks on the worker that uses them (or take them from
-    its memory); a person step is ``step(block, *args)`` and must be a module-level function.
+    its memory); a person step is ``step(block, *args)`` and must be a module-level function.  With
+    ``prepare``, also one, steps see ``prepare(block)`` instead, made once and kept where it fits;
+    it has ``nbytes``.
 
     Where there are few blocks they are cut into pieces of rows, by a rule of the data alone, and
     what is said of blocks holds of pieces.  The sum over blocks follows one binary tree over their
@@ -47,8 +51,10 @@ class Engine:
         client: Any = None,
         progress: ProgressOption = None,
         stage: str = "blocks",
+        prepare: Prepare | None = None,
     ) -> None:
         self.responses = responses
+        self._prepare = prepare
         self.executor = executors.choose(client)
         self.progress = Progress(progress, stage)
         self._refs: Sequence[Any] | None = None
@@ -97,6 +103,7 @@ class Engine:
         step: PersonStep,
         args: tuple[Any, ...],
         extras: dict[int, Any] | None = None,
+        tail: tuple[Any, ...] = (),
     ) -> list[Any]:
         """One task for each aligned range of pieces; with ``extras``, of the pieces it names."""
         n = len(pieces)
@@ -112,23 +119,32 @@ class Engine:
             first = pieces[at[0]][0]
             refs = self.refs[first : pieces[at[-1]][0] + 1]
             cuts = [(k - first, *rows) for k, *rows in (pieces[p] for p in at)]
-            more = () if extras is None else ([extras[p] for p in at],)
-            futures.append(self.executor.submit(lo / n, task, refs, cuts, step, args, *more))
+            more = tail if extras is None else ([extras[p] for p in at],)
+            where = (refs, cuts, self._prepare)
+            futures.append(self.executor.submit(lo / n, task, where, step, args, *more))
         return futures
 
-    def map_reduce(self, step: PersonStep, *args: Any, report: bool = False) -> Reduced:
+    def map_reduce(
+        self,
+        step: PersonStep,
+        *args: Any,
+        report: bool = False,
+        combine: Combine | None = None,
+    ) -> Reduced:
         """Sum ``step(block, *args)``, a tuple of arrays or integers, over all blocks.
 
         One pass over the data; the driver holds some dozens of results of ``step`` at most.
-        ``report`` shows progress by task (for passes that are long by themselves).
+        ``report`` shows progress by task (for passes that are long by themselves).  ``combine``,
+        an associative module-level function of two results, replaces the sum.
         """
-        futures = self._submit(self._pieces(), _sum_blocks, step, args)
+        add = combine or _add
+        futures = self._submit(self._pieces(), _sum_blocks, step, args, tail=(add,))
         while len(futures) > self.executor.max_gathered:  # pairs of neighbours stay aligned
             futures = [
-                self.executor.submit(k / len(futures), _sum_all, futures[k : k + 16])
+                self.executor.submit(k / len(futures), _tree, futures[k : k + 16], add)
                 for k in range(0, len(futures), 16)
             ]
-        return _tree(self._gather(futures, report))
+        return _tree(self._gather(futures, report), add)
 
     def map_blocks(self, step: PersonStep, *args: Any, report: bool = False) -> list[Any]:
         """Return ``step(block, *args)`` of each block, in order; results must be small."""
@@ -194,13 +210,33 @@ class Engine:
             raise
 
 
-def _blocks(refs: Sequence[Any], cuts: Sequence[Piece]) -> Iterator[Block]:
+#: References of blocks, the pieces of them that a task treats, and how they are prepared.
+Where = tuple[Sequence[Any], Sequence[Piece], Prepare | None]
+
+
+def _blocks(where: Where) -> Iterator[Any]:
     """Read the pieces, each block once in a row."""
+    refs, cuts, prepare = where
     at = -1
     for k, lo, hi in cuts:
+        if prepare is not None:
+            yield _prepared(refs[k], lo, hi, prepare)
+            continue
         if k != at:
             at, block = k, read_block(refs[k])
         yield block if hi is None else _rows(block, lo, hi)
+
+
+def _prepared(ref: BlockRef, lo: int, hi: int | None, prepare: Prepare) -> Any:
+    if ref.cache_key is None:
+        key = None
+    else:
+        key = (ref.cache_key, prepare.__module__, prepare.__qualname__, lo, hi)
+
+    def make() -> Any:  # of a whole block nobody needs the original any more
+        return prepare(ref.read() if hi is None else _rows(read_block(ref), lo, hi))
+
+    return keep(key, make)
 
 
 def _rows(block: Block, lo: int, hi: int) -> Block:
@@ -215,26 +251,18 @@ def _rows(block: Block, lo: int, hi: int) -> Block:
 
 
 def _named_blocks(
-    refs: Sequence[Any],
-    cuts: Sequence[Piece],
-    step: PersonStep,
-    args: tuple[Any, ...],
-    extras: Sequence[Any],
+    where: Where, step: PersonStep, args: tuple[Any, ...], extras: Sequence[Any]
 ) -> list[Any]:
-    pairs = zip(_blocks(refs, cuts), extras, strict=True)
+    pairs = zip(_blocks(where), extras, strict=True)
     return [step(block, extra, *args) for block, extra in pairs]
 
 
-def _each_block(
-    refs: Sequence[Any], cuts: Sequence[Piece], step: PersonStep, args: tuple[Any, ...]
-) -> list[Any]:
-    return [step(block, *args) for block in _blocks(refs, cuts)]
+def _each_block(where: Where, step: PersonStep, args: tuple[Any, ...]) -> list[Any]:
+    return [step(block, *args) for block in _blocks(where)]
 
 
-def _each_ref(
-    refs: Sequence[Any], cuts: Sequence[Piece], step: Callable[..., Any], args: tuple[Any, ...]
-) -> list[Any]:
-    return [step(ref, *args) for ref in refs]
+def _each_ref(where: Where, step: Callable[..., Any], args: tuple[Any, ...]) -> list[Any]:
+    return [step(ref, *args) for ref in where[0]]
 
 
 def _on_items(
@@ -243,19 +271,17 @@ def _on_items(
     return step((read_block(ref) for ref in refs), lo, hi, *args)
 
 
-def _sum_blocks(
-    refs: Sequence[Any], cuts: Sequence[Piece], step: PersonStep, args: tuple[Any, ...]
-) -> Reduced:
+def _sum_blocks(where: Where, step: PersonStep, args: tuple[Any, ...], add: Combine) -> Reduced:
     """Sum over an aligned subtree; holds at most log2(blocks) partial sums."""
     pending: list[tuple[int, Reduced]] = []
-    for block in _blocks(refs, cuts):
+    for block in _blocks(where):
         level, value = 0, _result(step(block, *args))
         while pending and pending[-1][0] == level:
-            level, value = level + 1, _add(pending.pop()[1], value)
+            level, value = level + 1, add(pending.pop()[1], value)
         pending.append((level, value))
     total = pending.pop()[1]
     while pending:
-        total = _add(pending.pop()[1], total)
+        total = add(pending.pop()[1], total)
     return total
 
 
@@ -267,15 +293,11 @@ def _add(left: Reduced, right: Reduced) -> Reduced:
     return tuple(np.add(a, b) for a, b in zip(left, right, strict=True))
 
 
-def _sum_all(parts: list[Reduced]) -> Reduced:
-    return _tree(parts)
-
-
-def _tree(parts: list[Reduced]) -> Reduced:
+def _tree(parts: list[Reduced], add: Combine) -> Reduced:
     """Sum neighbours in pairs until one is left: the upper levels of the tree."""
     while len(parts) > 1:
         parts = [
-            _add(parts[k], parts[k + 1]) if k + 1 < len(parts) else parts[k]
+            add(parts[k], parts[k + 1]) if k + 1 < len(parts) else parts[k]
             for k in range(0, len(parts), 2)
         ]
     return parts[0]

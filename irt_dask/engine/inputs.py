@@ -37,8 +37,24 @@ def item_parameters(
 ) -> tuple[Floats, Floats]:
     """Slopes and intercepts of ``item_id`` from a fit or an item bank, matched by identifier.
 
-    A fit with difficulties only (Rasch) has slope 1.
+    A fit with difficulties only (Rasch) has slope 1.  Items that can be guessed (3PL) are refused:
+    for methods that know them there is :func:`item_parameters_3pl`.
     """
+    a, d, c = item_parameters_3pl(items, item_id, what=what)
+    guessed = np.flatnonzero(c > 0.0)
+    if guessed.size:
+        j = guessed[0]
+        raise InputError(
+            f"{what}: item {item_id[j]} has the guessing parameter {c[j]:.3g}; models with "
+            f"guessing are not available here, fit the 2PL"
+        )
+    return a, d
+
+
+def item_parameters_3pl(
+    items: xr.Dataset, item_id: tuple[str, ...], *, what: str = "items"
+) -> tuple[Floats, Floats, Floats]:
+    """As :func:`item_parameters`, with guessing parameters (0 where there are none)."""
     if not isinstance(items, xr.Dataset) or "item_id" not in items.coords:
         raise InputError(f"{what} must be a Dataset with item_id, as the fit functions return")
     known = {str(i): k for k, i in enumerate(items["item_id"].values)}
@@ -73,4 +89,14 @@ def item_parameters(
             f"reaches {logit[j]:.0f} for abilities up to {GRID_BOUND:.0f}, and probabilities are "
             f"computed up to {_LARGEST_LOGIT:.0f}"
         )
-    return a, d
+    if "item_guessing" not in items:
+        return a, d, np.zeros_like(a)
+    c = items["item_guessing"].values[at].astype(float)
+    bad = np.flatnonzero(~((c >= 0.0) & (c < 1.0)))
+    if bad.size:
+        j = bad[0]
+        raise InputError(
+            f"{what}: item {item_id[j]} has the guessing parameter {c[j]}; it must be at least 0 "
+            f"and below 1"
+        )
+    return a, d, c

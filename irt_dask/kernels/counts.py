@@ -62,3 +62,11 @@ def responses_per_person(data: Layout) -> Ints:
     if isinstance(data, Dense):
         return (data.values >= 0).sum(axis=1)
     return np.diff(data.indptr)
+
+
+def right_per_person(data: Layout) -> Ints:
+    """Right responses of each person, shape (persons,)."""
+    if isinstance(data, Dense):
+        return (data.values == 1).sum(axis=1)
+    before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(data.values == 1)])
+    return np.diff(before[data.indptr])

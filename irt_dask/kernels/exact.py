@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+from numpy.typing import NDArray
+
 #: Bits left to the sum: one for the sign, one to spare.
 _SUM_BITS = 62
 #: Exponent that a double can hold, whatever the bound.
@@ -24,3 +27,8 @@ def scale_for(bound: float) -> float:
     if not (math.isfinite(bound) and bound > 0):
         raise ValueError(f"bound of a fixed-point sum must be positive and finite, got {bound}")
     return 2.0 ** min(_SUM_BITS - math.ceil(math.log2(bound) + 1e-9), _LARGEST)
+
+
+def fixed(x: NDArray[np.float64], scale: float) -> NDArray[np.int64]:
+    """Round numbers to multiples of ``1 / scale``; return the multiples."""
+    return np.rint(x * scale).astype(np.int64)

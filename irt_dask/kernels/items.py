@@ -1,14 +1,14 @@
-"""Item steps: parameters of each item from its right and observed counts on the ability axis.
+"""The item step of joint ML: the most likely parameters of each item, given the abilities.
 
-Given abilities on nodes, an item's log-likelihood is ``sum_q r_q z_q - f_q log(1 + e^{z_q})`` with
-``z_q = a theta_q + d``: it costs items x nodes, whatever the number of persons.  Counts come as
-(nodes, items) floats.
+Every item is its own small problem, on counts by node of ability: it costs items x nodes, whatever
+the number of persons.  For 1PL and 2PL it is concave and Newton steps find its maximum.  The 3PL
+problem is not, in the guessing parameter: steps start from several, and the best end counts.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,40 +17,67 @@ from irt_dask.kernels.compiled import jit
 
 Floats = NDArray[np.float64]
 
-#: Degrees of freedom of the proposal of the Gibbs item step; its tails bound the weights.
-_PROPOSAL_DF = 10
-#: Random words an item needs per step: two normals, the proposal's chi-square, the acceptance.
-WORDS_PER_ITEM = 2 + _PROPOSAL_DF // 2 + 1
+#: Guessing parameters that the search starts from, besides the current one.
+_STARTS = np.array([0.0, 0.08, 0.16, 0.24, 0.32, 0.42])
+#: A Newton step shorter than this leaves an error of about its square.
+_CERTAIN = 1e-5
+
+
+class Counts(NamedTuple):
+    """What the item step knows of the persons.
+
+    ``seen`` are those who answered, by node, (items, nodes), or (1, nodes) if the same for all.
+    ``right`` and ``right_ability`` are the number of right answers and the sum of their abilities,
+    (items,), exact; ``right_by_node`` is there for 3PL only, (items, nodes), else empty.
+    """
+
+    nodes: Floats
+    seen: Floats
+    right: Floats
+    right_ability: Floats
+    right_by_node: Floats
+
+
+class Box(NamedTuple):
+    """Bounds of slope, intercept and guessing parameter; equal bounds hold a parameter fixed."""
+
+    low: Floats
+    high: Floats
 
 
 @jit
-def log_likelihood(right: Floats, seen: Floats, nodes: Floats, a: float, d: float) -> float:
-    """Log-likelihood of one item at slope ``a`` and intercept ``d``."""
-    total = 0.0
-    for q in range(nodes.size):
-        if seen[q] > 0.0:
-            z = a * nodes[q] + d
-            total += right[q] * z - seen[q] * (max(z, 0.0) + math.log1p(math.exp(-abs(z))))
-    return total
+def _occupied(seen: Floats) -> tuple[int, int]:
+    """First node with persons, and the one after the last."""
+    lo, hi = 0, seen.size
+    while lo < hi and seen[lo] == 0.0:
+        lo += 1
+    while hi > lo and seen[hi - 1] == 0.0:
+        hi -= 1
+    return lo, hi
+
+
+# --- 1PL and 2PL ----------------------------------------------------------------------------------
 
 
 @jit
 def _derivatives(
-    right: Floats, seen: Floats, nodes: Floats, a: float, d: float
+    nodes: Floats, seen: Floats, right: float, right_ability: float, a: float, d: float
 ) -> tuple[float, float, float, float, float, float]:
     """Log-likelihood of one item, its gradient (a, d) and negative Hessian (aa, ad, dd)."""
-    total = ga = gd = haa = had = hdd = 0.0
+    total = a * right_ability + d * right
+    ga, gd = right_ability, right
+    haa = had = hdd = 0.0
     for q in range(nodes.size):
-        if seen[q] > 0.0:
+        f = seen[q]
+        if f != 0.0:
             z = a * nodes[q] + d
             e = math.exp(-abs(z))
-            total += right[q] * z - seen[q] * (max(z, 0.0) + math.log1p(e))
+            total -= f * (max(z, 0.0) + math.log1p(e))
             large = 1.0 / (1.0 + e)
             p = large if z >= 0.0 else e * large
-            residual = right[q] - seen[q] * p
-            w = seen[q] * e * large * large
-            ga += residual * nodes[q]
-            gd += residual
+            w = f * e * large * large
+            ga -= f * p * nodes[q]
+            gd -= f * p
             haa += w * nodes[q] * nodes[q]
             had += w * nodes[q]
             hdd += w
@@ -58,27 +85,18 @@ def _derivatives(
 
 
 @jit
-def _pack(
-    right: Floats, seen: Floats, nodes: Floats, packed: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """Counts and abilities of the nodes with responses to one item."""
-    n = 0
-    for q in range(nodes.size):
-        if seen[q] > 0.0:
-            packed[0, n], packed[1, n], packed[2, n] = right[q], seen[q], nodes[q]
-            n += 1
-    return packed[0, :n], packed[1, :n], packed[2, :n]
-
-
-# --- joint maximum likelihood ---------------------------------------------------------------------
-
-
-@jit
-def _maximise_one(
-    right: Floats, seen: Floats, nodes: Floats, a: float, d: float, low: Floats, high: Floats
+def _maximise_2pl(
+    nodes: Floats,
+    seen: Floats,
+    right: float,
+    right_ability: float,
+    a: float,
+    d: float,
+    low: Floats,
+    high: Floats,
 ) -> tuple[float, float]:
     """Projected Newton ascent with backtracking on a concave function of (a, d) in a box."""
-    value, ga, gd, haa, had, hdd = _derivatives(right, seen, nodes, a, d)
+    value, ga, gd, haa, had, hdd = _derivatives(nodes, seen, right, right_ability, a, d)
     for _ in range(100):
         # A parameter at a bound whose gradient points outwards stays there.
         hold_a = low[0] == high[0] or (a <= low[0] and ga <= 0.0) or (a >= high[0] and ga >= 0.0)
@@ -100,263 +118,210 @@ def _maximise_one(
         for _ in range(40):
             na = min(max(a + size * step_a, low[0]), high[0])
             nd = min(max(d + size * step_d, low[1]), high[1])
-            new, ga, gd, haa, had, hdd = _derivatives(right, seen, nodes, na, nd)
+            new, ga, gd, haa, had, hdd = _derivatives(nodes, seen, right, right_ability, na, nd)
+            if new >= value or longest < _CERTAIN:  # where values no longer tell, Newton does
+                moved = True
+                break
+            size *= 0.5
+        if not moved:
+            break
+        a, d, value = na, nd, new
+        if longest < _CERTAIN:
+            break
+    return a, d
+
+
+# --- 3PL ------------------------------------------------------------------------------------------
+
+
+@jit
+def log_likelihood_3pl(
+    nodes: Floats, seen: Floats, right: Floats, x: Floats, gradient: Floats, information: Floats
+) -> float:
+    """Log-likelihood of one item at ``x = (a, d, c)``; its gradient and expected information.
+
+    With P = c + (1 - c) p: dP/dz = (1 - c) p q and dP/dc = q.
+    """
+    c = x[2]
+    total = 0.0
+    gradient[:] = 0.0
+    information[:] = 0.0
+    for k in range(nodes.size):
+        f = seen[k]
+        if f != 0.0:
+            z = x[0] * nodes[k] + x[1]
+            e = math.exp(-abs(z))
+            large = 1.0 / (1.0 + e)
+            p, q = (large, e * large) if z >= 0.0 else (e * large, large)
+            chance = c + (1.0 - c) * p
+            r = right[k]
+            if r != 0.0:
+                total += r * math.log(chance)
+            # log(1 - P) without cancellation: q may be tiny
+            total += (f - r) * (math.log1p(-c) - max(z, 0.0) - math.log1p(e))
+            # (r - f P) / (P (1 - P)) times the derivatives of P
+            residual = (r - f * chance) / chance
+            gz = residual * p
+            gradient[0] += gz * nodes[k]
+            gradient[1] += gz
+            gradient[2] += residual / (1.0 - c)
+            # f / (P (1 - P)) times products of the derivatives of P
+            izz = f * (1.0 - c) * p * p * q / chance
+            izc = f * p * q / chance
+            information[0, 0] += izz * nodes[k] * nodes[k]
+            information[0, 1] += izz * nodes[k]
+            information[1, 1] += izz
+            information[0, 2] += izc * nodes[k]
+            information[1, 2] += izc
+            information[2, 2] += f * q / ((1.0 - c) * chance)
+    information[1, 0] = information[0, 1]
+    information[2, 0] = information[0, 2]
+    information[2, 1] = information[1, 2]
+    return total
+
+
+@jit
+def _ascend_3pl(
+    nodes: Floats, seen: Floats, right: Floats, x: Floats, low: Floats, high: Floats
+) -> float:
+    """Projected quasi-Newton ascent in a box, from ``x``, in place; returns the value reached.
+
+    Steps start from the expected information and learn the curvature from the gradients (BFGS).
+    """
+    gradient, new_gradient = np.zeros(3), np.zeros(3)
+    information, unused = np.zeros((3, 3)), np.zeros((3, 3))
+    value = log_likelihood_3pl(nodes, seen, right, x, gradient, information)
+    metric = information.copy()
+    trial, free = np.zeros(3), np.zeros(3)
+    for iteration in range(200):
+        for k in range(3):
+            outwards = (x[k] <= low[k] and gradient[k] <= 0.0) or (
+                x[k] >= high[k] and gradient[k] >= 0.0
+            )
+            free[k] = 0.0 if outwards or low[k] == high[k] else 1.0
+        if free.sum() == 0.0 or information[1, 1] == 0.0:
+            break
+        system = metric.copy()
+        scale = 1e-10 * (system[0, 0] + system[1, 1] + system[2, 2])
+        target = gradient * free
+        for k in range(3):
+            system[k, k] += scale
+            if free[k] == 0.0:
+                system[k, :] = 0.0
+                system[:, k] = 0.0
+                system[k, k] = 1.0
+        step = np.linalg.solve(system, target)
+        longest = np.abs(step).max()
+        size = min(1.0, 2.0 / longest) if longest > 0.0 else 1.0
+        moved = False
+        for _ in range(40):
+            for k in range(3):
+                trial[k] = min(max(x[k] + size * step[k], low[k]), high[k])
+            new = log_likelihood_3pl(nodes, seen, right, trial, new_gradient, unused)
             if new >= value:
                 moved = True
                 break
             size *= 0.5
         if not moved:
             break
-        done = max(abs(na - a), abs(nd - d)) < 1e-10
-        a, d, value = na, nd, new
-        if done:
+        s, y = trial - x, gradient - new_gradient
+        change = np.abs(s).max()
+        x[:] = trial
+        gradient[:] = new_gradient
+        gain = new - value
+        value = new
+        if change < 1e-9 or (gain <= 1e-13 * abs(value) and iteration > 3):
             break
-    return a, d
+        curvature = s @ y
+        ms = metric @ s
+        if curvature > 1e-10 * (s @ ms) and s @ ms > 0.0:
+            metric += np.outer(y, y) / curvature - np.outer(ms, ms) / (s @ ms)
+        else:  # not concave here: the expected information is a safe metric
+            metric[:] = unused
+    return value
 
 
 @jit
 def _maximise(
-    right: Floats,
-    seen: Floats,
     nodes: Floats,
-    a: Floats,
-    d: Floats,
+    seen: Floats,
+    right: Floats,
+    right_ability: Floats,
+    right_by_node: Floats,
+    start: Floats,
     low: Floats,
     high: Floats,
+    starts: Floats,
     out: Floats,
 ) -> None:
-    packed = np.empty((3, nodes.size))
-    for j in range(a.size):
-        r, s, x = _pack(right[j], seen[j], nodes, packed)
-        out[0, j], out[1, j] = _maximise_one(r, s, x, a[j], d[j], low, high)
+    x, best = np.empty(3), np.empty(3)
+    for j in range(start.shape[1]):
+        f = seen[j if seen.shape[0] > 1 else 0]
+        lo, hi = _occupied(f)
+        f, node = f[lo:hi], nodes[lo:hi]
+        if right_by_node.shape[0] == 0:
+            a, d = _maximise_2pl(
+                node, f, right[j], right_ability[j], start[0, j], start[1, j], low, high
+            )
+            out[0, j], out[1, j], out[2, j] = a, d, start[2, j]
+            continue
+        r = right_by_node[j, lo:hi]
+        best_value = -math.inf
+        for k in range(-1, starts.size):  # the current guessing parameter first
+            x[:] = start[:, j]
+            if k >= 0:
+                x[2] = min(max(starts[k], low[2]), high[2])
+            value = _ascend_3pl(node, f, r, x, low, high)
+            if value > best_value + 1e-12 * abs(value):
+                best_value = value
+                best[:] = x
+        out[:, j] = best
 
 
-def maximise(
-    right: Floats,
-    seen: Floats,
-    nodes: Floats,
-    a: Floats,
-    d: Floats,
-    *,
-    a_bounds: tuple[float, float],
-    d_bounds: tuple[float, float],
-) -> tuple[Floats, Floats]:
-    """Maximise each item's log-likelihood over a box; equal bounds of ``a`` hold it fixed."""
-    out = np.empty((2, a.size))
-    low, high = np.array([a_bounds[0], d_bounds[0]]), np.array([a_bounds[1], d_bounds[1]])
-    _maximise(*_by_item(right, seen), nodes, a, d, low, high, out)
-    return out[0], out[1]
+def maximise(counts: Counts, start: Floats, box: Box, *, everywhere: bool = True) -> Floats:
+    """Maximise each item's log-likelihood over a box, from ``start`` (3, items) on.
 
-
-def _by_item(right: NDArray[Any], seen: NDArray[Any]) -> tuple[Floats, Floats]:
-    return np.ascontiguousarray(right.T, dtype=float), np.ascontiguousarray(seen.T, dtype=float)
-
-
-def information(right: Floats, seen: Floats, nodes: Floats, a: Floats, d: Floats) -> Floats:
-    """Information of (a, d) in the counts, abilities taken as known; shape (items, 2, 2)."""
-    z = np.multiply.outer(nodes, a) + d
-    p = 1.0 / (1.0 + np.exp(-z))
-    w = seen * p * (1.0 - p)
-    off = (w * nodes[:, None]).sum(0)
-    return np.array([[(w * nodes[:, None] ** 2).sum(0), off], [off, w.sum(0)]]).transpose(2, 0, 1)
-
-
-# --- Gibbs: an exact Metropolis-Hastings step -----------------------------------------------------
-
-
-@jit
-def _log_target(
-    right: Floats, seen: Floats, nodes: Floats, prior: Floats, u: float, d: float
-) -> float:
-    """Log posterior density of (log a, d); the Jacobian of a = e^u adds u."""
-    a = math.exp(u)
-    return (
-        log_likelihood(right, seen, nodes, a, d)
-        - 0.5 * prior[1] * (a - prior[0]) ** 2
-        - 0.5 * prior[3] * (d - prior[2]) ** 2
-        + u
-    )
-
-
-@jit
-def _log_target_derivatives(
-    right: Floats, seen: Floats, nodes: Floats, prior: Floats, u: float, d: float
-) -> tuple[float, float, float, float, float, float]:
-    """Value (:func:`_log_target`), gradient and negative Hessian in (log a, d)."""
-    a = math.exp(u)
-    total, ga, gd, haa, had, hdd = _derivatives(right, seen, nodes, a, d)
-    value = total - 0.5 * prior[1] * (a - prior[0]) ** 2 - 0.5 * prior[3] * (d - prior[2]) ** 2 + u
-    ga -= prior[1] * (a - prior[0])
-    gd -= prior[3] * (d - prior[2])
-    haa += prior[1]
-    hdd += prior[3]
-    # Chain rule for u = log a: d/du = a d/da, d2/du2 = a^2 d2/da2 + a d/da.
-    return value, a * ga + 1.0, gd, a * a * haa - a * ga, a * had, hdd
-
-
-@jit
-def _mode(
-    right: Floats, seen: Floats, nodes: Floats, prior: Floats, u: float, d: float
-) -> tuple[float, float, float, float, float]:
-    """Mode of (log a, d) and a positive definite curvature there (uu, ud, dd).
-
-    A deterministic function of the counts and the start: the step below is exact even where this
-    search stops early.
+    Without ``everywhere`` the search starts from the current guessing parameters only.
     """
-    value, gu, gd, huu, hud, hdd = _log_target_derivatives(right, seen, nodes, prior, u, d)
-    for _ in range(30):
-        huu = max(huu, hud * hud / hdd + 0.25)  # at least the curvature of a flat direction
-        det = huu * hdd - hud * hud
-        step_u, step_d = (hdd * gu - hud * gd) / det, (huu * gd - hud * gu) / det
-        # Within a thousandth of the posterior's own width the proposal is as good as it gets.
-        small = gu * step_u + gd * step_d < 1e-6
-        size = min(1.0, 2.0 / max(abs(step_u), abs(step_d), 1e-300))
-        moved = False
-        for _ in range(20):
-            nu, nd = u + size * step_u, d + size * step_d
-            at = _log_target_derivatives(right, seen, nodes, prior, nu, nd)
-            if at[0] >= value:
-                moved = True
-                break
-            size *= 0.5
-        if not moved:
-            break
-        u, d = nu, nd
-        value, gu, gd, huu, hud, hdd = at
-        if small:
-            break
-    return u, d, max(huu, hud * hud / hdd + 0.25), hud, hdd
+    out = np.empty_like(start)
+    starts = _STARTS if everywhere else _STARTS[:0]
+    _maximise(*counts, start, *box, starts, out)
+    return out
+
+
+# --- standard errors ------------------------------------------------------------------------------
 
 
 @jit
-def _log_proposal(du: float, dd: float, huu: float, hud: float, hdd: float, df: float) -> float:
-    """Log density, up to a constant, of the bivariate t about the mode."""
-    return (
-        -0.5 * (df + 2.0) * math.log1p((du * du * huu + 2.0 * du * dd * hud + dd * dd * hdd) / df)
-    )
-
-
-@jit
-def _metropolis(
-    right: Floats,
-    seen: Floats,
-    nodes: Floats,
-    prior: Floats,
-    start_u: Floats,
-    start_d: Floats,
-    random: Floats,
-    u: Floats,
-    d: Floats,
-    accepted: NDArray[np.int64],
+def _information(
+    nodes: Floats, seen: Floats, right_by_node: Floats, x: Floats, out: Floats
 ) -> None:
-    df = 2.0 * (random.shape[1] - 3)
-    packed = np.empty((3, nodes.size))
-    for j in range(u.size):
-        r, s, x = _pack(right[j], seen[j], nodes, packed)
-        mu, md, huu, hud, hdd = _mode(r, s, x, prior, start_u[j], start_d[j])
-        radius = math.sqrt(-2.0 * math.log(random[j, 0]))
-        z1 = radius * math.cos(2.0 * math.pi * random[j, 1])
-        z2 = radius * math.sin(2.0 * math.pi * random[j, 1])
-        chi2 = 0.0
-        for k in range(2, random.shape[1] - 1):
-            chi2 -= 2.0 * math.log(random[j, k])
-        stretch = math.sqrt(df / chi2)
-        # Inverse of the curvature's Cholesky factor [[l11, 0], [l21, l22]], transposed, times z.
-        l11 = math.sqrt(huu)
-        l21 = hud / l11
-        l22 = math.sqrt(hdd - l21 * l21)
-        dd = stretch * z2 / l22
-        du = stretch * z1 / l11 - l21 / l11 * dd
-        log_ratio = (
-            _log_target(r, s, x, prior, mu + du, md + dd)
-            - _log_target(r, s, x, prior, u[j], d[j])
-            + _log_proposal(u[j] - mu, d[j] - md, huu, hud, hdd, df)
-            - _log_proposal(du, dd, huu, hud, hdd, df)
-        )
-        if math.log(random[j, random.shape[1] - 1]) < log_ratio:
-            u[j] = mu + du
-            d[j] = md + dd
-            accepted[j] += 1
+    gradient = np.zeros(3)
+    for j in range(x.shape[1]):
+        f = seen[j if seen.shape[0] > 1 else 0]
+        r = right_by_node[j] if right_by_node.shape[0] > 0 else np.zeros_like(f)
+        log_likelihood_3pl(nodes, f, r, x[:, j].copy(), gradient, out[j])
 
 
-def metropolis(
-    right: NDArray[Any],
-    seen: NDArray[Any],
-    nodes: Floats,
-    prior: Floats,
-    start: tuple[Floats, Floats],
-    random: Floats,
-    log_a: Floats,
-    d: Floats,
-    accepted: NDArray[np.int64],
-) -> None:
-    """One independence Metropolis-Hastings step for each item, in place.
-
-    The proposal is a bivariate t with the mode and curvature of the item's conditional posterior of
-    (log a, d) given the counts.  It must not depend on the current value, so its search starts at
-    ``start``, which the caller keeps fixed.  ``random`` holds uniforms, shape
-    (items, WORDS_PER_ITEM); ``prior`` is :meth:`irt_dask.models.ItemPrior.tempered`.
-    """
-    _metropolis(*_by_item(right, seen), nodes, prior, *start, random, log_a, d, accepted)
+def information(counts: Counts, x: Floats) -> Floats:
+    """Expected information of (a, d, c) at ``x``, abilities taken as known; (items, 3, 3)."""
+    out = np.zeros((x.shape[1], 3, 3))
+    _information(counts.nodes, counts.seen, counts.right_by_node, np.ascontiguousarray(x), out)
+    return out
 
 
-# --- Gibbs: moves along the scale of ability ------------------------------------------------------
-
-#: Uniforms that :func:`rescale` needs.
-WORDS_PER_RESCALE = 5
-
-
-def rescale(
-    persons: NDArray[np.int64],
-    nodes: Floats,
-    prior: Floats,
-    random: Floats,
-    log_a: Floats,
-    d: Floats,
-) -> None:
-    """Shift and stretch the ability scale together with the items, in place.
-
-    ``theta' = theta - m, d' = d + a m`` and ``theta' = theta / s, a' = a s`` leave the likelihood
-    alone, but drawing abilities and items in turn moves along them only slowly (by about one minus
-    the test's reliability per sweep).  m and s are drawn from their conditionals on the orbit of
-    the group (Liu and Sabatti 2000, generalised Gibbs sampling), which need only the number, sum
-    and sum of squares of the abilities, here of all persons, ``persons`` at each node.  The moved
-    abilities are not kept: the next sweep draws them anew.
-    """
-    n = float(persons.sum())
-    s1, s2 = float(persons @ nodes), float(persons @ nodes**2)
-    a = np.exp(log_a)
-    mean_a, tau_a, mean_d, tau_d = prior
-    # Shift: sum of -(theta_i - m)^2 / 2 and of the intercepts' normal priors: normal in m.
-    precision = n + tau_d * float(a @ a)
-    centre = (s1 - tau_d * float(a @ (d - mean_d))) / precision
-    z = math.sqrt(-2.0 * math.log(random[0])) * math.cos(2.0 * math.pi * random[1])
-    shift = centre + z / math.sqrt(precision)
-    d += a * shift
-    s2 += n * shift * shift - 2.0 * shift * s1
-    # Stretch: in v = log s the density has the Jacobian exp((items - n) v); one independence
-    # Metropolis-Hastings step with a normal at its mode.
-    aa, sa = float(a @ a), float(a.sum())
-
-    def log_density(v: float) -> float:
-        e = math.exp(v)
+def costs(counts: Counts, x: Floats) -> Floats:
+    """Negative log-likelihood of each item at ``x`` (3, items), abilities held; (items,)."""
+    a, d, c = x
+    z = np.multiply.outer(a, counts.nodes) + d[:, None]
+    if not counts.right_by_node.size:
         return (
-            (a.size - n) * v - 0.5 * s2 / (e * e) - 0.5 * tau_a * (aa * e * e - 2 * mean_a * sa * e)
+            (counts.seen * np.logaddexp(0.0, z)).sum(axis=1)
+            - d * counts.right
+            - a * counts.right_ability
         )
-
-    mode, curvature = 0.0, 1.0
-    for _ in range(50):
-        e = math.exp(mode)
-        slope = s2 / (e * e) + a.size - n - tau_a * (aa * e * e - mean_a * sa * e)
-        curvature = (
-            2.0 * s2 / (e * e) + tau_a * max(2.0 * aa * e * e - mean_a * sa * e, 0.0) + 1e-12
-        )
-        step = max(-1.0, min(1.0, slope / curvature))
-        mode += step
-        if abs(step) < 1e-12:
-            break
-    z = math.sqrt(-2.0 * math.log(random[2])) * math.cos(2.0 * math.pi * random[3])
-    v = mode + z / math.sqrt(curvature)
-    log_ratio = log_density(v) - log_density(0.0) + 0.5 * z * z - 0.5 * curvature * mode * mode
-    if math.log(random[4]) < log_ratio:
-        log_a += v
+    with np.errstate(divide="ignore"):
+        log_right = np.logaddexp(np.log(c)[:, None], z) - np.logaddexp(0.0, z)
+    log_wrong = np.log1p(-c)[:, None] - np.logaddexp(0.0, z)
+    wrong = counts.seen - counts.right_by_node
+    return -(counts.right_by_node * log_right + wrong * log_wrong).sum(axis=1)

@@ -14,8 +14,9 @@ import numpy as np
 import xarray as xr
 
 from irt_dask.banks import write_items
+from irt_dask.calibrate.coreset import Coreset
 from irt_dask.calibrate.gibbs import fit_bayes
-from irt_dask.calibrate.joint import Coreset, fit_joint
+from irt_dask.calibrate.joint import fit_joint
 from irt_dask.calibrate.spectral import fit_spectral
 from irt_dask.calibrate.summary import summarise
 from irt_dask.datasets import load_lsat

@@ -15,7 +15,7 @@ from polyagamma import random_polyagamma
 
 import irt_dask as irt
 from irt_dask.engine.threads import single_threaded
-from irt_dask.kernels import items, keyed, loglik, posterior
+from irt_dask.kernels import keyed, loglik, metropolis, posterior
 from irt_dask.models import ItemPrior, grid_for
 
 
@@ -24,11 +24,11 @@ def grid_sweep(data, state, step):
     u = keyed.stream(keyed.key(1, "u", step), data.shape[0])
     tables = loglik.tables(np.exp(log_a), d, grid.nodes)
     kept, right, seen, persons = posterior.draw_counts(data, tables, u)
-    random = keyed.uniforms(keyed.key(1, "i", step), 0, data.shape[1], items.WORDS_PER_ITEM)
+    random = keyed.uniforms(keyed.key(1, "i", step), 0, data.shape[1], metropolis.WORDS_PER_ITEM)
     accepted = np.zeros(data.shape[1], dtype=np.int64)
-    items.metropolis(right, seen, grid.nodes[kept], prior, start, random, log_a, d, accepted)
-    scale = keyed.stream(keyed.key(1, "s", step), items.WORDS_PER_RESCALE)
-    items.rescale(persons, grid.nodes, prior, scale, log_a, d)
+    metropolis.metropolis(right, seen, grid.nodes[kept], prior, start, random, log_a, d, accepted)
+    scale = keyed.stream(keyed.key(1, "s", step), metropolis.WORDS_PER_RESCALE)
+    metropolis.rescale(persons, grid.nodes, prior, scale, log_a, d)
 
 
 def polya_gamma_sweep(y, state, rng):

@@ -1,0 +1,151 @@
+"""Accuracy and time of coreset fits, beside Tables 2-5, 7-10 and 14-19 of Frick et al.
+
+    python tests/benchmarks/coresets.py [--repeat 20] [synthetic | npi | 3pl | missing] ...
+
+``synthetic``: the paper's 2PL data, root leverage and fair uniform sampling.  ``npi``: real data
+(../shared/data/npi_wide.csv.gz, 11,243 x 40), five methods and sizes from 100 to 5,000.  ``3pl``:
+the paper's 3PL data.  ``missing``: 2PL data of which 30% are missing.  50 iterations each.
+
+"error" is |f(coreset) / f(full) - 1|, f the negative log-likelihood that the last iteration's
+coreset estimates and that of the full fit: median of the repetitions; "paper's" is the paper's
+statistic |min over repetitions of f(coreset) - f(full)| / f(full).  mad(alpha) is the mean of
+|a - a_full| + |d - d_full| over items (3PL: + |c - c_full|), mad(theta) that of abilities (of the
+first 20,000 persons), on the standardised scale, medians of the repetitions; the paper has one
+value, of the repetition with the smallest objective, its columns are behind the bar.
+"""
+
+import argparse
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import synthetic
+
+import irt_dask as irt
+from irt_dask.errors import IrtDaskWarning
+from irt_dask.kernels import layouts, modes
+
+NPI = Path(__file__).resolve().parents[3] / "shared" / "data" / "npi_wide.csv.gz"
+#: Persons, items, size: the paper's relative error, mad(alpha), mad(theta).
+SYNTHETIC = {
+    (50_000, 200, 500): (0.05214, 0.508, 0.011),
+    (100_000, 200, 1000): (0.03404, 0.379, 0.008),
+    (500_000, 100, 5000): (0.01399, 0.142, 0.002),
+}
+THREE = {
+    (50_000, 100, 2000): (0.45212, 2.820, 0.625),
+    (50_000, 100, 5000): (0.03228, 0.968, 0.048),
+    (50_000, 100, 10_000): (0.00212, 0.384, 0.010),
+}
+MISSING = {(50_000, 100, 1000): (np.nan,) * 3}
+SIZES = (100, 200, 500, 1000, 2000, 5000)
+METHODS = ("root-leverage", "leverage-l1", "lewis", "uniform", "kmeans")
+HEAD = (
+    f"{'persons':>8} {'items':>5} {'size':>6} {'method':<14} {'s full':>7} {'s core':>7} "
+    f"{'gain %':>7} {'error':>8} {'paper s':>8} {'mad(a)':>7} {'mad(th)':>7}"
+)
+
+
+def fit(r, model, **options):
+    begun = time.perf_counter()
+    out = irt.fit_joint(
+        r, model=model, max_iterations=50, tolerance=-1.0, progress=False, **options
+    )
+    return time.perf_counter() - begun, out
+
+
+def values(items):
+    names = ("item_discrimination", "item_intercept", "item_guessing")
+    return [items[n].values if n in items else np.zeros(items.sizes["items"]) for n in names]
+
+
+def abilities(r, items):
+    blocks, n = [], 0
+    for k in range(r.n_blocks):
+        blocks.append(layouts.to_dense(r.read_block(k).data))
+        n += blocks[-1].shape[0]
+        if n >= 20_000:
+            break
+    data = layouts.row_range(layouts.concatenate(blocks), 0, min(n, 20_000))
+    return modes.modes(data, modes.Items.of(*values(items)), 6.0)[0]
+
+
+def compare(r, model, size, method, full, repeat, sampling="replacement"):
+    """One line of a table."""
+    seconds, reference = full
+    f = -reference.attrs["objective"]
+    theta = abilities(r, reference)
+    estimates, times, mad, mad_theta = [], [], [], []
+    for seed in range(repeat):
+        spec = irt.Coreset(size, method, sampling=sampling)
+        taken, got = fit(r, model, coreset=spec, seed=seed)
+        times.append(taken)
+        estimates.append(-got.attrs["coreset_objective"])
+        gaps = zip(values(got), values(reference), strict=True)
+        mad.append(sum(np.abs(x - y).mean() for x, y in gaps))
+        mad_theta.append(np.nanmean(np.abs(abilities(r, got) - theta)))
+    error = np.median(np.abs(np.array(estimates) / f - 1.0))
+    published = abs(min(estimates) - f) / f
+    core = np.median(times)
+    return (
+        f"{r.n_persons:>8} {r.n_items:>5} {size:>6} {method:<14} {seconds:>7.2f} {core:>7.2f} "
+        f"{100 * (1 - core / seconds):>7.1f} {error:>8.4f} {published:>8.4f} "
+        f"{np.median(mad):>7.3f} {np.median(mad_theta):>7.4f}"
+    )
+
+
+def tables(cases, model, methods, folder, repeat, missing=0.0):
+    print(f"{HEAD} | paper: error, mad(alpha), mad(theta)")
+    done = {}
+    for (n, m, size), paper in cases.items():
+        if (n, m) not in done:
+            store = Path(folder) / f"{model}-{n}-{m}-{missing}"
+            r = synthetic.write(store, n, m, model, missing)
+            fit(r, model)  # reads the data, compiles
+            done[n, m] = r, fit(r, model)
+        r, full = done[n, m]
+        for method in methods:
+            line = compare(r, model, size, method, full, repeat)
+            extra = " ".join(f"{x:>8.5f}" for x in paper) if method == "root-leverage" else ""
+            print(f"{line} | {extra}", flush=True)
+
+
+def npi(folder, repeat):
+    r = irt.ingest(NPI, Path(folder) / "npi", progress=False)
+    fit(r, "2pl")
+    full = fit(r, "2pl")
+    print(HEAD)
+    for size in SIZES:
+        for method in METHODS:
+            print(compare(r, "2pl", size, method, full, repeat), flush=True)
+    for size in SIZES:
+        line = compare(r, "2pl", size, "root-leverage", full, repeat, "reservoir")
+        print(f"{line}  (reservoir)", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeat", type=int, default=20)
+    parser.add_argument("tables", nargs="*", default=["synthetic", "npi", "3pl", "missing"])
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", IrtDaskWarning)
+    both = ("root-leverage", "uniform")
+    with tempfile.TemporaryDirectory() as folder:
+        for name in options.tables:
+            print(f"\n{name}")
+            if name == "synthetic":
+                tables(SYNTHETIC, "2pl", both, folder, options.repeat)
+            elif name == "npi":
+                npi(folder, options.repeat)
+            elif name == "3pl":
+                tables(THREE, "3pl", (*both, "labels-3pl"), folder, options.repeat)
+            elif name == "missing":
+                tables(MISSING, "2pl", both, folder, options.repeat, missing=0.3)
+            else:
+                parser.error(f"no table {name!r}")
+
+
+if __name__ == "__main__":
+    main()
