@@ -14,6 +14,7 @@ import irt_dask as irt
 from irt_dask.errors import EstimationError
 from irt_dask.kernels import complexity as kernel
 from irt_dask.kernels import layouts, modes
+from irt_dask.kernels.parameters import Items
 from irt_dask.models import ABILITY_BOUND
 
 VALUES = ("item_mu0", "item_mu1")
@@ -134,7 +135,7 @@ def simulated(n, m, seed=0, missing=0.0, one=False):
 def gathered(y, items, weight=None):
     """The sweep over all persons, abilities rounded as documented; shape (items, 2)."""
     a, d = items["item_discrimination"].values, items["item_intercept"].values
-    theta, _ = modes.modes(layouts.Dense(y), modes.Items.of(a, d), ABILITY_BOUND)
+    theta, _ = modes.modes(layouts.Dense(y), Items.of(a, d), ABILITY_BOUND)
     theta = np.rint((theta + ABILITY_BOUND) * kernel.PER_UNIT)
     weight = np.ones(len(y)) if weight is None else weight
     out = []
@@ -194,7 +195,7 @@ def test_special_items():
     y, items = simulated(60, 7, seed=3)
     theta, _ = modes.modes(
         layouts.Dense(y[:, 4:]),
-        modes.Items.of(items["item_discrimination"].values[4:], items["item_intercept"].values[4:]),
+        Items.of(items["item_discrimination"].values[4:], items["item_intercept"].values[4:]),
         ABILITY_BOUND,
     )
     items["item_discrimination"][:4] = 1e-9  # abilities are told by the last three items

@@ -17,6 +17,7 @@ from irt_dask.errors import ConvergenceWarning, InputError
 from irt_dask.kernels import modes
 from irt_dask.kernels.items import Box
 from irt_dask.kernels.layouts import Dense
+from irt_dask.kernels.parameters import Items
 
 
 def fit(data, **options):
@@ -78,7 +79,7 @@ def test_inclusion_frequencies_are_the_probabilities(sampling):
     y = np.unique(cells(irt.simulate(400, 12, seed=2)), axis=0)
     y = np.ascontiguousarray(y[np.random.default_rng(0).permutation(len(y))][:120])
     x = parameters(np.ones(12), np.linspace(-1, 1, 12))
-    theta, _ = modes.modes(Dense(y), modes.Items.of(x[0], x[1]), 6.0)
+    theta, _ = modes.modes(Dense(y), Items.of(x[0], x[1]), 6.0)
     p = probabilities(theta)
     replaced = sampling == "replacement"
     size, n_draws = (500, 40) if replaced else (20, 400)

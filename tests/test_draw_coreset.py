@@ -20,7 +20,7 @@ from irt_dask.kernels import axis, exact, keyed, layouts
 from irt_dask.kernels import coreset as kernels
 from irt_dask.kernels import items as item_kernels
 from irt_dask.kernels.layouts import Dense
-from irt_dask.kernels.modes import Items
+from irt_dask.kernels.parameters import Items
 from irt_dask.store import Block
 
 

@@ -14,7 +14,7 @@ from irt_dask.calibrate import item_step, joint
 from irt_dask.errors import ConvergenceWarning, InputError
 from irt_dask.kernels import modes
 from irt_dask.kernels.layouts import Dense
-from irt_dask.kernels.modes import Items
+from irt_dask.kernels.parameters import Items
 
 FINE = {"max_iterations": 2000, "tolerance": 1e-12}
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 from irt_dask.calibrate.item_step import AtAbilities
-from irt_dask.kernels import axis, bits, items, modes
+from irt_dask.kernels import axis, bits, curve, items, modes, modes_3pl
 from irt_dask.kernels.items import Box, Counts
 from irt_dask.kernels.layouts import Dense, to_sparse
-from irt_dask.kernels.modes import Items
+from irt_dask.kernels.parameters import Items
 
 BOUND = 6.0
 MODELS = ("1pl", "2pl", "3pl")
@@ -108,7 +108,7 @@ def test_curve_of_all_items_gives_the_mode_of_every_complete_row(left_out, steep
         y[0], y[1] = 0, 1
         chosen = Items(a, d, c, weight)
         t = y @ (weight * a)
-        theta, value = modes.from_totals(t, modes.curve(chosen, BOUND))
+        theta, value = curve.from_totals(t, curve.curve(chosen, BOUND))
         want = np.array([most_likely(x, a, d, weight) for x in t])
         np.testing.assert_allclose(theta, want[:, 0], atol=1e-7, rtol=0)
         np.testing.assert_allclose(value, want[:, 1], rtol=1e-10, atol=1e-10)
@@ -193,8 +193,8 @@ def test_derivatives_of_a_persons_log_likelihood():
         for chosen, at in (
             (unit, lambda t: modes._at(None, row, unit, True, t)),  # noqa: B023
             (weighted, lambda t: modes._at(None, row, weighted, False, t)),  # noqa: B023
-            (guessed, lambda t: modes._at_3pl(None, row, guessed, False, t)),  # noqa: B023
-            (any_unit, lambda t: modes._at_3pl(None, row, any_unit, True, t)),  # noqa: B023
+            (guessed, lambda t: modes_3pl._at_3pl(None, row, guessed, False, t)),  # noqa: B023
+            (any_unit, lambda t: modes_3pl._at_3pl(None, row, any_unit, True, t)),  # noqa: B023
         ):
             (low, _, f_low), (g, k, f), (high, _, f_high) = (at(x + s) for s in (-h, 0.0, h))
             want = log_lik(row, np.array([x]), a, d, chosen.c, chosen.weight).sum()

@@ -25,7 +25,7 @@ from irt_dask.kernels import (
 from irt_dask.kernels.items import Box, Counts
 from irt_dask.kernels.layouts import Dense
 from irt_dask.kernels.loglik import tables
-from irt_dask.kernels.modes import Items
+from irt_dask.kernels.parameters import Items
 from irt_dask.models import GRID_BOUND, grid_for
 
 
@@ -408,17 +408,6 @@ def check_derivatives(f, a, d, h, ga, gd, haa, had, hdd):
 
 
 # --- coreset --------------------------------------------------------------------------------------
-
-
-def test_root_leverage_is_the_diagonal_of_the_hat_matrix():
-    theta = np.random.default_rng(11).normal(0.4, 1.3, 300)
-    x = np.stack([theta, np.ones(300)], axis=1)
-    hat = (np.linalg.qr(x)[0] ** 2).sum(axis=1)
-    moment = np.array([300, theta.sum(), (theta**2).sum()])
-    score = coreset.root_leverage(np.append(theta, np.nan), moment)
-    np.testing.assert_allclose(score[:-1], np.sqrt(hat) + 1 / 300, rtol=1e-10)
-    assert score[-1] == 0.0
-    assert score.sum() <= math.sqrt(2 * 300) + 1 + 1e-9
 
 
 def test_moments_are_sums_within_rounding_and_skip_nan():

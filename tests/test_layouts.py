@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import irt_dask as irt
 from irt_dask.kernels import axis, counts, layouts, loglik, modes, posterior
-from irt_dask.kernels.modes import Items
+from irt_dask.kernels.parameters import Items
 from irt_dask.models import grid_for
 from irt_dask.store import Block, Responses
 

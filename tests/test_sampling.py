@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from irt_dask.calibrate.persons import AXIS, N_NODES
-from irt_dask.kernels import coreset, exact, keyed, label_scores, layouts, sampling
+from irt_dask.kernels import axis, coreset, exact, keyed, label_scores, layouts, sampling
 
 BOUND = 6.0
 
@@ -23,7 +23,7 @@ def abilities(n=3000, seed=0):
 
 def count_of(theta):
     scale = exact.scale_for(theta.size)
-    return coreset.histogram(theta, BOUND, N_NODES, scale) / scale
+    return axis.persons(theta, np.ones(theta.size), BOUND, N_NODES, scale) / scale
 
 
 def rows_of(theta):
@@ -70,15 +70,6 @@ def test_scores_are_those_of_all_rows(method):
     centred = rows_of(theta - theta.mean())
     direct = coreset.row_scores(method, centred, np.ones(theta.size))
     np.testing.assert_allclose(direct, brute(method, theta), rtol=1e-8)
-
-
-def test_root_leverage_agrees_with_the_closed_form():
-    theta = abilities()
-    scale = exact.scale_for(theta.size * BOUND**2)
-    moment = coreset.moments(theta, np.ones(theta.size), scale) / scale
-    table = coreset.score_table("root-leverage", AXIS, count_of(theta), 100)
-    got = coreset.interpolate(table, theta, BOUND)
-    np.testing.assert_allclose(got, coreset.root_leverage(theta, moment), rtol=1e-4)
 
 
 def test_l1_scores_bound_the_exact_l1_sensitivities():
@@ -142,7 +133,7 @@ def test_person_scores_sum_to_the_histogram_times_the_table(method):
     assert count.sum() == np.count_nonzero(~np.isnan(theta))
     table = coreset.score_table(method, AXIS, count, 10)
     scale = exact.scale_for(2 * float(count @ table))
-    score = coreset.person_scores(table, theta, BOUND, scale)
+    score = coreset.positive(coreset.interpolate(table, theta, BOUND), scale)
     assert score.dtype == np.int64
     np.testing.assert_array_equal(score == 0, np.isnan(theta))
     assert int(score.sum()) / scale == pytest.approx(count @ table, rel=1e-9)

@@ -14,7 +14,7 @@ from irt_dask.calibrate.persons import AXIS, N_NODES, Scales
 from irt_dask.engine import Engine
 from irt_dask.kernels import axis, keyed
 from irt_dask.kernels.items import Box, Counts
-from irt_dask.kernels.modes import Items
+from irt_dask.kernels.parameters import Items
 from irt_dask.models import ABILITY_BOUND
 
 Floats = NDArray[np.float64]

@@ -13,7 +13,7 @@ from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, item_
 from irt_dask.errors import EstimationError
 from irt_dask.kernels import complexity as kernel
 from irt_dask.kernels import exact, modes
-from irt_dask.kernels.modes import Items
+from irt_dask.kernels.parameters import Items
 from irt_dask.models import ABILITY_BOUND
 from irt_dask.store import Block
 

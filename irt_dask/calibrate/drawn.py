@@ -25,7 +25,7 @@ from irt_dask.errors import InputError
 from irt_dask.kernels import items as item_kernels
 from irt_dask.kernels import keyed, layouts
 from irt_dask.kernels.items import Box, Counts
-from irt_dask.kernels.modes import Items
+from irt_dask.kernels.parameters import Items
 from irt_dask.models import DISCRIMINATION_BOUNDS, INTERCEPT_BOUND
 
 if TYPE_CHECKING:

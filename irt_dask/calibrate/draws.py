@@ -19,7 +19,7 @@ from irt_dask.engine import Engine
 from irt_dask.errors import InputError
 from irt_dask.kernels import coreset as kernels
 from irt_dask.kernels import keyed, layouts, sampling
-from irt_dask.kernels.modes import Items
+from irt_dask.kernels.parameters import Items
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

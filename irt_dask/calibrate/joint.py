@@ -33,7 +33,7 @@ from irt_dask.engine import (
 )
 from irt_dask.errors import ConvergenceWarning, DataWarning, EstimationError, InputError
 from irt_dask.kernels.items import Box
-from irt_dask.kernels.modes import Items
+from irt_dask.kernels.parameters import Items
 from irt_dask.models import (
     DISCRIMINATION_BOUNDS,
     GUESSING_BOUND,

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irt_dask.engine.cache import keep
-from irt_dask.kernels import axis, bits, coreset, counts, exact, layouts, modes
+from irt_dask.kernels import axis, bits, coreset, counts, curve, exact, layouts, modes
 from irt_dask.kernels.layouts import Dense, Layout
-from irt_dask.kernels.modes import Items
+from irt_dask.kernels.parameters import Items
 from irt_dask.models import ABILITY_BOUND, DISCRIMINATION_BOUNDS, INTERCEPT_BOUND
 from irt_dask.store import Block, Responses
 from irt_dask.store.responses import sha256
@@ -149,13 +149,13 @@ def abilities(p: Persons, items: Items, scales: Scales) -> tuple[Floats, Floats]
     theta, ll = np.empty(p.n_persons), np.empty(p.n_persons)
     if p.complete.size:
         key = ("curve", sha256(*items))
-        curve = keep(key, lambda: _Kept(tuple(modes.curve(items, ABILITY_BOUND)))).arrays
+        table = keep(key, lambda: _Kept(tuple(curve.curve(items, ABILITY_BOUND)))).arrays
         n = p.complete.size
         slopes = exact.fixed(items.weight * items.a, scales.slope)
         intercepts = exact.fixed(items.weight * items.d, scales.intercept)
         t = bits.over_items(p.packed, slopes, n) / scales.slope
         base = bits.over_items(p.packed, intercepts, n) / scales.intercept
-        theta[p.complete], value = modes.from_totals(t, modes.Curve(*curve))
+        theta[p.complete], value = curve.from_totals(t, curve.Curve(*table))
         ll[p.complete] = value + base
     if p.others.size:
         tables = mode_tables(items)

@@ -14,6 +14,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.kernels import exact
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -31,26 +33,7 @@ def moments(theta: Floats, weight: Floats, scale: float) -> Ints:
     seen = ~np.isnan(theta)
     x, w = theta[seen], weight[seen]
     terms = np.stack([w, w * x, w * x * x])
-    return np.rint(terms * scale).astype(np.int64).sum(axis=1)
-
-
-def root_leverage(theta: Floats, moment: Floats) -> Floats:
-    """``sqrt(l_i) + 1/n``, l_i the leverage score of ``(theta_i, 1)``; 0 without responses.
-
-    ``l_i = (1 + (theta_i - mean)^2 / variance) / n``, the closed form of
-    ``x_i' (X'X)^{-1} x_i``.  The scores sum to at most ``sqrt(2 n) + 1``.
-    """
-    n, s1, s2 = moment
-    mean = s1 / n
-    variance = s2 / n - mean * mean
-    spread = (theta - mean) ** 2 / variance if variance > 0 else np.zeros_like(theta)
-    score = np.sqrt((1.0 + spread) / n) + 1.0 / n
-    return np.where(np.isnan(theta), 0.0, score)
-
-
-def fixed(score: Floats, scale: float) -> Ints:
-    """Scores in units of ``1 / scale``, whose sums are exact."""
-    return np.rint(score * scale).astype(np.int64)
+    return exact.fixed(terms, scale).sum(axis=1)
 
 
 def locate(score: Ints, targets: Ints) -> NDArray[np.intp]:
@@ -157,19 +140,6 @@ def plane_distances(x: Floats, draws: int, generator: np.random.Generator) -> Fl
 # --- tables on the ability axis -------------------------------------------------------------------
 
 
-def histogram(theta: Floats, bound: float, n_nodes: int, scale: float) -> Ints:
-    """Persons with responses by node of the ability axis, in units of ``1 / scale``; (nodes,).
-
-    A person between two nodes is shared out linearly (cloud in cell).
-    """
-    at, upper = _cell(theta[~np.isnan(theta)], bound, n_nodes)
-    share = np.rint(upper * scale).astype(np.int64)
-    out = np.zeros(n_nodes, dtype=np.int64)
-    np.add.at(out, at, np.int64(scale) - share)
-    np.add.at(out, at + 1, share)
-    return out
-
-
 def _cell(theta: Floats, bound: float, n_nodes: int) -> tuple[NDArray[np.intp], Floats]:
     """Node below each ability, and the share of the node above."""
     x = (theta + bound) * ((n_nodes - 1) / (2.0 * bound))
@@ -238,12 +208,7 @@ def interpolate(table: Floats, theta: Floats, bound: float) -> Floats:
     return out
 
 
-def person_scores(table: Floats, theta: Floats, bound: float, scale: float) -> Ints:
-    """Scores of persons in units of ``1 / scale``, at least 1; 0 without responses."""
-    return positive(interpolate(table, theta, bound), scale)
-
-
 def positive(score: Floats, scale: float) -> Ints:
     """Scores in units of ``1 / scale``, at least 1 so that weights are finite; 0 where NaN."""
     seen = ~np.isnan(score)
-    return np.where(seen, np.maximum(fixed(np.where(seen, score, 0.0), scale), 1), 0)
+    return np.where(seen, np.maximum(exact.fixed(np.where(seen, score, 0.0), scale), 1), 0)

@@ -15,6 +15,7 @@ import numpy as np
 import irt_dask as irt
 from irt_dask.errors import ConvergenceWarning
 from irt_dask.kernels import layouts, modes
+from irt_dask.kernels.parameters import Items
 from irt_dask.models import ABILITY_BOUND
 
 
@@ -30,7 +31,7 @@ def simulated(n, m, seed=0):
 def at_the_fit(y, items):
     """Both ratios, the larger of each and its inverse, at the fitted items; shape (items, 2)."""
     a, d = items["item_discrimination"].values, items["item_intercept"].values
-    theta, _ = modes.modes(layouts.Dense(y), modes.Items.of(a, d), ABILITY_BOUND)
+    theta, _ = modes.modes(layouts.Dense(y), Items.of(a, d), ABILITY_BOUND)
     out = []
     for j in range(len(a)):
         z = -np.where(y[:, j] == 1, 1.0, -1.0) * (a[j] * theta + d[j])

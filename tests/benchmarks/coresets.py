@@ -26,6 +26,7 @@ import synthetic
 import irt_dask as irt
 from irt_dask.errors import IrtDaskWarning
 from irt_dask.kernels import layouts, modes
+from irt_dask.kernels.parameters import Items
 
 NPI = Path(__file__).resolve().parents[3] / "shared" / "data" / "npi_wide.csv.gz"
 #: Persons, items, size: the paper's relative error, mad(alpha), mad(theta).
@@ -69,7 +70,7 @@ def abilities(r, items):
         if n >= 20_000:
             break
     data = layouts.row_range(layouts.concatenate(blocks), 0, min(n, 20_000))
-    return modes.modes(data, modes.Items.of(*values(items)), 6.0)[0]
+    return modes.modes(data, Items.of(*values(items)), 6.0)[0]
 
 
 def compare(r, model, size, method, full, repeat, sampling="replacement"):
