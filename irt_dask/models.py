@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,18 @@ def check_model(model: str, known: tuple[str, ...]) -> str:
     if model not in known:
         raise InputError(f"model={model!r} is not available here; choose one of {', '.join(known)}")
     return model
+
+
+def truncated_normal(below: float, above: float) -> tuple[float, float]:
+    """Mean and SD of a standard normal without its lowest and highest shares ``below, above``."""
+    low, high = NormalDist().inv_cdf(below) if below else -math.inf, math.inf
+    if above:
+        high = NormalDist().inv_cdf(1.0 - above)
+    f_low, f_high = (math.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi) for x in (low, high))
+    inside = 1.0 - below - above
+    mean = (f_low - f_high) / inside
+    slopes = (low * f_low if below else 0.0) - (high * f_high if above else 0.0)
+    return mean, math.sqrt(1.0 + slopes / inside - mean * mean)
 
 
 @dataclass(frozen=True)

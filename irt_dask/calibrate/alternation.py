@@ -12,6 +12,7 @@ from irt_dask.calibrate.coreset import LABELS, Coreset, Labels, Scores, draw_ite
 from irt_dask.calibrate.item_step import AtAbilities
 from irt_dask.calibrate.persons import AXIS, N_NODES, Scales
 from irt_dask.engine import Engine
+from irt_dask.errors import EstimationError
 from irt_dask.kernels import axis, keyed
 from irt_dask.kernels.items import Box, Counts
 from irt_dask.kernels.parameters import Items
@@ -142,9 +143,16 @@ class Rounds:
 
         3PL: without ``everywhere`` only from the current guessing parameters.
         """
-        return item_step.maximise(
+        out = item_step.maximise(
             self.engine, seen, x, self.box, guessing=self.guessing, everywhere=everywhere
         )
+        if not np.isfinite(out).all():
+            j = int(np.flatnonzero(~np.isfinite(out).all(axis=0))[0])
+            raise EstimationError(
+                f"the item step of {self.engine.responses.item_id[j]} ended at {out[:, j]}: this "
+                f"should not happen, please report it with the data"
+            )
+        return out
 
     def information(self, seen: AtAbilities | Counts, x: Floats) -> Floats:
         """Expected information of (a, d, c), abilities taken as known; (items, 3, 3)."""

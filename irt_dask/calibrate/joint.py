@@ -40,6 +40,7 @@ from irt_dask.models import (
     INTERCEPT_BOUND,
     check_model,
     difficulty,
+    truncated_normal,
 )
 from irt_dask.store import Responses
 from irt_dask.store.responses import sha256
@@ -57,20 +58,26 @@ _OTHER_SLOPES = (2.0, 0.5)
 
 
 def ability_scale(moment: Floats) -> tuple[float, float]:
-    """Mean and standard deviation of the ability estimates inside the bounds."""
-    if not moment[0] > 0:
+    """Mean and standard deviation of ability, by which items are standardised.
+
+    From the estimates inside the bounds: in a standard normal they are those between the quantiles
+    of the shares at the bounds, whose mean and SD are known.
+    """
+    n, s1, s2, low, high = moment
+    if not n > 0:
         raise EstimationError(
             "no person has an ability inside the bounds: all have everything right, everything "
             "wrong or no response, and there is nothing to fit"
         )
-    mean = moment[1] / moment[0]
-    variance = moment[2] / moment[0] - mean**2
+    variance = s2 / n - (s1 / n) ** 2
     if not variance > _LEAST_VARIANCE:
         raise EstimationError(
             "all persons have the same ability estimate: these responses do not determine a scale "
             "(do all persons with responses have the same number right?)"
         )
-    return float(mean), math.sqrt(variance)
+    inner_mean, inner_sd = truncated_normal(low / (n + low + high), high / (n + low + high))
+    sd = math.sqrt(variance) / inner_sd
+    return float(s1 / n - sd * inner_mean), sd
 
 
 def _standardised(x: Floats, moment: Floats, model: str) -> Floats:
@@ -104,9 +111,10 @@ def fit_joint(
     of every item (discrimination in [0.001, 5], intercept in [-6, 6], guessing in
     [``guessing_min``, 0.5)), accelerated.  The estimates are known to be inflated on short tests
     (abilities are not integrated out): see ``irt-dask docs methods`` and compare ``fit_bayes``.
-    2PL and 3PL estimates are standardised at the end: the abilities inside the bounds get mean 0
-    and SD 1.  (The likelihood hardly changes as the scale stretches and persons at the bounds stay;
-    counting these too, as the paper does, leaves the scale to where iterations stop.)
+    2PL and 3PL estimates are standardised at the end, so that the abilities inside the bounds have
+    the mean and SD of a standard normal without the shares of persons at the bounds.  (The
+    likelihood hardly changes as the scale stretches and these persons stay; to count them at the
+    bounds, as the paper does, leaves the scale to where iterations stop.)
 
     Parameters
     ----------
@@ -250,7 +258,7 @@ def fit_joint(
             "objective": objective,
             "identification": "mean difficulty 0, discrimination 1"
             if model == "1pl"
-            else "ability estimates inside the bounds of mean 0 and standard deviation 1; a > 0",
+            else "ability estimates, standard normal between the shares at the bounds; a > 0",
             "n_persons": responses.n_persons,
             "n_flat_items": int((x[0] < _FLAT).sum()),
             **data.attrs,

@@ -167,7 +167,7 @@ def abilities(p: Persons, items: Items, scales: Scales) -> tuple[Floats, Floats]
 
 
 def _summary(p: Persons, theta: Floats, ll: Floats, scales: Scales) -> tuple[Any, Any]:
-    """Log-likelihood, and moments of the abilities inside the bounds.
+    """Log-likelihood; moments of the abilities inside the bounds, persons at the lower and upper.
 
     Where an ability is at a bound the likelihood has no maximum without it.  The others stretch
     with the scale, along which the likelihood is nearly flat, so their moments identify it.
@@ -175,7 +175,9 @@ def _summary(p: Persons, theta: Floats, ll: Floats, scales: Scales) -> tuple[Any
     w = p.weights()
     objective = exact.fixed(w * ll, scales.objective).sum()
     inside = np.where(np.abs(theta) < ABILITY_BOUND, theta, np.nan)
-    return objective, coreset.moments(inside, w, scales.moment)
+    moments = coreset.moments(inside, w, scales.moment)
+    at = [exact.fixed(w[theta == x], scales.moment).sum() for x in (-ABILITY_BOUND, ABILITY_BOUND)]
+    return objective, np.concatenate([moments, np.array(at, dtype=np.int64)])
 
 
 def objective(p: Persons, items: Items, scales: Scales) -> tuple[Any, ...]:

@@ -1,10 +1,11 @@
 """Accuracy and time of coreset fits, beside Tables 2-5, 7-10 and 14-19 of Frick et al.
 
-    python tests/benchmarks/coresets.py [--repeat 20] [synthetic | npi | 3pl | missing] ...
+    python tests/benchmarks/coresets.py [--repeat 20] [--all] [--plots FOLDER] [TABLE ...]
 
-``synthetic``: the paper's 2PL data, root leverage and fair uniform sampling.  ``npi``: real data
-(../shared/data/npi_wide.csv.gz, 11,243 x 40), five methods and sizes from 100 to 5,000.  ``3pl``:
-the paper's 3PL data.  ``missing``: 2PL data of which 30% are missing.  50 iterations each.
+Tables: ``synthetic``: the paper's 2PL data, root leverage and fair uniform sampling (``--all``: all
+methods).  ``npi``: real data (../shared/data/npi_wide.csv.gz, 11,243 x 40), five methods and sizes
+from 100 to 5,000.  ``3pl``: the paper's 3PL data.  ``missing``: 2PL data of which 30% are missing.
+50 iterations each.  ``--plots`` also draws the bias as in Figures 3-13, of one repetition.
 
 "error" is |f(coreset) / f(full) - 1|, f the negative log-likelihood that the last iteration's
 coreset estimates and that of the full fit: median of the repetitions; "paper's" is the paper's
@@ -29,18 +30,38 @@ from irt_dask.kernels import layouts, modes
 from irt_dask.kernels.parameters import Items
 
 NPI = Path(__file__).resolve().parents[3] / "shared" / "data" / "npi_wide.csv.gz"
-#: Persons, items, size: the paper's relative error, mad(alpha), mad(theta).
+#: Persons, items, size; by method the paper's relative error, mad(alpha), mad(theta) (Tables 3, 8,
+#: 11, 14, 17).
 SYNTHETIC = {
-    (50_000, 200, 500): (0.05214, 0.508, 0.011),
-    (100_000, 200, 1000): (0.03404, 0.379, 0.008),
-    (500_000, 100, 5000): (0.01399, 0.142, 0.002),
+    (50_000, 200, 500): {
+        "root-leverage": (0.05214, 0.508, 0.011),
+        "uniform": (0.49284, 0.475, 0.009),
+        "kmeans": (0.08284, 0.659, 0.013),
+        "leverage-l1": (0.04835, 0.466, 0.009),
+        "lewis": (0.05234, 0.515, 0.011),
+    },
+    (100_000, 200, 1000): {
+        "root-leverage": (0.03404, 0.379, 0.008),
+        "uniform": (0.49389, 0.318, 0.007),
+        "kmeans": (0.05923, 0.760, 0.009),
+        "leverage-l1": (0.03051, 0.377, 0.009),
+        "lewis": (0.02718, 0.342, 0.008),
+    },
+    (500_000, 100, 5000): {
+        "root-leverage": (0.01399, 0.142, 0.002),
+        "uniform": (0.49479, 0.146, 0.002),
+        "kmeans": (0.03292, 0.252, 0.013),
+        "leverage-l1": (0.01142, 0.183, 0.002),
+        "lewis": (0.01121, 0.169, 0.002),
+    },
 }
+#: Table 7.
 THREE = {
-    (50_000, 100, 2000): (0.45212, 2.820, 0.625),
-    (50_000, 100, 5000): (0.03228, 0.968, 0.048),
-    (50_000, 100, 10_000): (0.00212, 0.384, 0.010),
+    (50_000, 100, 2000): {"root-leverage": (0.45212, 2.820, 0.625)},
+    (50_000, 100, 5000): {"root-leverage": (0.03228, 0.968, 0.048)},
+    (50_000, 100, 10_000): {"root-leverage": (0.00212, 0.384, 0.010)},
 }
-MISSING = {(50_000, 100, 1000): (np.nan,) * 3}
+MISSING: dict = {(50_000, 100, 1000): {}}
 SIZES = (100, 200, 500, 1000, 2000, 5000)
 METHODS = ("root-leverage", "leverage-l1", "lewis", "uniform", "kmeans")
 HEAD = (
@@ -97,7 +118,7 @@ def compare(r, model, size, method, full, repeat, sampling="replacement"):
     )
 
 
-def tables(cases, model, methods, folder, repeat, missing=0.0):
+def tables(cases, model, methods, folder, repeat, missing=0.0, plots=None):
     print(f"{HEAD} | paper: error, mad(alpha), mad(theta)")
     done = {}
     for (n, m, size), paper in cases.items():
@@ -109,8 +130,34 @@ def tables(cases, model, methods, folder, repeat, missing=0.0):
         r, full = done[n, m]
         for method in methods:
             line = compare(r, model, size, method, full, repeat)
-            extra = " ".join(f"{x:>8.5f}" for x in paper) if method == "root-leverage" else ""
+            extra = " ".join(f"{x:>8.5f}" for x in paper.get(method, ()))
             print(f"{line} | {extra}", flush=True)
+        if plots:
+            plot(r, model, size, full[1], Path(plots) / f"{model}-{n}-{m}-{size}.png")
+
+
+def plot(r, model, size, full, path):
+    """Bias of slopes and intercepts by item, and abilities, coreset against full data."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    got = fit(r, model, coreset=irt.Coreset(size), seed=0)[1]
+    figure, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+    for axis, name, x, y in zip(axes, "ad", values(full), values(got), strict=False):
+        order = np.argsort(x)
+        axis.plot(x[order], (y - x)[order], ".")
+        axis.axhline(0.0, color="black", linewidth=0.8)
+        axis.set(xlabel=f"{name}, full data", ylabel=f"{name}, coreset - full data")
+        axis.set_ylim(-2 * x.std(), 2 * x.std())
+    theta, other = abilities(r, full), abilities(r, got)
+    axes[2].hexbin(theta, other - theta, gridsize=60, bins="log", cmap="Blues")
+    axes[2].axhline(0.0, color="black", linewidth=0.8)
+    axes[2].set(xlabel="ability, full data", ylabel="coreset - full data")
+    figure.suptitle(f"{model}: {r.n_persons} x {r.n_items}, coresets of {size}")
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
 
 
 def npi(folder, repeat):
@@ -129,6 +176,8 @@ def npi(folder, repeat):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeat", type=int, default=20)
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--plots")
     parser.add_argument("tables", nargs="*", default=["synthetic", "npi", "3pl", "missing"])
     options = parser.parse_args()
     warnings.simplefilter("ignore", IrtDaskWarning)
@@ -137,11 +186,14 @@ def main():
         for name in options.tables:
             print(f"\n{name}")
             if name == "synthetic":
-                tables(SYNTHETIC, "2pl", both, folder, options.repeat)
+                chosen = METHODS if options.all else both
+                tables(SYNTHETIC, "2pl", chosen, folder, options.repeat, plots=options.plots)
             elif name == "npi":
                 npi(folder, options.repeat)
             elif name == "3pl":
-                tables(THREE, "3pl", (*both, "labels-3pl"), folder, options.repeat)
+                tables(
+                    THREE, "3pl", (*both, "labels-3pl"), folder, options.repeat, plots=options.plots
+                )
             elif name == "missing":
                 tables(MISSING, "2pl", both, folder, options.repeat, missing=0.3)
             else:
