@@ -51,7 +51,7 @@ class Sample:
 def _scored(
     block: Persons, items: Items, scales: persons.Scales, scores: Scores
 ) -> tuple[Floats, Floats, Ints]:
-    theta, ll = persons.abilities(block, items, scales)
+    theta, ll = persons.remembered(block, items, scales)
     data = None if scores.terms is None else block.take(np.arange(block.n_persons))
     return theta, ll, scores(data, theta)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,12 +73,14 @@ class Persons:
     others: NDArray[np.intp]
     data: Layout  # of the others
     weight: Floats | None
+    #: Of the last items that were to be remembered: their checksum, abilities, log-likelihoods.
+    last: list[tuple[str, Floats, Floats]] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def nbytes(self) -> int:
         """Memory held, bytes."""
         arrays = (self.complete, self.packed, self.others, self.data, self.weight)
-        return sum(0 if x is None else x.nbytes for x in arrays)
+        return sum(0 if x is None else x.nbytes for x in arrays) + 16 * self.n_persons
 
     def weights(self) -> Floats:
         """Weight of each person; 1 where none were given."""
@@ -166,6 +168,19 @@ def abilities(p: Persons, items: Items, scales: Scales) -> tuple[Floats, Floats]
 # --- sums -----------------------------------------------------------------------------------------
 
 
+def remembered(p: Persons, items: Items, scales: Scales) -> tuple[Floats, Floats]:
+    """As :func:`abilities`, from memory where the last call was for the same items.
+
+    For the passes of a draw, one after the other; results must not be changed.
+    """
+    key = sha256(*items)
+    known = p.last[0] if p.last else None
+    if known is None or known[0] != key:
+        known = (key, *abilities(p, items, scales))
+        p.last[:] = [known]
+    return known[1], known[2]
+
+
 def _summary(p: Persons, theta: Floats, ll: Floats, scales: Scales) -> tuple[Any, Any]:
     """Log-likelihood; moments of the abilities inside the bounds, persons at the lower and upper.
 
@@ -193,7 +208,7 @@ def everybody(p: Persons, items: Items, scales: Scales) -> tuple[Any, ...]:
 
 def histogram(p: Persons, items: Items, scales: Scales) -> tuple[Any, ...]:
     """As :func:`objective`; and persons by node of the ability axis, those with responses."""
-    theta, ll = abilities(p, items, scales)
+    theta, ll = remembered(p, items, scales)
     nodes = axis.persons(theta, p.weights(), ABILITY_BOUND, N_NODES, scales.weight)
     return (*_summary(p, theta, ll, scales), nodes)
 
