@@ -54,7 +54,7 @@ _LEAST_VARIANCE = 1e-8
 #: Guessing parameter that a 3PL fit starts from.
 _START_GUESSING = 0.1
 #: Slopes that fits of small data start from besides 1.
-_OTHER_SLOPES = (2.0, 0.5)
+_OTHER_SLOPES = (4.0, 2.0, 0.5)
 
 
 def ability_scale(moment: Floats) -> tuple[float, float]:
@@ -179,9 +179,9 @@ def fit_joint(
     1PL or 2PL, else nodes x items (481 x items x 8 bytes, twice for 3PL), with a coreset also
     ``size`` rows.  Data smaller than that are not counted: tasks over ranges of items read all of
     them.  Small data (up to 2^17 cells) are maximised at the abilities themselves, without nodes,
-    and 2PL and 3PL from slopes of 0.5, 1 and 2 in turn, of which the best end counts: the
-    likelihood may have several maxima.  Person weights are used without a
-    coreset and refused with one.  Source: Frick et al., sections 2 and 3; leverage scores exact.
+    and 2PL and 3PL from slopes of 0.5, 1, 2 and 4 in turn; the best end counts, as the likelihood
+    may have several maxima.  Person weights are used without a coreset and refused with one.
+    Source: Frick et al., sections 2 and 3; leverage scores exact.
     """
     responses = as_responses(responses)
     check_model(model, ("2pl", "1pl", "3pl"))
