@@ -134,9 +134,11 @@ def test_every_coreset_in_any_blocks(spec, small, monkeypatch):
     full = fit(y, max_iterations=30)
     gap = (full.attrs["objective"] - want.attrs["objective"]) / abs(full.attrs["objective"])
     assert -0.02 < gap < 0.08  # averages are on the standardised scale, where bounds are wider
-    # sixteen draws of twenty items say little of all: the estimate is rough
-    rel = 0.5 if spec.reduce == "persons" else 1.0
-    assert want.attrs["coreset_objective"] == pytest.approx(want.attrs["objective"], rel=rel)
+    estimate, objective = want.attrs["coreset_objective"], want.attrs["objective"]
+    if spec.reduce == "both":  # abilities fit the drawn items: an optimistic estimate
+        assert objective < estimate < 0
+    else:
+        assert estimate == pytest.approx(objective, rel=0.5)
 
 
 def test_labels_of_the_3pl():
@@ -184,7 +186,15 @@ def test_coreset_fit_is_close_to_the_full_fit():
     assert 0 < gap < 0.01
     estimate = core.attrs["coreset_objective"]
     assert estimate == pytest.approx(full.attrs["objective"], rel=0.1)
-    assert core.attrs["coreset_size"] == "1000"
+    assert core.attrs["coreset_size"] == 1000
+
+
+def test_items_at_a_bound_are_told():
+    y = cells(irt.simulate(2000, 8, seed=6))
+    y[:, 0] = 1
+    got = fit(y, coreset=Coreset(200), max_iterations=8)
+    assert got["item_at_bound"].values[0]
+    assert not got["item_at_bound"].values.all()
 
 
 def test_item_that_the_sample_missed_keeps_its_value():

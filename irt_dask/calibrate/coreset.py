@@ -42,7 +42,8 @@ class Coreset:
         (half; the other half uniform), or the 3PL model's sensitivity bounds, which look at the
         responses (persons only).
     reduce : {"persons", "items", "both"}
-        "persons": the item step sees the sample.  "items": the ability step does.
+        "persons": the item step sees the sample.  "items": the ability step does; with few items
+        abilities fit the drawn ones too well, and ``coreset_objective`` is then far too high.
     sampling : {"replacement", "reservoir"}
         Draws with replacement, each standing for ``1 / (size p)`` rows; or a weighted reservoir
         without, where a row is in with probability ``min(1, size p)`` and stands for its inverse.

@@ -25,9 +25,10 @@ _QUIET = 2
 
 @dataclass
 class Fitted:
-    """Where a loop ended."""
+    """Where a loop ended: its result, and the last items inside the bounds."""
 
     x: Floats
+    last: Floats
     trace: list[float]
     converged: bool
     extra: dict[str, Any] = field(default_factory=dict)
@@ -82,7 +83,7 @@ def full(
         state = {"x": x, "image": image, "trace": np.array(trace), "quiet": quiet, "plain": plain}
         saved.save(name, state | accelerator.state())
         fit.engine.progress.update(len(trace), max_iterations)
-    return Fitted(image, trace, quiet >= _QUIET)
+    return Fitted(image, image, trace, quiet >= _QUIET)
 
 
 def on_coresets(
@@ -118,4 +119,4 @@ def on_coresets(
     shift = np.abs(fourth.mean(axis=0) - third.mean(axis=0))
     converged = bool(np.sqrt(np.mean(shift**2)) <= 3.0 * np.sqrt(np.mean(noise**2)) + tolerance)
     mean = np.array(path[-(max_iterations // 2) :]).mean(axis=0)
-    return Fitted(mean, trace, converged, {"coreset_objective": estimate})
+    return Fitted(mean, x, trace, converged, {"coreset_objective": estimate})

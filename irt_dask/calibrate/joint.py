@@ -187,6 +187,8 @@ def fit_joint(
     check_model(model, ("2pl", "1pl", "3pl"))
     _check_options(responses, model, coreset, max_iterations, tolerance)
     box = _box(model, guessing_min)
+    if persons is not None and Path(persons).exists():  # before the work, not after it
+        raise InputError(f"persons={str(persons)!r} is there already; name a new folder")
     options = {
         "method": "joint", "model": model, "coreset": coreset and asdict(coreset), "seed": seed,
         "data": responses.fingerprint, "tolerance": tolerance, "guessing_min": guessing_min,
@@ -224,9 +226,9 @@ def fit_joint(
         x = _standardised(end.x, moment, model)
         if persons is not None:
             _write_abilities(engine, persons, end.x, moment, model)
-    at_bound = (end.x <= box.low[:, None]) | (end.x >= box.high[:, None])
+    at_bound = (end.last <= box.low[:, None]) | (end.last >= box.high[:, None])
     at_bound &= (box.low < box.high)[:, None]
-    at_bound[2] &= end.x[2] >= box.high[2]  # nobody guesses: an answer, not a failure
+    at_bound[2] &= end.last[2] >= box.high[2]  # nobody guesses: an answer, not a failure
     se = _standard_errors(info, end.x, moment, model)
     b = difficulty(x[0], x[1])
     if bias_correction:
@@ -263,7 +265,7 @@ def fit_joint(
             "n_flat_items": int((x[0] < _FLAT).sum()),
             **data.attrs,
             "bias_correction": bias_correction,
-            **({} if coreset is None else {"coreset_size": str(coreset.size), **end.extra}),
+            **({} if coreset is None else {"coreset_size": _size(coreset), **end.extra}),
         },
     )
 
@@ -398,6 +400,11 @@ def _write_abilities(
     items = Items(x[0], x[1], x[2], np.ones(x.shape[1]))
     scales = person_step.Scales.of(engine.responses, float(x.shape[1]))
     engine.map_refs(person_step.write_abilities, items, scales, shift, sd, str(target))
+
+
+def _size(coreset: Coreset) -> int | str:
+    """Size as an attribute, which holds no pair."""
+    return coreset.size if isinstance(coreset.size, int) else str(coreset.size)
 
 
 def _standard_errors(info: Floats, x: Floats, moment: Floats, model: str) -> dict[str, Floats]:

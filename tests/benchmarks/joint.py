@@ -147,8 +147,9 @@ def linear(folder):
         )
         each.append((long - short) / 40)
         print(f"{n:>9} {each[-1]:.4f}", flush=True)
-    slope = np.polyfit(np.log(sizes), np.log(each), 1)[0]
-    print(f"slope of log time on log persons: {slope:.2f}")
+    slope, fixed = np.polyfit(sizes, each, 1)
+    print(f"time = {fixed:.4f} + {1e6 * slope:.4f} n / 10^6; largest residual:", end=" ")
+    print(f"{np.abs(np.polyval([slope, fixed], sizes) / each - 1).max():.1%}")
 
 
 def main():
