@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 # These functions are named like the module they live in.  Importing them here, once, keeps the name
 # for the function: a later import of the module no longer touches it.  The modules are light.
@@ -17,12 +17,38 @@ from irt_dask.ingest import ingest as ingest
 from irt_dask.score import score as score
 from irt_dask.simulate import simulate as simulate
 
+if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
+    from irt_dask.banks import read_items as read_items
+    from irt_dask.banks import write_items as write_items
+    from irt_dask.calibrate.complexity import coreset_complexity as coreset_complexity
+    from irt_dask.calibrate.coreset import Coreset as Coreset
+    from irt_dask.calibrate.drawn import draw_coreset as draw_coreset
+    from irt_dask.calibrate.gibbs import fit_bayes as fit_bayes
+    from irt_dask.calibrate.joint import fit_joint as fit_joint
+    from irt_dask.calibrate.spectral import fit_spectral as fit_spectral
+    from irt_dask.calibrate.spectral import pair_counts as pair_counts
+    from irt_dask.clusters import connect as connect
+    from irt_dask.datasets import load_lsat as load_lsat
+    from irt_dask.errors import ApproximationWarning as ApproximationWarning
+    from irt_dask.errors import ConvergenceWarning as ConvergenceWarning
+    from irt_dask.errors import DataWarning as DataWarning
+    from irt_dask.errors import InputError as InputError
+    from irt_dask.errors import IrtDaskError as IrtDaskError
+    from irt_dask.errors import IrtDaskWarning as IrtDaskWarning
+    from irt_dask.errors import StoreError as StoreError
+    from irt_dask.models import ItemPrior as ItemPrior
+    from irt_dask.report import plots as plot  # noqa: F401
+    from irt_dask.store import Responses as Responses
+    from irt_dask.store import from_array as from_array
+    from irt_dask.store import open_responses as open_responses
+
 _HOME = {
     "ApproximationWarning": "errors",
     "ConvergenceWarning": "errors",
     "DataWarning": "errors",
     "InputError": "errors",
     "IrtDaskError": "errors",
+    "IrtDaskWarning": "errors",
     "StoreError": "errors",
     "ItemPrior": "models",
     "Responses": "store",
@@ -45,14 +71,16 @@ _HOME = {
 __all__ = sorted([*_HOME, "append", "evaluate", "ingest", "score", "simulate"])
 
 
-def __getattr__(name: str) -> Any:
-    """Load a public name from its module (PEP 562)."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'irt_dask' has no attribute {name!r}")
-    module = importlib.import_module(f"irt_dask.{_HOME[name]}")
-    value = module if name == "plot" else getattr(module, name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # a type checker would take any name for known
+
+    def __getattr__(name: str) -> Any:
+        """Load a public name from its module (PEP 562)."""
+        if name not in _HOME:
+            raise AttributeError(f"module 'irt_dask' has no attribute {name!r}")
+        module = importlib.import_module(f"irt_dask.{_HOME[name]}")
+        value = module if name == "plot" else getattr(module, name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

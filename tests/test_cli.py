@@ -7,6 +7,8 @@ import sys
 import pandas as pd
 import pytest
 
+from irt_dask.cli import main
+
 COMMAND = [sys.executable, "-m", "irt_dask.cli"]
 
 
@@ -16,6 +18,23 @@ def irt_dask(*args, code=0, cwd=None):
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout if code == 0 else done.stderr
+
+
+@pytest.fixture
+def mistaken(tmp_path, monkeypatch, capsys):
+    """What a command prints as an error, in this process, which starts nothing."""
+
+    def run(*args):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["irt-dask", *map(str, args)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        text = capsys.readouterr().err
+        assert ended.value.code == 2
+        assert "Traceback" not in text
+        return text
+
+    return run
 
 
 def test_every_command_explains_itself():
@@ -32,7 +51,7 @@ def test_from_simulation_to_scores(tmp_path):
     assert "every file is there" in irt_dask("verify", "s", cwd=tmp_path)
     fit = json.loads(
         irt_dask(
-            "calibrate", "s", "--out", "bank.csv", "--method", "bayes", "--draws", 500,
+            "calibrate", "s", "--out", "bank.csv", "--method", "bayes", "--draws", 100,
             "--cluster", "none", "--json", cwd=tmp_path,
         )
     )  # fmt: skip
@@ -63,15 +82,24 @@ def test_from_simulation_to_scores(tmp_path):
         (["simulate", "s", "--persons", "0", "--items", "4"], "whole number of at least 1"),
         (["report", "."], "is not a run directory"),
         (["docs", "cooking"], "there is no topic 'cooking'"),
+        (["info", "gone"], "is not a store of responses"),
+        (
+            ["calibrate", "s", "--out", "b.csv", "--method", "joint", "--shards", "2"],
+            "--shards belongs to --method bayes",
+        ),
         (["frobnicate"], "No such command"),
     ],
 )
-def test_mistakes_are_one_message_and_exit_code_2(tmp_path, args, message):
+def test_mistakes_are_one_message_and_exit_code_2(tmp_path, mistaken, args, message):
     (tmp_path / "bad.csv").write_text("person,q1,q2\np1,0,1\np2,1,7\n")
     (tmp_path / "p.toml").write_text('[data]\nsource = "gone.csv"\n')
-    text = irt_dask(*args, code=2, cwd=tmp_path)
-    assert message in text
-    assert "Traceback" not in text
+    assert message in mistaken(*args)
+
+
+def test_a_mistake_in_a_process_of_its_own(tmp_path):
+    text = irt_dask("ingest", "nowhere.csv", "s", code=2, cwd=tmp_path)
+    assert text.startswith("error: ")
+    assert text.count("\n") == 1
 
 
 def test_raw_answers_bad_rows_and_more_persons(tmp_path):
@@ -92,15 +120,6 @@ def test_raw_answers_bad_rows_and_more_persons(tmp_path):
     assert json.loads(irt_dask(*more, cwd=tmp_path))["persons"] == 3
     assert "'p4'; an append brings new persons only" in irt_dask(*more, code=2, cwd=tmp_path)
     assert "every file is there" in irt_dask("verify", "s", cwd=tmp_path)
-
-
-def test_a_store_that_is_not_there_is_a_mistake(tmp_path):
-    assert "is not a store of responses" in irt_dask("info", "gone", code=2, cwd=tmp_path)
-
-
-def test_options_of_other_methods_are_refused(tmp_path):
-    args = ("calibrate", "s", "--out", "b.csv", "--method", "joint", "--shards", "2")
-    assert "--shards belongs to --method bayes" in irt_dask(*args, code=2, cwd=tmp_path)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 
 import irt_dask as irt
 
-N, M = 6000, 12
+N, M = 3000, 12
 
 
 def _fits(r, client=None, progress=None):
@@ -20,7 +20,7 @@ def _fits(r, client=None, progress=None):
         "joint": joint,
         "coreset": irt.fit_joint(r, coreset=irt.Coreset(500), max_iterations=8, client=client),
         "spectral": irt.fit_spectral(r, client=client),
-        "bayes": irt.fit_bayes(r, n_shards=2, n_draws=300, n_warmup=60, client=client),
+        "bayes": irt.fit_bayes(r, n_shards=2, n_draws=100, n_warmup=50, client=client),
         "score": irt.score(r, joint, client=client),
         "evaluate": irt.evaluate(r, joint, client=client),
     }
@@ -51,7 +51,7 @@ def test_two_processes_give_the_same_bits_as_threads(store, expected, bits, clie
     assert got == expected
 
 
-@pytest.mark.parametrize("rows", [N, 1999, 257])
+@pytest.mark.parametrize("rows", [N, pytest.param(1999, marks=pytest.mark.slow), 257])
 def test_blocks_do_not_matter(store, expected, bits, rows, tmp_path):
     other = irt.simulate(N, M, missing=0.1, seed=5, store=tmp_path / "s", rows_per_block=rows)
     got = {name: bits(fit) for name, fit in _quiet(_fits, other).items()}

@@ -349,7 +349,7 @@ def test_seeds(small):
 
 @pytest.mark.parametrize("sweeps", [7, 100_000])
 def test_where_a_chain_is_cut_does_not_matter(small, monkeypatch, sweeps):
-    options = {"n_draws": 150, "n_warmup": 50, "n_shards": 2, "n_chains": 2, "seed": 3}
+    options = {"n_draws": 100, "n_warmup": 50, "n_shards": 2, "n_chains": 2, "seed": 3}
     whole = quiet_fit(small, **options)
     plan = gibbs._plan_of
     monkeypatch.setattr(

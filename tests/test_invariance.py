@@ -111,7 +111,7 @@ quick = settings(
 # --- layout, blocks, parts ------------------------------------------------------------------------
 
 
-@settings(quick, max_examples=12)
+@settings(quick, max_examples=8)
 @given(any_data, any_rows, st.sampled_from(["dense", "csr"]))
 def test_layout_and_blocks_in_memory(bits: Any, data: Any, rows: int, layout: str) -> None:
     y = values(*data)
@@ -125,7 +125,7 @@ def test_layout_and_blocks_in_memory(bits: Any, data: Any, rows: int, layout: st
     assert all(got[n].attrs == expected[n].attrs for n in got)
 
 
-@settings(quick, max_examples=12)
+@settings(quick, max_examples=6)
 @given(
     any_data,
     st.sampled_from(["dense", "csr"]),
@@ -144,7 +144,7 @@ def test_layout_blocks_and_parts_of_a_store(
     assert {n: bits(f) for n, f in got.items()} == {n: bits(f) for n, f in expected.items()}
 
 
-@settings(quick, max_examples=6)
+@settings(quick, max_examples=4)
 @given(any_data, st.sampled_from(["dense", "csr"]), any_rows, st.randoms(use_true_random=False))
 def test_long_file_in_any_order(bits: Any, data: Any, layout: str, rows: int, random: Any) -> None:
     """What an unsorted file does to the order of persons and items, ``select`` and ids undo."""
@@ -202,7 +202,7 @@ def close(got: xr.Dataset, expected: xr.Dataset, tolerance: float) -> None:
         )
 
 
-@settings(quick, max_examples=12)
+@settings(quick, max_examples=6)
 @given(any_data, any_rows, st.randoms(use_true_random=False))
 def test_order_of_persons(data: Any, rows: int, random: Any) -> None:
     y = values(*data)
@@ -312,7 +312,7 @@ def kinds(y: np.ndarray) -> dict[str, tuple[Any, dict[str, Any]]]:
 @given(any_data, any_rows)
 def test_kind_of_array(bits: Any, data: Any, rows: int) -> None:
     y = values(*data)
-    names = ("pairs", "joint 2PL", "joint, coreset", "score")
+    names = ("pairs", "joint 1PL")  # whatever is computed, it comes from the same blocks
     expected = {name: bits(fit) for name, fit in results(from_dense(y), names).items()}
     for kind, (array, options) in kinds(y).items():
         r = from_dense(array, rows_per_block=rows, **options)

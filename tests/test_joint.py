@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 
 import numpy as np
@@ -14,6 +15,7 @@ from scipy import optimize, special, stats
 
 import irt_dask as irt
 from irt_dask.calibrate import item_step
+from irt_dask.engine.person_files import DONE
 from irt_dask.errors import ConvergenceWarning, EstimationError, InputError
 
 FINE = {"max_iterations": 400, "tolerance": 1e-11}
@@ -389,7 +391,9 @@ def test_bias_correction_needs_complete_data():
 
 
 def read_abilities(folder):
-    files = sorted(folder.iterdir())
+    done = json.loads((folder / DONE).read_text())
+    assert done["method"] == "joint maximum likelihood"
+    files = sorted(set(folder.iterdir()) - {folder / DONE})
     assert [f.name for f in files] == [f"part-{k:06d}.parquet" for k in range(len(files))]
     tables = [pq.read_table(f).to_pandas() for f in files]
     return {k: np.concatenate([t[k].to_numpy() for t in tables]) for k in tables[0]}, len(files)
@@ -454,9 +458,19 @@ def test_abilities_of_all_persons_in_files(tmp_path, model, missing):
 
 
 def test_folder_of_abilities_must_be_new(tmp_path):
-    with pytest.raises(InputError, match="is there already; name a new folder"):
-        fit(simulated(50, 5, 29), persons=tmp_path)
-    assert not list(tmp_path.iterdir())
+    folder = tmp_path / "f"
+    folder.mkdir()
+    (folder / "thesis.txt").touch()
+    r = simulated(50, 5, 29)
+    with pytest.raises(InputError, match="exists and holds other files"):
+        fit(r, persons=folder)
+    assert [f.name for f in folder.iterdir()] == ["thesis.txt"]
+    with pytest.raises(EstimationError):  # the fit stops; the same call with good data may go on
+        fit(np.ones((4, 3)), persons=tmp_path / "g")
+    fit(r, persons=tmp_path / "g")
+    assert len(read_abilities(tmp_path / "g")[0]["person_id"]) == 50
+    with pytest.raises(InputError, match="holds finished scores"):
+        fit(r, persons=tmp_path / "g")
 
 
 # --- the same bits --------------------------------------------------------------------------------

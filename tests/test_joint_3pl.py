@@ -40,13 +40,13 @@ def simulated(n, m, seed, missing=0.0):
 def raw(monkeypatch):
     """The items (3, items) of every fit as they are before the change of scale."""
     seen = []
-    original = joint._standardised
+    original = joint.standardised
 
     def keeping(x, moment, model):
         seen.append(np.array(x))
         return original(x, moment, model)
 
-    monkeypatch.setattr(joint, "_standardised", keeping)
+    monkeypatch.setattr(joint, "standardised", keeping)
     return seen
 
 

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import irt_dask as irt
+from irt_dask.engine.person_files import DONE
 from irt_dask.errors import InputError
-from irt_dask.score.ability import DONE
 
 
 def truth(r):

@@ -43,13 +43,14 @@ class Rounds:
         r = engine.responses
         self.gathers = item_step.data_are_smaller(r.n_persons, r.n_items)
 
-    def _items(self, x: Floats, weight: Floats | None = None) -> tuple[Items, Scales]:
+    def items(self, x: Floats, weight: Floats | None = None) -> tuple[Items, Scales]:
+        """Items (weighted, if given) as person steps take them, and the scales of their sums."""
         w = np.ones(x.shape[1]) if weight is None else weight
         return Items(x[0], x[1], x[2], w), Scales.of(self.engine.responses, float(w.sum()))
 
     def objective(self, x: Floats) -> tuple[float, Floats]:
         """Log-likelihood at x and the best abilities for it; moments of these abilities."""
-        items, scales = self._items(x)
+        items, scales = self.items(x)
         value, moment = self.engine.map_reduce(persons.objective, items, scales)
         return _scaled(value, moment, scales)
 
@@ -60,7 +61,7 @@ class Rounds:
 
         ``weight`` are those of a coreset of items, with which the abilities are found then.
         """
-        items, scales = self._items(x, weight)
+        items, scales = self.items(x, weight)
         if self.gathers:
             value, moment, theta, _, w = self._everybody(items, scales)
             return value, moment, AtAbilities(theta, w)
@@ -102,7 +103,7 @@ class Rounds:
         if size is None:
             value, moment, seen = self.round(x, weight)
             return value, moment, seen, value
-        items, scales = self._items(x, weight)
+        items, scales = self.items(x, weight)
         key = (self.seed, "coreset", iteration)
         if self.gathers and spec.method != LABELS:
             value, moment, theta, ll, w = self._everybody(items, scales)

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from irt_dask.calibrate import iterations
 from irt_dask.calibrate import persons as person_step
 from irt_dask.calibrate.alternation import Rounds
-from irt_dask.calibrate.common import name_some, refuse_unobserved, start_values
+from irt_dask.calibrate.common import start_values
 from irt_dask.calibrate.coreset import Coreset
 from irt_dask.calibrate.item_step import is_small
-from irt_dask.calibrate.linkage import linked_items
+from irt_dask.calibrate.overview import Overview
+from irt_dask.calibrate.scale import person_scale, standard_errors, standardised
 from irt_dask.engine import (
     Checkpoint,
     Engine,
@@ -31,16 +32,15 @@ from irt_dask.engine import (
     dataset,
     refuse_weights,
 )
-from irt_dask.errors import ConvergenceWarning, DataWarning, EstimationError, InputError
+from irt_dask.engine.person_files import finish, new_folder
+from irt_dask.errors import ConvergenceWarning, InputError
 from irt_dask.kernels.items import Box
-from irt_dask.kernels.parameters import Items
 from irt_dask.models import (
     DISCRIMINATION_BOUNDS,
     GUESSING_BOUND,
     INTERCEPT_BOUND,
     check_model,
     difficulty,
-    truncated_normal,
 )
 from irt_dask.store import Responses
 from irt_dask.store.responses import sha256
@@ -49,44 +49,12 @@ Floats = NDArray[np.float64]
 
 #: Below this slope an item hardly tells persons apart: its logit moves by 0.06 over six units.
 _FLAT = 0.01
-#: Ability estimates of less variance than this differ by rounding only.
-_LEAST_VARIANCE = 1e-8
 #: Guessing parameter that a 3PL fit starts from.
 _START_GUESSING = 0.1
 #: Slopes that fits of small data start from besides 1.
 _OTHER_SLOPES = (4.0, 2.0, 0.5)
-
-
-def ability_scale(moment: Floats) -> tuple[float, float]:
-    """Mean and standard deviation of ability, by which items are standardised.
-
-    From the estimates inside the bounds: in a standard normal they are those between the quantiles
-    of the shares at the bounds, whose mean and SD are known.
-    """
-    n, s1, s2, low, high = moment
-    if not n > 0:
-        raise EstimationError(
-            "no person has an ability inside the bounds: all have everything right, everything "
-            "wrong or no response, and there is nothing to fit"
-        )
-    variance = s2 / n - (s1 / n) ** 2
-    if not variance > _LEAST_VARIANCE:
-        raise EstimationError(
-            "all persons have the same ability estimate: these responses do not determine a scale "
-            "(do all persons with responses have the same number right?)"
-        )
-    inner_mean, inner_sd = truncated_normal(low / (n + low + high), high / (n + low + high))
-    sd = math.sqrt(variance) / inner_sd
-    return float(s1 / n - sd * inner_mean), sd
-
-
-def _standardised(x: Floats, moment: Floats, model: str) -> Floats:
-    """Items on the identified scale: ability mean 0 and SD 1, or mean difficulty 0 (1PL)."""
-    a, d, c = x
-    if model == "1pl":
-        return np.stack([a, d - d.mean(), c])
-    mean, sd = ability_scale(moment)
-    return np.stack([a * sd, d + a * mean, c])
+_NORMAL = "ability estimates, standard normal between the shares at the bounds; a > 0"
+_IDENTIFICATION = {"1pl": "mean difficulty 0, discrimination 1"}
 
 
 def fit_joint(
@@ -140,8 +108,8 @@ def fit_joint(
         the estimates' inflation (Andersen 1980; exact for two items).
     persons : path, optional
         A folder that is made, with the abilities of all persons on the scale of the result, one
-        Parquet file a block: person_id, person_ability (bounded, NaN without responses),
-        n_responses.
+        Parquet file a block: person_id, person_group if the store has groups, person_ability
+        (bounded, NaN without responses), n_responses.
     client, progress, checkpoint
         Dask client (default: the current one, else threads); progress bar; folder for checkpoints.
 
@@ -187,8 +155,7 @@ def fit_joint(
     check_model(model, ("2pl", "1pl", "3pl"))
     _check_options(responses, model, coreset, max_iterations, tolerance)
     box = _box(model, guessing_min)
-    if persons is not None and Path(persons).exists():  # before the work, not after it
-        raise InputError(f"persons={str(persons)!r} is there already; name a new folder")
+    folder = None if persons is None else new_folder(persons)  # before the work, not after it
     options = {
         "method": "joint", "model": model, "coreset": coreset and asdict(coreset), "seed": seed,
         "data": responses.fingerprint, "tolerance": tolerance, "guessing_min": guessing_min,
@@ -199,11 +166,11 @@ def fit_joint(
         client=client,
         progress=progress,
         stage="joint ML",
-        prepare=_preparation(guessing),
+        prepare=person_step.prepare_3pl if guessing else person_step.prepare,
     ) as engine:
-        data = _Overview(engine)
+        data = Overview(engine)
         if bias_correction:
-            _check_bias_correction(responses, model, data)
+            _check_bias_correction(model, data)
         starts = _starts(responses, model, data, start, box)
         fit = Rounds(
             engine, box, guessing=guessing, coreset=coreset, seed=seed,
@@ -219,22 +186,31 @@ def fit_joint(
         else:
             end = iterations.on_coresets(
                 fit, starts[0], max_iterations, tolerance, saved,
-                lambda x, moment: _standardised(x, moment, model),
+                lambda x, moment: standardised(x, moment, model),
             )  # fmt: skip
         objective, moment, seen_persons = fit.round(end.x)
-        info = fit.information(seen_persons, end.x)
-        x = _standardised(end.x, moment, model)
-        if persons is not None:
-            _write_abilities(engine, persons, end.x, moment, model)
-    at_bound = (end.last <= box.low[:, None]) | (end.last >= box.high[:, None])
-    at_bound &= (box.low < box.high)[:, None]
-    at_bound[2] &= end.last[2] >= box.high[2]  # nobody guesses: an answer, not a failure
-    se = _standard_errors(info, end.x, moment, model)
+        se = standard_errors(fit.information(seen_persons, end.x), end.x, moment, model)
+        attrs = {
+            "method": "joint maximum likelihood",
+            "model": model,
+            "seed": seed,
+            "converged": end.converged,
+            "n_iterations": len(end.trace),
+            "objective": objective,
+            "identification": _IDENTIFICATION.get(model, _NORMAL),
+            "n_persons": responses.n_persons,
+        }
+        if folder is not None:
+            to_scale = person_scale(end.x, moment, model)
+            engine.map_refs(person_step.write_abilities, *fit.items(end.x), *to_scale, str(folder))
+            finish(folder, responses, attrs)
+    x = standardised(end.x, moment, model)
     b = difficulty(x[0], x[1])
     if bias_correction:
         shrink = (responses.n_items - 1) / responses.n_items
         b, x[1], se["b"], se["d"] = b * shrink, x[1] * shrink, se["b"] * shrink, se["d"] * shrink
-    _warn(end, max_iterations, coreset, data, responses)
+    data.warn()
+    _warn_unless_converged(end, max_iterations, coreset)
     return dataset(
         {
             "item_discrimination": x[0],
@@ -244,7 +220,7 @@ def fit_joint(
             "item_intercept": x[1],
             "item_intercept_se": se["d"],
             **({"item_guessing": x[2], "item_guessing_se": se["c"]} if guessing else {}),
-            "item_at_bound": at_bound.any(axis=0),
+            "item_at_bound": _at_bound(end.last, box),
             "item_linked_group": data.group,
             "item_n_responses": data.seen,
             "item_n_right": data.right,
@@ -252,16 +228,7 @@ def fit_joint(
         },
         item_id=responses.item_id,
         attrs={
-            "method": "joint maximum likelihood",
-            "model": model,
-            "seed": seed,
-            "converged": end.converged,
-            "n_iterations": len(end.trace),
-            "objective": objective,
-            "identification": "mean difficulty 0, discrimination 1"
-            if model == "1pl"
-            else "ability estimates, standard normal between the shares at the bounds; a > 0",
-            "n_persons": responses.n_persons,
+            **attrs,
             "n_flat_items": int((x[0] < _FLAT).sum()),
             **data.attrs,
             "bias_correction": bias_correction,
@@ -271,10 +238,6 @@ def fit_joint(
 
 
 # --- what is checked and looked at first ----------------------------------------------------------
-
-
-def _preparation(guessing: bool) -> Any:
-    return person_step.prepare_3pl if guessing else person_step.prepare
 
 
 def _box(model: str, guessing_min: float) -> Box:
@@ -312,7 +275,7 @@ def _check_options(
 
 
 def _starts(
-    responses: Responses, model: str, data: _Overview, start: xr.Dataset | None, box: Box
+    responses: Responses, model: str, data: Overview, start: xr.Dataset | None, box: Box
 ) -> list[Floats]:
     """Items to start from, (3, items) each: several where that costs little and may matter."""
     slopes: tuple[float, ...] = (1.0,)
@@ -327,42 +290,32 @@ def _starts(
     return starts
 
 
-class _Overview:
-    """What one pass (two if nobody answered everything) tells of the data."""
-
-    def __init__(self, engine: Engine) -> None:
-        r = engine.responses
-        right, seen, complete, nothing, wrong, all_right = engine.map_reduce(person_step.overview)
-        refuse_unobserved(r.item_id, seen)
-        self.right, self.seen, self.complete = right, seen, int(complete)
-        self.group = np.zeros(r.n_items, dtype=np.int64)
-        if not complete:
-            self.group = np.unique(linked_items(engine), return_inverse=True)[1]
-        self.attrs = {
-            "n_items_all_right": int((right == seen).sum()),
-            "n_items_all_wrong": int((right == 0).sum()),
-            "n_persons_all_right": int(all_right),
-            "n_persons_all_wrong": int(wrong),
-            "n_persons_without_responses": int(nothing),
-            "n_linked_groups": int(self.group.max()) + 1,
-        }
-
-
-def _check_bias_correction(responses: Responses, model: str, data: _Overview) -> None:
-    without = responses.n_persons - data.attrs["n_persons_without_responses"]
-    if model != "1pl" or data.complete < without:
+def _check_bias_correction(model: str, data: Overview) -> None:
+    if model != "1pl" or not data.complete:
         raise InputError(
             "bias_correction is known for the 1PL on complete data only: take it out, or use "
             "fit_bayes or fit_spectral, which need none"
         )
 
 
-def _warn(
-    end: iterations.Fitted,
-    max_iterations: int,
-    coreset: Coreset | None,
-    data: _Overview,
-    responses: Responses,
+# --- what comes out -------------------------------------------------------------------------------
+
+
+def _at_bound(last: Floats, box: Box) -> NDArray[np.bool_]:
+    """Whether a free parameter of an item ended at a bound."""
+    out = (last <= box.low[:, None]) | (last >= box.high[:, None])
+    out &= (box.low < box.high)[:, None]
+    out[2] &= last[2] >= box.high[2]  # nobody guesses: an answer, not a failure
+    return np.asarray(out.any(axis=0))
+
+
+def _size(coreset: Coreset) -> int | str:
+    """Size as an attribute, which holds no pair."""
+    return coreset.size if isinstance(coreset.size, int) else str(coreset.size)
+
+
+def _warn_unless_converged(
+    end: iterations.Fitted, max_iterations: int, coreset: Coreset | None
 ) -> None:
     if not end.converged:
         warnings.warn(
@@ -371,61 +324,3 @@ def _warn(
             ConvergenceWarning,
             stacklevel=3,
         )
-    n = data.attrs["n_linked_groups"]
-    if n > 1:
-        sizes = np.bincount(data.group)
-        few = [responses.item_id[j] for j in np.flatnonzero(data.group == sizes.argmin())]
-        warnings.warn(
-            f"nobody links {n} groups of items (item_linked_group), so that their difficulties "
-            f"cannot be compared; the smallest: {name_some(few)}",
-            DataWarning,
-            stacklevel=3,
-        )
-
-
-# --- what comes out -------------------------------------------------------------------------------
-
-
-def _write_abilities(
-    engine: Engine, folder: str | Path, x: Floats, moment: Floats, model: str
-) -> None:
-    mean, sd = (float(x[1].mean()), 1.0) if model == "1pl" else ability_scale(moment)
-    # 1PL: d - mean(d) belongs to theta + mean(d)
-    shift = -mean if model == "1pl" else mean
-    target = Path(folder)
-    try:
-        target.mkdir(parents=True)
-    except FileExistsError:
-        raise InputError(f"persons={str(folder)!r} is there already; name a new folder") from None
-    items = Items(x[0], x[1], x[2], np.ones(x.shape[1]))
-    scales = person_step.Scales.of(engine.responses, float(x.shape[1]))
-    engine.map_refs(person_step.write_abilities, items, scales, shift, sd, str(target))
-
-
-def _size(coreset: Coreset) -> int | str:
-    """Size as an attribute, which holds no pair."""
-    return coreset.size if isinstance(coreset.size, int) else str(coreset.size)
-
-
-def _standard_errors(info: Floats, x: Floats, moment: Floats, model: str) -> dict[str, Floats]:
-    """Standard errors of a, b, d, c on the final scale, abilities taken as known.
-
-    Inverse information of (a, d) or (a, d, c), the delta method for ``b = -d / a``, and the change
-    of scale ``a sd, (b - mean) / sd, d + a mean``.
-    """
-    if model == "1pl":
-        se = 1.0 / np.sqrt(info[:, 1, 1])
-        return {"a": np.zeros_like(se), "b": se, "d": se, "c": np.zeros_like(se)}
-    mean, sd = ability_scale(moment)
-    free = info if model == "3pl" else info[:, :2, :2]
-    cov = np.linalg.pinv(free)
-    items = cov[:, :2, :2]
-    a, d, _ = x
-    g = np.stack([d / a**2, -1.0 / a], axis=1)
-    shift = np.array([mean, 1.0])
-    return {
-        "a": np.sqrt(cov[:, 0, 0]) * sd,
-        "b": np.sqrt(np.einsum("ji,jik,jk->j", g, items, g)) / sd,
-        "d": np.sqrt(np.einsum("i,jik,k->j", shift, items, shift)),
-        "c": np.sqrt(cov[:, 2, 2]) if model == "3pl" else np.zeros_like(a),
-    }

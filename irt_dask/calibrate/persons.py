@@ -6,15 +6,13 @@ step need are sums over bits); the others as they lie in the store.
 
 from __future__ import annotations
 
-import os
-import secrets
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.engine import person_files
 from irt_dask.engine.cache import keep
 from irt_dask.kernels import axis, bits, coreset, counts, curve, exact, layouts, modes
 from irt_dask.kernels.layouts import Dense, Layout
@@ -268,21 +266,9 @@ def overview(p: Persons) -> tuple[Any, ...]:
 def write_abilities(
     ref: Any, items: Items, scales: Scales, mean: float, sd: float, folder: str
 ) -> None:
-    """Write the abilities of a block, on the scale of the result; the file appears whole."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    """Write the abilities of a block, on the scale of the result."""
     block = ref.read()
     theta, _ = abilities(prepare_3pl(block) if items.guessing else prepare(block), items, scales)
-    columns = {
-        "person_id": pa.array(ref.person_ids(), pa.string()),
-        "person_ability": (theta - mean) / sd,
-        "n_responses": counts.responses_per_person(block.data),
-    }
-    path = Path(folder) / f"part-{block.index:06d}.parquet"
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        pq.write_table(pa.table(columns), temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    n_responses = counts.responses_per_person(block.data)
+    columns = {"person_ability": (theta - mean) / sd, "n_responses": n_responses}
+    person_files.write_block(ref, block.index, columns, folder)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +9,26 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from irt_dask._version import __version__
-from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, item_parameters
+from irt_dask.engine import (
+    Engine,
+    ProgressOption,
+    as_responses,
+    dataset,
+    item_parameters,
+    person_files,
+)
 from irt_dask.engine.cache import read_block
 from irt_dask.engine.tables import grid_tables
-from irt_dask.errors import ClusterError, InputError
+from irt_dask.errors import InputError
 from irt_dask.kernels import counts, exact, posterior
 from irt_dask.models import GRID_BOUND, grid_for
 from irt_dask.store import Block
-from irt_dask.store.manifest import write_atomically
 
 Floats = NDArray[np.float64]
 
 _MAX_IN_MEMORY = 10_000_000
 #: Classes of the histogram of abilities.
 _EDGES = np.linspace(-6.0, 6.0, 61)
-DONE = "_scores.json"
-#: Marks a folder as ours while scores are being written.
-_BEGUN = "_unfinished"
 
 
 def _sums(mean: Floats, sd: Floats, scale: float) -> tuple[Any, ...]:
@@ -51,26 +51,12 @@ def _person_ids(ref: Any) -> NDArray[np.object_]:
 def _write(
     ref: Any, a: Floats, d: Floats, nodes: Floats, scale: float, folder: str
 ) -> tuple[Any, ...]:
-    """Score one block into its file; the file appears whole, and again the same if repeated."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    """Score one block into its file."""
     block = read_block(ref)
     mean, sd, sums = _score(block, a, d, nodes, scale)
-    columns: dict[str, Any] = {"person_id": pa.array(ref.person_ids(), pa.string())}
-    groups = ref.groups()
-    if groups is not None:
-        columns["person_group"] = pa.array(groups, pa.string())
-    columns["person_ability"] = mean
-    columns["person_ability_sd"] = sd
-    columns["n_responses"] = counts.responses_per_person(block.data)
-    path = Path(folder) / f"part-{block.index:06d}.parquet"
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        pq.write_table(pa.table(columns), temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    n_responses = counts.responses_per_person(block.data)
+    columns = {"person_ability": mean, "person_ability_sd": sd, "n_responses": n_responses}
+    person_files.write_block(ref, block.index, columns, folder)
     return sums
 
 
@@ -107,9 +93,8 @@ def run(
             coords["person_id"] = np.concatenate(engine.map_refs(_person_ids)).astype(str)
             sums = [b[2] for b in blocks]
         else:
-            folder = _new_folder(store)
+            folder = person_files.new_folder(store)
             sums = engine.map_refs(_write, *args, str(folder), report=True)
-            _check_written(folder, responses.n_blocks)
     count = np.sum([s[0] for s in sums], axis=0)
     m1, m2, v = np.sum([s[1] for s in sums], axis=0) / scale / responses.n_persons
     spread = m2 - m1**2
@@ -124,35 +109,6 @@ def run(
         "store": None if store is None else str(folder),
     }
     if store is not None:
-        done = {**attrs, "version": __version__, "data": responses.fingerprint}
-        write_atomically(folder / DONE, json.dumps(done, indent=1).encode())
-        (folder / _BEGUN).unlink()
+        person_files.finish(folder, responses, attrs)
     coords["ability"] = 0.5 * (_EDGES[1:] + _EDGES[:-1])
     return dataset({**persons, "ability_count": count}, coords=coords, attrs=attrs)
-
-
-def _check_written(folder: Path, n_blocks: int) -> None:
-    """Stop if workers wrote to a folder of the same name that this process does not see."""
-    missing = [k for k in range(n_blocks) if not (folder / f"part-{k:06d}.parquet").exists()]
-    if missing:
-        raise ClusterError(
-            f"{len(missing)} of {n_blocks} score files are not in {folder}: the workers do not see "
-            f"this folder; choose one on a file system that all of them share"
-        )
-
-
-def _new_folder(store: str | Path) -> Path:
-    """Return the folder to write to: a new one, or one that an interrupted run left unfinished."""
-    folder = Path(store).absolute()
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file; give a folder for the scores")
-    if (folder / DONE).exists():
-        raise InputError(f"{folder} holds finished scores; choose another folder or remove it")
-    if folder.exists() and (folder / _BEGUN).exists():
-        for old in (*folder.glob("part-*.parquet"), *folder.glob(".part-*.tmp")):
-            old.unlink()
-    elif folder.exists() and any(folder.iterdir()):
-        raise InputError(f"{folder} exists and holds other files; choose another folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / _BEGUN).touch()
-    return folder

@@ -20,6 +20,7 @@ from irt_dask.calibrate.joint import fit_joint
 from irt_dask.calibrate.spectral import fit_spectral
 from irt_dask.calibrate.summary import summarise
 from irt_dask.datasets import load_lsat
+from irt_dask.engine.person_files import DONE
 from irt_dask.errors import DataWarning, InputError
 from irt_dask.ingest import ingest as ingest_responses
 from irt_dask.ingest.sources import open_persons
@@ -27,7 +28,6 @@ from irt_dask.kernels.layouts import concatenate, to_dense
 from irt_dask.models import ItemPrior
 from irt_dask.report.page import write_report
 from irt_dask.score import score as score_persons
-from irt_dask.score.ability import DONE
 from irt_dask.simulate import simulate
 from irt_dask.store import Responses, StoreWriter, open_responses
 from irt_dask.store.writer import check_rows_per_block
