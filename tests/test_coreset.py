@@ -9,12 +9,12 @@ import pytest
 from scipy import stats
 
 import irt_dask as irt
-from irt_dask.calibrate import item_step, persons
+from irt_dask.calibrate import draws, item_step, persons
 from irt_dask.calibrate.alternation import Rounds
-from irt_dask.calibrate.coreset import Coreset
+from irt_dask.calibrate.coreset import Coreset, Scores
 from irt_dask.engine import Engine
 from irt_dask.errors import ConvergenceWarning, InputError
-from irt_dask.kernels import modes
+from irt_dask.kernels import keyed, layouts, modes
 from irt_dask.kernels.items import Box
 from irt_dask.kernels.layouts import Dense
 from irt_dask.kernels.parameters import Items
@@ -44,7 +44,8 @@ def parameters(a, d):
     return np.stack([a, d, np.zeros_like(a)])
 
 
-def test_weighted_counts_are_unbiased(monkeypatch):
+@pytest.mark.parametrize("sampling", ["replacement", "poisson"])
+def test_weighted_counts_are_unbiased(monkeypatch, sampling):
     """200 draws; z of 24 sums of counts, and the objective: false alarm 25 x 6e-5."""
     monkeypatch.setattr(item_step, "_SMALL", 0)  # counts on the axis, as of large data
     r = irt.simulate(300, 6, seed=1, missing=0.1, rows_per_block=64)
@@ -57,23 +58,53 @@ def test_weighted_counts_are_unbiased(monkeypatch):
         return np.array([counts.right, counts.right_ability, left, counts.seen.sum(axis=1)])
 
     with Engine(r, prepare=persons.prepare) as engine:
-        rounds = Rounds(engine, BOX, guessing=False, coreset=Coreset(40), seed=0)
+        rounds = Rounds(engine, BOX, guessing=False, coreset=Coreset(40, sampling=sampling), seed=0)
         value, _, counts = rounds.round(x)
         want = sums(counts)
         for k in range(n_draws):
-            same, _, counts, estimate = rounds.coreset_round(x, k)
-            assert same == value
+            same, _, counts, estimate, _ = rounds.coreset_round(x, k)
+            assert same == (estimate if sampling == "poisson" else value)
             got.append(sums(counts))
             estimates.append(estimate)
     got = np.array(got)
     z = (got.mean(axis=0) - want) / (got.std(axis=0, ddof=1) / np.sqrt(n_draws))
     assert np.abs(z).max() < 4
     e = np.array(estimates)
-    assert abs(e.mean() - value) < 4 * e.std(ddof=1) / np.sqrt(n_draws)
+    bias = 40 / 400 * e.std() if sampling == "poisson" else 0.0  # of a ratio, about 1 / size
+    assert abs(e.mean() - value) < 4 * e.std(ddof=1) / np.sqrt(n_draws) + bias
     assert e.std() > 0
 
 
-@pytest.mark.parametrize("sampling", ["replacement", "reservoir"])
+def drawn_in_blocks(engine, rounds, x, key):
+    items, scales = rounds.items(x)
+    count = engine.map_reduce(persons.histogram, items, scales)[2] / scales.weight
+    return draws.draw(engine, rounds.coreset, items, scales, key, count)
+
+
+def test_poisson_sample_is_that_of_all_abilities():
+    """Abilities of those alone who may be in: the same sample as when all are looked at."""
+    r = irt.simulate(2000, 7, seed=3, missing=0.2, rows_per_block=300)
+    x = parameters(r.truth["item_discrimination"].values, r.truth["item_intercept"].values)
+    key = (5, "coreset", 0)
+    with Engine(r, prepare=persons.prepare) as engine:
+        rounds = Rounds(
+            engine, BOX, guessing=False, coreset=Coreset(150, "kmeans", sampling="poisson")
+        )
+        sample = drawn_in_blocks(engine, rounds, x, key)
+        items, scales = rounds.items(x)
+        count = engine.map_reduce(persons.histogram, items, scales)[2] / scales.weight
+    theta, _ = modes.modes(Dense(cells(r)), items, 6.0)
+    scores = Scores.of("kmeans", 150, count)
+    score = np.interp(theta, persons.AXIS, scores.table)
+    p = np.minimum(1.0, 150 * score / (count @ scores.table))
+    u = keyed.uniforms(keyed.key(*key), 0, theta.size)[:, 0]
+    np.testing.assert_array_equal(sample.rows, np.flatnonzero(u < p))
+    np.testing.assert_allclose(sample.weight, 1.0 / p[sample.rows], rtol=1e-7)
+    np.testing.assert_allclose(sample.theta, theta[sample.rows], atol=1e-7)
+    np.testing.assert_array_equal(layouts.to_dense(sample.data).values, cells(r)[sample.rows])
+
+
+@pytest.mark.parametrize("sampling", ["replacement", "reservoir", "poisson"])
 def test_inclusion_frequencies_are_the_probabilities(sampling):
     """120 persons, 40 or 400 draws of a coreset; chi-square, or z of each: false alarm 1e-4."""
     y = np.unique(cells(irt.simulate(400, 12, seed=2)), axis=0)
@@ -81,7 +112,7 @@ def test_inclusion_frequencies_are_the_probabilities(sampling):
     x = parameters(np.ones(12), np.linspace(-1, 1, 12))
     theta, _ = modes.modes(Dense(y), Items.of(x[0], x[1]), 6.0)
     p = probabilities(theta)
-    replaced = sampling == "replacement"
+    replaced, size_is_random = sampling == "replacement", sampling == "poisson"
     size, n_draws = (500, 40) if replaced else (20, 400)
     counts = np.zeros(len(y))
     with Engine(irt.from_array(y, rows_per_block=32), prepare=persons.prepare) as engine:
@@ -89,7 +120,10 @@ def test_inclusion_frequencies_are_the_probabilities(sampling):
             engine, BOX, guessing=False, coreset=Coreset(size, sampling=sampling), seed=3
         )
         for k in range(n_draws):
-            at = rounds.coreset_round(x, k)[2]
+            if size_is_random:
+                at = drawn_in_blocks(engine, rounds, x, (3, "coreset", k))
+            else:
+                at = rounds.coreset_round(x, k).seen
             assert len(set(at.rows)) == len(at.rows)
             np.testing.assert_allclose(at.theta, theta[at.rows], atol=1e-7)
             if replaced:  # each drawn person stands for times / (size p) persons
@@ -98,7 +132,7 @@ def test_inclusion_frequencies_are_the_probabilities(sampling):
             else:
                 times = np.ones(len(at.rows))
                 np.testing.assert_allclose(at.weight, 1 / (size * p[at.rows]), rtol=1e-3)
-            assert times.sum() == size
+            assert times.sum() == size or size_is_random
             counts[at.rows] += times
     if replaced:  # with equal probabilities the same test would fail: it has power
         assert stats.chisquare(counts, counts.sum() * p).pvalue > 1e-4
@@ -113,6 +147,8 @@ OTHERS = [
     Coreset(60, method="leverage-l1"),
     Coreset(60, method="lewis", sampling="reservoir"),
     Coreset(60, method="uniform"),
+    Coreset(60, sampling="poisson"),
+    Coreset(60, method="uniform", sampling="poisson"),
     Coreset(60, method="kmeans", sampling="reservoir"),
     Coreset(16, reduce="items"),
     Coreset((60, 16), reduce="both"),
@@ -166,9 +202,10 @@ def test_blocks_do_not_change_a_bit(model):
     assert (other["item_difficulty"].values != want["item_difficulty"].values).any()
 
 
-def test_resuming_from_a_checkpoint_gives_the_same_bits(tmp_path):
+@pytest.mark.parametrize("sampling", ["replacement", "poisson"])
+def test_resuming_from_a_checkpoint_gives_the_same_bits(tmp_path, sampling):
     r = irt.simulate(300, 5, seed=5)
-    options = {"coreset": Coreset(50), "seed": 2}
+    options = {"coreset": Coreset(50, sampling=sampling), "seed": 2}
     whole = fit(r, max_iterations=12, **options)
     fit(r, max_iterations=8, checkpoint=tmp_path, **options)
     got = fit(r, max_iterations=12, checkpoint=tmp_path, **options)
@@ -176,10 +213,11 @@ def test_resuming_from_a_checkpoint_gives_the_same_bits(tmp_path):
     assert got.attrs == whole.attrs
 
 
-def test_coreset_fit_is_close_to_the_full_fit():
+@pytest.mark.parametrize("sampling", ["replacement", "poisson"])
+def test_coreset_fit_is_close_to_the_full_fit(sampling):
     r = irt.simulate(20_000, 20, seed=6)
     full = fit(r, max_iterations=24)
-    core = fit(r, coreset=Coreset(1000), max_iterations=24)
+    core = fit(r, coreset=Coreset(1000, sampling=sampling), max_iterations=24)
     assert np.corrcoef(core["item_difficulty"], full["item_difficulty"])[0, 1] > 0.995
     assert np.corrcoef(core["item_discrimination"], full["item_discrimination"])[0, 1] > 0.95
     gap = (full.attrs["objective"] - core.attrs["objective"]) / abs(full.attrs["objective"])
@@ -187,6 +225,7 @@ def test_coreset_fit_is_close_to_the_full_fit():
     estimate = core.attrs["coreset_objective"]
     assert estimate == pytest.approx(full.attrs["objective"], rel=0.1)
     assert core.attrs["coreset_size"] == 1000
+    assert core.attrs["coreset_sampling"] == sampling
 
 
 def test_items_at_a_bound_are_told():
@@ -219,6 +258,8 @@ def test_refusals():
         ({"size": 5, "method": "levis"}, "method='levis'; choose one of root-leverage"),
         ({"size": 5, "reduce": "columns"}, "reduce='columns'; choose one of persons"),
         ({"size": (5, 3)}, "a pair is for"),
+        ({"size": 5, "method": "labels-3pl", "sampling": "poisson"}, "use another sampling"),
+        ({"size": 5, "reduce": "both", "sampling": "poisson"}, "use another sampling"),
     ):
         with pytest.raises(InputError, match=message):
             irt.Coreset(**options)

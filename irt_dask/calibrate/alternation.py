@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from irt_dask.calibrate import draws, item_step, persons
-from irt_dask.calibrate.coreset import LABELS, Coreset, Labels, Scores, draw_items
+from irt_dask.calibrate.coreset import LABELS, POISSON, Coreset, Labels, Scores, draw_items
 from irt_dask.calibrate.item_step import AtAbilities
 from irt_dask.calibrate.persons import AXIS, N_NODES, Scales
 from irt_dask.engine import Engine
 from irt_dask.errors import EstimationError
-from irt_dask.kernels import axis, keyed
+from irt_dask.kernels import axis, exact, keyed
 from irt_dask.kernels.items import Box, Counts
 from irt_dask.kernels.parameters import Items
 from irt_dask.models import ABILITY_BOUND
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+class Drawn(NamedTuple):
+    """What a round on a coreset gives.
+
+    Log-likelihood of all persons and moments of their abilities (of a Poisson sample: estimates);
+    what the item step needs; the log-likelihood that the coreset estimates; and, of a Poisson
+    sample, the estimated number of persons by node of the ability axis.
+    """
+
+    value: float
+    moment: Floats
+    seen: AtAbilities | Counts
+    estimate: float
+    histogram: Floats | None = None
 
 
 class Rounds:
@@ -92,17 +107,20 @@ class Rounds:
         theta, ll, weight = (np.concatenate(x) for x in each)
         return *_scaled(sum(values), sum(moments), scales), theta, ll, weight
 
-    def coreset_round(
-        self, x: Floats, iteration: int
-    ) -> tuple[float, Floats, AtAbilities | Counts, float]:
-        """As :meth:`round`, on a coreset drawn over all; and its estimated objective."""
+    def coreset_round(self, x: Floats, iteration: int, count: Floats | None = None) -> Drawn:
+        """As :meth:`round`, on a coreset drawn over all.
+
+        ``count`` is the estimate of the last round, from which Poisson sampling goes on.
+        """
         assert self.coreset is not None
         spec, r = self.coreset, self.engine.responses
+        if spec.sampling == POISSON:
+            return self._poisson_round(x, iteration, count)
         size, n_items = spec.sizes(r.n_persons, r.n_items)
         weight = None if n_items is None else self._drawn_items(x, n_items, iteration)
         if size is None:
             value, moment, seen = self.round(x, weight)
-            return value, moment, seen, value
+            return Drawn(value, moment, seen, value)
         items, scales = self.items(x, weight)
         key = (self.seed, "coreset", iteration)
         if self.gathers and spec.method != LABELS:
@@ -112,14 +130,38 @@ class Rounds:
             score = Scores.of(spec.method, size, count)(None, theta)
             sample = draws.draw_gathered(spec, size, score, theta, ll, key)
             at = AtAbilities(sample.theta, sample.weight, sample.rows)
-            return value, moment, at, float(sample.weight @ sample.ll)
+            return Drawn(value, moment, at, float(sample.weight @ sample.ll))
         total, moments, nodes = self.engine.map_reduce(persons.histogram, items, scales)
         value, moment = _scaled(total, moments, scales)
         count = nodes / scales.weight
         sample = draws.draw(self.engine, spec, items, scales, key, count, self._labels(x))
+        return Drawn(value, moment, self._counts(sample), float(sample.weight @ sample.ll))
+
+    def _poisson_round(self, x: Floats, iteration: int, count: Floats | None) -> Drawn:
+        """Round that looks at the sample alone; the first at everybody, for the histogram.
+
+        The size of the sample is random: its mean log-likelihood stands for that of all persons.
+        """
+        assert self.coreset is not None
+        items, scales = self.items(x)
+        if count is None:
+            nodes = self.engine.map_reduce(persons.histogram, items, scales)[2]
+            count = nodes / scales.weight
+        key = (self.seed, "coreset", iteration)
+        sample = draws.draw(self.engine, self.coreset, items, scales, key, count)
+        theta, w = sample.theta, sample.weight
+        n, size = float(count.sum()), float(w.sum())
+        value = n * float(w @ sample.ll) / size
+        inside = np.where(np.abs(theta) < ABILITY_BOUND, w, 0.0)
+        at = [w[theta == bound].sum() for bound in (-ABILITY_BOUND, ABILITY_BOUND)]
+        moment = np.array([inside.sum(), inside @ theta, inside @ theta**2, *at])
+        scale = exact.scale_for(2.0 * size)
+        nodes = axis.persons(theta, w, ABILITY_BOUND, N_NODES, scale)
+        return Drawn(value, moment, self._counts(sample), value, n * nodes / nodes.sum())
+
+    def _counts(self, sample: draws.Sample) -> Counts:
         assert sample.data is not None
-        counts = AtAbilities(sample.theta, sample.weight).counts(sample.data, self.guessing)
-        return value, moment, counts, float(sample.weight @ sample.ll)
+        return AtAbilities(sample.theta, sample.weight).counts(sample.data, self.guessing)
 
     def _drawn_items(self, x: Floats, size: int, iteration: int) -> Floats:
         """Weights of all items, 0 for those that were not drawn."""

@@ -24,7 +24,8 @@ Ints = NDArray[np.int64]
 LABELS = "labels-3pl"
 METHODS = (*kernels.METHODS, LABELS)
 REDUCE = ("persons", "items", "both")
-SAMPLING = ("replacement", "reservoir")
+POISSON = "poisson"
+SAMPLING = ("replacement", "reservoir", POISSON)
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,13 @@ class Coreset:
     reduce : {"persons", "items", "both"}
         "persons": the item step sees the sample.  "items": the ability step does; with few items
         abilities fit the drawn ones too well, and ``coreset_objective`` is then far too high.
-    sampling : {"replacement", "reservoir"}
-        Draws with replacement, each standing for ``1 / (size p)`` rows; or a weighted reservoir
-        without, where a row is in with probability ``min(1, size p)`` and stands for its inverse.
-        The reservoir takes one more pass over the data.
+    sampling : {"replacement", "reservoir", "poisson"}
+        Draws with replacement, each standing for ``1 / (size p)`` rows; or without, where a row is
+        in with probability ``min(1, size p)`` and stands for its inverse: a weighted reservoir of
+        exactly ``size`` rows, which takes one more pass over the data, or each person by itself, so
+        that ``size`` is the number expected.  The last is the fastest by far: p comes from the
+        sample before, and abilities are found only of persons that may be in (persons only, not
+        for labels).
     """
 
     size: int | tuple[int, int]
@@ -82,6 +86,11 @@ class Coreset:
             raise InputError(
                 f"Coreset method={LABELS!r} with reduce={self.reduce!r}: it draws persons; use "
                 f'reduce="persons" or another method'
+            )
+        if self.sampling == POISSON and (self.reduce != "persons" or self.method == LABELS):
+            raise InputError(
+                f"Coreset sampling={POISSON!r} with method={self.method!r}, reduce="
+                f"{self.reduce!r}: it draws persons, by their abilities; use another sampling"
             )
 
     def sizes(self, n_persons: int, n_items: int) -> tuple[int | None, int | None]:
@@ -130,6 +139,11 @@ class Scores:
         total = terms.slope.max() * (count @ length)
         total += terms.base[0] @ wrong + terms.base[1] @ right
         return cls(length, exact.scale_for(2.0 * float(total)), terms)
+
+    @property
+    def largest(self) -> int:
+        """No person has a higher score; not for scores by label."""
+        return int(np.ceil(self.table.max() * self.scale)) + 1
 
     def __call__(self, data: layouts.Layout | None, theta: Floats) -> Ints:
         """Scores of the persons of a block, in units of ``1 / scale``; 0 without responses.

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irt_dask.calibrate import persons
-from irt_dask.calibrate.coreset import Coreset, Labels, Scores
+from irt_dask.calibrate.coreset import POISSON, Coreset, Labels, Scores
 from irt_dask.calibrate.persons import Persons
 from irt_dask.engine import Engine
-from irt_dask.errors import InputError
+from irt_dask.errors import EstimationError, InputError
 from irt_dask.kernels import coreset as kernels
 from irt_dask.kernels import keyed, layouts, sampling
 from irt_dask.kernels.parameters import Items
@@ -91,6 +91,19 @@ def _pick_all(block: Persons, *how: Any) -> tuple[Any, ...]:
     return _picked(block, at, np.ones(at.size, dtype=np.int64), theta, ll, score)
 
 
+def _pick_poisson(
+    block: Persons, share: float, key: Key, items: Items, scales: persons.Scales, scores: Scores
+) -> tuple[Any, ...]:
+    """Persons whose uniform is below ``share`` times their score; others that may be are tried."""
+    u = keyed.uniforms(keyed.key(*key), block.start, block.n_persons)[:, 0]
+    tried = np.flatnonzero(u < share * scores.largest)
+    some = block.some(tried)
+    theta, ll, score = _scored(some, items, scales, scores)
+    at = np.flatnonzero(u[tried] < share * score)
+    times = np.ones(at.size, dtype=np.int64)
+    return some.take(at), block.start + tried[at], times, theta[at], ll[at], score[at]
+
+
 def _stretch(block: Persons, needed: int, bound: int, *how: Any) -> int:
     return sampling.stretch(sampling.others(_scored(block, *how)[2], bound), needed)
 
@@ -137,20 +150,31 @@ def draw(
     scores; the blocks hit (with replacement).  For the reservoir: total scores, one more for each
     round of rows that are certain (none where ``size p < 1`` for all), a single block, the rows
     that enter; at last abilities of the drawn rows alone.  To the driver come totals of blocks,
-    about ``size log(n / size)`` row numbers of the reservoir, and the drawn rows.
+    about ``size log(n / size)`` row numbers of the reservoir, and the drawn rows.  Poisson
+    sampling: one pass, with abilities of those alone whose uniform is below ``size`` times the
+    largest probability; ``count`` may be an estimate, the inclusion probabilities are known all
+    the same.
     """
     size, _ = spec.sizes(engine.responses.n_persons, engine.responses.n_items)
     if size is None:
         raise InputError(f"Coreset reduce={spec.reduce!r} draws no persons")
-    how = (items, scales, Scores.of(spec.method, size, count, labels))
+    scores = Scores.of(spec.method, size, count, labels)
+    how = (items, scales, scores)
+    if spec.sampling == POISSON:
+        share = size / (float(count @ scores.table) * scores.scale)
+        picked = engine.map_blocks(_pick_poisson, share, key, *how)
+        data, rows, times, theta, ll, score = _together(picked)
+        if not rows.size:
+            raise EstimationError(f"a coreset of size={size} happened to be empty; take a larger")
+        return Sample(rows, times, 1.0 / np.minimum(1.0, share * score), theta, ll, data)
     splits = engine.map_blocks(_split, _LARGEST, *how)
     if spec.sampling == "reservoir":
         return _reservoir(engine, splits, size, key, how)
     totals = np.array([a.rest for _, a in splits], dtype=np.int64)
     total = int(totals.sum())
     targets = sampling.targets(keyed.generator(*key), total, size)
-    picked = engine.map_some(_pick_targets, sampling.share_out(totals, targets), *how)
-    data, rows, times, theta, ll, score = _together(picked.values())
+    found = engine.map_some(_pick_targets, sampling.share_out(totals, targets), *how)
+    data, rows, times, theta, ll, score = _together(found.values())
     weight = sampling.drawn_weight(score, times, total, size)
     return Sample(rows, times, weight, theta, ll, data)
 
@@ -160,8 +184,11 @@ def draw_gathered(
 ) -> Sample:
     """As :func:`draw`, from scores (:class:`Scores`) and abilities of all persons, gathered.
 
-    The same bits, without their responses: for data so small that abilities may travel.
+    The same bits, without their responses: for data so small that abilities may travel.  Not for
+    Poisson sampling, which has no use for all abilities.
     """
+    if spec.sampling == POISSON:
+        raise ValueError("Poisson samples are drawn in blocks")
     if spec.sampling == "reservoir":
         uniforms = keyed.uniforms(keyed.key(*key, "reservoir"), 0, score.size, 2)
         rows, weight = sampling.reservoir(score, size, _offset(key), uniforms)

@@ -100,18 +100,19 @@ def on_coresets(
     """
     trace: list[float] = []
     path: list[Floats] = []
-    estimate = math.nan
+    estimate, count = math.nan, None
     if (state := saved.load("joint")) is not None:
         x, trace = state["x"], list(state["trace"])
         _check_length(trace, max_iterations)
         path, estimate = list(state["path"]), float(state["estimate"])
+        count = state["count"] if state["count"].size else None
     while len(trace) < max_iterations:
-        value, moment, seen, estimate = fit.coreset_round(x, len(trace))
+        value, moment, seen, estimate, count = fit.coreset_round(x, len(trace), count)
         trace.append(value)
-        x = fit.item_step(seen, x)
+        x = fit.item_step(seen, x, everywhere=_everywhere(len(trace), 0))
         path.append(standardised(x, moment))
         state = {"x": x, "trace": np.array(trace), "path": np.array(path), "estimate": estimate}
-        saved.save("joint", state)
+        saved.save("joint", state | {"count": np.zeros(0) if count is None else count})
         fit.engine.progress.update(len(trace), max_iterations)
     quarter = max_iterations // 4
     third, fourth = np.array(path[-2 * quarter : -quarter]), np.array(path[-quarter:])

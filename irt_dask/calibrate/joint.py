@@ -121,8 +121,9 @@ def fit_joint(
         so too small), ``item_at_bound`` (whether a parameter ended at a bound),
         ``item_linked_group`` (items that some persons link, directly or through others, share a
         number), ``item_n_responses``, ``item_n_right``, ``iteration_objective`` (the log-likelihood
-        reached so far).  attrs: ``n_flat_items`` counts slopes below 0.01, which is where a > 0
-        leaves an item that able persons get wrong more often; ``n_items_all_right``,
+        reached so far; with Poisson coresets the estimate of each).  attrs: ``n_flat_items`` counts
+        slopes below 0.01, which is where a > 0 leaves an item that able persons get wrong more
+        often; ``n_items_all_right``,
         ``n_items_all_wrong``, ``n_persons_all_right``, ``n_persons_all_wrong`` (their abilities are
         at the bounds), ``n_persons_without_responses``, ``n_linked_groups``; ``objective`` is the
         log-likelihood on all persons at the estimate; for a coreset also ``coreset_objective``, its
@@ -140,7 +141,8 @@ def fit_joint(
 
     Notes
     -----
-    Passes over the data: one per iteration, two with a coreset, three more at the ends.  The
+    Passes over the data: one per iteration, three more at the ends; with a coreset two or more per
+    iteration, a Poisson sample one that looks at few persons more than it draws.  The
     log-likelihood never falls from one iteration to the next by more than twice
     ``3 (a h)^4 / 1024`` a response, h = 0.025 (``(a h)^4 / 192`` next to the bounds): the error of
     sharing abilities out between nodes.  Driver memory: items x 16 numbers for complete data and
@@ -232,7 +234,7 @@ def fit_joint(
             "n_flat_items": int((x[0] < _FLAT).sum()),
             **data.attrs,
             "bias_correction": bias_correction,
-            **({} if coreset is None else {"coreset_size": _size(coreset), **end.extra}),
+            **({} if coreset is None else _coreset_attrs(coreset) | end.extra),
         },
     )
 
@@ -309,9 +311,11 @@ def _at_bound(last: Floats, box: Box) -> NDArray[np.bool_]:
     return np.asarray(out.any(axis=0))
 
 
-def _size(coreset: Coreset) -> int | str:
-    """Size as an attribute, which holds no pair."""
-    return coreset.size if isinstance(coreset.size, int) else str(coreset.size)
+def _coreset_attrs(coreset: Coreset) -> dict[str, Any]:
+    """What was drawn; a pair of sizes as text, since no attribute holds one."""
+    size = coreset.size if isinstance(coreset.size, int) else str(coreset.size)
+    names = ("method", "reduce", "sampling")
+    return {"coreset_size": size, **{f"coreset_{k}": getattr(coreset, k) for k in names}}
 
 
 def _warn_unless_converged(

@@ -166,7 +166,7 @@ def calibrate(
         if method == "bayes":
             fit = irt.fit_bayes(r, n_shards=shards, n_draws=draws, seed=seed, **common)
         elif method == "joint":
-            sample = irt.Coreset(coreset) if coreset else None
+            sample = irt.Coreset(coreset, sampling="poisson") if coreset else None
             fit = irt.fit_joint(r, model=model, coreset=sample, seed=seed, **common)
         else:
             fit = irt.fit_spectral(r, **common)

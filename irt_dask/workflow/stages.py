@@ -179,7 +179,9 @@ def joint(c: Context) -> list[str]:
     r = c.responses
     fit = fit_joint(
         r,
-        coreset=Coreset(options.coreset) if 0 < options.coreset < r.n_persons else None,
+        coreset=Coreset(options.coreset, sampling="poisson")
+        if 0 < options.coreset < r.n_persons
+        else None,
         max_iterations=options.max_iterations,
         tolerance=options.tolerance,
         seed=c.config.seed,

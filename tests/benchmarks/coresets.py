@@ -2,9 +2,10 @@
 
     python tests/benchmarks/coresets.py [--repeat 20] [--all] [--plots FOLDER] [TABLE ...]
 
-Tables: ``synthetic``: the paper's 2PL data, root leverage and fair uniform sampling (``--all``: all
-methods).  ``npi``: real data (../shared/data/npi_wide.csv.gz, 11,243 x 40), five methods and sizes
-from 100 to 5,000.  ``3pl``: the paper's 3PL data.  ``missing``: 2PL data of which 30% are missing.
+Tables: ``synthetic``: the paper's 2PL data, root leverage with replacement and as a Poisson sample,
+fair uniform sampling (``--all``: all methods).  ``npi``: real data (../shared/data/npi_wide.csv.gz,
+11,243 x 40), five methods with replacement and sizes from 100 to 5,000, then root leverage with the
+other samplings.  ``3pl``: the paper's 3PL data.  ``missing``: 2PL data of which 30% are missing.
 50 iterations each.  ``--plots`` also draws the bias as in Figures 3-13, of one repetition.
 
 "error" is |f(coreset) / f(full) - 1|, f the negative log-likelihood that the last iteration's
@@ -64,8 +65,16 @@ THREE = {
 MISSING: dict = {(50_000, 100, 1000): {}}
 SIZES = (100, 200, 500, 1000, 2000, 5000)
 METHODS = ("root-leverage", "leverage-l1", "lewis", "uniform", "kmeans")
+#: Method and sampling.
+WITH_REPLACEMENT = [(method, "replacement") for method in METHODS]
+USUAL = [
+    ("root-leverage", "replacement"),
+    ("root-leverage", "poisson"),
+    ("uniform", "replacement"),
+    ("uniform", "poisson"),
+]
 HEAD = (
-    f"{'persons':>8} {'items':>5} {'size':>6} {'method':<14} {'s full':>7} {'s core':>7} "
+    f"{'persons':>8} {'items':>5} {'size':>6} {'method':<14} {'sampling':<11} {'s full':>7} {'s core':>7} "
     f"{'gain %':>7} {'error':>8} {'paper s':>8} {'mad(a)':>7} {'mad(th)':>7}"
 )
 
@@ -94,7 +103,7 @@ def abilities(r, items):
     return modes.modes(data, Items.of(*values(items)), 6.0)[0]
 
 
-def compare(r, model, size, method, full, repeat, sampling="replacement"):
+def compare(r, model, size, method, sampling, full, repeat):
     """One line of a table."""
     seconds, reference = full
     f = -reference.attrs["objective"]
@@ -112,7 +121,7 @@ def compare(r, model, size, method, full, repeat, sampling="replacement"):
     published = abs(min(estimates) - f) / f
     core = np.median(times)
     return (
-        f"{r.n_persons:>8} {r.n_items:>5} {size:>6} {method:<14} {seconds:>7.2f} {core:>7.2f} "
+        f"{r.n_persons:>8} {r.n_items:>5} {size:>6} {method:<14} {sampling:<11} {seconds:>7.2f} {core:>7.2f} "
         f"{100 * (1 - core / seconds):>7.1f} {error:>8.4f} {published:>8.4f} "
         f"{np.median(mad):>7.3f} {np.median(mad_theta):>7.4f}"
     )
@@ -128,8 +137,8 @@ def tables(cases, model, methods, folder, repeat, missing=0.0, plots=None):
             fit(r, model)  # reads the data, compiles
             done[n, m] = r, fit(r, model)
         r, full = done[n, m]
-        for method in methods:
-            line = compare(r, model, size, method, full, repeat)
+        for method, sampling in methods:
+            line = compare(r, model, size, method, sampling, full, repeat)
             extra = " ".join(f"{x:>8.5f}" for x in paper.get(method, ()))
             print(f"{line} | {extra}", flush=True)
         if plots:
@@ -166,11 +175,11 @@ def npi(folder, repeat):
     full = fit(r, "2pl")
     print(HEAD)
     for size in SIZES:
-        for method in METHODS:
-            print(compare(r, "2pl", size, method, full, repeat), flush=True)
-    for size in SIZES:
-        line = compare(r, "2pl", size, "root-leverage", full, repeat, "reservoir")
-        print(f"{line}  (reservoir)", flush=True)
+        for how in WITH_REPLACEMENT:
+            print(compare(r, "2pl", size, *how, full, repeat), flush=True)
+    for sampling in ("reservoir", "poisson"):
+        for size in SIZES:
+            print(compare(r, "2pl", size, "root-leverage", sampling, full, repeat), flush=True)
 
 
 def main():
@@ -181,21 +190,19 @@ def main():
     parser.add_argument("tables", nargs="*", default=["synthetic", "npi", "3pl", "missing"])
     options = parser.parse_args()
     warnings.simplefilter("ignore", IrtDaskWarning)
-    both = ("root-leverage", "uniform")
     with tempfile.TemporaryDirectory() as folder:
         for name in options.tables:
             print(f"\n{name}")
             if name == "synthetic":
-                chosen = METHODS if options.all else both
+                chosen = WITH_REPLACEMENT if options.all else USUAL
                 tables(SYNTHETIC, "2pl", chosen, folder, options.repeat, plots=options.plots)
             elif name == "npi":
                 npi(folder, options.repeat)
             elif name == "3pl":
-                tables(
-                    THREE, "3pl", (*both, "labels-3pl"), folder, options.repeat, plots=options.plots
-                )
+                chosen = [*USUAL, ("labels-3pl", "replacement")]
+                tables(THREE, "3pl", chosen, folder, options.repeat, plots=options.plots)
             elif name == "missing":
-                tables(MISSING, "2pl", both, folder, options.repeat, missing=0.3)
+                tables(MISSING, "2pl", USUAL, folder, options.repeat, missing=0.3)
             else:
                 parser.error(f"no table {name!r}")
 
