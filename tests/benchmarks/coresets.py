@@ -74,8 +74,8 @@ USUAL = [
     ("uniform", "poisson"),
 ]
 HEAD = (
-    f"{'persons':>8} {'items':>5} {'size':>6} {'method':<14} {'sampling':<11} {'s full':>7} {'s core':>7} "
-    f"{'gain %':>7} {'error':>8} {'paper s':>8} {'mad(a)':>7} {'mad(th)':>7}"
+    f"{'persons':>8} {'items':>5} {'size':>6} {'method':<14} {'sampling':<11} {'s full':>7} "
+    f"{'s core':>7} {'gain %':>7} {'error':>8} {'paper s':>8} {'mad(a)':>7} {'mad(th)':>7}"
 )
 
 
@@ -121,8 +121,8 @@ def compare(r, model, size, method, sampling, full, repeat):
     published = abs(min(estimates) - f) / f
     core = np.median(times)
     return (
-        f"{r.n_persons:>8} {r.n_items:>5} {size:>6} {method:<14} {sampling:<11} {seconds:>7.2f} {core:>7.2f} "
-        f"{100 * (1 - core / seconds):>7.1f} {error:>8.4f} {published:>8.4f} "
+        f"{r.n_persons:>8} {r.n_items:>5} {size:>6} {method:<14} {sampling:<11} {seconds:>7.2f} "
+        f"{core:>7.2f} {100 * (1 - core / seconds):>7.1f} {error:>8.4f} {published:>8.4f} "
         f"{np.median(mad):>7.3f} {np.median(mad_theta):>7.4f}"
     )
 
