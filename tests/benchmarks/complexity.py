@@ -1,31 +1,27 @@
-"""mu-complexity of the synthetic 2PL data of Frick et al., section 4, next to their Table 20.
+"""mu-complexity of the synthetic data of Frick et al., section 4, next to their Table 20.
 
-    python tests/benchmarks/complexity.py [persons] [items]
+    python tests/benchmarks/complexity.py [--full] [--fit N,M ...]
 
 Table 20 evaluates both ratios at the most likely items only, a lower bound of the supremum that is
-computed here: the same ratio at the item's own threshold ``-d / a`` is printed beside it.
+computed here: the same ratio at the item's own threshold ``-d / a`` is printed beside it.  2PL
+items; ``--full``: all sizes of the paper.
 """
 
-import sys
+import argparse
+import tempfile
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
+import synthetic
+from published import COMPLEXITY
 
 import irt_dask as irt
 from irt_dask.errors import ConvergenceWarning
 from irt_dask.kernels import layouts, modes
 from irt_dask.kernels.parameters import Items
 from irt_dask.models import ABILITY_BOUND
-
-
-def simulated(n, m, seed=0):
-    rng = np.random.default_rng(seed)
-    a = rng.normal(2.75, 0.3, m)
-    while (a <= 0.0).any():
-        a = np.where(a > 0.0, a, rng.normal(2.75, 0.3, m))
-    z = np.outer(rng.standard_normal(n), a) - rng.standard_normal(m)
-    return (rng.random((n, m)) < 1.0 / (1.0 + np.exp(-z))).astype(np.int8)
 
 
 def at_the_fit(y, items):
@@ -41,26 +37,47 @@ def at_the_fit(y, items):
     return np.array(out).reshape(-1, 2)
 
 
-def main():
-    n = int(sys.argv[1]) if len(sys.argv) > 1 else 5000
-    m = int(sys.argv[2]) if len(sys.argv) > 2 else 20
-    y = simulated(n, m)
+def cells(r):
+    return np.concatenate(
+        [layouts.to_dense(r.read_block(k).data).values for k in range(r.n_blocks)]
+    )
+
+
+def compare(folder, n, m):
+    r = synthetic.write(Path(folder) / f"{n}-{m}", n, m)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        items = irt.fit_joint(y, max_iterations=50)
+        items = irt.fit_joint(r, max_iterations=50, progress=False)
     begun = time.perf_counter()
-    result = irt.coreset_complexity(y, items)
+    result = irt.coreset_complexity(r, items, progress=False)
     seconds = time.perf_counter() - begun
-    print(f"{n} x {m}: {seconds:.2f} s, {result.attrs['n_passes']} passes")
-    print(f"degenerate {result.attrs['n_degenerate']}, separable {result.attrs['n_separable']}")
-    fit = at_the_fit(y, items)
+    fit = at_the_fit(cells(r), items)
     regular = ((result["item_degenerate"] == 0) & (result["item_separable"] == 0)).values
-    print("          mean         median       max     (supremum; at the fit)")
+    published = COMPLEXITY.get((n, m, "2pl"), ((float("nan"),) * 3,) * 2)
     for p in (0, 1):
-        values = (result[f"item_mu{p}"].values[regular], fit[regular, p])
-        row = [f"{f(values[0]):.2f} ({f(values[1]):.2f})" for f in (np.mean, np.median, np.max)]
-        print(f"mu_{p}:", *row)
-    print("Table 20, 50000 x 100, at the fit: mu_0 7.85, 5.80, 48.21; mu_1 25.65, 18.09, 165.28")
+        print(f"{n:>8} {m:>6} {p:>3}", end="")
+        for f, paper in zip((np.mean, np.median, np.max), published[p], strict=True):
+            ours, there = f(result[f"item_mu{p}"].values[regular]), f(fit[regular, p])
+            print(f" {ours:>9.2f} {there:>9.2f} {paper:>9.2f}", end="")
+        print(f" {seconds:>8.2f} {result.attrs['n_passes']:>6}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--fit", nargs="*", default=[], metavar="N,M")
+    options = parser.parse_args()
+    cases = [(n, m) for n, m, model in COMPLEXITY if model == "2pl"]
+    if options.fit:
+        cases = [tuple(int(x) for x in case.split(",")) for case in options.fit]
+    elif not options.full:
+        cases = [(n, m) for n, m in cases if n * m <= 10**7]
+    head = [f"{name + ' ' + what:>9}" for name in ("mean", "med", "max") for what in ("sup", "fit")]
+    columns = [*head[:2], f"{'paper':>9}", *head[2:4], f"{'paper':>9}", *head[4:], f"{'paper':>9}"]
+    print(f"{'persons':>8} {'items':>6} {'mu':>3} {' '.join(columns)} {'seconds':>8} {'passes':>6}")
+    with tempfile.TemporaryDirectory() as folder:
+        for n, m in cases:
+            compare(folder, n, m)
 
 
 if __name__ == "__main__":
