@@ -15,6 +15,7 @@ from scipy import optimize, special, stats
 
 import irt_dask as irt
 from irt_dask.calibrate import item_step
+from irt_dask.calibrate.scale import standard_errors
 from irt_dask.engine.person_files import DONE
 from irt_dask.errors import ConvergenceWarning, EstimationError, InputError
 
@@ -223,6 +224,18 @@ def test_objective_falls_by_the_error_of_the_axis_at_most(model, missing):
     assert np.diff(trace).min() >= -1e-9 * abs(trace[-1])  # far less in practice
     assert trace[-1] > trace[0] + 1
     assert got.attrs["objective"] == pytest.approx(trace[-1], rel=1e-5)
+
+
+def test_standard_errors_of_what_is_not_determined_are_huge():
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(2, 9, 3))
+    rows[1, 2:] = 0.0  # two persons for three parameters
+    info = rows.mT @ rows
+    x = np.array([[1.0, 0.8], [0.3, -0.2], [0.1, 0.1]])
+    se = standard_errors(info, x, np.array([100.0, 0.0, 100.0, 0.0, 0.0]), "3pl")
+    cov = np.linalg.inv(info[0])
+    np.testing.assert_allclose([se["a"][0], se["c"][0]], np.sqrt(np.diag(cov)[[0, 2]]))
+    assert all(1e4 < v[1] < np.inf for v in se.values())
 
 
 def test_standard_errors_from_the_curvature_at_known_abilities():

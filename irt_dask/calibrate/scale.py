@@ -58,14 +58,14 @@ def standard_errors(info: Floats, x: Floats, moment: Floats, model: str) -> dict
     """Standard errors of a, b, d, c on the final scale, abilities taken as known.
 
     Inverse information of (a, d) or (a, d, c), the delta method for ``b = -d / a``, and the change
-    of scale ``a sd, (b - mean) / sd, d + a mean``.
+    of scale ``a sd, (b - mean) / sd, d + a mean``.  What an item's persons do not determine has a
+    huge one.
     """
     if model == "1pl":
         se = 1.0 / np.sqrt(info[:, 1, 1])
         return {"a": np.zeros_like(se), "b": se, "d": se, "c": np.zeros_like(se)}
     mean, sd = ability_scale(moment)
-    free = info if model == "3pl" else info[:, :2, :2]
-    cov = np.linalg.pinv(free)
+    cov = _inverse(info if model == "3pl" else info[:, :2, :2])
     items = cov[:, :2, :2]
     a, d, _ = x
     g = np.stack([d / a**2, -1.0 / a], axis=1)
@@ -76,3 +76,10 @@ def standard_errors(info: Floats, x: Floats, moment: Floats, model: str) -> dict
         "d": np.sqrt(np.einsum("i,jik,k->j", shift, items, shift)),
         "c": np.sqrt(cov[:, 2, 2]) if model == "3pl" else np.zeros_like(a),
     }
+
+
+def _inverse(info: Floats) -> Floats:
+    """Invert positive semidefinite matrices; the variance without information is 1 / rounding."""
+    values, vectors = np.linalg.eigh(info)
+    least = np.finfo(float).eps * values[:, -1:] + np.finfo(float).tiny
+    return np.asarray((vectors / np.maximum(values, least)[:, None, :]) @ vectors.mT)

@@ -6,8 +6,8 @@ Tables: ``synthetic``: the paper's 2PL data, root leverage with replacement and 
 fair uniform sampling (``--all``: all methods).  ``npi``: real data (../shared/data/npi_wide.csv.gz,
 11,243 x 40), five methods with replacement and sizes from 100 to 5,000, then root leverage with the
 other samplings.  ``3pl``: the paper's 3PL data.  ``missing``: 2PL data of which 30% are missing.
-50 iterations each; ``--full``: all sizes of the paper.  ``--plots`` also draws the bias as in Figures
-3-13, of one repetition.
+50 iterations each; ``--full``: all sizes of the paper.  ``--plots`` also draws the bias as in
+Figures 3-13, of one repetition.
 
 "error" is |f(coreset) / f(full) - 1|, f the negative log-likelihood that the last iteration's
 coreset estimates and that of the full fit: median of the repetitions; "paper's" is the paper's
