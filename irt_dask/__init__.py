@@ -25,8 +25,8 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.calibrate.drawn import draw_coreset as draw_coreset
     from irt_dask.calibrate.gibbs import fit_bayes as fit_bayes
     from irt_dask.calibrate.joint import fit_joint as fit_joint
+    from irt_dask.calibrate.pairs import pair_counts as pair_counts
     from irt_dask.calibrate.spectral import fit_spectral as fit_spectral
-    from irt_dask.calibrate.spectral import pair_counts as pair_counts
     from irt_dask.clusters import connect as connect
     from irt_dask.datasets import load_lsat as load_lsat
     from irt_dask.errors import ApproximationWarning as ApproximationWarning
@@ -59,7 +59,7 @@ _HOME = {
     "coreset_complexity": "calibrate.complexity",
     "draw_coreset": "calibrate.drawn",
     "fit_joint": "calibrate.joint",
-    "pair_counts": "calibrate.spectral",
+    "pair_counts": "calibrate.pairs",
     "fit_spectral": "calibrate.spectral",
     "fit_bayes": "calibrate.gibbs",
     "read_items": "banks",

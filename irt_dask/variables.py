@@ -73,9 +73,16 @@ VARIABLES = {
         Variable("item_discrimination_draw", (DRAW, ITEMS), "f", "1/theta", "combined draws of a"),
         Variable("item_intercept_draw", (DRAW, ITEMS), "f", "logit", "combined draws of d"),
         Variable(
-            "pair_count", (ITEMS, ITEMS_), "iu", "persons", "right on the row, wrong on the column"
+            "pair_count", (ITEMS, ITEMS_), "iuf", "persons", "right on the row, wrong on the column"
         ),
-        Variable("pair_observed", (ITEMS, ITEMS_), "iu", "persons", "both items observed"),
+        Variable("pair_observed", (ITEMS, ITEMS_), "iuf", "persons", "both items observed"),
+        Variable(
+            "item_difficulty_covariance", (ITEMS, ITEMS_), "f", "theta^2", "sampling covariance"
+        ),
+        Variable("item_difficulty_bias", (ITEMS,), "f", "theta", "bias by regularisation"),
+        Variable("contrast_first", ("contrasts",), "UOT", "", "item of the contrast"),
+        Variable("contrast_second", ("contrasts",), "UOT", "", "item it is compared with"),
+        Variable("contrast_difference", ("contrasts",), "f", "theta", "first less second"),
         Variable("shard_n_persons", (SHARDS,), "iu", "persons", "persons in the shard"),
         Variable("shard_acceptance", (SHARDS,), "f", "", "accepted share of the item proposals"),
         Variable("shard_grid_spacing", (SHARDS,), "f", "theta", "spacing of the ability grid"),

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import irt_dask as irt
-from irt_dask.calibrate import item_step, spectral
+from irt_dask.calibrate import item_step, pairs
 from irt_dask.engine import Engine, executors
 from irt_dask.errors import ConvergenceWarning
 from irt_dask.kernels import layouts, loglik, posterior
@@ -132,7 +132,7 @@ def test_pair_counts_by_rows_of_the_matrices(y, bits, monkeypatch, submitted):
     r = irt.from_array(y, rows_per_block=16)
     got = irt.pair_counts(r)
     assert submitted.count("_on_items") >= 4
-    monkeypatch.setattr(spectral, "_SOME_ITEMS", 10**9)
+    monkeypatch.setattr(pairs, "_SOME_ITEMS", 10**9)
     assert bits(irt.pair_counts(r)) == bits(got)
     right, wrong = (y == 1).astype(int), (y == 0).astype(int)
     np.testing.assert_array_equal(got["pair_count"], right.T @ wrong)

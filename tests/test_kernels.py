@@ -20,6 +20,7 @@ from irt_dask.kernels import (
     keyed,
     metropolis,
     modes,
+    pairs,
     posterior,
 )
 from irt_dask.kernels.items import Box, Counts
@@ -272,7 +273,7 @@ def test_left_out_of_a_surprising_answer_to_a_steep_item(slope, location):
 
 def test_pair_and_response_counts_by_brute_force():
     y, _, _ = random_data(9, 40, 6, missing=0.3)
-    differ, both = counts.pair_counts(Dense(y))
+    differ, both = pairs.pair_counts(Dense(y))
     right, seen = counts.response_counts(Dense(y))
     for i in range(6):
         assert right[i] == sum(int(r[i] == 1) for r in y)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import irt_dask as irt
-from irt_dask.kernels import axis, counts, layouts, loglik, modes, posterior
+from irt_dask.kernels import axis, counts, layouts, loglik, modes, pairs, posterior
 from irt_dask.kernels.parameters import Items
 from irt_dask.models import grid_for
 from irt_dask.store import Block, Responses
@@ -66,7 +66,7 @@ def kernels(y, scale=2.0**20):
         "draw_counts": lambda x: posterior.draw_counts(x, g, u),
         "expectations": lambda x: posterior.expectations(x, g),
         "left_out": lambda x: posterior.left_out(x, g),
-        "pair_counts": counts.pair_counts,
+        "pair_counts": pairs.pair_counts,
         "response_counts": counts.response_counts,
         "responses_per_person": lambda x: (counts.responses_per_person(x),),
     }

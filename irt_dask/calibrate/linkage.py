@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from irt_dask.calibrate.persons import Persons
+from irt_dask.calibrate.persons import Persons, prepare
 from irt_dask.engine import Engine
 from irt_dask.kernels import layouts
+from irt_dask.store import Block
 
 Ints = NDArray[np.int64]
 
@@ -43,6 +44,14 @@ def _together(left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
     return (_labels(np.concatenate([own, own]), np.concatenate([left[0], right[0]]), n),)
 
 
-def linked_items(engine: Engine) -> Ints:
-    """Label each item with the first item of its group (one pass); two blocks' groups join up."""
-    return engine.map_reduce(_linked, combine=_together)[0]
+def _linked_in_block(block: Block) -> tuple[Any, ...]:
+    return _linked(prepare(block))
+
+
+def linked_items(engine: Engine, *, prepared: bool = True) -> Ints:
+    """Label each item with the first item of its group (one pass); two blocks' groups join up.
+
+    ``prepared`` says whether the engine's steps see :class:`Persons` instead of blocks.
+    """
+    step = _linked if prepared else _linked_in_block
+    return engine.map_reduce(step, combine=_together)[0]

@@ -1,0 +1,277 @@
+"""The Markov chain on the items: rates Y_ij + nu between items, as a matrix or never formed.
+
+Rates go from i to j: persons right on i and wrong on j, plus nu where somebody answered both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigs, gmres
+
+from irt_dask.calibrate.linkage import linked_items
+from irt_dask.engine import Engine
+from irt_dask.errors import EstimationError
+from irt_dask.kernels import exact, flows
+from irt_dask.store import Block
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+#: Largest imbalance of the flows, relative to the largest flow.
+_MAX_RESIDUAL = 1e-9
+#: Groups that are told apart where the matrix is not formed; the others are one.
+_MAX_GROUPS = 20
+#: Items of the Krylov space that Arnoldi's method keeps; its restarts.
+_KRYLOV, _RESTARTS = 24, 100
+#: So few items need no Arnoldi (which needs more than three).
+_FEW_ITEMS = 8
+
+
+class DenseChain:
+    """Chain whose rates are a matrix; ``rates`` are counts, to which nu is added at ``links``."""
+
+    n_products = 1
+
+    def __init__(self, rates: Floats, links: NDArray[np.bool_], nu: float) -> None:
+        self.rates, self.links, self.nu = rates, links, nu
+        np.fill_diagonal(rates, 0.0)
+        np.fill_diagonal(links, False)
+        np.add(rates, nu, out=rates, where=links)
+        self.d = rates.sum(axis=1)
+
+    def only(self, items: NDArray[np.intp]) -> DenseChain:
+        """Chain on some of the items."""
+        out = DenseChain.__new__(DenseChain)
+        at = np.ix_(items, items)
+        out.rates, out.links, out.nu = self.rates[at], self.links[at], self.nu
+        out.d = out.rates.sum(axis=1)
+        return out
+
+    def pull(self, e: Floats) -> Floats:
+        """What nu adds to the estimating equations: nu times the sum of e_j - e_i over links."""
+        return self.nu * (self.links @ e - e * self.links.sum(axis=1))
+
+    def groups(self) -> Ints:
+        """Label the strongly connected components."""
+        linked = self.rates > 0
+        if _reaches_all(linked) and _reaches_all(linked.T):
+            return np.zeros(len(linked), dtype=np.int64)
+        return connected_components(csr_array(linked), directed=True, connection="strong")[1]
+
+    def left(self, u: Floats) -> Floats:
+        """Return u' Y."""
+        return u @ self.rates
+
+    def stationary(self, accelerated: bool) -> Floats:
+        """Stationary distribution, directly: ``z (P - I) = 0``, one equation ``sum z = 1``.
+
+        P is scaled by rows (accelerated) or by the largest row sum.
+        """
+        scale = self.d if accelerated else np.full_like(self.d, self.d.max())
+        system = (self.rates / scale[:, None]).T
+        np.fill_diagonal(system, -self.d / scale)
+        system[-1] = 1.0
+        rhs = np.zeros(len(system))
+        rhs[-1] = 1.0
+        factors = scipy.linalg.lu_factor(system, check_finite=False)
+        z = scipy.linalg.lu_solve(factors, rhs)
+        z += scipy.linalg.lu_solve(factors, rhs - system @ z)  # one step of refinement
+        return z / scale
+
+
+def _reaches_all(linked: NDArray[np.bool_]) -> bool:
+    """Whether every item can be reached from the first along links row -> column."""
+    reached = np.zeros(len(linked), dtype=bool)
+    reached[0] = True
+    new = reached
+    while new.any():
+        new = linked[np.flatnonzero(new)].any(axis=0) & ~reached
+        reached = reached | new
+    return bool(reached.all())
+
+
+# --- never formed ---------------------------------------------------------------------------------
+
+
+def _weights(block: Block) -> Floats:
+    return np.ones(block.n_persons) if block.weight is None else block.weight
+
+
+def _left(block: Block, u: Floats, scale: float) -> tuple[Ints]:
+    of_right, _ = flows.totals(block.data, u, u)
+    return (flows.share_out(block.data, 0, exact.fixed(_weights(block) * of_right, scale)),)
+
+
+def _right(block: Block, v: Floats, scale: float) -> tuple[Ints]:
+    _, of_wrong = flows.totals(block.data, v, v)
+    return (flows.share_out(block.data, 1, exact.fixed(_weights(block) * of_wrong, scale)),)
+
+
+def _support(blocks: Iterator[Block], lo: int, hi: int) -> NDArray[np.uint64]:
+    out = flows.support(next(blocks).data, lo, hi)
+    for block in blocks:
+        out |= flows.support(block.data, lo, hi)
+    return out
+
+
+class FlowChain:
+    """Chain whose rates are never formed: each product is a pass over the data.
+
+    Passes: one for the row sums, one a product; one per task for the links between items if
+    ``nu > 0``, which take ``items^2 / 8`` bytes on the driver.
+    """
+
+    def __init__(self, engine: Engine, nu: float, mask: NDArray[np.bool_] | None = None) -> None:
+        self.engine, self.nu = engine, nu
+        r = engine.responses
+        self.total = r.n_persons * (r.max_weight or 1.0)
+        self.mask = np.ones(r.n_items, dtype=bool) if mask is None else mask
+        self.n_products = 0
+        self.support: NDArray[np.uint64] | None = None
+        if nu > 0:
+            words = -(-r.n_items // 64)
+            self.support = np.empty((r.n_items, words), dtype=np.uint64)
+            for lo, hi, part in engine.map_items(_support, report=True):
+                self.support[lo:hi] = part
+        self.d = self.right(np.ones(r.n_items))
+
+    def only(self, items: NDArray[np.intp]) -> FlowChain:
+        """Chain on some of the items; the others have rates 0."""
+        out = FlowChain.__new__(FlowChain)
+        out.__dict__.update(self.__dict__, mask=np.isin(np.arange(self.mask.size), items))
+        out.d = out.right(np.ones(self.mask.size))
+        return out
+
+    def _product(self, step: Any, u: Floats) -> Floats:
+        u = np.where(self.mask, u, 0.0)
+        size = float(np.abs(u).sum())
+        if size == 0.0:
+            return u
+        scale = exact.scale_for(self.total * size)
+        out = np.asarray(self.engine.map_reduce(step, u, scale)[0]) / scale
+        if self.support is not None:
+            out += self.nu * flows.linked_sums(self.support, u)
+        self.n_products += 1
+        return np.where(self.mask, out, 0.0)
+
+    def left(self, u: Floats) -> Floats:
+        """Return u' Y."""
+        return self._product(_left, u)
+
+    def right(self, v: Floats) -> Floats:
+        """Return Y v."""
+        return self._product(_right, v)
+
+    def pull(self, e: Floats) -> Floats:
+        """What nu adds to the estimating equations: nu times the sum of e_j - e_i over links."""
+        if self.support is None:
+            return np.zeros_like(e)
+        ones = self.mask.astype(float)
+        e = e * ones
+        sums, degree = (flows.linked_sums(self.support, v) for v in (e, ones))
+        return self.nu * ones * (sums - e * degree)
+
+    def groups(self) -> Ints:
+        """Label the strongly connected components, the twenty of the items with most flow apart."""
+        if self.nu > 0:  # links have no direction
+            return np.unique(linked_items(self.engine, prepared=False), return_inverse=True)[1]
+        label = np.full(self.mask.size, -1, dtype=np.int64)
+        for k in range(_MAX_GROUPS):
+            left = np.flatnonzero(label < 0)
+            if not left.size:
+                break
+            start = left[self.d[left].argmax()]
+            label[self._reached(start, self.left) & self._reached(start, self.right)] = k
+        return np.where(label < 0, _MAX_GROUPS, label)
+
+    def _reached(self, start: np.intp, product: Any) -> NDArray[np.bool_]:
+        reached = np.zeros(self.mask.size, dtype=bool)
+        reached[start] = True
+        while True:
+            more = reached | (product(reached.astype(float)) > 0)
+            if (more == reached).all():
+                return reached
+            reached = more
+
+    def stationary(self, accelerated: bool) -> Floats:
+        """Stationary distribution by Arnoldi's method (ARPACK); 0 for items left out."""
+        inside = np.flatnonzero(self.mask)
+        if inside.size <= _FEW_ITEMS:
+            return self._directly(inside)
+        d = self.d[inside]
+        scale = d if accelerated else np.full_like(d, d.max())
+
+        def step(z: Floats) -> Floats:
+            u = np.zeros(self.mask.size)
+            u[inside] = z / scale
+            return z + self.left(u)[inside] - d * z / scale
+
+        operator = LinearOperator((inside.size,) * 2, matvec=step, dtype=float)
+        try:
+            _, vectors = eigs(
+                operator, k=1, which="LR", v0=step(d / d.sum()), tol=1e-13,
+                ncv=min(_KRYLOV, inside.size), maxiter=_RESTARTS,
+            )  # fmt: skip
+        except (ArpackError, ArpackNoConvergence) as error:
+            raise EstimationError(
+                f"the stationary distribution of the item chain was not found after "
+                f"{self.n_products} products ({error}): items are hardly linked; use "
+                f"regularization=1.0 or remove items with few responses"
+            ) from None
+        z = vectors[:, 0].real
+        out = np.zeros(self.mask.size)
+        out[inside] = z / z.sum() / scale
+        return out
+
+    def _directly(self, inside: NDArray[np.intp]) -> Floats:
+        """As :meth:`stationary` for a few items, whose rates are products with each of them."""
+        rates = np.empty((inside.size, inside.size))
+        for k, i in enumerate(inside):
+            unit = np.zeros(self.mask.size)
+            unit[i] = 1.0
+            rates[k] = self.left(unit)[inside]
+        out = np.zeros(self.mask.size)
+        part = DenseChain(rates, np.zeros(rates.shape, dtype=bool), 0.0)
+        out[inside] = part.stationary(accelerated=True)
+        return out
+
+    def poisson(self, b: Floats, z: Floats) -> Floats:
+        """Solve ``(I - P) x = b``, P the accelerated chain, where ``z' b = 0`` (GMRES)."""
+
+        def step(x: Floats) -> Floats:
+            return x - self.right(x) / self.d
+
+        operator = LinearOperator((b.size,) * 2, matvec=step, dtype=float)
+        x, failed = gmres(operator, b - (z @ b) / z.sum(), rtol=1e-10, restart=60, maxiter=10)
+        if failed:
+            raise EstimationError(
+                f"a contrast's standard error was not found after {self.n_products} products: the "
+                f"items are hardly linked"
+            )
+        return np.asarray(x)
+
+
+def distribution(chain: DenseChain | FlowChain, accelerated: bool) -> tuple[Floats, float]:
+    """Stationary distribution, positive, and the relative imbalance of its flows.
+
+    The distribution of the accelerated chain is divided by the row sums (Algorithm 2), so that both
+    chains have the same answer (Theorem 4.1).
+    """
+    pi = chain.stationary(accelerated)
+    inside = chain.d > 0
+    flow = pi * chain.d
+    residual = float(np.abs(chain.left(pi) - flow).max() / np.abs(flow).max())
+    if not (pi[inside] > 0).all() or not residual < _MAX_RESIDUAL:
+        raise EstimationError(
+            f"the stationary distribution of the item chain could not be computed (residual "
+            f"{residual:.3g}): some items are almost never solved, or almost always; use "
+            f"regularization=1.0 or remove them"
+        )
+    return pi / pi.sum(), residual
