@@ -21,10 +21,13 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.banks import read_items as read_items
     from irt_dask.banks import write_items as write_items
     from irt_dask.calibrate.complexity import coreset_complexity as coreset_complexity
+    from irt_dask.calibrate.conditional import fit_conditional as fit_conditional
     from irt_dask.calibrate.coreset import Coreset as Coreset
     from irt_dask.calibrate.drawn import draw_coreset as draw_coreset
     from irt_dask.calibrate.gibbs import fit_bayes as fit_bayes
     from irt_dask.calibrate.joint import fit_joint as fit_joint
+    from irt_dask.calibrate.matrices import fit_choppin as fit_choppin
+    from irt_dask.calibrate.matrices import fit_saaty as fit_saaty
     from irt_dask.calibrate.pairs import pair_counts as pair_counts
     from irt_dask.calibrate.spectral import fit_spectral as fit_spectral
     from irt_dask.clusters import connect as connect
@@ -61,6 +64,9 @@ _HOME = {
     "fit_joint": "calibrate.joint",
     "pair_counts": "calibrate.pairs",
     "fit_spectral": "calibrate.spectral",
+    "fit_conditional": "calibrate.conditional",
+    "fit_choppin": "calibrate.matrices",
+    "fit_saaty": "calibrate.matrices",
     "fit_bayes": "calibrate.gibbs",
     "read_items": "banks",
     "write_items": "banks",

@@ -43,6 +43,7 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "summary": summarise,
     "pairs": irt.pair_counts,
     "spectral": irt.fit_spectral,
+    "conditional": irt.fit_conditional,
     "joint 2PL": functools.partial(irt.fit_joint, max_iterations=6),
     "joint 1PL": functools.partial(irt.fit_joint, model="1pl", max_iterations=6),
     "score": lambda r, **options: irt.score(r, BANK, **options),
