@@ -96,6 +96,8 @@ VARIABLES = {
         Variable("log_likelihood_per_response", (), "f", "log-likelihood", "marginal, a response"),
         Variable("log_score", (), "f", "log-likelihood", "mean, predicted from the others"),
         Variable("auc", (), "f", "", "area under the ROC curve of these predictions"),
+        Variable("top", ("top",), "iu", "items", "size K of the sets of hardest items"),
+        Variable("top_accuracy", ("top",), "f", "", "share of the K hardest items found"),
         Variable("n_responses", (), "iu", "responses", "observed responses"),
         Variable(
             "iteration_objective", (ITERATION,), "f", "log-likelihood", "after each iteration"

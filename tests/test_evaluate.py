@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.optimize
 
 import irt_dask as irt
 from irt_dask.engine import dataset
@@ -141,3 +142,47 @@ def test_refusals():
         irt.evaluate(weighted, bank([1.0], [0.0]))
     with pytest.raises(InputError, match=r"not in items: 1"):
         irt.evaluate(np.ones((3, 2)), bank([1.0], [0.0]))
+
+
+# --- the protocol with persons held out -----------------------------------------------------------
+
+
+def test_the_distribution_of_ability_is_chosen_from_validation():
+    """Abilities N(0.7, 1.6^2); scipy maximises the same likelihood."""
+    rng = np.random.default_rng(5)
+    b = rng.normal(size=15)
+    y = (rng.random((3000, 15)) < 1 / (1 + np.exp(b - rng.normal(0.7, 1.6, (3000, 1))))).astype(int)
+    y[rng.random(y.shape) < 0.2] = -1
+    y[5] = -1  # somebody without responses says nothing
+    items = bank(np.ones(15), -b)
+    got = irt.evaluate(y, items, validation=irt.from_array(y, rows_per_block=700))
+    x, w = np.polynomial.hermite_e.hermegauss(60)
+
+    def minus(par):
+        p = 1 / (1 + np.exp(b - (par[0] + np.exp(par[1]) * x[:, None])))
+        ll = (y == 1) @ np.log(p).T + (y == 0) @ np.log1p(-p).T
+        return -np.log(np.exp(ll) @ w / w.sum()).sum()
+
+    best = scipy.optimize.minimize(minus, [0.0, 0.0], method="BFGS")
+    assert got.attrs["ability_mean"] == pytest.approx(best.x[0], abs=2e-3)
+    assert got.attrs["ability_sd"] == pytest.approx(np.exp(best.x[1]), abs=2e-3)
+    assert got["log_likelihood"].item() == pytest.approx(-best.fun, rel=1e-6)
+    plain = irt.evaluate(y, items)
+    assert (plain.attrs["ability_mean"], plain.attrs["ability_sd"]) == (0.0, 1.0)
+    assert plain["log_likelihood"] < got["log_likelihood"]
+
+
+def test_hardest_items():
+    y = np.tile([1, 0], (40, 3))  # shares of right: items 0, 2, 4 high, 1, 3, 5 low
+    y[:10, 1], y[:5, 3], y[:20, 0] = 1, 1, 0
+    y[:, 4] = -1
+    y[:8, 4] = 1
+    b = np.array([0.3, 0.2, -1.0, 0.9, 2.0, 1.5])  # 4: too few responses to count
+    items = bank(np.ones(6), -b)
+    got = irt.evaluate(y, items, top=(1, 2, 3, 5))
+    # by share: 5, 3, 1, 0, 2; by difficulty: 5, 3, 0, 1, 2
+    np.testing.assert_allclose(got["top_accuracy"], [1.0, 1.0, 2 / 3, 1.0])
+    np.testing.assert_array_equal(got["top"], [1, 2, 3, 5])
+    with pytest.raises(InputError, match="top=6 must be at least 1 and at most the 5 items"):
+        irt.evaluate(y, items, top=[6])
+    assert irt.evaluate(y, items, top=[6], least=1)["top_accuracy"].item() == 1.0

@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -195,3 +196,62 @@ def test_damage_is_found_through_a_selection(tmp_path):
     chosen = r.select(items=["a"], persons=slice(8, 10))
     with pytest.raises(irt.StoreError, match="chunk 1 of array response_value in part-00000"):
         chosen.read_block(0)
+
+
+# --- two parts at random --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+def test_split_deals_everybody_once_whatever_the_blocks(layout):
+    y = np.random.default_rng(0).integers(-1, 2, (500, 4)).astype(np.int8)
+    y[:, 0] = np.abs(y[:, 0])
+    ids = [f"p{i}" for i in range(500)]
+    groups = ["odd" if i % 2 else "even" for i in range(500)]
+    seen = []
+    for rows in (500, 64, 7):
+        data, options = y, {}
+        if layout == "csr":
+            at = np.nonzero(y >= 0)
+            data = scipy.sparse.csr_array((y[at].astype(float), at), shape=y.shape)
+            options = {"observed": "stored"}
+        r = irt.from_array(
+            data, person_id=ids, rows_per_block=rows, persons={"group": groups}, **options
+        )
+        parts = []
+        for part in r.split(0.8, seed=3):
+            names = np.concatenate([part.person_ids(k) for k in range(part.n_blocks)])
+            labels = np.concatenate([part.groups(k) for k in range(part.n_blocks)])
+            cells = np.concatenate(
+                [to_dense(part.read_block(k).data).values for k in range(part.n_blocks)]
+            )
+            at = np.array([int(name[1:]) for name in names])
+            assert (np.diff(at) > 0).all()
+            np.testing.assert_array_equal(cells, y[at])
+            assert [*labels] == [groups[i] for i in at]
+            assert part.n_persons == len(at)
+            parts.append(at)
+        assert sorted(np.concatenate(parts)) == list(range(500))
+        seen.append(parts[0].tolist())
+    assert seen[0] == seen[1] == seen[2]
+    assert abs(len(seen[0]) - 400) < 4 * (500 * 0.8 * 0.2) ** 0.5
+    one, two = r.split(0.8, seed=3)
+    assert one.fingerprint != two.fingerprint != r.split(0.8, seed=4)[1].fingerprint
+    half = one.select(items=["2", "0"]).split(0.5)[0]
+    assert half.n_items == 2
+    assert 100 < half.n_persons < 300
+
+
+def test_split_of_simulated_responses_keeps_their_truth():
+    r = irt.simulate(300, 4, seed=1, rows_per_block=50)
+    one, two = r.split(0.3)
+    assert one.truth.sizes["persons"] + two.truth.sizes["persons"] == 300
+    assert one.truth.sizes["persons"] == one.n_persons
+
+
+def test_split_refusals():
+    r = irt.simulate(20, 3)
+    for share in (0.0, 1.0, -1, float("nan")):
+        with pytest.raises(InputError, match="must lie between 0 and 1"):
+            r.split(share)
+    with pytest.raises(InputError, match="leaves one part without anybody"):
+        r.split(1e-9)

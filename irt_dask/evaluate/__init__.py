@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -9,19 +10,35 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    responses: Any, items: xr.Dataset, *, client: Any = None, progress: Any = None
+    responses: Any,
+    items: xr.Dataset,
+    *,
+    validation: Any = None,
+    top: Sequence[int] = (),
+    least: int = 11,
+    client: Any = None,
+    progress: Any = None,
 ) -> xr.Dataset:
-    """Measure how well items predict responses: log-likelihood and AUC.
+    """Measure how well items predict responses: log-likelihood, AUC, hardest items.
 
-    For an honest figure pass responses of persons that were not used to fit the items.  Each
-    response is predicted from the person's *other* responses, so a person's own answer never helps
-    to predict itself.
+    For an honest figure pass responses of persons that were not used to fit the items, such as the
+    second part of ``responses.split(0.8)``.  Each response is predicted from the person's *other*
+    responses, so a person's own answer never helps to predict itself.
 
     Parameters
     ----------
     responses : Responses or anything ``from_array`` takes; persons without weights.
     items : Dataset
         A fit or an item bank, matched by identifier.
+    validation : Responses or anything ``from_array`` takes, optional
+        Persons from whom to choose the distribution of ability: the normal one of the highest
+        marginal likelihood (EM, items held).  Default: N(0, 1), which suits fits that say so;
+        Rasch fits, whose mean difficulty is 0, do not.
+    top : whole numbers
+        Sizes K of sets of the hardest items to compare with those of the lowest share of right
+        answers in ``responses``.
+    least : int
+        Items with fewer responses are left out of these sets.
     client, progress
         Dask client (default: the current one, else threads); progress bar.
 
@@ -31,13 +48,15 @@ def evaluate(
         ``log_likelihood`` (marginal, ability N(0, 1)), ``log_likelihood_per_response``,
         ``log_score`` (mean log probability of a response given the person's others), ``auc``
         (probability that a right response was given a higher prediction than a wrong one; NaN if
-        all are right or all wrong), ``n_responses``.
+        all are right or all wrong), ``n_responses``; ``top_accuracy`` by ``top``, the share of the
+        K hardest items that the sets have in common.  attrs: ``ability_mean``, ``ability_sd``.
 
     Notes
     -----
-    One pass over the data; driver memory 1 MB.  The AUC sorts predictions into 65,536 classes of
+    One pass over the data; driver memory 1 MB; a pass over the validation data for each EM step.
+    The AUC sorts predictions into 65,536 classes of
     equal width on the logit scale; ties within a class count one half, an error below 1e-4.
     """
     from irt_dask.evaluate.prediction import run
 
-    return run(responses, items, client, progress)
+    return run(responses, items, validation, tuple(top), least, client, progress)

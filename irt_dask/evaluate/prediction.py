@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,8 @@ from irt_dask.engine import (
     refuse_weights,
 )
 from irt_dask.engine.tables import grid_tables
-from irt_dask.errors import EstimationError
-from irt_dask.kernels import exact, posterior
+from irt_dask.errors import ConvergenceWarning, EstimationError, InputError
+from irt_dask.kernels import counts, exact, posterior
 from irt_dask.models import GRID_BOUND, grid_for
 from irt_dask.store import Block
 
@@ -27,6 +28,10 @@ Floats = NDArray[np.float64]
 
 _CLASSES = 1 << 16
 _LOGIT_RANGE = 30.0
+
+
+#: EM steps for the distribution of ability, and the change of its mean and SD that ends them.
+_STEPS, _TOLERANCE = 200, 1e-5
 
 
 def _evaluate(block: Block, a: Floats, d: Floats, nodes: Floats, scale: float) -> tuple[Any, ...]:
@@ -42,18 +47,90 @@ def _evaluate(block: Block, a: Floats, d: Floats, nodes: Floats, scale: float) -
         np.rint(np.log(given) * scale).astype(np.int64).sum(),
         np.bincount(klass[right], minlength=_CLASSES),
         np.bincount(klass[~right], minlength=_CLASSES),
+        *counts.response_counts(block.data),
     )
 
 
-def run(responses: Any, items: xr.Dataset, client: Any, progress: ProgressOption) -> xr.Dataset:
+def _moments(block: Block, a: Floats, d: Floats, nodes: Floats, scale: float) -> tuple[Any, ...]:
+    """Posterior moments of the persons with responses."""
+    mean, sd, _ = posterior.expectations(block.data, grid_tables(a, d, nodes))
+    seen = counts.responses_per_person(block.data) > 0
+    terms = np.stack([np.ones(mean.size), mean, mean**2 + sd**2])[:, seen]
+    return (exact.fixed(terms, scale).sum(axis=1),)
+
+
+def _choose_abilities(
+    responses: Any, items: xr.Dataset, client: Any, progress: ProgressOption
+) -> tuple[float, float]:
+    """Mean and SD of the normal distribution of ability of the highest likelihood, by EM."""
+    responses = as_responses(responses)
+    refuse_weights(responses, "evaluate(validation=)")
+    a, d = item_parameters(items, responses.item_id)
+    mean, sd = 0.0, 1.0
+    with Engine(responses, client=client, progress=progress, stage="abilities") as engine:
+        for _ in range(_STEPS):
+            slopes, intercepts = a * sd, d + a * mean
+            scale = exact.scale_for(responses.n_persons * GRID_BOUND**2)
+            nodes = grid_for(slopes, intercepts).nodes
+            sums = engine.map_reduce(_moments, slopes, intercepts, nodes, scale)[0] / scale
+            if sums[0] == 0.0:
+                raise EstimationError("validation holds no observed response")
+            first, second = sums[1:] / sums[0]
+            new_mean = mean + sd * first
+            new_sd = sd * math.sqrt(max(second - first**2, _TOLERANCE**2))
+            change = max(abs(new_mean - mean), abs(new_sd - sd))
+            mean, sd = new_mean, new_sd
+            if change < _TOLERANCE:
+                return mean, sd
+    warnings.warn(
+        f"the distribution of ability still changes by {change:.2g} after {_STEPS} steps: these "
+        f"responses hardly determine it",
+        ConvergenceWarning,
+        stacklevel=4,
+    )
+    return mean, sd
+
+
+def _top_accuracy(
+    a: Floats, d: Floats, right: Any, seen: Any, top: tuple[int, ...], least: int
+) -> Floats:
+    """Share of the K hardest items that are among the K of the lowest share of right answers.
+
+    Hard by ``-d / a``; ties in the order of the items.
+    """
+    kept = np.flatnonzero(seen >= least)
+    for k in top:
+        if not 1 <= k <= kept.size:
+            raise InputError(
+                f"top={k} must be at least 1 and at most the {kept.size} items with {least} "
+                f"responses or more"
+            )
+    share = np.argsort(right[kept] / seen[kept], kind="stable")
+    fitted = np.argsort((d / a)[kept], kind="stable")
+    return np.array([np.intersect1d(share[:k], fitted[:k]).size / k for k in top])
+
+
+def run(
+    responses: Any,
+    items: xr.Dataset,
+    validation: Any,
+    top: tuple[int, ...],
+    least: int,
+    client: Any,
+    progress: ProgressOption,
+) -> xr.Dataset:
     """See :func:`irt_dask.evaluate`."""
     responses = as_responses(responses)
     refuse_weights(responses, "evaluate")
-    a, d = item_parameters(items, responses.item_id)
+    plain_a, plain_d = item_parameters(items, responses.item_id)
+    mean, sd = 0.0, 1.0
+    if validation is not None:
+        mean, sd = _choose_abilities(validation, items, client, progress)
+    a, d = plain_a * sd, plain_d + plain_a * mean  # of standardised abilities
     worst = float((a * GRID_BOUND + np.abs(d)).max()) + 1.0  # largest absolute log probability
     scale = exact.scale_for(responses.n_persons * responses.n_items * worst)
     with Engine(responses, client=client, progress=progress, stage="evaluation") as engine:
-        marginal, given, right, wrong = engine.map_reduce(
+        marginal, given, right, wrong, item_right, item_seen = engine.map_reduce(
             _evaluate,
             a,
             d,
@@ -74,10 +151,18 @@ def run(responses: Any, items: xr.Dataset, client: Any, progress: ProgressOption
             "log_score": float(given) / scale / n,
             "auc": wins / (n_right * n_wrong) if n_right and n_wrong else math.nan,
             "n_responses": n,
+            **(
+                {"top_accuracy": _top_accuracy(plain_a, plain_d, item_right, item_seen, top, least)}
+                if top
+                else {}
+            ),
         },
+        coords={"top": np.array(top)} if top else None,
         attrs={
             "method": "evaluate",
             "model": items.attrs.get("model"),
             "n_persons": responses.n_persons,
+            "ability_mean": mean,
+            "ability_sd": sd,
         },
     )

@@ -155,6 +155,29 @@ class Responses:
 
         return select(self, items, persons)
 
+    def split(self, share: float, *, seed: int = 0) -> tuple[Responses, Responses]:
+        """Deal the persons into two parts at random, without copying anything.
+
+        Parameters
+        ----------
+        share : float
+            Of the first part, expected: every person is dealt by a random number of its own, keyed
+            by its position, so neither blocks nor workers matter.
+        seed : int
+
+        Returns
+        -------
+        (Responses, Responses), such as persons to calibrate with and persons to test with
+
+        Raises
+        ------
+        InputError
+            If share is not between 0 and 1, or a part would hold nobody.
+        """
+        from irt_dask.store.selection import split
+
+        return split(self, share, seed)
+
     def to_xarray(self) -> xr.Dataset:
         """Return ``response`` (persons, items) with identifiers and weights, lazily (dask).
 

@@ -11,11 +11,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irt_dask.errors import InputError
-from irt_dask.kernels import layouts
+from irt_dask.kernels import keyed, layouts
 from irt_dask.store.responses import Block, BlockRef, Responses, check_item_ids, sha256
 
-Rows = slice | NDArray[np.intp]
 _LISTED = 10
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """Persons whose keyed uniform lies in ``[low, high)``: a share of all, drawn at random."""
+
+    seed: int
+    low: float
+    high: float
+
+    def of(self, start: int, n: int) -> NDArray[np.intp]:
+        """Rows of a block of n persons that begins at ``start``."""
+        u = keyed.uniforms(keyed.key(self.seed, "split"), start, n)[:, 0]
+        return np.flatnonzero((self.low <= u) & (u < self.high))
+
+
+Rows = slice | NDArray[np.intp] | Dealt
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,24 +51,29 @@ class SelectedBlock:
         data = block.data
         if self.items is not None:
             data = layouts.columns(data, self.items)
-        if not (isinstance(self.rows, slice) and self.rows == slice(None)):
-            data = layouts.take(data, np.arange(block.n_persons)[self.rows])
-        weight = None if block.weight is None else block.weight[self.rows]
+        rows = self._rows(block.n_persons)
+        if not (isinstance(rows, slice) and rows == slice(None)):
+            data = layouts.take(data, np.arange(block.n_persons)[rows])
+        weight = None if block.weight is None else block.weight[rows]
         return Block(self.index, self.start, data, weight)
+
+    def _rows(self, n: int) -> slice | NDArray[np.intp]:
+        return self.rows.of(self.ref.start, n) if isinstance(self.rows, Dealt) else self.rows
 
     def person_ids(self) -> NDArray[np.object_]:
         """Return the identifiers of the persons."""
-        return self.ref.person_ids()[self.rows]
+        ids = self.ref.person_ids()
+        return ids[self._rows(len(ids))]
 
     def groups(self) -> NDArray[np.object_] | None:
         """Return the group labels, None without groups."""
         groups = self.ref.groups()
-        return None if groups is None else groups[self.rows]
+        return None if groups is None else groups[self._rows(len(groups))]
 
     def covariates(self) -> NDArray[np.float64] | None:
         """Return the covariates, None without any."""
         covariates = self.ref.covariates()
-        return None if covariates is None else covariates[self.rows]
+        return None if covariates is None else covariates[self._rows(len(covariates))]
 
 
 class _SelectedBlocks(Sequence[SelectedBlock]):
@@ -92,41 +113,70 @@ def select(
     """See :meth:`irt_dask.Responses.select`."""
     columns = None if items is None else _columns(responses, items)
     if persons is None:
+        return _view(responses, columns, None)
+    if isinstance(persons, slice):
+        return _view(responses, columns, _rows_of_slice(responses, persons))
+    return _view(responses, columns, _rows_of_ids(responses, persons))
+
+
+def split(responses: Responses, share: float, seed: int) -> tuple[Responses, Responses]:
+    """See :meth:`irt_dask.Responses.split`."""
+    if not 0.0 < share < 1.0:
+        raise InputError(f"share={share} must lie between 0 and 1, such as 0.8")
+    parts = Dealt(seed, 0.0, share), Dealt(seed, share, 1.0)
+    views: list[dict[int, Rows]] = [
+        {k: part for k, (a, b) in enumerate(_bounds(responses)) if part.of(a, b - a).size}
+        for part in parts
+    ]
+    if not all(views):
+        raise InputError(
+            f"share={share} of {responses.n_persons} person(s) leaves one part without anybody; "
+            f"take another share or seed"
+        )
+    return _view(responses, None, views[0]), _view(responses, None, views[1])
+
+
+def _bounds(responses: Responses) -> Iterator[tuple[int, int]]:
+    return itertools.pairwise(_starts(responses).tolist())
+
+
+def _view(
+    responses: Responses, columns: NDArray[np.intp] | None, rows: dict[int, Rows] | None
+) -> Responses:
+    """Return the items at these places and these rows of blocks; None: all."""
+    if rows is None:
         chosen: Sequence[int] = range(responses.n_blocks)
-        rows: dict[int, Rows] = {}
         starts = _starts(responses)
     else:
-        if isinstance(persons, slice):
-            rows = _rows_of_slice(responses, persons)
-        else:
-            rows = _rows_of_ids(responses, persons)
         chosen = sorted(rows)
         if not chosen:
             raise InputError("no person is selected; give at least one")
-        lengths = [_length(rows[k]) for k in chosen]
-        starts = np.cumsum([0, *lengths])
+        bounds = list(_bounds(responses))
+        starts = np.cumsum([0, *(_length(rows[k], *bounds[k]) for k in chosen)])
     parts: list[bytes] = []
-    for k, r in rows.items():  # each with its length: no two selections have the same bytes
-        content = f"{r.start}:{r.stop}".encode() if isinstance(r, slice) else r.tobytes()
+    for k, r in (rows or {}).items():  # each with its length: no two have the same bytes
+        content = r.tobytes() if isinstance(r, np.ndarray) else repr(r).encode()
         parts += [f"/{k}/{type(r).__name__}/{len(content)}/".encode(), content]
     fingerprint = sha256(
         responses.fingerprint.encode(),
         b"all" if columns is None else f"{columns.tolist()}".encode(),
-        b"all" if persons is None else b"some",
+        b"all" if rows is None else b"some",
         *parts,
     )
     item_id = responses.item_id
     return replace(
         responses,
-        refs=_SelectedBlocks(responses.refs, chosen, rows, starts, columns, fingerprint),
+        refs=_SelectedBlocks(responses.refs, chosen, rows or {}, starts, columns, fingerprint),
         n_persons=int(starts[-1]),
         item_id=item_id if columns is None else tuple(item_id[j] for j in columns),
         fingerprint=fingerprint,
-        truth=_truth(responses, columns, rows if persons is not None else None),
+        truth=_truth(responses, columns, rows),
     )
 
 
-def _length(rows: Rows) -> int:
+def _length(rows: Rows, start: int, stop: int) -> int:
+    if isinstance(rows, Dealt):
+        return rows.of(start, stop - start).size
     return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
 
 
@@ -161,7 +211,7 @@ def _rows_of_slice(responses: Responses, persons: slice) -> dict[int, Rows]:
     if step != 1:
         raise InputError(f"persons={persons}: the step of a slice of persons must be 1")
     rows: dict[int, Rows] = {}
-    for k, (a, b) in enumerate(itertools.pairwise(_starts(responses).tolist())):
+    for k, (a, b) in enumerate(_bounds(responses)):
         low, high = max(a, first), min(b, stop)
         if low < high:
             rows[k] = slice(low - a, high - a)
@@ -196,7 +246,9 @@ def _truth(
     if columns is not None:
         truth = truth.isel(items=columns)
     if rows is not None and "persons" in truth.dims:
-        starts = _starts(responses)
-        at = [np.arange(starts[k], starts[k + 1])[rows[k]] for k in sorted(rows)]
+        at = []
+        for k, (a, b) in enumerate(_bounds(responses)):
+            if (r := rows.get(k)) is not None:
+                at.append(np.arange(a, b)[r.of(a, b - a) if isinstance(r, Dealt) else r])
         truth = truth.isel(persons=np.concatenate(at))
     return truth
