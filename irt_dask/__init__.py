@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.calibrate.matrices import fit_choppin as fit_choppin
     from irt_dask.calibrate.matrices import fit_saaty as fit_saaty
     from irt_dask.calibrate.pairs import pair_counts as pair_counts
+    from irt_dask.calibrate.private import fit_private_spectral as fit_private_spectral
     from irt_dask.calibrate.spectral import fit_spectral as fit_spectral
     from irt_dask.clusters import connect as connect
     from irt_dask.datasets import load_lsat as load_lsat
@@ -64,6 +65,7 @@ _HOME = {
     "fit_joint": "calibrate.joint",
     "pair_counts": "calibrate.pairs",
     "fit_spectral": "calibrate.spectral",
+    "fit_private_spectral": "calibrate.private",
     "fit_conditional": "calibrate.conditional",
     "fit_choppin": "calibrate.matrices",
     "fit_saaty": "calibrate.matrices",
