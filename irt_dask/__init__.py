@@ -20,6 +20,8 @@ from irt_dask.simulate import simulate as simulate
 if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.banks import read_items as read_items
     from irt_dask.banks import write_items as write_items
+    from irt_dask.calibrate.comparisons import compare_items as compare_items
+    from irt_dask.calibrate.comparisons import top_items as top_items
     from irt_dask.calibrate.complexity import coreset_complexity as coreset_complexity
     from irt_dask.calibrate.conditional import fit_conditional as fit_conditional
     from irt_dask.calibrate.coreset import Coreset as Coreset
@@ -29,6 +31,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.calibrate.matrices import fit_choppin as fit_choppin
     from irt_dask.calibrate.matrices import fit_saaty as fit_saaty
     from irt_dask.calibrate.pairs import pair_counts as pair_counts
+    from irt_dask.calibrate.pairwise import fit_pairwise as fit_pairwise
     from irt_dask.calibrate.private import fit_private_spectral as fit_private_spectral
     from irt_dask.calibrate.spectral import fit_spectral as fit_spectral
     from irt_dask.clusters import connect as connect
@@ -66,6 +69,9 @@ _HOME = {
     "pair_counts": "calibrate.pairs",
     "fit_spectral": "calibrate.spectral",
     "fit_private_spectral": "calibrate.private",
+    "fit_pairwise": "calibrate.pairwise",
+    "compare_items": "calibrate.comparisons",
+    "top_items": "calibrate.comparisons",
     "fit_conditional": "calibrate.conditional",
     "fit_choppin": "calibrate.matrices",
     "fit_saaty": "calibrate.matrices",

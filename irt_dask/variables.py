@@ -79,6 +79,13 @@ VARIABLES = {
         Variable(
             "item_difficulty_covariance", (ITEMS, ITEMS_), "f", "theta^2", "sampling covariance"
         ),
+        Variable("item_rank", (ITEMS,), "iu", "", "rank by difficulty, 1 is the hardest"),
+        Variable("item_rank_lower", (ITEMS,), "iu", "", "smallest rank of the confidence set"),
+        Variable("item_rank_upper", (ITEMS,), "iu", "", "largest rank of the confidence set"),
+        Variable("item_in_top", (ITEMS,), "b", "", "whether the item's rank is at most k"),
+        Variable("pair_difference", (), "f", "theta", "difficulty of item less that of other"),
+        Variable("pair_z", (), "f", "", "difference in standard errors"),
+        Variable("pair_p_value", (), "f", "", "two-sided, of no difference"),
         Variable("item_difficulty_bias", (ITEMS,), "f", "theta", "bias by regularisation"),
         Variable("contrast_first", ("contrasts",), "UOT", "", "item of the contrast"),
         Variable("contrast_second", ("contrasts",), "UOT", "", "item it is compared with"),

@@ -44,6 +44,7 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "pairs": irt.pair_counts,
     "spectral": irt.fit_spectral,
     "conditional": irt.fit_conditional,
+    "pairwise": functools.partial(irt.fit_pairwise, pairing="all"),
     "joint 2PL": functools.partial(irt.fit_joint, max_iterations=6),
     "joint 1PL": functools.partial(irt.fit_joint, model="1pl", max_iterations=6),
     "score": lambda r, **options: irt.score(r, BANK, **options),

@@ -113,6 +113,7 @@ def demo(out: str, cluster: str, quiet: bool) -> None:
     click.echo(f"\ndone in {time.monotonic() - begun:.0f} s")
 
 
+_METHODS = ["bayes", "joint", "spectral", "pairwise", "conditional"]
 #: Options of ``calibrate`` that only some methods have.
 _METHODS_OF = {
     "shards": ("bayes",),
@@ -134,9 +135,9 @@ def _refuse_options_of_other_methods(method: str) -> None:
 @click.command()
 @click.argument("store", type=click.Path())
 @click.option("--out", type=click.Path(), required=True, help="Item bank to write (.csv, .json).")
-@click.option("--method", type=click.Choice(["bayes", "joint", "spectral"]), default="bayes",
-              show_default=True, help="Posterior by LS-WASP, joint maximum likelihood, or the "
-              "spectral Rasch estimator.")  # fmt: skip
+@click.option("--method", type=click.Choice(_METHODS), default="bayes", show_default=True,
+              help="Posterior by LS-WASP, joint maximum likelihood, or a Rasch estimator: "
+              "spectral, pairwise (all pairs) or conditional.")  # fmt: skip
 @click.option("--shards", type=int, default=1, show_default=True, help="Shards (bayes).")
 @click.option("--draws", type=int, default=2000, show_default=True, help="Draws (bayes).")
 @click.option("--model", type=click.Choice(["1pl", "2pl", "3pl"]), default="2pl",
@@ -168,6 +169,10 @@ def calibrate(
         elif method == "joint":
             sample = irt.Coreset(coreset, sampling="poisson") if coreset else None
             fit = irt.fit_joint(r, model=model, coreset=sample, seed=seed, **common)
+        elif method == "pairwise":
+            fit = irt.fit_pairwise(r, pairing="all", **common)
+        elif method == "conditional":
+            fit = irt.fit_conditional(r, **common)
         else:
             fit = irt.fit_spectral(r, **common)
     _warned([w for w in caught if issubclass(w.category, irt.IrtDaskWarning)])
