@@ -244,3 +244,46 @@ def _children(pid):
     import psutil
 
     return [p.pid for p in psutil.Process(pid).children(recursive=True)]
+
+
+# --- a private release ----------------------------------------------------------------------------
+
+
+def test_private_releases_are_never_forgotten(tmp_path):
+    private = {"epsilon": 1.0, "delta": 1e-4}
+    config = _config(tmp_path / "r", private=private)
+    run(config)
+    first = xr.load_dataset(tmp_path / "r" / "private.nc", engine="scipy")
+    ledger = tmp_path / "r.privacy-ledger.json"
+    assert len(json.loads(ledger.read_text())["entries"]) == 1
+    record = json.loads((tmp_path / "r" / "run.json").read_text())
+    assert list(record["stages"])[-2:] == ["private", "report"]
+    run(config, fresh=True)  # the same request on the same data: the same release, at no cost
+    again = xr.load_dataset(tmp_path / "r" / "private.nc", engine="scipy")
+    assert again.identical(first)
+    run(_config(tmp_path / "r", private={**private, "epsilon": 0.5}), fresh=True)
+    entries = json.loads(ledger.read_text())["entries"]
+    assert len(entries) == 2
+    assert entries[1]["total_rho"] > entries[0]["total_rho"]
+
+
+def test_a_ledger_in_the_run_directory_is_refused(tmp_path):
+    private = {"rho": 0.1, "ledger": str(tmp_path / "r" / "ledger.json")}
+    with pytest.raises(InputError, match=r"ledger .* lies in the run directory .* keep it elsewhe"):
+        run(_config(tmp_path / "r", private=private))
+
+
+def test_private_options_of_a_pipeline_file(tmp_path):
+    path = tmp_path / "p.toml"
+    text = "[data]\nbuiltin = 'lsat'\n[private]\nrho = 0.5\nledger = 'l.json'\n"
+    path.write_text(text)
+    assert read_config(path).private.ledger == str(tmp_path / "l.json")
+    for line, message in (
+        ("epsilon = 1.0", "either epsilon and delta, or rho"),
+        ("epsilon = -1.0", "private.epsilon"),
+        ("p0 = 0.5", "p0 belongs to"),
+        ("sigma = 3", "private.sigma"),
+    ):
+        path.write_text(text + line + "\n")
+        with pytest.raises(InputError, match=message):
+            read_config(path)

@@ -45,6 +45,15 @@ def name_some(ids: Sequence[str]) -> str:
     return ", ".join(ids[:20]) + more
 
 
+def list_groups(label: NDArray[Any], item_id: Sequence[str]) -> str:
+    """Items of each group for a message, the largest groups first."""
+    sizes = np.bincount(label)
+    return "Groups: " + "; ".join(
+        f"{sizes[c]} item(s): " + ", ".join([item_id[j] for j in np.flatnonzero(label == c)[:10]])
+        for c in np.argsort(-sizes, kind="stable")[:10]
+    )
+
+
 def start_values(
     item_id: tuple[str, ...],
     right: NDArray[np.int64],

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from irt_dask.calibrate.common import name_some
+from irt_dask.calibrate.common import list_groups
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
 from irt_dask.errors import ConvergenceWarning, EstimationError, InputError
 from irt_dask.kernels import observed_sets, symmetric
@@ -84,16 +84,11 @@ def _check_connected(sets: Sets, item_id: tuple[str, ...]) -> None:
     n, label = connected_components(linked, directed=True, connection="strong")
     if n == 1:
         return
-    sizes = np.bincount(label)
-    groups = [
-        f"{sizes[c]} item(s): " + name_some([item_id[j] for j in np.flatnonzero(label == c)])
-        for c in np.argsort(-sizes, kind="stable")[:10]
-    ]
     raise EstimationError(
         f"the items fall into {n} groups that the responses do not put on one scale: between two "
         f"groups, everybody who was right on some items and wrong on others was right on the same "
         f"group, or nobody answered both; remove items that all or none solved, calibrate each "
-        f"group by itself, or use fit_spectral(regularization=1.0). Groups: " + "; ".join(groups)
+        f"group by itself, or use fit_spectral(regularization=1.0). " + list_groups(label, item_id)
     )
 
 

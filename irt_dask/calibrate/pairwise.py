@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from irt_dask.calibrate.common import list_groups
 from irt_dask.calibrate.pairs import pair_counts
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
 from irt_dask.engine.threads import single_threaded
@@ -206,17 +207,12 @@ def _check_connected(code: Ints, item_id: tuple[str, ...], draw: Draw) -> None:
     n, label = connected_components(linked, directed=True, connection="strong")
     if n == 1:
         return
-    sizes = np.bincount(label)
-    groups = [
-        f"{sizes[c]} item(s): " + ", ".join([item_id[j] for j in np.flatnonzero(label == c)[:10]])
-        for c in np.argsort(-sizes, kind="stable")[:10]
-    ]
     more = 'more pairs (a larger n_splits, or pairing="all"), ' if draw is not None else ""
     raise EstimationError(
         f"the items fall into {n} groups that the comparisons do not put on one scale: no person "
         f"compared items of two groups, or the same group was always the harder one; use {more}"
-        f"fit_spectral with regularization=1.0, or remove items that all or none solved. Groups: "
-        + "; ".join(groups)
+        f"fit_spectral with regularization=1.0, or remove items that all or none solved. "
+        + list_groups(label, item_id)
     )
 
 

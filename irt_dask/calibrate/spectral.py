@@ -18,6 +18,7 @@ from scipy import stats
 
 from irt_dask.calibrate import spectral_errors
 from irt_dask.calibrate.chain import DenseChain, FlowChain, distribution
+from irt_dask.calibrate.common import list_groups
 from irt_dask.calibrate.pairs import count
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset
 from irt_dask.engine.threads import single_threaded
@@ -206,10 +207,6 @@ def _groups(
     sizes = np.bincount(label)
     if len(sizes) == 1 or (components == "each" and sizes.max() > 1):
         return label
-    groups = [
-        f"{sizes[c]} item(s): " + ", ".join([item_id[j] for j in np.flatnonzero(label == c)][:10])
-        for c in np.argsort(-sizes, kind="stable")[:10]
-    ]
     remedy = (
         "no person answered items of two groups: calibrate each group by itself (components='each')"
         if nu > 0
@@ -218,7 +215,7 @@ def _groups(
     )
     raise EstimationError(
         f"the items fall into {len(sizes)} groups that the responses do not put on one scale; "
-        f"{remedy}. Groups: " + "; ".join(groups)
+        f"{remedy}. {list_groups(label, item_id)}"
     )
 
 
@@ -261,7 +258,7 @@ def _add_errors(engine: Engine, chain: DenseChain, label: Ints, fit: _Fit) -> No
         x = spectral_errors.influence(part, e[items])
         covariance = x.T @ scatter @ x
         fit.covariance[np.ix_(items, items)] = covariance
-        fit.se[items] = np.sqrt(np.diag(covariance))
+        fit.se[items] = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         fit.bias[items] = -(x.T @ pull)
 
 
@@ -288,7 +285,7 @@ def _add_contrasts(
             c[[i, j]] = 1.0, -1.0
             variance, x = spectral_errors.contrast_variance(engine, chain, e, c)
             bias = -float(x @ chain.pull(e))
-        fit.contrasts.append((difference, float(np.sqrt(variance)), bias))
+        fit.contrasts.append((difference, float(np.sqrt(max(variance, 0.0))), bias))
 
 
 def _interval(estimate: Any, se: Any, bias: Any, level: float) -> tuple[Any, Any]:

@@ -96,6 +96,29 @@ class BayesConfig(_Section):
     prior_intercept: tuple[float, float] = (0.0, 2.0)
 
 
+class PrivateConfig(_Section):
+    """Difficulties under differential privacy; every release is kept in ``ledger``."""
+
+    epsilon: float | None = Field(default=None, gt=0.0)
+    delta: float | None = Field(default=None, gt=0.0, lt=1.0)
+    rho: float | None = Field(default=None, gt=0.0)
+    adjacency: Literal["replace", "add-remove"] = "replace"
+    max_items_per_person: int | None = Field(default=None, ge=2)
+    pairs: Literal["all", "random"] = "all"
+    p0: float | None = Field(default=None, gt=0.0, le=1.0)
+    ledger: str | None = None
+
+    @model_validator(mode="after")
+    def _one_budget(self) -> PrivateConfig:
+        if (self.rho is None) == (self.epsilon is None):
+            raise ValueError("give either epsilon and delta, or rho")
+        if self.epsilon is not None and self.delta is None:
+            raise ValueError("epsilon needs a delta")
+        if self.p0 is not None and self.pairs == "all":
+            raise ValueError('p0 belongs to pairs = "random"')
+        return self
+
+
 class RunConfig(_Section):
     """One run.  Paths are relative to the file they stand in."""
 
@@ -107,12 +130,15 @@ class RunConfig(_Section):
     spectral: SpectralConfig = SpectralConfig()
     joint: JointConfig = JointConfig()
     bayes: BayesConfig = BayesConfig()
+    private: PrivateConfig | None = None
 
     def computed(self) -> dict[str, Any]:
         """The part of the configuration that results depend on: not where the run computes."""
         content = self.model_dump(mode="json", exclude={"cluster", "directory", "title"})
         for key in (*INPUT_FILES, "store"):  # the data's checksum stands for where they lie
             content["data"].pop(key)
+        if content["private"] is not None:
+            content["private"].pop("ledger")
         return content
 
     def digest(self) -> str:
@@ -146,6 +172,9 @@ def read_config(path: str | Path, overrides: dict[str, Any] | None = None) -> Ru
         for key in (*INPUT_FILES, "store"):
             if isinstance(data.get(key), str):
                 data[key] = str(folder / data[key])
+    private = content.get("private")
+    if isinstance(private, dict) and isinstance(private.get("ledger"), str):
+        private["ledger"] = str(folder / private["ledger"])
     if isinstance(content.get("directory"), str):
         content["directory"] = str(folder / content["directory"])
     for key, value in (overrides or {}).items():

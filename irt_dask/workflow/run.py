@@ -19,6 +19,7 @@ from irt_dask.workflow.stages import (
     check_input,
     data_checksum,
     describe_data,
+    stages_of,
     write_run_report,
 )
 
@@ -44,8 +45,8 @@ def run(
     Returns
     -------
     Path of the run directory, with ``run.json``, ``log.txt``, ``responses/``, ``summary.nc``,
-    ``spectral.nc``, ``joint.nc``, ``posterior.nc``, ``items.csv``, ``scores/``, ``scores.nc`` and
-    ``report.html``.
+    ``spectral.nc``, ``joint.nc``, ``posterior.nc``, ``items.csv``, ``scores/``, ``scores.nc``,
+    ``private.nc`` if it was asked for, and ``report.html``.
 
     Raises
     ------
@@ -73,7 +74,7 @@ def run(
 def _run_stages(context: Context, say: Callable[[str], None]) -> None:
     directory, client = context.directory, context.client
     checked = client is None
-    for name, stage in STAGES.items():
+    for name, stage in stages_of(context.config).items():
         if directory.finished(name):
             say(f"{name}: done before")
             continue

@@ -33,6 +33,7 @@ from irt_dask.store import Responses, StoreWriter, open_responses
 from irt_dask.store.writer import check_rows_per_block
 from irt_dask.workflow.config import INPUT_FILES, RunConfig
 from irt_dask.workflow.directory import RunDirectory, load_result
+from irt_dask.workflow.private import check_ledger, private
 
 #: Results that a report shows if the run has them.
 _OPTIONAL = ("joint", "spectral", "scores", "truth")
@@ -99,6 +100,8 @@ def check_input(config: RunConfig) -> None:
                 f"the input {given} lies in the run directory {config.directory}, which the run "
                 f"owns; move one of them"
             )
+    if config.private is not None:
+        check_ledger(config)
     if data.store is not None:
         _refuse_weights(open_responses(data.store))
     if data.persons is not None:
@@ -311,3 +314,12 @@ STAGES: dict[str, Stage] = {
     "score": score,
     "report": report,
 }
+
+
+def stages_of(config: RunConfig) -> dict[str, Stage]:
+    """Return the stages of a run in their order."""
+    stages = dict(STAGES)
+    if config.private is not None:
+        last = stages.pop("report")
+        stages |= {"private": private, "report": last}
+    return stages
