@@ -1,6 +1,6 @@
 """Error of private difficulties over epsilon, beside Figures 1 to 3 of Nguyen and Zhang.
 
-    python tests/benchmarks/private.py [--repeat 20] [simulated | lsat | p0 ...]
+    python tests/benchmarks/private.py [--repeat 20] [--plots FOLDER] [simulated | lsat | p0 ...]
 
 ``simulated``: 1PL, complete data, difficulties uniform in (-2, 2), abilities N(0, 1); 10, 50 and
 100 items, 1,000 and 10,000 persons.  ``lsat``: 1,000 persons x 5 items.  ``p0``: the share of
@@ -9,11 +9,14 @@ pairs, 100 items.  delta = 1e-4; adjacency "replace" for all, as shuffling has n
 Mean over the repetitions (new noise, the same data) of the largest difference (l-inf) and of the
 root of the sum of squares (l2), to the non-private spectral estimate and to the truth.  In brackets
 behind the name: p0, or the items used of each person.  The last line of each group is the error of
-difficulties that are all 0: what is above it is worth nothing.
+difficulties that are all 0: what is above it is worth nothing.  ``--plots`` draws the largest
+difference to the truth over epsilon.
 """
 
 import argparse
+import re
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -64,39 +67,62 @@ def line(epsilon, name, differences):
     errors = [(np.abs(d).max(), np.sqrt((d**2).sum())) for pair in differences for d in pair]
     a, b, c, d = np.mean(np.reshape(errors, (-1, 4)), axis=0)
     print(f"{epsilon:>7} {name:<22} {a:9.3f} {b:8.3f} {c:10.3f} {d:8.3f}", flush=True)
+    return c
 
 
-def table(r, truth, chosen, repeat):
+def table(title, r, truth, chosen, repeat, plots):
+    print(f"\n{title}")
     exact = irt.fit_spectral(r, progress=False)["item_difficulty"].values
     truth = exact if truth is None else truth
     print(HEAD)
+    curves = {name: [] for name in chosen}
     for epsilon in EPSILON:
         for name, fit in chosen.items():
             found = [fit(r, epsilon, k)["item_difficulty"].values for k in range(repeat)]
-            line(epsilon, name, [(b - exact, b - truth) for b in found])
+            curves[name].append(line(epsilon, name, [(b - exact, b - truth) for b in found]))
     line("", "not private", [(exact - exact, exact - truth)])
     line("", "all 0", [(exact, truth)])
+    if plots:
+        plot(title, curves, plots)
+
+
+def plot(title, curves, folder):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(6, 4), layout="constrained")
+    for name, values in curves.items():
+        axis.loglog(EPSILON, values, "o-", label=name)
+    axis.set(xlabel="epsilon", ylabel="largest difference to the truth", title=title)
+    axis.title.set_fontsize(9)
+    axis.legend(fontsize=7)
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(folder / ("-".join(re.findall("[a-z0-9]+", title.lower())) + ".png"), dpi=150)
+    plt.close(figure)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("tables", nargs="*", default=["simulated", "lsat", "p0"])
     parser.add_argument("--repeat", type=int, default=20)
+    parser.add_argument("--plots", type=Path)
     args = parser.parse_args()
+    more = args.repeat, args.plots
     if "simulated" in args.tables:
         for n in (1000, 10_000):
             for m in (10, 50, 100):
-                print(f"\nsimulated, {n} persons x {m} items")
-                table(*simulated(n, m), mechanisms(m), args.repeat)
+                table(f"simulated, {n} persons x {m} items", *simulated(n, m), mechanisms(m), *more)
     if "lsat" in args.tables:
-        print("\nLSAT, 1,000 persons x 5 items (no truth: the columns repeat)")
-        table(irt.load_lsat(), None, mechanisms(5), args.repeat)
+        title = "LSAT, 1,000 persons x 5 items (no truth: the columns repeat)"
+        table(title, irt.load_lsat(), None, mechanisms(5), *more)
     if "p0" in args.tables:
         for n in (1000, 10_000):
-            print(f"\nshare of pairs, {n} persons x 100 items")
             chosen = {f"p0 {p0}": partial(gaussian, pairs="random", p0=p0)
                       for p0 in (0.1, 0.2, 0.4, 0.7, 1.0)}  # fmt: skip
-            table(*simulated(n, 100), chosen, args.repeat)
+            title = f"share of pairs, {n} persons x 100 items"
+            table(title, *simulated(n, 100), chosen, *more)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Rasch estimators next to each other, as in the figures and tables of two papers.
 
-    python tests/benchmarks/rasch.py [--repeat 20] [PART ...]
+    python tests/benchmarks/rasch.py [--repeat 20] [--plots FOLDER] [PART ...]
 
 Nguyen and Zhang, "A Spectral Approach to Item Response Theory": ``settings`` (Figures 1 and 2:
 error in three settings, and seconds), ``real`` (the protocol of Tables 1 to 3: 80% of the persons
@@ -10,9 +10,11 @@ to fit, a tenth of them to choose the distribution of ability, 20% to test; ../s
 over items and the share of the K hardest items found), ``trace`` (Figure 6: error over what Theorem
 2 says), ``normal`` (Figure 7: quantiles of standardised errors), ``coverage`` (Table 1), ``lsat``
 (Table 2 and Figure 8).  Numbers are means over the repetitions; without a part all are printed.
+``--plots`` draws the tables of errors and shares.
 """
 
 import argparse
+import re
 import tempfile
 import time
 import warnings
@@ -26,6 +28,8 @@ from irt_dask.errors import EstimationError, InputError, IrtDaskWarning
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 QUIET = {"progress": False}
+#: Folder for figures, if they are wanted.
+PLOTS: list[Path] = []
 
 
 def spectral(y, **options):
@@ -67,9 +71,11 @@ def largest(estimate, b):
     return np.abs(estimate - b).max()
 
 
-def table(head, cases, methods, measure, repeat):
+def table(title, head, cases, methods, measure, repeat):
     """Mean of ``measure(estimate, truth)``; cases are (label, function of a generator)."""
+    print(title)
     print(f"{head:>10} " + " ".join(f"{name:>12}" for name in methods))
+    rows = []
     for label, draw in cases:
         values = {name: [] for name in methods}
         for k in range(repeat):
@@ -79,49 +85,73 @@ def table(head, cases, methods, measure, repeat):
                     values[name].append(measure(difficulty(fit(y)), b))
                 except (EstimationError, InputError):
                     values[name].append(np.nan)
-        means = " ".join(f"{np.mean(v):>12.4f}" for v in values.values())
-        print(f"{label:>10} {means}", flush=True)
+        rows.append([np.mean(v) for v in values.values()])
+        print(f"{label:>10} " + " ".join(f"{x:>12.4f}" for x in rows[-1]), flush=True)
+    if PLOTS and len(cases) > 1:
+        plot(
+            title,
+            head,
+            [label for label, _ in cases],
+            dict(zip(methods, zip(*rows, strict=True), strict=True)),
+        )
+
+
+def plot(title, head, labels, lines):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(6, 4), layout="constrained")
+    for name, values in lines.items():
+        axis.plot(labels, values, "o-", label=name)
+    axis.set(xlabel=head, title=title)
+    axis.title.set_fontsize(8)
+    axis.legend()
+    name = "-".join(re.findall("[a-z0-9]+", title.lower()))
+    figure.savefig(PLOTS[0] / f"{name}.png", dpi=150)
+    plt.close(figure)
 
 
 # --- "Random pairing MLE" -------------------------------------------------------------------------
 
 
 def n(repeat):
-    print("largest error, m = 50, p = .1")
+    title = "largest error, m = 50, p = .1"
     cases = [
         (str(n), lambda rng, n=n: simulate(rng, n, 50, 0.1)) for n in (5000, 10_000, 20_000, 40_000)
     ]
-    table("persons", cases, METHODS, largest, repeat)
+    table(title, "persons", cases, METHODS, largest, repeat)
 
 
 def p(repeat):
-    print("largest error, m = 50, n = 10,000")
+    title = "largest error, m = 50, n = 10,000"
     cases = [
         (f"{p:.2f}", lambda rng, p=p: simulate(rng, 10_000, 50, p)) for p in (1 / 9, 0.25, 0.5, 1.0)
     ]
-    table("p", cases, METHODS, largest, repeat)
+    table(title, "p", cases, METHODS, largest, repeat)
 
 
 def splits(repeat):
-    print("largest error, m = 50, n = 10,000, p = .1, by number of splits")
+    title = "largest error, m = 50, n = 10,000, p = .1, by number of splits"
     methods = {str(k): lambda y, k=k: pairwise(y, k) for k in (1, 2, 5, 10, 20, 50)}
     methods["PMLE"] = METHODS["PMLE"]
-    table("", [("", lambda rng: simulate(rng, 10_000, 50, 0.1))], methods, largest, repeat)
+    table(title, "", [("", lambda rng: simulate(rng, 10_000, 50, 0.1))], methods, largest, repeat)
 
 
 def kappa(repeat):
-    print("largest error, m = 50, n = 10,000, p = .1, abilities and difficulties U(0, log kappa)")
+    title = "largest error, m = 50, n = 10,000, p = .1, abilities and difficulties U(0, log kappa)"
 
     def draw(rng, size):
         theta, b = (rng.uniform(0.0, np.log(size), k) for k in (10_000, 50))
         return simulate(rng, 10_000, 50, 0.1, b, theta)
 
     cases = [(str(k), lambda rng, k=k: draw(rng, k)) for k in (3, 10, 30, 100, 300)]
-    table("kappa", cases, METHODS, largest, repeat)
+    table(title, "kappa", cases, METHODS, largest, repeat)
 
 
 def top(repeat):
-    print("share of the 10 hardest found, m = 50, n = 10,000, p = .1, by how much harder they are")
+    title = "share of the 10 hardest found, m = 50, n = 10,000, p = .1, by how much harder they are"
 
     def draw(rng, step):
         b = np.where(np.arange(50) < 10, 0.8 * step, -0.2 * step)
@@ -131,7 +161,7 @@ def top(repeat):
         return np.mean(np.argsort(-estimate)[:10] < 10)
 
     cases = [(f"{s:.2f}", lambda rng, s=s: draw(rng, s)) for s in (0.1, 0.2, 0.3, 0.4)]
-    table("gap", cases, METHODS, found, repeat)
+    table(title, "gap", cases, METHODS, found, repeat)
 
 
 def trace(repeat):
@@ -190,7 +220,7 @@ def lsat(repeat):
         low, high = (fit[f"item_difficulty_{end}"].values[j] for end in ("lower", "upper"))
         print(f"{r.item_id[j]:>10} {difficulty(fit)[j]:>7.3f} ({low:.3f}, {high:.3f})")
     y = np.concatenate([r.read_block(k).data.values for k in range(r.n_blocks)])
-    print("share of samples of persons of which item 3 is the hardest")
+    title = "share of samples of persons of which item 3 is the hardest"
 
     def sample(rng, size):
         return y[rng.choice(1000, size, replace=False)], np.zeros(5)
@@ -199,7 +229,7 @@ def lsat(repeat):
         return float(np.argmax(estimate) == 2)
 
     cases = [(str(s), lambda rng, s=s: sample(rng, s)) for s in (50, 100, 200, 400)]
-    table("persons", cases, METHODS, third, 5 * repeat)
+    table(title, "persons", cases, METHODS, third, 5 * repeat)
 
 
 # --- "A Spectral Approach to Item Response Theory" ------------------------------------------------
@@ -214,19 +244,26 @@ def settings(repeat):
         "row sums": lambda y: irt.fit_choppin(y, **QUIET),
         "eigenvector": lambda y: irt.fit_saaty(y, **QUIET),
     }
-    for title, sd, share in (
+    for setting, sd, share in (
         ("complete, abilities N(0, 1)", 1.0, 1.0),
         ("complete, abilities N(0, 4)", 2.0, 1.0),
         ("20% observed, abilities N(0, 1)", 1.0, 0.2),
     ):
-        print(f"root of the sum of squared errors, 100 items, {title}")
+        title = f"root of the sum of squared errors, 100 items, {setting}"
 
         def draw(rng, size, sd=sd, share=share):
             return simulate(rng, size, 100, share, theta=rng.normal(0.0, sd, size))
 
         sizes = (500, 2000, 5000)
         cases = [(str(s), lambda rng, s=s, d=draw: d(rng, s)) for s in sizes]
-        table("persons", cases, methods, lambda x, b: np.linalg.norm(x - b), max(1, repeat // 4))
+        table(
+            title,
+            "persons",
+            cases,
+            methods,
+            lambda x, b: np.linalg.norm(x - b),
+            max(1, repeat // 4),
+        )
     y, _ = simulate(np.random.default_rng(0), 100_000, 100)
     taken = {}
     for name, fit in methods.items():
@@ -294,9 +331,13 @@ PARTS = {
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeat", type=int, default=20)
+    parser.add_argument("--plots", type=Path)
     parser.add_argument("parts", nargs="*", default=list(PARTS), metavar="PART")
     options = parser.parse_args()
     warnings.simplefilter("ignore", IrtDaskWarning)
+    if options.plots:
+        options.plots.mkdir(parents=True, exist_ok=True)
+        PLOTS.append(options.plots)
     for name in options.parts:
         if name not in PARTS:
             parser.error(f"no part {name!r}; there are {', '.join(PARTS)}")
