@@ -198,3 +198,15 @@ def test_spectral_fits_are_compared_without_their_bias():
     se = [x["pair_difference_se"].item() for x in (plain, corrected)]
     assert se[1] == pytest.approx(se[0], rel=0.05)
     assert irt.top_items(irt.fit_spectral(irt.load_lsat()), 1).attrs["top_established"] == 1
+
+
+def test_items_of_one_group_can_be_compared():
+    y = np.full((300, 5), -1)
+    rng = np.random.default_rng(9)
+    y[:200, :3] = rng.integers(0, 2, (200, 3))
+    y[200:, 3:] = rng.integers(0, 2, (100, 2))
+    fit = irt.fit_spectral(y, components="each")
+    assert np.isfinite(irt.compare_items(fit, "0", "2")["pair_z"])
+    for call in (lambda: irt.compare_items(fit, "0", "4"), lambda: irt.top_items(fit, 1)):
+        with pytest.raises(InputError, match="not on one scale"):
+            call()

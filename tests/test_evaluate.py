@@ -183,6 +183,10 @@ def test_hardest_items():
     # by share: 5, 3, 1, 0, 2; by difficulty: 5, 3, 0, 1, 2
     np.testing.assert_allclose(got["top_accuracy"], [1.0, 1.0, 2 / 3, 1.0])
     np.testing.assert_array_equal(got["top"], [1, 2, 3, 5])
-    with pytest.raises(InputError, match="top=6 must be at least 1 and at most the 5 items"):
+    with pytest.raises(
+        InputError, match="top=6 must be a whole number of at least 1 and at most the 5"
+    ):
         irt.evaluate(y, items, top=[6])
-    assert irt.evaluate(y, items, top=[6], least=1)["top_accuracy"].item() == 1.0
+    with pytest.raises(InputError, match=r"top=2.5 must be a whole number"):
+        irt.evaluate(y, items, top=[2.5])
+    assert irt.evaluate(y, items, top=6, least=1)["top_accuracy"].item() == 1.0

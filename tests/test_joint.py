@@ -470,6 +470,16 @@ def test_abilities_of_all_persons_in_files(tmp_path, model, missing):
         np.testing.assert_array_equal(other[name], values)
 
 
+def test_abilities_at_corrected_difficulties(tmp_path):
+    y = mixed(simulated(400, 5, 30))
+    fit_options = {"model": "1pl", "bias_correction": True}
+    got = fit(y, persons=tmp_path / "f", **fit_options)
+    columns, _ = read_abilities(tmp_path / "f")
+    b = got["item_difficulty"].values
+    expected = special.expit(columns["person_ability"][:, None] - b).sum(axis=1)
+    np.testing.assert_allclose(expected, (y == 1).sum(axis=1), atol=1e-6)
+
+
 def test_folder_of_abilities_must_be_new(tmp_path):
     folder = tmp_path / "f"
     folder.mkdir()

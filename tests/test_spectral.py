@@ -147,6 +147,8 @@ def test_refusals():
     ):
         with pytest.raises(InputError, match=message):
             irt.fit_spectral(y, **options)
+    with pytest.raises(InputError, match="must have all items in rows and columns"):
+        irt.fit_spectral(irt.pair_counts(y).isel(items=[0, 1, 2]))
     with pytest.raises(InputError, match="pair counts hold no persons"):
         irt.fit_spectral(irt.pair_counts(y), standard_errors=True)
     for nu in (-1.0, np.nan, np.inf):
@@ -234,6 +236,66 @@ def test_bias_is_what_nu_changes():
         some["item_difficulty_bias"], change, atol=0.05 * np.abs(change).max()
     )
     assert (none["item_difficulty_bias"] == 0).all()
+
+
+def test_standard_errors_where_an_item_is_almost_never_solved():
+    """The abilities of three persons count 10,000 times as much as all others'."""
+    rng = np.random.default_rng(5)
+    b = np.linspace(-3.5, -1.5, 10)
+    y = (rng.random((20_000, 10)) < 1 / (1 + np.exp(b - rng.normal(size=(20_000, 1))))).astype(int)
+    y = np.hstack([y, np.zeros((20_000, 1), dtype=int)])
+    y[:3, 10], y[:3, 0] = 1, 0
+    fit = irt.fit_spectral(y, regularization=0.0)
+    covariance, _ = sandwich(fit["item_difficulty"].values, y, np.ones(len(y)), 0.0)
+    got = fit["item_difficulty_covariance"].values
+    for i, j in ((1, 2), (0, 5), (3, 10)):
+        variances = [v[i, i] + v[j, j] - 2 * v[i, j] for v in (got, covariance)]
+        assert variances[0] == pytest.approx(variances[1], rel=1e-3)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e4])
+def test_the_unit_of_weights_does_not_matter(unit, monkeypatch):
+    y = random_rasch(24, m=40)
+    w = np.random.default_rng(6).uniform(0.5, 2.0, len(y))
+    options = {"contrasts": [("1", "2")]}
+    for large in (False, True):
+        if large:
+            monkeypatch.setattr(spectral, "_MAX_DENSE", 1)
+            monkeypatch.setattr(spectral, "_MAX_ERRORS", 1)
+        one, other = (
+            irt.fit_spectral(
+                irt.from_array(y, persons={"weight": w * u}), regularization=u, **options
+            )
+            for u in (1.0, unit)
+        )
+        np.testing.assert_allclose(other["item_difficulty"], one["item_difficulty"], atol=1e-6)
+        se = [x["contrast_difference_se"].item() for x in (one, other)]
+        assert se[1] == pytest.approx(se[0], rel=1e-5)
+
+
+def test_few_responses_of_many_items_leave_digits_enough(never_formed):
+    """Bounds of sums are those of who answered what, and a heavy person costs no precision."""
+    rng = np.random.default_rng(7)
+    n, m = 20_000, 600
+    items = np.argsort(rng.random((n, m)), axis=1)[:, :6]
+    at = (np.repeat(np.arange(n), 6), items.ravel())
+    s = sp.csr_array((rng.integers(0, 2, 6 * n).astype(float), at), shape=(n, m))
+    weight = np.ones(n)
+    weight[5] = 1e6
+    r = irt.from_array(s, observed="stored", persons={"weight": weight})
+    assert irt.fit_spectral(r).attrs["residual"] < 1e-11
+
+
+def test_whoever_answered_links_items_whatever_the_weight():
+    y = np.full((41, 4), -1)
+    rng = np.random.default_rng(8)
+    y[:20, :2] = rng.integers(0, 2, (20, 2))
+    y[20:40, 2:] = rng.integers(0, 2, (20, 2))
+    y[40] = 1
+    weight = np.ones(41)
+    weight[40] = 1e-12
+    r = irt.from_array(y, persons={"weight": weight})
+    assert irt.fit_spectral(r).attrs["n_linked_groups"] == 1
 
 
 def test_weights_are_persons_so_many_times():

@@ -250,14 +250,14 @@ def _children(pid):
 
 
 def test_private_releases_are_never_forgotten(tmp_path):
-    private = {"epsilon": 1.0, "delta": 1e-4}
+    ledger = tmp_path / "ledger.json"
+    private = {"epsilon": 1.0, "delta": 1e-4, "ledger": str(ledger)}
     config = _config(tmp_path / "r", private=private)
     run(config)
     first = xr.load_dataset(tmp_path / "r" / "private.nc", engine="scipy")
-    ledger = tmp_path / "r.privacy-ledger.json"
     assert len(json.loads(ledger.read_text())["entries"]) == 1
     record = json.loads((tmp_path / "r" / "run.json").read_text())
-    assert list(record["stages"])[-2:] == ["private", "report"]
+    assert list(record["stages"])[:3] == ["ingest", "summary", "private"]
     run(config, fresh=True)  # the same request on the same data: the same release, at no cost
     again = xr.load_dataset(tmp_path / "r" / "private.nc", engine="scipy")
     assert again.identical(first)
@@ -271,6 +271,8 @@ def test_a_ledger_in_the_run_directory_is_refused(tmp_path):
     private = {"rho": 0.1, "ledger": str(tmp_path / "r" / "ledger.json")}
     with pytest.raises(InputError, match=r"ledger .* lies in the run directory .* keep it elsewhe"):
         run(_config(tmp_path / "r", private=private))
+    with pytest.raises(InputError, match=r"rho=20000.0 must be above 0 and below 10000"):
+        run(_config(tmp_path / "r", private={"rho": 2e4, "ledger": str(tmp_path / "l")}))
 
 
 def test_private_options_of_a_pipeline_file(tmp_path):

@@ -114,6 +114,11 @@ def _right(block: Block, v: Floats, scale: float) -> tuple[Ints]:
     return (flows.share_out(block.data, 1, exact.fixed(_weights(block) * of_wrong, scale)),)
 
 
+def _answered(block: Block, scale: float) -> tuple[Ints]:
+    weight = exact.fixed(_weights(block), scale)
+    return (flows.share_out(block.data, 0, weight) + flows.share_out(block.data, 1, weight),)
+
+
 def _support(blocks: Iterator[Block], lo: int, hi: int) -> NDArray[np.uint64]:
     out = flows.support(next(blocks).data, lo, hi)
     for block in blocks:
@@ -124,14 +129,18 @@ def _support(blocks: Iterator[Block], lo: int, hi: int) -> NDArray[np.uint64]:
 class FlowChain:
     """Chain whose rates are never formed: each product is a pass over the data.
 
-    Passes: one for the row sums, one a product; one per task for the links between items if
-    ``nu > 0``, which take ``items^2 / 8`` bytes on the driver.
+    Passes: two for the persons of each item and the row sums, one a product; one per task for the
+    links between items if ``nu > 0``, which take ``items^2 / 8`` bytes on the driver.
     """
 
     def __init__(self, engine: Engine, nu: float, mask: NDArray[np.bool_] | None = None) -> None:
         self.engine, self.nu = engine, nu
         r = engine.responses
-        self.total = r.n_persons * (r.max_weight or 1.0)
+        total = r.n_persons * (r.max_weight or 1.0)
+        scale = exact.scale_for(total)
+        answered = np.asarray(engine.map_reduce(_answered, scale)[0]) / scale
+        #: Weight of the persons who answered each item, not less than it is.
+        self.answered = answered * (1.0 + 1e-6) + 1e-9 * total
         self.mask = np.ones(r.n_items, dtype=bool) if mask is None else mask
         self.n_products = 0
         self.support: NDArray[np.uint64] | None = None
@@ -151,10 +160,9 @@ class FlowChain:
 
     def _product(self, step: Any, u: Floats) -> Floats:
         u = np.where(self.mask, u, 0.0)
-        size = float(np.abs(u).sum())
-        if size == 0.0:
+        if not u.any():
             return u
-        scale = exact.scale_for(self.total * size)
+        scale = exact.scale_for(float(np.abs(u) @ self.answered))
         out = np.asarray(self.engine.map_reduce(step, u, scale)[0]) / scale
         if self.support is not None:
             out += self.nu * flows.linked_sums(self.support, u)

@@ -60,6 +60,7 @@ def compare_items(fit: xr.Dataset, i: str, j: str, *, level: float | None = None
     if at[0] == at[1]:
         raise InputError(f"item {i!r} cannot be compared with itself; name two items")
     p, q = at
+    _check_finite(b[at], cov[np.ix_(at, at)])
     difference = b[p] - b[q]
     se = float(_se_of_differences(cov[np.ix_(at, at)])[0, 1])
     z = difference / se
@@ -137,6 +138,7 @@ def top_items(
     """
     b, cov, item_id = _parts(fit)
     _check_top(k, level, method, seed, len(item_id))
+    _check_finite(b, cov)
     m = len(item_id)
     se = _se_of_differences(cov)
     if method == "bonferroni":
@@ -196,9 +198,15 @@ def _parts(fit: Any) -> tuple[Floats, Floats, tuple[str, ...]]:
     b, cov = (fit[name].values for name in ("item_difficulty", "item_difficulty_covariance"))
     if "item_difficulty_bias" in fit:
         b = b - fit["item_difficulty_bias"].values
-    if not (np.isfinite(b).all() and np.isfinite(cov).all()):
-        raise InputError("fit has difficulties or covariances that are not finite")
     return b, cov, tuple(str(i) for i in fit["item_id"].values)
+
+
+def _check_finite(b: Floats, cov: Floats) -> None:
+    if not (np.isfinite(b).all() and np.isfinite(cov).all()):
+        raise InputError(
+            "fit has difficulties or covariances that are not finite for these items: they are "
+            "not on one scale"
+        )
 
 
 def _position(item: Any, item_id: tuple[str, ...]) -> int:

@@ -192,6 +192,10 @@ def fit_joint(
             )  # fmt: skip
         objective, moment, seen_persons = fit.round(end.x)
         se = standard_errors(fit.information(seen_persons, end.x), end.x, moment, model)
+        x = standardised(end.x, moment, model)
+        if bias_correction:
+            shrink = (responses.n_items - 1) / responses.n_items
+            x[1], se["b"], se["d"] = x[1] * shrink, se["b"] * shrink, se["d"] * shrink
         attrs = {
             "method": "joint maximum likelihood",
             "model": model,
@@ -203,21 +207,18 @@ def fit_joint(
             "n_persons": responses.n_persons,
         }
         if folder is not None:
-            to_scale = person_scale(end.x, moment, model)
-            engine.map_refs(person_step.write_abilities, *fit.items(end.x), *to_scale, str(folder))
+            at, to_scale = end.x, person_scale(end.x, moment, model)
+            if bias_correction:  # abilities at the corrected difficulties
+                at, to_scale = x, (0.0, 1.0)
+            engine.map_refs(person_step.write_abilities, *fit.items(at), *to_scale, str(folder))
             finish(folder, responses, attrs)
-    x = standardised(end.x, moment, model)
-    b = difficulty(x[0], x[1])
-    if bias_correction:
-        shrink = (responses.n_items - 1) / responses.n_items
-        b, x[1], se["b"], se["d"] = b * shrink, x[1] * shrink, se["b"] * shrink, se["d"] * shrink
     data.warn()
     _warn_unless_converged(end, max_iterations, coreset)
     return dataset(
         {
             "item_discrimination": x[0],
             "item_discrimination_se": se["a"],
-            "item_difficulty": b,
+            "item_difficulty": difficulty(x[0], x[1]),
             "item_difficulty_se": se["b"],
             "item_intercept": x[1],
             "item_intercept_se": se["d"],

@@ -61,7 +61,7 @@ def _counts(block: Block, lo: int, hi: int, scale: float | None) -> tuple[Ints, 
     if scale is None:
         return pairs.pair_strip(block.data, lo, hi)
     assert block.weight is not None
-    weight = exact.fixed(block.weight, scale)
+    weight = np.maximum(exact.fixed(block.weight, scale), 1)  # whoever answered counts
     wanted = [("right", "wrong", weight), ("any", "any", weight)]
     return pairs.weighted_strips(block.data, wanted, lo, hi)
 

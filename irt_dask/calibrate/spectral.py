@@ -124,6 +124,11 @@ def fit_spectral(
         for i, j in pairs:
             if label[i] != label[j]:
                 raise InputError(f"contrast {item_id[i]!r}, {item_id[j]!r}: not on one scale")
+        if pairs and label.max() > 0 and isinstance(chain, FlowChain):
+            raise InputError(
+                "contrasts of sparse data with more than 1,000 items, or of any with more than "
+                "5,000, need all items on one scale; select the items of one group"
+            )
         fit = _fit_groups(chain, label, accelerated)
         if with_errors or (pairs and isinstance(chain, DenseChain)):
             assert isinstance(chain, DenseChain)
@@ -139,6 +144,11 @@ def fit_spectral(
 
 def _of_counts(counts: xr.Dataset, nu: float, accelerated: bool, components: str) -> xr.Dataset:
     item_id = tuple(str(i) for i in counts["item_id"].values)
+    if counts["pair_count"].shape != (len(item_id),) * 2:
+        raise InputError(
+            f"pair counts of shape {counts['pair_count'].shape} must have all items in rows and "
+            f"columns; select items of the responses before they are counted"
+        )
     with single_threaded():  # other bits on other numbers of threads
         chain = _dense(counts["pair_count"].values, counts["pair_observed"].values, nu)
         label = _groups(chain, item_id, nu, components)
@@ -276,11 +286,6 @@ def _add_contrasts(
             variance, bias = v[i, i] + v[j, j] - 2.0 * v[i, j], fit.bias[i] - fit.bias[j]
         else:
             assert isinstance(chain, FlowChain)
-            if label.max() > 0:
-                raise InputError(
-                    "contrasts of more than 5,000 items need all items on one scale; select the "
-                    "items of one group"
-                )
             e, c = np.exp(fit.beta), np.zeros(label.size)
             c[[i, j]] = 1.0, -1.0
             variance, x = spectral_errors.contrast_variance(engine, chain, e, c)

@@ -8,6 +8,7 @@ it has wrong.  With their derivative J the covariance is ``J^+ (sum_l u_l u_l') 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,9 @@ from irt_dask.store import Block
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: Units of A^2, A W and W^2: 2^-20 of the largest (dense blocks count each bit by itself).
-_UNITS = 2.0**20
+#: A^2, A W and W^2 are counted in units of which the least of them has 2^6, but at most 2^44
+#: (dense blocks count each bit by itself).
+_LEAST_BITS, _MOST_BITS = 6, 44
 
 
 def _totals(block: Block, e: Floats, inside: Floats) -> tuple[Floats, Floats]:
@@ -32,9 +34,12 @@ def _totals(block: Block, e: Floats, inside: Floats) -> tuple[Floats, Floats]:
     return (a, w) if block.weight is None else (a * block.weight, w * block.weight)
 
 
-def _largest(block: Block, e: Floats, inside: Floats) -> tuple[float, float]:
+def _extremes(block: Block, e: Floats, inside: Floats) -> tuple[float, ...]:
+    """Largest A and W, and the least, negative, of those who have something right and wrong."""
     a, w = _totals(block, e, inside)
-    return float(a.max(initial=0.0)), float(w.max(initial=0.0))
+    some = (a > 0.0) & (w > 0.0)
+    largest = [float(x[some].max(initial=0.0)) for x in (a, w)]
+    return *largest, *(float((-x[some]).max(initial=-np.inf)) for x in (a, w))
 
 
 def _maximum(left: tuple[float, ...], right: tuple[float, ...]) -> tuple[float, ...]:
@@ -42,21 +47,38 @@ def _maximum(left: tuple[float, ...], right: tuple[float, ...]) -> tuple[float, 
 
 
 def _outer(
-    block: Block, lo: int, hi: int, e: Floats, inside: Floats, largest_a: float, largest_w: float
+    block: Block,
+    lo: int,
+    hi: int,
+    e: Floats,
+    inside: Floats,
+    largest_a: float,
+    largest_w: float,
+    units: float,
 ) -> tuple[Ints, ...]:
     """Sums of A^2, A W, W^2, in whole units, over pairs wrong-wrong, wrong-right, right-right."""
     a, w = _totals(block, e, inside)
-    a, w = a / largest_a, w / largest_w
-    aa, aw, ww = (exact.fixed(x, _UNITS) for x in (a * a, a * w, w * w))
+    some = (a > 0.0) & (w > 0.0)  # the others say nothing
+    a, w = np.where(some, a / largest_a, 0.0), np.where(some, w / largest_w, 0.0)
+    aa, aw, ww = (exact.fixed(x, units) for x in (a * a, a * w, w * w))
     wanted = [("wrong", "wrong", aa), ("wrong", "right", aw), ("right", "right", ww)]
     return pairs.weighted_strips(block.data, wanted, lo, hi)
 
 
-def _variance(block: Block, e: Floats, inside: Floats, x: Floats, scale: float) -> tuple[Any, ...]:
-    """Sum of ``(u_l' x)^2``."""
+def _terms(block: Block, e: Floats, inside: Floats, x: Floats) -> Floats:
+    """``u_l' x`` of each person."""
     a, w = _totals(block, e, inside)
     of_right, of_wrong = flows.totals(block.data, e * x, x)
-    return (exact.fixed((a * of_wrong - w * of_right) ** 2, scale).sum(),)
+    return a * of_wrong - w * of_right
+
+
+def _largest_term(block: Block, *args: Floats) -> tuple[float, ...]:
+    return (float(np.abs(_terms(block, *args)).max(initial=0.0)),)
+
+
+def _variance(block: Block, e: Floats, inside: Floats, x: Floats, scale: float) -> tuple[Any, ...]:
+    """Sum of ``(u_l' x)^2``."""
+    return (exact.fixed(_terms(block, e, inside, x) ** 2, scale).sum(),)
 
 
 def score_covariance(engine: Engine, e: Floats, items: NDArray[np.intp]) -> Floats:
@@ -64,11 +86,15 @@ def score_covariance(engine: Engine, e: Floats, items: NDArray[np.intp]) -> Floa
     inside = np.zeros(e.size)
     inside[items] = 1.0
     e = e * inside
-    largest_a, largest_w = engine.map_reduce(_largest, e, inside, combine=_maximum)
-    if largest_a == 0.0 or largest_w == 0.0:
+    extremes = engine.map_reduce(_extremes, e, inside, combine=_maximum)
+    largest_a, largest_w, least_a, least_w = np.abs(extremes)
+    if largest_a == 0.0:
         return np.zeros((items.size, items.size))
-    sums = matrices(engine, _outer, e, inside, largest_a, largest_w)
-    aa, aw, ww = (x[np.ix_(items, items)] / _UNITS for x in sums)
+    ratio = max(largest_a / least_a, largest_w / least_w)
+    bits = min(_LEAST_BITS + math.ceil(2.0 * math.log2(ratio)), _MOST_BITS)
+    units = min(2.0**bits, exact.scale_for(engine.responses.n_persons))
+    sums = matrices(engine, _outer, e, inside, largest_a, largest_w, units)
+    aa, aw, ww = (x[np.ix_(items, items)] / units for x in sums)
     aa *= largest_a**2
     aw *= (largest_a * largest_w) * e[items]
     ww *= largest_w**2 * np.multiply.outer(e[items], e[items])
@@ -96,8 +122,9 @@ def contrast_variance(
     """Variance of a contrast ``c' difficulty`` and its x; a pass for each step of the solver."""
     x = chain.poisson(-c / (e * chain.d), e * chain.d)
     inside = np.ones(e.size)
-    largest_a, largest_w = engine.map_reduce(_largest, e, inside, combine=_maximum)
-    bound = (2.0 * np.abs(x).max() * largest_a * largest_w) ** 2
-    scale = exact.scale_for(bound * engine.responses.n_persons)
+    (largest,) = engine.map_reduce(_largest_term, e, inside, x, combine=_maximum)
+    if largest == 0.0:
+        return 0.0, x
+    scale = exact.scale_for(largest**2 * engine.responses.n_persons)
     total = engine.map_reduce(_variance, e, inside, x, scale)[0]
     return float(total) / scale, x

@@ -14,7 +14,7 @@ def evaluate(
     items: xr.Dataset,
     *,
     validation: Any = None,
-    top: Sequence[int] = (),
+    top: int | Sequence[int] = (),
     least: int = 11,
     client: Any = None,
     progress: Any = None,
@@ -34,7 +34,7 @@ def evaluate(
         Persons from whom to choose the distribution of ability: the normal one of the highest
         marginal likelihood (EM, items held).  Default: N(0, 1), which suits fits that say so;
         Rasch fits, whose mean difficulty is 0, do not.
-    top : whole numbers
+    top : whole number or several
         Sizes K of sets of the hardest items to compare with those of the lowest share of right
         answers in ``responses``.
     least : int
@@ -45,7 +45,7 @@ def evaluate(
     Returns
     -------
     Dataset of numbers
-        ``log_likelihood`` (marginal, ability N(0, 1)), ``log_likelihood_per_response``,
+        ``log_likelihood`` (marginal, ability as attrs say), ``log_likelihood_per_response``,
         ``log_score`` (mean log probability of a response given the person's others), ``auc``
         (probability that a right response was given a higher prediction than a wrong one; NaN if
         all are right or all wrong), ``n_responses``; ``top_accuracy`` by ``top``, the share of the
@@ -59,4 +59,5 @@ def evaluate(
     """
     from irt_dask.evaluate.prediction import run
 
-    return run(responses, items, validation, tuple(top), least, client, progress)
+    sizes = (top,) if isinstance(top, int) else tuple(top)
+    return run(responses, items, validation, sizes, least, client, progress)

@@ -100,10 +100,10 @@ def _top_accuracy(
     """
     kept = np.flatnonzero(seen >= least)
     for k in top:
-        if not 1 <= k <= kept.size:
+        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= kept.size:
             raise InputError(
-                f"top={k} must be at least 1 and at most the {kept.size} items with {least} "
-                f"responses or more"
+                f"top={k!r} must be a whole number of at least 1 and at most the {kept.size} items "
+                f"with {least} responses or more"
             )
     share = np.argsort(right[kept] / seen[kept], kind="stable")
     fitted = np.argsort((d / a)[kept], kind="stable")

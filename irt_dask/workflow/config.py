@@ -99,6 +99,7 @@ class BayesConfig(_Section):
 class PrivateConfig(_Section):
     """Difficulties under differential privacy; every release is kept in ``ledger``."""
 
+    ledger: str
     epsilon: float | None = Field(default=None, gt=0.0)
     delta: float | None = Field(default=None, gt=0.0, lt=1.0)
     rho: float | None = Field(default=None, gt=0.0)
@@ -106,7 +107,6 @@ class PrivateConfig(_Section):
     max_items_per_person: int | None = Field(default=None, ge=2)
     pairs: Literal["all", "random"] = "all"
     p0: float | None = Field(default=None, gt=0.0, le=1.0)
-    ledger: str | None = None
 
     @model_validator(mode="after")
     def _one_budget(self) -> PrivateConfig:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from irt_dask.calibrate.ledger import check_budget
 from irt_dask.calibrate.private import fit_private_spectral
 from irt_dask.errors import InputError
 from irt_dask.workflow.config import RunConfig
@@ -13,20 +14,12 @@ if TYPE_CHECKING:
     from irt_dask.workflow.stages import Context
 
 
-def ledger_of(config: RunConfig) -> Path:
-    """Return where releases are written down: never in the directory, which ``--fresh`` empties."""
+def check_private(config: RunConfig) -> None:
+    """Refuse a budget that is none, and a ledger that a fresh run would remove."""
     assert config.directory is not None
     assert config.private is not None
-    if config.private.ledger is not None:
-        return Path(config.private.ledger)
-    directory = Path(config.directory)
-    return directory.with_name(f"{directory.name}.privacy-ledger.json")
-
-
-def check_ledger(config: RunConfig) -> None:
-    """Refuse a ledger that a fresh run would remove."""
-    assert config.directory is not None
-    ledger = ledger_of(config)
+    check_budget(config.private.epsilon, config.private.delta, config.private.rho)
+    ledger = Path(config.private.ledger)
     if ledger.resolve().is_relative_to(Path(config.directory).resolve()):
         raise InputError(
             f"the privacy ledger {ledger} lies in the run directory {config.directory}, which a "
@@ -41,8 +34,6 @@ def private(c: Context) -> list[str]:
     """
     options = c.config.private
     assert options is not None
-    ledger = ledger_of(c.config)
-    ledger.parent.mkdir(parents=True, exist_ok=True)
     fit = fit_private_spectral(
         c.responses,
         epsilon=options.epsilon,
@@ -52,7 +43,7 @@ def private(c: Context) -> list[str]:
         max_items_per_person=options.max_items_per_person,
         pairs=options.pairs,
         p0=options.p0,
-        ledger=ledger,
+        ledger=options.ledger,
         seed=c.config.seed,
         client=c.client,
         progress=c.progress,

@@ -33,7 +33,7 @@ from irt_dask.store import Responses, StoreWriter, open_responses
 from irt_dask.store.writer import check_rows_per_block
 from irt_dask.workflow.config import INPUT_FILES, RunConfig
 from irt_dask.workflow.directory import RunDirectory, load_result
-from irt_dask.workflow.private import check_ledger, private
+from irt_dask.workflow.private import check_private, private
 
 #: Results that a report shows if the run has them.
 _OPTIONAL = ("joint", "spectral", "scores", "truth")
@@ -101,7 +101,7 @@ def check_input(config: RunConfig) -> None:
                 f"owns; move one of them"
             )
     if config.private is not None:
-        check_ledger(config)
+        check_private(config)
     if data.store is not None:
         _refuse_weights(open_responses(data.store))
     if data.persons is not None:
@@ -320,6 +320,6 @@ def stages_of(config: RunConfig) -> dict[str, Stage]:
     """Return the stages of a run in their order."""
     stages = dict(STAGES)
     if config.private is not None:
-        last = stages.pop("report")
-        stages |= {"private": private, "report": last}
+        first = {name: stages.pop(name) for name in ("ingest", "summary")}
+        stages = {**first, "private": private, **stages}  # mistakes show before the long ones
     return stages
