@@ -347,7 +347,7 @@ def test_seeds(small):
     assert not (draws(one) == draws(other)).any()
 
 
-@pytest.mark.parametrize("sweeps", [7, 100_000])
+@pytest.mark.parametrize("sweeps", [7, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_where_a_chain_is_cut_does_not_matter(small, monkeypatch, sweeps):
     options = {"n_draws": 100, "n_warmup": 50, "n_shards": 2, "n_chains": 2, "seed": 3}
     whole = quiet_fit(small, **options)

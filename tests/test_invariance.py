@@ -179,7 +179,8 @@ def test_other_processes(bits: Any, client: Any, tmp_path: Path) -> None:
     assert {n: bits(f) for n, f in got.items()} == {n: bits(f) for n, f in expected.items()}
 
 
-@pytest.mark.parametrize("missing", [0.0, pytest.param(0.5, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("missing", [0.0, 0.5])
 def test_posterior(bits: Any, missing: float, tmp_path: Path) -> None:
     """Layout, blocks and parts, for the method that takes too long for many examples."""
     y = values(8, missing)

@@ -30,10 +30,12 @@ path, moment = sys.argv[1:]
 def dying(name, before):
     real = getattr(os, name)
     def call(*args, **options):
-        if before:
+        ours = os.path.basename(args[-1]) == os.path.basename(path)
+        if ours and before:
             os._exit(9)
         real(*args, **options)
-        os._exit(9)
+        if ours:  # not a file of compiled code
+            os._exit(9)
     setattr(ledger.os, name, call)
 
 if moment != "none":

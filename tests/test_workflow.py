@@ -68,7 +68,10 @@ def test_a_second_run_does_nothing(finished):
     assert {f: f.stat().st_mtime_ns for f in finished.rglob("*") if f.name != "log.txt"} == before
 
 
-@pytest.mark.parametrize("stage", list(STAGES))
+SLOW = [pytest.param(stage, marks=pytest.mark.slow) for stage in ("summary", "spectral", "joint")]
+
+
+@pytest.mark.parametrize("stage", [*SLOW, "ingest", "bayes", "score", "report"])
 def test_a_run_resumes_after_any_stage(finished, tmp_path, stage, monkeypatch):
     class Killed(BaseException):
         pass
@@ -252,7 +255,9 @@ def _children(pid):
 def test_private_releases_are_never_forgotten(tmp_path):
     ledger = tmp_path / "ledger.json"
     private = {"epsilon": 1.0, "delta": 1e-4, "ledger": str(ledger)}
-    config = _config(tmp_path / "r", private=private)
+    small = {"data": {"simulate": {"persons": 200, "items": 4}}}
+    small["bayes"] = {"shards": 1, "draws": 100, "warmup": 50}
+    config = _config(tmp_path / "r", private=private, **small)
     run(config)
     first = xr.load_dataset(tmp_path / "r" / "private.nc", engine="scipy")
     assert len(json.loads(ledger.read_text())["entries"]) == 1
@@ -261,7 +266,7 @@ def test_private_releases_are_never_forgotten(tmp_path):
     run(config, fresh=True)  # the same request on the same data: the same release, at no cost
     again = xr.load_dataset(tmp_path / "r" / "private.nc", engine="scipy")
     assert again.identical(first)
-    run(_config(tmp_path / "r", private={**private, "epsilon": 0.5}), fresh=True)
+    run(_config(tmp_path / "r", private={**private, "epsilon": 0.5}, **small), fresh=True)
     entries = json.loads(ledger.read_text())["entries"]
     assert len(entries) == 2
     assert entries[1]["total_rho"] > entries[0]["total_rho"]
