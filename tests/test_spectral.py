@@ -406,10 +406,12 @@ def test_linked_items_as_bits():
     for data in (Dense(y), layouts.to_sparse(Dense(y))):
         words = np.concatenate([flows.support(data, 0, 70), flows.support(data, 70, 150)])
         octets = words.view(np.uint8)
+        by_eight = flows.octets(words)
+        np.testing.assert_array_equal(by_eight.T, octets[:, :19])
         np.testing.assert_array_equal(
             np.unpackbits(octets, axis=1, bitorder="little")[:, :150], links
         )
         u = rng.normal(size=150)
         np.testing.assert_allclose(
-            flows.linked_sums(words, u), (links & ~np.eye(150, dtype=bool)) @ u, atol=1e-12
+            flows.linked_sums(by_eight, u), (links & ~np.eye(150, dtype=bool)) @ u, atol=1e-12
         )

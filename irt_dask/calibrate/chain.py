@@ -143,12 +143,12 @@ class FlowChain:
         self.answered = answered * (1.0 + 1e-6) + 1e-9 * total
         self.mask = np.ones(r.n_items, dtype=bool) if mask is None else mask
         self.n_products = 0
-        self.support: NDArray[np.uint64] | None = None
+        self.links: NDArray[np.uint8] | None = None
         if nu > 0:
-            words = -(-r.n_items // 64)
-            self.support = np.empty((r.n_items, words), dtype=np.uint64)
+            support = np.empty((r.n_items, -(-r.n_items // 64)), dtype=np.uint64)
             for lo, hi, part in engine.map_items(_support, report=True):
-                self.support[lo:hi] = part
+                support[lo:hi] = part
+            self.links = flows.octets(support)
         self.d = self.right(np.ones(r.n_items))
 
     def only(self, items: NDArray[np.intp]) -> FlowChain:
@@ -164,8 +164,8 @@ class FlowChain:
             return u
         scale = exact.scale_for(float(np.abs(u) @ self.answered))
         out = np.asarray(self.engine.map_reduce(step, u, scale)[0]) / scale
-        if self.support is not None:
-            out += self.nu * flows.linked_sums(self.support, u)
+        if self.links is not None:
+            out += self.nu * flows.linked_sums(self.links, u)
         self.n_products += 1
         return np.where(self.mask, out, 0.0)
 
@@ -179,11 +179,11 @@ class FlowChain:
 
     def pull(self, e: Floats) -> Floats:
         """What nu adds to the estimating equations: nu times the sum of e_j - e_i over links."""
-        if self.support is None:
+        if self.links is None:
             return np.zeros_like(e)
         ones = self.mask.astype(float)
         e = e * ones
-        sums, degree = (flows.linked_sums(self.support, v) for v in (e, ones))
+        sums, degree = (flows.linked_sums(self.links, v) for v in (e, ones))
         return self.nu * ones * (sums - e * degree)
 
     def groups(self) -> Ints:

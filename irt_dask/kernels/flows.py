@@ -103,28 +103,29 @@ def support(data: Layout, lo: int, hi: int) -> NDArray[np.uint64]:
     return out
 
 
+def octets(support: NDArray[np.uint64]) -> NDArray[np.uint8]:
+    """Return the bits of :func:`support` by eight linked items (rows) and item (columns)."""
+    n_bytes = -(-len(support) // 8)
+    return np.ascontiguousarray(support.astype("<u8", copy=False).view(np.uint8)[:, :n_bytes].T)
+
+
 @jit
-def _linked_sums(support: NDArray[np.uint8], u: Floats, out: Floats) -> None:
-    n_bytes = support.shape[1]
-    table = np.empty((n_bytes, 256))
-    for b in range(n_bytes):
-        table[b, 0] = 0.0
+def _linked_sums(links: NDArray[np.uint8], u: Floats, out: Floats) -> None:
+    table = np.empty(256)
+    for b in range(links.shape[0]):
+        table[0] = 0.0
         for k in range(8):
             x = u[8 * b + k] if 8 * b + k < u.size else 0.0
             for e in range(1 << k):
-                table[b, (1 << k) + e] = table[b, e] + x
-    for j in range(out.size):
-        total = 0.0
-        for b in range(n_bytes):
-            total += table[b, support[j, b]]
-        out[j] = total
+                table[(1 << k) + e] = table[e] + x
+        for j in range(out.size):
+            out[j] += table[links[b, j]]
 
 
-def linked_sums(support: NDArray[np.uint64], u: Floats) -> Floats:
-    """Sum ``u`` over the items that each item is linked to, itself not."""
-    out = np.empty(u.size)
-    octets = support.astype("<u8", copy=False).view(np.uint8)
-    _linked_sums(octets[:, : -(-u.size // 8)], u, out)
+def linked_sums(links: NDArray[np.uint8], u: Floats) -> Floats:
+    """Sum ``u`` over the items that each item is linked to (:func:`octets`), itself not."""
+    out = np.zeros(u.size)
+    _linked_sums(links, u, out)
     j = np.arange(u.size)
-    own = (support[j, j // 64] >> (j % 64).astype(np.uint64)) & np.uint64(1)
+    own = (links[j // 8, j] >> (j % 8).astype(np.uint8)) & np.uint8(1)
     return out - own * u
