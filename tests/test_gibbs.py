@@ -19,7 +19,7 @@ from scipy.stats import chi2, norm, truncnorm
 from irt_dask import fit_bayes, load_lsat
 from irt_dask.calibrate import gibbs, gibbs_chain, wasp
 from irt_dask.errors import ChainError, ConvergenceWarning, InputError
-from irt_dask.kernels import layouts, loglik, metropolis, posterior
+from irt_dask.kernels import drawing, layouts, metropolis
 from irt_dask.models import Grid, ItemPrior, grid_for
 
 REFERENCE = json.loads((Path(__file__).parent / "references" / "lsat_posterior.json").read_text())
@@ -31,7 +31,7 @@ def sigma(z):
 
 def draw_counts(y, a, d, nodes, u):
     """Counts at every node, with or without persons."""
-    kept, *counts, persons = posterior.draw_counts(layouts.Dense(y), loglik.tables(a, d, nodes), u)
+    kept, *counts, persons = drawing.draw_counts(drawing.prepare(layouts.Dense(y)), a, d, nodes, u)
     full = np.zeros((2, persons.size, y.shape[1]), dtype=np.int64)
     full[:, kept] = counts
     return *full, persons
@@ -239,12 +239,21 @@ def test_item_step_has_its_conditional(case, start):
     log_a = np.log(a[at[0]]) + (rng.random(m) - 0.5) * np.log(a[1] / a[0])
     dd = d[at[1]] + (rng.random(m) - 0.5) * (d[1] - d[0])
     accepted = np.zeros(m, dtype=np.int64)
-    begin = (np.full(m, start[0]), np.full(m, start[1]))
+    begin = (np.full(m, math.exp(start[0])), np.full(m, start[1]))
     sums = {name: np.zeros(m) for name in functionals}
     for _ in range(60):
         u = rng.random((m, metropolis.WORDS_PER_ITEM))
         metropolis.metropolis(
-            chains_right, chains_seen, nodes, prior, begin, u, log_a, dd, accepted
+            chains_right,
+            chains_seen,
+            np.arange(nodes.size),
+            nodes,
+            prior,
+            begin,
+            u,
+            log_a,
+            dd,
+            accepted,
         )
         for name, (f, _) in functionals.items():
             sums[name] += f(np.exp(log_a), dd) / 60
@@ -464,7 +473,7 @@ def joint_chain(n_iterations, seed, *, n=10, m=4, missing=0.0, used=None, error=
     """
     rng = np.random.default_rng(seed)
     believed = (used or ItemPrior()).tempered(1.0)
-    begin, accepted = (np.zeros(m), np.zeros(m)), np.zeros(m, dtype=np.int64)
+    begin, accepted = (np.ones(m), np.zeros(m)), np.zeros(m, dtype=np.int64)
     log_a, d = np.zeros(m), np.zeros(m)
     hidden = rng.random((n, m)) < missing
     out = np.empty((n_iterations, 2, m))
@@ -476,7 +485,8 @@ def joint_chain(n_iterations, seed, *, n=10, m=4, missing=0.0, used=None, error=
         nodes = Grid(141).nodes if grids is None else grids[rng.integers(len(grids))]
         right, seen, persons = draw_counts(y, np.exp(log_a), d, nodes, rng.random(n))
         words = rng.random((m, metropolis.WORDS_PER_ITEM))
-        metropolis.metropolis(right, seen, nodes, believed, begin, words, log_a, d, accepted)
+        every = np.arange(nodes.size)
+        metropolis.metropolis(right, seen, every, nodes, believed, begin, words, log_a, d, accepted)
         if error == "jacobian of the stretch":
             # Persons added at ability 0 change its exponent from items - n to -n.
             persons = persons + m * (nodes == 0.0)

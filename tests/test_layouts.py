@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import irt_dask as irt
-from irt_dask.kernels import axis, counts, layouts, loglik, modes, pairs, posterior
+from irt_dask.kernels import axis, counts, drawing, layouts, loglik, modes, pairs, posterior
 from irt_dask.kernels.parameters import Items
 from irt_dask.models import grid_for
 from irt_dask.store import Block, Responses
@@ -63,7 +63,7 @@ def kernels(y, scale=2.0**20):
         "modes of a 3PL": lambda x: modes.modes(x, three, 6.0),
         "axis.responses": lambda x: axis.responses(x, *place, with_right=True),
         "axis.sums_right": lambda x: axis.sums_right(x, once, other),
-        "draw_counts": lambda x: posterior.draw_counts(x, g, u),
+        "draw_counts": lambda x: drawing.draw_counts(drawing.prepare(x), a, d, g.nodes, u),
         "expectations": lambda x: posterior.expectations(x, g),
         "left_out": lambda x: posterior.left_out(x, g),
         "pair_counts": pairs.pair_counts,

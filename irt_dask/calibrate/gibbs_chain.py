@@ -7,7 +7,8 @@ ability.  What a sweep hands to the next is the item parameters alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,8 @@ from numpy.typing import NDArray
 
 from irt_dask.engine.cache import keep, read_block
 from irt_dask.errors import ChainError, InputError
-from irt_dask.kernels import keyed, layouts, loglik, metropolis, posterior
+from irt_dask.kernels import drawing, keyed, layouts, metropolis
+from irt_dask.kernels.drawing import Persons
 from irt_dask.models import Grid, ItemPrior, grid_for
 
 Floats = NDArray[np.float64]
@@ -42,6 +44,7 @@ class Plan:
     prior: ItemPrior
     n_persons: int
     sweeps: int
+    powering: str = "shrink"
 
     @property
     def total(self) -> int:
@@ -56,16 +59,20 @@ class Plan:
 
 @dataclass(frozen=True)
 class _Shard:
-    """The persons of one shard, in the order of their global rows."""
+    """The persons of one shard, in the order of their global rows, laid out for draws."""
 
-    data: layouts.Layout
+    persons: Persons
+    #: Replicated shards: how often everybody counts, and who counts once more.
+    copies: int
+    again: Persons | None
 
     @property
     def nbytes(self) -> int:
-        return self.data.nbytes
+        return self.persons.nbytes + (self.again.nbytes if self.again else 0)
 
 
-def _read_shard(refs: Sequence[Any], plan: Plan, shard: int) -> _Shard:
+def read_shard(refs: Sequence[Any], plan: Plan, shard: int) -> layouts.Layout:
+    """Read the responses of a shard's persons: one pass over the store."""
     parts = []
     for ref in refs:
         block = read_block(ref)
@@ -74,7 +81,45 @@ def _read_shard(refs: Sequence[Any], plan: Plan, shard: int) -> _Shard:
             continue
         of = keyed.shard_of(plan.seed, block.start, block.n_persons, plan.n_shards)
         parts.append(layouts.take(block.data, np.flatnonzero(of == shard)))
-    return _Shard(layouts.concatenate(parts))
+    data = layouts.concatenate(parts)
+    if data.shape[0] == 0:
+        raise InputError(f"shard {shard} of {plan.n_shards} has no person; use fewer shards")
+    return data
+
+
+def copies_of(n: int, n_persons: int) -> NDArray[np.int64]:
+    """How often each of a shard's n persons counts, so that together they count n_persons times."""
+    return np.diff(np.arange(n + 1, dtype=np.int64) * n_persons // n)
+
+
+def _lay_out(refs: Sequence[Any], plan: Plan, shard: int) -> _Shard:
+    data = read_shard(refs, plan, shard)
+    persons = drawing.prepare(data)
+    if plan.powering != "replicate":
+        return _Shard(persons, 1, None)
+    copies = copies_of(persons.n, plan.n_persons)
+    again = np.flatnonzero(copies > copies.min())
+    more = drawing.prepare(layouts.take(data, again)) if again.size else None
+    return _Shard(persons, int(copies.min()), more)
+
+
+def _draw_shard(
+    shard: _Shard, a: Floats, d: Floats, nodes: Floats, key: Callable[[int], Any]
+) -> tuple[Any, Any, Any, Any]:
+    """Draw the abilities of a shard's persons and of their copies; counts of all together."""
+    draws = [shard.persons] * shard.copies + ([shard.again] if shard.again else [])
+    counts = [
+        drawing.draw_counts(p, a, d, nodes, keyed.stream(key(k), p.n)) for k, p in enumerate(draws)
+    ]
+    if len(counts) == 1:
+        return counts[0]
+    right, seen = np.zeros((2, nodes.size, a.size), dtype=np.int64)
+    for at, r, s, _ in counts:
+        right[at] += r
+        seen[at] += s
+    persons = np.sum([c[3] for c in counts], axis=0)
+    kept = np.flatnonzero(persons)
+    return kept, right[kept], seen[kept], persons
 
 
 def segment(
@@ -86,32 +131,33 @@ def segment(
     item's index, so neither blocks nor where the chain is cut matter.
     """
     shard, chain = int(state["shard"]), int(state["chain"])
-    key = (plan.fingerprint, "shard", plan.seed, plan.n_shards, shard)
-    data = keep(key, lambda: _read_shard(refs, plan, shard)).data
-    n, m = data.shape
-    if n == 0:
-        raise InputError(f"shard {shard} of {plan.n_shards} has no person; use fewer shards")
-    prior = plan.prior.tempered(n / plan.n_persons)
+    key = (plan.fingerprint, "shard", plan.seed, plan.n_shards, shard, plan.powering)
+    data = keep(key, lambda: _lay_out(refs, plan, shard))
+    n, m = data.persons.n, data.persons.n_items
+    published = plan.powering == "published"
+    prior = plan.prior.tempered(n / plan.n_persons if plan.powering == "shrink" else 1.0)
     log_a, d = state["log_a"].copy(), state["d"].copy()
     accepted = state["accepted"].copy()
     start, grid = state["start"], Grid(int(state["n_nodes"]))
     kept = []
 
-    def draw(purpose: str, step: int) -> NDArray[np.uint64]:
-        return keyed.key(plan.seed, "gibbs", purpose, shard, chain, step)
+    def draw(purpose: str, step: int, copy: int = 0) -> NDArray[np.uint64]:
+        return keyed.key(plan.seed, "gibbs", purpose, shard, chain, step, copy)
 
     first = int(state["step"]) + 1
     for step in range(first, min(first + plan.sweeps, plan.total + 1)):
-        u = keyed.stream(draw("ability", step), n)
-        tables = loglik.tables(np.exp(log_a), d, grid.nodes)
-        at, right, seen, persons = posterior.draw_counts(data, tables, u)
+        abilities = functools.partial(draw, "ability", step)
+        at, right, seen, persons = _draw_shard(data, np.exp(log_a), d, grid.nodes, abilities)
+        if published:
+            right, seen = (x * (plan.n_persons / n) for x in (right, seen))
         if step == plan.n_warmup + 1:
             accepted[:] = 0
         random = keyed.uniforms(draw("item", step), 0, m, metropolis.WORDS_PER_ITEM)
-        begin = (start[0], start[1])
-        metropolis.metropolis(right, seen, grid.nodes[at], prior, begin, random, log_a, d, accepted)
-        scale = keyed.stream(draw("scale", step), metropolis.WORDS_PER_RESCALE)
-        metropolis.rescale(persons, grid.nodes, prior, scale, log_a, d)
+        begin = (np.exp(start[0]), start[1])
+        metropolis.metropolis(right, seen, at, grid.nodes, prior, begin, random, log_a, d, accepted)
+        if not published:  # whose conditionals have no joint distribution that a move could keep
+            scale = keyed.stream(draw("scale", step), metropolis.WORDS_PER_RESCALE)
+            metropolis.rescale(persons, grid.nodes, prior, scale, log_a, d)
         if not (np.isfinite(log_a).all() and np.isfinite(d).all()):
             raise ChainError(
                 f"shard {shard}, chain {chain}: an item parameter is not a number after sweep "

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from irt_dask.kernels.compiled import jit
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 #: Degrees of freedom of the proposal of the Gibbs item step; its tails bound the weights.
 _PROPOSAL_DF = 10
@@ -23,194 +24,220 @@ _PROPOSAL_DF = 10
 WORDS_PER_ITEM = 2 + _PROPOSAL_DF // 2 + 1
 
 
+#: ``z`` beyond this (and within its negative) is as good as certain.
+_CERTAIN = 600.0
+#: A Newton step of this squared length, in posterior standard deviations, is near enough the mode.
+_NEAR = 1e-3
+
+
 @jit
-def log_likelihood(right: Floats, seen: Floats, nodes: Floats, a: float, d: float) -> float:
-    """Log-likelihood of one item at slope ``a`` and intercept ``d``."""
-    total = 0.0
-    for q in range(nodes.size):
-        if seen[q] > 0.0:
-            z = a * nodes[q] + d
-            total += right[q] * z - seen[q] * (max(z, 0.0) + math.log1p(math.exp(-abs(z))))
+def _pack(
+    right: Floats, seen: Floats, node: Ints, nodes: Floats, packed: Floats
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Counts of one item at the nodes with responses, these nodes, and the steps between them."""
+    n = 0
+    before = 0
+    for k in range(node.size):
+        if seen[k] > 0.0:
+            packed[0, n], packed[1, n] = right[k], seen[k]
+            packed[2, n], packed[3, n] = nodes[node[k]], node[k] - before
+            before = node[k]
+            n += 1
+    return packed[0, :n], packed[1, :n], packed[2, :n], packed[3, :n]
+
+
+@jit
+def _odds(x: Floats, step: Floats, h: float, a: float, d: float, out: Floats) -> None:
+    """``e^(a x + d)`` at one item's nodes.
+
+    From one node to the next it is a product: neighbours differ by the factor ``e^{a h}``.
+    """
+    if x.size == 0:
+        return
+    first, last = a * x[0] + d, a * x[x.size - 1] + d
+    if max(abs(first), abs(last)) > _CERTAIN:
+        for k in range(x.size):
+            out[k] = math.exp(min(max(a * x[k] + d, -_CERTAIN), _CERTAIN))
+        return
+    growth = math.exp(a * h)
+    e = math.exp(first)
+    out[0] = e
+    for k in range(1, x.size):
+        e *= growth if step[k] == 1.0 else math.exp(a * h * step[k])
+        out[k] = e
+
+
+@jit
+def _log_target(
+    r: Floats, s: Floats, x: Floats, step: Floats, h: float, prior: Floats, a: float, d: float,
+    odds: Floats,
+) -> float:  # fmt: skip
+    """Log posterior density of (a, d) given the counts, up to a constant."""
+    _odds(x, step, h, a, d, odds)
+    total = -0.5 * prior[1] * (a - prior[0]) ** 2 - 0.5 * prior[3] * (d - prior[2]) ** 2
+    for k in range(x.size):
+        total += r[k] * (a * x[k] + d) - s[k] * math.log(1.0 + odds[k])
     return total
 
 
 @jit
 def _derivatives(
-    right: Floats, seen: Floats, nodes: Floats, a: float, d: float
-) -> tuple[float, float, float, float, float, float]:
-    """Log-likelihood of one item, its gradient (a, d) and negative Hessian (aa, ad, dd)."""
-    total = ga = gd = haa = had = hdd = 0.0
-    for q in range(nodes.size):
-        if seen[q] > 0.0:
-            z = a * nodes[q] + d
-            e = math.exp(-abs(z))
-            total += right[q] * z - seen[q] * (max(z, 0.0) + math.log1p(e))
-            large = 1.0 / (1.0 + e)
-            p = large if z >= 0.0 else e * large
-            residual = right[q] - seen[q] * p
-            w = seen[q] * e * large * large
-            ga += residual * nodes[q]
-            gd += residual
-            haa += w * nodes[q] * nodes[q]
-            had += w * nodes[q]
-            hdd += w
-    return total, ga, gd, haa, had, hdd
-
-
-@jit
-def _pack(
-    right: Floats, seen: Floats, nodes: Floats, packed: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """Counts and abilities of the nodes with responses to one item."""
-    n = 0
-    for q in range(nodes.size):
-        if seen[q] > 0.0:
-            packed[0, n], packed[1, n], packed[2, n] = right[q], seen[q], nodes[q]
-            n += 1
-    return packed[0, :n], packed[1, :n], packed[2, :n]
-
-
-def _by_item(right: NDArray[Any], seen: NDArray[Any]) -> tuple[Floats, Floats]:
-    return np.ascontiguousarray(right.T, dtype=float), np.ascontiguousarray(seen.T, dtype=float)
-
-
-# --- Gibbs: an exact Metropolis-Hastings step -----------------------------------------------------
-
-
-@jit
-def _log_target(
-    right: Floats, seen: Floats, nodes: Floats, prior: Floats, u: float, d: float
-) -> float:
-    """Log posterior density of (log a, d); the Jacobian of a = e^u adds u."""
-    a = math.exp(u)
-    return (
-        log_likelihood(right, seen, nodes, a, d)
-        - 0.5 * prior[1] * (a - prior[0]) ** 2
-        - 0.5 * prior[3] * (d - prior[2]) ** 2
-        + u
-    )
-
-
-@jit
-def _log_target_derivatives(
-    right: Floats, seen: Floats, nodes: Floats, prior: Floats, u: float, d: float
-) -> tuple[float, float, float, float, float, float]:
-    """Value (:func:`_log_target`), gradient and negative Hessian in (log a, d)."""
-    a = math.exp(u)
-    total, ga, gd, haa, had, hdd = _derivatives(right, seen, nodes, a, d)
-    value = total - 0.5 * prior[1] * (a - prior[0]) ** 2 - 0.5 * prior[3] * (d - prior[2]) ** 2 + u
-    ga -= prior[1] * (a - prior[0])
-    gd -= prior[3] * (d - prior[2])
-    haa += prior[1]
-    hdd += prior[3]
-    # Chain rule for u = log a: d/du = a d/da, d2/du2 = a^2 d2/da2 + a d/da.
-    return value, a * ga + 1.0, gd, a * a * haa - a * ga, a * had, hdd
+    r: Floats, s: Floats, x: Floats, step: Floats, h: float, prior: Floats, a: float, d: float,
+    odds: Floats,
+) -> tuple[float, float, float, float, float]:  # fmt: skip
+    """Gradient (a, d) and negative Hessian (aa, ad, dd) of the log posterior density."""
+    _odds(x, step, h, a, d, odds)
+    ga, gd = -prior[1] * (a - prior[0]), -prior[3] * (d - prior[2])
+    haa, had, hdd = prior[1], 0.0, prior[3]
+    for k in range(x.size):
+        inverse = 1.0 / (1.0 + odds[k])
+        p = odds[k] * inverse
+        residual = r[k] - s[k] * p
+        w = s[k] * p * inverse
+        ga += residual * x[k]
+        gd += residual
+        haa += w * x[k] * x[k]
+        had += w * x[k]
+        hdd += w
+    return ga, gd, haa, had, hdd
 
 
 @jit
 def _mode(
-    right: Floats, seen: Floats, nodes: Floats, prior: Floats, u: float, d: float
-) -> tuple[float, float, float, float, float]:
-    """Mode of (log a, d) and a positive definite curvature there (uu, ud, dd).
+    r: Floats, s: Floats, x: Floats, step: Floats, h: float, prior: Floats, a: float, d: float,
+    at_zero: bool, odds: Floats,
+) -> tuple[float, float, float, float, float, float]:  # fmt: skip
+    """Mode of (a, d), whatever the sign of a, or of d at a = 0; slope in a and curvature there.
 
-    A deterministic function of the counts and the start: the step below is exact even where this
-    search stops early.
+    The log density is concave: Newton's method with steps that are halved while they lengthen the
+    next one.  A deterministic function of the counts and the start: the step that uses it is exact
+    even where this search stops early.
     """
-    value, gu, gd, huu, hud, hdd = _log_target_derivatives(right, seen, nodes, prior, u, d)
-    for _ in range(30):
-        huu = max(huu, hud * hud / hdd + 0.25)  # at least the curvature of a flat direction
-        det = huu * hdd - hud * hud
-        step_u, step_d = (hdd * gu - hud * gd) / det, (huu * gd - hud * gu) / det
-        # Within a thousandth of the posterior's own width the proposal is as good as it gets.
-        small = gu * step_u + gd * step_d < 1e-6
-        size = min(1.0, 2.0 / max(abs(step_u), abs(step_d), 1e-300))
-        moved = False
-        for _ in range(20):
-            nu, nd = u + size * step_u, d + size * step_d
-            at = _log_target_derivatives(right, seen, nodes, prior, nu, nd)
-            if at[0] >= value:
-                moved = True
-                break
+    from_a, from_d, size, length = a, d, 1.0, math.inf
+    step_a = step_d = 0.0
+    ga, gd, haa, had, hdd = 0.0, 0.0, 1.0, 0.0, 1.0
+    for _ in range(60):
+        ga, gd, haa, had, hdd = _derivatives(r, s, x, step, h, prior, a, d, odds)
+        if at_zero:
+            new_a, new_d = 0.0, gd / hdd
+            new = gd * new_d
+        else:
+            det = haa * hdd - had * had
+            new_a, new_d = (hdd * ga - had * gd) / det, (haa * gd - had * ga) / det
+            new = ga * new_a + gd * new_d
+        if new > length and size > 1e-4:
             size *= 0.5
-        if not moved:
+            a, d = from_a + size * step_a, from_d + size * step_d
+            continue
+        from_a, from_d, step_a, step_d, length = a, d, new_a, new_d, new
+        size = min(1.0, 2.0 / max(abs(step_a), abs(step_d), 1e-300))
+        a, d = from_a + size * step_a, from_d + size * step_d
+        if length < _NEAR:
             break
-        u, d = nu, nd
-        value, gu, gd, huu, hud, hdd = at
-        if small:
-            break
-    return u, d, max(huu, hud * hud / hdd + 0.25), hud, hdd
+    return a, d, ga, haa, had, hdd
 
 
 @jit
-def _log_proposal(du: float, dd: float, huu: float, hud: float, hdd: float, df: float) -> float:
-    """Log density, up to a constant, of the bivariate t about the mode."""
-    return (
-        -0.5 * (df + 2.0) * math.log1p((du * du * huu + 2.0 * du * dd * hud + dd * dd * hdd) / df)
-    )
+def _stretch(uniforms: Floats) -> float:
+    """What makes a normal a t of twice as many degrees of freedom as there are uniforms."""
+    chi2 = 0.0
+    for u in uniforms:
+        chi2 -= 2.0 * math.log(u)
+    return math.sqrt(2.0 * uniforms.size / chi2)
+
+
+@jit
+def _log_t(distance: float, dimension: float, df: float) -> float:
+    """Log density of t at a squared distance in scales, up to a constant."""
+    return -0.5 * (df + dimension) * math.log1p(distance / df)
 
 
 @jit
 def _metropolis(
     right: Floats,
     seen: Floats,
+    node: Ints,
     nodes: Floats,
     prior: Floats,
-    start_u: Floats,
+    start_a: Floats,
     start_d: Floats,
     random: Floats,
-    u: Floats,
+    log_a: Floats,
     d: Floats,
-    accepted: NDArray[np.int64],
+    accepted: Ints,
 ) -> None:
-    df = 2.0 * (random.shape[1] - 3)
-    packed = np.empty((3, nodes.size))
-    for j in range(u.size):
-        r, s, x = _pack(right[j], seen[j], nodes, packed)
-        mu, md, huu, hud, hdd = _mode(r, s, x, prior, start_u[j], start_d[j])
-        radius = math.sqrt(-2.0 * math.log(random[j, 0]))
-        z1 = radius * math.cos(2.0 * math.pi * random[j, 1])
-        z2 = radius * math.sin(2.0 * math.pi * random[j, 1])
-        chi2 = 0.0
-        for k in range(2, random.shape[1] - 1):
-            chi2 -= 2.0 * math.log(random[j, k])
-        stretch = math.sqrt(df / chi2)
-        # Inverse of the curvature's Cholesky factor [[l11, 0], [l21, l22]], transposed, times z.
-        l11 = math.sqrt(huu)
-        l21 = hud / l11
-        l22 = math.sqrt(hdd - l21 * l21)
-        dd = stretch * z2 / l22
-        du = stretch * z1 / l11 - l21 / l11 * dd
-        log_ratio = (
-            _log_target(r, s, x, prior, mu + du, md + dd)
-            - _log_target(r, s, x, prior, u[j], d[j])
-            + _log_proposal(u[j] - mu, d[j] - md, huu, hud, hdd, df)
-            - _log_proposal(du, dd, huu, hud, hdd, df)
+    h = nodes[1] - nodes[0]
+    packed, odds = np.empty((4, node.size)), np.empty(node.size)
+    for j in range(log_a.size):
+        r, s, x, step = _pack(right[j], seen[j], node, nodes, packed)
+        centre_a, centre_d, slope, haa, had, hdd = _mode(
+            r, s, x, step, h, prior, start_a[j], start_d[j], False, odds
         )
+        old_a = math.exp(log_a[j])
+        angle = 2.0 * math.pi * random[j, 1]
+        profile = haa - had * had / hdd  # curvature along a, d following
+        if centre_a > 0.0 and centre_a * centre_a * profile > 1.0:
+            radius = math.sqrt(-2.0 * math.log(random[j, 0]))
+            stretch = _stretch(random[j, 2:-1])
+            new_a = centre_a + stretch * radius * math.cos(angle) / math.sqrt(profile)
+            new_d = centre_d + stretch * radius * math.sin(angle) / math.sqrt(hdd)
+            new_d -= had / hdd * (new_a - centre_a)
+            if not new_a > 0.0:
+                continue
+            u, v, df = old_a - centre_a, d[j] - centre_d, 2.0 * (random.shape[1] - 3)
+            log_ratio = _log_t(haa * u * u + 2.0 * had * u * v + hdd * v * v, 2.0, df)
+            u, v = new_a - centre_a, new_d - centre_d
+            log_ratio -= _log_t(haa * u * u + 2.0 * had * u * v + hdd * v * v, 2.0, df)
+        else:
+            _, centre_d, slope, haa, had, hdd = _mode(
+                r, s, x, step, h, prior, 0.0, start_d[j], True, odds
+            )
+            profile = haa - had * had / hdd
+            rate = 0.5 * (math.sqrt(slope * slope + 4.0 * profile) - slope)
+            new_a = -math.log(random[j, 0]) / rate
+            radius = math.sqrt(-2.0 * math.log(random[j, 2]))
+            stretch = _stretch(random[j, 3:-1])
+            new_d = centre_d + stretch * radius * math.sin(angle) / math.sqrt(hdd)
+            new_d -= had / hdd * new_a
+            v, df = d[j] - centre_d + had / hdd * old_a, 2.0 * (random.shape[1] - 4)
+            log_ratio = rate * (new_a - old_a) + _log_t(hdd * v * v, 1.0, df)
+            v = new_d - centre_d + had / hdd * new_a
+            log_ratio -= _log_t(hdd * v * v, 1.0, df)
+        log_ratio += _log_target(r, s, x, step, h, prior, new_a, new_d, odds)
+        log_ratio -= _log_target(r, s, x, step, h, prior, old_a, d[j], odds)
         if math.log(random[j, random.shape[1] - 1]) < log_ratio:
-            u[j] = mu + du
-            d[j] = md + dd
+            log_a[j] = math.log(new_a)
+            d[j] = new_d
             accepted[j] += 1
 
 
 def metropolis(
     right: NDArray[Any],
     seen: NDArray[Any],
+    node: Ints,
     nodes: Floats,
     prior: Floats,
     start: tuple[Floats, Floats],
     random: Floats,
     log_a: Floats,
     d: Floats,
-    accepted: NDArray[np.int64],
+    accepted: Ints,
 ) -> None:
     """One independence Metropolis-Hastings step for each item, in place.
 
-    The proposal is a bivariate t with the mode and curvature of the item's conditional posterior of
-    (log a, d) given the counts.  It must not depend on the current value, so its search starts at
-    ``start``, which the caller keeps fixed.  ``random`` holds uniforms, shape
-    (items, WORDS_PER_ITEM); ``prior`` is :meth:`irt_dask.models.ItemPrior.tempered`.
+    ``right`` and ``seen`` are counts at the nodes ``node`` (positions in ``nodes``, which are
+    equally spaced), shape (nodes kept, items), of any positive scale (powered counts too).
+
+    The proposal is made in (a, d), where the log density is concave.  Where the mode is at least a
+    standard deviation above a = 0, it is a bivariate t with its curvature, and a proposal below 0
+    is refused; elsewhere an exponential in a, whose rate is that of the density at a = 0, and a t
+    in d about the line on which d follows a.  Both have heavier tails than the density.  Neither
+    may depend on the current value, so the search for the mode starts at ``start`` (a, d), which
+    the caller keeps fixed.  ``random`` holds uniforms, shape (items, WORDS_PER_ITEM); ``prior`` is
+    :meth:`irt_dask.models.ItemPrior.tempered`.
     """
-    _metropolis(*_by_item(right, seen), nodes, prior, *start, random, log_a, d, accepted)
+    counts = [np.ascontiguousarray(x.T, dtype=float) for x in (right, seen)]
+    _metropolis(counts[0], counts[1], node, nodes, prior, *start, random, log_a, d, accepted)
 
 
 # --- Gibbs: moves along the scale of ability ------------------------------------------------------

@@ -71,11 +71,12 @@ def _number(
     return n_sets
 
 
-def _sets_of(arrays: tuple[Any, Any, Any], n: int) -> tuple[Ints, Ints]:
-    """Set of each row, in order of appearance; first row of each set."""
+def sets_of(data: Layout) -> tuple[Ints, Ints]:
+    """Set of items of each person, numbered in order of appearance; first person of each set."""
+    n = data.shape[0]
     table = np.full(1 << max(1, (2 * n).bit_length()), -1, dtype=np.int64)
     first, number = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-    n_sets = _number(*arrays, table, first, number)
+    n_sets = _number(*rows.arrays(data), table, first, number)
     return number, first[:n_sets]
 
 
@@ -104,7 +105,7 @@ def _tally(
 def observed_sets(data: Layout) -> Sets:
     """Group the persons of a block by the items they answered."""
     arrays = rows.arrays(data)
-    number, first = _sets_of(arrays, data.shape[0])
+    number, first = sets_of(data)
     sets = layouts.to_sparse(layouts.take(data, first))
     right = np.zeros(sets.indices.size, dtype=np.int64)
     scores = np.zeros(sets.indices.size + first.size, dtype=np.int64)
@@ -127,8 +128,9 @@ def merge(left: Sets, right: Sets) -> Sets:
     indptr = np.concatenate([left.indptr, right.indptr[1:] + left.indptr[-1]])
     items = np.concatenate([left.items, right.items])
     values = np.zeros(items.size, dtype=np.int8)
-    number, first = _sets_of((indptr, items, values), indptr.size - 1)
-    kept = layouts.take(layouts.Sparse(indptr, items, values, 0), first)
+    both = layouts.Sparse(indptr, items, values, 0)
+    number, first = sets_of(both)
+    kept = layouts.take(both, first)
     assert isinstance(kept, layouts.Sparse)
     n_right = np.zeros(kept.indices.size, dtype=np.int64)
     scores = np.zeros(kept.indices.size + first.size, dtype=np.int64)

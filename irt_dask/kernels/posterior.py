@@ -17,7 +17,6 @@ from irt_dask.kernels.layouts import Layout
 from irt_dask.kernels.loglik import (
     CHUNK,
     LOG_NEGLIGIBLE,
-    NEGLIGIBLE,
     Tables,
     log_weights,
     weights,
@@ -29,56 +28,13 @@ Ints = NDArray[np.int64]
 
 
 @jit
-def _draws(
-    indptr: Any,
-    indices: Any,
-    values: Any,
-    g: Tables,
-    ratio: Floats,
-    inverse_ratio: Floats,
-    u: Floats,
-    node: Ints,
-) -> None:
-    n_nodes = g.nodes.size
-    h = g.nodes[1] - g.nodes[0]
-    w = np.empty(n_nodes)
+def _draws(indptr: Any, indices: Any, values: Any, g: Tables, u: Floats, node: Ints) -> None:
+    w = np.empty(g.nodes.size)
     index = np.empty(g.a.size + 4, dtype=np.int64)
     for i in range(n_rows(indptr, values)):
         items, row = rows.row(indptr, indices, values, i)
-        t = 0.0
-        observed = 0
-        for k in range(row.size):
-            observed += row[k] >= 0
-            t += g.a[item(items, k)] * (row[k] == 1)
-        if observed == g.a.size:
-            # Neighbouring weights differ by the factor ratio[q] exp(t h), which falls with q:
-            # find the mode by bisection and walk out from it, without an exponential per node.
-            growth = math.exp(t * h)
-            shrink = 1.0 / growth
-            low, high = 0, n_nodes - 1
-            while low < high:
-                mid = (low + high) // 2
-                if ratio[mid] * growth >= 1.0:
-                    low = mid + 1
-                else:
-                    high = mid
-            first, last = low, low
-            w[low] = 1.0
-            while last < n_nodes - 1:
-                x = w[last] * ratio[last] * growth
-                if x < NEGLIGIBLE:
-                    break
-                last += 1
-                w[last] = x
-            while first > 0:
-                x = w[first] * (inverse_ratio[first - 1] * shrink)
-                if x < NEGLIGIBLE:
-                    break
-                first -= 1
-                w[first] = x
-        else:
-            lo, hi = log_weights(items, row, g, LOG_NEGLIGIBLE, index, w)
-            first, last, _ = weights(w, lo, hi, LOG_NEGLIGIBLE)
+        lo, hi = log_weights(items, row, g, LOG_NEGLIGIBLE, index, w)
+        first, last, _ = weights(w, lo, hi, LOG_NEGLIGIBLE)
         total = 0.0
         for q in range(first, last + 1):
             total += w[q]
@@ -107,26 +63,13 @@ def _node_counts(
 def draw(data: Layout, g: Tables, u: Floats) -> Ints:
     """Draw every ability from its posterior on the nodes; ``u`` are uniforms, one a person."""
     node = np.empty(data.shape[0], dtype=np.int64)
-    ratio = np.diff(g.total)
-    _draws(*rows.arrays(data), g, np.exp(ratio), np.exp(-ratio), u, node)
+    _draws(*rows.arrays(data), g, u, node)
     return node
 
 
-def draw_counts(data: Layout, g: Tables, u: Floats) -> tuple[Ints, Ints, Ints, Ints]:
-    """Draw every ability (see :func:`draw`) and count responses by node and item.
-
-    Only nodes with persons are kept: returns them, ascending, right and observed responses there,
-    shape (nodes kept, n_items), and persons, shape (n_nodes,).
-    """
-    node = draw(data, g, u)
-    persons = np.bincount(node, minlength=g.nodes.size)
-    kept = np.flatnonzero(persons)
-    place = np.empty(g.nodes.size, dtype=np.int64)
-    place[kept] = np.arange(kept.size)
-    right = np.zeros((kept.size, data.shape[1]), dtype=np.int64)
-    seen = np.zeros_like(right)
-    _node_counts(*rows.arrays(data), place[node], right, seen)
-    return kept, right, seen, persons
+def add_node_counts(data: Layout, node: Ints, right: Ints, seen: Ints) -> None:
+    """Add right and observed responses by node (of each person) and item, in place."""
+    _node_counts(*rows.arrays(data), node, right, seen)
 
 
 @jit

@@ -15,18 +15,17 @@ from polyagamma import random_polyagamma
 
 import irt_dask as irt
 from irt_dask.engine.threads import single_threaded
-from irt_dask.kernels import keyed, loglik, metropolis, posterior
+from irt_dask.kernels import drawing, keyed, metropolis
 from irt_dask.models import ItemPrior, grid_for
 
 
 def grid_sweep(data, state, step):
     log_a, d, grid, start, prior = state
-    u = keyed.stream(keyed.key(1, "u", step), data.shape[0])
-    tables = loglik.tables(np.exp(log_a), d, grid.nodes)
-    kept, right, seen, persons = posterior.draw_counts(data, tables, u)
-    random = keyed.uniforms(keyed.key(1, "i", step), 0, data.shape[1], metropolis.WORDS_PER_ITEM)
-    accepted = np.zeros(data.shape[1], dtype=np.int64)
-    metropolis.metropolis(right, seen, grid.nodes[kept], prior, start, random, log_a, d, accepted)
+    u = keyed.stream(keyed.key(1, "u", step), data.n)
+    kept, right, seen, persons = drawing.draw_counts(data, np.exp(log_a), d, grid.nodes, u)
+    random = keyed.uniforms(keyed.key(1, "i", step), 0, data.n_items, metropolis.WORDS_PER_ITEM)
+    accepted = np.zeros(data.n_items, dtype=np.int64)
+    metropolis.metropolis(right, seen, kept, grid.nodes, prior, start, random, log_a, d, accepted)
     scale = keyed.stream(keyed.key(1, "s", step), metropolis.WORDS_PER_RESCALE)
     metropolis.rescale(persons, grid.nodes, prior, scale, log_a, d)
 
@@ -71,16 +70,17 @@ def main():
     )
     for missing in (0.0, 0.3):
         r = irt.simulate(n, m, missing=missing, rows_per_block=n)
-        data = r.read_block(0).data
+        values = r.read_block(0).data.values
+        data = drawing.prepare(r.read_block(0).data)
         a, d = r.truth["item_discrimination"].values, r.truth["item_intercept"].values
         log_a, dd = np.log(a), d.copy()
-        state = (log_a, dd, grid_for(a, d, margin=1.25), (np.log(a), d), ItemPrior().tempered(1.0))
+        state = (log_a, dd, grid_for(a, d, margin=1.25), (a, d), ItemPrior().tempered(1.0))
         step = iter(range(10**9))
         with single_threaded():
             ours = medians(lambda: grid_sweep(data, state, next(step)))  # noqa: B023
             theirs = float("nan")
             if missing == 0.0:
-                y = (data.values == 1).astype(float)
+                y = (values == 1).astype(float)
                 chain = (rng.standard_normal(n), a.copy(), d.copy())
                 theirs = medians(lambda: polya_gamma_sweep(y, chain, rng))  # noqa: B023
         cells = n * m * (1 - missing)
