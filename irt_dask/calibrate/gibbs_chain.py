@@ -7,8 +7,7 @@ ability.  What a sweep hands to the next is the item parameters alone.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irt_dask.engine.cache import keep, read_block
+from irt_dask.engine.shard_files import ShardFile
 from irt_dask.errors import ChainError, InputError
 from irt_dask.kernels import drawing, keyed, layouts, metropolis
 from irt_dask.kernels.drawing import Persons
@@ -67,14 +67,22 @@ class _Shard:
     again: Persons | None
 
     @property
+    def n(self) -> int:
+        """Abilities to draw: persons, each as often as it counts."""
+        return self.persons.n * self.copies + (self.again.n if self.again else 0)
+
+    @property
     def nbytes(self) -> int:
         return self.persons.nbytes + (self.again.nbytes if self.again else 0)
 
 
 def read_shard(refs: Sequence[Any], plan: Plan, shard: int) -> layouts.Layout:
-    """Read the responses of a shard's persons: one pass over the store."""
+    """Read the responses of a shard's persons: all blocks, or its part of a permuted copy."""
     parts = []
     for ref in refs:
+        if isinstance(ref, ShardFile):
+            parts.append(ref.read(shard))
+            continue
         block = read_block(ref)
         if plan.n_shards == 1:
             parts.append(block.data)
@@ -104,13 +112,14 @@ def _lay_out(refs: Sequence[Any], plan: Plan, shard: int) -> _Shard:
 
 
 def _draw_shard(
-    shard: _Shard, a: Floats, d: Floats, nodes: Floats, key: Callable[[int], Any]
+    shard: _Shard, a: Floats, d: Floats, nodes: Floats, u: Floats
 ) -> tuple[Any, Any, Any, Any]:
     """Draw the abilities of a shard's persons and of their copies; counts of all together."""
     draws = [shard.persons] * shard.copies + ([shard.again] if shard.again else [])
-    counts = [
-        drawing.draw_counts(p, a, d, nodes, keyed.stream(key(k), p.n)) for k, p in enumerate(draws)
-    ]
+    counts, used = [], 0
+    for p in draws:
+        counts.append(drawing.draw_counts(p, a, d, nodes, u[used : used + p.n]))
+        used += p.n
     if len(counts) == 1:
         return counts[0]
     right, seen = np.zeros((2, nodes.size, a.size), dtype=np.int64)
@@ -139,25 +148,25 @@ def segment(
     log_a, d = state["log_a"].copy(), state["d"].copy()
     accepted = state["accepted"].copy()
     start, grid = state["start"], Grid(int(state["n_nodes"]))
-    kept = []
-
-    def draw(purpose: str, step: int, copy: int = 0) -> NDArray[np.uint64]:
-        return keyed.key(plan.seed, "gibbs", purpose, shard, chain, step, copy)
+    nodes, kept = grid.nodes, []
+    before = m * metropolis.WORDS_PER_ITEM + metropolis.WORDS_PER_RESCALE
+    words = before + data.n
 
     first = int(state["step"]) + 1
     for step in range(first, min(first + plan.sweeps, plan.total + 1)):
-        abilities = functools.partial(draw, "ability", step)
-        at, right, seen, persons = _draw_shard(data, np.exp(log_a), d, grid.nodes, abilities)
+        u = keyed.stream(keyed.key(plan.seed, "gibbs", shard, chain, step), words)
+        items, scale, abilities = np.split(u, [m * metropolis.WORDS_PER_ITEM, before])
+        at, right, seen, persons = _draw_shard(data, np.exp(log_a), d, nodes, abilities)
         if published:
             right, seen = (x * (plan.n_persons / n) for x in (right, seen))
         if step == plan.n_warmup + 1:
             accepted[:] = 0
-        random = keyed.uniforms(draw("item", step), 0, m, metropolis.WORDS_PER_ITEM)
         begin = (np.exp(start[0]), start[1])
-        metropolis.metropolis(right, seen, at, grid.nodes, prior, begin, random, log_a, d, accepted)
+        metropolis.metropolis(
+            right, seen, at, nodes, prior, begin, items.reshape(m, -1), log_a, d, accepted
+        )
         if not published:  # whose conditionals have no joint distribution that a move could keep
-            scale = keyed.stream(draw("scale", step), metropolis.WORDS_PER_RESCALE)
-            metropolis.rescale(persons, grid.nodes, prior, scale, log_a, d)
+            metropolis.rescale(persons, nodes, prior, scale, log_a, d)
         if not (np.isfinite(log_a).all() and np.isfinite(d).all()):
             raise ChainError(
                 f"shard {shard}, chain {chain}: an item parameter is not a number after sweep "
@@ -166,6 +175,7 @@ def segment(
         if plan.adapts_after(step):
             start = np.stack([log_a, d])
             grid = grid_for(np.exp(log_a), d, margin=GRID_MARGIN)
+            nodes = grid.nodes
         if step > plan.n_warmup and (step - plan.n_warmup) % plan.thin == 0:
             kept.append(np.stack([log_a, d]))
     state = {**state, "log_a": log_a, "d": d, "start": start, "accepted": accepted}

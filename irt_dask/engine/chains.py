@@ -29,11 +29,17 @@ class Chain:
 
 
 def run_chains(
-    engine: Engine, chains: list[Chain], segment: Segment, total: int, checkpoint: Checkpoint
+    engine: Engine,
+    chains: list[Chain],
+    segment: Segment,
+    total: int,
+    checkpoint: Checkpoint,
+    refs: Sequence[Any] | None = None,
 ) -> list[Chain]:
     """Run every chain until its state says ``step == total``; return them complete.
 
-    Each segment is one task that reads all blocks (or keeps what it needs in its worker's memory).
+    Each segment is one task that reads all blocks (or keeps what it needs in its worker's memory);
+    ``refs`` are what it reads instead, if given.
     Segments of different chains run side by side; those of a chain follow each other.  The driver
     writes a checkpoint after every segment and starts from what is there.
 
@@ -42,6 +48,7 @@ def run_chains(
     ChainError
         If a segment keeps ending its worker; it names the chain.
     """
+    refs = engine.refs if refs is None else refs
     for chain in chains:
         while (saved := checkpoint.load(f"{chain.name}-{len(chain.outputs):05d}")) is not None:
             chain.state = _part(saved, "state")
@@ -53,7 +60,7 @@ def run_chains(
         engine.progress.update(sum(steps.values()), total * len(chains))
 
     def start(k: int) -> Any:
-        return engine.executor.submit(k / len(chains), segment, engine.refs, chains[k].state)
+        return engine.executor.submit(k / len(chains), segment, refs, chains[k].state)
 
     report()
     running = {}

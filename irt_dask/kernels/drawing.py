@@ -45,6 +45,8 @@ _LOG_NEGLIGIBLE = math.log(_NEGLIGIBLE)
 _GROWTH = 300.0
 #: ``z`` beyond this (and within its negative) is as good as certain.
 _CERTAIN = 300.0
+#: Products of 1 + e^z are kept below this, so that one more factor cannot overflow.
+_LARGE = 1e150
 #: Items that are tabulated together for mixed persons, the values of their responses, most items.
 _TOGETHER, _PATTERNS, _MOST_MIXED = 4, 81, 128
 #: Groups of items after which products are scaled anew.
@@ -229,39 +231,101 @@ def _draw_shared(
             _draw_class(growth[c], uniform[c], who[c], n, ratio, first[c], last[c], work, k, node)
 
 
-def _byte_sums(a: Floats) -> Floats:
-    """Sums of a over the items of a byte's bits, (bytes, 256)."""
-    padded = np.zeros((-(-a.size // 8), 8))
-    padded.ravel()[: a.size] = a
-    set_bits = (np.arange(256)[:, None] >> np.arange(8)) & 1
-    return padded @ set_bits.T.astype(float)
+@jit
+def _odds(a: Floats, d: Floats, nodes: Floats, out: Floats) -> None:
+    """``e^z`` of items by nodes, z kept within what is as good as certain.
 
-
-def _shared_nodes(p: Persons, a: Floats, z: Floats, nodes: Floats, u: Floats) -> Ints:
-    """Nodes of the shared persons, in their order."""
-    node = np.empty(p.shared.size, dtype=np.int64)
-    log_wrong = np.log(1.0 + np.exp(np.clip(z, -_CERTAIN, _CERTAIN)))
-    log_wrong += np.maximum(z - _CERTAIN, 0.0)
+    From node to node it is a product, started anew every 32 nodes.
+    """
     h = nodes[1] - nodes[0]
-    scores = _byte_sums(a)
+    for j in range(a.size):
+        first, last = a[j] * nodes[0] + d[j], a[j] * nodes[-1] + d[j]
+        if max(abs(first), abs(last)) > _CERTAIN:
+            for q in range(nodes.size):
+                out[j, q] = math.exp(min(max(a[j] * nodes[q] + d[j], -_CERTAIN), _CERTAIN))
+            continue
+        growth = math.exp(a[j] * h)
+        e = 0.0
+        for q in range(nodes.size):
+            e = e * growth if q % 32 else math.exp(a[j] * nodes[q] + d[j])
+            out[j, q] = e
+
+
+@jit
+def _log_total(
+    odds: Floats, observed: NDArray[np.bool_], a: Floats, d: Floats, nodes: Floats, out: Floats
+) -> None:
+    """Log prior less the sum of log(1 + e^z) over the observed items, at each node.
+
+    The logarithm is taken of products over many items.
+    """
+    product = np.ones(nodes.size)
+    for q in range(nodes.size):
+        out[q] = -0.5 * nodes[q] * nodes[q]
+    for j in range(observed.size):
+        if observed[j]:
+            for q in range(nodes.size):
+                product[q] *= 1.0 + odds[j, q]
+                if product[q] > _LARGE:
+                    out[q] -= math.log(product[q])
+                    product[q] = 1.0
+            if a[j] * nodes[-1] + d[j] > _CERTAIN:
+                for q in range(nodes.size):
+                    out[q] -= max(a[j] * nodes[q] + d[j] - _CERTAIN, 0.0)
+    for q in range(nodes.size):
+        out[q] -= math.log(product[q])
+
+
+@jit
+def _byte_sums(a: Floats, out: Floats) -> None:
+    """Sums of a over the items of a byte's bits, (bytes, 256)."""
+    out[:] = 0.0
+    for j in range(a.size):
+        b, half = j // 8, 1 << (j % 8)
+        for k in range(half):
+            out[b, half + k] = out[b, k] + a[j]
+
+
+@jit
+def _draw_sets(
+    bits: Bytes,
+    shared: Ints,
+    stop: Ints,
+    observed: NDArray[np.bool_],
+    a: Floats,
+    d: Floats,
+    nodes: Floats,
+    odds: Floats,
+    u: Floats,
+    lanes: int,
+    node: Ints,
+) -> None:
+    h = nodes[1] - nodes[0]
+    scores = np.empty((bits.shape[1], 256))
+    _byte_sums(a, scores)
     growths = np.exp(scores * h)
-    work = np.empty((nodes.size + 3, _LANES))
+    work = np.empty((nodes.size + 3, lanes))
+    total = np.empty(nodes.size)
+    ratio = np.empty(nodes.size - 1)
     begin = 0
-    for stop, observed in zip(p.stop, p.observed, strict=True):
-        log_total = -0.5 * nodes**2 - log_wrong[observed].sum(axis=0)
-        most = float(a[observed].sum()) * (1.0 + 1e-9) + 1e-300
-        wanted = min((stop - begin) // _PER_CLASS, _MOST_CLASSES)
-        n_classes = max(1, int(wanted), math.ceil(most * (nodes[-1] - nodes[0]) / _GROWTH))
-        first, last = np.empty((2, n_classes), dtype=np.int64)
+    for s in range(stop.size):
+        _log_total(odds, observed[s], a, d, nodes, total)
+        for q in range(nodes.size - 1):
+            ratio[q] = math.exp(total[q + 1] - total[q])
+        most = 1e-300
+        for j in range(a.size):
+            if observed[s, j]:
+                most += a[j] * (1.0 + 1e-9)
+        n_classes = max(1, min((stop[s] - begin) // _PER_CLASS, _MOST_CLASSES))
+        n_classes = max(n_classes, math.ceil(most * (nodes[-1] - nodes[0]) / _GROWTH))
+        first, last = np.empty(n_classes, dtype=np.int64), np.empty(n_classes, dtype=np.int64)
         width = most / n_classes
-        _ranges(log_total, nodes, width, first, last)
-        mine = slice(begin, stop)
+        _ranges(total, nodes, width, first, last)
         _draw_shared(
-            p.bits[mine], scores, growths, np.exp(np.diff(log_total)), width, first, last, u,
-            p.shared[mine], work, node[mine],
+            bits[begin : stop[s]], scores, growths, ratio, width, first, last, u,
+            shared[begin : stop[s]], work, node[begin : stop[s]],
         )  # fmt: skip
-        begin = stop
-    return node
+        begin = stop[s]
 
 
 # --- mixed persons --------------------------------------------------------------------------------
@@ -333,22 +397,22 @@ def _draw_mixed(patterns: Bytes, table: Floats, u: Floats, mixed: Ints, node: In
     return True
 
 
-def _mixed_nodes(p: Persons, z: Floats, nodes: Floats, u: Floats) -> Ints:
+def _mixed_nodes(p: Persons, odds: Floats, nodes: Floats, u: Floats) -> Ints:
     """Nodes of the mixed persons, in their order."""
     node = np.empty(p.mixed.size, dtype=np.int64)
     n_nodes = 16 * -(-nodes.size // 16)  # filled up with nodes that nobody can be at
     prior = np.zeros(n_nodes)
     prior[: nodes.size] = np.exp(-0.5 * nodes**2)
-    odds = np.ones((len(z), n_nodes))
-    odds[:, : nodes.size] = np.exp(np.clip(z, -_CERTAIN, _CERTAIN))
-    wrong = 1.0 / (1.0 + odds)
+    right, wrong = np.ones((2, len(odds), n_nodes))
+    wrong[:, : nodes.size] = 1.0 / (1.0 + odds)
+    right[:, : nodes.size] = odds * wrong[:, : nodes.size]
     table = np.empty((p.patterns.shape[1], _PATTERNS, n_nodes))
-    _tabulate(odds * wrong, wrong, table)
+    _tabulate(right, wrong, table)
     table[0] *= prior
     if not _draw_mixed(p.patterns, table, u, p.mixed, node):
         raise EstimationError(
-            "a person's responses have no likelihood that can be told from 0 at any ability: "
-            f"the steepest slope is {np.diff(z, axis=1).max() / (nodes[1] - nodes[0]):.3g}"
+            "a person's responses have no likelihood that can be told from 0 at any ability: the "
+            "slopes have run away"
         )
     return node
 
@@ -411,10 +475,13 @@ def draw_counts(
     EstimationError
         If a likelihood cannot be told from 0.
     """
-    z = np.multiply.outer(a, nodes) + d[:, None]
     n_nodes, m = nodes.size, p.n_items
-    shared = _shared_nodes(p, a, z, nodes, u) if p.shared.size else p.shared
-    mixed = _mixed_nodes(p, z, nodes, u) if p.mixed.size else p.mixed
+    odds = np.empty((m, n_nodes))
+    if p.shared.size or p.mixed.size:
+        _odds(a, d, nodes, odds)
+    shared = np.empty(p.shared.size, dtype=np.int64)
+    _draw_sets(p.bits, p.shared, p.stop, p.observed, a, d, nodes, odds, u, _LANES, shared)
+    mixed = _mixed_nodes(p, odds, nodes, u) if p.mixed.size else p.mixed
     others = p.others
     if others.size:
         others = posterior.draw(p.data, loglik.tables(a, d, nodes), u[p.others])

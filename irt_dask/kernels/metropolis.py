@@ -246,6 +246,52 @@ def metropolis(
 WORDS_PER_RESCALE = 5
 
 
+@jit
+def _log_stretch(v: float, n: float, s2: float, prior: Floats, aa: float, sa: float) -> float:
+    """Log density of v = log s on the orbit; ``n`` is the number of persons less that of items."""
+    e = math.exp(v)
+    return -n * v - 0.5 * s2 / (e * e) - 0.5 * prior[1] * (aa * e * e - 2.0 * prior[0] * sa * e)
+
+
+@jit
+def _rescale(
+    n: float, s1: float, s2: float, prior: Floats, random: Floats, log_a: Floats, d: Floats
+) -> None:
+    aa = sa = ad = 0.0
+    for j in range(d.size):
+        a = math.exp(log_a[j])
+        aa += a * a
+        sa += a
+        ad += a * (d[j] - prior[2])
+    # Shift: sum of -(theta_i - m)^2 / 2 and of the intercepts' normal priors: normal in m.
+    precision = n + prior[3] * aa
+    z = math.sqrt(-2.0 * math.log(random[0])) * math.cos(2.0 * math.pi * random[1])
+    shift = (s1 - prior[3] * ad) / precision + z / math.sqrt(precision)
+    for j in range(d.size):
+        d[j] += math.exp(log_a[j]) * shift
+    s2 += n * shift * shift - 2.0 * shift * s1
+    # Stretch: in v = log s the density has the Jacobian exp((items - n) v); one independence
+    # Metropolis-Hastings step with a normal at its mode.
+    n -= d.size
+    mode, curvature = 0.0, 1.0
+    for _ in range(50):
+        e = math.exp(mode)
+        slope = s2 / (e * e) - n - prior[1] * (aa * e * e - prior[0] * sa * e)
+        more = max(2.0 * aa * e * e - prior[0] * sa * e, 0.0)
+        curvature = 2.0 * s2 / (e * e) + prior[1] * more + 1e-12
+        step = max(-1.0, min(1.0, slope / curvature))
+        mode += step
+        if abs(step) < 1e-12:
+            break
+    z = math.sqrt(-2.0 * math.log(random[2])) * math.cos(2.0 * math.pi * random[3])
+    v = mode + z / math.sqrt(curvature)
+    log_ratio = _log_stretch(v, n, s2, prior, aa, sa) - _log_stretch(0.0, n, s2, prior, aa, sa)
+    log_ratio += 0.5 * z * z - 0.5 * curvature * mode * mode
+    if math.log(random[4]) < log_ratio:
+        for j in range(d.size):
+            log_a[j] += v
+
+
 def rescale(
     persons: NDArray[np.int64],
     nodes: Floats,
@@ -263,40 +309,5 @@ def rescale(
     and sum of squares of the abilities, here of all persons, ``persons`` at each node.  The moved
     abilities are not kept: the next sweep draws them anew.
     """
-    n = float(persons.sum())
-    s1, s2 = float(persons @ nodes), float(persons @ nodes**2)
-    a = np.exp(log_a)
-    mean_a, tau_a, mean_d, tau_d = prior
-    # Shift: sum of -(theta_i - m)^2 / 2 and of the intercepts' normal priors: normal in m.
-    precision = n + tau_d * float(a @ a)
-    centre = (s1 - tau_d * float(a @ (d - mean_d))) / precision
-    z = math.sqrt(-2.0 * math.log(random[0])) * math.cos(2.0 * math.pi * random[1])
-    shift = centre + z / math.sqrt(precision)
-    d += a * shift
-    s2 += n * shift * shift - 2.0 * shift * s1
-    # Stretch: in v = log s the density has the Jacobian exp((items - n) v); one independence
-    # Metropolis-Hastings step with a normal at its mode.
-    aa, sa = float(a @ a), float(a.sum())
-
-    def log_density(v: float) -> float:
-        e = math.exp(v)
-        return (
-            (a.size - n) * v - 0.5 * s2 / (e * e) - 0.5 * tau_a * (aa * e * e - 2 * mean_a * sa * e)
-        )
-
-    mode, curvature = 0.0, 1.0
-    for _ in range(50):
-        e = math.exp(mode)
-        slope = s2 / (e * e) + a.size - n - tau_a * (aa * e * e - mean_a * sa * e)
-        curvature = (
-            2.0 * s2 / (e * e) + tau_a * max(2.0 * aa * e * e - mean_a * sa * e, 0.0) + 1e-12
-        )
-        step = max(-1.0, min(1.0, slope / curvature))
-        mode += step
-        if abs(step) < 1e-12:
-            break
-    z = math.sqrt(-2.0 * math.log(random[2])) * math.cos(2.0 * math.pi * random[3])
-    v = mode + z / math.sqrt(curvature)
-    log_ratio = log_density(v) - log_density(0.0) + 0.5 * z * z - 0.5 * curvature * mode * mode
-    if math.log(random[4]) < log_ratio:
-        log_a += v
+    n, s1, s2 = float(persons.sum()), float(persons @ nodes), float(persons @ nodes**2)
+    _rescale(n, s1, s2, prior, random, log_a, d)
