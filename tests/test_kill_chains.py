@@ -1,0 +1,118 @@
+"""SIGKILL of the driver or of workers in the middle of chains: the same bits, little done twice."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import irt_dask as irt
+from irt_dask.calibrate import gibbs
+
+PROGRAM = """
+import sys, warnings
+import irt_dask as irt
+from irt_dask.calibrate import gibbs
+warnings.simplefilter("ignore")
+gibbs._SEGMENT_SECONDS = 0.1
+store, folder, out = sys.argv[1:]
+fit = irt.fit_bayes(
+    irt.open_responses(store), n_shards=3, n_chains=2, n_draws=400, n_warmup=60, seed=4,
+    checkpoint=folder, progress=False,
+)
+fit.item_discrimination_draw.values.tofile(out)
+"""
+
+
+def run(store: Path, folder: Path, out: Path) -> subprocess.Popen[bytes]:
+    arguments = [sys.executable, "-c", PROGRAM, *map(str, (store, folder, out))]
+    return subprocess.Popen(arguments, stderr=subprocess.PIPE)
+
+
+def finished(process: subprocess.Popen[bytes]) -> None:
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors.decode()
+
+
+@pytest.mark.slow
+def test_a_killed_driver_loses_at_most_a_segment_of_each_chain(tmp_path):
+    """Eight kills at random moments after the first checkpoint of each run."""
+    irt.simulate(9_000, 12, seed=2, store=tmp_path / "s", rows_per_block=1024)
+    finished(run(tmp_path / "s", tmp_path / "whole", tmp_path / "want"))
+    segments = len(list((tmp_path / "whole").iterdir()))
+    assert segments > 60
+    moments = random.Random(5)
+    folder, done = tmp_path / "killed", {}
+    for _ in range(8):
+        process = run(tmp_path / "s", folder, tmp_path / "got")
+        while len(list(folder.glob("*.checkpoint"))) <= len(done):
+            assert process.poll() is None, process.stderr.read().decode()
+            time.sleep(0.01)
+        time.sleep(moments.uniform(0.0, 0.3))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        now = {f.name: f.stat().st_mtime_ns for f in folder.glob("*.checkpoint")}
+        assert done.items() <= now.items(), "a finished segment was computed again"
+        done = now
+    assert len(done) < segments, "killed too late to tell anything"
+    finished(run(tmp_path / "s", folder, tmp_path / "got"))
+    assert (tmp_path / "got").read_bytes() == (tmp_path / "want").read_bytes()
+    left = {f.name: f.stat().st_mtime_ns for f in folder.glob("*.checkpoint")}
+    assert done.items() <= left.items()
+    assert len(left) == segments
+
+
+@pytest.mark.cluster
+def test_killed_workers_cost_a_segment_each(tmp_path, monkeypatch):
+    """Segments are counted where they are computed; four kills of one of two workers."""
+    monkeypatch.setattr(gibbs, "_SEGMENT_SECONDS", 0.1)
+    r = irt.simulate(9_000, 12, seed=2, store=tmp_path / "s", rows_per_block=1024)
+    options = {"n_shards": 4, "n_draws": 800, "n_warmup": 60, "seed": 4, "progress": False}
+
+    def digest(fit):
+        return hashlib.sha256(np.ascontiguousarray(fit.item_intercept_draw)).hexdigest()
+
+    want = digest(irt.fit_bayes(r, checkpoint=tmp_path / "whole", **options))
+    segments = len(list((tmp_path / "whole").iterdir()))
+    log = tmp_path / "log"
+    log.mkdir()
+    honest = gibbs.segment
+
+    def counted(plan, refs, state):
+        (log / f"{int(state['shard'])}-{int(state['step'])}-{os.getpid()}-{time.time_ns()}").touch()
+        return honest(plan, refs, state)
+
+    monkeypatch.setattr(gibbs, "segment", counted)
+    kills, moments = 4, random.Random(6)
+    with irt.connect({"workers": 2}) as client:
+        irt.fit_spectral(r, client=client, progress=False)
+        over = threading.Event()
+
+        def kill():
+            for k in range(kills):
+                while len(list(log.iterdir())) < (k + 1) * segments // (kills + 1):
+                    if over.wait(0.01):
+                        return
+                pids = sorted(client.run(os.getpid, on_error="ignore").values())
+                os.kill(moments.choice(pids), signal.SIGKILL)
+                (tmp_path / f"kill-{k}").touch()
+
+        killer = threading.Thread(target=kill, daemon=True)
+        killer.start()
+        got = digest(irt.fit_bayes(r, client=client, checkpoint=tmp_path / "c", **options))
+        over.set()
+        killer.join()
+    assert len(list(tmp_path.glob("kill-*"))) == kills
+    assert got == want
+    # Each kill ends what its worker was doing: one segment, and one that it had been sent.
+    begun = len(list(log.iterdir()))
+    assert segments < begun <= segments + 2 * kills
