@@ -399,6 +399,18 @@ def test_not_a_number_is_a_chain_error(small, monkeypatch):
         fit_bayes(small, n_draws=100, n_warmup=50)
 
 
+def test_a_slope_that_runs_away_is_a_chain_error(small, monkeypatch):
+    def broken(persons, nodes, prior, random, log_a, d):
+        log_a[3] += 1.0
+
+    monkeypatch.setattr(gibbs_chain.metropolis, "rescale", broken)
+    monkeypatch.setattr(gibbs_chain.metropolis, "metropolis", lambda *_: None)
+    with pytest.raises(
+        ChainError, match=r"shard 0, chain 0, sweep \d+: the chain diverges.*item 3"
+    ):
+        fit_bayes(small, n_draws=100, n_warmup=50)
+
+
 def test_a_tight_prior_rules(small):
     prior = ItemPrior(discrimination=(1.7, 0.01), intercept=(-0.6, 0.01))
     fit = fit_bayes(small, n_draws=600, n_warmup=100, prior=prior)

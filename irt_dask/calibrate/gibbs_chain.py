@@ -31,6 +31,10 @@ _ADAPT_FIRST = 10
 _LEAST_START = 0.2
 
 
+#: A slope of 1,000 is none: the grid that resolves it would have 14,000 nodes.
+_LARGEST_LOG_SLOPE = float(np.log(1e3))
+
+
 @dataclass(frozen=True)
 class Plan:
     """What all chains of a fit share."""
@@ -167,11 +171,7 @@ def segment(
         )
         if not published:  # whose conditionals have no joint distribution that a move could keep
             metropolis.rescale(persons, nodes, prior, scale, log_a, d)
-        if not (np.isfinite(log_a).all() and np.isfinite(d).all()):
-            raise ChainError(
-                f"shard {shard}, chain {chain}: an item parameter is not a number after sweep "
-                f"{step}"
-            )
+        _check(log_a, d, f"shard {shard}, chain {chain}, sweep {step}")
         if plan.adapts_after(step):
             start = np.stack([log_a, d])
             grid = grid_for(np.exp(log_a), d, margin=GRID_MARGIN)
@@ -181,6 +181,18 @@ def segment(
     state = {**state, "log_a": log_a, "d": d, "start": start, "accepted": accepted}
     state |= {"n_nodes": np.array(grid.n_nodes), "step": np.array(step), "n": np.array(n)}
     return state, {"draws": np.array(kept).reshape(-1, 2, m)}
+
+
+def _check(log_a: Floats, d: Floats, where: str) -> None:
+    """Stop a chain whose items are no numbers, or have run away."""
+    if not (np.isfinite(log_a).all() and np.isfinite(d).all()):
+        raise ChainError(f"{where}: an item parameter is not a number")
+    if log_a.max() > _LARGEST_LOG_SLOPE:
+        j = int(log_a.argmax())
+        raise ChainError(
+            f"{where}: the chain diverges, the discrimination of item {j} has reached "
+            f"{np.exp(log_a[j]):.3g}; choose a tighter ItemPrior for discriminations"
+        )
 
 
 def first_state(shard: int, chain: int, a: Floats, d: Floats, plan: Plan) -> dict[str, Any]:

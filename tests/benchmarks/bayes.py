@@ -1,0 +1,316 @@
+"""The Bayesian calibration: speed of its samplers, and what dividing the data does to the posterior.
+
+    python tests/benchmarks/bayes.py speed        time of a sweep, effective draws a second
+    python tests/benchmarks/bayes.py large        600,000 x 30 from a store, 8 shards, 2 workers
+    python tests/benchmarks/bayes.py shards       distance to the full posterior, SDs [data sets]
+    python tests/benchmarks/bayes.py coverage     of 95% intervals                    [data sets]
+    python tests/benchmarks/bayes.py abilities    differences of EAPs between K = 10 and K = 1
+    python tests/benchmarks/bayes.py bias         bias and RMSE against K (Figures S-1 to S-4)
+    python tests/benchmarks/bayes.py m2pl         two dimensions: errors, SDs, time, EAPs (Table S-1)
+
+Each prints one table, with the reference in the same run.  Seeds are fixed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from scipy.linalg import sqrtm
+
+import irt_dask as irt
+from irt_dask.engine.threads import single_threaded
+from irt_dask.kernels import diagnostics
+
+ITEMS = ("discrimination", "intercept")
+
+
+def simulated(n, m, seed, missing=0.0):
+    """A test of m items with slopes about 1.1 and N(0, 1) intercepts; responses and truth."""
+    rng = np.random.default_rng(seed)
+    a, d = rng.lognormal(0.1, 0.35, m), rng.normal(0.0, 1.0, m)
+    p = 1.0 / (1.0 + np.exp(-(np.outer(rng.standard_normal(n), a) + d)))
+    y = (rng.random((n, m)) < p).astype(np.int8)
+    y[rng.random((n, m)) < missing] = -1
+    return y, a, d
+
+
+@contextmanager
+def cluster(n_workers=2):
+    """A local cluster whose workers have one thread each."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=None) as local,
+        Client(local) as client,
+    ):
+        yield client
+
+
+def fit(y, **options):
+    """fit_bayes without warnings: what they would say is in the tables."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return irt.fit_bayes(y, progress=False, **options)
+
+
+# --- speed ----------------------------------------------------------------------------------------
+
+
+def effective(draws):
+    """Smallest and median effective draws of (a, d) per sweep."""
+    ess = np.ravel(diagnostics.ess(draws[None])) / len(draws)
+    return ess.min(), np.median(ess)
+
+
+def speed():
+    """CPU time of a sweep and effective draws a CPU second, one thread."""
+    n, m = 10_000, 40
+    print(f"{n} persons x {m} items, one thread, CPU time; medians of 5 runs")
+    print(
+        f"{'missing':>8} {'sampler':>12} {'ms a sweep':>11} {'ESS a sweep: min':>17} {'median':>7}"
+        f" {'ESS a second: min':>18} {'median':>8}   against Polya-Gamma: sweep, min, median"
+    )
+    for missing in (0.0, 0.3):
+        y, a, d = simulated(n, m, 1, missing)
+        rows = {}
+        with single_threaded():
+            for name, sweeps in (("polya-gamma", 150), ("grid", 1500)):
+                run = chain(name, y, a, d, sweeps)
+                run()
+                times, draws = [], None
+                for _ in range(5):
+                    begun = time.process_time()
+                    draws = run()
+                    times.append((time.process_time() - begun) / sweeps)
+                cost = statistics.median(times)
+                rows[name] = (cost, *effective(long_draws(name, y, a, d, draws)))
+        reference = rows["polya-gamma"]
+        for name, (cost, least, middle) in rows.items():
+            ratios = (
+                reference[0] / cost,
+                least / cost / (reference[1] / reference[0]),
+                middle / cost / (reference[2] / reference[0]),
+            )
+            print(
+                f"{missing:>8.0%} {name:>12} {cost * 1e3:>11.2f} {least:>17.3f} {middle:>7.3f}"
+                f" {least / cost:>18.1f} {middle / cost:>8.1f}   "
+                + " ".join(f"{r:>6.1f}" for r in ratios),
+                flush=True,
+            )
+
+
+# --- a large assessment ---------------------------------------------------------------------------
+
+
+def large():
+    """600,000 x 30 from a store, 500 + 2,000 draws, 8 shards, two workers of one thread."""
+    folder = Path(tempfile.mkdtemp())
+    try:
+        r = irt.simulate(600_000, 30, seed=1, store=folder / "store")
+        truth, r = r.truth, irt.open_responses(folder / "store")
+        with cluster() as client:
+            fit(irt.simulate(2000, 30, seed=1), n_draws=100, n_warmup=50, n_shards=2, client=client)
+            peak = Peak(client)
+            begun = time.perf_counter()
+            with peak:
+                f = fit(r, n_shards=8, client=client)
+            seconds = time.perf_counter() - begun
+    finally:
+        shutil.rmtree(folder)
+    print("600,000 x 30, 8 shards, 500 + 2,000 draws of each, 2 workers")
+    print(f"seconds {seconds:.0f}   largest worker {peak.gib:.2f} GiB   sweeps a draw {f.thin}")
+    for p in ITEMS:
+        z = (f[f"item_{p}"] - truth[f"item_{p}"]) / f[f"item_{p}_sd"]
+        print(
+            f"{p:>15}: largest R-hat {float(f[f'item_{p}_rhat'].max()):.3f}, least ESS "
+            f"{float(f[f'item_{p}_ess'].min()):.0f}, root mean square z {float((z**2).mean()) ** 0.5:.2f}"
+        )
+
+
+class Peak:
+    """Largest memory of a worker, sampled."""
+
+    def __init__(self, client):
+        import psutil
+
+        self.gib = 0.0
+        self._processes = [psutil.Process(p) for p in client.run(os.getpid).values()]
+        self._stop = threading.Event()
+
+    def __enter__(self):
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+
+    def __exit__(self, *_):
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self):
+        while not self._stop.wait(0.1):
+            self.gib = max(self.gib, *(p.memory_info().rss / 2**30 for p in self._processes))
+
+
+# --- shards against the full posterior ------------------------------------------------------------
+
+
+def moments(f):
+    """Mean and covariance of (log a, d), from all combined draws."""
+    x = np.c_[np.log(f.item_discrimination_draw), f.item_intercept_draw]
+    return x.mean(0), np.cov(x, rowvar=False)
+
+
+def distance(f, full):
+    """Squared 2-Wasserstein distance of Gaussians over the trace of the full covariance."""
+    (m1, c1), (m0, c0) = moments(f), moments(full)
+    root = sqrtm(c0)
+    bures = np.trace(c1) + np.trace(c0) - 2.0 * np.trace(sqrtm(root @ c1 @ root)).real
+    return (((m1 - m0) ** 2).sum() + bures) / np.trace(c0)
+
+
+def ratios(f, full):
+    """SDs over those of the full posterior: mean over a, over intercepts; least, largest."""
+    r = np.array([f[f"item_{p}_sd"] / full[f"item_{p}_sd"] for p in ITEMS])
+    return *r.mean(axis=1), r.min(), r.max()
+
+
+VARIANTS = (
+    {"powering": "shrink", "location": "refined"},
+    {"powering": "shrink", "location": "precision"},
+    {"powering": "shrink", "location": "average"},
+    {"powering": "published", "location": "average"},
+    {"powering": "replicate", "location": "refined"},
+)
+
+
+def shards(data_sets=10):
+    """Squared W2 distance and SD ratios, averaged over data sets."""
+    print(f"means of {data_sets} data sets; (log a, d); 20,000 draws in full, 10,000 a shard")
+    print(
+        f"{'persons':>7} {'items':>5} {'K':>3} {'powering':>10} {'location':>10} {'W2^2 / trace':>12}"
+        f" {'SD a':>6} {'SD d':>6} {'least':>6} {'largest':>7}"
+    )
+    with cluster() as client:
+        for n, m, many in ((10_000, 20, (10, 20)), (3_000, 15, (6,))):
+            found = {}
+            for s in range(data_sets):
+                y = simulated(n, m, 100 + s)[0]
+                full = fit(y, n_chains=2, n_draws=10_000, seed=s, client=client)
+                for k in many:
+                    for v in VARIANTS:
+                        few = v["powering"] != "shrink"
+                        f = fit(
+                            y, n_shards=k, n_draws=2_000 if few else 10_000, seed=1000 + s,
+                            client=client, **v,
+                        )  # fmt: skip
+                        row = (distance(f, full), *ratios(f, full))
+                        found.setdefault((k, *v.values()), []).append(row)
+            for (k, powering, location), x in found.items():
+                w, ra, rd = np.mean(x, axis=0)[:3]
+                least, largest = np.min(x, axis=0)[3], np.max(x, axis=0)[4]
+                print(
+                    f"{n:>7} {m:>5} {k:>3} {powering:>10} {location:>10} {w:>12.4f}"
+                    f" {ra:>6.3f} {rd:>6.3f} {least:>6.3f} {largest:>7.3f}",
+                    flush=True,
+                )
+
+
+# --- coverage -------------------------------------------------------------------------------------
+
+
+def interval_of_b(f):
+    """95% interval of b from the combined draws."""
+    b = -f.item_intercept_draw / f.item_discrimination_draw
+    return np.quantile(b, (0.025, 0.975), axis=0)
+
+
+def coverage(data_sets=200):
+    """Share of 95% intervals with the truth, n = 6,000, J = 15, K = 6."""
+    hits = {"a": [], "b": [], "d": []}
+    with cluster() as client:
+        for s in range(data_sets):
+            y, a, d = simulated(6_000, 15, 5000 + s)
+            f = fit(y, n_shards=6, n_draws=1000, n_warmup=300, seed=s, client=client)
+            low, high = interval_of_b(f)
+            hits["b"].append((low < -d / a) & (-d / a < high))
+            for name, x, truth in (
+                ("a", f.item_discrimination_draw, a),
+                ("d", f.item_intercept_draw, d),
+            ):
+                low, high = np.quantile(x, (0.025, 0.975), axis=0)
+                hits[name].append((low < truth) & (truth < high))
+    print(f"6,000 x 15, K = 6, {data_sets} data sets: share of 95% intervals that hold the truth")
+    for name, x in hits.items():
+        share = np.mean(x, axis=1)  # items of a data set are not independent
+        print(f"{name}: {share.mean():.4f} (standard error {share.std() / len(x) ** 0.5:.4f})")
+
+
+# --- abilities ------------------------------------------------------------------------------------
+
+
+def abilities():
+    """Differences of EAPs between K shards and one (Figure S-5)."""
+    y = simulated(10_000, 20, 100)[0]
+    print("10,000 x 20: differences of EAPs to those of K = 1, item uncertainty included")
+    print(f"{'K':>3} {'powering':>10} {'location':>10} {'99% below':>10} {'largest':>8}")
+    with cluster() as client:
+        full = irt.score(y, fit(y, n_chains=2, client=client))["person_ability"].values
+        for k in (2, 4, 10, 20):
+            for v in VARIANTS[:1] + VARIANTS[3:4]:
+                f = fit(y, n_shards=k, seed=3, client=client, **v)
+                gap = np.abs(irt.score(y, f)["person_ability"].values - full)
+                print(
+                    f"{k:>3} {v['powering']:>10} {v['location']:>10}"
+                    f" {np.quantile(gap, 0.99):>10.4f} {gap.max():>8.4f}",
+                    flush=True,
+                )
+
+
+# --- bias against the number of shards ------------------------------------------------------------
+
+
+def bias(data_sets=10):
+    """Bias and RMSE of item parameters against K for test lengths and sample sizes."""
+    print(f"means over items and {data_sets} data sets")
+    print(f"{'persons':>7} {'items':>5} {'K':>3}   bias a   RMSE a   bias d   RMSE d   seconds")
+    with cluster() as client:
+        for n in (2_000, 5_000, 10_000):
+            for m in (20, 40):
+                for k in (1, 2, 4, 10):
+                    gaps, begun = [], time.perf_counter()
+                    for s in range(data_sets):
+                        y, a, d = simulated(n, m, 9000 + s)
+                        f = fit(y, n_shards=k, n_draws=500, n_warmup=200, seed=s, client=client)
+                        gaps.append((f.item_discrimination - a, f.item_intercept - d))
+                    seconds = (time.perf_counter() - begun) / data_sets
+                    x = np.array(gaps)
+                    cells = [
+                        v for i in (0, 1) for v in (x[:, i].mean(), (x[:, i] ** 2).mean() ** 0.5)
+                    ]
+                    print(
+                        f"{n:>7} {m:>5} {k:>3}  "
+                        + " ".join(f"{v:>8.4f}" for v in cells)
+                        + f" {seconds:>9.1f}",
+                        flush=True,
+                    )
+
+
+def main():
+    what, *rest = sys.argv[1:] or [""]
+    tables = {f.__name__: f for f in (speed, large, shards, coverage, abilities, bias)}
+    if what not in tables:
+        raise SystemExit(__doc__)
+    tables[what](*(int(x) for x in rest))
+
+
+if __name__ == "__main__":
+    main()
