@@ -575,32 +575,3 @@ def test_joint_distribution_sees_mistakes(options):
 def test_joint_distribution_quickly():
     assert worst(prior_z(joint_chain(10_000, seed=13))) < 4.5
     assert worst(prior_z(joint_chain(10_000, seed=13, error="jacobian of the stretch"))) > 6
-
-
-# --- simulation-based calibration -----------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_simulation_based_calibration():
-    # Talts et al. (2018), fit_bayes itself: ranks of the true items among 50 thinned draws are
-    # uniform.  20 statistics, each with false-alarm rate 1e-4.
-    rng = np.random.default_rng(14)
-    replications, kept, m = 300, 50, 5
-    ranks = np.empty((replications, 2, m))
-    for r in range(replications):
-        a = truncnorm(-1.0, np.inf, loc=1.0).rvs(m, random_state=rng)
-        d = rng.normal(0.0, 2.0, m)
-        y = rng.random((200, m)) < sigma(np.outer(rng.standard_normal(200), a) + d)
-        fit = quiet_fit(y.astype(np.int8), n_draws=250, n_warmup=50, seed=r)
-        x = draws(fit)[:, 4::5]
-        ranks[r] = (x < np.stack([a, d])[:, None]).sum(1) + rng.random((2, m))
-    u = ranks / (kept + 1)
-    for p in range(2):
-        # Averages over items first: replications are independent, items of one are not.
-        for value, exact in ((u[:, p].mean(1), 0.5), (((u[:, p] - 0.5) ** 2).mean(1), 1 / 12)):
-            z = (value.mean() - exact) / (value.std(ddof=1) / math.sqrt(replications))
-            assert abs(z) < norm.isf(0.5e-4)
-        for j in range(m):
-            counts = np.bincount((10 * u[:, p, j]).astype(int), minlength=10)
-            statistic = ((counts - replications / 10) ** 2).sum() / (replications / 10)
-            assert chi2.sf(statistic, 9) > 1e-4
