@@ -43,8 +43,10 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.errors import IrtDaskError as IrtDaskError
     from irt_dask.errors import IrtDaskWarning as IrtDaskWarning
     from irt_dask.errors import StoreError as StoreError
+    from irt_dask.evaluate.predictive_check import predictive_check as predictive_check
     from irt_dask.models import ItemPrior as ItemPrior
     from irt_dask.report import plots as plot  # noqa: F401
+    from irt_dask.report.arviz_data import to_arviz as to_arviz
     from irt_dask.store import Responses as Responses
     from irt_dask.store import from_array as from_array
     from irt_dask.store import open_responses as open_responses
@@ -76,10 +78,12 @@ _HOME = {
     "fit_choppin": "calibrate.matrices",
     "fit_saaty": "calibrate.matrices",
     "fit_bayes": "calibrate.gibbs",
+    "predictive_check": "evaluate.predictive_check",
     "read_items": "banks",
     "write_items": "banks",
     "connect": "clusters",
     "plot": "report.plots",
+    "to_arviz": "report.arviz_data",
 }
 
 __all__ = sorted([*_HOME, "append", "evaluate", "ingest", "score", "simulate"])

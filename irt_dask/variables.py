@@ -50,6 +50,9 @@ VARIABLES = {
         Variable("person_row", (PERSONS,), "iu", "", "position among all persons, from 0"),
         Variable("person_n_draws", (PERSONS,), "iu", "", "times the person was drawn"),
         Variable("person_ability", (PERSONS,), "f", "theta", "ability on the latent scale"),
+        Variable(
+            "person_plausible_value", (PERSONS, "plausible"), "f", "theta", "draws of the ability"
+        ),
         Variable("item_id", (ITEMS,), "UOT", "", "the item's identifier"),
         Variable("item_discrimination", (ITEMS,), "f", "1/theta", "slope a"),
         Variable("item_difficulty", (ITEMS,), "f", "theta", "location b, where P is halfway"),
@@ -99,6 +102,9 @@ VARIABLES = {
         Variable("shard_item_intercept", (SHARDS, ITEMS), "f", "logit", "shard mean of d"),
         Variable("ability_count", ("ability",), "iu", "persons", "persons by estimated ability"),
         Variable("ability", ("ability",), "f", "theta", "middle of the ability class"),
+        Variable("score", ("score",), "iu", "responses", "smallest number right of the class"),
+        Variable("score_count", ("score",), "iu", "persons", "persons by number right"),
+        Variable("score_count_expected", ("score",), "f", "persons", "mean of the replicates"),
         Variable("log_likelihood", (), "f", "log-likelihood", "marginal, ability N(0, 1)"),
         Variable("log_likelihood_per_response", (), "f", "log-likelihood", "marginal, a response"),
         Variable("log_score", (), "f", "log-likelihood", "mean, predicted from the others"),

@@ -278,6 +278,106 @@ def test_trace_takes_the_worst_items_and_up_to_four():
         plots.trace(posterior.drop_vars("item_discrimination_draw"))
 
 
+def shard_posterior(n, seed=0):
+    """A posterior of four shards with draws of slopes and intercepts."""
+    posterior, g = make(n, seed)[0], np.random.default_rng(seed)
+    d = posterior["item_intercept"].values
+    posterior["item_intercept_draw"] = (("draw", "items"), d + 0.05 * g.normal(size=(50, n)))
+    posterior["item_intercept_sd"] = ("items", np.full(n, 0.05))
+    posterior = posterior.drop_dims("shards")
+    posterior["shard_n_persons"] = ("shards", np.full(4, 300))
+    for p in ("discrimination", "intercept"):  # means of a quarter: sqrt(4 - 1) SDs about the whole
+        centre, sd = posterior[f"item_{p}"].values, posterior[f"item_{p}_sd"].values
+        means = centre + 0.9 * np.sqrt(3) * sd * g.uniform(-1, 1, (4, n))
+        posterior[f"shard_item_{p}"] = (("shards", "items"), means)
+    return posterior
+
+
+@pytest.mark.parametrize("n", [1, 12, 90])
+def test_plots_of_a_posterior_return_axes_given_or_new(n):
+    from matplotlib.figure import Figure
+
+    for function in (plots.forest, plots.shards):
+        draw(function(shard_posterior(n)))
+        mine = Figure().add_subplot()
+        assert function(shard_posterior(n), ax=mine) is mine
+
+
+def bars(ax, width):
+    """Ends of the horizontal lines of a width, in the order of the rows."""
+    lines = next(c for c in ax.collections if c.get_linewidth() == [width])
+    return np.array([s[:, 0] for s in lines.get_segments()]).T
+
+
+def test_forest_shows_the_quantiles_of_the_draws():
+    posterior = shard_posterior(5)
+    a, d = (posterior[f"item_{p}_draw"].values for p in ("discrimination", "intercept"))
+    for parameter, x in (
+        ("item_difficulty", -d / a), ("item_discrimination", a), ("item_intercept", d),
+    ):  # fmt: skip
+        ax = draw(plots.forest(posterior, [3, 0], parameter))
+        np.testing.assert_allclose(bars(ax, 1.6), np.quantile(x, [0.025, 0.975], axis=0)[:, [3, 0]])
+        np.testing.assert_allclose(bars(ax, 4.0), np.quantile(x, [0.25, 0.75], axis=0)[:, [3, 0]])
+        names = [t.get_text() for t in ax.get_yticklabels()]
+        assert names == [common.short(posterior["item_id"].values[k]) for k in (3, 0)]
+    top = draw(plots.forest(posterior)).get_yticklabels()[0].get_text()
+    hardest = int(np.argmax(np.median(-d / a, axis=0)))
+    assert top == common.short(posterior["item_id"].values[hardest])
+    assert len(draw(plots.forest(shard_posterior(61))).get_yticks()) == 0  # no room for names
+    with pytest.raises(InputError, match="parameter='b': choose one of item_difficulty"):
+        plots.forest(posterior, parameter="b")
+    with pytest.raises(InputError, match="item_intercept_draw"):
+        plots.forest(posterior.drop_vars("item_intercept_draw"))
+
+
+def test_shards_that_disagree_are_marked():
+    posterior = shard_posterior(20)
+    ax = draw(plots.shards(posterior))
+    assert ax.get_title() == "Means of 4 shards: 0 of 48 means beyond |z| = 3.4"
+    centre, sd = posterior["item_discrimination"][7], posterior["item_discrimination_sd"][7]
+    posterior["shard_item_discrimination"][2, 7] = centre + 5 * np.sqrt(3) * sd
+    ax = draw(plots.shards(posterior))
+    assert ax.get_title() == "Means of 4 shards: 1 of 48 means beyond |z| = 3.4"
+    assert [t.get_text() for t in ax.texts] == ["2"]
+    assert ax.get_yticklabels()[0].get_text() == common.short(posterior["item_id"].values[7])
+    assert [t.get_text() for t in ax.get_legend().get_texts()][-1] == "beyond chance"
+    ax = draw(plots.shards(posterior, parameter="item_intercept", which=range(20)))
+    assert "0 of 80" in ax.get_title()
+    with pytest.raises(InputError, match="one shard"):
+        plots.shards(posterior.isel(shards=[0]))
+    with pytest.raises(InputError, match="shards tell item_discrimination or item_intercept"):
+        plots.shards(posterior, parameter="item_difficulty")
+    with pytest.raises(InputError, match="shard_item_discrimination"):
+        plots.shards(posterior.drop_dims("shards"))
+
+
+def test_predictive_marks_the_counts_outside():
+    from matplotlib.figure import Figure
+
+    check = xr.Dataset(
+        {
+            "score_count": ("score", [3, 20, 4]),
+            "score_count_expected": ("score", [4.0, 9.0, 5.0]),
+            "score_count_lower": ("score", [1.0, 5.0, 2.0]),
+            "score_count_upper": ("score", [7.0, 14.0, 8.0]),
+        },
+        {"score": [0, 3, 6]},
+        {"p_value": 0.0196, "score_width": 3, "level": 0.95},
+    )
+    ax = draw(plots.predictive(check))
+    assert ax.get_title() == "Scores and their posterior prediction: p = 0.020"
+    assert ax.get_xlim() == (-0.5, 8.5)
+    inner, outer = (c.get_offsets() for c in ax.collections)
+    np.testing.assert_array_equal(inner, [[1, 3], [7, 4]])
+    np.testing.assert_array_equal(outer, [[4, 20]])
+    names = [t.get_text() for t in ax.get_legend().get_texts()]
+    assert names == ["observed", "observed, outside", "expected", "95% of replicates"]
+    mine = Figure().add_subplot()
+    assert plots.predictive(check, ax=mine) is mine
+    with pytest.raises(InputError, match="score_count_lower"):
+        plots.predictive(check.drop_vars("score_count_lower"))
+
+
 def test_numbers_and_durations():
     found = [tables.number(v) for v in (1234.5678, -0.0001, np.nan, np.inf, -np.inf, -0.5)]
     assert found == ["1,234.568", "0.000", "–", "∞", "-∞", "-0.500"]

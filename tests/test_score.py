@@ -215,3 +215,181 @@ def test_failed_run_is_not_marked_finished(tmp_path, monkeypatch):
     assert not (tmp_path / "s" / DONE).exists()
     irt.score(r, truth(r), store=tmp_path / "s")
     assert len(pd.read_parquet(tmp_path / "s")) == 40
+
+
+# --- uncertain items ------------------------------------------------------------------------------
+
+
+def drawn_items(r, n, sd=0.2, seed=0):
+    """The true items, with draws about them."""
+    g, items = np.random.default_rng(seed), truth(r)
+    a, d = items["item_discrimination"].values, items["item_intercept"].values
+    draws = {
+        "item_discrimination_draw": a * np.exp(sd * g.normal(size=(n, a.size))),
+        "item_intercept_draw": d + sd * g.normal(size=(n, a.size)),
+    }
+    return items.assign({name: (("draw", "items"), x) for name, x in draws.items()})
+
+
+def test_total_variance_equals_that_of_the_mixture():
+    # The mixture of the posteriors under each draw, summed on a fine grid.
+    r = irt.simulate(60, 6, seed=7, missing=0.2)
+    y, items = cells(r), drawn_items(r, 12)
+    out = irt.score(r, items, n_item_draws=4)
+    t = np.linspace(-9, 9, 4001)
+    mixture = np.zeros((60, t.size))
+    for k in (1, 4, 7, 10):  # four evenly spaced of 12
+        z = t[:, None] * items["item_discrimination_draw"].values[k]
+        z += items["item_intercept_draw"].values[k]
+        log = (y == 1) @ -np.logaddexp(0, -z).T + (y == 0) @ -np.logaddexp(0, z).T
+        w = np.exp(log - 0.5 * t**2)
+        mixture += w / w.sum(axis=1, keepdims=True) / 4
+    mean = mixture @ t
+    sd = np.sqrt(mixture @ t**2 - mean**2)
+    np.testing.assert_allclose(out["person_ability"], mean, atol=1e-7)
+    np.testing.assert_allclose(out["person_ability_sd"], sd, atol=1e-7)
+    assert out.attrs["n_item_draws"] == 4
+    assert out.attrs["reliability"] == pytest.approx(
+        mean.var() / (mean.var() + (sd**2).mean()), abs=1e-7
+    )
+
+
+def test_number_of_item_draws():
+    r = irt.simulate(20, 4, seed=8)
+    plain, items = irt.score(r, truth(r)), drawn_items(r, 50)
+    assert plain.attrs["n_item_draws"] == 0
+    assert "seed" not in plain.attrs
+    known = irt.score(r, items, n_item_draws=0)
+    assert known.drop_attrs().identical(plain.drop_attrs())
+    want = irt.score(r, items, n_item_draws=20)
+    default = irt.score(r, items)
+    assert default.attrs["n_item_draws"] == 20
+    assert default.identical(want)
+    assert irt.score(r, items.isel(draw=slice(7))).attrs["n_item_draws"] == 7
+    one = irt.score(r, items.isel(draw=[25]))
+    assert one.attrs["n_item_draws"] == 1
+    middle = irt.score(r, items, n_item_draws=1)  # the middle one of 50
+    assert middle.identical(one)
+    shuffled = items.isel(items=[2, 0, 3, 1])
+    assert irt.score(r, shuffled).identical(want)
+
+
+@pytest.mark.parametrize("options, message", [
+    ({"n_item_draws": 3}, "n_item_draws=3: items carry no draws.*fit_bayes"),
+    ({"n_item_draws": -1}, "n_item_draws=-1 must be a whole number of at least 0"),
+    ({"n_item_draws": 2.0}, r"n_item_draws=2\.0 must be"),
+    ({"n_plausible": -1}, "n_plausible=-1 must be"),
+    ({"n_plausible": True}, "n_plausible=True must be"),
+])  # fmt: skip
+def test_impossible_numbers_of_draws(options, message):
+    r = irt.simulate(5, 3)
+    with pytest.raises(InputError, match=message):
+        irt.score(r, truth(r), **options)
+
+
+def test_more_draws_than_there_are():
+    r = irt.simulate(5, 3)
+    items = drawn_items(r, 6)
+    with pytest.raises(InputError, match="n_item_draws=7 exceeds the 6 draws of items"):
+        irt.score(r, items, n_item_draws=7)
+    with pytest.raises(InputError, match="n_plausible=7 exceeds the 6 draws"):
+        irt.score(r, items, n_plausible=7)
+    assert irt.score(r, items, n_plausible=7, n_item_draws=0).sizes["plausible"] == 7
+    items["item_discrimination_draw"][3, 1] = -1.0
+    with pytest.raises(InputError, match=r"items, draw 3: item item2 has discrimination -1\.0"):
+        irt.score(r, items, n_item_draws=6)
+
+
+def test_items_of_other_models_are_refused():
+    r = irt.simulate(5, 3)
+    loadings = truth(r).assign(item_loading=(("items", "latent_dims"), np.ones((3, 2))))
+    with pytest.raises(InputError, match="score is not available for items with item_loading"):
+        irt.score(r, loadings)
+    guessed = drawn_items(r, 30).assign(item_guessing=("items", np.full(3, 0.2)))
+    with pytest.raises(InputError, match="guessing parameter"):
+        irt.score(r, guessed)
+
+
+def test_too_much_for_memory_is_refused(monkeypatch):
+    from irt_dask.score import ability
+
+    r = irt.simulate(20, 3)
+    monkeypatch.setattr(ability, "_MAX_PLAUSIBLE_IN_MEMORY", 50)
+    assert irt.score(r, truth(r), n_plausible=2).sizes["plausible"] == 2
+    with pytest.raises(InputError, match=r"20 persons, 3 plausible values.*store=PATH"):
+        irt.score(r, truth(r), n_plausible=3)
+
+
+def test_errors_are_as_large_as_said_where_items_are_uncertain():
+    """The true items are one more draw: E (theta - EAP)^2 = E SD^2, |t| < 4.2 (rate 1e-4).
+
+    With the draws' mean taken for the truth, errors are larger than said.
+    """
+    r = irt.simulate(200, 10, seed=9)
+    centre, g = truth(r), np.random.default_rng(9)
+    a, d = centre["item_discrimination"].values, centre["item_intercept"].values
+
+    def drawn(*shape):
+        z = g.normal(size=(2, *shape, 10))
+        return a * np.exp(0.2 * z[0]), d + 0.8 * z[1]
+
+    excess = {None: [], 0: []}
+    for _ in range(50):
+        names = ("item_discrimination_draw", "item_intercept_draw")
+        draws = {n: (("draw", "items"), x) for n, x in zip(names, drawn(20), strict=True)}
+        slope, intercept = drawn()
+        theta = g.normal(size=200)
+        y = g.random((200, 10)) < 1 / (1 + np.exp(-(np.outer(theta, slope) + intercept)))
+        for n_draws, values in excess.items():
+            out = irt.score(
+                irt.from_array(y.astype(np.int8), item_id=r.item_id),
+                centre.assign(draws),
+                n_item_draws=n_draws,
+            )
+            error = theta - out["person_ability"].values
+            values.append((error**2 - out["person_ability_sd"].values ** 2).mean())
+
+    def t(x):
+        return np.mean(x) / (np.std(x, ddof=1) / np.sqrt(len(x)))
+
+    assert abs(t(excess[None])) < 4.2
+    assert t(excess[0]) > 4
+    assert t(np.subtract(excess[0], excess[None])) > 8
+
+
+def test_command_line(tmp_path):
+    from click.testing import CliRunner
+
+    from irt_dask.cli.work import score
+
+    def run(*args):
+        common = ["--cluster", "none", "--json", "--quiet"]
+        return CliRunner().invoke(score, [*map(str, args), *common])
+
+    r = irt.simulate(30, 4, seed=1, store=tmp_path / "store")
+    items = drawn_items(r, 30)
+    items.to_netcdf(tmp_path / "posterior.nc", engine="scipy")
+    irt.write_items(items, tmp_path / "bank.csv")
+    done = run(tmp_path / "store", tmp_path / "bank.csv", "--out", tmp_path / "a")
+    assert json.loads(done.output)["n_item_draws"] == 0
+    done = run(
+        tmp_path / "store", tmp_path / "posterior.nc", "--out", tmp_path / "b",
+        "--plausible", 2, "--item-draws", 5, "--seed", 3,
+    )  # fmt: skip
+    told = json.loads(done.output)
+    assert (told["n_item_draws"], told["n_plausible"]) == (5, 2)
+    want = irt.score(r, items, n_plausible=2, n_item_draws=5, seed=3)
+    frame = pd.read_parquet(tmp_path / "b")
+    got = frame[["pv1", "pv2"]].to_numpy()
+    np.testing.assert_array_equal(got, want["person_plausible_value"].values)
+    default = run(tmp_path / "store", tmp_path / "posterior.nc", "--out", tmp_path / "c")
+    assert json.loads(default.output)["n_item_draws"] == 20
+    wrong = [
+        (tmp_path / "bank.csv", "--item-draws", 5),
+        (tmp_path / "none.nc",),
+        (tmp_path / "broken.nc",),
+    ]
+    (tmp_path / "broken.nc").write_bytes(b"no result")
+    for bank, *more in wrong:
+        done = run(tmp_path / "store", bank, "--out", tmp_path / "d", *more)
+        assert isinstance(done.exception, InputError)

@@ -185,22 +185,53 @@ def calibrate(
 @click.argument("store", type=click.Path())
 @click.argument("bank", type=click.Path())
 @click.option("--out", type=click.Path(), required=True, help="Folder for the Parquet files.")
+@click.option("--plausible", type=int, default=0, show_default=True, metavar="N",
+              help="Plausible values for each person, columns pv1 to pvN.")  # fmt: skip
+@click.option("--item-draws", type=int, default=None, metavar="N",
+              help="Draws of the items to average over, 0 for none (default: 20 where BANK is the "
+              "posterior.nc of a run, else none).")  # fmt: skip
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the plausible values.")
 @cluster_option
 @json_option
 @quiet_option
-def score(store: str, bank: str, out: str, cluster: str, as_json: bool, quiet: bool) -> None:
-    """Estimate the ability of every person of STORE with the items of BANK (.csv, .json).
+def score(
+    store: str, bank: str, out: str, plausible: int, item_draws: int | None, seed: int,
+    cluster: str, as_json: bool, quiet: bool,
+) -> None:  # fmt: skip
+    """Estimate the ability of every person of STORE with the items of BANK.
 
-    Writes person_id, person_ability, person_ability_sd (EAP and posterior SD) and n_responses, one
-    Parquet file per block; pandas, Arrow and R read the folder as one table.
+    BANK is an item bank (.csv, .json), whose items are taken as known, or the posterior.nc of a
+    run, whose draws say how certain the items are.
+
+    Writes person_id, person_ability, person_ability_sd (EAP and posterior SD), n_responses and
+    plausible values if asked for, one Parquet file per block; pandas, Arrow and R read the folder
+    as one table.
     """
     import irt_dask as irt
 
-    items, r = items_of(bank), open_any(store)
+    items, r = _items_with_draws(bank), open_any(store)
     with workers(cluster) as client:
-        result = irt.score(r, items, store=out, client=client, progress=False if quiet else None)
-    keys = ("n_persons", "mean_ability", "sd_ability", "reliability", "store")
-    show({k: result.attrs[k] for k in keys}, as_json)
+        result = irt.score(
+            r, items, n_plausible=plausible, n_item_draws=item_draws, seed=seed, store=out,
+            client=client, progress=False if quiet else None,
+        )  # fmt: skip
+    keys = ("n_persons", "mean_ability", "sd_ability", "reliability", "n_item_draws", "n_plausible")
+    show({k: result.attrs[k] for k in (*keys, "store")}, as_json)
+
+
+def _items_with_draws(path: str) -> Any:
+    """Items of a bank, or of the posterior that a run left."""
+    if Path(path).suffix != ".nc":
+        return items_of(path)
+    from irt_dask.workflow.directory import load_result
+
+    try:
+        items = load_result(Path(path))
+    except (TypeError, ValueError, OSError) as error:
+        raise InputError(f"{path} is not a result that a run left: {error}") from error
+    if items is None:
+        raise InputError(f"there is no file {path}")
+    return items
 
 
 @click.command()

@@ -27,6 +27,7 @@ from irt_dask.report.common import (
     short,
     spread,
 )
+from irt_dask.report.posterior_plots import forest, predictive, shards
 from irt_dask.report.wright import wright_map
 from irt_dask.variables import DRAW, ITEMS, ITERATION
 
@@ -34,7 +35,17 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
-__all__ = ["compare", "convergence", "icc", "timings", "trace", "wright_map"]
+__all__ = [
+    "compare",
+    "convergence",
+    "forest",
+    "icc",
+    "predictive",
+    "shards",
+    "timings",
+    "trace",
+    "wright_map",
+]
 
 MOST_COLOURED = 12
 MOST_TRACES = 4

@@ -1,9 +1,10 @@
-"""Expected a posteriori abilities, block by block."""
+"""Expected a posteriori abilities and plausible values, block by block."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -18,90 +19,201 @@ from irt_dask.engine import (
     person_files,
 )
 from irt_dask.engine.cache import read_block
+from irt_dask.engine.item_draws import has_draws, item_draws, refuse_loadings, whole_number
 from irt_dask.engine.tables import grid_tables
 from irt_dask.errors import InputError
-from irt_dask.kernels import counts, exact, posterior
+from irt_dask.kernels import counts, exact, keyed, plausible, posterior
+from irt_dask.kernels.layouts import Layout
 from irt_dask.models import GRID_BOUND, grid_for
-from irt_dask.store import Block
+from irt_dask.store import Block, Responses
 
 Floats = NDArray[np.float64]
 
 _MAX_IN_MEMORY = 10_000_000
+_MAX_PLAUSIBLE_IN_MEMORY = 10 * _MAX_IN_MEMORY
+#: Item draws over which abilities are averaged by default, where there are draws.
+_ITEM_DRAWS = 20
 #: Classes of the histogram of abilities.
 _EDGES = np.linspace(-6.0, 6.0, 61)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a caller chooses."""
+
+    method: str
+    n_plausible: int
+    n_item_draws: int | None
+    seed: int
+
+
+class Items(NamedTuple):
+    """Slopes, intercepts and the grid on which abilities are integrated under them."""
+
+    a: Floats
+    d: Floats
+    nodes: Floats
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What every block has to know."""
+
+    #: Items over which the posterior of ability is averaged.
+    averaged: tuple[Items, ...]
+    #: Items, and the keys of the plausible values drawn under them.
+    drawn: tuple[tuple[Items, tuple[NDArray[np.uint64], ...]], ...]
+    #: 0 if they are point estimates.
+    n_item_draws: int
+    #: Of the fixed-point moments.
+    scale: float
+
+
+def _moments(data: Layout, averaged: tuple[Items, ...]) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of each ability, over the items too.
+
+    Deviations are from the first mean, and added draw by draw: the bits of a person do not depend
+    on the others of a block.
+    """
+    mean, sd, _ = posterior.expectations(data, grid_tables(*averaged[0]))
+    if len(averaged) == 1:
+        return mean, sd
+    shift, spread, within = np.zeros_like(mean), np.zeros_like(mean), sd**2
+    for items in averaged[1:]:
+        m, s, _ = posterior.expectations(data, grid_tables(*items))
+        shift += m - mean
+        spread += (m - mean) ** 2
+        within += s**2
+    n = len(averaged)
+    shift /= n
+    between = np.maximum(spread / n - shift**2, 0.0)
+    return mean + shift, np.sqrt(within / n + between)
+
+
+def _plausible(data: Layout, start: int, plan: Plan) -> Floats:
+    """Plausible values, shape (persons, plausible)."""
+    n = data.shape[0]
+    parts = [np.empty((n, 0))]
+    for items, keys in plan.drawn:
+        u = np.concatenate([keyed.uniforms(k, start, n) for k in keys], axis=1)
+        parts.append(plausible.draw(data, grid_tables(*items), u))
+    return np.concatenate(parts, axis=1)
 
 
 def _sums(mean: Floats, sd: Floats, scale: float) -> tuple[Any, ...]:
     """Histogram and fixed-point moments, which do not depend on the blocks."""
     inside = np.clip(mean, _EDGES[0], np.nextafter(_EDGES[-1], 0.0))
     terms = np.stack([mean, mean**2, sd**2])
-    moments = np.rint(terms * scale).astype(np.int64).sum(axis=1)
-    return np.histogram(inside, _EDGES)[0], moments
+    return np.histogram(inside, _EDGES)[0], exact.fixed(terms, scale).sum(axis=1)
 
 
-def _score(block: Block, a: Floats, d: Floats, nodes: Floats, scale: float) -> tuple[Any, ...]:
-    mean, sd, _ = posterior.expectations(block.data, grid_tables(a, d, nodes))
-    return mean, sd, _sums(mean, sd, scale)
+def _score(block: Block, plan: Plan) -> tuple[Any, ...]:
+    mean, sd = _moments(block.data, plan.averaged)
+    values = _plausible(block.data, block.start, plan)
+    return mean, sd, values, _sums(mean, sd, plan.scale)
 
 
 def _person_ids(ref: Any) -> NDArray[np.object_]:
     return ref.person_ids()
 
 
-def _write(
-    ref: Any, a: Floats, d: Floats, nodes: Floats, scale: float, folder: str
-) -> tuple[Any, ...]:
+def _write(ref: Any, plan: Plan, folder: str) -> tuple[Any, ...]:
     """Score one block into its file."""
     block = read_block(ref)
-    mean, sd, sums = _score(block, a, d, nodes, scale)
+    mean, sd, values, sums = _score(block, plan)
     n_responses = counts.responses_per_person(block.data)
     columns = {"person_ability": mean, "person_ability_sd": sd, "n_responses": n_responses}
+    columns |= {f"pv{r + 1}": np.ascontiguousarray(v) for r, v in enumerate(values.T)}
     person_files.write_block(ref, block.index, columns, folder)
     return sums
+
+
+def _with_grid(a: Floats, d: Floats) -> Items:
+    return Items(a, d, grid_for(a, d).nodes)
+
+
+def _plan(responses: Responses, items: xr.Dataset, options: Options) -> Plan:
+    """Choose the items to score with; every complaint about options and items is made here."""
+    refuse_loadings(items, "score")
+    if options.method != "eap":
+        raise InputError(f"method={options.method!r} is not available; use 'eap'")
+    n_plausible = whole_number("n_plausible", options.n_plausible, 0)
+    if options.n_item_draws is None:
+        n_draws = _default_draws(items)
+    else:
+        n_draws = whole_number("n_item_draws", options.n_item_draws, 0)
+    keys = tuple(keyed.key(options.seed, "plausible", r) for r in range(n_plausible))
+    item_id = responses.item_id
+    drawn: tuple[Any, ...] = ()
+    if n_draws == 0:
+        known = _with_grid(*item_parameters(items, item_id))
+        averaged: tuple[Items, ...] = (known,)
+        if keys:
+            drawn = ((known, keys),)
+    else:
+        averaged = tuple(
+            _with_grid(*one) for one in item_draws(items, item_id, n_draws, option="n_item_draws")
+        )
+        if keys:
+            own = item_draws(items, item_id, n_plausible, option="n_plausible")
+            drawn = tuple((_with_grid(*one), (k,)) for one, k in zip(own, keys, strict=True))
+    scale = exact.scale_for(responses.n_persons * GRID_BOUND**2)
+    return Plan(averaged, drawn, n_draws, scale)
+
+
+def _default_draws(items: xr.Dataset) -> int:
+    return min(_ITEM_DRAWS, items.sizes["draw"]) if has_draws(items) else 0
+
+
+def _check_memory(n_persons: int, n_plausible: int) -> None:
+    if n_persons > _MAX_IN_MEMORY or n_persons * n_plausible > _MAX_PLAUSIBLE_IN_MEMORY:
+        what = "abilities" if n_persons > _MAX_IN_MEMORY else "plausible values"
+        most = _MAX_IN_MEMORY if n_persons > _MAX_IN_MEMORY else _MAX_PLAUSIBLE_IN_MEMORY
+        raise InputError(
+            f"{n_persons} persons, {n_plausible} plausible values each: more than {most} {what} "
+            f"are not returned in memory; give store=PATH to have them written"
+        )
 
 
 def run(
     responses: Any,
     items: xr.Dataset,
-    method: str,
+    options: Options,
     store: str | Path | None,
     client: Any,
     progress: ProgressOption,
 ) -> xr.Dataset:
     """See :func:`irt_dask.score`."""
     responses = as_responses(responses)
-    if method != "eap":
-        raise InputError(f"method={method!r} is not available; use 'eap'")
-    if store is None and responses.n_persons > _MAX_IN_MEMORY:
-        raise InputError(
-            f"{responses.n_persons} persons: more than {_MAX_IN_MEMORY} abilities are not "
-            f"returned in memory; give store=PATH to have them written"
-        )
-    a, d = item_parameters(items, responses.item_id)
-    grid = grid_for(a, d)
-    scale = exact.scale_for(responses.n_persons * GRID_BOUND**2)
-    args: tuple[Any, ...] = (a, d, grid.nodes, scale)
+    plan = _plan(responses, items, options)
+    if store is None:
+        _check_memory(responses.n_persons, options.n_plausible)
     persons: dict[str, Any] = {}
     coords: dict[str, Any] = {}
     with Engine(responses, client=client, progress=progress, stage="scoring") as engine:
         if store is None:
-            blocks = engine.map_blocks(_score, *args, report=True)
+            blocks = engine.map_blocks(_score, plan, report=True)
             persons = {
                 "person_ability": np.concatenate([b[0] for b in blocks]),
                 "person_ability_sd": np.concatenate([b[1] for b in blocks]),
             }
+            if options.n_plausible:
+                persons["person_plausible_value"] = np.concatenate([b[2] for b in blocks])
             coords["person_id"] = np.concatenate(engine.map_refs(_person_ids)).astype(str)
-            sums = [b[2] for b in blocks]
+            sums = [b[3] for b in blocks]
         else:
             folder = person_files.new_folder(store)
-            sums = engine.map_refs(_write, *args, str(folder), report=True)
+            sums = engine.map_refs(_write, plan, str(folder), report=True)
     count = np.sum([s[0] for s in sums], axis=0)
-    m1, m2, v = np.sum([s[1] for s in sums], axis=0) / scale / responses.n_persons
+    m1, m2, v = np.sum([s[1] for s in sums], axis=0) / plan.scale / responses.n_persons
     spread = m2 - m1**2
     attrs = {
-        "method": method,
+        "method": options.method,
         "model": items.attrs.get("model"),
+        "seed": options.seed if options.n_plausible else None,
         "n_persons": responses.n_persons,
+        "n_item_draws": plan.n_item_draws,
+        "n_plausible": int(options.n_plausible),
         "mean_ability": float(m1),
         "sd_ability": float(np.sqrt(max(spread, 0.0))),
         "reliability": float(spread / (spread + v)),

@@ -1,0 +1,241 @@
+"""Plots of a posterior of the items: intervals, shards beside their combination, predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from irt_dask.errors import InputError
+from irt_dask.report.common import (
+    COLOURS,
+    GREY,
+    INK,
+    axes,
+    item_ids,
+    legend,
+    positions,
+    required,
+    short,
+)
+from irt_dask.variables import DRAW, ITEMS
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+
+#: Items with a label each; more are drawn without.
+_MOST_LABELS = 60
+#: Items that the plot of shards shows by default.
+_MOST_COMPARED = 12
+#: A shard is marked that a posterior of no disagreement would show in one of so many plots.
+_FALSE_ALARMS = 0.05
+_LABELS = {
+    "item_difficulty": "difficulty b",
+    "item_discrimination": "discrimination a",
+    "item_intercept": "intercept d",
+}
+
+
+def _drawn(posterior: xr.Dataset, parameter: str) -> np.ndarray:
+    """Draws of a parameter, shape (draw, items); those of b are worked out."""
+    if parameter not in _LABELS:
+        raise InputError(f"parameter={parameter!r}: choose one of {', '.join(_LABELS)}")
+
+    def of(name: str) -> np.ndarray:
+        if f"{name}_draw" not in posterior.variables:
+            raise InputError(f"the dataset has no variable '{name}_draw', which this plot shows")
+        return np.asarray(posterior[f"{name}_draw"].transpose(DRAW, ITEMS).values, dtype=float)
+
+    if parameter == "item_difficulty":
+        return -of("item_intercept") / of("item_discrimination")
+    return of(parameter)
+
+
+def _name_rows(ax: Axes, names: Sequence[str]) -> None:
+    """Label the rows of a plot, the first at the top, if there is room for all the names."""
+    n = len(names)
+    ax.set_ylim(n - 0.4, -0.6)
+    if n > _MOST_LABELS:
+        ax.set_yticks([])
+        ax.set_ylabel(f"{n:,} items")
+        return
+    ax.set_yticks(np.arange(n), [short(name) for name in names])
+    for text in ax.get_yticklabels():
+        text.set_parse_math(False)
+    ax.tick_params(axis="y", length=0)
+
+
+def _height(n: int) -> float:
+    """Height of the figure, inches; without labels rows may be close."""
+    return 6.0 if n > _MOST_LABELS else 1.0 + 0.24 * max(n, 2)
+
+
+def forest(
+    posterior: xr.Dataset,
+    which: Sequence[int | str] | None = None,
+    parameter: str = "item_difficulty",
+    *,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the posterior median of a parameter with its 50% and 95% intervals, item by item.
+
+    Parameters
+    ----------
+    posterior
+        Result of ``fit_bayes``; the intervals are quantiles of its draws.
+    which
+        Item identifiers or positions, drawn in this order; default: all, from the largest down.
+    parameter
+        ``item_difficulty`` (draw by draw ``-d / a``), ``item_discrimination``, ``item_intercept``.
+    ax
+        Axes to draw on; a new figure by default.
+    """
+    draws = _drawn(posterior, parameter)
+    ids = item_ids(posterior)
+    q = np.quantile(draws, [0.025, 0.25, 0.5, 0.75, 0.975], axis=0)
+    if which is None:
+        chosen = np.argsort(-np.nan_to_num(q[2], nan=-np.inf), kind="stable")
+    else:
+        chosen = positions(posterior, which)
+    low, lower, middle, upper, high = q[:, chosen]
+    n = len(chosen)
+    ax = axes(ax, 7.0, _height(n))
+    at = np.arange(n)
+    few = n <= _MOST_LABELS
+    wide = ax.hlines(at, low, high, color=GREY, lw=1.6 if few else 0.8)
+    narrow = ax.hlines(at, lower, upper, color=COLOURS[0], lw=4.0 if few else 1.2)
+    dots = ax.scatter(middle, at, s=16 if few else 3, color=INK, zorder=3)
+    _name_rows(ax, [ids[k] for k in chosen])
+    ax.grid(axis="x", color="#eceef0", lw=0.7)
+    ax.set_axisbelow(True)
+    label = _LABELS[parameter]
+    ax.set(xlabel=label, title=f"Posterior of the {label} of {n:,} item{'s' * (n != 1)}")
+    legend(ax, [dots, narrow, wide], ["median", "50% interval", "95% interval"])
+    return ax
+
+
+def _disagreement(posterior: xr.Dataset, parameter: str) -> tuple[np.ndarray, ...]:
+    """Means of the shards, (shards, items), their expected distance from the combined mean, and z.
+
+    A shard of n_k of n persons has a posterior sqrt(n / n_k) times as wide as all of them; its mean
+    is part of the combined one, so that their difference has the variance sd^2 (n / n_k - 1).
+    """
+    means = required(posterior, f"shard_{parameter}")
+    persons = required(posterior, "shard_n_persons")
+    if len(persons) < 2:
+        raise InputError("the posterior is of one shard: there is nothing to compare")
+    scale = np.sqrt(persons.sum() / persons - 1.0)[:, None]
+    expected = scale * required(posterior, f"{parameter}_sd")
+    return means, expected, (means - required(posterior, parameter)) / expected
+
+
+def shards(
+    posterior: xr.Dataset,
+    which: Sequence[int | str] | None = None,
+    parameter: str = "item_discrimination",
+    *,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the shards' means of a parameter on the combined posterior, to see who disagrees.
+
+    The dark bar is the combined 95% interval; in the light one lie 95% of the means of shards of
+    that size, if all persons come from the same population.  A mean is marked, with its shard's
+    number, if it is farther out than chance would bring any of those shown in one of 20 plots.
+
+    Parameters
+    ----------
+    posterior
+        Result of ``fit_bayes`` with two shards or more.
+    which
+        Item identifiers or positions, drawn in this order; default: the 12 items on which the
+        shards disagree most, the worst first.
+    parameter
+        ``item_discrimination`` or ``item_intercept``.
+    ax
+        Axes to draw on; a new figure by default.
+    """
+    if parameter not in ("item_discrimination", "item_intercept"):
+        raise InputError(
+            f"parameter={parameter!r}: shards tell item_discrimination or item_intercept"
+        )
+    low, high = np.quantile(_drawn(posterior, parameter), [0.025, 0.975], axis=0)
+    means, expected, z = _disagreement(posterior, parameter)
+    worst = np.abs(z).max(axis=0)
+    if which is None:
+        chosen = np.argsort(-np.nan_to_num(worst, nan=-np.inf), kind="stable")[:_MOST_COMPARED]
+        compared = z.size  # the worst were looked for among all of them
+    else:
+        chosen = positions(posterior, which)
+        compared = max(z[:, chosen].size, 1)
+    limit = NormalDist().inv_cdf(1.0 - 0.5 * _FALSE_ALARMS / compared)
+    n = len(chosen)
+    at = np.arange(n)
+    ax = axes(ax, 7.0, _height(n) + (0.1 * n if n <= _MOST_LABELS else 0.0))
+    centre = required(posterior, parameter)[chosen]
+    usual = 1.96 * expected[:, chosen].max(axis=0)
+    light = ax.hlines(at, centre - usual, centre + usual, color="#e3e6e9", lw=7.0)
+    dark = ax.hlines(at, low[chosen], high[chosen], color=GREY, lw=7.0)
+    x, rows = means[:, chosen], np.broadcast_to(at, (len(means), n))
+    far = np.abs(z[:, chosen]) > limit
+    handles = [dark, light, ax.scatter(x[~far], rows[~far], s=14, color=COLOURS[0], zorder=3)]
+    names = ["combined, 95%", "shard means, 95%", "shard means"]
+    if far.any():
+        handles.append(ax.scatter(x[far], rows[far], s=26, color=COLOURS[1], marker="D", zorder=4))
+        names.append("beyond chance")
+        for k, j in np.argwhere(far):
+            ax.annotate(
+                str(k), (x[k, j], j), textcoords="offset points", xytext=(0, 5), ha="center",
+                fontsize=8, color=COLOURS[1],
+            )  # fmt: skip
+    ids = item_ids(posterior)
+    _name_rows(ax, [ids[k] for k in chosen])
+    number = f"{int(far.sum())} of {far.size:,} means beyond |z| = {limit:.1f}"
+    ax.set(xlabel=_LABELS[parameter], title=f"Means of {len(means)} shards: {number}")
+    legend(ax, handles, names)
+    return ax
+
+
+def predictive(check: xr.Dataset, *, ax: Axes | None = None) -> Axes:
+    """Draw persons by score, observed and as the posterior predicts them.
+
+    ``check`` is a result of ``predictive_check``; the band holds 95% of the replicated counts,
+    score by score.
+    """
+    observed = required(check, "score_count")
+    low, high = (required(check, f"score_count_{end}") for end in ("lower", "upper"))
+    if "score" not in check.variables:
+        raise InputError("the dataset has no variable 'score', which this plot shows")
+    width = float(check.attrs.get("score_width", 1))
+    score = np.asarray(check["score"].values, dtype=float) + 0.5 * (width - 1.0)
+    level = float(check.attrs.get("level", 0.95))
+    ax = axes(ax)
+    outside = (observed < low) | (observed > high)
+    # as steps, so that classes of one score can be told from each other
+    edges = np.append(score - 0.5 * width, score[-1] + 0.5 * width)
+    band = ax.stairs(high, edges, baseline=low, fill=True, color=COLOURS[0], alpha=0.22, lw=0)
+    line = ax.stairs(
+        required(check, "score_count_expected"), edges, color=COLOURS[0], lw=1.2, baseline=None
+    )
+    size = 16 if len(score) <= 70 else 6
+    inner = ax.scatter(score[~outside], observed[~outside], s=size, color=INK, zorder=3)
+    handles = [inner, line, band]
+    names = ["observed", "expected", f"{100 * level:.0f}% of replicates"]
+    if outside.any():
+        handles.insert(
+            1, ax.scatter(score[outside], observed[outside], s=size, color=COLOURS[1], zorder=4)
+        )
+        names.insert(1, "observed, outside")
+    ax.set_ylim(bottom=0)
+    ax.set_xlim(edges[0], edges[-1])
+    title = "Scores and their posterior prediction"
+    if "p_value" in check.attrs:
+        p = float(check.attrs["p_value"])
+        title += ": p undefined" if np.isnan(p) else f": p = {p:.3f}"
+    ax.set(xlabel="number right", ylabel="persons", title=title)
+    ax.grid(axis="y", color="#eceef0", lw=0.7)
+    ax.set_axisbelow(True)
+    legend(ax, handles, names)
+    return ax
