@@ -66,16 +66,21 @@ def truncated_normal(below: float, above: float) -> tuple[float, float]:
 class ItemPrior:
     """Priors of a Bayesian 2PL calibration; ability is N(0, 1), which fixes the scale.
 
+    In several dimensions ``discrimination`` is the prior of each loading that is positive.
+
     Parameters
     ----------
     discrimination : (mean, sd)
         Normal, truncated to positive values.
     intercept : (mean, sd)
         Normal.
+    loading : (mean, sd)
+        Normal, of the loadings in several dimensions that may be negative.
     """
 
     discrimination: tuple[float, float] = (1.0, 1.0)
     intercept: tuple[float, float] = (0.0, 2.0)
+    loading: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         for name, pair in asdict(self).items():
@@ -91,6 +96,14 @@ class ItemPrior:
         """
         (ma, sa), (md, sd) = self.discrimination, self.intercept
         return np.array([ma, power / sa**2, md, power / sd**2])
+
+    def tempered_loadings(self, positive: NDArray[np.bool_], power: float) -> tuple[Floats, Floats]:
+        """Means and precisions of the loadings' priors to a power, in the shape of ``positive``.
+
+        Those that are positive have the prior of ``discrimination``, the others of ``loading``.
+        """
+        (ma, sa), (mq, sq) = self.discrimination, self.loading
+        return np.where(positive, ma, mq), np.where(positive, power / sa**2, power / sq**2)
 
 
 @dataclass(frozen=True)
