@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import xarray as xr
 
-PERSONS, ITEMS, ITEMS_, DRAW, SHARDS, ITERATION = (
+PERSONS, ITEMS, ITEMS_, LATENT_DIMS, DRAW, SHARDS, ITERATION = (
     "persons",
     "items",
     "items_",
+    "latent_dims",
     "draw",
     "shards",
     "iteration",
@@ -72,6 +73,14 @@ VARIABLES = {
             "f",
             "",
             "posterior covariance of (log a, d), items in order, log a before d",
+        ),
+        Variable("item_loading", (ITEMS, LATENT_DIMS), "f", "1/theta", "slope on each ability"),
+        Variable(
+            "item_loading_draw",
+            (DRAW, ITEMS, LATENT_DIMS),
+            "f",
+            "1/theta",
+            "combined draws of loadings",
         ),
         Variable("item_discrimination_draw", (DRAW, ITEMS), "f", "1/theta", "combined draws of a"),
         Variable("item_intercept_draw", (DRAW, ITEMS), "f", "logit", "combined draws of d"),

@@ -9,16 +9,15 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
-from irt_dask.calibrate import wasp
+from irt_dask.calibrate import refine, wasp
 from irt_dask.calibrate.common import response_counts, start_values
 from irt_dask.calibrate.gibbs_chain import Plan, first_state, segment
 from irt_dask.engine import (
@@ -32,11 +31,9 @@ from irt_dask.engine import (
     refuse_weights,
     run_chains,
 )
-from irt_dask.engine.tables import grid_tables
 from irt_dask.errors import ConvergenceWarning, InputError
-from irt_dask.kernels import diagnostics, exact, posterior
-from irt_dask.models import GRID_BOUND, Grid, ItemPrior, check_model, grid_for
-from irt_dask.store import Block
+from irt_dask.kernels import diagnostics
+from irt_dask.models import Grid, ItemPrior, check_model, grid_for
 from irt_dask.store.responses import sha256
 
 Floats = NDArray[np.float64]
@@ -57,18 +54,6 @@ _FLAT = 1.2
 _COARSE = 1.5
 
 
-def _log_marginal(block: Block, a: Floats, d: Floats, nodes: Floats, scale: float) -> Any:
-    value = posterior.expectations(block.data, grid_tables(a, d, nodes))[2]
-    return np.rint(value * scale).astype(np.int64).sum()
-
-
-def _log_prior(a: Floats, d: Floats, prior: ItemPrior) -> float:
-    (ma, sa), (md, sd) = prior.discrimination, prior.intercept
-    value = -0.5 * ((a - ma) / sa) ** 2 - math.log(sa) - log_ndtr(ma / sa)
-    value += -0.5 * ((d - md) / sd) ** 2 - math.log(sd) - math.log(2.0 * math.pi)
-    return float(value.sum())
-
-
 def fit_bayes(
     responses: Any,
     *,
@@ -81,7 +66,7 @@ def fit_bayes(
     prior: ItemPrior | None = None,
     sampler: str = "grid",
     powering: str = "shrink",
-    location: str = "precision",
+    location: str | None = None,
     start: xr.Dataset | None = None,
     client: Any = None,
     progress: ProgressOption = None,
@@ -106,9 +91,17 @@ def fit_bayes(
     prior : ItemPrior
         Default: discrimination N(1, 1) truncated to positive, intercept N(0, 2^2).  Ability is
         N(0, 1), which fixes the scale.  Each shard's prior is tempered to prior^(n_k / n).
-    sampler : "grid"; powering : "shrink"; location : "precision"
-        Each shard is sampled at its own size, its deviations are then shrunk by sqrt(n_k / n), and
-        the shards' locations are averaged by precision (see :mod:`irt_dask.calibrate.wasp`).
+    sampler : "grid"
+    powering : "shrink" | "published" | "replicate"
+        "shrink": each shard is sampled at its own size and its deviations are shrunk by
+        sqrt(n_k / n).  "published": its item conditionals are raised to the power n / n_k, those of
+        abilities are not, as in the paper: the spread comes out too wide.  "replicate": every
+        response counts n / n_k times for the items, with abilities of its own for each copy.
+    location : "refined" | "precision" | "average"
+        Where the combined posterior lies.  "refined" (the default): its mode is found by Newton
+        steps on the full data, one pass each.  "precision" and "average": the shards' means
+        weighted by their precisions or their persons, without another pass, and with their bias.
+        With one shard nothing is moved.
     start : Dataset, optional
         Start values from another fit.
     client, progress, checkpoint
@@ -122,7 +115,9 @@ def fit_bayes(
         ``item_discrimination_draw``, ``item_intercept_draw``; ``item_covariance`` of (log a, d)
         where draws suffice for it; per-shard diagnostics.  attrs: ``n_flat_items`` counts slopes
         whose posterior piles up at 0, which is where a > 0 leaves an item that able persons get
-        wrong more often; ``objective`` is the log posterior of the means on the full data.
+        wrong more often; ``objective`` is the log posterior of the means on the full data;
+        ``n_location_steps`` and ``first_step``, the size of the first one in posterior SDs, say how
+        far the shards' combination was from the posterior of all persons.
 
     Raises
     ------
@@ -135,9 +130,10 @@ def fit_bayes(
     Notes
     -----
     Passes over the data: ``n_shards x n_chains`` reads of the store if workers can keep their
-    shards in memory (one per segment otherwise), one for start values, one for the objective.
+    shards in memory (one per segment otherwise), one for start values, one for the objective, and
+    with several shards one for each step of the refined location (2 to 4, at most 11 and halvings).
     A worker holds its shard, persons / n_shards x items bytes; the driver the draws of all shards,
-    at most 512 MB (thinned beyond).
+    at most 512 MB (thinned beyond), and expected counts of 16 bytes x items x ability nodes.
     A chain takes one core: shards and chains run side by side, so few persons with many items are
     best given several chains.
     Source: LS-WASP supplement, sections S1 and S5; the powering and the location published there
@@ -146,15 +142,17 @@ def fit_bayes(
     responses = as_responses(responses)
     check_model(model, ("2pl",))
     _check_options(n_shards, n_draws, n_warmup, n_chains, responses.n_persons)
-    for name, value, known in (
-        ("sampler", sampler, "grid"),
-        ("powering", powering, "shrink"),
-        ("location", location, "precision"),
-    ):
-        if value != known:
-            raise InputError(f"{name}={value!r} is not available; use {known!r}")
+    if sampler != "grid":
+        raise InputError(f"sampler={sampler!r} is not available; use 'grid'")
+    if powering not in wasp.POWERINGS:
+        raise InputError(
+            f"powering={powering!r} is not available; choose one of {', '.join(wasp.POWERINGS)}"
+        )
+    location = wasp.location_for(location, n_dims=1)
     refuse_weights(responses, "fit_bayes")
-    plan = _plan_of(responses, seed, n_shards, n_warmup, n_draws, n_chains, prior or ItemPrior())
+    plan = _plan_of(
+        responses, seed, n_shards, n_warmup, n_draws, n_chains, prior or ItemPrior(), powering
+    )
     with Engine(responses, client=client, progress=progress, stage="Gibbs") as engine:
         right, seen = response_counts(engine)
         a, d, _ = start_values(responses.item_id, right, seen, None)
@@ -173,9 +171,17 @@ def fit_bayes(
             _summarise([chains[k] for k, (s, _) in enumerate(names) if s == shard], plan)
             for shard in range(n_shards)
         ]
-        combined = wasp.combine(shards, n_draws, responses.n_items)
-        objective = _objective(engine, combined.mean_a, combined.mean_d, plan.prior)
-    converged = _warn(shards)
+        log_posterior = refine.Posterior(engine, plan.prior)
+        combined = wasp.combine(
+            shards,
+            n_draws,
+            powering=powering,
+            location=location,
+            locate=functools.partial(refine.refine, log_posterior),
+        )
+        objective, _ = log_posterior(combined.mean, log_posterior.nodes(combined.mean))
+    steps = combined.refined
+    converged = _warn(shards) and (steps is None or steps.converged)
     return dataset(
         {
             **combined.variables(),
@@ -199,6 +205,8 @@ def fit_bayes(
             "thin": plan.thin,
             "powering": powering,
             "location": location,
+            "n_location_steps": None if steps is None else steps.n_steps,
+            "first_step": None if steps is None else steps.first_step,
             "covariance": combined.structure,
             "prior_discrimination": list(plan.prior.discrimination),
             "prior_intercept": list(plan.prior.intercept),
@@ -229,8 +237,15 @@ def _plan_of(
     n_draws: int,
     n_chains: int,
     prior: ItemPrior,
+    powering: str = "shrink",
 ) -> Plan:
     n, m = responses.n_persons, responses.n_items
+    # What the chain cannot do is refused here, not ignored.
+    more: dict[str, Any] = {}
+    if "powering" in {f.name for f in fields(Plan)}:
+        more["powering"] = powering
+    elif powering != "shrink":
+        raise InputError(f"powering={powering!r} is not available; use 'shrink'")
     held = 16.0 * m * n_draws * n_shards * n_chains
     sweep = n / n_shards * (_COST_PERSON + _COST_CELL * m) + _COST_ITEM * m
     per_draw = min(_MOST_PER_DRAW, math.ceil(_LONG_TEST / m))
@@ -244,6 +259,7 @@ def _plan_of(
         prior=prior,
         n_persons=n,
         sweeps=max(20, int(_SEGMENT_SECONDS / sweep)),
+        **more,
     )
 
 
@@ -280,14 +296,6 @@ def _diagnostics(shards: list[wasp.ShardPosterior]) -> dict[str, Any]:
         "shard_item_discrimination": np.array([np.exp(s.draws[:, 0]).mean(axis=0) for s in shards]),
         "shard_item_intercept": np.array([s.draws[:, 1].mean(axis=0) for s in shards]),
     }
-
-
-def _objective(engine: Engine, a: Floats, d: Floats, prior: ItemPrior) -> float:
-    r = engine.responses
-    worst = float((a * GRID_BOUND + np.abs(d)).max()) + 1.0  # largest absolute log probability
-    scale = exact.scale_for(r.n_persons * r.n_items * worst)
-    (value,) = engine.map_reduce(_log_marginal, a, d, grid_for(a, d).nodes, scale)
-    return float(value) / scale + _log_prior(a, d, prior)
 
 
 def _warn(shards: list[wasp.ShardPosterior]) -> bool:

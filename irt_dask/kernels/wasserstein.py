@@ -62,3 +62,22 @@ def transport(source: Floats, target: Floats) -> Floats:
     """Optimal linear map T between centred Gaussians: ``T source T' = target``, T symmetric."""
     root, inverse = power(source, 0.5), power(source, -0.5)
     return _symmetric(inverse @ power(root @ target @ root, 0.5) @ inverse)
+
+
+def covariances(x: Floats) -> Floats:
+    """Covariance of each block of draws (draw, blocks, size), shape (blocks, size, size)."""
+    deviation = (x - x.mean(axis=0)).transpose(1, 2, 0)
+    return deviation @ deviation.transpose(0, 2, 1) / (len(x) - 1)
+
+
+def mean_less_mode(x: Floats) -> Floats:
+    """Distance of the mean of each block from its mode, to third order, from draws of it.
+
+    For a density exp(-x'Hx/2 + third order) it is half of H^-1 times the third derivatives
+    contracted with H^-1, which is ``E[x (x'Hx)] / 2`` to the same order.  Draws (draw, blocks,
+    size) give (blocks, size); a coordinate that never moves has distance 0.
+    """
+    deviation = (x - x.mean(axis=0)).transpose(1, 2, 0)
+    inverse = np.linalg.pinv(covariances(x), hermitian=True)
+    length = (deviation * (inverse @ deviation)).sum(axis=1, keepdims=True)
+    return 0.5 * (deviation * (length - length.mean(axis=2, keepdims=True))).mean(axis=2)

@@ -1,0 +1,168 @@
+"""Expected counts of responses by item and node of the ability grid, and the score they give.
+
+A person with posterior weights ``w_q`` (they sum to 1) adds ``w_q`` to the counts of the items that
+he or she answered.  Weights are rounded once, to multiples of ``1 / scale``, and added as integers,
+so that neither the order of persons nor the blocks they come in change a bit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irt_dask.kernels import exact, rows
+from irt_dask.kernels.compiled import jit
+from irt_dask.kernels.layouts import Layout
+from irt_dask.kernels.loglik import LOG_NEGLIGIBLE, NEGLIGIBLE, Tables, log_weights, weights
+from irt_dask.kernels.rows import item, n_rows
+from irt_dask.models import GRID_BOUND
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class Scales(NamedTuple):
+    """Multiples that sums over persons count in."""
+
+    weight: float
+    log_marginal: float
+
+
+def scales_for(n_persons: int, largest: float) -> Scales:
+    """Scales for sums over ``n_persons``, whose absolute log-likelihoods are at most ``largest``.
+
+    The first one also holds sums of weights times abilities.
+    """
+    return Scales(exact.scale_for(n_persons * GRID_BOUND), exact.scale_for(n_persons * largest))
+
+
+@jit
+def complete_weights(
+    g: Tables, ratio: Floats, inverse_ratio: Floats, t: float, w: Floats
+) -> tuple[int, int, float]:
+    """Weights of a person who answered every item: first and last node, log weight of the mode.
+
+    Neighbouring weights differ by the factor ``ratio[q] exp(t h)``, which falls with q: find the
+    mode by bisection and walk out from it, without an exponential for each node.
+    """
+    n_nodes = g.nodes.size
+    growth = math.exp(t * (g.nodes[1] - g.nodes[0]))
+    shrink = 1.0 / growth
+    low, high = 0, n_nodes - 1
+    while low < high:
+        mid = (low + high) // 2
+        if ratio[mid] * growth >= 1.0:
+            low = mid + 1
+        else:
+            high = mid
+    first, last = low, low
+    w[low] = 1.0
+    while last < n_nodes - 1:
+        x = w[last] * ratio[last] * growth
+        if x < NEGLIGIBLE:
+            break
+        last += 1
+        w[last] = x
+    while first > 0:
+        x = w[first] * (inverse_ratio[first - 1] * shrink)
+        if x < NEGLIGIBLE:
+            break
+        first -= 1
+        w[first] = x
+    return first, last, g.total[low] + t * g.nodes[low]
+
+
+@jit
+def _counts(
+    indptr: Any,
+    indices: Any,
+    values: Any,
+    g: Tables,
+    ratio: Floats,
+    inverse_ratio: Floats,
+    scale: float,
+    log_scale: float,
+    right: Ints,
+    seen: Ints,
+    whole: Ints,
+) -> int:
+    n_nodes = g.nodes.size
+    w = np.empty(n_nodes)
+    multiple = np.empty(n_nodes, dtype=np.int64)
+    index = np.empty(g.a.size + 4, dtype=np.int64)
+    # log of the trapezoidal normaliser of the N(0, 1) prior density
+    constant = math.log(g.nodes[1] - g.nodes[0]) - 0.5 * math.log(2.0 * math.pi)
+    log_marginal = 0
+    for i in range(n_rows(indptr, values)):
+        items, row = rows.row(indptr, indices, values, i)
+        t = 0.0
+        intercepts = 0.0
+        observed = 0
+        for k in range(row.size):
+            observed += row[k] >= 0
+            if row[k] == 1:
+                j = item(items, k)
+                t += g.a[j]
+                intercepts += g.d[j]
+        complete = observed == g.a.size
+        if complete:
+            first, last, peak = complete_weights(g, ratio, inverse_ratio, t, w)
+        else:
+            lo, hi = log_weights(items, row, g, LOG_NEGLIGIBLE, index, w)
+            first, last, peak = weights(w, lo, hi, LOG_NEGLIGIBLE)
+        total = 0.0
+        for q in range(first, last + 1):
+            total += w[q]
+        log_marginal += int(np.rint((peak + math.log(total) + intercepts + constant) * log_scale))
+        part = scale / total
+        for q in range(first, last + 1):
+            multiple[q] = np.int64(w[q] * part + 0.5)
+        at = multiple[first : last + 1]
+        for k in range(row.size):
+            if row[k] == 1:
+                to = right[item(items, k), first : last + 1]
+                for q in range(at.size):
+                    to[q] += at[q]
+        if complete:
+            to = whole[first : last + 1]
+            for q in range(at.size):
+                to[q] += at[q]
+        else:
+            for k in range(row.size):
+                if row[k] >= 0:
+                    to = seen[item(items, k), first : last + 1]
+                    for q in range(at.size):
+                        to[q] += at[q]
+    return log_marginal
+
+
+def counts(data: Layout, g: Tables, scales: Scales) -> tuple[Ints, Ints, np.int64]:
+    """Expected right and observed responses by item and node, and the sum of log marginals.
+
+    Counts have shape (n_items, n_nodes) and are multiples of ``1 / scales.weight``; the sum over
+    persons of the log marginal likelihood is one of ``1 / scales.log_marginal``.
+    """
+    m, n_nodes = data.shape[1], g.nodes.size
+    right = np.zeros((m, n_nodes), dtype=np.int64)
+    seen, whole = np.zeros_like(right), np.zeros(n_nodes, dtype=np.int64)
+    ratio = np.diff(g.total)
+    value = _counts(
+        *rows.arrays(data), g, np.exp(ratio), np.exp(-ratio), *scales, right, seen, whole
+    )
+    seen += whole
+    return right, seen, np.int64(value)
+
+
+def score(right: Floats, seen: Floats, nodes: Floats, a: Floats, d: Floats) -> Floats:
+    """Gradient of the log marginal likelihood in (a, d), shape (2, n_items), from the counts.
+
+    By Fisher's identity it is that of the expected complete log-likelihood:
+    ``sum_q theta_q (r_jq - f_jq P_jq)`` and ``sum_q (r_jq - f_jq P_jq)``.
+    """
+    z = np.multiply.outer(a, nodes) + d[:, None]
+    with np.errstate(over="ignore"):  # 1 / (1 + inf) is 0, as it should be
+        residual = right - seen / (1.0 + np.exp(-z))
+    return np.stack([residual @ nodes, residual.sum(axis=1)])
