@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import xarray as xr
 
-PERSONS, ITEMS, ITEMS_, LATENT_DIMS, DRAW, SHARDS, ITERATION = (
+PERSONS, ITEMS, ITEMS_, LATENT_DIMS, LATENT_DIMS_, DRAW, SHARDS, ITERATION = (
     "persons",
     "items",
     "items_",
     "latent_dims",
+    "latent_dims_",
     "draw",
     "shards",
     "iteration",
@@ -82,6 +83,20 @@ VARIABLES = {
             "1/theta",
             "combined draws of loadings",
         ),
+        Variable(
+            "ability_correlation",
+            (LATENT_DIMS, LATENT_DIMS_),
+            "f",
+            "",
+            "correlation of the abilities",
+        ),
+        Variable(
+            "ability_correlation_draw",
+            (DRAW, LATENT_DIMS, LATENT_DIMS_),
+            "f",
+            "",
+            "combined draws of the correlations",
+        ),
         Variable("item_discrimination_draw", (DRAW, ITEMS), "f", "1/theta", "combined draws of a"),
         Variable("item_intercept_draw", (DRAW, ITEMS), "f", "logit", "combined draws of d"),
         Variable(
@@ -108,6 +123,20 @@ VARIABLES = {
         Variable("shard_max_rhat", (SHARDS,), "f", "", "largest R-hat of the shard's parameters"),
         Variable("shard_min_ess", (SHARDS,), "f", "draws", "smallest effective sample size"),
         Variable("shard_item_discrimination", (SHARDS, ITEMS), "f", "1/theta", "shard mean of a"),
+        Variable(
+            "shard_item_loading",
+            (SHARDS, ITEMS, LATENT_DIMS),
+            "f",
+            "1/theta",
+            "shard means of loadings",
+        ),
+        Variable(
+            "shard_rotation",
+            (SHARDS,),
+            "f",
+            "degrees",
+            "by which loadings could be turned towards the largest shard's",
+        ),
         Variable("shard_item_intercept", (SHARDS, ITEMS), "f", "logit", "shard mean of d"),
         Variable("ability_count", ("ability",), "iu", "persons", "persons by estimated ability"),
         Variable("ability", ("ability",), "f", "theta", "middle of the ability class"),

@@ -5,7 +5,6 @@ False-alarm rates are for a fresh seed; the seeds are fixed, so a test that pass
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import warnings
@@ -17,7 +16,7 @@ from references.lsat_posterior import COUNTS, PATTERNS
 from scipy.stats import chi2, norm, truncnorm
 
 from irt_dask import fit_bayes, load_lsat
-from irt_dask.calibrate import gibbs, gibbs_chain, wasp
+from irt_dask.calibrate import gibbs, gibbs_chain, samplers, wasp
 from irt_dask.errors import ChainError, ConvergenceWarning, InputError
 from irt_dask.kernels import drawing, layouts, metropolis
 from irt_dask.models import Grid, ItemPrior, grid_for
@@ -360,10 +359,8 @@ def test_seeds(small):
 def test_where_a_chain_is_cut_does_not_matter(small, monkeypatch, sweeps):
     options = {"n_draws": 100, "n_warmup": 50, "n_shards": 2, "n_chains": 2, "seed": 3}
     whole = quiet_fit(small, **options)
-    plan = gibbs._plan_of
-    monkeypatch.setattr(
-        gibbs, "_plan_of", lambda *args: dataclasses.replace(plan(*args), sweeps=sweeps)
-    )
+    common = samplers._common
+    monkeypatch.setattr(samplers, "_common", lambda *args: common(*args) | {"sweeps": sweeps})
     cut = quiet_fit(small, **options)
     for name in whole.variables:
         np.testing.assert_array_equal(whole[name].values, cut[name].values)
@@ -381,10 +378,9 @@ def test_chains_and_shards_have_their_own_random_numbers(small):
 
 def test_thinning_keeps_every_kth_sweep(small, monkeypatch):
     plain = quiet_fit(small, n_draws=400, n_warmup=50, seed=5)
-    plan = gibbs._plan_of
-    monkeypatch.setattr(
-        gibbs, "_plan_of", lambda *args: dataclasses.replace(plan(*args), thin=4 * plan(*args).thin)
-    )
+    common = samplers._common
+    thin = 4 * int(plain.attrs["thin"])
+    monkeypatch.setattr(samplers, "_common", lambda *args: common(*args) | {"thin": thin})
     thinned = quiet_fit(small, n_draws=400, n_warmup=50, seed=5)
     np.testing.assert_array_equal(draws(thinned), draws(plain)[:, 3::4])
     assert thinned.attrs["thin"] == 4 * plain.attrs["thin"]
@@ -450,14 +446,18 @@ def test_r_hat_that_is_not_a_number_warns_whichever_shard_has_it():
 
     for values in ((np.nan, 1.0), (1.0, np.nan)):
         with pytest.warns(ConvergenceWarning, match="R-hat nan"):
-            assert not gibbs._warn([shard(v) for v in values])
+            assert not gibbs._warn([shard(v) for v in values], "grid", None)
 
 
 @pytest.mark.parametrize(("options", "match"), [
     ({"model": "3pl"}, "3pl"), ({"n_shards": 0}, "n_shards"), ({"n_shards": 301}, "301"),
     ({"n_draws": 99}, "n_draws"), ({"n_draws": 100.5}, "n_draws"), ({"n_warmup": 0}, "n_warmup"),
-    ({"n_chains": 0}, "n_chains"), ({"sampler": "polya-gamma"}, "sampler"),
-    ({"powering": "published"}, "powering"), ({"location": "average"}, "location"),
+    ({"n_chains": 0}, "n_chains"), ({"sampler": "hmc"}, "grid, polya-gamma"),
+    ({"powering": "all"}, "shrink, published"), ({"location": "median"}, "average, precision"),
+    ({"n_dims": 0}, "n_dims"), ({"n_dims": 2, "sampler": "grid"}, "polya-gamma"),
+    ({"n_dims": 3, "location": "refined"}, "at most 2"), ({"loadings": [[1]]}, "several abilities"),
+    ({"correlated": True}, "several abilities"), ({"positive": "anchors"}, "several abilities"),
+    ({"n_dims": 2, "correlated": True}, "at least two items"),
 ])  # fmt: skip
 def test_bad_options_are_refused(small, options, match):
     with pytest.raises(InputError, match=match):

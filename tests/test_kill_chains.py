@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 
 import irt_dask as irt
-from irt_dask.calibrate import gibbs
+from irt_dask.calibrate import gibbs_chain, samplers
 
 PROGRAM = """
 import sys, warnings
 import irt_dask as irt
-from irt_dask.calibrate import gibbs
+from irt_dask.calibrate import samplers
 warnings.simplefilter("ignore")
-gibbs._SEGMENT_SECONDS = 0.1
+samplers._SEGMENT_SECONDS = 0.1
 store, folder, out = sys.argv[1:]
 fit = irt.fit_bayes(
     irt.open_responses(store), n_shards=3, n_chains=2, n_draws=400, n_warmup=60, seed=4,
@@ -74,7 +74,7 @@ def test_a_killed_driver_loses_at_most_a_segment_of_each_chain(tmp_path):
 @pytest.mark.cluster
 def test_killed_workers_cost_a_segment_each(tmp_path, monkeypatch):
     """Segments are counted where they are computed; four kills of one of two workers."""
-    monkeypatch.setattr(gibbs, "_SEGMENT_SECONDS", 0.1)
+    monkeypatch.setattr(samplers, "_SEGMENT_SECONDS", 0.1)
     r = irt.simulate(9_000, 12, seed=2, store=tmp_path / "s", rows_per_block=1024)
     options = {"n_shards": 4, "n_draws": 800, "n_warmup": 60, "seed": 4, "progress": False}
 
@@ -85,13 +85,13 @@ def test_killed_workers_cost_a_segment_each(tmp_path, monkeypatch):
     segments = len(list((tmp_path / "whole").iterdir()))
     log = tmp_path / "log"
     log.mkdir()
-    honest = gibbs.segment
+    honest = gibbs_chain.segment
 
     def counted(plan, refs, state):
         (log / f"{int(state['shard'])}-{int(state['step'])}-{os.getpid()}-{time.time_ns()}").touch()
         return honest(plan, refs, state)
 
-    monkeypatch.setattr(gibbs, "segment", counted)
+    monkeypatch.setattr(gibbs_chain, "segment", counted)
     kills, moments = 4, random.Random(6)
     with irt.connect({"workers": 2}) as client:
         irt.fit_spectral(r, client=client, progress=False)

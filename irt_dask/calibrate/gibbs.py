@@ -7,9 +7,7 @@ The chains are in :mod:`irt_dask.calibrate.gibbs_chain`, their combination in
 from __future__ import annotations
 
 import functools
-import math
 import warnings
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,35 +15,25 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from irt_dask.calibrate import refine, wasp
+from irt_dask.calibrate import loadings as masks
+from irt_dask.calibrate import refine, samplers, wasp
 from irt_dask.calibrate.common import response_counts, start_values
-from irt_dask.calibrate.gibbs_chain import Plan, first_state, segment
 from irt_dask.engine import (
-    Chain,
-    Checkpoint,
     Engine,
     ProgressOption,
     as_responses,
     dataset,
     item_parameters,
     refuse_weights,
-    run_chains,
 )
-from irt_dask.errors import ConvergenceWarning, InputError
-from irt_dask.kernels import diagnostics
-from irt_dask.models import Grid, ItemPrior, check_model, grid_for
-from irt_dask.store.responses import sha256
+from irt_dask.errors import ApproximationWarning, ConvergenceWarning, InputError
+from irt_dask.models import ItemPrior, check_model, grid_for
+from irt_dask.store import Responses
 
 Floats = NDArray[np.float64]
 
-#: What a segment should take, seconds, and rough costs that only decide where chains are cut.
-_SEGMENT_SECONDS = 5.0
-_COST_PERSON, _COST_CELL, _COST_ITEM = 4e-7, 2e-8, 1.5e-5
-#: A test of fewer items than this says less about each person, and its chain mixes more slowly:
-#: several sweeps are made for each draw, at most so many.
-_LONG_TEST, _MOST_PER_DRAW = 40, 8
-#: Draws of all shards that the driver holds, bytes; beyond, chains are thinned.
-_DRIVER_BYTES = 1 << 29
+#: Degrees between the loadings of shards.
+_LARGE_ROTATION = 20.0
 _RHAT_LIMIT = 1.05
 #: A posterior that piles up at a = 0 falls like an exponential, whose mean is its SD; the prior's
 #: mean is 1.6 times its SD.
@@ -58,21 +46,25 @@ def fit_bayes(
     responses: Any,
     *,
     model: str = "2pl",
+    n_dims: int = 1,
     n_shards: int = 1,
     n_draws: int = 2000,
     n_warmup: int = 500,
     n_chains: int = 1,
     seed: int = 0,
     prior: ItemPrior | None = None,
-    sampler: str = "grid",
+    sampler: str | None = None,
     powering: str = "shrink",
     location: str | None = None,
+    loadings: Any = None,
+    positive: str = "all",
+    correlated: bool = False,
     start: xr.Dataset | None = None,
     client: Any = None,
     progress: ProgressOption = None,
     checkpoint: str | Path | None = None,
 ) -> xr.Dataset:
-    """Posterior of the item parameters of the 2PL by divide and conquer (LS-WASP).
+    """Posterior of the items of the 2PL or M2PL by divide and conquer (LS-WASP).
 
     Persons are dealt at random to ``n_shards`` shards; a Gibbs chain runs on each, next to each
     other on the workers; the driver combines the shards' posteriors into their Wasserstein
@@ -82,16 +74,22 @@ def fit_bayes(
     ----------
     responses : Responses or anything ``from_array`` takes; persons without weights.
     model : "2pl"
+    n_dims : int
+        Abilities.  With several (M2PL) P(right) = sigma(a'theta + d), a the item's loadings.
     n_shards, n_chains : int
         Shards, and chains for each.
     n_draws, n_warmup : int
         Draws of each chain that are kept (fewer where the driver's memory asks for it), and draws
-        before them.  A draw is one sweep of a test of 40 items or more, ``ceil(40 / items)`` sweeps
-        of a shorter one, at most 8, because short tests mix slowly (attrs["thin"] says how many).
+        before them.  A draw is one sweep of a test of 40 items or more for each ability, and
+        ``ceil(40 n_dims / items)`` sweeps of a shorter one, at most 8, because short tests mix
+        slowly (attrs["thin"] says how many).
     prior : ItemPrior
         Default: discrimination N(1, 1) truncated to positive, intercept N(0, 2^2).  Ability is
         N(0, 1), which fixes the scale.  Each shard's prior is tempered to prior^(n_k / n).
-    sampler : "grid"
+    sampler : "grid" | "polya-gamma"
+        "grid" (the default, for one ability): abilities on a grid, items from counts on it.
+        "polya-gamma" (the default for several): the published one, a draw for each response; its
+        chains are one piece, and start again if their worker dies.
     powering : "shrink" | "published" | "replicate"
         "shrink": each shard is sampled at its own size and its deviations are shrunk by
         sqrt(n_k / n).  "published": its item conditionals are raised to the power n / n_k, those of
@@ -101,7 +99,16 @@ def fit_bayes(
         Where the combined posterior lies.  "refined" (the default): its mode is found by Newton
         steps on the full data, one pass each.  "precision" and "average": the shards' means
         weighted by their precisions or their persons, without another pass, and with their bias.
-        With one shard nothing is moved.
+        With one shard nothing is moved.  More than two abilities: "precision" is the default.
+    loadings : bool array (items, n_dims), DataFrame or DataArray by item id
+        Which loadings are free, the others are 0; enough zeros to forbid rotations.  Default: item
+        j < n_dims loads on abilities 0 .. j (choose the order of items so that these load highly).
+    positive : "all" | "anchors"
+        Whether all free loadings are positive, or one of each ability, the others N(0, 1) before
+        the data (``ItemPrior.loading``).
+    correlated : bool
+        Whether abilities are correlated, with a uniform prior over correlation matrices, rather
+        than independent.  Needs ``loadings`` with two items for each ability that load on it alone.
     start : Dataset, optional
         Start values from another fit.
     client, progress, checkpoint
@@ -110,6 +117,9 @@ def fit_bayes(
     Returns
     -------
     Dataset over items
+        With several abilities ``item_loading`` (items, latent_dims) takes the place of
+        discrimination and difficulty, ``ability_correlation`` joins, and ``shard_rotation``, the
+        degrees by which a shard's loadings could be turned towards the largest shard's.
         Posterior means ``item_discrimination``, ``item_difficulty``, ``item_intercept`` with
         ``_sd``; ``_rhat`` (largest over shards) and ``_ess`` (sum over shards); combined draws
         ``item_discrimination_draw``, ``item_intercept_draw``; ``item_covariance`` of (log a, d)
@@ -141,68 +151,81 @@ def fit_bayes(
     """
     responses = as_responses(responses)
     check_model(model, ("2pl",))
-    _check_options(n_shards, n_draws, n_warmup, n_chains, responses.n_persons)
-    if sampler != "grid":
-        raise InputError(f"sampler={sampler!r} is not available; use 'grid'")
+    _check_options(n_dims, n_shards, n_draws, n_warmup, n_chains, responses.n_persons)
+    name = samplers.choose(sampler, n_dims)
     if powering not in wasp.POWERINGS:
         raise InputError(
             f"powering={powering!r} is not available; choose one of {', '.join(wasp.POWERINGS)}"
         )
-    location = wasp.location_for(location, n_dims=1)
+    location = wasp.location_for(location, n_dims)
+    free, signs = _masks(responses, n_dims, loadings, positive, correlated)
+    if start is not None and n_dims > 1:
+        raise InputError("start= gives values of one ability; with several chains choose their own")
     refuse_weights(responses, "fit_bayes")
-    plan = _plan_of(
-        responses, seed, n_shards, n_warmup, n_draws, n_chains, prior or ItemPrior(), powering
-    )
+    options = samplers.Options(
+        seed, n_shards, n_draws, n_warmup, n_chains, prior or ItemPrior(), powering, n_dims,
+        correlated and n_dims > 1,
+    )  # fmt: skip
     with Engine(responses, client=client, progress=progress, stage="Gibbs") as engine:
         right, seen = response_counts(engine)
-        a, d, _ = start_values(responses.item_id, right, seen, None)
-        if start is not None:
-            a, d = item_parameters(start, responses.item_id, what="start")
-        names = [(s, c) for s in range(n_shards) for c in range(n_chains)]
-        chains = [
-            Chain(f"shard-{s:04d}-chain-{c}", first_state(s, c, a, d, plan)) for s, c in names
-        ]
-        identity = {"method": "gibbs", "chains": n_chains, "start": sha256(a, d), **asdict(plan)}
-        run_chains(
-            engine, chains, functools.partial(segment, plan), plan.total,
-            Checkpoint(checkpoint, identity),
-        )  # fmt: skip
-        shards = [
-            _summarise([chains[k] for k, (s, _) in enumerate(names) if s == shard], plan)
-            for shard in range(n_shards)
-        ]
-        log_posterior = refine.Posterior(engine, plan.prior)
+        if n_dims > 1:
+            sampled = samplers.polya_gamma(
+                responses, options, free, signs, *masks.start(right, seen, free, signs)
+            )
+        else:
+            a, d, _ = start_values(responses.item_id, right, seen, None)
+            if start is not None:
+                a, d = item_parameters(start, responses.item_id, what="start")
+            if name == "grid":
+                sampled = samplers.grid(responses, options, a, d)
+            else:
+                sampled = samplers.polya_gamma(responses, options, free, signs, a[:, None], d)
+        shards = samplers.run(engine, sampled, n_chains, checkpoint)
+        rotation = samplers.align(shards, sampled) if n_dims > 1 else None
+        correlation, more = np.eye(n_dims), dict[str, Any]()
+        if options.correlated:
+            correlation, more = wasp.combine_correlations(shards, n_draws, powering)
+        rho = float(correlation[0, -1]) if n_dims == 2 else 0.0
+        space, plan = sampled.space, sampled.plan
+        log_posterior = refine.Posterior(engine, plan.prior, space.free, space.signed, rho)
         combined = wasp.combine(
             shards,
             n_draws,
             powering=powering,
             location=location,
             locate=functools.partial(refine.refine, log_posterior),
+            space=space,
         )
-        objective, _ = log_posterior(combined.mean, log_posterior.nodes(combined.mean))
+        objective = None
+        if n_dims <= wasp.MOST_REFINED:
+            objective, _ = log_posterior(combined.mean, log_posterior.nodes(combined.mean))
     steps = combined.refined
-    converged = _warn(shards) and (steps is None or steps.converged)
+    converged = _warn(shards, name, rotation) and (steps is None or steps.converged)
     return dataset(
         {
             **combined.variables(),
-            **_diagnostics(shards),
+            **more,
+            **_diagnostics(shards, space),
+            **({} if rotation is None else {"shard_rotation": rotation}),
             "item_n_responses": seen,
             "item_n_right": right,
         },
         item_id=responses.item_id,
         attrs={
             "method": "LS-WASP" if n_shards > 1 else "Gibbs",
-            "model": model,
+            "model": model if n_dims == 1 else "m2pl",
             "seed": seed,
             "converged": converged,
             "n_iterations": plan.total,
             "objective": objective,
-            "identification": "ability N(0, 1); a > 0",
+            "identification": _identification(n_dims, positive, options.correlated),
             "n_persons": responses.n_persons,
+            "n_dims": n_dims,
             "n_flat_items": combined.n_flat(_FLAT),
             "n_shards": n_shards,
             "n_chains": n_chains,
             "thin": plan.thin,
+            "sampler": name,
             "powering": powering,
             "location": location,
             "n_location_steps": None if steps is None else steps.n_steps,
@@ -210,14 +233,26 @@ def fit_bayes(
             "covariance": combined.structure,
             "prior_discrimination": list(plan.prior.discrimination),
             "prior_intercept": list(plan.prior.intercept),
+            "prior_loading": list(plan.prior.loading) if positive == "anchors" else None,
         },
     )
 
 
+def _identification(n_dims: int, positive: str, correlated: bool) -> str:
+    if n_dims == 1:
+        return "ability N(0, 1); a > 0"
+    which = (
+        "free loadings positive" if positive == "all" else "one loading of each ability positive"
+    )
+    kind = "correlated, SD 1" if correlated else "independent N(0, 1)"
+    return f"abilities {kind}; loadings fixed at 0; {which}"
+
+
 def _check_options(
-    n_shards: int, n_draws: int, n_warmup: int, n_chains: int, n_persons: int
+    n_dims: int, n_shards: int, n_draws: int, n_warmup: int, n_chains: int, n_persons: int
 ) -> None:
     for name, value, least in (
+        ("n_dims", n_dims, 1),
         ("n_shards", n_shards, 1),
         ("n_draws", n_draws, 100),
         ("n_warmup", n_warmup, 50),
@@ -229,76 +264,55 @@ def _check_options(
         raise InputError(f"n_shards={n_shards} exceeds the {n_persons} persons; use fewer shards")
 
 
-def _plan_of(
-    responses: Any,
-    seed: int,
-    n_shards: int,
-    n_warmup: int,
-    n_draws: int,
-    n_chains: int,
-    prior: ItemPrior,
-    powering: str = "shrink",
-) -> Plan:
-    n, m = responses.n_persons, responses.n_items
-    # What the chain cannot do is refused here, not ignored.
-    more: dict[str, Any] = {}
-    if "powering" in {f.name for f in fields(Plan)}:
-        more["powering"] = powering
-    elif powering != "shrink":
-        raise InputError(f"powering={powering!r} is not available; use 'shrink'")
-    held = 16.0 * m * n_draws * n_shards * n_chains
-    sweep = n / n_shards * (_COST_PERSON + _COST_CELL * m) + _COST_ITEM * m
-    per_draw = min(_MOST_PER_DRAW, math.ceil(_LONG_TEST / m))
-    return Plan(
-        fingerprint=responses.fingerprint,
-        seed=seed,
-        n_shards=n_shards,
-        n_warmup=n_warmup * per_draw,
-        n_draws=n_draws * per_draw,
-        thin=per_draw * max(1, math.ceil(held / _DRIVER_BYTES)),
-        prior=prior,
-        n_persons=n,
-        sweeps=max(20, int(_SEGMENT_SECONDS / sweep)),
-        **more,
+def _masks(
+    responses: Responses, n_dims: int, loadings: Any, positive: str, correlated: bool
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Free loadings, and positive ones; refuses what one ability cannot use."""
+    if n_dims == 1:
+        for name, value, default in (
+            ("loadings", loadings, None),
+            ("positive", positive, "all"),
+            ("correlated", correlated, False),
+        ):
+            if value is not default and value != default:
+                raise InputError(f"{name}={value!r} is for several abilities; n_dims is 1")
+    free = masks.free_loadings(
+        responses.n_items, n_dims, loadings, responses.item_id, correlated=correlated
     )
+    return free, masks.positive_loadings(free, positive)
 
 
-def _summarise(chains: list[Chain], plan: Plan) -> wasp.ShardPosterior:
-    """Draws and diagnostics of one shard's chains."""
-    draws = np.stack([np.concatenate([o["draws"] for o in c.outputs]) for c in chains])
-    state = chains[0].state
-    acceptance = np.mean([c.state["accepted"].mean() for c in chains]) / (
-        plan.total - plan.n_warmup
-    )
-    return wasp.ShardPosterior(
-        draws=draws.reshape(-1, *draws.shape[2:]),
-        n_persons=int(state["n"]),
-        rhat=diagnostics.rhat(draws),
-        ess=diagnostics.ess(draws),
-        acceptance=float(acceptance),
-        spacing=Grid(int(state["n_nodes"])).spacing,
-    )
-
-
-def _diagnostics(shards: list[wasp.ShardPosterior]) -> dict[str, Any]:
+def _diagnostics(shards: list[wasp.ShardPosterior], space: refine.Space) -> dict[str, Any]:
     rhat = np.max([s.rhat for s in shards], axis=0)
     ess = np.sum([s.ess for s in shards], axis=0)
-    return {
-        "item_discrimination_rhat": rhat[0],
-        "item_intercept_rhat": rhat[1],
-        "item_discrimination_ess": ess[0],
-        "item_intercept_ess": ess[1],
+    free = space.mask(*rhat.shape)
+    rhat, ess = np.where(free, rhat, np.nan), np.where(free, ess, np.nan)
+    mean = np.array([space.parameters(s.draws).mean(axis=0) for s in shards])
+    out = {
+        "item_intercept_rhat": rhat[-1],
+        "item_intercept_ess": ess[-1],
         "shard_n_persons": np.array([s.n_persons for s in shards]),
-        "shard_acceptance": np.array([s.acceptance for s in shards]),
-        "shard_grid_spacing": np.array([s.spacing for s in shards]),
         "shard_max_rhat": np.array([s.rhat.max() for s in shards]),
         "shard_min_ess": np.array([s.ess.min() for s in shards]),
-        "shard_item_discrimination": np.array([np.exp(s.draws[:, 0]).mean(axis=0) for s in shards]),
-        "shard_item_intercept": np.array([s.draws[:, 1].mean(axis=0) for s in shards]),
+        "shard_item_intercept": mean[:, -1],
+    }
+    if not np.isnan(shards[0].acceptance):
+        out["shard_acceptance"] = np.array([s.acceptance for s in shards])
+        out["shard_grid_spacing"] = np.array([s.spacing for s in shards])
+    if len(rhat) > 2:
+        return out | {
+            "item_loading_rhat": rhat[:-1].T,
+            "item_loading_ess": ess[:-1].T,
+            "shard_item_loading": mean[:, :-1].transpose(0, 2, 1),
+        }
+    return out | {
+        "item_discrimination_rhat": rhat[0],
+        "item_discrimination_ess": ess[0],
+        "shard_item_discrimination": mean[:, 0],
     }
 
 
-def _warn(shards: list[wasp.ShardPosterior]) -> bool:
+def _warn(shards: list[wasp.ShardPosterior], sampler: str, rotation: Floats | None) -> bool:
     """Warn of chains that did not mix or grids too coarse; return whether all is well."""
     worst = float(np.max([s.rhat.max() for s in shards]))
     if not worst < _RHAT_LIMIT:
@@ -309,12 +323,23 @@ def _warn(shards: list[wasp.ShardPosterior]) -> bool:
             ConvergenceWarning,
             stacklevel=3,
         )
-    coarse = [
-        k
-        for k, s in enumerate(shards)
-        if s.spacing
-        > _COARSE * grid_for(np.exp(s.draws[:, 0]).mean(0), s.draws[:, 1].mean(0)).spacing
-    ]
+    if rotation is not None and not rotation.max() < _LARGE_ROTATION:
+        warnings.warn(
+            f"the loadings of shard {int(rotation.argmax())} are turned by {rotation.max():.0f} "
+            f"degrees against the largest shard's (limit {_LARGE_ROTATION:g}): the data hardly say "
+            f"how the abilities lie; let items that load highly be those with zeros (loadings=), "
+            f"or use fewer shards",
+            ApproximationWarning,
+            stacklevel=3,
+        )
+    coarse = []
+    if sampler == "grid":
+        coarse = [
+            k
+            for k, s in enumerate(shards)
+            if s.spacing
+            > _COARSE * grid_for(np.exp(s.draws[:, 0]).mean(0), s.draws[:, 1].mean(0)).spacing
+        ]
     if coarse:
         warnings.warn(
             f"the ability grid of shard(s) {coarse[:10]} is coarser than its posterior needs: the "

@@ -48,51 +48,66 @@ class Space:
     Parameters
     ----------
     log : bool
-        Whether loadings enter by their logarithms.
+        Whether positive loadings enter by their logarithms.
     free : (P, items), optional
         False where a loading is fixed at 0; it takes no part.
+    signed : (P, items), optional
+        True where a loading may be negative: it enters as it is.
     """
 
     log: bool = True
     free: NDArray[np.bool_] | None = None
+    signed: NDArray[np.bool_] | None = None
 
     def mask(self, n_rows: int, n_items: int) -> NDArray[np.bool_]:
         """Return which parameters are free, shape (P, items)."""
         return np.ones((n_rows, n_items), dtype=bool) if self.free is None else self.free
 
+    def _positive(self, n_rows: int, n_items: int) -> NDArray[np.bool_]:
+        out = np.ones((n_rows, n_items), dtype=bool)
+        out[-1] = False
+        return out if self.signed is None else out & ~self.signed
+
+    def _unlogged(self, x: Floats) -> Floats:
+        """Positive loadings from their logarithms; the others as they are."""
+        if self.signed is None:
+            return np.concatenate([np.exp(x[..., :-1, :]), x[..., -1:, :]], axis=-2)
+        positive = self._positive(*x.shape[-2:])
+        return np.where(positive, np.exp(np.where(positive, x, 0.0)), x)
+
     def of_draws(self, draws: Floats) -> Floats:
-        """Coordinates of draws, which hold loadings as logarithms; 0 where fixed."""
+        """Coordinates of draws, which hold positive loadings as logarithms; 0 where fixed."""
         x = draws if self.free is None else np.where(self.free, draws, 0.0)
         if self.log:
             return x
-        x = np.concatenate([np.exp(x[..., :-1, :]), x[..., -1:, :]], axis=-2)
+        x = self._unlogged(x)
         return x if self.free is None else np.where(self.free, x, 0.0)
 
     def parameters(self, x: Floats) -> Floats:
         """Loadings and intercepts at coordinates; 0 where fixed."""
         if self.log:
-            x = np.concatenate([np.exp(x[..., :-1, :]), x[..., -1:, :]], axis=-2)
+            x = self._unlogged(x)
         return x if self.free is None else np.where(self.free, x, 0.0)
 
     def slope(self, x: Floats) -> Floats:
         """Derivative of each parameter by its coordinate; 0 where fixed."""
         out = np.ones_like(x)
         if self.log:
-            out[..., :-1, :] = np.exp(x[..., :-1, :])
+            out = np.where(self._positive(*x.shape[-2:]), self._unlogged(x), out)
         return out if self.free is None else np.where(self.free, out, 0.0)
 
     def volume(self, x: Floats) -> tuple[float, Floats]:
         """Log of the volume change from coordinates to parameters, and its gradient."""
         gradient = np.zeros_like(x)
         if self.log:
-            gradient[:-1] = self.mask(*x.shape)[:-1]
+            gradient[self._positive(*x.shape) & self.mask(*x.shape)] = 1.0
         return float((gradient * x).sum()), gradient
 
     def within(self, x: Floats, step: Floats) -> Floats:
         """Return the step, cut for each loading so that it stays positive and moves moderately."""
-        low = -_LARGEST_LOG_STEP if self.log else -0.5 * x[:-1]  # at most halved
+        low = -_LARGEST_LOG_STEP if self.log else -0.5 * x  # at most halved
         high = _LARGEST_LOG_STEP if self.log else np.inf
-        return np.concatenate([np.clip(step[:-1], low, high), step[-1:]])
+        return np.where(self._positive(*x.shape), np.clip(step, low, high), step)
 
 
 def by_item(x: NDArray[Any], n_blocks: int) -> NDArray[Any]:
@@ -143,6 +158,7 @@ class Posterior:
     engine: Engine
     prior: ItemPrior
     free: NDArray[np.bool_] | None = None
+    signed: NDArray[np.bool_] | None = None
     correlation: float = 0.0
 
     def nodes(self, parameters: Floats) -> Floats:
@@ -174,16 +190,25 @@ class Posterior:
 
     def _log_prior(self, parameters: Floats) -> tuple[float, Floats]:
         """Log density of the items' prior and its gradient; fixed loadings have none."""
-        (ma, sa), (md, sd) = self.prior.discrimination, self.prior.intercept
-        z = np.concatenate([(parameters[:-1] - ma) / sa, (parameters[-1:] - md) / sd])
-        constant = np.full(z.shape, -0.5 * math.log(2.0 * math.pi) - math.log(sa))
-        constant[:-1] -= log_ndtr(ma / sa)
-        constant[-1] += math.log(sa) - math.log(sd)
-        value, slope = constant - 0.5 * z**2, -z / sa
-        slope[-1] = -z[-1] / sd
+        a, d = parameters[:-1], parameters[-1:]
+        slope = np.empty_like(parameters)
+        value = np.empty_like(parameters)
+        value[:-1], slope[:-1] = _normal(a, self.prior.discrimination)
+        value[:-1] -= log_ndtr(self.prior.discrimination[0] / self.prior.discrimination[1])
+        if self.signed is not None:
+            at = self.signed[:-1]
+            value[:-1][at], slope[:-1][at] = _normal(a[at], self.prior.loading)
+        value[-1:], slope[-1:] = _normal(d, self.prior.intercept)
         if self.free is not None:
             value, slope = np.where(self.free, value, 0.0), np.where(self.free, slope, 0.0)
         return float(value.sum()), slope
+
+
+def _normal(x: Floats, prior: tuple[float, float]) -> tuple[Floats, Floats]:
+    """Log density of a normal, and its derivative."""
+    mean, sd = prior
+    z = (x - mean) / sd
+    return -0.5 * (z**2 + math.log(2.0 * math.pi)) - math.log(sd), -z / sd
 
 
 # --- the steps ------------------------------------------------------------------------------------

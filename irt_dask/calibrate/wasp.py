@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irt_dask.calibrate.refine import Refined, Space, by_item, from_items
-from irt_dask.errors import ApproximationWarning, InputError
+from irt_dask.errors import ApproximationWarning, EstimationError, InputError
 from irt_dask.kernels import wasserstein
 
 Floats = NDArray[np.float64]
@@ -63,8 +63,9 @@ MOST_REFINED = 2
 class ShardPosterior:
     """Posterior of one shard: draws (draw, P, items) and diagnostics (P, items).
 
-    The last row of a draw holds intercepts, those before it the logarithms of the loadings: with
-    one ability, (log a, d).
+    The last row of a draw holds intercepts, those before it the loadings, positive ones by their
+    logarithms: with one ability, (log a, d).  ``correlation`` (draw, Q, Q) is that of the abilities
+    where it is free.
     """
 
     draws: Floats
@@ -73,6 +74,7 @@ class ShardPosterior:
     ess: Floats
     acceptance: float
     spacing: float
+    correlation: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -101,8 +103,10 @@ class Combined:
         """Arrays by name, for the result."""
         return self.data
 
-    def n_flat(self, ratio: float) -> int:
+    def n_flat(self, ratio: float) -> int | None:
         """Items whose discrimination has a mean below ``ratio`` standard deviations."""
+        if "item_discrimination_sd" not in self.data:
+            return None
         return int((self.mean_a < ratio * self.data["item_discrimination_sd"]).sum())
 
 
@@ -219,6 +223,52 @@ def _warn_far(refined: Refined) -> None:
             ApproximationWarning,
             stacklevel=4,
         )
+
+
+def combine_correlations(
+    shards: list[ShardPosterior], n_draws: int, powering: str
+) -> tuple[Floats, dict[str, Any]]:
+    """Combine the abilities' correlations, each by itself, on the scale of Fisher's z.
+
+    Returns their means (Q, Q) and the result's arrays.  The mean is weighted by precisions, the
+    spread is the one-dimensional barycenter, and draws stay with the item draws of their shard.
+
+    Raises
+    ------
+    EstimationError
+        If combined draws are no correlation matrices, which can happen with three abilities or
+        more.
+    """
+    draws = [s.correlation for s in shards if s.correlation is not None]
+    n_dims = draws[0].shape[1]
+    upper = np.triu_indices(n_dims, 1)
+    share = np.array([s.n_persons for s in shards], dtype=float)
+    share /= share.sum()
+    factor = share if POWERINGS[powering] else np.ones(len(shards))
+    z = [np.arctanh(x[:, upper[0], upper[1]]) for x in draws]
+    if len(z) > 1:
+        mean, sd = np.array([x.mean(axis=0) for x in z]), np.array([x.std(axis=0) for x in z])
+        centre = (mean / sd**2).sum(axis=0) / (1.0 / sd**2).sum(axis=0)
+        spread = (share * np.sqrt(factor)) @ sd
+        z = [centre + (x - m) * (spread / s) for x, m, s in zip(z, mean, sd, strict=True)]
+    matrices = []
+    for x in z:
+        out = np.tile(np.eye(n_dims), (len(x), 1, 1))
+        out[:, upper[0], upper[1]] = out[:, upper[1], upper[0]] = np.tanh(x)
+        matrices.append(out)
+    combined = _taken(matrices, share, min(n_draws, *(len(x) for x in matrices)))
+    if n_dims > 2 and not (np.linalg.eigvalsh(combined) > 0.0).all():
+        raise EstimationError(
+            "combined draws of the abilities' correlations are not positive definite: the shards "
+            "are too small to tell them; use fewer shards"
+        )
+    mean = np.average([x.mean(axis=0) for x in matrices], axis=0, weights=share)
+    spreads = [((x - mean) ** 2).mean(axis=0) for x in matrices]
+    return mean, {
+        "ability_correlation": mean,
+        "ability_correlation_sd": np.sqrt(np.average(spreads, axis=0, weights=share)),
+        "ability_correlation_draw": combined,
+    }
 
 
 # --- arrays of blocks -----------------------------------------------------------------------------
@@ -348,13 +398,17 @@ def _moments(moved: list[Floats], share: Floats) -> tuple[Floats, dict[str, Any]
     return means, out
 
 
-def _take_draws(moved: list[Floats], share: Floats, n_draws: int) -> dict[str, Any]:
-    """``n_draws`` combined draws, from each shard evenly and in proportion to its persons."""
+def _taken(moved: list[Floats], share: Floats, n_draws: int) -> Floats:
+    """``n_draws`` draws, from each shard evenly and in proportion to its persons."""
     ends = np.rint(np.cumsum(share) * n_draws).astype(int)
     counts = np.diff(ends, prepend=0)
-    taken = [
-        x[np.linspace(0, len(x) - 1, c).astype(int)] for x, c in zip(moved, counts, strict=True)
-    ]
-    named = _by_name(np.concatenate(taken))
+    return np.concatenate(
+        [x[np.linspace(0, len(x) - 1, c).astype(int)] for x, c in zip(moved, counts, strict=True)]
+    )
+
+
+def _take_draws(moved: list[Floats], share: Floats, n_draws: int) -> dict[str, Any]:
+    """Combined draws by name."""
+    named = _by_name(_taken(moved, share, n_draws))
     named.pop("item_difficulty", None)
     return {f"{name}_draw": x for name, x in named.items()}
