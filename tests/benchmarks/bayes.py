@@ -30,7 +30,7 @@ from scipy.linalg import sqrtm
 import irt_dask as irt
 from irt_dask.calibrate import gibbs_chain, reference_chain
 from irt_dask.engine.threads import single_threaded
-from irt_dask.kernels import diagnostics
+from irt_dask.kernels import diagnostics, layouts, plane
 
 ITEMS = ("discrimination", "intercept")
 
@@ -204,6 +204,7 @@ def ratios(f, full):
     return *r.mean(axis=1), r.min(), r.max()
 
 
+DRAWS = {"shrink": 10_000, "published": 2_000, "replicate": 1_000}
 VARIANTS = (
     {"powering": "shrink", "location": "refined"},
     {"powering": "shrink", "location": "precision"},
@@ -215,7 +216,9 @@ VARIANTS = (
 
 def shards(data_sets=10):
     """Squared W2 distance and SD ratios, averaged over data sets."""
-    print(f"means of {data_sets} data sets; (log a, d); 20,000 draws in full, 10,000 a shard")
+    print(
+        f"means of {data_sets} data sets; (log a, d); 20,000 draws in full, " + f"a shard {DRAWS}"
+    )
     print(
         f"{'persons':>7} {'items':>5} {'K':>3} {'powering':>10} {'location':>10}"
         f" {'W2^2 / trace':>12} {'SD a':>6} {'SD d':>6} {'least':>6} {'largest':>7}"
@@ -227,14 +230,15 @@ def shards(data_sets=10):
                 y = simulated(n, m, 100 + s)[0]
                 full = fit(y, n_chains=2, n_draws=10_000, seed=s, client=client)
                 for k in many:
-                    for v in VARIANTS:
-                        few = v["powering"] != "shrink"
-                        f = fit(
-                            y, n_shards=k, n_draws=2_000 if few else 10_000, seed=1000 + s,
-                            client=client, **v,
-                        )  # fmt: skip
-                        row = (distance(f, full), *ratios(f, full))
-                        found.setdefault((k, *v.values()), []).append(row)
+                    with tempfile.TemporaryDirectory() as folder:
+                        for v in VARIANTS:  # locations of the same chains share a checkpoint
+                            n_draws = DRAWS[v["powering"]]
+                            f = fit(
+                                y, n_shards=k, n_draws=n_draws, seed=1000 + s, client=client,
+                                checkpoint=Path(folder) / v["powering"], **v,
+                            )  # fmt: skip
+                            row = (distance(f, full), *ratios(f, full))
+                            found.setdefault((k, *v.values()), []).append(row)
             for (k, powering, location), x in found.items():
                 w, ra, rd = np.mean(x, axis=0)[:3]
                 least, largest = np.min(x, axis=0)[3], np.max(x, axis=0)[4]
@@ -325,9 +329,54 @@ def bias(data_sets=10):
                     )
 
 
+# --- two abilities --------------------------------------------------------------------------------
+
+
+def m2pl():
+    """10,000 x 20, two abilities: errors against the truth, SDs against K = 1, time, EAPs."""
+    rng = np.random.default_rng(1)
+    n, m = 10_000, 20
+    a, d = rng.uniform(0.4, 1.8, (m, 2)), rng.normal(0.0, 1.0, m)
+    a[0] = 1.6, 0.0
+    theta = rng.standard_normal((n, 2))
+    y = (rng.random((n, m)) < 1.0 / (1.0 + np.exp(-(theta @ a.T + d)))).astype(np.int8)
+    free = a > 0
+    print(f"{n} x {m}, two abilities, independent; loadings positive, one fixed at 0; 2,000 draws")
+    print(
+        f"{'K':>3} {'RMSE loadings':>13} {'of K = 1':>8} {'RMSE d':>7} {'SD ratio: loadings':>18}"
+        f" {'d':>6} {'least':>6} {'largest':>7} {'EAP 99% below':>13} {'first step':>10}"
+        f" {'R-hat':>6} {'seconds':>8}"
+    )
+    with cluster() as client:
+        first = None
+        for k in (1, 2, 4, 5, 6):
+            begun = time.perf_counter()
+            f = fit(y, n_dims=2, n_shards=k, n_chains=2 if k == 1 else 1, n_draws=1000 if k == 1
+                    else 2000, seed=2, client=client)  # fmt: skip
+            seconds = time.perf_counter() - begun
+            mean, sd = f.item_loading.values, f.item_loading_sd.values
+            grid = plane.plane_for(mean.T, f.item_intercept.values)
+            tables = plane.plane(mean.T, f.item_intercept.values, grid.nodes, 0.0)
+            eap = plane.expectations(layouts.Dense(y), tables)[0]
+            first = first or (mean, sd, f.item_intercept_sd.values, eap)
+            error = ((mean - a)[free] ** 2).mean() ** 0.5
+            r1, r2 = sd[free] / first[1][free], f.item_intercept_sd.values / first[2]
+            both = np.r_[r1, r2]
+            print(
+                f"{k:>3} {error:>13.4f}"
+                f" {error / ((first[0] - a)[free] ** 2).mean() ** 0.5:>8.3f}"
+                f" {float(((f.item_intercept - d) ** 2).mean()) ** 0.5:>7.4f}"
+                f" {r1.mean():>18.3f} {r2.mean():>6.3f} {both.min():>6.3f} {both.max():>7.3f}"
+                f" {np.quantile(np.abs(eap - first[3]), 0.99):>13.4f}"
+                f" {f.attrs.get('first_step', 0.0):>10.2f} {float(f.shard_max_rhat.max()):>6.3f}"
+                f" {seconds:>8.0f}",
+                flush=True,
+            )
+
+
 def main():
     what, *rest = sys.argv[1:] or [""]
-    tables = {f.__name__: f for f in (speed, large, shards, coverage, abilities, bias)}
+    tables = {f.__name__: f for f in (speed, large, shards, coverage, abilities, bias, m2pl)}
     if what not in tables:
         raise SystemExit(__doc__)
     tables[what](*(int(x) for x in rest))
