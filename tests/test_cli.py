@@ -7,6 +7,7 @@ import sys
 import pandas as pd
 import pytest
 
+import irt_dask as irt
 from irt_dask.cli import main
 
 COMMAND = [sys.executable, "-m", "irt_dask.cli"]
@@ -66,6 +67,41 @@ def test_from_simulation_to_scores(tmp_path):
     assert "Traceback" not in text
 
 
+@pytest.mark.parametrize("method", ["bayes", "joint"])
+def test_a_calibration_goes_on_at_its_checkpoint(tmp_path, monkeypatch, capsys, method):
+    """The same bank; a chain that is done is read, and not written again."""
+
+    def typed(*args, code=0):
+        monkeypatch.setattr(sys, "argv", ["irt-dask", *map(str, args), "--cluster", "none"])
+        ended = 0
+        try:
+            main()
+        except SystemExit as exit:
+            ended = exit.code
+        text = capsys.readouterr()
+        assert ended == code, text.err
+        return text
+
+    irt.simulate(400, 5, store=tmp_path / "s", seed=2)
+    monkeypatch.chdir(tmp_path)
+    options = ["--method", method, "--checkpoint", "kept", "--quiet"]
+    if method == "bayes":
+        options += ["--draws", 100, "--chains", 2]
+    about = typed("calibrate", "s", "--out", "first.csv", *options, "--json").out
+    assert json.loads(about)["items"] == "first.csv"
+    before = {f: f.stat().st_mtime_ns for f in (tmp_path / "kept").iterdir()}
+    assert before
+    typed("calibrate", "s", "--out", "second.csv", *options)
+    assert (tmp_path / "second.csv").read_bytes() == (tmp_path / "first.csv").read_bytes()
+    if method == "bayes":
+        assert {f.name.rpartition("-")[0] for f in before} == {
+            "shard-0000-chain-0", "shard-0000-chain-1",
+        }  # fmt: skip
+        assert {f: f.stat().st_mtime_ns for f in (tmp_path / "kept").iterdir()} == before
+        error = typed("calibrate", "s", "--out", "x.csv", *options, "--seed", 9, code=1).err
+        assert "belongs to another computation" in error
+
+
 @pytest.mark.parametrize(
     "args, message",
     [
@@ -86,6 +122,14 @@ def test_from_simulation_to_scores(tmp_path):
         (
             ["calibrate", "s", "--out", "b.csv", "--method", "joint", "--shards", "2"],
             "--shards belongs to --method bayes",
+        ),
+        (
+            ["calibrate", "s", "--out", "b.csv", "--method", "spectral", "--checkpoint", "c"],
+            "--checkpoint belongs to --method bayes or joint",
+        ),
+        (
+            ["calibrate", "s", "--out", "b.csv", "--method", "joint", "--chains", "2"],
+            "--chains belongs to --method bayes",
         ),
         (["frobnicate"], "No such command"),
     ],

@@ -13,13 +13,14 @@ import pytest
 import xarray as xr
 
 from irt_dask.errors import InputError
-from irt_dask.report import common, plots, tables, wright
+from irt_dask.report import common, figures, plots, tables, wright
 from irt_dask.report.page import write_report
 
 # fmt: off
 HEADINGS = [
     "What was run", "Items", "Item characteristic curves", "Person-item map",
-    "Posterior against joint ML", "Convergence", "Timings", "Notes",
+    "Posterior against joint ML", "Posterior predictive check", "Convergence",
+    "Timings", "Notes",
 ]
 # fmt: on
 NASTY = ["<script>alert(1)</script>", "Größe_β₁ $x$", "_hidden", 'q"&amp;', "$\\frac{1}$"]
@@ -164,6 +165,10 @@ def test_tables_of_the_page(tmp_path):
     error = (joint["item_difficulty"] - truth["item_difficulty"]).values
     recovery = {row[0]: row[1:] for row in page.table("estimate")}
     assert recovery["joint ML b"][3] == f"{np.sqrt(np.mean(error**2)):.3f}"
+    scores = make(5)[3].assign_attrs(method="eap", n_item_draws=20)
+    page, _ = alone(tmp_path, posterior=posterior, scores=scores)
+    fits = {row[0]: row[1:] for row in page.table("attribute")}
+    assert fits["item draws"] == ["–", "20"]
 
 
 def test_page_of_the_posterior_alone(tmp_path):
@@ -351,10 +356,9 @@ def test_shards_that_disagree_are_marked():
         plots.shards(posterior.drop_dims("shards"))
 
 
-def test_predictive_marks_the_counts_outside():
-    from matplotlib.figure import Figure
-
-    check = xr.Dataset(
+def checked(p_value=1 / 51):
+    """Result of a predictive check of three classes."""
+    return xr.Dataset(
         {
             "score_count": ("score", [3, 20, 4]),
             "score_count_expected": ("score", [4.0, 9.0, 5.0]),
@@ -362,8 +366,71 @@ def test_predictive_marks_the_counts_outside():
             "score_count_upper": ("score", [7.0, 14.0, 8.0]),
         },
         {"score": [0, 3, 6]},
-        {"p_value": 0.0196, "score_width": 3, "level": 0.95},
-    )
+        {
+            "p_value": p_value, "score_width": 3, "level": 0.95, "n_replicates": 50,
+            "discrepancy": 13.89, "discrepancy_expected": 2.04,
+        },
+    )  # fmt: skip
+
+
+def alone(tmp_path, **fits):
+    """Page and text of a report of these datasets alone."""
+    path = write_report(tmp_path / "r.html", title="t", run=[], timings=[], **fits)
+    page = Page(text := path.read_text(encoding="utf-8"))
+    check_page(page, text)
+    return page, " ".join(text.split())
+
+
+def test_the_page_tells_how_to_read_the_predictive_check(tmp_path):
+    posterior = make(3)[0]
+    page, text = alone(tmp_path, posterior=posterior, check=checked())
+    assert "The scores are not distributed as the model predicts: p = 0.020. None of the 50" in text
+    assert "Its discrepancy is 13.9, that of a simulated one 2.0 on average." in text
+    assert "the smallest there can be is 1/51" in text
+    assert any("p = 0.020" in attrs.get("alt", "") for _, attrs in page.tags)
+    _, text = alone(tmp_path, posterior=posterior, check=checked(18 / 51))
+    assert "no sign against the model: p = 0.353. 17 of the 50 data sets" in text
+    _, text = alone(tmp_path, posterior=posterior, check=checked(np.nan))
+    assert "too few different scores for a p-value" in text
+    _, text = alone(tmp_path, posterior=posterior)
+    assert "This run made no predictive check." in text
+
+
+def test_the_page_shows_intervals_of_few_items_and_shards_of_several(tmp_path, monkeypatch):
+    page, _ = alone(tmp_path, posterior=shard_posterior(5))
+    alts = [attrs["alt"] for tag, attrs in page.tags if tag == "img"]
+    assert sum(a.startswith("Intervals of") for a in alts) == 1
+    assert sum(a.startswith("Means of the shards") for a in alts) == 1
+
+    def shown(posterior):
+        return [f(posterior) is not None for f in (figures.forest_image, figures.shards_image)]
+
+    with monkeypatch.context() as m:
+        m.setattr(figures, "inline", lambda *args: args)
+        assert shown(shard_posterior(40)) == [True, True]
+        assert "12 of 41 items" in figures.shards_image(shard_posterior(41))[2]
+        assert shown(shard_posterior(41)) == [False, True]
+        assert shown(shard_posterior(5).isel(shards=[0])) == [True, False]
+        assert shown(shard_posterior(5).drop_vars("shard_item_intercept")) == [True, False]
+        assert shown(shard_posterior(5).drop_vars("item_intercept_draw")) == [False, False]
+
+
+def test_two_panels_share_the_fullest_legend():
+    posterior = shard_posterior(6)
+    posterior["shard_item_discrimination"][1, 2] += 5.0
+    panels = figures._side_by_side(4.0)
+    for ax, name in zip(panels, ("item_discrimination", "item_intercept"), strict=True):
+        plots.shards(posterior, parameter=name, ax=ax)
+    figures._one_legend(panels)
+    draw(panels[0])
+    assert panels[0].get_legend() is None
+    assert panels[1].get_legend().get_texts()[-1].get_text() == "beyond chance"
+
+
+def test_predictive_marks_the_counts_outside():
+    from matplotlib.figure import Figure
+
+    check = checked()
     ax = draw(plots.predictive(check))
     assert ax.get_title() == "Scores and their posterior prediction: p = 0.020"
     assert ax.get_xlim() == (-0.5, 8.5)

@@ -16,8 +16,11 @@ import xarray as xr
 
 import irt_dask as irt
 from irt_dask.errors import InputError, RunError
-from irt_dask.workflow import RunConfig, read_config, run
+from irt_dask.evaluate import predictive_check as predictive_check_module
+from irt_dask.workflow import RunConfig, read_config, run, stages
+from irt_dask.workflow import config as config_module
 from irt_dask.workflow.directory import RunDirectory
+from irt_dask.workflow.run import report_again
 from irt_dask.workflow.stages import STAGES, shards_for
 
 SMALL = {
@@ -25,7 +28,8 @@ SMALL = {
     "joint": {"coreset": 200, "max_iterations": 8},
     "bayes": {"shards": 2, "draws": 200, "warmup": 50},
 }
-OUTPUTS = ("items.csv", "posterior.nc", "joint.nc", "spectral.nc", "summary.nc", "scores.nc")
+OUTPUTS = ("items.csv", "posterior.nc", "joint.nc", "spectral.nc", "summary.nc", "check.nc")
+OUTPUTS += ("scores.nc",)
 
 
 def _config(folder, **changes):
@@ -58,6 +62,14 @@ def test_a_run_leaves_what_it_promises(finished):
     scores = pd.read_parquet(finished / "scores")
     assert len(scores) == 1200
     assert scores["person_ability_sd"].between(0, 1).all()
+    assert not [name for name in scores if name.startswith("pv")]
+    responses = irt.open_responses(finished / "responses")
+    check = xr.load_dataset(finished / "check.nc", engine="scipy")
+    alone = irt.predictive_check(responses, posterior, n_replicates=50, seed=1)
+    for name in alone.data_vars:
+        np.testing.assert_array_equal(check[name], alone[name])
+    assert check.attrs["p_value"] == alone.attrs["p_value"]
+    assert f"p = {alone.attrs['p_value']:.3f}. " in page
 
 
 def test_a_second_run_does_nothing(finished):
@@ -71,7 +83,7 @@ def test_a_second_run_does_nothing(finished):
 SLOW = [pytest.param(stage, marks=pytest.mark.slow) for stage in ("summary", "spectral", "joint")]
 
 
-@pytest.mark.parametrize("stage", [*SLOW, "ingest", "bayes", "score", "report"])
+@pytest.mark.parametrize("stage", [*SLOW, "ingest", "bayes", "check", "score", "report"])
 def test_a_run_resumes_after_any_stage(finished, tmp_path, stage, monkeypatch):
     class Killed(BaseException):
         pass
@@ -157,10 +169,48 @@ def test_two_runs_do_not_share_a_directory(finished):
 def test_removed_scores_are_made_again(finished):
     before = _digest(finished)
     shutil.rmtree(finished / "scores")
+    (finished / "check.nc").unlink()
     (finished / "report.html").unlink()
     run(_config(finished))
     assert _digest(finished) == before
     assert (finished / "report.html").exists()
+
+
+def test_plausible_values_item_draws_and_no_check(finished, tmp_path):
+    config = _config(
+        tmp_path / "r", check={"replicates": 0}, score={"plausible": 3, "item_draws": 5}
+    )
+    run(config)
+    record = json.loads((tmp_path / "r" / "run.json").read_text())
+    assert list(record["stages"]) == [name for name in STAGES if name != "check"]
+    assert not (tmp_path / "r" / "check.nc").exists()
+    assert "This run made no predictive check." in report_again(tmp_path / "r").read_text()
+    scores = pd.read_parquet(tmp_path / "r" / "scores")
+    alone = irt.score(
+        irt.open_responses(tmp_path / "r" / "responses"),
+        xr.load_dataset(tmp_path / "r" / "posterior.nc", engine="scipy"),
+        n_plausible=3, n_item_draws=5, seed=1,
+    )  # fmt: skip
+    np.testing.assert_array_equal(scores["person_ability"], alone["person_ability"])
+    np.testing.assert_array_equal(scores[["pv1", "pv2", "pv3"]], alone["person_plausible_value"])
+    first = xr.load_dataset(finished / "posterior.nc", engine="scipy")
+    again = xr.load_dataset(tmp_path / "r" / "posterior.nc", engine="scipy")
+    assert again.identical(first)  # what comes after the posterior does not change it
+
+
+def test_a_run_without_its_check_has_not_finished(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "r")
+    (tmp_path / "r" / "check.nc").unlink()
+    with pytest.raises(InputError, match="has not finished: check to do"):
+        report_again(tmp_path / "r")
+
+
+def test_draws_asked_for_and_draws_there():
+    posterior = xr.Dataset({"x": ("draw", np.zeros(30))})
+    assert stages._of_draws(posterior, "check.replicates", 30) == 30
+    with pytest.warns(irt.DataWarning, match=r"check.replicates = 50, but .* thinned to 30 draws"):
+        assert stages._of_draws(posterior, "check.replicates", 50) == 30
+    assert config_module._LEAST_REPLICATES == predictive_check_module._LEAST_REPLICATES
 
 
 def test_large_integers_are_kept(tmp_path):
@@ -181,6 +231,17 @@ def test_large_integers_are_kept(tmp_path):
         ("[data]\nbuiltin = 'lsat'\n[bayes]\ndraw = 5\n", "unknown key 'bayes.draw'"),
         ("[data]\nbuiltin = 'lsat'\n[bayes]\ndraws = 5\n", r"bayes.draws: .*100 \(given 5\)"),
         ("[data]\nbuiltin = 'lsat'\nmissing = ['9']\n", "describe a source file"),
+        ("[data]\nbuiltin = 'lsat'\n[check]\nreplicates = 9\n", "9 are too few; give 10 or more"),
+        ("[data]\nbuiltin = 'lsat'\n[check]\nreplicates = -1\n", r"check.replicates.*\(given -1\)"),
+        ("[data]\nbuiltin = 'lsat'\n[score]\npv = 5\n", "unknown key 'score.pv'"),
+        (
+            "[data]\nbuiltin = 'lsat'\n[check]\nreplicates = 501\n",
+            "check.replicates = 501 exceeds the 500 draws that the posterior is sure to have",
+        ),
+        (
+            "[data]\nbuiltin = 'lsat'\n[bayes]\nchains = 1\n[score]\nplausible = 2001\n",
+            "score.plausible = 2001 exceeds the 2000 draws",
+        ),
         ("[data]\nbuiltin = \n", "cannot be read: "),
         ("[data]\nsource = 'd'\ncolumns = {weight = 'w'}\n", "do not use person weights"),
         ("[data]\nbuiltin = 'lsat'\n[cluster]\nmemory = 'lots'\n", 'write "4GB"'),

@@ -118,6 +118,8 @@ _METHODS = ["bayes", "joint", "spectral", "pairwise", "conditional"]
 _METHODS_OF = {
     "shards": ("bayes",),
     "draws": ("bayes",),
+    "chains": ("bayes",),
+    "checkpoint": ("bayes", "joint"),
     "model": ("joint",),
     "coreset": ("joint",),
     "seed": ("bayes", "joint"),
@@ -139,7 +141,13 @@ def _refuse_options_of_other_methods(method: str) -> None:
               help="Posterior by LS-WASP, joint maximum likelihood, or a Rasch estimator: "
               "spectral, pairwise (all pairs) or conditional.")  # fmt: skip
 @click.option("--shards", type=int, default=1, show_default=True, help="Shards (bayes).")
-@click.option("--draws", type=int, default=2000, show_default=True, help="Draws (bayes).")
+@click.option("--draws", type=int, default=2000, show_default=True,
+              help="Draws of each chain (bayes).")  # fmt: skip
+@click.option("--chains", type=int, default=1, show_default=True,
+              help="Chains of each shard (bayes); each takes one core.")  # fmt: skip
+@click.option("--checkpoint", type=click.Path(), metavar="FOLDER",
+              help="Keep what is done in FOLDER: the same command, typed again after an "
+              "interruption, goes on there (bayes, joint).")  # fmt: skip
 @click.option("--model", type=click.Choice(["1pl", "2pl", "3pl"]), default="2pl",
               show_default=True, help="Item response model (joint).")  # fmt: skip
 @click.option("--coreset", type=int, default=0, help="Persons per coreset, 0: all (joint).")
@@ -148,8 +156,9 @@ def _refuse_options_of_other_methods(method: str) -> None:
 @json_option
 @quiet_option
 def calibrate(
-    store: str, out: str, method: str, shards: int, draws: int, model: str, coreset: int, seed: int,
-    cluster: str, as_json: bool, quiet: bool,
+    store: str, out: str, method: str, shards: int, draws: int, chains: int,
+    checkpoint: str | None, model: str, coreset: int, seed: int, cluster: str, as_json: bool,
+    quiet: bool,
 ) -> None:  # fmt: skip
     """Estimate the items of a store and write them as an item bank."""
     import warnings
@@ -165,10 +174,15 @@ def calibrate(
         warnings.simplefilter("always")
         common: dict[str, Any] = {"client": client, "progress": progress}
         if method == "bayes":
-            fit = irt.fit_bayes(r, n_shards=shards, n_draws=draws, seed=seed, **common)
+            fit = irt.fit_bayes(
+                r, n_shards=shards, n_draws=draws, n_chains=chains, seed=seed,
+                checkpoint=checkpoint, **common,
+            )  # fmt: skip
         elif method == "joint":
             sample = irt.Coreset(coreset, sampling="poisson") if coreset else None
-            fit = irt.fit_joint(r, model=model, coreset=sample, seed=seed, **common)
+            fit = irt.fit_joint(
+                r, model=model, coreset=sample, seed=seed, checkpoint=checkpoint, **common
+            )
         elif method == "pairwise":
             fit = irt.fit_pairwise(r, pairing="all", **common)
         elif method == "conditional":

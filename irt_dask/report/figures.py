@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from irt_dask.report import plots
-from irt_dask.report.common import item_ids, optional, seconds
+from irt_dask.report.common import item_ids, legend, optional, seconds
+from irt_dask.report.posterior_plots import MOST_COMPARED, height_of
+from irt_dask.variables import SHARDS
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -18,6 +21,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DPI = 150
+#: More rows than this are no longer read one by one.
+MOST_FOREST = 40
+#: What shards have means of.
+_PARAMETERS = ("discrimination", "intercept")
+#: A predictive p-value up to this is called a misfit.
+_SMALL_P = 0.05
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,100 @@ def icc_image(posterior: xr.Dataset) -> Image | None:
         caption += " Coloured: the items most extreme in discrimination or difficulty."
     alt = f"Item characteristic curves of {n} items; the item table has their parameters."
     return inline(plots.icc(posterior), alt, caption)
+
+
+def _side_by_side(height: float) -> list[Axes]:
+    """Two axes of one figure as wide as the page."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11.0, height), layout="constrained")
+    return list(figure.subplots(1, 2))
+
+
+def _one_legend(panels: Sequence[Axes]) -> None:
+    """Keep the fullest of the panels' legends, beside the last panel."""
+    boxes = [box for ax in panels if (box := ax.get_legend()) is not None]
+    fullest = max(boxes, key=lambda box: len(box.get_texts()))
+    handles, labels = fullest.legend_handles, [t.get_text() for t in fullest.get_texts()]
+    for box in boxes:
+        box.remove()
+    legend(panels[-1], handles, labels)
+
+
+def forest_image(posterior: xr.Dataset) -> Image | None:
+    """Draw difficulties and discriminations with their intervals, if the items are few."""
+    n = len(item_ids(posterior))
+    if n > MOST_FOREST or not _has(posterior, *(f"item_{p}_draw" for p in _PARAMETERS)):
+        return None
+    panels = _side_by_side(height_of(n))
+    for ax, name in zip(panels, ("item_difficulty", "item_discrimination"), strict=True):
+        plots.forest(posterior, parameter=name, ax=ax)
+    _one_legend(panels)
+    caption = "Posterior medians with 50% and 95% intervals, the largest at the top."
+    alt = f"Intervals of difficulty and discrimination of {n} items; the item table has the SDs."
+    return inline(panels[0], alt, caption)
+
+
+def shards_image(posterior: xr.Dataset) -> Image | None:
+    """Draw the shards' means beside the combined posterior, where there are several shards."""
+    needed = [f"{v}_{p}" for v in ("item", "shard_item") for p in _PARAMETERS]
+    needed += [f"item_{p}_{v}" for v in ("sd", "draw") for p in _PARAMETERS]
+    if not _has(posterior, "shard_n_persons", *needed) or posterior.sizes[SHARDS] < 2:
+        return None
+    n = len(item_ids(posterior))
+    shown = min(n, MOST_COMPARED)
+    panels = _side_by_side(1.3 * height_of(shown))
+    for ax, parameter in zip(panels, _PARAMETERS, strict=True):
+        plots.shards(posterior, parameter=f"item_{parameter}", ax=ax)
+    _one_legend(panels)
+    caption = (
+        "Each shard's posterior means on the combined posterior"
+        + (f", of the {shown} of {n:,} items on which shards differ most. " if shown < n else ". ")
+        + "Shards drew their persons at random: a mean beyond chance points at a chain that has "
+        "not converged, or at shards too small to be combined."
+    )
+    titles = "; ".join(f"{ax.get_xlabel()}: {ax.get_title()}" for ax in panels)
+    return inline(panels[0], f"Means of the shards. {titles}.", caption)
+
+
+def check_image(check: xr.Dataset | None) -> Image | None:
+    """Draw the scores and what the posterior predicts."""
+    if check is None:
+        return None
+    ax = plots.predictive(check)
+    level, n = float(check.attrs["level"]), int(check.attrs["n_replicates"])
+    caption = (
+        f"Persons by number right: observed, and expected under the posterior. In the band lie "
+        f"{100 * level:.0f}% of the counts of simulated data ({n} replicates), score by score."
+    )
+    return inline(ax, f"Observed and predicted scores. {ax.get_title()}.", caption)
+
+
+def check_words(check: xr.Dataset | None) -> list[str]:
+    """Say what the predictive check found and how to read it, a paragraph each."""
+    if check is None:
+        return []
+    p, n = float(check.attrs["p_value"]), int(check.attrs["n_replicates"])
+    if math.isnan(p):
+        return ["The persons have too few different scores for a p-value."]
+    as_far = round(p * (n + 1)) - 1
+    d, usual = (float(check.attrs[k]) for k in ("discrepancy", "discrepancy_expected"))
+    verdict = (
+        "The scores are not distributed as the model predicts"
+        if p <= _SMALL_P
+        else "The distribution of the scores gives no sign against the model"
+    )
+    return [
+        f"{verdict}: p = {p:.3f}. {as_far or 'None'} of the {n} data sets that were simulated "
+        f"from the posterior came out at least as far from what is expected as the observed one "
+        f"(which counts as one more in p). Its discrepancy is {d:,.1f}, that of a simulated one "
+        f"{usual:,.1f} on average.",
+        f"A small p (the smallest there can be is 1/{n + 1}) says that abilities are not normal, "
+        "that curves have another form, or that responses depend on each other. With many persons "
+        "it is small for a misfit of no consequence too: the figure shows how large it is. A p "
+        "that is not small is weaker evidence than it looks, since the items were fitted to these "
+        "same responses, and it is of the scores alone.",
+    ]
 
 
 def wright_image(posterior: xr.Dataset, scores: xr.Dataset | None) -> Image | None:

@@ -51,6 +51,7 @@ def write_report(
     posterior: xr.Dataset,
     joint: xr.Dataset | None = None,
     spectral: xr.Dataset | None = None,
+    check: xr.Dataset | None = None,
     scores: xr.Dataset | None = None,
     truth: xr.Dataset | None = None,
     notes: Sequence[str] = (),
@@ -71,6 +72,8 @@ def write_report(
         The posterior of the items; its order of items is that of the tables.
     joint, spectral
         Other fits of the same items, matched by ``item_id``.
+    check
+        Result of ``predictive_check``.
     scores
         Distribution of the estimated abilities, ``ability_count`` on ``ability``.
     truth
@@ -88,10 +91,14 @@ def write_report(
         fits=tables.fits_table({**fits, "scores": scores, "truth": truth}),
         items=tables.item_table(posterior, joint, spectral, truth),
         recovery=None if truth is None else tables.recovery_table(truth, list(fits.items())),
+        forest=figures.forest_image(posterior),
         icc=figures.icc_image(posterior),
         wright=figures.wright_image(posterior, scores),
         compare=figures.compare_image(joint, posterior),
         convergence=figures.convergence_images(joint, posterior),
+        shards=figures.shards_image(posterior),
+        check=figures.check_image(check),
+        check_words=figures.check_words(check),
         diagnostics=tables.diagnostics_table(posterior),
         timings=figures.timings_image(timings),
         notes=list(notes),

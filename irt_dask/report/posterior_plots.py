@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: Items with a label each; more are drawn without.
 _MOST_LABELS = 60
 #: Items that the plot of shards shows by default.
-_MOST_COMPARED = 12
+MOST_COMPARED = 12
 #: A shard is marked that a posterior of no disagreement would show in one of so many plots.
 _FALSE_ALARMS = 0.05
 _LABELS = {
@@ -68,7 +68,7 @@ def _name_rows(ax: Axes, names: Sequence[str]) -> None:
     ax.tick_params(axis="y", length=0)
 
 
-def _height(n: int) -> float:
+def height_of(n: int) -> float:
     """Height of the figure, inches; without labels rows may be close."""
     return 6.0 if n > _MOST_LABELS else 1.0 + 0.24 * max(n, 2)
 
@@ -102,7 +102,7 @@ def forest(
         chosen = positions(posterior, which)
     low, lower, middle, upper, high = q[:, chosen]
     n = len(chosen)
-    ax = axes(ax, 7.0, _height(n))
+    ax = axes(ax, 7.0, height_of(n))
     at = np.arange(n)
     few = n <= _MOST_LABELS
     wide = ax.hlines(at, low, high, color=GREY, lw=1.6 if few else 0.8)
@@ -165,7 +165,7 @@ def shards(
     means, expected, z = _disagreement(posterior, parameter)
     worst = np.abs(z).max(axis=0)
     if which is None:
-        chosen = np.argsort(-np.nan_to_num(worst, nan=-np.inf), kind="stable")[:_MOST_COMPARED]
+        chosen = np.argsort(-np.nan_to_num(worst, nan=-np.inf), kind="stable")[:MOST_COMPARED]
         compared = z.size  # the worst were looked for among all of them
     else:
         chosen = positions(posterior, which)
@@ -173,7 +173,7 @@ def shards(
     limit = NormalDist().inv_cdf(1.0 - 0.5 * _FALSE_ALARMS / compared)
     n = len(chosen)
     at = np.arange(n)
-    ax = axes(ax, 7.0, _height(n) + (0.1 * n if n <= _MOST_LABELS else 0.0))
+    ax = axes(ax, 7.0, height_of(n) + (0.1 * n if n <= _MOST_LABELS else 0.0))
     centre = required(posterior, parameter)[chosen]
     usual = 1.96 * expected[:, chosen].max(axis=0)
     light = ax.hlines(at, centre - usual, centre + usual, color="#e3e6e9", lw=7.0)

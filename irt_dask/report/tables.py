@@ -25,6 +25,7 @@ ATTRIBUTES = (
     "converged",
     "n_iterations",
     "objective",
+    "n_item_draws",
     "seed",
     "version",
 )

@@ -27,6 +27,12 @@ class SimulateConfig(_Section):
     missing: float = Field(default=0.0, ge=0.0, lt=1.0)
 
 
+#: Chains of one shard with many items, which share the draws, and the fewest draws of each.
+SHARED_CHAINS, _FEWEST_DRAWS = 4, 100
+
+#: Fewer are no check (see ``predictive_check``).
+_LEAST_REPLICATES = 10
+
 #: Files of the input, and what is said of a source alone.
 INPUT_FILES = ("source", "key", "persons")
 _OF_A_SOURCE = (
@@ -95,6 +101,36 @@ class BayesConfig(_Section):
     prior_discrimination: tuple[float, float] = (1.0, 1.0)
     prior_intercept: tuple[float, float] = (0.0, 2.0)
 
+    def draws_of(self, chains: int) -> int:
+        """Draws that each of the chains keeps, and their combination too."""
+        return self.draws if self.chains else max(_FEWEST_DRAWS, -(-self.draws // chains))
+
+    def least_draws(self) -> int:
+        """Draws of the posterior, whatever the data are."""
+        return self.draws_of(self.chains or SHARED_CHAINS)
+
+
+class CheckConfig(_Section):
+    """Posterior predictive check of the scores; ``replicates = 0`` makes none."""
+
+    replicates: int = Field(default=50, ge=0)
+
+    @model_validator(mode="after")
+    def _enough(self) -> CheckConfig:
+        if 0 < self.replicates < _LEAST_REPLICATES:
+            raise ValueError(
+                f"replicates = {self.replicates} are too few; give {_LEAST_REPLICATES} or more, or "
+                f"0 for no check"
+            )
+        return self
+
+
+class ScoreConfig(_Section):
+    """Abilities: plausible values of each person; item draws to average over, 0 for none."""
+
+    plausible: int = Field(default=0, ge=0)
+    item_draws: int = Field(default=20, ge=0)
+
 
 class PrivateConfig(_Section):
     """Difficulties under differential privacy; every release is kept in ``ledger``."""
@@ -130,7 +166,27 @@ class RunConfig(_Section):
     spectral: SpectralConfig = SpectralConfig()
     joint: JointConfig = JointConfig()
     bayes: BayesConfig = BayesConfig()
+    check: CheckConfig = CheckConfig()
+    score: ScoreConfig = ScoreConfig()
     private: PrivateConfig | None = None
+
+    @model_validator(mode="after")
+    def _enough_draws(self) -> RunConfig:
+        """Refuse more draws than the posterior will have: it is the longest stage."""
+        asked = {
+            "check.replicates": self.check.replicates,
+            "score.item_draws": self.score.item_draws,
+        }
+        if self.score.item_draws:  # else all come from the point estimates
+            asked["score.plausible"] = self.score.plausible
+        kept = self.bayes.least_draws()
+        for key, n in asked.items():
+            if n > kept:
+                raise ValueError(
+                    f"{key} = {n} exceeds the {kept} draws that the posterior is sure to have; ask "
+                    f"for fewer, or raise bayes.draws or set bayes.chains"
+                )
+        return self
 
     def computed(self) -> dict[str, Any]:
         """The part of the configuration that results depend on: not where the run computes."""

@@ -22,7 +22,7 @@ _FORMAT = "irt_dask run"
 _VERSION = 1
 _MANIFEST = "run.json"
 _LOCK = ".lock"
-_REDONE = ("score", "report")
+_REDONE = ("check", "score", "report")
 _INT32 = 2**31 - 1
 
 
@@ -141,7 +141,7 @@ class RunDirectory:
     def finished(self, stage: str) -> bool:
         """Whether a stage is done; what it wrote must still be there, unchanged.
 
-        Scores and report are made again if they were removed: nothing else depends on them.
+        Check, scores and report are made again if they were removed: no estimate depends on them.
         """
         if stage not in self.stages:
             return False

@@ -13,15 +13,8 @@ from irt_dask.engine.executors import current_client
 from irt_dask.errors import InputError, IrtDaskWarning
 from irt_dask.workflow.config import RunConfig
 from irt_dask.workflow.directory import RunDirectory
-from irt_dask.workflow.stages import (
-    STAGES,
-    Context,
-    check_input,
-    data_checksum,
-    describe_data,
-    stages_of,
-    write_run_report,
-)
+from irt_dask.workflow.inputs import check_input, data_checksum, describe_data
+from irt_dask.workflow.stages import STAGES, Context, stages_of, write_run_report
 
 
 def run(
@@ -45,8 +38,9 @@ def run(
     Returns
     -------
     Path of the run directory, with ``run.json``, ``log.txt``, ``responses/``, ``summary.nc``,
-    ``spectral.nc``, ``joint.nc``, ``posterior.nc``, ``items.csv``, ``scores/``, ``scores.nc``,
-    ``private.nc`` if it was asked for, and ``report.html``.
+    ``spectral.nc``, ``joint.nc``, ``posterior.nc``, ``items.csv``, ``check.nc`` (unless
+    ``check.replicates`` is 0), ``scores/``, ``scores.nc``, ``private.nc`` if it was asked for, and
+    ``report.html``.
 
     Raises
     ------
@@ -101,7 +95,10 @@ def report_again(path: str | Path) -> Path:
         If the folder is not a run directory, or the run did not get as far as its scores.
     """
     directory = RunDirectory.existing(path)
-    missing = [name for name in STAGES if name != "report" and not directory.finished(name)]
+    needed = set(STAGES) - {"report"}
+    if not directory.content["config"].get("check", {}).get("replicates"):
+        needed.remove("check")
+    missing = [name for name in STAGES if name in needed and not directory.finished(name)]
     if missing:
         raise InputError(f"the run in {path} has not finished: {', '.join(missing)} to do")
     return write_run_report(directory)

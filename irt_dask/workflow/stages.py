@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,9 +19,9 @@ from irt_dask.calibrate.spectral import fit_spectral
 from irt_dask.calibrate.summary import summarise
 from irt_dask.datasets import load_lsat
 from irt_dask.engine.person_files import DONE
-from irt_dask.errors import DataWarning, InputError
+from irt_dask.errors import DataWarning
+from irt_dask.evaluate.predictive_check import predictive_check
 from irt_dask.ingest import ingest as ingest_responses
-from irt_dask.ingest.sources import open_persons
 from irt_dask.kernels.layouts import concatenate, to_dense
 from irt_dask.models import ItemPrior
 from irt_dask.report.page import write_report
@@ -31,16 +29,18 @@ from irt_dask.score import score as score_persons
 from irt_dask.simulate import simulate
 from irt_dask.store import Responses, StoreWriter, open_responses
 from irt_dask.store.writer import check_rows_per_block
-from irt_dask.workflow.config import INPUT_FILES, RunConfig
+from irt_dask.variables import DRAW
+from irt_dask.workflow.config import SHARED_CHAINS, RunConfig
 from irt_dask.workflow.directory import RunDirectory, load_result
-from irt_dask.workflow.private import check_private, private
+from irt_dask.workflow.inputs import refuse_stored_weights
+from irt_dask.workflow.private import private
 
 #: Results that a report shows if the run has them.
-_OPTIONAL = ("joint", "spectral", "scores", "truth")
+_OPTIONAL = ("joint", "spectral", "check", "scores", "truth")
 _PERSONS_PER_SHARD = 5000
 _MAX_SHARDS = 16
-#: A chain uses one core: so many where one shard has many items, and they share the draws.
-_CHAINS, _MANY_ITEMS, _FEWEST_DRAWS = 4, 256, 100
+#: A chain uses one core: several run where one shard has so many items.
+_MANY_ITEMS = 256
 
 
 @dataclass
@@ -67,60 +67,6 @@ class Context:
         return load_result(self.directory.path / name)
 
 
-def data_checksum(config: RunConfig) -> str:
-    """Checksum of the run's input: of the file's bytes, or of the store's manifest."""
-    data = config.data
-    if data.store is not None:
-        return open_responses(data.store).fingerprint
-    if data.source is None:
-        return "made by the run"
-    digests = []
-    for role in INPUT_FILES:
-        path = getattr(data, role)
-        if path is None:
-            continue
-        try:
-            with open(path, "rb") as f:
-                digests.append(f"{role} {hashlib.file_digest(f, 'sha256').hexdigest()}")
-        except OSError as error:
-            raise InputError(f"the {role} file {path} cannot be read: {error}") from error
-    if len(digests) == 1:
-        return digests[0].partition(" ")[2]
-    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
-
-
-def check_input(config: RunConfig) -> None:
-    """Refuse input that the stages cannot use, before any of them runs."""
-    assert config.directory is not None
-    data = config.data
-    for role in (*INPUT_FILES, "store"):
-        given = getattr(data, role)
-        if given and Path(given).resolve().is_relative_to(Path(config.directory).resolve()):
-            raise InputError(
-                f"the input {given} lies in the run directory {config.directory}, which the run "
-                f"owns; move one of them"
-            )
-    if config.private is not None:
-        check_private(config)
-    if data.store is not None:
-        _refuse_weights(open_responses(data.store))
-    if data.persons is not None:
-        with tempfile.TemporaryDirectory() as scratch:
-            if open_persons(data.persons, Path(scratch)).weighted:
-                raise InputError(
-                    f"{data.persons} has a weight column, and a pipeline's methods do not use "
-                    f"person weights; leave the column out"
-                )
-
-
-def _refuse_weights(responses: Responses) -> None:
-    if responses.max_weight is not None:
-        raise InputError(
-            f"the store {responses.path} has person weights, which a pipeline's methods do not "
-            f"use; calibrate it with fit_joint in Python, or make a store without weights"
-        )
-
-
 def ingest(c: Context) -> list[str]:
     """Bring the responses into a store in the run directory."""
     data = c.config.data
@@ -134,7 +80,7 @@ def ingest(c: Context) -> list[str]:
             on_error=data.on_error, rows_per_block=data.rows_per_block, client=c.client,
             progress=c.progress,
         )  # fmt: skip
-        _refuse_weights(made)
+        refuse_stored_weights(made)
     elif data.simulate is not None:
         made = simulate(
             data.simulate.persons, data.simulate.items, missing=data.simulate.missing,
@@ -201,14 +147,11 @@ def bayes(c: Context) -> list[str]:
     options = c.config.bayes
     r = c.responses
     shards = options.shards or shards_for(r.n_persons, r.n_items)
-    chains, draws = options.chains, options.draws
-    if chains == 0:
-        chains = chains_for(shards, r.n_items)
-        draws = max(_FEWEST_DRAWS, -(-draws // chains))
+    chains = options.chains or chains_for(shards, r.n_items)
     fit = fit_bayes(
         r,
         n_shards=shards,
-        n_draws=draws,
+        n_draws=options.draws_of(chains),
         n_warmup=options.warmup,
         n_chains=chains,
         prior=ItemPrior(options.prior_discrimination, options.prior_intercept),
@@ -237,14 +180,45 @@ def shards_for(n_persons: int, n_items: int) -> int:
 
 def chains_for(n_shards: int, n_items: int) -> int:
     """Number of chains of a shard, of the data alone too."""
-    return _CHAINS if n_shards == 1 and n_items >= _MANY_ITEMS else 1
+    return SHARED_CHAINS if n_shards == 1 and n_items >= _MANY_ITEMS else 1
+
+
+def check(c: Context) -> list[str]:
+    """Compare the scores with what the posterior predicts."""
+    posterior = c.directory.load("posterior.nc")
+    result = predictive_check(
+        c.responses,
+        posterior,
+        n_replicates=_of_draws(posterior, "check.replicates", c.config.check.replicates),
+        seed=c.config.seed,
+        client=c.client,
+        progress=c.progress,
+    )
+    return [c.directory.save("check.nc", result)]
+
+
+def _of_draws(posterior: xr.Dataset, key: str, asked: int) -> int:
+    """Draws to use of those there are: a posterior that does not fit the driver is thinned."""
+    there = posterior.sizes[DRAW]
+    if asked > there:
+        warnings.warn(
+            f"{key} = {asked}, but the posterior was thinned to {there} draws to fit the driver's "
+            f"memory: these are used",
+            DataWarning,
+            stacklevel=2,
+        )
+    return min(asked, there)
 
 
 def score(c: Context) -> list[str]:
-    """EAP abilities of all persons, one Parquet file a block."""
+    """EAP abilities and plausible values of all persons, one Parquet file a block."""
+    posterior, options = c.directory.load("posterior.nc"), c.config.score
     result = score_persons(
         c.responses,
-        c.directory.load("posterior.nc"),
+        posterior,
+        n_plausible=options.plausible,
+        n_item_draws=_of_draws(posterior, "score.item_draws", options.item_draws),
+        seed=c.config.seed,
         store=c.directory.clear("scores"),
         client=c.client,
         progress=c.progress,
@@ -294,16 +268,6 @@ def write_run_report(directory: RunDirectory) -> Path:
     )
 
 
-def describe_data(config: RunConfig) -> str:
-    """Say in words where the responses come from."""
-    given = config.data.source or config.data.store
-    if given:
-        return Path(given).name
-    if config.data.simulate is not None:
-        return "simulated, with known parameters"
-    return "LSAT section 6 (Bock and Lieberman 1970)"
-
-
 Stage = Callable[[Context], list[str]]
 STAGES: dict[str, Stage] = {
     "ingest": ingest,
@@ -311,6 +275,7 @@ STAGES: dict[str, Stage] = {
     "spectral": spectral,
     "joint": joint,
     "bayes": bayes,
+    "check": check,
     "score": score,
     "report": report,
 }
@@ -319,6 +284,8 @@ STAGES: dict[str, Stage] = {
 def stages_of(config: RunConfig) -> dict[str, Stage]:
     """Return the stages of a run in their order."""
     stages = dict(STAGES)
+    if config.check.replicates == 0:
+        del stages["check"]
     if config.private is not None:
         first = {name: stages.pop(name) for name in ("ingest", "summary")}
         stages = {**first, "private": private, **stages}  # mistakes show before the long ones

@@ -1,0 +1,78 @@
+"""The input of a run: its checksum, its name, and what is refused before any stage."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from pathlib import Path
+
+from irt_dask.errors import InputError
+from irt_dask.ingest.sources import open_persons
+from irt_dask.store import Responses, open_responses
+from irt_dask.workflow.config import INPUT_FILES, RunConfig
+from irt_dask.workflow.private import check_private
+
+
+def data_checksum(config: RunConfig) -> str:
+    """Checksum of the run's input: of the file's bytes, or of the store's manifest."""
+    data = config.data
+    if data.store is not None:
+        return open_responses(data.store).fingerprint
+    if data.source is None:
+        return "made by the run"
+    digests = []
+    for role in INPUT_FILES:
+        path = getattr(data, role)
+        if path is None:
+            continue
+        try:
+            with open(path, "rb") as f:
+                digests.append(f"{role} {hashlib.file_digest(f, 'sha256').hexdigest()}")
+        except OSError as error:
+            raise InputError(f"the {role} file {path} cannot be read: {error}") from error
+    if len(digests) == 1:
+        return digests[0].partition(" ")[2]
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+
+def check_input(config: RunConfig) -> None:
+    """Refuse input that the stages cannot use, before any of them runs."""
+    assert config.directory is not None
+    data = config.data
+    for role in (*INPUT_FILES, "store"):
+        given = getattr(data, role)
+        if given and Path(given).resolve().is_relative_to(Path(config.directory).resolve()):
+            raise InputError(
+                f"the input {given} lies in the run directory {config.directory}, which the run "
+                f"owns; move one of them"
+            )
+    if config.private is not None:
+        check_private(config)
+    if data.store is not None:
+        refuse_stored_weights(open_responses(data.store))
+    if data.persons is not None:
+        with tempfile.TemporaryDirectory() as scratch:
+            if open_persons(data.persons, Path(scratch)).weighted:
+                raise InputError(
+                    f"{data.persons} has a weight column, and a pipeline's methods do not use "
+                    f"person weights; leave the column out"
+                )
+
+
+def refuse_stored_weights(responses: Responses) -> None:
+    """Stop at a store with person weights."""
+    if responses.max_weight is not None:
+        raise InputError(
+            f"the store {responses.path} has person weights, which a pipeline's methods do not "
+            f"use; calibrate it with fit_joint in Python, or make a store without weights"
+        )
+
+
+def describe_data(config: RunConfig) -> str:
+    """Say in words where the responses come from."""
+    given = config.data.source or config.data.store
+    if given:
+        return Path(given).name
+    if config.data.simulate is not None:
+        return "simulated, with known parameters"
+    return "LSAT section 6 (Bock and Lieberman 1970)"
