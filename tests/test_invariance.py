@@ -164,11 +164,13 @@ def test_long_file_in_any_order(bits: Any, data: Any, layout: str, rows: int, ra
         ids = np.concatenate([r.person_ids(k) for k in range(r.n_blocks)])
         assert [*ids] == [*dict.fromkeys(f"p{i}" for i, _ in cells)]
         got = results(r.select(items=ITEMS))
-        half = results(r.select(items=ITEMS, persons=list(ids[::2])), PLAIN)
+        # Every second person, and those who put all items on one scale.
+        chosen = [k for k, i in enumerate(ids) if k % 2 == 0 or int(i[1:]) < 2 + M]
+        half = results(r.select(items=ITEMS, persons=list(ids[chosen])), PLAIN)
     same = y[[int(i[1:]) for i in ids]]
     expected = results(from_dense(same, person_id=ids))
     assert {n: bits(f) for n, f in got.items()} == {n: bits(f) for n, f in expected.items()}
-    expected = results(from_dense(same[::2], person_id=ids[::2]), PLAIN)
+    expected = results(from_dense(same[chosen], person_id=ids[chosen]), PLAIN)
     assert {n: bits(f) for n, f in half.items()} == {n: bits(f) for n, f in expected.items()}
 
 

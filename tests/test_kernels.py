@@ -382,16 +382,32 @@ def test_derivatives_against_finite_differences():
     def f(u, v):
         return item_ll((u, v), right, seen)
 
-    assert metropolis.log_likelihood(right, seen, NODES, a, d) == pytest.approx(f(a, d), rel=1e-12)
     sums = right.sum(), NODES @ right
-    for value, *derivatives in (
-        metropolis._derivatives(right, seen, NODES, a, d),
-        items._derivatives(NODES, seen, *sums, a, d),
-    ):
-        assert value == pytest.approx(f(a, d), rel=1e-12)
-        check_derivatives(f, a, d, h, *derivatives)
+    value, *derivatives = items._derivatives(NODES, seen, *sums, a, d)
+    assert value == pytest.approx(f(a, d), rel=1e-12)
+    check_derivatives(f, a, d, h, *derivatives)
     got = items.information(as_counts(right[:, None], seen[:, None]), np.array([[a], [d], [0.0]]))
     np.testing.assert_allclose(got[0, :2, :2], second_differences(f, a, d, h), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_posterior_of_an_item_against_finite_differences(every):
+    """Of the Gibbs item step, at all nodes or some of them; slopes of either sign."""
+    right, seen = item_counts(2, 1.5, -0.5)
+    at = np.arange(0, NODES.size, every)
+    step = np.diff(at, prepend=0).astype(float)
+    prior, h = np.array([1.0, 0.7, 0.2, 0.3]), NODES[1] - NODES[0]
+    counts = (right[at].astype(float), seen[at].astype(float), NODES[at], step, h, prior)
+    scratch = np.empty(at.size)
+
+    def f(u, v):
+        z = u * NODES[at] + v
+        value = right[at] @ z - seen[at] @ np.logaddexp(0.0, z)
+        return value - 0.35 * (u - 1.0) ** 2 - 0.15 * (v - 0.2) ** 2
+
+    for a, d in ((1.3, 0.4), (-0.8, -1.0)):
+        assert metropolis._log_target(*counts, a, d, scratch) == pytest.approx(f(a, d), rel=1e-12)
+        check_derivatives(f, a, d, 1e-4, *metropolis._derivatives(*counts, a, d, scratch))
 
 
 def second_differences(f, a, d, h):
