@@ -94,7 +94,8 @@ def fit_bayes(
         "shrink": each shard is sampled at its own size and its deviations are shrunk by
         sqrt(n_k / n).  "published": its item conditionals are raised to the power n / n_k, those of
         abilities are not, as in the paper: the spread comes out too wide.  "replicate": every
-        response counts n / n_k times for the items, with abilities of its own for each copy.
+        person counts n / n_k times, with abilities drawn separately, at the cost of all persons in
+        each shard.
     location : "refined" | "precision" | "average"
         Where the combined posterior lies.  "refined" (the default): its mode is found by Newton
         steps on the full data, one pass each.  "precision" and "average": the shards' means
@@ -140,10 +141,11 @@ def fit_bayes(
     Notes
     -----
     Passes over the data: ``n_shards x n_chains`` reads of the store if workers can keep their
-    shards in memory (one per segment otherwise), one for start values, one for the objective, and
-    with several shards one for each step of the refined location (2 to 4, at most 11 and halvings).
-    A worker holds its shard, persons / n_shards x items bytes; the driver the draws of all shards,
-    at most 512 MB (thinned beyond), and expected counts of 16 bytes x items x ability nodes.
+    shards in memory (one per segment otherwise; above 100 shards one, for a copy by shard, which
+    takes as much disk as the responses do), one for start values, one for the objective, and with
+    several shards one for each step of the refined location (2 to 4, at most 11 and halvings).
+    A worker holds its shard, at most 5 bytes a response; the driver the draws of all shards, at
+    most 512 MB (thinned beyond), and expected counts of 16 bytes x items x ability nodes.
     A chain takes one core: shards and chains run side by side, so few persons with many items are
     best given several chains.
     Source: LS-WASP supplement, sections S1 and S5; the powering and the location published there
@@ -160,7 +162,7 @@ def fit_bayes(
     location = wasp.location_for(location, n_dims)
     free, signs = _masks(responses, n_dims, loadings, positive, correlated)
     if start is not None and n_dims > 1:
-        raise InputError("start= gives values of one ability; with several chains choose their own")
+        raise InputError(f"start= gives values of one ability; leave it out with n_dims={n_dims}")
     refuse_weights(responses, "fit_bayes")
     options = samplers.Options(
         seed, n_shards, n_draws, n_warmup, n_chains, prior or ItemPrior(), powering, n_dims,
