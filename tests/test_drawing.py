@@ -100,6 +100,14 @@ def test_layouts_of_persons():
     assert wide.nbytes > wide.data.nbytes
 
 
+def test_responses_that_contradict_each_other():
+    """64 hard items right and 64 easy ones wrong: every product of likelihoods underflows."""
+    a, d = np.full(128, 6.0), np.repeat([-20.0, 20.0], 64)
+    y = np.repeat([[1] * 64 + [0] * 64], 3, axis=0).astype(np.int8)
+    y[1, 5] = y[2, 70] = -1
+    check(y, a, d, Grid(141).nodes, np.array([0.2, 0.5, 0.9]))
+
+
 def test_a_shard_of_nobody_with_responses():
     y = np.full((50, 7), -1, dtype=np.int8)
     rng = np.random.default_rng(2)

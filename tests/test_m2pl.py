@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,13 @@ import irt_dask as irt
 from irt_dask.calibrate import samplers
 from irt_dask.engine import Engine
 from irt_dask.engine.shard_files import write_copy
-from irt_dask.errors import IrtDaskWarning, StoreError
+from irt_dask.errors import (
+    ApproximationWarning,
+    ClusterError,
+    InputError,
+    IrtDaskWarning,
+    StoreError,
+)
 from irt_dask.kernels import keyed, layouts
 
 
@@ -63,14 +70,16 @@ def test_loadings_and_their_diagnostics(two):
 def test_options_of_several_abilities(two):
     mask = np.zeros((8, 2), dtype=bool)
     mask[:4, 0] = mask[4:, 1] = True
-    fit = quiet(two, n_dims=2, loadings=mask, correlated=True, n_shards=2)
+    fit = quiet(two, n_dims=2, loadings=mask, correlated=True, n_chains=2)
     np.testing.assert_array_equal(fit.item_loading.values > 0, mask)
     r = fit.ability_correlation.values
     assert r[0, 0] == r[1, 1] == 1.0
     assert -1 < r[0, 1] == r[1, 0] < 1
     assert fit.ability_correlation_draw.shape == (100, 2, 2)
     assert "correlated" in fit.attrs["identification"]
-    signed = quiet(two, n_dims=2, positive="anchors")
+    with pytest.raises(InputError, match="one shard, not n_shards=2"):
+        quiet(two, n_dims=2, loadings=mask, correlated=True, n_shards=2)
+    signed = quiet(two, n_dims=2, positive="anchors", n_shards=2)
     assert signed.attrs["prior_loading"] == [0.0, 1.0]
     assert (signed.item_loading_draw.values[:, 0, 0] > 0).all()
     three = quiet(two, n_dims=3, n_shards=2)
@@ -98,19 +107,31 @@ def test_recovery_of_a_correlation():
     rng = np.random.default_rng(6)
     a = np.where(mask, rng.uniform(0.8, 1.8, (12, 2)), 0.0)
     y = simulated(3000, a, rng.normal(size=12), 7, correlation=0.6)
-    for shards in (1, 3):
-        fit = quiet(
-            y, n_dims=2, loadings=mask, correlated=True, n_shards=shards, n_draws=400, n_warmup=150
-        )
-        gap = float(fit.ability_correlation[0, 1]) - 0.6
-        assert abs(gap) < 4 * float(fit.ability_correlation_sd[0, 1])
-        assert 0.01 < float(fit.ability_correlation_sd[0, 1]) < 0.04
+    fit = quiet(y, n_dims=2, loadings=mask, correlated=True, n_draws=400, n_warmup=150)
+    gap = float(fit.ability_correlation[0, 1]) - 0.6
+    assert abs(gap) < 4 * float(fit.ability_correlation_sd[0, 1])
+    assert 0.01 < float(fit.ability_correlation_sd[0, 1]) < 0.04
 
 
-def test_scoring_names_what_it_lacks(two):
+def test_what_takes_one_ability_refuses_several(two, tmp_path):
     fit = quiet(two, n_dims=2)
-    with pytest.raises(irt.IrtDaskError, match=r"item_loading|several|M2PL|loadings"):
-        irt.score(two, fit)
+    for use in (
+        lambda: irt.score(two, fit),
+        lambda: irt.evaluate(two, fit),
+        lambda: irt.fit_joint(two, start=fit),
+        lambda: irt.fit_bayes(two, start=fit),
+        lambda: irt.draw_coreset(two, fit, 50),
+        lambda: irt.write_items(fit, tmp_path / "bank.csv"),
+    ):
+        with pytest.raises(InputError, match="item_loading"):
+            use()
+
+
+def test_items_that_few_answered_are_named():
+    y = irt.simulate(400, 5, seed=12).read_block(0).data.values.copy()
+    y[60:, 2] = -1
+    with pytest.warns(ApproximationWarning, match=r"1 item\(s\) have fewer than 100.*\(2\)"):
+        irt.fit_bayes(y, n_shards=2, n_draws=100, n_warmup=50, progress=False)
 
 
 # --- the two samplers -----------------------------------------------------------------------------
@@ -171,7 +192,7 @@ def test_many_shards_read_a_copy_and_give_the_same_bits(layout, tmp_path, monkey
     assert not list((tmp_path / "c").glob("shards-*"))
 
 
-def test_the_copy_holds_every_person_once_and_is_checked(tmp_path):
+def test_the_copy_holds_every_person_once_and_is_checked(tmp_path, monkeypatch):
     y = irt.simulate(300, 4, missing=0.2, seed=11).read_block(0).data.values
     with Engine(irt.from_array(y, rows_per_block=70)) as engine:
         files = write_copy(engine, 3, 6, tmp_path / "s")
@@ -188,3 +209,9 @@ def test_the_copy_holds_every_person_once_and_is_checked(tmp_path):
     path.unlink()
     with pytest.raises(StoreError, match="block-000001"):
         files[1].read(0)
+    with Engine(irt.from_array(y, rows_per_block=70)) as engine:  # starting again repairs it
+        files = write_copy(engine, 3, 6, tmp_path / "s")
+        assert files[1].read(0).shape[1] == 4
+        monkeypatch.setattr(Path, "mkdir", lambda *_, **__: None)  # a folder that is not there
+        with pytest.raises(ClusterError, match="the workers do not share; give checkpoint"):
+            write_copy(engine, 3, 6, tmp_path / "elsewhere")

@@ -26,12 +26,15 @@ from irt_dask.engine import (
     item_parameters,
     refuse_weights,
 )
+from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import ApproximationWarning, ConvergenceWarning, InputError
 from irt_dask.models import ItemPrior, check_model, grid_for
 from irt_dask.store import Responses
 
 Floats = NDArray[np.float64]
 
+#: Responses of an item in a shard; with 30 its combined SD was seen 1.4 times too wide.
+_RARE = 100
 #: Degrees between the loadings of shards.
 _LARGE_ROTATION = 20.0
 _RHAT_LIMIT = 1.05
@@ -109,7 +112,8 @@ def fit_bayes(
         the data (``ItemPrior.loading``).
     correlated : bool
         Whether abilities are correlated, with a uniform prior over correlation matrices, rather
-        than independent.  Needs ``loadings`` with two items for each ability that load on it alone.
+        than independent.  Needs ``loadings`` with two items for each ability that load on it alone,
+        and one shard (shards' correlations are biased towards 0, and nothing moves them yet).
     start : Dataset, optional
         Start values from another fit.
     client, progress, checkpoint
@@ -126,7 +130,8 @@ def fit_bayes(
         ``item_discrimination_draw``, ``item_intercept_draw``; ``item_covariance`` of (log a, d)
         where draws suffice for it; per-shard diagnostics.  attrs: ``n_flat_items`` counts slopes
         whose posterior piles up at 0, which is where a > 0 leaves an item that able persons get
-        wrong more often; ``objective`` is the log posterior of the means on the full data;
+        wrong more often; ``objective`` is the log posterior of the means on the full data (with one
+        or two abilities);
         ``n_location_steps`` and ``first_step``, the size of the first one in posterior SDs, say how
         far the shards' combination was from the posterior of all persons.
 
@@ -145,7 +150,10 @@ def fit_bayes(
     takes as much disk as the responses do), one for start values, one for the objective, and with
     several shards one for each step of the refined location (2 to 4, at most 11 and halvings).
     A worker holds its shard, at most 5 bytes a response; the driver the draws of all shards, at
-    most 512 MB (thinned beyond), and expected counts of 16 bytes x items x ability nodes.
+    most 512 MB (thinned beyond) and some copies of them while they are combined, and expected
+    counts of 16 bytes x items x ability nodes.  Two abilities: every process holds a table of 16
+    bytes x items x nodes^2 (100 items: 65 MB, 500 items: 1.6 GB); the Polya-Gamma sampler with
+    "replicate" holds 5 bytes for each response of all persons in every shard.
     A chain takes one core: shards and chains run side by side, so few persons with many items are
     best given several chains.
     Source: LS-WASP supplement, sections S1 and S5; the powering and the location published there
@@ -160,6 +168,11 @@ def fit_bayes(
             f"powering={powering!r} is not available; choose one of {', '.join(wasp.POWERINGS)}"
         )
     location = wasp.location_for(location, n_dims)
+    if correlated and n_shards > 1:
+        raise InputError(
+            f"correlated=True is available with one shard, not n_shards={n_shards}: correlations "
+            f"of shards are biased and cannot be combined; use n_shards=1, n_chains for more cores"
+        )
     free, signs = _masks(responses, n_dims, loadings, positive, correlated)
     if start is not None and n_dims > 1:
         raise InputError(f"start= gives values of one ability; leave it out with n_dims={n_dims}")
@@ -186,7 +199,7 @@ def fit_bayes(
         rotation = samplers.align(shards, sampled) if n_dims > 1 else None
         correlation, more = np.eye(n_dims), dict[str, Any]()
         if options.correlated:
-            correlation, more = wasp.combine_correlations(shards, n_draws, powering)
+            correlation, more = wasp.correlations(shards[0], n_draws)
         rho = float(correlation[0, -1]) if n_dims == 2 else 0.0
         space, plan = sampled.space, sampled.plan
         log_posterior = refine.Posterior(engine, plan.prior, space.free, space.signed, rho)
@@ -202,6 +215,7 @@ def fit_bayes(
         if n_dims <= wasp.MOST_REFINED:
             objective, _ = log_posterior(combined.mean, log_posterior.nodes(combined.mean))
     steps = combined.refined
+    _warn_rare(seen, responses.item_id, shards)
     converged = _warn(shards, name, rotation) and (steps is None or steps.converged)
     return dataset(
         {
@@ -256,12 +270,11 @@ def _check_options(
     for name, value, least in (
         ("n_dims", n_dims, 1),
         ("n_shards", n_shards, 1),
-        ("n_draws", n_draws, 100),
+        ("n_draws", n_draws, samplers.LEAST_DRAWS),
         ("n_warmup", n_warmup, 50),
         ("n_chains", n_chains, 1),
     ):
-        if value != int(value) or value < least:
-            raise InputError(f"{name}={value!r} must be a whole number of at least {least}")
+        whole_number(name, value, least)
     if n_shards > n_persons:
         raise InputError(f"n_shards={n_shards} exceeds the {n_persons} persons; use fewer shards")
 
@@ -271,13 +284,13 @@ def _masks(
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Free loadings, and positive ones; refuses what one ability cannot use."""
     if n_dims == 1:
-        for name, value, default in (
-            ("loadings", loadings, None),
-            ("positive", positive, "all"),
-            ("correlated", correlated, False),
+        for name, given in (
+            ("loadings", loadings is not None),
+            ("positive", positive != "all"),
+            ("correlated", bool(correlated)),
         ):
-            if value is not default and value != default:
-                raise InputError(f"{name}={value!r} is for several abilities; n_dims is 1")
+            if given:
+                raise InputError(f"{name}= is for several abilities; n_dims is 1")
     free = masks.free_loadings(
         responses.n_items, n_dims, loadings, responses.item_id, correlated=correlated
     )
@@ -312,6 +325,29 @@ def _diagnostics(shards: list[wasp.ShardPosterior], space: refine.Space) -> dict
         "item_discrimination_ess": ess[0],
         "shard_item_discrimination": mean[:, 0],
     }
+
+
+def _warn_rare(
+    seen: NDArray[np.int64], item_id: tuple[str, ...], shards: list[wasp.ShardPosterior]
+) -> None:
+    """Warn of items with so few responses in a shard that its posterior of them says little.
+
+    Information adds up over shards, standard deviations of a barycenter are averaged: where some
+    shards know nothing of an item, the average is too wide.
+    """
+    if len(shards) == 1:
+        return
+    share = min(s.n_persons for s in shards) / sum(s.n_persons for s in shards)
+    rare = np.flatnonzero(seen * share < _RARE)
+    if rare.size:
+        some = ", ".join(item_id[j] for j in rare[np.argsort(seen[rare], kind="stable")][:5])
+        warnings.warn(
+            f"{rare.size} item(s) have fewer than {_RARE} responses in the smallest shard ({some}"
+            f"{', ...' if rare.size > 5 else ''}): their standard deviations may be off by half; "
+            f"use fewer shards",
+            ApproximationWarning,
+            stacklevel=3,
+        )
 
 
 def _warn(shards: list[wasp.ShardPosterior], sampler: str, rotation: Floats | None) -> bool:

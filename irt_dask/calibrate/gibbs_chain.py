@@ -191,7 +191,7 @@ def _check(log_a: Floats, d: Floats, where: str) -> None:
         j = int(log_a.argmax())
         raise ChainError(
             f"{where}: the chain diverges, the discrimination of item {j} has reached "
-            f"{np.exp(log_a[j]):.3g}; choose a tighter ItemPrior for discriminations"
+            f"{np.exp(log_a[j]):.3g}; use fewer shards, or a tighter ItemPrior for discriminations"
         )
 
 

@@ -216,8 +216,8 @@ def align(
         ``sign[k] * means[k][:, order[k]]`` is shard k, aligned (see :func:`move`).
     rotation : (shards,)
         Angle, degrees, of the rotation that would bring the aligned shard still closer to the
-        largest: its largest angle in any plane.  Far from 0: the data say too little of how the
-        dimensions lie, or chains are in different modes.
+        largest: its largest angle in any plane; 180 where a dimension points the other way.  Far
+        from 0: the data say too little of how the dimensions lie, or chains are in different modes.
     """
     reference = np.asarray(means[0 if n_persons is None else int(np.argmax(n_persons))])
     n_dims = free.shape[1]
@@ -233,7 +233,10 @@ def align(
         order[k] = linear_sum_assignment(np.where(same, -gain, worst))[1]
         matched = product[np.arange(n_dims), order[k]]
         sign[k] = np.where(np.diag(either) & (matched < 0.0), -1.0, 1.0)
-        rotation[k] = _angle(reference.T @ (sign[k] * mean[:, order[k]]))
+        aligned = sign[k] * mean[:, order[k]]
+        # A dimension whose loadings point the other way is no rotation of few degrees.
+        opposed = ((reference * aligned).sum(axis=0) < 0.0).any()
+        rotation[k] = 180.0 if opposed else _angle(reference.T @ aligned)
     return order, sign, rotation
 
 

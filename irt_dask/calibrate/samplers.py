@@ -43,6 +43,8 @@ _COST_SWEEP, _COST_PERSON, _COST_CELL, _COST_ITEM = 1e-4, 5e-8, 5e-9, 3e-6
 _LONG_TEST, _MOST_PER_DRAW = 40, 8
 #: Draws of all shards that the driver holds, bytes; beyond, chains are thinned.
 _DRIVER_BYTES = 1 << 29
+#: Draws of a chain that are kept, at least.
+LEAST_DRAWS = 100
 #: More shards than this do not each read the whole store: a copy by shard is made first.
 _MOST_READS = 100
 
@@ -120,13 +122,20 @@ def _common(responses: Responses, o: Options, per_draw: int, width: int) -> dict
     n, m = responses.n_persons, responses.n_items
     held = 8.0 * width * m * o.n_draws * o.n_shards * o.n_chains
     sweep = _COST_SWEEP + n / o.n_shards * (_COST_PERSON + _COST_CELL * m) + _COST_ITEM * m
+    thin = per_draw * max(1, math.ceil(held / _DRIVER_BYTES))
+    if o.n_draws * per_draw // thin < LEAST_DRAWS:
+        raise InputError(
+            f"{o.n_draws} draws of {m} items from {o.n_shards * o.n_chains} chains: fewer than "
+            f"{LEAST_DRAWS} of each chain fit into the driver's {_DRIVER_BYTES >> 20} MB; use "
+            f"fewer shards or chains"
+        )
     return {
         "fingerprint": responses.fingerprint,
         "seed": o.seed,
         "n_shards": o.n_shards,
         "n_warmup": o.n_warmup * per_draw,
         "n_draws": o.n_draws * per_draw,
-        "thin": per_draw * max(1, math.ceil(held / _DRIVER_BYTES)),
+        "thin": thin,
         "prior": o.prior,
         "n_persons": n,
         "sweeps": max(20, int(_SEGMENT_SECONDS / sweep)),
@@ -200,7 +209,12 @@ def run(
         run_chains(
             engine, every, sampled.segment, plan.total, Checkpoint(checkpoint, identity), refs
         )
-    return [sampled.posterior(of_shard) for of_shard in chains]
+    shards = []
+    for of_shard in chains:
+        shards.append(sampled.posterior(of_shard))
+        for chain in of_shard:  # what is stacked now need not be held twice
+            chain.outputs.clear()
+    return shards
 
 
 @contextmanager
@@ -213,9 +227,9 @@ def _shard_files(
         return
     name = f"shards-{sha256(plan.fingerprint.encode())[:16]}-{plan.seed}-{plan.n_shards}"
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary if checkpoint is None else checkpoint) / name
+        folder = Path(temporary if checkpoint is None else checkpoint).absolute() / name
         yield write_copy(engine, plan.seed, plan.n_shards, folder)
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def align(shards: list[wasp.ShardPosterior], sampled: Sampler) -> Floats:

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irt_dask.calibrate.refine import Refined, Space, by_item, from_items
-from irt_dask.errors import ApproximationWarning, EstimationError, InputError
+from irt_dask.errors import ApproximationWarning, InputError
 from irt_dask.kernels import wasserstein
 
 Floats = NDArray[np.float64]
@@ -225,49 +225,14 @@ def _warn_far(refined: Refined) -> None:
         )
 
 
-def combine_correlations(
-    shards: list[ShardPosterior], n_draws: int, powering: str
-) -> tuple[Floats, dict[str, Any]]:
-    """Combine the abilities' correlations, each by itself, on the scale of Fisher's z.
-
-    Returns their means (Q, Q) and the result's arrays.  The mean is weighted by precisions, the
-    spread is the one-dimensional barycenter, and draws stay with the item draws of their shard.
-
-    Raises
-    ------
-    EstimationError
-        If combined draws are no correlation matrices, which can happen with three abilities or
-        more.
-    """
-    draws = [s.correlation for s in shards if s.correlation is not None]
-    n_dims = draws[0].shape[1]
-    upper = np.triu_indices(n_dims, 1)
-    share = np.array([s.n_persons for s in shards], dtype=float)
-    share /= share.sum()
-    factor = share if POWERINGS[powering] else np.ones(len(shards))
-    z = [np.arctanh(x[:, upper[0], upper[1]]) for x in draws]
-    if len(z) > 1:
-        mean, sd = np.array([x.mean(axis=0) for x in z]), np.array([x.std(axis=0) for x in z])
-        centre = (mean / sd**2).sum(axis=0) / (1.0 / sd**2).sum(axis=0)
-        spread = (share * np.sqrt(factor)) @ sd
-        z = [centre + (x - m) * (spread / s) for x, m, s in zip(z, mean, sd, strict=True)]
-    matrices = []
-    for x in z:
-        out = np.tile(np.eye(n_dims), (len(x), 1, 1))
-        out[:, upper[0], upper[1]] = out[:, upper[1], upper[0]] = np.tanh(x)
-        matrices.append(out)
-    combined = _taken(matrices, share, min(n_draws, *(len(x) for x in matrices)))
-    if n_dims > 2 and not (np.linalg.eigvalsh(combined) > 0.0).all():
-        raise EstimationError(
-            "combined draws of the abilities' correlations are not positive definite: the shards "
-            "are too small to tell them; use fewer shards"
-        )
-    mean = np.average([x.mean(axis=0) for x in matrices], axis=0, weights=share)
-    spreads = [((x - mean) ** 2).mean(axis=0) for x in matrices]
-    return mean, {
-        "ability_correlation": mean,
-        "ability_correlation_sd": np.sqrt(np.average(spreads, axis=0, weights=share)),
-        "ability_correlation_draw": combined,
+def correlations(shard: ShardPosterior, n_draws: int) -> tuple[Floats, dict[str, Any]]:
+    """Mean of the abilities' correlations (Q, Q), and the result's arrays, of a single shard."""
+    assert shard.correlation is not None
+    x = shard.correlation
+    return x.mean(axis=0), {
+        "ability_correlation": x.mean(axis=0),
+        "ability_correlation_sd": x.std(axis=0),
+        "ability_correlation_draw": _taken([x], np.ones(1), min(n_draws, len(x))),
     }
 
 

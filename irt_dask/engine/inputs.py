@@ -57,6 +57,11 @@ def item_parameters_3pl(
     """As :func:`item_parameters`, with guessing parameters (0 where there are none)."""
     if not isinstance(items, xr.Dataset) or "item_id" not in items.coords:
         raise InputError(f"{what} must be a Dataset with item_id, as the fit functions return")
+    if "item_loading" in items or "item_loading_draw" in items:
+        raise InputError(
+            f"{what} have item_loading (several abilities, model M2PL), which is not available "
+            f"here; give items of the 1PL, 2PL or 3PL"
+        )
     known = {str(i): k for k, i in enumerate(items["item_id"].values)}
     unknown = [i for i in item_id if i not in known]
     if unknown:
@@ -100,3 +105,10 @@ def item_parameters_3pl(
             f"and below 1"
         )
     return a, d, c
+
+
+def whole_number(name: str, value: Any, least: int) -> int:
+    """Return an option as an integer; InputError if it is none, or below ``least``."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InputError(f"{name}={value!r} must be a whole number of at least {least}")
+    return int(value)

@@ -26,22 +26,6 @@ def has_draws(items: Any) -> bool:
     return isinstance(items, xr.Dataset) and all(name in items for name in _DRAWN.values())
 
 
-def whole_number(name: str, value: Any, least: int) -> int:
-    """Return an option as an integer; InputError if it is none, or below ``least``."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InputError(f"{name}={value!r} must be a whole number of at least {least}")
-    return int(value)
-
-
-def refuse_loadings(items: Any, method: str) -> None:
-    """Stop if the items are of the multidimensional model."""
-    if isinstance(items, xr.Dataset) and ("item_loading" in items or "item_loading_draw" in items):
-        raise InputError(
-            f"{method} is not available for items with item_loading (model M2PL); give items of "
-            f"the 1PL or 2PL"
-        )
-
-
 def item_draws(
     items: xr.Dataset, item_id: tuple[str, ...], n: int, *, option: str, what: str = "items"
 ) -> list[tuple[Floats, Floats]]:

@@ -75,8 +75,6 @@ def _path(folder: str, index: int) -> Path:
 def _write(ref: Any, seed: int, n_shards: int, folder: str) -> None:
     block = read_block(ref)
     path = _path(folder, block.index)
-    if path.exists():  # of an interrupted run: files appear whole
-        return
     of = keyed.shard_of(seed, block.start, block.n_persons, n_shards)
     table = np.empty((n_shards, _ENTRIES), dtype=np.int64)
     bodies, at = [], table.nbytes
@@ -92,6 +90,11 @@ def _write(ref: Any, seed: int, n_shards: int, folder: str) -> None:
             file.write(table.tobytes())
             file.writelines(bodies)
         os.replace(temporary, path)
+    except FileNotFoundError as error:
+        raise ClusterError(
+            f"{n_shards} shards: a copy of the responses by shard is made first, in {folder}, "
+            f"which the workers do not share; give checkpoint=FOLDER on a file system that all see"
+        ) from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -107,10 +110,4 @@ def write_copy(engine: Engine, seed: int, n_shards: int, folder: Path) -> Sequen
     folder.mkdir(parents=True, exist_ok=True)
     engine.map_refs(_write, seed, n_shards, str(folder), report=True)
     r = engine.responses
-    files = [_path(str(folder), k) for k in range(r.n_blocks)]
-    if not all(f.exists() for f in files):
-        raise ClusterError(
-            f"{n_shards} shards: a copy of the responses by shard is made first, in {folder}, "
-            f"which the workers do not share; give checkpoint=FOLDER on a file system that all see"
-        )
-    return [ShardFile(str(f), r.n_items) for f in files]
+    return [ShardFile(str(_path(str(folder), k)), r.n_items) for k in range(r.n_blocks)]

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
-from irt_dask.engine.item_draws import item_draws, refuse_loadings, whole_number
+from irt_dask.engine.inputs import whole_number
+from irt_dask.engine.item_draws import item_draws
 from irt_dask.errors import EstimationError
 from irt_dask.kernels import counts, keyed, replicate
 from irt_dask.store import Block
@@ -108,7 +109,6 @@ def predictive_check(
     """
     responses = as_responses(responses)
     refuse_weights(responses, "predictive_check")
-    refuse_loadings(posterior, "predictive_check")
     whole_number("n_replicates", n_replicates, _LEAST_REPLICATES)
     drawn = item_draws(
         posterior, responses.item_id, n_replicates, option="n_replicates", what="posterior"

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from irt_dask.errors import EstimationError
 from irt_dask.kernels import layouts, loglik, posterior, rows
 from irt_dask.kernels.compiled import jit
 from irt_dask.kernels.layouts import Layout
@@ -49,6 +48,8 @@ _CERTAIN = 300.0
 _LARGE = 1e150
 #: Items that are tabulated together for mixed persons, the values of their responses, most items.
 _TOGETHER, _PATTERNS, _MOST_MIXED = 4, 81, 128
+#: A product of likelihoods below this may hold one that was cut off at e^-300, or underflow.
+_TINY = 1e-120
 #: Groups of items after which products are scaled anew.
 _SCALED = 16
 
@@ -346,8 +347,8 @@ def _tabulate(right: Floats, wrong: Floats, table: Floats) -> None:
 
 
 @jit
-def _draw_mixed(patterns: Bytes, table: Floats, u: Floats, mixed: Ints, node: Ints) -> bool:
-    """Draw for persons one by one; False where every weight is 0.
+def _draw_mixed(patterns: Bytes, table: Floats, u: Floats, mixed: Ints, node: Ints) -> None:
+    """Draw for persons one by one; -1 where all weights are so small that they may be cut off.
 
     All nodes are treated alike: loops over whole rows of the table are what vector registers do
     best, and looking for the nodes that matter costs as much as it saves.
@@ -369,10 +370,9 @@ def _draw_mixed(patterns: Bytes, table: Floats, u: Floats, mixed: Ints, node: In
                 top = 0.0
                 for q in range(n_nodes):
                     top = max(top, weight[q])
-                if not top > 0.0:
-                    return False
+                scale = 1.0 / top if top > _TINY else 0.0
                 for q in range(n_nodes):
-                    weight[q] /= top
+                    weight[q] *= scale
         total = 0.0
         for k in range(part.size):
             b = 8 * k
@@ -380,8 +380,9 @@ def _draw_mixed(patterns: Bytes, table: Floats, u: Floats, mixed: Ints, node: In
                 (weight[b + 4] + weight[b + 5]) + (weight[b + 6] + weight[b + 7])
             )
             total += part[k]
-        if not total > 0.0:
-            return False
+        if not total > _TINY:
+            node[i] = -1
+            continue
         target = u[mixed[i]] * total
         running = 0.0
         k = 0
@@ -390,14 +391,15 @@ def _draw_mixed(patterns: Bytes, table: Floats, u: Floats, mixed: Ints, node: In
             k += 1
         q = 8 * k
         running += weight[q]
-        while running < target and q < n_nodes - 1 and weight[q + 1] > 0.0:
+        node[i] = q
+        while running < target and q < n_nodes - 1:
             q += 1
             running += weight[q]
-        node[i] = q
-    return True
+            if weight[q] > 0.0:  # sums in another order may end just below the target
+                node[i] = q
 
 
-def _mixed_nodes(p: Persons, odds: Floats, nodes: Floats, u: Floats) -> Ints:
+def _mixed_nodes(p: Persons, a: Floats, d: Floats, odds: Floats, nodes: Floats, u: Floats) -> Ints:
     """Nodes of the mixed persons, in their order."""
     node = np.empty(p.mixed.size, dtype=np.int64)
     n_nodes = 16 * -(-nodes.size // 16)  # filled up with nodes that nobody can be at
@@ -409,11 +411,13 @@ def _mixed_nodes(p: Persons, odds: Floats, nodes: Floats, u: Floats) -> Ints:
     table = np.empty((p.patterns.shape[1], _PATTERNS, n_nodes))
     _tabulate(right, wrong, table)
     table[0] *= prior
-    if not _draw_mixed(p.patterns, table, u, p.mixed, node):
-        raise EstimationError(
-            "a person's responses have no likelihood that can be told from 0 at any ability: the "
-            "slopes have run away"
-        )
+    _draw_mixed(p.patterns, table, u, p.mixed, node)
+    left = np.flatnonzero(node < 0)
+    if left.size:  # responses that contradict each other, to steep items: by logarithms
+        digit = (p.patterns[left, :, None] // 3 ** np.arange(_TOGETHER)) % 3
+        values = digit.reshape(left.size, -1)[:, : a.size].astype(np.int8) - np.int8(1)
+        tables = loglik.tables(a, d, nodes)
+        node[left] = posterior.draw(layouts.Dense(values), tables, u[p.mixed[left]])
     return node
 
 
@@ -469,11 +473,6 @@ def draw_counts(
     ``u`` are uniforms, one a person: the draw is the first node at which the distribution function
     is not below it.  Only nodes with persons are kept: returns them, ascending, right and observed
     responses there, shape (nodes kept, n_items), and persons, shape (n_nodes,).
-
-    Raises
-    ------
-    EstimationError
-        If a likelihood cannot be told from 0.
     """
     n_nodes, m = nodes.size, p.n_items
     odds = np.empty((m, n_nodes))
@@ -481,7 +480,7 @@ def draw_counts(
         _odds(a, d, nodes, odds)
     shared = np.empty(p.shared.size, dtype=np.int64)
     _draw_sets(p.bits, p.shared, p.stop, p.observed, a, d, nodes, odds, u, _LANES, shared)
-    mixed = _mixed_nodes(p, odds, nodes, u) if p.mixed.size else p.mixed
+    mixed = _mixed_nodes(p, a, d, odds, nodes, u) if p.mixed.size else p.mixed
     others = p.others
     if others.size:
         others = posterior.draw(p.data, loglik.tables(a, d, nodes), u[p.others])

@@ -76,7 +76,8 @@ def _log_target(
     _odds(x, step, h, a, d, odds)
     total = -0.5 * prior[1] * (a - prior[0]) ** 2 - 0.5 * prior[3] * (d - prior[2]) ** 2
     for k in range(x.size):
-        total += r[k] * (a * x[k] + d) - s[k] * math.log(1.0 + odds[k])
+        z = min(max(a * x[k] + d, -_CERTAIN), _CERTAIN)
+        total += r[k] * z - s[k] * math.log(1.0 + odds[k])
     return total
 
 

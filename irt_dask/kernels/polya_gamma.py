@@ -130,7 +130,8 @@ def draw_omega(z: Floats, rng: np.random.Generator) -> Floats:
     if not largest <= _LARGEST_PREDICTOR:
         raise ChainError(
             f"a predictor a'theta + d is {largest:g} in size; Pólya-Gamma draws are exact up to "
-            f"{_LARGEST_PREDICTOR:g}: the chain broke down, or the priors are far too wide"
+            f"{_LARGEST_PREDICTOR:g}: too few persons hold the slopes; use fewer shards, or "
+            f"tighter priors (ItemPrior)"
         )
     omega = np.empty_like(z)
     if z.size:

@@ -19,7 +19,8 @@ from irt_dask.engine import (
     person_files,
 )
 from irt_dask.engine.cache import read_block
-from irt_dask.engine.item_draws import has_draws, item_draws, refuse_loadings, whole_number
+from irt_dask.engine.inputs import whole_number
+from irt_dask.engine.item_draws import has_draws, item_draws
 from irt_dask.engine.tables import grid_tables
 from irt_dask.errors import InputError
 from irt_dask.kernels import counts, exact, keyed, plausible, posterior
@@ -134,7 +135,6 @@ def _with_grid(a: Floats, d: Floats) -> Items:
 
 def _plan(responses: Responses, items: xr.Dataset, options: Options) -> Plan:
     """Choose the items to score with; every complaint about options and items is made here."""
-    refuse_loadings(items, "score")
     if options.method != "eap":
         raise InputError(f"method={options.method!r} is not available; use 'eap'")
     n_plausible = whole_number("n_plausible", options.n_plausible, 0)

@@ -216,7 +216,7 @@ def score(c: Context) -> list[str]:
     result = score_persons(
         c.responses,
         posterior,
-        n_plausible=options.plausible,
+        n_plausible=_of_draws(posterior, "score.plausible", options.plausible),
         n_item_draws=_of_draws(posterior, "score.item_draws", options.item_draws),
         seed=c.config.seed,
         store=c.directory.clear("scores"),
