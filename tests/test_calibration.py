@@ -87,6 +87,7 @@ def test_ranks_are_uniform(sampler, n_dims):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_published_powering_is_seen():
     """Two shards whose item conditionals are powered: true values lie too near the middle.
 

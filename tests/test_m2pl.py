@@ -138,6 +138,7 @@ def test_items_that_few_answered_are_named():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("missing", [0.0, 0.3])
 def test_samplers_agree(missing):
     """Means within 4 Monte Carlo errors (20 of them: false-alarm rate .002), SDs within 3%."""

@@ -354,13 +354,19 @@ def test_joint_distribution_quickly(design):
     assert worst(Joint(200, 8, **DESIGNS[design]).z_scores(50)) < 4.5
 
 
+NIGHTLY = [
+    d if d == "two dimensions" else pytest.param(d, marks=pytest.mark.nightly) for d in DESIGNS
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("design", DESIGNS)
+@pytest.mark.parametrize("design", NIGHTLY)
 def test_joint_distribution(design):
     assert worst(Joint(1000, 9, **DESIGNS[design]).z_scores(1000)) < 4.5
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("design", ["one dimension", "two dimensions", "correlated"])
 def test_joint_distribution_sees_omega_one_percent_off(design, monkeypatch):
     right = polya_gamma.draw_omega
@@ -495,6 +501,7 @@ def test_lsat_posterior():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_lsat_posterior_closely():
     # 50,000 sweeps in two chains are worth about 1,000 draws for a3: errors of 0.03 SD in a mean.
     shift, ratio = lsat_distance(draws(fit(irt.load_lsat(), n_draws=25_000, n_chains=2)))
