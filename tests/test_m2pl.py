@@ -118,6 +118,7 @@ def test_what_takes_one_ability_refuses_several(two, tmp_path):
     for use in (
         lambda: irt.score(two, fit),
         lambda: irt.evaluate(two, fit),
+        lambda: irt.predictive_check(two, fit),
         lambda: irt.fit_joint(two, start=fit),
         lambda: irt.fit_bayes(two, start=fit),
         lambda: irt.draw_coreset(two, fit, 50),
@@ -156,7 +157,8 @@ def test_samplers_agree(missing):
 
 @pytest.mark.parametrize("sampler", ["grid", pytest.param("polya-gamma", marks=pytest.mark.slow)])
 def test_powerings(sampler):
-    """600 x 6 in 3 shards: SDs over the full posterior's, .99 to 1.1 but for the published."""
+    """600 x 6 in 3 shards: SDs over the full posterior's are within 15 or 20%, but too wide where
+    published (200 draws: an SD is known to some 5%)."""
     y = irt.simulate(600, 6, seed=9)
     full = quiet(y, n_draws=400)
     for powering in ("shrink", "published", "replicate"):

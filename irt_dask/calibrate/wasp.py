@@ -13,7 +13,8 @@ product of the shards' posteriors is the full posterior.
   shards' draws give; it falls like one over the persons, so a shard's counts n_k / n;
 - draws: each shard's draws are carried to the barycenter by the optimal linear map (Theorem 3).
 
-Everything happens in (log a, d), where no draw can have a negative discrimination.  Squared W2
+Everything happens in (log a, d), where no draw can have a negative discrimination (loadings that
+may be negative enter as they are).  Squared W2
 distance of the result from the full posterior over the trace of its covariance, in simulations
 (4 data sets of 10,000 x 20 with K = 10, and with K = 20; 5 of 3,000 x 15 with K = 6), without the
 sampling error of the draws: average .10, .47, .12; precision .21, .92, .30; refined .001, .002,

@@ -57,11 +57,7 @@ def item_parameters_3pl(
     """As :func:`item_parameters`, with guessing parameters (0 where there are none)."""
     if not isinstance(items, xr.Dataset) or "item_id" not in items.coords:
         raise InputError(f"{what} must be a Dataset with item_id, as the fit functions return")
-    if "item_loading" in items or "item_loading_draw" in items:
-        raise InputError(
-            f"{what} have item_loading (several abilities, model M2PL), which is not available "
-            f"here; give items of the 1PL, 2PL or 3PL"
-        )
+    refuse_loadings(items, what)
     known = {str(i): k for k, i in enumerate(items["item_id"].values)}
     unknown = [i for i in item_id if i not in known]
     if unknown:
@@ -105,6 +101,15 @@ def item_parameters_3pl(
             f"and below 1"
         )
     return a, d, c
+
+
+def refuse_loadings(items: xr.Dataset, what: str) -> None:
+    """Stop if the items are of several abilities, where one is meant."""
+    if "item_loading" in items or "item_loading_draw" in items:
+        raise InputError(
+            f"{what} have item_loading (several abilities, model M2PL), which is not available "
+            f"here; give items of the 1PL, 2PL or 3PL"
+        )
 
 
 def whole_number(name: str, value: Any, least: int) -> int:

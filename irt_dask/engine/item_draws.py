@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from irt_dask.engine.inputs import item_parameters
+from irt_dask.engine.inputs import item_parameters, refuse_loadings
 from irt_dask.errors import InputError
 from irt_dask.variables import DRAW
 
@@ -34,6 +34,8 @@ def item_draws(
     Combined draws stand shard by shard: even spacing takes from each what is its share.  Items are
     matched by identifier.  ``option`` is what asks for them, for the error if there are too few.
     """
+    if isinstance(items, xr.Dataset):
+        refuse_loadings(items, what)
     if not has_draws(items):
         raise InputError(
             f"{option}={n}: {what} carry no draws (item_discrimination_draw, item_intercept_draw); "
