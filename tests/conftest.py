@@ -10,6 +10,13 @@ from distributed import Client, LocalCluster
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
+def pytest_collection_modifyitems(items):
+    """Tests with processes of their own run one after the other, and share one local cluster."""
+    for item in items:
+        if "client" in item.fixturenames or item.get_closest_marker("cluster"):
+            item.add_marker(pytest.mark.xdist_group("processes"))
+
+
 @pytest.fixture(scope="session")
 def client():
     """Two worker processes, for tests that pass the client on; not the default of the others."""

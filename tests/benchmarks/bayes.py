@@ -148,7 +148,8 @@ def large():
     finally:
         shutil.rmtree(folder)
     print("600,000 x 30, 8 shards, 500 + 2,000 draws of each, 2 workers")
-    print(f"seconds {seconds:.0f}   largest worker {peak.gib:.2f} GiB   sweeps a draw {f.thin}")
+    thin = f.attrs["thin"]
+    print(f"seconds {seconds:.0f}   largest worker {peak.gib:.2f} GiB   sweeps a draw {thin}")
     for p in ITEMS:
         z = (f[f"item_{p}"] - truth[f"item_{p}"]) / f[f"item_{p}_sd"]
         print(
