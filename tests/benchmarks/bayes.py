@@ -2,7 +2,7 @@
 
     python tests/benchmarks/bayes.py speed        time of a sweep, effective draws a second
     python tests/benchmarks/bayes.py large        600,000 x 30 from a store, 8 shards, 2 workers
-    python tests/benchmarks/bayes.py shards       distance to the full posterior, SDs [data sets]
+    python tests/benchmarks/bayes.py shards       distance to the full posterior    [data sets [n]]
     python tests/benchmarks/bayes.py coverage     of 95% intervals                    [data sets]
     python tests/benchmarks/bayes.py abilities    differences of EAPs between K = 10 and K = 1
     python tests/benchmarks/bayes.py bias         bias and RMSE against K (Figures S-1 to S-4)
@@ -215,8 +215,8 @@ VARIANTS = (
 )
 
 
-def shards(data_sets=10):
-    """Squared W2 distance and SD ratios, averaged over data sets."""
+def shards(data_sets=10, only=0):
+    """Squared W2 distance and SD ratios, averaged over data sets (of so many persons only)."""
     print(
         f"means of {data_sets} data sets; (log a, d); 20,000 draws in full, " + f"a shard {DRAWS}"
     )
@@ -226,6 +226,8 @@ def shards(data_sets=10):
     )
     with cluster() as client:
         for n, m, many in ((10_000, 20, (10, 20)), (3_000, 15, (6,))):
+            if only not in (0, n):
+                continue
             found = {}
             for s in range(data_sets):
                 y = simulated(n, m, 100 + s)[0]
