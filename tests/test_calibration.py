@@ -32,7 +32,7 @@ def replicate(seed, n, m, n_dims, options):
     y = (rng.random((n, m)) < 1.0 / (1.0 + np.exp(-z))).astype(np.int8)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fit = irt.fit_bayes(y, seed=seed, progress=False, **options)
+        fit = irt.fit_bayes(y, n_dims=n_dims, seed=seed, progress=False, **options)
     if n_dims == 1:
         draws = fit.item_discrimination_draw.values[:, :, None]
     else:

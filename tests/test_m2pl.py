@@ -143,7 +143,7 @@ def test_items_that_few_answered_are_named():
 @pytest.mark.parametrize("missing", [0.0, 0.3])
 def test_samplers_agree(missing):
     """Means within 4 Monte Carlo errors (20 of them: false-alarm rate .002), SDs within 3%."""
-    r = irt.simulate(1500, 10, missing=missing, seed=8)
+    r = irt.simulate(600, 10, missing=missing, seed=8)
     fits = {}
     for name, draws in (("grid", 20_000), ("polya-gamma", 12_000)):
         fits[name] = quiet(r, sampler=name, n_draws=draws, n_warmup=300, n_chains=2)
