@@ -34,6 +34,12 @@ class Variable:
     kind: str  # NumPy dtype kinds that are allowed
     unit: str
     doc: str
+    #: Dimensions that follow where there are several abilities.
+    more: tuple[str, ...] = ()
+
+    def dims_of(self, n: int) -> tuple[str, ...]:
+        """Names of the ``n`` dimensions of an array."""
+        return self.dims + self.more if n > len(self.dims) else self.dims
 
 
 VARIABLES = {
@@ -51,9 +57,28 @@ VARIABLES = {
         Variable("person_group", (PERSONS,), "UOT", "", "label of the person's group"),
         Variable("person_row", (PERSONS,), "iu", "", "position among all persons, from 0"),
         Variable("person_n_draws", (PERSONS,), "iu", "", "times the person was drawn"),
-        Variable("person_ability", (PERSONS,), "f", "theta", "ability on the latent scale"),
         Variable(
-            "person_plausible_value", (PERSONS, "plausible"), "f", "theta", "draws of the ability"
+            "person_ability",
+            (PERSONS,),
+            "f",
+            "theta",
+            "ability on the latent scale",
+            (LATENT_DIMS,),
+        ),
+        Variable(
+            "person_ability_correlation",
+            (PERSONS,),
+            "f",
+            "",
+            "posterior correlation of the person's two abilities",
+        ),
+        Variable(
+            "person_plausible_value",
+            (PERSONS, "plausible"),
+            "f",
+            "theta",
+            "draws of the ability",
+            (LATENT_DIMS,),
         ),
         Variable("item_id", (ITEMS,), "UOT", "", "the item's identifier"),
         Variable("item_discrimination", (ITEMS,), "f", "1/theta", "slope a"),
@@ -138,7 +163,14 @@ VARIABLES = {
             "by which loadings could be turned towards the largest shard's",
         ),
         Variable("shard_item_intercept", (SHARDS, ITEMS), "f", "logit", "shard mean of d"),
-        Variable("ability_count", ("ability",), "iu", "persons", "persons by estimated ability"),
+        Variable(
+            "ability_count",
+            ("ability",),
+            "iu",
+            "persons",
+            "persons by estimated ability",
+            (LATENT_DIMS,),
+        ),
         Variable("ability", ("ability",), "f", "theta", "middle of the ability class"),
         Variable("score", ("score",), "iu", "responses", "smallest number right of the class"),
         Variable("score_count", ("score",), "iu", "persons", "persons by number right"),
@@ -173,7 +205,7 @@ def describe(name: str) -> Variable:
     base, _, suffix = name.rpartition("_")
     if base in VARIABLES and suffix in SUFFIXES:
         v = VARIABLES[base]
-        return Variable(name, v.dims, "f", v.unit, f"{SUFFIXES[suffix]} of {base}")
+        return Variable(name, v.dims, "f", v.unit, f"{SUFFIXES[suffix]} of {base}", v.more)
     raise KeyError(f"{name!r} is not in the vocabulary of irt_dask.variables")
 
 
@@ -181,10 +213,10 @@ def check(dataset: xr.Dataset) -> xr.Dataset:
     """Verify names, dimensions and dtypes of a result, add units and descriptions, return it."""
     for name, array in dataset.variables.items():
         v = describe(str(name))
-        if array.dims != v.dims or array.dtype.kind not in v.kind:
+        if array.dims != v.dims_of(array.ndim) or array.dtype.kind not in v.kind:
             raise TypeError(
                 f"{name}: has dims {array.dims} and dtype {array.dtype}, "
-                f"the vocabulary says {v.dims} and kind {v.kind!r}"
+                f"the vocabulary says {v.dims_of(array.ndim)} and kind {v.kind!r}"
             )
         array.attrs["description"] = v.doc
         if v.unit:

@@ -70,6 +70,41 @@ def test_a_posterior_of_draws_alone_and_one_with_loadings():
         irt.to_arviz(posterior()[["item_discrimination"]])
 
 
+def test_several_abilities():
+    pytest.importorskip("arviz")
+    g = np.random.default_rng(2)
+    by_item, by_pair = ("items", "latent_dims"), ("latent_dims", "latent_dims_")
+    rhat = 1.0 + g.random((3, 2))
+    rhat[0, 1] = np.nan
+    loading, correlation = g.normal(size=(50, 3, 2)), g.uniform(-1, 1, (50, 2, 2))
+    p = xr.Dataset(
+        {
+            "item_loading_draw": (("draw", *by_item), loading),
+            "item_intercept_draw": (("draw", "items"), g.normal(size=(50, 3))),
+            "ability_correlation_draw": (("draw", *by_pair), correlation),
+            "item_loading_rhat": (by_item, rhat),
+            "item_loading_ess": (by_item, 100.0 * rhat),
+            "item_intercept_rhat": ("items", rhat[:, 0]),
+            "shard_rotation": ("shards", [0.0]),
+        },
+        {"item_id": ("items", ["x", "y", "z"])},
+    )
+    data = irt.to_arviz(p)
+    got = data.posterior["item_loading"].sel(item="y", latent_dim="ability_2")
+    np.testing.assert_array_equal(got.values[0], loading[:, 1, 1])
+    got = data.posterior["ability_correlation"].sel(latent_dim="ability_1", latent_dim_="ability_2")
+    np.testing.assert_array_equal(got.values[0], correlation[:, 0, 1])
+    stats = data.sample_stats
+    assert set(stats.data_vars) == {
+        "item_loading_rhat", "item_loading_ess", "item_intercept_rhat", "rotation"
+    }  # fmt: skip
+    assert stats["item_loading_ess"].dims == ("item", "latent_dim")
+    np.testing.assert_array_equal(
+        stats["item_loading_rhat"].sel(latent_dim="ability_2"), rhat[:, 1]
+    )
+    assert stats["rotation"].dims == ("shard",)
+
+
 def test_without_arviz_the_message_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz", None)
     with pytest.raises(InputError, match=r"pip install 'irt_dask\[diag\]'"):

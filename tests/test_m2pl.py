@@ -77,6 +77,9 @@ def test_options_of_several_abilities(two):
     assert -1 < r[0, 1] == r[1, 0] < 1
     assert fit.ability_correlation_draw.shape == (100, 2, 2)
     assert "correlated" in fit.attrs["identification"]
+    scores = irt.score(two, fit, n_plausible=1)
+    assert scores.attrs["n_item_draws"] == 20
+    assert scores["person_plausible_value"].shape == (200, 1, 2)
     with pytest.raises(InputError, match="one shard, not n_shards=2"):
         quiet(two, n_dims=2, loadings=mask, correlated=True, n_shards=2)
     signed = quiet(two, n_dims=2, positive="anchors", n_shards=2)
@@ -84,6 +87,8 @@ def test_options_of_several_abilities(two):
     assert (signed.item_loading_draw.values[:, 0, 0] > 0).all()
     three = quiet(two, n_dims=3, n_shards=2)
     assert three.attrs["location"] == "precision"
+    with pytest.raises(InputError, match="item_loading of 3 abilities"):
+        irt.score(two, three)
     assert "objective" not in three.attrs
 
 
@@ -116,7 +121,6 @@ def test_recovery_of_a_correlation():
 def test_what_takes_one_ability_refuses_several(two, tmp_path):
     fit = quiet(two, n_dims=2)
     for use in (
-        lambda: irt.score(two, fit),
         lambda: irt.evaluate(two, fit),
         lambda: irt.predictive_check(two, fit),
         lambda: irt.fit_joint(two, start=fit),

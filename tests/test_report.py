@@ -350,10 +350,66 @@ def test_shards_that_disagree_are_marked():
     assert "0 of 80" in ax.get_title()
     with pytest.raises(InputError, match="one shard"):
         plots.shards(posterior.isel(shards=[0]))
-    with pytest.raises(InputError, match="shards tell item_discrimination or item_intercept"):
+    with pytest.raises(InputError, match="shards tell item_discrimination, item_intercept or"):
         plots.shards(posterior, parameter="item_difficulty")
     with pytest.raises(InputError, match="shard_item_discrimination"):
         plots.shards(posterior.drop_dims("shards"))
+
+
+def loading_posterior(n=8, seed=0):
+    """A posterior of two abilities in three shards; item 0 does not load on the second."""
+    g = np.random.default_rng(seed)
+    draws = np.exp(0.1 * g.normal(size=(60, n, 2)))
+    draws[:, 0, 1] = 0.0
+    by_item, mean, sd = ("items", "latent_dims"), draws.mean(axis=0), draws.std(axis=0)
+    rhat = np.where(sd > 0, 1.0 + g.random((n, 2)), np.nan)
+    data = {
+        "item_loading": (by_item, mean),
+        "item_loading_sd": (by_item, sd),
+        "item_loading_rhat": (by_item, rhat),
+        "item_loading_draw": (("draw", *by_item), draws),
+        "shard_item_loading": (("shards", *by_item), mean + 0.5 * sd * g.uniform(-1, 1, (3, n, 2))),
+        "shard_n_persons": ("shards", np.full(3, 200)),
+    }
+    return xr.Dataset(data, {"item_id": ("items", [f"i{j}" for j in range(n)])})
+
+
+def test_plots_of_loadings_show_one_ability():
+    posterior = loading_posterior()
+    draws = posterior["item_loading_draw"].values
+    ax = draw(plots.forest(posterior, [3, 5], "item_loading", dim=1))
+    want = np.quantile(draws[:, [3, 5], 1], [0.025, 0.975], axis=0)
+    np.testing.assert_allclose(bars(ax, 1.6), want)
+    assert ax.get_xlabel() == "loading a on ability 2"
+    assert len(plots.forest(posterior, parameter="item_loading", dim=0).get_yticks()) == 8
+    labels = draw(plots.forest(posterior, parameter="item_loading", dim=1)).get_yticklabels()
+    assert sorted(t.get_text() for t in labels) == [f"i{j}" for j in range(1, 8)]
+    ax = draw(plots.trace(posterior, parameter="item_loading", dim=1))
+    worst = np.argsort(-np.nan_to_num(posterior["item_loading_rhat"].values[:, 1]))[:4]
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), draws[:, worst[0], 1])
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == [f"i{j}" for j in worst]
+    assert ax.get_ylabel() == "loading a on ability 2"
+    for dim, size in ((0, 24), (1, 21)):
+        ax = draw(plots.shards(posterior, parameter="item_loading", dim=dim))
+        assert f": 0 of {size} means" in ax.get_title()
+    sd = posterior["item_loading_sd"][6, 1]
+    posterior["shard_item_loading"][1, 6, 1] += 9 * sd
+    ax = draw(plots.shards(posterior, parameter="item_loading", dim=1))
+    assert ": 1 of 21 means" in ax.get_title()
+    assert [t.get_text() for t in ax.texts] == ["1"]
+    assert ax.get_yticklabels()[0].get_text() == "i6"
+
+
+def test_plots_of_loadings_need_the_ability():
+    posterior, other = loading_posterior(), shard_posterior(5)
+    for f in (plots.forest, plots.shards, plots.trace):
+        for dim in (None, 2, -1, 0.0, True):
+            with pytest.raises(InputError, match="needs the ability, a whole number from 0 to 1"):
+                f(posterior, parameter="item_loading", dim=dim)
+        with pytest.raises(InputError, match="dim=0 is for parameter='item_loading'"):
+            f(other, parameter="item_discrimination", dim=0)
+        with pytest.raises(InputError, match="item_loading_draw"):
+            f(other, parameter="item_loading", dim=0)
 
 
 def checked(p_value=1 / 51):

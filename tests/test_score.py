@@ -302,8 +302,8 @@ def test_more_draws_than_there_are():
 
 def test_items_of_other_models_are_refused():
     r = irt.simulate(5, 3)
-    loadings = truth(r).assign(item_loading=(("items", "latent_dims"), np.ones((3, 2))))
-    with pytest.raises(InputError, match="items have item_loading"):
+    loadings = truth(r).assign(item_loading=(("items", "latent_dims"), np.ones((3, 3))))
+    with pytest.raises(InputError, match="items have item_loading of 3 abilities"):
         irt.score(r, loadings)
     guessed = drawn_items(r, 30).assign(item_guessing=("items", np.full(3, 0.2)))
     with pytest.raises(InputError, match="guessing parameter"):

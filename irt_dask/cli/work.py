@@ -219,7 +219,8 @@ def score(
 
     Writes person_id, person_ability, person_ability_sd (EAP and posterior SD), n_responses and
     plausible values if asked for, one Parquet file per block; pandas, Arrow and R read the folder
-    as one table.
+    as one table.  A fit of two abilities, saved with to_netcdf, gives columns person_ability_1,
+    person_ability_2, ..., their correlation within the person, pv1_1, pv1_2, ...
     """
     import irt_dask as irt
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from irt_dask.errors import InputError
 from irt_dask.models import GRID_BOUND
 from irt_dask.store import Responses, from_array
+from irt_dask.variables import ITEMS, LATENT_DIMS
 
 Floats = NDArray[np.float64]
 
@@ -55,16 +56,8 @@ def item_parameters_3pl(
     items: xr.Dataset, item_id: tuple[str, ...], *, what: str = "items"
 ) -> tuple[Floats, Floats, Floats]:
     """As :func:`item_parameters`, with guessing parameters (0 where there are none)."""
-    if not isinstance(items, xr.Dataset) or "item_id" not in items.coords:
-        raise InputError(f"{what} must be a Dataset with item_id, as the fit functions return")
+    at = _positions(items, item_id, what)
     refuse_loadings(items, what)
-    known = {str(i): k for k, i in enumerate(items["item_id"].values)}
-    unknown = [i for i in item_id if i not in known]
-    if unknown:
-        raise InputError(
-            f"{len(unknown)} item(s) of the responses are not in {what}: {', '.join(unknown[:20])}"
-        )
-    at = [known[i] for i in item_id]
     if "item_discrimination" in items:
         a = items["item_discrimination"].values[at].astype(float)
     else:
@@ -103,9 +96,69 @@ def item_parameters_3pl(
     return a, d, c
 
 
+def _positions(items: xr.Dataset, item_id: tuple[str, ...], what: str) -> list[int]:
+    """Where the items of the responses stand in a fit or an item bank."""
+    if not isinstance(items, xr.Dataset) or "item_id" not in items.coords:
+        raise InputError(f"{what} must be a Dataset with item_id, as the fit functions return")
+    known = {str(i): k for k, i in enumerate(items["item_id"].values)}
+    unknown = [i for i in item_id if i not in known]
+    if unknown:
+        raise InputError(
+            f"{len(unknown)} item(s) of the responses are not in {what}: {', '.join(unknown[:20])}"
+        )
+    return [known[i] for i in item_id]
+
+
+def has_loadings(items: Any) -> bool:
+    """Whether these items are of several abilities."""
+    return isinstance(items, xr.Dataset) and not {"item_loading", "item_loading_draw"}.isdisjoint(
+        items.variables
+    )
+
+
+def item_loadings(
+    items: xr.Dataset, item_id: tuple[str, ...], *, what: str = "items"
+) -> tuple[Floats, Floats, float]:
+    """Loadings (2, items), intercepts and correlation of two abilities, matched by identifier.
+
+    Without ``ability_correlation`` the abilities are independent.
+    """
+    at = _positions(items, item_id, what)
+    for name in ("item_loading", "item_intercept"):
+        if name not in items:
+            raise InputError(f"{what} have no {name}")
+    if (n_dims := items.sizes[LATENT_DIMS]) != 2:
+        raise InputError(
+            f"{what} have item_loading of {n_dims} abilities; persons are scored by sums over a "
+            f"grid of all abilities, which is available for 2: fit with n_dims=2, or each ability "
+            f"by itself from its items"
+        )
+    a = items["item_loading"].transpose(LATENT_DIMS, ITEMS).values[:, at].astype(float)
+    d = items["item_intercept"].values[at].astype(float)
+    logit = np.abs(a).sum(axis=0) * GRID_BOUND + np.abs(d)
+    bad = np.flatnonzero(~(logit <= _LARGEST_LOGIT))
+    if bad.size:
+        j = bad[0]
+        raise InputError(
+            f"{what}: item {item_id[j]} has loadings {a[0, j]} and {a[1, j]} and intercept {d[j]}; "
+            f"they must be finite, and its logit at most {_LARGEST_LOGIT:.0f} for abilities up to "
+            f"{GRID_BOUND:.0f}"
+        )
+    if "item_guessing" in items and bool((items["item_guessing"] > 0.0).any()):
+        raise InputError(f"{what} have item_loading and item_guessing; that model is not available")
+    correlation = 0.0
+    if "ability_correlation" in items:
+        correlation = float(items["ability_correlation"].values[0, 1])
+    if not abs(correlation) < 1.0:
+        raise InputError(
+            f"{what}: the abilities' correlation is {correlation}; it must be above -1 and below 1"
+        )
+    return np.ascontiguousarray(a), d, correlation
+
+
 def refuse_loadings(items: xr.Dataset, what: str) -> None:
     """Stop if the items are of several abilities, where one is meant."""
-    if "item_loading" in items or "item_loading_draw" in items:
+    if has_loadings(items):
         raise InputError(
             f"{what} have item_loading (several abilities, model M2PL), which is not available "
             f"here; give items of the 1PL, 2PL or 3PL"

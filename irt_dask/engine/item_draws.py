@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from irt_dask.engine.inputs import item_parameters, refuse_loadings
+from irt_dask.engine.inputs import (
+    has_loadings,
+    item_loadings,
+    item_parameters,
+    refuse_loadings,
+)
 from irt_dask.errors import InputError
 from irt_dask.variables import DRAW
 
 Floats = NDArray[np.float64]
 
-#: A parameter and its draws.
-_DRAWN = {
-    "item_discrimination": "item_discrimination_draw",
-    "item_intercept": "item_intercept_draw",
-}
+#: Parameters of which draws are needed, with one ability and with several.
+_ONE = ("item_discrimination", "item_intercept")
+_SEVERAL = ("item_loading", "item_intercept")
 
 
 def has_draws(items: Any) -> bool:
-    """Whether these items carry draws of the parameters of the 2PL."""
-    return isinstance(items, xr.Dataset) and all(name in items for name in _DRAWN.values())
+    """Whether these items carry draws of the parameters of the 2PL, or of loadings."""
+    drawn = _SEVERAL if has_loadings(items) else _ONE
+    return isinstance(items, xr.Dataset) and all(f"{name}_draw" in items for name in drawn)
 
 
 def item_draws(
@@ -36,18 +41,39 @@ def item_draws(
     """
     if isinstance(items, xr.Dataset):
         refuse_loadings(items, what)
-    if not has_draws(items):
+    draws = _spaced(items, n, _ONE, option, what)
+    return [item_parameters(one, item_id, what=name) for name, one in draws]
+
+
+def loading_draws(
+    items: xr.Dataset, item_id: tuple[str, ...], n: int, *, option: str, what: str = "items"
+) -> list[tuple[Floats, Floats, float]]:
+    """Loadings, intercepts and correlation of two abilities in ``n`` draws, as :func:`item_draws`.
+
+    Each draw of the items goes with the correlation that was drawn with it.
+    """
+    drawn: tuple[str, ...] = _SEVERAL
+    if "ability_correlation" in items or "ability_correlation_draw" in items:
+        drawn = (*_SEVERAL, "ability_correlation")
+    draws = _spaced(items, n, drawn, option, what)
+    return [item_loadings(one, item_id, what=name) for name, one in draws]
+
+
+def _spaced(
+    items: Any, n: int, drawn: tuple[str, ...], option: str, what: str
+) -> Iterator[tuple[str, xr.Dataset]]:
+    """Yield ``n`` draws under the names of the parameters, and what to call them."""
+    names = [f"{name}_draw" for name in drawn]
+    if not isinstance(items, xr.Dataset) or any(name not in items for name in names):
         raise InputError(
-            f"{option}={n}: {what} carry no draws (item_discrimination_draw, item_intercept_draw); "
-            f"give the result of fit_bayes"
+            f"{option}={n}: {what} carry no draws ({', '.join(names)}); give the result of "
+            f"fit_bayes"
         )
     there = items.sizes[DRAW]
     if n > there:
         raise InputError(f"{option}={n} exceeds the {there} draws of {what}; ask for fewer")
-    kept = [name for name in ("item_guessing",) if name in items]
-    drawn = items[[*_DRAWN.values(), *kept]]
-    result = []
+    # a guessing parameter has no draws, and is there to be refused
+    kept = items[[*names, *(name for name in ("item_guessing",) if name in items)]]
     for k in (2 * np.arange(n) + 1) * there // (2 * n):
-        one = drawn.isel({DRAW: int(k)}).rename({draw: name for name, draw in _DRAWN.items()})
-        result.append(item_parameters(one, item_id, what=f"{what}, draw {k}"))
-    return result
+        one = kept.isel({DRAW: int(k)}).rename(dict(zip(names, drawn, strict=True)))
+        yield f"{what}, draw {k}", one

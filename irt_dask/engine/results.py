@@ -11,6 +11,12 @@ from irt_dask import variables
 from irt_dask._version import __version__
 
 
+def _named(name: str, values: Any) -> tuple[tuple[str, ...], np.ndarray]:
+    """An array with the dimensions that the vocabulary gives it."""
+    array = np.asarray(values)
+    return variables.describe(name).dims_of(array.ndim), array
+
+
 def dataset(
     data: dict[str, Any],
     *,
@@ -26,10 +32,8 @@ def dataset(
     if item_id is not None:
         everything["item_id"] = np.array(item_id, dtype=str)
     out = xr.Dataset(
-        {name: (variables.describe(name).dims, np.asarray(a)) for name, a in data.items()},
-        coords={
-            name: (variables.describe(name).dims, np.asarray(a)) for name, a in everything.items()
-        },
+        {name: _named(name, a) for name, a in data.items()},
+        coords={name: _named(name, a) for name, a in everything.items()},
     )
     for name, value in {**attrs, "version": __version__}.items():
         if value is not None:

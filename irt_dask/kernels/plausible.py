@@ -24,11 +24,11 @@ from irt_dask.kernels.rows import n_rows
 Floats = NDArray[np.float64]
 
 #: Pieces of an interval on which the density is log-linear.
-_PIECES = 4
+PIECES = 4
 
 
 @jit
-def _around(f: Floats, q: int, lo: int, hi: int) -> tuple[float, float, float, float]:
+def around(f: Floats, q: int, lo: int, hi: int) -> tuple[float, float, float, float]:
     """Values at the nodes ``q - 1 .. q + 2``; at an end of ``lo .. hi``, by the parabola there."""
     middle, right = f[q], f[q + 1]
     if q > lo:
@@ -45,7 +45,7 @@ def _around(f: Floats, q: int, lo: int, hi: int) -> tuple[float, float, float, f
 
 
 @jit
-def _cubic(p: tuple[float, float, float, float], x: float) -> float:
+def cubic(p: tuple[float, float, float, float], x: float) -> float:
     """Cubic through p at -1, 0, 1 and 2 (Lagrange)."""
     y, z = x - 1.0, x - 2.0
     return (
@@ -57,10 +57,11 @@ def _cubic(p: tuple[float, float, float, float], x: float) -> float:
 
 
 @jit
-def _masses(f: Floats, lo: int, hi: int, mass: Floats) -> tuple[int, int]:
+def masses(f: Floats, lo: int, hi: int, mass: Floats) -> tuple[int, int, float]:
     """Mass of each interval that counts, in units of the spacing and the largest density.
 
-    Returns the first and the last node that count: the density is log-concave, they are one range.
+    ``f`` is the log density at the nodes ``lo .. hi - 1``.  Returns the first and the last node
+    that count (the density is log-concave: they are one range) and the mass of all intervals.
     """
     top = lo
     for q in range(lo, hi):
@@ -74,20 +75,23 @@ def _masses(f: Floats, lo: int, hi: int, mass: Floats) -> tuple[int, int]:
     right = math.exp(f[first] - f[top])
     for q in range(first, last):
         left, right = right, math.exp(f[q + 1] - f[top])
-        p = _around(f, q, lo, hi)
+        p = around(f, q, lo, hi)
         middle = math.exp((9.0 * (p[1] + p[2]) - p[0] - p[3]) / 16.0 - f[top])
         mass[q] = (left + 4.0 * middle + right) / 6.0
-    return first, last
+    total = 0.0
+    for q in range(first, last):
+        total += mass[q]
+    return first, last, total
 
 
 @jit
-def _inside(p: tuple[float, float, float, float], v: float, part: Floats) -> float:
+def _within(p: tuple[float, float, float, float], v: float, part: Floats) -> float:
     """Place in [0, 1] of an interval below which the share ``v`` of its mass lies."""
-    width = 1.0 / _PIECES
+    width = 1.0 / PIECES
     total = 0.0
     before = p[1]
-    for k in range(_PIECES):
-        after = _cubic(p, (k + 1) * width)
+    for k in range(PIECES):
+        after = cubic(p, (k + 1) * width)
         rise = after - before
         # mean of an exponential that rises by the factor e^rise
         grown = math.expm1(rise) / rise if abs(rise) > 1e-9 else 1.0 + 0.5 * rise
@@ -96,14 +100,34 @@ def _inside(p: tuple[float, float, float, float], v: float, part: Floats) -> flo
         before = after
     target = v * total
     k = 0
-    while k < _PIECES - 1 and target > part[k]:
+    while k < PIECES - 1 and target > part[k]:
         target -= part[k]
         k += 1
     share = min(target / part[k], 1.0)
-    rise = _cubic(p, (k + 1) * width) - _cubic(p, k * width)
+    rise = cubic(p, (k + 1) * width) - cubic(p, k * width)
     if abs(rise) > 1e-9:
         share = math.log1p(share * math.expm1(rise)) / rise
     return (k + min(max(share, 0.0), 1.0)) * width
+
+
+@jit
+def place(
+    f: Floats, lo: int, hi: int, inside: Any, mass: Floats, u: float, part: Floats
+) -> tuple[int, float]:
+    """Find where the share ``u`` of the mass lies below: a node, and how far beyond, in spacings.
+
+    ``inside`` is what :func:`masses` returned.
+    """
+    first, last, total = inside
+    if first == last:  # items so extreme that one node has it all
+        return first, 0.0
+    target = u * total
+    q = first
+    while q < last - 1 and target > mass[q]:
+        target -= mass[q]
+        q += 1
+    share = min(target / mass[q], 1.0)
+    return q, _within(around(f, q, lo, hi), share, part)
 
 
 @jit
@@ -112,26 +136,15 @@ def _draws(indptr: Any, indices: Any, values: Any, g: Tables, u: Floats, theta: 
     h = g.nodes[1] - g.nodes[0]
     f = np.empty(n_nodes)
     mass = np.empty(n_nodes)
-    part = np.empty(_PIECES)
+    part = np.empty(PIECES)
     index = np.empty(g.a.size + 4, dtype=np.int64)
     for i in range(n_rows(indptr, values)):
         items, row = rows.row(indptr, indices, values, i)
         lo, hi = log_weights(items, row, g, LOG_NEGLIGIBLE, index, f)
-        first, last = _masses(f, lo, hi, mass)
-        if first == last:  # items so extreme that one node has it all
-            theta[i, :] = g.nodes[first]
-            continue
-        total = 0.0
-        for q in range(first, last):
-            total += mass[q]
+        inside = masses(f, lo, hi, mass)
         for r in range(u.shape[1]):
-            target = u[i, r] * total
-            q = first
-            while q < last - 1 and target > mass[q]:
-                target -= mass[q]
-                q += 1
-            share = min(target / mass[q], 1.0)
-            theta[i, r] = g.nodes[q] + h * _inside(_around(f, q, lo, hi), share, part)
+            q, share = place(f, lo, hi, inside, mass, u[i, r], part)
+            theta[i, r] = g.nodes[q] + h * share
 
 
 def draw(data: Layout, g: Tables, u: Floats) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 
 from irt_dask.errors import InputError
 from irt_dask.report.common import item_ids
-from irt_dask.variables import DRAW, ITEMS, SHARDS
+from irt_dask.variables import DRAW, ITEMS, LATENT_DIMS, LATENT_DIMS_, SHARDS
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 #: What the fit says of its chains, and of the data.
 _STATISTICS = ("_rhat", "_ess")
 _DATA = ("item_n_responses", "item_n_right")
+#: Dimensions by the names they have there.
+_DIMS = {ITEMS: "item", LATENT_DIMS: "latent_dim", LATENT_DIMS_: "latent_dim_", SHARDS: "shard"}
 
 
 def _arviz() -> Any:
@@ -41,10 +43,13 @@ def to_arviz(posterior: xr.Dataset) -> Any:
     -------
     arviz.InferenceData
         ``posterior``: ``item_discrimination``, ``item_intercept`` and ``item_difficulty`` (draw by
-        draw ``-d / a``), dims (chain, draw, item), for a multidimensional model ``item_loading``
-        and ``item_intercept``; one chain, coordinate ``item``.  ``sample_stats``: R-hat and
-        effective sample sizes of the fit by item, diagnostics by shard.  ``constant_data``:
-        responses and right responses by item.  attrs: those of the fit.
+        draw ``-d / a``), dims (chain, draw, item); one chain, coordinate ``item``.  With several
+        abilities ``item_loading`` (..., item, latent_dim), ``item_intercept`` and, where it was
+        estimated, ``ability_correlation`` (..., latent_dim, latent_dim_); the abilities are called
+        ``ability_1``, ``ability_2``, ... as in files of scores.  ``sample_stats``: R-hat and
+        effective sample sizes of the fit by item (and ability; loadings fixed at 0 have none),
+        diagnostics by shard.  ``constant_data``: responses and right responses by item.  attrs:
+        those of the fit.
 
     Raises
     ------
@@ -58,23 +63,20 @@ def to_arviz(posterior: xr.Dataset) -> Any:
     from it say little.  Those of the chains that were run are in ``sample_stats``.  Needs no pass
     over data; memory of the draws once more.
     """
-    draws = _draws(posterior)
+    draws, names = _draws(posterior)
     az = _arviz()
-    ids = np.array(item_ids(posterior), dtype=str)
-    dims = {"item_loading": ["item", "latent_dim"]}
-    statistics, shards = _statistics(posterior)
+    coords = {"item": np.array(item_ids(posterior), dtype=str)}
+    if LATENT_DIMS in posterior.dims:
+        abilities = [f"ability_{q + 1}" for q in range(posterior.sizes[LATENT_DIMS])]
+        coords |= {_DIMS[name]: np.array(abilities) for name in (LATENT_DIMS, LATENT_DIMS_)}
+    statistics, dims = _statistics(posterior)
     data = az.from_dict(
         posterior={name: values[None] for name, values in draws.items()},
         constant_data={name: posterior[name].values for name in _DATA if name in posterior},
-        coords={"item": ids},
-        dims={name: ["item"] for name in (*draws, *_DATA)} | dims,
+        coords=coords,
+        dims=names | {name: ["item"] for name in _DATA},
     )
-    stats = az.dict_to_dataset(
-        statistics | shards,
-        coords={"item": ids},
-        dims={name: ["item"] for name in statistics} | {name: ["shard"] for name in shards},
-        default_dims=[],
-    )
+    stats = az.dict_to_dataset(statistics, coords=coords, dims=dims, default_dims=[])
     if stats.data_vars:
         data.add_groups(sample_stats=stats)
     data.posterior.attrs.update(posterior.attrs)
@@ -82,29 +84,32 @@ def to_arviz(posterior: xr.Dataset) -> Any:
     return data
 
 
-def _draws(posterior: xr.Dataset) -> dict[str, np.ndarray]:
-    """Draws by parameter, (draw, item) or (draw, item, latent_dim)."""
-    found = {}
-    for name in ("item_discrimination", "item_intercept", "item_loading"):
+def _draws(posterior: xr.Dataset) -> tuple[dict[str, np.ndarray], dict[str, list[str]]]:
+    """Draws by parameter, the draws first, and the names of their other dimensions."""
+    found, dims = {}, {}
+    for name in ("item_discrimination", "item_intercept", "item_loading", "ability_correlation"):
         if f"{name}_draw" in posterior:
-            values = posterior[f"{name}_draw"].transpose(DRAW, ITEMS, ...).values
-            found[name] = np.asarray(values, dtype=float)
-    if not found:
+            drawn = posterior[f"{name}_draw"].transpose(DRAW, ...)
+            found[name] = np.asarray(drawn.values, dtype=float)
+            dims[name] = [_DIMS[str(dim)] for dim in drawn.dims[1:]]
+    if not any(name.startswith("item_") for name in found):
         raise InputError(
             "the dataset has no draws (item_discrimination_draw, item_intercept_draw); give the "
             "result of fit_bayes"
         )
     if "item_discrimination" in found and "item_intercept" in found:
         found["item_difficulty"] = -found["item_intercept"] / found["item_discrimination"]
-    return found
+        dims["item_difficulty"] = ["item"]
+    return found, dims
 
 
-def _statistics(posterior: xr.Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Diagnostics by item and by shard."""
-    by_item, by_shard = {}, {}
+def _statistics(posterior: xr.Dataset) -> tuple[dict[str, Any], dict[str, list[str]]]:
+    """Diagnostics by parameter and by shard, and the names of their dimensions."""
+    found, dims = {}, {}
     for name, values in posterior.data_vars.items():
-        if values.dims == (ITEMS,) and str(name).endswith(_STATISTICS):
-            by_item[str(name)] = values.values
-        elif values.dims == (SHARDS,):
-            by_shard[str(name).removeprefix("shard_")] = values.values
-    return by_item, by_shard
+        by_shard = values.dims == (SHARDS,)
+        if by_shard or str(name).endswith(_STATISTICS):
+            short = str(name).removeprefix("shard_") if by_shard else str(name)
+            found[short] = values.values
+            dims[short] = [_DIMS[str(dim)] for dim in values.dims]
+    return found, dims

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from irt_dask.errors import InputError
+from irt_dask.variables import LATENT_DIMS
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -76,6 +77,25 @@ def positions(dataset: xr.Dataset, which: Sequence[int | str]) -> np.ndarray:
         else:
             raise InputError(f"which: there is no item {w!r} among the {len(ids)} items")
     return np.array(found, dtype=int)
+
+
+def loadings_of(dataset: xr.Dataset, values: np.ndarray, dim: int | None) -> np.ndarray:
+    """Choose the loadings on one ability, the last axis; InputError if there is no such ability."""
+    n = dataset.sizes[LATENT_DIMS]
+    if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or not 0 <= dim < n:
+        raise InputError(
+            f"dim={dim!r}: parameter='item_loading' needs the ability, a whole number from 0 to "
+            f"{n - 1}"
+        )
+    return values[..., dim]
+
+
+def refuse_dim(parameter: str, dim: int | None) -> None:
+    """Stop if an ability is chosen for a parameter that has none."""
+    if dim is not None and parameter != "item_loading":
+        raise InputError(
+            f"dim={dim!r} is for parameter='item_loading'; {parameter} has no abilities"
+        )
 
 
 def short(text: object) -> str:

@@ -19,6 +19,7 @@ from irt_dask.report.common import (
     axes,
     item_ids,
     legend,
+    loadings_of,
     matched,
     optional,
     positions,
@@ -27,9 +28,9 @@ from irt_dask.report.common import (
     short,
     spread,
 )
-from irt_dask.report.posterior_plots import forest, predictive, shards
+from irt_dask.report.posterior_plots import drawn, forest, label_of, predictive, shards
 from irt_dask.report.wright import wright_map
-from irt_dask.variables import DRAW, ITEMS, ITERATION
+from irt_dask.variables import ITEMS, ITERATION
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -166,40 +167,63 @@ def compare(
     return ax
 
 
-def _traced(posterior: xr.Dataset, which: Sequence[int | str] | None) -> np.ndarray:
+def _traced(
+    posterior: xr.Dataset, which: Sequence[int | str] | None, rhat: np.ndarray | None
+) -> np.ndarray:
     """Positions of the items to trace: those asked for, or the four with the largest R-hat."""
     if which is not None:
         if len(which) > MOST_TRACES:
             raise InputError(f"which: a trace shows up to {MOST_TRACES} items, not {len(which)}")
         return positions(posterior, which)
-    rhat = optional(posterior, "item_discrimination_rhat")
     if rhat is not None and np.isfinite(rhat).any():
-        return np.argsort(-np.nan_to_num(rhat, nan=-np.inf), kind="stable")[:MOST_TRACES]
+        worst = np.argsort(-np.nan_to_num(rhat, nan=-np.inf), kind="stable")
+        return worst[: min(MOST_TRACES, int(np.isfinite(rhat).sum()))]
     n = posterior.sizes[ITEMS]
     return np.unique(np.linspace(0, n - 1, min(n, MOST_TRACES)).round().astype(int))
 
 
 def trace(
-    posterior: xr.Dataset, *, which: Sequence[int | str] | None = None, ax: Axes | None = None
+    posterior: xr.Dataset,
+    which: Sequence[int | str] | None = None,
+    parameter: str = "item_discrimination",
+    *,
+    dim: int | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
-    """Draw ``item_discrimination_draw`` against the draw's number for up to four items.
+    """Draw the combined draws of a parameter against the draw's number for up to four items.
 
-    ``which`` lists identifiers or positions; by default the items with the largest R-hat.
+    Draws stand shard after shard, each shard's carried to the combined posterior: with several
+    shards this is no path of one chain.
+
+    Parameters
+    ----------
+    posterior
+        Result of ``fit_bayes``.
+    which
+        Item identifiers or positions; by default the items with the largest R-hat.
+    parameter
+        ``item_discrimination``, ``item_intercept``, ``item_difficulty`` (without R-hat:
+        items spread over the list) or ``item_loading``.
+    dim
+        The ability whose loadings are drawn, from 0; for ``item_loading`` only.
+    ax
+        Axes to draw on; a new figure by default.
     """
-    if "item_discrimination_draw" not in posterior.variables:
-        raise InputError("the dataset has no variable 'item_discrimination_draw' to trace")
-    chosen = _traced(posterior, which)
+    values = drawn(posterior, parameter, dim)
+    rhat = optional(posterior, f"{parameter}_rhat")
+    if rhat is not None and parameter == "item_loading":
+        rhat = loadings_of(posterior, rhat, dim)
+    chosen = _traced(posterior, which, rhat)
     ids = item_ids(posterior)
-    draws = posterior["item_discrimination_draw"].isel({ITEMS: chosen}).transpose(DRAW, ITEMS)
     ax = axes(ax, 7.0, 3.2)
     handles = []
-    for values, colour in zip(np.asarray(draws.values, dtype=float).T, COLOURS, strict=False):
-        handles += ax.plot(values, lw=0.6, alpha=0.85, color=colour)
-        ax.axhline(float(np.nanmean(values)), color=colour, lw=0.9, ls=(0, (4, 3)))
+    for draws, colour in zip(values[:, chosen].T, COLOURS, strict=False):
+        handles += ax.plot(draws, lw=0.6, alpha=0.85, color=colour)
+        ax.axhline(float(np.nanmean(draws)), color=colour, lw=0.9, ls=(0, (4, 3)))
     for line in legend(ax, handles, [short(ids[i]) for i in chosen]).get_lines():
         line.set_linewidth(2.0)
     ax.margins(x=0.01)
-    ax.set(xlabel="draw", ylabel="discrimination a", title="Trace of the draws")
+    ax.set(xlabel="draw", ylabel=label_of(parameter, dim), title="Trace of the draws")
     return ax
 
 

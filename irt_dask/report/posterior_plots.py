@@ -16,7 +16,9 @@ from irt_dask.report.common import (
     axes,
     item_ids,
     legend,
+    loadings_of,
     positions,
+    refuse_dim,
     required,
     short,
 )
@@ -36,21 +38,36 @@ _LABELS = {
     "item_difficulty": "difficulty b",
     "item_discrimination": "discrimination a",
     "item_intercept": "intercept d",
+    "item_loading": "loading a",
 }
+#: What shards tell.
+_OF_SHARDS = ("item_discrimination", "item_intercept", "item_loading")
 
 
-def _drawn(posterior: xr.Dataset, parameter: str) -> np.ndarray:
-    """Draws of a parameter, shape (draw, items); those of b are worked out."""
+def label_of(parameter: str, dim: int | None) -> str:
+    """Name a parameter; abilities are called 1, 2, ... as in files of scores."""
+    return _LABELS[parameter] + ("" if dim is None else f" on ability {dim + 1}")
+
+
+def drawn(posterior: xr.Dataset, parameter: str, dim: int | None = None) -> np.ndarray:
+    """Draws of a parameter, shape (draw, items); those of b are worked out.
+
+    ``dim`` is the ability of a loading, from 0.
+    """
     if parameter not in _LABELS:
         raise InputError(f"parameter={parameter!r}: choose one of {', '.join(_LABELS)}")
+    refuse_dim(parameter, dim)
 
     def of(name: str) -> np.ndarray:
         if f"{name}_draw" not in posterior.variables:
             raise InputError(f"the dataset has no variable '{name}_draw', which this plot shows")
-        return np.asarray(posterior[f"{name}_draw"].transpose(DRAW, ITEMS).values, dtype=float)
+        values = posterior[f"{name}_draw"].transpose(DRAW, ITEMS, ...).values
+        return np.asarray(values, dtype=float)
 
     if parameter == "item_difficulty":
         return -of("item_intercept") / of("item_discrimination")
+    if parameter == "item_loading":
+        return loadings_of(posterior, of(parameter), dim)
     return of(parameter)
 
 
@@ -78,6 +95,7 @@ def forest(
     which: Sequence[int | str] | None = None,
     parameter: str = "item_difficulty",
     *,
+    dim: int | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw the posterior median of a parameter with its 50% and 95% intervals, item by item.
@@ -89,15 +107,20 @@ def forest(
     which
         Item identifiers or positions, drawn in this order; default: all, from the largest down.
     parameter
-        ``item_difficulty`` (draw by draw ``-d / a``), ``item_discrimination``, ``item_intercept``.
+        ``item_difficulty`` (draw by draw ``-d / a``), ``item_discrimination``, ``item_intercept``,
+        ``item_loading``.
+    dim
+        The ability whose loadings are drawn, from 0; for ``item_loading`` only.  Items whose
+        loading is fixed at 0 are left out by default.
     ax
         Axes to draw on; a new figure by default.
     """
-    draws = _drawn(posterior, parameter)
+    draws = drawn(posterior, parameter, dim)
     ids = item_ids(posterior)
     q = np.quantile(draws, [0.025, 0.25, 0.5, 0.75, 0.975], axis=0)
     if which is None:
         chosen = np.argsort(-np.nan_to_num(q[2], nan=-np.inf), kind="stable")
+        chosen = chosen[~_fixed(parameter, draws)[chosen]]
     else:
         chosen = positions(posterior, which)
     low, lower, middle, upper, high = q[:, chosen]
@@ -111,25 +134,36 @@ def forest(
     _name_rows(ax, [ids[k] for k in chosen])
     ax.grid(axis="x", color="#eceef0", lw=0.7)
     ax.set_axisbelow(True)
-    label = _LABELS[parameter]
+    label = label_of(parameter, dim)
     ax.set(xlabel=label, title=f"Posterior of the {label} of {n:,} item{'s' * (n != 1)}")
     legend(ax, [dots, narrow, wide], ["median", "50% interval", "95% interval"])
     return ax
 
 
-def _disagreement(posterior: xr.Dataset, parameter: str) -> tuple[np.ndarray, ...]:
+def _fixed(parameter: str, draws: np.ndarray) -> np.ndarray:
+    """Which items have a loading that is fixed at 0."""
+    return np.full(draws.shape[1], parameter == "item_loading") & (draws == 0.0).all(axis=0)
+
+
+def _disagreement(posterior: xr.Dataset, parameter: str, dim: int | None) -> tuple[np.ndarray, ...]:
     """Means of the shards, (shards, items), their expected distance from the combined mean, and z.
 
     A shard of n_k of n persons has a posterior sqrt(n / n_k) times as wide as all of them; its mean
     is part of the combined one, so that their difference has the variance sd^2 (n / n_k - 1).
     """
-    means = required(posterior, f"shard_{parameter}")
+
+    def of(name: str) -> np.ndarray:
+        values = required(posterior, name)
+        return values if dim is None else loadings_of(posterior, values, dim)
+
+    means = of(f"shard_{parameter}")
     persons = required(posterior, "shard_n_persons")
     if len(persons) < 2:
         raise InputError("the posterior is of one shard: there is nothing to compare")
     scale = np.sqrt(persons.sum() / persons - 1.0)[:, None]
-    expected = scale * required(posterior, f"{parameter}_sd")
-    return means, expected, (means - required(posterior, parameter)) / expected
+    expected, centre = scale * of(f"{parameter}_sd"), of(parameter)
+    z = np.divide(means - centre, expected, out=np.zeros_like(means), where=expected > 0.0)
+    return means, expected, centre, z
 
 
 def shards(
@@ -137,6 +171,7 @@ def shards(
     which: Sequence[int | str] | None = None,
     parameter: str = "item_discrimination",
     *,
+    dim: int | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw the shards' means of a parameter on the combined posterior, to see who disagrees.
@@ -153,28 +188,35 @@ def shards(
         Item identifiers or positions, drawn in this order; default: the 12 items on which the
         shards disagree most, the worst first.
     parameter
-        ``item_discrimination`` or ``item_intercept``.
+        ``item_discrimination``, ``item_intercept`` or ``item_loading``.
+    dim
+        The ability whose loadings are drawn, from 0; for ``item_loading`` only.  Items whose
+        loading is fixed at 0 are not compared.
     ax
         Axes to draw on; a new figure by default.
     """
-    if parameter not in ("item_discrimination", "item_intercept"):
+    if parameter not in _OF_SHARDS:
         raise InputError(
-            f"parameter={parameter!r}: shards tell item_discrimination or item_intercept"
+            f"parameter={parameter!r}: shards tell {', '.join(_OF_SHARDS[:-1])} or {_OF_SHARDS[-1]}"
         )
-    low, high = np.quantile(_drawn(posterior, parameter), [0.025, 0.975], axis=0)
-    means, expected, z = _disagreement(posterior, parameter)
+    draws = drawn(posterior, parameter, dim)
+    low, high = np.quantile(draws, [0.025, 0.975], axis=0)
+    means, expected, middle, z = _disagreement(posterior, parameter, dim)
     worst = np.abs(z).max(axis=0)
+    free = ~_fixed(parameter, draws)
     if which is None:
-        chosen = np.argsort(-np.nan_to_num(worst, nan=-np.inf), kind="stable")[:MOST_COMPARED]
-        compared = z.size  # the worst were looked for among all of them
+        chosen = np.argsort(-np.nan_to_num(worst, nan=-np.inf), kind="stable")
+        chosen = chosen[free[chosen]][:MOST_COMPARED]
+        compared = z[:, free].size  # the worst were looked for among all of them
     else:
         chosen = positions(posterior, which)
-        compared = max(z[:, chosen].size, 1)
+        compared = z[:, chosen[free[chosen]]].size
+    compared = max(compared, 1)
     limit = NormalDist().inv_cdf(1.0 - 0.5 * _FALSE_ALARMS / compared)
     n = len(chosen)
     at = np.arange(n)
     ax = axes(ax, 7.0, height_of(n) + (0.1 * n if n <= _MOST_LABELS else 0.0))
-    centre = required(posterior, parameter)[chosen]
+    centre = middle[chosen]
     usual = 1.96 * expected[:, chosen].max(axis=0)
     light = ax.hlines(at, centre - usual, centre + usual, color="#e3e6e9", lw=7.0)
     dark = ax.hlines(at, low[chosen], high[chosen], color=GREY, lw=7.0)
@@ -192,8 +234,8 @@ def shards(
             )  # fmt: skip
     ids = item_ids(posterior)
     _name_rows(ax, [ids[k] for k in chosen])
-    number = f"{int(far.sum())} of {far.size:,} means beyond |z| = {limit:.1f}"
-    ax.set(xlabel=_LABELS[parameter], title=f"Means of {len(means)} shards: {number}")
+    number = f"{int(far.sum())} of {far[:, free[chosen]].size:,} means beyond |z| = {limit:.1f}"
+    ax.set(xlabel=label_of(parameter, dim), title=f"Means of {len(means)} shards: {number}")
     legend(ax, handles, names)
     return ax
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from irt_dask.errors import InputError
 from irt_dask.report.common import COLOURS, GREY, INK, axes, item_ids, required, short
 
 if TYPE_CHECKING:
@@ -22,6 +23,11 @@ def _persons(scores: xr.Dataset) -> tuple[np.ndarray, np.ndarray, float]:
     """Middles of the ability classes, shares of the persons, and the width of a class."""
     middles = np.asarray(scores["ability"].values, dtype=float)
     counts = required(scores, "ability_count")
+    if counts.ndim != 1:
+        raise InputError(
+            "the scores are of several abilities, and a map shows one; choose it with "
+            "scores.isel(latent_dims=0)"
+        )
     width = float(np.median(np.diff(np.sort(middles)))) if len(middles) > 1 else 0.2
     return middles, counts / max(float(counts.sum()), 1.0), width
 

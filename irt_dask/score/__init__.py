@@ -28,9 +28,11 @@ def score(
     responses : Responses or anything ``from_array`` takes
         Matched to the items by identifier.
     items : Dataset
-        A fit or an item bank (1PL, 2PL); items that the responses do not have are ignored.
+        A fit or an item bank (1PL, 2PL), or a fit of two abilities (``fit_bayes(n_dims=2)``); items
+        that the responses do not have are ignored.
     method : "eap"
-        Posterior mean under ability N(0, 1), with the posterior standard deviation.
+        Posterior mean under ability N(0, 1), with the posterior standard deviation; two abilities
+        have the correlation of the fit, in each item draw that draw's.
     n_plausible : int
         Plausible values for each person: draws of ability from its continuous posterior.  Each is
         made under an item draw of its own, evenly spaced among those there are; under the point
@@ -45,8 +47,10 @@ def score(
     store : path, optional
         Folder for one Parquet file per block (``person_id, person_ability, person_ability_sd,
         n_responses, pv1, pv2, ...``), written by the workers; pandas, Arrow and R read the folder
-        as one table.  Without it the abilities are returned, up to 10^7 persons and 10^8 plausible
-        values.
+        as one table.  Columns of two abilities: ``person_ability_1, person_ability_2,
+        person_ability_sd_1, person_ability_sd_2, person_ability_correlation, n_responses, pv1_1,
+        pv1_2, pv2_1, pv2_2, ...``.  Without it the abilities are returned, up to 10^7 persons and
+        10^8 plausible values, counted for each ability.
     client, progress
         Dask client (default: the current one, else threads); progress bar.
 
@@ -60,11 +64,17 @@ def score(
         person weights; ``n_item_draws`` and ``n_plausible``.  A person without responses has the
         prior, mean 0 and standard deviation 1.
 
+        With two abilities the values of persons and the histogram have a last dimension
+        ``latent_dims``, the attrs of abilities are lists, and ``person_ability_correlation``
+        (persons) is the correlation of both in the posterior of the person: where items load on
+        both, what is known of one depends on the other, and standard deviations alone mislead.
+
     Raises
     ------
     InputError
         If the responses have items that ``items`` lacks (it lists them), the folder exists, more
-        draws are asked for than there are, or the items are of another model (3PL, M2PL).
+        draws are asked for than there are, or the items are of another model (3PL, three abilities
+        or more, whose grid would be too large).
 
     Notes
     -----
@@ -75,6 +85,13 @@ def score(
     whose spacing resolves every posterior (:func:`irt_dask.models.grid_for`); quantiles of the
     plausible values are within 0.001 posterior standard deviations
     (:mod:`irt_dask.kernels.plausible`).
+
+    Two abilities: for each item draw a person costs about as many operations as nodes of the part
+    of the grid that has weight, times the items if some were not observed.  Every process holds
+    tables of 16 bytes x items x nodes^2 (100 items: 65 MB) of the draw at hand, at worst one for
+    each thread, and of others while they fit its cache.  Driver memory without ``store``:
+    ``40 + 16 n_plausible`` bytes a person.  The first ability is drawn from its marginal, the
+    second given the first (:mod:`irt_dask.kernels.plane_draws`).
 
     For a statistic of a population compute it from each plausible value and average; its variance
     is the mean sampling variance plus ``1 + 1 / n_plausible`` times the variance between plausible

@@ -19,13 +19,14 @@ from irt_dask.engine import (
     person_files,
 )
 from irt_dask.engine.cache import read_block
-from irt_dask.engine.inputs import whole_number
-from irt_dask.engine.item_draws import has_draws, item_draws
+from irt_dask.engine.inputs import has_loadings, item_loadings, whole_number
+from irt_dask.engine.item_draws import has_draws, item_draws, loading_draws
 from irt_dask.engine.tables import grid_tables
 from irt_dask.errors import InputError
 from irt_dask.kernels import counts, exact, keyed, plausible, posterior
 from irt_dask.kernels.layouts import Layout
 from irt_dask.models import GRID_BOUND, grid_for
+from irt_dask.score import plane
 from irt_dask.store import Block, Responses
 
 Floats = NDArray[np.float64]
@@ -49,7 +50,10 @@ class Options:
 
 
 class Items(NamedTuple):
-    """Slopes, intercepts and the grid on which abilities are integrated under them."""
+    """Slopes, intercepts and the grid on which one ability is integrated under them.
+
+    For two there is :class:`irt_dask.score.plane.Items`.
+    """
 
     a: Floats
     d: Floats
@@ -60,25 +64,26 @@ class Items(NamedTuple):
 class Plan:
     """What every block has to know."""
 
+    n_dims: int
     #: Items over which the posterior of ability is averaged.
-    averaged: tuple[Items, ...]
+    averaged: tuple[Any, ...]
     #: Items, and the keys of the plausible values drawn under them.
-    drawn: tuple[tuple[Items, tuple[NDArray[np.uint64], ...]], ...]
+    drawn: tuple[tuple[Any, tuple[NDArray[np.uint64], ...]], ...]
     #: 0 if they are point estimates.
     n_item_draws: int
     #: Of the fixed-point moments.
     scale: float
 
 
-def _moments(data: Layout, averaged: tuple[Items, ...]) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of each ability, over the items too.
+def _moments(data: Layout, averaged: tuple[Items, ...]) -> dict[str, Floats]:
+    """Mean and standard deviation of each person's ability, over the items too.
 
     Deviations are from the first mean, and added draw by draw: the bits of a person do not depend
     on the others of a block.
     """
     mean, sd, _ = posterior.expectations(data, grid_tables(*averaged[0]))
     if len(averaged) == 1:
-        return mean, sd
+        return {"person_ability": mean, "person_ability_sd": sd}
     shift, spread, within = np.zeros_like(mean), np.zeros_like(mean), sd**2
     for items in averaged[1:]:
         m, s, _ = posterior.expectations(data, grid_tables(*items))
@@ -88,30 +93,38 @@ def _moments(data: Layout, averaged: tuple[Items, ...]) -> tuple[Floats, Floats]
     n = len(averaged)
     shift /= n
     between = np.maximum(spread / n - shift**2, 0.0)
-    return mean + shift, np.sqrt(within / n + between)
+    return {"person_ability": mean + shift, "person_ability_sd": np.sqrt(within / n + between)}
 
 
-def _plausible(data: Layout, start: int, plan: Plan) -> Floats:
-    """Plausible values, shape (persons, plausible)."""
-    n = data.shape[0]
-    parts = [np.empty((n, 0))]
+def _draw(data: Layout, items: Items, u: Floats) -> Floats:
+    """Plausible values, shape (persons, plausible); ``u`` has an axis for abilities, of one."""
+    return plausible.draw(data, grid_tables(*items), u[:, :, 0])
+
+
+def _plausible(block: Block, plan: Plan) -> dict[str, Floats]:
+    """Plausible values, if any, shape (persons, plausible) or (persons, plausible, abilities)."""
+    draw = _draw if plan.n_dims == 1 else plane.draw
+    n, parts = block.data.shape[0], []
     for items, keys in plan.drawn:
-        u = np.concatenate([keyed.uniforms(k, start, n) for k in keys], axis=1)
-        parts.append(plausible.draw(data, grid_tables(*items), u))
-    return np.concatenate(parts, axis=1)
+        u = np.stack([keyed.uniforms(k, block.start, n, plan.n_dims) for k in keys], axis=1)
+        parts.append(draw(block.data, items, u))
+    return {"person_plausible_value": np.concatenate(parts, axis=1)} if parts else {}
 
 
 def _sums(mean: Floats, sd: Floats, scale: float) -> tuple[Any, ...]:
-    """Histogram and fixed-point moments, which do not depend on the blocks."""
+    """Histogram and fixed-point moments of each ability, which do not depend on the blocks."""
     inside = np.clip(mean, _EDGES[0], np.nextafter(_EDGES[-1], 0.0))
+    count = np.apply_along_axis(lambda x: np.histogram(x, _EDGES)[0], 0, inside)
     terms = np.stack([mean, mean**2, sd**2])
-    return np.histogram(inside, _EDGES)[0], exact.fixed(terms, scale).sum(axis=1)
+    return count, exact.fixed(terms, scale).sum(axis=1)
 
 
-def _score(block: Block, plan: Plan) -> tuple[Any, ...]:
-    mean, sd = _moments(block.data, plan.averaged)
-    values = _plausible(block.data, block.start, plan)
-    return mean, sd, values, _sums(mean, sd, plan.scale)
+def _score(block: Block, plan: Plan) -> tuple[dict[str, Floats], tuple[Any, ...]]:
+    """Values of persons by name, and sums over them."""
+    moments = _moments if plan.n_dims == 1 else plane.moments
+    persons = moments(block.data, plan.averaged)
+    sums = _sums(persons["person_ability"], persons["person_ability_sd"], plan.scale)
+    return persons | _plausible(block, plan), sums
 
 
 def _person_ids(ref: Any) -> NDArray[np.object_]:
@@ -121,12 +134,23 @@ def _person_ids(ref: Any) -> NDArray[np.object_]:
 def _write(ref: Any, plan: Plan, folder: str) -> tuple[Any, ...]:
     """Score one block into its file."""
     block = read_block(ref)
-    mean, sd, values, sums = _score(block, plan)
-    n_responses = counts.responses_per_person(block.data)
-    columns = {"person_ability": mean, "person_ability_sd": sd, "n_responses": n_responses}
-    columns |= {f"pv{r + 1}": np.ascontiguousarray(v) for r, v in enumerate(values.T)}
+    persons, sums = _score(block, plan)
+    values = persons.pop("person_plausible_value", np.empty((0, 0)))
+    columns: dict[str, Any] = {}
+    for name, x in persons.items():
+        columns |= _columns(name, x)
+    columns["n_responses"] = counts.responses_per_person(block.data)
+    for r in range(values.shape[1]):
+        columns |= _columns(f"pv{r + 1}", values[:, r])
     person_files.write_block(ref, block.index, columns, folder)
     return sums
+
+
+def _columns(name: str, x: Floats) -> dict[str, Floats]:
+    """One column, or one for each ability."""
+    if x.ndim == 1:
+        return {name: np.ascontiguousarray(x)}
+    return {f"{name}_{q + 1}": np.ascontiguousarray(v) for q, v in enumerate(x.T)}
 
 
 def _with_grid(a: Floats, d: Floats) -> Items:
@@ -144,35 +168,55 @@ def _plan(responses: Responses, items: xr.Dataset, options: Options) -> Plan:
         n_draws = whole_number("n_item_draws", options.n_item_draws, 0)
     keys = tuple(keyed.key(options.seed, "plausible", r) for r in range(n_plausible))
     item_id = responses.item_id
+    n_dims, parameters, of_draws, with_grid = _KINDS[has_loadings(items)]
     drawn: tuple[Any, ...] = ()
     if n_draws == 0:
-        known = _with_grid(*item_parameters(items, item_id))
-        averaged: tuple[Items, ...] = (known,)
+        known = with_grid(*parameters(items, item_id))
+        averaged: tuple[Any, ...] = (known,)
         if keys:
             drawn = ((known, keys),)
     else:
         averaged = tuple(
-            _with_grid(*one) for one in item_draws(items, item_id, n_draws, option="n_item_draws")
+            with_grid(*one) for one in of_draws(items, item_id, n_draws, option="n_item_draws")
         )
         if keys:
-            own = item_draws(items, item_id, n_plausible, option="n_plausible")
-            drawn = tuple((_with_grid(*one), (k,)) for one, k in zip(own, keys, strict=True))
+            own = of_draws(items, item_id, n_plausible, option="n_plausible")
+            drawn = tuple((with_grid(*one), (k,)) for one, k in zip(own, keys, strict=True))
     scale = exact.scale_for(responses.n_persons * GRID_BOUND**2)
-    return Plan(averaged, drawn, n_draws, scale)
+    return Plan(n_dims, averaged, drawn, n_draws, scale)
+
+
+#: Number of abilities, point estimates, draws and grid of items without and with loadings.
+_KINDS: dict[bool, tuple[int, Any, Any, Any]] = {
+    False: (1, item_parameters, item_draws, _with_grid),
+    True: (2, item_loadings, loading_draws, plane.with_grid),
+}
 
 
 def _default_draws(items: xr.Dataset) -> int:
     return min(_ITEM_DRAWS, items.sizes["draw"]) if has_draws(items) else 0
 
 
-def _check_memory(n_persons: int, n_plausible: int) -> None:
-    if n_persons > _MAX_IN_MEMORY or n_persons * n_plausible > _MAX_PLAUSIBLE_IN_MEMORY:
-        what = "abilities" if n_persons > _MAX_IN_MEMORY else "plausible values"
-        most = _MAX_IN_MEMORY if n_persons > _MAX_IN_MEMORY else _MAX_PLAUSIBLE_IN_MEMORY
-        raise InputError(
-            f"{n_persons} persons, {n_plausible} plausible values each: more than {most} {what} "
-            f"are not returned in memory; give store=PATH to have them written"
-        )
+def _check_memory(n_persons: int, n_plausible: int, n_dims: int) -> None:
+    for what, n, most in (
+        ("abilities", n_persons, _MAX_IN_MEMORY),
+        ("plausible values", n_persons * n_plausible * n_dims, _MAX_PLAUSIBLE_IN_MEMORY),
+    ):
+        if n > most:
+            both = " of both abilities" if n_dims == 2 else ""
+            raise InputError(
+                f"{n_persons} persons, {n_plausible} plausible values each{both}: more than {most} "
+                f"{what} are not returned in memory; give store=PATH to have them written"
+            )
+
+
+def _prior(plan: Plan) -> str:
+    """Say which distribution the persons are taken to come from."""
+    if plan.n_dims == 1:
+        return "ability N(0, 1)"
+    if any(items.correlation for items in plan.averaged):
+        return "abilities normal, correlated, SD 1"
+    return "abilities independent N(0, 1)"
 
 
 def run(
@@ -187,20 +231,15 @@ def run(
     responses = as_responses(responses)
     plan = _plan(responses, items, options)
     if store is None:
-        _check_memory(responses.n_persons, options.n_plausible)
+        _check_memory(responses.n_persons, options.n_plausible, plan.n_dims)
     persons: dict[str, Any] = {}
     coords: dict[str, Any] = {}
     with Engine(responses, client=client, progress=progress, stage="scoring") as engine:
         if store is None:
             blocks = engine.map_blocks(_score, plan, report=True)
-            persons = {
-                "person_ability": np.concatenate([b[0] for b in blocks]),
-                "person_ability_sd": np.concatenate([b[1] for b in blocks]),
-            }
-            if options.n_plausible:
-                persons["person_plausible_value"] = np.concatenate([b[2] for b in blocks])
+            persons = {name: np.concatenate([b[0][name] for b in blocks]) for name in blocks[0][0]}
             coords["person_id"] = np.concatenate(engine.map_refs(_person_ids)).astype(str)
-            sums = [b[3] for b in blocks]
+            sums = [b[1] for b in blocks]
         else:
             folder = person_files.new_folder(store)
             sums = engine.map_refs(_write, plan, str(folder), report=True)
@@ -214,10 +253,11 @@ def run(
         "n_persons": responses.n_persons,
         "n_item_draws": plan.n_item_draws,
         "n_plausible": int(options.n_plausible),
-        "mean_ability": float(m1),
-        "sd_ability": float(np.sqrt(max(spread, 0.0))),
-        "reliability": float(spread / (spread + v)),
-        "identification": "ability N(0, 1)",
+        # of two abilities, a list
+        "mean_ability": m1.tolist(),
+        "sd_ability": np.sqrt(np.maximum(spread, 0.0)).tolist(),
+        "reliability": (spread / (spread + v)).tolist(),
+        "identification": _prior(plan),
         "store": None if store is None else str(folder),
     }
     if store is not None:

@@ -6,7 +6,7 @@
     python tests/benchmarks/bayes.py coverage     of 95% intervals                    [data sets]
     python tests/benchmarks/bayes.py abilities    differences of EAPs between K = 10 and K = 1
     python tests/benchmarks/bayes.py bias         bias and RMSE against K (Figures S-1 to S-4)
-    python tests/benchmarks/bayes.py m2pl         two dimensions: errors, SDs, time (Table S-1) [K ...]
+    python tests/benchmarks/bayes.py m2pl         two abilities: errors, SDs (Table S-1)     [K ...]
 
 Each prints one table, with the reference in the same run.  Seeds are fixed.
 """
