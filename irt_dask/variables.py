@@ -162,6 +162,13 @@ VARIABLES = {
             "degrees",
             "by which loadings could be turned towards the largest shard's",
         ),
+        Variable(
+            "shard_ability_correlation",
+            (SHARDS, LATENT_DIMS, LATENT_DIMS_),
+            "f",
+            "",
+            "shard means of the correlations",
+        ),
         Variable("shard_item_intercept", (SHARDS, ITEMS), "f", "logit", "shard mean of d"),
         Variable(
             "ability_count",

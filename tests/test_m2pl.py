@@ -80,8 +80,9 @@ def test_options_of_several_abilities(two):
     scores = irt.score(two, fit, n_plausible=1)
     assert scores.attrs["n_item_draws"] == 20
     assert scores["person_plausible_value"].shape == (200, 1, 2)
-    with pytest.raises(InputError, match="one shard, not n_shards=2"):
-        quiet(two, n_dims=2, loadings=mask, correlated=True, n_shards=2)
+    shards = quiet(two, n_dims=2, loadings=mask, correlated=True, n_shards=2)
+    assert shards.shard_ability_correlation.shape == (2, 2, 2)
+    assert shards.ability_correlation_draw.shape == (100, 2, 2)
     signed = quiet(two, n_dims=2, positive="anchors", n_shards=2)
     assert signed.attrs["prior_loading"] == [0.0, 1.0]
     assert (signed.item_loading_draw.values[:, 0, 0] > 0).all()

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from irt_dask.kernels import expected, layouts, plane
-from irt_dask.models import Grid
+from irt_dask.models import GRID_BOUND, Grid
 
 
 def sigma(z):
@@ -85,13 +85,17 @@ def test_score_is_the_derivative_of_the_log_marginal(missing):
     rho = 0.4
     nodes = Grid(49).nodes
     g, scales = plane.plane(a, d, nodes, rho), expected.scales_for(len(y), 100.0)
-    got = []
+    got, rho_score = [], []
     for data in both(y):
-        residual, whole, value = plane.sums(data, g, scales)
+        residual, whole, product, value = plane.sums(data, g, scales, products=True)
+        rho_score.append(plane.correlation_score(product, len(y), rho, scales))
         assert value / scales.log_marginal == pytest.approx(total(y, a, d, nodes, rho), abs=1e-9)
         got.append(plane.score(residual / scales.weight, whole / scales.weight, g))
     np.testing.assert_array_equal(*got)
+    assert rho_score[0] == rho_score[1]
     step = 1e-5
+    change = total(y, a, d, nodes, rho + step) - total(y, a, d, nodes, rho - step)
+    assert rho_score[0] == pytest.approx(change / (2 * step), abs=2e-6)
     for row in range(3):
         for j in range(d.size):
             x = np.vstack([a, d])
@@ -106,9 +110,10 @@ def test_score_is_the_derivative_of_the_log_marginal(missing):
 def test_sums_do_not_depend_on_blocks_or_order():
     y, a, d = case(4)
     g, scales = plane.plane(a, d, Grid(41).nodes), expected.scales_for(len(y), 100.0)
-    whole = plane.sums(layouts.Dense(y), g, scales)
+    whole = plane.sums(layouts.Dense(y), g, scales, products=True)
     order = np.random.default_rng(5).permutation(len(y))
-    parts = [plane.sums(layouts.Dense(y[order[k : k + 11]]), g, scales) for k in range(0, 60, 11)]
+    blocks = [layouts.Dense(y[order[k : k + 11]]) for k in range(0, 60, 11)]
+    parts = [plane.sums(block, g, scales, products=True) for block in blocks]
     for got, expect in zip(zip(*parts, strict=True), whole, strict=True):
         np.testing.assert_array_equal(np.sum(got, axis=0), expect)
 
@@ -125,3 +130,9 @@ def test_grid_resolves_the_posteriors(scale):
         finer = plane.expectations(layouts.Dense(y), plane.plane(a, d, fine.nodes, rho))
         for one, two in zip(coarse, finer, strict=True):
             np.testing.assert_allclose(one, two, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 1000, 10**9])
+def test_products_of_abilities_have_room(n):
+    largest = n * GRID_BOUND**2 * expected.scales_for(n, 1.0).weight / plane._PRODUCT
+    assert largest < 2.0**62

@@ -14,7 +14,8 @@ from scipy.stats import norm, truncnorm
 
 import irt_dask as irt
 from irt_dask.calibrate import refine, wasp
-from irt_dask.calibrate.refine import Posterior, Space, by_item, from_items
+from irt_dask.calibrate.refine import Posterior
+from irt_dask.calibrate.space import Space, by_item, from_items
 from irt_dask.engine import Engine
 from irt_dask.errors import ApproximationWarning, ConvergenceWarning
 from irt_dask.kernels import expected, layouts, loglik

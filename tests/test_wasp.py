@@ -13,7 +13,8 @@ from scipy.stats import ortho_group
 
 from irt_dask import fit_bayes
 from irt_dask.calibrate import wasp
-from irt_dask.calibrate.refine import Refined, Space
+from irt_dask.calibrate.refine import Refined
+from irt_dask.calibrate.space import Space
 from irt_dask.errors import ApproximationWarning, EstimationError, InputError
 from irt_dask.kernels import wasserstein
 from irt_dask.models import ItemPrior

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from irt_dask.calibrate import loadings as masks
 from irt_dask.calibrate import refine, samplers, wasp
 from irt_dask.calibrate.common import response_counts, start_values
+from irt_dask.calibrate.space import Space
 from irt_dask.engine import (
     Engine,
     ProgressOption,
@@ -111,9 +112,9 @@ def fit_bayes(
         Whether all free loadings are positive, or one of each ability, the others N(0, 1) before
         the data (``ItemPrior.loading``).
     correlated : bool
-        Whether abilities are correlated, with a uniform prior over correlation matrices, rather
-        than independent.  Needs ``loadings`` with two items for each ability that load on it alone,
-        and one shard (shards' correlations are biased towards 0, and nothing moves them yet).
+        Whether abilities are correlated, with a uniform prior over correlation matrices (to the
+        power n_k / n it is itself), rather than independent.  Needs ``loadings`` with two items for
+        each ability that load on it alone.
     start : Dataset, optional
         Start values from another fit.
     client, progress, checkpoint
@@ -123,8 +124,10 @@ def fit_bayes(
     -------
     Dataset over items
         With several abilities ``item_loading`` (items, latent_dims) takes the place of
-        discrimination and difficulty, ``ability_correlation`` joins, and ``shard_rotation``, the
-        degrees by which a shard's loadings could be turned towards the largest shard's.
+        discrimination and difficulty, and ``shard_rotation`` joins, the degrees by which a shard's
+        loadings could be turned towards the largest shard's; if they are correlated, also
+        ``ability_correlation`` (latent_dims, latent_dims_) with ``_sd`` and ``_draw``, whose draw i
+        belongs to draw i of the items, and ``shard_ability_correlation``, the shards' means.
         Posterior means ``item_discrimination``, ``item_difficulty``, ``item_intercept`` with
         ``_sd``; ``_rhat`` (largest over shards) and ``_ess`` (sum over shards); combined draws
         ``item_discrimination_draw``, ``item_intercept_draw``; ``item_covariance`` of (log a, d)
@@ -168,11 +171,6 @@ def fit_bayes(
             f"powering={powering!r} is not available; choose one of {', '.join(wasp.POWERINGS)}"
         )
     location = wasp.location_for(location, n_dims)
-    if correlated and n_shards > 1:
-        raise InputError(
-            f"correlated=True is available with one shard, not n_shards={n_shards}: correlations "
-            f"of shards are biased and cannot be combined; use n_shards=1, n_chains for more cores"
-        )
     free, signs = _masks(responses, n_dims, loadings, positive, correlated)
     if start is not None and n_dims > 1:
         raise InputError(f"start= gives values of one ability; leave it out with n_dims={n_dims}")
@@ -197,12 +195,8 @@ def fit_bayes(
                 sampled = samplers.polya_gamma(responses, options, free, signs, a[:, None], d)
         shards = samplers.run(engine, sampled, n_chains, checkpoint)
         rotation = samplers.align(shards, sampled) if n_dims > 1 else None
-        correlation, more = np.eye(n_dims), dict[str, Any]()
-        if options.correlated:
-            correlation, more = wasp.correlations(shards[0], n_draws)
-        rho = float(correlation[0, -1]) if n_dims == 2 else 0.0
         space, plan = sampled.space, sampled.plan
-        log_posterior = refine.Posterior(engine, plan.prior, space.free, space.signed, rho)
+        log_posterior = refine.Posterior(engine, plan.prior, space.free, space.signed)
         combined = wasp.combine(
             shards,
             n_draws,
@@ -213,14 +207,17 @@ def fit_bayes(
         )
         objective = None
         if n_dims <= wasp.MOST_REFINED:
-            objective, _ = log_posterior(combined.mean, log_posterior.nodes(combined.mean))
+            at = combined.mean
+            if options.correlated:
+                rho = combined.variables()["ability_correlation"][0, 1]
+                at = refine.with_correlation(at, rho)
+            objective, _ = log_posterior(at, log_posterior.nodes(at))
     steps = combined.refined
     _warn_rare(seen, responses.item_id, shards)
     converged = _warn(shards, name, rotation) and (steps is None or steps.converged)
     return dataset(
         {
             **combined.variables(),
-            **more,
             **_diagnostics(shards, space),
             **({} if rotation is None else {"shard_rotation": rotation}),
             "item_n_responses": seen,
@@ -297,7 +294,7 @@ def _masks(
     return free, masks.positive_loadings(free, positive)
 
 
-def _diagnostics(shards: list[wasp.ShardPosterior], space: refine.Space) -> dict[str, Any]:
+def _diagnostics(shards: list[wasp.ShardPosterior], space: Space) -> dict[str, Any]:
     rhat = np.max([s.rhat for s in shards], axis=0)
     ess = np.sum([s.ess for s in shards], axis=0)
     free = space.mask(*rhat.shape)
@@ -307,13 +304,16 @@ def _diagnostics(shards: list[wasp.ShardPosterior], space: refine.Space) -> dict
         "item_intercept_rhat": rhat[-1],
         "item_intercept_ess": ess[-1],
         "shard_n_persons": np.array([s.n_persons for s in shards]),
-        "shard_max_rhat": np.array([s.rhat.max() for s in shards]),
-        "shard_min_ess": np.array([s.ess.min() for s in shards]),
+        "shard_max_rhat": np.array([s.worst_rhat for s in shards]),
+        "shard_min_ess": np.array([s.least_ess for s in shards]),
         "shard_item_intercept": mean[:, -1],
     }
     if not np.isnan(shards[0].acceptance):
         out["shard_acceptance"] = np.array([s.acceptance for s in shards])
         out["shard_grid_spacing"] = np.array([s.spacing for s in shards])
+    if shards[0].correlation is not None:
+        means = [s.correlation.mean(axis=0) for s in shards if s.correlation is not None]
+        out["shard_ability_correlation"] = np.array(means)
     if len(rhat) > 2:
         return out | {
             "item_loading_rhat": rhat[:-1].T,
@@ -352,9 +352,10 @@ def _warn_rare(
 
 def _warn(shards: list[wasp.ShardPosterior], sampler: str, rotation: Floats | None) -> bool:
     """Warn of chains that did not mix or grids too coarse; return whether all is well."""
-    worst = float(np.max([s.rhat.max() for s in shards]))
+    rhat = [s.worst_rhat for s in shards]
+    worst = float(np.max(rhat))
     if not worst < _RHAT_LIMIT:
-        k = int(np.argmax([s.rhat.max() for s in shards]))
+        k = int(np.argmax(rhat))
         warnings.warn(
             f"the chains have not converged: R-hat {worst:.3f} in shard {k} (limit {_RHAT_LIMIT}); "
             f"raise n_warmup and n_draws",

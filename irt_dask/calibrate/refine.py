@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
+from irt_dask.calibrate.space import Space, by_item, from_items
 from irt_dask.engine import Engine
 from irt_dask.engine.cache import keep
 from irt_dask.engine.tables import grid_tables
@@ -33,91 +34,8 @@ _SMALL_STEP = 0.05
 _MOST_STEPS = 10
 #: Times a step is halved where the log posterior falls.
 _MOST_HALVINGS = 10
-#: A step changes no logarithm of a loading by more than this.
-_LARGEST_LOG_STEP = 1.0
 #: Slopes may grow by this factor before the grid of abilities is made anew.
 _MARGIN = 1.1
-
-
-@dataclass(frozen=True, eq=False)
-class Space:
-    """The coordinates in which posteriors are combined.
-
-    Item parameters are arrays (..., P, items): loadings first, the intercept in the last row.
-
-    Parameters
-    ----------
-    log : bool
-        Whether positive loadings enter by their logarithms.
-    free : (P, items), optional
-        False where a loading is fixed at 0; it takes no part.
-    signed : (P, items), optional
-        True where a loading may be negative: it enters as it is.
-    """
-
-    log: bool = True
-    free: NDArray[np.bool_] | None = None
-    signed: NDArray[np.bool_] | None = None
-
-    def mask(self, n_rows: int, n_items: int) -> NDArray[np.bool_]:
-        """Return which parameters are free, shape (P, items)."""
-        return np.ones((n_rows, n_items), dtype=bool) if self.free is None else self.free
-
-    def _positive(self, n_rows: int, n_items: int) -> NDArray[np.bool_]:
-        out = np.ones((n_rows, n_items), dtype=bool)
-        out[-1] = False
-        return out if self.signed is None else out & ~self.signed
-
-    def _unlogged(self, x: Floats) -> Floats:
-        """Positive loadings from their logarithms; the others as they are."""
-        if self.signed is None:
-            return np.concatenate([np.exp(x[..., :-1, :]), x[..., -1:, :]], axis=-2)
-        positive = self._positive(*x.shape[-2:])
-        return np.where(positive, np.exp(np.where(positive, x, 0.0)), x)
-
-    def of_draws(self, draws: Floats) -> Floats:
-        """Coordinates of draws, which hold positive loadings as logarithms; 0 where fixed."""
-        x = draws if self.free is None else np.where(self.free, draws, 0.0)
-        if self.log:
-            return x
-        x = self._unlogged(x)
-        return x if self.free is None else np.where(self.free, x, 0.0)
-
-    def parameters(self, x: Floats) -> Floats:
-        """Loadings and intercepts at coordinates; 0 where fixed."""
-        if self.log:
-            x = self._unlogged(x)
-        return x if self.free is None else np.where(self.free, x, 0.0)
-
-    def slope(self, x: Floats) -> Floats:
-        """Derivative of each parameter by its coordinate; 0 where fixed."""
-        out = np.ones_like(x)
-        if self.log:
-            out = np.where(self._positive(*x.shape[-2:]), self._unlogged(x), out)
-        return out if self.free is None else np.where(self.free, out, 0.0)
-
-    def volume(self, x: Floats) -> tuple[float, Floats]:
-        """Log of the volume change from coordinates to parameters, and its gradient."""
-        gradient = np.zeros_like(x)
-        if self.log:
-            gradient[self._positive(*x.shape) & self.mask(*x.shape)] = 1.0
-        return float((gradient * x).sum()), gradient
-
-    def within(self, x: Floats, step: Floats) -> Floats:
-        """Return the step, cut for each loading so that it stays positive and moves moderately."""
-        low = -_LARGEST_LOG_STEP if self.log else -0.5 * x  # at most halved
-        high = _LARGEST_LOG_STEP if self.log else np.inf
-        return np.where(self._positive(*x.shape), np.clip(step, low, high), step)
-
-
-def by_item(x: NDArray[Any], n_blocks: int) -> NDArray[Any]:
-    """Parameters (..., P, items), item by item, as (..., n_blocks, size)."""
-    return np.swapaxes(x, -1, -2).reshape(*x.shape[:-2], n_blocks, -1)
-
-
-def from_items(x: Floats, n_rows: int) -> Floats:
-    """Inverse of :func:`by_item`."""
-    return np.swapaxes(x.reshape(*x.shape[:-2], -1, n_rows), -1, -2)
 
 
 @dataclass(frozen=True)
@@ -138,42 +56,50 @@ def _on_line(block: Block, a: Floats, d: Floats, nodes: Floats, scales: Any) -> 
 
 
 def _on_plane(
-    block: Block, loading: Floats, d: Floats, nodes: Floats, rho: float, scales: Any
+    block: Block, loading: Floats, d: Floats, nodes: Floats, rho: float | None, scales: Any
 ) -> tuple[Any, ...]:
-    return plane.sums(block.data, _tables(loading, d, nodes, rho), scales)
+    g = _tables(loading, d, nodes, rho)
+    return plane.sums(block.data, g, scales, products=rho is not None)
 
 
-def _tables(loading: Floats, d: Floats, nodes: Floats, rho: float) -> plane.Plane:
+def _tables(loading: Floats, d: Floats, nodes: Floats, rho: float | None) -> plane.Plane:
     key = ("plane", sha256(loading, d, nodes), rho)
-    return keep(key, lambda: plane.plane(loading, d, nodes, rho))
+    return keep(key, lambda: plane.plane(loading, d, nodes, rho or 0.0))
 
 
 @dataclass(frozen=True)
 class Posterior:
     """Marginal log posterior of loadings and intercepts, shape (P, items), on the full data.
 
-    Abilities are N(0, 1), or two of them normal with unit variances and this correlation.
+    Abilities are N(0, 1).  If two of them are correlated, a further column has the correlation in
+    its first row (:func:`with_correlation`); its prior is uniform.
     """
 
     engine: Engine
     prior: ItemPrior
     free: NDArray[np.bool_] | None = None
     signed: NDArray[np.bool_] | None = None
-    correlation: float = 0.0
+
+    def _split(self, parameters: Floats) -> tuple[Floats, float | None]:
+        """Parameters of the items, and the correlation where it is one of the parameters."""
+        m = self.engine.responses.n_items
+        return parameters[:, :m], float(parameters[0, m]) if parameters.shape[1] > m else None
 
     def nodes(self, parameters: Floats) -> Floats:
         """Grid of abilities for these items and others with somewhat larger loadings."""
-        loading, d = parameters[:-1], parameters[-1]
+        items, rho = self._split(parameters)
+        loading, d = items[:-1], items[-1]
         if len(loading) == 1:
             return grid_for(loading[0], d, margin=_MARGIN).nodes
-        return plane.plane_for(loading, d, correlation=self.correlation, margin=_MARGIN).nodes
+        return plane.plane_for(loading, d, correlation=rho or 0.0, margin=_MARGIN).nodes
 
     def __call__(self, parameters: Floats, nodes: Floats) -> tuple[float, Floats]:
         """Value and gradient in the parameters: one pass over the data.
 
         Sums over persons are integers: the same bits whatever the blocks and workers.
         """
-        loading, d = parameters[:-1], parameters[-1]
+        items, rho = self._split(parameters)
+        loading, d = items[:-1], items[-1]
         r = self.engine.responses
         worst = float((np.abs(loading).sum(axis=0) * GRID_BOUND + np.abs(d)).max()) + 1.0
         scales = expected.scales_for(r.n_persons, r.n_items * worst)
@@ -182,11 +108,15 @@ class Posterior:
             right, seen = right / scales.weight, seen / scales.weight
             gradient = expected.score(right, seen, nodes, loading[0], d)
         else:
-            args = (loading, d, nodes, self.correlation)
-            residual, whole, value = self.engine.map_reduce(_on_plane, *args, scales)
+            args = (loading, d, nodes, rho)
+            residual, whole, product, value = self.engine.map_reduce(_on_plane, *args, scales)
             gradient = plane.score(residual / scales.weight, whole / scales.weight, _tables(*args))
-        prior, slope = self._log_prior(parameters)
-        return float(value) / scales.log_marginal + prior, gradient + slope
+        prior, slope = self._log_prior(items)
+        gradient = gradient + slope
+        if rho is not None:
+            by_rho = plane.correlation_score(product, r.n_persons, rho, scales)
+            gradient = with_correlation(gradient, by_rho)
+        return float(value) / scales.log_marginal + prior, gradient
 
     def _log_prior(self, parameters: Floats) -> tuple[float, Floats]:
         """Log density of the items' prior and its gradient; fixed loadings have none."""
@@ -202,6 +132,13 @@ class Posterior:
         if self.free is not None:
             value, slope = np.where(self.free, value, 0.0), np.where(self.free, slope, 0.0)
         return float(value.sum()), slope
+
+
+def with_correlation(items: Floats, correlation: float) -> Floats:
+    """Append a column whose first entry is the correlation of two abilities."""
+    column = np.zeros((len(items), 1))
+    column[0] = correlation
+    return np.hstack([items, column])
 
 
 def _normal(x: Floats, prior: tuple[float, float]) -> tuple[Floats, Floats]:

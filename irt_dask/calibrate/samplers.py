@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irt_dask.calibrate import gibbs_chain, loadings, reference_chain, wasp
-from irt_dask.calibrate.refine import Space
+from irt_dask.calibrate.space import Space
 from irt_dask.engine import Chain, Checkpoint, Engine, run_chains
 from irt_dask.engine.chains import Segment
 from irt_dask.engine.shard_files import ShardFile, write_copy
@@ -104,9 +104,15 @@ class Sampler:
             kept = self.plan.total - self.plan.n_warmup
             acceptance = float(np.mean([c.state["accepted"].mean() for c in chains])) / kept
             spacing = Grid(int(state["n_nodes"])).spacing
-        correlation = None
+        more: dict[str, Any] = {}
         if "correlation" in chains[0].outputs[0]:
-            correlation = np.concatenate([o["correlation"] for c in chains for o in c.outputs])
+            r = np.stack([np.concatenate([o["correlation"] for o in c.outputs]) for c in chains])
+            lower = r[:, :, *np.tril_indices(r.shape[-1], -1)]
+            more = {
+                "correlation": r.reshape(-1, *r.shape[2:]),
+                "correlation_rhat": float(diagnostics.rhat(lower).max()),
+                "correlation_ess": float(diagnostics.ess(lower).min()),
+            }
         return wasp.ShardPosterior(
             draws=draws.reshape(-1, *draws.shape[2:]),
             n_persons=int(state["n"]),
@@ -114,7 +120,7 @@ class Sampler:
             ess=np.where(free, diagnostics.ess(x), float(draws.shape[0] * draws.shape[1])),
             acceptance=acceptance,
             spacing=spacing,
-            correlation=correlation,
+            **more,
         )
 
 

@@ -1,4 +1,4 @@
-"""Draws of the correlation matrix of normal variables, given the variables."""
+"""Correlation matrices: drawn given normal variables, and as partial correlations."""
 
 from __future__ import annotations
 
@@ -67,3 +67,35 @@ def draw_correlations(
     to tune.  A matrix that is not positive definite has density 0.
     """
     _correlations(scatter, n, rng, correlation)
+
+
+def partials(correlation: Floats) -> Floats:
+    """Canonical partial correlations (..., Q (Q - 1) / 2) of correlation matrices (..., Q, Q).
+
+    Each variable's with every one before it, given those before that: in pairs (1, 0), (2, 0),
+    (2, 1), ...  They are free of each other in (-1, 1) whatever Q, unlike correlations, which must
+    make a positive definite matrix (Lewandowski, Kurowicka and Joe 2009).  Of two variables the
+    only one is their correlation.
+    """
+    rows, columns = np.tril_indices(correlation.shape[-1], -1)
+    factor = np.linalg.cholesky(correlation)
+    left = 1.0 - np.cumsum(factor**2, axis=-1) + factor**2  # of a row's length 1, from column j on
+    return factor[..., rows, columns] / np.sqrt(left[..., rows, columns])
+
+
+def matrices(partial: Floats) -> Floats:
+    """Correlation matrices (..., Q, Q) of canonical partial correlations; see :func:`partials`."""
+    n_dims = (1 + math.isqrt(1 + 8 * partial.shape[-1])) // 2
+    factor = np.zeros((*partial.shape[:-1], n_dims, n_dims))
+    k = 0
+    for i in range(n_dims):
+        left = np.ones(partial.shape[:-1])
+        for j in range(i):
+            factor[..., i, j] = partial[..., k] * np.sqrt(left)
+            left = left * (1.0 - partial[..., k] ** 2)
+            k += 1
+        factor[..., i, i] = np.sqrt(left)
+    out = factor @ np.swapaxes(factor, -1, -2)
+    diagonal = np.arange(n_dims)
+    out[..., diagonal, diagonal] = 1.0
+    return out

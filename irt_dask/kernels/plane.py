@@ -28,6 +28,9 @@ Ints = NDArray[np.int64]
 #: Nodes looked at first, to find the part of the grid that has weight.  The spacing is at most half
 #: a posterior SD, so this is two of them, and weights are negligible nine from the mode.
 STRIDE = 4
+#: Products of two abilities are counted in this many times larger multiples than abilities: a power
+#: of two above GRID_BOUND, so that their sums have room.
+_PRODUCT = 8.0
 #: Items whose information is added up together when a grid is chosen.
 _TOGETHER = 16
 
@@ -135,7 +138,7 @@ def _fill(items: Any, row: Any, base: Floats, wrong: Floats, g: Plane, at: Any, 
 
 
 @jit
-def _weigh(
+def weigh(
     items: Any, row: Any, g: Plane, w: Floats, coarse: Floats, first: Ints, last: Ints
 ) -> Any:
     """Weights of one person, relative to the largest, at nodes ``first[p] .. last[p]`` of row p.
@@ -188,7 +191,8 @@ def _weigh(
 
 
 @jit
-def _scratch(n: int) -> Any:
+def scratch(n: int) -> Any:
+    """Room for :func:`weigh`: weights, coarse ones, and the ends of the rows."""
     few = (n - 1) // STRIDE + 1
     ends = np.empty((2, n), dtype=np.int64)
     return np.empty((n, n)), np.empty((few, few)), ends[0], ends[1]
@@ -207,14 +211,32 @@ def _mean(g: Plane, w: Floats, first: Ints, last: Ints, lo: int, hi: int, total:
 
 
 @jit
+def _products(g: Plane, w: Floats, first: Ints, last: Ints, lo: int, hi: int, total: float) -> Any:
+    """Expectations of (x^2 + y^2) / 2 and x y."""
+    s11 = s12 = s22 = 0.0
+    for p in range(lo, hi + 1):
+        x = g.nodes[p]
+        mass = times_y = times_yy = 0.0
+        for q in range(first[p], last[p] + 1):
+            y = g.nodes[q]
+            mass += w[p, q]
+            times_y += w[p, q] * y
+            times_yy += w[p, q] * (y * y)
+        s11 += mass * (x * x)
+        s12 += times_y * x
+        s22 += times_yy
+    return 0.5 * (s11 + s22) / total, s12 / total
+
+
+@jit
 def _expectations(
     indptr: Any, indices: Any, values: Any, g: Plane, mean: Floats, cov: Floats, value: Floats
 ) -> None:
     n = g.nodes.size
-    w, coarse, first, last = _scratch(n)
+    w, coarse, first, last = scratch(n)
     for i in range(n_rows(indptr, values)):
         items, row = rows.row(indptr, indices, values, i)
-        lo, hi, total, value[i], _ = _weigh(items, row, g, w, coarse, first, last)
+        lo, hi, total, value[i], _ = weigh(items, row, g, w, coarse, first, last)
         m1, m2 = _mean(g, w, first, last, lo, hi, total)
         v11 = v12 = v22 = 0.0
         for p in range(lo, hi + 1):
@@ -239,10 +261,10 @@ def expectations(data: Layout, g: Plane) -> tuple[Floats, Floats, Floats]:
 @jit
 def _draw(indptr: Any, indices: Any, values: Any, g: Plane, u: Floats, node: Ints) -> None:
     n = g.nodes.size
-    w, coarse, first, last = _scratch(n)
+    w, coarse, first, last = scratch(n)
     for i in range(n_rows(indptr, values)):
         items, row = rows.row(indptr, indices, values, i)
-        lo, hi, total, _, _ = _weigh(items, row, g, w, coarse, first, last)
+        lo, hi, total, _, _ = weigh(items, row, g, w, coarse, first, last)
         target = u[i] * total
         running = 0.0
         at = -1
@@ -274,16 +296,21 @@ def _sums(
     log_scale: float,
     residual: Ints,
     whole: Ints,
+    product: Ints,
 ) -> int:
     n = g.nodes.size
-    w, coarse, first, last = _scratch(n)
+    w, coarse, first, last = scratch(n)
     column = np.empty((2, n))
     log_marginal = 0
     for i in range(n_rows(indptr, values)):
         items, row = rows.row(indptr, indices, values, i)
-        lo, hi, total, value, complete = _weigh(items, row, g, w, coarse, first, last)
+        lo, hi, total, value, complete = weigh(items, row, g, w, coarse, first, last)
         log_marginal += int(np.rint(value * log_scale))
         m1, m2 = _mean(g, w, first, last, lo, hi, total)
+        if product.size:
+            squares, cross = _products(g, w, first, last, lo, hi, total)
+            product[0] += np.int64(np.rint(squares * (scale / _PRODUCT)))
+            product[1] += np.int64(np.rint(cross * (scale / _PRODUCT)))
         part = scale / total
         if complete:
             for p in range(lo, hi + 1):
@@ -318,19 +345,25 @@ def _sums(
     return log_marginal
 
 
-def sums(data: Layout, g: Plane, scales: Scales) -> tuple[Ints, Ints, np.int64]:
-    """Sums over persons from which :func:`score` follows, as integers.
+def sums(
+    data: Layout, g: Plane, scales: Scales, *, products: bool = False
+) -> tuple[Ints, Ints, Ints, np.int64]:
+    """Sums over persons from which the scores follow, as integers.
 
     Returns, as multiples of ``1 / scales.weight``, the sums of ``theta_1 (y - P)``,
     ``theta_2 (y - P)`` and ``y - P`` over the posterior by item, shape (3, n_items), where persons
     who answered every item add only the part of y, and the expected number of these persons at
-    each node, (n, n); and the sum of log marginals, a multiple of ``1 / scales.log_marginal``.
+    each node, (n, n); where ``products`` are asked for, as multiples of ``8 / scales.weight``, the
+    sums of the posterior expectations of ``(theta_1^2 + theta_2^2) / 2`` and ``theta_1 theta_2``,
+    (2,), else nothing, (0,); and the sum of log marginals, a multiple of
+    ``1 / scales.log_marginal``.
     """
     n = g.nodes.size
     residual = np.zeros((3, data.shape[1]), dtype=np.int64)
     whole = np.zeros((n, n), dtype=np.int64)
-    value = _sums(*rows.arrays(data), g, *scales, residual, whole)
-    return residual, whole, np.int64(value)
+    product = np.zeros(2 if products else 0, dtype=np.int64)
+    value = _sums(*rows.arrays(data), g, *scales, residual, whole, product)
+    return residual, whole, product, np.int64(value)
 
 
 def score(residual: Floats, whole: Floats, g: Plane) -> Floats:
@@ -342,3 +375,15 @@ def score(residual: Floats, whole: Floats, g: Plane) -> Floats:
         out[1, j] -= float(expected.sum(axis=0) @ g.nodes)
         out[2, j] -= float(expected.sum())
     return out
+
+
+def correlation_score(product: Ints, n_persons: int, correlation: float, scales: Scales) -> float:
+    """Derivative of the log marginal likelihood by the abilities' correlation.
+
+    By Fisher's identity that of the expected log density of the abilities, whose normaliser is part
+    of the log marginal.
+    """
+    squares, cross = product * (_PRODUCT / scales.weight)
+    inside = 1.0 - correlation**2
+    slope = (1.0 + correlation**2) * cross - 2.0 * correlation * squares
+    return float(n_persons * correlation / inside + slope / inside**2)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from irt_dask.kernels import rows
 from irt_dask.kernels.compiled import jit
 from irt_dask.kernels.layouts import Layout
-from irt_dask.kernels.plane import Plane, _scratch, _weigh
+from irt_dask.kernels.plane import Plane, scratch, weigh
 from irt_dask.kernels.plausible import PIECES, around, cubic, masses, place
 from irt_dask.kernels.rows import n_rows
 
@@ -82,13 +82,13 @@ def _given(
 def _draws(indptr: Any, indices: Any, values: Any, g: Plane, u: Floats, theta: Floats) -> None:
     n = g.nodes.size
     h = g.nodes[1] - g.nodes[0]
-    w, coarse, first, last = _scratch(n)
+    w, coarse, first, last = scratch(n)
     f, mass = np.empty(n), np.empty(n)
     f2, mass2 = np.empty(n), np.empty(n)
     part = np.empty(PIECES)
     for i in range(n_rows(indptr, values)):
         items, row = rows.row(indptr, indices, values, i)
-        lo, hi, _, _, _ = _weigh(items, row, g, w, coarse, first, last)
+        lo, hi, _, _, _ = weigh(items, row, g, w, coarse, first, last)
         lo, hi = _marginal(w, first, last, lo, hi, f)
         inside = masses(f, lo, hi, mass)
         for r in range(u.shape[1]):
