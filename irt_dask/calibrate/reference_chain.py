@@ -1,8 +1,9 @@
 """One Pólya-Gamma Gibbs chain on one shard: the published sampler, in one or several dimensions.
 
-A sweep is :func:`irt_dask.kernels.polya_gamma.sweep`.  Abilities are part of a chain's state and
-stay on the worker, so a chain is one segment: if its worker dies it starts over, with the same
-random numbers and so the same result.
+A sweep is :func:`irt_dask.kernels.polya_gamma.sweep`; several uncorrelated abilities are turned
+after it (:mod:`irt_dask.kernels.rotations`), but for the published powering, which belongs to no
+joint distribution.  Abilities are part of a chain's state and stay on the worker, so a chain is one
+segment: if its worker dies it starts over, with the same random numbers and so the same result.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from irt_dask.calibrate import gibbs_chain, loadings
 from irt_dask.engine.cache import keep
 from irt_dask.errors import ChainError, InputError
-from irt_dask.kernels import keyed, layouts, polya_gamma
+from irt_dask.kernels import keyed, layouts, polya_gamma, rotations
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -116,10 +117,13 @@ def segment(
     correlation = state["correlation"][None].copy()
     theta = np.zeros((cells.shape[0], plan.n_dims))  # the first sweep draws it
     at = polya_gamma.State(theta, a, d, correlation)
+    held = None
+    if plan.n_dims > 1 and not plan.correlated and power == 1.0:
+        held = rotations.held(cells, items.free)
     draws, correlations = [], []
     for step in range(1, plan.total + 1):
         try:
-            _sweep(cells, items, at, plan, (shard, chain, step), power)
+            _sweep(cells, items, at, plan, (shard, chain, step), power, held)
         except ChainError as error:
             raise ChainError(f"shard {shard}, chain {chain}, sweep {step}: {error}") from error
         if step > plan.n_warmup and (step - plan.n_warmup) % plan.thin == 0:
@@ -139,6 +143,7 @@ def _sweep(
     plan: Plan,
     when: tuple[int, int, int],
     power: float,
+    held: rotations.Held | None,
 ) -> None:
     streams = polya_gamma.Streams(
         *(
@@ -146,7 +151,7 @@ def _sweep(
             for purpose in polya_gamma.Streams._fields
         )
     )
-    polya_gamma.sweep(cells, items, at, streams, power=power, correlated=plan.correlated)
+    polya_gamma.sweep(cells, items, at, streams, power=power, correlated=plan.correlated, held=held)
     if not all(np.isfinite(x).all() for x in (at.loadings, at.intercepts, at.correlation)):
         raise ChainError("an item parameter is not a number")
 

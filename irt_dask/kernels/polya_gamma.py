@@ -22,6 +22,7 @@ from irt_dask.errors import ChainError
 from irt_dask.kernels.compiled import jit
 from irt_dask.kernels.correlations import draw_correlations
 from irt_dask.kernels.layouts import Sparse
+from irt_dask.kernels.rotations import Held, rotate
 from irt_dask.kernels.small_normals import (
     conditional_mean,
     draw_truncated,
@@ -65,6 +66,7 @@ class Streams(NamedTuple):
     ability: np.random.Generator
     item: np.random.Generator
     correlation: np.random.Generator
+    rotation: np.random.Generator
 
 
 def sweep(
@@ -75,8 +77,12 @@ def sweep(
     *,
     power: float = 1.0,
     correlated: bool = False,
+    held: Held | None = None,
 ) -> None:
     """Draw omega, abilities, items and, if ``correlated``, the abilities' correlations, in place.
+
+    With ``held``, the responses that feel a rotation, abilities and items are then turned together
+    (:mod:`irt_dask.kernels.rotations`): for several uncorrelated abilities and power 1.
 
     Abilities are N(0, correlation).  Persons form as many groups of equal size, one after the
     other, as there are correlation matrices; a chain has one (several data sets, side by side, make
@@ -106,6 +112,8 @@ def sweep(
     draw_items(items, gram, linear, power, streams.item, a, d)
     if correlated:
         draw_correlations(scatter, n // len(scatter), streams.correlation, state.correlation)
+    if held is not None:
+        rotate(items, held, state.theta, a, d, streams.rotation)
 
 
 def _pieces(indptr: NDArray[np.int64], n: int) -> list[tuple[int, int]]:
