@@ -276,6 +276,7 @@ def test_a_fit_of_two_shards(small):
         quiet(y, **options, powering="published")
 
 
+@pytest.mark.slow
 def test_a_fit_has_the_same_bits(small, bits, client):
     y, options, fit = small
     rows, columns = np.nonzero(y >= 0)

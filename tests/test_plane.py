@@ -43,7 +43,7 @@ def both(y):
     return layouts.Dense(y), layouts.to_sparse(layouts.Dense(y))
 
 
-@pytest.mark.parametrize("rho", [0.0, 0.6])
+@pytest.mark.parametrize("rho", [pytest.param(0.0, marks=pytest.mark.slow), 0.6])
 def test_expectations(rho):
     y, a, d = case()
     nodes = plane.plane_for(a, d, correlation=rho).nodes

@@ -153,7 +153,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", ["8", *(pytest.param(c, marks=pytest.mark.slow) for c in CASES if c != "8")]
+)
 def test_values_are_quantiles_of_marginal_and_conditional(case):
     a, d, rho = CASES[case]
     y = np.random.default_rng(6).integers(0, 2, (3, d.size)).astype(np.int8)
