@@ -20,6 +20,7 @@ from irt_dask.simulate import simulate as simulate
 if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.banks import read_items as read_items
     from irt_dask.banks import write_items as write_items
+    from irt_dask.banks.link import link as link
     from irt_dask.calibrate.comparisons import compare_items as compare_items
     from irt_dask.calibrate.comparisons import top_items as top_items
     from irt_dask.calibrate.complexity import coreset_complexity as coreset_complexity
@@ -28,6 +29,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.calibrate.drawn import draw_coreset as draw_coreset
     from irt_dask.calibrate.gibbs import fit_bayes as fit_bayes
     from irt_dask.calibrate.joint import fit_joint as fit_joint
+    from irt_dask.calibrate.marginal import fit_marginal as fit_marginal
     from irt_dask.calibrate.matrices import fit_choppin as fit_choppin
     from irt_dask.calibrate.matrices import fit_saaty as fit_saaty
     from irt_dask.calibrate.pairs import pair_counts as pair_counts
@@ -43,10 +45,19 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.errors import IrtDaskError as IrtDaskError
     from irt_dask.errors import IrtDaskWarning as IrtDaskWarning
     from irt_dask.errors import StoreError as StoreError
+    from irt_dask.evaluate.dif import dif as dif
+    from irt_dask.evaluate.information import information as information
+    from irt_dask.evaluate.item_fit import item_fit as item_fit
+    from irt_dask.evaluate.lord import lord_dif as lord_dif
+    from irt_dask.evaluate.person_fit import person_fit as person_fit
     from irt_dask.evaluate.predictive_check import predictive_check as predictive_check
+    from irt_dask.evaluate.residual_correlations import (
+        residual_correlations as residual_correlations,
+    )
     from irt_dask.models import ItemPrior as ItemPrior
     from irt_dask.report import plots as plot  # noqa: F401
     from irt_dask.report.arviz_data import to_arviz as to_arviz
+    from irt_dask.score.table import score_table as score_table
     from irt_dask.store import Responses as Responses
     from irt_dask.store import from_array as from_array
     from irt_dask.store import open_responses as open_responses
@@ -68,6 +79,7 @@ _HOME = {
     "coreset_complexity": "calibrate.complexity",
     "draw_coreset": "calibrate.drawn",
     "fit_joint": "calibrate.joint",
+    "fit_marginal": "calibrate.marginal",
     "pair_counts": "calibrate.pairs",
     "fit_spectral": "calibrate.spectral",
     "fit_private_spectral": "calibrate.private",
@@ -79,8 +91,16 @@ _HOME = {
     "fit_saaty": "calibrate.matrices",
     "fit_bayes": "calibrate.gibbs",
     "predictive_check": "evaluate.predictive_check",
+    "dif": "evaluate.dif",
+    "information": "evaluate.information",
+    "item_fit": "evaluate.item_fit",
+    "lord_dif": "evaluate.lord",
+    "person_fit": "evaluate.person_fit",
+    "residual_correlations": "evaluate.residual_correlations",
+    "link": "banks.link",
     "read_items": "banks",
     "write_items": "banks",
+    "score_table": "score.table",
     "connect": "clusters",
     "plot": "report.plots",
     "to_arviz": "report.arviz_data",

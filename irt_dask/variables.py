@@ -179,9 +179,69 @@ VARIABLES = {
             (LATENT_DIMS,),
         ),
         Variable("ability", ("ability",), "f", "theta", "middle of the ability class"),
+        Variable("group_label", ("groups",), "UOT", "", "label of a group of persons"),
+        Variable("group_mean", ("groups",), "f", "theta", "mean ability of the group"),
+        Variable("group_sd", ("groups",), "f", "theta", "SD of ability in the group"),
+        Variable(
+            "group_ability_share", ("groups", "ability"), "f", "", "share of the group by ability"
+        ),
+        Variable("covariate", ("covariate",), "UOT", "", "name of the covariate, or intercept"),
+        Variable(
+            "regression_coefficient",
+            ("covariate",),
+            "f",
+            "theta",
+            "change of mean ability by a unit of the covariate",
+        ),
+        Variable("residual_sd", (), "f", "theta", "SD of ability given the covariates"),
+        Variable("score_ability", ("score",), "f", "theta", "ability of persons with the score"),
+        Variable("score_probability", ("score",), "f", "", "share of persons with the score"),
         Variable("score", ("score",), "iu", "responses", "smallest number right of the class"),
         Variable("score_count", ("score",), "iu", "persons", "persons by number right"),
         Variable("score_count_expected", ("score",), "f", "persons", "mean of the replicates"),
+        Variable("item_link_rmsd", (ITEMS,), "f", "", "RMS difference of the linked curves"),
+        Variable("item_infit", (ITEMS,), "f", "", "information-weighted mean square"),
+        Variable("item_infit_z", (ITEMS,), "f", "", "deviation from 1 in standard errors"),
+        Variable("item_outfit", (ITEMS,), "f", "", "unweighted mean square"),
+        Variable("item_outfit_z", (ITEMS,), "f", "", "deviation from 1 in standard errors"),
+        Variable("item_chi2", (ITEMS,), "f", "", "chi-square over groups of predictions"),
+        Variable("item_chi2_df", (ITEMS,), "iu", "", "its degrees of freedom"),
+        Variable("item_chi2_p_value", (ITEMS,), "f", "", "its p-value"),
+        Variable("item_sx2", (ITEMS,), "f", "", "S-X2 over numbers right"),
+        Variable("item_sx2_df", (ITEMS,), "iu", "", "its degrees of freedom"),
+        Variable("item_sx2_p_value", (ITEMS,), "f", "", "its p-value"),
+        Variable("person_infit", (PERSONS,), "f", "", "information-weighted mean square"),
+        Variable("person_outfit", (PERSONS,), "f", "", "unweighted mean square"),
+        Variable("person_lz", (PERSONS,), "f", "", "l_z*, standardised log-likelihood"),
+        Variable("pair_first", ("pairs",), "UOT", "", "first item of the pair"),
+        Variable("pair_second", ("pairs",), "UOT", "", "second item of the pair"),
+        Variable("pair_q3", ("pairs",), "f", "", "correlation of residuals"),
+        Variable("pair_q3_adjusted", ("pairs",), "f", "", "less the mean of all pairs"),
+        Variable("pair_n_persons", ("pairs",), "iu", "persons", "persons who answered both"),
+        Variable("item_information", (ITEMS, "ability"), "f", "1/theta^2", "Fisher information"),
+        Variable("test_information", ("ability",), "f", "1/theta^2", "sum over the items"),
+        Variable("ability_se", ("ability",), "f", "theta", "one over the root of information"),
+        Variable("item_dif_shift", (ITEMS,), "f", "logit", "focal intercept less reference's"),
+        Variable("item_dif_slope", (ITEMS,), "f", "1/theta", "focal slope less reference's"),
+        Variable("item_dif_delta", (ITEMS,), "f", "delta", "shift on the ETS delta scale"),
+        Variable("item_dif_class", (ITEMS,), "UOT", "", "ETS class A, B or C of uniform DIF"),
+        *(
+            variable
+            for kind in ("uniform", "nonuniform", "joint")
+            for variable in (
+                Variable(f"item_dif_{kind}_chi2", (ITEMS,), "f", "", f"test of {kind} DIF"),
+                Variable(f"item_dif_{kind}_p_value", (ITEMS,), "f", "", "its p-value"),
+            )
+        ),
+        *(
+            variable
+            for name, unit in (("difficulty", "theta"), ("discrimination", "1/theta"))
+            for variable in (
+                Variable(f"item_{name}_difference", (ITEMS,), "f", unit, "focal less reference"),
+                Variable(f"item_lord_{name}_chi2", (ITEMS,), "f", "", f"Wald test of the {name}"),
+                Variable(f"item_lord_{name}_p_value", (ITEMS,), "f", "", "its p-value"),
+            )
+        ),
         Variable("log_likelihood", (), "f", "log-likelihood", "marginal, ability N(0, 1)"),
         Variable("log_likelihood_per_response", (), "f", "log-likelihood", "marginal, a response"),
         Variable("log_score", (), "f", "log-likelihood", "mean, predicted from the others"),

@@ -125,7 +125,7 @@ def test_a_calibration_goes_on_at_its_checkpoint(tmp_path, monkeypatch, capsys, 
         ),
         (
             ["calibrate", "s", "--out", "b.csv", "--method", "spectral", "--checkpoint", "c"],
-            "--checkpoint belongs to --method bayes or joint",
+            "--checkpoint belongs to --method bayes or marginal or joint",
         ),
         (
             ["calibrate", "s", "--out", "b.csv", "--method", "joint", "--chains", "2"],

@@ -196,7 +196,6 @@ def test_weights_are_repeated_persons():
 # --- who refuses it -------------------------------------------------------------------------------
 
 REFUSING = {
-    "score": lambda y, items: irt.score(y, items),
     "evaluate": lambda y, items: irt.evaluate(y, items),
     "fit_bayes": lambda y, items: irt.fit_bayes(y, start=items, n_draws=100, n_warmup=50),
 }

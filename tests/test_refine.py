@@ -64,7 +64,8 @@ def test_counts(missing, n_nodes):
     results = [expected.counts(x, loglik.tables(a, d, nodes), scales) for x in both(y)]
     for one, two in zip(*results, strict=True):
         np.testing.assert_array_equal(one, two)
-    right, seen, total = results[0]
+    right, seen, persons, total = results[0]
+    np.testing.assert_allclose(persons / scales.weight, w[(y >= 0).any(axis=1)].sum(0), atol=1e-10)
     np.testing.assert_allclose(right / scales.weight, (y == 1).T @ w, atol=1e-10)
     np.testing.assert_allclose(seen / scales.weight, (y >= 0).T @ w, atol=1e-10)
     assert total / scales.log_marginal == pytest.approx(value.sum(), abs=1e-9)
@@ -87,7 +88,7 @@ def test_score_is_the_derivative_of_the_log_marginal(steep):
     y = simulated(80, 5, 5, 0.3)
     a, d = steep * np.linspace(0.5, 1.5, 5), np.linspace(-1.5, 1.0, 5)
     nodes, scales = grid_for(a, d, margin=1.1).nodes, expected.scales_for(80, 100.0)
-    right, seen, _ = expected.counts(layouts.Dense(y), loglik.tables(a, d, nodes), scales)
+    right, seen, _, _ = expected.counts(layouts.Dense(y), loglik.tables(a, d, nodes), scales)
     got = expected.score(right / scales.weight, seen / scales.weight, nodes, a, d)
     for row in range(2):
         for j in range(5):

@@ -113,8 +113,8 @@ def test_impossible_items_are_refused(change, message):
 
 def test_bad_options():
     r = irt.simulate(5, 2)
-    with pytest.raises(InputError, match="method='wle' is not available"):
-        irt.score(r, truth(r), method="wle")
+    with pytest.raises(InputError, match="method='mle' is not available; use eap"):
+        irt.score(r, truth(r), method="mle")
     with pytest.raises(InputError, match="must be a Dataset with item_id"):
         irt.score(r, {"a": 1})
     with pytest.raises(InputError, match="neither item_intercept nor item_difficulty"):

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from irt_dask.calibrate.acceleration import Accelerator
 from irt_dask.calibrate.alternation import Rounds
-from irt_dask.engine import Checkpoint
+from irt_dask.engine import Checkpoint, Engine
 from irt_dask.errors import CheckpointError
+from irt_dask.kernels.items import Box
 
 Floats = NDArray[np.float64]
 #: Items of an iteration on the identified scale, from the moments of its abilities.
@@ -21,6 +22,19 @@ Standardise = Callable[[Floats, Floats], Floats]
 
 #: Steps in a row that must gain less than the tolerance.
 _QUIET = 2
+
+
+class Steps(Protocol):
+    """What a loop on all persons asks of a fit; ``seen`` is what its step needs."""
+
+    engine: Engine
+    box: Box
+
+    def round(self, x: Floats) -> tuple[float, Any, Any]:
+        """Objective at x, and moments and what was seen there."""
+
+    def item_step(self, seen: Any, x: Floats, *, everywhere: bool = True) -> Floats:
+        """Step from x, which never lowers the objective."""
 
 
 @dataclass
@@ -48,7 +62,7 @@ def _everywhere(iteration: int, quiet: int) -> bool:
 
 
 def full(
-    fit: Rounds, x: Floats, max_iterations: int, tolerance: float, saved: Checkpoint, name: str
+    fit: Steps, x: Floats, max_iterations: int, tolerance: float, saved: Checkpoint, name: str
 ) -> Fitted:
     """Alternate on all persons until the log-likelihood stands still.
 

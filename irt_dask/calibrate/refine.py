@@ -52,7 +52,8 @@ class Refined:
 
 
 def _on_line(block: Block, a: Floats, d: Floats, nodes: Floats, scales: Any) -> tuple[Any, ...]:
-    return expected.counts(block.data, grid_tables(a, d, nodes), scales)
+    right, seen, _, value = expected.counts(block.data, grid_tables(a, d, nodes), scales)
+    return right, seen, value
 
 
 def _on_plane(

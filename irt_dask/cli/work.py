@@ -113,14 +113,15 @@ def demo(out: str, cluster: str, quiet: bool) -> None:
     click.echo(f"\ndone in {time.monotonic() - begun:.0f} s")
 
 
-_METHODS = ["bayes", "joint", "spectral", "pairwise", "conditional"]
+_METHODS = ["bayes", "marginal", "joint", "spectral", "pairwise", "conditional"]
 #: Options of ``calibrate`` that only some methods have.
 _METHODS_OF = {
     "shards": ("bayes",),
     "draws": ("bayes",),
     "chains": ("bayes",),
-    "checkpoint": ("bayes", "joint"),
-    "model": ("joint",),
+    "checkpoint": ("bayes", "marginal", "joint"),
+    "model": ("marginal", "joint"),
+    "fixed_items": ("marginal",),
     "coreset": ("joint",),
     "seed": ("bayes", "joint"),
 }
@@ -131,14 +132,15 @@ def _refuse_options_of_other_methods(method: str) -> None:
     for option, methods in _METHODS_OF.items():
         typed = context.get_parameter_source(option) is ParameterSource.COMMANDLINE
         if typed and method not in methods:
-            raise InputError(f"--{option} belongs to --method {' or '.join(methods)}")
+            name = option.replace("_", "-")
+            raise InputError(f"--{name} belongs to --method {' or '.join(methods)}")
 
 
 @click.command()
 @click.argument("store", type=click.Path())
 @click.option("--out", type=click.Path(), required=True, help="Item bank to write (.csv, .json).")
 @click.option("--method", type=click.Choice(_METHODS), default="bayes", show_default=True,
-              help="Posterior by LS-WASP, joint maximum likelihood, or a Rasch estimator: "
+              help="Posterior by LS-WASP, marginal or joint maximum likelihood, or a Rasch one: "
               "spectral, pairwise (all pairs) or conditional.")  # fmt: skip
 @click.option("--shards", type=int, default=1, show_default=True, help="Shards (bayes).")
 @click.option("--draws", type=int, default=2000, show_default=True,
@@ -147,9 +149,12 @@ def _refuse_options_of_other_methods(method: str) -> None:
               help="Chains of each shard (bayes); each takes one core.")  # fmt: skip
 @click.option("--checkpoint", type=click.Path(), metavar="FOLDER",
               help="Keep what is done in FOLDER: the same command, typed again after an "
-              "interruption, goes on there (bayes, joint).")  # fmt: skip
+              "interruption, goes on there (bayes, marginal, joint).")  # fmt: skip
 @click.option("--model", type=click.Choice(["1pl", "2pl", "3pl"]), default="2pl",
-              show_default=True, help="Item response model (joint).")  # fmt: skip
+              show_default=True, help="Item response model (marginal, joint).")  # fmt: skip
+@click.option("--fixed-items", type=click.Path(), metavar="BANK",
+              help="Item bank whose items keep their parameters: the others are calibrated on its "
+              "scale (marginal).")  # fmt: skip
 @click.option("--coreset", type=int, default=0, help="Persons per coreset, 0: all (joint).")
 @click.option("--seed", type=int, default=0, show_default=True)
 @cluster_option
@@ -157,8 +162,8 @@ def _refuse_options_of_other_methods(method: str) -> None:
 @quiet_option
 def calibrate(
     store: str, out: str, method: str, shards: int, draws: int, chains: int,
-    checkpoint: str | None, model: str, coreset: int, seed: int, cluster: str, as_json: bool,
-    quiet: bool,
+    checkpoint: str | None, model: str, fixed_items: str | None, coreset: int, seed: int,
+    cluster: str, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Estimate the items of a store and write them as an item bank."""
     import warnings
@@ -178,6 +183,11 @@ def calibrate(
                 r, n_shards=shards, n_draws=draws, n_chains=chains, seed=seed,
                 checkpoint=checkpoint, **common,
             )  # fmt: skip
+        elif method == "marginal":
+            bank = None if fixed_items is None else items_of(fixed_items)
+            fit = irt.fit_marginal(
+                r, model=model, fixed_items=bank, checkpoint=checkpoint, **common
+            )
         elif method == "joint":
             sample = irt.Coreset(coreset, sampling="poisson") if coreset else None
             fit = irt.fit_joint(
@@ -199,6 +209,11 @@ def calibrate(
 @click.argument("store", type=click.Path())
 @click.argument("bank", type=click.Path())
 @click.option("--out", type=click.Path(), required=True, help="Folder for the Parquet files.")
+@click.option("--method", type=click.Choice(["eap", "map", "ml", "wle"]), default="eap",
+              show_default=True, help="Estimate of ability.")  # fmt: skip
+@click.option("--prior", default="normal", show_default=True, metavar="PRIOR",
+              help="Distribution of ability: normal (mean 0, SD 1), groups (estimated for each "
+              "group of persons), covariates, or names of covariates with commas.")  # fmt: skip
 @click.option("--plausible", type=int, default=0, show_default=True, metavar="N",
               help="Plausible values for each person, columns pv1 to pvN.")  # fmt: skip
 @click.option("--item-draws", type=int, default=None, metavar="N",
@@ -209,25 +224,28 @@ def calibrate(
 @json_option
 @quiet_option
 def score(
-    store: str, bank: str, out: str, plausible: int, item_draws: int | None, seed: int,
-    cluster: str, as_json: bool, quiet: bool,
+    store: str, bank: str, out: str, method: str, prior: str, plausible: int,
+    item_draws: int | None, seed: int, cluster: str, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Estimate the ability of every person of STORE with the items of BANK.
 
     BANK is an item bank (.csv, .json), whose items are taken as known, or the posterior.nc of a
     run, whose draws say how certain the items are.
 
-    Writes person_id, person_ability, person_ability_sd (EAP and posterior SD), n_responses and
-    plausible values if asked for, one Parquet file per block; pandas, Arrow and R read the folder
-    as one table.  A fit of two abilities, saved with to_netcdf, gives columns person_ability_1,
-    person_ability_2, ..., their correlation within the person, pv1_1, pv1_2, ...
+    Writes person_id, person_ability, person_ability_sd (EAP and posterior SD; of other methods
+    person_ability_se), n_responses and plausible values if asked for, one Parquet file per block;
+    pandas, Arrow and R read the folder as one table.  A fit of two abilities, saved with
+    to_netcdf, gives columns person_ability_1, person_ability_2, ..., their correlation within the
+    person, pv1_1, pv1_2, ...
     """
     import irt_dask as irt
 
     items, r = _items_with_draws(bank), open_any(store)
+    known = prior in ("normal", "groups", "covariates")
     with workers(cluster) as client:
         result = irt.score(
-            r, items, n_plausible=plausible, n_item_draws=item_draws, seed=seed, store=out,
+            r, items, method=method, prior=prior if known else prior.split(","),
+            n_plausible=plausible, n_item_draws=item_draws, seed=seed, store=out,
             client=client, progress=False if quiet else None,
         )  # fmt: skip
     keys = ("n_persons", "mean_ability", "sd_ability", "reliability", "n_item_draws", "n_plausible")

@@ -247,6 +247,7 @@ def _rows(block: Block, lo: int, hi: int) -> Block:
         start=block.start + lo,
         data=layouts.row_range(block.data, lo, hi),
         weight=None if block.weight is None else block.weight[lo:hi],
+        group=None if block.group is None else block.group[lo:hi],
     )
 
 

@@ -83,18 +83,19 @@ def _counts(
     g: Tables,
     ratio: Floats,
     inverse_ratio: Floats,
+    weight: Floats,
     scale: float,
     log_scale: float,
+    constant: float,
     right: Ints,
     seen: Ints,
     whole: Ints,
+    mass: Ints,
 ) -> int:
     n_nodes = g.nodes.size
     w = np.empty(n_nodes)
     multiple = np.empty(n_nodes, dtype=np.int64)
     index = np.empty(g.a.size + 4, dtype=np.int64)
-    # log of the trapezoidal normaliser of the N(0, 1) prior density
-    constant = math.log(g.nodes[1] - g.nodes[0]) - 0.5 * math.log(2.0 * math.pi)
     log_marginal = 0
     for i in range(n_rows(indptr, values)):
         items, row = rows.row(indptr, indices, values, i)
@@ -107,6 +108,8 @@ def _counts(
                 j = item(items, k)
                 t += g.a[j]
                 intercepts += g.d[j]
+        if observed == 0 or weight[i] == 0.0:  # says nothing, of abilities neither
+            continue
         complete = observed == g.a.size
         if complete:
             first, last, peak = complete_weights(g, ratio, inverse_ratio, t, w)
@@ -116,8 +119,9 @@ def _counts(
         total = 0.0
         for q in range(first, last + 1):
             total += w[q]
-        log_marginal += int(np.rint((peak + math.log(total) + intercepts + constant) * log_scale))
-        part = scale / total
+        value = peak + math.log(total) + intercepts + constant
+        log_marginal += int(np.rint(weight[i] * value * log_scale))
+        part = weight[i] * scale / total
         for q in range(first, last + 1):
             multiple[q] = np.int64(w[q] * part + 0.5)
         at = multiple[first : last + 1]
@@ -131,6 +135,9 @@ def _counts(
             for q in range(at.size):
                 to[q] += at[q]
         else:
+            to = mass[first : last + 1]
+            for q in range(at.size):
+                to[q] += at[q]
             for k in range(row.size):
                 if row[k] >= 0:
                     to = seen[item(items, k), first : last + 1]
@@ -139,21 +146,37 @@ def _counts(
     return log_marginal
 
 
-def counts(data: Layout, g: Tables, scales: Scales) -> tuple[Ints, Ints, np.int64]:
-    """Expected right and observed responses by item and node, and the sum of log marginals.
+def counts(
+    data: Layout,
+    g: Tables,
+    scales: Scales,
+    *,
+    weight: Floats | None = None,
+    constant: float | None = None,
+) -> tuple[Ints, Ints, Ints, np.int64]:
+    """Expected right and observed responses by item and node, persons by node, log marginals.
 
-    Counts have shape (n_items, n_nodes) and are multiples of ``1 / scales.weight``; the sum over
-    persons of the log marginal likelihood is one of ``1 / scales.log_marginal``.
+    Counts have shape (n_items, n_nodes), persons (n_nodes,); they are multiples of ``1 /
+    scales.weight``.  The sum over persons of the log marginal likelihood is one of ``1 /
+    scales.log_marginal``.  Persons without responses are left out.  ``weight`` are those of the
+    persons (default: 1); ``constant`` is added to each log marginal (default: the log normaliser of
+    the trapezoidal rule for abilities N(0, 1)).
     """
     m, n_nodes = data.shape[1], g.nodes.size
     right = np.zeros((m, n_nodes), dtype=np.int64)
     seen, whole = np.zeros_like(right), np.zeros(n_nodes, dtype=np.int64)
+    mass = np.zeros_like(whole)
     ratio = np.diff(g.total)
+    if weight is None:
+        weight = np.ones(data.shape[0])
+    if constant is None:
+        constant = math.log(g.nodes[1] - g.nodes[0]) - 0.5 * math.log(2.0 * math.pi)
     value = _counts(
-        *rows.arrays(data), g, np.exp(ratio), np.exp(-ratio), *scales, right, seen, whole
-    )
+        *rows.arrays(data), g, np.exp(ratio), np.exp(-ratio), weight, *scales, constant, right,
+        seen, whole, mass,
+    )  # fmt: skip
     seen += whole
-    return right, seen, np.int64(value)
+    return right, seen, mass + whole, np.int64(value)
 
 
 def score(right: Floats, seen: Floats, nodes: Floats, a: Floats, d: Floats) -> Floats:

@@ -41,7 +41,7 @@ class Tables(NamedTuple):
     a: Floats
     d: Floats
     nodes: Floats
-    prior: Floats  # log N(0, 1), without its constant
+    prior: Floats  # log density of ability: of N(0, 1), without its constant, or what was given
     total: Floats  # of a person who answered every item: the prior, minus the sum of log(1 + e^z)
     #: Of a coarse grid: -log(1 + e^z), (items, nodes).
     wrong: Floats
@@ -57,11 +57,17 @@ class Tables(NamedTuple):
         return sum(x.nbytes for x in self)
 
 
-def tables(a: Floats, d: Floats, nodes: Floats) -> Tables:
-    """Tables of items and grid."""
-    prior = -0.5 * nodes**2
+def tables(a: Floats, d: Floats, nodes: Floats, prior: Floats | None = None) -> Tables:
+    """Tables of items and grid.
+
+    ``prior`` is the log density of ability, concave (default: of N(0, 1), without its constant);
+    with one given, the grid is treated as a coarse one.
+    """
+    coarse = prior is not None or nodes.size <= FINE
+    if prior is None:
+        prior = -0.5 * nodes**2
     none = np.empty((0, 0))
-    if nodes.size <= FINE:
+    if coarse:
         z = np.multiply.outer(a, nodes) + d[:, None]
         wrong = -np.logaddexp(0.0, z)
         total = prior.copy()

@@ -14,6 +14,7 @@ def score(
     items: xr.Dataset,
     *,
     method: str = "eap",
+    prior: Any = "normal",
     n_plausible: int = 0,
     n_item_draws: int | None = None,
     seed: int = 0,
@@ -21,33 +22,54 @@ def score(
     client: Any = None,
     progress: Any = None,
 ) -> xr.Dataset:
-    """Estimate the ability of every person, with the uncertainty of the items where it is known.
+    """Estimate the ability of every person, with its standard error or deviation.
 
     Parameters
     ----------
     responses : Responses or anything ``from_array`` takes
         Matched to the items by identifier.
     items : Dataset
-        A fit or an item bank (1PL, 2PL), or a fit of two abilities (``fit_bayes(n_dims=2)``); items
-        that the responses do not have are ignored.
-    method : "eap"
-        Posterior mean under ability N(0, 1), with the posterior standard deviation; two abilities
-        have the correlation of the fit, in each item draw that draw's.
+        A fit or an item bank (1PL, 2PL, 3PL), or a fit of two abilities (``fit_bayes(n_dims=2)``,
+        for "eap" with a normal prior); items that the responses do not have are ignored.
+    method : {"eap", "map", "ml", "wle"}
+        "eap": posterior mean and standard deviation (``person_ability_sd``).  The others have a
+        standard error (``person_ability_se``) from the expected information I of the items
+        answered, at the estimate:
+
+        - "map": posterior mode, ``1 / sqrt(I + 1 / sd^2)`` with the prior's sd;
+        - "ml": maximum of the likelihood within -6 and 6, ``1 / sqrt(I)``.  Where the likelihood
+          rises up to a bound (all right, all wrong, under the 3PL less right than by guessing) the
+          estimate is the bound, without a standard error (NaN);
+        - "wle": Warm's (1989) weighted likelihood estimate, the zero of the score plus
+          ``J / (2 I)``, ``J = sum P' P'' / (P Q)``, ``1 / sqrt(I)``; finite for all patterns.
+
+        Where there are several maxima, as under the 3PL, the highest counts: of the posterior, the
+        likelihood, or the weighted likelihood, whose logarithm has the derivative above.  For
+        "wle" it is looked for within -6 and 6; if it is at such an end and rises, it is the next
+        maximum outwards (up to 96).
+    prior : {"normal", "groups", "covariates"} or list of names of covariates
+        Distribution of ability, of "eap", "map" and plausible values.  "normal": N(0, 1), with two
+        abilities with the correlation of the fit, in each item draw that draw's.  "groups": a
+        normal for each ``person_group``.  Covariates: normal about a linear predictor.  These are
+        estimated first, by EM with the items fixed at their point estimates and the person weights
+        in use; persons without responses do not take part in this, and have the prior of their
+        group or covariates.
     n_plausible : int
-        Plausible values for each person: draws of ability from its continuous posterior.  Each is
-        made under an item draw of its own, evenly spaced among those there are; under the point
-        estimates if the items carry no draws or with ``n_item_draws=0``.
+        Plausible values for each person: draws of ability from its continuous posterior, whatever
+        the method.  With item draws each is made under an item draw of its own, evenly spaced
+        among those there are; else under the point estimates.
     n_item_draws : int, optional
         Draws of the items, evenly spaced among those of a ``fit_bayes`` result, over which the
-        posterior is averaged: the mean is that of the means, the variance the mean of the variances
-        plus the variance of the means.  0 takes the point estimates for the truth.  Default: 20 if
-        the items carry draws, else 0.  (A bank from a file carries none.)
+        posterior is averaged ("eap" alone): the mean is that of the means, the variance the mean of
+        the variances plus the variance of the means.  0 takes the point estimates for the truth.
+        Default: 20 if the method is "eap" and the items carry draws, else 0.  (A bank from a file
+        carries none.)
     seed : int
         Of the plausible values, which are keyed by the person's position among all persons.
     store : path, optional
-        Folder for one Parquet file per block (``person_id, person_ability, person_ability_sd,
-        n_responses, pv1, pv2, ...``), written by the workers; pandas, Arrow and R read the folder
-        as one table.  Columns of two abilities: ``person_ability_1, person_ability_2,
+        Folder for one Parquet file per block (``person_id, person_ability, person_ability_sd`` (or
+        ``_se``), ``n_responses, pv1, pv2, ...``), written by the workers; pandas, Arrow and R read
+        the folder as one table.  Columns of two abilities: ``person_ability_1, person_ability_2,
         person_ability_sd_1, person_ability_sd_2, person_ability_correlation, n_responses, pv1_1,
         pv1_2, pv2_1, pv2_2, ...``.  Without it the abilities are returned, up to 10^7 persons and
         10^8 plausible values, counted for each ability.
@@ -57,12 +79,21 @@ def score(
     Returns
     -------
     Dataset
-        Without ``store``: ``person_ability`` and ``person_ability_sd`` over persons, and
-        ``person_plausible_value`` (persons, plausible).  Always: ``ability_count``, a histogram of
-        the means; attrs ``mean_ability``, ``sd_ability`` and ``reliability`` (variance of the means
-        over that plus the mean posterior variance), in which every person counts once, whatever the
-        person weights; ``n_item_draws`` and ``n_plausible``.  A person without responses has the
-        prior, mean 0 and standard deviation 1.
+        Without ``store``: ``person_ability`` and ``person_ability_sd`` or ``person_ability_se``
+        over persons, and ``person_plausible_value`` (persons, plausible).  Always:
+        ``ability_count``, a histogram of the estimates; attrs ``mean_ability``, ``sd_ability`` and
+        ``reliability``, in which every person with an estimate counts once (``n_estimated``),
+        whatever the person weights; ``n_item_draws`` and ``n_plausible``.  The reliability of "eap"
+        and "map" is the variance of the estimates over that plus the mean squared standard error,
+        of "ml" and "wle" 1 less the ratio of the mean squared standard error to the variance.  A
+        person without responses has the prior's mean and standard deviation; "ml" and "wle" are
+        NaN.
+
+        With groups ``group_mean`` and ``group_sd``, with covariates ``regression_coefficient`` (the
+        intercept first) and ``residual_sd``, each with ``_se`` from the cross-products of the
+        scores of persons (with weights, the sandwich of those), the items taken as known (NaN where
+        a group is too small or its standard deviation ends at its bound 0.05); attrs ``converged``,
+        ``n_iterations`` (passes) and ``log_likelihood`` (marginal, weighted).
 
         With two abilities the values of persons and the histogram have a last dimension
         ``latent_dims``, the attrs of abilities are lists, and ``person_ability_correlation``
@@ -73,18 +104,29 @@ def score(
     ------
     InputError
         If the responses have items that ``items`` lacks (it lists them), the folder exists, more
-        draws are asked for than there are, or the items are of another model (3PL, three abilities
-        or more, whose grid would be too large).
+        draws are asked for than there are, a covariate is unknown (NaN) for somebody or the same
+        for all, or an option would have no effect.
+    EstimationError
+        If covariates depend on each other, or a group has no responses.
+
+    Warns
+    -----
+    ConvergenceWarning, DataWarning
+        If the distribution of ability is not found in 200 passes, or a standard deviation ends at
+        its bound.
 
     Notes
     -----
     One pass over the data, whatever the numbers of draws; every item draw and every plausible value
     costs about as much as scoring with known items, but plausible values without item draws share
-    one evaluation.  Driver memory: the histogram with ``store``, else ``16 + 8 n_plausible`` bytes
-    a person and the identifiers.  Abilities are integrated by the trapezoidal rule on an even grid
-    whose spacing resolves every posterior (:func:`irt_dask.models.grid_for`); quantiles of the
-    plausible values are within 0.001 posterior standard deviations
-    (:mod:`irt_dask.kernels.plausible`).
+    one evaluation.  Groups and covariates take about 15 passes more.  Driver memory: the histogram
+    with ``store``, else ``16 + 8 n_plausible`` bytes a person and the identifiers; for up to 1,000
+    groups or some covariates, a few numbers for each.  Abilities are integrated by the trapezoidal
+    rule on an even grid whose spacing resolves every posterior
+    (:func:`irt_dask.models.grid_for`), over 7 standard deviations of the prior; the mode of a
+    posterior is looked for there too.  Quantiles of the plausible values are within 0.001 posterior
+    standard deviations (:mod:`irt_dask.kernels.plausible`).  With guessing, covariates, "map" or
+    "wle", every process holds tables of 8 to 32 bytes x items x nodes.
 
     Two abilities: for each item draw a person costs about as many operations as nodes of the part
     of the grid that has weight, times the items if some were not observed.  Every process holds
@@ -95,10 +137,10 @@ def score(
 
     For a statistic of a population compute it from each plausible value and average; its variance
     is the mean sampling variance plus ``1 + 1 / n_plausible`` times the variance between plausible
-    values (Rubin 1987).  The persons are taken to come from N(0, 1): plausible values do not know
-    of covariates.
+    values (Rubin 1987).  Plausible values know of a covariate only if the prior does: a regression
+    on one that it leaves out is biased towards 0.
     """
     from irt_dask.score.ability import Options, run
 
-    options = Options(method, n_plausible, n_item_draws, seed)
+    options = Options(method, n_plausible, n_item_draws, seed, prior)
     return run(responses, items, options, store, client, progress)

@@ -1,10 +1,10 @@
-"""Expected a posteriori abilities and plausible values, block by block."""
+"""Abilities and plausible values, block by block."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -15,18 +15,17 @@ from irt_dask.engine import (
     ProgressOption,
     as_responses,
     dataset,
-    item_parameters,
+    item_parameters_3pl,
     person_files,
 )
 from irt_dask.engine.cache import read_block
 from irt_dask.engine.inputs import has_loadings, item_loadings, whole_number
 from irt_dask.engine.item_draws import has_draws, item_draws, loading_draws
-from irt_dask.engine.tables import grid_tables
 from irt_dask.errors import InputError
-from irt_dask.kernels import counts, exact, keyed, plausible, posterior
-from irt_dask.kernels.layouts import Layout
-from irt_dask.models import GRID_BOUND, grid_for
-from irt_dask.score import plane
+from irt_dask.kernels import counts, exact, keyed, points
+from irt_dask.models import GRID_BOUND
+from irt_dask.score import axis, plane, regression
+from irt_dask.score.population import STANDARD, Part, Population
 from irt_dask.store import Block, Responses
 
 Floats = NDArray[np.float64]
@@ -35,6 +34,7 @@ _MAX_IN_MEMORY = 10_000_000
 _MAX_PLAUSIBLE_IN_MEMORY = 10 * _MAX_IN_MEMORY
 #: Item draws over which abilities are averaged by default, where there are draws.
 _ITEM_DRAWS = 20
+METHODS = ("eap", "map", "ml", "wle")
 #: Classes of the histogram of abilities.
 _EDGES = np.linspace(-6.0, 6.0, 61)
 
@@ -47,24 +47,17 @@ class Options:
     n_plausible: int
     n_item_draws: int | None
     seed: int
-
-
-class Items(NamedTuple):
-    """Slopes, intercepts and the grid on which one ability is integrated under them.
-
-    For two there is :class:`irt_dask.score.plane.Items`.
-    """
-
-    a: Floats
-    d: Floats
-    nodes: Floats
+    prior: Any = "normal"
 
 
 @dataclass(frozen=True)
 class Plan:
     """What every block has to know."""
 
+    method: str
     n_dims: int
+    #: Where the persons come from.
+    population: Population
     #: Items over which the posterior of ability is averaged.
     averaged: tuple[Any, ...]
     #: Items, and the keys of the plausible values drawn under them.
@@ -75,56 +68,55 @@ class Plan:
     scale: float
 
 
-def _moments(data: Layout, averaged: tuple[Items, ...]) -> dict[str, Floats]:
-    """Mean and standard deviation of each person's ability, over the items too.
-
-    Deviations are from the first mean, and added draw by draw: the bits of a person do not depend
-    on the others of a block.
-    """
-    mean, sd, _ = posterior.expectations(data, grid_tables(*averaged[0]))
-    if len(averaged) == 1:
-        return {"person_ability": mean, "person_ability_sd": sd}
-    shift, spread, within = np.zeros_like(mean), np.zeros_like(mean), sd**2
-    for items in averaged[1:]:
-        m, s, _ = posterior.expectations(data, grid_tables(*items))
-        shift += m - mean
-        spread += (m - mean) ** 2
-        within += s**2
-    n = len(averaged)
-    shift /= n
-    between = np.maximum(spread / n - shift**2, 0.0)
-    return {"person_ability": mean + shift, "person_ability_sd": np.sqrt(within / n + between)}
-
-
-def _draw(data: Layout, items: Items, u: Floats) -> Floats:
-    """Plausible values, shape (persons, plausible); ``u`` has an axis for abilities, of one."""
-    return plausible.draw(data, grid_tables(*items), u[:, :, 0])
-
-
-def _plausible(block: Block, plan: Plan) -> dict[str, Floats]:
+def _plausible(block: Block, plan: Plan, parts: list[Part]) -> dict[str, Floats]:
     """Plausible values, if any, shape (persons, plausible) or (persons, plausible, abilities)."""
-    draw = _draw if plan.n_dims == 1 else plane.draw
-    n, parts = block.data.shape[0], []
+    n, drawn = block.data.shape[0], []
     for items, keys in plan.drawn:
         u = np.stack([keyed.uniforms(k, block.start, n, plan.n_dims) for k in keys], axis=1)
-        parts.append(draw(block.data, items, u))
-    return {"person_plausible_value": np.concatenate(parts, axis=1)} if parts else {}
+        if plan.n_dims == 1:
+            drawn.append(axis.draw(block.data, items, plan.population, parts, u))
+        else:
+            drawn.append(plane.draw(block.data, items, u))
+    return {"person_plausible_value": np.concatenate(drawn, axis=1)} if drawn else {}
 
 
-def _sums(mean: Floats, sd: Floats, scale: float) -> tuple[Any, ...]:
-    """Histogram and fixed-point moments of each ability, which do not depend on the blocks."""
-    inside = np.clip(mean, _EDGES[0], np.nextafter(_EDGES[-1], 0.0))
-    count = np.apply_along_axis(lambda x: np.histogram(x, _EDGES)[0], 0, inside)
-    terms = np.stack([mean, mean**2, sd**2])
-    return count, exact.fixed(terms, scale).sum(axis=1)
+def _abilities(block: Block, plan: Plan, parts: list[Part]) -> dict[str, Floats]:
+    """Ability of each person with its standard deviation or error."""
+    if plan.n_dims == 2:
+        return plane.moments(block.data, plan.averaged)
+    if plan.method == "eap":
+        return axis.moments(block.data, plan.averaged, plan.population, parts)
+    return axis.estimates(block.data, plan.method, plan.averaged[0], plan.population, parts)
 
 
-def _score(block: Block, plan: Plan) -> tuple[dict[str, Floats], tuple[Any, ...]]:
+def _sums(ability: Floats, error: Floats, scale: float) -> tuple[Any, ...]:
+    """Histogram, and fixed-point moments of each ability, which do not depend on the blocks.
+
+    Persons without an estimate do not count, nor in the mean variance those without an error; an
+    error beyond every bound counts as the bound.
+    """
+    there, sure = np.isfinite(ability), np.isfinite(error)
+    inside = np.clip(ability, _EDGES[0], np.nextafter(_EDGES[-1], 0.0))
+    count = np.apply_along_axis(lambda x: np.histogram(x[x == x], _EDGES)[0], 0, inside)
+    x = np.where(there, ability, 0.0)
+    v = np.minimum(np.where(sure, error, 0.0), points.FURTHEST) ** 2
+    terms = np.stack([x, x**2, v])
+    n = np.stack([there.sum(axis=0), sure.sum(axis=0)])
+    return count, exact.fixed(terms, scale).sum(axis=1), n
+
+
+def _score(block: Block, plan: Plan, ref: Any = None) -> tuple[dict[str, Floats], tuple[Any, ...]]:
     """Values of persons by name, and sums over them."""
-    moments = _moments if plan.n_dims == 1 else plane.moments
-    persons = moments(block.data, plan.averaged)
-    sums = _sums(persons["person_ability"], persons["person_ability_sd"], plan.scale)
-    return persons | _plausible(block, plan), sums
+    parts = plan.population.parts(ref)
+    persons = _abilities(block, plan, parts)
+    error = persons["person_ability_sd" if plan.method == "eap" else "person_ability_se"]
+    sums = _sums(persons["person_ability"], error, plan.scale)
+    return persons | _plausible(block, plan, parts), sums
+
+
+def _score_ref(ref: Any, plan: Plan) -> tuple[dict[str, Floats], tuple[Any, ...]]:
+    """As :func:`_score`, for a population that knows persons apart."""
+    return _score(read_block(ref), plan, ref)
 
 
 def _person_ids(ref: Any) -> NDArray[np.object_]:
@@ -134,7 +126,7 @@ def _person_ids(ref: Any) -> NDArray[np.object_]:
 def _write(ref: Any, plan: Plan, folder: str) -> tuple[Any, ...]:
     """Score one block into its file."""
     block = read_block(ref)
-    persons, sums = _score(block, plan)
+    persons, sums = _score(block, plan, ref)
     values = persons.pop("person_plausible_value", np.empty((0, 0)))
     columns: dict[str, Any] = {}
     for name, x in persons.items():
@@ -153,42 +145,70 @@ def _columns(name: str, x: Floats) -> dict[str, Floats]:
     return {f"{name}_{q + 1}": np.ascontiguousarray(v) for q, v in enumerate(x.T)}
 
 
-def _with_grid(a: Floats, d: Floats) -> Items:
-    return Items(a, d, grid_for(a, d).nodes)
+def _check_options(options: Options, items: xr.Dataset) -> None:
+    """Refuse what does not exist, and what would have no effect."""
+    method, draws = options.method, options.n_item_draws
+    if method not in METHODS:
+        raise InputError(f"method={method!r} is not available; use {', '.join(METHODS)}")
+    plain = isinstance(options.prior, str) and options.prior == "normal"
+    if has_loadings(items) and not (method == "eap" and plain):
+        raise InputError(
+            f"method={method!r}, prior={options.prior!r}: two abilities are scored by "
+            f"method='eap' with prior='normal'"
+        )
+    if method != "eap" and draws:
+        raise InputError(
+            f"n_item_draws={draws}: method={method!r} takes the items as known; use method='eap' "
+            f"to average over item draws"
+        )
+    if method in ("ml", "wle") and not plain and not options.n_plausible:
+        raise InputError(
+            f"prior={options.prior!r} has no effect on method={method!r}: use 'eap' or 'map', or "
+            f"ask for plausible values"
+        )
 
 
 def _plan(responses: Responses, items: xr.Dataset, options: Options) -> Plan:
     """Choose the items to score with; every complaint about options and items is made here."""
-    if options.method != "eap":
-        raise InputError(f"method={options.method!r} is not available; use 'eap'")
+    _check_options(options, items)
     n_plausible = whole_number("n_plausible", options.n_plausible, 0)
     if options.n_item_draws is None:
-        n_draws = _default_draws(items)
+        n_draws = _default_draws(items) if options.method == "eap" else 0
     else:
         n_draws = whole_number("n_item_draws", options.n_item_draws, 0)
     keys = tuple(keyed.key(options.seed, "plausible", r) for r in range(n_plausible))
     item_id = responses.item_id
-    n_dims, parameters, of_draws, with_grid = _KINDS[has_loadings(items)]
+    n_dims, parameters, of_draws, made = _KINDS[has_loadings(items)]
     drawn: tuple[Any, ...] = ()
     if n_draws == 0:
-        known = with_grid(*parameters(items, item_id))
+        known = made(*parameters(items, item_id))
         averaged: tuple[Any, ...] = (known,)
         if keys:
             drawn = ((known, keys),)
     else:
         averaged = tuple(
-            with_grid(*one) for one in of_draws(items, item_id, n_draws, option="n_item_draws")
+            made(*one) for one in of_draws(items, item_id, n_draws, option="n_item_draws")
         )
         if keys:
             own = of_draws(items, item_id, n_plausible, option="n_plausible")
-            drawn = tuple((with_grid(*one), (k,)) for one, k in zip(own, keys, strict=True))
-    scale = exact.scale_for(responses.n_persons * GRID_BOUND**2)
-    return Plan(n_dims, averaged, drawn, n_draws, scale)
+            drawn = tuple((made(*one), (k,)) for one, k in zip(own, keys, strict=True))
+    scale = _scale(responses, STANDARD)
+    return Plan(options.method, n_dims, STANDARD, averaged, drawn, n_draws, scale)
 
 
-#: Number of abilities, point estimates, draws and grid of items without and with loadings.
+def _scale(responses: Responses, population: Population) -> float:
+    """Scale of the sums of abilities and their squares."""
+    furthest = population.furthest + (GRID_BOUND + 1.0) * float(population.sd.max())
+    return exact.scale_for(responses.n_persons * max(furthest, points.FURTHEST) ** 2)
+
+
+def _of_one(a: Floats, d: Floats, c: Floats | None = None) -> axis.Items:
+    return axis.Items(a, d, np.zeros_like(a) if c is None else c)
+
+
+#: Number of abilities, point estimates, draws and form of items without and with loadings.
 _KINDS: dict[bool, tuple[int, Any, Any, Any]] = {
-    False: (1, item_parameters, item_draws, _with_grid),
+    False: (1, item_parameters_3pl, item_draws, _of_one),
     True: (2, item_loadings, loading_draws, plane.with_grid),
 }
 
@@ -210,13 +230,51 @@ def _check_memory(n_persons: int, n_plausible: int, n_dims: int) -> None:
             )
 
 
-def _prior(plan: Plan) -> str:
+def _identification(plan: Plan) -> str:
     """Say which distribution the persons are taken to come from."""
-    if plan.n_dims == 1:
+    if plan.n_dims == 2:
+        if any(items.correlation for items in plan.averaged):
+            return "abilities normal, correlated, SD 1"
+        return "abilities independent N(0, 1)"
+    if plan.population.plain:
         return "ability N(0, 1)"
-    if any(items.correlation for items in plan.averaged):
-        return "abilities normal, correlated, SD 1"
-    return "abilities independent N(0, 1)"
+    if plan.population.covariates is None:
+        return "ability normal in each group, on the scale of the items"
+    return "ability normal given covariates, on the scale of the items"
+
+
+def _with_population(
+    engine: Engine, plan: Plan, items: xr.Dataset, start: Population
+) -> tuple[Plan, dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Estimate the population; the plan with it, and its variables, coordinates and attributes."""
+    known = _of_one(*item_parameters_3pl(items, engine.responses.item_id))
+    found = regression.estimate(engine, known, start)
+    scale = _scale(engine.responses, found.population)
+    attrs = {
+        "converged": found.converged,
+        "n_iterations": found.passes,
+        "log_likelihood": found.log_likelihood,
+    }
+    data, coords = regression.described(found)
+    return replace(plan, population=found.population, scale=scale), data, coords, attrs
+
+
+def _summary(plan: Plan, count: Any, moments: Any, n: Any) -> dict[str, Any]:
+    """Mean, SD and reliability of the abilities; of two, lists."""
+    there, sure = np.maximum(n, 1)
+    m1, m2, v = moments[0] / there, moments[1] / there, moments[2] / sure
+    spread = m2 - m1**2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if plan.method in ("ml", "wle"):
+            reliability = 1.0 - v / spread
+        else:
+            reliability = spread / (spread + v)
+    return {
+        "n_estimated": n[0].tolist() if plan.n_dims == 1 else int(n[0][0]),
+        "mean_ability": m1.tolist(),
+        "sd_ability": np.sqrt(np.maximum(spread, 0.0)).tolist(),
+        "reliability": reliability.tolist(),
+    }
 
 
 def run(
@@ -230,37 +288,43 @@ def run(
     """See :func:`irt_dask.score`."""
     responses = as_responses(responses)
     plan = _plan(responses, items, options)
+    start = regression.begin(responses, options.prior)
     if store is None:
         _check_memory(responses.n_persons, options.n_plausible, plan.n_dims)
     persons: dict[str, Any] = {}
+    data: dict[str, Any] = {}
     coords: dict[str, Any] = {}
+    more: dict[str, Any] = {}
     with Engine(responses, client=client, progress=progress, stage="scoring") as engine:
-        if store is None:
-            blocks = engine.map_blocks(_score, plan, report=True)
+        folder = None if store is None else person_files.new_folder(store)
+        if start is not None:
+            plan, data, coords, more = _with_population(engine, plan, items, start)
+        if folder is not None:
+            sums = engine.map_refs(_write, plan, str(folder), report=True)
+        else:
+            if plan.population.plain:
+                blocks = engine.map_blocks(_score, plan, report=True)
+            else:
+                blocks = engine.map_refs(_score_ref, plan, report=True)
             persons = {name: np.concatenate([b[0][name] for b in blocks]) for name in blocks[0][0]}
             coords["person_id"] = np.concatenate(engine.map_refs(_person_ids)).astype(str)
             sums = [b[1] for b in blocks]
-        else:
-            folder = person_files.new_folder(store)
-            sums = engine.map_refs(_write, plan, str(folder), report=True)
-    count = np.sum([s[0] for s in sums], axis=0)
-    m1, m2, v = np.sum([s[1] for s in sums], axis=0) / plan.scale / responses.n_persons
-    spread = m2 - m1**2
+    count, moments, n = (np.sum([s[k] for s in sums], axis=0) for k in range(3))
     attrs = {
         "method": options.method,
         "model": items.attrs.get("model"),
+        "prior": options.prior if isinstance(options.prior, str) else list(options.prior),
         "seed": options.seed if options.n_plausible else None,
         "n_persons": responses.n_persons,
         "n_item_draws": plan.n_item_draws,
         "n_plausible": int(options.n_plausible),
-        # of two abilities, a list
-        "mean_ability": m1.tolist(),
-        "sd_ability": np.sqrt(np.maximum(spread, 0.0)).tolist(),
-        "reliability": (spread / (spread + v)).tolist(),
-        "identification": _prior(plan),
-        "store": None if store is None else str(folder),
+        **_summary(plan, count, moments / plan.scale, n),
+        "identification": _identification(plan),
+        "store": None if folder is None else str(folder),
+        **more,
     }
-    if store is not None:
-        person_files.finish(folder, responses, attrs)
+    if folder is not None:
+        lists = {name: np.asarray(x).tolist() for name, x in (data | coords).items()}
+        person_files.finish(folder, responses, attrs | lists)
     coords["ability"] = 0.5 * (_EDGES[1:] + _EDGES[:-1])
-    return dataset({**persons, "ability_count": count}, coords=coords, attrs=attrs)
+    return dataset({**persons, **data, "ability_count": count}, coords=coords, attrs=attrs)

@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Block:
-    """Consecutive persons with all items, as it lies in a worker's memory."""
+    """Consecutive persons with all items, as it lies in a worker's memory.
+
+    ``group`` holds the number of each person's group, for methods that ask for it.
+    """
 
     index: int
     start: int
     data: Layout
     weight: NDArray[np.float64] | None = None
+    group: NDArray[np.int64] | None = None
 
     @property
     def n_persons(self) -> int:
@@ -34,7 +38,8 @@ class Block:
     @property
     def nbytes(self) -> int:
         """Memory held, bytes."""
-        return self.data.nbytes + (0 if self.weight is None else self.weight.nbytes)
+        more = (self.weight, self.group)
+        return self.data.nbytes + sum(x.nbytes for x in more if x is not None)
 
     def weights(self) -> NDArray[np.float64]:
         """Weight of each person; 1 where none were given."""

@@ -1,0 +1,279 @@
+"""Standard errors of marginal maximum likelihood: the observed information, in one pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irt_dask.calibrate.marginal_rounds import (
+    GUESSING,
+    HISTOGRAM_NODES,
+    INTERCEPTS,
+    SLOPES,
+    Expected,
+    Grid,
+    Model,
+    Rounds,
+    by_group,
+    tables,
+)
+from irt_dask.errors import EstimationError
+from irt_dask.kernels import layouts, marginal_scores
+from irt_dask.kernels.marginal_scores import Scores
+from irt_dask.models import difficulty
+from irt_dask.store import Block
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Covariance:
+    """Covariance of the free parameters, and where each of them is: -1 is fixed."""
+
+    matrix: Floats
+    inverse: Floats  # of the observed information: the same without weights
+    item_column: Ints
+    ability_column: Ints
+
+    def n_free(self, model: Model) -> int:
+        """Parameters that were estimated: a mean and an SD of a histogram fix its scale."""
+        if not model.histogram:
+            return len(self.matrix)
+        n_nodes = HISTOGRAM_NODES.size
+        fixed_scale = 0 if model.anchored else 2
+        return len(self.matrix) + model.n_groups * (n_nodes - 1) - fixed_scale
+
+    def of(self, gradient: Floats, column: Ints) -> Floats:
+        """Standard errors of functions whose gradients (functions, k) are by columns (.., k)."""
+        known = (column >= 0).all(axis=-1)
+        at = np.where(column >= 0, column, 0)
+        block = self.matrix[at[..., :, None], at[..., None, :]]
+        variance = np.einsum("ni,nij,nj->n", gradient, block, gradient)
+        return np.where(known, np.sqrt(np.maximum(variance, 0.0)), np.nan)
+
+
+def columns(model: Model, x: Floats) -> tuple[Ints, Ints, int]:
+    """Number the parameters that are free and inside their bounds, items (3, m), groups (2, G)."""
+    items, _ = model.unpack(x)
+    free = np.isnan(model.fixed)
+    for row, (low, high) in enumerate((SLOPES, INTERCEPTS, GUESSING)):
+        free[row] &= (items[row] > low) & (items[row] < high)
+    if model.name == "1pl":
+        free[0] = False
+    order = np.full((3, model.n_items), -1)
+    order[free] = np.arange(free.sum())
+    size = int(free.sum())
+    if model.name == "1pl" and np.isnan(model.fixed[0]).any():
+        order[0] = size  # one slope: the scores of all add up there
+        size += 1
+    groups = np.full((2, model.n_groups), -1)
+    if not model.histogram:
+        at = np.flatnonzero(model.free_groups)
+        groups[:, at] = size + np.arange(2 * at.size).reshape(2, -1)
+        size += 2 * at.size
+    return order, groups, size
+
+
+def _sums(
+    block: Block, model: Model, items: Floats, ability: Floats, grid: Grid, at: Any
+) -> tuple[Floats, Floats]:
+    item_column, ability_column, size = at
+    logit, guess = marginal_scores.item_scores(items, grid.nodes)
+    out = np.zeros((2, size, size))
+    for g, data, weight in by_group(block, model.n_groups):
+        if model.histogram:
+            by_ability = np.zeros((2, grid.nodes.size))
+        else:
+            z = (grid.nodes - ability[0, g]) / np.exp(ability[1, g])
+            by_ability = np.stack([z / np.exp(ability[1, g]), z**2 - 1.0])
+        scores = Scores(logit, guess, by_ability, item_column, ability_column[:, g].copy())
+        weight = np.ones(data.shape[0]) if weight is None else weight
+        t = tables(items, grid, g, True)
+        if isinstance(data, layouts.Dense) and not model.guessing:
+            complete = (data.values >= 0).all(axis=1) & (weight > 0.0)
+            out += marginal_scores.complete_sums(
+                data.values[complete], t, scores, weight[complete], size
+            )
+            data, weight = layouts.take(data, np.flatnonzero(~complete)), weight[~complete]
+        out += marginal_scores.sums(data, t, scores, weight, size)
+    return out[0], out[1]
+
+
+def _complete(model: Model, items: Floats, ability: Floats, e: Expected, at: Any) -> Floats:
+    """Information if abilities were known: blocks of items and of groups."""
+    item_column, ability_column, size = at
+    a, d, c = (row[:, None] for row in items)
+    z = a * e.nodes + d
+    small = np.exp(-np.abs(z))
+    p = np.where(z >= 0.0, 1.0, small) / (1.0 + small)
+    q = np.where(z >= 0.0, small, 1.0) / (1.0 + small)
+    chance = c + (1.0 - c) * p
+    wrong = e.seen - e.right
+    # -d2 log-likelihood, of chance: first and second derivatives by logit z and guessing c
+    by_chance = e.right / chance - wrong / ((1.0 - c) * q)
+    squared = e.right / chance**2 + wrong / ((1.0 - c) * q) ** 2
+    pz, pc = (1.0 - c) * p * q, q
+    zz = squared * pz**2 - by_chance * (1.0 - c) * p * q * (q - p)
+    zc = squared * pz * pc + by_chance * p * q
+    cc = (squared * pc**2).sum(axis=1)
+    if model.name == "3pl":
+        alpha, beta = model.guessing_prior
+        cc = cc + (alpha - 1.0) / items[2] ** 2 + (beta - 1.0) / (1.0 - items[2]) ** 2
+    x = e.nodes
+    block = np.empty((3, 3, model.n_items))
+    block[0, 0], block[0, 1], block[1, 1] = (zz * x**2).sum(1), (zz * x).sum(1), zz.sum(1)
+    block[0, 2], block[1, 2], block[2, 2] = (zc * x).sum(1), zc.sum(1), cc
+    out = np.zeros((size, size))
+    for i in range(3):
+        for j in range(3):
+            r, k = item_column[i], item_column[j]
+            both = (r >= 0) & (k >= 0)
+            np.add.at(out, (r[both], k[both]), block[min(i, j), max(i, j)][both])
+    if not model.histogram:
+        for g in np.flatnonzero(ability_column[0] >= 0):
+            sd = np.exp(ability[1, g])
+            u = (x - ability[0, g]) / sd
+            n, first, second = e.persons[g] @ np.stack([np.ones_like(u), u, u**2], axis=1)
+            m, s = ability_column[:, g]
+            out[m, m], out[s, s] = n / sd**2, 2.0 * second
+            out[m, s] = out[s, m] = 2.0 * first / sd
+    return out
+
+
+def covariance(fit: Rounds, x: Floats, expected: Expected, robust: bool) -> Covariance:
+    """Inverse of the observed information at x, or the sandwich with squares of scores."""
+    model = fit.model
+    items, ability = model.unpack(x)
+    at = columns(model, x)
+    grid = Grid.of(model, items, ability, coarse=True)
+    lost, squares = fit.engine.map_reduce(_sums, model, items, ability, grid, at)
+    information = _complete(model, items, ability, expected, at) - lost
+    information = 0.5 * (information + information.T)
+    values, vectors = np.linalg.eigh(information)
+    if not values[0] > 0.0:
+        raise EstimationError(
+            "the observed information is singular: the data do not determine these parameters"
+        )
+    inverse = (vectors / values) @ vectors.T
+    matrix = inverse @ squares @ inverse if robust else inverse
+    return Covariance(matrix, inverse, at[0], at[1])
+
+
+def newton(model: Model, x: Floats, e: Expected, covariance: Covariance) -> Floats:
+    """Newton step from x, near the maximum: what iterations left is squared.
+
+    The score is that of the complete data at the expected counts (Fisher's identity).
+    """
+    items, ability = model.unpack(x)
+    by_logit, by_guess = marginal_scores.item_scores(items, e.nodes)
+    wrong = e.seen - e.right
+    slope = e.right * by_logit[0] + wrong * by_logit[1]
+    by_c = (e.right * by_guess[0] + wrong * by_guess[1]).sum(axis=1)
+    if model.name == "3pl":
+        alpha, beta = model.guessing_prior
+        by_c += (alpha - 1.0) / items[2] - (beta - 1.0) / (1.0 - items[2])
+    score = np.zeros(len(covariance.inverse))
+    for column, part in zip(
+        covariance.item_column, (slope @ e.nodes, slope.sum(axis=1), by_c), strict=True
+    ):
+        np.add.at(score, column[column >= 0], part[column >= 0])
+    if not model.histogram:
+        sd = np.exp(ability[1])[:, None]
+        u = (e.nodes - ability[0][:, None]) / sd
+        parts = (e.persons * u / sd).sum(axis=1), (e.persons * (u**2 - 1.0)).sum(axis=1)
+        for column, part in zip(covariance.ability_column, parts, strict=True):
+            score[column[column >= 0]] = part[column >= 0]
+    step = np.append(covariance.inverse @ score, 0.0)  # the last one for column -1
+    moved_items = items + step[covariance.item_column]
+    moved = ability if model.histogram else ability + step[covariance.ability_column]
+    box = model.box()
+    return np.clip(model.pack(moved_items, moved), box.low[:, None], box.high[:, None])
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The scale on which estimates are given: ability is (theta - mean) / sd."""
+
+    model: Model
+    mean: float = 0.0
+    sd: float = 1.0
+
+    @classmethod
+    def of(cls, model: Model, x: Floats) -> Scale:
+        """Scale of the reference group's histogram; else abilities are on their scale already."""
+        if not model.histogram or model.anchored:
+            return cls(model)
+        mean, sd = _moments(model.unpack(x)[1][model.reference])
+        return cls(model, mean, sd)
+
+    def items(self, x: Floats, covariance: Covariance) -> dict[str, Any]:
+        """Item parameters and their standard errors."""
+        (a, d, c), _ = self.model.unpack(x)
+        a_new, d_new = a * self.sd, d + a * self.mean
+        column = covariance.item_column.T
+        zero, one = np.zeros_like(a), np.ones_like(a)
+        se_a = covariance.of(np.stack([self.sd * one], axis=1), column[:, :1])
+        se_d = covariance.of(np.stack([self.mean * one, one], axis=1), column[:, :2])
+        # b = (-d / a - mean) / sd
+        by_a, by_d = d / a**2 / self.sd, -1.0 / a / self.sd
+        se_b = covariance.of(np.stack([by_a, by_d], axis=1), column[:, :2])
+        if np.isnan(self.model.fixed[:2]).any():  # a slope that is fixed or at a bound is known
+            alone = (column[:, 0] < 0) & (column[:, 1] >= 0)
+            se_d = np.where(alone, covariance.of(one[:, None], column[:, 1:2]), se_d)
+            se_b = np.where(alone, covariance.of(by_d[:, None], column[:, 1:2]), se_b)
+        out = {
+            "item_discrimination": a_new,
+            "item_discrimination_se": se_a,
+            "item_difficulty": difficulty(a_new, d_new),
+            "item_difficulty_se": se_b,
+            "item_intercept": d_new,
+            "item_intercept_se": se_d,
+        }
+        if self.model.guessing:
+            out["item_guessing"] = c + zero
+            out["item_guessing_se"] = covariance.of(one[:, None], column[:, 2:])
+        return out
+
+    def groups(self, x: Floats, covariance: Covariance) -> dict[str, Any]:
+        """Means and SDs of the groups, and histograms."""
+        _, ability = self.model.unpack(x)
+        if self.model.histogram:
+            share = ability / ability.sum(axis=1, keepdims=True)
+            found = np.array([_moments(row) for row in share])
+            nan = np.full(len(share), np.nan)
+            return {
+                "group_mean": (found[:, 0] - self.mean) / self.sd,
+                "group_mean_se": nan,
+                "group_sd": found[:, 1] / self.sd,
+                "group_sd_se": nan,
+                "group_ability_share": share,
+                "ability": (HISTOGRAM_NODES - self.mean) / self.sd,
+            }
+        sd = np.exp(ability[1])
+        column = covariance.ability_column
+        one = np.ones((sd.size, 1))
+        return {
+            "group_mean": ability[0],
+            "group_mean_se": covariance.of(one, column[0][:, None]),
+            "group_sd": sd,
+            "group_sd_se": covariance.of(sd[:, None], column[1][:, None]),
+        }
+
+
+def _moments(share: Floats) -> tuple[float, float]:
+    share = share / share.sum()
+    mean = float(share @ HISTOGRAM_NODES)
+    return mean, float(np.sqrt(share @ (HISTOGRAM_NODES - mean) ** 2))
+
+
+def at_bound(model: Model, x: Floats) -> NDArray[np.bool_]:
+    """Whether a parameter that was to be estimated ended at a bound; guessing at 0 is an answer."""
+    items, _ = model.unpack(x)
+    out = np.zeros(model.n_items, dtype=bool)
+    for row, (low, high) in enumerate((SLOPES, INTERCEPTS, (-1.0, GUESSING[1]))):
+        out |= np.isnan(model.fixed[row]) & ((items[row] <= low) | (items[row] >= high))
+    return out

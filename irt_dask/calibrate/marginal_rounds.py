@@ -1,0 +1,295 @@
+"""Rounds of marginal maximum likelihood: expected counts on the workers, then the item step.
+
+One round is one pass: the log-likelihood of the current parameters and the EM step from there.
+Parameters are one column: slopes, intercepts and guessing parameters of all items, then what is
+known of ability: means and log SDs of the groups, or their histograms.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irt_dask.engine import Engine
+from irt_dask.engine.cache import keep
+from irt_dask.errors import EstimationError
+from irt_dask.kernels import expected, expected_3pl, layouts, loglik
+from irt_dask.kernels import items as item_kernels
+from irt_dask.kernels.items import Box, Counts
+from irt_dask.models import GRID_BOUND, grid_for
+from irt_dask.store import Block
+from irt_dask.store.responses import sha256
+
+Floats = NDArray[np.float64]
+
+#: Bounds of slopes and intercepts, far from what items have; a slope that ends there has none.
+SLOPES, INTERCEPTS = (1e-3, 25.0), (-40.0, 40.0)
+GUESSING = (1e-6, 0.6)
+#: Bounds of the groups' means and SDs.
+_MEANS, _LOG_SDS = (-10.0, 10.0), (math.log(0.05), math.log(10.0))
+#: Abilities of a histogram.
+HISTOGRAM_NODES: Floats = np.arange(-60, 61, dtype=np.float64) / 10.0
+#: An ability at which nobody knows the answer: counts there are a Beta prior on guessing.
+_IGNORANT = -1e5
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is estimated.
+
+    ``fixed`` are values (3, items) of items that are not, NaN for the others.  ``guessing_prior``
+    is (alpha, beta) of a Beta density.  The group ``reference`` has mean 0 and SD 1, unless items
+    of a bank fix the scale (``anchored``); with ``histogram`` every group has one.
+    """
+
+    name: str
+    fixed: Floats
+    guessing_prior: tuple[float, float]
+    n_groups: int = 1
+    reference: int = 0
+    anchored: bool = False
+    histogram: bool = False
+
+    @property
+    def n_items(self) -> int:
+        """Number of items."""
+        return self.fixed.shape[1]
+
+    @property
+    def free_groups(self) -> NDArray[np.bool_]:
+        """Groups with a mean and an SD of their own."""
+        return (np.arange(self.n_groups) != self.reference) | self.anchored
+
+    @property
+    def guessing(self) -> bool:
+        """Whether items can be guessed."""
+        return self.name == "3pl" or bool(np.nan_to_num(self.fixed[2]).any())
+
+    def pack(self, items: Floats, ability: Floats) -> Floats:
+        """Return the column of all parameters."""
+        return np.concatenate([items.ravel(), ability.ravel()])[:, None]
+
+    def unpack(self, x: Floats) -> tuple[Floats, Floats]:
+        """Items (3, items); means and log SDs (2, groups), or histograms (groups, nodes)."""
+        items = x[: 3 * self.n_items, 0].reshape(3, -1)
+        rows = self.n_groups if self.histogram else 2
+        return items, x[3 * self.n_items :, 0].reshape(rows, -1)
+
+    def box(self) -> Box:
+        """Bounds of the column."""
+        low = np.repeat([SLOPES[0], INTERCEPTS[0], GUESSING[0]], self.n_items)
+        high = np.repeat([SLOPES[1], INTERCEPTS[1], GUESSING[1]], self.n_items)
+        known = self.fixed.ravel()
+        low, high = (np.where(np.isnan(known), bound, known) for bound in (low, high))
+        if self.histogram:
+            size = self.n_groups * HISTOGRAM_NODES.size
+            return Box(np.append(low, np.zeros(size)), np.append(high, np.ones(size)))
+        free = self.free_groups
+        return Box(
+            np.concatenate([low, np.where(free, _MEANS[0], 0.0), np.where(free, _LOG_SDS[0], 0.0)]),
+            np.concatenate(
+                [high, np.where(free, _MEANS[1], 0.0), np.where(free, _LOG_SDS[1], 0.0)]
+            ),
+        )
+
+    def start(self, items: Floats) -> Floats:
+        """Column to start from."""
+        if self.histogram:
+            density = np.exp(-0.5 * HISTOGRAM_NODES**2)
+            ability = np.tile(density / density.sum(), (self.n_groups, 1))
+        else:
+            ability = np.zeros((2, self.n_groups))
+        return self.pack(np.where(np.isnan(self.fixed), items, self.fixed), ability)
+
+
+class Expected(NamedTuple):
+    """Expected counts: right and observed by item and node, persons by group and node."""
+
+    nodes: Floats
+    right: Floats
+    seen: Floats
+    persons: Floats
+
+
+class Grid(NamedTuple):
+    """Nodes, and the log mass of ability at each, (groups, nodes)."""
+
+    nodes: Floats
+    log_mass: Floats
+
+    @classmethod
+    def of(cls, model: Model, items: Floats, ability: Floats, *, coarse: bool = False) -> Grid:
+        """Grid that resolves the posteriors under these items and holds every group.
+
+        A coarse one has half the nodes: enough for moments to 1e-8.
+        """
+        if model.histogram:
+            with np.errstate(divide="ignore"):
+                mass = ability / ability.sum(axis=1, keepdims=True)
+                return cls(HISTOGRAM_NODES, np.maximum(np.log(mass), -700.0))
+        mean, sd = ability[0], np.exp(ability[1])
+        bound = max(GRID_BOUND, float((np.abs(mean) + GRID_BOUND * sd).max()))
+        spacing = min(grid_for(items[0], items[1]).spacing, 0.5 * float(sd.min()))
+        if coarse:
+            spacing *= 2.0
+        half = math.ceil(bound / spacing)
+        nodes = np.arange(-half, half + 1, dtype=np.float64) * np.float64(spacing)
+        z = (nodes - mean[:, None]) / sd[:, None]
+        return cls(
+            nodes, math.log(spacing / math.sqrt(2.0 * math.pi)) - ability[1][:, None] - 0.5 * z**2
+        )
+
+
+def tables(items: Floats, grid: Grid, group: int, general: bool) -> Any:
+    """Tables of items and grid, made once in a process."""
+    a, d, c = items
+    mass = grid.log_mass[group]
+
+    def make() -> Any:
+        if general:
+            return expected_3pl.tables(a, d, c, grid.nodes, mass)
+        return loglik.tables(a, d, grid.nodes, mass)
+
+    return keep(("marginal", general, sha256(items, grid.nodes, mass)), make)
+
+
+def by_group(block: Block, n_groups: int) -> list[tuple[int, layouts.Layout, Floats | None]]:
+    """Number, responses and weights of each group's persons in a block."""
+    if block.group is None:
+        return [(0, block.data, block.weight)]
+    parts = []
+    for g in range(n_groups):
+        rows = np.flatnonzero(block.group == g)
+        if rows.size:
+            weight = None if block.weight is None else block.weight[rows]
+            parts.append((g, layouts.take(block.data, rows), weight))
+    return parts
+
+
+def _expect(
+    block: Block, items: Floats, grid: Grid, general: bool, scales: expected.Scales
+) -> tuple[Any, ...]:
+    kernel = expected_3pl.counts if general else expected.counts
+    n_groups, n_nodes = grid.log_mass.shape
+    right, seen = np.zeros((2, items.shape[1], n_nodes), dtype=np.int64)
+    persons, value = np.zeros((n_groups, n_nodes), dtype=np.int64), np.int64(0)
+    for g, data, weight in by_group(block, n_groups):
+        r, s, mass, v = kernel(
+            data, tables(items, grid, g, general), scales, weight=weight, constant=0.0
+        )
+        right += r
+        seen += s
+        persons[g] = mass
+        value += v
+    return right, seen, persons, value
+
+
+class Rounds:
+    """What the loop of :mod:`irt_dask.calibrate.iterations` asks for."""
+
+    def __init__(self, engine: Engine, model: Model) -> None:
+        self.engine, self.model, self.box = engine, model, model.box()
+        r = engine.responses
+        self.total = r.n_persons * (r.max_weight or 1.0)
+        #: A histogram need not be log-concave, nor is the likelihood of a guessed item.
+        self.general = model.guessing or model.histogram
+
+    def round(self, x: Floats) -> tuple[float, None, Expected]:
+        """Log-likelihood, penalised by the prior on guessing, and expected counts at x."""
+        value, seen = self.expect(x)
+        return value + self.log_prior(x), None, seen
+
+    def expect(self, x: Floats) -> tuple[float, Expected]:
+        """Log-likelihood and expected counts at x."""
+        items, ability = self.model.unpack(x)
+        grid = Grid.of(self.model, items, ability)
+        reach = float(np.abs(grid.nodes).max())
+        worst = float((items[0] * reach + np.abs(items[1])).max()) + 1.0
+        scales = expected.Scales(
+            expected.exact.scale_for(self.total * reach),
+            expected.exact.scale_for(self.total * (items.shape[1] * worst + 700.0)),
+        )
+        right, seen, persons, value = self.engine.map_reduce(
+            _expect, items, grid, self.general, scales
+        )
+        w = scales.weight
+        counts = Expected(grid.nodes, right / w, seen / w, persons / w)
+        return float(value) / scales.log_marginal, counts
+
+    def log_prior(self, x: Floats) -> float:
+        """Log prior density of guessing, without its constant."""
+        if self.model.name != "3pl":
+            return 0.0
+        alpha, beta = self.model.guessing_prior
+        c = self.model.unpack(x)[0][2][np.isnan(self.model.fixed[2])]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            below = (alpha - 1.0) * np.log(c) if alpha > 1.0 else np.zeros_like(c)
+        return float((below + (beta - 1.0) * np.log1p(-c)).sum())
+
+    def item_step(self, seen: Expected, x: Floats, *, everywhere: bool = True) -> Floats:
+        """EM step from x."""
+        items, ability = self.model.unpack(x)
+        if self.model.name == "1pl":
+            moved = self._common_slope(seen, items)
+        else:
+            moved = item_kernels.maximise(
+                self._counts(seen), np.ascontiguousarray(items), self._bounds(), everywhere=False
+            )
+        moved = np.where(np.isnan(self.model.fixed), moved, self.model.fixed)
+        image = self.model.pack(moved, self._ability_step(seen, ability))
+        if not np.isfinite(image).all():
+            raise EstimationError("the EM step ended at a value that is not finite")
+        return image
+
+    def _bounds(self) -> Box:
+        low_c, high_c = GUESSING if self.model.name == "3pl" else (0.0, 0.0)
+        low, high = zip(SLOPES, INTERCEPTS, (low_c, high_c), strict=True)
+        return Box(np.array(low), np.array(high))
+
+    def _counts(self, e: Expected) -> Counts:
+        sums = e.right.sum(axis=1), e.right @ e.nodes
+        if self.model.name != "3pl":
+            return Counts(e.nodes, e.seen, *sums, np.zeros((0, 0)))
+        alpha, beta = self.model.guessing_prior
+        m = self.model.n_items
+        right = np.concatenate([np.full((m, 1), alpha - 1.0), e.right], axis=1)
+        seen = np.concatenate([np.full((m, 1), alpha + beta - 2.0), e.seen], axis=1)
+        return Counts(np.append(_IGNORANT, e.nodes), seen, *sums, right)
+
+    def _common_slope(self, e: Expected, items: Floats) -> Floats:
+        """Newton steps for one slope and all intercepts; the function is concave."""
+        a, d = float(items[0, 0]), items[1].copy()
+        right, right_ability = e.right.sum(axis=1), float((e.right @ e.nodes).sum())
+        for _ in range(100):
+            p = 1.0 / (1.0 + np.exp(-(a * e.nodes + d[:, None])))
+            expected_right = e.seen * p
+            w = expected_right * (1.0 - p)
+            gd = right - expected_right.sum(axis=1)
+            ga = right_ability - float((expected_right @ e.nodes).sum())
+            hdd, had = w.sum(axis=1) + 1e-300, w @ e.nodes
+            haa = float((w @ e.nodes**2).sum())
+            step_a = (ga - float(had @ (gd / hdd))) / (haa - float(had @ (had / hdd)))
+            step_d = (gd - had * step_a) / hdd
+            size = min(1.0, 2.0 / max(abs(step_a), float(np.abs(step_d).max()), 1e-300))
+            a = min(max(a + size * step_a, SLOPES[0]), SLOPES[1])
+            d = np.clip(d + size * step_d, *INTERCEPTS)
+            if max(abs(step_a), float(np.abs(step_d).max())) < 1e-9:
+                break
+        return np.stack([np.full_like(d, a), d, items[2]])
+
+    def _ability_step(self, e: Expected, ability: Floats) -> Floats:
+        """Means and SDs, or histograms, of expected persons."""
+        n = e.persons.sum(axis=1, keepdims=True)
+        if (n <= 0.0).any():
+            raise EstimationError("a group has no person with a response; remove it")
+        if self.model.histogram:
+            return e.persons / n
+        mean = e.persons @ e.nodes / n[:, 0]
+        variance = (e.persons * (e.nodes - mean[:, None]) ** 2).sum(axis=1) / n[:, 0]
+        free = self.model.free_groups
+        log_sd = np.clip(0.5 * np.log(variance), *_LOG_SDS)
+        return np.stack([np.where(free, np.clip(mean, *_MEANS), 0.0), np.where(free, log_sd, 0.0)])

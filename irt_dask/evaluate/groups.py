@@ -1,0 +1,92 @@
+"""Persons of one group, as responses of their own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irt_dask.engine import Engine
+from irt_dask.errors import InputError
+from irt_dask.kernels import layouts
+from irt_dask.store import Block, Responses
+from irt_dask.store.responses import BlockRef
+
+
+@dataclass(frozen=True, eq=False)
+class GroupBlock:
+    """The persons of a block who belong to a group."""
+
+    ref: BlockRef
+    label: str
+    index: int
+    start: int
+
+    def _rows(self) -> NDArray[np.intp]:
+        groups = self.ref.groups()
+        return np.flatnonzero(np.asarray(groups, dtype=object) == self.label)
+
+    @property
+    def cache_key(self) -> tuple[str, int] | None:
+        """Identity of the block and the group."""
+        key = self.ref.cache_key
+        return None if key is None else (f"{key[0]} group {self.label}", key[1])
+
+    def read(self) -> Block:
+        """Return the persons' responses."""
+        data = layouts.take(self.ref.read().data, self._rows())
+        return Block(self.index, self.start, data)
+
+    def person_ids(self) -> NDArray[np.object_]:
+        """Return the identifiers of the persons."""
+        return self.ref.person_ids()[self._rows()]
+
+    def groups(self) -> NDArray[np.object_] | None:
+        """Return their label, once for each."""
+        return np.full(self._rows().size, self.label, dtype=object)
+
+    def covariates(self) -> NDArray[np.float64] | None:
+        """Return their covariates, None without any."""
+        covariates = self.ref.covariates()
+        return None if covariates is None else covariates[self._rows()]
+
+
+def _count(ref: Any) -> Counter[str]:
+    return Counter(ref.groups())
+
+
+def of_groups(
+    responses: Responses, labels: tuple[str, ...], client: Any, progress: Any
+) -> list[Responses]:
+    """Responses of the persons of each label, in their order; reads the labels of all blocks."""
+    if not responses.has_groups:
+        raise InputError(
+            "the responses have no groups of persons; give persons= with a column group to "
+            "from_array or ingest"
+        )
+    with Engine(responses, client=client, progress=progress, stage="groups") as engine:
+        found = engine.map_refs(_count)
+    out = []
+    for label in labels:
+        sizes = [c[label] for c in found]
+        if not any(sizes):
+            known = ", ".join(sorted({str(k) for c in found for k in c})[:20])
+            raise InputError(f"nobody belongs to group {label!r}; the groups are {known}")
+        chosen = [k for k, n in enumerate(sizes) if n]
+        starts = np.cumsum([0, *(sizes[k] for k in chosen)])
+        refs = [
+            GroupBlock(responses.refs[k], label, i, int(starts[i])) for i, k in enumerate(chosen)
+        ]
+        out.append(
+            replace(
+                responses,
+                refs=refs,
+                n_persons=int(starts[-1]),
+                fingerprint=f"{responses.fingerprint} group {label}",
+                truth=None,
+            )
+        )
+    return out

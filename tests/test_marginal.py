@@ -1,0 +1,259 @@
+"""Marginal maximum likelihood: against likelihoods and derivatives that share no code with it."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_array
+from scipy.stats import beta as beta_density
+from scipy.stats import norm
+
+import irt_dask as irt
+from irt_dask.errors import ConvergenceWarning, InputError
+
+LSAT = {
+    "2pl": (
+        -2466.6534,
+        [0.8257, 0.7227, 0.8909, 0.6884, 0.6569],
+        [2.7732, 0.9902, 0.2491, 1.2848, 2.0533],
+    ),
+    "1pl": (-2466.9376, [0.7551] * 5, [2.7300, 0.9986, 0.2399, 1.3065, 2.0994]),
+}
+
+
+def fit(responses, **options):
+    return irt.fit_marginal(responses, progress=False, **options)
+
+
+def data(n, m, seed, *, missing=0.0, guessing=0.0, groups=None, weight=False):
+    """Responses, and the true a, d; groups are (means, SDs)."""
+    rng = np.random.default_rng(seed)
+    a, d = rng.lognormal(0.1, 0.3, m), rng.normal(0.0, 1.0, m)
+    means, sds = groups or ([0.0], [1.0])
+    g = rng.integers(0, len(means), n)
+    theta = np.asarray(means)[g] + np.asarray(sds)[g] * rng.standard_normal(n)
+    p = guessing + (1.0 - guessing) / (1.0 + np.exp(-(np.outer(theta, a) + d)))
+    y = (rng.random((n, m)) < p).astype(np.int8)
+    y[rng.random((n, m)) < missing] = -1
+    table = {"person_id": [str(i) for i in range(n)]}
+    if groups:
+        table["group"] = np.array(list("ABCDEF"))[g]
+    if weight:
+        table["weight"] = rng.integers(1, 4, n).astype(float)
+    return y, pd.DataFrame(table), a, d
+
+
+def with_persons(y, table, **options):
+    return irt.from_array(y, persons=table, person_id=list(table["person_id"]), **options)
+
+
+def log_likelihood(y, a, d, c, mean, sd):
+    """Brute force: each person's responses on a fine grid of standard scores of his or her own."""
+    x = np.linspace(-9.0, 9.0, 601)
+    theta = mean[:, None] + sd[:, None] * x
+    like = np.broadcast_to(norm.pdf(x), theta.shape)
+    for j in range(a.size):
+        p = c[j] + (1.0 - c[j]) / (1.0 + np.exp(-(a[j] * theta + d[j])))
+        of_item = np.where(y[:, j, None] == 1, p, 1.0 - p)
+        like = like * np.where(y[:, j, None] >= 0, of_item, 1.0)
+    return np.log(np.trapezoid(like, x, axis=1)).sum()
+
+
+@pytest.mark.parametrize("model", ["2pl", "1pl"])
+def test_lsat(model):
+    value, a, d = LSAT[model]
+    f = fit(irt.load_lsat(), model=model)
+    assert f.attrs["objective"] == pytest.approx(value, abs=1e-3)
+    np.testing.assert_allclose(f.item_discrimination, a, atol=1e-3)
+    np.testing.assert_allclose(f.item_intercept, d, atol=1e-3)
+    k = f.attrs["n_parameters"]
+    assert k == {"2pl": 10, "1pl": 6}[model]
+    assert f.attrs["aic"] == pytest.approx(2 * k - 2 * f.attrs["objective"])
+
+
+CASES = {
+    "2pl": {},
+    "1pl": {"model": "1pl"},
+    "3pl": {"model": "3pl"},
+    "groups": {"groups": ([0.0, 0.8], [1.0, 1.4])},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_estimate_is_the_maximum_and_errors_are_its_curvature(case):
+    """At the estimate: the likelihood is the brute force one, no derivative of it is left, and the
+    standard errors are those of its numerical Hessian to 0.1%."""
+    options = dict(CASES[case])
+    groups = options.pop("groups", None)
+    guessing = 0.2 if case == "3pl" else 0.0
+    n = 1200 if case == "3pl" else 300  # with few persons the curvature changes within a step
+    y, table, *_ = data(n, 4, 1, missing=0.15, guessing=guessing, groups=groups)
+    f = fit(with_persons(y, table), **options)
+    m = 4
+    g = (table["group"] == "B").to_numpy().astype(int) if groups else np.zeros(n, dtype=int)
+    c0 = f.item_guessing.values if case == "3pl" else np.zeros(m)
+
+    def unpack(t):
+        a = np.full(m, t[0]) if case == "1pl" else t[:m]
+        d = t[1 : 1 + m] if case == "1pl" else t[m : 2 * m]
+        c = t[2 * m :] if case == "3pl" else np.zeros(m)
+        mu, sd = np.zeros(2), np.ones(2)
+        if groups:
+            mu[1], sd[1] = t[2 * m :]
+        return a, d, c, mu[g], sd[g]
+
+    def objective(t):
+        a, d, c, mu, sd = unpack(t)
+        prior = beta_density(5, 17).logpdf(c).sum() if case == "3pl" else 0.0
+        return log_likelihood(y, a, d, c, mu, sd) + prior
+
+    a, d = f.item_discrimination.values, f.item_intercept.values
+    at = [a[:1] if case == "1pl" else a, d]
+    se = [f.item_discrimination_se.values[: at[0].size], f.item_intercept_se.values]
+    if case == "3pl":
+        at.append(c0)
+        se.append(f.item_guessing_se.values)
+    if groups:
+        at.append([f.group_mean.values[1], f.group_sd.values[1]])
+        se.append([f.group_mean_se.values[1], f.group_sd_se.values[1]])
+    at, se = np.concatenate(at), np.concatenate(se)
+    prior = beta_density(5, 17).logpdf(c0).sum() if case == "3pl" else 0.0
+    assert f.attrs["objective"] == pytest.approx(objective(at) - prior, rel=1e-9)
+    near = np.diag(0.002 * se)
+    slope = [(objective(at + e) - objective(at - e)) / 0.004 for e in near]  # a standard error
+    np.testing.assert_allclose(slope, 0.0, atol=1e-3)
+    step = np.diag(0.01 * se)
+    plus, minus = [[objective(at + s * e) for e in step] for s in (1, -1)]
+    centre = objective(at)
+    hessian = np.diag((np.array(plus) - 2 * centre + minus) / (0.01 * se) ** 2)
+    for i, j in itertools.combinations(range(at.size), 2):
+        both = objective(at + step[i] + step[j]) + objective(at - step[i] - step[j])
+        mixed = both + 2 * centre - plus[i] - plus[j] - minus[i] - minus[j]
+        hessian[i, j] = hessian[j, i] = mixed / (2 * 0.01**2 * se[i] * se[j])
+    expected = np.sqrt(np.diag(np.linalg.inv(-hessian)))
+    np.testing.assert_allclose(se, expected, rtol=2e-3)
+
+
+@pytest.mark.parametrize("options", [{}, {"model": "1pl"}, {"model": "3pl"}])
+def test_weights_are_repetitions(options):
+    y, table, *_ = data(400, 6, 2, missing=0.1, groups=([0.0, 0.5], [1.0, 1.0]), weight=True)
+    k = np.repeat(np.arange(400), table["weight"].astype(int))
+    again = table.iloc[k].drop(columns="weight")
+    again = again.assign(person_id=[str(i) for i in range(k.size)]).reset_index(drop=True)
+    one, two = fit(with_persons(y, table), **options), fit(with_persons(y[k], again), **options)
+    for name in ("item_discrimination", "item_intercept", "group_mean", "group_sd"):
+        np.testing.assert_allclose(one[name], two[name], rtol=0, atol=1e-9)
+    assert one.attrs["objective"] == pytest.approx(two.attrs["objective"], rel=1e-12)
+    assert one.attrs["bic"] == pytest.approx(two.attrs["bic"], rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"model": "1pl"}, {"model": "3pl"}, {"latent": "histogram", "tolerance": 1e-6}]
+)
+def test_the_likelihood_never_falls(options):
+    y, table, *_ = data(500, 8, 3, missing=0.2, guessing=0.1)
+    f = fit(with_persons(y, table), **options)
+    assert (np.diff(f.iteration_objective) >= 0.0).all()
+    assert f.attrs["converged"]
+    with pytest.warns(ConvergenceWarning, match="2 iterations"):
+        fit(with_persons(y, table), max_iterations=2, **options)
+
+
+def test_blocks_layouts_and_workers_do_not_matter(client, bits):
+    """The same bits for the same blocks; other blocks sum products in another order."""
+    y, table, *_ = data(300, 6, 4, missing=0.3, groups=([0.0, 0.5], [1.0, 1.2]))
+    want = fit(with_persons(y, table, rows_per_block=50))
+    assert bits(fit(with_persons(y, table, rows_per_block=50), client=client)) == bits(want)
+    sparse = csr_array(np.where(y >= 0, y + 1.0, 0.0))
+    sparse.data -= 1.0
+    for other in (
+        with_persons(y, table, rows_per_block=7),
+        with_persons(sparse, table, observed="stored", rows_per_block=50),
+    ):
+        f = fit(other)
+        for name in f.data_vars:
+            if f[name].dtype.kind == "f":
+                np.testing.assert_allclose(f[name], want[name], rtol=1e-10)
+
+
+def test_groups_are_recovered():
+    """4 of 4 estimates within 4 standard errors: false-alarm rate 3e-4."""
+    y, table, a, _ = data(6000, 15, 5, groups=([0.0, 0.7, -0.5], [1.0, 1.3, 0.8]))
+    f = fit(with_persons(y, table))
+    assert list(f.group_label.values) == ["A", "B", "C"]
+    for name, truth in (("mean", [0.7, -0.5]), ("sd", [1.3, 0.8])):
+        z = (f[f"group_{name}"].values[1:] - truth) / f[f"group_{name}_se"].values[1:]
+        assert np.abs(z).max() < 4.0
+    assert f.group_mean.values[0] == 0.0
+    assert f.group_sd.values[0] == 1.0
+    assert np.corrcoef(f.item_discrimination, a)[0, 1] > 0.98
+    other = fit(with_persons(y, table), reference_group="B")
+    np.testing.assert_allclose(other.item_discrimination, f.item_discrimination * f.group_sd[1])
+    assert other.attrs["objective"] == pytest.approx(f.attrs["objective"], rel=1e-10)
+
+
+def test_new_items_land_on_the_scale_of_a_bank():
+    y, table, *_ = data(3000, 12, 6)
+    bank = fit(with_persons(y, table))
+    # The same persons, shifted: a bank for abilities that are 2 theta + 1
+    bank = bank.assign(
+        item_discrimination=bank.item_discrimination / 2,
+        item_intercept=bank.item_intercept - bank.item_discrimination / 2,
+    )
+    f = fit(with_persons(y, table), fixed_items=bank.isel(items=slice(0, 6)))
+    assert f.group_mean.values[0] == pytest.approx(1.0, abs=1e-5)
+    assert f.group_sd.values[0] == pytest.approx(2.0, abs=1e-5)
+    np.testing.assert_allclose(f.item_discrimination, bank.item_discrimination, atol=1e-5)
+    assert np.isnan(f.item_discrimination_se[:6]).all()
+    assert (f.item_discrimination_se[6:] > 0).all()
+
+
+def test_a_histogram_finds_a_skewed_distribution():
+    rng = np.random.default_rng(7)
+    theta = rng.gamma(2.0, 1.0, 8000)
+    theta = (theta - 2.0) / np.sqrt(2.0)
+    a, d = rng.lognormal(0.4, 0.2, 25), rng.normal(0.0, 1.2, 25)
+    y = (rng.random((8000, 25)) < 1 / (1 + np.exp(-(np.outer(theta, a) + d)))).astype(np.int8)
+    normal, free = fit(y), fit(y, latent="histogram", tolerance=1e-7)
+    assert free.attrs["objective"] > normal.attrs["objective"] + 50.0
+    assert free.group_mean.values[0] == pytest.approx(0.0, abs=1e-9)
+    assert free.group_sd.values[0] == pytest.approx(1.0, abs=1e-9)
+    error = [np.sqrt(np.mean((f.item_discrimination.values - a) ** 2)) for f in (normal, free)]
+    assert error[1] < error[0]
+    x, share = free.ability.values, free.group_ability_share.values[0]
+    assert share @ x**3 == pytest.approx(np.sqrt(2.0), abs=0.4)  # skewness of the gamma
+
+
+def test_bad_options():
+    y, table, *_ = data(100, 4, 8, groups=([0.0, 0.0], [1.0, 1.0]))
+    r = with_persons(y, table)
+    bank = fit(y)
+    for options, words in (
+        ({"model": "4pl"}, "4pl"),
+        ({"latent": "uniform"}, "latent='uniform'"),
+        ({"reference_group": "Z"}, "reference_group='Z' is not a group: A, B"),
+        ({"reference_group": "A", "fixed_items": bank}, "no meaning"),
+        ({"fixed_items": bank.assign_coords(item_id=list("wxyz"))}, "none of the items"),
+        ({"fixed_items": 3}, "must be a Dataset"),
+        ({"model": "3pl", "guessing_prior": (0.5, 2.0)}, "guessing_prior"),
+    ):
+        with pytest.raises(InputError, match=words):
+            fit(r, **options)
+    with pytest.raises(InputError, match="no person_group"):
+        fit(y, groups=True)
+
+
+@pytest.mark.slow
+def test_coverage():
+    """95% intervals of a, d over 200 data sets of 10 items: 4,000 of them, whose share has a
+    standard error of about .005 (items of a data set depend on each other): .93 to .97 is 4 of it.
+    """
+    hits = []
+    for s in range(200):
+        y, _, a, d = data(800, 10, 1000 + s, missing=0.1)
+        f = fit(y)
+        for name, truth in (("discrimination", a), ("intercept", d)):
+            z = (f[f"item_{name}"].values - truth) / f[f"item_{name}_se"].values
+            hits.append(np.abs(z) < 1.96)
+    assert 0.93 < np.mean(hits) < 0.97
