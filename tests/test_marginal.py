@@ -237,6 +237,8 @@ def test_bad_options():
         ({"fixed_items": bank.assign_coords(item_id=list("wxyz"))}, "none of the items"),
         ({"fixed_items": 3}, "must be a Dataset"),
         ({"model": "3pl", "guessing_prior": (0.5, 2.0)}, "guessing_prior"),
+        ({"guessing_prior": (2.0, 2.0)}, "needs model='3pl'"),
+        ({"max_iterations": 0}, "max_iterations=0"),
     ):
         with pytest.raises(InputError, match=words):
             fit(r, **options)

@@ -16,7 +16,7 @@ from irt_dask.calibrate.common import response_counts, start_values
 from irt_dask.calibrate.marginal_rounds import Model, Rounds
 from irt_dask.calibrate.person_groups import grouped
 from irt_dask.engine import Checkpoint, Engine, ProgressOption, as_responses, dataset
-from irt_dask.engine.inputs import item_parameters, item_parameters_3pl
+from irt_dask.engine.inputs import item_parameters, item_parameters_3pl, whole_number
 from irt_dask.errors import ConvergenceWarning, InputError
 from irt_dask.models import check_model
 from irt_dask.store import Responses
@@ -26,6 +26,8 @@ Floats = NDArray[np.float64]
 
 #: Below this slope an item hardly tells persons apart.
 _FLAT = 0.01
+#: Mode .2, as much as 20 persons who know nothing.
+_GUESSING_PRIOR = (5.0, 17.0)
 #: Newton steps at the end, at most, and the step after which none is needed.
 _POLISHING, _SMALL = 5, 1e-9
 
@@ -40,7 +42,7 @@ def fit_marginal(
     reference_group: str | None = None,
     latent: str = "normal",
     fixed_items: xr.Dataset | None = None,
-    guessing_prior: tuple[float, float] | None = (5.0, 17.0),
+    guessing_prior: tuple[float, float] | None = _GUESSING_PRIOR,
     start: xr.Dataset | None = None,
     client: Any = None,
     progress: ProgressOption = None,
@@ -115,6 +117,7 @@ def fit_marginal(
         if not responses.has_groups:
             raise InputError("groups=True, but the responses have no person_group")
         responses, labels = grouped(responses, client)
+    whole_number("max_iterations", max_iterations, 1)
     what = _model(responses, model, labels, reference_group, latent, fixed_items, guessing_prior)
     options = {
         "method": "marginal", "data": responses.fingerprint, "tolerance": tolerance,
@@ -238,6 +241,8 @@ def _fix(fixed: Floats, item_id: tuple[str, ...], bank: xr.Dataset, model: str) 
 
 
 def _prior(model: str, given: tuple[float, float] | None) -> tuple[float, float]:
+    if model != "3pl" and given not in (None, _GUESSING_PRIOR):
+        raise InputError(f"guessing_prior={given!r} needs model='3pl', not {model!r}")
     if model != "3pl" or given is None:
         return 1.0, 1.0
     alpha, beta = given

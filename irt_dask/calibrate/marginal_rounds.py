@@ -231,7 +231,11 @@ class Rounds:
         return float((below + (beta - 1.0) * np.log1p(-c)).sum())
 
     def item_step(self, seen: Expected, x: Floats, *, everywhere: bool = True) -> Floats:
-        """EM step from x."""
+        """EM step from x.
+
+        It stays with the guessing parameters at hand, ``everywhere`` or not: with other ones an
+        item's expected counts would be others too.
+        """
         items, ability = self.model.unpack(x)
         if self.model.name == "1pl":
             moved = self._common_slope(seen, items)
