@@ -41,6 +41,10 @@ class ChangedRunError(RunError, InputError):
     """A run directory belongs to another configuration, other data or other versions."""
 
 
+class BusyError(IrtDaskError):
+    """Another run is working in the same folder: try again when it has ended."""
+
+
 class IrtDaskWarning(UserWarning):
     """Base of the warnings."""
 

@@ -154,17 +154,8 @@ def test_files_equal_memory(tmp_path):
     np.testing.assert_array_equal(written["ability_count"], memory["ability_count"])
     assert written.attrs["mean_ability"] == memory.attrs["mean_ability"]
     names = sorted(p.name for p in (tmp_path / "scores").iterdir())
-    assert names == [DONE, *(f"part-{k:06d}.parquet" for k in range(6))]
+    assert names == [".lock", DONE, *(f"part-{k:06d}.parquet" for k in range(6))]
     assert json.loads((tmp_path / "scores" / DONE).read_text())["data"] == r.fingerprint
-
-
-def test_finished_folder_is_refused(tmp_path):
-    r = irt.simulate(10, 3)
-    irt.score(r, truth(r), store=tmp_path / "s")
-    before = {p.name: p.read_bytes() for p in (tmp_path / "s").iterdir()}
-    with pytest.raises(InputError, match="holds finished scores"):
-        irt.score(r, truth(r), store=tmp_path / "s")
-    assert {p.name: p.read_bytes() for p in (tmp_path / "s").iterdir()} == before
 
 
 def test_folder_of_something_else_is_refused(tmp_path):

@@ -15,7 +15,8 @@ import pytest
 import xarray as xr
 
 import irt_dask as irt
-from irt_dask.errors import InputError, RunError
+from irt_dask.engine.lock import FolderLock
+from irt_dask.errors import BusyError, InputError, RunError
 from irt_dask.evaluate import predictive_check as predictive_check_module
 from irt_dask.workflow import RunConfig, read_config, run, stages
 from irt_dask.workflow import config as config_module
@@ -160,12 +161,8 @@ def test_fresh_never_touches_the_input(tmp_path):
 
 
 def test_two_runs_do_not_share_a_directory(finished):
-    holder = RunDirectory.__new__(RunDirectory)
-    holder.path = finished
-    lock = holder._locked()
-    with pytest.raises(InputError, match="another run is working in"):
+    with FolderLock(finished), pytest.raises(BusyError, match="another run is working in"):
         run(_config(finished))
-    lock.close()
     run(_config(finished))
 
 
@@ -199,6 +196,25 @@ def test_plausible_values_item_draws_and_no_check(finished, tmp_path):
     first = xr.load_dataset(finished / "posterior.nc", engine="scipy")
     again = xr.load_dataset(tmp_path / "r" / "posterior.nc", engine="scipy")
     assert again.identical(first)  # what comes after the posterior does not change it
+
+
+def test_method_of_the_scores(tmp_path):
+    sections = {
+        "data": {"simulate": {"persons": 300, "items": 5}},
+        "bayes": {"shards": 1, "draws": 100, "warmup": 50},
+        "check": {"replicates": 0},
+    }
+    run(_config(tmp_path / "r", **sections, score={"method": "wle"}))
+    scores = pd.read_parquet(tmp_path / "r" / "scores")
+    alone = irt.score(
+        irt.open_responses(tmp_path / "r" / "responses"),
+        xr.load_dataset(tmp_path / "r" / "posterior.nc", engine="scipy"),
+        method="wle",
+    )
+    np.testing.assert_array_equal(scores["person_ability"], alone["person_ability"])
+    assert (tmp_path / "r" / "report.html").exists()
+    with pytest.raises(ValueError, match='item_draws belongs to method = "eap"'):
+        _config(tmp_path / "x", score={"method": "ml", "item_draws": 5})
 
 
 def test_a_run_without_its_check_has_not_finished(finished, tmp_path):

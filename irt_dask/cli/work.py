@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from irt_dask.cli.common import (
     show,
     workers,
 )
-from irt_dask.errors import InputError
+from irt_dask.errors import InputError, IrtDaskWarning
 
 
 def _warned(caught: list[Any]) -> None:
@@ -48,10 +49,22 @@ def run(
 
     PIPELINE is a TOML file (see 'irt-dask docs pipelines'). Run again, it resumes at the first
     unfinished stage; with another configuration or other data it stops, unless --fresh.
+
+    With a [scoring] section it is a scheduled scoring instead: 'irt-dask score' with the options of
+    the file, and --out names the folder of the scores.
     """
-    from irt_dask.workflow import read_config
+    from irt_dask.workflow import read_config, read_scoring
     from irt_dask.workflow import run as run_pipeline
 
+    scoring = read_scoring(pipeline, out)
+    if scoring is not None:
+        if source is not None or fresh:
+            raise InputError(
+                f"{'--fresh' if fresh else '--source'}: {pipeline} scores the store that it names; "
+                f"bring new persons into it with irt-dask append"
+            )
+        _score(scoring, cluster or scoring.cluster, False, quiet)
+        return
     config = read_config(pipeline, {"source": source, "directory": out})
     if config.directory is None:
         directory = str(absolute("runs") / Path(pipeline).stem)
@@ -166,8 +179,6 @@ def calibrate(
     cluster: str, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Estimate the items of a store and write them as an item bank."""
-    import warnings
-
     import irt_dask as irt
     from irt_dask.banks import check_new_path
 
@@ -199,7 +210,7 @@ def calibrate(
             fit = irt.fit_conditional(r, **common)
         else:
             fit = irt.fit_spectral(r, **common)
-    _warned([w for w in caught if issubclass(w.category, irt.IrtDaskWarning)])
+    _warned([w for w in caught if issubclass(w.category, IrtDaskWarning)])
     irt.write_items(fit, out)
     keys = ("method", "model", "converged", "n_iterations", "objective", "n_persons")
     show({"items": out, **{k: fit.attrs[k] for k in keys if k in fit.attrs}}, as_json)
@@ -237,34 +248,32 @@ def score(
     pandas, Arrow and R read the folder as one table.  A fit of two abilities, saved with
     to_netcdf, gives columns person_ability_1, person_ability_2, ..., their correlation within the
     person, pv1_1, pv1_2, ...
+
+    Run again, it scores only blocks that are new, or whose responses, items or options changed,
+    and leaves the folder as a run from scratch would.  Exit code 0: all persons are scored;
+    2: something has to be corrected first; 1: anything else, another run in the same folder among
+    it: try again.
     """
-    import irt_dask as irt
+    from irt_dask.workflow.scoring import validated
 
-    items, r = _items_with_draws(bank), open_any(store)
     known = prior in ("normal", "groups", "covariates")
-    with workers(cluster) as client:
-        result = irt.score(
-            r, items, method=method, prior=prior if known else prior.split(","),
-            n_plausible=plausible, n_item_draws=item_draws, seed=seed, store=out,
-            client=client, progress=False if quiet else None,
-        )  # fmt: skip
-    keys = ("n_persons", "mean_ability", "sd_ability", "reliability", "n_item_draws", "n_plausible")
-    show({k: result.attrs[k] for k in (*keys, "store")}, as_json)
+    section = {
+        "store": store, "bank": bank, "out": out, "method": method, "plausible": plausible,
+        "item_draws": item_draws, "prior": prior if known else prior.split(","),
+    }  # fmt: skip
+    _score(validated({"scoring": section, "seed": seed}, "score"), cluster, as_json, quiet)
 
 
-def _items_with_draws(path: str) -> Any:
-    """Items of a bank, or of the posterior that a run left."""
-    if Path(path).suffix != ".nc":
-        return items_of(path)
-    from irt_dask.workflow.directory import load_result
+def _score(config: Any, cluster: Any, as_json: bool, quiet: bool) -> None:
+    from irt_dask.workflow import score_store
 
-    try:
-        items = load_result(Path(path))
-    except (TypeError, ValueError, OSError) as error:
-        raise InputError(f"{path} is not a result that a run left: {error}") from error
-    if items is None:
-        raise InputError(f"there is no file {path}")
-    return items
+    with workers(cluster) as client, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = score_store(config, client=client, progress=False if quiet else None)
+    _warned([w for w in caught if issubclass(w.category, IrtDaskWarning)])
+    keys = ("n_persons", "n_blocks_scored", "n_blocks_kept", "mean_ability", "sd_ability",
+            "reliability", "n_item_draws", "n_plausible", "store")  # fmt: skip
+    show({k: result.attrs[k] for k in keys}, as_json)
 
 
 @click.command()

@@ -16,7 +16,7 @@ from irt_dask.store.manifest import write_atomically
 #: Holds what is said of the values as a whole; its presence says that all of them are there.
 DONE = "_scores.json"
 #: Marks a folder as ours while files are being written.
-_BEGUN = "_unfinished"
+BEGUN = "_unfinished"
 
 
 def new_folder(path: str | Path) -> Path:
@@ -29,20 +29,27 @@ def new_folder(path: str | Path) -> Path:
         raise InputError(f"{folder} is a file; give a folder for the values of persons")
     if (folder / DONE).exists():
         raise InputError(f"{folder} holds finished scores; choose another folder or remove it")
-    if folder.exists() and (folder / _BEGUN).exists():
+    if folder.exists() and (folder / BEGUN).exists():
         for old in (*folder.glob("part-*.parquet"), *folder.glob(".part-*.tmp")):
             old.unlink()
     elif folder.exists() and any(folder.iterdir()):
         raise InputError(f"{folder} exists and holds other files; choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / _BEGUN).touch()
+    (folder / BEGUN).touch()
     return folder
 
 
-def write_block(ref: Any, index: int, columns: dict[str, Any], folder: str) -> None:
+def write_block(
+    ref: Any,
+    index: int,
+    columns: dict[str, Any],
+    folder: str,
+    metadata: dict[bytes, bytes] | None = None,
+) -> None:
     """Write the values of a block after ``person_id`` and, if known, ``person_group``.
 
-    The file appears whole, and again the same if the task is repeated.
+    The file appears whole, and again the same if the task is repeated; pages have checksums.
+    ``metadata`` goes into its footer.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -51,10 +58,11 @@ def write_block(ref: Any, index: int, columns: dict[str, Any], folder: str) -> N
     groups = ref.groups()
     if groups is not None:
         table["person_group"] = pa.array(groups, pa.string())
-    path = _file(Path(folder), index)
+    path = file_of(Path(folder), index)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        pq.write_table(pa.table(table | columns), temporary)
+        content = pa.table(table | columns).replace_schema_metadata(metadata)
+        pq.write_table(content, temporary, write_page_checksum=True)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -65,7 +73,7 @@ def finish(folder: Path, responses: Responses, attrs: dict[str, Any]) -> None:
 
     One that is not was written by a worker that sees another folder of this name: ClusterError.
     """
-    missing = [k for k in range(responses.n_blocks) if not _file(folder, k).exists()]
+    missing = [k for k in range(responses.n_blocks) if not file_of(folder, k).exists()]
     if missing:
         raise ClusterError(
             f"{len(missing)} of {responses.n_blocks} score files are not in {folder}: the workers "
@@ -73,8 +81,9 @@ def finish(folder: Path, responses: Responses, attrs: dict[str, Any]) -> None:
         )
     done = {**attrs, "version": __version__, "data": responses.fingerprint}
     write_atomically(folder / DONE, json.dumps(done, indent=1).encode())
-    (folder / _BEGUN).unlink()
+    (folder / BEGUN).unlink(missing_ok=True)
 
 
-def _file(folder: Path, index: int) -> Path:
+def file_of(folder: Path, index: int) -> Path:
+    """The file of a block."""
     return folder / f"part-{index:06d}.parquet"

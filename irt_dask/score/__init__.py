@@ -73,6 +73,13 @@ def score(
         person_ability_sd_1, person_ability_sd_2, person_ability_correlation, n_responses, pv1_1,
         pv1_2, pv2_1, pv2_2, ...``.  Without it the abilities are returned, up to 10^7 persons and
         10^8 plausible values, counted for each ability.
+
+        A folder of scores is brought up to date: a file is kept if the content and position of its
+        block, the items (those that the responses have), the options and the versions of irt_dask,
+        NumPy, numba and pyarrow are those it was made from, else made again.  The folder ends as
+        one run would have left it, byte for byte, also after runs that were killed.  With groups or
+        covariates new persons change everybody's prior, and so all files.  One run at a time works
+        in a folder.
     client, progress
         Dask client (default: the current one, else threads); progress bar.
 
@@ -83,7 +90,8 @@ def score(
         over persons, and ``person_plausible_value`` (persons, plausible).  Always:
         ``ability_count``, a histogram of the estimates; attrs ``mean_ability``, ``sd_ability`` and
         ``reliability``, in which every person with an estimate counts once (``n_estimated``),
-        whatever the person weights; ``n_item_draws`` and ``n_plausible``.  The reliability of "eap"
+        whatever the person weights; ``n_item_draws`` and ``n_plausible``; with ``store`` also
+        ``n_blocks_scored`` and ``n_blocks_kept``.  The reliability of "eap"
         and "map" is the variance of the estimates over that plus the mean squared standard error,
         of "ml" and "wle" 1 less the ratio of the mean squared standard error to the variance.  A
         person without responses has the prior's mean and standard deviation; "ml" and "wle" are
@@ -103,9 +111,11 @@ def score(
     Raises
     ------
     InputError
-        If the responses have items that ``items`` lacks (it lists them), the folder exists, more
-        draws are asked for than there are, a covariate is unknown (NaN) for somebody or the same
+        If the responses have items that ``items`` lacks (it lists them), the folder holds other
+        files or scores of other responses (another first block, or more blocks), more draws are asked for than there are, a covariate is unknown (NaN) for somebody or the same
         for all, or an option would have no effect.
+    BusyError
+        If another run is working in the folder.
     EstimationError
         If covariates depend on each other, or a group has no responses.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -24,7 +24,7 @@ from irt_dask.engine.item_draws import has_draws, item_draws, loading_draws
 from irt_dask.errors import InputError
 from irt_dask.kernels import counts, exact, keyed, points
 from irt_dask.models import GRID_BOUND
-from irt_dask.score import axis, plane, regression
+from irt_dask.score import axis, folder, plane, regression
 from irt_dask.score.population import STANDARD, Part, Population
 from irt_dask.store import Block, Responses
 
@@ -35,6 +35,8 @@ _MAX_PLAUSIBLE_IN_MEMORY = 10 * _MAX_IN_MEMORY
 #: Item draws over which abilities are averaged by default, where there are draws.
 _ITEM_DRAWS = 20
 METHODS = ("eap", "map", "ml", "wle")
+#: Persons whose moments are added as 64-bit integers.
+_CHUNK = 1 << 16
 #: Classes of the histogram of abilities.
 _EDGES = np.linspace(-6.0, 6.0, 61)
 
@@ -64,8 +66,13 @@ class Plan:
     drawn: tuple[tuple[Any, tuple[NDArray[np.uint64], ...]], ...]
     #: 0 if they are point estimates.
     n_item_draws: int
-    #: Of the fixed-point moments.
-    scale: float
+
+    @property
+    def scale(self) -> float:
+        """Of the fixed-point moments: not of the number of persons, who may become more."""
+        sd = float(self.population.sd.max())
+        furthest = self.population.furthest + (GRID_BOUND + 1.0) * sd
+        return exact.scale_for(_CHUNK * max(furthest, points.FURTHEST) ** 2)
 
 
 def _plausible(block: Block, plan: Plan, parts: list[Part]) -> dict[str, Floats]:
@@ -102,7 +109,10 @@ def _sums(ability: Floats, error: Floats, scale: float) -> tuple[Any, ...]:
     v = np.minimum(np.where(sure, error, 0.0), points.FURTHEST) ** 2
     terms = np.stack([x, x**2, v])
     n = np.stack([there.sum(axis=0), sure.sum(axis=0)])
-    return count, exact.fixed(terms, scale).sum(axis=1), n
+    moments: Any = 0
+    for k in range(0, ability.shape[0], _CHUNK):  # whole numbers beyond 64 bits
+        moments = moments + exact.fixed(terms[:, k : k + _CHUNK], scale).sum(axis=1).astype(object)
+    return count, moments, n
 
 
 def _score(block: Block, plan: Plan, ref: Any = None) -> tuple[dict[str, Floats], tuple[Any, ...]]:
@@ -123,8 +133,12 @@ def _person_ids(ref: Any) -> NDArray[np.object_]:
     return ref.person_ids()
 
 
-def _write(ref: Any, plan: Plan, folder: str) -> tuple[Any, ...]:
-    """Score one block into its file."""
+def _write(ref: Any, plan: Plan, scored_with: str, to: str) -> tuple[bool, tuple[Any, ...]]:
+    """Score one block into its file, unless that is there; whether it was, and the sums."""
+    key, number = folder.block_key(ref), ref.index
+    kept = folder.kept_sums(person_files.file_of(Path(to), number), key, scored_with)
+    if kept is not None:
+        return True, kept
     block = read_block(ref)
     persons, sums = _score(block, plan, ref)
     values = persons.pop("person_plausible_value", np.empty((0, 0)))
@@ -134,8 +148,9 @@ def _write(ref: Any, plan: Plan, folder: str) -> tuple[Any, ...]:
     columns["n_responses"] = counts.responses_per_person(block.data)
     for r in range(values.shape[1]):
         columns |= _columns(f"pv{r + 1}", values[:, r])
-    person_files.write_block(ref, block.index, columns, folder)
-    return sums
+    footer = folder.metadata(key, scored_with, sums)
+    person_files.write_block(ref, number, columns, to, footer)
+    return False, sums
 
 
 def _columns(name: str, x: Floats) -> dict[str, Floats]:
@@ -192,14 +207,7 @@ def _plan(responses: Responses, items: xr.Dataset, options: Options) -> Plan:
         if keys:
             own = of_draws(items, item_id, n_plausible, option="n_plausible")
             drawn = tuple((made(*one), (k,)) for one, k in zip(own, keys, strict=True))
-    scale = _scale(responses, STANDARD)
-    return Plan(options.method, n_dims, STANDARD, averaged, drawn, n_draws, scale)
-
-
-def _scale(responses: Responses, population: Population) -> float:
-    """Scale of the sums of abilities and their squares."""
-    furthest = population.furthest + (GRID_BOUND + 1.0) * float(population.sd.max())
-    return exact.scale_for(responses.n_persons * max(furthest, points.FURTHEST) ** 2)
+    return Plan(options.method, n_dims, STANDARD, averaged, drawn, n_draws)
 
 
 def _of_one(a: Floats, d: Floats, c: Floats | None = None) -> axis.Items:
@@ -243,20 +251,28 @@ def _identification(plan: Plan) -> str:
     return "ability normal given covariates, on the scale of the items"
 
 
-def _with_population(
-    engine: Engine, plan: Plan, items: xr.Dataset, start: Population
-) -> tuple[Plan, dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Estimate the population; the plan with it, and its variables, coordinates and attributes."""
+class Found(NamedTuple):
+    """A plan with its population, and the variables, coordinates and attributes of that."""
+
+    plan: Plan
+    data: dict[str, Any]
+    coords: dict[str, Any]
+    attrs: dict[str, Any]
+
+
+def _population(engine: Engine, plan: Plan, items: xr.Dataset, start: Population | None) -> Found:
+    """Estimate the population, if one is asked for."""
+    if start is None:
+        return Found(plan, {}, {}, {})
     known = _of_one(*item_parameters_3pl(items, engine.responses.item_id))
     found = regression.estimate(engine, known, start)
-    scale = _scale(engine.responses, found.population)
     attrs = {
         "converged": found.converged,
         "n_iterations": found.passes,
         "log_likelihood": found.log_likelihood,
     }
     data, coords = regression.described(found)
-    return replace(plan, population=found.population, scale=scale), data, coords, attrs
+    return Found(replace(plan, population=found.population), data, coords, attrs)
 
 
 def _summary(plan: Plan, count: Any, moments: Any, n: Any) -> dict[str, Any]:
@@ -291,24 +307,48 @@ def run(
     start = regression.begin(responses, options.prior)
     if store is None:
         _check_memory(responses.n_persons, options.n_plausible, plan.n_dims)
-    persons: dict[str, Any] = {}
-    data: dict[str, Any] = {}
-    coords: dict[str, Any] = {}
-    more: dict[str, Any] = {}
+        return _in_memory(responses, items, options, plan, start, client, progress)
+    path, lock = folder.opened(store)
+    with lock, Engine(responses, client=client, progress=progress, stage="scoring") as engine:
+        found = _population(engine, plan, items, start)
+        scored_with = folder.checksum(found.plan)
+        folder.begin(path, responses, scored_with)
+        blocks = engine.map_refs(_write, found.plan, scored_with, str(path), report=True)
+        attrs, count = _described(responses, items, options, found, [b[1] for b in blocks])
+        lists = {k: np.asarray(x).tolist() for k, x in (found.data | found.coords).items()}
+        folder.finish(path, responses, scored_with, attrs | lists)
+    kept = sum(b[0] for b in blocks)
+    attrs |= {"store": str(path), "n_blocks_scored": len(blocks) - kept, "n_blocks_kept": kept}
+    return _result({}, found, count, attrs)
+
+
+def _in_memory(
+    responses: Responses,
+    items: xr.Dataset,
+    options: Options,
+    plan: Plan,
+    start: Population | None,
+    client: Any,
+    progress: ProgressOption,
+) -> xr.Dataset:
+    """Abilities of all persons in the result."""
     with Engine(responses, client=client, progress=progress, stage="scoring") as engine:
-        folder = None if store is None else person_files.new_folder(store)
-        if start is not None:
-            plan, data, coords, more = _with_population(engine, plan, items, start)
-        if folder is not None:
-            sums = engine.map_refs(_write, plan, str(folder), report=True)
+        found = _population(engine, plan, items, start)
+        if found.plan.population.plain:
+            blocks = engine.map_blocks(_score, found.plan, report=True)
         else:
-            if plan.population.plain:
-                blocks = engine.map_blocks(_score, plan, report=True)
-            else:
-                blocks = engine.map_refs(_score_ref, plan, report=True)
-            persons = {name: np.concatenate([b[0][name] for b in blocks]) for name in blocks[0][0]}
-            coords["person_id"] = np.concatenate(engine.map_refs(_person_ids)).astype(str)
-            sums = [b[1] for b in blocks]
+            blocks = engine.map_refs(_score_ref, found.plan, report=True)
+        persons = {name: np.concatenate([b[0][name] for b in blocks]) for name in blocks[0][0]}
+        found.coords["person_id"] = np.concatenate(engine.map_refs(_person_ids)).astype(str)
+    attrs, count = _described(responses, items, options, found, [b[1] for b in blocks])
+    return _result(persons, found, count, attrs | {"store": None})
+
+
+def _described(
+    responses: Responses, items: xr.Dataset, options: Options, found: Found, sums: list[Any]
+) -> tuple[dict[str, Any], Any]:
+    """Attributes of the result, and the histogram."""
+    plan = found.plan
     count, moments, n = (np.sum([s[k] for s in sums], axis=0) for k in range(3))
     attrs = {
         "method": options.method,
@@ -318,13 +358,15 @@ def run(
         "n_persons": responses.n_persons,
         "n_item_draws": plan.n_item_draws,
         "n_plausible": int(options.n_plausible),
-        **_summary(plan, count, moments / plan.scale, n),
+        **_summary(plan, count, (moments / plan.scale).astype(float), n.astype(int)),
         "identification": _identification(plan),
-        "store": None if folder is None else str(folder),
-        **more,
+        **found.attrs,
     }
-    if folder is not None:
-        lists = {name: np.asarray(x).tolist() for name, x in (data | coords).items()}
-        person_files.finish(folder, responses, attrs | lists)
-    coords["ability"] = 0.5 * (_EDGES[1:] + _EDGES[:-1])
-    return dataset({**persons, **data, "ability_count": count}, coords=coords, attrs=attrs)
+    return attrs, count.astype(int)
+
+
+def _result(
+    persons: dict[str, Floats], found: Found, count: Any, attrs: dict[str, Any]
+) -> xr.Dataset:
+    coords = found.coords | {"ability": 0.5 * (_EDGES[1:] + _EDGES[:-1])}
+    return dataset({**persons, **found.data, "ability_count": count}, coords=coords, attrs=attrs)

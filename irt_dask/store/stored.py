@@ -131,6 +131,21 @@ class StoredBlock:
             raise self._wrong("response_value", "holds values other than 1 and 0")
         return Sparse(indptr, indices, values, self.n_items)
 
+    def checksums(self) -> list[str]:
+        """What the manifest says of the files that hold the block: array, rows, SHA-256."""
+        files = _content(self.path, self.checksum)["files"]
+        if self.layout == "dense":
+            arrays = ["response"]
+        else:
+            arrays = ["response_indptr", "response_indices", "response_value"]
+        out = []
+        for name in (*arrays, *self.columns):
+            root = f"{self.part}/{name}"
+            chunk = f"{root}/c/{self.chunk}"
+            data = files.get(chunk) or files[f"{chunk}/0"]
+            out.append(f"{name} {self.last - self.first} {data[1]}")
+        return out
+
     def _wrong(self, name: str, what: str) -> StoreError:
         return StoreError(
             f"{self.path}: array {name} in {self.part}, chunk {self.chunk} "

@@ -2,5 +2,6 @@
 
 from irt_dask.workflow.config import RunConfig, read_config
 from irt_dask.workflow.run import run
+from irt_dask.workflow.scoring import ScoringConfig, read_scoring, score_store
 
-__all__ = ["RunConfig", "read_config", "run"]
+__all__ = ["RunConfig", "ScoringConfig", "read_config", "read_scoring", "run", "score_store"]

@@ -15,11 +15,13 @@ from irt_dask.clusters.config import explain
 from irt_dask.errors import InputError
 
 
-class _Section(BaseModel):
+class Section(BaseModel):
+    """A section of a file: unknown keys are refused."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class SimulateConfig(_Section):
+class SimulateConfig(Section):
     """Simulated responses, to try a configuration before the data are there."""
 
     persons: int = Field(ge=1)
@@ -29,6 +31,9 @@ class SimulateConfig(_Section):
 
 #: Chains of one shard with many items, which share the draws, and the fewest draws of each.
 SHARED_CHAINS, _FEWEST_DRAWS = 4, 100
+
+#: Draws of the items that EAPs are averaged over.
+_ITEM_DRAWS = 20
 
 #: Fewer are no check (see ``predictive_check``).
 _LEAST_REPLICATES = 10
@@ -40,7 +45,7 @@ _OF_A_SOURCE = (
 )  # fmt: skip
 
 
-class DataConfig(_Section):
+class DataConfig(Section):
     """Where the responses come from: exactly one of source, store, builtin, simulate."""
 
     source: str | None = None
@@ -73,13 +78,13 @@ class DataConfig(_Section):
         return self
 
 
-class SpectralConfig(_Section):
+class SpectralConfig(Section):
     """Start values: the spectral estimator."""
 
     regularization: float = Field(default=1.0, ge=0.0)
 
 
-class JointConfig(_Section):
+class JointConfig(Section):
     """Joint maximum likelihood; ``coreset`` persons are drawn per iteration; 0 uses all."""
 
     coreset: int = Field(default=2000, ge=0)
@@ -87,7 +92,7 @@ class JointConfig(_Section):
     tolerance: float = Field(default=1e-6, gt=0.0)
 
 
-class BayesConfig(_Section):
+class BayesConfig(Section):
     """LS-WASP; ``shards = 0`` takes one shard for each 5,000 persons, at most 16.
 
     ``chains = 0`` takes one chain a shard; four, which share the draws, where one shard has 256
@@ -110,7 +115,7 @@ class BayesConfig(_Section):
         return self.draws_of(self.chains or SHARED_CHAINS)
 
 
-class CheckConfig(_Section):
+class CheckConfig(Section):
     """Posterior predictive check of the scores; ``replicates = 0`` makes none."""
 
     replicates: int = Field(default=50, ge=0)
@@ -125,14 +130,32 @@ class CheckConfig(_Section):
         return self
 
 
-class ScoreConfig(_Section):
-    """Abilities: plausible values of each person; item draws to average over, 0 for none."""
+class ScoreConfig(Section):
+    """Abilities: method and prior of :func:`irt_dask.score`; plausible values of each person.
 
+    ``item_draws``, to average over, are 20 for EAP unless said otherwise; 0 for the other methods.
+    """
+
+    method: Literal["eap", "map", "ml", "wle"] = "eap"
+    prior: str | list[str] = "normal"
     plausible: int = Field(default=0, ge=0)
-    item_draws: int = Field(default=20, ge=0)
+    item_draws: int = Field(default=_ITEM_DRAWS, ge=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _draws_of_the_method(cls, content: Any) -> Any:
+        if isinstance(content, dict) and content.get("method", "eap") != "eap":
+            return {"item_draws": 0} | content
+        return content
+
+    @model_validator(mode="after")
+    def _items_as_known(self) -> ScoreConfig:
+        if self.method != "eap" and self.item_draws:
+            raise ValueError(f'item_draws belongs to method = "eap", not "{self.method}"')
+        return self
 
 
-class PrivateConfig(_Section):
+class PrivateConfig(Section):
     """Difficulties under differential privacy; every release is kept in ``ledger``."""
 
     ledger: str
@@ -155,7 +178,7 @@ class PrivateConfig(_Section):
         return self
 
 
-class RunConfig(_Section):
+class RunConfig(Section):
     """One run.  Paths are relative to the file they stand in."""
 
     title: str = "Item calibration"
@@ -202,6 +225,16 @@ class RunConfig(_Section):
         return hashlib.sha256(json.dumps(self.computed(), sort_keys=True).encode()).hexdigest()
 
 
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Content of a pipeline file; InputError if there is none or it is no TOML."""
+    try:
+        return tomllib.loads(Path(path).read_text())
+    except FileNotFoundError:
+        raise InputError(f"there is no pipeline file {path}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"the pipeline file {path} cannot be read: {error}") from error
+
+
 def read_config(path: str | Path, overrides: dict[str, Any] | None = None) -> RunConfig:
     """Read and validate the TOML file of a run.
 
@@ -215,13 +248,7 @@ def read_config(path: str | Path, overrides: dict[str, Any] | None = None) -> Ru
     InputError
         Names the file, the key, the value and the rule.
     """
-    path = Path(path)
-    try:
-        content = tomllib.loads(path.read_text())
-    except FileNotFoundError:
-        raise InputError(f"there is no pipeline file {path}") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"the pipeline file {path} cannot be read: {error}") from error
+    path, content = Path(path), read_toml(path)
     folder = path.resolve().parent
     data = content.get("data")
     if isinstance(data, dict):

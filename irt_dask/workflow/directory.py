@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -10,18 +9,18 @@ import platform
 import shutil
 import time
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import xarray as xr
 
 from irt_dask.clusters.checks import versions
+from irt_dask.engine.lock import LOCK, FolderLock
 from irt_dask.errors import ChangedRunError, InputError, RunError
 from irt_dask.store.manifest import write_atomically
 
 _FORMAT = "irt_dask run"
 _VERSION = 1
 _MANIFEST = "run.json"
-_LOCK = ".lock"
 _REDONE = ("check", "score", "report")
 _INT32 = 2**31 - 1
 
@@ -40,13 +39,13 @@ class RunDirectory:
         self.path = Path(path).absolute()
         manifest = self.path / _MANIFEST
         if not manifest.exists() and self.path.exists():
-            others = [p.name for p in self.path.iterdir() if p.name != _LOCK]
+            others = [p.name for p in self.path.iterdir() if p.name != LOCK]
             if others:
                 raise InputError(
                     f"{self.path} exists and is not a run directory; choose another directory"
                 )
         self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = self._locked()
+        self._lock = FolderLock(self.path)
         try:
             self._open(manifest, identity, fresh)
         except BaseException:
@@ -76,16 +75,6 @@ class RunDirectory:
             self._write()
         self.log("run started" if not self.stages else "run resumed")
 
-    def _locked(self) -> IO[str]:
-        """Hold the directory for this process; the system lets go of it when the process ends."""
-        lock = open(self.path / _LOCK, "a")  # noqa: SIM115 (held until close)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.close()
-            raise InputError(f"another run is working in {self.path}; wait for it to end") from None
-        return lock
-
     def close(self) -> None:
         """Let other runs use the directory."""
         self._lock.close()
@@ -93,7 +82,7 @@ class RunDirectory:
     def _remove(self) -> None:
         """Remove what an earlier run left, the manifest last."""
         for entry in self.path.iterdir():
-            if entry.name in (_MANIFEST, _LOCK):
+            if entry.name in (_MANIFEST, LOCK):
                 continue
             if entry.is_dir():
                 shutil.rmtree(entry)

@@ -211,19 +211,22 @@ def _of_draws(posterior: xr.Dataset, key: str, asked: int) -> int:
 
 
 def score(c: Context) -> list[str]:
-    """EAP abilities and plausible values of all persons, one Parquet file a block."""
+    """Abilities and plausible values of all persons, one Parquet file a block."""
     posterior, options = c.directory.load("posterior.nc"), c.config.score
     result = score_persons(
         c.responses,
         posterior,
+        method=options.method,
+        prior=options.prior,
         n_plausible=_of_draws(posterior, "score.plausible", options.plausible),
         n_item_draws=_of_draws(posterior, "score.item_draws", options.item_draws),
         seed=c.config.seed,
-        store=c.directory.clear("scores"),
+        store=c.directory.path / "scores",
         client=c.client,
         progress=c.progress,
     )
-    del result.attrs["store"]
+    for name in ("store", "n_blocks_scored", "n_blocks_kept"):
+        del result.attrs[name]  # not of the values: where they lie, and what was there before
     return [c.directory.save("scores.nc", result), f"scores/{DONE}"]
 
 

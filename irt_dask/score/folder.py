@@ -1,0 +1,164 @@
+"""The folder of scores: one Parquet file a block, of which a later run keeps what is still right.
+
+Every file carries, in the metadata of its footer, the key of what it was made from and the block's
+part of the sums; so a file is whole, and right, or made again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib.metadata
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from irt_dask._version import __version__
+from irt_dask.engine import person_files
+from irt_dask.engine.lock import FolderLock
+from irt_dask.engine.person_files import BEGUN, DONE
+from irt_dask.errors import InputError
+from irt_dask.store import Responses
+from irt_dask.store.digests import block_digest
+
+#: Of the metadata in the footer of a file.
+_METADATA = b"irt_dask.scores"
+#: Entry of the finished folder's description: checksum of what all blocks are scored with.
+_SCORED_WITH = "scored_with"
+
+
+def checksum(content: Any) -> str:
+    """Checksum of what persons are scored with, and of the software whose bits these are."""
+    h = hashlib.sha256()
+    for name in ("numpy", "numba", "pyarrow"):
+        h.update(f"{name} {importlib.metadata.version(name)} ".encode())
+    h.update(f"irt_dask {__version__}".encode())
+    _add(h, content)
+    return h.hexdigest()
+
+
+def _add(h: Any, x: Any) -> None:
+    """Feed nested tuples, dataclasses, arrays and scalars, each with its type and size."""
+    if dataclasses.is_dataclass(x):
+        x = tuple(getattr(x, f.name) for f in dataclasses.fields(x))
+    if isinstance(x, tuple):
+        h.update(f"({len(x)}".encode())
+        for one in x:
+            _add(h, one)
+    elif isinstance(x, np.ndarray):
+        h.update(f"[{x.dtype.str}{x.shape}".encode())
+        h.update(np.ascontiguousarray(x).data)
+    elif x is None or isinstance(x, (str, int, float)):
+        text = repr(x).encode()
+        h.update(f"'{type(x).__name__}{len(text)}".encode() + text)
+    else:
+        raise TypeError(f"no checksum of {type(x)}")
+
+
+def block_key(ref: Any) -> str:
+    """Content of a block, and where it stands: plausible values are keyed by position."""
+    return f"{block_digest(ref)} at {ref.start}"
+
+
+def opened(path: str | Path) -> tuple[Path, FolderLock]:
+    """Make or open the folder for this run alone.
+
+    Raises InputError if it is not one of scores, BusyError if another run works in it.
+    """
+    folder = Path(path).absolute()
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; give a folder for the values of persons")
+    ours = (folder / DONE).exists() or (folder / BEGUN).exists()
+    if folder.exists() and not ours and any(p.name != ".lock" for p in folder.iterdir()):
+        raise InputError(f"{folder} exists and holds other files; choose another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FolderLock(folder)
+    try:
+        _check_kind(folder)
+    except BaseException:
+        lock.close()
+        raise
+    return folder, lock
+
+
+def _check_kind(folder: Path) -> None:
+    if (folder / DONE).exists() and _SCORED_WITH not in _description(folder):
+        raise InputError(
+            f"{folder} holds values of persons that are no scores; choose another folder or "
+            f"remove it"
+        )
+
+
+def _description(folder: Path) -> dict[str, Any]:
+    try:
+        content = json.loads((folder / DONE).read_bytes())
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        raise InputError(f"{folder / DONE} is damaged; remove it, and scores are checked again")
+    return content
+
+
+def begin(folder: Path, responses: Responses, scored_with: str) -> None:
+    """Mark the folder as unfinished; refuse scores of other responses.
+
+    Those of a run that was finished must begin with the same block and have no block that the
+    responses lack.  What is not finished is nobody's: other blocks in it are removed.
+    """
+    beyond = [p for p in folder.glob("part-*.parquet") if _number(p) >= responses.n_blocks]
+    if (folder / DONE).exists():
+        first = read(person_files.file_of(folder, 0))
+        if beyond or (first is not None and first["block"] != block_key(responses.refs[0])):
+            raise InputError(
+                f"{folder} holds scores of other responses"
+                + (f", with more than {responses.n_blocks} blocks" if beyond else "")
+                + "; choose another folder or remove it"
+            )
+    (folder / BEGUN).touch()
+    if (folder / DONE).exists() and _description(folder)[_SCORED_WITH] != scored_with:
+        (folder / DONE).unlink()  # from here on it would describe only some of the files
+    for old in (*beyond, *folder.glob(".part-*.tmp")):
+        old.unlink()
+
+
+def _number(path: Path) -> int:
+    digits = path.stem.removeprefix("part-")
+    return int(digits) if digits.isdigit() else -1
+
+
+def read(path: Path) -> dict[str, Any] | None:
+    """What the footer of a file says; None if it is not there, not whole or not one of scores."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        metadata = pq.read_metadata(path).metadata or {}
+        content = json.loads(metadata[_METADATA])
+    except (OSError, KeyError, ValueError, pa.ArrowException):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def metadata(block: str, scored_with: str, sums: tuple[Any, ...]) -> dict[bytes, bytes]:
+    """Metadata for the footer: the key of the file and the block's part of the sums."""
+    content = {
+        "block": block,
+        _SCORED_WITH: scored_with,
+        "sums": [np.asarray(s).tolist() for s in sums],
+    }
+    return {_METADATA: json.dumps(content).encode()}
+
+
+def kept_sums(path: Path, block: str, scored_with: str) -> tuple[Any, ...] | None:
+    """The sums of a file that a former run made from the same; None if there is no such file."""
+    content = read(path)
+    if content is None or (content["block"], content[_SCORED_WITH]) != (block, scored_with):
+        return None
+    return tuple(np.array(s, dtype=object) for s in content["sums"])
+
+
+def finish(folder: Path, responses: Responses, scored_with: str, attrs: dict[str, Any]) -> None:
+    """Describe the scores, once every file is there."""
+    person_files.finish(folder, responses, {**attrs, _SCORED_WITH: scored_with})

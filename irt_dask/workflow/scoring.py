@@ -1,0 +1,120 @@
+"""Scheduled scoring: a store, an item bank and a folder of scores that is brought up to date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import xarray as xr
+from pydantic import Field, ValidationError, model_validator
+
+from irt_dask.banks import read_items
+from irt_dask.clusters import ClusterConfig, check_store
+from irt_dask.clusters.config import explain
+from irt_dask.engine.executors import current_client
+from irt_dask.errors import InputError
+from irt_dask.score import score
+from irt_dask.store import open_responses
+from irt_dask.workflow.config import Section, read_toml
+from irt_dask.workflow.directory import load_result
+
+#: The section that tells such a file from that of a calibration.
+SECTION = "scoring"
+
+
+class ScoringSection(Section):
+    """What to score with what; see :func:`irt_dask.score`."""
+
+    store: str
+    bank: str
+    out: str
+    method: Literal["eap", "map", "ml", "wle"] = "eap"
+    prior: str | list[str] = "normal"
+    plausible: int = Field(default=0, ge=0)
+    item_draws: int | None = Field(default=None, ge=0)
+
+
+class ScoringConfig(Section):
+    """One scheduled scoring.  Paths are relative to the file they stand in."""
+
+    title: str = "Scoring"
+    seed: int = Field(default=0, ge=0, lt=2**31)
+    cluster: ClusterConfig = ClusterConfig()
+    scoring: ScoringSection
+
+    @model_validator(mode="after")
+    def _not_inside(self) -> ScoringConfig:
+        out, store = Path(self.scoring.out).resolve(), Path(self.scoring.store).resolve()
+        if out == store or store in out.parents:
+            raise ValueError(f"out = {self.scoring.out!r} lies in the store; choose another folder")
+        return self
+
+
+def read_scoring(path: str | Path, out: str | None = None) -> ScoringConfig | None:
+    """Read the TOML file of a scheduled scoring; None if the file is that of a calibration.
+
+    Raises
+    ------
+    InputError
+        Names the file, the key, the value and the rule.
+    """
+    content = read_toml(path)
+    section = content.get(SECTION)
+    if section is None:
+        return None
+    folder = Path(path).resolve().parent
+    if isinstance(section, dict):
+        for key in ("store", "bank", "out"):
+            if isinstance(section.get(key), str):
+                section[key] = str(folder / section[key])
+        if out is not None:
+            section["out"] = str(Path(out).absolute())
+    return validated(content, str(path))
+
+
+def validated(content: dict[str, Any], where: str) -> ScoringConfig:
+    """The configuration of the content of a file; InputError names ``where``, key and value."""
+    try:
+        return ScoringConfig.model_validate(content)
+    except ValidationError as error:
+        raise InputError(f"{where}: {explain(error)}") from None
+
+
+def score_store(config: ScoringConfig, *, client: Any = None, progress: Any = None) -> xr.Dataset:
+    """Score the persons of the store who are not scored yet; see :func:`irt_dask.score`.
+
+    Raises
+    ------
+    BusyError
+        If another run is working in the folder.
+    """
+    options, client = config.scoring, current_client(client)
+    items, responses = read_bank(options.bank), open_responses(options.store)
+    if client is not None:
+        check_store(client, responses)
+    return score(
+        responses,
+        items,
+        method=options.method,
+        prior=options.prior,
+        n_plausible=options.plausible,
+        n_item_draws=options.item_draws,
+        seed=config.seed,
+        store=options.out,
+        client=client,
+        progress=progress,
+    )
+
+
+def read_bank(path: str | Path) -> xr.Dataset:
+    """Items of a bank (.csv, .json), or with their draws of the posterior (.nc) that a run left."""
+    path = Path(path)
+    if path.suffix != ".nc":
+        return read_items(path)
+    try:
+        items = load_result(path)
+    except (TypeError, ValueError, OSError) as error:
+        raise InputError(f"{path} is not a result that a run left: {error}") from error
+    if items is None:
+        raise InputError(f"there is no file {path}")
+    return items
