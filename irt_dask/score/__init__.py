@@ -112,8 +112,9 @@ def score(
     ------
     InputError
         If the responses have items that ``items`` lacks (it lists them), the folder holds other
-        files or scores of other responses (another first block, or more blocks), more draws are asked for than there are, a covariate is unknown (NaN) for somebody or the same
-        for all, or an option would have no effect.
+        files or scores of other responses (another first block, or more blocks), more draws are
+        asked for than there are, a covariate is unknown (NaN) for somebody or the same for all, or
+        an option would have no effect.
     BusyError
         If another run is working in the folder.
     EstimationError
