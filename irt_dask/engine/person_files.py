@@ -62,7 +62,9 @@ def write_block(
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         content = pa.table(table | columns).replace_schema_metadata(metadata)
-        pq.write_table(content, temporary, write_page_checksum=True)
+        pq.write_table(
+            content, temporary, write_page_checksum=True, use_dictionary=["person_group"]
+        )  # of the others hardly a value repeats
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

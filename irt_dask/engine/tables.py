@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irt_dask.engine.cache import keep
-from irt_dask.kernels import loglik, loglik_3pl, plane
+from irt_dask.kernels import by_score, loglik, loglik_3pl, plane
 from irt_dask.store.responses import sha256
 
 Floats = NDArray[np.float64]
@@ -15,6 +15,12 @@ Floats = NDArray[np.float64]
 def grid_tables(a: Floats, d: Floats, nodes: Floats) -> loglik.Tables:
     """Tables for :mod:`irt_dask.kernels.posterior`, from memory if the items are the same."""
     return keep(("tables", sha256(a, d, nodes)), lambda: loglik.tables(a, d, nodes))
+
+
+def score_curves(a: Floats, d: Floats, nodes: Floats) -> Floats:
+    """Curves for :func:`irt_dask.kernels.posterior.expectations`, if the items are the same."""
+    key = ("curves", sha256(a, d, nodes))
+    return keep(key, lambda: by_score.curves(grid_tables(a, d, nodes)))
 
 
 def guessing_tables(a: Floats, d: Floats, c: Floats, nodes: Floats) -> loglik_3pl.Tables3PL:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from irt_dask.kernels import rows
+from irt_dask.kernels import by_score, rows
 from irt_dask.kernels.compiled import jit
 from irt_dask.kernels.layouts import Layout
 from irt_dask.kernels.loglik import (
@@ -78,6 +78,7 @@ def _expectations(
     indices: Any,
     values: Any,
     g: Tables,
+    todo: NDArray[np.bool_],
     mean: Floats,
     sd: Floats,
     log_marginal: Floats,
@@ -85,9 +86,9 @@ def _expectations(
     nodes = g.nodes
     w = np.empty(nodes.size)
     index = np.empty(g.a.size + 4, dtype=np.int64)
-    # log of the trapezoidal normaliser of the N(0, 1) prior density
-    constant = math.log(nodes[1] - nodes[0]) - 0.5 * math.log(2.0 * math.pi)
     for i in range(n_rows(indptr, values)):
+        if not todo[i]:
+            continue
         items, row = rows.row(indptr, indices, values, i)
         lo, hi = log_weights(items, row, g, LOG_NEGLIGIBLE, index, w)
         first, last, peak = weights(w, lo, hi, LOG_NEGLIGIBLE)
@@ -106,17 +107,28 @@ def _expectations(
         for k in range(row.size):
             if row[k] == 1:
                 intercepts += g.d[item(items, k)]
-        log_marginal[i] = peak + math.log(total) + intercepts + constant
+        log_marginal[i] = peak + math.log(total) + intercepts
 
 
-def expectations(data: Layout, g: Tables) -> tuple[Floats, Floats, Floats]:
+def expectations(
+    data: Layout, g: Tables, curves: Floats = by_score.NONE
+) -> tuple[Floats, Floats, Floats]:
     """Posterior mean and standard deviation of each ability, and the log marginal likelihood.
 
-    A person without responses has the prior: mean 0, standard deviation 1, log-likelihood 0.
+    A person without responses has the prior: mean 0, standard deviation 1, log-likelihood 0.  With
+    ``curves`` of the same tables those who answered every item come from them, to 1e-12.
     """
     n = data.shape[0]
     mean, sd, log_marginal = np.empty(n), np.empty(n), np.empty(n)
-    _expectations(*rows.arrays(data), g, mean, sd, log_marginal)
+    if curves.shape[0]:
+        todo = by_score.complete(data, g, curves, mean, sd, log_marginal)
+    else:
+        todo = np.ones(n, dtype=np.bool_)
+    if todo.any():
+        _expectations(*rows.arrays(data), g, todo, mean, sd, log_marginal)
+    # log of the trapezoidal normaliser of the N(0, 1) prior density
+    spacing = float(g.nodes[1] - g.nodes[0])
+    log_marginal += math.log(spacing) - 0.5 * math.log(2.0 * math.pi)
     return mean, sd, log_marginal
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irt_dask.engine.cache import keep
-from irt_dask.engine.tables import grid_tables, guessing_tables
+from irt_dask.engine.tables import grid_tables, guessing_tables, score_curves
 from irt_dask.kernels import loglik_3pl, modes, plausible, points, posterior
 from irt_dask.kernels.layouts import Layout
 from irt_dask.kernels.parameters import Items as Parameters
@@ -64,7 +64,9 @@ def _grid(a: Floats, d: Floats, bound: float) -> Grid:
 def expectations(data: Layout, s: Standard, shift: Floats | None) -> tuple[Floats, Floats, Floats]:
     """Mean and SD of each standardised ability, and the log marginal likelihood."""
     if s.plain:
-        return posterior.expectations(data, grid_tables(s.a, s.d, s.nodes))
+        return posterior.expectations(
+            data, grid_tables(s.a, s.d, s.nodes), score_curves(s.a, s.d, s.nodes)
+        )
     return loglik_3pl.expectations(
         data, guessing_tables(s.a, s.d, s.c, s.nodes), _shifts(data, shift)
     )
