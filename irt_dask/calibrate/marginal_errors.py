@@ -99,7 +99,8 @@ def _sums(
                 data.values[complete], t, scores, weight[complete], size
             )
             data, weight = layouts.take(data, np.flatnonzero(~complete)), weight[~complete]
-        out += marginal_scores.sums(data, t, scores, weight, size)
+        if data.shape[0]:
+            out += marginal_scores.sums(data, t, scores, weight, size)
     return out[0], out[1]
 
 

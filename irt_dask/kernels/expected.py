@@ -96,18 +96,22 @@ def _counts(
     w = np.empty(n_nodes)
     multiple = np.empty(n_nodes, dtype=np.int64)
     index = np.empty(g.a.size + 4, dtype=np.int64)
+    rights = np.empty(g.a.size + 1, dtype=np.int64)
     log_marginal = 0
     for i in range(n_rows(indptr, values)):
         items, row = rows.row(indptr, indices, values, i)
         t = 0.0
         intercepts = 0.0
         observed = 0
-        for k in range(row.size):
+        n_right = 0
+        for k in range(row.size):  # without branches, which nobody could predict
+            j = item(items, k)
+            y = row[k] == 1
             observed += row[k] >= 0
-            if row[k] == 1:
-                j = item(items, k)
-                t += g.a[j]
-                intercepts += g.d[j]
+            rights[n_right] = j
+            n_right += y
+            t += g.a[j] * y
+            intercepts += g.d[j] * y
         if observed == 0 or weight[i] == 0.0:  # says nothing, of abilities neither
             continue
         complete = observed == g.a.size
@@ -125,11 +129,10 @@ def _counts(
         for q in range(first, last + 1):
             multiple[q] = np.int64(w[q] * part + 0.5)
         at = multiple[first : last + 1]
-        for k in range(row.size):
-            if row[k] == 1:
-                to = right[item(items, k), first : last + 1]
-                for q in range(at.size):
-                    to[q] += at[q]
+        for j in rights[:n_right]:
+            to = right[j, first : last + 1]
+            for q in range(at.size):
+                to[q] += at[q]
         if complete:
             to = whole[first : last + 1]
             for q in range(at.size):

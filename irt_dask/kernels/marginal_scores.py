@@ -26,6 +26,8 @@ Ints = NDArray[np.int64]
 _LOG_CUT = math.log(1e-13)
 #: Rows of the matrix whose products are summed at a time, and its bytes.
 _ROWS, _BYTES = 4096, 1 << 26
+#: The same for complete rows.
+_COMPLETE_ROWS = 1024
 
 
 class Scores(NamedTuple):
@@ -167,9 +169,9 @@ def complete_sums(
     log_odds = g.gain  # a theta + d
     second, square = np.zeros((2, 2 * m + 2, 2 * m + 2))
     pairs, right, persons = np.zeros((3, m, m)), np.zeros((m, x.size)), np.zeros(x.size)
-    for begin in range(0, len(values), _ROWS):
-        y = values[begin : begin + _ROWS].astype(np.float64)
-        omega = weight[begin : begin + _ROWS]
+    for begin in range(0, len(values), _COMPLETE_ROWS):
+        y = values[begin : begin + _COMPLETE_ROWS].astype(np.float64)
+        omega = weight[begin : begin + _COMPLETE_ROWS]
         w = y @ log_odds + g.total
         w -= w.max(axis=1, keepdims=True)
         np.exp(w, out=w)
@@ -178,13 +180,18 @@ def complete_sums(
         mean = np.concatenate(
             [y * moment[:, 1:2] - w @ (p * x).T, y - w @ p.T, w @ s.ability.T], axis=1
         )
-        mean *= omega[:, None]
-        square += mean.T @ mean
-        if omega.min() < omega.max() or (omega[:1] != 1.0).any():
-            mean /= np.sqrt(omega)[:, None]
-        second -= mean.T @ mean
-        for u in range(3):
-            pairs[u] += (y * (omega * moment[:, u])[:, None]).T @ y
+        # Of x.T @ x with one and the same x a triangle is computed.
+        weighted, own = (mean, y) if (omega == 1.0).all() else (mean * omega[:, None], None)
+        once = weighted.T @ weighted
+        square += once
+        if own is None:
+            mean *= np.sqrt(omega)[:, None]
+            once, own = mean.T @ mean, y * np.sqrt(omega)[:, None]
+        second -= once
+        pairs[0] += own.T @ own
+        pairs[1] += (y * (omega * moment[:, 1])[:, None]).T @ y
+        own = y * np.sqrt(omega * moment[:, 2])[:, None]
+        pairs[2] += own.T @ own
         w *= omega[:, None]
         right += y.T @ w
         persons += w.sum(axis=0)
@@ -207,6 +214,9 @@ def complete_sums(
     kept = np.flatnonzero(column >= 0)
     where = np.ix_(column[kept], column[kept])
     covariance, squares = np.zeros((2, size, size))
-    np.add.at(covariance, where, second[np.ix_(kept, kept)])
-    np.add.at(squares, where, square[np.ix_(kept, kept)])
+    for out, x in ((covariance, second), (squares, square)):
+        if np.unique(column[kept]).size == kept.size:
+            out[where] = x[np.ix_(kept, kept)]
+        else:  # items share a slope
+            np.add.at(out, where, x[np.ix_(kept, kept)])
     return covariance, squares

@@ -96,8 +96,8 @@ def speed():
 
 def guessing(sets=10):
     print("3PL, 50,000 x 60: root mean square error of a, b, c to truth; seconds")
-    print(f"{'set':>4}" + "".join(f" {x:>9}" for x in
-          ("a", "mirt", "ratio", "b", "mirt", "ratio", "c", "mirt", "ratio", "s", "mirt s")))  # fmt: skip
+    head = [x for name in "abc" for x in (name, "mirt", "ratio")]
+    print(f"{'set':>4} " + " ".join(f"{x:>9}" for x in (*head, "s", "mirt s")))
     squares = []
     for seed in range(sets):
         y, a, d, c = simulated(50_000, 60, 100 + seed, guessing=True)
