@@ -166,20 +166,23 @@ def complete_sums(
     m, x = values.shape[1], g.nodes
     p = -s.logit[1]
     power = np.stack([np.ones_like(x), x, x**2])
-    log_odds = g.gain  # a theta + d
+    both_p = np.concatenate([p * x, p]).T
+    slopes = (g.gain[:, -1] - g.gain[:, 0]) / (x[-1] - x[0])  # gain is a theta + d
     second, square = np.zeros((2, 2 * m + 2, 2 * m + 2))
     pairs, right, persons = np.zeros((3, m, m)), np.zeros((m, x.size)), np.zeros(x.size)
     for begin in range(0, len(values), _COMPLETE_ROWS):
         y = values[begin : begin + _COMPLETE_ROWS].astype(np.float64)
         omega = weight[begin : begin + _COMPLETE_ROWS]
-        w = y @ log_odds + g.total
+        w = np.multiply.outer(y @ slopes, x) + g.total  # intercepts cancel
         w -= w.max(axis=1, keepdims=True)
         np.exp(w, out=w)
         w /= w.sum(axis=1, keepdims=True)
         moment = w @ power.T
-        mean = np.concatenate(
-            [y * moment[:, 1:2] - w @ (p * x).T, y - w @ p.T, w @ s.ability.T], axis=1
-        )
+        mean = np.empty((len(y), 2 * m + 2))
+        np.matmul(w, both_p, out=mean[:, : 2 * m])
+        np.subtract(y * moment[:, 1:2], mean[:, :m], out=mean[:, :m])
+        np.subtract(y, mean[:, m : 2 * m], out=mean[:, m : 2 * m])
+        mean[:, 2 * m :] = w @ s.ability.T
         # Of x.T @ x with one and the same x a triangle is computed.
         weighted, own = (mean, y) if (omega == 1.0).all() else (mean * omega[:, None], None)
         once = weighted.T @ weighted
