@@ -135,6 +135,17 @@ def test_the_estimate_is_the_maximum_and_errors_are_its_curvature(case):
     np.testing.assert_allclose(se, expected, rtol=2e-3)
 
 
+def test_two_items_do_not_determine_two_slopes():
+    """Four patterns, three of them free, and four parameters: estimates, but no errors."""
+    y, *_ = data(500, 2, 5)
+    with pytest.warns(irt.DataWarning, match="observed information is singular"):
+        f = irt.fit_marginal(y, progress=False)
+    assert np.isfinite(f["item_discrimination"]).all()
+    assert np.isnan(f["item_discrimination_se"]).all()
+    p = np.bincount(y @ [2, 1], minlength=4) / len(y)  # they fit the patterns: no model does better
+    assert f.attrs["objective"] == pytest.approx(len(y) * (p @ np.log(p)), abs=1e-3)
+
+
 @pytest.mark.parametrize("options", [{}, {"model": "1pl"}, {"model": "3pl"}])
 def test_weights_are_repetitions(options):
     y, table, *_ = data(400, 6, 2, missing=0.1, groups=([0.0, 0.5], [1.0, 1.0]), weight=True)

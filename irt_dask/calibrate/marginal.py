@@ -96,7 +96,9 @@ def fit_marginal(
 
     Warns
     -----
-    ConvergenceWarning
+    ConvergenceWarning, DataWarning
+        If the iterations do not end; if the data do not determine all parameters (no standard
+        errors then).
 
     Notes
     -----
@@ -184,6 +186,8 @@ def _polished(
     fit: Rounds, x: Floats, value: float, expected: Any, covariance: marginal_errors.Covariance
 ) -> tuple[Floats, float]:
     """Newton steps from where the iterations ended: rounding is all that is left."""
+    if np.isnan(covariance.inverse).any():
+        return x, value
     for _ in range(_POLISHING):
         moved = marginal_errors.newton(fit.model, x, expected, covariance)
         new, seen = fit.expect(moved)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from irt_dask.calibrate.marginal_rounds import (
     by_group,
     tables,
 )
-from irt_dask.errors import EstimationError
+from irt_dask.errors import DataWarning
 from irt_dask.kernels import layouts, marginal_scores
 from irt_dask.kernels.marginal_scores import Scores
 from irt_dask.models import difficulty
@@ -28,6 +29,11 @@ from irt_dask.store import Block
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+#: Smallest eigenvalue of the observed information, as a share of that of known abilities: it is
+#: known to 1e-7.
+_LEAST = 1e-6
 
 
 @dataclass(frozen=True)
@@ -146,20 +152,30 @@ def _complete(model: Model, items: Floats, ability: Floats, e: Expected, at: Any
 
 
 def covariance(fit: Rounds, x: Floats, expected: Expected, robust: bool) -> Covariance:
-    """Inverse of the observed information at x, or the sandwich with squares of scores."""
+    """Inverse of the observed information at x, or the sandwich with squares of scores.
+
+    NaN, with a warning, where the information is singular.
+    """
     model = fit.model
     items, ability = model.unpack(x)
     at = columns(model, x)
     grid = Grid.of(model, items, ability, coarse=True)
     lost, squares = fit.engine.map_reduce(_sums, model, items, ability, grid, at)
-    information = _complete(model, items, ability, expected, at) - lost
-    information = 0.5 * (information + information.T)
+    complete = _complete(model, items, ability, expected, at)
+    size = np.sqrt(np.diag(complete))
+    # As shares of what would be known if abilities were.
+    information = (complete - 0.5 * (lost + lost.T)) / np.outer(size, size)
     values, vectors = np.linalg.eigh(information)
-    if not values[0] > 0.0:
-        raise EstimationError(
-            "the observed information is singular: the data do not determine these parameters"
+    if values.size and not values[0] > _LEAST:
+        warnings.warn(
+            "the observed information is singular: the data do not determine all parameters, and "
+            "none has a standard error; give more items, more persons, or fix some items",
+            DataWarning,
+            stacklevel=3,
         )
-    inverse = (vectors / values) @ vectors.T
+        nan = np.full_like(complete, np.nan)
+        return Covariance(nan, nan, at[0], at[1])
+    inverse = (vectors / values) @ vectors.T / np.outer(size, size)
     matrix = inverse @ squares @ inverse if robust else inverse
     return Covariance(matrix, inverse, at[0], at[1])
 

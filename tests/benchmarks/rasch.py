@@ -1,9 +1,11 @@
 """Rasch estimators next to each other, as in the figures and tables of two papers.
 
+    pip install girth==0.8.0      (for ``settings`` only)
     python tests/benchmarks/rasch.py [--repeat 20] [--plots FOLDER] [PART ...]
 
 Nguyen and Zhang, "A Spectral Approach to Item Response Theory": ``settings`` (Figures 1 and 2:
-error in three settings, and seconds), ``real`` (the protocol of Tables 1 to 3: 80% of the persons
+error in three settings, and seconds; marginal ML with the SD of ability estimated, and with N(0, 1)
+as in the paper), ``real`` (the protocol of Tables 1 to 3: 80% of the persons
 to fit, a tenth of them to choose the distribution of ability, 20% to test; ../shared/data, LSAT).
 
 "Random pairing MLE": ``n``, ``p``, ``splits``, ``kappa``, ``top`` (Figures 1 to 5: largest error
@@ -21,6 +23,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import xarray as xr
 from scipy import stats
 
 import irt_dask as irt
@@ -44,6 +47,23 @@ def pairwise(y, splits=1, seed=0, errors=False, **options):
 
 def joint(y):
     return irt.fit_joint(y, model="1pl", **QUIET)
+
+
+def centred(difficulty):
+    return xr.Dataset({"item_difficulty": ("items", difficulty - difficulty.mean())})
+
+
+def marginal(y):
+    """Abilities N(0, SD^2), the SD estimated: it is the slope that all items share."""
+    return centred(-irt.fit_marginal(y, model="1pl", **QUIET)["item_intercept"].values)
+
+
+def marginal_n01(y):
+    """Abilities N(0, 1), slopes 1, as the paper's baseline: the same program, on PyPI."""
+    import girth
+
+    known = np.where(y.T < 0, girth.INVALID_RESPONSE, y.T).astype(int)
+    return centred(np.asarray(girth.rasch_mml(known)["Difficulty"]))
 
 
 METHODS = {
@@ -238,6 +258,8 @@ def lsat(repeat):
 def settings(repeat):
     methods = {
         "spectral": spectral,
+        "MML": marginal,
+        "MML N(0, 1)": marginal_n01,
         "CML": lambda y: irt.fit_conditional(y, **QUIET),
         "JML": joint,
         "PMLE": METHODS["PMLE"],
@@ -277,6 +299,8 @@ def settings(repeat):
 def real(repeat):
     methods = {
         "spectral": lambda r: irt.fit_spectral(r, standard_errors=False, **QUIET),
+        "MML (1PL)": lambda r: irt.fit_marginal(r, model="1pl", **QUIET),
+        "MML (2PL)": lambda r: irt.fit_marginal(r, **QUIET),
         "CML": lambda r: irt.fit_conditional(r, **QUIET),
         "PMLE": METHODS["PMLE"],
         "JML": joint,
