@@ -168,7 +168,6 @@ def test_a_misfitting_item_is_found():
 
 
 @pytest.mark.slow
-@pytest.mark.nightly
 def test_distributions_under_the_model():
     """Known items, 3,000 of them in 150 data sets: z has mean 0 and SD 1, tests have 5%.
 
@@ -186,6 +185,21 @@ def test_distributions_under_the_model():
     assert np.abs(z.mean(axis=(0, 2))).max() < 4 / math.sqrt(3000)
     assert np.abs(z.std(axis=(0, 2)) - 1).max() < 4 / math.sqrt(6000) + 0.02
     assert np.abs(low - 0.05).max() < 4 * math.sqrt(0.05 * 0.95 / 3000)
+
+
+@pytest.mark.slow
+def test_chi_squares_of_fitted_items():
+    """2,000 items estimated from the persons at hand: 5%, limits of 4 standard errors."""
+    rng = np.random.default_rng(1)
+    low, z = [], []
+    for _ in range(100):
+        _, _, y = simulate(rng, 1000, 20)
+        got = irt.item_fit(y, irt.fit_marginal(y, progress=False))
+        low.append([got[f"item_{k}_p_value"].values < 0.05 for k in ("chi2", "sx2")])
+        z.append(got["item_infit_z"].values)
+    share = np.mean(low, axis=(0, 2))
+    assert np.abs(share - 0.05).max() < 4 * math.sqrt(0.05 * 0.95 / 2000), share
+    assert np.std(z) < 0.3  # the slopes take it up, as the docstring says
 
 
 # --- persons --------------------------------------------------------------------------------------
