@@ -146,6 +146,7 @@ def test_a_mistake_in_a_process_of_its_own(tmp_path):
     assert text.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_raw_answers_bad_rows_and_more_persons(tmp_path):
     (tmp_path / "a.csv").write_text("person,q1,q2\np1,A,9\np2,B,C\np3,A\n")
     (tmp_path / "b.jsonl").write_text('{"subject_id": "p4", "responses": {"q2": "C"}}\n')

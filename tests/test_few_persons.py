@@ -202,7 +202,10 @@ def special(kind, rng):
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in exp")
-@pytest.mark.parametrize("kind", ["plain", "steep", "extreme", "one item"])
+@pytest.mark.parametrize(
+    "kind",
+    ["plain", "steep", *(pytest.param(k, marks=pytest.mark.slow) for k in ("extreme", "one item"))],
+)
 def test_nodes_around_the_mode_are_enough(monkeypatch, kind):
     """Draws, expectations and predictions against sums over all nodes."""
     rng = np.random.default_rng(6)

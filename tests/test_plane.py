@@ -77,7 +77,7 @@ def total(y, a, d, nodes, rho):
     return brute_force(y, a, d, nodes, rho)[1].sum()
 
 
-@pytest.mark.parametrize("missing", [0.0, 0.4])
+@pytest.mark.parametrize("missing", [pytest.param(0.0, marks=pytest.mark.slow), 0.4])
 def test_score_is_the_derivative_of_the_log_marginal(missing):
     y, a, d = case(3, missing=missing)
     if not missing:

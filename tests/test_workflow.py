@@ -83,11 +83,11 @@ def test_a_second_run_does_nothing(finished):
 
 SLOW = [
     pytest.param(stage, marks=pytest.mark.slow)
-    for stage in ("summary", "spectral", "joint", "check", "score")
+    for stage in ("ingest", "summary", "spectral", "joint", "check", "score")
 ]
 
 
-@pytest.mark.parametrize("stage", [*SLOW, "ingest", "bayes", "report"])
+@pytest.mark.parametrize("stage", [*SLOW, "bayes", "report"])
 def test_a_run_resumes_after_any_stage(finished, tmp_path, stage, monkeypatch):
     class Killed(BaseException):
         pass
