@@ -139,7 +139,8 @@ def _write(ref: Any, plan: Plan, scored_with: str, to: str) -> tuple[bool, tuple
     kept = folder.kept_sums(person_files.file_of(Path(to), number), key, scored_with)
     if kept is not None:
         return True, kept
-    block = read_block(ref)
+    # Read once: not kept, so that memory does not grow with the store.
+    block = ref.read() if plan.population.plain else read_block(ref)
     persons, sums = _score(block, plan, ref)
     values = persons.pop("person_plausible_value", np.empty((0, 0)))
     columns: dict[str, Any] = {}
