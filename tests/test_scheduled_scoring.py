@@ -162,6 +162,18 @@ def test_what_is_lost_is_made_again(store, items, tmp_path, damage):
     assert contents(out) == before
 
 
+def test_a_damaged_description_is_named_and_made_again(store, items, tmp_path):
+    out, r = tmp_path / "scores", irt.open_responses(store)
+    irt.score(r, items, store=out)
+    before = contents(out)
+    (out / DONE).write_text("{")
+    with pytest.raises(InputError, match="_scores.json is damaged; remove this file"):
+        irt.score(r, items, store=out)
+    (out / DONE).unlink()
+    assert counts(irt.score(r, items, store=out)) == (0, 4)
+    assert contents(out) == before
+
+
 def test_scores_of_other_responses_are_not_touched(store, items, tmp_path):
     out = tmp_path / "scores"
     irt.score(irt.open_responses(store), items, store=out)

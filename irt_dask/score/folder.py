@@ -70,7 +70,8 @@ def opened(path: str | Path) -> tuple[Path, FolderLock]:
     folder = Path(path).absolute()
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; give a folder for the values of persons")
-    ours = (folder / DONE).exists() or (folder / BEGUN).exists()
+    marked = (folder / DONE).exists() or (folder / BEGUN).exists()
+    ours = marked or read(person_files.file_of(folder, 0)) is not None
     if folder.exists() and not ours and any(p.name != ".lock" for p in folder.iterdir()):
         raise InputError(f"{folder} exists and holds other files; choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
@@ -97,7 +98,7 @@ def _description(folder: Path) -> dict[str, Any]:
     except ValueError:
         content = None
     if not isinstance(content, dict):
-        raise InputError(f"{folder / DONE} is damaged; remove it, and scores are checked again")
+        raise InputError(f"{folder / DONE} is damaged; remove this file, and run again")
     return content
 
 
