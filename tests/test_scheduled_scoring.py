@@ -167,7 +167,7 @@ def test_a_damaged_description_is_named_and_made_again(store, items, tmp_path):
     irt.score(r, items, store=out)
     before = contents(out)
     (out / DONE).write_text("{")
-    with pytest.raises(InputError, match="_scores.json is damaged; remove this file"):
+    with pytest.raises(InputError, match="is damaged; remove this file"):
         irt.score(r, items, store=out)
     (out / DONE).unlink()
     assert counts(irt.score(r, items, store=out)) == (0, 4)
