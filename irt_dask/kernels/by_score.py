@@ -93,22 +93,28 @@ def _complete(
         rest[i] = row.size < m
         if rest[i]:
             continue
-        least = 0
+        signs = np.int8(0)
         for k in range(m):
-            least = min(least, row[k])
-        rest[i] = least < 0
+            signs |= row[k]  # negative if one of them is
+        rest[i] = signs < 0
         if rest[i]:
             continue
-        intercepts = 0.0
-        t0 = t1 = 0.0
-        for k in range(0, m - 1, 2):  # two sums that need not wait for each other
+        t0 = t1 = t2 = t3 = 0.0  # sums that need not wait for each other
+        d0 = d1 = d2 = d3 = 0.0
+        for k in range(0, m - 3, 4):
             t0 += a[k] * row[k]
             t1 += a[k + 1] * row[k + 1]
-            intercepts += d[k] * row[k] + d[k + 1] * row[k + 1]
-        if m % 2 == 1:
-            t0 += a[m - 1] * row[m - 1]
-            intercepts += d[m - 1] * row[m - 1]
-        t = (t0 + t1) * _INTERVALS
+            t2 += a[k + 2] * row[k + 2]
+            t3 += a[k + 3] * row[k + 3]
+            d0 += d[k] * row[k]
+            d1 += d[k + 1] * row[k + 1]
+            d2 += d[k + 2] * row[k + 2]
+            d3 += d[k + 3] * row[k + 3]
+        for k in range(m - m % 4, m):
+            t0 += a[k] * row[k]
+            d0 += d[k] * row[k]
+        intercepts = (d0 + d1) + (d2 + d3)
+        t = ((t0 + t1) + (t2 + t3)) * _INTERVALS
         q = min(max(int(t), 0), table.shape[0] - 2)
         u = t - q
         mean[i] = _hermite(u, h, table[q], table[q + 1], 1)

@@ -38,7 +38,8 @@ METHODS = ("eap", "map", "ml", "wle")
 #: Persons whose moments are added as 64-bit integers.
 _CHUNK = 1 << 16
 #: Classes of the histogram of abilities.
-_EDGES = np.linspace(-6.0, 6.0, 61)
+_CLASSES = 60
+_EDGES = np.linspace(-6.0, 6.0, _CLASSES + 1)
 
 
 @dataclass(frozen=True)
@@ -103,15 +104,19 @@ def _sums(ability: Floats, error: Floats, scale: float) -> tuple[Any, ...]:
     error beyond every bound counts as the bound.
     """
     there, sure = np.isfinite(ability), np.isfinite(error)
-    inside = np.clip(ability, _EDGES[0], np.nextafter(_EDGES[-1], 0.0))
-    count = np.apply_along_axis(lambda x: np.histogram(x[x == x], _EDGES)[0], 0, inside)
     x = np.where(there, ability, 0.0)
     v = np.minimum(np.where(sure, error, 0.0), points.FURTHEST) ** 2
-    terms = np.stack([x, x**2, v])
+    place = np.clip((x - _EDGES[0]) * (_CLASSES / (_EDGES[-1] - _EDGES[0])), 0, _CLASSES - 1)
+    counted = [
+        np.bincount(p[t], minlength=_CLASSES)
+        for p, t in zip(*(np.atleast_2d(a.T) for a in (place.astype(np.intp), there)), strict=True)
+    ]
+    count = np.stack(counted, axis=-1) if ability.ndim == 2 else counted[0]
     n = np.stack([there.sum(axis=0), sure.sum(axis=0)])
     moments: Any = 0
     for k in range(0, ability.shape[0], _CHUNK):  # whole numbers beyond 64 bits
-        moments = moments + exact.fixed(terms[:, k : k + _CHUNK], scale).sum(axis=1).astype(object)
+        part = [exact.fixed(y[k : k + _CHUNK], scale).sum(axis=0) for y in (x, x**2, v)]
+        moments = moments + np.stack(part).astype(object)
     return count, moments, n
 
 
