@@ -307,9 +307,11 @@ def test_command_and_exit_codes(store, items, tmp_path, typed):
 
 def test_pipeline(store, items, tmp_path, typed):
     (tmp_path / "night.toml").write_text(
-        'seed = 3\n[scoring]\nstore = "store"\nbank = "bank.csv"\nout = "scores"\nplausible = 1\n'
+        'title = "At night"\nseed = 3\n[scoring]\nstore = "store"\nbank = "bank.csv"\n'
+        'out = "scores"\nplausible = 1\n'
     )
-    assert typed("run", "night.toml", "--quiet")[0] == 0
+    code, text = typed("run", "night.toml", "--quiet")
+    assert (code, text.out.splitlines()[0]) == (0, "At night")
     assert "pv1" in pd.read_parquet(tmp_path / "scores").columns
     assert (
         typed("score", "store", "bank.csv", "--out", "by_hand", "--plausible", 1, "--seed", 3)[0]

@@ -63,6 +63,7 @@ def run(
                 f"{'--fresh' if fresh else '--source'}: {pipeline} scores the store that it names; "
                 f"bring new persons into it with irt-dask append"
             )
+        click.echo(scoring.title)
         _score(scoring, cluster or scoring.cluster, False, quiet)
         return
     config = read_config(pipeline, {"source": source, "directory": out})
