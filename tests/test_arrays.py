@@ -251,3 +251,15 @@ def test_weights_given_to_one_dask_array_are_not_lost_in_the_cache():
         with Engine(r) as engine:
             total.append(engine.map_blocks(summary)[0][1])
     assert total == [41.0, 82.0]
+
+
+def test_identifiers_of_any_length():
+    y = np.eye(3, dtype=np.int8)
+    items = irt.fit_spectral(irt.from_array(y), regularization=1.0, standard_errors=False)
+    for name in ("p", "p" * 24, "p" * 25, "\N{SNOWMAN}"):
+        r = irt.from_array(y, person_id=[name, "a", "bc"])
+        assert r.person_ids(0).dtype == object
+        assert r.person_ids(0).tolist() == [name, "a", "bc"]
+        assert r.select(persons=["bc", name]).person_ids(0).tolist() == [name, "bc"]
+        scores = irt.score(r, items)
+        assert scores["person_id"].values.tolist() == [name, "a", "bc"]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from irt_dask.kernels import by_score, layouts, loglik, posterior
+from irt_dask.kernels import ability_sums, by_score, layouts, loglik, posterior
 from irt_dask.models import grid_for
 
 
@@ -31,7 +31,7 @@ def test_as_person_by_person(m, seed, steep):
     y[:40] = rng.integers(0, 2, (40, m))
     y[0], y[1] = 0, 1
     got, want, whole, curves = both(y, a, d)
-    if curves.size == 0:
+    if curves.values.size == 0:
         return
     for x, z in zip(got, want, strict=True):
         np.testing.assert_allclose(x, z, atol=1e-11)
@@ -80,4 +80,35 @@ def test_no_curves_for_a_fine_grid():
     a = np.full(300, 1.5)
     g = loglik.tables(a, np.zeros(300), grid_for(a, np.zeros(300)).nodes)
     assert g.wrong.size == 0
-    assert by_score.curves(g).shape == (0, 5)
+    assert by_score.curves(g) is by_score.NONE
+
+
+@pytest.mark.parametrize("m", [1, 7, 8, 9, 40])
+def test_any_number_of_items(m):
+    """Responses go eight at a time: whoever lacks one, at any place, is seen."""
+    rng = np.random.default_rng(m)
+    a, d = rng.uniform(0.4, 1.2, m), rng.normal(size=m)
+    y = rng.integers(0, 2, (m + 1, m)).astype(np.int8)
+    y[np.arange(m), np.arange(m)] = -1
+    got, want, whole, _ = both(y, a, d)
+    assert whole.tolist() == [False] * m + [True]
+    for x, z in zip(got, want, strict=True):
+        np.testing.assert_array_equal(x[:-1], z[:-1])
+        assert x[-1] == pytest.approx(z[-1], abs=1e-11)
+
+
+def test_sums_of_abilities():
+    rng = np.random.default_rng(5)
+    ability, error = 4.0 * rng.normal(size=(2, 500, 2))
+    ability[:9, 0], error[::3, 1], error[1, 0] = np.nan, np.inf, 1e9
+    error = np.abs(error)
+    classes = ability_sums.Classes(-6.0, 6.0, 60)
+    count, moments, n = ability_sums.sums(ability, error, classes, 50.0, 2.0**30)
+    for q in range(2):
+        x, e = ability[:, q], error[:, q]
+        x, e = x[np.isfinite(x)], np.minimum(e[np.isfinite(e)], 50.0)
+        want, _ = np.histogram(np.clip(x, -5.99, 5.99), 60, (-6.0, 6.0))
+        np.testing.assert_array_equal(count[:, q], want)
+        sums = [x.sum(), (x**2).sum(), (e**2).sum()]
+        np.testing.assert_allclose(moments[:, q] / 2.0**30, sums, rtol=1e-6)
+        assert n[:, q].tolist() == [x.size, e.size]

@@ -39,7 +39,7 @@ class GroupedRef:
         group = np.searchsorted(np.array(self.labels), _labels(self.ref))
         return dataclasses.replace(self.ref.read(), group=group.astype(np.int64))
 
-    def person_ids(self) -> NDArray[np.object_]:
+    def person_ids(self) -> NDArray[Any]:
         """Identifiers of the block's persons."""
         return self.ref.person_ids()
 

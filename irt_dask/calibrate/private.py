@@ -61,7 +61,7 @@ class LimitedBlock:
         seeds = np.array([_seed(i, self.key) for i in self.ref.person_ids()], dtype=np.uint64)
         return replace(block, data=sensitivity.limit_items(block.data, seeds, self.most))
 
-    def person_ids(self) -> NDArray[np.object_]:
+    def person_ids(self) -> NDArray[Any]:
         """Return the identifiers of the persons."""
         return self.ref.person_ids()
 

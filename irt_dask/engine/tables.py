@@ -17,7 +17,7 @@ def grid_tables(a: Floats, d: Floats, nodes: Floats) -> loglik.Tables:
     return keep(("tables", sha256(a, d, nodes)), lambda: loglik.tables(a, d, nodes))
 
 
-def score_curves(a: Floats, d: Floats, nodes: Floats) -> Floats:
+def score_curves(a: Floats, d: Floats, nodes: Floats) -> by_score.Curves:
     """Curves for :func:`irt_dask.kernels.posterior.expectations`, if the items are the same."""
     key = ("curves", sha256(a, d, nodes))
     return keep(key, lambda: by_score.curves(grid_tables(a, d, nodes)))

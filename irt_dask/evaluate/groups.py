@@ -40,7 +40,7 @@ class GroupBlock:
         data = layouts.take(self.ref.read().data, self._rows())
         return Block(self.index, self.start, data)
 
-    def person_ids(self) -> NDArray[np.object_]:
+    def person_ids(self) -> NDArray[Any]:
         """Return the identifiers of the persons."""
         return self.ref.person_ids()[self._rows()]
 

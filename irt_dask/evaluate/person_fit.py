@@ -53,7 +53,7 @@ def _write(ref: Any, scale: Scale, folder: str) -> NDArray[np.int64]:
     return sums
 
 
-def _person_ids(ref: Any) -> NDArray[np.object_]:
+def _person_ids(ref: Any) -> NDArray[Any]:
     return ref.person_ids()
 
 
@@ -128,7 +128,8 @@ def person_fit(
             blocks = engine.map_blocks(_block, scale, report=True)
             values = np.concatenate([b[0] for b in blocks], axis=1)
             persons = dict(zip(_NAMES, values, strict=True))
-            coords["person_id"] = np.concatenate(engine.map_refs(_person_ids)).astype(str)
+            ids = np.concatenate(engine.map_refs(_person_ids))
+            coords["person_id"] = ids.astype(str, copy=False)
             sums = sum(b[1] for b in blocks)
         else:
             folder = person_files.new_folder(store)

@@ -11,15 +11,14 @@ the next entries of the table.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from irt_dask.kernels import rows
 from irt_dask.kernels.compiled import jit
+from irt_dask.kernels.layouts import Dense, Layout
 from irt_dask.kernels.loglik import Tables
-from irt_dask.kernels.rows import n_rows
 
 Floats = NDArray[np.float64]
 
@@ -29,18 +28,37 @@ _INTERVALS = 32
 #: Scores whose weights are held at once while the table is made.
 _CHUNK = 256
 
+_LOWEST = np.uint64(0x0101010101010101)
+_SIGNS = np.uint64(0x8080808080808080)
+_GATHER = np.uint64(0x0102040810204080)
+
+
+class Curves(NamedTuple):
+    """What the weighted score of a person who answered every item says."""
+
+    #: Log M and four cumulants at scores ``0, 1 / 32, ...`` to the sum of all slopes, (n, 5).
+    values: Floats
+    #: Slopes, and intercepts, of the right ones of eight items, by their bits, (m / 8, 256, 2).
+    eight: Floats
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, bytes."""
+        return self.values.nbytes + self.eight.nbytes
+
 
 #: For those who want all persons treated alike.
-NONE = np.empty((0, 5))
+NONE = Curves(np.empty((0, 5)), np.empty((0, 256, 2)))
 
 
-def curves(g: Tables) -> Floats:
-    """Log M and four cumulants at scores ``0, 1 / 32, ...`` up to the sum of all slopes, (n, 5).
-
-    Nothing, (0, 5), for a fine grid: a long test, where a person costs little beside its responses.
-    """
+def curves(g: Tables) -> Curves:
+    """Tabulate; :data:`NONE` for a fine grid: a long test, whose persons' responses cost more."""
     if g.wrong.size == 0:
         return NONE
+    bits = np.arange(256)[:, None] >> np.arange(8) & 1
+    padded = np.zeros((-(-g.a.size // 8) * 8, 2))
+    padded[: g.a.size, 0], padded[: g.a.size, 1] = g.a, g.d
+    eight = np.einsum("pk,bkx->bpx", bits, padded.reshape(-1, 8, 2))
     n = max(2, math.ceil(float(g.a.sum()) * _INTERVALS) + 1)
     values = np.empty((n, 5))
     for first in range(0, n, _CHUNK):
@@ -55,7 +73,7 @@ def curves(g: Tables) -> Floats:
         values[first : first + t.size] = np.stack(
             [peak + np.log(total), mean, second, third, fourth - 3.0 * second**2], axis=1
         )
-    return values
+    return Curves(values, eight)
 
 
 @jit
@@ -75,60 +93,61 @@ def _hermite(u: float, h: float, left: Floats, right: Floats, k: int) -> float:
 
 @jit
 def _complete(
-    indptr: Any,
-    indices: Any,
-    values: Any,
-    a: Floats,
-    d: Floats,
-    table: Floats,
+    words: NDArray[np.uint64],
+    curves: Curves,
     mean: Floats,
     sd: Floats,
     log_m: Floats,
     rest: NDArray[np.bool_],
 ) -> None:
-    m = a.size
     h = 1.0 / _INTERVALS
-    for i in range(n_rows(indptr, values)):
-        _, row = rows.row(indptr, indices, values, i)
-        rest[i] = row.size < m
+    last = curves.values.shape[0] - 2
+    for i in range(words.shape[0]):
+        t = intercepts = 0.0
+        signs = np.uint64(0)
+        for b in range(words.shape[1]):
+            word = words[i, b]
+            signs |= word
+            # The lowest bits of eight bytes, gathered in the highest byte: no two meet elsewhere.
+            right = (word & _LOWEST) * _GATHER >> np.uint64(56)
+            t += curves.eight[b, right, 0]
+            intercepts += curves.eight[b, right, 1]
+        rest[i] = (signs & _SIGNS) != 0  # a response below 0 is none
         if rest[i]:
             continue
-        signs = np.int8(0)
-        for k in range(m):
-            signs |= row[k]  # negative if one of them is
-        rest[i] = signs < 0
-        if rest[i]:
-            continue
-        t0 = t1 = t2 = t3 = 0.0  # sums that need not wait for each other
-        d0 = d1 = d2 = d3 = 0.0
-        for k in range(0, m - 3, 4):
-            t0 += a[k] * row[k]
-            t1 += a[k + 1] * row[k + 1]
-            t2 += a[k + 2] * row[k + 2]
-            t3 += a[k + 3] * row[k + 3]
-            d0 += d[k] * row[k]
-            d1 += d[k + 1] * row[k + 1]
-            d2 += d[k + 2] * row[k + 2]
-            d3 += d[k + 3] * row[k + 3]
-        for k in range(m - m % 4, m):
-            t0 += a[k] * row[k]
-            d0 += d[k] * row[k]
-        intercepts = (d0 + d1) + (d2 + d3)
-        t = ((t0 + t1) + (t2 + t3)) * _INTERVALS
-        q = min(max(int(t), 0), table.shape[0] - 2)
-        u = t - q
-        mean[i] = _hermite(u, h, table[q], table[q + 1], 1)
-        sd[i] = math.sqrt(_hermite(u, h, table[q], table[q + 1], 2))
-        log_m[i] = _hermite(u, h, table[q], table[q + 1], 0) + intercepts
+        t *= _INTERVALS
+        q = min(max(int(t), 0), last)
+        u, left, right_end = t - q, curves.values[q], curves.values[q + 1]
+        mean[i] = _hermite(u, h, left, right_end, 1)
+        sd[i] = math.sqrt(_hermite(u, h, left, right_end, 2))
+        log_m[i] = _hermite(u, h, left, right_end, 0) + intercepts
+
+
+def _words(values: NDArray[np.int8]) -> NDArray[np.uint64]:
+    """Eight responses in a number, the first lowest; wrong ones fill the last up."""
+    lacking = -values.shape[1] % 8
+    if lacking:
+        values = np.pad(values, ((0, 0), (0, lacking)))
+    return np.ascontiguousarray(values).view("<u8")
 
 
 def complete(
-    data: Any, g: Tables, table: Floats, mean: Floats, sd: Floats, log_m: Floats
+    data: Layout, curves: Curves, mean: Floats, sd: Floats, log_m: Floats
 ) -> NDArray[np.bool_]:
     """Fill in mean, SD and log likelihood of who answered every item; return who did not.
 
     The log likelihood lacks the factor of the prior density.
     """
-    rest = np.empty(data.shape[0], dtype=np.bool_)
-    _complete(*rows.arrays(data), g.a, g.d, table, mean, sd, log_m, rest)
+    n, m = data.shape
+    if isinstance(data, Dense):
+        rest = np.empty(n, dtype=np.bool_)
+        _complete(_words(data.values), curves, mean, sd, log_m, rest)
+        return rest
+    rest = np.diff(data.indptr) < m
+    whole = np.flatnonzero(~rest)
+    if whole.size:
+        values = data.values[data.indptr[whole][:, None] + np.arange(m)]
+        found = np.empty((3, whole.size))
+        _complete(_words(values), curves, *found, np.empty(whole.size, dtype=np.bool_))
+        mean[whole], sd[whole], log_m[whole] = found
     return rest

@@ -111,7 +111,7 @@ def _expectations(
 
 
 def expectations(
-    data: Layout, g: Tables, curves: Floats = by_score.NONE
+    data: Layout, g: Tables, curves: by_score.Curves = by_score.NONE
 ) -> tuple[Floats, Floats, Floats]:
     """Posterior mean and standard deviation of each ability, and the log marginal likelihood.
 
@@ -120,8 +120,8 @@ def expectations(
     """
     n = data.shape[0]
     mean, sd, log_marginal = np.empty(n), np.empty(n), np.empty(n)
-    if curves.shape[0]:
-        todo = by_score.complete(data, g, curves, mean, sd, log_marginal)
+    if curves.values.size:
+        todo = by_score.complete(data, curves, mean, sd, log_marginal)
     else:
         todo = np.ones(n, dtype=np.bool_)
     if todo.any():

@@ -22,7 +22,7 @@ from irt_dask.engine.cache import read_block
 from irt_dask.engine.inputs import has_loadings, item_loadings, whole_number
 from irt_dask.engine.item_draws import has_draws, item_draws, loading_draws
 from irt_dask.errors import InputError
-from irt_dask.kernels import counts, exact, keyed, points
+from irt_dask.kernels import ability_sums, counts, exact, keyed, points
 from irt_dask.models import GRID_BOUND
 from irt_dask.score import axis, folder, plane, regression
 from irt_dask.score.population import STANDARD, Part, Population
@@ -38,8 +38,7 @@ METHODS = ("eap", "map", "ml", "wle")
 #: Persons whose moments are added as 64-bit integers.
 _CHUNK = 1 << 16
 #: Classes of the histogram of abilities.
-_CLASSES = 60
-_EDGES = np.linspace(-6.0, 6.0, _CLASSES + 1)
+_CLASSES = ability_sums.Classes(-6.0, 6.0, 60)
 
 
 @dataclass(frozen=True)
@@ -103,21 +102,15 @@ def _sums(ability: Floats, error: Floats, scale: float) -> tuple[Any, ...]:
     Persons without an estimate do not count, nor in the mean variance those without an error; an
     error beyond every bound counts as the bound.
     """
-    there, sure = np.isfinite(ability), np.isfinite(error)
-    x = np.where(there, ability, 0.0)
-    v = np.minimum(np.where(sure, error, 0.0), points.FURTHEST) ** 2
-    place = np.clip((x - _EDGES[0]) * (_CLASSES / (_EDGES[-1] - _EDGES[0])), 0, _CLASSES - 1)
-    counted = [
-        np.bincount(p[t], minlength=_CLASSES)
-        for p, t in zip(*(np.atleast_2d(a.T) for a in (place.astype(np.intp), there)), strict=True)
-    ]
-    count = np.stack(counted, axis=-1) if ability.ndim == 2 else counted[0]
-    n = np.stack([there.sum(axis=0), sure.sum(axis=0)])
-    moments: Any = 0
-    for k in range(0, ability.shape[0], _CHUNK):  # whole numbers beyond 64 bits
-        part = [exact.fixed(y[k : k + _CHUNK], scale).sum(axis=0) for y in (x, x**2, v)]
-        moments = moments + np.stack(part).astype(object)
-    return count, moments, n
+    shape = ability.shape[1:]
+    x, e = (v.reshape(len(v), -1) for v in (ability, error))
+    count, moments, n = (np.zeros((k, x.shape[1]), dtype=np.int64) for k in (_CLASSES.n, 3, 2))
+    moments = moments.astype(object)  # whole numbers beyond 64 bits
+    for k in range(0, len(x), _CHUNK):
+        rows = slice(k, k + _CHUNK)
+        c, m, there = ability_sums.sums(x[rows], e[rows], _CLASSES, points.FURTHEST, scale)
+        count, moments, n = count + c, moments + m, n + there
+    return tuple(v.reshape(-1, *shape) for v in (count, moments, n))
 
 
 def _score(block: Block, plan: Plan, ref: Any = None) -> tuple[dict[str, Floats], tuple[Any, ...]]:
@@ -134,7 +127,7 @@ def _score_ref(ref: Any, plan: Plan) -> tuple[dict[str, Floats], tuple[Any, ...]
     return _score(read_block(ref), plan, ref)
 
 
-def _person_ids(ref: Any) -> NDArray[np.object_]:
+def _person_ids(ref: Any) -> NDArray[Any]:
     return ref.person_ids()
 
 
@@ -345,7 +338,8 @@ def _in_memory(
         else:
             blocks = engine.map_refs(_score_ref, found.plan, report=True)
         persons = {name: np.concatenate([b[0][name] for b in blocks]) for name in blocks[0][0]}
-        found.coords["person_id"] = np.concatenate(engine.map_refs(_person_ids)).astype(str)
+        ids = np.concatenate(engine.map_refs(_person_ids))
+        found.coords["person_id"] = ids.astype(str, copy=False)
     attrs, count = _described(responses, items, options, found, [b[1] for b in blocks])
     return _result(persons, found, count, attrs | {"store": None})
 
@@ -374,5 +368,6 @@ def _described(
 def _result(
     persons: dict[str, Floats], found: Found, count: Any, attrs: dict[str, Any]
 ) -> xr.Dataset:
-    coords = found.coords | {"ability": 0.5 * (_EDGES[1:] + _EDGES[:-1])}
+    edges = np.linspace(_CLASSES.first, _CLASSES.last, _CLASSES.n + 1)
+    coords = found.coords | {"ability": 0.5 * (edges[1:] + edges[:-1])}
     return dataset({**persons, **found.data, "ability_count": count}, coords=coords, attrs=attrs)

@@ -80,6 +80,8 @@ def _expected(
     data: Layout, items: Items, population: Population, parts: list[Part]
 ) -> list[Floats]:
     """Posterior mean and SD of each person."""
+    if population.plain:  # one part, nothing to rescale
+        return list(expectations(data, standard(items, population, parts[0]), None)[:2])
     mean, sd = np.empty((2, data.shape[0]))
     for part in parts:
         m, s, _ = expectations(part.of(data), standard(items, population, part), part.shift)

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+#: Characters of an identifier up to which all take the room of the longest: a text object in Python
+#: takes as much.
+_COMPACT = 24
+
+
 @dataclass(frozen=True, eq=False)
 class ArrayBlock:
     """Rows of an array (NumPy, scipy.sparse or dask) with what goes with them."""
@@ -28,7 +33,7 @@ class ArrayBlock:
     start: int
     rows: Any
     stored_only: bool
-    ids: NDArray[np.object_]
+    ids: NDArray[np.str_] | NDArray[np.object_]
     weight: NDArray[np.float64] | None
     group: NDArray[np.object_] | None
     covariate: NDArray[np.float64] | None
@@ -42,7 +47,7 @@ class ArrayBlock:
         data = _data(rows, self.stored_only, self.start)
         return Block(self.index, self.start, data, self.weight)
 
-    def person_ids(self) -> NDArray[np.object_]:
+    def person_ids(self) -> NDArray[Any]:
         """Return the identifiers of the block's persons."""
         return self.ids
 
@@ -177,6 +182,7 @@ def from_array(
             f"person_id must be unique; repeated: {', '.join(values[counts > 1][:10])}"
         )
     weight, group, covariates = person_columns(persons, ids)
+    ids = _compact(ids)
     stored_only = sparse and observed == "stored"
     per_person = -(-array.nnz // n) if stored_only else m
     rows = check_rows_per_block(rows_per_block, per_person, n)
@@ -209,6 +215,12 @@ def from_array(
         layout="csr" if stored_only else "dense",
         covariate_names=tuple(covariates),
     )
+
+
+def _compact(ids: NDArray[np.object_]) -> NDArray[np.str_] | NDArray[np.object_]:
+    """Identifiers side by side, unless a long one would make all of them long."""
+    longest = max(map(len, ids))
+    return ids.astype(f"U{longest}") if longest <= _COMPACT else ids
 
 
 def _rows(array: Any, first: int, stop: int) -> Any:

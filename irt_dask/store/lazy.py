@@ -26,7 +26,7 @@ def _weight(ref: BlockRef) -> Any:
 
 
 def _ids(ref: BlockRef) -> Any:
-    return ref.person_ids()
+    return ref.person_ids().astype(object)
 
 
 def _groups(ref: BlockRef) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,8 +60,8 @@ class BlockRef(Protocol):
     def read(self) -> Block:
         """Return the block, every byte checked."""
 
-    def person_ids(self) -> NDArray[np.object_]:
-        """Return the identifiers of the block's persons."""
+    def person_ids(self) -> NDArray[Any]:
+        """Return the identifiers of the block's persons, as text or as objects."""
 
     def groups(self) -> NDArray[np.object_] | None:
         """Return the group labels of the block's persons, None without groups."""
@@ -127,7 +127,7 @@ class Responses:
 
     def person_ids(self, k: int) -> NDArray[np.object_]:
         """Return the identifiers of the persons of block ``k``."""
-        return self.refs[k].person_ids()
+        return self.refs[k].person_ids().astype(object)
 
     def groups(self, k: int) -> NDArray[np.object_] | None:
         """Return the group labels of the persons of block ``k``; None without groups."""

@@ -60,7 +60,7 @@ class SelectedBlock:
     def _rows(self, n: int) -> slice | NDArray[np.intp]:
         return self.rows.of(self.ref.start, n) if isinstance(self.rows, Dealt) else self.rows
 
-    def person_ids(self) -> NDArray[np.object_]:
+    def person_ids(self) -> NDArray[Any]:
         """Return the identifiers of the persons."""
         ids = self.ref.person_ids()
         return ids[self._rows(len(ids))]
