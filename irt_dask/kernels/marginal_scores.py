@@ -160,16 +160,19 @@ def complete_sums(
 ) -> tuple[Floats, Floats]:
     """As :func:`sums` for persons who answered every item of a test without guessing.
 
-    Then ``s = (y - P) (theta, 1)``, whose second moments need only sums of ``y y'`` weighted by the
-    posterior moments of ability, and counts by item and node.
+    Their scores at a node theta are ``(y theta, y, 0) + f(theta)`` with f the same for everybody, so
+    that a person's posterior covariance is
+    ``y y' var(theta) + y cov(theta, f) + cov(f, theta) y' + cov(f)``, and f comes in after the sum
+    over persons: the first of these needs sums of ``y y'``, the others sums of products of
+    posterior weights with y and each other.  Squares of mean scores are added up alike.
     """
     m, x = values.shape[1], g.nodes
     p = -s.logit[1]
-    power = np.stack([np.ones_like(x), x, x**2])
-    both_p = np.concatenate([p * x, p]).T
+    f = np.concatenate([-p * x, -p, s.ability])
     slopes = (g.gain[:, -1] - g.gain[:, 0]) / (x[-1] - x[0])  # gain is a theta + d
-    second, square = np.zeros((2, 2 * m + 2, 2 * m + 2))
-    pairs, right, persons = np.zeros((3, m, m)), np.zeros((m, x.size)), np.zeros(x.size)
+    same = bool((weight == 1.0).all())
+    covariance_sums, square_sums = (_Sums.zero(m, x.size) for _ in range(2))
+    variance, persons = np.zeros((m, m)), np.zeros(x.size)
     for begin in range(0, len(values), _COMPLETE_ROWS):
         y = values[begin : begin + _COMPLETE_ROWS].astype(np.float64)
         omega = weight[begin : begin + _COMPLETE_ROWS]
@@ -177,49 +180,77 @@ def complete_sums(
         w -= w.max(axis=1, keepdims=True)
         np.exp(w, out=w)
         w /= w.sum(axis=1, keepdims=True)
-        moment = w @ power.T
-        mean = np.empty((len(y), 2 * m + 2))
-        np.matmul(w, both_p, out=mean[:, : 2 * m])
-        np.subtract(y * moment[:, 1:2], mean[:, :m], out=mean[:, :m])
-        np.subtract(y, mean[:, m : 2 * m], out=mean[:, m : 2 * m])
-        mean[:, 2 * m :] = w @ s.ability.T
-        # Of x.T @ x with one and the same x a triangle is computed.
-        weighted, own = (mean, y) if (omega == 1.0).all() else (mean * omega[:, None], None)
-        once = weighted.T @ weighted
-        square += once
-        if own is None:
-            mean *= np.sqrt(omega)[:, None]
-            once, own = mean.T @ mean, y * np.sqrt(omega)[:, None]
-        second -= once
-        pairs[0] += own.T @ own
-        pairs[1] += (y * (omega * moment[:, 1])[:, None]).T @ y
-        own = y * np.sqrt(omega * moment[:, 2])[:, None]
-        pairs[2] += own.T @ own
-        w *= omega[:, None]
-        right += y.T @ w
-        persons += w.sum(axis=0)
-    for u, v in ((0, 0), (0, 1), (1, 1)):  # intercepts with intercepts, with slopes, slopes
-        t = power[u + v]
-        cross = (right * t) @ p.T
-        block = pairs[u + v] - cross - cross.T + (p * (persons * t)) @ p.T
-        rows_, columns_ = slice((1 - u) * m, (2 - u) * m), slice((1 - v) * m, (2 - v) * m)
-        second[rows_, columns_] += block
-        if u != v:
-            second[columns_, rows_] += block.T
-    residual = right - persons * p
-    for u in range(2):
-        at = slice((1 - u) * m, (2 - u) * m)
-        both = (residual * power[u]) @ s.ability.T
-        second[at, 2 * m :] += both
-        second[2 * m :, at] += both.T
-    second[2 * m :, 2 * m :] += (s.ability * persons) @ s.ability.T
+        mean = w @ x
+        own = y * np.sqrt(omega * (w @ x**2 - mean**2))[:, None]
+        variance += own.T @ own
+        persons += omega @ w
+        square_sums.add(y, w, mean, omega, pairs=True)
+        if not same:
+            covariance_sums.add(y, w, mean, np.sqrt(omega), pairs=False)
+    if same:
+        covariance_sums = square_sums
+    # Posterior covariances of x and f, and of f with itself.
+    second = (f * persons - f @ covariance_sums.by_node) @ f.T
+    second[:m, :m] += variance
+    _add_both(second, (covariance_sums.right * x - covariance_sums.right_mean) @ f.T)
+    square = (f @ square_sums.by_node) @ f.T
+    _add_both(square, np.concatenate([square_sums.right_mean, square_sums.right]) @ f.T)
+    square_sums.add_mean_scores(square)
     column = np.concatenate([s.item_column[0], s.item_column[1], s.ability_column])
+    return _placed(second, column, size), _placed(square, column, size)
+
+
+def _add_both(matrix: Floats, rows_: Floats) -> None:
+    """Add to the first rows, and to the first columns."""
+    matrix[: len(rows_)] += rows_
+    matrix[:, : len(rows_)] += rows_.T
+
+
+def _placed(matrix: Floats, column: Ints, size: int) -> Floats:
+    """Rows and columns where ``column`` says; those that go to one place are added up."""
+    if (column[:size] == np.arange(size)).all() and (column[size:] < 0).all():
+        return matrix[:size, :size]
     kept = np.flatnonzero(column >= 0)
-    where = np.ix_(column[kept], column[kept])
-    covariance, squares = np.zeros((2, size, size))
-    for out, x in ((covariance, second), (squares, square)):
-        if np.unique(column[kept]).size == kept.size:
-            out[where] = x[np.ix_(kept, kept)]
-        else:  # items share a slope
-            np.add.at(out, where, x[np.ix_(kept, kept)])
-    return covariance, squares
+    out = np.zeros((size, size))
+    np.add.at(out, np.ix_(column[kept], column[kept]), matrix[np.ix_(kept, kept)])
+    return out
+
+
+class _Sums(NamedTuple):
+    """Sums over persons of products of responses y, posterior weights w and mean ability."""
+
+    by_node: Floats  # w w'
+    right: Floats  # y w'
+    right_mean: Floats  # y w' times the mean
+    pairs: Floats  # y y' times 1, the squared mean, and the square of one more than the mean
+
+    @classmethod
+    def zero(cls, m: int, n_nodes: int) -> _Sums:
+        shapes = ((n_nodes, n_nodes), (m, n_nodes), (m, n_nodes), (3, m, m))
+        return cls(*(np.zeros(shape) for shape in shapes))
+
+    def add(self, y: Floats, w: Floats, mean: Floats, times: Floats, pairs: bool) -> None:
+        """Add persons; each factor of a product is taken ``times``.
+
+        Of a product of one and the same matrix with itself BLAS computes a triangle.
+        """
+        if not (times == 1.0).all():
+            y, w = y * times[:, None], w * times[:, None]
+        self.by_node[:] += w.T @ w
+        self.right[:] += y.T @ w
+        own = y * mean[:, None]
+        self.right_mean[:] += own.T @ w
+        if pairs:
+            self.pairs[0] += y.T @ y
+            self.pairs[1] += own.T @ own
+            own += y
+            self.pairs[2] += own.T @ own
+
+    def add_mean_scores(self, to: Floats) -> None:
+        """Add the sums of products of ``(y mean, y)``."""
+        m = len(self.right)
+        once = (self.pairs[2] - self.pairs[1] - self.pairs[0]) / 2.0
+        to[:m, :m] += self.pairs[1]
+        to[:m, m : 2 * m] += once
+        to[m : 2 * m, :m] += once
+        to[m : 2 * m, m : 2 * m] += self.pairs[0]

@@ -62,7 +62,7 @@ def marginal_n01(y):
     """Abilities N(0, 1), slopes 1, as the paper's baseline: the same program, on PyPI."""
     import girth
 
-    known = np.where(y.T < 0, girth.INVALID_RESPONSE, y.T).astype(int)
+    known = np.where(y.T < 0, girth.INVALID_RESPONSE, y.T.astype(int))
     return centred(np.asarray(girth.rasch_mml(known)["Difficulty"]))
 
 
