@@ -160,8 +160,8 @@ def complete_sums(
 ) -> tuple[Floats, Floats]:
     """As :func:`sums` for persons who answered every item of a test without guessing.
 
-    Their scores at a node theta are ``(y theta, y, 0) + f(theta)`` with f the same for everybody, so
-    that a person's posterior covariance is
+    Their scores at a node theta are ``(y theta, y, 0) + f(theta)``, with f the same for everybody.
+    So a person's posterior covariance is
     ``y y' var(theta) + y cov(theta, f) + cov(f, theta) y' + cov(f)``, and f comes in after the sum
     over persons: the first of these needs sums of ``y y'``, the others sums of products of
     posterior weights with y and each other.  Squares of mean scores are added up alike.
@@ -208,7 +208,7 @@ def _add_both(matrix: Floats, rows_: Floats) -> None:
 
 def _placed(matrix: Floats, column: Ints, size: int) -> Floats:
     """Rows and columns where ``column`` says; those that go to one place are added up."""
-    if (column[:size] == np.arange(size)).all() and (column[size:] < 0).all():
+    if np.array_equal(column[:size], np.arange(size)) and (column[size:] < 0).all():
         return matrix[:size, :size]
     kept = np.flatnonzero(column >= 0)
     out = np.zeros((size, size))
