@@ -10,6 +10,7 @@ from scipy.stats import beta as beta_density
 from scipy.stats import norm
 
 import irt_dask as irt
+from irt_dask.calibrate import marginal_errors
 from irt_dask.engine import dataset
 from irt_dask.errors import ConvergenceWarning, InputError
 
@@ -49,9 +50,9 @@ def with_persons(y, table, **options):
     return irt.from_array(y, persons=table, person_id=list(table["person_id"]), **options)
 
 
-def log_likelihood(y, a, d, c, mean, sd):
+def log_likelihood(y, a, d, c, mean, sd, nodes=241):
     """Brute force: each person's responses on a fine grid of standard scores of his or her own."""
-    x = np.linspace(-9.0, 9.0, 601)
+    x = np.linspace(-9.0, 9.0, nodes)
     theta = mean[:, None] + sd[:, None] * x
     like = np.broadcast_to(norm.pdf(x), theta.shape)
     for j in range(a.size):
@@ -169,7 +170,50 @@ def test_the_likelihood_never_falls(options):
     assert (np.diff(f.iteration_objective) >= 0.0).all()
     assert f.attrs["converged"]
     with pytest.warns(ConvergenceWarning, match="2 iterations"):
-        fit(with_persons(y, table), max_iterations=2, **options)
+        fit(with_persons(y, table), max_iterations=2, standard_errors=False, **options)
+
+
+def test_few_persons_and_many_items():
+    """A common shift or stretch, which hardly matters to the likelihood, is found all the same,
+    also with items whose best slope would be below 0, or that everybody answers rightly."""
+    y, *_ = data(60, 60, 8)
+    y[:, 0], y[:, 1] = 1, np.arange(60) % 7 < 6
+    best = np.argsort(y.sum(axis=1))
+    y[best[:30], 2], y[best[30:], 2] = 1, 0
+    f = fit(y, tolerance=1e-11, standard_errors=False)
+    assert f.attrs["n_iterations"] <= 60
+    assert f.item_at_bound[2]
+    assert np.isnan(f.item_discrimination_se).all()
+    assert np.isnan(f.item_intercept_se).all()
+    assert f.attrs["n_parameters"] == 120 - int(f.item_at_bound.sum())
+    one = np.ones(60)
+
+    def loss(t):
+        return -log_likelihood(y, t[:60], t[60:], 0 * one, 0 * one, one, nodes=2001)
+
+    at = np.concatenate([f.item_discrimination, f.item_intercept])
+    assert f.attrs["objective"] == pytest.approx(-loss(at), rel=1e-9)
+    # Along the shift and the stretch that leave what is at a bound where it is.
+    free = np.concatenate([(at[:60] > 1e-3) & (at[:60] < 25), np.abs(at[60:]) < 40])
+    shift = np.concatenate([0 * one, at[:60]]) * free
+    stretch = np.concatenate([at[:60], 0 * one]) * free
+    for along in (shift, stretch):
+        slope = (loss(at + 1e-4 * along) - loss(at - 1e-4 * along)) / 2e-4
+        assert abs(slope) < 0.01  # of a curvature of some 60 to 120
+
+
+def test_standard_errors_of_many_parameters(monkeypatch):
+    y, *_ = data(200, 8, 9)
+    want = fit(y)
+    monkeypatch.setattr(marginal_errors, "_MAX_BY_DEFAULT", 15)
+    f = fit(y)
+    assert np.isnan(f.item_intercept_se).all()
+    np.testing.assert_allclose(f.item_intercept, want.item_intercept, atol=1e-3)
+    np.testing.assert_array_equal(
+        fit(y, standard_errors=True).item_intercept_se, want.item_intercept_se
+    )
+    with pytest.raises(InputError, match=r"standard_errors=True: 6002 parameters.*6000"):
+        fit(np.tile(y, (1, 376))[:, :3001], standard_errors=True)
 
 
 def test_blocks_layouts_and_workers_do_not_matter(client, bits):

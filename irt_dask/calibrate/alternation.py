@@ -179,6 +179,10 @@ class Rounds:
         right, wrong = self.right_wrong
         return Labels(wrong, right, x[2])
 
+    def further(self, image: Floats, seen: AtAbilities) -> Floats:
+        """The step itself."""
+        return image
+
     def item_step(
         self, seen: AtAbilities | Counts, x: Floats, *, everywhere: bool = True
     ) -> Floats:

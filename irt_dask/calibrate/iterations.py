@@ -36,6 +36,9 @@ class Steps(Protocol):
     def item_step(self, seen: Any, x: Floats, *, everywhere: bool = True) -> Floats:
         """Step from x, which never lowers the objective."""
 
+    def further(self, image: Floats, seen: Any) -> Floats:
+        """Where a step should rather have led: it may lower the objective, but not at the end."""
+
 
 @dataclass
 class Fitted:
@@ -93,7 +96,7 @@ def full(
             plain = False
             trace.append(value)
             image = fit.item_step(seen, x, everywhere=_everywhere(len(trace), quiet))
-            x = accelerator.propose(x, image)
+            x = accelerator.propose(x, fit.further(image, seen))
         state = {"x": x, "image": image, "trace": np.array(trace), "quiet": quiet, "plain": plain}
         saved.save(name, state | accelerator.state())
         fit.engine.progress.update(len(trace), max_iterations)

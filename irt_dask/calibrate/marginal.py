@@ -44,6 +44,7 @@ def fit_marginal(
     fixed_items: xr.Dataset | None = None,
     guessing_prior: tuple[float, float] | None = _GUESSING_PRIOR,
     start: xr.Dataset | None = None,
+    standard_errors: bool | None = None,
     client: Any = None,
     progress: ProgressOption = None,
     checkpoint: str | Path | None = None,
@@ -76,6 +77,9 @@ def fit_marginal(
         prior.
     start : Dataset, optional
         Start values, from another fit.
+    standard_errors : bool, optional
+        Whether to find them; they need a matrix of parameters x parameters.  Default: with up to
+        2,000 parameters; at most 6,000.  Without them the last Newton steps are left out too.
     client, progress, checkpoint
         Dask client (default: the current one, else threads); progress bar; folder for checkpoints.
 
@@ -84,9 +88,9 @@ def fit_marginal(
     Dataset over items
         ``item_discrimination``, ``item_difficulty``, ``item_intercept``, for 3PL
         ``item_guessing``, with ``_se`` (from the observed information; NaN for what is fixed or at
-        a bound), ``item_at_bound``, ``item_n_responses``, ``item_n_right``,
-        ``iteration_objective``.  With groups, fixed items or a histogram over ``groups``:
-        ``group_label``, ``group_mean`` and ``group_sd`` with ``_se``; a histogram adds
+        a bound, and without ``standard_errors``), ``item_at_bound``, ``item_n_responses``,
+        ``item_n_right``, ``iteration_objective``.  With groups, fixed items or a histogram over
+        ``groups``: ``group_label``, ``group_mean`` and ``group_sd`` with ``_se``; a histogram adds
         ``group_ability_share`` over ``ability``.  attrs: ``objective`` is the log-likelihood (3PL:
         without the prior), ``aic``, ``bic``, ``n_parameters``, ``n_flat_items``.
 
@@ -102,7 +106,7 @@ def fit_marginal(
 
     Notes
     -----
-    Passes over the data: one per iteration (some 10 to 20 where plain EM takes 80), one for start
+    Passes over the data: one per iteration (some 10 where plain EM takes 80), one for start
     values, one for standard errors, two to six at the end; two over the labels of groups.  The
     driver holds counts of items x nodes x 16 bytes, and some times parameters^2 x 8 bytes for
     standard errors.
@@ -135,11 +139,12 @@ def fit_marginal(
             alpha, beta = what.guessing_prior
             c = np.full_like(a, (alpha - 1.0) / (alpha + beta - 2.0) if alpha > 1.0 else 0.1)
         x = what.start(np.stack([a, d, c]))
+        wanted = marginal_errors.are_wanted(what, x, standard_errors)
         saved = Checkpoint(checkpoint, {**options, "start": sha256(x)})
         end = iterations.full(fit, x, max_iterations, tolerance, saved, "marginal")
         value, expected = fit.expect(end.x)
         robust = responses.max_weight is not None
-        covariance = marginal_errors.covariance(fit, end.x, expected, robust)
+        covariance = marginal_errors.covariance(fit, end.x, expected, robust, wanted)
         x, value = _polished(fit, end.x, value, expected, covariance)
     if not end.converged:
         warnings.warn(
@@ -186,7 +191,7 @@ def _polished(
     fit: Rounds, x: Floats, value: float, expected: Any, covariance: marginal_errors.Covariance
 ) -> tuple[Floats, float]:
     """Newton steps from where the iterations ended: rounding is all that is left."""
-    if np.isnan(covariance.inverse).any():
+    if covariance.inverse is None:
         return x, value
     for _ in range(_POLISHING):
         moved = marginal_errors.newton(fit.model, x, expected, covariance)

@@ -21,7 +21,7 @@ from irt_dask.calibrate.marginal_rounds import (
     by_group,
     tables,
 )
-from irt_dask.errors import DataWarning
+from irt_dask.errors import DataWarning, InputError
 from irt_dask.kernels import layouts, marginal_scores
 from irt_dask.kernels.marginal_scores import Scores
 from irt_dask.models import difficulty
@@ -34,27 +34,37 @@ Ints = NDArray[np.int64]
 #: Smallest eigenvalue of the observed information, as a share of that of known abilities: it is
 #: known to 1e-7.
 _LEAST = 1e-6
+#: Parameters whose covariance is found unless the user says otherwise (seconds), and at most
+#: (a minute; some GiB on the driver and in each worker).
+_MAX_BY_DEFAULT, _MAX = 2000, 6000
 
 
 @dataclass(frozen=True)
 class Covariance:
-    """Covariance of the free parameters, and where each of them is: -1 is fixed."""
+    """Covariance of the free parameters, if known, and where each of them is: -1 is fixed."""
 
-    matrix: Floats
-    inverse: Floats  # of the observed information: the same without weights
+    matrix: Floats | None
+    inverse: Floats | None  # of the observed information: the same without weights
     item_column: Ints
     ability_column: Ints
+
+    @property
+    def size(self) -> int:
+        """Free parameters of items, means and SDs."""
+        return 1 + int(max(self.item_column.max(), self.ability_column.max()))
 
     def n_free(self, model: Model) -> int:
         """Parameters that were estimated: a mean and an SD of a histogram fix its scale."""
         if not model.histogram:
-            return len(self.matrix)
+            return self.size
         n_nodes = HISTOGRAM_NODES.size
         fixed_scale = 0 if model.anchored else 2
-        return len(self.matrix) + model.n_groups * (n_nodes - 1) - fixed_scale
+        return self.size + model.n_groups * (n_nodes - 1) - fixed_scale
 
     def of(self, gradient: Floats, column: Ints) -> Floats:
         """Standard errors of functions whose gradients (functions, k) are by columns (.., k)."""
+        if self.matrix is None:
+            return np.full(len(column), np.nan)
         known = (column >= 0).all(axis=-1)
         at = np.where(column >= 0, column, 0)
         block = self.matrix[at[..., :, None], at[..., None, :]]
@@ -151,14 +161,29 @@ def _complete(model: Model, items: Floats, ability: Floats, e: Expected, at: Any
     return out
 
 
-def covariance(fit: Rounds, x: Floats, expected: Expected, robust: bool) -> Covariance:
+def are_wanted(model: Model, x: Floats, standard_errors: bool | None) -> bool:
+    """Whether to find standard errors; an error if they are asked for and too many."""
+    size = columns(model, x)[2]
+    if standard_errors and size > _MAX:
+        raise InputError(
+            f"standard_errors=True: {size} parameters need a matrix of as many rows and columns, "
+            f"and {_MAX} is the most; use standard_errors=False"
+        )
+    return size <= _MAX_BY_DEFAULT if standard_errors is None else standard_errors
+
+
+def covariance(
+    fit: Rounds, x: Floats, expected: Expected, robust: bool, wanted: bool
+) -> Covariance:
     """Inverse of the observed information at x, or the sandwich with squares of scores.
 
-    NaN, with a warning, where the information is singular.
+    None unless ``wanted``; and, with a warning, where the information is singular.
     """
     model = fit.model
     items, ability = model.unpack(x)
     at = columns(model, x)
+    if not wanted:
+        return Covariance(None, None, *at[:2])
     grid = Grid.of(model, items, ability, coarse=True)
     lost, squares = fit.engine.map_reduce(_sums, model, items, ability, grid, at)
     complete = _complete(model, items, ability, expected, at)
@@ -173,11 +198,10 @@ def covariance(fit: Rounds, x: Floats, expected: Expected, robust: bool) -> Cova
             DataWarning,
             stacklevel=3,
         )
-        nan = np.full_like(complete, np.nan)
-        return Covariance(nan, nan, at[0], at[1])
+        return Covariance(None, None, *at[:2])
     inverse = (vectors / values) @ vectors.T / np.outer(size, size)
     matrix = inverse @ squares @ inverse if robust else inverse
-    return Covariance(matrix, inverse, at[0], at[1])
+    return Covariance(matrix, inverse, *at[:2])
 
 
 def newton(model: Model, x: Floats, e: Expected, covariance: Covariance) -> Floats:
@@ -193,7 +217,8 @@ def newton(model: Model, x: Floats, e: Expected, covariance: Covariance) -> Floa
     if model.name == "3pl":
         alpha, beta = model.guessing_prior
         by_c += (alpha - 1.0) / items[2] - (beta - 1.0) / (1.0 - items[2])
-    score = np.zeros(len(covariance.inverse))
+    assert covariance.inverse is not None
+    score = np.zeros(covariance.size)
     for column, part in zip(
         covariance.item_column, (slope @ e.nodes, slope.sum(axis=1), by_c), strict=True
     ):

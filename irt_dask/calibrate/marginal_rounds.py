@@ -301,3 +301,38 @@ class Rounds:
         free = self.model.free_groups
         log_sd = np.clip(0.5 * np.log(variance), *_LOG_SDS)
         return np.stack([np.where(free, np.clip(mean, *_MEANS), 0.0), np.where(free, log_sd, 0.0)])
+
+    def further(self, image: Floats, e: Expected) -> Floats:
+        """From the EM step on to that of a model whose reference group has any mean and SD.
+
+        Bringing that group back to 0 and 1 changes the items and the other groups, not the
+        likelihood, and a common shift or stretch, of which few persons with many items say little,
+        is found in one step (parameter expansion: Liu, Rubin and Wu 1998).  Parameters at a bound
+        stay there, and pull at mean and SD with what the likelihood would gain beyond.
+        """
+        model = self.model
+        if model.histogram or model.anchored:
+            return image
+        items, ability = model.unpack(image)
+        a, d, c = items
+        bound_a, bound_d = (a <= SLOPES[0]) | (a >= SLOPES[1]), np.abs(d) >= INTERCEPTS[1]
+        pull_a, pull_d = np.zeros((2, a.size))
+        at = np.flatnonzero(bound_a | bound_d)
+        if at.size:
+            if model.guessing:
+                return image
+            pull_a[at], pull_d[at] = expected.score(e.right[at], e.seen[at], e.nodes, a[at], d[at])
+        persons = e.persons[model.reference]
+        n = float(persons.sum())
+        mean = float(persons @ e.nodes) / n
+        variance = float(persons @ (e.nodes - mean) ** 2) / n
+        held = float((a * pull_a)[bound_a].sum()) / n
+        if not abs(held) < 0.5:
+            return image
+        variance /= 1.0 + held
+        mean -= variance * float((a * pull_d)[bound_d].sum()) / n
+        sd = math.sqrt(variance)
+        moved = np.stack([np.where(bound_a, a, a * sd), np.where(bound_d, d, d + a * mean), c])
+        groups = np.stack([(ability[0] - mean) / sd, ability[1] - math.log(sd)])
+        groups = np.where(model.free_groups, groups, 0.0)
+        return np.clip(model.pack(moved, groups), self.box.low[:, None], self.box.high[:, None])

@@ -329,7 +329,7 @@ def real(repeat):
             infer, validation = train.split(0.9, seed=2)
             top = (10, 25, 50) if r.n_items > 60 else ()
             for method, fit in methods.items():
-                if method == "bayes (2PL)" and name == "un_votes_long":
+                if method in ("MML (2PL)", "bayes (2PL)") and name == "un_votes_long":
                     continue  # minutes
                 begun = time.perf_counter()
                 try:
