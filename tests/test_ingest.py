@@ -203,7 +203,7 @@ def test_progress(text: str, tmp_path: Path) -> None:
     ingest(path, tmp_path / "b", progress=True)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_any_matrix_any_blocks(data: st.DataObject) -> None:
     n, m = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 6))

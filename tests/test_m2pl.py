@@ -67,6 +67,7 @@ def test_loadings_and_their_diagnostics(two):
     assert "item_difficulty" not in fit
 
 
+@pytest.mark.slow
 def test_options_of_several_abilities(two):
     mask = np.zeros((8, 2), dtype=bool)
     mask[:4, 0] = mask[4:, 1] = True
@@ -160,7 +161,8 @@ def test_samplers_agree(missing):
         assert float(np.abs(two[f"item_{p}_sd"] / sd - 1).max()) < 0.03
 
 
-@pytest.mark.parametrize("sampler", ["grid", pytest.param("polya-gamma", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", ["grid", "polya-gamma"])
 def test_powerings(sampler):
     """600 x 6 in 3 shards: SDs over the full posterior's are within 15 or 20%, but too wide where
     published (200 draws: an SD is known to some 5%)."""

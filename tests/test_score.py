@@ -311,6 +311,7 @@ def test_too_much_for_memory_is_refused(monkeypatch):
         irt.score(r, truth(r), n_plausible=3)
 
 
+@pytest.mark.slow
 def test_errors_are_as_large_as_said_where_items_are_uncertain():
     """The true items are one more draw: E (theta - EAP)^2 = E SD^2, |t| < 4.2 (rate 1e-4).
 

@@ -176,6 +176,7 @@ def test_removed_scores_are_made_again(finished):
     assert (finished / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_plausible_values_item_draws_and_no_check(finished, tmp_path):
     config = _config(
         tmp_path / "r", check={"replicates": 0}, score={"plausible": 3, "item_draws": 5}
@@ -332,6 +333,7 @@ def _children(pid):
 # --- a private release ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_private_releases_are_never_forgotten(tmp_path):
     ledger = tmp_path / "ledger.json"
     private = {"epsilon": 1.0, "delta": 1e-4, "ledger": str(ledger)}

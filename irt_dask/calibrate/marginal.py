@@ -91,8 +91,9 @@ def fit_marginal(
         a bound, and without ``standard_errors``), ``item_at_bound``, ``item_n_responses``,
         ``item_n_right``, ``iteration_objective``.  With groups, fixed items or a histogram over
         ``groups``: ``group_label``, ``group_mean`` and ``group_sd`` with ``_se``; a histogram adds
-        ``group_ability_share`` over ``ability``.  attrs: ``objective`` is the log-likelihood (3PL:
-        without the prior), ``aic``, ``bic``, ``n_parameters``, ``n_flat_items``.
+        ``group_ability_share`` over ``ability``.  attrs: ``objective``, also as
+        ``log_likelihood``, is the log-likelihood (3PL: without the prior), ``aic``, ``bic``,
+        ``n_parameters``, ``n_flat_items``.
 
     Raises
     ------
@@ -176,6 +177,7 @@ def fit_marginal(
             "converged": end.converged,
             "n_iterations": len(end.trace),
             "objective": value,
+            "log_likelihood": value,
             "identification": _identification(what, labels),
             "n_persons": responses.n_persons,
             "n_parameters": n_parameters,

@@ -22,7 +22,10 @@ def response_counts(data: Layout) -> tuple[Ints, Ints]:
 def responses_per_person(data: Layout) -> Ints:
     """Observed responses of each person, shape (persons,)."""
     if isinstance(data, Dense):
-        return (data.values >= 0).sum(axis=1)
+        seen = data.values >= 0
+        if seen.all():  # as often, and ten times faster to see than to count
+            return np.full(seen.shape[0], seen.shape[1])
+        return seen.sum(axis=1)
     return np.diff(data.indptr)
 
 
