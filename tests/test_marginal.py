@@ -13,6 +13,7 @@ import irt_dask as irt
 from irt_dask.calibrate import marginal_errors
 from irt_dask.engine import dataset
 from irt_dask.errors import ConvergenceWarning, InputError
+from irt_dask.kernels import expected_3pl, layouts, marginal_scores
 
 LSAT = {
     "2pl": (
@@ -200,6 +201,32 @@ def test_few_persons_and_many_items():
     for along in (shift, stretch):
         slope = (loss(at + 1e-4 * along) - loss(at - 1e-4 * along)) / 2e-4
         assert abs(slope) < 0.01  # of a curvature of some 60 to 120
+
+
+@pytest.mark.parametrize("shared_slope", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("steepness", [1.0, 25.0])
+def test_sums_of_complete_rows_are_those_person_by_person(shared_slope, weighted, steepness):
+    """With steep items a posterior may be one node: a variance of rounding, of either sign."""
+    rng = np.random.default_rng(3)
+    m, n = 7, 300
+    a = np.full(m, steepness) if shared_slope else steepness * rng.uniform(0.5, 1.0, m)
+    d = rng.normal(size=m) * steepness
+    nodes = np.arange(-40, 41) * 0.15
+    tables = expected_3pl.tables(a, d, np.zeros(m), nodes, -0.5 * nodes**2)
+    by_logit, by_guess = marginal_scores.item_scores(np.stack([a, d, np.zeros(m)]), nodes)
+    slopes = np.full(m, m + 2) if shared_slope else m + 2 + np.arange(m)
+    columns = np.stack([slopes, np.arange(m), np.full(m, -1)])
+    scores = marginal_scores.Scores(
+        by_logit, by_guess, np.stack([nodes, nodes**2 - 1.0]), columns, np.array([m, m + 1])
+    )
+    y = (rng.random((n, m)) < 0.5).astype(np.int8)
+    weight = rng.uniform(0.5, 3.0, n) if weighted else np.ones(n)
+    size = int(slopes.max()) + 1
+    got = marginal_scores.complete_sums(y, tables, scores, weight, size)
+    want = marginal_scores.sums(layouts.Dense(y), tables, scores, weight, size)
+    for x, z in zip(got, want, strict=True):
+        np.testing.assert_allclose(x, z, rtol=0, atol=1e-9 * np.abs(z).max())
 
 
 def test_standard_errors_of_many_parameters(monkeypatch):

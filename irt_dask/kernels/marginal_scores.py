@@ -181,7 +181,8 @@ def complete_sums(
         np.exp(w, out=w)
         w /= w.sum(axis=1, keepdims=True)
         mean = w @ x
-        own = y * np.sqrt(omega * (w @ x**2 - mean**2))[:, None]
+        spread = np.maximum(w @ x**2 - mean**2, 0.0)
+        own = y * np.sqrt(omega * spread)[:, None]
         variance += own.T @ own
         persons += omega @ w
         square_sums.add(y, w, mean, omega, pairs=True)
