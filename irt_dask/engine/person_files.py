@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from irt_dask._version import __version__
 from irt_dask.errors import ClusterError, InputError
@@ -17,6 +20,8 @@ from irt_dask.store.manifest import write_atomically
 DONE = "_scores.json"
 #: Marks a folder as ours while files are being written.
 BEGUN = "_unfinished"
+#: Of the metadata in the footer of a file, and the entry that checks it.
+_SAID, _CHECKSUM = b"irt_dask", "checksum"
 
 
 def new_folder(path: str | Path) -> Path:
@@ -44,12 +49,13 @@ def write_block(
     index: int,
     columns: dict[str, Any],
     folder: str,
-    metadata: dict[bytes, bytes] | None = None,
+    said: dict[str, Any] | None = None,
 ) -> None:
     """Write the values of a block after ``person_id`` and, if known, ``person_group``.
 
-    The file appears whole, and again the same if the task is repeated; pages have checksums.
-    ``metadata`` goes into its footer.
+    The file appears whole, and again the same if the task is repeated; pages have checksums.  What
+    is ``said`` of the block goes into its footer, with a checksum of that and of all values; there
+    are no statistics, which it would not cover.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -61,13 +67,50 @@ def write_block(
     path = file_of(Path(folder), index)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        content = pa.table(table | columns).replace_schema_metadata(metadata)
+        content = pa.table(table | columns)
+        if said is not None:
+            signed = json.dumps(said | {_CHECKSUM: _checksum(content, said)})
+            content = content.replace_schema_metadata({_SAID: signed.encode()})
         pq.write_table(
-            content, temporary, write_page_checksum=True, use_dictionary=["person_group"]
-        )  # of the others hardly a value repeats
+            content, temporary, write_page_checksum=True, write_statistics=False,
+            use_dictionary=["person_group"],  # of the others hardly a value repeats
+        )  # fmt: skip
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def footer(path: Path) -> dict[str, Any] | None:
+    """What was said of the block in a file; None if the file is not there, not whole or damaged."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            content = file.read()
+        said = json.loads((content.schema.metadata or {})[_SAID])
+        claimed = said.pop(_CHECKSUM)
+        return said if _checksum(content, said) == claimed else None
+    except (OSError, KeyError, ValueError, TypeError, AttributeError, pa.ArrowException):
+        return None
+
+
+def _checksum(table: Any, said: dict[str, Any]) -> str:
+    """Checksum of names, types and values of all columns, and of what is said of them."""
+    import pyarrow as pa
+
+    h = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        h.update(f"{name} {column.type} {len(column)} {column.null_count} ".encode())
+        if not pa.types.is_string(column.type):
+            h.update(np.ascontiguousarray(column.to_numpy()).tobytes())
+            continue
+        whole = pa.concat_arrays(column.chunks)
+        _, ends, characters = whole.buffers()
+        ends = np.frombuffer(ends, np.int32)[whole.offset : whole.offset + len(whole) + 1]
+        h.update((ends - ends[0]).tobytes())
+        h.update(memoryview(characters or b"")[ends[0] : ends[-1]])
+    return h.hexdigest()
 
 
 def finish(folder: Path, responses: Responses, attrs: dict[str, Any]) -> None:
@@ -81,7 +124,10 @@ def finish(folder: Path, responses: Responses, attrs: dict[str, Any]) -> None:
             f"{len(missing)} of {responses.n_blocks} score files are not in {folder}: the workers "
             f"do not see this folder; choose one on a file system that all of them share"
         )
-    done = {**attrs, "version": __version__, "data": responses.fingerprint}
+    done = {
+        **attrs, "n_blocks": responses.n_blocks, "version": __version__,
+        "data": responses.fingerprint,
+    }  # fmt: skip
     write_atomically(folder / DONE, json.dumps(done, indent=1).encode())
     (folder / BEGUN).unlink(missing_ok=True)
 

@@ -147,8 +147,8 @@ def _write(ref: Any, plan: Plan, scored_with: str, to: str) -> tuple[bool, tuple
     columns["n_responses"] = counts.responses_per_person(block.data)
     for r in range(values.shape[1]):
         columns |= _columns(f"pv{r + 1}", values[:, r])
-    footer = folder.metadata(key, scored_with, sums)
-    person_files.write_block(ref, number, columns, to, footer)
+    said = folder.said(key, scored_with, sums)
+    person_files.write_block(ref, number, columns, to, said)
     return False, sums
 
 

@@ -23,8 +23,6 @@ from irt_dask.errors import InputError
 from irt_dask.store import Responses
 from irt_dask.store.digests import block_digest
 
-#: Of the metadata in the footer of a file.
-_METADATA = b"irt_dask.scores"
 #: Entry of the finished folder's description: checksum of what all blocks are scored with.
 _SCORED_WITH = "scored_with"
 
@@ -71,7 +69,7 @@ def opened(path: str | Path) -> tuple[Path, FolderLock]:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; give a folder for the values of persons")
     marked = (folder / DONE).exists() or (folder / BEGUN).exists()
-    ours = marked or read(person_files.file_of(folder, 0)) is not None
+    ours = marked or person_files.footer(person_files.file_of(folder, 0)) is not None
     if folder.exists() and not ours and any(p.name != ".lock" for p in folder.iterdir()):
         raise InputError(f"{folder} exists and holds other files; choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
@@ -110,7 +108,7 @@ def begin(folder: Path, responses: Responses, scored_with: str) -> None:
     """
     beyond = [p for p in folder.glob("part-*.parquet") if _number(p) >= responses.n_blocks]
     if (folder / DONE).exists():
-        first = read(person_files.file_of(folder, 0))
+        first = person_files.footer(person_files.file_of(folder, 0))
         if beyond or (first is not None and first["block"] != block_key(responses.refs[0])):
             raise InputError(
                 f"{folder} holds scores of other responses"
@@ -129,32 +127,15 @@ def _number(path: Path) -> int:
     return int(digits) if digits.isdigit() else -1
 
 
-def read(path: Path) -> dict[str, Any] | None:
-    """What the footer of a file says; None if it is not there, not whole or not one of scores."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        metadata = pq.read_metadata(path).metadata or {}
-        content = json.loads(metadata[_METADATA])
-    except (OSError, KeyError, ValueError, pa.ArrowException):
-        return None
-    return content if isinstance(content, dict) else None
-
-
-def metadata(block: str, scored_with: str, sums: tuple[Any, ...]) -> dict[bytes, bytes]:
-    """Metadata for the footer: the key of the file and the block's part of the sums."""
-    content = {
-        "block": block,
-        _SCORED_WITH: scored_with,
-        "sums": [np.asarray(s).tolist() for s in sums],
-    }
-    return {_METADATA: json.dumps(content).encode()}
+def said(block: str, scored_with: str, sums: tuple[Any, ...]) -> dict[str, Any]:
+    """What the footer says: the key of the file and the block's part of the sums."""
+    values = [np.asarray(s).tolist() for s in sums]
+    return {"block": block, _SCORED_WITH: scored_with, "sums": values}
 
 
 def kept_sums(path: Path, block: str, scored_with: str) -> tuple[Any, ...] | None:
-    """The sums of a file that a former run made from the same; None if there is no such file."""
-    content = read(path)
+    """The sums of a file that a former run made from the same; None without a whole one."""
+    content = person_files.footer(path)
     if content is None or (content["block"], content[_SCORED_WITH]) != (block, scored_with):
         return None
     return tuple(np.array(s, dtype=object) for s in content["sums"])

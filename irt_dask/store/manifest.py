@@ -22,7 +22,8 @@ VERSION = 2
 Files = dict[str, list[int | str]]
 
 
-def _digest(content: dict[str, Any]) -> str:
+def digest(content: dict[str, Any]) -> str:
+    """Checksum of a manifest's content, without its entry of that name."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -30,7 +31,7 @@ def _digest(content: dict[str, Any]) -> str:
 def write(root: Path, content: dict[str, Any]) -> str:
     """Write the manifest of ``root`` atomically and return its checksum."""
     content = {"format": FORMAT, "format_version": VERSION, **content}
-    content["checksum"] = _digest(content)
+    content["checksum"] = digest(content)
     write_atomically(root / NAME, json.dumps(content, indent=1, ensure_ascii=False).encode())
     return str(content["checksum"])
 
@@ -53,7 +54,7 @@ def read(root: Path) -> dict[str, Any]:
             f"version {VERSION}; use the version of irt_dask that wrote it, or ingest again"
         )
     claimed = content.pop("checksum", None)
-    if claimed != _digest(content):
+    if claimed != digest(content):
         raise StoreError(f"the manifest {path} is damaged: its checksum does not match its content")
     content["checksum"] = claimed
     return content
@@ -71,7 +72,7 @@ def as_of(content: dict[str, Any], checksum: str) -> dict[str, Any] | None:
         files = {k: v for k, v in content["files"].items() if k.partition("/")[0] in names}
         then = {**content, "parts": parts, "files": files}
         del then["checksum"]
-        if _digest(then) == checksum:
+        if digest(then) == checksum:
             return {**then, "checksum": checksum}
     return None
 

@@ -14,13 +14,16 @@ from typing import Any
 import xarray as xr
 
 from irt_dask.clusters.checks import versions
+from irt_dask.engine import person_files
 from irt_dask.engine.lock import LOCK, FolderLock
 from irt_dask.errors import ChangedRunError, InputError, RunError
-from irt_dask.store.manifest import write_atomically
+from irt_dask.store.manifest import digest, write_atomically
 
 _FORMAT = "irt_dask run"
-_VERSION = 1
+_VERSION = 2
 _MANIFEST = "run.json"
+#: Folder of the scores, one file a block.
+SCORES = "scores"
 _REDONE = ("check", "score", "report")
 _INT32 = 2**31 - 1
 
@@ -54,7 +57,7 @@ class RunDirectory:
 
     def _open(self, manifest: Path, identity: dict[str, Any], fresh: bool) -> None:
         if manifest.exists():
-            self.content = self._read(manifest, any_version=fresh)
+            self.content = self._read(manifest, discard=fresh)
             if fresh:
                 self._remove()
         if manifest.exists():
@@ -95,15 +98,21 @@ class RunDirectory:
         """Finished stages: seconds, warnings and the checksums of what they wrote."""
         return self.content["stages"]
 
-    def _read(self, manifest: Path, *, any_version: bool = False) -> dict[str, Any]:
+    def _read(self, manifest: Path, *, discard: bool = False) -> dict[str, Any]:
         try:
             content = json.loads(manifest.read_bytes())
         except (OSError, ValueError) as error:
             raise RunError(f"the manifest {manifest} cannot be read: {error}") from error
         if not isinstance(content, dict) or content.get("format") != _FORMAT:
             raise InputError(f"{manifest} is not the manifest of a run; choose another directory")
-        if content.get("format_version") != _VERSION and not any_version:
+        if content.get("format_version") != _VERSION and not discard:
             raise RunError(f"{manifest} was written by another version; use --fresh to start over")
+        claimed = content.pop("checksum", None)
+        if claimed != digest(content) and not discard:
+            raise RunError(
+                f"the manifest {manifest} is damaged: its checksum does not match its content; use "
+                f"--fresh to start over"
+            )
         return content
 
     def _check_same(self, identity: dict[str, Any]) -> None:
@@ -125,7 +134,8 @@ class RunDirectory:
             )
 
     def _write(self) -> None:
-        write_atomically(self.path / _MANIFEST, json.dumps(self.content, indent=1).encode())
+        content = self.content | {"checksum": digest(self.content)}
+        write_atomically(self.path / _MANIFEST, json.dumps(content, indent=1).encode())
 
     def finished(self, stage: str) -> bool:
         """Whether a stage is done; what it wrote must still be there, unchanged.
@@ -138,14 +148,26 @@ class RunDirectory:
             (self.path / f).exists() for f in self.stages[stage]["files"]
         ):
             return False
-        for name, digest in self.stages[stage]["files"].items():
+        for name, sha256 in self.stages[stage]["files"].items():
             file = self.path / name
-            if not file.exists() or _sha256(file) != digest:
+            if not file.exists() or _sha256(file) != sha256:
                 raise RunError(
                     f"{file}, written by stage {stage}, is missing or damaged; use --fresh to "
                     f"start over"
                 )
+        if stage == "score":
+            return self._scores_are_whole()
         return True
+
+    def _scores_are_whole(self) -> bool:
+        """Whether all files of scores are there; one that is damaged is an error."""
+        folder, here = self.path / SCORES, True
+        for k in range(json.loads((folder / person_files.DONE).read_bytes())["n_blocks"]):
+            file = person_files.file_of(folder, k)
+            here &= file.exists()
+            if file.exists() and person_files.footer(file) is None:
+                raise RunError(f"{file} is damaged; remove it and run again: it is made anew")
+        return here
 
     def finish(self, stage: str, seconds: float, files: list[str], notes: list[str]) -> None:
         """Record a stage as done: the act that makes a resumed run skip it."""

@@ -31,7 +31,7 @@ from irt_dask.store import Responses, StoreWriter, open_responses
 from irt_dask.store.writer import check_rows_per_block
 from irt_dask.variables import DRAW
 from irt_dask.workflow.config import SHARED_CHAINS, RunConfig
-from irt_dask.workflow.directory import RunDirectory, load_result
+from irt_dask.workflow.directory import SCORES, RunDirectory, load_result
 from irt_dask.workflow.inputs import refuse_stored_weights
 from irt_dask.workflow.private import private
 
@@ -221,13 +221,13 @@ def score(c: Context) -> list[str]:
         n_plausible=_of_draws(posterior, "score.plausible", options.plausible),
         n_item_draws=_of_draws(posterior, "score.item_draws", options.item_draws),
         seed=c.config.seed,
-        store=c.directory.path / "scores",
+        store=c.directory.path / SCORES,
         client=c.client,
         progress=c.progress,
     )
     for name in ("store", "n_blocks_scored", "n_blocks_kept"):
         del result.attrs[name]  # not of the values: where they lie, and what was there before
-    return [c.directory.save("scores.nc", result), f"scores/{DONE}"]
+    return [c.directory.save("scores.nc", result), f"{SCORES}/{DONE}"]
 
 
 def report(c: Context) -> list[str]:
