@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 import warnings
 from collections.abc import Callable
@@ -84,6 +85,7 @@ def _run_stages(context: Context, say: Callable[[str], None]) -> None:
         for note in notes:
             say(f"  warning: {note}")
         directory.finish(name, time.monotonic() - begun, files, notes)
+        shutil.rmtree(context.checkpoint(name), ignore_errors=True)  # nobody reads it again
 
 
 def report_again(path: str | Path) -> Path:

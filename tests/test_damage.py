@@ -1,0 +1,157 @@
+"""Runs whose files are damaged: a named error, or the same results; never other ones."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import irt_dask as irt
+from irt_dask.engine import Checkpoint, person_files
+from irt_dask.errors import IrtDaskError
+from irt_dask.workflow import RunConfig, run
+
+#: Not results: what a run says while it works, its lock, the mark of unfinished scores.
+UNCHECKED = {"log.txt", ".lock", "_unfinished"}
+
+
+class Killed(BaseException):
+    """Stands for the death of the driver."""
+
+
+def configuration(folder: Path) -> RunConfig:
+    return RunConfig.model_validate(
+        {
+            "directory": str(folder),
+            "data": {
+                "simulate": {"persons": 300, "items": 5, "missing": 0.1},
+                "rows_per_block": 64,
+            },
+            "joint": {"coreset": 100, "max_iterations": 8},
+            "bayes": {"shards": 2, "draws": 100, "warmup": 50},
+            "check": {"replicates": 10},
+        }
+    )
+
+
+def files(folder: Path) -> dict[str, str]:
+    """Checksums of everything that a reader of results may open."""
+    return {
+        f.relative_to(folder).as_posix(): hashlib.sha256(content(f)).hexdigest()
+        for f in sorted(folder.rglob("*"))
+        if f.is_file() and f.name not in UNCHECKED
+    }
+
+
+def content(file: Path) -> bytes:
+    """What a reader finds: of Parquet the values, since some bytes of its footer say nothing."""
+    if file.suffix != ".parquet":
+        return file.read_bytes()
+    table = pq.read_table(file)
+    return repr([table.schema, *(column.to_pylist() for column in table.columns)]).encode()
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A finished run, and others that died while they worked."""
+    root = tmp_path_factory.mktemp("runs")
+    out = {"finished": root / "finished"}
+    run(configuration(out["finished"]))
+    save, write = Checkpoint.save, person_files.write_block
+
+    def dying(function: Callable[..., Any], when: int) -> Callable[..., Any]:
+        calls = Counter[str]()
+
+        def called(*args: Any, **options: Any) -> Any:
+            function(*args, **options)
+            calls["all"] += 1
+            if calls["all"] == when:
+                raise Killed
+
+        return called
+
+    for name, place, attribute, function, when in (
+        ("in joint", Checkpoint, "save", save, 3),
+        ("in bayes", Checkpoint, "save", save, 8),
+        ("in score", person_files, "write_block", write, 3),
+    ):
+        out[name] = root / name.replace(" ", "-")
+        with pytest.MonkeyPatch.context() as m, pytest.raises(Killed):
+            m.setattr(place, attribute, dying(function, when))
+            run(configuration(out[name]))
+    return out
+
+
+def flip(rng: random.Random, data: bytes) -> bytes | None:
+    at = rng.randrange(len(data))
+    return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
+
+
+def truncate(rng: random.Random, data: bytes) -> bytes | None:
+    return data[: rng.randrange(len(data))]
+
+
+def delete(rng: random.Random, data: bytes) -> bytes | None:
+    return None
+
+
+def damage(runs: dict[str, Path], n: int, seed: int, folder: Path) -> None:
+    want = files(runs["finished"])
+    unlike = {"run.json", "report.html"}  # hold seconds
+    tally: Counter[str] = Counter()
+    wrong = []
+    for k in range(n):
+        rng = random.Random(f"{seed}-{k}")
+        state = rng.choice(["finished", *runs])  # the others take longer
+        path = folder / "r"
+        shutil.rmtree(path, ignore_errors=True)
+        shutil.copytree(runs[state], path)
+        present = [f for f in sorted(path.rglob("*")) if f.is_file() and f.stat().st_size]
+        file = rng.choice([f for f in present if f.name not in UNCHECKED])
+        fault = rng.choice([flip, flip, truncate, delete])
+        changed = fault(rng, file.read_bytes())
+        if changed is None:
+            file.unlink()
+        else:
+            file.write_bytes(changed)
+        what = f"{k}: {state}, {fault.__name__} {file.relative_to(path)}"
+        try:
+            run(configuration(path))
+            irt.open_responses(path / "responses").verify()
+        except IrtDaskError:
+            tally["named errors"] += 1
+            continue
+        except Exception as error:
+            wrong.append(f"{what}: {type(error).__name__}: {error}")
+            continue
+        got = files(path)
+        differing = {f for f in got.keys() | want.keys() if got.get(f) != want.get(f)} - unlike
+        if differing:
+            wrong.append(f"{what}: differs in {sorted(differing)}")
+        else:
+            tally["the same results"] += 1
+    print(f"\n{n} faults: " + ", ".join(f"{v} {k}" for k, v in sorted(tally.items())))
+    assert not wrong, f"{len(wrong)} findings:\n" + "\n".join(wrong[:30])
+    assert tally["named errors"] > n / 5
+
+
+def test_some_damaged_runs(runs: dict[str, Path], tmp_path: Path) -> None:
+    damage(runs, 8, 1, tmp_path)
+
+
+@pytest.mark.slow
+def test_many_damaged_runs(runs: dict[str, Path], tmp_path: Path) -> None:
+    damage(runs, 80, 2, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_a_thousand_damaged_runs(runs: dict[str, Path], tmp_path: Path) -> None:
+    damage(runs, 1000, 3, tmp_path)
