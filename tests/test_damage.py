@@ -83,9 +83,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ("in score", person_files, "write_block", write, 3),
     ):
         out[name] = root / name.replace(" ", "-")
-        with pytest.MonkeyPatch.context() as m, pytest.raises(Killed):
+        with pytest.MonkeyPatch.context() as m:
             m.setattr(place, attribute, dying(function, when))
-            run(configuration(out[name]))
+            with pytest.raises(Killed):
+                run(configuration(out[name]))
     return out
 
 
