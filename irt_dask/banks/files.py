@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ from irt_dask.errors import InputError
 from irt_dask.models import difficulty
 from irt_dask.store.manifest import write_atomically
 
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _COLUMNS = {
     "a": "item_discrimination",
     "b": "item_difficulty",
@@ -81,14 +86,11 @@ def read_items(path: str | Path) -> xr.Dataset:
     """
     path = check_path(path)
     try:
-        frame = (
-            pd.read_csv(path, dtype={"item": str}, keep_default_na=False, na_values=[""])
-            if path.suffix == ".csv"
-            else pd.DataFrame(json.loads(path.read_text()))
-        )
+        text = path.read_bytes().decode("utf-8-sig")
+        frame = pd.DataFrame(_csv(text) if path.suffix == ".csv" else _json(text), dtype=object)
     except FileNotFoundError:
         raise InputError(f"there is no item bank {path}") from None
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError, csv.Error) as error:
         raise InputError(f"the item bank {path} cannot be read: {error}") from error
     missing = [c for c in ("item", "a") if c not in frame] or (
         [] if {"b", "d"} & set(frame) else ["b (or d)"]
@@ -98,20 +100,75 @@ def read_items(path: str | Path) -> xr.Dataset:
             f"the item bank {path} has no column {', '.join(missing)}; it has "
             f"{', '.join(map(str, frame.columns))}"
         )
+    for k, item in enumerate(frame["item"]):
+        if not isinstance(item, (str, int)) or isinstance(item, bool) or item == "":
+            raise InputError(f"{path}: row {k + 1} has no item identifier (text or a whole number)")
     _check_models(frame, path)
-    for k in np.flatnonzero(frame["item"].isna() | (frame["item"].astype(str) == "")):
-        raise InputError(f"{path}: row {k + 1} has no item identifier")
     errors = [f"se_{c}" for c in _COLUMNS]
-    for column in [c for c in ("a", "b", "c", "d", *errors) if c in frame]:
-        values = pd.to_numeric(frame[column], errors="coerce")
-        wrong = ~np.isfinite(values) & ~(frame[column].isna() if column in errors else False)
-        for k in np.flatnonzero(wrong):
+    for column in [c for c in (*_COLUMNS, *errors) if c in frame]:
+        values = [_number(x, column in errors) for x in frame[column]]
+        if None in values:
+            k = values.index(None)
             raise InputError(
                 f"{path}: item {frame['item'][k]}, column {column}: {frame[column][k]!r} is not a "
                 f"finite number"
             )
-        frame[column] = values.astype(float)
+        frame[column] = np.array(values, dtype=float)
     return _bank(frame, path)
+
+
+def _csv(text: str) -> dict[str, list[Any]]:
+    """Columns of text; every row must have as many fields as the header."""
+    if "\0" in text:
+        raise ValueError("it holds a zero byte")
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    header = [name.strip() for name in next(reader, [])]
+    if not header:
+        raise ValueError("it has no header")
+    if len(set(header)) < len(header):
+        raise ValueError(f"a column stands twice in the header {','.join(header)}")
+    rows = []
+    for row in reader:
+        if row and len(row) != len(header):
+            raise ValueError(
+                f"line {reader.line_num} has {len(row)} fields, the header has {len(header)}"
+            )
+        if row:
+            rows.append([field or None for field in row])
+    return {name: [row[k] for row in rows] for k, name in enumerate(header)}
+
+
+def _json(text: str) -> Any:
+    """A list of rows, or columns by name."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        content = dict(pairs)
+        if len(content) < len(pairs):
+            raise ValueError(f"a key stands twice in {', '.join(key for key, _ in pairs)}")
+        return content
+
+    content = json.loads(text, object_pairs_hook=once)
+    rows = isinstance(content, list) and all(isinstance(row, dict) for row in content)
+    columns = isinstance(content, dict) and all(isinstance(c, list) for c in content.values())
+    if not rows and not columns:
+        raise ValueError("it must be a list of objects, one for each item, or lists by column")
+    return content
+
+
+def _number(x: Any, may_lack: bool) -> float | None:
+    """A finite number; NaN where none stands and ``may_lack``; None for anything else."""
+    if may_lack and (x is None or x != x):
+        return math.nan
+    if isinstance(x, str):
+        if not _NUMBER.fullmatch(x.strip()):
+            return math.nan if may_lack and x.strip().lower() == "nan" else None
+    elif isinstance(x, bool) or not isinstance(x, (int, float)):
+        return None
+    try:
+        value = float(x)
+    except OverflowError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 def _bank(frame: pd.DataFrame, path: Path) -> xr.Dataset:

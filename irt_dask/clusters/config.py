@@ -38,7 +38,7 @@ class ClusterConfig(BaseModel):
         if self.memory is not None and self.memory != "auto":
             try:
                 parse_bytes(self.memory)
-            except ValueError:
+            except (ValueError, OverflowError):
                 raise ValueError(f'memory = "{self.memory}" is no amount; write "4GB"') from None
         if self.kind == "local" and self.address:
             raise ValueError('address needs kind = "address"')
