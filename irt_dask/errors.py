@@ -57,5 +57,9 @@ class ApproximationWarning(IrtDaskWarning):
     """An approximation is being used outside the range in which it was checked."""
 
 
+class StallWarning(IrtDaskWarning):
+    """For a long time no task has finished; the text says where tasks are."""
+
+
 class DataWarning(IrtDaskWarning):
     """Some of what was given is not used, for a reason that the text says."""

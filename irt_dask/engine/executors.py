@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import queue
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from typing import Any
 
 from irt_dask.engine.threads import n_cores, single_threaded
+from irt_dask.engine.watch import LOOK, PATIENCE, Watch
 from irt_dask.errors import ClusterError
 from irt_dask.store.responses import BlockRef
 
@@ -74,6 +76,7 @@ class Cluster:
         self._known: tuple[float, dict[str, int]] = (-math.inf, {})
         self.n_threads = sum(self._workers().values())
         self._held: list[Any] = []
+        self._watch = Watch(client)
 
     def _workers(self) -> dict[str, int]:
         """Threads by address, as of at most a second ago; waits for a first worker."""
@@ -111,10 +114,21 @@ class Cluster:
         )
 
     def completed(self, futures: Sequence[Any]) -> Iterator[Any]:
-        """Yield futures as they finish."""
-        from distributed import as_completed as dask_as_completed
-
-        return dask_as_completed(futures, loop=self._client.loop)
+        """Yield futures as they finish; ClusterError if for a long time none could."""
+        ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        for future in futures:
+            future.add_done_callback(ready.put)
+        self._watch.progressed()
+        for _ in range(len(futures)):
+            while True:
+                try:
+                    future = ready.get(timeout=LOOK)
+                    break
+                except queue.Empty:
+                    self._watch.look()
+            self._watch.progressed()
+            yield future
+            del future
 
     def result(self, future: Any) -> Any:
         """Return a finished task's result or raise its error."""
@@ -122,8 +136,15 @@ class Cluster:
         from distributed.comm import CommClosedError
         from distributed.scheduler import KilledWorker
 
+        self._watch.progressed()
         try:
-            return future.result()
+            while True:
+                try:
+                    return future.result(timeout=PATIENCE)
+                except TimeoutError:
+                    if future.status == "error":
+                        raise  # the task's own
+                    self._watch.look()
         except KilledWorker as error:
             raise WorkerDiedError(
                 f"a task ended its worker process {error.allowed_failures + 1} times, the last on "

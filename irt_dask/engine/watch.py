@@ -1,0 +1,105 @@
+"""Looks after a cluster while the driver waits, so that no run waits for ever."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections import Counter
+from typing import Any
+
+from irt_dask.errors import ClusterError, StallWarning
+
+#: Seconds between two looks, and that a cluster may be unable to work, or its scheduler silent.
+LOOK, PATIENCE = 5.0, 60.0
+#: Seconds without a finished task after which the user is told, again and again.
+REPORT = 600.0
+#: Worker processes that may come and go, for each that there is, while no task finishes.
+_STARTS = 10
+
+
+class Watch:
+    """Complains when no task can finish: no worker, all out of memory, or all dying.
+
+    A task that takes long on a worker that lives is reported by a StallWarning, not ended.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.progressed()
+
+    def progressed(self) -> None:
+        """A task has finished: all is well."""
+        now = time.monotonic()
+        self._last_task = self._last_report = self._last_able = self._last_answer = now
+        self._seen: set[str] = set()
+
+    def look(self) -> None:
+        """Ask the scheduler how its workers are.
+
+        Raises
+        ------
+        ClusterError
+            Says since when nothing can go on, why, and what to do.
+        """
+        from distributed.comm import CommClosedError
+
+        now = time.monotonic()
+        try:
+            workers = self._ask("identity", n_workers=-1)["workers"]
+            tasks = self._ask("processing", workers=None)
+        except (TimeoutError, OSError, CommClosedError):
+            if now - self._last_answer > PATIENCE:
+                raise ClusterError(
+                    f"the scheduler has not answered for {now - self._last_answer:.0f} seconds; "
+                    f"when it is back, start the same command again to go on"
+                ) from None
+            return
+        self._last_answer = time.monotonic()
+        self._seen |= set(workers)
+        states = Counter(w["status"] for w in workers.values())
+        if states["running"] and any(tasks.values()):
+            self._last_able = self._last_answer
+        elif now - self._last_able > PATIENCE:
+            raise ClusterError(self._unable(workers, states, now - self._last_able))
+        if len(self._seen) > _STARTS * max(len(workers), 1) + len(workers):
+            raise ClusterError(
+                f"{len(self._seen)} worker processes have come and gone and no task has finished: "
+                f"most often too little memory for each (memory = in the cluster's file), else see "
+                f"the workers' logs"
+            )
+        if now - self._last_report > REPORT:
+            self._last_report = now
+            warnings.warn(
+                f"no task has finished for {(now - self._last_task) / 60:.0f} minutes; "
+                f"{len(workers)} workers, at work {_named(tasks)}",
+                StallWarning,
+                stacklevel=2,
+            )
+
+    def _unable(self, workers: dict[str, Any], states: Counter[str], seconds: float) -> str:
+        if not workers:
+            return f"the cluster has had no worker for {seconds:.0f} seconds"
+        if states["paused"] == len(workers):
+            limit = min(w["memory_limit"] for w in workers.values())
+            return (
+                f"all {len(workers)} workers have been paused for {seconds:.0f} seconds, their "
+                f"memory ({limit / 1e9:.2f} GB each) being used up: give workers more memory, or "
+                f"make blocks smaller (rows_per_block)"
+            )
+        if states["running"]:  # Dask forgets tasks whose worker ended when no other was there
+            return (
+                f"for {seconds:.0f} seconds no worker has had a task, though tasks are waiting: "
+                f"all workers ended at the same time, most often for too little memory (memory = "
+                f"in the cluster's file); start the same command again to go on"
+            )
+        what = ", ".join(f"{n} {state}" for state, n in sorted(states.items()))
+        return f"no worker has been able to work for {seconds:.0f} seconds ({what})"
+
+    def _ask(self, what: str, **options: Any) -> Any:
+        function = getattr(self._client.scheduler, what)
+        return self._client.sync(function, callback_timeout=LOOK, **options)
+
+
+def _named(tasks: dict[str, Any]) -> str:
+    busy = [f"{address} ({len(own)} tasks)" for address, own in sorted(tasks.items()) if own]
+    return ", ".join(busy[:10])
