@@ -41,7 +41,7 @@ def mistaken(tmp_path, monkeypatch, capsys):
 def test_every_command_explains_itself():
     text = irt_dask("--help")
     names = ("demo", "simulate", "ingest", "append", "verify", "calibrate", "score", "report")
-    names += ("run", "info", "docs")
+    names += ("run", "info", "docs", "certs")
     assert all(f"  {name} " in text for name in names)
 
 
@@ -118,6 +118,8 @@ def test_a_calibration_goes_on_at_its_checkpoint(tmp_path, monkeypatch, capsys, 
         (["simulate", "s", "--persons", "0", "--items", "4"], "whole number of at least 1"),
         (["report", "."], "is not a run directory"),
         (["docs", "cooking"], "there is no topic 'cooking'"),
+        (["certs", "c", "--days", 0], "days = 0 must be from 1 to 3650"),
+        (["demo", "--cluster", "tcp://10.0.0.1:8786"], "Use tls://"),
         (["info", "gone"], "is not a store of responses"),
         (
             ["calibrate", "s", "--out", "b.csv", "--method", "joint", "--shards", "2"],

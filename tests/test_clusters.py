@@ -8,14 +8,25 @@ import pytest
 import irt_dask as irt
 from irt_dask.clusters import ClusterConfig, check_store, check_versions
 from irt_dask.errors import ClusterError, InputError
+from irt_dask.workflow import read_config, read_scoring
+
+TLS = {"kind": "address", "address": "tls://h:1", "tls_ca": "a", "tls_cert": "b", "tls_key": "c"}
 
 
 def test_what_a_cluster_may_be(tmp_path):
     assert ClusterConfig.of(None) == ClusterConfig.of("local") == ClusterConfig()
-    assert ClusterConfig.of("tcp://10.0.0.1:8786").address == "tcp://10.0.0.1:8786"
+    for loopback in (
+        "tcp://127.0.0.1:8786",
+        "tcp://127.8.9.1:1",
+        "tcp://[::1]:1",
+        "tcp://localhost:1",
+    ):
+        assert ClusterConfig.of(loopback).address == loopback
     file = tmp_path / "c.toml"
     file.write_text('[cluster]\nkind = "local"\nworkers = 3\nmemory = "2GB"\n')
     assert ClusterConfig.of(file).workers == 3
+    file.write_text('[cluster]\nkind = "address"\naddress = "tcp://node7:1"\ninsecure = true\n')
+    assert ClusterConfig.of(file).address == "tcp://node7:1"
 
 
 @pytest.mark.parametrize(
@@ -25,6 +36,22 @@ def test_what_a_cluster_may_be(tmp_path):
         ({"workers": 0}, "workers: .*greater than or equal to 1 .given 0"),
         ({"kind": "address"}, "needs address"),
         ({"kind": "address", "address": "tcp://h:1", "workers": 2}, "belong to kind"),
+        ({"address": "tcp://127.0.0.1:1"}, 'address needs kind = "address"'),
+        ({"tls_ca": "ca.pem", "insecure": True}, 'tls_ca, insecure needs kind = "address"'),
+        ("tcp://10.0.0.1:8786", "not on loopback.*Use tls://.*or write insecure = true"),
+        ("tcp://node1:8786", "not on loopback"),
+        ("tcp://0.0.0.0:8786", "not on loopback"),
+        ("tcp://127.0.0.1.example.org:8786", "not on loopback"),
+        ("tcp://[2001:db8::1]:8786", "not on loopback"),
+        ({"kind": "address", "address": "tcp://10.0.0.1:8786"}, "not on loopback"),
+        ("tls://127.0.0.1:8786", "needs tls_ca, tls_cert, tls_key.*'irt-dask certs'"),
+        ({**TLS, "tls_key": None}, "tls://h:1 needs tls_key"),
+        ({**TLS, "insecure": True}, "insecure = true belongs to tcp://"),
+        ({**TLS, "address": "tcp://127.0.0.1:1"}, "certificates belong to a tls:// address"),
+        ("ws://127.0.0.1:8786", "must begin with tls:// or tcp://"),
+        ("tcp://127.0.0.1", "must be tls://host:port or tcp://host:port"),
+        ("tcp://127.0.0.1:8786@10.0.0.1:1", "must be tls://host:port"),
+        ({"kind": "address", "address": "127.0.0.1:8786"}, "must be tls://host:port"),
         ({"kind": "slurm"}, "kind: .*'local' or 'address'"),
         ("somewhere", "give 'local', a scheduler's address"),
         ("missing.toml", "cannot be read"),
@@ -35,8 +62,27 @@ def test_bad_configurations(cluster, message):
         ClusterConfig.of(cluster)
 
 
+def test_paths_are_relative_to_the_file_they_stand_in(tmp_path, monkeypatch):
+    section = "[cluster]\n" + "".join(f'{k} = "{v}"\n' for k, v in TLS.items())
+    folder = tmp_path / "configs"
+    folder.mkdir()
+    (folder / "cluster.toml").write_text(section)
+    (folder / "run.toml").write_text('[data]\nbuiltin = "lsat"\n' + section)
+    (folder / "scoring.toml").write_text(
+        '[scoring]\nstore = "s"\nbank = "b.csv"\nout = "o"\n' + section
+    )
+    monkeypatch.chdir(tmp_path)
+    for config in (
+        ClusterConfig.of("configs/cluster.toml"),
+        read_config("configs/run.toml").cluster,
+        read_scoring("configs/scoring.toml").cluster,
+    ):
+        paths = [config.tls_ca, config.tls_cert, config.tls_key]
+        assert paths == [str(folder / name) for name in "abc"]
+
+
 def test_no_scheduler_is_a_named_error(monkeypatch):
-    monkeypatch.setattr("irt_dask.clusters.connection._TIMEOUT", "1s")
+    monkeypatch.setattr("irt_dask.clusters.connection._TIMEOUT", 1.0)
     with (
         pytest.raises(ClusterError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"),
         irt.connect("tcp://127.0.0.1:9"),

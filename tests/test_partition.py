@@ -1,10 +1,11 @@
-"""Several hosts, each a network namespace of its own: a link is cut in the middle of a run."""
+"""Several hosts, each a network namespace of its own: a link is cut in the middle of a run; TLS."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -139,7 +140,9 @@ def test_a_link_is_cut_and_restored(hosts: Hosts, tmp_path: Path) -> None:
             PIPELINE.format(directory=tmp_path / f"of-{name}", store=tmp_path / "s")
         )
     address = f"tcp://{SCHEDULER}:{PORT}"
-    (tmp_path / "c.toml").write_text(f'[cluster]\nkind = "address"\naddress = "{address}"\n')
+    (tmp_path / "c.toml").write_text(
+        f'[cluster]\nkind = "address"\naddress = "{address}"\ninsecure = true\n'
+    )  # nobody else is in these namespaces
     plain = hosts.start(hosts.hub, logs["plain"], "-m", "irt_dask.cli", "run",
                         str(pipelines["plain"]), "--cluster", "none", "--quiet")  # fmt: skip
     assert plain.wait(timeout=240) == 0, logs["plain"].read_text()
@@ -163,3 +166,36 @@ def test_a_link_is_cut_and_restored(hosts: Hosts, tmp_path: Path) -> None:
     assert run.wait(timeout=240) == 0, logs["run"].read_text()
     assert _digests(tmp_path / "of-run") == _digests(tmp_path / "of-plain")
     print(logs["scheduler"].read_text())
+
+
+@pytest.mark.cluster
+def test_a_cluster_with_encrypted_connections(hosts: Hosts, tmp_path: Path) -> None:
+    """Scheduler, worker and client on three hosts, with the commands that are printed."""
+    irt.simulate(3000, 8, seed=3, store=tmp_path / "s", rows_per_block=1000)
+    irt_dask = [sys.executable, "-m", "irt_dask.cli"]
+    made = subprocess.run([*irt_dask, "certs", tmp_path / "c", "--host", SCHEDULER],
+                          capture_output=True, text=True, timeout=60, check=True)  # fmt: skip
+    lines = [shlex.split(line) for line in made.stdout.splitlines() if line.startswith("  dask ")]
+    logs = {}
+    for host, words in zip((hosts.hub, hosts.names[0]), lines, strict=True):
+        logs[words[1]] = tmp_path / f"{words[1]}.log"
+        directory = ["--local-directory", str(tmp_path)] if words[1] == "worker" else []
+        hosts.start(host, logs[words[1]], "-m", *words, *directory)
+    calibrate = ["-m", "irt_dask.cli", "calibrate", str(tmp_path / "s"), "--method", "joint"]
+    for name, where, code in [
+        ("plain", f"tcp://{SCHEDULER}:{PORT}", 2),
+        ("bare", f"tls://{SCHEDULER}:{PORT}", 2),
+        ("encrypted", str(tmp_path / "c" / "cluster.toml"), 0),
+        ("alone", "none", 0),
+    ]:
+        logs[name] = tmp_path / f"{name}.log"
+        out = ["--out", str(tmp_path / f"{name}.csv"), "--cluster", where, "--quiet"]
+        client = hosts.start(hosts.names[1], logs[name], *calibrate, *out)
+        ended = client.wait(timeout=120)
+        assert ended == code, {n: log.read_text()[-2000:] for n, log in logs.items()}
+    assert "Use tls://" in logs["plain"].read_text()
+    assert "needs tls_ca, tls_cert, tls_key" in logs["bare"].read_text()
+    assert "Starting established connection to tls://10.77.2.2" in logs["scheduler"].read_text()
+    assert "tls://10.77.1.2" in logs["scheduler"].read_text()  # the worker
+    banks = [(tmp_path / f"{name}.csv").read_bytes() for name in ("encrypted", "alone")]
+    assert banks[0] == banks[1]

@@ -17,8 +17,8 @@ cluster_option = click.option(
     default="local",
     show_default=True,
     help="Where to compute: 'local' (worker processes on all cores of this machine), 'none' (this "
-    "process alone), a scheduler's address such as tcp://host:8786, or a TOML file with a "
-    "[cluster] section.",
+    "process alone), a scheduler's address such as tcp://127.0.0.1:8786, or a TOML file "
+    "with a [cluster] section.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 quiet_option = click.option("--quiet", is_flag=True, help="No progress bars.")

@@ -8,7 +8,7 @@ import traceback
 import click
 
 from irt_dask._version import __version__
-from irt_dask.cli import data, work
+from irt_dask.cli import data, secure, work
 from irt_dask.errors import InputError, IrtDaskError
 
 
@@ -32,6 +32,7 @@ for command in (
     work.score,
     work.report,
     work.run,
+    secure.certs,
     data.info,
     data.docs,
 ):

@@ -34,7 +34,7 @@ def _warned(caught: list[Any]) -> None:
 @click.option("--source", type=click.Path(), help="Response file, in place of the pipeline's.")
 @click.option("--out", type=click.Path(), help="Run directory (default: runs/NAME here).")
 @click.option("--cluster", metavar="WHERE", help="Where to compute, in place of the pipeline's "
-              "[cluster]: 'local', 'none', tcp://host:port or a TOML file.")  # fmt: skip
+              "[cluster]: 'local', 'none', tcp://127.0.0.1:port or a TOML file.")  # fmt: skip
 @click.option("--fresh", is_flag=True, help="Discard what an earlier run left and start over.")
 @quiet_option
 def run(

@@ -9,7 +9,11 @@ from typing import Any, Literal
 from dask.utils import parse_bytes
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from irt_dask.clusters.tls import is_loopback
 from irt_dask.errors import InputError
+
+#: Files of a ``[cluster]`` section.
+_TLS_FILES = ("tls_ca", "tls_cert", "tls_key")
 
 
 class ClusterConfig(BaseModel):
@@ -17,7 +21,9 @@ class ClusterConfig(BaseModel):
 
     ``kind = "local"`` starts worker processes on this machine, one computing thread each, as many
     as the machine has cores unless ``workers`` says otherwise; ``memory`` bounds each worker (for
-    example "4GB").  ``kind = "address"`` uses a running scheduler at ``address``.
+    example "4GB").  ``kind = "address"`` uses a running scheduler at ``address``: ``tls://`` with
+    the files ``tls_ca``, ``tls_cert`` and ``tls_key``, or ``tcp://`` on loopback; elsewhere only
+    with ``insecure = true``, because whoever reaches such a scheduler can run code on it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -26,12 +32,16 @@ class ClusterConfig(BaseModel):
     workers: int | None = Field(default=None, ge=1)
     memory: str | None = None
     address: str | None = None
+    tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    insecure: bool = False
 
     @model_validator(mode="after")
     def _consistent(self) -> ClusterConfig:
         if self.kind == "address":
             if not self.address:
-                raise ValueError('kind = "address" needs address = "tcp://host:port"')
+                raise ValueError('kind = "address" needs address = "tls://host:port"')
             if self.workers or self.memory:
                 raise ValueError("workers and memory belong to kind = \"local\"; a running "
                                  "scheduler has its own")  # fmt: skip
@@ -40,8 +50,45 @@ class ClusterConfig(BaseModel):
                 parse_bytes(self.memory)
             except (ValueError, OverflowError):
                 raise ValueError(f'memory = "{self.memory}" is no amount; write "4GB"') from None
-        if self.kind == "local" and self.address:
-            raise ValueError('address needs kind = "address"')
+        if self.kind == "local":
+            given = [k for k in ("address", *_TLS_FILES, "insecure") if getattr(self, k)]
+            if given:
+                raise ValueError(f'{", ".join(given)} needs kind = "address"')
+        return self
+
+    @model_validator(mode="after")
+    def _safe(self) -> ClusterConfig:
+        """Refuse a connection over a network on which anybody could be at the other end."""
+        if self.address is None:
+            return self
+        from distributed.comm.addressing import parse_address, parse_host_port
+
+        try:
+            scheme, place = parse_address(self.address, strict=True)
+            host = "" if scheme == "inproc" else parse_host_port(place)[0]
+        except ValueError:
+            raise ValueError(
+                f'address = "{self.address}" must be tls://host:port or tcp://host:port'
+            ) from None
+        if scheme not in ("tls", "tcp", "inproc"):
+            raise ValueError(f'address = "{self.address}" must begin with tls:// or tcp://')
+        missing = [k for k in _TLS_FILES if not getattr(self, k)]
+        if scheme == "tls" and missing:
+            raise ValueError(
+                f"{self.address} needs {', '.join(missing)}: both sides of the connection show a "
+                f"certificate. 'irt-dask certs' makes them, and a [cluster] file that names them"
+            )
+        if scheme != "tls" and len(missing) < len(_TLS_FILES):
+            raise ValueError(f"certificates belong to a tls:// address, not to {self.address}")
+        if scheme == "tls" and self.insecure:
+            raise ValueError(f"insecure = true belongs to tcp://, not to {self.address}")
+        if scheme == "tcp" and not (self.insecure or is_loopback(host)):
+            raise ValueError(
+                f"{self.address} is not on loopback, and tcp:// has neither encryption nor "
+                f"password: who reaches the scheduler can run code on it, and who answers in its "
+                f"place on this machine. Use tls:// ('irt-dask certs' makes the certificates), or "
+                f"write insecure = true in a [cluster] file if all of the network is trusted"
+            )
         return self
 
     @classmethod
@@ -55,12 +102,12 @@ class ClusterConfig(BaseModel):
             return _validated(cluster, "cluster")
         text = str(cluster)
         if "://" in text:
-            return cls(kind="address", address=text)
+            return _validated({"kind": "address", "address": text}, "cluster")
         path = Path(text)
         if path.suffix != ".toml":
             raise InputError(
-                f"cluster {text!r}: give 'local', a scheduler's address (tcp://host:port) or the "
-                f"path of a TOML file with a [cluster] section"
+                f"cluster {text!r}: give 'local', a scheduler's address (tcp://127.0.0.1:port) or "
+                f"the path of a TOML file with a [cluster] section"
             )
         try:
             content = tomllib.loads(path.read_text())
@@ -68,7 +115,15 @@ class ClusterConfig(BaseModel):
             raise InputError(f"the cluster file {path} cannot be read: {error}") from error
         if "cluster" not in content:
             raise InputError(f"the cluster file {path} has no [cluster] section")
-        return _validated(content["cluster"], str(path))
+        return _validated(located(content["cluster"], path.resolve().parent), str(path))
+
+
+def located(section: Any, folder: Path) -> Any:
+    """The section of a file in ``folder`` with paths that do not depend on where we are."""
+    if not isinstance(section, dict):
+        return section
+    paths = {k: str(folder / section[k]) for k in _TLS_FILES if isinstance(section.get(k), str)}
+    return section | paths
 
 
 def _validated(section: dict[str, Any], where: str) -> ClusterConfig:

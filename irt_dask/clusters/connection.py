@@ -9,10 +9,11 @@ from typing import Any
 
 from irt_dask.clusters.checks import check_versions
 from irt_dask.clusters.config import ClusterConfig
+from irt_dask.clusters.tls import client_security, probe
 from irt_dask.engine.threads import n_cores
 from irt_dask.errors import ClusterError
 
-_TIMEOUT = "30s"
+_TIMEOUT = 30.0  # seconds
 
 
 @contextmanager
@@ -40,12 +41,16 @@ def connect(cluster: Any = None) -> Iterator[Any]:
     Raises
     ------
     ClusterError
-        If there is no scheduler at the address, no worker, or a worker has other versions.
+        If there is no scheduler at the address, one side refuses the certificate of the other,
+        there is no worker, or a worker has other versions.
+    InputError
+        If the configuration or a file that it names cannot be used, or the connection would be
+        open to others.
     """
     config = ClusterConfig.of(cluster)
     with ExitStack() as stack:
         client = stack.enter_context(
-            _local(config, stack) if config.kind == "local" else _remote(str(config.address))
+            _local(config, stack) if config.kind == "local" else _remote(config)
         )
         check_versions(client)
         yield client
@@ -68,10 +73,16 @@ def _local(config: ClusterConfig, stack: ExitStack) -> Any:
     return Client(server)
 
 
-def _remote(address: str) -> Any:
+def _remote(config: ClusterConfig) -> Any:
     from distributed import Client
 
+    address, security, context = str(config.address), None, None
+    if address.startswith("tls://"):
+        security = client_security(str(config.tls_ca), str(config.tls_cert), str(config.tls_key))
+        context = security.get_connection_args("client")["ssl_context"]
+    if not address.startswith("inproc://"):
+        probe(address, context, _TIMEOUT)
     try:
-        return Client(address, timeout=_TIMEOUT)
+        return Client(address, timeout=_TIMEOUT, security=security)
     except (OSError, TimeoutError, ValueError) as error:
         raise ClusterError(f"no Dask scheduler answers at {address}: {error}") from error

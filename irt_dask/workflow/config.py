@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from irt_dask.clusters import ClusterConfig
-from irt_dask.clusters.config import explain
+from irt_dask.clusters.config import explain, located
 from irt_dask.errors import InputError
 
 
@@ -258,6 +258,8 @@ def read_config(path: str | Path, overrides: dict[str, Any] | None = None) -> Ru
     private = content.get("private")
     if isinstance(private, dict) and isinstance(private.get("ledger"), str):
         private["ledger"] = str(folder / private["ledger"])
+    if "cluster" in content:
+        content["cluster"] = located(content["cluster"], folder)
     if isinstance(content.get("directory"), str):
         content["directory"] = str(folder / content["directory"])
     for key, value in (overrides or {}).items():

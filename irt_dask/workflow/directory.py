@@ -33,7 +33,7 @@ class RunDirectory:
 
     Parameters
     ----------
-    path : folder, made if it does not exist.
+    path : folder, made (readable by its owner alone) if it does not exist.
     identity : configuration (dict), its digest, and the checksum of the data.
     fresh : remove what an earlier run left.
     """
@@ -47,7 +47,9 @@ class RunDirectory:
                 raise InputError(
                     f"{self.path} exists and is not a run directory; choose another directory"
                 )
-        self.path.mkdir(parents=True, exist_ok=True)
+        # Identifiers, responses and abilities of persons are in it.  A directory that is there
+        # already keeps its mode: workers of another user may need to write into it.
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = FolderLock(self.path)
         try:
             self._open(manifest, identity, fresh)

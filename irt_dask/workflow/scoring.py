@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from irt_dask.banks import read_items
 from irt_dask.clusters import ClusterConfig, check_store
-from irt_dask.clusters.config import explain
+from irt_dask.clusters.config import explain, located
 from irt_dask.engine.executors import current_client
 from irt_dask.errors import InputError
 from irt_dask.score import score
@@ -63,6 +63,8 @@ def read_scoring(path: str | Path, out: str | None = None) -> ScoringConfig | No
     if section is None:
         return None
     folder = Path(path).resolve().parent
+    if "cluster" in content:
+        content["cluster"] = located(content["cluster"], folder)
     if isinstance(section, dict):
         for key in ("store", "bank", "out"):
             if isinstance(section.get(key), str):
