@@ -73,6 +73,7 @@ def write_block(
             content = content.replace_schema_metadata({_SAID: signed.encode()})
         pq.write_table(
             content, temporary, write_page_checksum=True, write_statistics=False,
+            store_schema=False,  # Arrow's, in which no checksum would see a change
             use_dictionary=["person_group"],  # of the others hardly a value repeats
         )  # fmt: skip
         os.replace(temporary, path)
@@ -88,9 +89,10 @@ def footer(path: Path) -> dict[str, Any] | None:
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             content = file.read()
-        said = json.loads((content.schema.metadata or {})[_SAID])
+        (said,) = (content.schema.metadata or {}).items()  # nothing else stands there
+        name, said = said[0], json.loads(said[1])
         claimed = said.pop(_CHECKSUM)
-        return said if _checksum(content, said) == claimed else None
+        return said if name == _SAID and _checksum(content, said) == claimed else None
     except (OSError, KeyError, ValueError, TypeError, AttributeError, pa.ArrowException):
         return None
 
