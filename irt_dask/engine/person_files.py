@@ -21,7 +21,7 @@ DONE = "_scores.json"
 #: Marks a folder as ours while files are being written.
 BEGUN = "_unfinished"
 #: Of the metadata in the footer of a file, and the entry that checks it.
-_SAID, _CHECKSUM = b"irt_dask", "checksum"
+_SAID, _CHECKSUM = "irt_dask", "checksum"
 
 
 def new_folder(path: str | Path) -> Path:
@@ -68,14 +68,15 @@ def write_block(
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         content = pa.table(table | columns)
-        if said is not None:
-            signed = json.dumps(said | {_CHECKSUM: _checksum(content, said)})
-            content = content.replace_schema_metadata({_SAID: signed.encode()})
-        pq.write_table(
-            content, temporary, write_page_checksum=True, write_statistics=False,
+        with pq.ParquetWriter(
+            temporary, content.schema, write_page_checksum=True, write_statistics=False,
             store_schema=False,  # Arrow's, in which no checksum would see a change
             use_dictionary=["person_group"],  # of the others hardly a value repeats
-        )  # fmt: skip
+        ) as writer:  # fmt: skip
+            writer.write_table(content)
+            if said is not None:
+                signed = json.dumps(said | {_CHECKSUM: _checksum(content, said)})
+                writer.add_key_value_metadata({_SAID: signed})
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -88,11 +89,12 @@ def footer(path: Path) -> dict[str, Any] | None:
 
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            content = file.read()
-        (said,) = (content.schema.metadata or {}).items()  # nothing else stands there
-        name, said = said[0], json.loads(said[1])
+            content, metadata = file.read(), file.metadata.metadata or {}
+        if set(metadata) != {_SAID.encode()}:  # nothing else stands there
+            return None
+        said = json.loads(metadata[_SAID.encode()])
         claimed = said.pop(_CHECKSUM)
-        return said if name == _SAID and _checksum(content, said) == claimed else None
+        return said if _checksum(content, said) == claimed else None
     except (OSError, KeyError, ValueError, TypeError, AttributeError, pa.ArrowException):
         return None
 
