@@ -52,7 +52,7 @@ def test_what_a_cluster_may_be(tmp_path):
         ("tcp://127.0.0.1", "must be tls://host:port or tcp://host:port"),
         ("tcp://127.0.0.1:8786@10.0.0.1:1", "must be tls://host:port"),
         ({"kind": "address", "address": "127.0.0.1:8786"}, "must be tls://host:port"),
-        ({"kind": "slurm"}, "kind: .*'local' or 'address'"),
+        ({"kind": "pbs"}, "kind: .*'local', 'address' or 'slurm'"),
         ("somewhere", "give 'local', a scheduler's address"),
         ("missing.toml", "cannot be read"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,17 @@ from irt_dask.errors import InputError
 
 #: Files of a ``[cluster]`` section.
 _TLS_FILES = ("tls_ca", "tls_cert", "tls_key")
+_PATHS = (*_TLS_FILES, "log_directory")
+#: Keys of ``kind = "slurm"`` alone.
+_SLURM = (
+    "walltime", "queue", "account", "job_extra_directives", "interface", "log_directory",
+    "workers_per_job", "wait",
+)  # fmt: skip
+#: What SLURM reads as a time limit: minutes, hours:minutes:seconds, days-hours and so on.
+_WALLTIME = r"(\d+-)?\d+(:\d\d){0,2}"
+_WAIT = r"([1-9]\d*) ?(s|min|h)"
+#: Values that become words of a job script.
+_WORDS = ("queue", "account", "interface", "log_directory")
 
 
 class ClusterConfig(BaseModel):
@@ -24,11 +36,19 @@ class ClusterConfig(BaseModel):
     example "4GB").  ``kind = "address"`` uses a running scheduler at ``address``: ``tls://`` with
     the files ``tls_ca``, ``tls_cert`` and ``tls_key``, or ``tcp://`` on loopback; elsewhere only
     with ``insecure = true``, because whoever reaches such a scheduler can run code on it.
+
+    ``kind = "slurm"`` submits ``workers`` processes of one thread and ``memory`` each as jobs of
+    ``workers_per_job`` processes (1) and at most ``walltime`` to the partition ``queue``, charged
+    to ``account``, with further lines ``job_extra_directives`` for sbatch.  The scheduler runs in
+    the calling process; both sides use the network ``interface``, or the one that the machine's
+    routes suggest.  ``log_directory`` (``slurm-logs``), on a file system that all nodes share,
+    takes the jobs' logs and, while they run, the workers' certificate.  ``wait`` bounds the time
+    until the first worker is there.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: Literal["local", "address"] = "local"
+    kind: Literal["local", "address", "slurm"] = "local"
     workers: int | None = Field(default=None, ge=1)
     memory: str | None = None
     address: str | None = None
@@ -36,6 +56,14 @@ class ClusterConfig(BaseModel):
     tls_cert: str | None = None
     tls_key: str | None = None
     insecure: bool = False
+    walltime: str | None = None
+    queue: str | None = None
+    account: str | None = None
+    job_extra_directives: list[str] = []
+    interface: str | None = None
+    log_directory: str = "slurm-logs"
+    workers_per_job: int = Field(default=1, ge=1)
+    wait: str = "10min"
 
     @model_validator(mode="after")
     def _consistent(self) -> ClusterConfig:
@@ -55,6 +83,54 @@ class ClusterConfig(BaseModel):
             if given:
                 raise ValueError(f'{", ".join(given)} needs kind = "address"')
         return self
+
+    @model_validator(mode="after")
+    def _jobs(self) -> ClusterConfig:
+        if self.kind != "slurm":
+            given = [k for k in _SLURM if k in self.model_fields_set]
+            if given:
+                raise ValueError(f'{", ".join(given)} needs kind = "slurm"')
+            return self
+        given = [k for k in ("address", *_TLS_FILES, "insecure") if getattr(self, k)]
+        if given:
+            raise ValueError(
+                f'{", ".join(given)} needs kind = "address"; with kind = "slurm" scheduler and '
+                f"certificates are made for each run"
+            )
+        missing = [k for k in ("workers", "memory", "walltime") if getattr(self, k) is None]
+        if missing or self.memory == "auto" or not parse_bytes(str(self.memory)):
+            raise ValueError(
+                f'kind = "slurm" needs {", ".join(missing) or "an amount of memory"}: the jobs ask '
+                f'for them; for example workers = 16, memory = "4GB", walltime = "02:00:00"'
+            )
+        if self.workers % self.workers_per_job:  # type: ignore[operator]
+            raise ValueError(
+                f"workers = {self.workers} must be a multiple of workers_per_job = "
+                f"{self.workers_per_job}"
+            )
+        for key, form, example in (
+            ("walltime", _WALLTIME, "02:00:00"), ("wait", _WAIT, "10min")
+        ):  # fmt: skip
+            value = getattr(self, key)
+            if not re.fullmatch(form, value):
+                raise ValueError(f'{key} = "{value}" is no length of time; write "{example}"')
+        for key in _WORDS:
+            value = getattr(self, key)
+            if value is not None and not re.fullmatch(r"\S+", value):
+                raise ValueError(
+                    f'{key} = "{value}" becomes a word of a job script; give it without blanks'
+                )
+        for line in self.job_extra_directives:
+            if not line.startswith("-") or not line.isprintable():
+                raise ValueError(
+                    f'job_extra_directives: {line!r} is no option of sbatch; write "--qos=long"'
+                )
+        return self
+
+    def wait_seconds(self) -> float:
+        """``wait`` as a number."""
+        number, unit = re.fullmatch(_WAIT, self.wait).groups()  # type: ignore[union-attr]
+        return int(number) * {"s": 1.0, "min": 60.0, "h": 3600.0}[unit]
 
     @model_validator(mode="after")
     def _safe(self) -> ClusterConfig:
@@ -122,7 +198,7 @@ def located(section: Any, folder: Path) -> Any:
     """The section of a file in ``folder`` with paths that do not depend on where we are."""
     if not isinstance(section, dict):
         return section
-    paths = {k: str(folder / section[k]) for k in _TLS_FILES if isinstance(section.get(k), str)}
+    paths = {k: str(folder / section[k]) for k in _PATHS if isinstance(section.get(k), str)}
     return section | paths
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from irt_dask.clusters.checks import check_versions
 from irt_dask.clusters.config import ClusterConfig
+from irt_dask.clusters.slurm import slurm_client
 from irt_dask.clusters.tls import client_security, probe
 from irt_dask.engine.threads import n_cores
 from irt_dask.errors import ClusterError
@@ -24,13 +25,14 @@ def connect(cluster: Any = None) -> Iterator[Any]:
     ----------
     cluster : None, address, TOML path, mapping or ClusterConfig
         None or "local": worker processes on this machine, one per core, each with one thread (the
-        kernels are compiled and hold a core each).  A mapping is the ``[cluster]`` section of a
+        kernels are compiled and hold a core each).  With ``kind = "slurm"`` in a TOML file, workers
+        are jobs of SLURM, submitted here.  A mapping is the ``[cluster]`` section of a
         TOML file.
 
     Yields
     ------
     distributed.Client
-        Current inside the block.  On leaving, processes that were started here have ended; a
+        Current inside the block.  On leaving, processes and jobs that were started here end; a
         scheduler that was only connected to goes on.
 
     Notes
@@ -49,11 +51,17 @@ def connect(cluster: Any = None) -> Iterator[Any]:
     """
     config = ClusterConfig.of(cluster)
     with ExitStack() as stack:
-        client = stack.enter_context(
-            _local(config, stack) if config.kind == "local" else _remote(config)
-        )
+        client = stack.enter_context(_client(config, stack))
         check_versions(client)
         yield client
+
+
+def _client(config: ClusterConfig, stack: ExitStack) -> Any:
+    if config.kind == "local":
+        return _local(config, stack)
+    if config.kind == "slurm":
+        return slurm_client(config)
+    return _remote(config)
 
 
 def _local(config: ClusterConfig, stack: ExitStack) -> Any:
