@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections import Counter
 from typing import Any
 
 from irt_dask.errors import ClusterError, StallWarning
@@ -45,8 +44,8 @@ class Watch:
 
         now = time.monotonic()
         try:
-            workers = self._ask("identity", n_workers=-1)["workers"]
-            tasks = self._ask("processing", workers=None)
+            workers, running = self._ask("ncores"), self._ask("ncores_running")
+            tasks = self._ask("processing")
         except (TimeoutError, OSError, CommClosedError):
             if now - self._last_answer > PATIENCE:
                 raise ClusterError(
@@ -56,11 +55,10 @@ class Watch:
             return
         self._last_answer = time.monotonic()
         self._seen |= set(workers)
-        states = Counter(w["status"] for w in workers.values())
-        if states["running"] and any(tasks.values()):
+        if running and any(tasks.values()):
             self._last_able = self._last_answer
         elif now - self._last_able > PATIENCE:
-            raise ClusterError(self._unable(workers, states, now - self._last_able))
+            raise ClusterError(_unable(len(workers), bool(running), now - self._last_able))
         if len(self._seen) > _STARTS * max(len(workers), 1) + len(workers):
             raise ClusterError(
                 f"{len(self._seen)} worker processes have come and gone and no task has finished: "
@@ -76,28 +74,29 @@ class Watch:
                 stacklevel=2,
             )
 
-    def _unable(self, workers: dict[str, Any], states: Counter[str], seconds: float) -> str:
-        if not workers:
-            return f"the cluster has had no worker for {seconds:.0f} seconds"
-        if states["paused"] == len(workers):
-            limit = min(w["memory_limit"] for w in workers.values())
-            return (
-                f"all {len(workers)} workers have been paused for {seconds:.0f} seconds, their "
-                f"memory ({limit / 1e9:.2f} GB each) being used up: give workers more memory, or "
-                f"make blocks smaller (rows_per_block)"
-            )
-        if states["running"]:  # Dask forgets tasks whose worker ended when no other was there
-            return (
-                f"for {seconds:.0f} seconds no worker has had a task, though tasks are waiting: "
-                f"all workers ended at the same time, most often for too little memory (memory = "
-                f"in the cluster's file); start the same command again to go on"
-            )
-        what = ", ".join(f"{n} {state}" for state, n in sorted(states.items()))
-        return f"no worker has been able to work for {seconds:.0f} seconds ({what})"
-
-    def _ask(self, what: str, **options: Any) -> Any:
+    def _ask(self, what: str) -> Any:
         function = getattr(self._client.scheduler, what)
-        return self._client.sync(function, callback_timeout=LOOK, **options)
+        return self._client.sync(function, workers=None, callback_timeout=LOOK)
+
+
+def _unable(n_workers: int, running: bool, seconds: float) -> str:
+    """Why no task can finish."""
+    if n_workers == 0:
+        return (
+            f"the cluster has had no worker for {seconds:.0f} seconds; start the same command "
+            f"again to go on"
+        )
+    if running:  # Dask forgets tasks whose worker ended when no other was there
+        return (
+            f"for {seconds:.0f} seconds no worker has had a task, though tasks are waiting: all "
+            f"workers ended at the same time, most often for too little memory (memory = in the "
+            f"cluster's file); start the same command again to go on"
+        )
+    return (
+        f"all {n_workers} workers have been paused for {seconds:.0f} seconds: their memory is used "
+        f"up; give them more (memory = in the cluster's file), or make blocks smaller "
+        f"(rows_per_block)"
+    )
 
 
 def _named(tasks: dict[str, Any]) -> str:

@@ -1,0 +1,95 @@
+"""The watch over a cluster: what makes it complain, and what does not."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+
+from irt_dask.engine import watch
+from irt_dask.errors import ClusterError, StallWarning
+
+
+class Cluster:
+    """A client whose scheduler says what a test tells it to."""
+
+    def __init__(self) -> None:
+        self.workers: dict[str, int] = {"w1": 1, "w2": 1}
+        self.running: dict[str, int] = dict(self.workers)
+        self.tasks: dict[str, tuple[str, ...]] = {"w1": ("t",), "w2": ()}
+        self.silent = False
+        self.scheduler: Any = self
+
+    def ncores(self) -> Any:
+        return self.workers
+
+    def ncores_running(self) -> Any:
+        return self.running
+
+    def processing(self) -> Any:
+        return self.tasks
+
+    def sync(self, function: Any, **_: Any) -> Any:
+        if self.silent:
+            raise TimeoutError
+        return function()
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A cluster, its watch, and a function that lets seconds pass, with a look every five."""
+    now = [1000.0]
+    monkeypatch.setattr(watch.time, "monotonic", lambda: now[0])
+    cluster = Cluster()
+    over = watch.Watch(cluster)
+
+    def passes(seconds: float) -> None:
+        for _ in range(int(seconds // 5)):
+            now[0] += 5.0
+            over.look()
+
+    return cluster, over, passes
+
+
+def test_a_long_task_is_told_of_and_not_ended(watched: Any) -> None:
+    _, over, passes = watched
+    passes(595)
+    with pytest.warns(StallWarning, match=r"for 10 minutes; 2 workers, at work w1 \(1 tasks\)"):
+        passes(10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        over.progressed()
+        passes(595)
+
+
+@pytest.mark.parametrize(
+    "state, message",
+    [
+        ({"workers": {}, "running": {}}, "no worker for 65 seconds"),
+        ({"running": {}}, "all 2 workers have been paused .*memory is used up"),
+        ({"tasks": {"w1": ()}}, "no worker has had a task.*ended at the same time"),
+        ({"silent": True}, "scheduler has not answered for 65 seconds"),
+    ],
+)
+def test_nothing_can_go_on(watched: Any, state: dict[str, Any], message: str) -> None:
+    cluster, over, passes = watched
+    passes(30)
+    vars(cluster).update(state)
+    passes(55)  # it may pass
+    over.progressed()
+    passes(60)
+    with pytest.raises(ClusterError, match=message):
+        passes(5)
+
+
+def test_workers_that_die_again_and_again(watched: Any) -> None:
+    cluster, _, passes = watched
+
+    def dying() -> None:
+        for k in range(40):
+            cluster.workers = {f"w{k}": 1, f"w{k + 1}": 1}
+            passes(5)
+
+    with pytest.raises(ClusterError, match=r"2\d worker processes have come and gone"):
+        dying()
