@@ -6,20 +6,18 @@ between themselves anyway.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from dask.system import cpu_count
 from threadpoolctl import ThreadpoolController
 
 
 def n_cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # not on every system
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Cores that this process may use; a container's quota counts."""
+    return cpu_count()
 
 
 _lock = threading.Lock()
