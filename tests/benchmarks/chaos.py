@@ -21,6 +21,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -49,6 +50,9 @@ replicates = 10
 LOCAL = 'kind = "local"\nworkers = 2'
 #: Seconds after which a run counts as hanging, and until which processes may linger.
 LIMIT, LINGER = 150, 15
+#: Memory that a worker of these runs may have at its peak (bytes).
+MEMORY = 512 << 20
+STAGES = "ingest", "summary", "spectral", "joint", "bayes", "check", "score", "report"
 #: Environment variable that marks all processes of a trial.
 MARK = "IRT_DASK_CHAOS"
 UNLIKE = {"run.json", "report.html", "log.txt", ".lock"}  # hold seconds, or are no results
@@ -88,7 +92,7 @@ class Trial:
     """One run in a folder of its own, with everything that it starts."""
 
     def __init__(self, folder, responses, mark):
-        self.folder, self.mark, self.helpers = folder, mark, []
+        self.folder, self.mark, self.helpers, self.most = folder, mark, [], 0
         folder.mkdir(parents=True, exist_ok=True)
         self.responses, self.environment = responses, {}
         self.configure(LOCAL)
@@ -106,7 +110,24 @@ class Trial:
 
     def run(self, *options):
         (self.folder / "log").write_text("")
-        return self.start("irt_dask.cli", "run", str(self.folder / "p.toml"), "--quiet", *options)
+        driver = self.start("irt_dask.cli", "run", str(self.folder / "p.toml"), "--quiet", *options)
+        threading.Thread(target=self._weigh, args=(driver,), daemon=True).start()
+        return driver
+
+    def _weigh(self, driver):
+        """Note the largest memory of a worker, until the driver ends."""
+        while driver.poll() is None:
+            for parent in (driver, *self.helpers):
+                for worker in self.workers(parent):
+                    with contextlib.suppress(psutil.Error):
+                        self.most = max(self.most, worker.memory_info().rss)
+            time.sleep(0.2)
+
+    def finished(self):
+        """Stages that the run's manifest names."""
+        with contextlib.suppress(OSError, ValueError):
+            return json.loads((self.folder / "r" / "run.json").read_text())["stages"].keys()
+        return ()
 
     def cluster(self):
         """A scheduler and two workers of their own; the pipeline uses them."""
@@ -137,7 +158,7 @@ class Trial:
             helper.wait()
 
     def workers(self, driver):
-        """Worker processes below a driver."""
+        """Worker processes below a driver or a nanny."""
         with contextlib.suppress(psutil.NoSuchProcess):
             children = psutil.Process(driver.pid).children(recursive=True)
             return [c for c in children if "spawn_main" in " ".join(_cmdline(c))]
@@ -232,6 +253,7 @@ KINDS = {
     "worker killed": worker_killed,
     "worker stalled": worker_stalled,
     "driver killed": driver_killed,
+    "driver killed between stages": driver_killed,
     "driver interrupted": driver_interrupted,
     "driver terminated": driver_terminated,
     "scheduler killed": scheduler_killed,
@@ -316,10 +338,14 @@ def trial(k, seed, folder, responses, want, size, seconds, only):
         prepared(t, kind, rng, size)
         begun = time.monotonic()
         driver = t.run()
-        out["at"] = round(rng.uniform(0.3, seconds), 2)
-        end = begun + out["at"]
-        while time.monotonic() < end and driver.poll() is None:
-            time.sleep(0.02)
+        if kind.endswith("between stages"):
+            stage = out["at"] = rng.choice(STAGES)
+            wait, come = 0.003, lambda: stage in t.finished()
+        else:
+            at = out["at"] = round(rng.uniform(0.3, seconds), 2)
+            wait, come = 0.02, lambda: time.monotonic() >= begun + at
+        while driver.poll() is None and not come():
+            time.sleep(wait)
         out["struck"] = driver.poll() is None
         if out["struck"]:
             KINDS[kind](t, driver, rng)
@@ -348,6 +374,7 @@ def trial(k, seed, folder, responses, want, size, seconds, only):
                 break
             out["said"] += (t.folder / "log").read_text()[-300:]
         got = results(t.folder / "r")
+        out["most"] = t.most
         out["differs"] = sorted(f for f in got.keys() | want.keys() if got.get(f) != want.get(f))
     finally:
         t.end()
@@ -360,6 +387,7 @@ def trial(k, seed, folder, responses, want, size, seconds, only):
         and (not fresh or (kind == "file damaged" and out["resumed"][0] == "named error"))
         and not out["differs"]
         and not out["orphans"]
+        and out["most"] < MEMORY
     )
     return out
 
@@ -386,7 +414,8 @@ def main():
             seconds = time.monotonic() - begun
         want = results(whole.folder / "r")
         size = sum(f.stat().st_size for f in (whole.folder / "r").rglob("*") if f.is_file())
-        print(f"undisturbed: {seconds:.1f} s, {len(want)} files, {size / 1e6:.1f} MB")
+        print(f"undisturbed: {seconds:.1f} s, {len(want)} files, {size / 1e6:.1f} MB, "
+              f"largest worker {whole.most >> 20} MiB")  # fmt: skip
         for kind, reason in kinds()[1].items():
             print(f"left out: {kind} ({reason})")
         for k in range(len(done), options.n):
@@ -403,13 +432,13 @@ def main():
 
 
 def table(done):
-    print(f"{'fault':<20} {'runs':>5} {'struck':>7} {'went on':>8} {'named':>6} {'killed':>7} "
+    print(f"{'fault':<28} {'runs':>5} {'struck':>7} {'went on':>8} {'named':>6} {'killed':>7} "
           f"{'resumed':>8} {'longest s':>10} {'findings':>9}")  # fmt: skip
     for kind in KINDS:
         own = [d for d in done if d["kind"] == kind]
         if own:
             first = Counter(d["first"] for d in own)
-            print(f"{kind:<20} {len(own):>5} {sum(d['struck'] for d in own):>7} "
+            print(f"{kind:<28} {len(own):>5} {sum(d['struck'] for d in own):>7} "
                   f"{first['done']:>8} {first['named error']:>6} {first['killed']:>7} "
                   f"{sum(d['resumed'][-1] == 'done' for d in own):>8} "
                   f"{max(d['first_seconds'] for d in own):>10.1f} "
@@ -418,7 +447,8 @@ def table(done):
     print(
         f"{len(done)} faults: {lost} lost, {sum(bool(d['differs']) for d in done)} different, "
         f"{sum(d['first'] == 'HANG' for d in done)} hangs, "
-        f"{sum(bool(d['orphans']) for d in done)} with orphans"
+        f"{sum(bool(d['orphans']) for d in done)} with orphans, "
+        f"largest worker {max(d['most'] for d in done) >> 20} MiB"
     )
 
 
