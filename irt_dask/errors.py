@@ -17,6 +17,10 @@ class NoStoreError(StoreError, InputError):
     """There is no store of responses where the user says."""
 
 
+class AccessError(StoreError, InputError):
+    """Object storage refuses the credentials, or there are none."""
+
+
 class CheckpointError(IrtDaskError):
     """A checkpoint is damaged or belongs to another computation."""
 

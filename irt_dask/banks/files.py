@@ -18,6 +18,7 @@ from irt_dask.engine import dataset, item_parameters_3pl
 from irt_dask.errors import InputError
 from irt_dask.models import difficulty
 from irt_dask.store.manifest import write_atomically
+from irt_dask.store.places import Location, local_path, location
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _COLUMNS = {
@@ -34,7 +35,7 @@ def write_items(items: xr.Dataset, path: str | Path) -> Path:
     Parameters
     ----------
     items : Dataset that a fit function returned.
-    path : .csv or .json
+    path : .csv or .json, on a file system
         Columns ``item, model, a, b, c, d, se_a, se_b, se_d`` (3PL: ``se_c``): discrimination,
         difficulty, lower asymptote, intercept and their standard errors (posterior standard
         deviations for a Bayesian fit).  Numbers are written in full.  A row is one curve, so b is
@@ -73,7 +74,7 @@ def read_items(path: str | Path) -> xr.Dataset:
     """Read an item bank of :func:`write_items`, or one made by hand.
 
     Needs ``item``, and ``a`` with ``b`` or ``d`` (``d`` is the intercept, ``-a b``; where both
-    stand they must agree); for the 3PL also ``c``.
+    stand they must agree); for the 3PL also ``c``.  The path may be a URL of object storage.
 
     Returns
     -------
@@ -84,10 +85,11 @@ def read_items(path: str | Path) -> xr.Dataset:
     InputError
         Names the file, the item and the column.
     """
-    path = check_path(path)
+    where = check_path(path)
     try:
-        text = path.read_bytes().decode("utf-8-sig")
-        frame = pd.DataFrame(_csv(text) if path.suffix == ".csv" else _json(text), dtype=object)
+        text = where.read_bytes().decode("utf-8-sig")
+        rows = _csv(text) if where.name.endswith(".csv") else _json(text)
+        frame = pd.DataFrame(rows, dtype=object)
     except FileNotFoundError:
         raise InputError(f"there is no item bank {path}") from None
     except (ValueError, OSError, RecursionError, csv.Error) as error:
@@ -103,7 +105,7 @@ def read_items(path: str | Path) -> xr.Dataset:
     for k, item in enumerate(frame["item"]):
         if not isinstance(item, (str, int)) or isinstance(item, bool) or item == "":
             raise InputError(f"{path}: row {k + 1} has no item identifier (text or a whole number)")
-    _check_models(frame, path)
+    _check_models(frame, where)
     errors = [f"se_{c}" for c in _COLUMNS]
     for column in [c for c in (*_COLUMNS, *errors) if c in frame]:
         values = [_number(x, column in errors) for x in frame[column]]
@@ -114,7 +116,7 @@ def read_items(path: str | Path) -> xr.Dataset:
                 f"finite number"
             )
         frame[column] = np.array(values, dtype=float)
-    return _bank(frame, path)
+    return _bank(frame, where)
 
 
 def _csv(text: str) -> dict[str, list[Any]]:
@@ -171,7 +173,7 @@ def _number(x: Any, may_lack: bool) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _bank(frame: pd.DataFrame, path: Path) -> xr.Dataset:
+def _bank(frame: pd.DataFrame, path: Location) -> xr.Dataset:
     a = frame["a"].to_numpy()
     d = frame["d"].to_numpy() if "d" in frame else -a * frame["b"].to_numpy()
     for k in np.flatnonzero(a <= 0):
@@ -209,7 +211,7 @@ def _bank(frame: pd.DataFrame, path: Path) -> xr.Dataset:
     return dataset(data, item_id=tuple(ids), attrs={"method": "item bank", "model": model})
 
 
-def _check_models(frame: pd.DataFrame, path: Path) -> None:
+def _check_models(frame: pd.DataFrame, path: Location) -> None:
     if len(frame) == 0:
         raise InputError(f"the item bank {path} lists no item")
     if "model" in frame:
@@ -220,17 +222,18 @@ def _check_models(frame: pd.DataFrame, path: Path) -> None:
             )
 
 
-def check_path(path: str | Path) -> Path:
-    """Return the path of a bank, refusing a name that ends in something else than .csv, .json."""
-    path = Path(path)
-    if path.suffix not in (".csv", ".json"):
+def check_path(path: str | Path) -> Location:
+    """Return the place of a bank, refusing a name that ends in something else than .csv, .json."""
+    where = location(path)
+    if Path(where.name).suffix not in (".csv", ".json"):
         raise InputError(f"item bank {path}: the file name must end in .csv or .json")
-    return path
+    return where
 
 
 def check_new_path(path: str | Path) -> Path:
     """Return the path of a bank to write, refusing one whose folder does not exist."""
-    path = check_path(path)
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"item bank {path}: there is no folder {path.absolute().parent}")
-    return path
+    new = local_path(path, "an item bank that is written")
+    check_path(new)
+    if not new.absolute().parent.is_dir():
+        raise InputError(f"item bank {new}: there is no folder {new.absolute().parent}")
+    return new

@@ -30,6 +30,7 @@ import numpy as np
 from irt_dask._version import __version__
 from irt_dask.errors import InputError, StoreError
 from irt_dask.store.manifest import sync_folder
+from irt_dask.store.places import local_path
 
 FORMAT = "irt_dask privacy ledger"
 VERSION = 1
@@ -161,7 +162,7 @@ class Ledger:
 
     def __init__(self, path: str | os.PathLike[str], adjacency: str) -> None:
         try:
-            self.path = Path(os.fspath(path)).resolve()
+            self.path = local_path(path, "a privacy ledger").resolve()
         except TypeError:
             raise InputError(f"ledger must be a path, not {type(path).__name__}") from None
         self._adjacency = adjacency

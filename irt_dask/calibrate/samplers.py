@@ -28,6 +28,7 @@ from irt_dask.errors import InputError
 from irt_dask.kernels import diagnostics
 from irt_dask.models import Grid, ItemPrior
 from irt_dask.store import Responses
+from irt_dask.store.places import local_path
 from irt_dask.store.responses import sha256
 
 Floats = NDArray[np.float64]
@@ -233,7 +234,8 @@ def _shard_files(
         return
     name = f"shards-{sha256(plan.fingerprint.encode())[:16]}-{plan.seed}-{plan.n_shards}"
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary if checkpoint is None else checkpoint).absolute() / name
+        at = Path(temporary) if checkpoint is None else local_path(checkpoint, "a checkpoint")
+        folder = at.absolute() / name
         yield write_copy(engine, plan.seed, plan.n_shards, folder)
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -11,6 +11,8 @@ from typing import Any
 import click
 import xarray as xr
 
+from irt_dask.store.places import local_path
+
 cluster_option = click.option(
     "--cluster",
     metavar="WHERE",
@@ -91,4 +93,4 @@ def item_table(posterior: xr.Dataset, joint: xr.Dataset | None, truth: xr.Datase
 
 def absolute(path: str) -> Path:
     """A path as the user typed it, made absolute."""
-    return Path(path).absolute()
+    return local_path(path, "a folder of runs").absolute()

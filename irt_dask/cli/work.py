@@ -105,12 +105,12 @@ def demo(out: str, cluster: str, quiet: bool) -> None:
     from irt_dask.workflow import run as run_pipeline
     from irt_dask.workflow.directory import load_result
 
-    begun = time.monotonic()
+    begun, folder = time.monotonic(), absolute(out)
     with workers(cluster) as client:
         if client is not None:
             click.echo(f"cluster: {len(client.nthreads())} workers at {client.scheduler.address}")
         for name, sections in _DEMO.items():
-            config = RunConfig.model_validate({**sections, "directory": str(absolute(out) / name)})
+            config = RunConfig.model_validate({**sections, "directory": str(folder / name)})
             click.echo(f"\n== {config.title} ==")
             path = run_pipeline(
                 config, client=client, fresh=True, progress=False if quiet else None, say=click.echo

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from irt_dask.errors import InputError
+from irt_dask.store.places import local_path
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -47,7 +48,7 @@ def write_certificates(
     InputError
         If the folder exists or cannot be made, or a host or the number of days cannot be used.
     """
-    folder = Path(folder).absolute()
+    folder = local_path(folder, "a folder of certificates").absolute()
     if not _FEWEST_DAYS <= days <= _MOST_DAYS:
         raise InputError(f"days = {days} must be from {_FEWEST_DAYS} to {_MOST_DAYS}")
     files = _files(hosts, days)

@@ -8,9 +8,13 @@ from typing import Any
 
 from irt_dask.errors import ClusterError
 from irt_dask.store import Responses, open_responses
+from irt_dask.store.places import is_url
 
 #: Packages whose version can change a result or break the exchange of tasks.
 PACKAGES = ("irt_dask", "numpy", "scipy", "numba", "zarr", "distributed")
+
+
+_SHARE = "put it on a file system that all workers share, under the same path"
 
 
 def versions() -> dict[str, str]:
@@ -73,8 +77,8 @@ def check_store(client: Any, responses: Responses) -> None:
     for address, there in _ask(client, _checksum, responses.path).items():
         if isinstance(there, Exception):
             raise ClusterError(
-                f"worker {address} cannot open the store {responses.path}: {there}; put it on a "
-                f"file system that all workers share, under the same path"
+                f"worker {address} cannot open the store {responses.path}: {there}; "
+                f"{'give the workers what this process has' if is_url(responses.path) else _SHARE}"
             )
         if there != responses.fingerprint:
             raise ClusterError(

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from irt_dask.clusters.tls import is_loopback
 from irt_dask.errors import InputError
+from irt_dask.store.places import is_url, local_path, placed
 
 #: Files of a ``[cluster]`` section.
 _TLS_FILES = ("tls_ca", "tls_cert", "tls_key")
@@ -82,6 +83,13 @@ class ClusterConfig(BaseModel):
             given = [k for k in ("address", *_TLS_FILES, "insecure") if getattr(self, k)]
             if given:
                 raise ValueError(f'{", ".join(given)} needs kind = "address"')
+        return self
+
+    @model_validator(mode="after")
+    def _on_a_file_system(self) -> ClusterConfig:
+        for key in _PATHS:
+            if is_url(getattr(self, key)):
+                raise ValueError(f"{key} must be a path on a file system, not a URL")
         return self
 
     @model_validator(mode="after")
@@ -179,7 +187,7 @@ class ClusterConfig(BaseModel):
         text = str(cluster)
         if "://" in text:
             return _validated({"kind": "address", "address": text}, "cluster")
-        path = Path(text)
+        path = local_path(cluster if isinstance(cluster, Path) else text, "a cluster file")
         if path.suffix != ".toml":
             raise InputError(
                 f"cluster {text!r}: give 'local', a scheduler's address (tcp://127.0.0.1:port) or "
@@ -198,7 +206,7 @@ def located(section: Any, folder: Path) -> Any:
     """The section of a file in ``folder`` with paths that do not depend on where we are."""
     if not isinstance(section, dict):
         return section
-    paths = {k: str(folder / section[k]) for k in _PATHS if isinstance(section.get(k), str)}
+    paths = {k: placed(folder, section[k]) for k in _PATHS if isinstance(section.get(k), str)}
     return section | paths
 
 

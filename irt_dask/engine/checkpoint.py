@@ -13,6 +13,7 @@ import numpy as np
 from irt_dask._version import __version__
 from irt_dask.errors import CheckpointError
 from irt_dask.store.manifest import write_atomically
+from irt_dask.store.places import local_path
 
 
 class Checkpoint:
@@ -26,7 +27,7 @@ class Checkpoint:
     """
 
     def __init__(self, folder: str | Path | None, identity: dict[str, Any]) -> None:
-        self.folder = None if folder is None else Path(folder)
+        self.folder = None if folder is None else local_path(folder, "a checkpoint")
         text = json.dumps({**identity, "version": __version__}, sort_keys=True, default=str)
         self._identity = hashlib.sha256(text.encode()).hexdigest()
         if self.folder is not None:

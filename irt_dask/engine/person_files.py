@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import secrets
@@ -14,7 +15,9 @@ import numpy as np
 from irt_dask._version import __version__
 from irt_dask.errors import ClusterError, InputError
 from irt_dask.store import Responses
-from irt_dask.store.manifest import write_atomically
+from irt_dask.store.manifest import put
+from irt_dask.store.objects import ObjectPath
+from irt_dask.store.places import Location, local_path, location, names
 
 #: Holds what is said of the values as a whole; its presence says that all of them are there.
 DONE = "_scores.json"
@@ -29,7 +32,7 @@ def new_folder(path: str | Path) -> Path:
 
     Raises InputError for any other that exists.
     """
-    folder = Path(path).absolute()
+    folder = local_path(path, "a folder for the values of persons").absolute()
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; give a folder for the values of persons")
     if (folder / DONE).exists():
@@ -64,12 +67,11 @@ def write_block(
     groups = ref.groups()
     if groups is not None:
         table["person_group"] = pa.array(groups, pa.string())
-    path = file_of(Path(folder), index)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        content = pa.table(table | columns)
+    content = pa.table(table | columns)
+
+    def write(to: Any) -> None:
         with pq.ParquetWriter(
-            temporary, content.schema, write_page_checksum=True, write_statistics=False,
+            to, content.schema, write_page_checksum=True, write_statistics=False,
             store_schema=False,  # Arrow's, in which no checksum would see a change
             use_dictionary=["person_group"],  # of the others hardly a value repeats
         ) as writer:  # fmt: skip
@@ -77,18 +79,34 @@ def write_block(
             if said is not None:
                 signed = json.dumps(said | {_CHECKSUM: _checksum(content, said)})
                 writer.add_key_value_metadata({_SAID: signed})
+
+    path = file_of(location(folder), index)
+    if isinstance(path, ObjectPath):
+        buffer = io.BytesIO()
+        write(buffer)
+        path.write_bytes(buffer.getvalue())
+        return
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        write(temporary)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def footer(path: Path) -> dict[str, Any] | None:
+def footer(path: Location) -> dict[str, Any] | None:
     """What was said of the block in a file; None if the file is not there, not whole or damaged."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    whole: Any = path
+    if isinstance(path, ObjectPath):
+        try:
+            whole = io.BytesIO(path.read_bytes())
+        except FileNotFoundError:
+            return None
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with pq.ParquetFile(whole, page_checksum_verification=True) as file:
             content, metadata = file.read(), file.metadata.metadata or {}
         if set(metadata) != {_SAID.encode()}:  # nothing else stands there
             return None
@@ -117,12 +135,13 @@ def _checksum(table: Any, said: dict[str, Any]) -> str:
     return h.hexdigest()
 
 
-def finish(folder: Path, responses: Responses, attrs: dict[str, Any]) -> None:
+def finish(folder: Location, responses: Responses, attrs: dict[str, Any]) -> None:
     """Say what the values are, once every file is there.
 
     One that is not was written by a worker that sees another folder of this name: ClusterError.
     """
-    missing = [k for k in range(responses.n_blocks) if not file_of(folder, k).exists()]
+    there = names(folder)
+    missing = [k for k in range(responses.n_blocks) if file_of(folder, k).name not in there]
     if missing:
         raise ClusterError(
             f"{len(missing)} of {responses.n_blocks} score files are not in {folder}: the workers "
@@ -132,10 +151,10 @@ def finish(folder: Path, responses: Responses, attrs: dict[str, Any]) -> None:
         **attrs, "n_blocks": responses.n_blocks, "version": __version__,
         "data": responses.fingerprint,
     }  # fmt: skip
-    write_atomically(folder / DONE, json.dumps(done, indent=1).encode())
+    put(folder / DONE, json.dumps(done, indent=1).encode())
     (folder / BEGUN).unlink(missing_ok=True)
 
 
-def file_of(folder: Path, index: int) -> Path:
-    """The file of a block."""
+def file_of(folder: Location, index: int) -> Location:
+    """The file of a block, or the object."""
     return folder / f"part-{index:06d}.parquet"

@@ -48,6 +48,12 @@ class Tasks:
             for future in running:
                 future.cancel()
 
+    @contextmanager
+    def shown(self, stage: str) -> Iterator[Callable[[int, int], None]]:
+        """A function of (done, total) that shows the progress of work in this process."""
+        with Progress(self._progress, stage) as progress:
+            yield progress.update
+
 
 @contextmanager
 def run_tasks(client: Any, progress: ProgressOption) -> Iterator[Tasks]:

@@ -45,9 +45,11 @@ def ingest(
     ----------
     source
         A .csv, .tsv, .tab, .jsonl or .ndjson file in UTF-8, also compressed (.csv.gz, ...), or a
-        .parquet file.
+        .parquet file; a path, or the URL of an object (``s3://bucket/data.csv``), which is copied
+        to the temporary files first.  The same holds for ``key`` and ``persons``.
     store
-        Where the store is made; nothing may be there yet.
+        Where the store is made; nothing may be there yet.  A path, or the URL of a folder in object
+        storage (``s3://bucket/store``; "irt-dask docs objects").
     shape
         "long" or "wide"; None decides by the column names, and refuses where they leave a doubt.
     columns
@@ -88,6 +90,9 @@ def ingest(
     InputError
         The file or an option breaks a rule; the text names the file, the line, the column and
         the value, and says what to do.
+    StoreError
+        Object storage cannot be reached (after half a minute), or lets two writers overwrite each
+        other.
 
     Warns
     -----
@@ -101,8 +106,9 @@ def ingest(
     disk beside the store by person (a hash), put together by person and written as blocks: an
     external sort, whose memory per task (some 10 times a piece) does not grow with the file.  On
     the disk it needs about the size of the uncompressed source, twice that of a ``.gz``, until it
-    is done.  The calling process holds the item ids and numbers by piece of the source, nothing of
-    the size of the persons.
+    is done.  For a store in object storage these files lie in TMPDIR, which the workers must see,
+    and this process uploads the part at the end.  The calling process holds the item ids and
+    numbers by piece of the source, nothing of the size of the persons.
     """
     from irt_dask.ingest import run
 
@@ -145,6 +151,8 @@ def append(
     ------
     InputError
         As :func:`ingest`; also if a person of the file is in the store already (it lists ten).
+    StoreError
+        Another process has added a part to a store in object storage meanwhile: start again.
 
     Notes
     -----

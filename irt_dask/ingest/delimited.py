@@ -10,6 +10,7 @@ import csv
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -31,6 +32,7 @@ from irt_dask.ingest.reader import (
 )
 from irt_dask.ingest.roles import Header, resolve
 from irt_dask.ingest.sources import Bad, Columns, Rows, Source
+from irt_dask.store.places import Location
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,7 +94,7 @@ class DelimitedSource(Source):
 
 
 def open_delimited(
-    path: Path, scratch: Path, shape: str | None, columns: Columns | None
+    path: Location, scratch: Path, shape: str | None, columns: Columns | None
 ) -> DelimitedSource:
     """Open a file of delimited text and find out what its columns are."""
     table = open_table(path, scratch)
@@ -102,7 +104,7 @@ def open_delimited(
     return DelimitedSource(path, roles, text.stop - text.start, table)
 
 
-def open_table(path: Path, scratch: Path) -> Table:
+def open_table(path: Location, scratch: Path) -> Table:
     """Open a file of delimited text and read its header."""
     kind = kind_of(path)
     text, first = open_text(path, scratch, header=True)
@@ -123,7 +125,7 @@ def open_table(path: Path, scratch: Path) -> Table:
 
 
 def read_table(
-    path: Path, scratch: Path, names: Sequence[str]
+    path: str | PathLike[str], scratch: Path, names: Sequence[str]
 ) -> tuple[list[list[str]], Callable[..., InputError]]:
     """Read named columns of a small file whole, stripped; return them with its ``error``."""
     checked = checked_path(path)

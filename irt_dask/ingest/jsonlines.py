@@ -20,6 +20,7 @@ from irt_dask.ingest.reader import TextFile, fault, open_text, split_lines, take
 from irt_dask.ingest.roles import Header, resolve
 from irt_dask.ingest.sources import Bad, Columns, Rows, Source
 from irt_dask.ingest.values import Codes, shorten
+from irt_dask.store.places import Location
 
 _DEEP = "values are nested too deeply; write one flat object"
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -153,7 +154,7 @@ class JsonSource(Source):
 
 
 def open_jsonlines(
-    path: Path, scratch: Path, shape: str | None, columns: Columns | None
+    path: Location, scratch: Path, shape: str | None, columns: Columns | None
 ) -> JsonSource:
     """Open a file of JSON lines; its first sound object says what the keys are."""
     text, first = open_text(path, scratch, header=False, share=4)

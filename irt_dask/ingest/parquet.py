@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from irt_dask.ingest.decode import Decoder
-from irt_dask.ingest.reader import located
+from irt_dask.ingest.reader import fetched, located
 from irt_dask.ingest.roles import Header, Roles, resolve
 from irt_dask.ingest.sources import Columns, Rows, Source
 from irt_dask.ingest.values import Codes
+from irt_dask.store.places import Location
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,6 +30,7 @@ _ROW = 24  # bytes that a row of text has, about
 class ParquetSource(Source):
     """Responses or persons in a Parquet file."""
 
+    file: Path  # where the bytes are
     stored: dict[str, str]  # the names in the file by stripped name
     n_pieces: int
 
@@ -43,7 +45,7 @@ class ParquetSource(Source):
         """Read row group ``k``; of its bad rows keep the first ``most`` only."""
         roles = self.roles
         names = [*roles.single.values(), *roles.items, *roles.covariates]
-        with opened(self.path) as file:
+        with opened(self.path, self.file) as file:
             table = file.read_row_group(k, [self.stored[n] for n in names], use_threads=False)
             n = table.num_rows
             decoder = Decoder(n, np.arange(n, dtype=np.int32))
@@ -53,7 +55,7 @@ class ParquetSource(Source):
 
     def texts(self, k: int, offsets: Sequence[int]) -> list[str]:
         """Return rows of group ``k`` as JSON."""
-        with opened(self.path) as file:
+        with opened(self.path, self.file) as file:
             table = file.read_row_group(k, use_threads=False)
             names = table.column_names
             return [
@@ -77,9 +79,12 @@ class ParquetSource(Source):
         return strings
 
 
-def open_parquet(path: Path, shape: str | None, columns: Columns | None) -> ParquetSource:
+def open_parquet(
+    path: Location, scratch: Path, shape: str | None, columns: Columns | None
+) -> ParquetSource:
     """Open a Parquet file and find out what its columns are."""
-    with opened(path) as file:
+    copy = fetched(path, scratch)
+    with opened(path, copy) as file:
         schema = file.schema_arrow
         groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
         # rows may be packed into next to nothing; in memory each takes its place
@@ -95,6 +100,7 @@ def open_parquet(path: Path, shape: str | None, columns: Columns | None) -> Parq
     _check_types(header, roles, schema)
     return ParquetSource(
         path=path,
+        file=copy,
         roles=roles,
         size=max(int(size), 1),
         stored=dict(zip(names, stored, strict=True)),
@@ -103,15 +109,15 @@ def open_parquet(path: Path, shape: str | None, columns: Columns | None) -> Parq
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file; whatever goes wrong with its bytes is an error that names it."""
+def opened(path: Location, file: Path) -> Iterator[pq.ParquetFile]:
+    """Open ``file``, the bytes of ``path``; what goes wrong with them is an error that names it."""
     import pyarrow.parquet as pq
 
     from irt_dask.errors import InputError
 
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            yield file
+        with pq.ParquetFile(file, page_checksum_verification=True) as parquet:
+            yield parquet
     except InputError:
         raise
     except Exception as e:  # damaged metadata and pages raise errors of many kinds

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from irt_dask.ingest import spill
 from irt_dask.ingest.refused import read_bad
 from irt_dask.store.manifest import sync_folder
+from irt_dask.store.objects import ObjectPath
+from irt_dask.store.places import Location
 
 if TYPE_CHECKING:
     from irt_dask.ingest.sources import Source
@@ -22,10 +24,10 @@ HEADER = ("line", "column", "value", "reason", "text")
 
 def write_quarantine(
     draft: Draft, source: Source, first_lines: tuple[int, ...], pieces: Path, runs: Path, n: int
-) -> None:
+) -> Path:
     """Write the rows that pieces and the ``n`` partitions refused, in the order of the source.
 
-    Holds those of one piece at a time.
+    Holds those of one piece at a time.  Returns a temporary file.
     """
     temporary = draft.folder / "quarantine.csv"
     refused = heapq.merge(*(read_bad(runs, p) for p in range(n)), key=lambda b: b[0])
@@ -46,20 +48,33 @@ def write_quarantine(
                 writer.writerow([first + bad.line, bad.column, bad.value, bad.message, text])
         file.flush()
         os.fsync(file.fileno())
-    os.replace(temporary, _file(draft))
-    sync_folder(draft.path.parent)
+    return temporary
 
 
-def remove_quarantine(draft: Draft) -> None:
-    """Remove a file of this name that an earlier, unfinished or removed store has left."""
+def publish_quarantine(draft: Draft, temporary: Path | None) -> None:
+    """Put the file beside the store; None removes one that an earlier or removed store has left."""
     file = _file(draft)
-    if file.is_file():
-        with open(file, encoding="utf-8", errors="replace") as f:
-            ours = f.readline().rstrip() == ",".join(HEADER)
-        if ours:
+    if temporary is None:
+        if _is_ours(file):
             file.unlink()
+    elif isinstance(file, ObjectPath):
+        file.upload(temporary)
+    else:
+        os.replace(temporary, file)
+        sync_folder(file.parent)
 
 
-def _file(draft: Draft) -> Path:
+def _is_ours(file: Location) -> bool:
+    """Whether there is a file with rows that were put aside."""
+    header = ",".join(HEADER).encode()
+    if isinstance(file, ObjectPath):
+        return file.kind() == "file" and file.starts_with(header)
+    if not file.is_file():
+        return False
+    with open(file, "rb") as f:
+        return f.readline().rstrip() == header
+
+
+def _file(draft: Draft) -> Location:
     part = "" if draft.old is None else f"-{draft.name.removeprefix('part-')}"
     return draft.path.with_name(f"{draft.path.name}.quarantine{part}.csv")

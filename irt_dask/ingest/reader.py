@@ -20,6 +20,8 @@ from typing import IO, overload
 import numpy as np
 
 from irt_dask.errors import InputError
+from irt_dask.store.objects import ObjectPath
+from irt_dask.store.places import Location, location
 
 KINDS = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson")
 ACCEPTED = f"{', '.join(KINDS)} (each also .gz, as in .csv.gz) or .parquet"
@@ -35,47 +37,80 @@ def piece_bytes(size: int) -> int:
     return max(PIECE, min(size // 1024, PIECE_MOST))
 
 
-def located(path: Path, message: str, line: int | None = None, unit: str = "line") -> InputError:
+def located(
+    path: Location, message: str, line: int | None = None, unit: str = "line"
+) -> InputError:
     """Return an error with the file and the line in front."""
     where = f"{path}" if line is None else f"{path}, {unit} {line}"
     return InputError(f"{where}: {message}")
 
 
-def checked_path(source: str | PathLike[str]) -> Path:
-    """Return the path of a file that exists and whose name says what it is."""
+def checked_path(source: str | PathLike[str] | ObjectPath) -> Location:
+    """Return the path or URL of a file that exists and whose name says what it is."""
     try:
-        path = Path(os.fsdecode(fspath(source)))
-        exists = path.exists()
+        given = source if isinstance(source, ObjectPath) else fspath(source)
+        if isinstance(given, bytes):
+            given = os.fsdecode(given)
+        path = location(source if isinstance(source, Path) else given)
+        kind = _what(path)
+    except InputError:
+        raise
     except TypeError:
         raise InputError(
             f"the source must be the path of a file, not {type(source).__name__}"
         ) from None
     except (OSError, ValueError) as e:
         raise InputError(f"{source!r} cannot be a path of a file: {e}") from None
-    if not exists:
+    if kind is None:
         raise located(path, "there is no such file")
-    if path.is_dir():
+    if kind == "directory":
         raise located(path, "is a folder, where a file is needed")
-    if not path.is_file():
+    if kind != "file":
         raise located(path, "is no regular file; write the data to a file first")
     if kind_of(path) is None:
         raise located(path, f"the name must end in one of {ACCEPTED}")
     return path
 
 
-def is_compressed(path: Path) -> bool:
+def _what(path: Location) -> str | None:
+    """The word "file", "directory" or "special"; None where nothing is."""
+    if isinstance(path, ObjectPath):
+        return path.kind()
+    if not path.exists():
+        return None
+    return "directory" if path.is_dir() else "file" if path.is_file() else "special"
+
+
+def is_compressed(path: Location) -> bool:
     """Tell whether the name says so."""
-    return path.suffix.lower() == ".gz"
+    return Path(path.name).suffix.lower() == ".gz"
 
 
-def kind_of(path: Path) -> str | None:
+def kind_of(path: Location) -> str | None:
     """Return the suffix that says the format, ``.csv`` and so on; None for others."""
-    kind = (Path(path.stem) if is_compressed(path) else path).suffix.lower()
+    name = Path(path.name)
+    kind = (Path(name.stem) if is_compressed(path) else name).suffix.lower()
     return kind if kind in KINDS or (kind == ".parquet" and not is_compressed(path)) else None
 
 
+def fetched(path: Location, scratch: Path) -> Path:
+    """Return a file with the bytes of ``path``: itself, or a copy in ``scratch`` of an object."""
+    if not isinstance(path, ObjectPath):
+        return path
+    handle, name = tempfile.mkstemp(suffix=".fetched", dir=scratch)
+    try:
+        with open(handle, "wb") as file:
+            for piece in path.pieces():
+                file.write(piece)
+    except FileNotFoundError:
+        raise located(path, "there is no such file") from None
+    except OSError as e:
+        raise located(path, f"cannot be copied to {scratch}: {e.strerror or e}") from e
+    return Path(name)
+
+
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def reading(path: Location) -> Iterator[None]:
     """Turn what goes wrong in reading into errors that name the file."""
     try:
         yield
@@ -116,7 +151,7 @@ class Ranges(Sequence[tuple[int, int]]):
 class TextFile:
     """The lines of a file of text, in pieces: those that start in a range of bytes."""
 
-    path: Path  # as the caller gave it
+    path: Location  # as the caller gave it
     plain: Path  # where the uncompressed bytes are
     start: int  # of the first line that is data
     stop: int  # of data; after it there are blank lines only
@@ -155,21 +190,27 @@ class TextFile:
         return most
 
 
-def open_text(path: Path, scratch: Path, *, header: bool, share: int = 1) -> tuple[TextFile, bytes]:
+def open_text(
+    path: Location, scratch: Path, *, header: bool, share: int = 1
+) -> tuple[TextFile, bytes]:
     """Open a file; return it with its first line, which is not data when it is the header.
 
     ``share`` makes pieces smaller where a row in memory is much larger than its text.
     """
-    plain = _decompress(path, scratch) if is_compressed(path) else path
-    with reading(path), open(plain, "rb") as file:
-        first = file.readline(LINE_MOST)
+    plain = file = fetched(path, scratch)
+    if is_compressed(path):
+        plain = _decompress(path, file, scratch)
+        if isinstance(path, ObjectPath):
+            file.unlink()
+    with reading(path), open(plain, "rb") as text:
+        first = text.readline(LINE_MOST)
         if first.startswith(b"\x1f\x8b"):
             raise located(path, "is compressed by gzip; let its name end in .gz")
         if len(first) == LINE_MOST and not first.endswith(b"\n"):
             raise located(path, too_long(), 1)
-        size = file.seek(0, os.SEEK_END)
+        size = text.seek(0, os.SEEK_END)
         start = len(BOM) if first.startswith(BOM) else 0
-        stop = _end_of_data(file, start, size)
+        stop = _end_of_data(text, start, size)
     if stop <= start:
         raise located(path, "the file is empty")
     if header:
@@ -177,23 +218,24 @@ def open_text(path: Path, scratch: Path, *, header: bool, share: int = 1) -> tup
             raise located(path, "the line is blank, where the column names should be", 1)
         start, stop = len(first), max(len(first), stop)
     ranges = Ranges(start, stop, max(1, piece_bytes(stop - start) // share))
-    text = TextFile(path, plain, start, stop, size, ranges)
-    return text, first.removeprefix(BOM).removesuffix(b"\n").removesuffix(b"\r")
+    return TextFile(path, plain, start, stop, size, ranges), first.removeprefix(BOM).removesuffix(
+        b"\n"
+    ).removesuffix(b"\r")
 
 
-def _decompress(path: Path, scratch: Path) -> Path:
+def _decompress(path: Location, file: Path, scratch: Path) -> Path:
     handle, name = tempfile.mkstemp(suffix=".plain", dir=scratch)
     try:
         with open(handle, "wb") as plain:
-            for block in _uncompressed(path):
+            for block in _uncompressed(path, file):
                 plain.write(block)
     except OSError as e:
         raise located(path, f"cannot be decompressed into {scratch}: {e.strerror or e}") from e
     return Path(name)
 
 
-def _uncompressed(path: Path) -> Iterator[bytes]:
-    with reading(path), gzip.open(path, "rb") as stream:
+def _uncompressed(path: Location, file: Path) -> Iterator[bytes]:
+    with reading(path), gzip.open(file, "rb") as stream:
         while block := stream.read(1 << 20):
             yield block
 

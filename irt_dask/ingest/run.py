@@ -19,7 +19,7 @@ from irt_dask.ingest import spill
 from irt_dask.ingest.blocks import Stretch, cut, widest, write_blocks
 from irt_dask.ingest.options import Options
 from irt_dask.ingest.persons import PersonsTable
-from irt_dask.ingest.quarantine import remove_quarantine, write_quarantine
+from irt_dask.ingest.quarantine import publish_quarantine, write_quarantine
 from irt_dask.ingest.runs import LISTED, NOWHERE, Job, Run, make_run
 from irt_dask.ingest.sources import Source, open_source
 from irt_dask.kernels.layouts import SPARSE_BELOW
@@ -77,21 +77,23 @@ class _Ingest:
         for written in self.tasks.run("write", write_blocks, [(s, part) for s in stretches]):
             files |= written
         weights = [r.max_weight for r in runs if r.max_weight is not None]
-        if not self.n_bad:
-            remove_quarantine(self.draft)
-        else:
-            write_quarantine(
+        aside = None
+        if self.n_bad:
+            aside = write_quarantine(
                 self.draft, self.source, self.first_lines, self.pieces, self.runs_folder,
                 self.n_parts,
             )  # fmt: skip
-        return self.draft.commit(
-            part,
-            files,
-            item_id=item_id,
-            max_weight=max(weights, default=None),
-            covariates=self._covariates,
-            n_quarantined=self.n_bad,
-        )
+        with self.tasks.shown("upload") as uploaded:
+            return self.draft.commit(
+                part,
+                files,
+                item_id=item_id,
+                max_weight=max(weights, default=None),
+                covariates=self._covariates,
+                n_quarantined=self.n_bad,
+                before=lambda: publish_quarantine(self.draft, aside),
+                uploaded=uploaded,
+            )
 
     # --- what is known before anything is read ------------------------------------------------
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from irt_dask.errors import InputError
 from irt_dask.ingest.reader import checked_path, kind_of, located
+from irt_dask.store.objects import ObjectPath
+from irt_dask.store.places import Location
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,7 +59,7 @@ class Rows:
 class Source(ABC):
     """A file whose columns have been understood."""
 
-    path: Path  # as the caller gave it, for messages
+    path: Location  # as the caller gave it, for messages
     roles: Roles
     size: int  # bytes of the plain data
 
@@ -113,19 +115,19 @@ class Source(ABC):
 
 
 def open_source(
-    path: str | PathLike[str],
+    path: str | PathLike[str] | ObjectPath,
     scratch: Path,
     *,
     shape: str | None = None,
     columns: Columns | None = None,
 ) -> Source:
-    """Open a file of responses; what is compressed is written out into ``scratch`` first."""
+    """Open a file of responses; compressed files and objects are written to ``scratch`` first."""
     checked = checked_path(path)
     kind = kind_of(checked)
     if kind == ".parquet":
         from irt_dask.ingest.parquet import open_parquet
 
-        return open_parquet(checked, shape, columns)
+        return open_parquet(checked, scratch, shape, columns)
     if kind in (".jsonl", ".ndjson"):
         from irt_dask.ingest.jsonlines import open_jsonlines
 

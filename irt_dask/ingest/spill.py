@@ -59,7 +59,7 @@ def check_folder(folder: str) -> Path:
     if not path.is_dir():
         raise ClusterError(
             f"a worker does not see the folder {path}: the source and the store must lie on a file "
-            f"system that all workers share"
+            f"system that all workers share (for those in object storage: TMPDIR)"
         )
     return path
 

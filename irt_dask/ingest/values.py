@@ -49,7 +49,7 @@ class Codes:
             table[text] = WORDS[word]
         if key is None:
             return cls(table)
-        options = _key_file(Path(key)) if isinstance(key, (str, PathLike)) else _key_dict(key)
+        options = _key_file(key) if isinstance(key, (str, PathLike)) else _key_dict(key)
         for item, option in options.items():
             if option in table:
                 meaning = {1: "right", 0: "wrong", -1: "not observed"}[table[option]]
@@ -241,7 +241,7 @@ def _key_dict(key: Any) -> dict[str, str]:
     return options
 
 
-def _key_file(path: Path) -> dict[str, str]:
+def _key_file(path: str | PathLike[str]) -> dict[str, str]:
     """Read a table with the columns item and key."""
     from irt_dask.ingest.delimited import read_table
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from irt_dask.errors import InputError
 from irt_dask.report import figures, tables
+from irt_dask.store.places import local_path
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -81,7 +82,7 @@ def write_report(
     notes
         Sentences to show at the end, such as warnings.
     """
-    path = Path(path)
+    path = local_path(path, "a report")
     if not path.parent.is_dir():
         raise InputError(f"cannot write {path}: the folder {path.parent} does not exist")
     fits = {"posterior": posterior, "joint ML": joint, "spectral": spectral}

@@ -66,10 +66,11 @@ def score(
         carries none.)
     seed : int
         Of the plausible values, which are keyed by the person's position among all persons.
-    store : path, optional
-        Folder for one Parquet file per block (``person_id, person_ability, person_ability_sd`` (or
-        ``_se``), ``n_responses, pv1, pv2, ...``), written by the workers; pandas, Arrow and R read
-        the folder as one table.  Columns of two abilities: ``person_ability_1, person_ability_2,
+    store : path or URL, optional
+        Folder (on disk, or in object storage: ``s3://bucket/scores``) for one Parquet file per
+        block (``person_id, person_ability, person_ability_sd`` (or ``_se``), ``n_responses, pv1,
+        pv2, ...``), written by the workers; pandas, Arrow and R read the folder as one table.
+        Columns of two abilities: ``person_ability_1, person_ability_2,
         person_ability_sd_1, person_ability_sd_2, person_ability_correlation, n_responses, pv1_1,
         pv1_2, pv2_1, pv2_2, ...``.  Without it the abilities are returned, up to 10^7 persons and
         10^8 plausible values, counted for each ability.

@@ -27,6 +27,7 @@ from irt_dask.models import GRID_BOUND
 from irt_dask.score import axis, folder, plane, regression
 from irt_dask.score.population import STANDARD, Part, Population
 from irt_dask.store import Block, Responses
+from irt_dask.store.places import location
 
 Floats = NDArray[np.float64]
 
@@ -134,7 +135,7 @@ def _person_ids(ref: Any) -> NDArray[Any]:
 def _write(ref: Any, plan: Plan, scored_with: str, to: str) -> tuple[bool, tuple[Any, ...]]:
     """Score one block into its file, unless that is there; whether it was, and the sums."""
     key, number = folder.block_key(ref), ref.index
-    kept = folder.kept_sums(person_files.file_of(Path(to), number), key, scored_with)
+    kept = folder.kept_sums(person_files.file_of(location(to), number), key, scored_with)
     if kept is not None:
         return True, kept
     # Read once: not kept, so that memory does not grow with the store.
@@ -315,6 +316,7 @@ def run(
         blocks = engine.map_refs(_write, found.plan, scored_with, str(path), report=True)
         attrs, count = _described(responses, items, options, found, [b[1] for b in blocks])
         lists = {k: np.asarray(x).tolist() for k, x in (found.data | found.coords).items()}
+        lock.check()
         folder.finish(path, responses, scored_with, attrs | lists)
     kept = sum(b[0] for b in blocks)
     attrs |= {"store": str(path), "n_blocks_scored": len(blocks) - kept, "n_blocks_kept": kept}

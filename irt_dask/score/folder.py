@@ -17,11 +17,13 @@ import numpy as np
 
 from irt_dask._version import __version__
 from irt_dask.engine import person_files
-from irt_dask.engine.lock import FolderLock
+from irt_dask.engine.lock import LOCK, FolderLock, ObjectLease, locked
 from irt_dask.engine.person_files import BEGUN, DONE
 from irt_dask.errors import InputError
 from irt_dask.store import Responses
 from irt_dask.store.digests import block_digest
+from irt_dask.store.objects import ObjectPath
+from irt_dask.store.places import Location, location, names
 
 #: Entry of the finished folder's description: checksum of what all blocks are scored with.
 _SCORED_WITH = "scored_with"
@@ -60,20 +62,28 @@ def block_key(ref: Any) -> str:
     return f"{block_digest(ref)} at {ref.start}"
 
 
-def opened(path: str | Path) -> tuple[Path, FolderLock]:
+def opened(path: str | Path) -> tuple[Location, FolderLock | ObjectLease]:
     """Make or open the folder for this run alone.
 
     Raises InputError if it is not one of scores, BusyError if another run works in it.
     """
-    folder = Path(path).absolute()
-    if folder.exists() and not folder.is_dir():
+    folder = location(path)
+    if isinstance(folder, ObjectPath):
+        is_file = folder.kind() == "file"
+    else:
+        folder = folder.absolute()
+        is_file = folder.exists() and not folder.is_dir()
+    if is_file:
         raise InputError(f"{folder} is a file; give a folder for the values of persons")
-    marked = (folder / DONE).exists() or (folder / BEGUN).exists()
-    ours = marked or person_files.footer(person_files.file_of(folder, 0)) is not None
-    if folder.exists() and not ours and any(p.name != ".lock" for p in folder.iterdir()):
+    there = names(folder)
+    ours = bool(there & {DONE, BEGUN}) or (
+        person_files.footer(person_files.file_of(folder, 0)) is not None
+    )
+    if not ours and there - {LOCK}:
         raise InputError(f"{folder} exists and holds other files; choose another folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FolderLock(folder)
+    if isinstance(folder, Path):
+        folder.mkdir(parents=True, exist_ok=True)
+    lock = locked(folder)
     try:
         _check_kind(folder)
     except BaseException:
@@ -82,7 +92,7 @@ def opened(path: str | Path) -> tuple[Path, FolderLock]:
     return folder, lock
 
 
-def _check_kind(folder: Path) -> None:
+def _check_kind(folder: Location) -> None:
     if (folder / DONE).exists() and _SCORED_WITH not in _description(folder):
         raise InputError(
             f"{folder} holds values of persons that are no scores; choose another folder or "
@@ -90,9 +100,10 @@ def _check_kind(folder: Path) -> None:
         )
 
 
-def _description(folder: Path) -> dict[str, Any]:
+def _description(folder: Location) -> dict[str, Any]:
+    data = (folder / DONE).read_bytes()
     try:
-        content = json.loads((folder / DONE).read_bytes())
+        content = json.loads(data)
     except ValueError:
         content = None
     if not isinstance(content, dict):
@@ -100,13 +111,15 @@ def _description(folder: Path) -> dict[str, Any]:
     return content
 
 
-def begin(folder: Path, responses: Responses, scored_with: str) -> None:
+def begin(folder: Location, responses: Responses, scored_with: str) -> None:
     """Mark the folder as unfinished; refuse scores of other responses.
 
     Those of a run that was finished must begin with the same block and have no block that the
     responses lack.  What is not finished is nobody's: other blocks in it are removed.
     """
-    beyond = [p for p in folder.glob("part-*.parquet") if _number(p) >= responses.n_blocks]
+    there = names(folder)
+    beyond = [n for n in there if n.startswith("part-") and _number(n) >= responses.n_blocks]
+    left = [n for n in there if n.startswith(".part-") and n.endswith(".tmp")]
     if (folder / DONE).exists():
         first = person_files.footer(person_files.file_of(folder, 0))
         if beyond or (first is not None and first["block"] != block_key(responses.refs[0])):
@@ -118,13 +131,13 @@ def begin(folder: Path, responses: Responses, scored_with: str) -> None:
     (folder / BEGUN).touch()
     if (folder / DONE).exists() and _description(folder)[_SCORED_WITH] != scored_with:
         (folder / DONE).unlink()  # from here on it would describe only some of the files
-    for old in (*beyond, *folder.glob(".part-*.tmp")):
-        old.unlink()
+    for old in (*beyond, *left):
+        (folder / old).unlink()
 
 
-def _number(path: Path) -> int:
-    digits = path.stem.removeprefix("part-")
-    return int(digits) if digits.isdigit() else -1
+def _number(name: str) -> int:
+    digits = name.removeprefix("part-").removesuffix(".parquet")
+    return int(digits) if name.endswith(".parquet") and digits.isdigit() else -1
 
 
 def said(block: str, scored_with: str, sums: tuple[Any, ...]) -> dict[str, Any]:
@@ -133,7 +146,7 @@ def said(block: str, scored_with: str, sums: tuple[Any, ...]) -> dict[str, Any]:
     return {"block": block, _SCORED_WITH: scored_with, "sums": values}
 
 
-def kept_sums(path: Path, block: str, scored_with: str) -> tuple[Any, ...] | None:
+def kept_sums(path: Location, block: str, scored_with: str) -> tuple[Any, ...] | None:
     """The sums of a file that a former run made from the same; None without a whole one."""
     content = person_files.footer(path)
     if content is None or (content["block"], content[_SCORED_WITH]) != (block, scored_with):
@@ -141,6 +154,6 @@ def kept_sums(path: Path, block: str, scored_with: str) -> tuple[Any, ...] | Non
     return tuple(np.array(s, dtype=object) for s in content["sums"])
 
 
-def finish(folder: Path, responses: Responses, scored_with: str, attrs: dict[str, Any]) -> None:
+def finish(folder: Location, responses: Responses, scored_with: str, attrs: dict[str, Any]) -> None:
     """Describe the scores, once every file is there."""
     person_files.finish(folder, responses, {**attrs, _SCORED_WITH: scored_with})

@@ -29,7 +29,7 @@ def simulate(
     missing : float in [0, 1)
         Probability that a response is not observed, independently of everything.
     seed : int
-    store : path, optional
+    store : path or URL, optional
         Write a store there, block by block; without it the responses stay in memory.
 
     Returns

@@ -3,6 +3,9 @@
 Everything temporary lies in ``.NAME.partial`` beside the store: the new part and, for ingest, what
 is spilled to disk.  The folder is locked by the operating system, which lets go when the process
 ends, however it ends; whoever comes next removes what a killed process left.
+
+A store in object storage is made in a temporary folder and published from there
+(:mod:`irt_dask.store.publish`).
 """
 
 from __future__ import annotations
@@ -11,7 +14,8 @@ import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +24,17 @@ from typing import Any
 from irt_dask.errors import InputError, StoreError
 from irt_dask.store import manifest
 from irt_dask.store.manifest import Files
+from irt_dask.store.objects import ObjectPath
 from irt_dask.store.parts import Part
+from irt_dask.store.places import Location, location
+from irt_dask.store.publish import (
+    Addition,
+    changed_meanwhile,
+    check_new,
+    exists_already,
+    publish,
+    settled,
+)
 from irt_dask.store.responses import Responses
 from irt_dask.store.stored import open_responses
 
@@ -29,10 +43,10 @@ from irt_dask.store.stored import open_responses
 class Draft:
     """One part that is being written, and the rest of the manifest that it will join.
 
-    ``scratch`` is an empty folder that vanishes with the draft.
+    ``folder`` and ``scratch`` are local and vanish with the draft; scratch is empty.
     """
 
-    path: Path
+    path: Location
     folder: Path
     scratch: Path
     name: str
@@ -51,87 +65,115 @@ class Draft:
         max_weight: float | None = None,
         covariates: tuple[str, ...] = (),
         n_quarantined: int = 0,
+        before: Callable[[], None] = lambda: None,
+        uploaded: Callable[[int, int], None] = lambda done, total: None,
     ) -> Responses:
-        """Make the part belong to the store: until this returns, nothing has changed there."""
+        """Make the part belong to the store: until this returns, nothing has changed there.
+
+        ``before`` is called before the store shows the part; ``uploaded`` with the number of files
+        that are in object storage and that of all, for a store there.
+        """
         entry = {
-            "name": self.name,
             "n_persons": part.n_persons,
             "rows_per_block": part.rows_per_block,
             "max_weight": max_weight,
             "n_quarantined": n_quarantined,
         }
-        for folder, _, _ in os.walk(part.folder):
+        content: dict[str, Any] = {
+            "layout": part.layout,
+            "item_id": list(item_id),
+            "weighted": part.weighted,
+            "grouped": part.grouped,
+            "covariates": list(covariates),
+        }
+        addition = Addition(part, entry, dict(sorted(files.items())), content)
+        if isinstance(self.path, ObjectPath):
+            publish(self.path, self.name, self.old, addition, before, uploaded)
+        else:
+            before()
+            self._move(self.path, addition)
+        return open_responses(self.path)
+
+    def _move(self, path: Path, new: Addition) -> None:
+        """Rename the part, or the new store, into its place."""
+        for folder, _, _ in os.walk(new.part.folder):
             manifest.sync_folder(Path(folder))
         if self.old is None:
-            content: dict[str, Any] = {
-                "layout": part.layout,
-                "item_id": list(item_id),
-                "weighted": part.weighted,
-                "grouped": part.grouped,
-                "covariates": list(covariates),
-                "parts": [entry],
-                "files": dict(sorted(files.items())),
-            }
             whole = self.folder / "store"
             whole.mkdir()
-            os.rename(part.folder, whole / self.name)
-            manifest.write(whole, content)
-            os.rename(whole, self.path)
-            manifest.sync_folder(self.path.parent)
+            os.rename(new.part.folder, whole / self.name)
+            manifest.write(whole, new.after(None, self.name))
+            os.rename(whole, path)
+            manifest.sync_folder(path.parent)
         else:
-            now = manifest.read(self.path)
+            now = manifest.read(path)
             if now["checksum"] != self.old["checksum"]:
-                raise StoreError(
-                    f"the store {self.path} was changed by another process while this one was "
-                    f"working; start again"
-                )
-            final = self.path / self.name
+                raise changed_meanwhile(path)
+            final = path / self.name
             if final.exists():  # of an append that was killed before its commit
                 shutil.rmtree(final)
-            os.rename(part.folder, final)
-            manifest.sync_folder(self.path)
-            for field in ("format", "format_version", "checksum"):
-                del now[field]
-            content = {
-                **now,
-                "parts": [*now["parts"], entry],
-                "files": {**now["files"], **dict(sorted(files.items()))},
-            }
-            manifest.write(self.path, content)
-        return open_responses(self.path)
+            os.rename(new.part.folder, final)
+            manifest.sync_folder(path)
+            manifest.write(path, new.after(now, self.name))
 
 
 @contextmanager
 def create(path: str | os.PathLike[str]) -> Iterator[Draft]:
     """Begin a store at ``path``, where nothing may be yet."""
-    path = _absolute(path)
-    with _parents(path), _locked(path) as folder:
-        if path.exists() or path.is_symlink():
-            raise InputError(
-                f"{path} exists already, and a new store is to be made; "
-                f"give another path, remove it, or add to it with append"
-            )
-        yield _draft(path, folder, "part-00000", None)
+    place = _place(path)
+    if isinstance(place, ObjectPath):
+        check_new(place)
+        with _temporary(place, "part-00000", None) as draft:
+            yield draft
+        return
+    with _parents(place), _locked(place) as folder:
+        if place.exists() or place.is_symlink():
+            raise exists_already(place)
+        yield _draft(place, folder, "part-00000", None)
 
 
 @contextmanager
 def extend(path: str | os.PathLike[str]) -> Iterator[Draft]:
     """Begin one more part of the store at ``path``."""
-    path = _absolute(path).resolve()  # two names of one store have one lock
-    manifest.read(path)  # the error that says what is not there, before anything is locked
-    with _locked(path) as folder:
-        old = manifest.read(path)
-        yield _draft(path, folder, f"part-{len(old['parts']):05d}", old)
+    place = _place(path)
+    if isinstance(place, ObjectPath):
+        now = settled(place)
+        if now is None:
+            now = manifest.read(place)  # the error that says what is not there
+        place.require_exclusive()
+        with _temporary(place, f"part-{len(now['parts']):05d}", now) as draft:
+            yield draft
+        return
+    place = place.resolve()  # two names of one store have one lock
+    manifest.read(place)  # the error that says what is not there, before anything is locked
+    with _locked(place) as folder:
+        old = manifest.read(place)
+        yield _draft(place, folder, f"part-{len(old['parts']):05d}", old)
 
 
-def _absolute(path: str | os.PathLike[str]) -> Path:
+def _place(path: str | os.PathLike[str]) -> Location:
+    """Where the store is to be; a path made absolute."""
     try:
-        absolute = Path(os.path.abspath(os.fspath(path)))
+        place = location(path)
     except TypeError:
         raise InputError(f"the store must be a path, not {type(path).__name__}") from None
+    if isinstance(place, ObjectPath):
+        if "/" not in place.url.partition("://")[2].lstrip("/"):
+            raise InputError(f"{place} cannot be a store; give the URL of a folder below it")
+        return place
+    absolute = Path(os.path.abspath(place))
     if not absolute.name:
         raise InputError(f"{absolute} cannot be a store; give the path of a folder below it")
     return absolute
+
+
+@contextmanager
+def _temporary(place: ObjectPath, name: str, old: dict[str, Any] | None) -> Iterator[Draft]:
+    """A draft in a temporary folder of this machine (TMPDIR)."""
+    with tempfile.TemporaryDirectory(
+        prefix="irt_dask-store-", ignore_cleanup_errors=True
+    ) as folder:
+        yield _draft(place, Path(folder), name, old)
 
 
 @contextmanager
@@ -150,7 +192,7 @@ def _parents(path: Path) -> Iterator[None]:
                 folder.rmdir()
 
 
-def _draft(path: Path, folder: Path, name: str, old: dict[str, Any] | None) -> Draft:
+def _draft(path: Location, folder: Path, name: str, old: dict[str, Any] | None) -> Draft:
     for left in folder.iterdir():
         if left.is_dir():
             shutil.rmtree(left)

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from irt_dask.errors import NoStoreError, StoreError
+from irt_dask.store.objects import ObjectPath
+from irt_dask.store.places import Location
 
 NAME = "manifest.json"
 FORMAT = "irt_dask responses"
@@ -28,23 +30,36 @@ def digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def write(root: Path, content: dict[str, Any]) -> str:
-    """Write the manifest of ``root`` atomically and return its checksum."""
+def write(root: Path, content: dict[str, Any]) -> None:
+    """Write the manifest of ``root`` atomically."""
+    write_atomically(root / NAME, encoded(content))
+
+
+def encoded(content: dict[str, Any]) -> bytes:
+    """The bytes of a manifest, with version and checksum."""
     content = {"format": FORMAT, "format_version": VERSION, **content}
     content["checksum"] = digest(content)
-    write_atomically(root / NAME, json.dumps(content, indent=1, ensure_ascii=False).encode())
-    return str(content["checksum"])
+    return json.dumps(content, indent=1, ensure_ascii=False).encode()
 
 
-def read(root: Path) -> dict[str, Any]:
+def read(root: Location) -> dict[str, Any]:
     """Return the manifest of the store at ``root`` after checking version and checksum."""
     path = root / NAME
     try:
-        content = json.loads(path.read_bytes())
+        data = path.read_bytes()
     except FileNotFoundError:
         what = "there is no such folder" if not root.exists() else f"it has no {NAME}"
         raise NoStoreError(f"{root} is not a store of responses: {what}") from None
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise StoreError(f"the manifest {path} cannot be read: {error}") from error
+    return decoded(path, data)
+
+
+def decoded(path: Location, data: bytes) -> dict[str, Any]:
+    """Return the manifest that these bytes of ``path`` are, after checking it."""
+    try:
+        content = json.loads(data)
+    except ValueError as error:
         raise StoreError(f"the manifest {path} cannot be read: {error}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise StoreError(f"{path} is not a manifest of irt_dask responses")
@@ -100,7 +115,15 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def problem(root: Path, key: str, expected: list[int | str], data: bytes | None) -> str | None:
+def put(path: Location, data: bytes) -> None:
+    """Replace a file or an object as a whole."""
+    if isinstance(path, ObjectPath):
+        path.write_bytes(data)
+    else:
+        write_atomically(path, data)
+
+
+def problem(root: Location, key: str, expected: list[int | str], data: bytes | None) -> str | None:
     """Say what is wrong with the bytes of a listed file, or None."""
     where = f"{describe(key)} of {root}"
     if data is None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,19 +16,28 @@ import zarr
 from numpy.typing import NDArray
 from zarr.abc.store import ByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype
-from zarr.storage import LocalStore, WrapperStore
+from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
 from irt_dask.errors import StoreError
 from irt_dask.kernels.layouts import Dense, Layout, Sparse
 from irt_dask.store import manifest
+from irt_dask.store.objects import AT_ONCE, ObjectPath
+from irt_dask.store.places import Location, location
 from irt_dask.store.responses import Block, Responses
 
 
-class CheckedStore(WrapperStore[LocalStore]):
-    """A Zarr store of one part that serves exactly the bytes that the manifest lists."""
+class CheckedStore(WrapperStore[LocalStore | MemoryStore]):
+    """A Zarr store of one part that serves exactly the bytes that the manifest lists.
 
-    def __init__(self, root: Path, part: str, files: dict[str, list[int | str]]) -> None:
-        super().__init__(LocalStore(root / part, read_only=True))
+    Those of object storage are fetched here, an object whole by one request; what Zarr is given to
+    hold is empty then.
+    """
+
+    def __init__(self, root: Location, part: str, files: dict[str, list[int | str]]) -> None:
+        local = isinstance(root, Path)
+        super().__init__(
+            LocalStore(root / part, read_only=True) if local else MemoryStore(read_only=True)  # type: ignore[arg-type]
+        )
         self.root, self.part, self.files = root, part, files
 
     async def get(
@@ -38,17 +49,29 @@ class CheckedStore(WrapperStore[LocalStore]):
             return None
         if byte_range is not None:
             raise StoreError(f"{self.root / path}: part of a file was asked for; files are whole")
-        buffer = await self._store.get(key, prototype)
-        data = None if buffer is None else buffer.to_bytes()
+        if isinstance(self.root, ObjectPath):
+            data = await asyncio.to_thread(_bytes, self.root / path)
+            buffer = None if data is None else prototype.buffer.from_bytes(data)
+        else:
+            buffer = await self._store.get(key, prototype)
+            data = None if buffer is None else buffer.to_bytes()
         wrong = manifest.problem(self.root, path, self.files[path], data)
         if wrong:
             raise StoreError(wrong)
         return buffer
 
 
+def _bytes(path: Location) -> bytes | None:
+    """Bytes of a file or an object, None if there is none."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
 @functools.lru_cache(maxsize=16)
 def _content(path: str, checksum: str) -> dict[str, Any]:
-    now = manifest.read(Path(path))
+    now = manifest.read(location(path))
     content = manifest.as_of(now, checksum)
     if content is None:
         raise StoreError(
@@ -61,7 +84,7 @@ def _content(path: str, checksum: str) -> dict[str, Any]:
 @functools.lru_cache(maxsize=64)
 def _array(path: str, checksum: str, part: str, name: str) -> zarr.Array:
     content = _content(path, checksum)
-    store = CheckedStore(Path(path), part, content["files"])
+    store = CheckedStore(location(path), part, content["files"])
     if f"{part}/{name}/zarr.json" not in content["files"]:
         raise StoreError(f"{path}: the manifest lists no array {name} in {part}")
     try:
@@ -211,12 +234,15 @@ class _StoredBlocks(Sequence[StoredBlock]):
         return (self[k] for k in range(len(self)))
 
 
-def open_responses(store: str | os.PathLike[str]) -> Responses:
+def open_responses(store: str | os.PathLike[str] | ObjectPath) -> Responses:
     """Open a store of responses.
 
     Parameters
     ----------
-    store : path of the folder that :func:`irt_dask.ingest` or :func:`irt_dask.simulate` wrote.
+    store
+        Path of the folder that :func:`irt_dask.ingest` or :func:`irt_dask.simulate` wrote, or its
+        URL in object storage, such as ``s3://bucket/folder`` ("irt-dask docs objects").  Every
+        chunk is one request there, made when the block is read, and checked as a file is.
 
     Returns
     -------
@@ -226,9 +252,14 @@ def open_responses(store: str | os.PathLike[str]) -> Responses:
     Raises
     ------
     StoreError
-        If the folder is not a store, is damaged, or was written by another format version.
+        If the folder is not a store, is damaged, or was written by another format version, or
+        object storage cannot be reached.
+    InputError
+        If a URL cannot be used.
     """
-    path = Path(store).resolve()
+    path = location(store)
+    if isinstance(path, Path):
+        path = path.resolve()
     content = manifest.read(path)
     weights = [p["max_weight"] for p in content["parts"] if p["max_weight"] is not None]
     blocks = _StoredBlocks(str(path), content)
@@ -248,18 +279,19 @@ def open_responses(store: str | os.PathLike[str]) -> Responses:
 
 def verify(path: str | Path) -> None:
     """Read every file of a store; raise one StoreError that lists everything wrong."""
-    root = Path(path)
+    root = location(path)
     content = manifest.read(root)
-    problems = []
-    for key, expected in content["files"].items():
-        file = root / key
+
+    def problem(key: str) -> str | None:
         try:
-            data = file.read_bytes() if file.exists() else None
+            data = _bytes(root / key)
         except OSError as error:
-            problems.append(f"{manifest.describe(key)} of {root}: {key} cannot be read: {error}")
-            continue
-        wrong = manifest.problem(root, key, expected, data)
-        if wrong:
-            problems.append(wrong)
+            return f"{manifest.describe(key)} of {root}: {key} cannot be read: {error}"
+        return manifest.problem(root, key, content["files"][key], data)
+
+    # A disk is read in order; a request for an object is mostly waiting.  Where requests fail, the
+    # first error ends this: after it the others would each be repeated for a while too.
+    with ThreadPoolExecutor(1 if isinstance(root, Path) else AT_ONCE) as pool:
+        problems = [wrong for wrong in pool.map(problem, content["files"]) if wrong]
     if problems:
         raise StoreError(f"{len(problems)} problem(s) in {root}:\n" + "\n".join(problems))

@@ -6,19 +6,30 @@ import hashlib
 import json
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from irt_dask.clusters import ClusterConfig
 from irt_dask.clusters.config import explain, located
 from irt_dask.errors import InputError
+from irt_dask.store.places import is_url, local_path, placed
 
 
 class Section(BaseModel):
     """A section of a file: unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _no_url(path: str) -> str:
+    if is_url(path):
+        raise ValueError("must be a path on a file system, not a URL")
+    return path
+
+
+#: A path that cannot be a URL.
+OnFileSystem = Annotated[str, AfterValidator(_no_url)]
 
 
 class SimulateConfig(Section):
@@ -158,7 +169,7 @@ class ScoreConfig(Section):
 class PrivateConfig(Section):
     """Difficulties under differential privacy; every release is kept in ``ledger``."""
 
-    ledger: str
+    ledger: OnFileSystem
     epsilon: float | None = Field(default=None, gt=0.0)
     delta: float | None = Field(default=None, gt=0.0, lt=1.0)
     rho: float | None = Field(default=None, gt=0.0)
@@ -179,11 +190,11 @@ class PrivateConfig(Section):
 
 
 class RunConfig(Section):
-    """One run.  Paths are relative to the file they stand in."""
+    """One run.  Paths are relative to the file they stand in; data may be URLs."""
 
     title: str = "Item calibration"
     seed: int = Field(default=1, ge=0, lt=2**31)
-    directory: str | None = None
+    directory: OnFileSystem | None = None
     data: DataConfig
     cluster: ClusterConfig = ClusterConfig()
     spectral: SpectralConfig = SpectralConfig()
@@ -228,7 +239,9 @@ class RunConfig(Section):
 def read_toml(path: str | Path) -> dict[str, Any]:
     """Content of a pipeline file; InputError if there is none or it is no TOML."""
     try:
-        return tomllib.loads(Path(path).read_text())
+        return tomllib.loads(local_path(path, "a pipeline file").read_text())
+    except InputError:
+        raise
     except FileNotFoundError:
         raise InputError(f"there is no pipeline file {path}") from None
     except (OSError, ValueError) as error:
@@ -254,14 +267,14 @@ def read_config(path: str | Path, overrides: dict[str, Any] | None = None) -> Ru
     if isinstance(data, dict):
         for key in (*INPUT_FILES, "store"):
             if isinstance(data.get(key), str):
-                data[key] = str(folder / data[key])
+                data[key] = placed(folder, data[key])
     private = content.get("private")
     if isinstance(private, dict) and isinstance(private.get("ledger"), str):
-        private["ledger"] = str(folder / private["ledger"])
+        private["ledger"] = placed(folder, private["ledger"])
     if "cluster" in content:
         content["cluster"] = located(content["cluster"], folder)
     if isinstance(content.get("directory"), str):
-        content["directory"] = str(folder / content["directory"])
+        content["directory"] = placed(folder, content["directory"])
     for key, value in (overrides or {}).items():
         if value is None:
             continue
@@ -271,9 +284,9 @@ def read_config(path: str | Path, overrides: dict[str, Any] | None = None) -> Ru
                 for k, v in (data if isinstance(data, dict) else {}).items()
                 if k not in ("store", "builtin", "simulate")
             }
-            content["data"] = {**kept, "source": str(Path(value).absolute())}
+            content["data"] = {**kept, "source": placed(Path.cwd(), str(value))}
         else:
-            content[key] = str(Path(value).absolute())
+            content[key] = placed(Path.cwd(), str(value))
     try:
         return RunConfig.model_validate(content)
     except ValidationError as error:

@@ -18,6 +18,7 @@ from irt_dask.engine import person_files
 from irt_dask.engine.lock import LOCK, FolderLock
 from irt_dask.errors import ChangedRunError, InputError, RunError
 from irt_dask.store.manifest import digest, write_atomically
+from irt_dask.store.places import local_path
 
 _FORMAT = "irt_dask run"
 _VERSION = 2
@@ -39,7 +40,7 @@ class RunDirectory:
     """
 
     def __init__(self, path: str | Path, identity: dict[str, Any], *, fresh: bool) -> None:
-        self.path = Path(path).absolute()
+        self.path = local_path(path, "a run directory").absolute()
         manifest = self.path / _MANIFEST
         if not manifest.exists() and self.path.exists():
             others = [p.name for p in self.path.iterdir() if p.name != LOCK]
@@ -208,7 +209,7 @@ class RunDirectory:
     def existing(cls, path: str | Path) -> RunDirectory:
         """Open the directory of an earlier run as it is."""
         directory = cls.__new__(cls)
-        directory.path = Path(path).absolute()
+        directory.path = local_path(path, "a run directory").absolute()
         manifest = directory.path / _MANIFEST
         if not manifest.exists():
             raise InputError(f"{path} is not a run directory: it has no {_MANIFEST}")

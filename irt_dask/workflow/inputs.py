@@ -9,6 +9,8 @@ from pathlib import Path
 from irt_dask.errors import InputError
 from irt_dask.ingest.sources import open_persons
 from irt_dask.store import Responses, open_responses
+from irt_dask.store.objects import ObjectPath
+from irt_dask.store.places import Location, location
 from irt_dask.workflow.config import INPUT_FILES, RunConfig
 from irt_dask.workflow.private import check_private
 
@@ -26,13 +28,22 @@ def data_checksum(config: RunConfig) -> str:
         if path is None:
             continue
         try:
-            with open(path, "rb") as f:
-                digests.append(f"{role} {hashlib.file_digest(f, 'sha256').hexdigest()}")
+            digests.append(f"{role} {_sha256(location(path))}")
         except OSError as error:
             raise InputError(f"the {role} file {path} cannot be read: {error}") from error
     if len(digests) == 1:
         return digests[0].partition(" ")[2]
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+
+def _sha256(path: Location) -> str:
+    if isinstance(path, ObjectPath):
+        h = hashlib.sha256()
+        for piece in path.pieces():
+            h.update(piece)
+        return h.hexdigest()
+    with open(path, "rb") as f:
+        return hashlib.file_digest(f, "sha256").hexdigest()
 
 
 def check_input(config: RunConfig) -> None:
@@ -41,7 +52,9 @@ def check_input(config: RunConfig) -> None:
     data = config.data
     for role in (*INPUT_FILES, "store"):
         given = getattr(data, role)
-        if given and Path(given).resolve().is_relative_to(Path(config.directory).resolve()):
+        where = location(given) if given else None
+        inside = Path(config.directory).resolve()
+        if isinstance(where, Path) and where.resolve().is_relative_to(inside):
             raise InputError(
                 f"the input {given} lies in the run directory {config.directory}, which the run "
                 f"owns; move one of them"
@@ -72,7 +85,7 @@ def describe_data(config: RunConfig) -> str:
     """Say in words where the responses come from."""
     given = config.data.source or config.data.store
     if given:
-        return Path(given).name
+        return location(given).name
     if config.data.simulate is not None:
         return "simulated, with known parameters"
     return "LSAT section 6 (Bock and Lieberman 1970)"

@@ -15,6 +15,7 @@ from irt_dask.engine.executors import current_client
 from irt_dask.errors import InputError
 from irt_dask.score import score
 from irt_dask.store import open_responses
+from irt_dask.store.places import local_path, location, placed
 from irt_dask.workflow.config import Section, read_toml
 from irt_dask.workflow.directory import load_result
 
@@ -35,7 +36,7 @@ class ScoringSection(Section):
 
 
 class ScoringConfig(Section):
-    """One scheduled scoring.  Paths are relative to the file they stand in."""
+    """One scheduled scoring.  Paths are relative to the file they stand in, or URLs."""
 
     title: str = "Scoring"
     seed: int = Field(default=0, ge=0, lt=2**31)
@@ -44,8 +45,12 @@ class ScoringConfig(Section):
 
     @model_validator(mode="after")
     def _not_inside(self) -> ScoringConfig:
-        out, store = Path(self.scoring.out).resolve(), Path(self.scoring.store).resolve()
-        if out == store or store in out.parents:
+        out, store = location(self.scoring.out), location(self.scoring.store)
+        if isinstance(out, Path) and isinstance(store, Path):
+            inside = out.resolve().is_relative_to(store.resolve())
+        else:
+            inside = f"{out}/".startswith(f"{store}/")
+        if inside:
             raise ValueError(f"out = {self.scoring.out!r} lies in the store; choose another folder")
         return self
 
@@ -68,9 +73,9 @@ def read_scoring(path: str | Path, out: str | None = None) -> ScoringConfig | No
     if isinstance(section, dict):
         for key in ("store", "bank", "out"):
             if isinstance(section.get(key), str):
-                section[key] = str(folder / section[key])
+                section[key] = placed(folder, section[key])
         if out is not None:
-            section["out"] = str(Path(out).absolute())
+            section["out"] = placed(Path.cwd(), out)
     return validated(content, str(path))
 
 
@@ -110,9 +115,9 @@ def score_store(config: ScoringConfig, *, client: Any = None, progress: Any = No
 
 def read_bank(path: str | Path) -> xr.Dataset:
     """Items of a bank (.csv, .json), or with their draws of the posterior (.nc) that a run left."""
-    path = Path(path)
-    if path.suffix != ".nc":
+    if not str(path).endswith(".nc"):
         return read_items(path)
+    path = local_path(path, "the result of a run")
     try:
         items = load_result(path)
     except (TypeError, ValueError, OSError) as error:
