@@ -143,9 +143,13 @@ def finish(folder: Location, responses: Responses, attrs: dict[str, Any]) -> Non
     there = names(folder)
     missing = [k for k in range(responses.n_blocks) if file_of(folder, k).name not in there]
     if missing:
+        if isinstance(folder, ObjectPath):
+            remedy = "reach other storage by this URL; give them the environment of this process"
+        else:
+            remedy = "do not see this folder; choose one on a file system that all of them share"
         raise ClusterError(
             f"{len(missing)} of {responses.n_blocks} score files are not in {folder}: the workers "
-            f"do not see this folder; choose one on a file system that all of them share"
+            f"{remedy}"
         )
     done = {
         **attrs, "n_blocks": responses.n_blocks, "version": __version__,

@@ -218,9 +218,8 @@ def open_text(
             raise located(path, "the line is blank, where the column names should be", 1)
         start, stop = len(first), max(len(first), stop)
     ranges = Ranges(start, stop, max(1, piece_bytes(stop - start) // share))
-    return TextFile(path, plain, start, stop, size, ranges), first.removeprefix(BOM).removesuffix(
-        b"\n"
-    ).removesuffix(b"\r")
+    line = first.removeprefix(BOM).removesuffix(b"\n").removesuffix(b"\r")
+    return TextFile(path, plain, start, stop, size, ranges), line
 
 
 def _decompress(path: Location, file: Path, scratch: Path) -> Path:
