@@ -62,7 +62,8 @@ def test_constraints_pin_what_the_package_needs():
         if line and not line.startswith("#"):
             name, version = re.fullmatch(r"([\w.-]+)==([\w.]+)", line).groups()
             pins[canonicalize_name(name)] = version
-    needs = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needs = project["dependencies"] + project["optional-dependencies"]["s3"]
     for need in map(Requirement, needs):
         version = pins.get(canonicalize_name(need.name))
         assert version is not None, f"{need.name} is not pinned; see the head of constraints.txt"
