@@ -18,7 +18,7 @@ import pytest
 
 import irt_dask as irt
 from irt_dask.clusters import slurm as slurm_module
-from irt_dask.engine.executors import Cluster
+from irt_dask.engine.executors import Cluster, completed
 from irt_dask.errors import ClusterError
 
 pytestmark = pytest.mark.cluster
@@ -392,7 +392,7 @@ def _lose_all_jobs(logs):
         futures = [workers.submit(0.0, time.sleep, 300)]
         assert _say("squeue", "-h")
         _say("scancel", "--user=root")
-        for future in workers.completed(futures):
+        for future in completed(workers, futures):
             workers.result(future)
 
 

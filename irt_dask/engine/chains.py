@@ -59,18 +59,21 @@ def run_chains(
     def report() -> None:
         engine.progress.update(sum(steps.values()), total * len(chains))
 
-    def start(k: int) -> Any:
-        return engine.executor.submit(k / len(chains), segment, refs, chains[k].state)
+    running: dict[Any, int] = {}
+    finished = engine.executor.finished()
+
+    def start(k: int) -> None:
+        future = engine.executor.submit(k / len(chains), segment, refs, chains[k].state)
+        running[future] = k
+        finished.add(future)  # once each: with many chains waiting for all anew would take longer
 
     report()
-    running = {}
     for k, chain in enumerate(chains):
         if steps[chain.name] < total:
-            future = start(k)
-            running[future] = k
+            start(k)
     try:
         while running:
-            future = next(iter(engine.executor.completed(list(running))))
+            future = finished.take()
             k = running.pop(future)
             chain = chains[k]
             try:
@@ -81,7 +84,7 @@ def run_chains(
                     raise ChainError(
                         f"{chain.name} stopped at step {steps[chain.name]} of {total}: {error}"
                     ) from error
-                running[start(k)] = k
+                start(k)
                 continue
             saved = {f"state:{n}": v for n, v in chain.state.items()}
             saved |= {f"output:{n}": v for n, v in output.items()}
@@ -90,7 +93,7 @@ def run_chains(
             steps[chain.name] = int(chain.state["step"])
             report()
             if steps[chain.name] < total:
-                running[start(k)] = k
+                start(k)
     except BaseException:
         for future in running:
             future.cancel()

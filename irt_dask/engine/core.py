@@ -196,7 +196,7 @@ class Engine:
         position = {id(f): k for k, f in enumerate(futures)}
         n = len(futures)
         try:
-            for done, future in enumerate(self.executor.completed(futures), start=1):
+            for done, future in enumerate(executors.completed(self.executor, futures), start=1):
                 k = position[id(future)]
                 futures[k] = None  # results are kept by those who want them
                 yield k, self.executor.result(future)

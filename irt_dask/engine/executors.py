@@ -7,7 +7,7 @@ import queue
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from irt_dask.engine.threads import n_cores, single_threaded
@@ -30,6 +30,33 @@ def _guarded(function: Callable[..., Any], *args: Any) -> Any:
         return function(*args)
 
 
+class Finished:
+    """Hands out futures as they finish; others may join while some are waited for."""
+
+    def __init__(self, watch: Watch | None = None) -> None:
+        self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._watch = watch
+        if watch is not None:
+            watch.progressed()
+
+    def add(self, future: Any) -> None:
+        """Let a future be handed out when it has finished, once."""
+        future.add_done_callback(self._ready.put)
+
+    def take(self) -> Any:
+        """Wait for the next one; ClusterError if for a long time none could finish."""
+        if self._watch is None:
+            return self._ready.get()
+        while True:
+            try:
+                future = self._ready.get(timeout=LOOK)
+                break
+            except queue.Empty:
+                self._watch.look()
+        self._watch.progressed()
+        return future
+
+
 class Threads:
     """The threads of this process, one for each core it may use."""
 
@@ -48,9 +75,9 @@ class Threads:
         """Start a task in a thread."""
         return self._pool.submit(_guarded, function, *args)
 
-    def completed(self, futures: Sequence[Future[Any]]) -> Iterator[Future[Any]]:
-        """Yield futures as they finish."""
-        return as_completed(futures)
+    def finished(self) -> Finished:
+        """Return what hands out futures as they finish."""
+        return Finished()
 
     def result(self, future: Future[Any]) -> Any:
         """Return a finished task's result or raise its error."""
@@ -113,22 +140,9 @@ class Cluster:
             allow_other_workers=True,
         )
 
-    def completed(self, futures: Sequence[Any]) -> Iterator[Any]:
-        """Yield futures as they finish; ClusterError if for a long time none could."""
-        ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        for future in futures:
-            future.add_done_callback(ready.put)
-        self._watch.progressed()
-        for _ in range(len(futures)):
-            while True:
-                try:
-                    future = ready.get(timeout=LOOK)
-                    break
-                except queue.Empty:
-                    self._watch.look()
-            self._watch.progressed()
-            yield future
-            del future
+    def finished(self) -> Finished:
+        """Return what hands out futures as they finish."""
+        return Finished(self._watch)
 
     def result(self, future: Any) -> Any:
         """Return a finished task's result or raise its error."""
@@ -164,6 +178,15 @@ class Cluster:
 
 
 Executor = Threads | Cluster
+
+
+def completed(executor: Executor, futures: Sequence[Any]) -> Iterator[Any]:
+    """Yield futures as they finish."""
+    finished = executor.finished()
+    for future in futures:
+        finished.add(future)
+    for _ in range(len(futures)):
+        yield finished.take()
 
 
 def current_client(client: Any) -> Any:

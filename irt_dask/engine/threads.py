@@ -6,6 +6,7 @@ between themselves anyway.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,17 @@ def n_cores() -> int:
 _lock = threading.Lock()
 _depth = 0
 _limits: Any = None
+#: What was found in this process, when it had so many modules: looking takes 2 ms, a task's worth.
+_found: tuple[int, ThreadpoolController] | None = None
+
+
+def _controller() -> ThreadpoolController:
+    """Libraries with threads of their own; they come with modules: new ones, another look."""
+    global _found
+    n = len(sys.modules)
+    if _found is None or _found[0] != n:
+        _found = n, ThreadpoolController()
+    return _found[1]
 
 
 @contextmanager
@@ -31,7 +43,7 @@ def single_threaded() -> Iterator[None]:
     global _depth, _limits
     with _lock:
         if _depth == 0:
-            _limits = ThreadpoolController().limit(limits=1)
+            _limits = _controller().limit(limits=1)
         _depth += 1
     try:
         yield

@@ -1,0 +1,312 @@
+"""What each method costs, fitted to measurements, checked, and carried on to 10^9 persons.
+
+    python tests/benchmarks/cost_model.py [--workers 1 2] [--repeats 3] [--scale 1.0] [--on 100]
+
+The time of a run is a sum of terms, each known before the run (persons of a worker times passes,
+and so on), times coefficients that least squares on relative errors finds (none below 0), from
+medians of runs on 1 and 2 worker processes.  Sizes marked "check" are not used for that.  The
+predictions are for ``--on`` workers of one core, whose tasks the scheduler hands out one after the
+other.  Left out: contention for the network and for storage, its latency, workers of unequal speed,
+failures.
+"""
+
+import argparse
+import functools
+import os
+import pickle
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+import scaling
+from scipy.optimize import nnls
+
+from irt_dask.calibrate.persons import N_NODES
+from irt_dask.engine import Engine, executors
+from irt_dask.store import default_rows_per_block
+
+#: Terms: name, unit of the coefficient as printed, factor to it, value from (k, n, m, passes).
+TERMS = {
+    "start": ("ms a run", 1e3, lambda k, n, m, p: 1.0),
+    "round": ("ms a pass", 1e3, lambda k, n, m, p: p),
+    "item step": ("us an item and pass", 1e6, lambda k, n, m, p: p * m),
+    "read": ("ns a response", 1e9, lambda k, n, m, p: n * m / k),
+    "read by every shard": ("ns a response of all", 1e9, lambda k, n, m, p: float(n * m)),
+    "identifier": ("ns a person", 1e9, lambda k, n, m, p: n / k),
+    "person": ("ns a person and pass", 1e9, lambda k, n, m, p: p * n / k),
+    "response": ("ns a response and pass", 1e9, lambda k, n, m, p: p * n * m / k),
+    "pair": ("ps a person and pair", 1e12, lambda k, n, m, p: n * m * (m - 1) / 2 / k),
+}  # fmt: skip
+
+
+def joint(*args, passes):
+    scaling.joint(*args, iterations=passes - 3)
+
+
+def gibbs(*args, passes):
+    scaling.gibbs(*args, sweeps=passes)
+
+
+def once(function):
+    def run(*args, passes):
+        assert passes == 1
+        function(*args)
+
+    return run
+
+
+#: Of each method: what runs, its terms, sizes (persons, items, passes) to fit and to check.
+METHODS = {
+    "read": (
+        once(scaling.read), ("start", "identifier", "read"),
+        [(1 << 20, 20, 1), (1 << 20, 80, 1), (1 << 22, 20, 1), (1 << 21, 80, 1)],
+        [(1 << 22, 40, 1)],
+    ),
+    "joint": (
+        joint, ("start", "round", "item step", "read", "person", "response"),
+        [(1 << 18, 20, 43), (1 << 18, 160, 13), (1 << 20, 20, 43), (1 << 20, 80, 13),
+         (1 << 14, 160, 43)],
+        [(1 << 21, 40, 33)],
+    ),
+    "pair counts": (
+        once(scaling.pair_counts), ("start", "read", "pair"),
+        [(1 << 20, 40, 1), (1 << 16, 250, 1), (1 << 18, 250, 1), (1 << 16, 1000, 1)],
+        [(1 << 18, 500, 1)],
+    ),
+    "random pairs": (
+        once(scaling.random_pairs), ("start", "identifier", "read"),
+        [(1 << 18, 20, 1), (1 << 17, 80, 1), (1 << 19, 20, 1), (1 << 18, 80, 1)],
+        [(1 << 19, 40, 1)],
+    ),
+    "gibbs": (
+        gibbs,
+        ("start", "round", "item step", "read by every shard", "person", "response"),
+        [(1 << 16, 40, 150), (1 << 16, 40, 300), (1 << 18, 40, 150), (1 << 16, 160, 150),
+         (1 << 17, 80, 150)],
+        [(1 << 18, 80, 200)],
+    ),
+    "score": (
+        once(scaling.score), ("start", "identifier", "read"),
+        [(1 << 19, 20, 1), (1 << 19, 80, 1), (1 << 21, 20, 1), (1 << 20, 80, 1)],
+        [(1 << 22, 40, 1)],
+    ),
+}  # fmt: skip
+
+#: Predictions: items, and passes of a fit; sweeps of fit_bayes's defaults.
+PREDICTED = {
+    "read": (40, 1), "joint": (40, 33), "pair counts": (500, 1), "random pairs": (40, 1),
+    "gibbs": (40, 2500), "score": (40, 1),
+}  # fmt: skip
+
+
+# --- measuring ------------------------------------------------------------------------------------
+
+
+def measure(b, name, sizes, workers, options):
+    """Median seconds of every size on every number of workers; they alternate."""
+    run = METHODS[name][0]
+    wait = functools.partial(scaling.wait_for_quiet, b.pids, options.foreign, options.patience)
+    cases = [(k, max(int(n * options.scale), 1024), m, p) for n, m, p in sizes for k in workers]
+    times = {case: [] for case in cases}
+
+    def seconds(case):
+        k, n, m, p = case
+        return b.timed(run, k, n, m, passes=p)
+
+    for k, _, m, _ in cases:
+        b.timed(run, k, 4096, m, passes=max(cases[0][3], 1))  # compiles
+    for _ in range(options.repeats):
+        for case in cases:
+            wait()
+            times[case].append(seconds(case))
+    most = max(r.foreign for runs in times.values() for r in _quietest(runs))
+    print(f"\n{name}: other programs had up to {most:.2f} cores")
+    return {
+        c: statistics.median(_seconds(r, options.cpu) for r in _quietest(runs))
+        for c, runs in times.items()
+    }
+
+
+def _seconds(run, cpu):
+    """Of a run; of the processors, a worker's and after each other the driver's, if asked for."""
+    return run.worker + run.driver * run.seconds if cpu else run.seconds
+
+
+def _quietest(runs):
+    """The half of the runs, rounded up, in which other programs had the least."""
+    return sorted(runs, key=lambda r: r.foreign)[: -(-len(runs) // 2)]
+
+
+def row(terms, case):
+    return np.array([TERMS[t][2](*case) for t in terms])
+
+
+def fit(terms, times):
+    """Coefficients, none below 0, of least squares on relative errors."""
+    cases, seconds = list(times), np.array(list(times.values()))
+    design = np.array([row(terms, c) for c in cases]) / seconds[:, None]
+    size = np.linalg.norm(design, axis=0)
+    x, _ = nnls(design / size, np.ones(len(cases)))
+    return x / size
+
+
+def relative_error(terms, x, times):
+    return {case: row(terms, case) @ x / s - 1.0 for case, s in times.items()}
+
+
+# --- messages -------------------------------------------------------------------------------------
+
+
+def _nothing(block):
+    return (np.zeros(4),)
+
+
+def overhead(b, r, k, n_rounds=20):
+    """Seconds of a round that does nothing but exist, and its tasks."""
+    with Engine(r, client=b.clients[k], prepare=_empty, progress=False) as engine:
+        engine.map_reduce(_nothing)  # what is prepared is kept
+        begun = time.perf_counter()
+        for _ in range(n_rounds):
+            engine.map_reduce(_nothing)
+        return (time.perf_counter() - begun) / n_rounds
+
+
+class _Empty:
+    nbytes = 0
+
+
+def _empty(block):
+    return _Empty()
+
+
+def tasks(b, r, workers):
+    """Print what a round costs by its number of tasks; return seconds a task."""
+    before, found = executors.TASKS_PER_THREAD, {}
+    print("\nrounds without work: tasks, ms a round, tasks a second")
+    try:
+        for k in workers:
+            for per_thread in (4, 16, 64):
+                executors.TASKS_PER_THREAD = per_thread
+                n = min(k * per_thread, r.n_blocks)
+                seconds = overhead(b, r, k)
+                found[k, n] = seconds
+                print(f"  {k} workers {n:>4} {seconds * 1e3:>8.1f} {n / seconds:>7.0f}", flush=True)
+    finally:
+        executors.TASKS_PER_THREAD = before
+    k = workers[-1]
+    counts, seconds = zip(*((n, s) for (at, n), s in found.items() if at == k), strict=True)
+    return float(np.polyfit(counts, seconds, 1)[0])
+
+
+def stored_bytes(r):
+    """Bytes on disk a person, in responses and in identifiers, and of a message about a block."""
+    root = Path(r.path)
+
+    def size(name):
+        return sum(f.stat().st_size for f in (root / "part-00000" / name).rglob("*") if f.is_file())
+
+    refs = r.refs[: r.n_blocks]
+    message = len(pickle.dumps(refs)) / r.n_blocks
+    return size("response") / r.n_persons, size("person_id") / r.n_persons, message
+
+
+# --- predictions ----------------------------------------------------------------------------------
+
+
+def driver_bytes(name, m, blocks, workers):
+    """Large arrays that the driver holds at once, from what the methods say of themselves."""
+    gathered = min(4 * workers, 64 + 16)
+    return {
+        "read": 8 * gathered,
+        "joint": 8 * gathered * (N_NODES + 2 * m + 6) + 8 * N_NODES * m,
+        "pair counts": (gathered + 2) * 2 * 8 * m * m,
+        "random pairs": gathered * 16 * m * m + 120 * m * m / 2,
+        "gibbs": min(8 * 2 * m * 2000 * workers, 512 << 20) * 3,
+        "score": 1500 * blocks,
+    }[name] + 600 * blocks  # and the manifest
+
+
+def predictions(models, per_task, disk, options):
+    responses, identifiers, message = disk
+    k = options.on
+    print(f"\npredicted on {k} workers; s; a task costs the scheduler {per_task * 1e3:.2f} ms")
+    print(
+        f"{'method':<13} {'persons':>13} {'items':>5} {'passes':>6} {'s/pass':>9} {'total':>10} "
+        f"{'sched. s':>8} {'store GB':>8} {'read GB':>8} {'sent GB':>8} {'driver MB':>9}"
+    )
+    for name, (terms, x) in models.items():
+        m, p = PREDICTED[name]
+        for n in (10**7, 10**8, 10**9):
+            rows = default_rows_per_block(m, n)
+            blocks = -(-n // rows)
+            seconds = float(row(terms, (k, n, m, p)) @ x)
+            rounds = 7 if name == "gibbs" else p  # of its passes over the data; sweeps send nothing
+            n_tasks = min(4 * k, blocks)
+            scheduler = rounds * n_tasks * per_task
+            if name == "gibbs":
+                scheduler += k * max(p / 20, seconds / 5.0 / 1.0) * per_task
+            store = n * (responses * m / 40 + identifiers) / 1e9
+            read = n * responses * m / 40 / 1e9 * (k if name == "gibbs" else 1)
+            read += n * identifiers / 1e9 if name == "score" else 0.0
+            result = {
+                "joint": 8 * (N_NODES + 2 * m + 6), "pair counts": 16 * m * m,
+                "random pairs": 16 * m * m, "gibbs": 8 * 2 * 600 * m,
+            }.get(name, 1000)  # fmt: skip
+            sent = rounds * (n_tasks * (result + 1000 + 32 * m) + blocks * message) / 1e9
+            driver = driver_bytes(name, m, blocks, k) / 1e6
+            print(
+                f"{name:<13} {n:>13,} {m:>5} {p:>6} {(seconds + scheduler) / p:>9.3g} "
+                f"{seconds + scheduler:>10.4g} {scheduler:>8.3g} {store:>8.3g} {read:>8.3g} "
+                f"{sent:>8.3g} {driver:>9.3g}"
+            )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of persons")
+    parser.add_argument("--foreign", type=float, default=0.1, help="cores that others may use")
+    parser.add_argument("--patience", type=float, default=20.0, help="seconds to wait for quiet")
+    parser.add_argument("--on", type=int, default=100, help="workers to predict for")
+    parser.add_argument(
+        "--cpu",
+        action="store_true",
+        help="fit CPU seconds of a worker plus the driver's: where others use the machine too",
+    )
+    parser.add_argument("--only", nargs="+", choices=METHODS, default=list(METHODS))
+    options = parser.parse_args()
+    models = {}
+    with scaling.bench(options.workers) as b:
+        print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.2f}")
+        for name in options.only:
+            _, terms, sizes, checks = METHODS[name]
+            times = measure(b, name, sizes, options.workers, options)
+            x = fit(terms, times)
+            errors = list(relative_error(terms, x, times).values())
+            print(f"{name}: relative errors of the fit up to {max(map(abs, errors)):.1%}")
+            for t, value in zip(terms, x, strict=True):
+                print(f"  {t:<20} {value * TERMS[t][1]:>10.4g} {TERMS[t][0]}")
+            unseen = measure(b, name, checks, options.workers, options)
+            for (k, n, m, p), error in relative_error(terms, x, unseen).items():
+                s = unseen[k, n, m, p]
+                print(
+                    f"  check: {k} workers, {n:,} x {m}, {p} passes: {s:.2f} s, "
+                    f"predicted {s * (1.0 + error):.2f} ({error:+.1%})",
+                    flush=True,
+                )
+            models[name] = terms, x
+            b.drop()
+        r, _ = b.store(int((1 << 22) * options.scale), 40)
+        disk = stored_bytes(r)
+        print(
+            f"\non disk {disk[0]:.2f} bytes a person of 40 responses, {disk[1]:.2f} for the "
+            f"identifier; a block in a message {disk[2]:.0f} bytes"
+        )
+        per_task = tasks(b, r, options.workers)
+    predictions(models, per_task, disk, options)
+
+
+if __name__ == "__main__":
+    main()
