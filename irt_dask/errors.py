@@ -21,6 +21,10 @@ class AccessError(StoreError, InputError):
     """Object storage refuses the credentials, or there are none."""
 
 
+class DiskError(IrtDaskError):
+    """A file system refuses to write: it is full, read-only, or fails."""
+
+
 class CheckpointError(IrtDaskError):
     """A checkpoint is damaged or belongs to another computation."""
 

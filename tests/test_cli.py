@@ -1,6 +1,9 @@
 """The command line: what a user types, reads, and gets as exit code."""
 
+import errno
+import importlib
 import json
+import signal
 import subprocess
 import sys
 
@@ -10,6 +13,7 @@ import pytest
 import irt_dask as irt
 from irt_dask.cli import main
 
+command = importlib.import_module("irt_dask.cli.main")
 COMMAND = [sys.executable, "-m", "irt_dask.cli"]
 
 
@@ -189,3 +193,43 @@ def test_demo(tmp_path):
     assert "LSAT5" in text
     assert "true a" in text
     assert (tmp_path / "irt-dask-demo" / "simulated" / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("stop", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 1)], ids=["TERM", "INT"]
+)
+def test_signals_end_a_command_like_its_own_end(stop, code):
+    """What was opened is closed, one line is said, and the sender of SIGTERM sees its effect."""
+    script = """
+import time, irt_dask.cli.main as command
+def work(**options):
+    try:
+        print("begun", flush=True)
+        time.sleep(60)
+    finally:
+        print("closed")
+command.cli.main = work
+command.main()
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(stop)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (code, "closed\n")
+    assert err == "stopped; a run can be resumed by the same command\n"
+
+
+def test_full_disk_is_no_defect(monkeypatch, capsys):
+    def full(**options):
+        raise OSError(errno.ENOSPC, "No space left on device", "/data/x")
+
+    monkeypatch.setattr(command.cli, "main", full)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    text = capsys.readouterr().err
+    assert text.startswith("error: /data/x cannot be written: No space left on device")
+    assert "Traceback" not in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import shutil
 
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 
 import irt_dask as irt
-from irt_dask.errors import InputError, StoreError
+from irt_dask.errors import DiskError, InputError, StoreError
+from irt_dask.ingest import spill
 from irt_dask.store import StoreWriter, default_rows_per_block, manifest, open_responses
 
 N, M, ROWS = 23, 4, 8
@@ -408,3 +410,34 @@ def test_bad_item_ids(tmp_path, items, message):
     with pytest.raises(InputError, match=message):
         StoreWriter(tmp_path / "s", item_id=items, n_persons=1, rows_per_block=1)
     assert list(tmp_path.iterdir()) == []
+
+
+def _full(*args, **options):
+    raise OSError(28, "No space left on device")
+
+
+def test_full_disk_names_the_file_and_changes_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "kept.json"
+    path.write_bytes(b"before")
+    with monkeypatch.context() as m:
+        m.setattr(os, "fsync", _full)
+        with pytest.raises(DiskError, match=r"kept\.json cannot be written: No space left"):
+            manifest.write_atomically(path, b"after")
+    assert [p.name for p in tmp_path.iterdir()] == ["kept.json"]
+    assert path.read_bytes() == b"before"
+
+
+def test_array_that_a_full_disk_cuts_short_is_named(tmp_path, monkeypatch):
+    def short(*args):  # as NumPy says it, without a number of the error
+        raise OSError("800 requested and 512 written")
+
+    monkeypatch.setattr(np, "save", short)
+    with pytest.raises(DiskError, match=r"x\.npy cannot be written: 800 requested and 512"):
+        spill.save(tmp_path / "x.npy", np.zeros(100))
+
+
+def test_full_disk_while_a_store_is_made(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", _full)
+    with pytest.raises(DiskError, match="No space left"):
+        irt.simulate(50, 4, seed=1, store=tmp_path / "s")
+    assert not list(tmp_path.iterdir())

@@ -108,6 +108,15 @@ def test_a_cluster_and_threads_write_the_same_files(finished, client, tmp_path):
     assert _digest(tmp_path / "r") == _digest(finished)
 
 
+def test_checkpoints_of_finished_stages_go(finished):
+    """A run that was killed between a stage's end and the removal of its checkpoints left them."""
+    left = finished / "checkpoints" / "joint" / "joint.checkpoint"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"old")
+    run(_config(finished))
+    assert not (finished / "checkpoints").exists()
+
+
 def test_changed_configuration_is_refused(finished):
     with pytest.raises(RunError, match=r"bayes.draws: 200 -> 300.*--fresh"):
         run(_config(finished, bayes={"shards": 2, "draws": 300, "warmup": 50}))

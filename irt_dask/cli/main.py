@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import signal
 import sys
 import traceback
+from typing import NoReturn
 
 import click
 
@@ -41,6 +44,14 @@ for command in (
 
 def main() -> None:
     """Run the command line and exit."""
+    terminated: list[int] = []
+
+    def terminate(number: int, frame: object) -> None:
+        terminated.append(number)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one ends it at once
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, terminate)  # end like Ctrl-C: workers, jobs, temporary files
     try:
         cli.main(standalone_mode=False)
     except click.ClickException as error:
@@ -48,6 +59,8 @@ def main() -> None:
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         click.echo("stopped; a run can be resumed by the same command", err=True)
+        if terminated:
+            signal.raise_signal(signal.SIGTERM)  # so that whoever sent it sees that it did it
         sys.exit(1)
     except InputError as error:
         click.echo(f"error: {error}", err=True)
@@ -55,7 +68,18 @@ def main() -> None:
     except IrtDaskError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(1)
-    except Exception:
-        traceback.print_exc()
-        click.echo("error: this is a defect of irt_dask; please report the lines above", err=True)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            _defect()
+        place = f"{error.filename} cannot be written: " if error.filename else ""
+        click.echo(f"error: {place}{error.strerror}; make room and start again", err=True)
         sys.exit(1)
+    except Exception:
+        _defect()
+
+
+def _defect() -> NoReturn:
+    """Show where a mistake of ours was made."""
+    traceback.print_exc()
+    click.echo("error: this is a defect of irt_dask; please report the lines above", err=True)
+    sys.exit(1)

@@ -15,7 +15,7 @@ import numpy as np
 from irt_dask._version import __version__
 from irt_dask.errors import ClusterError, InputError
 from irt_dask.store import Responses
-from irt_dask.store.manifest import put
+from irt_dask.store.manifest import put, writing
 from irt_dask.store.objects import ObjectPath
 from irt_dask.store.places import Location, local_path, location, names
 
@@ -87,11 +87,12 @@ def write_block(
         path.write_bytes(buffer.getvalue())
         return
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        write(temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with writing(path):
+        try:
+            write(temporary)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def footer(path: Location) -> dict[str, Any] | None:

@@ -21,6 +21,7 @@ from irt_dask.engine.core import Engine
 from irt_dask.errors import ClusterError, StoreError
 from irt_dask.kernels import keyed, layouts
 from irt_dask.kernels.layouts import Dense, Layout, Sparse
+from irt_dask.store.manifest import writing
 
 #: Per shard: where its persons begin in the file, their bytes, the checksum, persons, responses.
 _ENTRIES = 5
@@ -86,10 +87,11 @@ def _write(ref: Any, seed: int, n_shards: int, folder: str) -> None:
         at += len(body)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        with open(temporary, "wb") as file:
-            file.write(table.tobytes())
-            file.writelines(bodies)
-        os.replace(temporary, path)
+        with writing(path):
+            with open(temporary, "wb") as file:
+                file.write(table.tobytes())
+                file.writelines(bodies)
+            os.replace(temporary, path)
     except FileNotFoundError as error:
         raise ClusterError(
             f"{n_shards} shards: a copy of the responses by shard is made first, in {folder}, "

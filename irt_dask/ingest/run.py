@@ -193,7 +193,7 @@ class _Ingest:
     def _runs(self, item_id: tuple[str, ...]) -> list[Run]:
         persons, persons_lines = self._scatter_persons()
         items = self.runs_folder / "items.json"
-        items.write_text(json.dumps(item_id))
+        spill.write(items, json.dumps(item_id).encode())
         job = Job(
             folder=str(self.pieces),
             runs=str(self.runs_folder),

@@ -22,6 +22,7 @@ from irt_dask.errors import ClusterError
 from irt_dask.ingest.decode import string_buffers
 from irt_dask.ingest.sources import Bad
 from irt_dask.kernels import grouping
+from irt_dask.store.manifest import writing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -154,8 +155,9 @@ def _first_appearance(column: pa.DictionaryArray) -> tuple[np.ndarray, list[str]
 def save(path: Path, array: np.ndarray) -> None:
     """Write an array so that the file appears whole."""
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp.npy")
-    np.save(temporary, array)
-    os.replace(temporary, path)
+    with writing(path):
+        np.save(temporary, array)
+        os.replace(temporary, path)
 
 
 def load(path: Path) -> np.ndarray:
@@ -168,8 +170,9 @@ def load(path: Path) -> np.ndarray:
 def write(path: Path, data: bytes) -> None:
     """Write a file that appears whole."""
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
-    temporary.write_bytes(data)
-    os.replace(temporary, path)
+    with writing(path):
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
 
 
 def _write_strings(path: Path, batches: list[pa.Array]) -> None:
@@ -182,11 +185,12 @@ def write_table(path: Path, batches: list[dict[str, pa.Array]]) -> None:
 
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
     schema = pa.schema([(name, pa.string()) for name in batches[0]])
-    with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-        for batch in batches:
-            columns = [c.cast(pa.string()) for c in batch.values()]
-            writer.write_batch(pa.record_batch(columns, schema=schema))
-    os.replace(temporary, path)
+    with writing(path):
+        with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+            for batch in batches:
+                columns = [c.cast(pa.string()) for c in batch.values()]
+                writer.write_batch(pa.record_batch(columns, schema=schema))
+        os.replace(temporary, path)
 
 
 def read_strings(path: Path, batch: int = 0, column: str = "id") -> pa.Array:

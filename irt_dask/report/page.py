@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from irt_dask.errors import InputError
 from irt_dask.report import figures, tables
+from irt_dask.store.manifest import write_atomically
 from irt_dask.store.places import local_path
 
 if TYPE_CHECKING:
@@ -26,21 +24,6 @@ def _render(**content: Any) -> str:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     return environment.from_string(template).render(**content)
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a whole file or nothing: to a temporary name in the same folder, then renamed."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
-    try:
-        with open(temporary, "x", encoding="utf-8", errors="replace", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
 
 
 def write_report(
@@ -104,5 +87,5 @@ def write_report(
         timings=figures.timings_image(timings),
         notes=list(notes),
     )
-    _write(path, text)
+    write_atomically(path, text.encode(errors="replace"))
     return path

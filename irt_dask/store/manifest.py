@@ -9,10 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from irt_dask.errors import NoStoreError, StoreError
+from irt_dask.errors import DiskError, NoStoreError, StoreError
 from irt_dask.store.objects import ObjectPath
 from irt_dask.store.places import Location
 
@@ -92,18 +94,36 @@ def as_of(content: dict[str, Any], checksum: str) -> dict[str, Any] | None:
     return None
 
 
+@contextmanager
+def writing(path: str | Path) -> Iterator[None]:
+    """Turn a refusal of the file system into an error that names what was to be written.
+
+    A folder that is not there is left to those who know what that means.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise DiskError(
+            f"{path} cannot be written: {error.strerror or error}; what was there before is "
+            f"unchanged; make room or choose another place, and start again"
+        ) from error
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Replace a file as a whole: temporary file, fsync, rename, fsync of the folder."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as f:
-            f.write(data)
-            f.flush()
-            os.fsync(f.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    with writing(path):
+        try:
+            with open(temporary, "wb") as f:
+                f.write(data)
+                f.flush()
+                os.fsync(f.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from irt_dask.kernels.layouts import Layout, Sparse, to_dense, to_sparse
-from irt_dask.store.manifest import Files
+from irt_dask.store.manifest import Files, writing
 
 #: A response that no block can hold: what a lost chunk would read as, and what pads a CSR block.
 IMPOSSIBLE = -128
@@ -99,18 +99,19 @@ class Part:
 
     def create(self) -> Files:
         """Write the metadata of all arrays; return the files."""
-        group = zarr.open_group(self.folder, mode="w", zarr_format=3)
-        for name, a in self._arrays().items():
-            group.create_array(
-                name,
-                shape=a.shape,
-                chunks=a.chunks,
-                dtype=a.dtype,
-                fill_value=a.fill,
-                compressors=[ZstdCodec(level=1), Crc32cCodec()],
-                dimension_names=a.dims,
-                config={"write_empty_chunks": True},
-            )
+        with writing(self.folder):
+            group = zarr.open_group(self.folder, mode="w", zarr_format=3)
+            for name, a in self._arrays().items():
+                group.create_array(
+                    name,
+                    shape=a.shape,
+                    chunks=a.chunks,
+                    dtype=a.dtype,
+                    fill_value=a.fill,
+                    compressors=[ZstdCodec(level=1), Crc32cCodec()],
+                    dimension_names=a.dims,
+                    config={"write_empty_chunks": True},
+                )
         return self._listed(["zarr.json", *(f"{name}/zarr.json" for name in self._arrays())])
 
     def write_blocks(
@@ -153,7 +154,8 @@ class Part:
             if spec.dtype == "str":
                 column = np.array([str(c) for c in column], dtype=object)
             rows = slice(first, stop) if spec.dims[0] == "persons" else slice(k, blocks.stop)
-            _open(self.folder, name)[rows] = column
+            with writing(f"{self.folder}/{name}"):
+                _open(self.folder, name)[rows] = column
             tail = "/0" * (len(spec.shape) - 1)
             files += [f"{name}/c/{b}{tail}" for b in blocks]
         return self._listed(files)
@@ -190,6 +192,6 @@ class Part:
                 data = f.read()
             return [len(data), hashlib.sha256(data).hexdigest()]
 
-        with ThreadPoolExecutor(_FLUSHES) as pool:
+        with writing(root), ThreadPoolExecutor(_FLUSHES) as pool:
             found = list(pool.map(listed, keys))
         return {f"{root.name}/{key}": f for key, f in zip(keys, found, strict=True)}

@@ -17,7 +17,7 @@ from irt_dask.clusters.checks import versions
 from irt_dask.engine import person_files
 from irt_dask.engine.lock import LOCK, FolderLock
 from irt_dask.errors import ChangedRunError, InputError, RunError
-from irt_dask.store.manifest import digest, write_atomically
+from irt_dask.store.manifest import digest, write_atomically, writing
 from irt_dask.store.places import local_path
 
 _FORMAT = "irt_dask run"
@@ -184,7 +184,8 @@ class RunDirectory:
 
     def log(self, text: str) -> None:
         """Append a line to the log file."""
-        with open(self.path / "log.txt", "a", encoding="utf-8") as f:
+        path = self.path / "log.txt"
+        with writing(path), open(path, "a", encoding="utf-8") as f:
             f.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n")
 
     def save(self, name: str, result: xr.Dataset) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 import warnings
 from collections.abc import Callable
@@ -72,6 +71,7 @@ def _run_stages(context: Context, say: Callable[[str], None]) -> None:
     for name, stage in stages_of(context.config).items():
         if directory.finished(name):
             say(f"{name}: done before")
+            context.forget(name)  # it may have been killed before it did this itself
             continue
         if not checked and name != "ingest":
             check_store(client, context.responses)
@@ -85,7 +85,7 @@ def _run_stages(context: Context, say: Callable[[str], None]) -> None:
         for note in notes:
             say(f"  warning: {note}")
         directory.finish(name, time.monotonic() - begun, files, notes)
-        shutil.rmtree(context.checkpoint(name), ignore_errors=True)  # nobody reads it again
+        context.forget(name)
 
 
 def report_again(path: str | Path) -> Path:

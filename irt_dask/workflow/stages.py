@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,6 +63,12 @@ class Context:
     def checkpoint(self, stage: str) -> Path:
         """Folder for the checkpoints of a stage."""
         return self.directory.path / "checkpoints" / stage
+
+    def forget(self, stage: str) -> None:
+        """Remove the checkpoints of a finished stage, which nobody reads again."""
+        shutil.rmtree(self.checkpoint(stage), ignore_errors=True)
+        with suppress(OSError):  # others are there, or none ever were
+            self.checkpoint(stage).parent.rmdir()
 
     def load(self, name: str) -> xr.Dataset | None:
         """A result of an earlier stage, None if the run does not have it."""

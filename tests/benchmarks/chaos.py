@@ -427,6 +427,7 @@ def main():
     parser.add_argument("--out", type=Path)
     parser.add_argument("--only", choices=KINDS)
     options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let background jobs ignore it
     done = []
     if options.out and options.out.exists():
         done = [json.loads(line) for line in options.out.read_text().splitlines()]
