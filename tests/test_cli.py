@@ -201,7 +201,8 @@ def test_demo(tmp_path):
 def test_signals_end_a_command_like_its_own_end(stop, code):
     """What was opened is closed, one line is said, and the sender of SIGTERM sees its effect."""
     script = """
-import time, irt_dask.cli.main as command
+import importlib, time
+command = importlib.import_module("irt_dask.cli.main")
 def work(**options):
     try:
         print("begun", flush=True)
