@@ -83,7 +83,7 @@ class PartitionRows:
                     columns[name] = np.asarray(spill.load(piece / f"{name}.npy")[rows])
             if (piece / "item.npy").exists():
                 item = spill.load(piece / "item.npy")[rows]
-                columns["item"] = np.load(piece / "item_map.npy")[item] if item_maps else item
+                columns["item"] = spill.load(piece / "item_map.npy")[item] if item_maps else item
             if (piece / "group.npy").exists():
                 labels = spill.read_strings(piece / "groups.arrow")
                 columns["group"] = spill.load(piece / "group.npy")[rows] + np.int32(n_groups)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,9 @@ PARTITION = 32 << 20
 _MOST_PARTITIONS = 1024
 #: A row's place in the source as one number: the piece, then the line within it.
 PIECE_BITS = 32
+#: NumPy reads an array's header by ast.literal_eval, which threads of CPython 3.11 disturb in each
+#: other ("AST constructor recursion depth mismatch"): one at a time.
+_HEADERS = threading.Lock()
 
 
 def n_partitions(size: int) -> int:
@@ -162,9 +166,9 @@ def save(path: Path, array: np.ndarray) -> None:
 
 def load(path: Path) -> np.ndarray:
     """Open an array; pages are read when they are used."""
-    if path.stat().st_size <= 128:  # an empty array cannot be mapped
-        return np.load(path)
-    return np.load(path, mmap_mode="r")
+    small = path.stat().st_size <= 128  # an empty array cannot be mapped
+    with _HEADERS:
+        return np.load(path, mmap_mode=None if small else "r")
 
 
 def write(path: Path, data: bytes) -> None:
@@ -216,5 +220,5 @@ def pieces(folder: Path) -> Iterator[tuple[int, Path]]:
 
 def part_rows(piece: Path, p: int) -> slice:
     """Rows of partition ``p`` in the arrays of a piece."""
-    ptr: Any = np.load(piece / "ptr.npy")
+    ptr: Any = load(piece / "ptr.npy")
     return slice(int(ptr[p]), int(ptr[p + 1]))
