@@ -3,6 +3,7 @@
 import os
 import time
 
+import distributed
 import pytest
 
 import irt_dask as irt
@@ -87,6 +88,17 @@ def test_no_scheduler_is_a_named_error(monkeypatch):
         pytest.raises(ClusterError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"),
         irt.connect("tcp://127.0.0.1:9"),
     ):
+        pass
+
+
+def test_workers_that_do_not_start_are_a_named_error(monkeypatch):
+    """As when one is killed, or finds no memory, before it has joined."""
+
+    def failing(**options):
+        raise RuntimeError("Nanny failed to start.") from RuntimeError("Worker is dead")
+
+    monkeypatch.setattr(distributed, "LocalCluster", failing)
+    with pytest.raises(ClusterError, match=r"did not start \(Worker is dead\)"), irt.connect():
         pass
 
 

@@ -68,8 +68,8 @@ def _local(config: ClusterConfig, stack: ExitStack) -> Any:
     from distributed import Client, LocalCluster
 
     scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="irt_dask-"))
-    server = stack.enter_context(
-        LocalCluster(
+    try:
+        server = LocalCluster(
             n_workers=config.workers or n_cores(),
             threads_per_worker=1,
             processes=True,
@@ -77,8 +77,12 @@ def _local(config: ClusterConfig, stack: ExitStack) -> Any:
             dashboard_address="127.0.0.1:0",
             local_directory=scratch,
         )
-    )
-    return Client(server)
+    except (RuntimeError, OSError) as error:
+        raise ClusterError(
+            f"the worker processes on this machine did not start ({error.__cause__ or error}); "
+            f"most often too little memory; start the same command again"
+        ) from error
+    return Client(stack.enter_context(server))
 
 
 def _remote(config: ClusterConfig) -> Any:
