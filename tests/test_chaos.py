@@ -13,10 +13,10 @@ CHAOS = Path(__file__).parent / "benchmarks" / "chaos.py"
 def test_faults_at_random_moments(tmp_path):
     """Every run ends as an undisturbed one, or with a named error and goes on when started again.
 
-    Exit code 0 says so of all.  The seed draws kinds that need neither root nor libfaketime, and not
-    the two with known gaps (docs/pipelines.md): a damaged file, a scheduler that dies.  Only the
-    moments are up to chance: the false alarm rate is that of a machine on which a run of seconds
-    takes minutes.
+    Exit code 0 says so of all.  The seed draws kinds that need neither root nor libfaketime, and
+    not the two with known gaps (docs/pipelines.md): a damaged file, a scheduler that dies.  Only
+    the moments are up to chance: the false alarm rate is that of a machine on which a run of
+    seconds takes minutes.
     """
     run = subprocess.run(
         [sys.executable, CHAOS, "--n", "4", "--seed", "18", "--out", tmp_path / "faults.jsonl"],
