@@ -22,7 +22,7 @@ class AccessError(StoreError, InputError):
 
 
 class DiskError(IrtDaskError):
-    """A file system refuses to write: it is full, read-only, or fails."""
+    """A file system is full, read-only or fails, or does not return what was written to it."""
 
 
 class CheckpointError(IrtDaskError):

@@ -1,12 +1,9 @@
 """Ingest: good files against a plain reference parser, bad files against their messages."""
 
 import csv
-import gc
 import gzip
 import tempfile
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -476,23 +473,3 @@ def test_real_files(
     assert np.count_nonzero(y >= 0) == n_responses
     if name.endswith("long"):
         check(r, *reference(path))
-
-
-def test_arrays_are_opened_by_many_threads(tmp_path):
-    """Python's garbage collection lets other threads run while a header is parsed."""
-    path = tmp_path / "a.npy"
-    np.save(path, np.zeros((100, 3)))
-
-    def give_way(phase, info):
-        time.sleep(1e-5)
-
-    thresholds = gc.get_threshold()
-    gc.callbacks.append(give_way)
-    gc.set_threshold(5)
-    try:
-        with ThreadPoolExecutor(4) as pool:
-            shapes = set(pool.map(lambda _: spill.load(path).shape, range(1000)))
-    finally:
-        gc.set_threshold(*thresholds)
-        gc.callbacks.remove(give_way)
-    assert shapes == {(100, 3)}

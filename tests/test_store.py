@@ -12,7 +12,6 @@ import pytest
 
 import irt_dask as irt
 from irt_dask.errors import DiskError, InputError, StoreError
-from irt_dask.ingest import spill
 from irt_dask.store import StoreWriter, default_rows_per_block, manifest, open_responses
 
 N, M, ROWS = 23, 4, 8
@@ -425,15 +424,6 @@ def test_full_disk_names_the_file_and_changes_nothing(tmp_path, monkeypatch):
             manifest.write_atomically(path, b"after")
     assert [p.name for p in tmp_path.iterdir()] == ["kept.json"]
     assert path.read_bytes() == b"before"
-
-
-def test_array_that_a_full_disk_cuts_short_is_named(tmp_path, monkeypatch):
-    def short(*args):  # as NumPy says it, without a number of the error
-        raise OSError("800 requested and 512 written")
-
-    monkeypatch.setattr(np, "save", short)
-    with pytest.raises(DiskError, match=r"x\.npy cannot be written: 800 requested and 512"):
-        spill.save(tmp_path / "x.npy", np.zeros(100))
 
 
 def test_full_disk_while_a_store_is_made(tmp_path, monkeypatch):

@@ -6,8 +6,10 @@ import warnings
 from typing import Any
 
 import pytest
+from distributed.comm import CommClosedError
 
-from irt_dask.engine import watch
+from irt_dask.clusters.checks import check_versions
+from irt_dask.engine import executors, watch
 from irt_dask.errors import ClusterError, StallWarning
 
 
@@ -93,3 +95,27 @@ def test_workers_that_die_again_and_again(watched: Any) -> None:
 
     with pytest.raises(ClusterError, match=r"2\d worker processes have come and gone"):
         dying()
+
+
+class Gone:
+    """A client whose scheduler ended: what Dask raises differs by what it was doing."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def nthreads(self) -> Any:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError("Timed out trying to connect to tcp://127.0.0.1:9 after 30 s"),
+        TimeoutError(),
+        CommClosedError("ConnectionPool closing."),
+    ],
+)
+def test_a_scheduler_that_is_gone_before_the_work_begins_is_named(error: Exception) -> None:
+    for begins in (check_versions, executors.Cluster):
+        with pytest.raises(ClusterError, match=r"scheduler went away .* start the same command"):
+            begins(Gone(error))

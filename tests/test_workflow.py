@@ -150,8 +150,35 @@ def test_damaged_results_are_not_built_upon(finished, tmp_path):
     data = bytearray((copy / "joint.nc").read_bytes())
     data[len(data) // 2] ^= 1
     (copy / "joint.nc").write_bytes(data)
-    with pytest.raises(RunError, match=r"joint.nc, written by stage joint, is missing or damaged"):
+    with pytest.raises(RunError, match=r"joint.nc is missing or damaged; use --fresh"):
         run(_config(copy))
+
+
+@pytest.mark.parametrize("stage, file", [("bayes", "joint.nc"), ("report", "posterior.nc")])
+def test_results_that_change_while_the_run_goes_on_are_not_built_upon(
+    stage, file, tmp_path, monkeypatch
+):
+    original = STAGES[stage]
+
+    def changed_before(context):
+        path = context.directory.path / file
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1  # a digit of the last number
+        path.write_bytes(data)
+        return original(context)
+
+    monkeypatch.setitem(STAGES, stage, changed_before)
+    with pytest.raises(RunError, match=rf"{file} is missing or damaged"):
+        run(_config(tmp_path / "r", bayes={"shards": 1, "draws": 200, "warmup": 50}))
+
+
+def test_what_a_disk_makes_of_a_result_is_not_its_checksum(tmp_path, monkeypatch):
+    def harmed(path, data):
+        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]) if path.name == "summary.nc" else data)
+
+    monkeypatch.setattr("irt_dask.workflow.directory.write_atomically", harmed)
+    with pytest.raises(RunError, match=r"summary.nc is missing or damaged"):
+        run(_config(tmp_path / "r", bayes={"shards": 1, "draws": 200, "warmup": 50}))
 
 
 def test_other_folders_are_left_alone(tmp_path):
@@ -243,10 +270,10 @@ def test_draws_asked_for_and_draws_there():
 
 
 def test_large_integers_are_kept(tmp_path):
-    directory = RunDirectory.__new__(RunDirectory)
-    directory.path = tmp_path
+    identity = {"title": "", "config_digest": "", "data_checksum": ""}
+    directory = RunDirectory(tmp_path, identity, fresh=False)
     big = xr.Dataset({"item_n_right": ("items", [3_000_000_000, 1])}, attrs={"n_responses": 2**40})
-    directory.save("x.nc", big)
+    directory.finish("a stage", 0.0, [directory.save("x.nc", big)], [])
     again = directory.load("x.nc")
     assert again["item_n_right"].values.tolist() == [3e9, 1.0]
     assert again.attrs["n_responses"] == 2**40

@@ -47,6 +47,12 @@ def write_items(items: xr.Dataset, path: str | Path) -> Path:
     Path
     """
     path = check_new_path(path)
+    write_atomically(path.absolute(), items_text(items, path.suffix).encode())
+    return path
+
+
+def items_text(items: xr.Dataset, suffix: str) -> str:
+    """Return what :func:`write_items` writes to a file of this suffix."""
     a, d, c = item_parameters_3pl(items, tuple(str(i) for i in items["item_id"].values))
     table: dict[str, Any] = {
         "item": items["item_id"].values,
@@ -57,17 +63,13 @@ def write_items(items: xr.Dataset, path: str | Path) -> Path:
         "d": d,
     }
     for column, name in _COLUMNS.items():
-        for suffix in ("se", "sd"):
-            if f"{name}_{suffix}" in items:
-                table[f"se_{column}"] = items[f"{name}_{suffix}"].values
+        for kind in ("se", "sd"):
+            if f"{name}_{kind}" in items:
+                table[f"se_{column}"] = items[f"{name}_{kind}"].values
     frame = pd.DataFrame(table)
-    text = (
-        frame.to_csv(index=False)
-        if path.suffix == ".csv"
-        else json.dumps(frame.to_dict(orient="records"), indent=1, ensure_ascii=False)
-    )
-    write_atomically(path.absolute(), text.encode())
-    return path
+    if suffix == ".csv":
+        return frame.to_csv(index=False)
+    return json.dumps(frame.to_dict(orient="records"), indent=1, ensure_ascii=False)
 
 
 def read_items(path: str | Path) -> xr.Dataset:

@@ -6,6 +6,7 @@ import importlib.metadata
 import platform
 from typing import Any
 
+from irt_dask.engine.watch import reaching_scheduler
 from irt_dask.errors import ClusterError
 from irt_dask.store import Responses, open_responses
 from irt_dask.store.places import is_url
@@ -28,12 +29,13 @@ def versions() -> dict[str, str]:
 
 
 def _ask(client: Any, function: Any, *args: Any) -> dict[str, Any]:
-    if not client.nthreads():
-        try:
-            client.wait_for_workers(1, timeout=60)
-        except TimeoutError:
-            raise ClusterError("the cluster has no worker after 60 seconds") from None
-    return client.run(function, *args, on_error="return")
+    with reaching_scheduler():
+        if not client.nthreads():
+            try:
+                client.wait_for_workers(1, timeout=60)
+            except TimeoutError:
+                raise ClusterError("the cluster has no worker after 60 seconds") from None
+        return client.run(function, *args, on_error="return")
 
 
 def check_versions(client: Any) -> None:

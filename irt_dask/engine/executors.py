@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from irt_dask.engine.threads import n_cores, single_threaded
-from irt_dask.engine.watch import LOOK, PATIENCE, Watch
+from irt_dask.engine.watch import LOOK, PATIENCE, Watch, reaching_scheduler
 from irt_dask.errors import ClusterError
 from irt_dask.store.responses import BlockRef
 
@@ -109,13 +109,14 @@ class Cluster:
         """Threads by address, as of at most a second ago; waits for a first worker."""
         when, threads = self._known
         if time.monotonic() - when > 1.0:
-            threads = dict(sorted(self._client.nthreads().items()))
-            if not threads:
-                try:
-                    self._client.wait_for_workers(1, timeout=60)
-                except TimeoutError:
-                    raise ClusterError("the cluster has had no worker for 60 seconds") from None
+            with reaching_scheduler():
                 threads = dict(sorted(self._client.nthreads().items()))
+                if not threads:
+                    try:
+                        self._client.wait_for_workers(1, timeout=60)
+                    except TimeoutError:
+                        raise ClusterError("the cluster has had no worker for 60 seconds") from None
+                    threads = dict(sorted(self._client.nthreads().items()))
             self._known = (time.monotonic(), threads)
         return threads
 

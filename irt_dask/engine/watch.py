@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from irt_dask.errors import ClusterError, StallWarning
@@ -14,6 +16,17 @@ LOOK, PATIENCE = 5.0, 60.0
 REPORT = 600.0
 #: Worker processes that may come and go, for each that there is, while no task finishes.
 _STARTS = 10
+
+
+@contextmanager
+def reaching_scheduler() -> Iterator[None]:
+    """Turn what Dask raises when it does not reach the scheduler into an error that says so."""
+    try:
+        yield
+    except OSError as error:  # a TimeoutError is one, and a CommClosedError
+        raise ClusterError(
+            f"the scheduler went away ({error}); start the same command again to go on"
+        ) from error
 
 
 class Watch:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from irt_dask.ingest import spill
+from irt_dask.ingest.bundles import Bundle
 from irt_dask.kernels import layouts
 from irt_dask.kernels.layouts import Dense, Layout, Sparse
 
@@ -73,24 +74,25 @@ def cut(where: Stretch, counts: np.ndarray, rows: int, n_threads: int) -> list[S
 
 
 class _Run:
-    """A run, of which parts are read."""
+    """Rows ``low`` to ``high`` of a run, of which parts are read."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.indptr = spill.load(folder / "indptr.npy")
-        self._opened: dict[str, Any] = {}
+    def __init__(self, path: Path, low: int, high: int) -> None:
+        self._bundle, self._low = Bundle(path), low
+        self._ends = self._bundle["indptr"][low : high + 1]
+        self.key = self._bundle["key"][low:high]
 
-    def array(self, name: str) -> np.ndarray | None:
-        if name not in self._opened:
-            path = self.folder / f"{name}.npy"
-            self._opened[name] = spill.load(path) if path.exists() else None
-        return self._opened[name]
+    def ends(self, a: int, b: int) -> np.ndarray:
+        """Where the responses of rows ``a`` to ``b`` begin, and where the last end."""
+        return self._ends[a - self._low : b - self._low + 1]
 
-    def strings(self, column: str) -> pa.Array:
-        if f":{column}" not in self._opened:
-            strings = spill.read_strings(self.folder / "persons.arrow", column=column)
-            self._opened[f":{column}"] = strings
-        return self._opened[f":{column}"]
+    def array(self, name: str, a: int, b: int) -> np.ndarray:
+        return self._bundle[name][a:b]
+
+    def strings(self, name: str, a: int, b: int) -> pa.Array:
+        return self._bundle.strings(name, slice(a, b))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._bundle
 
 
 class _Merged:
@@ -99,13 +101,9 @@ class _Merged:
     def __init__(self, s: Stretch) -> None:
         root = spill.check_folder(s.runs)
         self.s = s
-        self.runs = [_Run(root / f"run-{r:05d}") for r in range(len(s.low))]
         spans = list(zip(s.low, s.high, strict=True))
-        keys = [
-            np.asarray(spill.load(run.folder / "key.npy")[a:b])
-            for run, (a, b) in zip(self.runs, spans, strict=True)
-        ]
-        key = np.concatenate(keys)
+        self.runs = [_Run(spill.run_file(root, r), a, b) for r, (a, b) in enumerate(spans)]
+        key = np.concatenate([run.key for run in self.runs])
         order = np.argsort(key, kind="stable")[s.first - s.base : s.stop - s.base]
         self.key = key[order]
         self.run = np.repeat(np.arange(len(spans)), [b - a for a, b in spans])[order]
@@ -116,8 +114,8 @@ class _Merged:
         out = np.zeros(self.row.size, dtype=np.int64)
         for r, run in enumerate(self.runs):
             mine = self.run == r
-            rows = self.row[mine]
-            out[mine] = run.indptr[rows + 1] - run.indptr[rows]
+            low, high = self.s.low[r], self.s.high[r]
+            out[mine] = np.diff(run.ends(low, high))[self.row[mine] - low]
         return out
 
     def block(self, first: int, stop: int) -> tuple[Layout, dict[str, Any]]:
@@ -136,18 +134,15 @@ class _Merged:
             if self.s.kept is not None:
                 data = layouts.columns(data, self.s.kept)
             return data, columns
-        source = np.concatenate([np.asarray(r.array("row")[a:b]) for r, a, b in spans])
+        source = np.concatenate([run.array("row", a, b) for run, a, b in spans])
         return self._matrix(self.key[at] >> spill.PIECE_BITS, source[place]), columns
 
     def _sparse(self, run: _Run, a: int, b: int) -> Sparse:
-        indptr = np.asarray(run.indptr[a : b + 1])
-        item, code = run.array("item"), run.array("code")
-        assert item is not None
-        assert code is not None
-        inside = slice(int(indptr[0]), int(indptr[-1]))
+        ends = run.ends(a, b)
+        inside = int(ends[0]), int(ends[-1])
         n_items = self.s.n_items if self.s.kept is None else int(self.s.kept.max()) + 1
         return Sparse(
-            indptr - indptr[0], np.asarray(item[inside]), np.asarray(code[inside]), n_items
+            ends - ends[0], run.array("item", *inside), run.array("code", *inside), n_items
         )
 
     def _matrix(self, piece: np.ndarray, row: np.ndarray) -> Dense:
@@ -155,24 +150,26 @@ class _Merged:
         values = np.full((piece.size, self.s.n_items), -1, dtype=np.int8)
         for k in np.unique(piece):
             mine = piece == k
-            matrix = spill.load(Path(self.s.pieces) / f"piece-{k:05d}" / "matrix.npy")
-            values[np.ix_(mine, self.s.columns)] = matrix[row[mine]]
+            rows = row[mine]
+            first = int(rows.min())
+            matrix = Bundle(spill.piece_file(Path(self.s.pieces), int(k)))["matrix"]
+            near = matrix[first : int(rows.max()) + 1]  # all of them, as a rule: rows are in order
+            values[np.ix_(mine, self.s.columns)] = near[rows - first]
         return Dense(values)
 
     def _columns(self, spans: list[tuple[_Run, int, int]], place: np.ndarray) -> dict[str, Any]:
         import pyarrow as pa
 
         def strings(column: str) -> Any:
-            parts = [run.strings(column).slice(a, b - a) for run, a, b in spans]
+            parts = [run.strings(column, a, b) for run, a, b in spans]
             return pa.concat_arrays(parts).take(pa.array(place)).to_numpy(zero_copy_only=False)
 
         out = {"person_id": strings("id")}
         if self.s.grouped:
             out["group"] = strings("group")
         for name in ("weight", "covariates"):
-            parts = [(run.array(name), a, b) for run, a, b in spans]
-            if parts[0][0] is not None:
-                out[name] = np.concatenate([x[a:b] for x, a, b in parts if x is not None])[place]
+            if name in spans[0][0]:
+                out[name] = np.concatenate([run.array(name, a, b) for run, a, b in spans])[place]
         return out
 
 

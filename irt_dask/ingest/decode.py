@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from irt_dask.ingest.bundles import string_buffers
 from irt_dask.ingest.reader import fault
 from irt_dask.ingest.sources import Bad, Rows
 from irt_dask.ingest.values import (
@@ -245,15 +246,6 @@ def _clean(column: pa.StringArray) -> tuple[pa.StringArray, np.ndarray | None]:
     column = pc.utf8_trim_whitespace(column)
     empty = pc.equal(column, "").to_numpy(zero_copy_only=False)
     return column, (empty if empty.any() else None)
-
-
-def string_buffers(column: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
-    """Return offsets and bytes: string i is ``bytes[offsets[i]:offsets[i + 1]]``."""
-    if len(column) == 0:
-        return np.zeros(1, np.int32), np.zeros(0, np.uint8)
-    _, offsets, data = column.buffers()
-    content = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    return np.frombuffer(offsets, np.int32)[column.offset :][: len(column) + 1], content
 
 
 def _kept(column: pa.Array, rows: np.ndarray) -> pa.Array:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from irt_dask.ingest.bundles import Copy
 from irt_dask.ingest.decode import Decoder
 from irt_dask.ingest.reader import fetched, located
 from irt_dask.ingest.roles import Header, Roles, resolve
@@ -30,7 +31,7 @@ _ROW = 24  # bytes that a row of text has, about
 class ParquetSource(Source):
     """Responses or persons in a Parquet file."""
 
-    file: Path  # where the bytes are
+    file: Path | Copy  # where the bytes are
     stored: dict[str, str]  # the names in the file by stripped name
     n_pieces: int
 
@@ -109,16 +110,17 @@ def open_parquet(
 
 
 @contextmanager
-def opened(path: Location, file: Path) -> Iterator[pq.ParquetFile]:
+def opened(path: Location, file: Path | Copy) -> Iterator[pq.ParquetFile]:
     """Open ``file``, the bytes of ``path``; what goes wrong with them is an error that names it."""
     import pyarrow.parquet as pq
 
-    from irt_dask.errors import InputError
+    from irt_dask.errors import IrtDaskError
 
     try:
-        with pq.ParquetFile(file, page_checksum_verification=True) as parquet:
+        source = file.open() if isinstance(file, Copy) else file
+        with pq.ParquetFile(source, page_checksum_verification=True) as parquet:
             yield parquet
-    except InputError:
+    except IrtDaskError:
         raise
     except Exception as e:  # damaged metadata and pages raise errors of many kinds
         reason = str(e).strip().split("\n")[0] or type(e).__name__

@@ -30,7 +30,7 @@ class PersonsTable:
             return cls(open_persons(persons, folder), str(persons))
         path = folder / "persons.parquet"
         try:
-            persons.to_parquet(path, index=False)
+            persons.to_parquet(path, engine="pyarrow", index=False, write_page_checksum=True)
             return cls(open_persons(path, folder), _IN_MEMORY)
         except InputError as error:
             raise InputError(str(error).replace(str(path), _IN_MEMORY)) from None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from typing import IO, overload
 import numpy as np
 
 from irt_dask.errors import InputError
+from irt_dask.ingest.bundles import Copy
 from irt_dask.store.objects import ObjectPath
 from irt_dask.store.places import Location, location
 
@@ -93,20 +93,19 @@ def kind_of(path: Location) -> str | None:
     return kind if kind in KINDS or (kind == ".parquet" and not is_compressed(path)) else None
 
 
-def fetched(path: Location, scratch: Path) -> Path:
-    """Return a file with the bytes of ``path``: itself, or a copy in ``scratch`` of an object."""
+def fetched(path: Location, scratch: Path) -> Path | Copy:
+    """Return where the bytes of ``path`` are: there, or, of an object, in a copy in ``scratch``."""
     if not isinstance(path, ObjectPath):
         return path
-    handle, name = tempfile.mkstemp(suffix=".fetched", dir=scratch)
     try:
-        with open(handle, "wb") as file:
-            for piece in path.pieces():
-                file.write(piece)
+        return Copy.of(path.pieces(), scratch)
     except FileNotFoundError:
         raise located(path, "there is no such file") from None
-    except OSError as e:
-        raise located(path, f"cannot be copied to {scratch}: {e.strerror or e}") from e
-    return Path(name)
+
+
+def opened(file: Path | Copy) -> IO[bytes]:
+    """Open a file for reading."""
+    return file.open() if isinstance(file, Copy) else open(file, "rb")
 
 
 @contextmanager
@@ -152,7 +151,7 @@ class TextFile:
     """The lines of a file of text, in pieces: those that start in a range of bytes."""
 
     path: Location  # as the caller gave it
-    plain: Path  # where the uncompressed bytes are
+    plain: Path | Copy  # where the uncompressed bytes are
     start: int  # of the first line that is data
     stop: int  # of data; after it there are blank lines only
     size: int  # of the plain file
@@ -165,8 +164,8 @@ class TextFile:
     def read(self, k: int) -> bytes:
         """Return the lines that start in piece ``k``, a line that is far too long cut short."""
         a, b = self.pieces[k]
-        with reading(self.path), open(self.plain, "rb") as file:
-            if os.fstat(file.fileno()).st_size != self.size:
+        with reading(self.path), opened(self.plain) as file:
+            if file.seek(0, os.SEEK_END) != self.size:
                 raise self.error("the file changes while it is read; wait until it is complete")
             first = a if k == 0 else self._line_start(file, a, b)
             if first >= b:
@@ -197,12 +196,13 @@ def open_text(
 
     ``share`` makes pieces smaller where a row in memory is much larger than its text.
     """
-    plain = file = fetched(path, scratch)
+    file = fetched(path, scratch)
+    plain = file
     if is_compressed(path):
-        plain = _decompress(path, file, scratch)
-        if isinstance(path, ObjectPath):
-            file.unlink()
-    with reading(path), open(plain, "rb") as text:
+        plain = Copy.of(_uncompressed(path, file), scratch)
+        if isinstance(file, Copy):
+            file.path.unlink()
+    with reading(path), opened(plain) as text:
         first = text.readline(LINE_MOST)
         if first.startswith(b"\x1f\x8b"):
             raise located(path, "is compressed by gzip; let its name end in .gz")
@@ -222,19 +222,8 @@ def open_text(
     return TextFile(path, plain, start, stop, size, ranges), line
 
 
-def _decompress(path: Location, file: Path, scratch: Path) -> Path:
-    handle, name = tempfile.mkstemp(suffix=".plain", dir=scratch)
-    try:
-        with open(handle, "wb") as plain:
-            for block in _uncompressed(path, file):
-                plain.write(block)
-    except OSError as e:
-        raise located(path, f"cannot be decompressed into {scratch}: {e.strerror or e}") from e
-    return Path(name)
-
-
-def _uncompressed(path: Location, file: Path) -> Iterator[bytes]:
-    with reading(path), gzip.open(file, "rb") as stream:
+def _uncompressed(path: Location, file: Path | Copy) -> Iterator[bytes]:
+    with reading(path), opened(file) as compressed, gzip.open(compressed, "rb") as stream:
         while block := stream.read(1 << 20):
             yield block
 

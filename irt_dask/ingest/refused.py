@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from irt_dask.ingest import spill
+from irt_dask.ingest import bundles, spill
+from irt_dask.ingest.bundles import Bundle
 from irt_dask.ingest.sources import Bad
 from irt_dask.kernels import grouping
 
@@ -88,7 +89,7 @@ class Refused:
         origin = np.maximum.accumulate(np.where(first, np.arange(row.size), 0))
         later = np.flatnonzero(~first)
         first_of = dict(zip(row[later].tolist(), row[origin[later]].tolist(), strict=True))
-        names = json.loads(Path(self.job.items).read_text())
+        names = json.load(Bundle(Path(self.job.items)).open("names"))
         for at in self._told(row[later]):
             name = names[self.rows.columns["item"][at]]
             self._add(
@@ -104,19 +105,19 @@ class Refused:
             return rows[[np.argmin(self.rows.key[rows])]]
         return rows
 
-    def write(self, target: Path) -> None:
+    def write(self, to: bundles.Writer) -> None:
         """Keep what was refused, by place in the source."""
         if self.found:
             found = sorted(self.found, key=lambda f: f[0])
-            lines = [json.dumps({"key": key, **vars(bad)}) for key, bad in found]
-            spill.write(target / "bad.jsonl", "\n".join(lines).encode())
+            lines = (json.dumps({"key": key, **vars(bad)}) for key, bad in found)
+            to.add_bytes("bad", (f"{line}\n".encode() for line in lines))
 
 
 def read_bad(runs: Path, p: int) -> Iterator[tuple[int, Bad]]:
     """Yield the rows that partition ``p`` refused: (key, row), in the order of the source."""
-    path = runs / f"run-{p:05d}" / "bad.jsonl"
-    if path.exists():
-        with open(path, encoding="ascii") as file:
+    run = Bundle(spill.run_file(runs, p))
+    if "bad" in run:
+        with run.open("bad") as file:
             for line in file:
                 bad = json.loads(line)
                 yield bad.pop("key"), Bad(**bad)

@@ -15,7 +15,7 @@ import numpy as np
 
 from irt_dask.engine.tasks import Tasks, run_tasks
 from irt_dask.errors import DataWarning
-from irt_dask.ingest import spill
+from irt_dask.ingest import bundles, spill
 from irt_dask.ingest.blocks import Stretch, cut, widest, write_blocks
 from irt_dask.ingest.options import Options
 from irt_dask.ingest.persons import PersonsTable
@@ -163,7 +163,8 @@ class _Ingest:
                 numbers = [place.setdefault(item, len(place)) for item in piece.items]
                 # the last entry is for item -1, of rows that only make a person exist
                 item_map = np.array([*numbers, -1], dtype=np.int32)
-                spill.save(self.pieces / f"piece-{k:05d}" / "item_map.npy", item_map)
+                with bundles.writer(spill.items_file(self.pieces, k)) as to:
+                    to.add("number", item_map)
         if n_rows == 0:
             raise first_bad or self.source.error("has a header but no rows")
         self.first_lines = _first_lines(self.source, lines)
@@ -192,8 +193,9 @@ class _Ingest:
 
     def _runs(self, item_id: tuple[str, ...]) -> list[Run]:
         persons, persons_lines = self._scatter_persons()
-        items = self.runs_folder / "items.json"
-        spill.write(items, json.dumps(item_id).encode())
+        items = self.runs_folder / "items"
+        with bundles.writer(items) as to:
+            to.add_bytes("names", [json.dumps(item_id).encode()])
         job = Job(
             folder=str(self.pieces),
             runs=str(self.runs_folder),
@@ -214,6 +216,7 @@ class _Ingest:
             persons_first_lines=persons_lines,
             persons_unit="line" if self.persons is None else self.persons.source.unit,
             known=self._scatter_known(),
+            n_known=0 if self.old is None else self.old.n_blocks,
         )
         runs = []
         for run in self.tasks.run("sort", make_run, [(job, p) for p in range(self.n_parts)]):

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from irt_dask.ingest import spill
+from irt_dask.ingest import bundles, spill
+from irt_dask.ingest.bundles import Bundle
 from irt_dask.ingest.refused import Refused
 from irt_dask.ingest.sources import Bad
 from irt_dask.kernels import grouping
@@ -43,6 +44,7 @@ class Job:
     persons_first_lines: tuple[int, ...] = ()
     persons_unit: str = "line"
     known: str | None = None  # folder of the identifiers that the store has already
+    n_known: int = 0  # blocks there
 
 
 @dataclass(frozen=True)
@@ -64,29 +66,27 @@ class Run:
 class PartitionRows:
     """The rows of a partition, in the order of the source."""
 
-    def __init__(self, folder: Path, p: int, item_maps: bool) -> None:
+    def __init__(self, folder: Path, n_pieces: int, p: int, item_maps: bool) -> None:
         import pyarrow as pa
 
         parts: dict[str, list[Any]] = {}
         ids, groups, n_groups = [], [], 0
-        for k, piece in spill.pieces(folder):
-            if not (piece / "ptr.npy").exists():
-                continue
+        for k in range(n_pieces):
+            piece = Bundle(spill.piece_file(folder, k))
             rows = spill.part_rows(piece, p)
-            ids.append(spill.read_strings(piece / "ids.arrow", p))
+            ids.append(piece.strings("id", rows))
             columns: dict[str, np.ndarray] = {
-                "key": spill.load(piece / "line.npy")[rows].astype(np.int64)
-                + (k << spill.PIECE_BITS),
+                "key": piece["line"][rows].astype(np.int64) + (k << spill.PIECE_BITS)
             }
-            for name in ("code", "row", "observed", "weight", "covariates"):
-                if (piece / f"{name}.npy").exists():
-                    columns[name] = np.asarray(spill.load(piece / f"{name}.npy")[rows])
-            if (piece / "item.npy").exists():
-                item = spill.load(piece / "item.npy")[rows]
-                columns["item"] = spill.load(piece / "item_map.npy")[item] if item_maps else item
-            if (piece / "group.npy").exists():
-                labels = spill.read_strings(piece / "groups.arrow")
-                columns["group"] = spill.load(piece / "group.npy")[rows] + np.int32(n_groups)
+            for name in ("code", "row", "observed", "weight", "covariates", "item"):
+                if name in piece:
+                    columns[name] = piece[name][rows]
+            if "item" in columns and item_maps:
+                number = Bundle(spill.items_file(folder, k))["number"][:]
+                columns["item"] = number[columns["item"]]
+            if "group" in piece:
+                labels = piece.strings("groups")
+                columns["group"] = piece["group"][rows] + np.int32(n_groups)
                 groups.append(labels)
                 n_groups += len(labels)
             for name, column in columns.items():
@@ -111,7 +111,8 @@ class PartitionRows:
 
 def make_run(job: Job, p: int) -> Run:
     """Put partition ``p`` together."""
-    rows = PartitionRows(spill.check_folder(job.folder), p, item_maps=not job.wide)
+    folder = spill.check_folder(job.folder)
+    rows = PartitionRows(folder, job.n_pieces, p, item_maps=not job.wide)
     bad = Refused(job, rows)
     bad.differing()
     if job.one_row_per_person:
@@ -123,27 +124,27 @@ def make_run(job: Job, p: int) -> Run:
     rank[order] = np.arange(order.size, dtype=np.int32)
     ids, firsts = rows.ids.take(order), first[order]
     key = rows.key[firsts]
-    target = Path(job.runs) / f"run-{p:05d}"
-    target.mkdir(parents=True, exist_ok=True)
     columns = {n: c[firsts] for n, c in rows.columns.items() if n in ("weight", "group")}
     table = {"id": ids}
     if "group" in columns:
         assert rows.labels is not None
         table["group"] = rows.labels.take(columns.pop("group"))
-    if job.wide:
-        spill.save(target / "row.npy", rows.columns["row"][firsts])
-        observed = rows.columns["observed"][firsts].astype(np.int64)
-    else:
-        observed = _responses(rows, rank, len(order), bad, target)
     unmatched, unused, twice = _join(job, p, ids, columns, table)
-    for name, column in columns.items():
-        spill.save(target / f"{name}.npy", column)
-    spill.save(target / "key.npy", key)
     ends = np.zeros(key.size + 1, dtype=np.int64)
-    np.cumsum(observed, out=ends[1:])
-    spill.save(target / "indptr.npy", ends)
-    spill.write_table(target / "persons.arrow", [table])
-    bad.write(target)
+    with bundles.writer(spill.run_file(Path(job.runs), p)) as to:
+        if job.wide:
+            to.add("row", rows.columns["row"][firsts])
+            observed = rows.columns["observed"][firsts].astype(np.int64)
+        else:
+            observed = _responses(rows, rank, len(order), bad, to)
+        np.cumsum(observed, out=ends[1:])
+        to.add("indptr", ends)
+        to.add("key", key)
+        for name, column in columns.items():
+            to.add(name, column)
+        for name, strings in table.items():
+            to.add_strings(name, strings)
+        bad.write(to)
     weight = columns.get("weight")
     return Run(
         persons_of_piece=np.bincount(key >> spill.PIECE_BITS, minlength=job.n_pieces),
@@ -167,7 +168,7 @@ def _item_first(rows: PartitionRows, n_items: int) -> np.ndarray:
 
 
 def _responses(
-    rows: PartitionRows, rank: np.ndarray, n_persons: int, bad: Refused, target: Path
+    rows: PartitionRows, rank: np.ndarray, n_persons: int, bad: Refused, to: bundles.Writer
 ) -> np.ndarray:
     """Write responses by person and item; return how many each person has."""
     item = rows.columns["item"]
@@ -182,11 +183,11 @@ def _responses(
         keep &= first
     observed = np.diff(g.indptr)
     if keep.all():
-        spill.save(target / "item.npy", g.item)
-        spill.save(target / "code.npy", g.code)
+        to.add("item", g.item)
+        to.add("code", g.code)
         return observed
-    spill.save(target / "item.npy", g.item[keep])
-    spill.save(target / "code.npy", g.code[keep])
+    to.add("item", g.item[keep])
+    to.add("code", g.code[keep])
     return np.bincount(np.repeat(np.arange(n_persons), observed)[keep], minlength=n_persons)
 
 
@@ -204,8 +205,10 @@ def _known(job: Job, p: int, ids: pa.Array) -> tuple[int, list[str]]:
     if job.known is None:
         return _NONE
     n, some = 0, list[str]()
-    for _, piece in spill.pieces(Path(job.known)):  # one block of the store at a time
-        found = ids.filter(pc.is_in(ids, value_set=spill.read_strings(piece / "ids.arrow", p)))
+    for k in range(job.n_known):  # one block of the store at a time
+        piece = Bundle(spill.piece_file(Path(job.known), k))
+        there = piece.strings("id", spill.part_rows(piece, p))
+        found = ids.filter(pc.is_in(ids, value_set=there))
         n += len(found)
         some += found.slice(0, LISTED).to_pylist()
     return n, sorted(some)[:LISTED]
@@ -219,7 +222,7 @@ def _join(
 
     if job.persons is None:
         return _NONE, _NONE, None
-    given = PartitionRows(Path(job.persons), p, item_maps=False)
+    given = PartitionRows(Path(job.persons), len(job.persons_first_lines), p, item_maps=False)
     first = grouping.first_rows(given.person, len(given.ids))
     if len(given.person) > len(given.ids):
         row = int(np.flatnonzero(first[given.person] != np.arange(len(given.person)))[0])

@@ -12,15 +12,19 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import zarr
 from numpy.typing import NDArray
 from zarr.codecs import Crc32cCodec, ZstdCodec
+from zarr.storage import LocalStore
 
 from irt_dask.kernels.layouts import Layout, Sparse, to_dense, to_sparse
 from irt_dask.store.manifest import Files, writing
+
+if TYPE_CHECKING:
+    from zarr.abc.buffer import Buffer
 
 #: A response that no block can hold: what a lost chunk would read as, and what pads a CSR block.
 IMPOSSIBLE = -128
@@ -36,10 +40,25 @@ class _Array(NamedTuple):
     dims: tuple[str, ...]
 
 
+class _Noting(LocalStore):
+    """A folder that notes size and checksum of what is written, before a disk can change it."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+        self.noted: dict[str, list[int | str]] = {}
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """Write a file."""
+        data = value.to_bytes()
+        self.noted[key] = [len(data), hashlib.sha256(data).hexdigest()]
+        await super().set(key, value)
+
+
 @functools.lru_cache(maxsize=16)
-def _open(folder: str, name: str) -> zarr.Array:
-    array = zarr.open_array(f"{folder}/{name}", mode="r+", zarr_format=3)
-    return array.with_config({"write_empty_chunks": True})
+def _open(folder: str, name: str) -> tuple[zarr.Array, _Noting]:
+    store = _Noting(f"{folder}/{name}")
+    array = zarr.open_array(store, mode="r+", zarr_format=3)
+    return array.with_config({"write_empty_chunks": True}), store
 
 
 @dataclass(frozen=True)
@@ -100,7 +119,8 @@ class Part:
     def create(self) -> Files:
         """Write the metadata of all arrays; return the files."""
         with writing(self.folder):
-            group = zarr.open_group(self.folder, mode="w", zarr_format=3)
+            store = _Noting(self.folder)
+            group = zarr.open_group(store, mode="w", zarr_format=3)
             for name, a in self._arrays().items():
                 group.create_array(
                     name,
@@ -112,7 +132,8 @@ class Part:
                     dimension_names=a.dims,
                     config={"write_empty_chunks": True},
                 )
-        return self._listed(["zarr.json", *(f"{name}/zarr.json" for name in self._arrays())])
+        names = ["zarr.json", *(f"{name}/zarr.json" for name in self._arrays())]
+        return self._flushed({name: store.noted[name] for name in names})
 
     def write_blocks(
         self,
@@ -148,17 +169,19 @@ class Part:
         given = {name for name, column in content.items() if column is not None}
         if given != arrays.keys():
             raise ValueError(f"a block of this part has {sorted(arrays)}, not {sorted(given)}")
-        files = []
+        files: Files = {}
         for name, spec in arrays.items():
             column = content[name]
             if spec.dtype == "str":
                 column = np.array([str(c) for c in column], dtype=object)
             rows = slice(first, stop) if spec.dims[0] == "persons" else slice(k, blocks.stop)
             with writing(f"{self.folder}/{name}"):
-                _open(self.folder, name)[rows] = column
+                array, store = _open(self.folder, name)
+                array[rows] = column
             tail = "/0" * (len(spec.shape) - 1)
-            files += [f"{name}/c/{b}{tail}" for b in blocks]
-        return self._listed(files)
+            chunks = [f"c/{b}{tail}" for b in blocks]
+            files |= {f"{name}/{chunk}": store.noted[chunk] for chunk in chunks}
+        return self._flushed(files)
 
     def _end(self, stop: int) -> int:
         """End of the block that the person before ``stop`` is in."""
@@ -182,16 +205,14 @@ class Part:
             values[i, :n] = data.values[ends[0] : ends[-1]]
         return {"response_indptr": indptr, "response_indices": indices, "response_value": values}
 
-    def _listed(self, keys: list[str]) -> Files:
-        """Size and checksum of files of the part, each made durable."""
+    def _flushed(self, files: Files) -> Files:
+        """Make files of the part durable; return them by their path in the store."""
         root = Path(self.folder)
 
-        def listed(key: str) -> list[int | str]:
-            with open(root / key, "rb") as f:
+        def flush(name: str) -> None:
+            with open(root / name, "rb") as f:
                 os.fsync(f.fileno())
-                data = f.read()
-            return [len(data), hashlib.sha256(data).hexdigest()]
 
         with writing(root), ThreadPoolExecutor(_FLUSHES) as pool:
-            found = list(pool.map(listed, keys))
-        return {f"{root.name}/{key}": f for key, f in zip(keys, found, strict=True)}
+            list(pool.map(flush, files))
+        return {f"{root.name}/{name}": noted for name, noted in files.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import platform
@@ -41,6 +42,7 @@ class RunDirectory:
 
     def __init__(self, path: str | Path, identity: dict[str, Any], *, fresh: bool) -> None:
         self.path = local_path(path, "a run directory").absolute()
+        self._written: dict[str, str] = {}
         manifest = self.path / _MANIFEST
         if not manifest.exists() and self.path.exists():
             others = [p.name for p in self.path.iterdir() if p.name != LOCK]
@@ -154,10 +156,7 @@ class RunDirectory:
         for name, sha256 in self.stages[stage]["files"].items():
             file = self.path / name
             if not file.exists() or _sha256(file) != sha256:
-                raise RunError(
-                    f"{file}, written by stage {stage}, is missing or damaged; use --fresh to "
-                    f"start over"
-                )
+                raise _damaged(file)
         if stage == "score":
             return self._scores_are_whole()
         return True
@@ -176,7 +175,7 @@ class RunDirectory:
         """Record a stage as done: the act that makes a resumed run skip it."""
         self.stages[stage] = {
             "seconds": round(seconds, 3),
-            "files": {name: _sha256(self.path / name) for name in files},
+            "files": {n: self._written.get(n) or _sha256(self.path / n) for n in files},
             "notes": notes,
         }
         self._write()
@@ -199,12 +198,30 @@ class RunDirectory:
         for key, array in result.variables.items():
             if array.dtype.kind == "i" and array.size and int(abs(array).max()) > _INT32:
                 result[key] = array.astype(float)
-        write_atomically(self.path / name, bytes(result.to_netcdf(engine="scipy")))
+        return self.write(name, bytes(result.to_netcdf(engine="scipy")))
+
+    def write(self, name: str, data: bytes) -> str:
+        """Write a file, whole or not at all; return its name."""
+        self._written[name] = hashlib.sha256(data).hexdigest()  # not of what a disk makes of it
+        write_atomically(self.path / name, data)
         return name
 
     def load(self, name: str) -> xr.Dataset:
-        """Read a result that :meth:`save` wrote."""
-        return xr.load_dataset(self.path / name, engine="scipy")
+        """Read a result that a finished stage wrote by :meth:`save`; RunError if it has changed."""
+        path = self.path / name
+        data = path.read_bytes() if path.exists() else b""
+        if hashlib.sha256(data).hexdigest() != self._files[name]:
+            raise _damaged(path)
+        return xr.load_dataset(io.BytesIO(data), engine="scipy")
+
+    def find(self, name: str) -> xr.Dataset | None:
+        """As :meth:`load`; None if no finished stage wrote it."""
+        return self.load(name) if name in self._files else None
+
+    @property
+    def _files(self) -> dict[str, str]:
+        """Checksums of the files of finished stages."""
+        return {n: sha256 for stage in self.stages.values() for n, sha256 in stage["files"].items()}
 
     @classmethod
     def existing(cls, path: str | Path) -> RunDirectory:
@@ -223,6 +240,10 @@ class RunDirectory:
         if path.exists():
             shutil.rmtree(path)
         return path
+
+
+def _damaged(file: Path) -> RunError:
+    return RunError(f"{file} is missing or damaged; use --fresh to start over")
 
 
 def _fitting(value: Any) -> Any:

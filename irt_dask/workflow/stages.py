@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from irt_dask.banks import write_items
+from irt_dask.banks.files import items_text
 from irt_dask.calibrate.coreset import Coreset
 from irt_dask.calibrate.gibbs import fit_bayes
 from irt_dask.calibrate.joint import fit_joint
@@ -33,7 +33,7 @@ from irt_dask.store import Responses, StoreWriter, open_responses
 from irt_dask.store.writer import check_rows_per_block
 from irt_dask.variables import DRAW
 from irt_dask.workflow.config import SHARED_CHAINS, RunConfig
-from irt_dask.workflow.directory import SCORES, RunDirectory, load_result
+from irt_dask.workflow.directory import SCORES, RunDirectory
 from irt_dask.workflow.inputs import refuse_stored_weights
 from irt_dask.workflow.private import private
 
@@ -72,7 +72,7 @@ class Context:
 
     def load(self, name: str) -> xr.Dataset | None:
         """A result of an earlier stage, None if the run does not have it."""
-        return load_result(self.directory.path / name)
+        return self.directory.find(name)
 
 
 def ingest(c: Context) -> list[str]:
@@ -177,8 +177,8 @@ def bayes(c: Context) -> list[str]:
             DataWarning,
             stacklevel=1,
         )
-    write_items(fit, c.directory.path / "items.csv")
-    return [c.directory.save("posterior.nc", fit), "items.csv"]
+    items = c.directory.write("items.csv", items_text(fit, ".csv").encode())
+    return [c.directory.save("posterior.nc", fit), items]
 
 
 def shards_for(n_persons: int, n_items: int) -> int:
@@ -275,7 +275,7 @@ def write_run_report(directory: RunDirectory) -> Path:
         timings=[(name, s["seconds"]) for name, s in done.items()],
         posterior=directory.load("posterior.nc"),
         notes=[f"{name}: {note}" for name, s in done.items() for note in s["notes"]],
-        **{n: load_result(directory.path / f"{n}.nc") for n in _OPTIONAL},
+        **{n: directory.find(f"{n}.nc") for n in _OPTIONAL},
     )
 
 
