@@ -15,6 +15,7 @@ import pytest
 
 from irt_dask.errors import InputError
 from irt_dask.ingest import reader
+from irt_dask.ingest.bundles import Copy
 from irt_dask.ingest.delimited import n_fields
 from irt_dask.ingest.sources import Bad, Source, open_persons, open_source
 from irt_dask.ingest.values import Codes
@@ -302,7 +303,7 @@ def test_scratch_holds_what_was_compressed(tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     source = open_source(write(tmp_path, LONG, "d.csv.gz"), scratch)
-    assert [p.read_text() for p in scratch.iterdir()] == [LONG]
+    assert [Copy(p).open().read().decode() for p in scratch.iterdir()] == [LONG]
     assert (source.size, source.first_line) == (len(LONG) - len("person,item,response\n") - 1, 2)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -111,7 +112,7 @@ class Engine:
         size = 1
         while -(-n // size) > wanted:
             size *= 2
-        futures = []
+        tasks = []
         for lo in range(0, n, size):
             at = [p for p in range(lo, min(lo + size, n)) if extras is None or p in extras]
             if not at:
@@ -121,8 +122,8 @@ class Engine:
             cuts = [(k - first, *rows) for k, *rows in (pieces[p] for p in at)]
             more = tail if extras is None else ([extras[p] for p in at],)
             where = (refs, cuts, self._prepare)
-            futures.append(self.executor.submit(lo / n, task, where, step, args, *more))
-        return futures
+            tasks.append((lo / n, (where, step, args, *more)))
+        return self.executor.submit_all(task, tasks)
 
     def map_reduce(
         self,
@@ -178,24 +179,25 @@ class Engine:
         wanted = int(executors.TASKS_PER_THREAD * self.executor.n_threads)
         parts = max(1, min(wanted, m // _LEAST_ITEMS))
         ranges = [(m * k // parts, m * (k + 1) // parts) for k in range(parts)]
-        futures = [
-            self.executor.submit(lo / m, _on_items, self.refs, step, lo, hi, args)
-            for lo, hi in ranges
-        ]
+        tasks = [(lo / m, (self.refs, step, lo, hi, args)) for lo, hi in ranges]
+        futures = self.executor.submit_all(_on_items, tasks)
         for k, result in self._finished(futures, report):
             yield *ranges[k], result
 
     def _gather(self, futures: list[Any], report: bool) -> list[Any]:
-        results: list[Any] = [None] * len(futures)
-        for k, result in self._finished(futures, report):
-            results[k] = result
-        return results
+        with self._dropped_early(futures):
+            for done, future in enumerate(executors.completed(self.executor, futures), start=1):
+                if self.executor.failed(future):
+                    self.executor.result(future)  # raises
+                if report:
+                    self.progress.update(done, len(futures))
+            return self.executor.results(futures)
 
     def _finished(self, futures: list[Any], report: bool) -> Iterator[tuple[int, Any]]:
         """Yield position and result of each task as it finishes; leaving early drops the rest."""
         position = {id(f): k for k, f in enumerate(futures)}
         n = len(futures)
-        try:
+        with self._dropped_early(futures):
             for done, future in enumerate(executors.completed(self.executor, futures), start=1):
                 k = position[id(future)]
                 futures[k] = None  # results are kept by those who want them
@@ -203,6 +205,12 @@ class Engine:
                 del future
                 if report:
                     self.progress.update(done, n)
+
+    @contextmanager
+    def _dropped_early(self, futures: list[Any]) -> Iterator[None]:
+        """Cancel what has not been taken if that ends early."""
+        try:
+            yield
         except BaseException:
             for future in futures:
                 if future is not None:

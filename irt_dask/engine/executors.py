@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import queue
 import sys
@@ -75,13 +76,27 @@ class Threads:
         """Start a task in a thread."""
         return self._pool.submit(_guarded, function, *args)
 
+    def submit_all(
+        self, function: Callable[..., Any], tasks: Sequence[tuple[float, tuple[Any, ...]]]
+    ) -> list[Future[Any]]:
+        """Start ``function(*args)`` for each (place, args)."""
+        return [self.submit(place, function, *args) for place, args in tasks]
+
     def finished(self) -> Finished:
         """Return what hands out futures as they finish."""
         return Finished()
 
+    def failed(self, future: Future[Any]) -> bool:
+        """Whether a finished task has no result."""
+        return future.cancelled() or future.exception() is not None
+
     def result(self, future: Future[Any]) -> Any:
         """Return a finished task's result or raise its error."""
         return future.result()
+
+    def results(self, futures: Sequence[Future[Any]]) -> list[Any]:
+        """Return the results of finished tasks or raise the error of one."""
+        return [self.result(future) for future in futures]
 
     def close(self) -> None:
         """Drop waiting tasks and wait for running ones."""
@@ -130,35 +145,66 @@ class Cluster:
 
     def submit(self, place: float, function: Callable[..., Any], *args: Any) -> Any:
         """Start a task, preferably on the worker that had this place before."""
+        return self._client.submit(_guarded, function, *args, **self._at(place))
+
+    def submit_all(
+        self, function: Callable[..., Any], tasks: Sequence[tuple[float, tuple[Any, ...]]]
+    ) -> list[Any]:
+        """Start ``function(*args)`` for each (place, args), in a message for each worker.
+
+        One for each task would keep the scheduler busy for twice as long.
+        """
+        if self._held:  # map() does not look for futures deep inside arguments
+            return [self.submit(place, function, *args) for place, args in tasks]
+        futures: list[Any] = []
+        for _, group in itertools.groupby(tasks, key=lambda task: self._at(task[0])["workers"]):
+            places, args = zip(*group, strict=True)
+            columns = [[function] * len(args), *zip(*args, strict=True)]
+            futures += self._client.map(_guarded, *columns, **self._at(places[0]))
+        return futures
+
+    def _at(self, place: float) -> dict[str, Any]:
+        """Options of a task with this place."""
         workers = list(self._workers())
-        return self._client.submit(
-            _guarded,
-            function,
-            *args,
-            pure=False,
-            retries=_RETRIES,
-            workers=[workers[int(place * len(workers))]],
-            allow_other_workers=True,
-        )
+        return {
+            "workers": [workers[int(place * len(workers))]],
+            "allow_other_workers": True,
+            "retries": _RETRIES,
+            "pure": False,
+        }
 
     def finished(self) -> Finished:
         """Return what hands out futures as they finish."""
         return Finished(self._watch)
 
+    def failed(self, future: Any) -> bool:
+        """Whether a finished task has no result."""
+        return future.status in ("error", "cancelled")
+
     def result(self, future: Any) -> Any:
         """Return a finished task's result or raise its error."""
+        return self.results([future])[0]
+
+    def results(self, futures: Sequence[Any]) -> list[Any]:
+        """Return the results of finished tasks, brought in one message, or raise the error of one.
+
+        What a worker took with it when it ended is computed again.
+        """
         from distributed.client import FutureCancelledError
         from distributed.comm import CommClosedError
         from distributed.scheduler import KilledWorker
+
+        async def bring() -> list[Any]:
+            return await self._client.gather(list(futures), asynchronous=True)
 
         self._watch.progressed()
         try:
             while True:
                 try:
-                    return future.result(timeout=PATIENCE)
+                    return self._client.sync(bring, callback_timeout=PATIENCE)
                 except TimeoutError:
-                    if future.status == "error":
-                        raise  # the task's own
+                    if any(future.status == "error" for future in futures):
+                        raise  # a task's own
                     self._watch.look()
         except KilledWorker as error:
             raise WorkerDiedError(

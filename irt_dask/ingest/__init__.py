@@ -104,11 +104,12 @@ def ingest(
     The store appears whole, as the last act; a run that is stopped leaves nothing that the next one
     does not remove.  The source is read in pieces of 16 to 128 MB (Parquet: row groups), spilled to
     disk beside the store by person (a hash), put together by person and written as blocks: an
-    external sort, whose memory per task (some 10 times a piece) does not grow with the file.  On
-    the disk it needs about the size of the uncompressed source, twice that of a ``.gz``, until it
-    is done.  For a store in object storage these files lie in TMPDIR, which the workers must see,
-    and this process uploads the part at the end.  The calling process holds the item ids and
-    numbers by piece of the source, nothing of the size of the persons.
+    external sort, whose memory per task (some 10 times a piece, up to 16 with what Arrow keeps for
+    the next) does not grow with the file.  On the disk it needs about the size of the uncompressed
+    source, twice that of a ``.gz``, until it is done.  These files carry checksums.  For a store in
+    object storage they lie in TMPDIR, which the workers must see, and this process uploads the part
+    at the end.  The calling process holds the item ids and numbers by piece of the source, nothing
+    of the size of the persons.
     """
     from irt_dask.ingest import run
 

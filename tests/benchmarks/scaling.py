@@ -67,7 +67,7 @@ def read(r, truth, folder, client, workers):
 
 
 #: Iterations; sweeps: some hundreds of a thousand or more, next to what is done once.
-JOINT_ITERATIONS, SWEEPS = 40, 600
+JOINT_ITERATIONS, SWEEPS = 20, 400
 
 
 def joint(r, truth, folder, client, workers, iterations=JOINT_ITERATIONS):
@@ -99,10 +99,10 @@ def score(r, truth, folder, client, workers):
 
 METHODS = {
     "read": Method(read, 1 << 22, 40),
-    "joint": Method(joint, 1 << 20, 40),
+    "joint": Method(joint, 1 << 21, 40),
     "pair counts": Method(pair_counts, 1 << 18, 500),
     "random pairs": Method(random_pairs, 1 << 18, 40),
-    "gibbs": Method(gibbs, 1 << 17, 40),
+    "gibbs": Method(gibbs, 1 << 19, 40),
     "score": Method(score, 1 << 21, 40),
 }
 
