@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import platform
+import resource
+
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
@@ -280,3 +283,20 @@ def test_blas_has_one_thread_inside_and_is_restored():
 
 def fails_at_seven_always(block):
     raise RuntimeError("always")
+
+
+def _page_faults() -> int:
+    """Pages that the system had to give for 100 arrays of 1 MB, one after the other."""
+    np.ones(1 << 17)
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+    for _ in range(100):
+        np.ones(1 << 17)
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc's ways with memory")
+def test_workers_keep_the_memory_of_arrays(client):
+    """A page is 4 kB: of fresh memory 100 MB would be 25,600."""
+    engine = executors.Cluster(client)
+    assert engine.result(engine.submit(0.0, _page_faults)) < 2_560
+    assert max(engine.results(engine.submit_all(_page_faults, [(0.0, ()), (0.9, ())]))) < 2_560

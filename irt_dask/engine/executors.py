@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from irt_dask.engine.memory import keep_freed_memory
 from irt_dask.engine.threads import n_cores, single_threaded
 from irt_dask.engine.watch import LOOK, PATIENCE, Watch, reaching_scheduler
 from irt_dask.errors import ClusterError
@@ -29,6 +30,11 @@ class WorkerDiedError(ClusterError):
 def _guarded(function: Callable[..., Any], *args: Any) -> Any:
     with single_threaded():
         return function(*args)
+
+
+def _on_worker(function: Callable[..., Any], *args: Any) -> Any:
+    keep_freed_memory()
+    return _guarded(function, *args)
 
 
 class Finished:
@@ -145,7 +151,7 @@ class Cluster:
 
     def submit(self, place: float, function: Callable[..., Any], *args: Any) -> Any:
         """Start a task, preferably on the worker that had this place before."""
-        return self._client.submit(_guarded, function, *args, **self._at(place))
+        return self._client.submit(_on_worker, function, *args, **self._at(place))
 
     def submit_all(
         self, function: Callable[..., Any], tasks: Sequence[tuple[float, tuple[Any, ...]]]
@@ -160,7 +166,7 @@ class Cluster:
         for _, group in itertools.groupby(tasks, key=lambda task: self._at(task[0])["workers"]):
             places, args = zip(*group, strict=True)
             columns = [[function] * len(args), *zip(*args, strict=True)]
-            futures += self._client.map(_guarded, *columns, **self._at(places[0]))
+            futures += self._client.map(_on_worker, *columns, **self._at(places[0]))
         return futures
 
     def _at(self, place: float) -> dict[str, Any]:

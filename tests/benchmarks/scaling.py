@@ -34,7 +34,6 @@ from typing import Any
 import numba
 import numpy as np
 import psutil
-from distributed import Client, LocalCluster
 
 import irt_dask as irt
 from irt_dask.engine import Engine
@@ -84,9 +83,9 @@ def random_pairs(r, truth, folder, client, workers):
 
 
 def gibbs(r, truth, folder, client, workers, sweeps=SWEEPS):
-    """One shard for each worker, combined and refined on all persons; 50 sweeps of warm-up."""
+    """Two shards for each worker, combined and refined on all persons; 50 sweeps of warm-up."""
     irt.fit_bayes(
-        r, n_shards=workers, n_draws=sweeps - 50, n_warmup=50, client=client, **QUIET
+        r, n_shards=2 * workers, n_draws=sweeps - 50, n_warmup=50, client=client, **QUIET
     )  # fmt: skip
 
 
@@ -234,13 +233,7 @@ class Bench:
         self.folder, self.clients, self._stores = Path(folder), {}, {}
         self.pids = []
         for k in sizes:
-            cluster = stack.enter_context(
-                LocalCluster(
-                    n_workers=k, threads_per_worker=1, processes=True, memory_limit="auto",
-                    dashboard_address=None, local_directory=str(self.folder / f"dask-{k}"),
-                )
-            )  # fmt: skip
-            self.clients[k] = stack.enter_context(Client(cluster, set_as_default=False))
+            self.clients[k] = stack.enter_context(irt.connect({"kind": "local", "workers": k}))
             self.clients[k].run(compile_and_load)
             self.pids += list(self.clients[k].run(os.getpid).values())
 
