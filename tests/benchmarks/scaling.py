@@ -65,8 +65,8 @@ def read(r, truth, folder, client, workers):
         assert engine.map_reduce(_read)[0] == r.n_persons
 
 
-#: Iterations; sweeps: some hundreds of a thousand or more, next to what is done once.
-JOINT_ITERATIONS, SWEEPS = 20, 400
+#: Iterations; sweeps, as many as fit_bayes does by default.
+JOINT_ITERATIONS, SWEEPS = 20, 2500
 
 
 def joint(r, truth, folder, client, workers, iterations=JOINT_ITERATIONS):
@@ -98,11 +98,11 @@ def score(r, truth, folder, client, workers):
 
 METHODS = {
     "read": Method(read, 1 << 22, 40),
-    "joint": Method(joint, 1 << 21, 40),
+    "joint": Method(joint, 1 << 22, 40),
     "pair counts": Method(pair_counts, 1 << 18, 500),
     "random pairs": Method(random_pairs, 1 << 18, 40),
-    "gibbs": Method(gibbs, 1 << 19, 40),
-    "score": Method(score, 1 << 21, 40),
+    "gibbs": Method(gibbs, 1 << 17, 40),
+    "score": Method(score, 1 << 22, 40),
 }
 
 
