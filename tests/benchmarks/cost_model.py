@@ -22,9 +22,18 @@ import numpy as np
 import scaling
 from scipy.optimize import nnls
 
+import irt_dask as irt
+from irt_dask.calibrate import wasp
 from irt_dask.calibrate.persons import N_NODES
 from irt_dask.engine import Engine, executors
 from irt_dask.store import default_rows_per_block
+
+
+def blocks(n, m):
+    """Blocks of a store: of those that are measured (scaling.py), and of large ones."""
+    rows = scaling.rows_per_block(m) if n < 10**7 else default_rows_per_block(m, n)
+    return -(-n // rows)
+
 
 #: Terms: name, unit of the coefficient as printed, factor to it, value from (k, n, m, passes).
 TERMS = {
@@ -32,7 +41,8 @@ TERMS = {
     "round": ("ms a pass", 1e3, lambda k, n, m, p: p),
     "item step": ("us an item and pass", 1e6, lambda k, n, m, p: p * m),
     "read": ("ns a response", 1e9, lambda k, n, m, p: n * m / k),
-    "read by every shard": ("ns a response of all", 1e9, lambda k, n, m, p: float(n * m)),
+    "read by a shard": ("ns a response of all", 1e9, lambda k, n, m, p: n * m * max(2, k) / k),
+    "block": ("us a block", 1e6, lambda k, n, m, p: blocks(n, m) / k),
     "identifier": ("ns a person", 1e9, lambda k, n, m, p: n / k),
     "person": ("ns a person and pass", 1e9, lambda k, n, m, p: p * n / k),
     "response": ("ns a response and pass", 1e9, lambda k, n, m, p: p * n * m / k),
@@ -44,8 +54,12 @@ def joint(*args, passes):
     scaling.joint(*args, iterations=passes - 3)
 
 
-def gibbs(*args, passes):
-    scaling.gibbs(*args, sweeps=passes)
+def gibbs(r, truth, folder, client, workers, passes):
+    """A shard for each worker, but two at least, so that every run combines and refines."""
+    irt.fit_bayes(
+        r, n_shards=max(2, workers), n_draws=passes - 50, n_warmup=50, client=client,
+        **scaling.QUIET,
+    )  # fmt: skip
 
 
 def once(function):
@@ -59,35 +73,35 @@ def once(function):
 #: Of each method: what runs, its terms, sizes (persons, items, passes) to fit and to check.
 METHODS = {
     "read": (
-        once(scaling.read), ("start", "identifier", "read"),
-        [(1 << 20, 20, 1), (1 << 20, 80, 1), (1 << 22, 20, 1), (1 << 21, 80, 1)],
+        once(scaling.read), ("start", "block", "identifier", "read"),
+        [(1 << 21, 20, 1), (1 << 20, 160, 1), (1 << 23, 20, 1), (1 << 21, 80, 1)],
         [(1 << 22, 40, 1)],
     ),
     "joint": (
         joint, ("start", "round", "item step", "read", "person", "response"),
-        [(1 << 18, 20, 43), (1 << 18, 160, 13), (1 << 20, 20, 43), (1 << 20, 80, 13),
+        [(1 << 18, 20, 43), (1 << 18, 160, 23), (1 << 20, 20, 43), (1 << 20, 80, 23),
          (1 << 14, 160, 43)],
         [(1 << 21, 40, 33)],
     ),
     "pair counts": (
-        once(scaling.pair_counts), ("start", "read", "pair"),
-        [(1 << 20, 40, 1), (1 << 16, 250, 1), (1 << 18, 250, 1), (1 << 16, 1000, 1)],
+        once(scaling.pair_counts), ("start", "block", "read", "pair"),
+        [(1 << 21, 40, 1), (1 << 18, 250, 1), (1 << 20, 125, 1), (1 << 17, 1000, 1)],
         [(1 << 18, 500, 1)],
     ),
     "random pairs": (
-        once(scaling.random_pairs), ("start", "identifier", "read"),
+        once(scaling.random_pairs), ("start", "block", "identifier", "read"),
         [(1 << 18, 20, 1), (1 << 17, 80, 1), (1 << 19, 20, 1), (1 << 18, 80, 1)],
         [(1 << 19, 40, 1)],
     ),
     "gibbs": (
         gibbs,
-        ("start", "round", "item step", "read by every shard", "person", "response"),
-        [(1 << 16, 40, 150), (1 << 16, 40, 300), (1 << 18, 40, 150), (1 << 16, 160, 150),
-         (1 << 17, 80, 150)],
-        [(1 << 18, 80, 200)],
+        ("start", "round", "item step", "read by a shard", "person", "response"),
+        [(1 << 16, 40, 600), (1 << 16, 40, 1200), (1 << 18, 40, 300), (1 << 16, 160, 300),
+         (1 << 17, 80, 300), (1 << 18, 20, 300)],
+        [(1 << 18, 80, 400)],
     ),
     "score": (
-        once(scaling.score), ("start", "identifier", "read"),
+        once(scaling.score), ("start", "block", "identifier", "read"),
         [(1 << 19, 20, 1), (1 << 19, 80, 1), (1 << 21, 20, 1), (1 << 20, 80, 1)],
         [(1 << 22, 40, 1)],
     ),
@@ -199,6 +213,21 @@ def tasks(b, r, workers):
     return float(np.polyfit(counts, seconds, 1)[0])
 
 
+def combination(n_shards, m, n_draws):
+    """Seconds in which the driver combines so many shards with draws like those of a posterior."""
+    rng = np.random.default_rng(0)
+    shards = [
+        wasp.ShardPosterior(
+            rng.normal(size=(n_draws, 2, m)) * 0.01 + [[[0.1], [0.2]]], 10**5,
+            rhat=np.ones((2, m)), ess=np.full((2, m), 4.0 * n_draws), acceptance=1.0, spacing=0.0,
+        )
+        for _ in range(n_shards)
+    ]  # fmt: skip
+    begun = time.perf_counter()
+    wasp.combine(shards, n_draws)
+    return time.perf_counter() - begun
+
+
 def stored_bytes(r):
     """Bytes on disk a person, in responses and in identifiers, and of a message about a block."""
     root = Path(r.path)
@@ -214,7 +243,7 @@ def stored_bytes(r):
 # --- predictions ----------------------------------------------------------------------------------
 
 
-def driver_bytes(name, m, blocks, workers):
+def driver_bytes(name, m, n_blocks, workers):
     """Large arrays that the driver holds at once, from what the methods say of themselves."""
     gathered = min(4 * workers, 64 + 16)
     return {
@@ -223,13 +252,15 @@ def driver_bytes(name, m, blocks, workers):
         "pair counts": (gathered + 2) * 2 * 8 * m * m,
         "random pairs": gathered * 16 * m * m + 120 * m * m / 2,
         "gibbs": min(8 * 2 * m * 2000 * workers, 512 << 20) * 3,
-        "score": 1500 * blocks,
-    }[name] + 600 * blocks  # and the manifest
+        "score": 1500 * n_blocks,
+    }[name] + 600 * n_blocks  # and the manifest
 
 
 def predictions(models, per_task, disk, options):
     responses, identifiers, message = disk
     k = options.on
+    combined = combination(k, PREDICTED["gibbs"][0], 2000)
+    print(f"\nthe driver combines {k} shards with 2,000 draws of 40 items in {combined:.1f} s")
     print(f"\npredicted on {k} workers; s; a task costs the scheduler {per_task * 1e3:.2f} ms")
     print(
         f"{'method':<13} {'persons':>13} {'items':>5} {'passes':>6} {'s/pass':>9} {'total':>10} "
@@ -238,14 +269,14 @@ def predictions(models, per_task, disk, options):
     for name, (terms, x) in models.items():
         m, p = PREDICTED[name]
         for n in (10**7, 10**8, 10**9):
-            rows = default_rows_per_block(m, n)
-            blocks = -(-n // rows)
+            n_blocks = blocks(n, m)
             seconds = float(row(terms, (k, n, m, p)) @ x)
             rounds = 7 if name == "gibbs" else p  # of its passes over the data; sweeps send nothing
-            n_tasks = min(4 * k, blocks)
+            n_tasks = min(4 * k, n_blocks)
             scheduler = rounds * n_tasks * per_task
             if name == "gibbs":
                 scheduler += k * max(p / 20, seconds / 5.0 / 1.0) * per_task
+                seconds += combined
             store = n * (responses * m / 40 + identifiers) / 1e9
             read = n * responses * m / 40 / 1e9 * (k if name == "gibbs" else 1)
             read += n * identifiers / 1e9 if name == "score" else 0.0
@@ -253,8 +284,8 @@ def predictions(models, per_task, disk, options):
                 "joint": 8 * (N_NODES + 2 * m + 6), "pair counts": 16 * m * m,
                 "random pairs": 16 * m * m, "gibbs": 8 * 2 * 600 * m,
             }.get(name, 1000)  # fmt: skip
-            sent = rounds * (n_tasks * (result + 1000 + 32 * m) + blocks * message) / 1e9
-            driver = driver_bytes(name, m, blocks, k) / 1e6
+            sent = rounds * (n_tasks * (result + 1000 + 32 * m) + n_blocks * message) / 1e9
+            driver = driver_bytes(name, m, n_blocks, k) / 1e6
             print(
                 f"{name:<13} {n:>13,} {m:>5} {p:>6} {(seconds + scheduler) / p:>9.3g} "
                 f"{seconds + scheduler:>10.4g} {scheduler:>8.3g} {store:>8.3g} {read:>8.3g} "

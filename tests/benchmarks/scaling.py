@@ -226,6 +226,11 @@ class Run:
 # --- clusters and stores --------------------------------------------------------------------------
 
 
+def rows_per_block(items):
+    rows = max(1 << 20, items) // items
+    return min(1 << (rows.bit_length() - 1), 1 << 14)
+
+
 class Bench:
     """Clusters of each size, all started, and stores, made when first asked for."""
 
@@ -241,9 +246,7 @@ class Bench:
         """Simulated responses, written once; blocks of as many persons whatever their number."""
         if (persons, items) not in self._stores:
             path = self.folder / f"{persons}-{items}"
-            rows = max(1 << 20, items) // items
-            rows = min(1 << (rows.bit_length() - 1), 1 << 14)
-            irt.simulate(persons, items, store=path, rows_per_block=rows)
+            irt.simulate(persons, items, store=path, rows_per_block=rows_per_block(items))
             self._stores[persons, items] = irt.open_responses(path), truth(items)
         return self._stores[persons, items]
 
