@@ -13,7 +13,7 @@ from typing import Any
 
 from irt_dask.engine.memory import keep_freed_memory
 from irt_dask.engine.threads import n_cores, single_threaded
-from irt_dask.engine.watch import LOOK, PATIENCE, Watch, reaching_scheduler
+from irt_dask.engine.watch import LOOK, PATIENCE, Watch, reaching_scheduler, went_away
 from irt_dask.errors import ClusterError
 from irt_dask.store.responses import BlockRef
 
@@ -219,9 +219,7 @@ class Cluster:
                 f"rows_per_block, more memory per worker), else see the worker's log"
             ) from error
         except (FutureCancelledError, CommClosedError) as error:
-            raise ClusterError(
-                f"the scheduler went away ({error}); start the same command again to go on"
-            ) from error
+            raise went_away(error) from error
 
     def close(self) -> None:
         """Let the cluster forget the blocks it was sent."""

@@ -24,9 +24,13 @@ def reaching_scheduler() -> Iterator[None]:
     try:
         yield
     except OSError as error:  # a TimeoutError is one, and a CommClosedError
-        raise ClusterError(
-            f"the scheduler went away ({error}); start the same command again to go on"
-        ) from error
+        raise went_away(error) from error
+
+
+def went_away(error: BaseException) -> ClusterError:
+    """Return the error to raise when there is no scheduler any more."""
+    why = str(error).partition("\n")[0] or type(error).__name__
+    return ClusterError(f"the scheduler went away ({why}); start the same command again to go on")
 
 
 class Watch:
