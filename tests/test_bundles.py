@@ -120,7 +120,7 @@ def test_a_damaged_temporary_file_stops_ingest(text, damage, tmp_path, monkeypat
         except DiskError:
             stopped.append(written[strike - 1].name)
             assert not (tmp_path / f"store-{strike}").exists()
-        else:  # a file that was not needed again: names for messages, rows of a table that is cut
+        else:  # the names for messages, which nobody needed
             assert r.fingerprint == want
     assert len(stopped) >= n - 1
     monkeypatch.setattr(bundles, "writer", sound)
