@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import platform
 import resource
 
 import numpy as np
 import pytest
+from distributed.client import AllExit
 from threadpoolctl import threadpool_info
 
 import irt_dask as irt
@@ -300,3 +302,13 @@ def test_workers_keep_the_memory_of_arrays(client):
     engine = executors.Cluster(client)
     assert engine.result(engine.submit(0.0, _page_faults)) < 2_560
     assert max(engine.results(engine.submit_all(_page_faults, [(0.0, ()), (0.9, ())]))) < 2_560
+
+
+def test_waits_that_dask_gave_up_are_not_logged(client, caplog):
+    executors.Cluster(client)
+    log = logging.getLogger("asyncio")
+    log.error("Task exception was never retrieved", exc_info=AllExit())
+    assert not caplog.records
+    log.error("Task exception was never retrieved", exc_info=ValueError("ours"))
+    log.error("no exception")
+    assert len(caplog.records) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import math
 import queue
 import sys
@@ -109,6 +110,15 @@ class Threads:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
+def _wanted(record: logging.LogRecord) -> bool:
+    """Whether a record of asyncio's log is about anything but a wait that Dask gave up itself.
+
+    Where one of several futures fails, it abandons the others without looking at them again.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    return type(error).__name__ != "AllExit"  # nothing can be imported once the process ends
+
+
 def _itself(ref: BlockRef) -> BlockRef:
     return ref
 
@@ -125,6 +135,7 @@ class Cluster:
         self.n_threads = sum(self._workers().values())
         self._held: list[Any] = []
         self._watch = Watch(client)
+        logging.getLogger("asyncio").addFilter(_wanted)  # once, however often
 
     def _workers(self) -> dict[str, int]:
         """Threads by address, as of at most a second ago; waits for a first worker."""

@@ -17,6 +17,7 @@ import pickle
 import statistics
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import scaling
@@ -35,42 +36,53 @@ def blocks(n, m):
     return -(-n // rows)
 
 
-#: Terms: name, unit of the coefficient as printed, factor to it, value from (k, n, m, passes).
+class Case(NamedTuple):
+    """A run: workers, persons of all of them, items, passes (or sweeps), shards of persons."""
+
+    k: int
+    n: int
+    m: int
+    p: int
+    s: int = 1
+
+
+#: Terms: name, unit of the coefficient as printed, factor to it, value from a case.
 TERMS = {
-    "start": ("ms a run", 1e3, lambda k, n, m, p: 1.0),
-    "round": ("ms a pass", 1e3, lambda k, n, m, p: p),
-    "item step": ("us an item and pass", 1e6, lambda k, n, m, p: p * m),
-    "read": ("ns a response", 1e9, lambda k, n, m, p: n * m / k),
-    "read by a shard": ("ns a response of all", 1e9, lambda k, n, m, p: n * m * max(2, k) / k),
-    "block": ("us a block", 1e6, lambda k, n, m, p: blocks(n, m) / k),
-    "identifier": ("ns a person", 1e9, lambda k, n, m, p: n / k),
-    "person": ("ns a person and pass", 1e9, lambda k, n, m, p: p * n / k),
-    "response": ("ns a response and pass", 1e9, lambda k, n, m, p: p * n * m / k),
-    "pair": ("ps a person and pair", 1e12, lambda k, n, m, p: n * m * (m - 1) / 2 / k),
+    "start": ("ms a run", 1e3, lambda c: 1.0),
+    "round": ("ms a pass", 1e3, lambda c: c.p),
+    "item step": ("us an item and pass", 1e6, lambda c: c.p * c.m),
+    "sweep": ("us a shard and sweep", 1e6, lambda c: c.p * c.s / c.k),
+    "item draw": ("us an item, shard and sweep", 1e6, lambda c: c.p * c.m * c.s / c.k),
+    "read": ("ns a response", 1e9, lambda c: c.n * c.m / c.k),
+    "read by a shard": ("ns a response and shard", 1e9, lambda c: c.n * c.m * c.s / c.k),
+    "block": ("us a block", 1e6, lambda c: blocks(c.n, c.m) / c.k),
+    "sums": ("ps a block and pair", 1e12, lambda c: blocks(c.n, c.m) * c.m * (c.m - 1) / 2 / c.k),
+    "identifier": ("ns a person", 1e9, lambda c: c.n / c.k),
+    "person": ("ns a person and pass", 1e9, lambda c: c.p * c.n / c.k),
+    "response": ("ns a response and pass", 1e9, lambda c: c.p * c.n * c.m / c.k),
+    "pair": ("ps a person and pair", 1e12, lambda c: c.n * c.m * (c.m - 1) / 2 / c.k),
 }  # fmt: skip
 
 
-def joint(*args, passes):
+def joint(*args, passes, shards):
     scaling.joint(*args, iterations=passes - 3)
 
 
-def gibbs(r, truth, folder, client, workers, passes):
-    """A shard for each worker, but two at least, so that every run combines and refines."""
+def gibbs(r, truth, folder, client, workers, passes, shards):
+    """With 40 items or more, where a draw is one sweep."""
     irt.fit_bayes(
-        r, n_shards=max(2, workers), n_draws=passes - 50, n_warmup=50, client=client,
-        **scaling.QUIET,
-    )  # fmt: skip
+        r, n_shards=shards, n_draws=passes - 50, n_warmup=50, client=client, **scaling.QUIET
+    )
 
 
 def once(function):
-    def run(*args, passes):
-        assert passes == 1
+    def run(*args, passes, shards):
         function(*args)
 
     return run
 
 
-#: Of each method: what runs, its terms, sizes (persons, items, passes) to fit and to check.
+#: Of each method: what runs, its terms, sizes (persons, items, passes, shards) to fit and to check.
 METHODS = {
     "read": (
         once(scaling.read), ("start", "block", "identifier", "read"),
@@ -84,8 +96,9 @@ METHODS = {
         [(1 << 21, 40, 33)],
     ),
     "pair counts": (
-        once(scaling.pair_counts), ("start", "block", "read", "pair"),
-        [(1 << 21, 40, 1), (1 << 18, 250, 1), (1 << 20, 125, 1), (1 << 17, 1000, 1)],
+        once(scaling.pair_counts), ("start", "sums", "read", "pair"),
+        [(1 << 20, 125, 1), (1 << 18, 250, 1), (1 << 19, 250, 1), (1 << 16, 1000, 1),
+         (1 << 17, 1000, 1)],
         [(1 << 18, 500, 1)],
     ),
     "random pairs": (
@@ -95,10 +108,10 @@ METHODS = {
     ),
     "gibbs": (
         gibbs,
-        ("start", "round", "item step", "read by a shard", "person", "response"),
-        [(1 << 16, 40, 600), (1 << 16, 40, 1200), (1 << 18, 40, 300), (1 << 16, 160, 300),
-         (1 << 17, 80, 300), (1 << 18, 20, 300)],
-        [(1 << 18, 80, 400)],
+        ("start", "sweep", "item draw", "read", "read by a shard", "person", "response"),
+        [(1 << 16, 40, 600, 2), (1 << 16, 40, 1200, 2), (1 << 18, 40, 300, 2),
+         (1 << 16, 160, 300, 2), (1 << 18, 40, 150, 8), (1 << 16, 160, 300, 8)],
+        [(1 << 18, 80, 400, 2), (1 << 17, 80, 300, 6)],
     ),
     "score": (
         once(scaling.score), ("start", "block", "identifier", "read"),
@@ -107,7 +120,7 @@ METHODS = {
     ),
 }  # fmt: skip
 
-#: Predictions: items, and passes of a fit; sweeps of fit_bayes's defaults.
+#: Predictions: items, and passes of a fit; sweeps of fit_bayes's defaults, with a shard a worker.
 PREDICTED = {
     "read": (40, 1), "joint": (40, 33), "pair counts": (500, 1), "random pairs": (40, 1),
     "gibbs": (40, 2500), "score": (40, 1),
@@ -121,19 +134,20 @@ def measure(b, name, sizes, workers, options):
     """Median seconds of every size on every number of workers; they alternate."""
     run = METHODS[name][0]
     wait = functools.partial(scaling.wait_for_quiet, b.pids, options.foreign, options.patience)
-    cases = [(k, max(int(n * options.scale), 1024), m, p) for n, m, p in sizes for k in workers]
+    cases = [
+        Case(k, max(int(n * options.scale), 1024), *more) for n, *more in sizes for k in workers
+    ]
     times = {case: [] for case in cases}
 
-    def seconds(case):
-        k, n, m, p = case
-        return b.timed(run, k, n, m, passes=p)
+    def once(c, persons):
+        return b.timed(run, c.k, persons, c.m, passes=c.p, shards=c.s)
 
-    for k, _, m, _ in cases:
-        b.timed(run, k, 4096, m, passes=max(cases[0][3], 1))  # compiles
+    for case in cases:
+        once(case, 4096)  # compiles
     for _ in range(options.repeats):
         for case in cases:
             wait()
-            times[case].append(seconds(case))
+            times[case].append(once(case, case.n))
     most = max(r.foreign for runs in times.values() for r in _quietest(runs))
     print(f"\n{name}: other programs had up to {most:.2f} cores")
     return {
@@ -153,7 +167,7 @@ def _quietest(runs):
 
 
 def row(terms, case):
-    return np.array([TERMS[t][2](*case) for t in terms])
+    return np.array([TERMS[t][2](case) for t in terms])
 
 
 def fit(terms, times):
@@ -165,8 +179,15 @@ def fit(terms, times):
     return x / size
 
 
-def relative_error(terms, x, times):
-    return {case: row(terms, case) @ x / s - 1.0 for case, s in times.items()}
+def show(what, terms, x, times):
+    """Print what the model says of runs next to what they took."""
+    for c, seconds in times.items():
+        predicted = row(terms, c) @ x
+        print(
+            f"  {what}: {c.k} workers, {c.n:,} x {c.m}, passes {c.p}, shards {c.s}: "
+            f"{seconds:.2f} s, model {predicted:.2f} ({predicted / seconds - 1.0:+.1%})",
+            flush=True,
+        )
 
 
 # --- messages -------------------------------------------------------------------------------------
@@ -270,7 +291,7 @@ def predictions(models, per_task, disk, options):
         m, p = PREDICTED[name]
         for n in (10**7, 10**8, 10**9):
             n_blocks = blocks(n, m)
-            seconds = float(row(terms, (k, n, m, p)) @ x)
+            seconds = float(row(terms, Case(k, n, m, p, k)) @ x)
             rounds = 7 if name == "gibbs" else p  # of its passes over the data; sweeps send nothing
             n_tasks = min(4 * k, n_blocks)
             scheduler = rounds * n_tasks * per_task
@@ -315,18 +336,10 @@ def main():
             _, terms, sizes, checks = METHODS[name]
             times = measure(b, name, sizes, options.workers, options)
             x = fit(terms, times)
-            errors = list(relative_error(terms, x, times).values())
-            print(f"{name}: relative errors of the fit up to {max(map(abs, errors)):.1%}")
+            show("fitted", terms, x, times)
             for t, value in zip(terms, x, strict=True):
                 print(f"  {t:<20} {value * TERMS[t][1]:>10.4g} {TERMS[t][0]}")
-            unseen = measure(b, name, checks, options.workers, options)
-            for (k, n, m, p), error in relative_error(terms, x, unseen).items():
-                s = unseen[k, n, m, p]
-                print(
-                    f"  check: {k} workers, {n:,} x {m}, {p} passes: {s:.2f} s, "
-                    f"predicted {s * (1.0 + error):.2f} ({error:+.1%})",
-                    flush=True,
-                )
+            show("check", terms, x, measure(b, name, checks, options.workers, options))
             models[name] = terms, x
             b.drop()
         r, _ = b.store(int((1 << 22) * options.scale), 40)
