@@ -339,12 +339,20 @@ def test_a_cancelled_job_goes_on_when_it_starts_again(slurm, pipeline, tmp_path)
         assert not list(tmp_path.glob(".irt_dask-*"))
 
 
-def test_the_exit_code_of_the_run_is_that_of_the_job(slurm, tmp_path):
+@pytest.mark.parametrize("late", [0, 8], ids=["workers in time", "workers late"])
+def test_the_exit_code_of_the_run_is_that_of_the_job(slurm, tmp_path, monkeypatch, late):
+    """At once, also where the workers start only when their scheduler is gone."""
+    dask = tmp_path / "bin" / "dask"
+    dask.parent.mkdir()
+    dask.write_text(f'#!/bin/sh\n[ "$1" = scheduler ] || sleep {late}\nexec {BIN}/dask "$@"\n')
+    dask.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{dask.parent}:{os.environ['PATH']}")
     with _logs_shown(slurm, tmp_path):
         job = _submit(tmp_path, tmp_path / "missing.toml")
-        _until(lambda: _state(job)[0] == "FAILED", 60, "the job to fail")
+        _until(lambda: _state(job)[0] == "FAILED", 45, "the job to fail")
         assert _state(job)[1] == "2:0"
         assert "there is no pipeline file" in (tmp_path / f"irt_dask-{job}.log").read_text()
+        assert not list(tmp_path.glob(".irt_dask-*"))
 
 
 def test_a_job_without_workers_fails(slurm, pipeline, tmp_path):
