@@ -30,20 +30,29 @@ from irt_dask.engine import Engine, executors
 from irt_dask.store import default_rows_per_block
 
 
-def blocks(n, m):
-    """Blocks of a store: of those that are measured (scaling.py), and of large ones."""
-    rows = scaling.rows_per_block(m) if n < 10**7 else default_rows_per_block(m, n)
-    return -(-n // rows)
-
-
 class Case(NamedTuple):
-    """A run: workers, persons of all of them, items, passes (or sweeps), shards of persons."""
+    """A run: workers, persons in all, items, passes (or sweeps), shards, persons of a block."""
 
     k: int
     n: int
     m: int
     p: int
     s: int = 1
+    rows: int | None = None
+
+    @property
+    def blocks(self):
+        return -(-self.n // (self.rows or scaling.rows_per_block(self.m)))
+
+    @property
+    def pairs(self):
+        return self.m * (self.m - 1) / 2
+
+    @property
+    def gathered(self):
+        """Partial sums that are added one after the other: by the driver, or by a task before."""
+        tasks = min(executors.TASKS_PER_THREAD * self.k, self.blocks)
+        return tasks if tasks <= executors.Cluster.max_gathered else tasks / 16 + 16
 
 
 #: Terms: name, unit of the coefficient as printed, factor to it, value from a case.
@@ -55,12 +64,12 @@ TERMS = {
     "item draw": ("us an item, shard and sweep", 1e6, lambda c: c.p * c.m * c.s / c.k),
     "read": ("ns a response", 1e9, lambda c: c.n * c.m / c.k),
     "read by a shard": ("ns a response and shard", 1e9, lambda c: c.n * c.m * c.s / c.k),
-    "block": ("us a block", 1e6, lambda c: blocks(c.n, c.m) / c.k),
-    "sums": ("ps a block and pair", 1e12, lambda c: blocks(c.n, c.m) * c.m * (c.m - 1) / 2 / c.k),
+    "sums": ("ns a block and pair", 1e9, lambda c: c.blocks * c.pairs / c.k),
+    "gathered": ("ns a task and pair", 1e9, lambda c: c.gathered * c.pairs),
     "identifier": ("ns a person", 1e9, lambda c: c.n / c.k),
     "person": ("ns a person and pass", 1e9, lambda c: c.p * c.n / c.k),
     "response": ("ns a response and pass", 1e9, lambda c: c.p * c.n * c.m / c.k),
-    "pair": ("ps a person and pair", 1e12, lambda c: c.n * c.m * (c.m - 1) / 2 / c.k),
+    "pair": ("ps a person and pair", 1e12, lambda c: c.n * c.pairs / c.k),
 }  # fmt: skip
 
 
@@ -82,10 +91,10 @@ def once(function):
     return run
 
 
-#: Of each method: what runs, its terms, sizes (persons, items, passes, shards) to fit and to check.
+#: Of each method: what runs, its terms, sizes to fit and to check, as in Case after the workers.
 METHODS = {
     "read": (
-        once(scaling.read), ("start", "block", "identifier", "read"),
+        once(scaling.read), ("start", "identifier", "read"),
         [(1 << 21, 20, 1), (1 << 20, 160, 1), (1 << 23, 20, 1), (1 << 21, 80, 1)],
         [(1 << 22, 40, 1)],
     ),
@@ -96,13 +105,13 @@ METHODS = {
         [(1 << 21, 40, 33)],
     ),
     "pair counts": (
-        once(scaling.pair_counts), ("start", "sums", "read", "pair"),
-        [(1 << 20, 125, 1), (1 << 18, 250, 1), (1 << 19, 250, 1), (1 << 16, 1000, 1),
-         (1 << 17, 1000, 1)],
-        [(1 << 18, 500, 1)],
+        once(scaling.pair_counts), ("start", "gathered", "sums", "read", "pair"),
+        [(1 << 21, 125, 1), (1 << 19, 250, 1), (1 << 20, 250, 1, 1, 1 << 14), (1 << 16, 1000, 1),
+         (1 << 17, 1000, 1), (1 << 18, 1000, 1, 1, 1 << 13)],
+        [(1 << 19, 500, 1), (1 << 20, 500, 1, 1, 1 << 13)],
     ),
     "random pairs": (
-        once(scaling.random_pairs), ("start", "block", "identifier", "read"),
+        once(scaling.random_pairs), ("start", "identifier", "read"),
         [(1 << 18, 20, 1), (1 << 17, 80, 1), (1 << 19, 20, 1), (1 << 18, 80, 1)],
         [(1 << 19, 40, 1)],
     ),
@@ -114,7 +123,7 @@ METHODS = {
         [(1 << 18, 80, 400, 2), (1 << 17, 80, 300, 6)],
     ),
     "score": (
-        once(scaling.score), ("start", "block", "identifier", "read"),
+        once(scaling.score), ("start", "identifier", "read"),
         [(1 << 19, 20, 1), (1 << 19, 80, 1), (1 << 21, 20, 1), (1 << 20, 80, 1)],
         [(1 << 22, 40, 1)],
     ),
@@ -140,7 +149,7 @@ def measure(b, name, sizes, workers, options):
     times = {case: [] for case in cases}
 
     def once(c, persons):
-        return b.timed(run, c.k, persons, c.m, passes=c.p, shards=c.s)
+        return b.timed(run, c.k, persons, c.m, rows=c.rows, passes=c.p, shards=c.s)
 
     for case in cases:
         once(case, 4096)  # compiles
@@ -183,9 +192,10 @@ def show(what, terms, x, times):
     """Print what the model says of runs next to what they took."""
     for c, seconds in times.items():
         predicted = row(terms, c) @ x
+        size = f"{c.n:,} x {c.m}, passes {c.p}, shards {c.s}, {c.blocks} blocks"
         print(
-            f"  {what}: {c.k} workers, {c.n:,} x {c.m}, passes {c.p}, shards {c.s}: "
-            f"{seconds:.2f} s, model {predicted:.2f} ({predicted / seconds - 1.0:+.1%})",
+            f"  {what}: {c.k} workers, {size}: {seconds:.2f} s, model {predicted:.2f} "
+            f"({predicted / seconds - 1.0:+.1%})",
             flush=True,
         )
 
@@ -290,13 +300,13 @@ def predictions(models, per_task, disk, options):
     for name, (terms, x) in models.items():
         m, p = PREDICTED[name]
         for n in (10**7, 10**8, 10**9):
-            n_blocks = blocks(n, m)
-            seconds = float(row(terms, Case(k, n, m, p, k)) @ x)
+            case = Case(k, n, m, p, k, default_rows_per_block(m, n))
+            seconds, n_blocks = float(row(terms, case) @ x), case.blocks
             rounds = 7 if name == "gibbs" else p  # of its passes over the data; sweeps send nothing
-            n_tasks = min(4 * k, n_blocks)
+            n_tasks = min(executors.TASKS_PER_THREAD * k, n_blocks)
             scheduler = rounds * n_tasks * per_task
             if name == "gibbs":
-                scheduler += k * max(p / 20, seconds / 5.0 / 1.0) * per_task
+                scheduler += k * p / 20 * per_task  # chains are cut after 20 sweeps or more
                 seconds += combined
             store = n * (responses * m / 40 + identifiers) / 1e9
             read = n * responses * m / 40 / 1e9 * (k if name == "gibbs" else 1)

@@ -99,7 +99,7 @@ def score(r, truth, folder, client, workers):
 METHODS = {
     "read": Method(read, 1 << 22, 40),
     "joint": Method(joint, 1 << 22, 40),
-    "pair counts": Method(pair_counts, 1 << 18, 500),
+    "pair counts": Method(pair_counts, 1 << 20, 500),
     "random pairs": Method(random_pairs, 1 << 18, 40),
     "gibbs": Method(gibbs, 1 << 17, 40),
     "score": Method(score, 1 << 22, 40),
@@ -242,13 +242,14 @@ class Bench:
             self.clients[k].run(compile_and_load)
             self.pids += list(self.clients[k].run(os.getpid).values())
 
-    def store(self, persons, items):
+    def store(self, persons, items, rows=None):
         """Simulated responses, written once; blocks of as many persons whatever their number."""
-        if (persons, items) not in self._stores:
-            path = self.folder / f"{persons}-{items}"
-            irt.simulate(persons, items, store=path, rows_per_block=rows_per_block(items))
-            self._stores[persons, items] = irt.open_responses(path), truth(items)
-        return self._stores[persons, items]
+        rows = rows or rows_per_block(items)
+        if (persons, items, rows) not in self._stores:
+            path = self.folder / f"{persons}-{items}-{rows}"
+            irt.simulate(persons, items, store=path, rows_per_block=rows)
+            self._stores[persons, items, rows] = irt.open_responses(path), truth(items)
+        return self._stores[persons, items, rows]
 
     def drop(self):
         """Remove all stores."""
@@ -256,9 +257,9 @@ class Bench:
             shutil.rmtree(r.path)
         self._stores = {}
 
-    def timed(self, method, workers, persons, items, *, cold=True, **options):
+    def timed(self, method, workers, persons, items, *, cold=True, rows=None, **options):
         """One run on ``persons`` in all."""
-        r, known = self.store(persons, items)
+        r, known = self.store(persons, items, rows)
         client = self.clients[workers]
         if cold:
             client.run(forget)
