@@ -195,20 +195,17 @@ def test_demo(tmp_path):
     assert (tmp_path / "irt-dask-demo" / "simulated" / "report.html").exists()
 
 
-@pytest.mark.parametrize(
+STOPS = pytest.mark.parametrize(
     ("stop", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 1)], ids=["TERM", "INT"]
 )
-def test_signals_end_a_command_like_its_own_end(stop, code):
-    """What was opened is closed, one line is said, and the sender of SIGTERM sees its effect."""
-    script = """
-import importlib, time
+
+
+def stopped(work, stop, code):
+    """Run a function instead of a command, and send a signal after its first line."""
+    script = f"""
+import gc, importlib, signal, time
 command = importlib.import_module("irt_dask.cli.main")
-def work(**options):
-    try:
-        print("begun", flush=True)
-        time.sleep(60)
-    finally:
-        print("closed")
+{work}
 command.cli.main = work
 command.main()
 """
@@ -221,6 +218,51 @@ command.main()
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (code, "closed\n")
     assert err == "stopped; a run can be resumed by the same command\n"
+
+
+@STOPS
+def test_signals_end_a_command_like_its_own_end(stop, code):
+    """What was opened is closed, one line is said, and the sender of SIGTERM sees its effect."""
+    stopped(
+        """
+def work(**options):
+    try:
+        print("begun", flush=True)
+        time.sleep(60)
+    finally:
+        print("closed")
+""",
+        stop,
+        code,
+    )
+
+
+@STOPS
+def test_signals_are_not_lost_where_python_ignores_exceptions(stop, code):
+    """Twice in a row, in a callback of the garbage collector, which then fails by itself."""
+    stopped(
+        """
+class Callback:
+    calls = 0
+    def __call__(self, phase, info):
+        self.calls += 1
+        if self.calls == 1:
+            print("begun", flush=True)
+        assert self.calls <= 2, "broken"
+        time.sleep(60)
+def work(**options):
+    gc.disable()
+    gc.callbacks.append(Callback())
+    try:
+        for _ in range(60):
+            gc.collect()
+            time.sleep(1)
+    finally:
+        print("closed")
+""",
+        stop,
+        code,
+    )
 
 
 def test_full_disk_is_no_defect(monkeypatch, capsys):

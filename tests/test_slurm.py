@@ -430,7 +430,7 @@ def test_an_interrupted_or_killed_run_leaves_no_job(slurm, pipeline, tmp_path):
                 said = driver.communicate(timeout=60)[1]
             finally:
                 driver.kill()
-            assert driver.returncode == code
+            assert driver.returncode == code, said
             _until(lambda: not _say("squeue", "-h"), 30, "the end of the jobs")
             if sent == signal.SIGINT:
                 assert "can be resumed by the same command" in said

@@ -12,6 +12,7 @@ import click
 
 from irt_dask._version import __version__
 from irt_dask.cli import data, secure, work
+from irt_dask.cli.interrupts import Interrupts
 from irt_dask.errors import InputError, IrtDaskError
 
 
@@ -44,22 +45,16 @@ for command in (
 
 def main() -> None:
     """Run the command line and exit."""
-    terminated: list[int] = []
-
-    def terminate(number: int, frame: object) -> None:
-        terminated.append(number)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one ends it at once
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, terminate)  # end like Ctrl-C: workers, jobs, temporary files
+    interrupts = Interrupts()
     try:
-        cli.main(standalone_mode=False)
+        with interrupts:  # which end workers, jobs and temporary files too
+            cli.main(standalone_mode=False)
     except click.ClickException as error:
         error.show()
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         click.echo("stopped; a run can be resumed by the same command", err=True)
-        if terminated:
+        if interrupts.terminated:
             signal.raise_signal(signal.SIGTERM)  # so that whoever sent it sees that it did it
         sys.exit(1)
     except InputError as error:

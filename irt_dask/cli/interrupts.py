@@ -1,0 +1,60 @@
+"""Ctrl-C and SIGTERM: both end a command the same orderly way, whenever they come."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+#: Seconds until an interrupt that Python ignored is raised again.
+_LATER = 0.1
+
+
+class Interrupts:
+    """Within it SIGTERM raises KeyboardInterrupt as Ctrl-C does, and no KeyboardInterrupt is lost.
+
+    Python ignores exceptions in what it calls by itself, such as finalizers and the callback that
+    Dask has on garbage collection.  A KeyboardInterrupt that was ignored is raised again.
+    """
+
+    def __init__(self) -> None:
+        self.terminated = False
+        self._ignored = False
+
+    def __enter__(self) -> Self:
+        self._hook = sys.unraisablehook
+        self._before = {
+            number: signal.signal(number, handler) or signal.SIG_DFL
+            for number, handler in (
+                (signal.SIGTERM, self._terminate), (signal.SIGALRM, self._interrupt)
+            )
+        }  # fmt: skip
+        sys.unraisablehook = self._unraisable
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        sys.unraisablehook = self._hook
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _terminate(self, number: int, frame: object) -> NoReturn:
+        self.terminated = True
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one ends it at once
+        raise KeyboardInterrupt
+
+    def _interrupt(self, number: int, frame: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    def _unraisable(self, what: Any) -> None:
+        if issubclass(what.exc_type, KeyboardInterrupt):
+            self._ignored = True
+            signal.setitimer(signal.ITIMER_REAL, _LATER)
+        elif not self._ignored:  # what was broken off may complain until the end
+            self._hook(what)
