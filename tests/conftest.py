@@ -1,6 +1,7 @@
 """Shared by all tests: one local cluster for the session, and a way to compare bits."""
 
 import hashlib
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,11 @@ import pytest
 from distributed import Client, LocalCluster
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+def pytest_configure():
+    """Shells let background jobs ignore SIGINT, and so would the programs that tests start."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items):
