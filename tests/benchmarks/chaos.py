@@ -3,9 +3,10 @@
     python tests/benchmarks/chaos.py [--n 200] [--seed 0] [--out results.jsonl] [--only KIND]
 
 Each fault strikes one ``irt-dask run`` of a small pipeline; then the run is started again until it
-is finished.  What it wrote must be what an undisturbed run wrote.  Results are kept in ``--out``,
-so that an interrupted table goes on.  The kinds that need root (a small disk) or libfaketime (a
-clock that goes backwards) are left out, and said to be, where these are missing.
+is finished.  What it wrote must be what an undisturbed run wrote.  Faults are drawn until ``--n``
+struck: others come after the end of their run, or before there is a worker or a file.  Results are
+kept in ``--out``, so that an interrupted table goes on.  The kinds that need root (a small disk) or
+libfaketime (a clock that goes backwards) are left out, and said to be, where these are missing.
 """
 
 from __future__ import annotations
@@ -207,16 +208,19 @@ def _cmdline(process):
 
 
 # --- the faults -----------------------------------------------------------------------------------
-# Each strikes a running driver at a moment, and returns what has to be undone.
+# Each strikes a running driver at a moment, and returns whether there was anything to strike.
 
 
 def worker_killed(trial, driver, rng):
+    killed = 0
     for _ in range(rng.choice([1, 1, 2, 3])):
         workers = trial.workers(driver)
         if workers:
             with contextlib.suppress(psutil.NoSuchProcess):
                 rng.choice(workers).kill()
+                killed += 1
         time.sleep(rng.uniform(0.1, 1.0))
+    return killed > 0
 
 
 def worker_stalled(trial, driver, rng):
@@ -227,28 +231,35 @@ def worker_stalled(trial, driver, rng):
             one.suspend()
             time.sleep(rng.uniform(1.0, 6.0))
             one.resume()
+            return True
+    return False
 
 
 def driver_killed(trial, driver, rng):
     driver.kill()
+    return True
 
 
 def driver_interrupted(trial, driver, rng):
     driver.send_signal(signal.SIGINT)
+    return True
 
 
 def driver_terminated(trial, driver, rng):
     driver.send_signal(signal.SIGTERM)
+    return True
 
 
 def scheduler_killed(trial, driver, rng):
     trial.helpers[0].kill()
+    return True
 
 
 def scheduler_stalled(trial, driver, rng):
     trial.helpers[0].send_signal(signal.SIGSTOP)
     time.sleep(rng.uniform(1.0, 6.0))
     trial.helpers[0].send_signal(signal.SIGCONT)
+    return True
 
 
 def file_damaged(trial, driver, rng):
@@ -265,10 +276,13 @@ def file_damaged(trial, driver, rng):
                 at = rng.randrange(len(data))
                 changed = data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
                 file.write_bytes(changed if kind == 1 else data[:at])
+            return kind == 0 or bool(data)
+    return False
 
 
 def clock_backwards(trial, driver, rng):
     (trial.folder / "clock").write_text(f"-{rng.choice([2, 60, 86400])}")
+    return True
 
 
 def nothing(trial, driver, rng):
@@ -380,9 +394,8 @@ def trial(k, seed, folder, responses, want, size, seconds, only):
             wait, come = 0.02, lambda: time.monotonic() >= begun + at
         while driver.poll() is None and not come():
             time.sleep(wait)
-        out["struck"] = driver.poll() is None
-        if out["struck"]:
-            KINDS[kind](t, driver, rng)
+        strike = KINDS[kind]
+        out["struck"] = strike is nothing or (driver.poll() is None and strike(t, driver, rng))
         code = ended(driver)
         out["first"] = verdict(code, (t.folder / "log").read_text())
         out["first_seconds"] = round(time.monotonic() - begun, 1)
@@ -463,7 +476,8 @@ def main():
               f"largest worker {whole.most >> 20} MiB")  # fmt: skip
         for kind, reason in kinds()[1].items():
             print(f"left out: {kind} ({reason})")
-        for k in range(len(done), options.n):
+        while sum(d["struck"] for d in done) < options.n:
+            k = len(done)
             done.append(
                 trial(k, options.seed, folder, folder / "d.csv", want, size, seconds, options.only)
             )
@@ -490,9 +504,11 @@ def table(done):
                   f"{sum(not d['fine'] for d in own):>9}")  # fmt: skip
     lost = sum(d["resumed"][-1] != "done" for d in done)
     print(
-        f"{len(done)} faults: {lost} lost, {sum(bool(d['differs']) for d in done)} different, "
+        f"{sum(d['struck'] for d in done)} faults: {lost} lost, "
+        f"{sum(bool(d['differs']) for d in done)} different, "
         f"{sum(d['first'] == 'HANG' for d in done)} hangs, "
         f"{sum(bool(d['orphans']) for d in done)} with orphans, "
+        f"{sum(not d['struck'] for d in done)} more struck nothing, "
         f"largest worker {max(d['most'] for d in done) >> 20} MiB"
     )
 
