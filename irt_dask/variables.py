@@ -7,8 +7,12 @@ dimension or a dtype that is not listed here, so that documentation and results 
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from irt_dask.errors import InputError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -274,6 +278,18 @@ def describe(name: str) -> Variable:
         v = VARIABLES[base]
         return Variable(name, v.dims, "f", v.unit, f"{SUFFIXES[suffix]} of {base}", v.more)
     raise KeyError(f"{name!r} is not in the vocabulary of irt_dask.variables")
+
+
+def unique_ids(item_id: Iterable[Any], what: str) -> tuple[str, ...]:
+    """Return item identifiers as text; InputError that names those that stand twice."""
+    ids = tuple(str(i) for i in item_id)
+    if len(set(ids)) < len(ids):
+        twice = [i for i, n in Counter(ids).items() if n > 1]
+        raise InputError(
+            f"{what}: {len(twice)} item(s) listed more than once: {', '.join(twice[:10])}; items "
+            f"are matched by item_id: keep one of each, or give them identifiers of their own"
+        )
+    return ids
 
 
 def check(dataset: xr.Dataset) -> xr.Dataset:

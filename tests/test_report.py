@@ -226,6 +226,25 @@ def test_plots_return_axes_given_or_new(n):
         assert function(*args, ax=mine) is mine
 
 
+def test_icc_starts_at_the_guessing_parameter():
+    c = np.array([0.0, 0.25, 0.1])
+    a, b = np.array([1.0, 1.5, 0.8]), np.array([0.0, 0.5, -1.0])
+    bank = xr.Dataset(
+        {
+            "item_discrimination": ("items", a),
+            "item_difficulty": ("items", b),
+            "item_guessing": ("items", c),
+        },
+        {"item_id": ("items", ["x", "y", "z"])},
+    )
+    ax = draw(plots.icc(bank))
+    texts = [t.get_text() for t in ax.get_legend().get_texts()]
+    for line, j in zip(ax.lines, (2, 0, 1), strict=True):  # in the order of difficulty
+        theta, p = line.get_data()
+        np.testing.assert_allclose(p, c[j] + (1 - c[j]) / (1 + np.exp(-a[j] * (theta - b[j]))))
+    assert [("c=" in t) for t in texts] == [True, False, True]
+
+
 def test_icc_highlights_the_extremes():
     posterior = make(60)[0]
     ax = draw(plots.icc(posterior))

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from irt_dask.engine import dataset, item_parameters_3pl
+from irt_dask.engine import bank_item_ids, dataset, item_parameters_3pl
 from irt_dask.errors import InputError
 from irt_dask.models import difficulty
 from irt_dask.store.manifest import write_atomically
@@ -53,7 +53,7 @@ def write_items(items: xr.Dataset, path: str | Path) -> Path:
 
 def items_text(items: xr.Dataset, suffix: str) -> str:
     """Return what :func:`write_items` writes to a file of this suffix."""
-    a, d, c = item_parameters_3pl(items, tuple(str(i) for i in items["item_id"].values))
+    a, d, c = item_parameters_3pl(items, bank_item_ids(items))
     table: dict[str, Any] = {
         "item": items["item_id"].values,
         "model": items.attrs.get("model", "2pl"),

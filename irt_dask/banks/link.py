@@ -11,7 +11,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from irt_dask.engine import dataset, item_parameters_3pl
+from irt_dask.engine import bank_item_ids, dataset, item_parameters_3pl
 from irt_dask.errors import EstimationError, InputError
 
 Floats = NDArray[np.float64]
@@ -31,11 +31,8 @@ def _curves(x: Floats, a: Floats, b: Floats, c: Floats) -> Floats:
 
 
 def _common(bank_a: xr.Dataset, bank_b: xr.Dataset) -> tuple[str, ...]:
-    for name, bank in (("bank_a", bank_a), ("bank_b", bank_b)):
-        if not isinstance(bank, xr.Dataset) or "item_id" not in bank.coords:
-            raise InputError(f"{name} must be a Dataset with item_id, as the fit functions return")
-    known = {str(i) for i in bank_a["item_id"].values}
-    common = tuple(i for i in map(str, bank_b["item_id"].values) if i in known)
+    known = set(bank_item_ids(bank_a, "bank_a"))
+    common = tuple(i for i in bank_item_ids(bank_b, "bank_b") if i in known)
     if len(common) < 2:
         raise InputError(
             f"the banks have {len(common)} item(s) in common and linking needs at least 2; items "
@@ -140,7 +137,7 @@ def link(bank_a: xr.Dataset, bank_b: xr.Dataset, *, method: str = "haebara") -> 
     a_b, d_b, c_b = item_parameters_3pl(bank_b, common, what="bank_b")
     pa, pb = (a_a, -d_a / a_a, c_a), (a_b, -d_b / a_b, c_b)
     _check_order(pa[1], pb[1])
-    everyone = tuple(str(i) for i in bank_b["item_id"].values)
+    everyone = bank_item_ids(bank_b, "bank_b")
     a, d, c = item_parameters_3pl(bank_b, everyone, what="bank_b")
     one_slope = bool((a_a == a_a[0]).all() and (a == a[0]).all())
     slope, shift, criterion = _fit(method, pa, pb, one_slope)

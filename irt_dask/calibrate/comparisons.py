@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from irt_dask.calibrate.pairwise import check_level
-from irt_dask.engine import dataset
+from irt_dask.engine import bank_item_ids, dataset
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import InputError
 from irt_dask.kernels import bradley_terry as kernels
@@ -198,7 +198,7 @@ def _parts(fit: Any) -> tuple[Floats, Floats, tuple[str, ...]]:
     b, cov = (fit[name].values for name in ("item_difficulty", "item_difficulty_covariance"))
     if "item_difficulty_bias" in fit:
         b = b - fit["item_difficulty_bias"].values
-    return b, cov, tuple(str(i) for i in fit["item_id"].values)
+    return b, cov, bank_item_ids(fit, "fit")
 
 
 def _check_finite(b: Floats, cov: Floats) -> None:

@@ -16,7 +16,12 @@ from irt_dask.calibrate.common import response_counts, start_values
 from irt_dask.calibrate.marginal_rounds import Model, Rounds
 from irt_dask.calibrate.person_groups import grouped
 from irt_dask.engine import Checkpoint, Engine, ProgressOption, as_responses, dataset
-from irt_dask.engine.inputs import item_parameters, item_parameters_3pl, whole_number
+from irt_dask.engine.inputs import (
+    bank_item_ids,
+    item_parameters,
+    item_parameters_3pl,
+    whole_number,
+)
 from irt_dask.errors import ConvergenceWarning, InputError
 from irt_dask.models import check_model
 from irt_dask.store import Responses
@@ -238,9 +243,7 @@ def _model(
 
 def _fix(fixed: Floats, item_id: tuple[str, ...], bank: xr.Dataset, model: str) -> None:
     """Fill in the parameters of the items that the bank has."""
-    if not isinstance(bank, xr.Dataset) or "item_id" not in bank.coords:
-        raise InputError("fixed_items must be a Dataset with item_id, as the fit functions return")
-    known = {str(i) for i in bank["item_id"].values}
+    known = set(bank_item_ids(bank, "fixed_items"))
     at = [j for j, i in enumerate(item_id) if i in known]
     if not at:
         raise InputError("fixed_items has none of the items of the responses: no scale to join")

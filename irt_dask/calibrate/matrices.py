@@ -14,7 +14,13 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from irt_dask.calibrate.pairs import pair_counts
-from irt_dask.engine import ProgressOption, as_responses, dataset, refuse_weights
+from irt_dask.engine import (
+    ProgressOption,
+    as_responses,
+    bank_item_ids,
+    dataset,
+    refuse_weights,
+)
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import ConvergenceWarning, EstimationError
 
@@ -32,7 +38,7 @@ def _log_ratios(
         responses = as_responses(responses)
         refuse_weights(responses, method)
         responses = pair_counts(responses, client=client, progress=progress)
-    item_id = tuple(str(i) for i in responses["item_id"].values)
+    item_id = bank_item_ids(responses, "pair counts")
     count = responses["pair_count"].values.astype(float)
     np.fill_diagonal(count, 1.0)
     if len(item_id) < 2:

@@ -20,7 +20,7 @@ from irt_dask.calibrate import spectral_errors
 from irt_dask.calibrate.chain import DenseChain, FlowChain, distribution
 from irt_dask.calibrate.common import list_groups
 from irt_dask.calibrate.pairs import count
-from irt_dask.engine import Engine, ProgressOption, as_responses, dataset
+from irt_dask.engine import Engine, ProgressOption, as_responses, bank_item_ids, dataset
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import EstimationError, InputError
 
@@ -143,7 +143,7 @@ def fit_spectral(
 
 
 def _of_counts(counts: xr.Dataset, nu: float, accelerated: bool, components: str) -> xr.Dataset:
-    item_id = tuple(str(i) for i in counts["item_id"].values)
+    item_id = bank_item_ids(counts, "pair counts")
     if counts["pair_count"].shape != (len(item_id),) * 2:
         raise InputError(
             f"pair counts of shape {counts['pair_count'].shape} must have all items in rows and "

@@ -10,6 +10,7 @@ from irt_dask.engine.checkpoint import Checkpoint
 from irt_dask.engine.core import Engine
 from irt_dask.engine.inputs import (
     as_responses,
+    bank_item_ids,
     item_parameters,
     item_parameters_3pl,
     refuse_weights,
@@ -23,6 +24,7 @@ __all__ = [
     "Engine",
     "ProgressOption",
     "as_responses",
+    "bank_item_ids",
     "dataset",
     "item_parameters",
     "item_parameters_3pl",

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from irt_dask.errors import InputError
 from irt_dask.models import GRID_BOUND
 from irt_dask.store import Responses, from_array
-from irt_dask.variables import ITEMS, LATENT_DIMS
+from irt_dask.variables import ITEMS, LATENT_DIMS, unique_ids
 
 Floats = NDArray[np.float64]
 
@@ -96,11 +96,16 @@ def item_parameters_3pl(
     return a, d, c
 
 
-def _positions(items: xr.Dataset, item_id: tuple[str, ...], what: str) -> list[int]:
-    """Where the items of the responses stand in a fit or an item bank."""
+def bank_item_ids(items: Any, what: str = "items") -> tuple[str, ...]:
+    """Identifiers of the items of a fit or an item bank; InputError unless each stands once."""
     if not isinstance(items, xr.Dataset) or "item_id" not in items.coords:
         raise InputError(f"{what} must be a Dataset with item_id, as the fit functions return")
-    known = {str(i): k for k, i in enumerate(items["item_id"].values)}
+    return unique_ids(items["item_id"].values, what)
+
+
+def _positions(items: xr.Dataset, item_id: tuple[str, ...], what: str) -> list[int]:
+    """Where the items of the responses stand in a fit or an item bank."""
+    known = {i: k for k, i in enumerate(bank_item_ids(items, what))}
     unknown = [i for i in item_id if i not in known]
     if unknown:
         raise InputError(

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from irt_dask.engine import dataset, item_parameters_3pl
+from irt_dask.engine import bank_item_ids, dataset, item_parameters_3pl
 from irt_dask.errors import InputError
 from irt_dask.models import grid_for
 
@@ -59,9 +59,7 @@ def information(items: xr.Dataset, ability: Any = None) -> xr.Dataset:
     x = np.linspace(-4.0, 4.0, 81) if ability is None else np.atleast_1d(np.asarray(ability, float))
     if x.ndim != 1 or x.size == 0 or not np.isfinite(x).all():
         raise InputError("ability must be one or more finite numbers, in one dimension")
-    if not isinstance(items, xr.Dataset) or "item_id" not in items.coords:
-        raise InputError("items must be a Dataset with item_id, as the fit functions return")
-    item_id = tuple(str(i) for i in items["item_id"].values)
+    item_id = bank_item_ids(items)
     a, d, c = item_parameters_3pl(items, item_id)
     each = _information(x, a, d, c)
     total = each.sum(axis=0)

@@ -9,7 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from irt_dask.engine import dataset, item_parameters_3pl
+from irt_dask.engine import bank_item_ids, dataset, item_parameters_3pl
 from irt_dask.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -48,7 +48,7 @@ def lord_dif(reference: xr.Dataset, focal: xr.Dataset) -> xr.Dataset:
     Source: Lord (1980), *Applications of Item Response Theory to Practical Testing Problems*,
     chapter 14.
     """
-    ids = [_ids(bank, what) for bank, what in ((reference, "reference"), (focal, "focal"))]
+    ids = [bank_item_ids(bank, what) for bank, what in ((reference, "reference"), (focal, "focal"))]
     common = tuple(i for i in ids[0] if i in set(ids[1]))
     if not common:
         raise InputError("reference and focal have no item in common; items are matched by item_id")
@@ -80,12 +80,6 @@ def lord_dif(reference: xr.Dataset, focal: xr.Dataset) -> xr.Dataset:
         item_id=common,
         attrs={"method": "Wald tests of two calibrations", "model": focal.attrs.get("model")},
     )
-
-
-def _ids(bank: xr.Dataset, what: str) -> list[str]:
-    if not isinstance(bank, xr.Dataset) or "item_id" not in bank.coords:
-        raise InputError(f"{what} must be a Dataset with item_id, as the fit functions return")
-    return [str(i) for i in bank["item_id"].values]
 
 
 def _errors(bank: xr.Dataset, name: str, at: list[int]) -> Floats | None:

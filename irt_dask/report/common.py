@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from irt_dask.errors import InputError
-from irt_dask.variables import LATENT_DIMS
+from irt_dask.variables import LATENT_DIMS, unique_ids
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -21,9 +21,9 @@ LABEL_LENGTH = 24
 
 
 def item_ids(dataset: xr.Dataset) -> list[str]:
-    """Return the item identifiers as text, or 1, 2, ... where the dataset has none."""
+    """Return the item identifiers as text, each once, or 1, 2, ... where the dataset has none."""
     if "item_id" in dataset.variables:
-        return [str(i) for i in np.atleast_1d(dataset["item_id"].values)]
+        return list(unique_ids(np.atleast_1d(dataset["item_id"].values), "the dataset"))
     return [str(i + 1) for i in range(dataset.sizes.get("items", 0))]
 
 

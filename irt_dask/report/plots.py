@@ -72,7 +72,8 @@ def icc(
     Parameters
     ----------
     items
-        Dataset with ``item_discrimination`` and ``item_intercept`` (or ``item_difficulty``).
+        Dataset with ``item_discrimination`` and ``item_intercept`` (or ``item_difficulty``), and
+        ``item_guessing`` where items can be guessed (3PL): curves rise from there.
     which
         Item identifiers or positions to draw; all by default.  Of more than 12 items, the six
         most extreme in discrimination or difficulty are coloured and the others are grey.
@@ -85,15 +86,18 @@ def icc(
     index = np.arange(len(ids)) if which is None else positions(items, which)
     a, d = required(items, "item_discrimination")[index], required(items, "item_intercept")[index]
     b = required(items, "item_difficulty")[index]
-    usable = np.isfinite(a) & np.isfinite(d)
-    index, a, d, b = index[usable], a[usable], d[usable], b[usable]
+    guessing = optional(items, "item_guessing")
+    c = np.zeros_like(a) if guessing is None else guessing[index]
+    usable = np.isfinite(a) & np.isfinite(d) & np.isfinite(c)
+    index, a, d, b, c = index[usable], a[usable], d[usable], b[usable], c[usable]
     theta = np.linspace(-4, 4, 161)
     curves = 0.5 * (1 + np.tanh(0.5 * (np.outer(a, theta) + d[:, None])))
+    curves = c[:, None] + (1 - c[:, None]) * curves
     ax = axes(ax)
     many = len(index) > MOST_COLOURED
     if many:
         shade = float(np.clip(30 / len(index), 0.12, 0.7))
-        lines = [np.column_stack([theta, c]) for c in curves]
+        lines = [np.column_stack([theta, curve]) for curve in curves]
         ax.add_collection(LineCollection(lines, colors="#7d848c", linewidths=0.6, alpha=shade))
     chosen = _extremes(a, b, 6) if many else list(range(len(index)))
     chosen.sort(key=lambda i: b[i])
@@ -103,7 +107,9 @@ def icc(
         ]
         for k, i in enumerate(chosen)
     ]
-    legend(ax, handles, [f"{short(ids[index[i]])}  a={a[i]:.2f}, b={b[i]:.2f}" for i in chosen])
+    guessed = [f", c={x:.2f}" if x > 0 else "" for x in c]
+    names = [f"{short(ids[index[i]])}  a={a[i]:.2f}, b={b[i]:.2f}{guessed[i]}" for i in chosen]
+    legend(ax, handles, names)
     ax.set(xlim=(-4, 4), ylim=(-0.01, 1.01), xlabel="ability θ", ylabel="P(right)")
     ax.set_title(f"Item characteristic curves of {len(index):,} item{'s' * (len(index) != 1)}")
     ax.grid(color="#eceef0", lw=0.7)

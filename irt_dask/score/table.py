@@ -10,7 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from irt_dask.engine import dataset, item_parameters_3pl
+from irt_dask.engine import bank_item_ids, dataset, item_parameters_3pl
 from irt_dask.errors import InputError
 from irt_dask.kernels import loglik_3pl, points
 from irt_dask.kernels.layouts import Dense
@@ -62,9 +62,7 @@ def score_table(
     if method not in METHODS:
         raise InputError(f"method={method!r} is not available; use {', '.join(METHODS)}")
     mean, sd = _checked(ability)
-    if not isinstance(items, xr.Dataset) or "item_id" not in items.coords:
-        raise InputError("items must be a Dataset with item_id, as the fit functions return")
-    item_id = tuple(str(i) for i in items["item_id"].values)
+    item_id = bank_item_ids(items)
     if not item_id:
         raise InputError("items has no item: a form needs at least one")
     a, d, c = item_parameters_3pl(items, item_id)
