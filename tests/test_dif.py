@@ -9,7 +9,12 @@ from scipy.stats import chi2
 
 import irt_dask as irt
 from irt_dask.engine import dataset
-from irt_dask.errors import EstimationError, InputError
+from irt_dask.errors import ApproximationWarning, EstimationError, InputError
+
+#: For tests of arithmetic, on few persons.
+FEW = pytest.mark.filterwarnings(
+    "ignore:fewer than 500 persons:irt_dask.errors.ApproximationWarning"
+)
 
 
 def bank(a, b, c=None):
@@ -84,6 +89,7 @@ def by_hand(y, groups, a, b, c):
     return np.array(out).T
 
 
+@FEW
 @pytest.mark.parametrize("guessing", [0.0, 0.2])
 def test_by_hand(guessing):
     rng = np.random.default_rng(1)
@@ -125,6 +131,7 @@ def test_a_shifted_item_is_found_and_measured():
     assert got.attrs["ability_mean_focal"] == pytest.approx(-0.5, abs=0.1)
 
 
+@FEW
 def test_blocks_order_and_layouts_do_not_matter(bits):
     rng = np.random.default_rng(5)
     a, b, y, groups = simulate(rng, 60, 5)
@@ -139,6 +146,7 @@ def test_blocks_order_and_layouts_do_not_matter(bits):
     assert bits(run(stored, groups, items, observed="stored", rows_per_block=33)) == want
 
 
+@FEW
 def test_two_processes(client, bits):
     rng = np.random.default_rng(6)
     a, b, y, groups = simulate(rng, 50, 4)
@@ -147,6 +155,7 @@ def test_two_processes(client, bits):
     assert bits(irt.dif(r, bank(a, b), reference="r", focal="f", client=client)) == bits(alone)
 
 
+@FEW
 def test_other_groups_and_items_of_one_group_are_left_out():
     rng = np.random.default_rng(7)
     a, b, y, groups = simulate(rng, 100, 5)
@@ -179,6 +188,21 @@ def test_refusals():
     weighted = irt.from_array(y, persons={"group": ["r", "r", "f", "f"], "weight": [1, 2, 1, 1]})
     with pytest.raises(InputError, match="does not support person weights"):
         irt.dif(weighted, items, reference="r", focal="f")
+
+
+def test_few_persons_of_a_group_are_warned_of():
+    rng = np.random.default_rng(8)
+    a, b, y, groups = simulate(rng, 500, 4)
+    run(y, groups, bank(a, b))  # 500 are enough
+    y[-1, 2] = -1
+    with pytest.warns(ApproximationWarning, match=r"1 item\(s\) .*499 of group 'f' item 2"):
+        run(y, groups, bank(a, b))
+    y[:, 3] = np.where(groups == "f", -1, y[:, 3])  # nobody: no result, no warning of it
+    with pytest.warns(ApproximationWarning, match=r"1 item\(s\)"):
+        run(y, groups, bank(a, b))
+    few = np.r_[0:500, 500:560]
+    with pytest.warns(ApproximationWarning, match="nonuniform and joint p-values"):
+        run(y[few, :2], groups[few], bank(a[:2], b[:2]))
 
 
 @pytest.mark.slow

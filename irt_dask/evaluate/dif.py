@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,10 +20,10 @@ from irt_dask.engine import (
     item_parameters_3pl,
     refuse_weights,
 )
-from irt_dask.errors import EstimationError, InputError
+from irt_dask.errors import ApproximationWarning, EstimationError, InputError
 from irt_dask.evaluate.abilities import Scale, estimate
 from irt_dask.evaluate.groups import of_groups
-from irt_dask.kernels import item_scores
+from irt_dask.kernels import counts, item_scores
 from irt_dask.models import GRID_BOUND
 from irt_dask.store import Block, Responses
 
@@ -34,6 +35,8 @@ DELTA = 2.35
 #: Absolute values of delta that part A from B and B from C.
 _A, _C = 1.0, 1.5
 _LEVEL = 0.05
+#: Persons of a group below which tests of an item's slope are not trusted.
+_FEW = 500
 
 
 class _Group(NamedTuple):
@@ -42,11 +45,14 @@ class _Group(NamedTuple):
     scale: Scale
     score: Floats
     products: Floats
+    #: Persons who answered each item.
+    seen: NDArray[np.int64]
 
 
 def _products(block: Block, scale: Scale, slope_bound: float) -> tuple[Any, ...]:
     g = scale.curves()
-    return item_scores.score_products(block.data, g, scale.mean, scale.sd, slope_bound)
+    sums = item_scores.score_products(block.data, g, scale.mean, scale.sd, slope_bound)
+    return (*sums, counts.response_counts(block.data)[1])
 
 
 def dif(
@@ -99,6 +105,14 @@ def dif(
     EstimationError
         If there are fewer persons than parameters (2 an item), or the scores are dependent.
 
+    Warns
+    -----
+    ApproximationWarning
+        If fewer than 500 persons of a group answered some items: their nonuniform and joint
+        p-values are too small then (without DIF 11% of the nonuniform ones are below .05 with 60
+        persons in the focal group, 9-10% with 100, 6-7% with 200, 6% with 300, 5-6% with 500; the
+        uniform ones 6%, 6%, 6%, 5%, 5%).  The statistics are not corrected.
+
     Notes
     -----
     Neyman's C(alpha): the score of the focal group for the item's intercept and slope, less what
@@ -133,6 +147,7 @@ def dif(
         )
     groups, bound, steps, converged = _groups(parts, parameters, client, progress)
     data = _tests(groups, bound, n)
+    _warn_of_few(groups, (str(reference), str(focal)), responses.item_id)
     attrs: dict[str, Any] = {
         "method": "score tests of differential item functioning",
         "model": items.attrs.get("model"),
@@ -161,9 +176,9 @@ def _groups(
     groups = []
     for part, (scale, _, _) in zip(parts, fitted, strict=True):
         with Engine(part, client=client, progress=progress, stage="scores") as engine:
-            score, products = engine.map_reduce(_products, scale, bound, report=True)
+            score, products, seen = engine.map_reduce(_products, scale, bound, report=True)
         unit = item_scores.UNIT
-        groups.append(_Group(scale, score / unit, products / unit**2))
+        groups.append(_Group(scale, score / unit, products / unit**2, seen))
     return groups, bound, max(s for _, s, _ in fitted), all(c for _, _, c in fitted)
 
 
@@ -223,6 +238,24 @@ def _tests(groups: list[_Group], slope_bound: float, n: int) -> dict[str, Any]:
         data[f"item_dif_{name}_chi2"] = value
         data[f"item_dif_{name}_p_value"] = chi2.sf(value, df)
     return data
+
+
+def _warn_of_few(groups: list[_Group], labels: tuple[str, str], item_id: tuple[str, ...]) -> None:
+    """Warn if too few persons of a group answered items for the tests of their slopes."""
+    seen = np.stack([g.seen for g in groups])
+    fewest = np.where((seen > 0).all(axis=0), seen.min(axis=0), np.iinfo(np.int64).max)
+    few = int((fewest < _FEW).sum())
+    if few:
+        j = int(fewest.argmin())
+        warnings.warn(
+            f"fewer than {_FEW} persons of a group answered {few} item(s) (the fewest: "
+            f"{fewest[j]} of group {labels[int(seen[:, j].argmin())]!r} item {item_id[j]}): the "
+            f"nonuniform and joint p-values of these items are too small. Without DIF, of the "
+            f"nonuniform ones 11% are below .05 with 60 persons, 9-10% with 100, 6-7% with 200, "
+            f"6% with 300 (uniform: 5-6%); ask for a smaller level, or use the uniform test",
+            ApproximationWarning,
+            stacklevel=3,
+        )
 
 
 def _classes(shift: Floats, se: Floats) -> NDArray[np.str_]:
