@@ -248,7 +248,7 @@ VARIABLES = {
         ),
         Variable("log_likelihood", (), "f", "log-likelihood", "marginal, ability N(0, 1)"),
         Variable("log_likelihood_per_response", (), "f", "log-likelihood", "marginal, a response"),
-        Variable("log_score", (), "f", "log-likelihood", "mean, predicted from the others"),
+        Variable("log_score", (), "f", "log-likelihood", "mean, predicted as attrs say"),
         Variable("auc", (), "f", "", "area under the ROC curve of these predictions"),
         Variable("top", ("top",), "iu", "items", "size K of the sets of hardest items"),
         Variable("top_accuracy", ("top",), "f", "", "share of the K hardest items found"),

@@ -106,6 +106,26 @@ def test_a_calibration_goes_on_at_its_checkpoint(tmp_path, monkeypatch, capsys, 
         assert "belongs to another computation" in error
 
 
+def test_likelihood_and_penalty_of_a_3pl_are_shown_apart(tmp_path, monkeypatch, capsys):
+    irt.simulate(300, 5, store=tmp_path / "s", seed=2)
+    monkeypatch.chdir(tmp_path)
+    found = {}
+    for prior in ("none", "5,17", "2,3"):
+        args = ["calibrate", "s", "--out", f"{prior}.csv", "--method", "marginal", "--model", "3pl"]
+        args += ["--guessing-prior", prior, "--cluster", "none", "--json", "--quiet"]
+        monkeypatch.setattr(sys, "argv", ["irt-dask", *args])
+        main()
+        text = capsys.readouterr()
+        found[prior] = json.loads(text.out)
+        assert ("may lie below that of the 2PL" in text.err) == (prior != "none")
+    for prior, name in (("none", "none"), ("5,17", "Beta(5, 17)"), ("2,3", "Beta(2, 3)")):
+        got = found[prior]
+        assert got["guessing_prior"] == name
+        assert got["objective"] == pytest.approx(got["log_likelihood"] + got["log_prior"])
+        assert got["aic"] == pytest.approx(2 * (15 - got["log_likelihood"]))
+        assert got["log_likelihood"] <= found["none"]["log_likelihood"]
+
+
 @pytest.mark.parametrize(
     "args, message",
     [
@@ -136,6 +156,29 @@ def test_a_calibration_goes_on_at_its_checkpoint(tmp_path, monkeypatch, capsys, 
         (
             ["calibrate", "s", "--out", "b.csv", "--method", "joint", "--chains", "2"],
             "--chains belongs to --method bayes",
+        ),
+        (
+            ["calibrate", "s", "--out", "b.csv", "--method", "joint", "--guessing-prior", "none"],
+            "--guessing-prior belongs to --method marginal",
+        ),
+        (
+            ["calibrate", "s", "--out", "b.csv", "--method", "marginal", "--guessing-prior", "2,2"],
+            "--guessing-prior needs --model 3pl; 2pl has no guessing",
+        ),
+        (
+            [
+                "calibrate",
+                "s",
+                "--out",
+                "b.csv",
+                "--method",
+                "marginal",
+                "--model",
+                "3pl",
+                "--guessing-prior",
+                "5",
+            ],
+            "give two numbers, as in 5,17, or none",
         ),
         (["frobnicate"], "No such command"),
     ],

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.optimize
+import scipy.stats
+from scipy.sparse import csr_array
 
 import irt_dask as irt
 from irt_dask.engine import dataset
@@ -71,9 +73,73 @@ def test_predictions_by_brute_force(seed):
     assert out["n_responses"].item() == p.size
 
 
+def by_ranks(p, right):
+    """AUC from midranks (Mann and Whitney)."""
+    ranks = scipy.stats.rankdata(p)
+    n = right.sum()
+    return (ranks[right].sum() - n * (n + 1) / 2) / (n * (~right).sum())
+
+
+@pytest.mark.parametrize("protocol", ["held-out", "own", "items"])
+def test_protocols_by_brute_force(protocol):
+    """Predictions by integration over a fine grid, AUC from ranks; dense, sparse and in blocks."""
+    r = irt.simulate(150, 6, seed=8, missing=0.2)
+    y = r.read_block(0).data.values
+    a, d = (r.truth[k].values for k in ("item_discrimination", "item_intercept"))
+    t = np.linspace(-10, 10, 4001)
+    z = t[:, None] * a + d
+    if protocol == "held-out":
+        p, right = predictions(y, a, d)
+    else:
+        log = np.where(y[:, None] == 1, -np.logaddexp(0, -z), -np.logaddexp(0, z))
+        w = np.exp(np.where(y[:, None] >= 0, log, 0).sum(axis=2) - 0.5 * t**2)
+        if protocol == "items":
+            w = np.exp(-0.5 * t**2)[None].repeat(len(y), axis=0)
+        w /= w.sum(axis=1, keepdims=True)
+        p = w @ (1 / (1 + np.exp(-z)))
+        if protocol == "own":
+            p = 1 / (1 + np.exp(-((w @ t)[:, None] * a + d)))
+        p, right = p[y >= 0], y[y >= 0] == 1
+    # Fine differences of brute force are none: the 2PL has as many predictions as patterns.
+    want = by_ranks(np.round(p, 12), right)
+    out = irt.evaluate(r, r.truth, protocol=protocol)
+    assert out["auc"].item() == pytest.approx(want, abs=1e-12 if protocol == "items" else 3e-4)
+    log_score = np.log(np.where(right, p, 1 - p)).mean()
+    assert out["log_score"].item() == pytest.approx(log_score, abs=1e-7)
+    assert out.attrs["protocol"] == protocol
+    sparse = csr_array(np.where(y >= 0, y + 1.0, 0.0))
+    sparse.data -= 1.0
+    other = irt.from_array(sparse, observed="stored", item_id=r.item_id, rows_per_block=17)
+    assert irt.evaluate(other, r.truth, protocol=protocol).identical(out)
+    # What is known of the person changes predictions, not the likelihood.
+    assert out["log_likelihood"] == irt.evaluate(r, r.truth)["log_likelihood"]
+
+
+def test_an_own_answer_flatters_and_a_person_unknown_does_not_matter():
+    """LSAT: the order that was found by hand, and figures of the protocol without persons."""
+    items = bank([0.7551] * 5, [2.7300, 0.9986, 0.2399, 1.3065, 2.0994], LSAT_IDS)
+    got = {
+        p: irt.evaluate(irt.load_lsat(), items, protocol=p) for p in ("own", "held-out", "items")
+    }
+    auc = {p: x["auc"].item() for p, x in got.items()}
+    assert auc["own"] > auc["held-out"] + 0.05 > auc["items"] + 0.05
+    y = irt.load_lsat().read_block(0).data.values
+    share = y.mean(axis=0)  # in the same order as the model's: that is all that matters
+    want = by_ranks(np.broadcast_to(share, y.shape).ravel(), y.ravel() == 1)
+    assert auc["items"] == pytest.approx(want, abs=1e-12)
+    # Any order-preserving difficulties give the same: why estimators cannot differ in it.
+    steep = bank([2.0] * 5, np.sort(share)[np.argsort(np.argsort(share))] * 9, LSAT_IDS)
+    again = irt.evaluate(irt.load_lsat(), steep, protocol="items")
+    assert again["auc"].item() == auc["items"]
+    with pytest.raises(InputError, match="protocol='mine': use 'held-out', 'own', 'items'"):
+        irt.evaluate(y, bank([1.0] * 5, [0.0] * 5), protocol="mine")
+
+
 def test_ties_count_one_half():
     y = np.array([[1], [0], [1], [0], [0]])
-    assert irt.evaluate(y, bank([1.0], [0.3]))["auc"].item() == 0.5
+    for protocol in ("held-out", "items"):
+        out = irt.evaluate(y, bank([1.0], [0.3]), protocol=protocol)
+        assert out["auc"].item() == 0.5
 
 
 def test_all_right_or_all_wrong_has_no_auc():

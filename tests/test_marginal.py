@@ -122,7 +122,13 @@ def test_the_estimate_is_the_maximum_and_errors_are_its_curvature(case):
         se.append([f.group_mean_se.values[1], f.group_sd_se.values[1]])
     at, se = np.concatenate(at), np.concatenate(se)
     prior = beta_density(5, 17).logpdf(c0).sum() if case == "3pl" else 0.0
-    assert f.attrs["objective"] == pytest.approx(objective(at) - prior, rel=1e-9)
+    assert f.attrs["objective"] == pytest.approx(objective(at), rel=1e-9)
+    assert f.attrs["log_likelihood"] == pytest.approx(objective(at) - prior, rel=1e-9)
+    assert f.attrs.get("log_prior", 0.0) == pytest.approx(prior, rel=1e-9)
+    k = f.attrs["n_parameters"]
+    assert k == at.size
+    assert f.attrs["aic"] == pytest.approx(2.0 * (k - (objective(at) - prior)), rel=1e-9)
+    assert f.attrs["bic"] == pytest.approx(k * np.log(n) - 2.0 * (objective(at) - prior), rel=1e-9)
     near = np.diag(0.002 * se)
     slope = [(objective(at + e) - objective(at - e)) / 0.004 for e in near]  # a standard error
     np.testing.assert_allclose(slope, 0.0, atol=1e-3)
@@ -136,6 +142,39 @@ def test_the_estimate_is_the_maximum_and_errors_are_its_curvature(case):
         hessian[i, j] = hessian[j, i] = mixed / (2 * 0.01**2 * se[i] * se[j])
     expected = np.sqrt(np.diag(np.linalg.inv(-hessian)))
     np.testing.assert_allclose(se, expected, rtol=2e-3)
+
+
+@pytest.mark.parametrize("case", ["lsat", "nobody guesses", "guessing", "short"])
+def test_the_likelihood_of_a_3pl_without_prior_is_at_least_that_of_the_2pl(case):
+    """With the default prior it need not be; the objective says what was maximised.
+
+    Guessing ends at 1e-6 at least, which costs less than .002 of log-likelihood here.
+    """
+    y = {
+        "lsat": irt.load_lsat,
+        "nobody guesses": lambda: data(1000, 12, 21)[0],
+        "guessing": lambda: data(1000, 12, 22, guessing=0.25)[0],
+        "short": lambda: data(300, 5, 23)[0],
+    }[case]()
+    options = {"standard_errors": False}
+    two, default = fit(y, **options), fit(y, model="3pl", **options)
+    free = fit(y, model="3pl", guessing_prior=None, **options)
+    nested = fit(y, model="3pl", guessing_prior=None, start=two, **options)
+    least = two.attrs["log_likelihood"] - 2e-3
+    assert free.attrs["log_likelihood"] >= least
+    assert nested.attrs["log_likelihood"] >= least
+    assert free.attrs["objective"] == free.attrs["log_likelihood"]
+    assert (free.attrs["guessing_prior"], free.attrs["log_prior"]) == ("none", 0.0)
+    # The maximum of the sum is no maximum of its first part.
+    assert default.attrs["log_likelihood"] < free.attrs["log_likelihood"]
+    if case == "nobody guesses":
+        assert default.attrs["log_likelihood"] < two.attrs["log_likelihood"] - 1.0
+    prior = beta_density(5, 17).logpdf(default.item_guessing).sum()
+    assert default.attrs["guessing_prior"] == "Beta(5, 17)"
+    assert default.attrs["log_prior"] == pytest.approx(prior, rel=1e-9)
+    assert default.attrs["objective"] - default.attrs["log_likelihood"] == pytest.approx(prior)
+    assert default.attrs["n_parameters"] == free.attrs["n_parameters"] == 3 * len(free["items"])
+    assert free.attrs["aic"] == 2.0 * (3 * len(free["items"]) - free.attrs["log_likelihood"])
 
 
 def test_two_items_do_not_determine_two_slopes():
@@ -186,7 +225,7 @@ def test_few_persons_and_many_items():
     assert f.item_at_bound[2]
     assert np.isnan(f.item_discrimination_se).all()
     assert np.isnan(f.item_intercept_se).all()
-    assert f.attrs["n_parameters"] == 120 - int(f.item_at_bound.sum())
+    assert f.attrs["n_parameters"] == 120  # what ends at a bound was to be estimated too
     one = np.ones(60)
 
     def loss(t):

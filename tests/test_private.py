@@ -264,6 +264,30 @@ def test_budget_against_the_formula(epsilon, delta):
     assert claimed_epsilon(a["rho"], delta) == pytest.approx(epsilon, rel=1e-4)
 
 
+def exact_delta(sigma, epsilon, n_counts):
+    """Of discrete Gaussian noise where a person moves as many counts by one each: by summation."""
+    half = math.ceil(14.0 * sigma)
+    y = np.arange(-half, half + 1)
+    law = np.exp(-(y**2) / (2.0 * sigma**2))
+    total = np.ones(1)
+    for _ in range(n_counts):
+        total = np.convolve(total, law / law.sum())
+    t = np.arange(total.size) - n_counts * half
+    loss = (2.0 * t + n_counts) / (2.0 * sigma**2)  # sum of ((y + 1)^2 - y^2) / (2 sigma^2)
+    return float(-total @ np.expm1(np.minimum(epsilon - loss, 0.0)))
+
+
+@pytest.mark.parametrize("epsilon, delta", [(0.5, 1e-4), (1.0, 1e-4), (1.0, 1e-6), (8.0, 1e-9)])
+def test_what_is_claimed_holds_exactly_and_what_the_conversion_costs(epsilon, delta):
+    """The noise is enough, and 4 to 12% more than the least (the docs say so): 4 items, replaced
+    rows that move 8 counts by one."""
+    a = irt.fit_private_spectral(rasch(7, n=50, m=4), epsilon=epsilon, delta=delta).attrs
+    assert a["sensitivity"] ** 2 == pytest.approx(8.0)
+    assert exact_delta(a["sigma"], epsilon, 8) <= delta
+    assert exact_delta(0.965 * a["sigma"], epsilon, 8) <= delta
+    assert exact_delta(0.88 * a["sigma"], epsilon, 8) > delta
+
+
 def test_rho_and_the_sizes_that_are_public():
     y = rasch(8)
     a = irt.fit_private_spectral(y, rho=0.1, max_items_per_person=5).attrs

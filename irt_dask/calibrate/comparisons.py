@@ -118,7 +118,9 @@ def top_items(
 
     Notes
     -----
-    What is simultaneous, under asymptotic normality, whatever the true difficulties:
+    What is simultaneous, for estimates that are normal about the true difficulties with the
+    covariance given (of :func:`fit_pairwise` approximately; regularised spectral estimates are
+    biased on sparse data, and keep no level there):
 
     - The confidence sets of all ranks hold together with probability ``level``.  An item's lower
       rank counts the items significantly harder than it, the upper one those significantly easier,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from irt_dask.calibrate import iterations, marginal_errors
 from irt_dask.calibrate.common import response_counts, start_values
-from irt_dask.calibrate.marginal_rounds import Model, Rounds
+from irt_dask.calibrate.marginal_rounds import GUESSING, Model, Rounds
 from irt_dask.calibrate.person_groups import grouped
 from irt_dask.engine import Checkpoint, Engine, ProgressOption, as_responses, dataset
 from irt_dask.engine.inputs import (
@@ -78,10 +78,13 @@ def fit_marginal(
         mean and an SD of its own, and the others are calibrated on the bank's scale.
     guessing_prior : (alpha, beta) or None
         3PL: Beta prior on each guessing parameter.  The default, mode .2, weighs as much as 20
-        persons who know nothing; guessing is hardly determined by data without one.  None: no
-        prior.
+        persons who know nothing; guessing is hardly determined by data without one.  Estimates
+        then maximise likelihood times prior, and the likelihood reached may lie below that of the
+        2PL, which the 3PL contains.  None: no prior, the maximum of the likelihood alone, which
+        likelihood-ratio tests need.
     start : Dataset, optional
-        Start values, from another fit.
+        Start values, from another fit.  Without a prior a 3PL that starts from the 2PL of the same
+        data ends at a likelihood no lower (but for guessing of at least 1e-6).
     standard_errors : bool, optional
         Whether to find them; they need a matrix of parameters x parameters.  Default: with up to
         2,000 parameters; at most 6,000.  Without them the last Newton steps are left out too.
@@ -96,9 +99,10 @@ def fit_marginal(
         a bound, and without ``standard_errors``), ``item_at_bound``, ``item_n_responses``,
         ``item_n_right``, ``iteration_objective``.  With groups, fixed items or a histogram over
         ``groups``: ``group_label``, ``group_mean`` and ``group_sd`` with ``_se``; a histogram adds
-        ``group_ability_share`` over ``ability``.  attrs: ``objective``, also as
-        ``log_likelihood``, is the log-likelihood (3PL: without the prior), ``aic``, ``bic``,
-        ``n_parameters``, ``n_flat_items``.
+        ``group_ability_share`` over ``ability``.  attrs: ``log_likelihood``, of the data alone,
+        and from it ``aic`` and ``bic`` with ``n_parameters`` (all that were to be estimated, those
+        that ended at a bound too); ``objective``, what was maximised; ``n_flat_items``; of a 3PL
+        ``guessing_prior`` and ``log_prior``, the objective less the log-likelihood.
 
     Raises
     ------
@@ -144,6 +148,8 @@ def fit_marginal(
         if model == "3pl" and start is None:
             alpha, beta = what.guessing_prior
             c = np.full_like(a, (alpha - 1.0) / (alpha + beta - 2.0) if alpha > 1.0 else 0.1)
+        elif model == "3pl":
+            c = np.clip(c, *GUESSING)  # those of a 2PL are 0
         x = what.start(np.stack([a, d, c]))
         wanted = marginal_errors.are_wanted(what, x, standard_errors)
         saved = Checkpoint(checkpoint, {**options, "start": sha256(x)})
@@ -164,7 +170,7 @@ def fit_marginal(
     if labels or fixed_items is not None or latent == "histogram":
         groups_found = scale.groups(x, covariance)
         groups_found["group_label"] = np.array(labels or ("all",))
-    n_parameters = covariance.n_free(what)
+    n_parameters, log_prior = what.n_parameters, fit.log_prior(x)
     n = float(expected.persons.sum())
     return dataset(
         {
@@ -181,8 +187,9 @@ def fit_marginal(
             "model": model,
             "converged": end.converged,
             "n_iterations": len(end.trace),
-            "objective": value,
+            "objective": value + log_prior,
             "log_likelihood": value,
+            **_prior_attrs(what, log_prior),
             "identification": _identification(what, labels),
             "n_persons": responses.n_persons,
             "n_parameters": n_parameters,
@@ -263,6 +270,15 @@ def _prior(model: str, given: tuple[float, float] | None) -> tuple[float, float]
     if not (math.isfinite(alpha) and math.isfinite(beta) and alpha >= 1.0 and beta >= 1.0):
         raise InputError(f"guessing_prior={given!r}: give (alpha, beta), both at least 1, or None")
     return float(alpha), float(beta)
+
+
+def _prior_attrs(model: Model, log_prior: float) -> dict[str, Any]:
+    """The prior of a 3PL, and what it takes off the log-likelihood."""
+    if model.name != "3pl":
+        return {}
+    alpha, beta = model.guessing_prior
+    name = "none" if alpha == beta == 1.0 else f"Beta({alpha:g}, {beta:g})"
+    return {"guessing_prior": name, "log_prior": log_prior}
 
 
 def _identification(model: Model, labels: tuple[str, ...]) -> str:

@@ -53,14 +53,6 @@ class Covariance:
         """Free parameters of items, means and SDs."""
         return 1 + int(max(self.item_column.max(), self.ability_column.max()))
 
-    def n_free(self, model: Model) -> int:
-        """Parameters that were estimated: a mean and an SD of a histogram fix its scale."""
-        if not model.histogram:
-            return self.size
-        n_nodes = HISTOGRAM_NODES.size
-        fixed_scale = 0 if model.anchored else 2
-        return self.size + model.n_groups * (n_nodes - 1) - fixed_scale
-
     def of(self, gradient: Floats, column: Ints) -> Floats:
         """Standard errors of functions whose gradients (functions, k) are by columns (.., k)."""
         if self.matrix is None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaln, xlog1py, xlogy
 
 from irt_dask.engine import Engine
 from irt_dask.engine.cache import keep
@@ -68,6 +69,21 @@ class Model:
     def guessing(self) -> bool:
         """Whether items can be guessed."""
         return self.name == "3pl" or bool(np.nan_to_num(self.fixed[2]).any())
+
+    @property
+    def n_parameters(self) -> int:
+        """Parameters that are estimated, wherever they end: those of AIC and BIC.
+
+        What ended at a bound counts too: that the data drove it there was not known before.
+        """
+        free = np.isnan(self.fixed)
+        count = int(free[1:].sum())
+        count += int(free[0].any()) if self.name == "1pl" else int(free[0].sum())
+        if not self.histogram:
+            return count + 2 * int(self.free_groups.sum())
+        # A mean and an SD of a histogram fix the scale, unless items do.
+        masses = self.n_groups * (HISTOGRAM_NODES.size - 1)
+        return count + masses - (0 if self.anchored else 2)
 
     def pack(self, items: Floats, ability: Floats) -> Floats:
         """Return the column of all parameters."""
@@ -203,7 +219,7 @@ class Rounds:
         self.general = model.guessing or model.histogram
 
     def round(self, x: Floats) -> tuple[float, None, Expected]:
-        """Log-likelihood, penalised by the prior on guessing, and expected counts at x."""
+        """Log-likelihood plus log prior of guessing, and expected counts at x."""
         value, seen = self.expect(x)
         return value + self.log_prior(x), None, seen
 
@@ -225,14 +241,13 @@ class Rounds:
         return float(value) / scales.log_marginal, counts
 
     def log_prior(self, x: Floats) -> float:
-        """Log prior density of guessing, without its constant."""
+        """Log prior density of the guessing parameters that are estimated; 0 without a prior."""
         if self.model.name != "3pl":
             return 0.0
         alpha, beta = self.model.guessing_prior
         c = self.model.unpack(x)[0][2][np.isnan(self.model.fixed[2])]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            below = (alpha - 1.0) * np.log(c) if alpha > 1.0 else np.zeros_like(c)
-        return float((below + (beta - 1.0) * np.log1p(-c)).sum())
+        log_density = xlogy(alpha - 1.0, c) + xlog1py(beta - 1.0, -c) - betaln(alpha, beta)
+        return float(log_density.sum())
 
     def item_step(self, seen: Expected, x: Floats, *, everywhere: bool = True) -> Floats:
         """EM step from x.

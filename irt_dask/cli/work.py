@@ -136,6 +136,7 @@ _METHODS_OF = {
     "checkpoint": ("bayes", "marginal", "joint"),
     "model": ("marginal", "joint"),
     "fixed_items": ("marginal",),
+    "guessing_prior": ("marginal",),
     "coreset": ("joint",),
     "seed": ("bayes", "joint"),
 }
@@ -148,6 +149,30 @@ def _refuse_options_of_other_methods(method: str) -> None:
         if typed and method not in methods:
             name = option.replace("_", "-")
             raise InputError(f"--{name} belongs to --method {' or '.join(methods)}")
+
+
+def _guessing_prior(text: str | None, model: str) -> dict[str, Any]:
+    """The option --guessing-prior as one of ``fit_marginal``; nothing if it was not typed."""
+    if text is None:
+        return {}
+    if model != "3pl":
+        raise InputError(f"--guessing-prior needs --model 3pl; {model} has no guessing")
+    if text == "none":
+        return {"guessing_prior": None}
+    try:
+        alpha, beta = (float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(
+            f"--guessing-prior {text!r}: give two numbers, as in 5,17, or none"
+        ) from None
+    return {"guessing_prior": (alpha, beta)}
+
+
+#: Said where estimates do not maximise the likelihood that is shown.
+_PENALISED = (
+    "note: estimates maximise the objective, which is log likelihood plus log prior; the log "
+    "likelihood may lie below that of the 2PL (--guessing-prior none maximises it alone)"
+)
 
 
 @click.command()
@@ -169,6 +194,9 @@ def _refuse_options_of_other_methods(method: str) -> None:
 @click.option("--fixed-items", type=click.Path(), metavar="BANK",
               help="Item bank whose items keep their parameters: the others are calibrated on its "
               "scale (marginal).")  # fmt: skip
+@click.option("--guessing-prior", metavar="ALPHA,BETA",
+              help="Beta prior on guessing (default 5,17), or 'none' for the maximum of the "
+              "likelihood alone, as likelihood-ratio tests need it (marginal, 3pl).")  # fmt: skip
 @click.option("--coreset", type=int, default=0, help="Persons per coreset, 0: all (joint).")
 @click.option("--seed", type=int, default=0, show_default=True)
 @cluster_option
@@ -176,8 +204,8 @@ def _refuse_options_of_other_methods(method: str) -> None:
 @quiet_option
 def calibrate(
     store: str, out: str, method: str, shards: int, draws: int, chains: int,
-    checkpoint: str | None, model: str, fixed_items: str | None, coreset: int, seed: int,
-    cluster: str, as_json: bool, quiet: bool,
+    checkpoint: str | None, model: str, fixed_items: str | None, guessing_prior: str | None,
+    coreset: int, seed: int, cluster: str, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Estimate the items of a store and write them as an item bank."""
     import irt_dask as irt
@@ -185,6 +213,7 @@ def calibrate(
 
     check_new_path(out)
     _refuse_options_of_other_methods(method)
+    prior = _guessing_prior(guessing_prior, model)
     r = open_any(store)
     progress = False if quiet else None
     with workers(cluster) as client, warnings.catch_warnings(record=True) as caught:
@@ -198,7 +227,7 @@ def calibrate(
         elif method == "marginal":
             bank = None if fixed_items is None else items_of(fixed_items)
             fit = irt.fit_marginal(
-                r, model=model, fixed_items=bank, checkpoint=checkpoint, **common
+                r, model=model, fixed_items=bank, checkpoint=checkpoint, **prior, **common
             )
         elif method == "joint":
             sample = irt.Coreset(coreset, sampling="poisson") if coreset else None
@@ -213,7 +242,10 @@ def calibrate(
             fit = irt.fit_spectral(r, **common)
     _warned([w for w in caught if issubclass(w.category, IrtDaskWarning)])
     irt.write_items(fit, out)
-    keys = ("method", "model", "converged", "n_iterations", "objective", "n_persons")
+    keys = ("method", "model", "converged", "n_iterations", "objective", "log_likelihood",
+            "log_prior", "guessing_prior", "n_parameters", "aic", "bic", "n_persons")  # fmt: skip
+    if fit.attrs.get("guessing_prior", "none") != "none":
+        click.echo(_PENALISED, err=True)
     show({"items": out, **{k: fit.attrs[k] for k in keys if k in fit.attrs}}, as_json)
 
 

@@ -1,4 +1,4 @@
-"""Marginal likelihood and predictions of each response from the person's others."""
+"""Marginal likelihood, and predictions of each response by one of three protocols."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+from scipy.special import xlogy
 
 from irt_dask.engine import (
     Engine,
@@ -20,7 +21,8 @@ from irt_dask.engine import (
 )
 from irt_dask.engine.tables import grid_tables
 from irt_dask.errors import ConvergenceWarning, EstimationError, InputError
-from irt_dask.kernels import counts, exact, posterior
+from irt_dask.kernels import counts, exact, layouts, posterior
+from irt_dask.kernels.loglik import Tables
 from irt_dask.models import GRID_BOUND, grid_for
 from irt_dask.store import Block
 
@@ -29,26 +31,77 @@ Floats = NDArray[np.float64]
 _CLASSES = 1 << 16
 _LOGIT_RANGE = 30.0
 
+_PROTOCOLS = ("held-out", "own", "items")
 
 #: EM steps for the distribution of ability, and the change of its mean and SD that ends them.
 _STEPS, _TOLERANCE = 200, 1e-5
 
 
-def _evaluate(block: Block, a: Floats, d: Floats, nodes: Floats, scale: float) -> tuple[Any, ...]:
-    g = grid_tables(a, d, nodes)
-    marginal = posterior.expectations(block.data, g)[2]
-    given, right = posterior.left_out(block.data, g)
+def _from_others(data: layouts.Layout, g: Tables) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    """Log probability of each response given the person's others, the logit of a right one."""
+    given, right = posterior.left_out(data, g)
     with np.errstate(divide="ignore"):  # a certain response belongs to the outermost class
-        logit = np.log(given) - np.log1p(-given)
-    place = (np.where(right, logit, -logit) + _LOGIT_RANGE) * (_CLASSES / (2.0 * _LOGIT_RANGE))
+        log_given, log_other = np.log(given), np.log1p(-given)
+    logit = log_given - log_other
+    return log_given, np.where(right, logit, -logit), right
+
+
+def _from_own(
+    data: layouts.Layout, g: Tables, ability: Floats
+) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    """The same at each person's ability, estimated from all responses, this one among them."""
+    rows = layouts.to_sparse(data)
+    person = np.repeat(np.arange(ability.size), np.diff(rows.indptr))
+    logit = g.a[rows.indices] * ability[person] + g.d[rows.indices]
+    right = rows.values == 1
+    return -np.logaddexp(0.0, np.where(right, -logit, logit)), logit, right
+
+
+def _evaluate(
+    block: Block, a: Floats, d: Floats, nodes: Floats, scale: float, protocol: str
+) -> tuple[Any, ...]:
+    g = grid_tables(a, d, nodes)
+    ability, _, marginal = posterior.expectations(block.data, g)
+    in_whole = np.rint(marginal * scale).astype(np.int64).sum()
+    by_item = counts.response_counts(block.data)
+    if protocol == "items":  # the counts say it all
+        none = np.zeros(0, dtype=np.int64)
+        return in_whole, np.int64(0), none, none, *by_item
+    if protocol == "own":
+        log_given, logit, right = _from_own(block.data, g, ability)
+    else:
+        log_given, logit, right = _from_others(block.data, g)
+    place = (logit + _LOGIT_RANGE) * (_CLASSES / (2.0 * _LOGIT_RANGE))
     klass = np.clip(place, 0, _CLASSES - 1).astype(np.int64)
     return (
-        np.rint(marginal * scale).astype(np.int64).sum(),
-        np.rint(np.log(given) * scale).astype(np.int64).sum(),
+        in_whole,
+        np.rint(log_given * scale).astype(np.int64).sum(),
         np.bincount(klass[right], minlength=_CLASSES),
         np.bincount(klass[~right], minlength=_CLASSES),
-        *counts.response_counts(block.data),
+        *by_item,
     )
+
+
+def _by_items(
+    a: Floats, d: Floats, nodes: Floats, right: Any, seen: Any
+) -> tuple[float, NDArray[np.int64], NDArray[np.int64]]:
+    """Log score, right and wrong by class of prediction, if nothing is known of persons.
+
+    The prediction of an item is its share of right answers, ability integrated out: items of equal
+    predictions are a class, so the AUC is exact.
+    """
+    z = np.multiply.outer(a, nodes) + d[:, None]
+    mass = np.exp(-0.5 * nodes**2)
+    mass /= mass.sum()
+    wrong = seen - right
+    with np.errstate(over="ignore"):
+        p, q = ((mass / (1.0 + np.exp(-x))).sum(axis=1) for x in (z, -z))
+    score = float((xlogy(right, p) + xlogy(wrong, q)).sum())
+    klass = np.unique(p, return_inverse=True)[1]
+    size = int(klass.max()) + 1
+    totals = (np.bincount(klass, weights=x, minlength=size) for x in (right, wrong))
+    by_class = [np.rint(x).astype(np.int64) for x in totals]
+    return score, by_class[0], by_class[1]
 
 
 def _moments(block: Block, a: Floats, d: Floats, nodes: Floats, scale: float) -> tuple[Any, ...]:
@@ -116,10 +169,13 @@ def run(
     validation: Any,
     top: tuple[int, ...],
     least: int,
+    protocol: str,
     client: Any,
     progress: ProgressOption,
 ) -> xr.Dataset:
     """See :func:`irt_dask.evaluate`."""
+    if protocol not in _PROTOCOLS:
+        raise InputError(f"protocol={protocol!r}: use {', '.join(map(repr, _PROTOCOLS))}")
     responses = as_responses(responses)
     refuse_weights(responses, "evaluate")
     plain_a, plain_d = item_parameters(items, responses.item_id)
@@ -136,8 +192,12 @@ def run(
             d,
             grid_for(a, d).nodes,
             scale,
+            protocol,
             report=True,
         )
+    log_score = float(given) / scale
+    if protocol == "items":
+        log_score, right, wrong = _by_items(a, d, grid_for(a, d).nodes, item_right, item_seen)
     n_right, n_wrong = int(right.sum()), int(wrong.sum())
     n = n_right + n_wrong
     if n == 0:
@@ -148,7 +208,7 @@ def run(
         {
             "log_likelihood": float(marginal) / scale,
             "log_likelihood_per_response": float(marginal) / scale / n,
-            "log_score": float(given) / scale / n,
+            "log_score": log_score / n,
             "auc": wins / (n_right * n_wrong) if n_right and n_wrong else math.nan,
             "n_responses": n,
             **(
@@ -160,6 +220,7 @@ def run(
         coords={"top": np.array(top)} if top else None,
         attrs={
             "method": "evaluate",
+            "protocol": protocol,
             "model": items.attrs.get("model"),
             "n_persons": responses.n_persons,
             "ability_mean": mean,

@@ -3,8 +3,11 @@
     pip install mirt==1.2.0 girth==0.8.0        (for these tables only)
     python tests/benchmarks/marginal.py speed        2PL, 500,000 x 40 and 50,000 x 200
     python tests/benchmarks/marginal.py guessing     3PL, 50,000 x 60: errors         [data sets]
+    python tests/benchmarks/marginal.py constant     the same, c = 0, .1, .33 for all [data sets]
 
-Each prints one table, with the reference in the same run.  ``irt_dask`` estimates and gives
+Each prints one table, with the reference in the same run.  ``guessing`` draws c from Beta(5, 17),
+which is our default prior: a comparison in our favour.  ``constant`` has c where the prior is wrong
+or vague, and shows our fits with the prior and without.  ``irt_dask`` estimates and gives
 standard errors; ``mirt`` and ``girth`` estimate without.  Log-likelihoods of both are evaluated by
 the same plain sum over 161 abilities, because those that a program reports are of its own grid.
 Seeds are fixed.
@@ -13,18 +16,17 @@ Seeds are fixed.
 import sys
 import time
 
-import girth
 import mirt
 import numpy as np
 
 import irt_dask as irt
 
 
-def simulated(n, m, seed, guessing=False):
-    """Responses, slopes, intercepts and guessing parameters."""
+def simulated(n, m, seed, guessing=0.0):
+    """Responses, slopes, intercepts and guessing parameters: a constant, or None: Beta(5, 17)."""
     rng = np.random.default_rng(seed)
     a, b = np.exp(rng.normal(0.1, 0.3, m)), rng.normal(size=m)
-    c = rng.beta(5, 17, m) if guessing else np.zeros(m)
+    c = rng.beta(5, 17, m) if guessing is None else np.full(m, guessing)
     y = np.empty((n, m), dtype=np.int8)
     for lo in range(0, n, 50_000):
         part = y[lo : lo + 50_000]
@@ -55,8 +57,8 @@ def seconds(function):
     return time.perf_counter() - begun, result
 
 
-def ours(y, model="2pl"):
-    fit = irt.fit_marginal(y, model=model, progress=False)
+def ours(y, model="2pl", **options):
+    fit = irt.fit_marginal(y, model=model, progress=False, **options)
     return fit, (fit["item_discrimination"].values, fit["item_intercept"].values)
 
 
@@ -67,6 +69,8 @@ def by_mirt(y, model="2PL"):
 
 
 def speed():
+    import girth
+
     print("2PL, median seconds of each; log-likelihoods on one grid; passes over the data")
     print(f"{'persons':>8} {'items':>6} {'ours':>7} {'passes':>7} {'mirt':>7} {'mirt/ours':>10}"
           f" {'girth':>7} {'girth/ours':>11} {'ours - mirt':>12} {'ours - girth':>13}")  # fmt: skip
@@ -95,34 +99,56 @@ def speed():
 
 
 def guessing(sets=10):
-    print("3PL, 50,000 x 60: root mean square error of a, b, c to truth; seconds")
-    head = [x for name in "abc" for x in (name, "mirt", "ratio")]
-    print(f"{'set':>4} " + " ".join(f"{x:>9}" for x in (*head, "s", "mirt s")))
+    print("3PL, 50,000 x 60, c from Beta(5, 17), our default prior")
+    _compare(None, sets)
+
+
+def constant(sets=5):
+    for c in (0.0, 0.1, 0.33):
+        print(f"3PL, 50,000 x 60, c = {c} for all items")
+        _compare(c, sets)
+
+
+def _compare(c, sets):
+    """Root mean square errors of a, b, c: with our default prior, without one, and of ``mirt``."""
+    names = [f"{who} {x}" for who in ("prior", "none", "mirt") for x in "abc"]
+    ratios = [f"{who}/mirt {x}" for who in ("prior", "none") for x in "abc"]
+    print(f"{'set':>4} " + " ".join(f"{x:>12}" for x in (*names, *ratios)) + "  seconds of each")
     squares = []
     for seed in range(sets):
-        y, a, d, c = simulated(50_000, 60, 100 + seed, guessing=True)
-        t1, (fit, (a1, d1)) = seconds(lambda y=y: ours(y, "3pl"))
-        t2, (other, (a2, b2)) = seconds(lambda y=y: by_mirt(y.astype(int), "3PL"))
-        c2 = np.ravel(other.model.parameters["guessing"])
-        b = -d / a
-        row = [
-            (np.mean((x - t) ** 2), np.mean((z - t) ** 2))
-            for x, z, t in (
-                (a1, a2, a),
-                (-d1 / a1, b2, b),
-                (fit["item_guessing"].values, c2, c),
-            )
-        ]
-        squares.append(row)
-        _line(str(seed), row, t1, t2)
-    _line("all", np.mean(squares, axis=0), float("nan"), float("nan"))
+        y, *truth = simulated(50_000, 60, 100 + seed, c)
+        fits = (
+            lambda y=y: _parameters(ours(y, "3pl")),
+            lambda y=y: _parameters(ours(y, "3pl", guessing_prior=None)),
+            lambda y=y: _of_mirt(y),
+        )
+        runs = [seconds(fit) for fit in fits]
+        a, d, c_true = truth
+        squares.append(
+            [[np.mean((x - t) ** 2) for x, t in zip(found, (a, -d / a, c_true), strict=True)]
+             for _, found in runs]
+        )  # fmt: skip
+        _line(str(seed), squares[-1], [t for t, _ in runs])
+    _line("all", np.mean(squares, axis=0), [])
 
 
-def _line(name, row, t1, t2):
-    cells = [f"{x:>9.4f}" for one in row for x in (*np.sqrt(one), np.sqrt(one[0] / one[1]))]
-    print(f"{name:>4} " + " ".join(cells) + f" {t1:>9.1f} {t2:>9.1f}", flush=True)
+def _parameters(fitted):
+    fit, (a, d) = fitted
+    return a, -d / a, fit["item_guessing"].values
+
+
+def _of_mirt(y):
+    fit, (a, b) = by_mirt(y.astype(int), "3PL")
+    return a, b, np.ravel(fit.model.parameters["guessing"])
+
+
+def _line(name, squares, times):
+    errors = np.sqrt(np.asarray(squares))
+    cells = [*errors.ravel(), *(errors[:2] / errors[2]).ravel()]
+    text = " ".join(f"{x:>12.4f}" for x in cells)
+    print(f"{name:>4} {text}  " + " ".join(f"{t:.1f}" for t in times), flush=True)
 
 
 if __name__ == "__main__":
     part, *rest = sys.argv[1:] or ["speed"]
-    {"speed": speed, "guessing": guessing}[part](*map(int, rest))
+    {"speed": speed, "guessing": guessing, "constant": constant}[part](*map(int, rest))

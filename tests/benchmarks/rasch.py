@@ -307,7 +307,8 @@ def real(repeat):
         "bayes (2PL)": lambda r: irt.fit_bayes(r, n_draws=500, n_warmup=200, **QUIET),
     }
     head = (
-        f"{'data':>8} {'method':>12} {'AUC':>6} {'log-lik':>8} {'top 10 25 50':>15} {'seconds':>8}"
+        f"{'data':>8} {'method':>12} {'AUC':>6} {'own':>6} {'items':>6} {'log-lik':>8} "
+        f"{'top 10 25 50':>15} {'seconds':>8}"
     )
     print(head)
     with tempfile.TemporaryDirectory() as folder:
@@ -338,10 +339,16 @@ def real(repeat):
                     print(f"{name[:8]:>8} {method:>12} {str(error)[:90]}")
                     continue
                 taken = time.perf_counter() - begun
-                got = irt.evaluate(test, items, validation=validation, top=top, **QUIET)
+                got, own, alone = (
+                    irt.evaluate(
+                        test, items, validation=validation, top=top, protocol=protocol, **QUIET
+                    )
+                    for protocol in ("held-out", "own", "items")  # the last: Table 1's
+                )
                 best = " ".join(f"{x:.2f}" for x in got["top_accuracy"].values) if top else ""
                 print(
                     f"{name[:8]:>8} {method:>12} {got['auc'].item():>6.3f} "
+                    f"{own['auc'].item():>6.3f} {alone['auc'].item():>6.3f} "
                     f"{got['log_score'].item():>8.4f} {best:>15} {taken:>8.2f}",
                     flush=True,
                 )
