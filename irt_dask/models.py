@@ -24,7 +24,12 @@ DISCRIMINATION_BOUNDS = (1e-3, 5.0)
 GUESSING_BOUND = 0.5 - 1e-4
 
 #: Abilities are integrated over [-GRID_BOUND, GRID_BOUND]; a N(0, 1) prior leaves 3e-12 outside.
-GRID_BOUND = 7.0
+#: Where posteriors need more (:func:`reach_of`) the integrals go further, to FARTHEST at most.
+GRID_BOUND, FARTHEST = 7.0, 80.0
+#: Beyond a grid no pattern of responses has this share of its highest posterior density.
+BEYOND = 1e-6
+#: Beyond this logit a double holds neither exp(z) nor the probability of the unlikely response.
+LARGEST_LOGIT = 700.0
 
 
 def logit(p: Floats) -> Floats:
@@ -129,13 +134,85 @@ class Grid:
         return np.arange(-half, half + 1, dtype=np.float64) * np.float64(self.spacing)
 
 
-def grid_for(discrimination: Floats, intercept: Floats, *, margin: float = 1.0) -> Grid:
+def reach_of(discrimination: Floats, intercept: Floats, *, shift: float = 0.0) -> float:
+    """How far from the prior mean posteriors go: GRID_BOUND, or as many whole SDs as needed.
+
+    Under priors N(s, 1), -shift <= s <= shift.  All right is the pattern that leaves most above the
+    prior mean, all wrong most below: their log posteriors rise most steeply everywhere, and more
+    steeply without guessing than with it.
+    """
+    a, d = np.asarray(discrimination, dtype=float), np.asarray(intercept, dtype=float)
+    reach = max(_highest(a, d - a * shift), _highest(a, -d - a * shift))
+    logit = a * (reach + shift) + np.abs(d)
+    j = int(logit.argmax())
+    if reach > FARTHEST or (reach > GRID_BOUND and logit[j] > LARGEST_LOGIT):
+        raise InputError(
+            f"under these items abilities may lie {reach:.0f} standard deviations from the mean of "
+            f"their distribution; they are computed up to {FARTHEST:.0f}, and logits up to "
+            f"{LARGEST_LOGIT:.0f} (here {logit[j]:.0f}, of the item with discrimination {a[j]:.6g} "
+            f"and intercept {d[j]:.6g}): leave items out that are this extreme"
+        )
+    return reach
+
+
+def _highest(a: Floats, d: Floats) -> float:
+    """Where to stop above the mode of who answered all right, under N(0, 1)."""
+
+    def log_posterior(x: Floats) -> Floats:
+        right = [np.logaddexp(0.0, -(a * t + d)).sum() for t in x]
+        return -0.5 * x * x - np.array(right)
+
+    some = log_posterior(np.array([1.5, 3.0, 4.5, GRID_BOUND]))
+    if some[3] - some[:3].max() < math.log(BEYOND):  # a fortiori compared with the mode
+        return GRID_BOUND
+    low, high = 0.0, float(a.sum())
+    for _ in range(60):  # the slope falls
+        top = 0.5 * (low + high)
+        slope = float((a * np.exp(-np.logaddexp(0.0, a * top + d))).sum()) - top
+        low, high = (top, high) if slope > 0.0 else (low, top)
+    peak = float(log_posterior(np.array([top]))[0])
+    reach = max(GRID_BOUND, math.ceil(top))
+    while log_posterior(np.array([reach]))[0] - peak >= math.log(BEYOND):
+        reach += 1.0
+    return float(reach)
+
+
+def ability_bound(discrimination: Floats, intercept: Floats, guessing: Floats) -> float:
+    """Bound of maximum likelihood abilities: ABILITY_BOUND, or as far as the items inform.
+
+    That is up to the first whole number at which, on both sides, the standard error from all items
+    is 1 or more.
+    """
+    a, d, c = discrimination, intercept, guessing
+    bound = ABILITY_BOUND
+    while bound < FARTHEST:
+        z = a * np.array([[-bound], [bound]]) + d
+        right, wrong = np.exp(-np.logaddexp(0.0, -z)), np.exp(-np.logaddexp(0.0, z))
+        chance = np.where(c > 0.0, c + (1.0 - c) * right, 1.0)
+        share = np.where(c > 0.0, right / chance, 1.0)
+        if ((a**2 * (1.0 - c) * right * wrong * share).sum(axis=1) < 1.0).all():
+            break
+        bound += 1.0
+    return bound
+
+
+def grid_for(
+    discrimination: Floats, intercept: Floats, *, margin: float = 1.0, bound: float = GRID_BOUND
+) -> Grid:
     """Choose the grid that resolves every posterior under these items.
 
     Spacing at most half the smallest posterior standard deviation that a person who answers every
     item can have, and at most ``1 / max a``, so that one steep item is resolved too.  ``margin`` is
-    the factor by which slopes may still grow (a sampler's draws scatter about these values).
+    the factor by which slopes may still grow (a sampler's draws scatter about these values).  To
+    another ``bound`` it is as fine as any stretch of it needs.
     """
+    if bound > GRID_BOUND:
+        n, a = math.ceil(bound / GRID_BOUND) - 1, np.asarray(discrimination, dtype=float)
+        spacing = min(
+            grid_for(a, intercept + a * (k * GRID_BOUND), margin=margin).spacing
+            for k in range(-n, n + 1)
+        )  # stretches overlap by half
+        return Grid(2 * math.ceil(bound / spacing) + 1, bound)
     a = np.asarray(discrimination, dtype=float) * margin
     d = np.asarray(intercept, dtype=float)
     # An item informs within about 1 / a of its difficulty: look for the peak that finely.

@@ -304,8 +304,8 @@ def _score(config: Any, cluster: Any, as_json: bool, quiet: bool) -> None:
         warnings.simplefilter("always")
         result = score_store(config, client=client, progress=False if quiet else None)
     _warned([w for w in caught if issubclass(w.category, IrtDaskWarning)])
-    keys = ("n_persons", "n_blocks_scored", "n_blocks_kept", "mean_ability", "sd_ability",
-            "reliability", "n_item_draws", "n_plausible", "store")  # fmt: skip
+    keys = ("n_persons", "n_blocks_scored", "n_blocks_kept", "n_at_bound", "mean_ability",
+            "sd_ability", "reliability", "n_item_draws", "n_plausible", "store")  # fmt: skip
     show({k: result.attrs[k] for k in keys}, as_json)
 
 

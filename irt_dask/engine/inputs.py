@@ -9,14 +9,11 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from irt_dask.errors import InputError
-from irt_dask.models import GRID_BOUND
+from irt_dask.models import GRID_BOUND, LARGEST_LOGIT
 from irt_dask.store import Responses, from_array
 from irt_dask.variables import ITEMS, LATENT_DIMS, unique_ids
 
 Floats = NDArray[np.float64]
-
-#: Beyond this logit a double holds neither exp(z) nor the probability of the unlikely response.
-_LARGEST_LOGIT = 700.0
 
 
 def as_responses(responses: Any) -> Responses:
@@ -76,12 +73,12 @@ def item_parameters_3pl(
             f"discriminations must be positive, both finite"
         )
     logit = a * GRID_BOUND + np.abs(d)
-    if logit.max() > _LARGEST_LOGIT:
+    if logit.max() > LARGEST_LOGIT:
         j = int(logit.argmax())
         raise InputError(
             f"{what}: item {item_id[j]} has discrimination {a[j]} and intercept {d[j]}: its logit "
             f"reaches {logit[j]:.0f} for abilities up to {GRID_BOUND:.0f}, and probabilities are "
-            f"computed up to {_LARGEST_LOGIT:.0f}"
+            f"computed up to {LARGEST_LOGIT:.0f}"
         )
     if "item_guessing" not in items:
         return a, d, np.zeros_like(a)
@@ -141,12 +138,12 @@ def item_loadings(
     a = items["item_loading"].transpose(LATENT_DIMS, ITEMS).values[:, at].astype(float)
     d = items["item_intercept"].values[at].astype(float)
     logit = np.abs(a).sum(axis=0) * GRID_BOUND + np.abs(d)
-    bad = np.flatnonzero(~(logit <= _LARGEST_LOGIT))
+    bad = np.flatnonzero(~(logit <= LARGEST_LOGIT))
     if bad.size:
         j = bad[0]
         raise InputError(
             f"{what}: item {item_id[j]} has loadings {a[0, j]} and {a[1, j]} and intercept {d[j]}; "
-            f"they must be finite, and its logit at most {_LARGEST_LOGIT:.0f} for abilities up to "
+            f"they must be finite, and its logit at most {LARGEST_LOGIT:.0f} for abilities up to "
             f"{GRID_BOUND:.0f}"
         )
     if "item_guessing" in items and bool((items["item_guessing"] > 0.0).any()):

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from irt_dask.engine.cache import keep
 from irt_dask.kernels import by_score, loglik, loglik_3pl, plane
+from irt_dask.models import GRID_BOUND
 from irt_dask.store.responses import sha256
 
 Floats = NDArray[np.float64]
@@ -23,10 +24,12 @@ def score_curves(a: Floats, d: Floats, nodes: Floats) -> by_score.Curves:
     return keep(key, lambda: by_score.curves(grid_tables(a, d, nodes)))
 
 
-def guessing_tables(a: Floats, d: Floats, c: Floats, nodes: Floats) -> loglik_3pl.Tables3PL:
+def guessing_tables(
+    a: Floats, d: Floats, c: Floats, nodes: Floats, reach: float = GRID_BOUND
+) -> loglik_3pl.Tables3PL:
     """Tables for :mod:`irt_dask.kernels.loglik_3pl`, from memory if the items are the same."""
-    key = ("guessing", sha256(a, d, c, nodes))
-    return keep(key, lambda: loglik_3pl.tables(a, d, c, nodes))
+    key = ("guessing", sha256(a, d, c, nodes), reach)
+    return keep(key, lambda: loglik_3pl.tables(a, d, c, nodes, reach))
 
 
 def plane_tables(

@@ -14,7 +14,7 @@ from irt_dask.engine import Engine, item_parameters_3pl
 from irt_dask.engine.cache import keep
 from irt_dask.errors import ConvergenceWarning, EstimationError, InputError
 from irt_dask.kernels import counts, exact, fit
-from irt_dask.models import GRID_BOUND, grid_for
+from irt_dask.models import grid_for, reach_of
 from irt_dask.store import Block
 from irt_dask.store.responses import sha256
 
@@ -37,6 +37,8 @@ class Scale(NamedTuple):
     nodes: Floats
     mean: float
     sd: float
+    #: Where the grid ends.
+    bound: float
 
     def curves(self) -> fit.Curves:
         """Tables of items and grid, made once in a process."""
@@ -54,7 +56,9 @@ class Scale(NamedTuple):
 def on_scale(a: Floats, d: Floats, c: Floats, mean: float, sd: float) -> Scale:
     """Standardise ability: items of ``(theta - mean) / sd``."""
     slopes, intercepts = a * sd, d + a * mean
-    return Scale(slopes, intercepts, c, grid_for(slopes, intercepts).nodes, mean, sd)
+    bound = reach_of(slopes, intercepts)
+    nodes = grid_for(slopes, intercepts, bound=bound).nodes
+    return Scale(slopes, intercepts, c, nodes, mean, sd, bound)
 
 
 def _moments(block: Block, scale: Scale, unit: float) -> tuple[Any, ...]:
@@ -71,11 +75,12 @@ def estimate(engine: Engine, a: Floats, d: Floats, c: Floats) -> tuple[Scale, in
     A pass over the data for each step.  After every two the path is extrapolated (SQUAREM, Varadhan
     and Roland 2008); an extrapolation from which steps become longer than before is taken back.
     """
-    unit = exact.scale_for(engine.responses.n_persons * GRID_BOUND**2)
 
     def step(x: Floats) -> Floats:  # mean and log SD
         mean, sd = float(x[0]), math.exp(x[1])
-        sums = engine.map_reduce(_moments, on_scale(a, d, c, mean, sd), unit)[0] / unit
+        scale = on_scale(a, d, c, mean, sd)
+        unit = exact.scale_for(engine.responses.n_persons * scale.bound**2)
+        sums = engine.map_reduce(_moments, scale, unit)[0] / unit
         if sums[0] == 0.0:
             raise EstimationError("there is no observed response")
         first, second = sums[1:] / sums[0]

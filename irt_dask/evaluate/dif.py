@@ -24,7 +24,6 @@ from irt_dask.errors import ApproximationWarning, EstimationError, InputError
 from irt_dask.evaluate.abilities import Scale, estimate
 from irt_dask.evaluate.groups import of_groups
 from irt_dask.kernels import counts, item_scores
-from irt_dask.models import GRID_BOUND
 from irt_dask.store import Block, Responses
 
 Floats = NDArray[np.float64]
@@ -171,7 +170,7 @@ def _groups(
     for part in parts:
         with Engine(part, client=client, progress=progress, stage="abilities") as engine:
             fitted.append(estimate(engine, *parameters))
-    widest = max(abs(s.mean) + GRID_BOUND * s.sd for s, _, _ in fitted)
+    widest = max(abs(s.mean) + s.bound * s.sd for s, _, _ in fitted)
     bound = 2.0 ** math.ceil(math.log2(widest))
     groups = []
     for part, (scale, _, _) in zip(parts, fitted, strict=True):

@@ -23,7 +23,7 @@ from irt_dask.engine.tables import grid_tables
 from irt_dask.errors import ConvergenceWarning, EstimationError, InputError
 from irt_dask.kernels import counts, exact, layouts, posterior
 from irt_dask.kernels.loglik import Tables
-from irt_dask.models import GRID_BOUND, grid_for
+from irt_dask.models import grid_for, reach_of
 from irt_dask.store import Block
 
 Floats = NDArray[np.float64]
@@ -123,8 +123,9 @@ def _choose_abilities(
     with Engine(responses, client=client, progress=progress, stage="abilities") as engine:
         for _ in range(_STEPS):
             slopes, intercepts = a * sd, d + a * mean
-            scale = exact.scale_for(responses.n_persons * GRID_BOUND**2)
-            nodes = grid_for(slopes, intercepts).nodes
+            bound = reach_of(slopes, intercepts)
+            scale = exact.scale_for(responses.n_persons * bound**2)
+            nodes = grid_for(slopes, intercepts, bound=bound).nodes
             sums = engine.map_reduce(_moments, slopes, intercepts, nodes, scale)[0] / scale
             if sums[0] == 0.0:
                 raise EstimationError("validation holds no observed response")
@@ -183,21 +184,24 @@ def run(
     if validation is not None:
         mean, sd = _choose_abilities(validation, items, client, progress)
     a, d = plain_a * sd, plain_d + plain_a * mean  # of standardised abilities
-    worst = float((a * GRID_BOUND + np.abs(d)).max()) + 1.0  # largest absolute log probability
+    bound = reach_of(a, d)
+    worst = float((a * bound + np.abs(d)).max()) + 1.0  # largest absolute log probability
     scale = exact.scale_for(responses.n_persons * responses.n_items * worst)
     with Engine(responses, client=client, progress=progress, stage="evaluation") as engine:
         marginal, given, right, wrong, item_right, item_seen = engine.map_reduce(
             _evaluate,
             a,
             d,
-            grid_for(a, d).nodes,
+            grid_for(a, d, bound=bound).nodes,
             scale,
             protocol,
             report=True,
         )
     log_score = float(given) / scale
     if protocol == "items":
-        log_score, right, wrong = _by_items(a, d, grid_for(a, d).nodes, item_right, item_seen)
+        log_score, right, wrong = _by_items(
+            a, d, grid_for(a, d, bound=bound).nodes, item_right, item_seen
+        )
     n_right, n_wrong = int(right.sum()), int(wrong.sum())
     n = n_right + n_wrong
     if n == 0:

@@ -26,8 +26,9 @@ Ints = NDArray[np.int64]
 UNIT = 65536.0
 #: Persons whose products are added as doubles; bounds the memory of a block's residuals.
 _CHUNK = 4096
-#: Divisors that bring the scores of mean and SD of ability within 1.
-_MEAN_BOUND, _SD_BOUND = 8.0, 64.0
+#: Divisor, squared for the SD, that brings the scores of mean and SD of ability within 1: where
+#: the grid ends further out, the next power of two.
+_MEAN_BOUND = 8.0
 
 
 @jit
@@ -113,6 +114,9 @@ def _scores(
 ) -> None:
     m = g.a.size
     w = np.empty(g.nodes.size)
+    mean_bound = _MEAN_BOUND
+    while mean_bound < g.nodes[-1]:
+        mean_bound *= 2.0
     for i in range(n_rows(indptr, values)):
         items, row = rows.row(indptr, indices, values, i)
         total, _ = weigh(items, row, g, w)
@@ -138,8 +142,8 @@ def _scores(
             out[i, j] = np.rint(s0 * UNIT)
             out[i, m + j] = np.rint((mean * s0 + sd * s1) / slope_bound * UNIT)
         if observed > 0:
-            out[i, 2 * m] = np.rint(m1 / _MEAN_BOUND * UNIT)
-            out[i, 2 * m + 1] = np.rint((m2 - 1.0) / _SD_BOUND * UNIT)
+            out[i, 2 * m] = np.rint(m1 / mean_bound * UNIT)
+            out[i, 2 * m + 1] = np.rint((m2 - 1.0) / (mean_bound * mean_bound) * UNIT)
 
 
 def score_products(

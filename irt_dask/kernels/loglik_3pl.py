@@ -34,14 +34,15 @@ class Tables3PL(NamedTuple):
     wrong: Floats  # log(1 - P)
     gain: Floats  # log P - log(1 - P); no rows where nobody guesses: it is a theta + d
     total: Floats  # log(1 - P) of all items
+    reach: float  # how far from the mean of a person's prior the posterior is summed
 
     @property
     def nbytes(self) -> int:
         """Memory held, bytes."""
-        return sum(x.nbytes for x in self)
+        return sum(x.nbytes for x in self[:-1])
 
 
-def tables(a: Floats, d: Floats, c: Floats, nodes: Floats) -> Tables3PL:
+def tables(a: Floats, d: Floats, c: Floats, nodes: Floats, reach: float = GRID_BOUND) -> Tables3PL:
     """Tables of items and grid."""
     z = np.multiply.outer(a, nodes) + d[:, None]
     not_c = np.log1p(-c)[:, None]
@@ -54,7 +55,7 @@ def tables(a: Floats, d: Floats, c: Floats, nodes: Floats) -> Tables3PL:
     total = np.zeros(nodes.size)
     for row in wrong:  # in order, as the loop over a person's items adds them
         total += row
-    return Tables3PL(a, d, c, nodes, wrong, gain, total)
+    return Tables3PL(a, d, c, nodes, wrong, gain, total, reach)
 
 
 @jit
@@ -92,11 +93,11 @@ def log_likelihood(
 
 
 @jit
-def window(nodes: Floats, shift: float) -> tuple[int, int]:
-    """Nodes ``lo .. hi`` where a prior N(shift, 1) has its mass: as far as N(0, 1) is summed."""
+def window(nodes: Floats, shift: float, reach: float) -> tuple[int, int]:
+    """Nodes ``lo .. hi`` up to ``reach`` from the mean of a prior N(shift, 1)."""
     h = nodes[1] - nodes[0]
-    lo = math.floor((shift - GRID_BOUND - nodes[0]) / h + 1e-6)
-    hi = math.ceil((shift + GRID_BOUND - nodes[0]) / h - 1e-6) + 1
+    lo = math.floor((shift - reach - nodes[0]) / h + 1e-6)
+    hi = math.ceil((shift + reach - nodes[0]) / h - 1e-6) + 1
     return max(lo, 0), min(hi, nodes.size)
 
 
@@ -105,7 +106,7 @@ def log_posterior(
     its: Any, row: NDArray[np.int8], g: Tables3PL, shift: float, out: Floats
 ) -> tuple[int, int]:
     """Fill in log-likelihood and log prior, without its constant; the nodes ``lo .. hi``."""
-    lo, hi = window(g.nodes, shift)
+    lo, hi = window(g.nodes, shift, g.reach)
     log_likelihood(its, row, g, lo, hi, out)
     for q in range(lo, hi):
         out[q] -= 0.5 * (g.nodes[q] - shift) ** 2

@@ -17,13 +17,13 @@ Floats = NDArray[np.float64]
 
 #: A Newton step shorter than this leaves an error of about its square.
 _SHORT = 1e-4
-#: Nodes at which modes are looked for: on [-6, 6] spacing 0.125.
-_NODES = 97
+#: Distance of the nodes at which modes are looked for.
+_SPACING = 0.125
 
 
 def log_tables(items: Items, bound: float) -> tuple[Floats, Floats]:
     """Nodes, and log P of wrong (0) and right (1), times the weights, (2, items, nodes)."""
-    nodes = np.linspace(-bound, bound, _NODES)
+    nodes = np.linspace(-bound, bound, 2 * math.ceil(bound / _SPACING) + 1)
     z = np.multiply.outer(items.a, nodes) + items.d[:, None]
     c, weight = items.c[:, None], items.weight[:, None]
     wrong = np.log1p(-c) - np.logaddexp(0.0, z)

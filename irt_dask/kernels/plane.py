@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.errors import InputError
 from irt_dask.kernels import rows
 from irt_dask.kernels.compiled import jit
 from irt_dask.kernels.expected import Scales
 from irt_dask.kernels.layouts import Layout
 from irt_dask.kernels.loglik import LOG_NEGLIGIBLE
 from irt_dask.kernels.rows import item, n_rows
-from irt_dask.models import GRID_BOUND, Grid
+from irt_dask.models import BEYOND, FARTHEST, GRID_BOUND, LARGEST_LOGIT, Grid
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -56,8 +57,44 @@ class Plane(NamedTuple):
         return sum(x.nbytes for x in self[:-1])
 
 
+def plane_reach(loading: Floats, intercept: Floats, correlation: float) -> float:
+    """How far along each ability posteriors go: GRID_BOUND, or as many whole SDs as needed.
+
+    Looked for at every half SD, for the patterns that pull most along either ability and along
+    both: an answer is right where the item's loadings point that way.
+    """
+    reach, towards = GRID_BOUND, np.array([[1, 0], [0, 1], [1, 1], [1, -1]])
+    while reach <= FARTHEST:
+        x = np.arange(-2 * int(reach), 2 * int(reach) + 1) / 2.0
+        first, second = x[:, None], x[None, :]
+        prior = first**2 - 2.0 * correlation * first * second + second**2
+        log = np.repeat(-0.5 * prior[None] / (1.0 - correlation**2), 2 * len(towards), axis=0)
+        for (a1, a2), d in zip(loading.T, intercept, strict=True):
+            z = a1 * first + a2 * second + d
+            wrong = -np.logaddexp(0.0, z)
+            right = towards @ np.array([a1, a2]) > 0.0
+            log += np.where(np.append(right, ~right)[:, None, None], wrong + z, wrong)
+        edge = np.maximum(log[:, [0, -1]].max(axis=(1, 2)), log[:, :, [0, -1]].max(axis=(1, 2)))
+        if (edge - log.max(axis=(1, 2)) < math.log(BEYOND)).all():
+            break
+        reach += 1.0
+    logit = float((np.abs(loading).sum(axis=0) * reach + np.abs(intercept)).max())
+    if reach > FARTHEST or (reach > GRID_BOUND and logit > LARGEST_LOGIT):
+        raise InputError(
+            f"under these items abilities may lie {reach:.0f} standard deviations from their mean, "
+            f"with logits of {logit:.0f}; they are computed up to {FARTHEST:.0f} and "
+            f"{LARGEST_LOGIT:.0f}: leave items out that are this extreme"
+        )
+    return reach
+
+
 def plane_for(
-    loading: Floats, intercept: Floats, *, correlation: float = 0.0, margin: float = 1.0
+    loading: Floats,
+    intercept: Floats,
+    *,
+    correlation: float = 0.0,
+    margin: float = 1.0,
+    bound: float = GRID_BOUND,
 ) -> Grid:
     """Choose the grid along each ability by the rule of :func:`irt_dask.models.grid_for`.
 
@@ -66,8 +103,8 @@ def plane_for(
     """
     a = np.asarray(loading, dtype=float) * margin
     longest = max(float(np.hypot(a[0], a[1]).max()), 1e-6)
-    n_points = math.ceil(2.0 * GRID_BOUND / min(0.25, 0.5 / longest)) + 1
-    x = np.linspace(-GRID_BOUND, GRID_BOUND, n_points)
+    n_points = math.ceil(2.0 * bound / min(0.25, 0.5 / longest)) + 1
+    x = np.linspace(-bound, bound, n_points)
     inside = 1.0 / (1.0 - correlation**2)
     i11 = np.full((n_points, n_points), inside)
     i22, i12 = i11.copy(), np.full_like(i11, -correlation * inside)
@@ -85,7 +122,7 @@ def plane_for(
         i12 += np.tensordot(first * second, slope, axes=1)
     largest = 0.5 * (i11 + i22) + np.hypot(0.5 * (i11 - i22), i12)
     spacing = min(0.5 / math.sqrt(float(largest.max())), 1.0 / longest, 0.5)
-    return Grid(2 * math.ceil(GRID_BOUND / spacing) + 1)
+    return Grid(2 * math.ceil(bound / spacing) + 1, bound)
 
 
 def plane(loading: Floats, intercept: Floats, nodes: Floats, correlation: float = 0.0) -> Plane:

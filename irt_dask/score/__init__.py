@@ -37,16 +37,17 @@ def score(
         answered, at the estimate:
 
         - "map": posterior mode, ``1 / sqrt(I + 1 / sd^2)`` with the prior's sd;
-        - "ml": maximum of the likelihood within -6 and 6, ``1 / sqrt(I)``.  Where the likelihood
-          rises up to a bound (all right, all wrong, under the 3PL less right than by guessing) the
-          estimate is the bound, without a standard error (NaN);
+        - "ml": maximum of the likelihood within -6 and 6, ``1 / sqrt(I)``; further out, at whole
+          numbers on both sides, as long as all items together still have a standard error below 1
+          at a bound.  Where the likelihood rises up to a bound (all right, all wrong, under the 3PL
+          less right than by guessing) the estimate is the bound, without a standard error (NaN);
         - "wle": Warm's (1989) weighted likelihood estimate, the zero of the score plus
           ``J / (2 I)``, ``J = sum P' P'' / (P Q)``, ``1 / sqrt(I)``; finite for all patterns.
 
         Where there are several maxima, as under the 3PL, the highest counts: of the posterior, the
         likelihood, or the weighted likelihood, whose logarithm has the derivative above.  For
-        "wle" it is looked for within -6 and 6; if it is at such an end and rises, it is the next
-        maximum outwards (up to 96).
+        "wle" it is looked for within the bounds of "ml"; if it is at such an end and rises, it is
+        the next maximum outwards (up to 96, without a standard error there).
     prior : {"normal", "groups", "covariates"} or list of names of covariates
         Distribution of ability, of "eap", "map" and plausible values.  "normal": N(0, 1), with two
         abilities with the correlation of the fit, in each item draw that draw's.  "groups": a
@@ -91,8 +92,9 @@ def score(
         over persons, and ``person_plausible_value`` (persons, plausible).  Always:
         ``ability_count``, a histogram of the estimates; attrs ``mean_ability``, ``sd_ability`` and
         ``reliability``, in which every person with an estimate counts once (``n_estimated``),
-        whatever the person weights; ``n_item_draws`` and ``n_plausible``; with ``store`` also
-        ``n_blocks_scored`` and ``n_blocks_kept``.  The reliability of "eap"
+        whatever the person weights; ``n_at_bound``, those at a bound; ``n_item_draws`` and
+        ``n_plausible``; with ``store`` also ``n_blocks_scored`` and ``n_blocks_kept``.  The
+        reliability of "eap"
         and "map" is the variance of the estimates over that plus the mean squared standard error,
         of "ml" and "wle" 1 less the ratio of the mean squared standard error to the variance.  A
         person without responses has the prior's mean and standard deviation; "ml" and "wle" are
@@ -135,8 +137,10 @@ def score(
     with ``store``, else ``16 + 8 n_plausible`` bytes a person and the identifiers; for up to 1,000
     groups or some covariates, a few numbers for each.  Abilities are integrated by the trapezoidal
     rule on an even grid whose spacing resolves every posterior
-    (:func:`irt_dask.models.grid_for`), over 7 standard deviations of the prior; the mode of a
-    posterior is looked for there too.  Quantiles of the plausible values are within 0.001 posterior
+    (:func:`irt_dask.models.grid_for`), over 7 standard deviations of the prior, or as many more as
+    leave no pattern of responses a millionth of its highest density beyond (items of b = 6 to 9,
+    priors at odds with the answers, many hundreds of items); the mode of a posterior is looked for
+    there too.  Quantiles of the plausible values are within 0.001 posterior
     standard deviations (:mod:`irt_dask.kernels.plausible`).  With guessing, covariates, "map" or
     "wle", every process holds tables of 8 to 32 bytes x items x nodes.
 

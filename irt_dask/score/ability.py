@@ -67,12 +67,14 @@ class Plan:
     drawn: tuple[tuple[Any, tuple[NDArray[np.uint64], ...]], ...]
     #: 0 if they are point estimates.
     n_item_draws: int
+    #: How far from their prior means posteriors are summed, in SDs.
+    reach: float = GRID_BOUND
 
     @property
     def scale(self) -> float:
         """Of the fixed-point moments: not of the number of persons, who may become more."""
         sd = float(self.population.sd.max())
-        furthest = self.population.furthest + (GRID_BOUND + 1.0) * sd
+        furthest = self.population.furthest + (self.reach + 1.0) * sd
         return exact.scale_for(_CHUNK * max(furthest, points.FURTHEST) ** 2)
 
 
@@ -263,7 +265,7 @@ class Found(NamedTuple):
 def _population(engine: Engine, plan: Plan, items: xr.Dataset, start: Population | None) -> Found:
     """Estimate the population, if one is asked for."""
     if start is None:
-        return Found(plan, {}, {}, {})
+        return Found(_reaching(plan), {}, {}, {})
     known = _of_one(*item_parameters_3pl(items, engine.responses.item_id))
     found = regression.estimate(engine, known, start)
     attrs = {
@@ -272,7 +274,14 @@ def _population(engine: Engine, plan: Plan, items: xr.Dataset, start: Population
         "log_likelihood": found.log_likelihood,
     }
     data, coords = regression.described(found)
-    return Found(replace(plan, population=found.population), data, coords, attrs)
+    return Found(_reaching(replace(plan, population=found.population)), data, coords, attrs)
+
+
+def _reaching(plan: Plan) -> Plan:
+    """The plan with how far its posteriors are summed."""
+    if plan.n_dims == 2:
+        return plan
+    return replace(plan, reach=max(axis.reach(i, plan.population) for i in plan.averaged))
 
 
 def _summary(plan: Plan, count: Any, moments: Any, n: Any) -> dict[str, Any]:
@@ -287,6 +296,8 @@ def _summary(plan: Plan, count: Any, moments: Any, n: Any) -> dict[str, Any]:
             reliability = spread / (spread + v)
     return {
         "n_estimated": n[0].tolist() if plan.n_dims == 1 else int(n[0][0]),
+        # who has an estimate without a standard error is at a bound
+        "n_at_bound": int(n[0] - n[1]) if plan.n_dims == 1 else 0,
         "mean_ability": m1.tolist(),
         "sd_ability": np.sqrt(np.maximum(spread, 0.0)).tolist(),
         "reliability": reliability.tolist(),

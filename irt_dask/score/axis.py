@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from irt_dask.engine.tables import grid_tables, guessing_tables, score_curves
 from irt_dask.kernels import loglik_3pl, modes, plausible, points, posterior
 from irt_dask.kernels.layouts import Layout
 from irt_dask.kernels.parameters import Items as Parameters
-from irt_dask.models import ABILITY_BOUND, GRID_BOUND, Grid, grid_for
+from irt_dask.models import ability_bound, grid_for, reach_of
 from irt_dask.score.population import Part, Population
 from irt_dask.store.responses import sha256
 
@@ -38,6 +37,8 @@ class Standard(NamedTuple):
     d: Floats
     c: Floats
     nodes: Floats
+    #: How far from the prior mean a posterior is summed.
+    reach: float
     #: Whether no prior but N(0, 1) is meant.
     plain: bool
 
@@ -45,20 +46,26 @@ class Standard(NamedTuple):
 def standard(items: Items, population: Population, part: Part) -> Standard:
     """Items on the scale of ``(ability - center) / sd`` of a part of the population."""
     a, d = items.a * part.sd, items.d + items.a * part.center
-    bound = GRID_BOUND + population.reach
-    nodes = keep(("nodes", sha256(a, d), bound), lambda: _grid(a, d, bound).nodes)
-    return Standard(a, d, items.c, nodes, part.shift is None and not (items.c > 0.0).any())
+    shift = population.reach
+    reach = float(
+        keep(("reach", sha256(a, d), shift), lambda: np.array(reach_of(a, d, shift=shift)))
+    )
+    bound = reach + shift
+    nodes = keep(("nodes", sha256(a, d), bound), lambda: grid_for(a, d, bound=bound).nodes)
+    plain = part.shift is None and not (items.c > 0.0).any()
+    return Standard(a, d, items.c, nodes, reach, plain)
 
 
-def _grid(a: Floats, d: Floats, bound: float) -> Grid:
-    """As :func:`grid_for`, to another bound: as fine as any stretch of it needs."""
-    if bound <= GRID_BOUND:
-        return grid_for(a, d)
-    n = math.ceil(bound / GRID_BOUND) - 1
-    spacing = min(
-        grid_for(a, d + a * (k * GRID_BOUND)).spacing for k in range(-n, n + 1)
-    )  # stretches overlap by half
-    return Grid(2 * math.ceil(bound / spacing) + 1, bound)
+def reach(items: Items, population: Population) -> float:
+    """How far from the prior mean, in SDs, the posteriors of any part are summed."""
+    return max(
+        reach_of(items.a * sd, items.d + items.a * center, shift=population.reach)
+        for center, sd in zip(population.coefficients[:, 0], population.sd, strict=True)
+    )
+
+
+def _tables(s: Standard) -> loglik_3pl.Tables3PL:
+    return guessing_tables(s.a, s.d, s.c, s.nodes, s.reach)
 
 
 def expectations(data: Layout, s: Standard, shift: Floats | None) -> tuple[Floats, Floats, Floats]:
@@ -67,9 +74,7 @@ def expectations(data: Layout, s: Standard, shift: Floats | None) -> tuple[Float
         return posterior.expectations(
             data, grid_tables(s.a, s.d, s.nodes), score_curves(s.a, s.d, s.nodes)
         )
-    return loglik_3pl.expectations(
-        data, guessing_tables(s.a, s.d, s.c, s.nodes), _shifts(data, shift)
-    )
+    return loglik_3pl.expectations(data, _tables(s), _shifts(data, shift))
 
 
 def _shifts(data: Layout, shift: Floats | None) -> Floats:
@@ -122,8 +127,7 @@ def draw(
         if s.plain:
             z = plausible.draw(part.of(data), grid_tables(s.a, s.d, s.nodes), v)
         else:
-            tables = guessing_tables(s.a, s.d, s.c, s.nodes)
-            z = loglik_3pl.draw(part.of(data), tables, _shifts(part.of(data), part.shift), v)
+            z = loglik_3pl.draw(part.of(data), _tables(s), _shifts(part.of(data), part.shift), v)
         out[part.rows] = part.center + part.sd * z
     return out
 
@@ -146,8 +150,7 @@ def _modes(
     mode, se = np.empty((2, data.shape[0]))
     for part in parts:
         s, own = standard(items, population, part), part.of(data)
-        tables = guessing_tables(s.a, s.d, s.c, s.nodes)
-        z, info = points.modes(own, tables, _shifts(own, part.shift))
+        z, info = points.modes(own, _tables(s), _shifts(own, part.shift))
         mode[part.rows] = part.center + part.sd * z
         se[part.rows] = part.sd / np.sqrt(1.0 + info)
     return mode, se
@@ -156,17 +159,19 @@ def _modes(
 def _likeliest(
     data: Layout, items: Items, population: Population, parts: list[Part]
 ) -> tuple[Floats, Floats]:
-    theta, _ = modes.modes(data, Parameters.of(*items), ABILITY_BOUND)
+    bound = ability_bound(*items)
+    theta, _ = modes.modes(data, Parameters.of(*items), bound)
     at = guessing_tables(*items, np.zeros(2))
     info = points.information(data, at, theta)
-    info[~(np.abs(theta) < ABILITY_BOUND)] = np.nan
+    info[~(np.abs(theta) < bound)] = np.nan
     return theta, 1.0 / np.sqrt(info)
 
 
 def _warm(
     data: Layout, items: Items, population: Population, parts: list[Part]
 ) -> tuple[Floats, Floats]:
-    tables = guessing_tables(*items, points.nodes_for(items.a, ABILITY_BOUND))
+    tables = guessing_tables(*items, points.nodes_for(items.a, ability_bound(*items)))
     theta, info = points.warm(data, tables, points.warm_tables(tables))
+    info[~(np.abs(theta) < points.FURTHEST)] = np.nan
     with np.errstate(divide="ignore"):
         return theta, 1.0 / np.sqrt(info)

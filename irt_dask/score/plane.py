@@ -25,7 +25,8 @@ class Items(NamedTuple):
 
 def with_grid(loading: Floats, intercept: Floats, correlation: float) -> Items:
     """Choose the grid of these items."""
-    nodes = plane.plane_for(loading, intercept, correlation=correlation).nodes
+    bound = plane.plane_reach(loading, intercept, correlation)
+    nodes = plane.plane_for(loading, intercept, correlation=correlation, bound=bound).nodes
     return Items(loading, intercept, correlation, nodes)
 
 

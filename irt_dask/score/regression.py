@@ -19,7 +19,6 @@ from irt_dask.engine import Engine
 from irt_dask.engine.cache import read_block
 from irt_dask.errors import ConvergenceWarning, DataWarning, EstimationError, InputError
 from irt_dask.kernels import counts, exact
-from irt_dask.models import GRID_BOUND
 from irt_dask.score import axis
 from irt_dask.score.population import Covariates, Part, Population
 from irt_dask.store import Responses
@@ -36,8 +35,6 @@ _PASSES, _TOLERANCE = 200, 1e-7
 _MEMORY = 3
 #: Smallest eigenvalue of the design's mean products: below, covariates depend on each other.
 _LEAST = 1e-10
-#: Bound of ``e^2 + v + 1``, for the scales of sums.
-_LARGEST = 2.0 * (GRID_BOUND + 1.0) ** 2
 
 
 class Estimate:
@@ -258,14 +255,15 @@ def _of(population: Population, x: Floats) -> Population:
 def _climb(engine: Engine, items: axis.Items, population: Population, gram: Floats) -> Estimate:
     """EM, accelerated; a proposal that lowers a group's log-likelihood is taken back."""
     r, n = engine.responses, len(population.sd)
-    scale = _scale(r, _LARGEST)
     x = np.concatenate([population.coefficients, np.log(population.sd)[:, None]], axis=1)
     images, last = x.copy(), np.full(n, -np.inf)
     points: list[list[Floats]] = [[] for _ in range(n)]
     seen: list[list[Floats]] = [[] for _ in range(n)]
     for passes in range(1, _PASSES + 1):
         now = _of(population, x)
-        log_scale = _scale(r, _largest(items, now, r.n_items))
+        reach = axis.reach(items, now)
+        scale = _scale(r, _largest_score(reach))
+        log_scale = _scale(r, _largest(items, now, r.n_items, reach))
         parts = engine.map_refs(_step, items, now, scale, log_scale)
         sums = np.sum([p[0] for p in parts], axis=0) / scale
         value = np.sum([p[1] for p in parts], axis=0) / log_scale
@@ -294,9 +292,14 @@ def _climb(engine: Engine, items: axis.Items, population: Population, gram: Floa
     return Estimate(_of(population, images), _PASSES, False, float(last.sum()))
 
 
-def _largest(items: axis.Items, population: Population, n_items: int) -> float:
+def _largest_score(reach: float) -> float:
+    """Bound of ``e^2 + v + 1``, for the scales of sums."""
+    return 2.0 * (reach + 1.0) ** 2
+
+
+def _largest(items: axis.Items, population: Population, n_items: int, reach: float) -> float:
     """Bound of a person's absolute log marginal likelihood."""
-    theta = population.furthest + (GRID_BOUND + 1.0) * float(population.sd.max())
+    theta = population.furthest + (reach + 1.0) * float(population.sd.max())
     worst = float((items.a * theta + np.abs(items.d) - np.log1p(-items.c)).max())
     return n_items * (worst + 1.0) + 1.0
 
@@ -324,7 +327,8 @@ def _scores(
 
 def _covariance(engine: Engine, items: axis.Items, population: Population) -> Floats:
     """Sampling covariance of (coefficients, sd) of each group; NaN where it is not determined."""
-    scale, square = (_scale(engine.responses, _LARGEST**2, power) for power in (1, 2))
+    largest = _largest_score(axis.reach(items, population)) ** 2
+    scale, square = (_scale(engine.responses, largest, power) for power in (1, 2))
     parts = engine.map_refs(_scores, items, population, scale, square)
     once = np.sum([p[0] for p in parts], axis=0) / scale
     twice = np.sum([p[1] for p in parts], axis=0) / square

@@ -14,7 +14,7 @@ from irt_dask.engine import bank_item_ids, dataset, item_parameters_3pl
 from irt_dask.errors import InputError
 from irt_dask.kernels import loglik_3pl, points
 from irt_dask.kernels.layouts import Dense
-from irt_dask.models import ABILITY_BOUND, grid_for
+from irt_dask.models import ability_bound, grid_for, reach_of
 
 Floats = NDArray[np.float64]
 
@@ -34,9 +34,9 @@ def score_table(
     method : {"eap", "tcc", "wle"}
         "eap": mean and standard deviation of ability given the score alone, not the pattern.
         "tcc": the ability at which the score is expected, the inverse of the test characteristic
-        curve, within -6 and 6; in the 1PL it is the maximum likelihood estimate.  "wle": Warm's
-        weighted likelihood estimate; for items of one slope without guessing, whose patterns of one
-        score have one estimate.
+        curve, within the bounds of :func:`score`'s "ml"; in the 1PL it is the maximum likelihood
+        estimate.  "wle": Warm's weighted likelihood estimate; for items of one slope without
+        guessing, whose patterns of one score have one estimate.
     ability : (mean, sd)
         Of the normal distribution of ability of "eap" and of ``score_probability``.
 
@@ -111,7 +111,7 @@ def score_log_probabilities(right: Floats, wrong: Floats) -> Floats:
 
 def _expected(a: Floats, d: Floats, c: Floats) -> tuple[Floats, Floats, Floats]:
     """Mean, SD and probability of each score for abilities from N(0, 1)."""
-    grid = grid_for(a, d)
+    grid = grid_for(a, d, bound=reach_of(a, d))
     g = loglik_3pl.tables(a, d, c, grid.nodes)
     gain = g.gain if g.gain.size else np.multiply.outer(a, grid.nodes) + d[:, None]
     log = score_log_probabilities(g.wrong + gain, g.wrong) - 0.5 * grid.nodes**2
@@ -134,14 +134,15 @@ def _curve(a: Floats, d: Floats, c: Floats, theta: float) -> tuple[float, float,
 
 def _inverse(a: Floats, d: Floats, c: Floats) -> tuple[Floats, Floats]:
     """Ability at which each score is expected, and its standard error."""
-    low, high = (_curve(a, d, c, x)[0] for x in (-ABILITY_BOUND, ABILITY_BOUND))
+    bound = ability_bound(a, d, c)
+    low, high = (_curve(a, d, c, x)[0] for x in (-bound, bound))
     theta, se = np.full((2, a.size + 1), np.nan)
     for score in range(a.size + 1):
         if score <= low or score >= high:
-            theta[score] = -ABILITY_BOUND if score <= low else ABILITY_BOUND
+            theta[score] = -bound if score <= low else bound
             continue
         theta[score] = brentq(
-            lambda x, s=score: _curve(a, d, c, x)[0] - s, -ABILITY_BOUND, ABILITY_BOUND, xtol=1e-12
+            lambda x, s=score: _curve(a, d, c, x)[0] - s, -bound, bound, xtol=1e-12
         )
         _, slope, variance = _curve(a, d, c, theta[score])
         se[score] = math.sqrt(variance) / slope
@@ -156,6 +157,6 @@ def _warm(a: Floats, d: Floats, c: Floats) -> tuple[Floats, Floats]:
             "other models it depends on the pattern; use score(method='wle'), or 'tcc'"
         )
     patterns = np.tril(np.ones((a.size + 1, a.size), dtype=np.int8), -1)
-    g = loglik_3pl.tables(a, d, c, points.nodes_for(a, ABILITY_BOUND))
+    g = loglik_3pl.tables(a, d, c, points.nodes_for(a, ability_bound(a, d, c)))
     theta, info = points.warm(Dense(patterns), g, points.warm_tables(g))
     return theta, 1.0 / np.sqrt(info)
