@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.errors import InputError as InputError
     from irt_dask.errors import IrtDaskError as IrtDaskError
     from irt_dask.errors import IrtDaskWarning as IrtDaskWarning
+    from irt_dask.errors import ItemWarning as ItemWarning
     from irt_dask.errors import StoreError as StoreError
     from irt_dask.evaluate.dif import dif as dif
     from irt_dask.evaluate.information import information as information
@@ -69,6 +70,7 @@ _HOME = {
     "InputError": "errors",
     "IrtDaskError": "errors",
     "IrtDaskWarning": "errors",
+    "ItemWarning": "errors",
     "StoreError": "errors",
     "ItemPrior": "models",
     "Responses": "store",

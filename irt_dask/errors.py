@@ -71,3 +71,7 @@ class StallWarning(IrtDaskWarning):
 
 class DataWarning(IrtDaskWarning):
     """Some of what was given is not used, for a reason that the text says."""
+
+
+class ItemWarning(DataWarning):
+    """Some items are flagged (``item_flag``): what was found of them is not to be relied on."""

@@ -90,6 +90,9 @@ VARIABLES = {
         Variable("item_intercept", (ITEMS,), "f", "logit", "intercept d = -a b"),
         Variable("item_guessing", (ITEMS,), "f", "", "lower asymptote c"),
         Variable("item_at_bound", (ITEMS,), "b", "", "whether a parameter is at a bound"),
+        Variable(
+            "item_flag", (ITEMS,), "UOT", "", "ok, or what is wrong with the item (ITEM_FLAGS)"
+        ),
         Variable("item_linked_group", (ITEMS,), "iu", "", "items that persons link share a number"),
         Variable("item_n_responses", (ITEMS,), "iu", "persons", "persons with the item observed"),
         Variable("item_n_right", (ITEMS,), "iu", "persons", "persons with the item right"),
@@ -257,6 +260,18 @@ VARIABLES = {
             "iteration_objective", (ITERATION,), "f", "log-likelihood", "after each iteration"
         ),
     )
+}
+
+#: What ``item_flag`` can name, joined by "|" in this order (alphabetical); "ok" is none of them.
+ITEM_FLAGS = {
+    "all_right": "everybody who answered has it right",
+    "all_wrong": "everybody who answered has it wrong",
+    "at_bound": "a parameter ended at a bound of the estimation",
+    "extreme": "the difficulty lies where no person is",
+    "few_responses": "few persons answered",
+    "flat": "the discrimination cannot be told from 0",
+    "large_se": "a standard error is large, or could not be found",
+    "reversed": "able persons get it wrong more often",
 }
 
 SUFFIXES = {

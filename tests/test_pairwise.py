@@ -308,7 +308,7 @@ def test_permuting_items_permutes_the_answer_of_all_pairs():
 def test_standard_errors_can_be_left_out():
     y, _ = random_rasch(np.random.default_rng(16))
     fit = irt.fit_pairwise(y, standard_errors=False)
-    assert set(fit.data_vars) == {"item_difficulty"}
+    assert set(fit.data_vars) == {"item_difficulty", "item_flag"}
     assert "level" not in fit.attrs
     np.testing.assert_array_equal(fit["item_difficulty"], irt.fit_pairwise(y)["item_difficulty"])
 

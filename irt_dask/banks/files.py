@@ -16,6 +16,7 @@ import xarray as xr
 
 from irt_dask.engine import bank_item_ids, dataset, item_parameters_3pl
 from irt_dask.errors import InputError
+from irt_dask.items import checks
 from irt_dask.models import difficulty
 from irt_dask.store.manifest import write_atomically
 from irt_dask.store.places import Location, local_path, location
@@ -38,7 +39,8 @@ def write_items(items: xr.Dataset, path: str | Path) -> Path:
     path : .csv or .json, on a file system
         Columns ``item, model, a, b, c, d, se_a, se_b, se_d`` (3PL: ``se_c``): discrimination,
         difficulty, lower asymptote, intercept and their standard errors (posterior standard
-        deviations for a Bayesian fit).  Numbers are written in full.  A row is one curve, so b is
+        deviations for a Bayesian fit); with flags of the items also ``flag``
+        (``item_flag``).  Numbers are written in full.  A row is one curve, so b is
         ``-d / a`` of the a and d beside it: the mean of b over a posterior, which a fit reports, is
         not.
 
@@ -66,6 +68,8 @@ def items_text(items: xr.Dataset, suffix: str) -> str:
         for kind in ("se", "sd"):
             if f"{name}_{kind}" in items:
                 table[f"se_{column}"] = items[f"{name}_{kind}"].values
+    if "item_flag" in items:
+        table["flag"] = items["item_flag"].values.astype(str)
     frame = pd.DataFrame(table)
     if suffix == ".csv":
         return frame.to_csv(index=False)
@@ -76,7 +80,8 @@ def read_items(path: str | Path) -> xr.Dataset:
     """Read an item bank of :func:`write_items`, or one made by hand.
 
     Needs ``item``, and ``a`` with ``b`` or ``d`` (``d`` is the intercept, ``-a b``; where both
-    stand they must agree); for the 3PL also ``c``.  The path may be a URL of object storage.
+    stand they must agree); for the 3PL also ``c``; ``flag`` is read where it stands.  The path may
+    be a URL of object storage.
 
     Returns
     -------
@@ -208,9 +213,22 @@ def _bank(frame: pd.DataFrame, path: Location) -> xr.Dataset:
     for column, name in _COLUMNS.items():
         if f"se_{column}" in frame and name in data:
             data[f"{name}_se"] = frame[f"se_{column}"].to_numpy()
+    if "flag" in frame:
+        data["item_flag"] = _flags(frame, path)
     all_1pl = "model" in frame and (frame["model"] == "1pl").all()
     model = "3pl" if "item_guessing" in data else "1pl" if all_1pl else "2pl"
     return dataset(data, item_id=tuple(ids), attrs={"method": "item bank", "model": model})
+
+
+def _flags(frame: pd.DataFrame, path: Location) -> Any:
+    """Flags of the items; nothing is "ok"."""
+    given = ["ok" if x is None or x != x else x for x in frame["flag"]]
+    for item, flag in zip(frame["item"], given, strict=True):
+        try:
+            checks.check_flags(np.array([str(flag)]))
+        except InputError as error:
+            raise InputError(f"{path}: item {item}: {error}") from None
+    return np.array([str(x) for x in given])
 
 
 def _check_models(frame: pd.DataFrame, path: Location) -> None:

@@ -13,6 +13,7 @@ from scipy.optimize import least_squares
 
 from irt_dask.engine import bank_item_ids, dataset, item_parameters_3pl
 from irt_dask.errors import EstimationError, InputError
+from irt_dask.items import checks
 
 Floats = NDArray[np.float64]
 
@@ -20,6 +21,14 @@ _METHODS = ("haebara", "stocking-lord", "mean-sigma", "mean-mean")
 #: Abilities at which curves are compared, and their weights: an even grid under N(0, 1).
 _NODES = np.linspace(-5.0, 5.0, 101)
 _WEIGHTS = np.exp(-0.5 * _NODES**2) / np.exp(-0.5 * _NODES**2).sum()
+#: A slope this many times larger or smaller than the median ratio of the common items'
+#: discrimination is none.
+_FARTHEST = 5.0
+#: Starts whose neighbourhood is searched: the best ones.
+_SEARCHED = 3
+#: Step in log A, and in B times the median discrimination, that must not lower the criterion; by
+#: how much of itself it may for rounding.
+_STEP, _ROUNDING = 1e-3, 1e-9
 #: Common items from which on the order of their difficulties says whether the scales agree.
 _LEAST_FOR_ORDER = 3
 
@@ -57,7 +66,7 @@ def _check_order(b_a: Floats, b_b: Floats) -> None:
 def _moments(
     method: str, a_a: Floats, b_a: Floats, a_b: Floats, b_b: Floats
 ) -> tuple[float, float]:
-    """A and B from means and standard deviations of the common items."""
+    """A and B from means and standard deviations of the items that link."""
     if method == "mean-mean":
         slope = float(a_b.mean() / a_a.mean())
     else:
@@ -114,19 +123,27 @@ def link(bank_a: xr.Dataset, bank_b: xr.Dataset, *, method: str = "haebara") -> 
         ``item_link_rmsd``, the root mean square difference of the curves of a common item on the
         scale of bank_a, weights N(0, 1); NaN for other items.  Large ones tell of drift.  attrs:
         ``A``, ``B``, ``criterion`` (weighted sum of squared differences on both scales; NaN for
-        the methods by moments), ``n_common``.
+        the methods by moments), ``n_common``, and ``n_used``, the common items that link the banks.
+        ``item_flag``, if bank_b has it.
 
     Raises
     ------
     InputError
         Fewer than two common items, or an unknown method.
     EstimationError
-        Difficulties of three or more common items in opposite order, no slope to be had, or no
-        minimum found.
+        Difficulties of three or more common items in opposite order, no slope to be had, no
+        minimum found, or an A beyond 5 times or a fifth of the median ratio of discriminations.
+
+    Warns
+    -----
+    ItemWarning
+        Names the common items that are left out: those with a flag (``item_flag``; where a bank has
+        none, what its numbers tell) other than few responses, in either bank.
 
     Notes
     -----
-    On the driver, items x 101 numbers.
+    On the driver, items x 101 numbers.  The criteria are minimised from the best three of some ten
+    starts: links by moments and by medians, and slopes up to four times larger or smaller.
     Source: Haebara (1980); Stocking and Lord (1983); Marco (1977); Loyd and Hoover (1980); Kolen
     and Brennan (2014), *Test Equating, Scaling, and Linking*, chapter 6, for the symmetric form.
     """
@@ -136,11 +153,13 @@ def link(bank_a: xr.Dataset, bank_b: xr.Dataset, *, method: str = "haebara") -> 
     a_a, d_a, c_a = item_parameters_3pl(bank_a, common, what="bank_a")
     a_b, d_b, c_b = item_parameters_3pl(bank_b, common, what="bank_b")
     pa, pb = (a_a, -d_a / a_a, c_a), (a_b, -d_b / a_b, c_b)
-    _check_order(pa[1], pb[1])
+    used = _sound(bank_a, bank_b, common)
+    la, lb = tuple(x[used] for x in pa), tuple(x[used] for x in pb)
+    _check_order(la[1], lb[1])
     everyone = bank_item_ids(bank_b, "bank_b")
     a, d, c = item_parameters_3pl(bank_b, everyone, what="bank_b")
     one_slope = bool((a_a == a_a[0]).all() and (a == a[0]).all())
-    slope, shift, criterion = _fit(method, pa, pb, one_slope)
+    slope, shift, criterion = _fit(method, la, lb, one_slope)
     b = slope * (-d / a) + shift
     a = a / slope
     data: dict[str, Any] = {
@@ -151,6 +170,8 @@ def link(bank_a: xr.Dataset, bank_b: xr.Dataset, *, method: str = "haebara") -> 
     }
     if "item_guessing" in bank_b:
         data["item_guessing"] = c
+    if "item_flag" in bank_b:
+        data["item_flag"] = bank_b["item_flag"].values.astype(str)
     for name, factor in (("discrimination", 1.0 / slope), ("difficulty", slope), ("guessing", 1.0)):
         for suffix in ("sd", "se"):
             if f"item_{name}_{suffix}" in bank_b:
@@ -163,9 +184,42 @@ def link(bank_a: xr.Dataset, bank_b: xr.Dataset, *, method: str = "haebara") -> 
         "B": shift,
         "criterion": criterion,
         "n_common": len(common),
+        "n_used": int(used.sum()),
         "identification": "scale of bank_a",
     }
     return dataset(data, item_id=everyone, attrs=attrs)
+
+
+def _sound(bank_a: xr.Dataset, bank_b: xr.Dataset, common: tuple[str, ...]) -> NDArray[np.bool_]:
+    """Which common items link the banks; warns of the others."""
+    flags = [checks.unsound(bank, common) for bank in (bank_a, bank_b)]
+    reasons = {
+        i: ", ".join(
+            f"{f} in {name}" for f, name in zip(of, ("bank_a", "bank_b"), strict=True) if f
+        )
+        for i, *of in zip(common, *flags, strict=True)
+        if any(of)
+    }
+    used = np.array([i not in reasons for i in common])
+    if used.sum() < 2:
+        raise EstimationError(
+            f"{int(used.sum())} of the {len(common)} common items can link the banks, and at least "
+            f"2 must; the others are flagged: {checks.reasons_in_words(reasons)}"
+        )
+    checks.left_out(
+        reasons, len(common), "in common do not link the banks, being flagged", stacklevel=3
+    )
+    return used
+
+
+def _starts(pa: tuple[Any, ...], pb: tuple[Any, ...]) -> list[tuple[float, float]]:
+    """Links by moments and by medians, and slopes on both sides of them."""
+    ratio = float(np.median(pb[0] / pa[0]))
+    slopes = [ratio * factor for factor in (1.0, 0.25, 0.5, 0.75, 1.33, 2.0, 4.0)]
+    starts = [_moments("mean-mean", *pa[:2], *pb[:2])]
+    if pa[1].std() > 0.0 and pb[1].std() > 0.0:
+        starts.append(_moments("mean-sigma", *pa[:2], *pb[:2]))
+    return starts + [(s, float(np.median(pa[1] - s * pb[1]))) for s in slopes]
 
 
 def _fit(
@@ -175,21 +229,55 @@ def _fit(
     by_moments = method if method.startswith("mean") else "mean-mean"
     slope, shift = _moments("mean-mean" if one_slope else by_moments, *pa[:2], *pb[:2])
     if method.startswith("mean"):
+        _check_slope(method, slope, pa, pb)
         return slope, shift, math.nan
     residuals = _residuals(method, pa, pb)
-    fixed, start = math.log(slope), [shift] if one_slope else [shift, math.log(slope)]
+    if one_slope:
+        starts = [[b] for _, b in _starts(pa, pb)] + [[shift]]
+    else:
+        starts = [[b, math.log(s)] for s, b in _starts(pa, pb)]
 
-    def of(x: Floats) -> Floats:  # a slope as its logarithm stays positive
-        return residuals(math.exp(fixed if one_slope else x[1]), x[0])
+    def of(x: Any) -> Floats:  # a slope as its logarithm stays positive
+        return residuals(slope if one_slope else math.exp(x[1]), x[0])
 
-    found = least_squares(of, start, jac="3-point", xtol=1e-14, ftol=1e-14, gtol=1e-14)
-    if not (found.success and np.isfinite(found.x).all()):
+    def value(x: Any) -> float:
+        return float((of(x) ** 2).sum())
+
+    best = sorted(starts, key=value)
+    found = [
+        least_squares(of, x, jac="3-point", xtol=1e-14, ftol=1e-14, gtol=1e-14, max_nfev=200).x
+        for x in best[:_SEARCHED]
+    ]
+    x = min([x for x in found if np.isfinite(x).all()] + [best[0]], key=value)
+    _check_minimum(method, value, x, float(np.median(pa[0])))
+    slope = slope if one_slope else math.exp(x[1])
+    _check_slope(method, slope, pa, pb)
+    return slope, float(x[0]), value(x)
+
+
+def _check_minimum(method: str, value: Callable[[Any], float], x: Any, unit: float) -> None:
+    """Stop where a step to either side in A or B leads lower."""
+    at = value(x)
+    for k, step in enumerate((_STEP / unit, _STEP)[: len(x)]):
+        for sign in (-1.0, 1.0):
+            near = np.array(x, dtype=float)
+            near[k] += sign * step
+            if not value(near) >= at * (1.0 - _ROUNDING):
+                raise EstimationError(
+                    f"no minimum of the {method} criterion was found; compare the common items of "
+                    f"the banks, or use method='mean-mean'"
+                )
+
+
+def _check_slope(method: str, slope: float, pa: tuple[Any, ...], pb: tuple[Any, ...]) -> None:
+    """Stop at a slope that the discriminations of the items contradict."""
+    ratio = float(np.median(pb[0] / pa[0]))
+    if not ratio / _FARTHEST <= slope <= ratio * _FARTHEST:
         raise EstimationError(
-            f"no minimum of the {method} criterion was found ({found.message}); compare the common "
-            f"items of the banks, or use method='mean-mean'"
+            f"method={method!r} gives A = {slope:.3g}, but the discriminations of the common items "
+            f"have a median ratio of {ratio:.3g}: some items are not the same in both banks; "
+            f"compare their curves, and leave out those that differ"
         )
-    slope = slope if one_slope else math.exp(found.x[1])
-    return slope, float(found.x[0]), float(2.0 * found.cost)
 
 
 def _rmsd(

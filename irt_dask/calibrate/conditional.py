@@ -20,6 +20,7 @@ from scipy.sparse.csgraph import connected_components
 from irt_dask.calibrate.common import list_groups
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
 from irt_dask.errors import ConvergenceWarning, EstimationError, InputError
+from irt_dask.items import checks
 from irt_dask.kernels import observed_sets, symmetric
 from irt_dask.kernels.observed_sets import Sets
 from irt_dask.store import Block
@@ -214,6 +215,9 @@ def fit_conditional(
         value, _, information = symmetric.derivatives(sets, b)
         factors, shift = _factor(information)
         variance = np.diag(scipy.linalg.cho_solve(factors, np.eye(m))) - 1.0 / (shift * m**2)
+        data = {"item_difficulty": b, "item_difficulty_se": np.sqrt(variance)}
+        data["item_flag"] = checks.flags(data, seen=checks.count(engine))
+    checks.warn(data["item_flag"], responses.item_id)
     if not converged:
         warnings.warn(
             f"conditional maximum likelihood did not converge to tolerance={tolerance} in "
@@ -222,7 +226,7 @@ def fit_conditional(
             stacklevel=2,
         )
     return dataset(
-        {"item_difficulty": b, "item_difficulty_se": np.sqrt(variance)},
+        data,
         item_id=responses.item_id,
         attrs={
             "method": "conditional maximum likelihood",

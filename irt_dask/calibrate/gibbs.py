@@ -29,6 +29,7 @@ from irt_dask.engine import (
 )
 from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import ApproximationWarning, ConvergenceWarning, InputError
+from irt_dask.items import checks
 from irt_dask.models import ItemPrior, check_model, grid_for
 from irt_dask.store import Responses
 
@@ -212,6 +213,9 @@ def fit_bayes(
                 rho = combined.variables()["ability_correlation"][0, 1]
                 at = refine.with_correlation(at, rho)
             objective, _ = log_posterior(at, log_posterior.nodes(at))
+        counts = {"item_n_responses": seen, "item_n_right": right}
+        flag = checks.of_fit(engine, {**combined.variables(), **counts})
+    checks.warn(flag, responses.item_id)
     steps = combined.refined
     _warn_rare(seen, responses.item_id, shards)
     converged = _warn(shards, name, rotation) and (steps is None or steps.converged)
@@ -220,8 +224,8 @@ def fit_bayes(
             **combined.variables(),
             **_diagnostics(shards, space),
             **({} if rotation is None else {"shard_rotation": rotation}),
-            "item_n_responses": seen,
-            "item_n_right": right,
+            **counts,
+            "item_flag": flag,
         },
         item_id=responses.item_id,
         attrs={

@@ -34,6 +34,7 @@ from irt_dask.engine import (
 )
 from irt_dask.engine.person_files import finish, new_folder
 from irt_dask.errors import ConvergenceWarning, InputError
+from irt_dask.items import checks
 from irt_dask.kernels.items import Box
 from irt_dask.models import (
     DISCRIMINATION_BOUNDS,
@@ -196,6 +197,19 @@ def fit_joint(
         if bias_correction:
             shrink = (responses.n_items - 1) / responses.n_items
             x[1], se["b"], se["d"] = x[1] * shrink, se["b"] * shrink, se["d"] * shrink
+        items = {
+            "item_discrimination": x[0],
+            "item_discrimination_se": se["a"],
+            "item_difficulty": difficulty(x[0], x[1]),
+            "item_difficulty_se": se["b"],
+            "item_intercept": x[1],
+            "item_intercept_se": se["d"],
+            **({"item_guessing": x[2], "item_guessing_se": se["c"]} if guessing else {}),
+            "item_at_bound": _at_bound(end.last, box),
+            "item_n_responses": data.seen,
+            "item_n_right": data.right,
+        }
+        items["item_flag"] = checks.of_fit(engine, items)
         attrs = {
             "method": "joint maximum likelihood",
             "model": model,
@@ -213,20 +227,12 @@ def fit_joint(
             engine.map_refs(person_step.write_abilities, *fit.items(at), *to_scale, str(folder))
             finish(folder, responses, attrs)
     data.warn()
+    checks.warn(items["item_flag"], responses.item_id)
     _warn_unless_converged(end, max_iterations, coreset)
     return dataset(
         {
-            "item_discrimination": x[0],
-            "item_discrimination_se": se["a"],
-            "item_difficulty": difficulty(x[0], x[1]),
-            "item_difficulty_se": se["b"],
-            "item_intercept": x[1],
-            "item_intercept_se": se["d"],
-            **({"item_guessing": x[2], "item_guessing_se": se["c"]} if guessing else {}),
-            "item_at_bound": _at_bound(end.last, box),
+            **items,
             "item_linked_group": data.group,
-            "item_n_responses": data.seen,
-            "item_n_right": data.right,
             "iteration_objective": np.array(end.trace),
         },
         item_id=responses.item_id,

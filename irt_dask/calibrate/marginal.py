@@ -23,6 +23,7 @@ from irt_dask.engine.inputs import (
     whole_number,
 )
 from irt_dask.errors import ConvergenceWarning, InputError
+from irt_dask.items import checks
 from irt_dask.models import check_model
 from irt_dask.store import Responses
 from irt_dask.store.responses import sha256
@@ -158,6 +159,17 @@ def fit_marginal(
         robust = responses.max_weight is not None
         covariance = marginal_errors.covariance(fit, end.x, expected, robust, wanted)
         x, value = _polished(fit, end.x, value, expected, covariance)
+        scale = marginal_errors.Scale.of(what, x)
+        items = {
+            **scale.items(x, covariance),
+            "item_at_bound": marginal_errors.at_bound(what, x),
+            "item_n_responses": seen,
+            "item_n_right": right,
+        }
+        known = np.asarray(np.isfinite(what.fixed[:2]).all(axis=0))
+        items["item_flag"] = checks.of_fit(
+            engine, items, fixed=known, own_scale=fixed_items is None
+        )
     if not end.converged:
         warnings.warn(
             f"marginal maximum likelihood did not converge in {max_iterations} iterations; raise "
@@ -165,8 +177,8 @@ def fit_marginal(
             ConvergenceWarning,
             stacklevel=2,
         )
-    scale = marginal_errors.Scale.of(what, x)
-    items, groups_found = scale.items(x, covariance), {}
+    checks.warn(items["item_flag"], responses.item_id)
+    groups_found = {}
     if labels or fixed_items is not None or latent == "histogram":
         groups_found = scale.groups(x, covariance)
         groups_found["group_label"] = np.array(labels or ("all",))
@@ -175,9 +187,6 @@ def fit_marginal(
     return dataset(
         {
             **items,
-            "item_at_bound": marginal_errors.at_bound(what, x),
-            "item_n_responses": seen,
-            "item_n_right": right,
             "iteration_objective": np.array(end.trace),
             **groups_found,
         },

@@ -23,6 +23,7 @@ from irt_dask.calibrate.pairs import pair_counts
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import ConvergenceWarning, EstimationError, InputError
+from irt_dask.items import checks
 from irt_dask.kernels import bradley_terry as kernels
 from irt_dask.kernels import keyed
 from irt_dask.kernels import pairing as pairs
@@ -118,6 +119,9 @@ def fit_pairwise(
     if standard_errors:
         cov = _covariance(responses, edges, fit.difficulty, draw, client, progress)
         data |= _intervals(fit.difficulty, cov, level)
+    with Engine(responses, client=client, progress=progress, stage="items") as engine:
+        data["item_flag"] = checks.flags(data, seen=checks.count(engine))
+    checks.warn(data["item_flag"], responses.item_id)
     return dataset(
         data,
         item_id=responses.item_id,

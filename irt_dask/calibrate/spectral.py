@@ -23,6 +23,7 @@ from irt_dask.calibrate.pairs import count
 from irt_dask.engine import Engine, ProgressOption, as_responses, bank_item_ids, dataset
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import EstimationError, InputError
+from irt_dask.items import checks
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -134,12 +135,15 @@ def fit_spectral(
             assert isinstance(chain, DenseChain)
             _add_errors(engine, chain, label, fit)
         _add_contrasts(engine, chain, label, fit, pairs)
+        seen = checks.count(engine)
     if not with_errors:
         fit.covariance = None
     named = [(item_id[i], item_id[j]) for i, j in pairs]
-    return _result(
-        fit, label, item_id, responses.n_persons, regularization, accelerated, level, named
+    out = _result(
+        fit, label, item_id, responses.n_persons, regularization, accelerated, level, named, seen
     )
+    checks.warn(out["item_flag"].values, item_id)
+    return out
 
 
 def _of_counts(counts: xr.Dataset, nu: float, accelerated: bool, components: str) -> xr.Dataset:
@@ -310,6 +314,7 @@ def _result(
     accelerated: bool,
     level: float,
     contrasts: list[tuple[str, str]],
+    seen: checks.Counts | None = None,
 ) -> xr.Dataset:
     data: dict[str, Any] = {"item_difficulty": fit.beta, "item_linked_group": label}
     if fit.covariance is not None:
@@ -321,6 +326,7 @@ def _result(
             "item_difficulty_bias": fit.bias,
             "item_difficulty_covariance": fit.covariance,
         }
+    data["item_flag"] = checks.flags(data, seen=seen)
     coords: dict[str, Any] = {}
     if contrasts:
         difference, se, bias = np.array(fit.contrasts).T

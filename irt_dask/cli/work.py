@@ -210,6 +210,7 @@ def calibrate(
     """Estimate the items of a store and write them as an item bank."""
     import irt_dask as irt
     from irt_dask.banks import check_new_path
+    from irt_dask.items import checks
 
     check_new_path(out)
     _refuse_options_of_other_methods(method)
@@ -246,7 +247,10 @@ def calibrate(
             "log_prior", "guessing_prior", "n_parameters", "aic", "bic", "n_persons")  # fmt: skip
     if fit.attrs.get("guessing_prior", "none") != "none":
         click.echo(_PENALISED, err=True)
-    show({"items": out, **{k: fit.attrs[k] for k in keys if k in fit.attrs}}, as_json)
+    flags, ids = fit["item_flag"].values, fit["item_id"].values
+    flagged: Any = checks.listed(flags, ids) if as_json else checks.in_words(flags, ids) or "none"
+    shown = {k: fit.attrs[k] for k in keys if k in fit.attrs}
+    show({"items": out, **shown, "flagged_items": flagged}, as_json)
 
 
 @click.command()

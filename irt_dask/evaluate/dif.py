@@ -23,6 +23,7 @@ from irt_dask.engine import (
 from irt_dask.errors import ApproximationWarning, EstimationError, InputError
 from irt_dask.evaluate.abilities import Scale, estimate
 from irt_dask.evaluate.groups import of_groups
+from irt_dask.items import checks
 from irt_dask.kernels import counts, item_scores
 from irt_dask.store import Block, Responses
 
@@ -93,9 +94,9 @@ def dif(
         ``item_dif_delta``: 2.35 times the shift, the ETS delta scale (negative: harder for the
         focal group); ``item_dif_class``: A (absolute value below 1, or not different from 0), C (at
         least 1.5 and beyond 1 by a one-sided test), else B, at the 5% level; "" without result.
-        An item that a group did not answer has NaN.  attrs: ``ability_mean_reference``,
-        ``ability_sd_reference``, ``ability_mean_focal``, ``ability_sd_focal``, ``n_reference``,
-        ``n_focal``.
+        An item that a group did not answer, or that is flagged, has NaN.  attrs:
+        ``ability_mean_reference``, ``ability_sd_reference``, ``ability_mean_focal``,
+        ``ability_sd_focal``, ``n_reference``, ``n_focal``.
 
     Raises
     ------
@@ -111,6 +112,9 @@ def dif(
         p-values are too small then (without DIF 11% of the nonuniform ones are below .05 with 60
         persons in the focal group, 9-10% with 100, 6-7% with 200, 6% with 300, 5-6% with 500; the
         uniform ones 6%, 6%, 6%, 5%, 5%).  The statistics are not corrected.
+    ItemWarning
+        Names the items that are not tested because of a flag (``item_flag``; without flags, what
+        the numbers tell) other than few responses: their curves are not those of the responses.
 
     Notes
     -----
@@ -147,6 +151,11 @@ def dif(
     groups, bound, steps, converged = _groups(parts, parameters, client, progress)
     data = _tests(groups, bound, n)
     _warn_of_few(groups, (str(reference), str(focal)), responses.item_id)
+    flagged = checks.unsound(items, responses.item_id)
+    for name, values in data.items():
+        data[name] = np.where(flagged != "", "" if name == "item_dif_class" else np.nan, values)
+    named = {i: str(f) for i, f in zip(responses.item_id, flagged, strict=True) if f}
+    checks.left_out(named, m, "are not tested, being flagged")
     attrs: dict[str, Any] = {
         "method": "score tests of differential item functioning",
         "model": items.attrs.get("model"),

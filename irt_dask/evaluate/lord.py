@@ -11,6 +11,7 @@ from scipy.stats import chi2
 
 from irt_dask.engine import bank_item_ids, dataset, item_parameters_3pl
 from irt_dask.errors import InputError
+from irt_dask.items import checks
 
 Floats = NDArray[np.float64]
 
@@ -31,12 +32,18 @@ def lord_dif(reference: xr.Dataset, focal: xr.Dataset) -> xr.Dataset:
         ``item_difficulty_difference`` and ``_se``: the focal difficulty less the reference's;
         ``item_lord_difficulty_chi2``, its square over its variance (1 degree of freedom), and
         ``item_lord_difficulty_p_value``.  Where both have standard errors of the discriminations,
-        the same with ``discrimination``.
+        the same with ``discrimination``.  Items that cannot be tested have NaN.
 
     Raises
     ------
     InputError
         Without common items, or if a bank has no standard errors of the difficulties.
+
+    Warns
+    -----
+    ItemWarning
+        Names the items that are not tested: those with a flag (``item_flag``; where a bank has
+        none, what its numbers tell) other than few responses, or without a standard error.
 
     Notes
     -----
@@ -63,6 +70,7 @@ def lord_dif(reference: xr.Dataset, focal: xr.Dataset) -> xr.Dataset:
                 f"{what} has neither item_difficulty_se nor item_difficulty_sd, which the test "
                 f"needs; give a fit or bank with standard errors"
             )
+    tested = _tested(reference, focal, common, [e["difficulty"] for e in errors])
     data: dict[str, Any] = {}
     for name in ("difficulty", "discrimination"):
         one, two = errors[0][name], errors[1][name]
@@ -70,7 +78,7 @@ def lord_dif(reference: xr.Dataset, focal: xr.Dataset) -> xr.Dataset:
             continue
         difference, se = values[1][name] - values[0][name], np.hypot(one, two)
         with np.errstate(divide="ignore", invalid="ignore"):
-            z2 = np.where(se > 0.0, (difference / se) ** 2, np.nan)
+            z2 = np.where(tested & (se > 0.0), (difference / se) ** 2, np.nan)
         data[f"item_{name}_difference"] = difference
         data[f"item_{name}_difference_se"] = se
         data[f"item_lord_{name}_chi2"] = z2
@@ -80,6 +88,20 @@ def lord_dif(reference: xr.Dataset, focal: xr.Dataset) -> xr.Dataset:
         item_id=common,
         attrs={"method": "Wald tests of two calibrations", "model": focal.attrs.get("model")},
     )
+
+
+def _tested(
+    reference: xr.Dataset, focal: xr.Dataset, common: tuple[str, ...], errors: list[Any]
+) -> NDArray[np.bool_]:
+    """Items whose parameters can be compared; warns of the others."""
+    reasons: dict[str, list[str]] = {}
+    for name, bank, error in zip(("reference", "focal"), (reference, focal), errors, strict=True):
+        for i, flag, e in zip(common, checks.unsound(bank, common), error, strict=True):
+            if flag or not (np.isfinite(e) and e > 0.0):
+                reasons.setdefault(i, []).append(f"{flag or 'no standard error'} in {name}")
+    named = {i: ", ".join(why) for i, why in reasons.items()}
+    checks.left_out(named, len(common), "in common are not tested", stacklevel=3)
+    return np.array([i not in reasons for i in common])
 
 
 def _errors(bank: xr.Dataset, name: str, at: list[int]) -> Floats | None:

@@ -74,6 +74,7 @@ def write_report(
         run=[(label, tables.NOTHING if value is None else str(value)) for label, value in run],
         fits=tables.fits_table({**fits, "scores": scores, "truth": truth}),
         items=tables.item_table(posterior, joint, spectral, truth),
+        flagged=tables.flags_table(fits),
         recovery=None if truth is None else tables.recovery_table(truth, list(fits.items())),
         forest=figures.forest_image(posterior),
         icc=figures.icc_image(posterior),

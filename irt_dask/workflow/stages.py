@@ -169,14 +169,6 @@ def bayes(c: Context) -> list[str]:
         progress=c.progress,
         checkpoint=c.checkpoint("bayes"),
     )
-    if n := fit.attrs["n_flat_items"]:
-        warnings.warn(
-            f"{n} of {r.n_items} items have a discrimination that cannot be told from 0. Items "
-            f"that able persons get wrong more often end there, because a > 0: they say nothing "
-            f"about ability. Reverse their scoring if that is meant, or leave them out",
-            DataWarning,
-            stacklevel=1,
-        )
     items = c.directory.write("items.csv", items_text(fit, ".csv").encode())
     return [c.directory.save("posterior.nc", fit), items]
 

@@ -1,0 +1,1 @@
+"""Items: what is known of each of them, whatever the method."""
