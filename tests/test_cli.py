@@ -71,6 +71,30 @@ def test_from_simulation_to_scores(tmp_path):
     assert "Traceback" not in text
 
 
+def test_calibrate_names_the_items_that_are_flagged(tmp_path, monkeypatch, capsys):
+    y = irt.simulate(500, 6, seed=1).read_block(0).data.values.copy()
+    y[:, 2] = 1
+    frame = pd.DataFrame(y, columns=[f"q{j}" for j in range(6)]).rename_axis("id")
+    frame.to_csv(tmp_path / "y.csv")
+    monkeypatch.chdir(tmp_path)
+
+    def typed(*args):
+        monkeypatch.setattr(sys, "argv", ["irt-dask", *map(str, args)])
+        main()
+        return capsys.readouterr()
+
+    typed("ingest", "y.csv", "s", "--shape", "wide", "--cluster", "none", "--quiet")
+    options = ["--method", "marginal", "--cluster", "none", "--quiet"]
+    printed = typed("calibrate", "s", "--out", "bank.csv", *options)
+    assert "flagged items   all_right: q2; extreme: q2;" in printed.out
+    assert "warning: 1 of 6 items are flagged (item_flag): all_right: q2;" in printed.err
+    about = json.loads(typed("calibrate", "s", "--out", "bank.csv", *options, "--json").out)
+    assert about["flagged_items"]["all_right"] == ["q2"]
+    flags = pd.read_csv("bank.csv", index_col="item")["flag"]
+    assert flags["q2"].startswith("all_right|")
+    assert (flags.drop("q2") == "ok").all()
+
+
 @pytest.mark.parametrize("method", ["bayes", "joint"])
 def test_a_calibration_goes_on_at_its_checkpoint(tmp_path, monkeypatch, capsys, method):
     """The same bank; a chain that is done is read, and not written again."""

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 
 import irt_dask as irt
 from irt_dask.engine import dataset
-from irt_dask.errors import EstimationError, InputError
+from irt_dask.errors import EstimationError, InputError, ItemWarning
 
 METHODS = ("haebara", "stocking-lord", "mean-sigma", "mean-mean")
 
@@ -165,3 +165,62 @@ def test_refusals():
         irt.link(one, bank(a, np.zeros(6)), method="mean-sigma")
     with pytest.raises(InputError, match="discriminations must be positive"):
         irt.link(one, bank(-a, b))
+
+
+# --- flat and extreme items -----------------------------------------------------------------------
+
+
+def with_flat_items(rng, n=12):
+    """Two banks on scales theta_a = 1.5 theta_b + 1.2; a flat item in one, an extreme one in the
+    other, and the numbers of the others."""
+    a, b, _ = items(rng, n)
+    a2, b2 = a * 1.5 * np.exp(rng.normal(0, 0.1, n)), (b - 1.2) / 1.5 + rng.normal(0, 0.1, n)
+    one, two = (a.copy(), b.copy()), (a2.copy(), b2.copy())
+    two[0][3], two[1][3] = 0.001, 1383.0
+    one[1][7] = -40.0
+    return one, two, np.setdiff1d(np.arange(n), [3, 7])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_flat_and_extreme_items_do_not_link(method):
+    """With them Stocking and Lord's criterion had A = 1e51, moments nearly 100."""
+    one, two, sound = with_flat_items(np.random.default_rng(6))
+    with pytest.warns(
+        ItemWarning, match=r"2 of 12 items in common .* i3 \(extreme\|flat in bank_b\)"
+    ):
+        got = irt.link(bank(*one), bank(*two), method=method)
+    assert (got.attrs["n_common"], got.attrs["n_used"]) == (12, 10)
+    assert got.attrs["A"] == pytest.approx(1.5, abs=0.15)
+    assert got.attrs["B"] == pytest.approx(1.2, abs=0.15)
+    if not method.startswith("mean"):
+        parts = [[(a[k], b[k], 0.0) for k in sound] for a, b in (one, two)]
+        best = min(
+            (minimize(loss, x, (*parts, method), "Nelder-Mead") for x in ([1.0, 0.0], [2.0, 2.0])),
+            key=lambda found: found.fun,
+        )
+        assert got.attrs["criterion"] <= best.fun * (1.0 + 1e-6)
+        assert (got.attrs["A"], got.attrs["B"]) == pytest.approx(tuple(best.x), abs=1e-3)
+
+
+def test_flags_of_banks_count():
+    rng = np.random.default_rng(7)
+    a, b, _ = items(rng, 6)
+    flags = np.array(["ok", "few_responses", "at_bound", "ok", "reversed", "ok"])
+    with pytest.warns(ItemWarning, match=r"i2 \(at_bound in bank_b\); i4 \(reversed in bank_b\)"):
+        got = irt.link(bank(a, b), bank(a, b, item_flag=flags))
+    assert got.attrs["n_used"] == 4
+    np.testing.assert_array_equal(got["item_flag"].values, flags)
+    flags[:] = "flat"
+    flags[0] = "ok"
+    with pytest.raises(
+        EstimationError, match=r"1 of the 6 common items can link .* i1 \(flat in b"
+    ):
+        irt.link(bank(a, b), bank(a, b, item_flag=flags))
+
+
+def test_an_absurd_slope_is_an_error():
+    """Difficulties that agree, discriminations that do not: no A fits both."""
+    rng = np.random.default_rng(8)
+    a, b, _ = items(rng, 8)
+    with pytest.raises(EstimationError, match=r"method='mean-sigma' gives A = 10, but the discrim"):
+        irt.link(bank(a, 10.0 * b), bank(a, b), method="mean-sigma")

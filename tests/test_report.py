@@ -171,6 +171,29 @@ def test_tables_of_the_page(tmp_path):
     assert fits["item draws"] == ["–", "20"]
 
 
+def test_flagged_items_are_told_with_what_to_do(tmp_path):
+    """Where an item is flagged, there is something to note."""
+    posterior, joint, *_ = make(3)
+    posterior = posterior[["item_discrimination", "item_intercept"]]
+    _, text = alone(tmp_path, posterior=posterior)
+    assert "nothing to note" in text
+    assert "Items that are flagged" not in text
+    posterior["item_flag"] = ("items", ["ok", "flat|reversed", "ok"])
+    joint["item_flag"] = ("items", np.array(["ok", "flat", "at_bound"], dtype=object))
+    page, text = alone(tmp_path, posterior=posterior)
+    check_page(page, text)
+    assert "nothing to note" not in text
+    assert page.table("flagged item")[1][:2] == [NASTY[1], "flat (posterior); reversed (posterior)"]
+    table = tables.flags_table({"posterior": posterior, "joint ML": joint})
+    head, rows = list(table.head), table.rows
+    assert head == ["flagged item", "flags", "what to do"]
+    ids = list(posterior["item_id"].values)
+    assert [r[0] for r in rows] == ids[1:]
+    assert rows[0][1] == "flat (posterior, joint ML); reversed (posterior)"
+    assert "reverse its scoring if that is meant" in rows[0][2]
+    assert rows[1][1] == "at_bound (joint ML)"
+
+
 def test_page_of_the_posterior_alone(tmp_path):
     posterior = make(3)[0][["item_discrimination", "item_intercept"]]
     name = str(tmp_path / "r.html")

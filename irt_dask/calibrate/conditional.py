@@ -163,10 +163,10 @@ def fit_conditional(
     -------
     Dataset over items
         ``item_difficulty``, of mean 0, and ``item_difficulty_se``, from the inverse of the observed
-        conditional information on vectors of sum 0.  ``attrs["objective"]`` is the conditional
-        log-likelihood of all persons; ``n_informative`` counts the persons neither all right nor
-        all wrong on their items (the others say nothing), ``n_patterns`` the different sets of
-        items that these answered.
+        conditional information on vectors of sum 0; ``item_flag``.  ``attrs["objective"]`` is the
+        conditional log-likelihood of all persons; ``n_informative`` counts the persons neither all
+        right nor all wrong on their items (the others say nothing), ``n_patterns`` the different
+        sets of items that these answered.
 
     Raises
     ------
@@ -181,15 +181,17 @@ def fit_conditional(
     -----
     ConvergenceWarning
         If ``max_iterations`` steps do not suffice.
+    ItemWarning
+        Some items are flagged.
 
     Notes
     -----
-    One pass over the data, to right answers by item and persons by score for each set of items;
-    then the driver alone, some six steps.  A step costs about k^2 (10 + k / 50) ns for each set of
-    k items (100 items: 0.1 ms) and 2 k^2 operations for each score that occurs in it (1,000
-    complete items: 0.2 s).  Driver memory: 60 bytes for each item of each set, 40 bytes x items^2,
-    24 bytes x items^2 of the largest set.  With complete data there is one set.  Weights would need
-    another variance, from more than these counts, and are refused.
+    One pass over the data (and two for flags), to right answers by item and persons by score for
+    each set of items; then the driver alone, some six steps.  A step costs about k^2 (10 + k / 50)
+    ns for each set of k items (100 items: 0.1 ms) and 2 k^2 operations for each score that occurs
+    in it (1,000 complete items: 0.2 s).  Driver memory: 60 bytes for each item of each set, 40
+    bytes x items^2, 24 bytes x items^2 of the largest set.  With complete data there is one set.
+    Weights would need another variance, from more than these counts, and are refused.
 
     Source: Andersen (1970, 1972); Fischer (1981), *Psychometrika* 46, for existence; the
     recursions are described in ``irt_dask.kernels.symmetric``.

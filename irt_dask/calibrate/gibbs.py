@@ -132,12 +132,12 @@ def fit_bayes(
         Posterior means ``item_discrimination``, ``item_difficulty``, ``item_intercept`` with
         ``_sd``; ``_rhat`` (largest over shards) and ``_ess`` (sum over shards); combined draws
         ``item_discrimination_draw``, ``item_intercept_draw``; ``item_covariance`` of (log a, d)
-        where draws suffice for it; per-shard diagnostics.  attrs: ``n_flat_items`` counts slopes
-        whose posterior piles up at 0, which is where a > 0 leaves an item that able persons get
-        wrong more often; ``objective`` is the log posterior of the means on the full data (with one
-        or two abilities);
-        ``n_location_steps`` and ``first_step``, the size of the first one in posterior SDs, say how
-        far the shards' combination was from the posterior of all persons.
+        where draws suffice for it; ``item_flag``; per-shard diagnostics.  attrs: ``n_flat_items``
+        counts slopes whose posterior piles up at 0, which is where a > 0 leaves an item that able
+        persons get wrong more often; ``objective`` is the log posterior of the means on the full
+        data (with one or two abilities); ``n_location_steps`` and ``first_step``, the size of the
+        first one in posterior SDs, say how far the shards' combination was from the posterior of
+        all persons.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def fit_bayes(
 
     Warns
     -----
-    ConvergenceWarning, ApproximationWarning
+    ConvergenceWarning, ApproximationWarning, ItemWarning
 
     Notes
     -----

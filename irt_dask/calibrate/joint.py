@@ -119,7 +119,7 @@ def fit_joint(
     Dataset over items
         ``item_discrimination``, ``item_difficulty``, ``item_intercept``, for 3PL
         ``item_guessing``, with ``_se`` (from the item step's information: abilities taken as known,
-        so too small), ``item_at_bound`` (whether a parameter ended at a bound),
+        so too small), ``item_at_bound`` (whether a parameter ended at a bound), ``item_flag``,
         ``item_linked_group`` (items that some persons link, directly or through others, share a
         number), ``item_n_responses``, ``item_n_right``, ``iteration_objective`` (the log-likelihood
         reached so far; with Poisson coresets the estimate of each).  attrs: ``n_flat_items`` counts
@@ -139,6 +139,8 @@ def fit_joint(
     ConvergenceWarning
     DataWarning
         Some groups of items are not linked by any person.
+    ItemWarning
+        Some items are flagged.
 
     Notes
     -----

@@ -97,13 +97,14 @@ def fit_marginal(
     Dataset over items
         ``item_discrimination``, ``item_difficulty``, ``item_intercept``, for 3PL
         ``item_guessing``, with ``_se`` (from the observed information; NaN for what is fixed or at
-        a bound, and without ``standard_errors``), ``item_at_bound``, ``item_n_responses``,
-        ``item_n_right``, ``iteration_objective``.  With groups, fixed items or a histogram over
-        ``groups``: ``group_label``, ``group_mean`` and ``group_sd`` with ``_se``; a histogram adds
-        ``group_ability_share`` over ``ability``.  attrs: ``log_likelihood``, of the data alone,
-        and from it ``aic`` and ``bic`` with ``n_parameters`` (all that were to be estimated, those
-        that ended at a bound too); ``objective``, what was maximised; ``n_flat_items``; of a 3PL
-        ``guessing_prior`` and ``log_prior``, the objective less the log-likelihood.
+        a bound, and without ``standard_errors``), ``item_at_bound``, ``item_flag``,
+        ``item_n_responses``, ``item_n_right``, ``iteration_objective``.  With groups, fixed items
+        or a histogram over ``groups``: ``group_label``, ``group_mean`` and ``group_sd`` with
+        ``_se``; a histogram adds ``group_ability_share`` over ``ability``.  attrs:
+        ``log_likelihood``, of the data alone, and from it ``aic`` and ``bic`` with ``n_parameters``
+        (all that were to be estimated, those that ended at a bound too); ``objective``, what was
+        maximised; ``n_flat_items``; of a 3PL ``guessing_prior`` and ``log_prior``, the objective
+        less the log-likelihood.
 
     Raises
     ------
@@ -111,9 +112,9 @@ def fit_marginal(
 
     Warns
     -----
-    ConvergenceWarning, DataWarning
+    ConvergenceWarning, DataWarning, ItemWarning
         If the iterations do not end; if the data do not determine all parameters (no standard
-        errors then).
+        errors then); of flagged items.
 
     Notes
     -----

@@ -74,7 +74,7 @@ def fit_pairwise(
     -------
     Dataset over items
         ``item_difficulty`` (mean 0), its ``_se``, ``_lower`` and ``_upper``, and
-        ``item_difficulty_covariance`` (items x items_).
+        ``item_difficulty_covariance`` (items x items_); ``item_flag``.
 
     Raises
     ------
@@ -87,13 +87,15 @@ def fit_pairwise(
     -----
     ConvergenceWarning
         If Newton's method stops early; ``attrs["converged"]`` is then 0.
+    ItemWarning
+        Some items are flagged.
 
     Notes
     -----
-    One pass over the data (with "all", those of :func:`pair_counts`), and one more for standard
-    errors, from 2,048 items on one for each task; none with one random pairing.  Driver memory:
-    some 120 bytes for each pair of items that was compared (at most comparisons, and items^2 / 2),
-    and with standard errors 40 bytes x items^2; their time grows with items^3.
+    One pass over the data (with "all", those of :func:`pair_counts`), two for flags, and one more
+    for standard errors, from 2,048 items on one for each task; none with one random pairing. Driver
+    memory: some 120 bytes for each pair of items that was compared (at most comparisons, and
+    items^2 / 2), and with standard errors 40 bytes x items^2; their time grows with items^3.
 
     With one random pairing comparisons are independent given who answered what, so the inverse
     information is the covariance (source: Random pairing MLE, Theorem 3, Corollary 1).  Otherwise

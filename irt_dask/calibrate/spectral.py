@@ -85,7 +85,8 @@ def fit_spectral(
     Returns
     -------
     Dataset over items
-        ``item_difficulty``, of mean 0 (in each group); ``item_linked_group``; with standard errors
+        ``item_difficulty``, of mean 0 (in each group); ``item_linked_group``; ``item_flag`` (of
+        pair counts, what difficulties tell); with standard errors
         ``_se``, ``_lower``, ``_upper``, ``item_difficulty_covariance`` and
         ``item_difficulty_bias``, what nu changes to first order: the intervals reach over it.
         ``contrast_difference`` (first less second) with ``_se``, ``_lower``, ``_upper``.  attrs:
@@ -98,15 +99,20 @@ def fit_spectral(
     EstimationError
         If the items are not connected (it lists the groups), or the chain cannot be solved.
 
+    Warns
+    -----
+    ItemWarning
+        Some items are flagged.
+
     Notes
     -----
-    Up to 5,000 items: one pass, items^3 and 17 items^2 bytes on the driver; standard errors take
-    two passes and twice that.  Beyond, and from 1,000 items with sparse data and no standard
-    errors, the chain is not formed: some dozens of passes, and with nu > 0 a bitmap of
-    items^2 / 8 bytes; contrasts take some dozens of passes each.  The fit
-    maximises no likelihood of the full data, so attrs hold no ``objective``.  Standard errors are
-    the sandwich of the estimating equations (:mod:`irt_dask.calibrate.spectral_errors`): they hold
-    whatever the distribution of ability, if the Rasch model does.  Source: Algorithm 2, section 4.
+    Two passes for flags.  Up to 5,000 items: one pass, items^3 and 17 items^2 bytes on the driver;
+    standard errors take two passes and twice that.  Beyond, and from 1,000 items with sparse data
+    and no standard errors, the chain is not formed: some dozens of passes, and with nu > 0 a bitmap
+    of items^2 / 8 bytes; contrasts take some dozens of passes each.  The fit maximises no
+    likelihood of the full data, so attrs hold no ``objective``.  Standard errors are the sandwich
+    of the estimating equations (:mod:`irt_dask.calibrate.spectral_errors`): they hold whatever the
+    distribution of ability, if the Rasch model does.  Source: Algorithm 2, section 4.
     """
     counted = isinstance(responses, xr.Dataset) and "pair_count" in responses
     _check_options(regularization, components, level)

@@ -32,9 +32,6 @@ OK = "ok"
 FLAT = 0.1
 #: The same where ability is N(0, 1) and the items of the median may be flat themselves.
 FLAT_SLOPE = 0.01
-#: Posterior mean of a slope in posterior SDs: one that piles up at 0 falls like an exponential,
-#: whose mean is its SD.
-PILED_UP = 1.2
 #: Of a standard normal, 5%: a slope is flat if it may well be.
 _LOW = 1.645
 #: Standard errors of b and of a, in units of the median item's 1 / a and a: intervals of +- 4 SDs
@@ -115,14 +112,14 @@ def flat(slope: Floats, error: Floats | None, *, floor: float = 0.0) -> Bools:
     """Slopes that cannot be told from those of flat items.
 
     The lower 5% point of a log-normal distribution with this mean and SD (the estimate itself
-    without one) is below :data:`FLAT` times the median slope, or the SD nearly the mean.
+    without one) is below :data:`FLAT` times the median slope.
     """
     limit = max(FLAT * float(np.median(slope)), floor)
     if error is None:
         return np.asarray(slope < limit)
     ratio = np.where(np.isfinite(error), error, 0.0) / slope
     low = slope * np.exp(-_LOW * np.sqrt(np.log1p(ratio**2))) / np.sqrt(1.0 + ratio**2)
-    return np.asarray((low < limit) | (ratio > 1.0 / PILED_UP))
+    return np.asarray(low < limit)
 
 
 def _of_parameters(fit: dict[str, Any], floor: float, bound: Bools) -> dict[str, Bools]:
@@ -224,7 +221,7 @@ def of_items(items: xr.Dataset) -> Flags:
 
 def check_flags(given: Flags) -> Flags:
     """Stop at a flag that is not in the vocabulary."""
-    for one in np.unique(given):
+    for one in map(str, np.unique(given)):
         unknown = [x for x in one.split("|") if x != OK and x not in ITEM_FLAGS]
         if unknown or (OK in one.split("|") and one != OK):
             raise InputError(
