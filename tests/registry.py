@@ -18,7 +18,7 @@ import xarray as xr
 import irt_dask as irt
 from irt_dask.errors import IrtDaskWarning
 
-N, M = 120, 5
+N, M = 400, 5
 ITEMS = tuple(f"item {j}" for j in range(M))
 
 
@@ -147,7 +147,7 @@ METHODS = (
     Method("marginal 2PL", "fit_marginal", weights=True, groups="yes"),
     Method("marginal 3PL", "fit_marginal", {"model": "3pl"}, weights=True, groups="yes"),
     Method(
-        "marginal, histogram", "fit_marginal", {"latent": "histogram", "max_iterations": 40},
+        "marginal, histogram", "fit_marginal", {"latent": "histogram", "max_iterations": 8},
         weights=True, groups="yes",
     ),
     Method(

@@ -247,7 +247,12 @@ def test_weights_given_to_one_dask_array_are_not_lost_in_the_cache():
     lazy = da.from_array(np.zeros((41, 3), dtype=np.int8), chunks=(7, 3))
     total = []
     for weight in (1.0, 2.0):
-        r = irt.from_array(lazy, rows_per_block=41, persons={"weight": np.full(41, weight)})
+        r = irt.from_array(
+            lazy,
+            rows_per_block=41,
+            persons={"weight": np.full(41, weight)},
+            weight_kind="frequency",
+        )
         with Engine(r) as engine:
             total.append(engine.map_blocks(summary)[0][1])
     assert total == [41.0, 82.0]

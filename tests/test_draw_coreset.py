@@ -52,7 +52,7 @@ def _preparation(method):
 
 def _ability_of(y, a, d, method=None):
     block = _preparation(method)(Block(0, 0, Dense(y)))
-    scales = persons.Scales.of(irt.from_array(y), float(a.size))
+    scales = persons.Scales.of(len(y), float(a.size))
     return persons.abilities(block, Items.of(a, d), scales)
 
 
@@ -81,7 +81,7 @@ def test_draws_over_blocks_are_those_of_the_whole(small, method, sampling):
             irt.from_array(y, rows_per_block=7),
             irt.from_array(_sparse(y), observed="stored", rows_per_block=50),
         ):
-            scales = persons.Scales.of(r, float(a.size))
+            scales = persons.Scales.of(r.n_persons, float(a.size))
             with Engine(r, prepare=_preparation(method)) as engine:
                 got = draws.draw(
                     engine, spec, Items.of(a, d), scales, (5, "coreset", 3), count, labels
@@ -213,7 +213,7 @@ def test_costs_are_those_of_the_responses(small, guessing, n_copies):
     weight = np.random.default_rng(0).uniform(0.5, 3, theta.size)
     x = np.stack([a, d, np.full(a.size, guessing)])
     for data in (Dense(y), layouts.to_sparse(Dense(y))):
-        counts = AtAbilities(theta, weight).counts(data, guessing > 0)
+        counts = AtAbilities(theta, weight, few=n_copies == 1).counts(data, guessing > 0)
         got = item_kernels.costs(counts, x)
         p = guessing + (1 - guessing) / (1 + np.exp(-(np.nan_to_num(theta)[:, None] * a + d)))
         loss = -np.log(np.where(y == 1, p, 1 - p)) * (y >= 0)

@@ -161,7 +161,7 @@ def test_one_block_is_cut_into_pieces(items, submitted):
 def test_weights_follow_their_persons_into_pieces():
     y = responses(300, 700, seed=2)
     weight = np.arange(300) + 1.0
-    r = irt.from_array(y, persons=pd.DataFrame({"weight": weight}), rows_per_block=300)
+    r = irt.from_array(y, persons={"weight": weight}, weight_kind="frequency", rows_per_block=300)
     with Engine(r) as engine:
         np.testing.assert_array_equal(
             np.concatenate(engine.map_blocks(lambda block: block.weights())), weight

@@ -260,7 +260,7 @@ def test_a_weight_of_two_is_a_person_twice(data: Any, rows: int) -> None:
     y = values(*data)
     double = np.random.default_rng(data[0]).random(N) < 0.4
     weights = {"weight": np.where(double, 2.0, 1.0)}
-    weighted = from_dense(y, persons=weights, rows_per_block=rows)
+    weighted = from_dense(y, persons=weights, weight_kind="frequency", rows_per_block=rows)
     repeated = from_dense(np.concatenate([y, y[double]]))
     options = {"model": "1pl", "start": START, "max_iterations": 8, "tolerance": -1.0}
     with warnings.catch_warnings():

@@ -295,10 +295,9 @@ def test_estimates_follow_the_truth():
 def test_integer_weights_are_repeated_persons(model):
     y = simulated(300, 8, 15, missing=0.1)
     w = np.random.default_rng(0).integers(1, 6, 300)
-    # a common start: without one it comes from the unweighted counts (1e-7: the item step stops
-    # where the likelihood no longer grows in double precision)
-    options = {"model": model, "max_iterations": 20, "start": irt.fit_spectral(y)}
-    weighted = fit(irt.from_array(y, persons={"weight": w}), **options)
+    # 1e-7: the item step stops where the likelihood no longer grows in double precision
+    options = {"model": model, "max_iterations": 20}
+    weighted = fit(irt.from_array(y, persons={"weight": w}, weight_kind="frequency"), **options)
     repeated = fit(np.repeat(y, w, axis=0), **options)
     for name in ("item_discrimination", "item_difficulty", "item_intercept", "item_intercept_se"):
         np.testing.assert_allclose(weighted[name], repeated[name], rtol=1e-7, atol=1e-7)

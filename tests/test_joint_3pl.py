@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import optimize, special, stats
 
@@ -187,7 +186,7 @@ def test_weights_are_repeated_persons():
     y, _, _ = simulated(200, 8, 9, missing=0.1)
     w = np.random.default_rng(0).integers(1, 4, len(y))
     options = {"start": fit(y, max_iterations=3), "max_iterations": 5}
-    weighted = fit(irt.from_array(y, persons=pd.DataFrame({"weight": w})), **options)
+    weighted = fit(irt.from_array(y, persons={"weight": w}, weight_kind="frequency"), **options)
     repeated = fit(np.repeat(y, w, axis=0), **options)
     assert weighted.attrs["objective"] == pytest.approx(repeated.attrs["objective"], rel=1e-7)
     np.testing.assert_allclose(weighted["item_intercept"], repeated["item_intercept"], atol=1e-3)

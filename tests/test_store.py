@@ -116,7 +116,7 @@ def test_other_version_is_refused_by_name(store):
     content = json.loads((store / "manifest.json").read_text())
     content["format_version"] = 99
     (store / "manifest.json").write_text(json.dumps(content))
-    with pytest.raises(StoreError, match=r"format version 99.*reads version 2"):
+    with pytest.raises(StoreError, match=r"format version 99.*reads versions 2 and 3"):
         open_responses(store)
 
 

@@ -55,13 +55,15 @@ class Rounds:
     ) -> None:
         self.engine, self.box, self.guessing = engine, box, guessing
         self.coreset, self.seed, self.right_wrong = coreset, seed, right_wrong
-        r = engine.responses
-        self.gathers = item_step.data_are_smaller(r.n_persons, r.n_items)
+        n, m = engine.n_persons, engine.responses.n_items
+        self.gathers = item_step.data_are_smaller(n, m)
+        #: Whether the item step needs no axis for all persons.
+        self.few = item_step.are_few(n, m)
 
     def items(self, x: Floats, weight: Floats | None = None) -> tuple[Items, Scales]:
         """Items (weighted, if given) as person steps take them, and the scales of their sums."""
         w = np.ones(x.shape[1]) if weight is None else weight
-        return Items(x[0], x[1], x[2], w), Scales.of(self.engine.responses, float(w.sum()))
+        return Items(x[0], x[1], x[2], w), Scales.of(self.engine.n_persons, float(w.sum()))
 
     def objective(self, x: Floats) -> tuple[float, Floats]:
         """Log-likelihood at x and the best abilities for it; moments of these abilities."""
@@ -79,7 +81,7 @@ class Rounds:
         items, scales = self.items(x, weight)
         if self.gathers:
             value, moment, theta, _, w = self._everybody(items, scales)
-            return value, moment, AtAbilities(theta, w)
+            return value, moment, AtAbilities(theta, w, few=self.few)
         return self.counted(items, scales)
 
     def counted(self, items: Items, scales: Scales) -> tuple[float, Floats, Counts]:
@@ -129,7 +131,8 @@ class Rounds:
             count = axis.persons(theta, w, *place) / scales.weight
             score = Scores.of(spec.method, size, count)(None, theta)
             sample = draws.draw_gathered(spec, size, score, theta, ll, key)
-            at = AtAbilities(sample.theta, sample.weight, sample.rows)
+            few = item_step.are_few(sample.rows.size, r.n_items)
+            at = AtAbilities(sample.theta, sample.weight, sample.rows, few)
             return Drawn(value, moment, at, float(sample.weight @ sample.ll))
         total, moments, nodes = self.engine.map_reduce(persons.histogram, items, scales)
         value, moment = _scaled(total, moments, scales)
@@ -161,7 +164,8 @@ class Rounds:
 
     def _counts(self, sample: draws.Sample) -> Counts:
         assert sample.data is not None
-        return AtAbilities(sample.theta, sample.weight).counts(sample.data, self.guessing)
+        few = item_step.are_few(*sample.data.shape)
+        return AtAbilities(sample.theta, sample.weight, few=few).counts(sample.data, self.guessing)
 
     def _drawn_items(self, x: Floats, size: int, iteration: int) -> Floats:
         """Weights of all items, 0 for those that were not drawn."""

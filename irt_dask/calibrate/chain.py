@@ -100,22 +100,18 @@ def _reaches_all(linked: NDArray[np.bool_]) -> bool:
 # --- never formed ---------------------------------------------------------------------------------
 
 
-def _weights(block: Block) -> Floats:
-    return np.ones(block.n_persons) if block.weight is None else block.weight
-
-
 def _left(block: Block, u: Floats, scale: float) -> tuple[Ints]:
     of_right, _ = flows.totals(block.data, u, u)
-    return (flows.share_out(block.data, 0, exact.fixed(_weights(block) * of_right, scale)),)
+    return (flows.share_out(block.data, 0, exact.fixed(block.weights() * of_right, scale)),)
 
 
 def _right(block: Block, v: Floats, scale: float) -> tuple[Ints]:
     _, of_wrong = flows.totals(block.data, v, v)
-    return (flows.share_out(block.data, 1, exact.fixed(_weights(block) * of_wrong, scale)),)
+    return (flows.share_out(block.data, 1, exact.fixed(block.weights() * of_wrong, scale)),)
 
 
 def _answered(block: Block, scale: float) -> tuple[Ints]:
-    weight = exact.fixed(_weights(block), scale)
+    weight = exact.fixed(block.weights(), scale)
     return (flows.share_out(block.data, 0, weight) + flows.share_out(block.data, 1, weight),)
 
 
@@ -136,7 +132,7 @@ class FlowChain:
     def __init__(self, engine: Engine, nu: float, mask: NDArray[np.bool_] | None = None) -> None:
         self.engine, self.nu = engine, nu
         r = engine.responses
-        total = r.n_persons * (r.max_weight or 1.0)
+        total = engine.n_persons
         scale = exact.scale_for(total)
         answered = np.asarray(engine.map_reduce(_answered, scale)[0]) / scale
         #: Weight of the persons who answered each item, not less than it is.

@@ -19,11 +19,14 @@ Floats = NDArray[np.float64]
 
 
 def _count_responses(block: Block) -> tuple[Any, ...]:
-    return tuple(counts.response_counts(block.data))
+    return tuple(counts.response_counts(block.data, block.times))
 
 
 def response_counts(engine: Engine) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Persons with each item right, and observed (one pass); an unobserved item is an error."""
+    """Persons with each item right, and observed (one pass); an unobserved item is an error.
+
+    Sampling weights do not count.
+    """
     right, seen = engine.map_reduce(_count_responses)
     refuse_unobserved(engine.responses.item_id, seen)
     return right, seen

@@ -104,7 +104,8 @@ def coreset_complexity(
             "mu1_tolerance": kernel.TOLERANCE,
             "ability_resolution": 1.0 / kernel.PER_UNIT,
             "n_passes": search.n_passes,
-            "n_persons": responses.n_persons,
+            "n_persons": engine.n_persons,
+            **engine.weight_attrs,
         },
     )
 
@@ -120,7 +121,7 @@ class _Search:
 
     def __init__(self, engine: Engine, a: Floats, d: Floats) -> None:
         r = engine.responses
-        total = r.n_persons * (r.max_weight or 1.0)
+        total = engine.n_persons
         self.engine, self.a, self.d = engine, a, d
         self.end = kernel.end_of(ABILITY_BOUND)
         self.scales = np.array([exact.scale_for(total), exact.scale_for(total * self.end)])

@@ -112,7 +112,7 @@ def draw_coreset(
         prepare=persons.prepare_3pl if by_label else persons.prepare,
     ) as engine:
         rounds = Rounds(engine, Box(x.min(axis=1), x.max(axis=1)), guessing=guessing)
-        its, scales = Items(x[0], x[1], x[2], np.ones(m)), persons.Scales.of(responses, float(m))
+        its, scales = Items(x[0], x[1], x[2], np.ones(m)), persons.Scales.of(n, float(m))
         _, _, full = rounds.counted(its, scales)
         count = engine.map_reduce(persons.histogram, its, scales)[2] / scales.weight
         labels = Labels(full.seen.sum(axis=1) - full.right, full.right, x[2])
@@ -148,7 +148,7 @@ def _errors(sample: Sample, full: Counts, x: Floats, seed: int) -> dict[str, flo
     """Relative errors of the weighted costs of the sample."""
     assert sample.data is not None
     guessing = bool(full.right_by_node.size)
-    core = AtAbilities(sample.theta, sample.weight).counts(sample.data, guessing, on_axis=True)
+    core = AtAbilities(sample.theta, sample.weight).counts(sample.data, guessing)
     answered = full.seen.any(axis=1) | np.zeros(x.shape[1], dtype=bool)
 
     def compare(x: Floats) -> tuple[Floats, Floats]:

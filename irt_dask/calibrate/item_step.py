@@ -33,24 +33,24 @@ _SMALL = 1 << 17
 
 @dataclass(frozen=True)
 class AtAbilities:
-    """Persons of known ability and weight; ``rows`` in the data, None: all."""
+    """Persons of known ability and weight; ``rows`` in the data, None: all.
+
+    ``few`` of them need no axis: a rule of all the data, not of the items at hand.
+    """
 
     theta: Floats
     weight: Floats
     rows: NDArray[np.int64] | None = None
+    few: bool = False
 
-    def counts(self, data: Layout, guessing: bool, *, on_axis: bool = False) -> Counts:
-        """Counts of the items of ``data``, whose rows are these persons.
-
-        At the abilities themselves where that is no more work than an axis or the data are small,
-        unless counts ``on_axis`` are wanted.
-        """
+    def counts(self, data: Layout, guessing: bool) -> Counts:
+        """Counts of the items of ``data``, whose rows are these persons."""
         kept = np.flatnonzero(~np.isnan(self.theta))
         kept = kept[np.argsort(self.theta[kept], kind="stable")]
         theta, weight = self.theta[kept], self.weight[kept]
         data = layouts.take(data, kept)
         scale = exact.scale_for(2.0 * float(weight.sum()))
-        if not on_axis and (kept.size <= N_NODES or is_small(*data.shape)):
+        if self.few:
             return _at_abilities(data, theta, exact.fixed(weight, scale), scale, guessing)
         ability_scale = scale / 8.0
         seen, by_node = axis.responses(
@@ -80,6 +80,11 @@ def _at_abilities(
     )
     by_node = right if guessing else np.zeros((0, 0))
     return Counts(nodes, seen, right.sum(axis=1), right @ nodes, by_node)
+
+
+def are_few(n_persons: int, n_items: int) -> bool:
+    """Whether counts at the abilities themselves are no more work than on an axis, or little."""
+    return n_persons <= N_NODES or is_small(n_persons, n_items)
 
 
 def is_small(n_persons: int, n_items: int) -> bool:

@@ -176,7 +176,7 @@ def fit_joint(
         data = Overview(engine)
         if bias_correction:
             _check_bias_correction(model, data)
-        starts = _starts(responses, model, data, start, box)
+        starts = _starts(responses, engine.n_persons, model, data, start, box)
         fit = Rounds(
             engine, box, guessing=guessing, coreset=coreset, seed=seed,
             right_wrong=(data.right, data.seen - data.right),
@@ -220,7 +220,8 @@ def fit_joint(
             "n_iterations": len(end.trace),
             "objective": objective,
             "identification": _IDENTIFICATION.get(model, _NORMAL),
-            "n_persons": responses.n_persons,
+            "n_persons": engine.n_persons,
+            **engine.weight_attrs,
         }
         if folder is not None:
             at, to_scale = end.x, person_scale(end.x, moment, model)
@@ -286,11 +287,16 @@ def _check_options(
 
 
 def _starts(
-    responses: Responses, model: str, data: Overview, start: xr.Dataset | None, box: Box
+    responses: Responses,
+    n_persons: int,
+    model: str,
+    data: Overview,
+    start: xr.Dataset | None,
+    box: Box,
 ) -> list[Floats]:
     """Items to start from, (3, items) each: several where that costs little and may matter."""
     slopes: tuple[float, ...] = (1.0,)
-    if start is None and model != "1pl" and is_small(responses.n_persons, responses.n_items):
+    if start is None and model != "1pl" and is_small(n_persons, responses.n_items):
         slopes += _OTHER_SLOPES
     starts = []
     for slope in slopes:

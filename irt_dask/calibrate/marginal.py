@@ -60,8 +60,8 @@ def fit_marginal(
     Parameters
     ----------
     responses : Responses or anything ``from_array`` takes
-        With person weights, every person counts that many times, and standard errors are those of
-        a sample with unequal weights (sandwich).
+        Sampling weights are divided by their mean; standard errors are then those of a sample with
+        unequal weights (sandwich).  A row with a frequency weight counts as so many persons.
     model : {"2pl", "1pl", "3pl"}
         "1pl" estimates one slope that all items share.
     max_iterations, tolerance
@@ -119,7 +119,7 @@ def fit_marginal(
     Notes
     -----
     Passes over the data: one per iteration (some 10 where plain EM takes 80), one for start
-    values, one for standard errors, two to six at the end; two over the labels of groups.  The
+    values, two for standard errors, two to six at the end; two over the labels of groups.  The
     driver holds counts of items x nodes x 16 bytes, and some times parameters^2 x 8 bytes for
     standard errors.
     Abilities are integrated on an even grid that resolves every person's posterior: the
@@ -157,9 +157,10 @@ def fit_marginal(
         saved = Checkpoint(checkpoint, {**options, "start": sha256(x)})
         end = iterations.full(fit, x, max_iterations, tolerance, saved, "marginal")
         value, expected = fit.expect(end.x)
-        robust = responses.max_weight is not None
-        covariance = marginal_errors.covariance(fit, end.x, expected, robust, wanted)
-        x, value = _polished(fit, end.x, value, expected, covariance)
+        covariance = marginal_errors.covariance(fit, end.x, expected, engine.sampled, wanted)
+        x, value, expected = _polished(fit, end.x, value, expected, covariance)
+        if float(np.abs(x - end.x).max()) > _SMALL:  # errors of the estimates, not of a place near
+            covariance = marginal_errors.covariance(fit, x, expected, engine.sampled, wanted)
         scale = marginal_errors.Scale.of(what, x)
         items = {
             **scale.items(x, covariance),
@@ -201,7 +202,8 @@ def fit_marginal(
             "log_likelihood": value,
             **_prior_attrs(what, log_prior),
             "identification": _identification(what, labels),
-            "n_persons": responses.n_persons,
+            "n_persons": engine.n_persons,
+            **engine.weight_attrs,
             "n_parameters": n_parameters,
             "aic": 2.0 * (n_parameters - value),
             "bic": n_parameters * math.log(n) - 2.0 * value,
@@ -213,10 +215,10 @@ def fit_marginal(
 
 def _polished(
     fit: Rounds, x: Floats, value: float, expected: Any, covariance: marginal_errors.Covariance
-) -> tuple[Floats, float]:
+) -> tuple[Floats, float, Any]:
     """Newton steps from where the iterations ended: rounding is all that is left."""
     if covariance.inverse is None:
-        return x, value
+        return x, value, expected
     for _ in range(_POLISHING):
         moved = marginal_errors.newton(fit.model, x, expected, covariance)
         new, seen = fit.expect(moved)
@@ -226,7 +228,7 @@ def _polished(
         x, value, expected = moved, new, seen
         if size < _SMALL:
             break
-    return x, value
+    return x, value, expected
 
 
 def _model(

@@ -213,8 +213,7 @@ class Rounds:
 
     def __init__(self, engine: Engine, model: Model) -> None:
         self.engine, self.model, self.box = engine, model, model.box()
-        r = engine.responses
-        self.total = r.n_persons * (r.max_weight or 1.0)
+        self.total = engine.n_persons
         #: A histogram need not be log-concave, nor is the likelihood of a guessed item.
         self.general = model.guessing or model.histogram
 

@@ -23,7 +23,7 @@ class Overview:
         self.item_id = r.item_id
         self.right, self.seen = right, seen
         #: Whether every person with responses answered every item.
-        self.complete = int(complete) == r.n_persons - int(nothing)
+        self.complete = int(complete) == engine.n_persons - int(nothing)
         self.group = np.zeros(r.n_items, dtype=np.int64)
         if not complete:
             self.group = np.unique(linked_items(engine), return_inverse=True)[1]

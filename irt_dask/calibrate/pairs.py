@@ -57,11 +57,13 @@ def matrices(engine: Engine, step: Strip, *args: Any) -> list[Ints]:
     return out
 
 
-def _counts(block: Block, lo: int, hi: int, scale: float | None) -> tuple[Ints, ...]:
-    if scale is None:
+def _counts(block: Block, lo: int, hi: int, scale: float) -> tuple[Ints, ...]:
+    if block.weight is None:
         return pairs.pair_strip(block.data, lo, hi)
-    assert block.weight is not None
-    weight = np.maximum(exact.fixed(block.weight, scale), 1)  # whoever answered counts
+    if block.times is not None:
+        weight = block.times
+    else:
+        weight = np.maximum(exact.fixed(block.weight, scale), 1)  # whoever answered counts
     wanted = [("right", "wrong", weight), ("any", "any", weight)]
     return pairs.weighted_strips(block.data, wanted, lo, hi)
 
@@ -69,9 +71,10 @@ def _counts(block: Block, lo: int, hi: int, scale: float | None) -> tuple[Ints, 
 def count(engine: Engine) -> tuple[Any, Any]:
     """Right on the row item and wrong on the column item; both observed: persons or weights."""
     r = engine.responses
-    if r.max_weight is None:
-        differ, both = matrices(engine, _counts, None)
+    if not engine.sampled:
+        differ, both = matrices(engine, _counts, 1.0)
         return differ, both
+    assert r.max_weight is not None
     scale = 2.0 ** (_WEIGHT_BITS - int(np.ceil(np.log2(r.max_weight))))
     differ, both = matrices(engine, _counts, scale)
     return differ / scale, both / scale
@@ -85,13 +88,14 @@ def pair_counts(
     Parameters
     ----------
     responses : Responses or anything ``from_array`` takes
-        With person weights their sums are returned (weights rounded to 2^-24 of the largest).
+        With sampling weights their sums are returned, on the scale on which the mean weight is 1
+        (rounded to 2^-24 of the largest); with frequencies counts of persons.
 
     Returns
     -------
     Dataset over items x items_
         ``pair_count``: right on the row item, wrong on the column item; ``pair_observed``: both
-        observed.  Exact integers without weights.
+        observed.  Exact integers without sampling weights.
 
     Raises
     ------
@@ -116,5 +120,9 @@ def pair_counts(
     return dataset(
         {"pair_count": differ, "pair_observed": both},
         item_id=responses.item_id,
-        attrs={"method": "pair counts", "n_persons": responses.n_persons},
+        attrs={
+            "method": "pair counts",
+            "n_persons": engine.n_persons,
+            **engine.weight_attrs,
+        },
     )

@@ -43,6 +43,10 @@ class GroupedRef:
         """Identifiers of the block's persons."""
         return self.ref.person_ids()
 
+    def weights(self) -> NDArray[np.float64] | None:
+        """Weights of the block's persons."""
+        return self.ref.weights()
+
     def groups(self) -> NDArray[np.object_] | None:
         """Labels of the block's persons."""
         return self.ref.groups()

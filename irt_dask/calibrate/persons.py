@@ -18,7 +18,7 @@ from irt_dask.kernels import axis, bits, coreset, counts, curve, exact, layouts,
 from irt_dask.kernels.layouts import Dense, Layout
 from irt_dask.kernels.parameters import Items
 from irt_dask.models import ABILITY_BOUND, DISCRIMINATION_BOUNDS, INTERCEPT_BOUND
-from irt_dask.store import Block, Responses
+from irt_dask.store import Block
 from irt_dask.store.responses import sha256
 
 Floats = NDArray[np.float64]
@@ -43,9 +43,8 @@ class Scales:
     intercept: float
 
     @classmethod
-    def of(cls, r: Responses, items_weight: float) -> Scales:
-        """Scales for all persons; ``items_weight`` is the sum of the items' weights."""
-        total = r.n_persons * (r.max_weight or 1.0)
+    def of(cls, total: float, items_weight: float) -> Scales:
+        """Scales for persons and for items whose weights add up to these."""
         return cls(
             weight=exact.scale_for(total),
             ability=exact.scale_for(total * ABILITY_BOUND),
@@ -71,13 +70,17 @@ class Persons:
     others: NDArray[np.intp]
     data: Layout  # of the others
     weight: Floats | None
+    #: How many persons each row stands for, if weights are frequencies.
+    times: Ints | None = None
     #: Of the last items that were to be remembered: their checksum, abilities, log-likelihoods.
     last: list[tuple[str, Floats, Floats]] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def nbytes(self) -> int:
         """Memory held, bytes."""
-        arrays = (self.complete, self.packed, self.others, self.data, self.weight)
+        arrays = (
+            self.complete, self.packed, self.others, self.data, self.weight, self.times,
+        )  # fmt: skip
         return sum(0 if x is None else x.nbytes for x in arrays) + 16 * self.n_persons
 
     def weights(self) -> Floats:
@@ -122,7 +125,7 @@ def _split(block: Block, complete: NDArray[np.intp], others: NDArray[np.intp]) -
     whole = block.data if complete.size == n else layouts.take(block.data, complete)
     packed = bits.pack(layouts.to_dense(whole).values) if complete.size else bits.nothing(m)
     rest = block.data if others.size == n else layouts.take(block.data, others)
-    return Persons(block.start, n, m, complete, packed, others, rest, block.weight)
+    return Persons(block.start, n, m, complete, packed, others, rest, block.weight, block.times)
 
 
 # --- abilities ------------------------------------------------------------------------------------
@@ -243,20 +246,21 @@ def on_axis(p: Persons, items: Items, scales: Scales, guessing: bool) -> tuple[A
 
 def overview(p: Persons) -> tuple[Any, ...]:
     """Right and observed responses of each item; persons with all, none, all wrong, all right."""
-    ones = np.ones(p.complete.size, dtype=np.int64)
-    right = bits.over_persons(p.packed, ones)
+    times = np.ones(p.n_persons, dtype=np.int64) if p.times is None else p.times
+    whole, others = times[p.complete], times[p.others]
+    right = bits.over_persons(p.packed, whole)
     of_complete = bits.over_items(p.packed, np.ones(p.n_items, dtype=np.int64), p.complete.size)
-    more_right, more_seen = counts.response_counts(p.data)
+    more_right, more_seen = counts.response_counts(p.data, None if p.times is None else others)
     seen_by = counts.responses_per_person(p.data)
     right_by = counts.right_per_person(p.data)
     some = seen_by > 0
     return (
         right + more_right,
-        p.complete.size + more_seen,
-        int((seen_by == p.n_items).sum() + p.complete.size),
-        int((~some).sum()),
-        int((of_complete == 0).sum() + (some & (right_by == 0)).sum()),
-        int((of_complete == p.n_items).sum() + (some & (right_by == seen_by)).sum()),
+        int(whole.sum()) + more_seen,
+        int(others[seen_by == p.n_items].sum() + whole.sum()),
+        int(others[~some].sum()),
+        int(whole[of_complete == 0].sum() + others[some & (right_by == 0)].sum()),
+        int(whole[of_complete == p.n_items].sum() + others[some & (right_by == seen_by)].sum()),
     )
 
 

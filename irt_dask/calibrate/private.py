@@ -65,6 +65,10 @@ class LimitedBlock:
         """Return the identifiers of the persons."""
         return self.ref.person_ids()
 
+    def weights(self) -> NDArray[np.float64] | None:
+        """Weights of the persons."""
+        return self.ref.weights()
+
     def groups(self) -> NDArray[np.object_] | None:
         """Return the group labels, None without groups."""
         return self.ref.groups()

@@ -146,8 +146,9 @@ def fit_spectral(
         fit.covariance = None
     named = [(item_id[i], item_id[j]) for i, j in pairs]
     out = _result(
-        fit, label, item_id, responses.n_persons, regularization, accelerated, level, named, seen
-    )
+        fit, label, item_id, engine.n_persons, regularization, accelerated, level, named, seen,
+        engine.weight_attrs,
+    )  # fmt: skip
     checks.warn(out["item_flag"].values, item_id)
     return out
 
@@ -274,7 +275,7 @@ def _add_errors(engine: Engine, chain: DenseChain, label: Ints, fit: _Fit) -> No
         e[items] = np.exp(fit.beta[items])
         pull = part.pull(e[items])
         scatter = spectral_errors.score_covariance(engine, e, items)
-        scatter -= np.multiply.outer(pull, pull) / engine.responses.n_persons  # about their mean
+        scatter -= np.multiply.outer(pull, pull) / engine.n_persons  # about their mean
         x = spectral_errors.influence(part, e[items])
         covariance = x.T @ scatter @ x
         fit.covariance[np.ix_(items, items)] = covariance
@@ -321,6 +322,7 @@ def _result(
     level: float,
     contrasts: list[tuple[str, str]],
     seen: checks.Counts | None = None,
+    weight_attrs: dict[str, Any] | None = None,
 ) -> xr.Dataset:
     data: dict[str, Any] = {"item_difficulty": fit.beta, "item_linked_group": label}
     if fit.covariance is not None:
@@ -361,5 +363,6 @@ def _result(
             "level": level if fit.covariance is not None or contrasts else None,
             "identification": "mean difficulty 0, discrimination 1",
             "n_persons": n_persons,
+            **(weight_attrs or {}),
         },
     )

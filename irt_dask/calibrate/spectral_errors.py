@@ -30,8 +30,15 @@ _LEAST_BITS, _MOST_BITS = 6, 44
 
 
 def _totals(block: Block, e: Floats, inside: Floats) -> tuple[Floats, Floats]:
+    """A and W of each person, times sampling weights; frequencies count in the sums instead."""
     a, w = flows.totals(block.data, e, inside)
-    return (a, w) if block.weight is None else (a * block.weight, w * block.weight)
+    if block.weight is None or block.times is not None:
+        return a, w
+    return a * block.weight, w * block.weight
+
+
+def _counted(block: Block, x: Ints) -> Ints:
+    return x if block.times is None else x * block.times
 
 
 def _extremes(block: Block, e: Floats, inside: Floats) -> tuple[float, ...]:
@@ -60,7 +67,7 @@ def _outer(
     a, w = _totals(block, e, inside)
     some = (a > 0.0) & (w > 0.0)  # the others say nothing
     a, w = np.where(some, a / largest_a, 0.0), np.where(some, w / largest_w, 0.0)
-    aa, aw, ww = (exact.fixed(x, units) for x in (a * a, a * w, w * w))
+    aa, aw, ww = (_counted(block, exact.fixed(x, units)) for x in (a * a, a * w, w * w))
     wanted = [("wrong", "wrong", aa), ("wrong", "right", aw), ("right", "right", ww)]
     return pairs.weighted_strips(block.data, wanted, lo, hi)
 
@@ -78,7 +85,7 @@ def _largest_term(block: Block, *args: Floats) -> tuple[float, ...]:
 
 def _variance(block: Block, e: Floats, inside: Floats, x: Floats, scale: float) -> tuple[Any, ...]:
     """Sum of ``(u_l' x)^2``."""
-    return (exact.fixed(_terms(block, e, inside, x) ** 2, scale).sum(),)
+    return (_counted(block, exact.fixed(_terms(block, e, inside, x) ** 2, scale)).sum(),)
 
 
 def score_covariance(engine: Engine, e: Floats, items: NDArray[np.intp]) -> Floats:
@@ -92,7 +99,7 @@ def score_covariance(engine: Engine, e: Floats, items: NDArray[np.intp]) -> Floa
         return np.zeros((items.size, items.size))
     ratio = max(largest_a / least_a, largest_w / least_w)
     bits = min(_LEAST_BITS + math.ceil(2.0 * math.log2(ratio)), _MOST_BITS)
-    units = min(2.0**bits, exact.scale_for(engine.responses.n_persons))
+    units = min(2.0**bits, exact.scale_for(engine.n_persons))
     sums = matrices(engine, _outer, e, inside, largest_a, largest_w, units)
     aa, aw, ww = (x[np.ix_(items, items)] / units for x in sums)
     aa *= largest_a**2
@@ -125,6 +132,6 @@ def contrast_variance(
     (largest,) = engine.map_reduce(_largest_term, e, inside, x, combine=_maximum)
     if largest == 0.0:
         return 0.0, x
-    scale = exact.scale_for(largest**2 * engine.responses.n_persons)
+    scale = exact.scale_for(largest**2 * engine.n_persons)
     total = engine.map_reduce(_variance, e, inside, x, scale)[0]
     return float(total) / scale, x

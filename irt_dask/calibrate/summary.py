@@ -21,13 +21,13 @@ def summarise(responses: Any, *, client: Any = None, progress: ProgressOption = 
     responses = as_responses(responses)
     with Engine(responses, client=client, progress=progress, stage="summary") as engine:
         right, seen = response_counts(engine)
-    cells = responses.n_persons * responses.n_items
+    cells = engine.n_persons * responses.n_items
     return dataset(
         {"item_n_responses": seen, "item_n_right": right},
         item_id=responses.item_id,
         attrs={
             "method": "summary",
-            "n_persons": responses.n_persons,
+            "n_persons": engine.n_persons,
             "n_responses": int(seen.sum()),
             "observed": float(seen.sum()) / cells,
         },

@@ -91,6 +91,14 @@ _cluster_option = click.option(
 @click.option("--layout", type=click.Choice(["auto", "dense", "csr"]), default="auto",
               show_default=True, help="How blocks hold responses: csr (observed ones alone) where "
               "fewer than 10% of the cells are observed.")  # fmt: skip
+@click.option(
+    "--weight-kind",
+    type=click.Choice(["sampling", "frequency"]),
+    default="sampling",
+    show_default=True,
+    help="What person weights are: of a sample (divided by their mean) "
+    "or counts of equal persons (whole numbers).",
+)
 @_cluster_option
 @json_option
 @quiet_option
@@ -179,7 +187,7 @@ def _about(r: Any) -> dict[str, Any]:
         "items": r.n_items,
         "blocks": r.n_blocks,
         "layout": r.layout,
-        "weights": r.max_weight is not None,
+        "weights": "none" if r.max_weight is None else r.weight_kind,
         "groups": r.has_groups,
         "covariates": ", ".join(r.covariate_names) or "none",
         "rows_put_aside": r.n_quarantined,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -15,6 +16,7 @@ from irt_dask.engine.cache import keep, read_block
 from irt_dask.engine.progress import Progress, ProgressOption
 from irt_dask.engine.threads import single_threaded
 from irt_dask.kernels import layouts
+from irt_dask.store import weights
 from irt_dask.store.responses import Block, BlockRef, Responses
 
 Reduced = tuple[Any, ...]
@@ -55,6 +57,7 @@ class Engine:
         prepare: Prepare | None = None,
     ) -> None:
         self.responses = responses
+        self.weight_sums: weights.Sums | None = None
         self._prepare = prepare
         self.executor = executors.choose(client)
         self.progress = Progress(progress, stage)
@@ -64,7 +67,49 @@ class Engine:
     def __enter__(self) -> Engine:
         self._single.__enter__()
         self.progress.__enter__()
+        if self.responses.max_weight is not None:
+            try:
+                self._weigh()
+            except BaseException:
+                self.__exit__(None, None, None)
+                raise
         return self
+
+    def _weigh(self) -> None:
+        """Bring weights to the scale that steps see: one pass over the weights alone."""
+        r = self.responses
+        found = keep(
+            ("weights", r.fingerprint),
+            lambda: functools.reduce(weights.Sums.plus, self.map_refs(_weight_sums)),
+        )
+        self.weight_sums = weights.checked(found, r.weight_kind)
+        self.responses, self._refs = weights.on_scale(r, found), None
+
+    @property
+    def n_persons(self) -> int:
+        """Persons that the data stand for: rows, or the sum of frequency weights.
+
+        Weights that steps see add up to this, so it bounds sums over persons.
+        """
+        if self.weight_sums is None or self.responses.weight_kind == weights.SAMPLING:
+            return self.responses.n_persons
+        return self.weight_sums.n_counted
+
+    @property
+    def sampled(self) -> bool:
+        """Whether persons have sampling weights, whose squares standard errors need."""
+        return self.weight_sums is not None and self.responses.weight_kind == weights.SAMPLING
+
+    @property
+    def weight_attrs(self) -> dict[str, Any]:
+        """What results say of weights: their kind, and the mean that they were divided by."""
+        if self.weight_sums is None:
+            return {}
+        kind = self.responses.weight_kind
+        return {
+            "weight_kind": kind,
+            "mean_weight": self.weight_sums.mean if kind == weights.SAMPLING else None,
+        }
 
     def __exit__(
         self,
@@ -247,6 +292,12 @@ def _prepared(ref: BlockRef, lo: int, hi: int | None, prepare: Prepare) -> Any:
     return keep(key, make)
 
 
+def _weight_sums(ref: BlockRef) -> weights.Sums:
+    given = ref.weights()
+    assert given is not None
+    return weights.Sums.of(given)
+
+
 def _rows(block: Block, lo: int, hi: int) -> Block:
     if (lo, hi) == (0, block.n_persons):
         return block
@@ -256,6 +307,7 @@ def _rows(block: Block, lo: int, hi: int) -> Block:
         data=layouts.row_range(block.data, lo, hi),
         weight=None if block.weight is None else block.weight[lo:hi],
         group=None if block.group is None else block.group[lo:hi],
+        times=None if block.times is None else block.times[lo:hi],
     )
 
 

@@ -25,8 +25,9 @@ def refuse_weights(responses: Responses, method: str) -> None:
     """Stop if the persons carry weights and the method has no use for them."""
     if responses.max_weight is not None:
         raise InputError(
-            f"{method} does not support person weights, and these responses have them; use "
-            f"fit_joint without a coreset, or responses without weights"
+            f"{method} does not support person weights, and these responses have "
+            f"{responses.weight_kind} weights; use a method that does (fit_marginal, fit_joint "
+            f"without a coreset, fit_spectral), or responses without weights"
         )
 
 

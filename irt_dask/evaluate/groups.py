@@ -44,6 +44,10 @@ class GroupBlock:
         """Return the identifiers of the persons."""
         return self.ref.person_ids()[self._rows()]
 
+    def weights(self) -> NDArray[np.float64] | None:
+        """Return None: methods that compare groups refuse weights."""
+        return None
+
     def groups(self) -> NDArray[np.object_] | None:
         """Return their label, once for each."""
         return np.full(self._rows().size, self.label, dtype=object)

@@ -29,6 +29,7 @@ def ingest(
     layout: str = "auto",
     on_error: str = "raise",
     rows_per_block: int | None = None,
+    weight_kind: str = "sampling",
     client: Any = None,
     progress: Progress = None,
 ) -> Responses:
@@ -76,6 +77,10 @@ def ingest(
         ``STORE.quarantine.csv`` with line and reason and goes on; ``n_quarantined`` counts them.
     rows_per_block
         Persons per block of the store; None chooses.
+    weight_kind
+        What weights mean, kept by the store: "sampling" (of a sample with unequal probabilities;
+        every method divides them by their mean) or "frequency" (whole numbers: how many persons a
+        row stands for).
     client, progress
         Dask client (default: the current one, else threads).  None shows bars on a terminal, True
         and False always and never; or a function called as ``progress(stage, done, total)``.
@@ -115,7 +120,7 @@ def ingest(
 
     options = run.Options.checked(
         shape=shape, columns=columns, missing=missing, recode=recode, key=key, persons=persons,
-        layout=layout, on_error=on_error, rows_per_block=rows_per_block,
+        layout=layout, on_error=on_error, rows_per_block=rows_per_block, weight_kind=weight_kind,
     )  # fmt: skip
     return run.ingest(source, store, options, client, progress)
 
@@ -139,8 +144,9 @@ def append(
 
     Existing blocks do not change.  The file may lack items of the store (they are not observed) but
     bring no new ones; weights, groups and covariates must be there if and only if the store has
-    them.  Parameters and guarantees are those of :func:`ingest`; the layout is the store's, and
-    rows put aside go to ``STORE.quarantine-NNNNN.csv``, NNNNN the number of the part.
+    them.  Parameters and guarantees are those of :func:`ingest`; layout and kind of
+    weights are the store's, and rows put aside go to ``STORE.quarantine-NNNNN.csv``, NNNNN the
+    number of the part.
 
     Returns
     -------

@@ -20,6 +20,7 @@ from irt_dask.ingest.values import (
     weight_of,
 )
 from irt_dask.kernels import grouping
+from irt_dask.store.weights import refused, rule
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,7 +57,7 @@ class Decoder:
             else:
                 self.matrix(lambda j: columns[roles.items[j]], roles.items, codes)
         if roles.weight is not None:
-            self.weights(columns[roles.weight], roles.weight)
+            self.weights(columns[roles.weight], roles.weight, roles.weight_kind)
         if roles.group is not None:
             self.label("group", columns[roles.group], roles.group)
 
@@ -135,18 +136,20 @@ class Decoder:
                 lambda row: codes.unknown(value(row), names[item_of(row)]),
             )
 
-    def weights(self, strings: pa.DictionaryArray, column: str) -> None:
-        """Take weights: finite numbers above 0."""
+    def weights(self, strings: pa.DictionaryArray, column: str, kind: str) -> None:
+        """Take weights: finite numbers above 0, whole ones if they are frequencies."""
         values = Distinct.of(strings)
         weight = np.array([weight_of(v) for v in values.stripped], dtype=float)[values.index]
         self._taken["weight"] = weight
+        bad = np.zeros(weight.size, dtype=bool)
+        bad[refused(weight, kind)] = True
         self.refuse(
-            np.isnan(weight),
+            bad,
             column,
             lambda row: values.values[values.index[row]],
             lambda row: (
                 f"column {column!r} has the weight {shorten(values.values[values.index[row]])}; "
-                "a weight is a finite number above 0"
+                f"{rule(kind)}"
             ),
         )
 

@@ -93,7 +93,7 @@ class JsonSource(Source):
             column = (lambda row: items[row]) if name is None else name
             decoder.responses(pa.array(columns[4], pa.string()), column, codes)
         if roles.weight is not None:
-            decoder.weights(dictionary_of(columns[1]), roles.weight)
+            decoder.weights(dictionary_of(columns[1]), roles.weight, roles.weight_kind)
         if roles.group is not None:
             decoder.label("group", dictionary_of(columns[2]), roles.group)
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from irt_dask.errors import InputError
 from irt_dask.ingest.values import Codes
+from irt_dask.store.responses import SAMPLING
+from irt_dask.store.weights import check_kind
 from irt_dask.store.writer import check_rows_per_block
 
 LAYOUTS = ("auto", "dense", "csr")
@@ -25,6 +27,7 @@ class Options:
     layout: str
     on_error: str
     rows_per_block: int | None
+    weight_kind: str = SAMPLING
 
     @classmethod
     def checked(
@@ -39,6 +42,7 @@ class Options:
         layout: str,
         on_error: str,
         rows_per_block: int | None,
+        weight_kind: str = SAMPLING,
     ) -> Options:
         """Refuse what no source could make right."""
         for name, value, known in (("layout", layout, LAYOUTS), ("on_error", on_error, ON_ERROR)):
@@ -48,4 +52,5 @@ class Options:
             raise InputError(f"shape={shape!r} is unknown; say shape='long' or shape='wide'")
         check_rows_per_block(rows_per_block, 1)
         codes = Codes.checked(missing, recode, key)
-        return cls(shape, columns, codes, persons, layout, on_error, rows_per_block)
+        check_kind(weight_kind)
+        return cls(shape, columns, codes, persons, layout, on_error, rows_per_block, weight_kind)

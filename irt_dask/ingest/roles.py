@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from irt_dask.errors import InputError
+from irt_dask.store.responses import SAMPLING
 
 ALIASES = {
     "person": frozenset(
@@ -74,6 +75,7 @@ class Roles:
     responses: str | None = None
     items: tuple[str, ...] = ()
     weight: str | None = None
+    weight_kind: str = SAMPLING
     group: str | None = None
     covariates: tuple[str, ...] = ()
 

@@ -27,7 +27,7 @@ from irt_dask.store import Responses, open_responses
 from irt_dask.store.draft import Draft, create, extend
 from irt_dask.store.manifest import Files
 from irt_dask.store.parts import Part
-from irt_dask.store.responses import check_item_ids
+from irt_dask.store.responses import SAMPLING, check_item_ids
 from irt_dask.store.writer import check_rows_per_block
 
 
@@ -56,6 +56,11 @@ class _Ingest:
         self.draft, self.options, self.tasks, self.old = draft, options, tasks, old
         self.source = open_source(path, draft.scratch, shape=options.shape, columns=options.columns)
         self.persons = PersonsTable.opened(options.persons, draft.scratch)
+        kind = options.weight_kind if old is None else old.weight_kind
+        self.source = self.source.with_weights(kind)
+        if self.persons is not None:
+            self.persons = replace(self.persons, source=self.persons.source.with_weights(kind))
+        self.weight_kind = kind
         self.stop_at_bad = options.on_error == "raise"
         self.n_parts = spill.n_partitions(self.source.size)
         self.pieces = self._folder("pieces")
@@ -89,6 +94,7 @@ class _Ingest:
                 files,
                 item_id=item_id,
                 max_weight=max(weights, default=None),
+                weight_kind=self.weight_kind,
                 covariates=self._covariates,
                 n_quarantined=self.n_bad,
                 before=lambda: publish_quarantine(self.draft, aside),
@@ -120,6 +126,12 @@ class _Ingest:
                     f"has a {name} column, and so has {persons.name}; leave one of them out"
                 )
         if old is None:
+            if self.weight_kind != SAMPLING and not self._weighted:
+                raise source.error(
+                    f"has no column of weights (nor has persons=), and weight_kind is "
+                    f"{self.weight_kind!r}; name the column (columns={{'weight': ...}}) or leave "
+                    f"weight_kind out"
+                )
             return
         for what, has, had in (
             ("weights", self._weighted, old.max_weight is not None),

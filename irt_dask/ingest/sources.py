@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from irt_dask.errors import InputError
 from irt_dask.ingest.reader import checked_path, kind_of, located
@@ -85,6 +85,10 @@ class Source(ABC):
     def weighted(self) -> bool:
         """Whether persons have weights."""
         return self.roles.weight is not None
+
+    def with_weights(self, kind: str) -> Self:
+        """The same source, whose weights are of this kind."""
+        return replace(self, roles=replace(self.roles, weight_kind=kind))
 
     @property
     def grouped(self) -> bool:

@@ -63,11 +63,11 @@ class Counts:
 
 
 def _count(block: Block) -> tuple[Any, ...]:
-    return tuple(counts.response_counts(block.data))
+    return tuple(counts.response_counts(block.data, block.times))
 
 
 def _rest(block: Block, share: Floats, scale: tuple[float, float]) -> tuple[Any, ...]:
-    return (rest_scores.rest_scores(block.data, share, scale),)
+    return (rest_scores.rest_scores(block.data, share, scale, block.times),)
 
 
 def count(engine: Engine) -> Counts:
@@ -81,11 +81,10 @@ def falling(engine: Engine, right: NDArray[np.int64], seen: NDArray[np.int64]) -
 
     Ability is the sum of the responses to the other items, each less its share of right ones; the
     sum of its products with responses has mean 0 where an item has nothing to do with the others,
-    and its variance is the sum of their squares.  Every person counts once, whatever the weights.
+    and its variance is the sum of their squares.  Sampling weights do not count.
     """
-    r = engine.responses
     share = (right + 0.5) / (seen + 1.0)
-    scale = rest_scores.scales(r.n_persons, r.n_items)
+    scale = rest_scores.scales(engine.n_persons, engine.responses.n_items)
     (sums,) = engine.map_reduce(_rest, share, scale)
     product, square, own, rest = (row / s for row, s in zip(sums, (*scale, *scale), strict=True))
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -5,13 +5,20 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.kernels import flows
 from irt_dask.kernels.layouts import Dense, Layout
 
 Ints = NDArray[np.int64]
 
 
-def response_counts(data: Layout) -> tuple[Ints, Ints]:
-    """Persons with each item right, and with each item observed; shapes (n_items,)."""
+def response_counts(data: Layout, times: Ints | None = None) -> tuple[Ints, Ints]:
+    """Persons with each item right, and with each item observed; shapes (n_items,).
+
+    ``times`` says how many persons each row stands for.
+    """
+    if times is not None:
+        right, wrong = (flows.share_out(data, which, times) for which in (1, 0))
+        return right, right + wrong
     if isinstance(data, Dense):
         return (data.values == 1).sum(axis=0), (data.values >= 0).sum(axis=0)
     m = data.n_items

@@ -21,7 +21,9 @@ _UNIT = 2.0**-20
 
 
 @jit
-def _sums(indptr: Any, indices: Any, values: Any, share: Ints, su: float, sv: float) -> Ints:
+def _sums(
+    indptr: Any, indices: Any, values: Any, share: Ints, times: Ints, su: float, sv: float
+) -> Ints:
     out = np.zeros((4, share.size), dtype=np.int64)
     for i in range(n_rows(indptr, values)):
         items, row = rows.row(indptr, indices, values, i)
@@ -34,10 +36,10 @@ def _sums(indptr: Any, indices: Any, values: Any, share: Ints, su: float, sv: fl
                 j = item(items, k)
                 own = (row[k] << 20) - share[j]
                 x, rest = own * _UNIT, (total - own) * _UNIT
-                out[0, j] += np.int64(np.rint(x * rest * su))
-                out[1, j] += np.int64(np.rint((x * rest) ** 2 * sv))
-                out[2, j] += np.int64(np.rint(x * x * su))
-                out[3, j] += np.int64(np.rint(rest * rest * sv))
+                out[0, j] += times[i] * np.int64(np.rint(x * rest * su))
+                out[1, j] += times[i] * np.int64(np.rint((x * rest) ** 2 * sv))
+                out[2, j] += times[i] * np.int64(np.rint(x * x * su))
+                out[3, j] += times[i] * np.int64(np.rint(rest * rest * sv))
     return out
 
 
@@ -46,11 +48,16 @@ def scales(n_persons: int, n_items: int) -> tuple[float, float]:
     return scale_for(float(n_persons) * n_items), scale_for(float(n_persons) * n_items**2)
 
 
-def rest_scores(data: Layout, share: Floats, scale: tuple[float, float]) -> Ints:
+def rest_scores(
+    data: Layout, share: Floats, scale: tuple[float, float], times: Ints | None = None
+) -> Ints:
     """Sums over persons of x r, (x r)^2, x^2 and r^2, (4, items), as fixed-point integers.
 
     x is the response less the ``share`` of right ones, r the sum of the person's other x.  The
-    first and third are multiples of ``1 / scale[0]``, the others of ``1 / scale[1]``.
+    first and third are multiples of ``1 / scale[0]``, the others of ``1 / scale[1]``.  ``times``
+    says how many persons each row stands for.
     """
     whole = np.rint(share / _UNIT).astype(np.int64)
-    return _sums(*rows.arrays(data), whole, *scale)
+    if times is None:
+        times = np.ones(data.shape[0], dtype=np.int64)
+    return _sums(*rows.arrays(data), whole, times, *scale)

@@ -92,13 +92,12 @@ def score(
         over persons, and ``person_plausible_value`` (persons, plausible).  Always:
         ``ability_count``, a histogram of the estimates; attrs ``mean_ability``, ``sd_ability`` and
         ``reliability``, in which every person with an estimate counts once (``n_estimated``),
-        whatever the person weights; ``n_at_bound``, those at a bound; ``n_item_draws`` and
-        ``n_plausible``; with ``store`` also ``n_blocks_scored`` and ``n_blocks_kept``.  The
-        reliability of "eap"
-        and "map" is the variance of the estimates over that plus the mean squared standard error,
-        of "ml" and "wle" 1 less the ratio of the mean squared standard error to the variance.  A
-        person without responses has the prior's mean and standard deviation; "ml" and "wle" are
-        NaN.
+        whatever the sampling weights, and as often as frequency weights say; ``n_at_bound``, those
+        at a bound; ``n_item_draws`` and ``n_plausible``; with ``store`` also ``n_blocks_scored``
+        and ``n_blocks_kept``.  The reliability of "eap" and "map" is the variance of the estimates
+        over that plus the mean squared standard error, of "ml" and "wle" 1 less the ratio of the
+        mean squared standard error to the variance.  A person without responses has the prior's
+        mean and standard deviation; "ml" and "wle" are NaN.
 
         With groups ``group_mean`` and ``group_sd``, with covariates ``regression_coefficient`` (the
         intercept first) and ``residual_sd``, each with ``_se`` from the cross-products of the

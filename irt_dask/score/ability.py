@@ -99,12 +99,18 @@ def _abilities(block: Block, plan: Plan, parts: list[Part]) -> dict[str, Floats]
     return axis.estimates(block.data, plan.method, plan.averaged[0], plan.population, parts)
 
 
-def _sums(ability: Floats, error: Floats, scale: float) -> tuple[Any, ...]:
+def _sums(
+    ability: Floats, error: Floats, scale: float, times: NDArray[np.int64] | None = None
+) -> tuple[Any, ...]:
     """Histogram, and fixed-point moments of each ability, which do not depend on the blocks.
 
     Persons without an estimate do not count, nor in the mean variance those without an error; an
-    error beyond every bound counts as the bound.
+    error beyond every bound counts as the bound.  ``times`` says how many persons a row stands for.
     """
+    if times is not None:
+        each = [(int(k), times == k) for k in np.unique(times)]
+        parts = [[k * v for v in _sums(ability[at], error[at], scale)] for k, at in each]
+        return tuple(np.sum(v, axis=0) for v in zip(*parts, strict=True))
     shape = ability.shape[1:]
     x, e = (v.reshape(len(v), -1) for v in (ability, error))
     count, moments, n = (np.zeros((k, x.shape[1]), dtype=np.int64) for k in (_CLASSES.n, 3, 2))
@@ -121,7 +127,7 @@ def _score(block: Block, plan: Plan, ref: Any = None) -> tuple[dict[str, Floats]
     parts = plan.population.parts(ref)
     persons = _abilities(block, plan, parts)
     error = persons["person_ability_sd" if plan.method == "eap" else "person_ability_se"]
-    sums = _sums(persons["person_ability"], error, plan.scale)
+    sums = _sums(persons["person_ability"], error, plan.scale, block.times)
     return persons | _plausible(block, plan, parts), sums
 
 
@@ -272,6 +278,7 @@ def _population(engine: Engine, plan: Plan, items: xr.Dataset, start: Population
         "converged": found.converged,
         "n_iterations": found.passes,
         "log_likelihood": found.log_likelihood,
+        **engine.weight_attrs,
     }
     data, coords = regression.described(found)
     return Found(_reaching(replace(plan, population=found.population)), data, coords, attrs)
@@ -323,12 +330,12 @@ def run(
     with lock, Engine(responses, client=client, progress=progress, stage="scoring") as engine:
         found = _population(engine, plan, items, start)
         scored_with = folder.checksum(found.plan)
-        folder.begin(path, responses, scored_with)
+        folder.begin(path, engine.responses, scored_with)
         blocks = engine.map_refs(_write, found.plan, scored_with, str(path), report=True)
-        attrs, count = _described(responses, items, options, found, [b[1] for b in blocks])
+        attrs, count = _described(engine, items, options, found, [b[1] for b in blocks])
         lists = {k: np.asarray(x).tolist() for k, x in (found.data | found.coords).items()}
         lock.check()
-        folder.finish(path, responses, scored_with, attrs | lists)
+        folder.finish(path, engine.responses, scored_with, attrs | lists)
     kept = sum(b[0] for b in blocks)
     attrs |= {"store": str(path), "n_blocks_scored": len(blocks) - kept, "n_blocks_kept": kept}
     return _result({}, found, count, attrs)
@@ -353,12 +360,12 @@ def _in_memory(
         persons = {name: np.concatenate([b[0][name] for b in blocks]) for name in blocks[0][0]}
         ids = np.concatenate(engine.map_refs(_person_ids))
         found.coords["person_id"] = ids.astype(str, copy=False)
-    attrs, count = _described(responses, items, options, found, [b[1] for b in blocks])
+    attrs, count = _described(engine, items, options, found, [b[1] for b in blocks])
     return _result(persons, found, count, attrs | {"store": None})
 
 
 def _described(
-    responses: Responses, items: xr.Dataset, options: Options, found: Found, sums: list[Any]
+    engine: Engine, items: xr.Dataset, options: Options, found: Found, sums: list[Any]
 ) -> tuple[dict[str, Any], Any]:
     """Attributes of the result, and the histogram."""
     plan = found.plan
@@ -368,7 +375,7 @@ def _described(
         "model": items.attrs.get("model"),
         "prior": options.prior if isinstance(options.prior, str) else list(options.prior),
         "seed": options.seed if options.n_plausible else None,
-        "n_persons": responses.n_persons,
+        "n_persons": engine.n_persons,
         "n_item_draws": plan.n_item_draws,
         "n_plausible": int(options.n_plausible),
         **_summary(plan, count, (moments / plan.scale).astype(float), n.astype(int)),

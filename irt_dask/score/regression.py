@@ -114,9 +114,8 @@ def _weights(ref: Any) -> tuple[Any, Floats]:
     return block, block.weights() * (counts.responses_per_person(block.data) > 0)
 
 
-def _scale(responses: Responses, bound: float, power: int = 1) -> float:
-    largest = 1.0 if responses.max_weight is None else max(responses.max_weight, 1.0)
-    return exact.scale_for(responses.n_persons * largest**power * bound)
+def _scale(engine: Engine, bound: float) -> float:
+    return exact.scale_for(engine.n_persons * bound)
 
 
 def _labels(ref: Any) -> list[str]:
@@ -140,7 +139,7 @@ def _groups(engine: Engine) -> tuple[Population, Floats]:
         )
     n = len(labels)
     population = Population(np.zeros((n, 1)), np.ones(n), labels)
-    scale = _scale(engine.responses, 1.0)
+    scale = _scale(engine, 1.0)
     total = np.sum(engine.map_refs(_weight_of_groups, population, scale), axis=0) / scale
     empty = [label for label, w in zip(labels, total, strict=True) if w == 0.0]
     if empty:
@@ -182,7 +181,7 @@ def _covariates(engine: Engine, start: Population) -> tuple[Population, Floats]:
     if same:
         raise InputError(f"covariate(s) {', '.join(same)} are the same for all persons; omit them")
     covariates = replace(start.covariates, middle=0.5 * (least + most), half=0.5 * (most - least))
-    scale = _scale(engine.responses, 1.5)
+    scale = _scale(engine, 1.5)
     gram = np.sum(engine.map_refs(_gram, covariates, scale), axis=0) / scale
     if gram[0, 0] == 0.0:
         raise EstimationError("there is no observed response: nothing to regress ability on")
@@ -254,7 +253,7 @@ def _of(population: Population, x: Floats) -> Population:
 
 def _climb(engine: Engine, items: axis.Items, population: Population, gram: Floats) -> Estimate:
     """EM, accelerated; a proposal that lowers a group's log-likelihood is taken back."""
-    r, n = engine.responses, len(population.sd)
+    n, n_items = len(population.sd), engine.responses.n_items
     x = np.concatenate([population.coefficients, np.log(population.sd)[:, None]], axis=1)
     images, last = x.copy(), np.full(n, -np.inf)
     points: list[list[Floats]] = [[] for _ in range(n)]
@@ -262,8 +261,8 @@ def _climb(engine: Engine, items: axis.Items, population: Population, gram: Floa
     for passes in range(1, _PASSES + 1):
         now = _of(population, x)
         reach = axis.reach(items, now)
-        scale = _scale(r, _largest_score(reach))
-        log_scale = _scale(r, _largest(items, now, r.n_items, reach))
+        scale = _scale(engine, _largest_score(reach))
+        log_scale = _scale(engine, _largest(items, now, n_items, reach))
         parts = engine.map_refs(_step, items, now, scale, log_scale)
         sums = np.sum([p[0] for p in parts], axis=0) / scale
         value = np.sum([p[1] for p in parts], axis=0) / log_scale
@@ -310,7 +309,7 @@ def _largest(items: axis.Items, population: Population, n_items: int, reach: flo
 def _scores(
     ref: Any, items: axis.Items, population: Population, scale: float, square: float
 ) -> tuple[Any, Any]:
-    """Cross-products of the scores of persons, weighted once and twice."""
+    """Cross-products of the scores of persons, times sampling weights once and twice."""
     block, w = _weights(ref)
     n, width = population.coefficients.shape
     once, twice = np.zeros((2, n, width + 1, width + 1), dtype=np.int64)
@@ -321,14 +320,17 @@ def _scores(
         for k in range(width + 1):
             product = s * s[:, [k]]
             once[part.number, k] += exact.fixed(own * product, scale).sum(axis=0)
-            twice[part.number, k] += exact.fixed(own**2 * product, square).sum(axis=0)
+            again = own if block.times is None else 1.0
+            twice[part.number, k] += exact.fixed(own * again * product, square).sum(axis=0)
     return once, twice
 
 
 def _covariance(engine: Engine, items: axis.Items, population: Population) -> Floats:
     """Sampling covariance of (coefficients, sd) of each group; NaN where it is not determined."""
     largest = _largest_score(axis.reach(items, population)) ** 2
-    scale, square = (_scale(engine.responses, largest, power) for power in (1, 2))
+    scale = square = _scale(engine, largest)
+    if engine.sampled:
+        square = _scale(engine, largest * (engine.responses.max_weight or 1.0))
     parts = engine.map_refs(_scores, items, population, scale, square)
     once = np.sum([p[0] for p in parts], axis=0) / scale
     twice = np.sum([p[1] for p in parts], axis=0) / square

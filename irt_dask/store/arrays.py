@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from irt_dask.errors import InputError
 from irt_dask.kernels.layouts import Dense, Layout, Sparse
 from irt_dask.store.persons import person_columns
-from irt_dask.store.responses import Block, Responses, check_item_ids, sha256
+from irt_dask.store.responses import SAMPLING, Block, Responses, check_item_ids, sha256
+from irt_dask.store.weights import Sums, check_kind, checked
 from irt_dask.store.writer import check_rows_per_block
 
 if TYPE_CHECKING:
@@ -50,6 +51,10 @@ class ArrayBlock:
     def person_ids(self) -> NDArray[Any]:
         """Return the identifiers of the block's persons."""
         return self.ids
+
+    def weights(self) -> NDArray[np.float64] | None:
+        """Return the weights, None without any."""
+        return self.weight
 
     def groups(self) -> NDArray[np.object_] | None:
         """Return the group labels, None without groups."""
@@ -121,6 +126,7 @@ def from_array(
     person_id: Sequence[Any] | NDArray[Any] | None = None,
     item_id: Sequence[Any] | None = None,
     rows_per_block: int | None = None,
+    weight_kind: str = "sampling",
 ) -> Responses:
     """Make Responses of an array of persons x items.
 
@@ -138,6 +144,10 @@ def from_array(
         covariates (numbers; NaN where not known).
     person_id, item_id : identifiers; default the array's own, else "0", "1", ...
     rows_per_block : persons in a block; never changes an answer.
+    weight_kind : {"sampling", "frequency"}
+        What the column ``weight`` means.  Sampling weights are divided by their mean in every
+        method, so that a common factor does not matter; frequency weights (whole numbers) say how
+        many persons a row stands for, as in a table of response patterns with counts.
 
     Returns
     -------
@@ -181,13 +191,17 @@ def from_array(
         raise InputError(
             f"person_id must be unique; repeated: {', '.join(values[counts > 1][:10])}"
         )
-    weight, group, covariates = person_columns(persons, ids)
+    weight, group, covariates = person_columns(persons, ids, check_kind(weight_kind))
+    if weight is not None:
+        checked(Sums.of(weight), weight_kind)
+    elif weight_kind != SAMPLING:
+        raise InputError(f"weight_kind={weight_kind!r}, but persons have no column 'weight'")
     ids = _compact(ids)
     stored_only = sparse and observed == "stored"
     per_person = -(-array.nnz // n) if stored_only else m
     rows = check_rows_per_block(rows_per_block, per_person, n)
     lazy = hasattr(array, "dask")
-    fingerprint = _fingerprint(array, stored_only, weight, rows, items)
+    fingerprint = _fingerprint(array, stored_only, weight, weight_kind, rows, items)
     starts = np.append(np.arange(0, n, rows, dtype=np.int64), n)
     refs = [
         ArrayBlock(
@@ -214,6 +228,7 @@ def from_array(
         has_groups=group is not None,
         layout="csr" if stored_only else "dense",
         covariate_names=tuple(covariates),
+        weight_kind=weight_kind,
     )
 
 
@@ -267,6 +282,7 @@ def _fingerprint(
     array: Any,
     stored_only: bool,
     weight: NDArray[np.float64] | None,
+    weight_kind: str,
     rows: int,
     items: tuple[str, ...],
 ) -> str:
@@ -277,4 +293,6 @@ def _fingerprint(
         parts += [array.indptr, array.indices, array.data]
     else:
         parts += [np.ma.getmaskarray(array), np.ma.getdata(array)] if np.ma.isMA(array) else [array]
-    return sha256(*parts, *([] if weight is None else [weight]))
+    if weight is not None:
+        parts += [weight, weight_kind.encode()]
+    return sha256(*parts)

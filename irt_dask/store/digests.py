@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irt_dask.kernels.layouts import Dense
-from irt_dask.store.responses import BlockRef, sha256
+from irt_dask.store.responses import SAMPLING, BlockRef, sha256
 from irt_dask.store.stored import StoredBlock
+from irt_dask.store.weights import WeightedRef
 
 
 def block_digest(ref: BlockRef) -> str:
@@ -18,6 +19,9 @@ def block_digest(ref: BlockRef) -> str:
     That of a stored block follows from the manifest, without reading the block; others are read.
     The same content in another layout, or cut into other blocks, has another checksum.
     """
+    if isinstance(ref, WeightedRef):  # a scale is that of a method; whom rows stand for is not
+        inner = block_digest(ref.ref)
+        return inner if ref.kind == SAMPLING else sha256(inner.encode(), ref.kind.encode())
     if isinstance(ref, StoredBlock):
         return sha256(*(part.encode() for part in ref.checksums()))
     block = ref.read()

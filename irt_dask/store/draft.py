@@ -35,7 +35,7 @@ from irt_dask.store.publish import (
     publish,
     settled,
 )
-from irt_dask.store.responses import Responses
+from irt_dask.store.responses import FREQUENCY, SAMPLING, Responses
 from irt_dask.store.stored import open_responses
 
 
@@ -63,6 +63,7 @@ class Draft:
         *,
         item_id: tuple[str, ...],
         max_weight: float | None = None,
+        weight_kind: str = SAMPLING,
         covariates: tuple[str, ...] = (),
         n_quarantined: int = 0,
         before: Callable[[], None] = lambda: None,
@@ -86,6 +87,8 @@ class Draft:
             "grouped": part.grouped,
             "covariates": list(covariates),
         }
+        if weight_kind == FREQUENCY:
+            content["needs"] = [manifest.FREQUENCY_WEIGHTS]
         addition = Addition(part, entry, dict(sorted(files.items())), content)
         if isinstance(self.path, ObjectPath):
             publish(self.path, self.name, self.old, addition, before, uploaded)

@@ -21,6 +21,11 @@ from irt_dask.store.places import Location
 NAME = "manifest.json"
 FORMAT = "irt_dask responses"
 VERSION = 2
+#: Of a store that holds what version 2 does not know; ``needs`` names it, and a reader refuses
+#: names that it does not know.
+VERSION_WITH_NEEDS = 3
+FREQUENCY_WEIGHTS = "frequency weights"
+_KNOWN = {FREQUENCY_WEIGHTS}
 
 #: ``{path relative to the store: [size, sha256]}``.
 Files = dict[str, list[int | str]]
@@ -39,7 +44,8 @@ def write(root: Path, content: dict[str, Any]) -> None:
 
 def encoded(content: dict[str, Any]) -> bytes:
     """The bytes of a manifest, with version and checksum."""
-    content = {"format": FORMAT, "format_version": VERSION, **content}
+    version = VERSION_WITH_NEEDS if content.get("needs") else VERSION
+    content = {"format": FORMAT, "format_version": version, **content}
     content["checksum"] = digest(content)
     return json.dumps(content, indent=1, ensure_ascii=False).encode()
 
@@ -65,14 +71,21 @@ def decoded(path: Location, data: bytes) -> dict[str, Any]:
         raise StoreError(f"the manifest {path} cannot be read: {error}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise StoreError(f"{path} is not a manifest of irt_dask responses")
-    if content.get("format_version") != VERSION:
+    if content.get("format_version") not in (VERSION, VERSION_WITH_NEEDS):
         raise StoreError(
             f"{path} has format version {content.get('format_version')!r}, this irt_dask reads "
-            f"version {VERSION}; use the version of irt_dask that wrote it, or ingest again"
+            f"versions {VERSION} and {VERSION_WITH_NEEDS}; use the version of irt_dask that wrote "
+            f"it, or ingest again"
         )
     claimed = content.pop("checksum", None)
     if claimed != digest(content):
         raise StoreError(f"the manifest {path} is damaged: its checksum does not match its content")
+    unknown = sorted({str(x) for x in content.get("needs", ())} - _KNOWN)
+    if unknown:
+        raise StoreError(
+            f"{path} needs {', '.join(unknown)}, which this irt_dask does not know; use the "
+            f"version of irt_dask that wrote it"
+        )
     content["checksum"] = claimed
     return content
 

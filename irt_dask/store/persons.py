@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irt_dask.errors import InputError
+from irt_dask.store.weights import refused, rule
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,7 +20,7 @@ PersonColumns = tuple[
 
 
 def person_columns(
-    persons: Mapping[str, Any] | pd.DataFrame | None, ids: NDArray[np.object_]
+    persons: Mapping[str, Any] | pd.DataFrame | None, ids: NDArray[np.object_], weight_kind: str
 ) -> PersonColumns:
     """Weights, groups and covariates of a table with one row a person, in their order."""
     if persons is None:
@@ -52,11 +53,10 @@ def person_columns(
     weight = None
     if "weight" in columns:
         weight = _numbers("weight", columns.pop("weight"))
-        bad = np.flatnonzero(~(np.isfinite(weight) & (weight > 0)))
+        bad = refused(weight, weight_kind)
         if bad.size:
             raise InputError(
-                f"weight {weight[bad[0]]} of person {bad[0]} (counted from 0): weights are finite "
-                f"and positive"
+                f"weight {weight[bad[0]]} of person {bad[0]} (counted from 0): {rule(weight_kind)}"
             )
     group = None
     if "group" in columns:

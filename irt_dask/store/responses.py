@@ -16,12 +16,16 @@ from irt_dask.kernels.layouts import Layout
 if TYPE_CHECKING:
     import xarray as xr
 
+#: Kinds of person weights.
+SAMPLING, FREQUENCY = "sampling", "frequency"
+
 
 @dataclass(frozen=True)
 class Block:
     """Consecutive persons with all items, as it lies in a worker's memory.
 
-    ``group`` holds the number of each person's group, for methods that ask for it.
+    ``group`` holds the number of each person's group, for methods that ask for it.  ``times`` says
+    how many persons each row stands for, in methods, if the weights are frequencies.
     """
 
     index: int
@@ -29,6 +33,7 @@ class Block:
     data: Layout
     weight: NDArray[np.float64] | None = None
     group: NDArray[np.int64] | None = None
+    times: NDArray[np.int64] | None = None
 
     @property
     def n_persons(self) -> int:
@@ -38,7 +43,7 @@ class Block:
     @property
     def nbytes(self) -> int:
         """Memory held, bytes."""
-        more = (self.weight, self.group)
+        more = (self.weight, self.group, self.times)
         return self.data.nbytes + sum(x.nbytes for x in more if x is not None)
 
     def weights(self) -> NDArray[np.float64]:
@@ -62,6 +67,9 @@ class BlockRef(Protocol):
 
     def person_ids(self) -> NDArray[Any]:
         """Return the identifiers of the block's persons, as text or as objects."""
+
+    def weights(self) -> NDArray[np.float64] | None:
+        """Return the weights of the block's persons as they were given, None without any."""
 
     def groups(self) -> NDArray[np.object_] | None:
         """Return the group labels of the block's persons, None without groups."""
@@ -88,7 +96,9 @@ class Responses:
     path : str or None
         Where the store is.
     max_weight : float or None
-        Largest person weight; None without weights.
+        Largest person weight, as given; None without weights.
+    weight_kind : "sampling" or "frequency"
+        Sampling weights are divided by their mean in every method; frequency weights count persons.
     has_groups : bool
     covariate_names : tuple of str
     n_quarantined : int
@@ -108,6 +118,7 @@ class Responses:
     covariate_names: tuple[str, ...] = ()
     n_quarantined: int = 0
     truth: xr.Dataset | None = None
+    weight_kind: str = SAMPLING
 
     @property
     def n_items(self) -> int:
@@ -143,6 +154,7 @@ class Responses:
         """Return some items, some persons or both, without copying anything.
 
         ``path``, ``max_weight``, ``n_quarantined`` and ``verify`` remain those of the whole.
+        Sampling weights are divided by the mean of the persons that are selected.
 
         Parameters
         ----------

@@ -65,6 +65,11 @@ class SelectedBlock:
         ids = self.ref.person_ids()
         return ids[self._rows(len(ids))]
 
+    def weights(self) -> NDArray[np.float64] | None:
+        """Return the weights, None without any."""
+        weights = self.ref.weights()
+        return None if weights is None else weights[self._rows(len(weights))]
+
     def groups(self) -> NDArray[np.object_] | None:
         """Return the group labels, None without groups."""
         groups = self.ref.groups()

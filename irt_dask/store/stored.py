@@ -23,7 +23,7 @@ from irt_dask.kernels.layouts import Dense, Layout, Sparse
 from irt_dask.store import manifest
 from irt_dask.store.objects import AT_ONCE, ObjectPath
 from irt_dask.store.places import Location, location
-from irt_dask.store.responses import Block, Responses
+from irt_dask.store.responses import FREQUENCY, SAMPLING, Block, Responses
 
 
 class CheckedStore(WrapperStore[LocalStore | MemoryStore]):
@@ -181,6 +181,10 @@ class StoredBlock:
         assert ids is not None
         return ids.astype(object)
 
+    def weights(self) -> NDArray[np.float64] | None:
+        """Return the weights, None without any."""
+        return self._persons("person_weight")
+
     def groups(self) -> NDArray[np.object_] | None:
         """Return the group labels, None without groups."""
         labels = self._persons("person_group")
@@ -261,6 +265,7 @@ def open_responses(store: str | os.PathLike[str] | ObjectPath) -> Responses:
     if isinstance(path, Path):
         path = path.resolve()
     content = manifest.read(path)
+    needs = content.get("needs", ())
     weights = [p["max_weight"] for p in content["parts"] if p["max_weight"] is not None]
     blocks = _StoredBlocks(str(path), content)
     return Responses(
@@ -274,6 +279,7 @@ def open_responses(store: str | os.PathLike[str] | ObjectPath) -> Responses:
         has_groups=content["grouped"],
         covariate_names=tuple(content["covariates"]),
         n_quarantined=sum(p["n_quarantined"] for p in content["parts"]),
+        weight_kind=FREQUENCY if manifest.FREQUENCY_WEIGHTS in needs else SAMPLING,
     )
 
 
