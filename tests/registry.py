@@ -187,6 +187,8 @@ METHODS = (
         persons=True, abilities=2,
     ),
     Method("evaluate", "evaluate", items="2pl"),
+    Method("evaluate own", "evaluate", {"protocol": "own"}, items="2pl"),
+    Method("evaluate items", "evaluate", {"protocol": "items"}, items="2pl"),
     Method("item_fit", "item_fit", items="2pl"),
     Method("person_fit", "person_fit", items="2pl", persons=True),
     Method("residual_correlations", "residual_correlations", items="2pl"),

@@ -328,6 +328,7 @@ def test_new_items_land_on_the_scale_of_a_bank():
     assert f.group_mean.values[0] == pytest.approx(1.0, abs=1e-5)
     assert f.group_sd.values[0] == pytest.approx(2.0, abs=1e-5)
     np.testing.assert_allclose(f.item_discrimination, bank.item_discrimination, atol=1e-5)
+    assert f.attrs["n_parameters"] == 12 + 2
     assert np.isnan(f.item_discrimination_se[:6]).all()
     assert (f.item_discrimination_se[6:] > 0).all()
 
@@ -340,6 +341,8 @@ def test_a_histogram_finds_a_skewed_distribution():
     y = (rng.random((8000, 25)) < 1 / (1 + np.exp(-(np.outer(theta, a) + d)))).astype(np.int8)
     normal, free = fit(y), fit(y, latent="histogram", tolerance=1e-7)
     assert free.attrs["objective"] > normal.attrs["objective"] + 50.0
+    assert normal.attrs["n_parameters"] == 50
+    assert free.attrs["n_parameters"] == 50 + 120 - 2  # masses sum to 1, mean and SD are given
     assert free.group_mean.values[0] == pytest.approx(0.0, abs=1e-9)
     assert free.group_sd.values[0] == pytest.approx(1.0, abs=1e-9)
     error = [np.sqrt(np.mean((f.item_discrimination.values - a) ** 2)) for f in (normal, free)]

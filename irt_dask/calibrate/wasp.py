@@ -54,7 +54,8 @@ _MOST_POOLED = 1000
 #: A first step of more posterior SDs than this: the shards are too small.  In simulations of 15 to
 #: 40 items, complete, first steps of 2 to 3 went with SDs 2 to 8% too wide, of 4 to 5 with 5 to
 #: 16%, of 9 to 10 with 12 to 46%; the location was right (within 0.1 SD) in all of them.  With
-#: booklets steps of 4 to 5 went with SDs of slopes 19% too wide on average, 40% at worst.
+#: booklets steps of 4 to 5 went with SDs of slopes 8 to 19% too wide on average (two designs), 28
+#: and 40% at worst.
 _LARGE_STEP = 3.0
 
 #: What :func:`combine` knows, and whether deviations have to be shrunk.

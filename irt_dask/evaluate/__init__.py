@@ -45,8 +45,8 @@ def evaluate(
         person's other responses, ability integrated over their posterior.  "own": an ability
         estimated (EAP) from all responses, the predicted one among them; flattering, most of all
         on short tests (LSAT: .81, held-out .72).  "items": nothing; every person is predicted by
-        the item's share of right answers under the distribution of ability.  This is what Nguyen
-        and Zhang's Table 1 reports, whose text does not say so (LSAT: .70, theirs .707).
+        the item's share of right answers under the distribution of ability.  Nguyen and Zhang's
+        Table 1 fits this, though their text does not say so (LSAT: .70, theirs .707).
     client, progress
         Dask client (default: the current one, else threads); progress bar.
 
