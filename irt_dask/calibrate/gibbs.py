@@ -27,6 +27,7 @@ from irt_dask.engine import (
     item_parameters,
     refuse_weights,
 )
+from irt_dask.engine.identity import identified
 from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import ApproximationWarning, ConvergenceWarning, InputError
 from irt_dask.items import checks
@@ -181,6 +182,7 @@ def fit_bayes(
         correlated and n_dims > 1,
     )  # fmt: skip
     with Engine(responses, client=client, progress=progress, stage="Gibbs") as engine:
+        responses = identified(engine)
         right, seen = response_counts(engine)
         if n_dims > 1:
             sampled = samplers.polya_gamma(

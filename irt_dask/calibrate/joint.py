@@ -25,13 +25,13 @@ from irt_dask.calibrate.item_step import is_small
 from irt_dask.calibrate.overview import Overview
 from irt_dask.calibrate.scale import person_scale, standard_errors, standardised
 from irt_dask.engine import (
-    Checkpoint,
     Engine,
     ProgressOption,
     as_responses,
     dataset,
     refuse_weights,
 )
+from irt_dask.engine.identity import checkpoint_of, identified
 from irt_dask.engine.person_files import finish, new_folder
 from irt_dask.errors import ConvergenceWarning, InputError
 from irt_dask.items import checks
@@ -44,7 +44,6 @@ from irt_dask.models import (
     difficulty,
 )
 from irt_dask.store import Responses
-from irt_dask.store.responses import sha256
 
 Floats = NDArray[np.float64]
 
@@ -163,7 +162,7 @@ def fit_joint(
     folder = None if persons is None else new_folder(persons)  # before the work, not after it
     options = {
         "method": "joint", "model": model, "coreset": coreset and asdict(coreset), "seed": seed,
-        "data": responses.fingerprint, "tolerance": tolerance, "guessing_min": guessing_min,
+        "tolerance": tolerance, "guessing_min": guessing_min,
     }  # fmt: skip
     guessing = model == "3pl"
     with Engine(
@@ -181,7 +180,7 @@ def fit_joint(
             engine, box, guessing=guessing, coreset=coreset, seed=seed,
             right_wrong=(data.right, data.seen - data.right),
         )  # fmt: skip
-        saved = Checkpoint(checkpoint, {**options, "start": sha256(*starts)})
+        saved = checkpoint_of(engine, checkpoint, {**options, "start": starts})
         if coreset is None:
             ends = [
                 iterations.full(fit, x, max_iterations, tolerance, saved, f"joint-{k}")
@@ -228,7 +227,7 @@ def fit_joint(
             if bias_correction:  # abilities at the corrected difficulties
                 at, to_scale = x, (0.0, 1.0)
             engine.map_refs(person_step.write_abilities, *fit.items(at), *to_scale, str(folder))
-            finish(folder, responses, attrs)
+            finish(folder, identified(engine), attrs)
     data.warn()
     checks.warn(items["item_flag"], responses.item_id)
     _warn_unless_converged(end, max_iterations, coreset)

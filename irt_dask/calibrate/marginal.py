@@ -15,7 +15,8 @@ from irt_dask.calibrate import iterations, marginal_errors
 from irt_dask.calibrate.common import response_counts, start_values
 from irt_dask.calibrate.marginal_rounds import GUESSING, Model, Rounds
 from irt_dask.calibrate.person_groups import grouped
-from irt_dask.engine import Checkpoint, Engine, ProgressOption, as_responses, dataset
+from irt_dask.engine import Engine, ProgressOption, as_responses, dataset
+from irt_dask.engine.identity import checkpoint_of
 from irt_dask.engine.inputs import (
     bank_item_ids,
     item_parameters,
@@ -26,7 +27,6 @@ from irt_dask.errors import ConvergenceWarning, InputError
 from irt_dask.items import checks
 from irt_dask.models import check_model
 from irt_dask.store import Responses
-from irt_dask.store.responses import sha256
 
 Floats = NDArray[np.float64]
 
@@ -138,8 +138,8 @@ def fit_marginal(
     whole_number("max_iterations", max_iterations, 1)
     what = _model(responses, model, labels, reference_group, latent, fixed_items, guessing_prior)
     options = {
-        "method": "marginal", "data": responses.fingerprint, "tolerance": tolerance,
-        "model": model, "fixed": sha256(np.nan_to_num(what.fixed, nan=-1.0)), "latent": latent,
+        "method": "marginal", "tolerance": tolerance, "model": model, "fixed": what.fixed,
+        "latent": latent,
         "groups": list(labels), "reference": reference_group,
         "guessing_prior": list(what.guessing_prior),
     }  # fmt: skip
@@ -154,7 +154,7 @@ def fit_marginal(
             c = np.clip(c, *GUESSING)  # those of a 2PL are 0
         x = what.start(np.stack([a, d, c]))
         wanted = marginal_errors.are_wanted(what, x, standard_errors)
-        saved = Checkpoint(checkpoint, {**options, "start": sha256(x)})
+        saved = checkpoint_of(engine, checkpoint, {**options, "start": x})
         end = iterations.full(fit, x, max_iterations, tolerance, saved, "marginal")
         value, expected = fit.expect(end.x)
         covariance = marginal_errors.covariance(fit, end.x, expected, engine.sampled, wanted)

@@ -29,10 +29,10 @@ class GroupedRef:
         return int(self.ref.start)
 
     @property
-    def cache_key(self) -> Any:
+    def cache_key(self) -> tuple[Any, ...] | None:
         """Identity of the block with its groups."""
         key = self.ref.cache_key
-        return None if key is None else (*key, "grouped", self.labels)
+        return None if key is None else (key, "grouped", self.labels)
 
     def read(self) -> Block:
         """Return the block, groups included."""

@@ -72,8 +72,10 @@ class Persons:
     weight: Floats | None
     #: How many persons each row stands for, if weights are frequencies.
     times: Ints | None = None
-    #: Of the last items that were to be remembered: their checksum, abilities, log-likelihoods.
-    last: list[tuple[str, Floats, Floats]] = field(default_factory=list, repr=False, compare=False)
+    #: Of the last items that were to be remembered: their identity, abilities, log-likelihoods.
+    last: list[tuple[tuple[str, Scales], Floats, Floats]] = field(
+        default_factory=list, repr=False, compare=False
+    )
 
     @property
     def nbytes(self) -> int:
@@ -174,7 +176,7 @@ def remembered(p: Persons, items: Items, scales: Scales) -> tuple[Floats, Floats
 
     For the passes of a draw, one after the other; results must not be changed.
     """
-    key = sha256(*items)
+    key = (sha256(*items), scales)
     known = p.last[0] if p.last else None
     if known is None or known[0] != key:
         known = (key, *abilities(p, items, scales))

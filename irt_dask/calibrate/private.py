@@ -22,6 +22,7 @@ from scipy.sparse.csgraph import connected_components
 
 from irt_dask.calibrate.ledger import Json, Ledger, calibrate, check_budget, gaussian
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
+from irt_dask.engine.identity import fingerprint
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import InputError
 from irt_dask.kernels import pairs as pair_kernels
@@ -48,7 +49,7 @@ class LimitedBlock:
     ref: Any
     most: int
     key: bytes = field(repr=False)  # a failed task may be written to a log
-    cache_key: tuple[str, int] | None = None
+    cache_key: tuple[Any, ...] | None = None
 
     @property
     def start(self) -> int:
@@ -92,7 +93,7 @@ def limited(responses: Responses, most: int) -> Responses:
         LimitedBlock(ref, most, key, None if ref.cache_key is None else (name, k))
         for k, ref in enumerate(responses.refs)
     ]
-    return replace(responses, refs=refs, fingerprint=name)
+    return replace(responses, refs=refs, checksum=None)
 
 
 def _count(block: Block) -> Any:
@@ -286,12 +287,14 @@ def fit_private_spectral(
         "p0": plan.p0,
         "seed": None if pairs == "all" else int(seed),
     }
+    with Engine(responses, client=client, progress=False) as engine:
+        data = fingerprint(engine)
     with Ledger(ledger, adjacency) as book:
-        known = book.find(responses.fingerprint, request)
+        known = book.find(data, request)
         if known is None:
             cost = {**spent, **book.total(spent)}
             known = release()
-            book.record(responses.fingerprint, request, known, cost)
+            book.record(data, request, known, cost)
     return _result(responses.item_id, known, ledger)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from irt_dask._version import __version__
 from irt_dask.errors import CheckpointError
+from irt_dask.store.digests import digest
 from irt_dask.store.manifest import write_atomically
 from irt_dask.store.places import local_path
 
@@ -22,14 +22,14 @@ class Checkpoint:
     Parameters
     ----------
     folder : where to keep them; None keeps nothing.
-    identity : what the computation depends on (method, options, checksum of the data).  States of
-        another identity are refused.
+    identity : what the computation depends on (method, options, start values, checksum of the
+        data), as :func:`irt_dask.store.digests.digest` takes it.  States of another identity are
+        refused.  See :func:`irt_dask.engine.identity.checkpoint_of`.
     """
 
     def __init__(self, folder: str | Path | None, identity: dict[str, Any]) -> None:
         self.folder = None if folder is None else local_path(folder, "a checkpoint")
-        text = json.dumps({**identity, "version": __version__}, sort_keys=True, default=str)
-        self._identity = hashlib.sha256(text.encode()).hexdigest()
+        self._identity = digest({**identity, "version": __version__})
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
 

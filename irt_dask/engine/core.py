@@ -13,6 +13,7 @@ import numpy as np
 
 from irt_dask.engine import executors
 from irt_dask.engine.cache import keep, read_block
+from irt_dask.engine.identity import named_for_one_computation
 from irt_dask.engine.progress import Progress, ProgressOption
 from irt_dask.engine.threads import single_threaded
 from irt_dask.kernels import layouts
@@ -125,7 +126,7 @@ class Engine:
     def refs(self) -> Sequence[Any]:
         """What tasks take to read each block."""
         if self._refs is None:
-            self._refs = self.executor.hold(self.responses.refs)
+            self._refs = self.executor.hold(named_for_one_computation(self.responses))
         return self._refs
 
     def _pieces(self) -> list[Piece]:

@@ -13,7 +13,7 @@ from irt_dask.engine import Engine
 from irt_dask.errors import InputError
 from irt_dask.kernels import layouts
 from irt_dask.store import Block, Responses
-from irt_dask.store.responses import BlockRef
+from irt_dask.store.responses import BlockRef, sha256
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,10 +30,10 @@ class GroupBlock:
         return np.flatnonzero(np.asarray(groups, dtype=object) == self.label)
 
     @property
-    def cache_key(self) -> tuple[str, int] | None:
+    def cache_key(self) -> tuple[Any, ...] | None:
         """Identity of the block and the group."""
         key = self.ref.cache_key
-        return None if key is None else (f"{key[0]} group {self.label}", key[1])
+        return None if key is None else (key, "group", self.label)
 
     def read(self) -> Block:
         """Return the persons' responses."""
@@ -73,7 +73,7 @@ def of_groups(
         )
     with Engine(responses, client=client, progress=progress, stage="groups") as engine:
         found = engine.map_refs(_count)
-    out = []
+    out, of_all = [], responses.checksum
     for label in labels:
         sizes = [c[label] for c in found]
         if not any(sizes):
@@ -89,7 +89,7 @@ def of_groups(
                 responses,
                 refs=refs,
                 n_persons=int(starts[-1]),
-                fingerprint=f"{responses.fingerprint} group {label}",
+                checksum=of_all and sha256(f"{of_all} group {label}".encode()),
                 truth=None,
             )
         )

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike, fspath
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, overload
 
 import numpy as np
@@ -81,12 +81,12 @@ def _what(path: Location) -> str | None:
     return "directory" if path.is_dir() else "file" if path.is_file() else "special"
 
 
-def is_compressed(path: Location) -> bool:
+def is_compressed(path: Location | PurePath) -> bool:
     """Tell whether the name says so."""
     return Path(path.name).suffix.lower() == ".gz"
 
 
-def kind_of(path: Location) -> str | None:
+def kind_of(path: Location | PurePath) -> str | None:
     """Return the suffix that says the format, ``.csv`` and so on; None for others."""
     name = Path(path.name)
     kind = (Path(name.stem) if is_compressed(path) else name).suffix.lower()

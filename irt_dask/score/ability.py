@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from irt_dask.engine import (
     person_files,
 )
 from irt_dask.engine.cache import read_block
+from irt_dask.engine.identity import identified
 from irt_dask.engine.inputs import has_loadings, item_loadings, whole_number
 from irt_dask.engine.item_draws import has_draws, item_draws, loading_draws
 from irt_dask.errors import InputError
@@ -142,12 +144,13 @@ def _person_ids(ref: Any) -> NDArray[Any]:
 
 def _write(ref: Any, plan: Plan, scored_with: str, to: str) -> tuple[bool, tuple[Any, ...]]:
     """Score one block into its file, unless that is there; whether it was, and the sums."""
-    key, number = folder.block_key(ref), ref.index
+    # Read once, for the key and the scores; not kept, so that memory does not grow with the store.
+    read = functools.cache(ref.read if plan.population.plain else lambda: read_block(ref))
+    key, number = folder.block_key(ref, lambda _: read()), ref.index
     kept = folder.kept_sums(person_files.file_of(location(to), number), key, scored_with)
     if kept is not None:
         return True, kept
-    # Read once: not kept, so that memory does not grow with the store.
-    block = ref.read() if plan.population.plain else read_block(ref)
+    block = read()
     persons, sums = _score(block, plan, ref)
     values = persons.pop("person_plausible_value", np.empty((0, 0)))
     columns: dict[str, Any] = {}
@@ -335,7 +338,7 @@ def run(
         attrs, count = _described(engine, items, options, found, [b[1] for b in blocks])
         lists = {k: np.asarray(x).tolist() for k, x in (found.data | found.coords).items()}
         lock.check()
-        folder.finish(path, engine.responses, scored_with, attrs | lists)
+        folder.finish(path, identified(engine), scored_with, attrs | lists)
     kept = sum(b[0] for b in blocks)
     attrs |= {"store": str(path), "n_blocks_scored": len(blocks) - kept, "n_blocks_kept": kept}
     return _result({}, found, count, attrs)

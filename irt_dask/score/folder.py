@@ -6,7 +6,6 @@ part of the sums; so a file is whole, and right, or made again.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import importlib.metadata
 import json
@@ -21,7 +20,7 @@ from irt_dask.engine.lock import LOCK, FolderLock, ObjectLease, locked
 from irt_dask.engine.person_files import BEGUN, DONE
 from irt_dask.errors import InputError
 from irt_dask.store import Responses
-from irt_dask.store.digests import block_digest
+from irt_dask.store.digests import add, block_digest
 from irt_dask.store.objects import ObjectPath
 from irt_dask.store.places import Location, location, names
 
@@ -35,31 +34,13 @@ def checksum(content: Any) -> str:
     for name in ("numpy", "numba", "pyarrow"):
         h.update(f"{name} {importlib.metadata.version(name)} ".encode())
     h.update(f"irt_dask {__version__}".encode())
-    _add(h, content)
+    add(h, content)
     return h.hexdigest()
 
 
-def _add(h: Any, x: Any) -> None:
-    """Feed nested tuples, dataclasses, arrays and scalars, each with its type and size."""
-    if dataclasses.is_dataclass(x):
-        x = tuple(getattr(x, f.name) for f in dataclasses.fields(x))
-    if isinstance(x, tuple):
-        h.update(f"({len(x)}".encode())
-        for one in x:
-            _add(h, one)
-    elif isinstance(x, np.ndarray):
-        h.update(f"[{x.dtype.str}{x.shape}".encode())
-        h.update(np.ascontiguousarray(x).data)
-    elif x is None or isinstance(x, (str, int, float)):
-        text = repr(x).encode()
-        h.update(f"'{type(x).__name__}{len(text)}".encode() + text)
-    else:
-        raise TypeError(f"no checksum of {type(x)}")
-
-
-def block_key(ref: Any) -> str:
+def block_key(ref: Any, *read: Any) -> str:
     """Content of a block, and where it stands: plausible values are keyed by position."""
-    return f"{block_digest(ref)} at {ref.start}"
+    return f"{block_digest(ref, *read)} at {ref.start}"
 
 
 def opened(path: str | Path) -> tuple[Location, FolderLock | ObjectLease]:

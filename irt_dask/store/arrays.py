@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from irt_dask.errors import InputError
 from irt_dask.kernels.layouts import Dense, Layout, Sparse
 from irt_dask.store.persons import person_columns
-from irt_dask.store.responses import SAMPLING, Block, Responses, check_item_ids, sha256
+from irt_dask.store.responses import SAMPLING, Block, Responses, check_item_ids
 from irt_dask.store.weights import Sums, check_kind, checked
 from irt_dask.store.writer import check_rows_per_block
 
@@ -38,7 +39,7 @@ class ArrayBlock:
     weight: NDArray[np.float64] | None
     group: NDArray[np.object_] | None
     covariate: NDArray[np.float64] | None
-    cache_key: tuple[str, int] | None = None
+    cache_key: tuple[Any, ...] | None = None
 
     def read(self) -> Block:
         """Return the block as int8 responses."""
@@ -134,8 +135,10 @@ def from_array(
     ----------
     array : (n_persons, n_items)
         NumPy array or masked array (1 right, 0 wrong; -1, NaN or masked: not observed), pandas or
-        xarray table of the same, scipy.sparse matrix, or dask array.  A dask array stays lazy: its
-        blocks are computed, and checked, on the worker that uses them.
+        xarray table of the same, scipy.sparse matrix, or dask array.  What is in memory is copied:
+        later changes to it have no effect.  A dask array stays lazy: its blocks are computed, and
+        checked, on the worker that uses them, anew for each computation, since its name says
+        nothing of its content.
     observed : {"stored", "all"}, required for scipy.sparse
         Whether only stored entries were observed (zeros stored explicitly are wrong answers), or
         every cell was (what is not stored is wrong).  With "stored" blocks stay sparse.
@@ -201,7 +204,7 @@ def from_array(
     per_person = -(-array.nnz // n) if stored_only else m
     rows = check_rows_per_block(rows_per_block, per_person, n)
     lazy = hasattr(array, "dask")
-    fingerprint = _fingerprint(array, stored_only, weight, weight_kind, rows, items)
+    word = secrets.token_hex(16)
     starts = np.append(np.arange(0, n, rows, dtype=np.int64), n)
     refs = [
         ArrayBlock(
@@ -213,7 +216,7 @@ def from_array(
             None if weight is None else weight[a:b],
             None if group is None else group[a:b],
             None if not covariates else np.stack([c[a:b] for c in covariates.values()], axis=1),
-            (fingerprint, k) if lazy else None,
+            (word, k) if lazy else None,
         )
         for k, (a, b) in enumerate(itertools.pairwise(starts))
     ]
@@ -223,12 +226,12 @@ def from_array(
         refs=refs,
         n_persons=n,
         item_id=items,
-        fingerprint=fingerprint,
         max_weight=None if weight is None else float(weight.max()),
         has_groups=group is not None,
         layout="csr" if stored_only else "dense",
         covariate_names=tuple(covariates),
         weight_kind=weight_kind,
+        lazy=lazy,
     )
 
 
@@ -276,23 +279,3 @@ def _unwrap(array: Any) -> tuple[Any, Any, Any]:
 def _encoded(ref: ArrayBlock) -> ArrayBlock:
     """Check an array in memory now, and keep its responses."""
     return replace(ref, rows=ref.read().data, stored_only=False)
-
-
-def _fingerprint(
-    array: Any,
-    stored_only: bool,
-    weight: NDArray[np.float64] | None,
-    weight_kind: str,
-    rows: int,
-    items: tuple[str, ...],
-) -> str:
-    parts: list[Any] = ["\n".join(items).encode(), str((array.shape, stored_only, rows)).encode()]
-    if hasattr(array, "dask"):  # the name of a dask array stands for its content
-        parts += [str(array.name).encode()]
-    elif hasattr(array, "tocsr"):
-        parts += [array.indptr, array.indices, array.data]
-    else:
-        parts += [np.ma.getmaskarray(array), np.ma.getdata(array)] if np.ma.isMA(array) else [array]
-    if weight is not None:
-        parts += [weight, weight_kind.encode()]
-    return sha256(*parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def _response(ref: BlockRef) -> Any:
-    return to_dense(ref.read().data).values
+    return to_dense(ref.read().data).values.copy()  # of blocks in memory they are the blocks' own
 
 
 def _weight(ref: BlockRef) -> Any:
-    return ref.read().weight
+    return copy.copy(ref.read().weight)
 
 
 def _ids(ref: BlockRef) -> Any:
@@ -30,7 +31,7 @@ def _ids(ref: BlockRef) -> Any:
 
 
 def _groups(ref: BlockRef) -> Any:
-    return ref.groups()
+    return copy.copy(ref.groups())
 
 
 def to_xarray(responses: Responses) -> xr.Dataset:
@@ -48,7 +49,7 @@ def to_xarray(responses: Responses) -> xr.Dataset:
     lengths = [b - a for a, b in itertools.pairwise([*starts, responses.n_persons])]
 
     def lazy(read: Any, dtype: Any, *columns: int) -> Any:
-        made = delayed(read, pure=True)
+        made = delayed(read, pure=not responses.lazy)
         return da.concatenate(
             [
                 da.from_delayed(made(ref), (n, *columns), dtype=dtype)

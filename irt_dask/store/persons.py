@@ -76,6 +76,6 @@ def person_columns(
 
 def _numbers(name: str, column: Any) -> NDArray[np.float64]:
     try:
-        return np.asarray(column, dtype=float)
+        return np.array(column, dtype=float)  # a copy, whatever becomes of the table
     except (TypeError, ValueError) as error:
         raise InputError(f"persons[{name!r}] must hold numbers: {error}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ class BlockRef(Protocol):
         """Position of the block's first person among all persons."""
 
     @property
-    def cache_key(self) -> tuple[str, int] | None:
+    def cache_key(self) -> tuple[Any, ...] | None:
         """Identity under which a worker may keep the block, None if it is in memory already."""
 
     def read(self) -> Block:
@@ -92,7 +93,14 @@ class Responses:
     layout : "dense" or "csr"
         How blocks hold responses; never changes a result.
     fingerprint : str
-        Identifies the content; for a store, the checksum of its manifest.
+        Identifies all that a method may read: responses, identifiers, weights, groups, covariates,
+        and their cut into blocks.  For a store it is the checksum of its manifest; else one pass
+        over the blocks, in this process, at each access (a second for some 10^9 cells in memory; a
+        dask array is computed).
+    checksum : str or None
+        The fingerprint where it is known without a pass: for a store and selections from it.
+    lazy : bool
+        Whether blocks are computed when they are read, and may differ the next time.
     path : str or None
         Where the store is.
     max_weight : float or None
@@ -110,7 +118,7 @@ class Responses:
     refs: Sequence[BlockRef]
     n_persons: int
     item_id: tuple[str, ...]
-    fingerprint: str
+    checksum: str | None = None
     layout: str = "dense"
     path: str | None = None
     max_weight: float | None = None
@@ -119,6 +127,14 @@ class Responses:
     n_quarantined: int = 0
     truth: xr.Dataset | None = None
     weight_kind: str = SAMPLING
+    lazy: bool = False
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the content; see the class."""
+        from irt_dask.store.digests import block_digest, responses_digest
+
+        return self.checksum or responses_digest(self, map(block_digest, self.refs))
 
     @property
     def n_items(self) -> int:
@@ -131,10 +147,10 @@ class Responses:
         return len(self.refs)
 
     def read_block(self, k: int) -> Block:
-        """Return block ``k``, every byte checked against the manifest when it is stored."""
+        """Return a copy of block ``k``; of a store every byte is checked against the manifest."""
         if not 0 <= k < self.n_blocks:
             raise IndexError(f"block {k} of {self.n_blocks}")
-        return self.refs[k].read()
+        return copy.deepcopy(self.refs[k].read())
 
     def person_ids(self, k: int) -> NDArray[np.object_]:
         """Return the identifiers of the persons of block ``k``."""
@@ -142,11 +158,11 @@ class Responses:
 
     def groups(self, k: int) -> NDArray[np.object_] | None:
         """Return the group labels of the persons of block ``k``; None without groups."""
-        return self.refs[k].groups()
+        return copy.copy(self.refs[k].groups())
 
     def covariates(self, k: int) -> NDArray[np.float64] | None:
         """Return the covariates of the persons of block ``k`` (rows, covariates), or None."""
-        return self.refs[k].covariates()
+        return copy.copy(self.refs[k].covariates())
 
     def select(
         self, *, items: Sequence[str] | None = None, persons: Sequence[str] | slice | None = None
@@ -235,8 +251,12 @@ def check_item_ids(item_id: Sequence[object]) -> tuple[str, ...]:
 
 
 def sha256(*parts: bytes | NDArray[np.generic]) -> str:
-    """Return the hexadecimal SHA-256 of the parts."""
+    """Return the hexadecimal SHA-256 of the parts; arrays enter with type and shape."""
     h = hashlib.sha256()
     for p in parts:
-        h.update(p if isinstance(p, bytes) else np.ascontiguousarray(p).data)
+        if isinstance(p, bytes):
+            h.update(p)
+        else:
+            h.update(f"[{p.dtype.str}{p.shape}".encode())
+            h.update(np.ascontiguousarray(p).data)
     return h.hexdigest()

@@ -43,7 +43,7 @@ class SelectedBlock:
     start: int
     rows: Rows
     items: NDArray[np.intp] | None
-    cache_key: tuple[str, int] | None
+    cache_key: tuple[Any, ...] | None
 
     def read(self) -> Block:
         """Return the selected part of the block."""
@@ -91,10 +91,10 @@ class _SelectedBlocks(Sequence[SelectedBlock]):
         rows: dict[int, Rows],
         starts: NDArray[np.int64],
         items: NDArray[np.intp] | None,
-        fingerprint: str,
+        name: str,
     ) -> None:
         self.refs, self.chosen, self.rows, self.starts = refs, chosen, rows, starts
-        self.items, self.fingerprint = items, fingerprint
+        self.items, self.name = items, name
 
     def __len__(self) -> int:
         return len(self.chosen)
@@ -105,7 +105,7 @@ class _SelectedBlocks(Sequence[SelectedBlock]):
         if not 0 <= k < len(self):
             raise IndexError(f"block {k} of {len(self)}")
         ref, rows = self.refs[self.chosen[k]], self.rows.get(self.chosen[k], slice(None))
-        key = None if ref.cache_key is None else (self.fingerprint, k)
+        key = None if ref.cache_key is None else (self.name, k)
         return SelectedBlock(ref, k, int(self.starts[k]), rows, self.items, key)
 
     def __iter__(self) -> Iterator[SelectedBlock]:
@@ -162,8 +162,8 @@ def _view(
     for k, r in (rows or {}).items():  # each with its length: no two have the same bytes
         content = r.tobytes() if isinstance(r, np.ndarray) else repr(r).encode()
         parts += [f"/{k}/{type(r).__name__}/{len(content)}/".encode(), content]
-    fingerprint = sha256(
-        responses.fingerprint.encode(),
+    name = sha256(
+        (responses.checksum or repr(responses.refs[0].cache_key)).encode(),
         b"all" if columns is None else f"{columns.tolist()}".encode(),
         b"all" if rows is None else b"some",
         *parts,
@@ -171,10 +171,10 @@ def _view(
     item_id = responses.item_id
     return replace(
         responses,
-        refs=_SelectedBlocks(responses.refs, chosen, rows or {}, starts, columns, fingerprint),
+        refs=_SelectedBlocks(responses.refs, chosen, rows or {}, starts, columns, name),
         n_persons=int(starts[-1]),
         item_id=item_id if columns is None else tuple(item_id[j] for j in columns),
-        fingerprint=fingerprint,
+        checksum=None if responses.checksum is None else name,
         truth=_truth(responses, columns, rows),
     )
 

@@ -272,7 +272,7 @@ def open_responses(store: str | os.PathLike[str] | ObjectPath) -> Responses:
         refs=blocks,
         n_persons=blocks.n_persons,
         item_id=tuple(content["item_id"]),
-        fingerprint=content["checksum"],
+        checksum=content["checksum"],
         layout=content["layout"],
         path=str(path),
         max_weight=max(weights, default=None),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from irt_dask.clusters import ClusterConfig
 from irt_dask.clusters.config import explain, located
 from irt_dask.errors import InputError
+from irt_dask.ingest.reader import kind_of
 from irt_dask.store.places import is_url, local_path, placed
 
 
@@ -226,7 +227,9 @@ class RunConfig(Section):
         """The part of the configuration that results depend on: not where the run computes."""
         content = self.model_dump(mode="json", exclude={"cluster", "directory", "title"})
         for key in (*INPUT_FILES, "store"):  # the data's checksum stands for where they lie
-            content["data"].pop(key)
+            path = content["data"].pop(key)
+            if path is not None and key != "store":  # a file's name says how its bytes are read
+                content["data"][f"{key}_format"] = kind_of(PurePath(path))
         if content["private"] is not None:
             content["private"].pop("ledger")
         return content

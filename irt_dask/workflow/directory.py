@@ -138,6 +138,15 @@ class RunDirectory:
                 f"Use --fresh to discard it and start over, or another directory"
             )
 
+    def check_data(self, checksum: str) -> None:
+        """Stop if the data have another checksum than those that the run was started with."""
+        if self.content["data_checksum"] != checksum:
+            raise ChangedRunError(
+                f"the data of the run in {self.path} changed while it was running: their checksum "
+                f"is {checksum[:12]}, it was {self.content['data_checksum'][:12]}; start "
+                f"again when nobody writes to them"
+            )
+
     def _write(self) -> None:
         content = self.content | {"checksum": digest(self.content)}
         write_atomically(self.path / _MANIFEST, json.dumps(content, indent=1).encode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import tempfile
 from pathlib import Path
 
@@ -34,6 +35,13 @@ def data_checksum(config: RunConfig) -> str:
     if len(digests) == 1:
         return digests[0].partition(" ")[2]
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+
+def looks(config: RunConfig) -> tuple[tuple[int, int, int], ...]:
+    """Size, time and number of the input's files on a file system, which show that one changed."""
+    places = (location(p) for role in INPUT_FILES if (p := getattr(config.data, role)) is not None)
+    found = [os.stat(p) for p in places if isinstance(p, Path) and p.exists()]
+    return tuple((s.st_size, s.st_mtime_ns, s.st_ino) for s in found)
 
 
 def _sha256(path: Location) -> str:

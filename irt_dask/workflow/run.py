@@ -13,7 +13,7 @@ from irt_dask.engine.executors import current_client
 from irt_dask.errors import InputError, IrtDaskWarning
 from irt_dask.workflow.config import RunConfig
 from irt_dask.workflow.directory import RunDirectory
-from irt_dask.workflow.inputs import check_input, data_checksum, describe_data
+from irt_dask.workflow.inputs import check_input, data_checksum, describe_data, looks
 from irt_dask.workflow.stages import STAGES, Context, stages_of, write_run_report
 
 
@@ -50,6 +50,7 @@ def run(
     if config.directory is None:
         raise InputError("the run has no directory")
     check_input(config)
+    looked = looks(config)
     identity = {
         "title": config.title,
         "data": describe_data(config),
@@ -59,7 +60,7 @@ def run(
     }
     directory = RunDirectory(config.directory, identity, fresh=fresh)
     try:
-        _run_stages(Context(config, directory, current_client(client), progress), say)
+        _run_stages(Context(config, directory, current_client(client), progress, looked), say)
     finally:
         directory.close()
     return directory.path

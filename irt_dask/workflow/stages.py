@@ -21,7 +21,7 @@ from irt_dask.calibrate.spectral import fit_spectral
 from irt_dask.calibrate.summary import summarise
 from irt_dask.datasets import load_lsat
 from irt_dask.engine.person_files import DONE
-from irt_dask.errors import DataWarning
+from irt_dask.errors import ChangedRunError, DataWarning
 from irt_dask.evaluate.predictive_check import predictive_check
 from irt_dask.ingest import ingest as ingest_responses
 from irt_dask.kernels.layouts import concatenate, to_dense
@@ -34,7 +34,7 @@ from irt_dask.store.writer import check_rows_per_block
 from irt_dask.variables import DRAW
 from irt_dask.workflow.config import SHARED_CHAINS, RunConfig
 from irt_dask.workflow.directory import SCORES, RunDirectory
-from irt_dask.workflow.inputs import refuse_stored_weights
+from irt_dask.workflow.inputs import looks, refuse_stored_weights
 from irt_dask.workflow.private import private
 
 #: Results that a report shows if the run has them.
@@ -53,12 +53,23 @@ class Context:
     directory: RunDirectory
     client: Any
     progress: Any
+    #: What the input's files looked like before their checksum was taken.
+    looked: tuple[tuple[int, int, int], ...] = ()
+    _stored: Responses | None = None
 
     @property
     def responses(self) -> Responses:
-        """The responses that the run is about."""
-        store = self.config.data.store
-        return open_responses(store if store is not None else self.directory.path / "responses")
+        """The responses that the run is about, for all stages those that it began with.
+
+        Raises ChangedRunError if the store has changed since the run looked at it first.
+        """
+        if self.config.data.store is None:
+            return open_responses(self.directory.path / "responses")
+        if self._stored is None:
+            found = open_responses(self.config.data.store)
+            self.directory.check_data(found.fingerprint)
+            self._stored = found
+        return self._stored
 
     def checkpoint(self, stage: str) -> Path:
         """Folder for the checkpoints of a stage."""
@@ -89,6 +100,11 @@ def ingest(c: Context) -> list[str]:
             progress=c.progress,
         )  # fmt: skip
         refuse_stored_weights(made)
+        if looks(c.config) != c.looked:
+            raise ChangedRunError(
+                f"the files of {data.source} changed while they were read; start again when nobody "
+                f"writes to them"
+            )
     elif data.simulate is not None:
         made = simulate(
             data.simulate.persons, data.simulate.items, missing=data.simulate.missing,
