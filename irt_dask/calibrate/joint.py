@@ -111,7 +111,8 @@ def fit_joint(
         Parquet file a block: person_id, person_group if the store has groups, person_ability
         (bounded, NaN without responses), n_responses.
     client, progress, checkpoint
-        Dask client (default: the current one, else threads); progress bar; folder for checkpoints.
+        Dask client (default: the current one, else threads); progress bar; folder for checkpoints
+        (which take a pass more over arrays, for their checksum).
 
     Returns
     -------

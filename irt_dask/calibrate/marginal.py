@@ -90,7 +90,8 @@ def fit_marginal(
         Whether to find them; they need a matrix of parameters x parameters.  Default: with up to
         2,000 parameters; at most 6,000.  Without them the last Newton steps are left out too.
     client, progress, checkpoint
-        Dask client (default: the current one, else threads); progress bar; folder for checkpoints.
+        Dask client (default: the current one, else threads); progress bar; folder for checkpoints
+        (which take a pass more over arrays, for their checksum).
 
     Returns
     -------
