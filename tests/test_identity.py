@@ -44,10 +44,16 @@ def columns() -> dict[str, Any]:
 
 
 def made(
-    form: str, y: np.ndarray, persons: Any = None, person_id: Any = IDS, item_id: Any = ITEMS
+    form: str,
+    y: np.ndarray,
+    persons: Any = None,
+    person_id: Any = IDS,
+    item_id: Any = ITEMS,
+    weight_kind: str = "sampling",
 ) -> irt.Responses:
     """Responses of an array in memory, a dask array that always has the same name, or a view."""
     options = {"persons": persons, "person_id": person_id, "rows_per_block": 40}
+    options["weight_kind"] = weight_kind
     if form == "sparse":
         at = np.nonzero(y >= 0)
         y, options["observed"] = scipy.sparse.csr_array((y[at], at), shape=y.shape), "stored"
@@ -85,7 +91,10 @@ def changed() -> Iterator[tuple[str, dict[str, Any]]]:
         {"persons": {"group": base["group"], "years": base["age"], "sex": base["sex"]}},
     )
     yield "weights", {"persons": base | {"weight": weights()}}
-    yield "other weights", {"persons": base | {"weight": weights(seed=1)}}
+    yield "weights times a factor", {"persons": base | {"weight": 4.0 * weights()}}
+    whole = {"persons": base | {"weight": weights(whole=True)}}
+    yield "other weights", whole
+    yield "kind of weights", whole | {"weight_kind": "frequency"}
     yield "no groups", {"persons": {k: v for k, v in base.items() if k != "group"}}
     yield "no persons", {"persons": None}
 
@@ -187,7 +196,11 @@ def uses(method: Method) -> list[tuple[str, dict[str, Any]]]:
     out = {"a response", "order of persons"}
     out |= {"groups permuted"} if method.groups != "no" else set()
     out |= {"a covariate"} if method.covariates else set()
-    out |= {"weights", "other weights"} if method.weights and method.uses_weights else set()
+    out |= (
+        {"weights", "other weights", "kind of weights"}
+        if method.weights and method.uses_weights
+        else set()
+    )
     return [(name, change) for name, change in changed() if name in out]
 
 

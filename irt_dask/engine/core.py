@@ -13,7 +13,7 @@ import numpy as np
 
 from irt_dask.engine import executors
 from irt_dask.engine.cache import keep, read_block
-from irt_dask.engine.identity import named_for_one_computation
+from irt_dask.engine.identity import for_one_computation
 from irt_dask.engine.progress import Progress, ProgressOption
 from irt_dask.engine.threads import single_threaded
 from irt_dask.kernels import layouts
@@ -57,7 +57,7 @@ class Engine:
         stage: str = "blocks",
         prepare: Prepare | None = None,
     ) -> None:
-        self.responses = responses
+        self.responses = for_one_computation(responses)
         self.weight_sums: weights.Sums | None = None
         self._prepare = prepare
         self.executor = executors.choose(client)
@@ -80,7 +80,7 @@ class Engine:
         """Bring weights to the scale that steps see: one pass over the weights alone."""
         r = self.responses
         found = keep(
-            ("weights", r.fingerprint),
+            None if r.checksum is None else ("weights", r.checksum),
             lambda: functools.reduce(weights.Sums.plus, self.map_refs(_weight_sums)),
         )
         self.weight_sums = weights.checked(found, r.weight_kind)
@@ -126,7 +126,7 @@ class Engine:
     def refs(self) -> Sequence[Any]:
         """What tasks take to read each block."""
         if self._refs is None:
-            self._refs = self.executor.hold(named_for_one_computation(self.responses))
+            self._refs = self.executor.hold(self.responses.refs)
         return self._refs
 
     def _pieces(self) -> list[Piece]:

@@ -10,7 +10,6 @@ that a process keeps in memory are those of one computation and never found by a
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,8 @@ from numpy.typing import NDArray
 from irt_dask.engine.cache import read_block
 from irt_dask.engine.checkpoint import Checkpoint
 from irt_dask.store.digests import block_digest, responses_digest
-from irt_dask.store.responses import Block, BlockRef, Responses
+from irt_dask.store.responses import Block, Responses
+from irt_dask.store.weights import WeightedRef
 
 if TYPE_CHECKING:
     from irt_dask.engine.core import Engine
@@ -52,6 +52,10 @@ class LazyBlock:
         """Return the identifiers of the block's persons."""
         return self.ref.person_ids()
 
+    def weights(self) -> NDArray[np.float64] | None:
+        """Return the weights of the block's persons, as they were given."""
+        return self.ref.weights()
+
     def groups(self) -> NDArray[np.object_] | None:
         """Return the group labels, None without groups."""
         return self.ref.groups()
@@ -61,16 +65,17 @@ class LazyBlock:
         return self.ref.covariates()
 
 
-def named_for_one_computation(responses: Responses) -> Sequence[BlockRef]:
-    """Blocks of responses, those of lazy data under names that are never used again."""
+def for_one_computation(responses: Responses) -> Responses:
+    """Return responses whose blocks, if they are lazy, have names that are never used again."""
     if not responses.lazy:
-        return responses.refs
+        return responses
     word = secrets.token_hex(16)
-    return [LazyBlock(ref, (word, k)) for k, ref in enumerate(responses.refs)]
+    refs = [LazyBlock(ref, (word, k)) for k, ref in enumerate(responses.refs)]
+    return replace(responses, refs=refs)
 
 
-def _digest(ref: BlockRef) -> str:
-    return block_digest(ref, read_block)
+def _digest(ref: Any) -> str:
+    return block_digest(ref.ref if isinstance(ref, WeightedRef) else ref, read_block)
 
 
 def fingerprint(engine: Engine) -> str:
