@@ -93,6 +93,9 @@ VARIABLES = {
         Variable(
             "item_flag", (ITEMS,), "UOT", "", "ok, or what is wrong with the item (ITEM_FLAGS)"
         ),
+        Variable("item_anchor_chi2", (ITEMS,), "f", "", "test of the anchor's given parameters"),
+        Variable("item_anchor_p_value", (ITEMS,), "f", "", "its p-value"),
+        Variable("item_anchor_rmsd", (ITEMS,), "f", "", "RMS change of P that the data ask for"),
         Variable("item_linked_group", (ITEMS,), "iu", "", "items that persons link share a number"),
         Variable("item_n_responses", (ITEMS,), "iu", "persons", "persons with the item observed"),
         Variable("item_n_right", (ITEMS,), "iu", "persons", "persons with the item right"),
@@ -188,6 +191,7 @@ VARIABLES = {
         Variable("ability", ("ability",), "f", "theta", "middle of the ability class"),
         Variable("group_label", ("groups",), "UOT", "", "label of a group of persons"),
         Variable("group_mean", ("groups",), "f", "theta", "mean ability of the group"),
+        Variable("group_at_bound", ("groups",), "b", "", "whether mean or SD is at a bound"),
         Variable("group_sd", ("groups",), "f", "theta", "SD of ability in the group"),
         Variable(
             "group_ability_share", ("groups", "ability"), "f", "", "share of the group by ability"

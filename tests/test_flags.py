@@ -189,3 +189,21 @@ def test_flagged_items_are_not_tested_for_dif(y):
     assert got["item_dif_class"].values[0] == ""
     for name in plain.data_vars:
         np.testing.assert_array_equal(got[name][1:], plain[name][1:])
+
+
+def test_a_pattern_that_counts_often_is_as_many_persons(y):
+    """Frequency weights; sampling weights say nothing of how many answered."""
+    kept = y[:200, [0, 1, 5, 6, 7]]
+    times = np.random.default_rng(3).integers(1, 4, 200)
+    table = {"person_id": [str(i) for i in range(200)], "weight": times.astype(float)}
+    options = {"persons": table, "person_id": table["person_id"]}
+    often = irt.from_array(kept, weight_kind="frequency", **options)
+    sampled = irt.from_array(kept, weight_kind="sampling", **options)
+    for responses, same in ((often, np.repeat(kept, times, axis=0)), (sampled, kept)):
+        found = []
+        for r in (responses, as_responses(same)):
+            with Engine(r, progress=False) as engine:
+                sums = engine.map_reduce(checks._rest, np.full(5, 0.5), (2.0**20, 2.0**20))[0]
+                found.append((*engine.map_reduce(checks._count), sums))
+        for got, expected in zip(*found, strict=True):
+            np.testing.assert_array_equal(got, expected)

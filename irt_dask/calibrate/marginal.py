@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from irt_dask.calibrate import iterations, marginal_errors
+from irt_dask.calibrate import iterations, marginal_anchors, marginal_errors
 from irt_dask.calibrate.common import response_counts, start_values
 from irt_dask.calibrate.marginal_rounds import GUESSING, Model, Rounds
 from irt_dask.calibrate.person_groups import grouped
@@ -23,7 +23,7 @@ from irt_dask.engine.inputs import (
     item_parameters_3pl,
     whole_number,
 )
-from irt_dask.errors import ConvergenceWarning, InputError
+from irt_dask.errors import ConvergenceWarning, DataWarning, InputError
 from irt_dask.items import checks
 from irt_dask.models import check_model
 from irt_dask.store import Responses
@@ -101,11 +101,14 @@ def fit_marginal(
         a bound, and without ``standard_errors``), ``item_at_bound``, ``item_flag``,
         ``item_n_responses``, ``item_n_right``, ``iteration_objective``.  With groups, fixed items
         or a histogram over ``groups``: ``group_label``, ``group_mean`` and ``group_sd`` with
-        ``_se``; a histogram adds ``group_ability_share`` over ``ability``.  attrs:
-        ``log_likelihood``, of the data alone, and from it ``aic`` and ``bic`` with ``n_parameters``
-        (all that were to be estimated, those that ended at a bound too); ``objective``, what was
-        maximised; ``n_flat_items``; of a 3PL ``guessing_prior`` and ``log_prior``, the objective
-        less the log-likelihood.
+        ``_se``, and ``group_at_bound``; with fixed items, standard errors and a normal distribution
+        score tests of the fixed items, ``item_anchor_chi2`` (2 degrees of freedom, 1PL: 1),
+        ``item_anchor_p_value`` and ``item_anchor_rmsd``, by how much the curve would move (all
+        together: attrs ``anchor_chi2``, ``anchor_df``, ``anchor_p_value``); a histogram adds
+        ``group_ability_share`` over ``ability``.  attrs: ``log_likelihood``, of the data alone, and
+        from it ``aic`` and ``bic`` with ``n_parameters`` (all that were to be estimated, those that
+        ended at a bound too); ``objective``, what was maximised; ``n_flat_items``; of a 3PL
+        ``guessing_prior`` and ``log_prior``, the objective less the log-likelihood.
 
     Raises
     ------
@@ -115,7 +118,8 @@ def fit_marginal(
     -----
     ConvergenceWarning, DataWarning, ItemWarning
         If the iterations do not end; if the data do not determine all parameters (no standard
-        errors then); of flagged items.
+        errors then); if the data contradict fixed items; if a group ends at a bound; of flagged
+        items.
 
     Notes
     -----
@@ -162,12 +166,17 @@ def fit_marginal(
         x, value, expected = _polished(fit, end.x, value, expected, covariance)
         if float(np.abs(x - end.x).max()) > _SMALL:  # errors of the estimates, not of a place near
             covariance = marginal_errors.covariance(fit, x, expected, engine.sampled, wanted)
+        anchored = None
+        if fixed_items is not None and covariance.inverse is not None:
+            errors = marginal_anchors.bank_errors(fixed_items, responses.item_id)
+            anchored = marginal_anchors.test(fit, x, expected, errors, engine.sampled)
         scale = marginal_errors.Scale.of(what, x)
         items = {
             **scale.items(x, covariance),
             "item_at_bound": marginal_errors.at_bound(what, x),
             "item_n_responses": seen,
             "item_n_right": right,
+            **({} if anchored is None else anchored.variables()),
         }
         known = np.asarray(np.isfinite(what.fixed[:2]).all(axis=0))
         items["item_flag"] = checks.of_fit(
@@ -181,10 +190,13 @@ def fit_marginal(
             stacklevel=2,
         )
     checks.warn(items["item_flag"], responses.item_id)
+    if anchored is not None:
+        anchored.warn(responses.item_id)
     groups_found = {}
     if labels or fixed_items is not None or latent == "histogram":
         groups_found = scale.groups(x, covariance)
         groups_found["group_label"] = np.array(labels or ("all",))
+        _warn_of_bounds(groups_found)
     n_parameters, log_prior = what.n_parameters, fit.log_prior(x)
     n = float(expected.persons.sum())
     return dataset(
@@ -202,6 +214,7 @@ def fit_marginal(
             "objective": value + log_prior,
             "log_likelihood": value,
             **_prior_attrs(what, log_prior),
+            **({} if anchored is None else anchored.attrs),
             "identification": _identification(what, labels),
             "n_persons": engine.n_persons,
             **engine.weight_attrs,
@@ -212,6 +225,24 @@ def fit_marginal(
             "n_flat_items": int((items["item_discrimination"] < _FLAT).sum()),
         },
     )
+
+
+def _warn_of_bounds(groups: dict[str, Any]) -> None:
+    """Name the groups whose mean or SD ended at a bound."""
+    at = np.flatnonzero(groups.get("group_at_bound", np.zeros(0)))
+    if at.size:
+        some = ", ".join(
+            f"{groups['group_label'][g]} (mean {groups['group_mean'][g]:.3g}, SD "
+            f"{groups['group_sd'][g]:.3g})"
+            for g in at[:10]
+        )
+        warnings.warn(
+            f"{at.size} group(s) ended at a bound of mean or SD, which then has no standard error: "
+            f"{some}. All or none of their answers are right, or they are too few or too much "
+            f"alike; leave them out or join them with others",
+            DataWarning,
+            stacklevel=3,
+        )
 
 
 def _polished(

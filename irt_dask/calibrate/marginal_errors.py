@@ -13,6 +13,8 @@ from irt_dask.calibrate.marginal_rounds import (
     GUESSING,
     HISTOGRAM_NODES,
     INTERCEPTS,
+    LOG_SDS,
+    MEANS,
     SLOPES,
     Expected,
     Grid,
@@ -75,14 +77,15 @@ def columns(model: Model, x: Floats) -> tuple[Ints, Ints, int]:
     order = np.full((3, model.n_items), -1)
     order[free] = np.arange(free.sum())
     size = int(free.sum())
-    if model.name == "1pl" and np.isnan(model.fixed[0]).any():
-        order[0] = size  # one slope: the scores of all add up there
+    shared = np.isnan(model.fixed[0])
+    if model.name == "1pl" and shared.any():
+        order[0, shared] = size  # one slope: the scores of all add up there
         size += 1
     groups = np.full((2, model.n_groups), -1)
     if not model.histogram:
-        at = np.flatnonzero(model.free_groups)
-        groups[:, at] = size + np.arange(2 * at.size).reshape(2, -1)
-        size += 2 * at.size
+        inside = model.free_groups & ~at_group_bound(model, x)
+        groups[inside] = size + np.arange(inside.sum())
+        size += int(inside.sum())
     return order, groups, size
 
 
@@ -143,13 +146,14 @@ def _complete(model: Model, items: Floats, ability: Floats, e: Expected, at: Any
             both = (r >= 0) & (k >= 0)
             np.add.at(out, (r[both], k[both]), block[min(i, j), max(i, j)][both])
     if not model.histogram:
-        for g in np.flatnonzero(ability_column[0] >= 0):
+        for g in np.flatnonzero((ability_column >= 0).any(axis=0)):
             sd = np.exp(ability[1, g])
             u = (x - ability[0, g]) / sd
             n, first, second = e.persons[g] @ np.stack([np.ones_like(u), u, u**2], axis=1)
-            m, s = ability_column[:, g]
-            out[m, m], out[s, s] = n / sd**2, 2.0 * second
-            out[m, s] = out[s, m] = 2.0 * first / sd
+            of_group = np.array([[n / sd**2, 2.0 * first / sd], [2.0 * first / sd, 2.0 * second]])
+            inside = np.flatnonzero(ability_column[:, g] >= 0)
+            at_g = ability_column[inside, g]
+            out[np.ix_(at_g, at_g)] = of_group[np.ix_(inside, inside)]
     return out
 
 
@@ -172,16 +176,10 @@ def covariance(
     None unless ``wanted``; and, with a warning, where the information is singular.
     """
     model = fit.model
-    items, ability = model.unpack(x)
     at = columns(model, x)
     if not wanted:
         return Covariance(None, None, *at[:2])
-    grid = Grid.of(model, items, ability, coarse=True)
-    lost, squares = fit.engine.map_reduce(_sums, model, items, ability, grid, at)
-    complete = _complete(model, items, ability, expected, at)
-    size = np.sqrt(np.diag(complete))
-    # As shares of what would be known if abilities were.
-    information = (complete - 0.5 * (lost + lost.T)) / np.outer(size, size)
+    information, squares, size = observed(fit, model, x, expected)
     values, vectors = np.linalg.eigh(information)
     if values.size and not values[0] > _LEAST:
         warnings.warn(
@@ -196,12 +194,30 @@ def covariance(
     return Covariance(matrix, inverse, *at[:2])
 
 
-def newton(model: Model, x: Floats, e: Expected, covariance: Covariance) -> Floats:
-    """Newton step from x, near the maximum: what iterations left is squared.
+def observed(
+    fit: Rounds, model: Model, x: Floats, expected: Expected
+) -> tuple[Floats, Floats, Floats]:
+    """Observed information of ``model`` at x, squares of the persons' scores (one pass), and unit.
 
-    The score is that of the complete data at the expected counts (Fisher's identity).
+    The information is in shares of what would be known if abilities were: multiply it by the outer
+    product of the unit, (parameters,), with itself.
     """
     items, ability = model.unpack(x)
+    at = columns(model, x)
+    grid = Grid.of(model, items, ability, coarse=True)
+    lost, squares = fit.engine.map_reduce(_sums, model, items, ability, grid, at)
+    complete = _complete(model, items, ability, expected, at)
+    size = np.sqrt(np.diag(complete))
+    return (complete - 0.5 * (lost + lost.T)) / np.outer(size, size), squares, size
+
+
+def scores(model: Model, x: Floats, e: Expected, at: tuple[Ints, Ints, int]) -> Floats:
+    """Derivatives of the log posterior by the parameters that have a column.
+
+    They are those of the complete data at the expected counts (Fisher's identity).
+    """
+    items, ability = model.unpack(x)
+    item_column, ability_column, size = at
     by_logit, by_guess = marginal_scores.item_scores(items, e.nodes)
     wrong = e.seen - e.right
     slope = e.right * by_logit[0] + wrong * by_logit[1]
@@ -209,18 +225,25 @@ def newton(model: Model, x: Floats, e: Expected, covariance: Covariance) -> Floa
     if model.name == "3pl":
         alpha, beta = model.guessing_prior
         by_c += (alpha - 1.0) / items[2] - (beta - 1.0) / (1.0 - items[2])
-    assert covariance.inverse is not None
-    score = np.zeros(covariance.size)
-    for column, part in zip(
-        covariance.item_column, (slope @ e.nodes, slope.sum(axis=1), by_c), strict=True
-    ):
+    score = np.zeros(size)
+    for column, part in zip(item_column, (slope @ e.nodes, slope.sum(axis=1), by_c), strict=True):
         np.add.at(score, column[column >= 0], part[column >= 0])
     if not model.histogram:
         sd = np.exp(ability[1])[:, None]
         u = (e.nodes - ability[0][:, None]) / sd
         parts = (e.persons * u / sd).sum(axis=1), (e.persons * (u**2 - 1.0)).sum(axis=1)
-        for column, part in zip(covariance.ability_column, parts, strict=True):
+        for column, part in zip(ability_column, parts, strict=True):
             score[column[column >= 0]] = part[column >= 0]
+    return score
+
+
+def newton(model: Model, x: Floats, e: Expected, covariance: Covariance) -> Floats:
+    """Newton step from x, near the maximum: what iterations left is squared."""
+    items, ability = model.unpack(x)
+    assert covariance.inverse is not None
+    score = scores(
+        model, x, e, (covariance.item_column, covariance.ability_column, covariance.size)
+    )
     step = np.append(covariance.inverse @ score, 0.0)  # the last one for column -1
     moved_items = items + step[covariance.item_column]
     moved = ability if model.histogram else ability + step[covariance.ability_column]
@@ -295,6 +318,7 @@ class Scale:
             "group_mean_se": covariance.of(one, column[0][:, None]),
             "group_sd": sd,
             "group_sd_se": covariance.of(sd[:, None], column[1][:, None]),
+            "group_at_bound": at_group_bound(self.model, x).any(axis=0),
         }
 
 
@@ -311,3 +335,13 @@ def at_bound(model: Model, x: Floats) -> NDArray[np.bool_]:
     for row, (low, high) in enumerate((SLOPES, INTERCEPTS, (-1.0, GUESSING[1]))):
         out |= np.isnan(model.fixed[row]) & ((items[row] <= low) | (items[row] >= high))
     return out
+
+
+def at_group_bound(model: Model, x: Floats) -> NDArray[np.bool_]:
+    """Whether a group's mean and SD, (2, groups), ended at a bound."""
+    _, ability = model.unpack(x)
+    if model.histogram:
+        return np.zeros((2, model.n_groups), dtype=bool)
+    low, high = np.array([MEANS, LOG_SDS]).T
+    out = (ability <= low[:, None]) | (ability >= high[:, None])
+    return np.asarray(out & model.free_groups)

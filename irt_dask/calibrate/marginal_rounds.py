@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 SLOPES, INTERCEPTS = (1e-3, 25.0), (-40.0, 40.0)
 GUESSING = (1e-6, 0.6)
 #: Bounds of the groups' means and SDs.
-_MEANS, _LOG_SDS = (-10.0, 10.0), (math.log(0.05), math.log(10.0))
+MEANS, LOG_SDS = (-10.0, 10.0), (math.log(0.05), math.log(10.0))
 #: Abilities of a histogram.
 HISTOGRAM_NODES: Floats = np.arange(-60, 61, dtype=np.float64) / 10.0
 #: An ability at which nobody knows the answer: counts there are a Beta prior on guessing.
@@ -106,10 +106,8 @@ class Model:
             return Box(np.append(low, np.zeros(size)), np.append(high, np.ones(size)))
         free = self.free_groups
         return Box(
-            np.concatenate([low, np.where(free, _MEANS[0], 0.0), np.where(free, _LOG_SDS[0], 0.0)]),
-            np.concatenate(
-                [high, np.where(free, _MEANS[1], 0.0), np.where(free, _LOG_SDS[1], 0.0)]
-            ),
+            np.concatenate([low, np.where(free, MEANS[0], 0.0), np.where(free, LOG_SDS[0], 0.0)]),
+            np.concatenate([high, np.where(free, MEANS[1], 0.0), np.where(free, LOG_SDS[1], 0.0)]),
         )
 
     def start(self, items: Floats) -> Floats:
@@ -284,6 +282,14 @@ class Rounds:
 
     def _common_slope(self, e: Expected, items: Floats) -> Floats:
         """Newton steps for one slope and all intercepts; the function is concave."""
+        free = np.isnan(self.model.fixed[0])
+        if not free.any():
+            return items
+        rows, whole = Expected(e.nodes, e.right[free], e.seen[free], e.persons), items.copy()
+        whole[:2, free] = self._slope_of_all(rows, items[:, free])
+        return whole
+
+    def _slope_of_all(self, e: Expected, items: Floats) -> Floats:
         a, d = float(items[0, 0]), items[1].copy()
         right, right_ability = e.right.sum(axis=1), float((e.right @ e.nodes).sum())
         for _ in range(100):
@@ -301,7 +307,7 @@ class Rounds:
             d = np.clip(d + size * step_d, *INTERCEPTS)
             if max(abs(step_a), float(np.abs(step_d).max())) < 1e-9:
                 break
-        return np.stack([np.full_like(d, a), d, items[2]])
+        return np.stack([np.full_like(d, a), d])
 
     def _ability_step(self, e: Expected, ability: Floats) -> Floats:
         """Means and SDs, or histograms, of expected persons."""
@@ -313,8 +319,8 @@ class Rounds:
         mean = e.persons @ e.nodes / n[:, 0]
         variance = (e.persons * (e.nodes - mean[:, None]) ** 2).sum(axis=1) / n[:, 0]
         free = self.model.free_groups
-        log_sd = np.clip(0.5 * np.log(variance), *_LOG_SDS)
-        return np.stack([np.where(free, np.clip(mean, *_MEANS), 0.0), np.where(free, log_sd, 0.0)])
+        log_sd = np.clip(0.5 * np.log(variance), *LOG_SDS)
+        return np.stack([np.where(free, np.clip(mean, *MEANS), 0.0), np.where(free, log_sd, 0.0)])
 
     def further(self, image: Floats, e: Expected) -> Floats:
         """From the EM step on to that of a model whose reference group has any mean and SD.
