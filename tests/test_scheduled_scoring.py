@@ -122,11 +122,33 @@ def test_only_a_changed_block_is_computed(store, items, tmp_path):
     assert contents(out) == contents(tmp_path / "scratch")
 
 
+def test_columns_are_not_lost(store, items, tmp_path):
+    """Fewer plausible values, or another kind of error, would drop columns: refused by name."""
+    out, r = tmp_path / "scores", irt.open_responses(store)
+    irt.score(r, items, store=out, n_plausible=2)
+    made = contents(out)
+    with pytest.raises(InputError, match=r"column\(s\) pv2, which these options do not give"):
+        irt.score(r, items, store=out, n_plausible=1)
+    with pytest.raises(InputError, match=r"column\(s\) person_ability_sd, pv1, pv2, which"):
+        irt.score(r, items, store=out, method="ml")
+    assert contents(out) == made
+    description = json.loads((out / DONE).read_text())
+    columns = list(pd.read_parquet(out / "part-000000.parquet").columns)
+    assert description.pop("columns") == columns
+    (out / DONE).write_text(json.dumps(description))  # as folders were written once
+    with pytest.raises(InputError, match=r"column\(s\) pv1, pv2"):
+        irt.score(r, items, store=out)
+    assert counts(irt.score(r, items, store=out, n_plausible=3)) == (4, 0)
+    irt.score(r, items, store=tmp_path / "scratch", n_plausible=3)
+    assert contents(out) == contents(tmp_path / "scratch")
+
+
 @pytest.mark.parametrize("other", ["bank", "method", "seed"])
 def test_other_items_or_options_score_all_again(store, items, tmp_path, other):
     out, r = tmp_path / "scores", irt.open_responses(store)
-    irt.score(r, items, store=out, n_plausible=1)
-    options = {"n_plausible": 1} | {"method": {"method": "map"}, "seed": {"seed": 1}}.get(other, {})
+    before = {"method": "map"} if other == "method" else {}  # the same columns
+    irt.score(r, items, store=out, n_plausible=1, **before)
+    options = {"n_plausible": 1} | {"method": {"method": "wle"}, "seed": {"seed": 1}}.get(other, {})
     if other == "bank":
         bank(0.1).to_csv(tmp_path / "new.csv", index=False)
         items = irt.read_items(tmp_path / "new.csv")

@@ -15,6 +15,7 @@ import pandas as pd
 import xarray as xr
 
 from irt_dask.engine import bank_item_ids, dataset, item_parameters_3pl
+from irt_dask.engine.inputs import calibration_groups
 from irt_dask.errors import InputError
 from irt_dask.items import checks
 from irt_dask.models import difficulty
@@ -22,6 +23,8 @@ from irt_dask.store.manifest import write_atomically
 from irt_dask.store.places import Location, local_path, location
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+#: Column: groups of persons in the calibration, where there were several.
+_GROUPS = "calibration_groups"
 _COLUMNS = {
     "a": "item_discrimination",
     "b": "item_difficulty",
@@ -42,7 +45,9 @@ def write_items(items: xr.Dataset, path: str | Path) -> Path:
         deviations for a Bayesian fit); with flags of the items also ``flag``
         (``item_flag``).  Numbers are written in full.  A row is one curve, so b is
         ``-d / a`` of the a and d beside it: the mean of b over a posterior, which a fit reports, is
-        not.
+        not.  Items calibrated with groups of persons, whose abilities are not all N(0, 1), have
+        their number in the column ``calibration_groups``, which ``score`` warns by; the means and
+        standard deviations of the groups are not written.
 
     Returns
     -------
@@ -70,6 +75,8 @@ def items_text(items: xr.Dataset, suffix: str) -> str:
                 table[f"se_{column}"] = items[f"{name}_{kind}"].values
     if "item_flag" in items:
         table["flag"] = items["item_flag"].values.astype(str)
+    if n := calibration_groups(items):
+        table[_GROUPS] = n
     frame = pd.DataFrame(table)
     if suffix == ".csv":
         return frame.to_csv(index=False)
@@ -114,7 +121,7 @@ def read_items(path: str | Path) -> xr.Dataset:
             raise InputError(f"{path}: row {k + 1} has no item identifier (text or a whole number)")
     _check_models(frame, where)
     errors = [f"se_{c}" for c in _COLUMNS]
-    for column in [c for c in (*_COLUMNS, *errors) if c in frame]:
+    for column in [c for c in (*_COLUMNS, *errors, _GROUPS) if c in frame]:
         values = [_number(x, column in errors) for x in frame[column]]
         if None in values:
             k = values.index(None)
@@ -217,7 +224,10 @@ def _bank(frame: pd.DataFrame, path: Location) -> xr.Dataset:
         data["item_flag"] = _flags(frame, path)
     all_1pl = "model" in frame and (frame["model"] == "1pl").all()
     model = "3pl" if "item_guessing" in data else "1pl" if all_1pl else "2pl"
-    return dataset(data, item_id=tuple(ids), attrs={"method": "item bank", "model": model})
+    attrs: dict[str, Any] = {"method": "item bank", "model": model}
+    if _GROUPS in frame:
+        attrs[_GROUPS] = int(frame[_GROUPS].max())
+    return dataset(data, item_id=tuple(ids), attrs=attrs)
 
 
 def _flags(frame: pd.DataFrame, path: Location) -> Any:

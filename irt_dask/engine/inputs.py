@@ -112,6 +112,15 @@ def _positions(items: xr.Dataset, item_id: tuple[str, ...], what: str) -> list[i
     return [known[i] for i in item_id]
 
 
+def calibration_groups(items: xr.Dataset) -> int:
+    """Groups of persons that items were calibrated with; 0 if ability was N(0, 1) for everybody."""
+    if "group_mean" in items and "group_sd" in items:
+        mean, sd = items["group_mean"].values, items["group_sd"].values
+        standard = mean.size == 1 and max(abs(mean[0]), abs(sd[0] - 1.0)) < 1e-6
+        return 0 if standard else int(mean.size)
+    return int(items.attrs.get("calibration_groups", 0))
+
+
 def has_loadings(items: Any) -> bool:
     """Whether these items are of several abilities."""
     return isinstance(items, xr.Dataset) and not {"item_loading", "item_loading_draw"}.isdisjoint(

@@ -95,6 +95,18 @@ def write_block(
             temporary.unlink(missing_ok=True)
 
 
+def column_names(path: Location) -> list[str]:
+    """Names of the columns of a file; none if it is not there or damaged."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        whole = io.BytesIO(path.read_bytes())
+        return [str(name) for name in pq.read_schema(whole).names]
+    except (OSError, ValueError, pa.ArrowException):
+        return []
+
+
 def footer(path: Location) -> dict[str, Any] | None:
     """What was said of the block in a file; None if the file is not there, not whole or damaged."""
     import pyarrow as pa

@@ -151,6 +151,37 @@ def expectations(data: Layout, g: Tables3PL, shift: Floats) -> tuple[Floats, Flo
 
 
 @jit
+def _moments(
+    indptr: Any, indices: Any, values: Any, g: Tables3PL, shift: Floats, out: Floats
+) -> None:
+    w = np.empty(g.nodes.size)
+    for i in range(n_rows(indptr, values)):
+        its, row = rows.row(indptr, indices, values, i)
+        lo, hi = log_posterior(its, row, g, shift[i], w)
+        first, last, _ = weights(w, lo, hi, LOG_NEGLIGIBLE)
+        total = mean = 0.0
+        for q in range(first, last + 1):
+            total += w[q]
+            mean += w[q] * g.nodes[q]
+        mean /= total
+        m2 = m3 = m4 = 0.0
+        for q in range(first, last + 1):
+            x = g.nodes[q] - mean
+            part = w[q] * x * x
+            m2 += part
+            m3 += part * x
+            m4 += part * x * x
+        out[0, i], out[1, i], out[2, i], out[3, i] = mean, m2 / total, m3 / total, m4 / total
+
+
+def moments(data: Layout, g: Tables3PL, shift: Floats) -> Floats:
+    """Mean, variance, and third and fourth central moment of each posterior, shape (4, persons)."""
+    out = np.empty((4, data.shape[0]))
+    _moments(*rows.arrays(data), g, shift, out)
+    return out
+
+
+@jit
 def _draws(
     indptr: Any,
     indices: Any,

@@ -100,9 +100,9 @@ def score(
         mean and standard deviation; "ml" and "wle" are NaN.
 
         With groups ``group_mean`` and ``group_sd``, with covariates ``regression_coefficient`` (the
-        intercept first) and ``residual_sd``, each with ``_se`` from the cross-products of the
-        scores of persons (with weights, the sandwich of those), the items taken as known (NaN where
-        a group is too small or its standard deviation ends at its bound 0.05); attrs ``converged``,
+        intercept first) and ``residual_sd``, each with ``_se`` from the observed information (with
+        weights, a sandwich), the items taken as known (NaN where the responses do not determine it,
+        or the standard deviation of a group ends at its bound 0.05); attrs ``converged``,
         ``n_iterations`` (passes) and ``log_likelihood`` (marginal, weighted).
 
         With two abilities the values of persons and the histogram have a last dimension
@@ -114,9 +114,10 @@ def score(
     ------
     InputError
         If the responses have items that ``items`` lacks (it lists them), the folder holds other
-        files or scores of other responses (another first block, or more blocks), more draws are
-        asked for than there are, a covariate is unknown (NaN) for somebody or the same for all, or
-        an option would have no effect.
+        files or scores of other responses (another first block, or more blocks) or with columns
+        that these options do not give (fewer plausible values; "sd" for "se"), more draws are asked
+        for than there are, a covariate is unknown (NaN) for somebody or the same for all, or an
+        option would have no effect.
     BusyError
         If another run is working in the folder.
     EstimationError
@@ -126,7 +127,11 @@ def score(
     -----
     ConvergenceWarning, DataWarning
         If the distribution of ability is not found in 200 passes, or a standard deviation ends at
-        its bound.
+        its bound; if the items were calibrated with groups of persons (``group_mean``, or a bank
+        that says so) and ``prior="normal"`` takes all from N(0, 1).
+    ApproximationWarning
+        If a covariate rests on fewer than 5 persons (a dummy variable: who has it), or a group has
+        fewer than 20: they are named.
 
     Notes
     -----
@@ -152,8 +157,11 @@ def score(
 
     For a statistic of a population compute it from each plausible value and average; its variance
     is the mean sampling variance plus ``1 + 1 / n_plausible`` times the variance between plausible
-    values (Rubin 1987).  Plausible values know of a covariate only if the prior does: a regression
-    on one that it leaves out is biased towards 0.
+    values (Rubin 1987).  Groups and covariates take ability to be normal about its mean.  Where it
+    is skewed they are biased: with residuals of skewness 2 (exponential, SD 0.8) group means by
+    -.06 with 5 items and -.02 to -.03 with 10 to 40, intercepts likewise, standard deviations by -7
+    to -14%, coefficients by .01 at most.  Plausible values know of a covariate only if the prior
+    does: a regression on one that it leaves out is biased towards 0.
     """
     from irt_dask.score.ability import Options, run
 

@@ -27,6 +27,7 @@ from irt_dask.errors import InputError
 from irt_dask.kernels import ability_sums, counts, exact, keyed, points
 from irt_dask.models import GRID_BOUND
 from irt_dask.score import axis, folder, plane, regression
+from irt_dask.score.checks import Options, check_options, warn_of_groups
 from irt_dask.score.population import STANDARD, Part, Population
 from irt_dask.store import Block, Responses
 from irt_dask.store.places import location
@@ -37,22 +38,10 @@ _MAX_IN_MEMORY = 10_000_000
 _MAX_PLAUSIBLE_IN_MEMORY = 10 * _MAX_IN_MEMORY
 #: Item draws over which abilities are averaged by default, where there are draws.
 _ITEM_DRAWS = 20
-METHODS = ("eap", "map", "ml", "wle")
 #: Persons whose moments are added as 64-bit integers.
 _CHUNK = 1 << 16
 #: Classes of the histogram of abilities.
 _CLASSES = ability_sums.Classes(-6.0, 6.0, 60)
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a caller chooses."""
-
-    method: str
-    n_plausible: int
-    n_item_draws: int | None
-    seed: int
-    prior: Any = "normal"
 
 
 @dataclass(frozen=True)
@@ -171,32 +160,21 @@ def _columns(name: str, x: Floats) -> dict[str, Floats]:
     return {f"{name}_{q + 1}": np.ascontiguousarray(v) for q, v in enumerate(x.T)}
 
 
-def _check_options(options: Options, items: xr.Dataset) -> None:
-    """Refuse what does not exist, and what would have no effect."""
-    method, draws = options.method, options.n_item_draws
-    if method not in METHODS:
-        raise InputError(f"method={method!r} is not available; use {', '.join(METHODS)}")
-    plain = isinstance(options.prior, str) and options.prior == "normal"
-    if has_loadings(items) and not (method == "eap" and plain):
-        raise InputError(
-            f"method={method!r}, prior={options.prior!r}: two abilities are scored by "
-            f"method='eap' with prior='normal'"
-        )
-    if method != "eap" and draws:
-        raise InputError(
-            f"n_item_draws={draws}: method={method!r} takes the items as known; use method='eap' "
-            f"to average over item draws"
-        )
-    if method in ("ml", "wle") and not plain and not options.n_plausible:
-        raise InputError(
-            f"prior={options.prior!r} has no effect on method={method!r}: use 'eap' or 'map', or "
-            f"ask for plausible values"
-        )
+def _column_names(responses: Responses, plan: Plan) -> list[str]:
+    """Columns of the files."""
+    ends = ("",) if plan.n_dims == 1 else ("_1", "_2")
+    error = "sd" if plan.method == "eap" else "se"
+    values = ["person_ability", f"person_ability_{error}"]
+    names = ["person_id", *(["person_group"] if responses.has_groups else [])]
+    names += [f"{name}{end}" for name in values for end in ends]
+    names += ["person_ability_correlation"] if plan.n_dims == 2 else []
+    n_plausible = sum(len(keys) for _, keys in plan.drawn)
+    return [*names, "n_responses", *(f"pv{r + 1}{q}" for r in range(n_plausible) for q in ends)]
 
 
 def _plan(responses: Responses, items: xr.Dataset, options: Options) -> Plan:
     """Choose the items to score with; every complaint about options and items is made here."""
-    _check_options(options, items)
+    check_options(options, items)
     n_plausible = whole_number("n_plausible", options.n_plausible, 0)
     if options.n_item_draws is None:
         n_draws = _default_draws(items) if options.method == "eap" else 0
@@ -325,6 +303,7 @@ def run(
     """See :func:`irt_dask.score`."""
     responses = as_responses(responses)
     plan = _plan(responses, items, options)
+    warn_of_groups(items, options)
     start = regression.begin(responses, options.prior)
     if store is None:
         _check_memory(responses.n_persons, options.n_plausible, plan.n_dims)
@@ -333,12 +312,13 @@ def run(
     with lock, Engine(responses, client=client, progress=progress, stage="scoring") as engine:
         found = _population(engine, plan, items, start)
         scored_with = folder.checksum(found.plan)
-        folder.begin(path, engine.responses, scored_with)
+        columns = _column_names(responses, found.plan)
+        folder.begin(path, engine.responses, scored_with, columns)
         blocks = engine.map_refs(_write, found.plan, scored_with, str(path), report=True)
         attrs, count = _described(engine, items, options, found, [b[1] for b in blocks])
         lists = {k: np.asarray(x).tolist() for k, x in (found.data | found.coords).items()}
         lock.check()
-        folder.finish(path, identified(engine), scored_with, attrs | lists)
+        folder.finish(path, identified(engine), scored_with, columns, attrs | lists)
     kept = sum(b[0] for b in blocks)
     attrs |= {"store": str(path), "n_blocks_scored": len(blocks) - kept, "n_blocks_kept": kept}
     return _result({}, found, count, attrs)

@@ -77,6 +77,11 @@ def expectations(data: Layout, s: Standard, shift: Floats | None) -> tuple[Float
     return loglik_3pl.expectations(data, _tables(s), _shifts(data, shift))
 
 
+def central_moments(data: Layout, s: Standard, shift: Floats | None) -> Floats:
+    """Mean, variance, third and fourth central moment of standardised abilities, (4, persons)."""
+    return loglik_3pl.moments(data, _tables(s), _shifts(data, shift))
+
+
 def _shifts(data: Layout, shift: Floats | None) -> Floats:
     return np.zeros(data.shape[0]) if shift is None else shift
 

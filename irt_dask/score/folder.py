@@ -24,8 +24,9 @@ from irt_dask.store.digests import add, block_digest
 from irt_dask.store.objects import ObjectPath
 from irt_dask.store.places import Location, location, names
 
-#: Entry of the finished folder's description: checksum of what all blocks are scored with.
-_SCORED_WITH = "scored_with"
+#: Entries of the finished folder's description: checksum of what all blocks are scored with, and
+#: the names of the files' columns.
+_SCORED_WITH, _COLUMNS = "scored_with", "columns"
 
 
 def checksum(content: Any) -> str:
@@ -92,11 +93,12 @@ def _description(folder: Location) -> dict[str, Any]:
     return content
 
 
-def begin(folder: Location, responses: Responses, scored_with: str) -> None:
-    """Mark the folder as unfinished; refuse scores of other responses.
+def begin(folder: Location, responses: Responses, scored_with: str, columns: list[str]) -> None:
+    """Mark the folder as unfinished; refuse scores of other responses, and those with more columns.
 
-    Those of a run that was finished must begin with the same block and have no block that the
-    responses lack.  What is not finished is nobody's: other blocks in it are removed.
+    Those of a run that was finished must begin with the same block, and have no block that the
+    responses lack and no column that will not be written again.  What is not finished is nobody's:
+    other blocks in it are removed.
     """
     there = names(folder)
     beyond = [n for n in there if n.startswith("part-") and _number(n) >= responses.n_blocks]
@@ -109,11 +111,26 @@ def begin(folder: Location, responses: Responses, scored_with: str) -> None:
                 + (f", with more than {responses.n_blocks} blocks" if beyond else "")
                 + "; choose another folder or remove it"
             )
+        lost = [c for c in _columns(folder) if c not in columns]
+        if lost:
+            raise InputError(
+                f"{folder} holds scores with the column(s) {', '.join(lost)}, which these options "
+                f"do not give and which would be lost; score with the options of before, choose "
+                f"another folder or remove it"
+            )
     (folder / BEGUN).touch()
     if (folder / DONE).exists() and _description(folder)[_SCORED_WITH] != scored_with:
         (folder / DONE).unlink()  # from here on it would describe only some of the files
     for old in (*beyond, *left):
         (folder / old).unlink()
+
+
+def _columns(folder: Location) -> list[str]:
+    """Columns of the files of a finished run."""
+    said = _description(folder).get(_COLUMNS)
+    if isinstance(said, list):
+        return [str(c) for c in said]
+    return person_files.column_names(person_files.file_of(folder, 0))
 
 
 def _number(name: str) -> int:
@@ -135,6 +152,12 @@ def kept_sums(path: Location, block: str, scored_with: str) -> tuple[Any, ...] |
     return tuple(np.array(s, dtype=object) for s in content["sums"])
 
 
-def finish(folder: Location, responses: Responses, scored_with: str, attrs: dict[str, Any]) -> None:
+def finish(
+    folder: Location,
+    responses: Responses,
+    scored_with: str,
+    columns: list[str],
+    attrs: dict[str, Any],
+) -> None:
     """Describe the scores, once every file is there."""
-    person_files.finish(folder, responses, {**attrs, _SCORED_WITH: scored_with})
+    person_files.finish(folder, responses, {**attrs, _SCORED_WITH: scored_with, _COLUMNS: columns})

@@ -16,11 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irt_dask.engine import Engine
-from irt_dask.engine.cache import read_block
-from irt_dask.errors import ConvergenceWarning, DataWarning, EstimationError, InputError
-from irt_dask.kernels import counts, exact
-from irt_dask.score import axis
+from irt_dask.errors import (
+    ApproximationWarning,
+    ConvergenceWarning,
+    DataWarning,
+    EstimationError,
+    InputError,
+)
+from irt_dask.kernels import exact
+from irt_dask.score import axis, regression_errors
 from irt_dask.score.population import Covariates, Part, Population
+from irt_dask.score.regression_errors import largest_score, scale_for, weights_of
 from irt_dask.store import Responses
 
 Floats = NDArray[np.float64]
@@ -33,6 +39,8 @@ SD_BOUNDS = (0.05, 20.0)
 _PASSES, _TOLERANCE = 200, 1e-7
 #: Earlier steps that acceleration looks at.
 _MEMORY = 3
+#: Persons of a covariate and of a group below which a warning says how few there are.
+_FEW_OF_TERM, _FEW_OF_GROUP = 5, 20
 #: Smallest eigenvalue of the design's mean products: below, covariates depend on each other.
 _LEAST = 1e-10
 
@@ -89,7 +97,10 @@ def estimate(engine: Engine, items: axis.Items, start: Population) -> Estimate:
     else:
         population, gram = _covariates(engine, start)
     fitted = _climb(engine, items, population, gram)
-    fitted.covariance = _covariance(engine, items, fitted.population)
+    fitted.covariance, persons = regression_errors.covariance(
+        engine, items, fitted.population, gram, SD_BOUNDS[0] * 1.0001
+    )
+    _warn_of_few(fitted.population, persons)
     at_bound = [
         repr(label)
         for label, sd in zip(population.labels or ("residual",), fitted.population.sd, strict=True)
@@ -105,17 +116,29 @@ def estimate(engine: Engine, items: axis.Items, start: Population) -> Estimate:
     return fitted
 
 
+def _warn_of_few(population: Population, persons: Floats) -> None:
+    """Warn of groups and covariates of which few persons tell; numbers as of ``covariance``."""
+    if population.covariates is None:
+        names, counted, few = population.labels, persons[:, 0], _FEW_OF_GROUP
+        what = "mean and standard deviation of ability of group"
+    else:
+        names, counted, few = population.covariates.names, persons[0, 1:], _FEW_OF_TERM
+        what = "coefficient of"
+    # a count of persons, but for rounding
+    rest = [
+        f"{name!r} ({n:.0f})" for name, n in zip(names, counted, strict=True) if not n > few - 1e-6
+    ]
+    if rest:
+        warnings.warn(
+            f"{what} {', '.join(rest[:10])}{', ...' if len(rest) > 10 else ''}: so many persons "
+            f"(in brackets) say little of it, below {few} the normal distribution and the standard "
+            f"error are rough (NaN: none); the others are not affected",
+            ApproximationWarning,
+            stacklevel=6,
+        )
+
+
 # --- what is there --------------------------------------------------------------------------------
-
-
-def _weights(ref: Any) -> tuple[Any, Floats]:
-    """A block and the weight of each person in the estimation: 0 without responses."""
-    block = read_block(ref)
-    return block, block.weights() * (counts.responses_per_person(block.data) > 0)
-
-
-def _scale(engine: Engine, bound: float) -> float:
-    return exact.scale_for(engine.n_persons * bound)
 
 
 def _labels(ref: Any) -> list[str]:
@@ -123,7 +146,7 @@ def _labels(ref: Any) -> list[str]:
 
 
 def _weight_of_groups(ref: Any, population: Population, scale: float) -> Any:
-    _, w = _weights(ref)
+    _, w = weights_of(ref)
     total = np.zeros(len(population.labels), dtype=np.int64)
     for part in population.parts(ref):
         total[part.number] += exact.fixed(w[part.rows], scale).sum()
@@ -139,7 +162,7 @@ def _groups(engine: Engine) -> tuple[Population, Floats]:
         )
     n = len(labels)
     population = Population(np.zeros((n, 1)), np.ones(n), labels)
-    scale = _scale(engine, 1.0)
+    scale = scale_for(engine, 1.0)
     total = np.sum(engine.map_refs(_weight_of_groups, population, scale), axis=0) / scale
     empty = [label for label, w in zip(labels, total, strict=True) if w == 0.0]
     if empty:
@@ -160,7 +183,7 @@ def _ranges(ref: Any, covariates: Covariates) -> tuple[int, Floats, Floats]:
 
 
 def _gram(ref: Any, covariates: Covariates, scale: float) -> Any:
-    _, w = _weights(ref)
+    _, w = weights_of(ref)
     u = covariates.design(ref)
     return np.array(
         [exact.fixed(w[:, None] * u * u[:, [k]], scale).sum(0) for k in range(u.shape[1])]
@@ -181,7 +204,7 @@ def _covariates(engine: Engine, start: Population) -> tuple[Population, Floats]:
     if same:
         raise InputError(f"covariate(s) {', '.join(same)} are the same for all persons; omit them")
     covariates = replace(start.covariates, middle=0.5 * (least + most), half=0.5 * (most - least))
-    scale = _scale(engine, 1.5)
+    scale = scale_for(engine, 1.5)
     gram = np.sum(engine.map_refs(_gram, covariates, scale), axis=0) / scale
     if gram[0, 0] == 0.0:
         raise EstimationError("there is no observed response: nothing to regress ability on")
@@ -211,7 +234,7 @@ def _step(
     ref: Any, items: axis.Items, population: Population, scale: float, log_scale: float
 ) -> tuple[Any, Any]:
     """Fixed-point sums of the residuals and of the log marginals of each group."""
-    block, w = _weights(ref)
+    block, w = weights_of(ref)
     n, width = population.coefficients.shape
     sums, value = np.zeros((n, width + 1), dtype=np.int64), np.zeros(n, dtype=np.int64)
     for part in population.parts(ref):
@@ -261,8 +284,8 @@ def _climb(engine: Engine, items: axis.Items, population: Population, gram: Floa
     for passes in range(1, _PASSES + 1):
         now = _of(population, x)
         reach = axis.reach(items, now)
-        scale = _scale(engine, _largest_score(reach))
-        log_scale = _scale(engine, _largest(items, now, n_items, reach))
+        scale = scale_for(engine, largest_score(reach))
+        log_scale = scale_for(engine, _largest(items, now, n_items, reach))
         parts = engine.map_refs(_step, items, now, scale, log_scale)
         sums = np.sum([p[0] for p in parts], axis=0) / scale
         value = np.sum([p[1] for p in parts], axis=0) / log_scale
@@ -291,55 +314,11 @@ def _climb(engine: Engine, items: axis.Items, population: Population, gram: Floa
     return Estimate(_of(population, images), _PASSES, False, float(last.sum()))
 
 
-def _largest_score(reach: float) -> float:
-    """Bound of ``e^2 + v + 1``, for the scales of sums."""
-    return 2.0 * (reach + 1.0) ** 2
-
-
 def _largest(items: axis.Items, population: Population, n_items: int, reach: float) -> float:
     """Bound of a person's absolute log marginal likelihood."""
     theta = population.furthest + (reach + 1.0) * float(population.sd.max())
     worst = float((items.a * theta + np.abs(items.d) - np.log1p(-items.c)).max())
     return n_items * (worst + 1.0) + 1.0
-
-
-# --- standard errors ------------------------------------------------------------------------------
-
-
-def _scores(
-    ref: Any, items: axis.Items, population: Population, scale: float, square: float
-) -> tuple[Any, Any]:
-    """Cross-products of the scores of persons, times sampling weights once and twice."""
-    block, w = _weights(ref)
-    n, width = population.coefficients.shape
-    once, twice = np.zeros((2, n, width + 1, width + 1), dtype=np.int64)
-    for part in population.parts(ref):
-        s, _ = _residuals(block, part, items, population)
-        s[:, -1] -= 1.0
-        own = w[part.rows][:, None]
-        for k in range(width + 1):
-            product = s * s[:, [k]]
-            once[part.number, k] += exact.fixed(own * product, scale).sum(axis=0)
-            again = own if block.times is None else 1.0
-            twice[part.number, k] += exact.fixed(own * again * product, square).sum(axis=0)
-    return once, twice
-
-
-def _covariance(engine: Engine, items: axis.Items, population: Population) -> Floats:
-    """Sampling covariance of (coefficients, sd) of each group; NaN where it is not determined."""
-    largest = _largest_score(axis.reach(items, population)) ** 2
-    scale = square = _scale(engine, largest)
-    if engine.sampled:
-        square = _scale(engine, largest * (engine.responses.max_weight or 1.0))
-    parts = engine.map_refs(_scores, items, population, scale, square)
-    once = np.sum([p[0] for p in parts], axis=0) / scale
-    twice = np.sum([p[1] for p in parts], axis=0) / square
-    out = np.full(once.shape, np.nan)
-    for k, (a, b) in enumerate(zip(once, twice, strict=True)):
-        if np.linalg.cond(a) < 1e12 and population.sd[k] > SD_BOUNDS[0] * 1.0001:
-            inverse = np.linalg.inv(a)
-            out[k] = inverse @ b @ inverse * population.sd[k] ** 2
-    return out
 
 
 def described(found: Estimate) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -350,11 +329,9 @@ def described(found: Estimate) -> tuple[dict[str, Any], dict[str, Any]]:
         data = {"group_mean": p.coefficients[:, 0], "group_mean_se": se[:, 0]}
         data |= {"group_sd": p.sd, "group_sd_se": se[:, 1]}
         return data, {"group_label": np.array(p.labels, dtype=str)}
-    to = p.covariates.original()
-    own = to @ covariance[0, :-1, :-1] @ to.T
     data = {
-        "regression_coefficient": to @ p.coefficients[0],
-        "regression_coefficient_se": np.sqrt(np.diag(own)),
+        "regression_coefficient": p.covariates.original() @ p.coefficients[0],
+        "regression_coefficient_se": se[0, :-1],
         "residual_sd": p.sd[0],
         "residual_sd_se": se[0, -1],
     }

@@ -1,0 +1,70 @@
+"""What a caller chooses, and complaints about it that need no responses."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import xarray as xr
+
+from irt_dask.engine.inputs import calibration_groups, has_loadings
+from irt_dask.errors import DataWarning, InputError
+
+METHODS = ("eap", "map", "ml", "wle")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a caller chooses."""
+
+    method: str
+    n_plausible: int
+    n_item_draws: int | None
+    seed: int
+    prior: Any = "normal"
+
+
+def check_options(options: Options, items: xr.Dataset) -> None:
+    """Refuse what does not exist, and what would have no effect."""
+    method, draws = options.method, options.n_item_draws
+    if method not in METHODS:
+        raise InputError(f"method={method!r} is not available; use {', '.join(METHODS)}")
+    plain = isinstance(options.prior, str) and options.prior == "normal"
+    if has_loadings(items) and not (method == "eap" and plain):
+        raise InputError(
+            f"method={method!r}, prior={options.prior!r}: two abilities are scored by "
+            f"method='eap' with prior='normal'"
+        )
+    if method != "eap" and draws:
+        raise InputError(
+            f"n_item_draws={draws}: method={method!r} takes the items as known; use method='eap' "
+            f"to average over item draws"
+        )
+    if method in ("ml", "wle") and not plain and not options.n_plausible:
+        raise InputError(
+            f"prior={options.prior!r} has no effect on method={method!r}: use 'eap' or 'map', or "
+            f"ask for plausible values"
+        )
+
+
+def warn_of_groups(items: xr.Dataset, options: Options) -> None:
+    """Warn if the items come with a distribution of ability that the prior leaves out."""
+    plain = isinstance(options.prior, str) and options.prior == "normal"
+    if not plain or (options.method in ("ml", "wle") and not options.n_plausible):
+        return
+    n = calibration_groups(items)
+    if n == 0:
+        return
+    said = ""
+    if "group_mean" in items:
+        of_each = zip(items["group_mean"].values[:5], items["group_sd"].values[:5], strict=True)
+        listed = ", ".join(f"{mean:.2f} (SD {sd:.2f})" for mean, sd in of_each)
+        said = f" of mean ability {listed}{', ...' if n > 5 else ''}"
+    warnings.warn(
+        f"the items were calibrated with {n} group(s) of persons{said}, and prior='normal' takes "
+        f"everybody from N(0, 1): abilities are drawn towards 0, and differences between groups "
+        f"come out too small; use prior='groups' or covariates, which are estimated",
+        DataWarning,
+        stacklevel=4,
+    )
