@@ -137,7 +137,8 @@ def covariance(
 
     And how many persons each coefficient rests on, (groups, coefficients): with x what is left of a
     covariate after regression on the others, (sum w x^2)^2 / sum w^2 x^4; of a group or a dummy
-    variable the number of its persons, if their weights are equal (with frequency weights, that many).
+    variable the number of its persons, if their weights are equal (with frequency weights, their
+    sum).
     """
     n, most = len(population.sd), engine.responses.max_weight or 1.0
     width = population.coefficients.shape[1]
