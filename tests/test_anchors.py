@@ -165,6 +165,20 @@ def test_one_slope_beside_anchors_of_another():
     assert np.isnan(f.item_discrimination_se.values[:3]).all()
 
 
+@pytest.mark.filterwarnings("error")
+def test_anchors_without_guessing_in_a_3pl():
+    """They were divided by: c = 0."""
+    rng = np.random.default_rng(6)
+    a, b, y = simulated(rng, 500)
+    f = fit(y, model="3pl", fixed_items=bank(a[:K], b[:K]))
+    np.testing.assert_array_equal(f.item_guessing.values[:K], 0.0)
+    assert (f.item_guessing.values[K:] > 0.0).all()
+    assert np.isfinite(f.item_anchor_chi2.values[:K]).all()
+    whole = fit(y, fixed_items=bank(a, b))  # no item is free
+    assert np.isfinite(whole.group_mean_se.values).all()
+    np.testing.assert_array_equal(whole.item_discrimination.values, a)
+
+
 @pytest.mark.filterwarnings("ignore::irt_dask.errors.ConvergenceWarning")
 @pytest.mark.parametrize("alike", [False, True])
 def test_a_group_that_ends_at_a_bound_is_told(alike):

@@ -134,7 +134,8 @@ def _complete(model: Model, items: Floats, ability: Floats, e: Expected, at: Any
     cc = (squared * pc**2).sum(axis=1)
     if model.name == "3pl":
         alpha, beta = model.guessing_prior
-        cc = cc + (alpha - 1.0) / items[2] ** 2 + (beta - 1.0) / (1.0 - items[2]) ** 2
+        known = np.where(np.isnan(model.fixed[2]), items[2], 0.5)  # fixed ones may be 0
+        cc = cc + (alpha - 1.0) / known**2 + (beta - 1.0) / (1.0 - known) ** 2
     x = e.nodes
     block = np.empty((3, 3, model.n_items))
     block[0, 0], block[0, 1], block[1, 1] = (zz * x**2).sum(1), (zz * x).sum(1), zz.sum(1)
@@ -224,7 +225,8 @@ def scores(model: Model, x: Floats, e: Expected, at: tuple[Ints, Ints, int]) -> 
     by_c = (e.right * by_guess[0] + wrong * by_guess[1]).sum(axis=1)
     if model.name == "3pl":
         alpha, beta = model.guessing_prior
-        by_c += (alpha - 1.0) / items[2] - (beta - 1.0) / (1.0 - items[2])
+        known = np.where(np.isnan(model.fixed[2]), items[2], 0.5)
+        by_c += (alpha - 1.0) / known - (beta - 1.0) / (1.0 - known)
     score = np.zeros(size)
     for column, part in zip(item_column, (slope @ e.nodes, slope.sum(axis=1), by_c), strict=True):
         np.add.at(score, column[column >= 0], part[column >= 0])

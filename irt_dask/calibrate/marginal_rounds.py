@@ -253,17 +253,22 @@ class Rounds:
         item's expected counts would be others too.
         """
         items, ability = self.model.unpack(x)
-        if self.model.name == "1pl":
-            moved = self._common_slope(seen, items)
-        else:
-            moved = item_kernels.maximise(
-                self._counts(seen), np.ascontiguousarray(items), self._bounds(), everywhere=False
-            )
-        moved = np.where(np.isnan(self.model.fixed), moved, self.model.fixed)
+        free, moved = np.isnan(self.model.fixed).any(axis=0), items.copy()
+        if free.all():
+            moved = self._maximised(seen, np.ascontiguousarray(items))
+        elif free.any():
+            counts = Expected(seen.nodes, seen.right[free], seen.seen[free], seen.persons)
+            moved[:, free] = self._maximised(counts, np.ascontiguousarray(items[:, free]))
         image = self.model.pack(moved, self._ability_step(seen, ability))
         if not np.isfinite(image).all():
             raise EstimationError("the EM step ended at a value that is not finite")
         return image
+
+    def _maximised(self, e: Expected, items: Floats) -> Floats:
+        """Parameters (3, items) of free items that are likeliest at expected counts."""
+        if self.model.name == "1pl":
+            return self._common_slope(e, items)
+        return item_kernels.maximise(self._counts(e), items, self._bounds(), everywhere=False)
 
     def _bounds(self) -> Box:
         low_c, high_c = GUESSING if self.model.name == "3pl" else (0.0, 0.0)
@@ -275,21 +280,13 @@ class Rounds:
         if self.model.name != "3pl":
             return Counts(e.nodes, e.seen, *sums, np.zeros((0, 0)))
         alpha, beta = self.model.guessing_prior
-        m = self.model.n_items
+        m = len(e.right)
         right = np.concatenate([np.full((m, 1), alpha - 1.0), e.right], axis=1)
         seen = np.concatenate([np.full((m, 1), alpha + beta - 2.0), e.seen], axis=1)
         return Counts(np.append(_IGNORANT, e.nodes), seen, *sums, right)
 
     def _common_slope(self, e: Expected, items: Floats) -> Floats:
         """Newton steps for one slope and all intercepts; the function is concave."""
-        free = np.isnan(self.model.fixed[0])
-        if not free.any():
-            return items
-        rows, whole = Expected(e.nodes, e.right[free], e.seen[free], e.persons), items.copy()
-        whole[:2, free] = self._slope_of_all(rows, items[:, free])
-        return whole
-
-    def _slope_of_all(self, e: Expected, items: Floats) -> Floats:
         a, d = float(items[0, 0]), items[1].copy()
         right, right_ability = e.right.sum(axis=1), float((e.right @ e.nodes).sum())
         for _ in range(100):
@@ -307,7 +304,7 @@ class Rounds:
             d = np.clip(d + size * step_d, *INTERCEPTS)
             if max(abs(step_a), float(np.abs(step_d).max())) < 1e-9:
                 break
-        return np.stack([np.full_like(d, a), d])
+        return np.stack([np.full_like(d, a), d, items[2]])
 
     def _ability_step(self, e: Expected, ability: Floats) -> Floats:
         """Means and SDs, or histograms, of expected persons."""
