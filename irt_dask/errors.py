@@ -75,3 +75,7 @@ class DataWarning(IrtDaskWarning):
 
 class ItemWarning(DataWarning):
     """Some items are flagged (``item_flag``): what was found of them is not to be relied on."""
+
+
+class SparseDataWarning(ItemWarning):
+    """Responses are too few for some of what was asked; the text names what, and the items."""

@@ -149,6 +149,13 @@ VARIABLES = {
         Variable("pair_z", (), "f", "", "difference in standard errors"),
         Variable("pair_p_value", (), "f", "", "two-sided, of no difference"),
         Variable("item_difficulty_bias", (ITEMS,), "f", "theta", "bias by regularisation"),
+        Variable(
+            "item_effective_persons",
+            (ITEMS,),
+            "f",
+            "persons",
+            "persons of equal weight that the smaller side of the item, right or wrong, rests on",
+        ),
         Variable("contrast_first", ("contrasts",), "UOT", "", "item of the contrast"),
         Variable("contrast_second", ("contrasts",), "UOT", "", "item it is compared with"),
         Variable("contrast_difference", ("contrasts",), "f", "theta", "first less second"),

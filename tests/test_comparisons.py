@@ -8,7 +8,7 @@ import xarray as xr
 from scipy.stats import norm
 
 import irt_dask as irt
-from irt_dask.errors import InputError
+from irt_dask.errors import InputError, SparseDataWarning
 
 
 def made_fit(b, cov, level=None):
@@ -198,6 +198,45 @@ def test_spectral_fits_are_compared_without_their_bias():
     se = [x["pair_difference_se"].item() for x in (plain, corrected)]
     assert se[1] == pytest.approx(se[0], rel=0.05)
     assert irt.top_items(irt.fit_spectral(irt.load_lsat()), 1).attrs["top_established"] == 1
+
+
+@pytest.mark.parametrize("method", ["bonferroni", "bootstrap"])
+def test_items_without_standard_error_are_told_apart_from_none(method):
+    b, cov = np.array([3.0, 1.0, 0.0, -1.0, -3.0]), 1e-4 * np.eye(5)
+    whole = irt.top_items(made_fit(b, cov), 2, method=method)
+    assert whole.attrs["top_established"] == 1
+    assert whole.attrs["n_without_interval"] == 0
+    for lost in (0, 4):
+        less = cov.copy()
+        less[lost] = less[:, lost] = np.nan
+        with pytest.warns(SparseDataWarning, match=rf"1 item\(s\) have no .*: item {lost}"):
+            top = irt.top_items(made_fit(b, less), 2, method=method)
+        assert top.attrs["top_established"] == 0
+        assert top.attrs["n_without_interval"] == 1
+        rank, other = np.arange(1, 6), np.arange(5) != lost
+        np.testing.assert_array_equal(top["item_rank"], rank)
+        lower, upper = top["item_rank_lower"].values, top["item_rank_upper"].values
+        assert (lower[lost], upper[lost]) == (1, 5)
+        np.testing.assert_array_equal(lower[other], (rank - (lost == 0))[other])
+        np.testing.assert_array_equal(upper[other], (rank + (lost == 4))[other])
+        with pytest.raises(InputError, match=rf"no standard error for item\(s\) item {lost}"):
+            irt.compare_items(made_fit(b, less), f"item {lost}", "item 2")
+        assert np.isfinite(irt.compare_items(made_fit(b, less), "item 1", "item 2")["pair_z"])
+
+
+def test_an_item_that_everybody_has_right_is_in_no_established_rank():
+    """Of the spectral fit: its difficulty is made by the regularisation alone."""
+    r = irt.simulate(1000, 5, model="1pl", seed=4)
+    y = np.concatenate([r.read_block(k).data.values for k in range(r.n_blocks)])
+    y[:, 2] = 1
+    for nu in (None, 1.0):
+        with pytest.warns(SparseDataWarning, match=r"no finite difficulty.*: 2\."):
+            fit = irt.fit_spectral(y, regularization=nu)
+        with pytest.raises(InputError, match=r"no standard error for item\(s\) 2"):
+            irt.compare_items(fit, "2", "0")
+        with pytest.warns(SparseDataWarning, match="could be any"):
+            top = irt.top_items(fit, 4)
+        assert top.attrs["top_established"] == 0
 
 
 def test_items_of_one_group_can_be_compared():

@@ -35,39 +35,52 @@ _FEW_ITEMS = 8
 
 
 class DenseChain:
-    """Chain whose rates are a matrix; ``rates`` are counts, to which nu is added at ``links``."""
+    """Chain whose rates are a matrix: counts, and nu where items are linked (none with 0)."""
 
     n_products = 1
 
-    def __init__(self, rates: Floats, links: NDArray[np.bool_], nu: float) -> None:
-        self.rates, self.links, self.nu = rates, links, nu
-        np.fill_diagonal(rates, 0.0)
+    def __init__(self, counts: Floats, links: NDArray[np.bool_], nu: float = 0.0) -> None:
+        self.counts, self.links, self.nu = counts, links, nu
+        np.fill_diagonal(counts, 0.0)
         np.fill_diagonal(links, False)
-        np.add(rates, nu, out=rates, where=links)
-        self.d = rates.sum(axis=1)
+        self.rates = counts + nu * links if nu > 0 else counts
+        self.d = self.rates.sum(axis=1)
+
+    def at(self, nu: float) -> DenseChain:
+        """Chain of the same counts with another nu."""
+        return self if nu == self.nu else DenseChain(self.counts, self.links, nu)
 
     def only(self, items: NDArray[np.intp]) -> DenseChain:
         """Chain on some of the items."""
-        out = DenseChain.__new__(DenseChain)
         at = np.ix_(items, items)
-        out.rates, out.links, out.nu = self.rates[at], self.links[at], self.nu
-        out.d = out.rates.sum(axis=1)
-        return out
+        return DenseChain(self.counts[at], self.links[at], self.nu)
 
-    def pull(self, e: Floats) -> Floats:
-        """What nu adds to the estimating equations: nu times the sum of e_j - e_i over links."""
-        return self.nu * (self.links @ e - e * self.links.sum(axis=1))
+    @property
+    def degree(self) -> Floats:
+        """Links of each item."""
+        return self.links.sum(axis=1).astype(float)
 
     def groups(self) -> Ints:
         """Label the strongly connected components."""
         linked = self.rates > 0
-        if _reaches_all(linked) and _reaches_all(linked.T):
+        if _reached(linked, 0).all() and _reached(linked.T, 0).all():
             return np.zeros(len(linked), dtype=np.int64)
         return connected_components(csr_array(linked), directed=True, connection="strong")[1]
+
+    def settled(self) -> NDArray[np.bool_]:
+        """Items that counts alone connect both ways with the item most compared both ways."""
+        linked = self.counts > 0
+        both = np.minimum(self.counts.sum(axis=0), self.counts.sum(axis=1))
+        start = int(both.argmax())
+        return _reached(linked, start) & _reached(linked.T, start)
 
     def left(self, u: Floats) -> Floats:
         """Return u' Y."""
         return u @ self.rates
+
+    def right(self, v: Floats) -> Floats:
+        """Return Y v."""
+        return self.rates @ v
 
     def stationary(self, accelerated: bool) -> Floats:
         """Stationary distribution, directly: ``z (P - I) = 0``, one equation ``sum z = 1``.
@@ -86,15 +99,15 @@ class DenseChain:
         return z / scale
 
 
-def _reaches_all(linked: NDArray[np.bool_]) -> bool:
-    """Whether every item can be reached from the first along links row -> column."""
+def _reached(linked: NDArray[np.bool_], start: int) -> NDArray[np.bool_]:
+    """Items that can be reached from one along links row -> column, itself too."""
     reached = np.zeros(len(linked), dtype=bool)
-    reached[0] = True
+    reached[start] = True
     new = reached
     while new.any():
         new = linked[np.flatnonzero(new)].any(axis=0) & ~reached
         reached = reached | new
-    return bool(reached.all())
+    return reached
 
 
 # --- never formed ---------------------------------------------------------------------------------
@@ -126,33 +139,55 @@ class FlowChain:
     """Chain whose rates are never formed: each product is a pass over the data.
 
     Passes: two for the persons of each item and the row sums, one a product; one per task for the
-    links between items if ``nu > 0``, which take ``items^2 / 8`` bytes on the driver.
+    links between items, if wanted, which take ``items^2 / 8`` bytes on the driver.
     """
 
-    def __init__(self, engine: Engine, nu: float, mask: NDArray[np.bool_] | None = None) -> None:
-        self.engine, self.nu = engine, nu
+    def __init__(self, engine: Engine, *, linked: bool) -> None:
+        self.engine, self.nu = engine, 0.0
         r = engine.responses
         total = engine.n_persons
         scale = exact.scale_for(total)
         answered = np.asarray(engine.map_reduce(_answered, scale)[0]) / scale
         #: Weight of the persons who answered each item, not less than it is.
         self.answered = answered * (1.0 + 1e-6) + 1e-9 * total
-        self.mask = np.ones(r.n_items, dtype=bool) if mask is None else mask
-        self.n_products = 0
+        self.mask = np.ones(r.n_items, dtype=bool)
+        self._passes = [0]  # of this chain and those made of it
         self.links: NDArray[np.uint8] | None = None
-        if nu > 0:
+        if linked:
             support = np.empty((r.n_items, -(-r.n_items // 64)), dtype=np.uint64)
             for lo, hi, part in engine.map_items(_support, report=True):
                 support[lo:hi] = part
             self.links = flows.octets(support)
-        self.d = self.right(np.ones(r.n_items))
+        self._measure()
+
+    def _measure(self) -> None:
+        """Links of each item, and the row sums of the counts (a pass)."""
+        ones = np.ones(self.mask.size)
+        self.degree = np.zeros_like(ones) if self.links is None else self._linked(self.mask * ones)
+        self.counted = self.d = self.right(ones)
+
+    @property
+    def n_products(self) -> int:
+        """Passes so far."""
+        return self._passes[0]
+
+    def at(self, nu: float) -> FlowChain:
+        """Chain of the same counts with another nu."""
+        out = FlowChain.__new__(FlowChain)
+        out.__dict__.update(self.__dict__, nu=nu)
+        out.d = self.counted + nu * self.degree
+        return out
 
     def only(self, items: NDArray[np.intp]) -> FlowChain:
         """Chain on some of the items; the others have rates 0."""
-        out = FlowChain.__new__(FlowChain)
-        out.__dict__.update(self.__dict__, mask=np.isin(np.arange(self.mask.size), items))
-        out.d = out.right(np.ones(self.mask.size))
-        return out
+        out = self.at(0.0)
+        out.mask = np.isin(np.arange(self.mask.size), items)
+        out._measure()
+        return out.at(self.nu)
+
+    def _linked(self, u: Floats) -> Floats:
+        assert self.links is not None
+        return np.where(self.mask, flows.linked_sums(self.links, u), 0.0)
 
     def _product(self, step: Any, u: Floats) -> Floats:
         u = np.where(self.mask, u, 0.0)
@@ -160,9 +195,9 @@ class FlowChain:
             return u
         scale = exact.scale_for(float(np.abs(u) @ self.answered))
         out = np.asarray(self.engine.map_reduce(step, u, scale)[0]) / scale
-        if self.links is not None:
-            out += self.nu * flows.linked_sums(self.links, u)
-        self.n_products += 1
+        self._passes[0] += 1
+        if self.nu > 0:
+            out += self.nu * self._linked(u)
         return np.where(self.mask, out, 0.0)
 
     def left(self, u: Floats) -> Floats:
@@ -172,15 +207,6 @@ class FlowChain:
     def right(self, v: Floats) -> Floats:
         """Return Y v."""
         return self._product(_right, v)
-
-    def pull(self, e: Floats) -> Floats:
-        """What nu adds to the estimating equations: nu times the sum of e_j - e_i over links."""
-        if self.links is None:
-            return np.zeros_like(e)
-        ones = self.mask.astype(float)
-        e = e * ones
-        sums, degree = (flows.linked_sums(self.links, v) for v in (e, ones))
-        return self.nu * ones * (sums - e * degree)
 
     def groups(self) -> Ints:
         """Label the strongly connected components, the twenty of the items with most flow apart."""
@@ -194,6 +220,12 @@ class FlowChain:
             start = left[self.d[left].argmax()]
             label[self._reached(start, self.left) & self._reached(start, self.right)] = k
         return np.where(label < 0, _MAX_GROUPS, label)
+
+    def settled(self) -> NDArray[np.bool_]:
+        """As that of :class:`DenseChain`."""
+        counts = self.at(0.0)
+        start = np.minimum(counts.left(np.ones(self.mask.size)), counts.d).argmax()
+        return counts._reached(start, counts.left) & counts._reached(start, counts.right)
 
     def _reached(self, start: np.intp, product: Any) -> NDArray[np.bool_]:
         reached = np.zeros(self.mask.size, dtype=bool)
@@ -242,15 +274,19 @@ class FlowChain:
             unit[i] = 1.0
             rates[k] = self.left(unit)[inside]
         out = np.zeros(self.mask.size)
-        part = DenseChain(rates, np.zeros(rates.shape, dtype=bool), 0.0)
+        part = DenseChain(rates, np.zeros(rates.shape, dtype=bool))
         out[inside] = part.stationary(accelerated=True)
         return out
 
     def poisson(self, b: Floats, z: Floats) -> Floats:
         """Solve ``(I - P) x = b``, P the accelerated chain, where ``z' b = 0`` (GMRES)."""
+        inside = np.flatnonzero(self.mask)
+        d, b, z = self.d[inside], b[inside], z[inside]
+        out = np.zeros(self.mask.size)
 
         def step(x: Floats) -> Floats:
-            return x - self.right(x) / self.d
+            out[inside] = x
+            return x - self.right(out)[inside] / d
 
         operator = LinearOperator((b.size,) * 2, matvec=step, dtype=float)
         x, failed = gmres(operator, b - (z @ b) / z.sum(), rtol=1e-10, restart=60, maxiter=10)
@@ -259,7 +295,8 @@ class FlowChain:
                 f"a contrast's standard error was not found after {self.n_products} products: the "
                 f"items are hardly linked"
             )
-        return np.asarray(x)
+        out[inside] = x
+        return out
 
 
 def distribution(chain: DenseChain | FlowChain, accelerated: bool) -> tuple[Floats, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,11 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from irt_dask.calibrate.common import name_some
 from irt_dask.calibrate.pairwise import check_level
 from irt_dask.engine import bank_item_ids, dataset
 from irt_dask.engine.threads import single_threaded
-from irt_dask.errors import InputError
+from irt_dask.errors import InputError, SparseDataWarning
 from irt_dask.kernels import bradley_terry as kernels
 from irt_dask.kernels import keyed
 
@@ -47,7 +49,8 @@ def compare_items(fit: xr.Dataset, i: str, j: str, *, level: float | None = None
     Raises
     ------
     InputError
-        For an unknown item, an item and itself, or a fit without covariance.
+        For an unknown item, an item and itself, an item without standard error, or a fit without
+        covariance.
 
     Notes
     -----
@@ -60,6 +63,13 @@ def compare_items(fit: xr.Dataset, i: str, j: str, *, level: float | None = None
     if at[0] == at[1]:
         raise InputError(f"item {i!r} cannot be compared with itself; name two items")
     p, q = at
+    without = [item_id[k] for k in at if np.isfinite(b[k]) and np.isnan(cov[k, k])]
+    if without:
+        raise InputError(
+            f"no standard error for item(s) {name_some(without)}: the responses are too few, or do "
+            f"not give a finite difficulty, so that nothing can be said of differences; collect "
+            f"more responses"
+        )
     _check_finite(b[at], cov[np.ix_(at, at)])
     difference = b[p] - b[q]
     se = float(_se_of_differences(cov[np.ix_(at, at)])[0, 1])
@@ -109,12 +119,20 @@ def top_items(
     Dataset over items
         ``item_difficulty``; ``item_rank``, 1 the hardest; ``item_rank_lower`` and
         ``item_rank_upper``; ``item_in_top``: rank at most k.  ``attrs["top_established"]`` is 1 if
-        every item in the top is significantly harder than every one outside.
+        every item in the top is significantly harder than every one outside.  An item without
+        standard error could be anywhere: its ranks go from 1 to the number of items, it is not
+        told apart from any other, and so no top is established.
+        ``attrs["n_without_interval"]`` counts such items.
 
     Raises
     ------
     InputError
         For a fit without covariance, or options outside their range.
+
+    Warns
+    -----
+    SparseDataWarning
+        Some items have no standard error.
 
     Notes
     -----
@@ -140,14 +158,26 @@ def top_items(
     """
     b, cov, item_id = _parts(fit)
     _check_top(k, level, method, seed, len(item_id))
-    _check_finite(b, cov)
     m = len(item_id)
-    se = _se_of_differences(cov)
+    known = ~(np.isfinite(b) & np.isnan(np.diag(cov)))
+    if known.sum() < 2:
+        raise InputError("fit has standard errors for fewer than two items; collect more responses")
+    inside = np.ix_(known, known)
+    _check_finite(b[known], cov[inside])
+    se = np.full((m, m), np.inf)  # whoever has none is not told apart from any other
+    se[inside] = _se_of_differences(cov[inside])
     if method == "bonferroni":
         critical = -float(ndtri((1.0 - level) / (m * (m - 1))))
         critical_top = -float(ndtri((1.0 - level) / (k * (m - k) + 1)))
     else:
-        critical = critical_top = _largest_quantile(cov, se, level, seed)
+        critical = critical_top = _largest_quantile(cov[inside], se[inside], level, seed)
+    if not known.all():
+        warnings.warn(
+            f"{(~known).sum()} item(s) have no standard error: their ranks could be any, and no "
+            f"top is established: {name_some([item_id[j] for j in np.flatnonzero(~known)])}",
+            SparseDataWarning,
+            stacklevel=2,
+        )
     order = np.argsort(-b, kind="stable")
     rank = np.empty(m, dtype=np.int64)
     rank[order] = np.arange(1, m + 1)
@@ -171,6 +201,7 @@ def top_items(
             "critical_value": critical,
             "critical_value_top": critical_top,
             "top_established": bool((z[np.ix_(in_top, ~in_top)] > critical_top).all()),
+            "n_without_interval": int((~known).sum()),
         },
     )
 
@@ -199,7 +230,7 @@ def _parts(fit: Any) -> tuple[Floats, Floats, tuple[str, ...]]:
         )
     b, cov = (fit[name].values for name in ("item_difficulty", "item_difficulty_covariance"))
     if "item_difficulty_bias" in fit:
-        b = b - fit["item_difficulty_bias"].values
+        b = b - np.nan_to_num(fit["item_difficulty_bias"].values)
     return b, cov, bank_item_ids(fit, "fit")
 
 

@@ -217,8 +217,8 @@ def _check_connected(code: Ints, item_id: tuple[str, ...], draw: Draw) -> None:
     raise EstimationError(
         f"the items fall into {n} groups that the comparisons do not put on one scale: no person "
         f"compared items of two groups, or the same group was always the harder one; use {more}"
-        f"fit_spectral with regularization=1.0, or remove items that all or none solved. "
-        + list_groups(label, item_id)
+        f"fit_spectral, which says nothing certain of such items, or remove items that all or none "
+        f"solved. " + list_groups(label, item_id)
     )
 
 

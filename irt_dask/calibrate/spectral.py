@@ -7,8 +7,8 @@ and wrong on j, define a Markov chain on the items whose stationary distribution
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,21 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import stats
 
-from irt_dask.calibrate import spectral_errors
-from irt_dask.calibrate.chain import DenseChain, FlowChain, distribution
-from irt_dask.calibrate.common import list_groups
+from irt_dask.calibrate.chain import DenseChain, FlowChain
+from irt_dask.calibrate.common import list_groups, name_some
 from irt_dask.calibrate.pairs import count
+from irt_dask.calibrate.spectral_fit import (
+    LEAST_PERSONS,
+    Chain,
+    Fit,
+    add_contrasts,
+    add_errors,
+    default_nu,
+    fit_groups,
+)
 from irt_dask.engine import Engine, ProgressOption, as_responses, bank_item_ids, dataset
 from irt_dask.engine.threads import single_threaded
-from irt_dask.errors import EstimationError, InputError
+from irt_dask.errors import EstimationError, InputError, SparseDataWarning
 from irt_dask.items import checks
 
 Floats = NDArray[np.float64]
@@ -35,23 +43,10 @@ _MAX_DENSE, _MAX_ERRORS = 5000, 1000
 _MAX_LINKS = 100_000
 
 
-@dataclass
-class _Fit:
-    """What is known of each item, NaN where it is not."""
-
-    beta: Floats
-    se: Floats
-    bias: Floats
-    covariance: Floats | None = None
-    residual: float = 0.0
-    n_products: int = 0
-    contrasts: list[tuple[float, float, float]] = field(default_factory=list)
-
-
 def fit_spectral(
     responses: Any,
     *,
-    regularization: float = 1.0,
+    regularization: float | None = None,
     accelerated: bool = True,
     components: str = "error",
     standard_errors: bool | None = None,
@@ -66,9 +61,12 @@ def fit_spectral(
     ----------
     responses : Responses, anything ``from_array`` takes, or the Dataset of :func:`pair_counts`
         Person weights are used.  Pair counts hold no persons, so no standard errors.
-    regularization : float
-        nu, added to the counts of every pair of items that some person answered both of.  Keeps
-        difficulties finite; biases them towards 0 by O(nu / n).  0 switches it off.
+    regularization : float, optional
+        nu, added to the counts of every pair of items that some person answered both of.  By
+        default what adds half a response to an item's right answers and half to its wrong ones,
+        over all its pairs: that much offsets the bias of the estimate (with more than 100,000 items
+        0).  More biases difficulties towards 0, by O(nu / n): the source's 1.0 adds as much as some
+        persons answered where data are sparse.  0 switches it off.
     accelerated : bool
         Scale the chain item by item (Algorithm 2) or by one number (Algorithm 1); the estimate is
         the same, more than 5,000 items take more steps.
@@ -85,13 +83,16 @@ def fit_spectral(
     Returns
     -------
     Dataset over items
-        ``item_difficulty``, of mean 0 (in each group); ``item_linked_group``; ``item_flag`` (of
-        pair counts, what difficulties tell); with standard errors
-        ``_se``, ``_lower``, ``_upper``, ``item_difficulty_covariance`` and
-        ``item_difficulty_bias``, what nu changes to first order: the intervals reach over it.
+        ``item_difficulty``, of mean 0 over the items (of each group) whose difficulties the
+        responses alone make finite; ``item_linked_group``; ``item_flag`` (of pair counts, what
+        difficulties tell); with standard errors ``_se``, ``_lower``, ``_upper``,
+        ``item_difficulty_covariance`` and ``item_effective_persons``: NaN for items without a
+        finite estimate, and for those that fewer than two persons of equal weight bear on; and, if
+        ``regularization`` is given, ``item_difficulty_bias``: what it changes, compared with the
+        default's.  Intervals reach over it.
         ``contrast_difference`` (first less second) with ``_se``, ``_lower``, ``_upper``.  attrs:
-        ``residual`` is the largest imbalance of the chain's flows, relative to the largest flow;
-        ``n_iterations`` counts products with the chain.
+        ``regularization`` is nu; ``residual`` is the largest imbalance of the chain's flows,
+        relative to the largest flow; ``n_iterations`` counts products with the chain.
 
     Raises
     ------
@@ -101,18 +102,23 @@ def fit_spectral(
 
     Warns
     -----
+    SparseDataWarning
+        Items without finite estimates, whose difficulties rest on the regularization alone, and
+        items for whose standard errors the responses are too few, by name.
     ItemWarning
-        Some items are flagged.
+        Other items are flagged.
 
     Notes
     -----
-    Two passes for flags.  Up to 5,000 items: one pass, items^3 and 17 items^2 bytes on the driver;
-    standard errors take two passes and twice that.  Beyond, and from 1,000 items with sparse data
-    and no standard errors, the chain is not formed: some dozens of passes, and with nu > 0 a bitmap
-    of items^2 / 8 bytes; contrasts take some dozens of passes each.  The fit maximises no
-    likelihood of the full data, so attrs hold no ``objective``.  Standard errors are the sandwich
-    of the estimating equations (:mod:`irt_dask.calibrate.spectral_errors`): they hold whatever the
-    distribution of ability, if the Rasch model does.  Source: Algorithm 2, section 4.
+    Two passes for flags.  Up to 5,000 items: one pass, items^3 and 25 items^2 bytes on the driver;
+    standard errors take four passes and 100 items^2 bytes.  Beyond, and from 1,000 items with
+    sparse data and no standard errors, the chain is not formed: some dozens of passes, and with
+    nu > 0 a bitmap of items^2 / 8 bytes; contrasts take some dozens of passes each.  The fit
+    maximises no likelihood of the full data, so attrs hold no ``objective``.  Standard errors are
+    a sandwich of the estimating equations (:mod:`irt_dask.calibrate.spectral_errors`): they hold
+    whatever the distribution of ability, if the Rasch model does.  The estimate is not efficient
+    where items that few persons solve meet easy ones: ``fit_pairwise(pairing="all")`` has narrower
+    intervals.  Source: Algorithm 2, section 4.
     """
     counted = isinstance(responses, xr.Dataset) and "pair_count" in responses
     _check_options(regularization, components, level)
@@ -126,8 +132,8 @@ def fit_spectral(
     with_errors = m <= _MAX_ERRORS if standard_errors is None else standard_errors
     _check_size(m, regularization, bool(standard_errors))
     with Engine(responses, client=client, progress=progress, stage="spectral") as engine:
-        chain = _chain(engine, regularization, with_errors)
-        label = _groups(chain, item_id, regularization, components)
+        chain = _regularized(_chain(engine, regularization, with_errors), regularization)
+        label = _groups(chain, item_id, components)
         for i, j in pairs:
             if label[i] != label[j]:
                 raise InputError(f"contrast {item_id[i]!r}, {item_id[j]!r}: not on one scale")
@@ -136,24 +142,28 @@ def fit_spectral(
                 "contrasts of sparse data with more than 1,000 items, or of any with more than "
                 "5,000, need all items on one scale; select the items of one group"
             )
-        fit = _fit_groups(chain, label, accelerated)
+        fit, parts = fit_groups(
+            chain, label, regularization is None, accelerated, with_errors or bool(pairs)
+        )
         if with_errors or (pairs and isinstance(chain, DenseChain)):
             assert isinstance(chain, DenseChain)
-            _add_errors(engine, chain, label, fit)
-        _add_contrasts(engine, chain, label, fit, pairs)
+            add_errors(engine, chain, fit, parts)
+        add_contrasts(engine, fit, parts, pairs)
         seen = checks.count(engine)
     if not with_errors:
         fit.covariance = None
     named = [(item_id[i], item_id[j]) for i, j in pairs]
+    told = _warn(fit, item_id, [k for pair in pairs for k in pair])
     out = _result(
-        fit, label, item_id, engine.n_persons, regularization, accelerated, level, named, seen,
-        engine.weight_attrs,
-    )  # fmt: skip
-    checks.warn(out["item_flag"].values, item_id)
+        fit, label, item_id, engine.n_persons, accelerated, level, named, seen, engine.weight_attrs
+    )
+    checks.warn(np.where(told, checks.OK, out["item_flag"].values), item_id)
     return out
 
 
-def _of_counts(counts: xr.Dataset, nu: float, accelerated: bool, components: str) -> xr.Dataset:
+def _of_counts(
+    counts: xr.Dataset, nu: float | None, accelerated: bool, components: str
+) -> xr.Dataset:
     item_id = bank_item_ids(counts, "pair counts")
     if counts["pair_count"].shape != (len(item_id),) * 2:
         raise InputError(
@@ -161,32 +171,34 @@ def _of_counts(counts: xr.Dataset, nu: float, accelerated: bool, components: str
             f"columns; select items of the responses before they are counted"
         )
     with single_threaded():  # other bits on other numbers of threads
-        chain = _dense(counts["pair_count"].values, counts["pair_observed"].values, nu)
-        label = _groups(chain, item_id, nu, components)
-        fit = _fit_groups(chain, label, accelerated)
+        differ, both = counts["pair_count"].values, counts["pair_observed"].values
+        chain = _regularized(_dense(differ, both), nu)
+        label = _groups(chain, item_id, components)
+        fit, _ = fit_groups(chain, label, nu is None, accelerated, with_errors=False)
+    _warn(fit, item_id, [])
     n_persons = int(counts.attrs["n_persons"])
-    return _result(fit, label, item_id, n_persons, nu, accelerated, 0.0, [])
+    return _result(fit, label, item_id, n_persons, accelerated, 0.0, [])
 
 
 # --- what is checked first ------------------------------------------------------------------------
 
 
-def _check_options(nu: float, components: str, level: float) -> None:
-    if not (np.isfinite(nu) and nu >= 0):
-        raise InputError(f"regularization={nu} must be finite and at least 0")
+def _check_options(nu: float | None, components: str, level: float) -> None:
+    if nu is not None and not (np.isfinite(nu) and nu >= 0):
+        raise InputError(f"regularization={nu} must be finite and at least 0, or None")
     if components not in ("error", "each"):
         raise InputError(f"components={components!r}; choose 'error' or 'each'")
     if not 0.0 < level < 1.0:
         raise InputError(f"level={level} must lie between 0 and 1, such as 0.95")
 
 
-def _check_size(m: int, nu: float, standard_errors: bool) -> None:
+def _check_size(m: int, nu: float | None, standard_errors: bool) -> None:
     if standard_errors and m > _MAX_DENSE:
         raise InputError(
             f"{m} items: standard errors of all are computed for at most {_MAX_DENSE}; name the "
             f"differences of interest in contrasts="
         )
-    if nu > 0 and m > _MAX_LINKS:
+    if nu is not None and nu > 0 and m > _MAX_LINKS:
         raise InputError(
             f"{m} items: regularization={nu} needs to know which items are answered together, for "
             f"at most {_MAX_LINKS} items; use regularization=0 or fit_pairwise"
@@ -206,21 +218,23 @@ def _places(item_id: tuple[str, ...], pair: tuple[str, str]) -> tuple[int, int]:
 # --- the chain and its groups ---------------------------------------------------------------------
 
 
-def _dense(differ: Any, both: Any, nu: float) -> DenseChain:
-    return DenseChain(np.array(differ, dtype=float, order="C"), np.array(both > 0, order="C"), nu)
+def _dense(differ: Any, both: Any) -> DenseChain:
+    return DenseChain(np.array(differ, dtype=float, order="C"), np.array(both > 0, order="C"))
 
 
-def _chain(engine: Engine, nu: float, with_errors: bool) -> DenseChain | FlowChain:
+def _chain(engine: Engine, nu: float | None, with_errors: bool) -> Chain:
     r = engine.responses
     sparse = r.layout == "csr" and r.n_items > _MAX_ERRORS
     if r.n_items > _MAX_DENSE or (sparse and not with_errors):
-        return FlowChain(engine, nu)
-    return _dense(*count(engine), nu)
+        return FlowChain(engine, linked=r.n_items <= _MAX_LINKS if nu is None else nu > 0)
+    return _dense(*count(engine))
 
 
-def _groups(
-    chain: DenseChain | FlowChain, item_id: tuple[str, ...], nu: float, components: str
-) -> Ints:
+def _regularized(chain: Chain, nu: float | None) -> Chain:
+    return chain.at(default_nu(chain) if nu is None else nu)
+
+
+def _groups(chain: Chain, item_id: tuple[str, ...], components: str) -> Ints:
     """Label the groups of items that are on one scale; several are an error unless asked for."""
     if len(item_id) < 2:
         raise EstimationError("difficulties are relative: at least two items are needed")
@@ -230,9 +244,9 @@ def _groups(
         return label
     remedy = (
         "no person answered items of two groups: calibrate each group by itself (components='each')"
-        if nu > 0
+        if chain.nu > 0
         else "everyone who answered items of two groups was right on the same one, or nobody "
-        "answered both: use regularization=1.0 or remove items that all or none solved"
+        "answered both: leave regularization at its default or remove items that all or none solved"
     )
     raise EstimationError(
         f"the items fall into {len(sizes)} groups that the responses do not put on one scale; "
@@ -240,68 +254,38 @@ def _groups(
     )
 
 
-def _members(label: Ints) -> list[NDArray[np.intp]]:
-    """Items of each group of two or more."""
-    return [at for c in range(label.max() + 1) if (at := np.flatnonzero(label == c)).size > 1]
+# --- the result -----------------------------------------------------------------------------------
 
 
-def _part(chain: DenseChain | FlowChain, items: NDArray[np.intp], m: int) -> DenseChain | FlowChain:
-    return chain if items.size == m else chain.only(items)
-
-
-def _fit_groups(chain: DenseChain | FlowChain, label: Ints, accelerated: bool) -> _Fit:
-    m = label.size
-    fit = _Fit(np.full(m, np.nan), np.full(m, np.nan), np.full(m, np.nan))
-    for items in _members(label):
-        part = _part(chain, items, m)
-        pi, residual = distribution(part, accelerated)
-        beta = np.log(pi if isinstance(part, DenseChain) else pi[items])
-        fit.beta[items] = beta - beta.mean()
-        fit.residual = max(fit.residual, residual)
-        fit.n_products += part.n_products
-    return fit
-
-
-# --- standard errors ------------------------------------------------------------------------------
-
-
-def _add_errors(engine: Engine, chain: DenseChain, label: Ints, fit: _Fit) -> None:
-    m = label.size
-    fit.covariance = np.full((m, m), np.nan)
-    for items in _members(label):
-        part = _part(chain, items, m)
-        assert isinstance(part, DenseChain)
-        e = np.zeros(m)
-        e[items] = np.exp(fit.beta[items])
-        pull = part.pull(e[items])
-        scatter = spectral_errors.score_covariance(engine, e, items)
-        scatter -= np.multiply.outer(pull, pull) / engine.n_persons  # about their mean
-        x = spectral_errors.influence(part, e[items])
-        covariance = x.T @ scatter @ x
-        fit.covariance[np.ix_(items, items)] = covariance
-        fit.se[items] = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-        fit.bias[items] = -(x.T @ pull)
-
-
-def _add_contrasts(
-    engine: Engine,
-    chain: DenseChain | FlowChain,
-    label: Ints,
-    fit: _Fit,
-    pairs: list[tuple[int, int]],
-) -> None:
-    for i, j in pairs:
-        difference = fit.beta[i] - fit.beta[j]
-        if fit.covariance is not None:
-            v = fit.covariance
-            variance, bias = v[i, i] + v[j, j] - 2.0 * v[i, j], fit.bias[i] - fit.bias[j]
-        else:
-            assert isinstance(chain, FlowChain)
-            e, c = np.exp(fit.beta), np.zeros(label.size)
-            c[[i, j]] = 1.0, -1.0
-            variance, x = spectral_errors.contrast_variance(engine, chain, e, c)
-            bias = -float(x @ chain.pull(e))
-        fit.contrasts.append((difference, float(np.sqrt(max(variance, 0.0))), bias))
+def _warn(fit: Fit, item_id: tuple[str, ...], contrasted: list[int]) -> NDArray[np.bool_]:
+    """Name the items without a finite estimate, and those without a standard error."""
+    apart = np.isfinite(fit.beta) & ~fit.settled
+    asked = np.ones(apart.size, dtype=bool)
+    if fit.covariance is None:
+        asked = np.isin(np.arange(apart.size), contrasted)
+    few = fit.settled & asked & (fit.persons < LEAST_PERSONS)
+    told = []
+    if apart.any():
+        told.append(
+            f"{apart.sum()} item(s) have no finite difficulty, as everyone, or nobody, who "
+            f"answered them with the others solved them; the numbers given rest on "
+            f"regularization={fit.nu:.3g} alone, without standard errors: "
+            f"{name_some([item_id[j] for j in np.flatnonzero(apart)])}"
+        )
+    if few.any():
+        told.append(
+            f"{few.sum()} item(s) get no standard error, as fewer than {LEAST_PERSONS:g} persons "
+            f"of equal weight were right, or wrong, on them: "
+            f"{name_some([item_id[j] for j in np.flatnonzero(few)])}"
+        )
+    if told:
+        warnings.warn(
+            f"fit_spectral: {'; '.join(told)}. Collect more responses or remove these items; "
+            f'fit_pairwise(pairing="all") makes more of sparse responses',
+            SparseDataWarning,
+            stacklevel=3,
+        )
+    return apart | few
 
 
 def _interval(estimate: Any, se: Any, bias: Any, level: float) -> tuple[Any, Any]:
@@ -313,11 +297,10 @@ def _interval(estimate: Any, se: Any, bias: Any, level: float) -> tuple[Any, Any
 
 
 def _result(
-    fit: _Fit,
+    fit: Fit,
     label: Ints,
     item_id: tuple[str, ...],
     n_persons: int,
-    nu: float,
     accelerated: bool,
     level: float,
     contrasts: list[tuple[str, str]],
@@ -331,9 +314,11 @@ def _result(
             "item_difficulty_se": fit.se,
             "item_difficulty_lower": lower,
             "item_difficulty_upper": upper,
-            "item_difficulty_bias": fit.bias,
             "item_difficulty_covariance": fit.covariance,
+            "item_effective_persons": fit.persons,
         }
+        if not fit.chosen:
+            data["item_difficulty_bias"] = fit.bias
     data["item_flag"] = checks.flags(data, seen=seen)
     coords: dict[str, Any] = {}
     if contrasts:
@@ -354,7 +339,8 @@ def _result(
         attrs={
             "method": "spectral",
             "model": "1pl",
-            "regularization": nu,
+            "regularization": float(fit.nu),
+            "default_regularization": fit.chosen,
             "accelerated": accelerated,
             "converged": True,
             "n_iterations": fit.n_products,
@@ -362,6 +348,7 @@ def _result(
             "n_linked_groups": int(label.max()) + 1,
             "level": level if fit.covariance is not None or contrasts else None,
             "identification": "mean difficulty 0, discrimination 1",
+            "n_unsettled_items": int((np.isfinite(fit.beta) & ~fit.settled).sum()),
             "n_persons": n_persons,
             **(weight_attrs or {}),
         },
