@@ -434,6 +434,29 @@ def test_products_alone_give_the_same(never_formed, nu, accelerated):
     assert irt.fit_spectral(s, accelerated=accelerated, **options).identical(got)
 
 
+@pytest.mark.parametrize("nu", [None, 1.0])
+def test_items_without_a_finite_estimate_without_a_matrix(never_formed, nu):
+    """One solved by all, one by nobody, one answered with the first alone, who solved both."""
+    y = random_rasch(28, n=500, m=20)
+    y[:, 3], y[y[:, 4] >= 0, 4] = 1, 0
+    y[:5, np.arange(20) != 3] = -1
+    y = np.column_stack([y, np.where(np.arange(500) < 5, 1, -1)])
+    options = {"regularization": nu, "contrasts": [("1", "2"), ("1", "3"), ("4", "20")]}
+    message = r"3 item\(s\) have no finite difficulty.*: 3, 4, 20\."
+    with pytest.warns(SparseDataWarning, match=message):
+        got = irt.fit_spectral(irt.from_array(y, rows_per_block=77), **options)
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr(spectral, "_MAX_DENSE", 5000)
+        with pytest.warns(SparseDataWarning, match=message):
+            want = irt.fit_spectral(y, **options)
+    np.testing.assert_allclose(got["item_difficulty"], want["item_difficulty"], atol=1e-6)
+    assert np.isfinite(want["item_difficulty"]).all()
+    assert set(np.argsort(want["item_difficulty"].values)[[0, 1, -1]]) == {3, 20, 4}
+    np.testing.assert_array_equal(np.isnan(want["contrast_difference_se"]), [False, True, True])
+    for name in ["contrast_difference" + s for s in ("", "_se", "_lower", "_upper")]:
+        np.testing.assert_allclose(got[name], want[name], atol=1e-4)
+
+
 @pytest.mark.parametrize("nu", [0.0, 1.0])
 def test_groups_without_a_matrix(never_formed, nu):
     y = np.full((60, 7), -1)

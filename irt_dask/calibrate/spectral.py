@@ -7,7 +7,6 @@ and wrong on j, define a Markov chain on the items whose stationary distribution
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,20 +16,20 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from irt_dask.calibrate.chain import DenseChain, FlowChain
-from irt_dask.calibrate.common import list_groups, name_some
+from irt_dask.calibrate.common import list_groups
 from irt_dask.calibrate.pairs import count
 from irt_dask.calibrate.spectral_fit import (
-    LEAST_PERSONS,
     Chain,
     Fit,
     add_contrasts,
     add_errors,
     default_nu,
     fit_groups,
+    warn_of_sparse,
 )
 from irt_dask.engine import Engine, ProgressOption, as_responses, bank_item_ids, dataset
 from irt_dask.engine.threads import single_threaded
-from irt_dask.errors import EstimationError, InputError, SparseDataWarning
+from irt_dask.errors import EstimationError, InputError
 from irt_dask.items import checks
 
 Floats = NDArray[np.float64]
@@ -106,7 +105,7 @@ def fit_spectral(
         Items without finite estimates, whose difficulties rest on the regularization alone, and
         items for whose standard errors the responses are too few, by name.
     ItemWarning
-        Other items are flagged.
+        Some items are flagged.
 
     Notes
     -----
@@ -153,11 +152,11 @@ def fit_spectral(
     if not with_errors:
         fit.covariance = None
     named = [(item_id[i], item_id[j]) for i, j in pairs]
-    told = _warn(fit, item_id, [k for pair in pairs for k in pair])
+    warn_of_sparse(fit, item_id, [k for pair in pairs for k in pair])
     out = _result(
         fit, label, item_id, engine.n_persons, accelerated, level, named, seen, engine.weight_attrs
     )
-    checks.warn(np.where(told, checks.OK, out["item_flag"].values), item_id)
+    checks.warn(out["item_flag"].values, item_id)
     return out
 
 
@@ -175,7 +174,7 @@ def _of_counts(
         chain = _regularized(_dense(differ, both), nu)
         label = _groups(chain, item_id, components)
         fit, _ = fit_groups(chain, label, nu is None, accelerated, with_errors=False)
-    _warn(fit, item_id, [])
+    warn_of_sparse(fit, item_id, [])
     n_persons = int(counts.attrs["n_persons"])
     return _result(fit, label, item_id, n_persons, accelerated, 0.0, [])
 
@@ -255,37 +254,6 @@ def _groups(chain: Chain, item_id: tuple[str, ...], components: str) -> Ints:
 
 
 # --- the result -----------------------------------------------------------------------------------
-
-
-def _warn(fit: Fit, item_id: tuple[str, ...], contrasted: list[int]) -> NDArray[np.bool_]:
-    """Name the items without a finite estimate, and those without a standard error."""
-    apart = np.isfinite(fit.beta) & ~fit.settled
-    asked = np.ones(apart.size, dtype=bool)
-    if fit.covariance is None:
-        asked = np.isin(np.arange(apart.size), contrasted)
-    few = fit.settled & asked & (fit.persons < LEAST_PERSONS)
-    told = []
-    if apart.any():
-        told.append(
-            f"{apart.sum()} item(s) have no finite difficulty, as everyone, or nobody, who "
-            f"answered them with the others solved them; the numbers given rest on "
-            f"regularization={fit.nu:.3g} alone, without standard errors: "
-            f"{name_some([item_id[j] for j in np.flatnonzero(apart)])}"
-        )
-    if few.any():
-        told.append(
-            f"{few.sum()} item(s) get no standard error, as fewer than {LEAST_PERSONS:g} persons "
-            f"of equal weight were right, or wrong, on them: "
-            f"{name_some([item_id[j] for j in np.flatnonzero(few)])}"
-        )
-    if told:
-        warnings.warn(
-            f"fit_spectral: {'; '.join(told)}. Collect more responses or remove these items; "
-            f'fit_pairwise(pairing="all") makes more of sparse responses',
-            SparseDataWarning,
-            stacklevel=3,
-        )
-    return apart | few
 
 
 def _interval(estimate: Any, se: Any, bias: Any, level: float) -> tuple[Any, Any]:

@@ -7,6 +7,7 @@ the settled ones; where they are rests on the regularisation, and they get no st
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,7 +15,9 @@ from numpy.typing import NDArray
 
 from irt_dask.calibrate import spectral_errors
 from irt_dask.calibrate.chain import DenseChain, FlowChain, distribution
+from irt_dask.calibrate.common import name_some
 from irt_dask.engine import Engine
+from irt_dask.errors import SparseDataWarning
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -88,6 +91,7 @@ def fit_groups(
             part = _part(chain, inner, m)
             fit.beta[inner] = _solve(fit, part, inner, accelerated)
             _place(chain, fit.beta, items)
+            fit.n_products = max(fit.n_products, chain.n_products)
         else:
             fit.beta[items] = _solve(fit, part, items, accelerated)
             fit.beta[items] -= fit.beta[inner].mean()
@@ -107,11 +111,10 @@ def _settled(part: Chain, items: NDArray[np.intp]) -> NDArray[np.bool_]:
 
 
 def _solve(fit: Fit, part: Chain, items: NDArray[np.intp], accelerated: bool) -> Floats:
-    before = part.n_products
     pi, residual = distribution(part, accelerated)
     beta = np.log(pi if isinstance(part, DenseChain) else pi[items])
     fit.residual = max(fit.residual, residual)
-    fit.n_products += part.n_products - before if isinstance(part, FlowChain) else 1
+    fit.n_products = part.n_products if isinstance(part, FlowChain) else fit.n_products + 1
     return np.asarray(beta - beta.mean())
 
 
@@ -183,3 +186,36 @@ def add_contrasts(
             c[[i, j]] = 1.0, -1.0
             variance = spectral_errors.contrast_variance(engine, part, _exponentials(fit, items), c)
         fit.contrasts.append((difference, float(np.sqrt(np.maximum(variance, 0.0))), bias))
+
+
+# --- what is missing ------------------------------------------------------------------------------
+
+
+def warn_of_sparse(fit: Fit, item_id: tuple[str, ...], contrasted: list[int]) -> None:
+    """Name the items without a finite estimate, and those without a standard error."""
+    apart = np.isfinite(fit.beta) & ~fit.settled
+    asked = np.ones(apart.size, dtype=bool)
+    if fit.covariance is None:
+        asked = np.isin(np.arange(apart.size), contrasted)
+    few = fit.settled & asked & (fit.persons < LEAST_PERSONS)
+    told = []
+    if apart.any():
+        told.append(
+            f"{apart.sum()} item(s) have no finite difficulty, as everyone, or nobody, who "
+            f"answered them with the others solved them; the numbers given rest on "
+            f"regularization={fit.nu:.3g} alone, without standard errors: "
+            f"{name_some([item_id[j] for j in np.flatnonzero(apart)])}"
+        )
+    if few.any():
+        told.append(
+            f"{few.sum()} item(s) get no standard error, as fewer than {LEAST_PERSONS:g} persons "
+            f"of equal weight were right, or wrong, on them: "
+            f"{name_some([item_id[j] for j in np.flatnonzero(few)])}"
+        )
+    if told:
+        warnings.warn(
+            f"fit_spectral: {'; '.join(told)}. Collect more responses or remove these items; "
+            f'fit_pairwise(pairing="all") makes more of sparse responses',
+            SparseDataWarning,
+            stacklevel=3,
+        )
