@@ -174,7 +174,7 @@ def _of_counts(
         chain = _regularized(_dense(differ, both), nu)
         label = _groups(chain, item_id, components)
         fit, _ = fit_groups(chain, label, nu is None, accelerated, with_errors=False)
-    warn_of_sparse(fit, item_id, [])
+    warn_of_sparse(fit, item_id, [], stacklevel=4)
     n_persons = int(counts.attrs["n_persons"])
     return _result(fit, label, item_id, n_persons, accelerated, 0.0, [])
 

@@ -191,7 +191,9 @@ def add_contrasts(
 # --- what is missing ------------------------------------------------------------------------------
 
 
-def warn_of_sparse(fit: Fit, item_id: tuple[str, ...], contrasted: list[int]) -> None:
+def warn_of_sparse(
+    fit: Fit, item_id: tuple[str, ...], contrasted: list[int], *, stacklevel: int = 3
+) -> None:
     """Name the items without a finite estimate, and those without a standard error."""
     apart = np.isfinite(fit.beta) & ~fit.settled
     asked = np.ones(apart.size, dtype=bool)
@@ -217,5 +219,5 @@ def warn_of_sparse(fit: Fit, item_id: tuple[str, ...], contrasted: list[int]) ->
             f"fit_spectral: {'; '.join(told)}. Collect more responses or remove these items; "
             f'fit_pairwise(pairing="all") makes more of sparse responses',
             SparseDataWarning,
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
