@@ -40,6 +40,9 @@ def test_records_say_what_is_so(method: Method, bits: Any) -> None:
     assert (again == bits(result)) == (method.random != "secret")
     assert method.random != "keyed" or "seed" in result.attrs
     assert not method.private or "objective" not in result.attrs
+    # Fits flag items, but for releases under privacy and what knows pair counts alone.
+    flagged = method.name.startswith("fit_") and not method.private
+    assert ("item_flag" in result) == (flagged and method.name not in ("fit_choppin", "fit_saaty"))
 
     weighted = as_responses(y, persons=columns | {"weight": weights()})
     if not method.weights:
