@@ -23,7 +23,7 @@ import registry
 import scipy.sparse
 import xarray as xr
 import zarr
-from registry import BANKS, ITEMS, METHODS, M, Method, N, named, values, weights
+from registry import BANKS, ITEMS, METHODS, M, Method, named
 
 import irt_dask as irt
 from irt_dask.errors import ChangedRunError, CheckpointError, InputError
@@ -34,13 +34,18 @@ from irt_dask.workflow import RunConfig, run, stages
 from irt_dask.workflow.inputs import data_checksum
 from irt_dask.workflow.run import stages_of
 
-Y = values(missing=0.1)
+N = 120
+Y = registry.values(N, missing=0.1)
 IDS = [f"person {i}" for i in range(N)]
 FORMS = ("memory", "sparse", "lazy", "selected", "split")
 
 
 def columns() -> dict[str, Any]:
-    return registry.table()
+    return registry.table(N)
+
+
+def weights(**options: Any) -> np.ndarray:
+    return registry.weights(N, **options)
 
 
 def made(
@@ -134,6 +139,28 @@ def test_a_lazy_array_is_read_again_and_its_name_says_nothing(tmp_path: Path) ->
     np.testing.assert_allclose(before[1], -after[1], atol=1e-6)
 
 
+def counted(y: np.ndarray, counts: np.ndarray) -> da.Array:
+    """A dask array that counts how often each is computed."""
+
+    def chunk(rows: np.ndarray, block_id: Any = None) -> np.ndarray:
+        counts[block_id[0]] += 1
+        return rows
+
+    array = da.from_array(y, chunks=(40, M))
+    return da.map_blocks(chunk, array, dtype=y.dtype, meta=np.empty((0, 0), y.dtype))
+
+
+@pytest.mark.parametrize("label", ["marginal 2PL", "joint 2PL", "score, groups"])
+def test_a_lazy_block_is_computed_once_in_a_computation(label: str, tmp_path: Path) -> None:
+    """Rounds find it in memory, and so does the pass for its checksum."""
+    counts = np.zeros(-(-N // 40), dtype=int)
+    r = irt.from_array(counted(Y, counts), persons=columns(), item_id=ITEMS, rows_per_block=40)
+    options = {} if "score" in label else {"checkpoint": tmp_path}
+    for n in (1, 2):
+        named(label)(r, **options)
+        np.testing.assert_array_equal(counts, n)
+
+
 @pytest.mark.parametrize("form", ["memory", "sparse"])
 def test_what_the_caller_changes_later_has_no_effect(form: str) -> None:
     y, w, ids = Y.copy(), weights(), np.array(IDS, dtype=object)
@@ -186,8 +213,9 @@ def test_no_two_contents_read_alike() -> None:
 
 # --- blocks that a process keeps ------------------------------------------------------------------
 
-#: Those whose caches differ; all others take longer.
-QUICK = ("spectral", "joint 2PL", "marginal 2PL", "score, groups", "score, covariates", "dif")
+#: Methods that see groups, and the first of each function; others take longer.
+QUICK = ("marginal 2PL", "score, groups", "dif")
+FIRSTS = {m.name: m.label for m in reversed(METHODS)}
 FORM = pytest.mark.parametrize("form", [pytest.param("memory", marks=pytest.mark.slow), "lazy"])
 
 
@@ -204,13 +232,16 @@ def uses(method: Method) -> list[tuple[str, dict[str, Any]]]:
     return [(name, change) for name, change in changed() if name in out]
 
 
+def often(method: Method) -> Any:
+    if method.label in QUICK:
+        return ()
+    first = FIRSTS[method.name] == method.label or method.abilities == 2
+    return pytest.mark.slow if first else pytest.mark.nightly
+
+
 @pytest.mark.parametrize(
     "method",
-    [
-        pytest.param(m, marks=() if m.label in QUICK else pytest.mark.slow, id=m.label)
-        for m in METHODS
-        if m.random != "secret"
-    ],
+    [pytest.param(m, marks=often(m), id=m.label) for m in METHODS if m.random != "secret"],
 )
 def test_no_stale_blocks(method: Method, bits: Any) -> None:
     """Dask arrays of one name, one after the other, give what arrays in memory give."""
@@ -242,11 +273,9 @@ def test_no_stale_blocks_in_views(form: str, bits: Any) -> None:
 
 @pytest.mark.slow
 def test_no_stale_blocks_on_workers(client: Any, bits: Any) -> None:
-    for label in ("marginal 2PL", "dif"):
-        method = named(label)
-        for _, change in [("", {}), *uses(method)]:
-            if "weight" in (change.get("persons") or {}):
-                continue
+    method = named("marginal 2PL")
+    for name, change in [("", {}), *uses(method)]:
+        if name in ("", "a response", "groups permuted"):
             found = method(made("lazy", **BASE | change), client=client)
             assert bits(found) == bits(method(made("memory", **BASE | change)))
 
@@ -268,7 +297,7 @@ def test_no_stale_blocks_of_a_store_made_anew(tmp_path: Path, bits: Any) -> None
 def test_dif_under_permutation_of_groups(bits: Any) -> None:
     """A permutation test: of 20 chi-squares of an item with DIF the observed one is the largest."""
     rng = np.random.default_rng(3)
-    y, group = values(400, seed=3), rng.permutation(np.repeat(["a", "b"], 200))
+    y, group = registry.values(400, seed=3), rng.permutation(np.repeat(["a", "b"], 200))
     y[group == "b", 1] = rng.random(200) < 0.75  # .38 in the other group
     array = da.from_array(y, chunks=(100, M))
     chi2 = []
@@ -474,7 +503,8 @@ def test_no_stale_scores(form: str, tmp_path: Path) -> None:
         {"n_plausible": 1, "n_item_draws": 5, "seed": 5, "prior": "groups"},
         BANKS["draws"],
     )
-    at, fresh = tmp_path / "scores", tmp_path / "fresh"
+    first_scores, at, fresh = (tmp_path / name for name in ("first", "scores", "fresh"))
+    scored(made(form, **BASE), bank, first_scores, **first)
     changes: list[tuple[str, dict[str, Any], xr.Dataset, dict[str, Any]]] = []
     changes += [(what, change, bank, {}) for what, change in changed()]
     if form == "memory":
@@ -484,7 +514,7 @@ def test_no_stale_scores(form: str, tmp_path: Path) -> None:
     for what, change, items, options in changes:
         for folder in (at, fresh):
             shutil.rmtree(folder, ignore_errors=True)
-        scored(made(form, **BASE), bank, at, **first)
+        shutil.copytree(first_scores, at)
         if items is not BANKS["draws"] and "item_discrimination_draw" not in items:
             options = {"n_item_draws": 0, "n_plausible": 0, "prior": "normal"} | options
         found = scored(made(form, **BASE | change), items, at, **first | options)
