@@ -150,8 +150,8 @@ def test_small_groups_are_named():
 def test_standard_errors_of_few_persons(few):
     """300 data sets of 400 persons: mean standard error over SD of the estimates.
 
-    That of an SD is 1/sqrt(600), 4.1%: all three ratios within .85 and 1.15 but for 1 run in 1,000
-    if they are 1; coverage of 95% intervals within .91 and .98 (1 in 600).
+    The standard error of an SD is 1/sqrt(600), 4.1%: a ratio of 1 leaves .85 to 1.15 once in 4,000.
+    Coverage of 95% leaves 272 to 296 of 300 once in 1,000; there are nine of each.
     """
     estimates, errors = [], []
     for seed in range(300):
@@ -169,4 +169,4 @@ def test_standard_errors_of_few_persons(few):
     inside = (np.abs(estimates - [0.2, 0.5, 0.7]) < 1.96 * errors).mean(axis=0)
     print(ratio, inside)
     assert ((ratio > 0.85) & (ratio < 1.15)).all()
-    assert ((inside > 0.91) & (inside < 0.98)).all()
+    assert ((inside > 0.905) & (inside < 0.988)).all()
