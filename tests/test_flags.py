@@ -64,6 +64,11 @@ def test_every_fit_flags_them_and_warns_by_name(y, name):
         assert flags[j] in (checks.OK, "at_bound" if name == "joint" else checks.OK)
 
 
+def test_joint_fits_that_keep_complete_rows_as_bits_see_items_that_fall(y):
+    got = irt.fit_joint(y[:, [0, 5, 6, 7, 8, 9]], max_iterations=10, tolerance=1.0, progress=False)
+    assert "reversed" in got["item_flag"].values[0].split("|")
+
+
 @pytest.mark.parametrize("name", FITS)
 @pytest.mark.filterwarnings("error::irt_dask.errors.ItemWarning")
 @pytest.mark.filterwarnings("ignore::irt_dask.errors.ConvergenceWarning")
