@@ -206,6 +206,8 @@ def test_no_two_contents_read_alike() -> None:
     ]  # fmt: skip
     assert len({digest(x) for x in contents}) == len(contents)
     assert sha256(a, b) != sha256(joined) != sha256(joined[:2], joined[2:])
+    for x in (0, 0.0, False, "a, b"):
+        assert digest({"x": np.array(x)[()]}) == digest({"x": x})
     for opaque in (object(), np.array([None]), Path(), {1, 2}, lambda: 0):
         with pytest.raises(TypeError, match="no checksum"):
             digest({"option": opaque})

@@ -144,9 +144,8 @@ def fit_marginal(
     what = _model(responses, model, labels, reference_group, latent, fixed_items, guessing_prior)
     options = {
         "method": "marginal", "tolerance": tolerance, "model": model, "fixed": what.fixed,
-        "latent": latent,
-        "groups": list(labels), "reference": reference_group,
-        "guessing_prior": list(what.guessing_prior),
+        "latent": latent, "groups": labels, "reference": reference_group,
+        "guessing_prior": what.guessing_prior,
     }  # fmt: skip
     with Engine(responses, client=client, progress=progress, stage="marginal ML") as engine:
         right, seen = response_counts(engine)

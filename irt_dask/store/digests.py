@@ -72,6 +72,8 @@ def add(h: Any, x: Any) -> None:
     """Feed content, as :func:`digest` takes it, to a hash."""
     if dataclasses.is_dataclass(x):
         x = tuple(getattr(x, f.name) for f in dataclasses.fields(x))
+    if isinstance(x, np.generic):
+        x = x.item()
     if isinstance(x, (tuple, list)):
         h.update(f"({len(x)}".encode())
         for one in x:
@@ -89,7 +91,5 @@ def add(h: Any, x: Any) -> None:
     elif x is None or isinstance(x, (str, int, float)):
         text = repr(x).encode()
         h.update(f"'{type(x).__name__}{len(text)}".encode() + text)
-    elif isinstance(x, (np.integer, np.bool_)):
-        add(h, x.item())
     else:
         raise TypeError(f"no checksum of {type(x)}")
