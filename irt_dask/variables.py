@@ -281,7 +281,7 @@ ITEM_FLAGS = {
     "extreme": "the difficulty lies where no person is",
     "few_responses": "few persons answered",
     "flat": "the discrimination cannot be told from 0",
-    "large_se": "a standard error is large, or could not be found",
+    "large_se": "a standard error is large, or it or the estimate could not be found",
     "reversed": "able persons get it wrong more often",
 }
 

@@ -11,7 +11,7 @@ from test_marginal import fit, log_likelihood, with_persons
 import irt_dask as irt
 from irt_dask.calibrate import marginal_anchors
 from irt_dask.engine import dataset
-from irt_dask.errors import DataWarning
+from irt_dask.errors import DataWarning, ItemWarning
 
 K, M = 6, 10
 
@@ -95,6 +95,17 @@ def test_wrong_anchors_are_named():
     se = {f"item_{name}_se": np.full(K, 1.0) for name in ("difficulty", "discrimination")}
     unsure = fit(y, fixed_items=bank(a[:K], wrong, **se))
     assert unsure.attrs["anchor_p_value"] > 0.05
+
+
+def test_flagged_anchors_are_named():
+    rng = np.random.default_rng(7)
+    a, b, y = simulated(rng, 300)
+    flags = np.array(["ok", "few_responses", "at_bound|flat"])
+    known = bank(a[:3], b[:3], item_flag=flags)
+    with pytest.warns(
+        ItemWarning, match=r"1 of 3 items of fixed_items .* given: 2 \(at_bound\|flat\)"
+    ):
+        fit(y, fixed_items=known)
 
 
 def test_errors_of_the_bank():

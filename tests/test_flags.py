@@ -97,6 +97,8 @@ def test_items_of_a_fit_by_hand():
     seen = checks.Counts(np.array([9, 0, 50, 99, 99, 99, 99]), np.array([9, 40] + [100] * 5))
     assert list(checks.flags(fit, seen=seen))[:3] == ["all_right|few_responses", "all_wrong|flat",
                                                       "flat"]  # fmt: skip
+    alone = {"item_difficulty": np.array([0.0, 1.0, np.nan])}  # nobody links it
+    assert list(checks.flags(alone)) == ["ok", "ok", "large_se"]
     fixed = np.array([True] * 7)
     assert list(checks.flags(fit, seen=seen, fixed=fixed)) == ["ok", "flat", "flat", "ok", "flat",
                                                                "extreme", "ok"]  # fmt: skip

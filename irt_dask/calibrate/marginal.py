@@ -302,6 +302,10 @@ def _fix(fixed: Floats, item_id: tuple[str, ...], bank: xr.Dataset, model: str) 
         fixed[:, at] = np.stack(item_parameters_3pl(bank, ids, what="fixed_items"))
     else:
         fixed[:2, at] = np.stack(item_parameters(bank, ids, what="fixed_items"))
+    flagged = {i: str(f) for i, f in zip(ids, checks.unsound(bank, ids), strict=True) if f}
+    checks.left_out(
+        flagged, len(ids), "of fixed_items are flagged, and stay fixed as given", stacklevel=4
+    )
 
 
 def _prior(model: str, given: tuple[float, float] | None) -> tuple[float, float]:

@@ -139,7 +139,7 @@ def _of_parameters(fit: dict[str, Any], floor: float, bound: Bools) -> dict[str,
     b = np.asarray(b, dtype=float)
     if np.isfinite(b).any():
         found["extreme"] = np.abs(b - np.nanmedian(b)) * unit > EXTREME
-    large = np.zeros(b.size, dtype=bool)
+    large = ~np.isfinite(b)
     for error, of in (
         (_spread(fit, "difficulty"), unit),
         (_spread(fit, "discrimination"), 1 / unit),
