@@ -7,11 +7,12 @@ calls it.  Tests that hold for all methods, or for all with a property, run over
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 import scipy.sparse
 import xarray as xr
 
@@ -48,6 +49,8 @@ class Method:
     private: bool = False
     #: Whether variables of the result are over persons.
     persons: bool = False
+    #: Whether it takes so long that tests over all methods are marked slow for it.
+    slow: bool = False
 
     def __call__(self, responses: Any, **options: Any) -> xr.Dataset:
         """Call it; that few persons and iterations warn is not at issue."""
@@ -154,9 +157,14 @@ METHODS = (
         "marginal, anchors", "fit_marginal", {"fixed_items": BANKS["anchors"]},
         weights=True, groups="yes",
     ),
-    Method("bayes", "fit_bayes", _FEW, random="keyed"),
-    Method("bayes, shards", "fit_bayes", {**_FEW, "n_shards": 2}, random="keyed"),
-    Method("bayes, two abilities", "fit_bayes", {**_FEW, "n_dims": 2}, abilities=2, random="keyed"),
+    Method("bayes", "fit_bayes", _FEW, random="keyed", slow=True),
+    Method(
+        "bayes, shards", "fit_bayes", {**_FEW, "n_shards": 2}, random="keyed", slow=True,
+    ),
+    Method(
+        "bayes, two abilities", "fit_bayes", {**_FEW, "n_dims": 2}, abilities=2, random="keyed",
+        slow=True,
+    ),
     Method("score, EAP", "score", items="2pl", weights=True, uses_weights=False, persons=True),
     Method(
         "score, MAP", "score", {"method": "map"}, items="3pl", weights=True, uses_weights=False,
@@ -200,9 +208,9 @@ METHODS = (
 )  # fmt: skip
 
 
-def named(label: str) -> Method:
-    """Return the record of that label."""
-    return next(m for m in METHODS if m.label == label)
+def each(methods: Iterable[Method] = METHODS) -> list[Any]:
+    """Parameters of a test over methods; those that take long are marked."""
+    return [pytest.param(m, id=m.label, marks=[pytest.mark.slow] * m.slow) for m in methods]
 
 
 # --- small data -----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import irt_dask as irt
 from irt_dask.calibrate import marginal_errors
 from irt_dask.engine import dataset
 from irt_dask.errors import ConvergenceWarning, InputError
-from irt_dask.kernels import expected_3pl, layouts, marginal_scores
+from irt_dask.kernels import complete_scores, expected_3pl, layouts, marginal_scores
 
 LSAT = {
     "2pl": (
@@ -263,8 +263,23 @@ def test_sums_of_complete_rows_are_those_person_by_person(shared_slope, weighted
     y = (rng.random((n, m)) < 0.5).astype(np.int8)
     weight = rng.uniform(0.5, 3.0, n) if weighted else np.ones(n)
     size = int(slopes.max()) + 1
-    got = marginal_scores.complete_sums(y, tables, scores, weight, size)
-    want = marginal_scores.sums(layouts.Dense(y), tables, scores, weight, size)
+    largest, bound = float(weight.max()), marginal_scores.bounds(nodes, [scores], size)
+    u = marginal_scores.units_for(n, nodes.size, size)
+    exact = marginal_scores.sums(
+        layouts.Dense(y), tables, scores, weight, largest, bound, u, squares=True
+    )
+    want = marginal_scores.value(exact, bound, largest, u)
+    u = u.for_rows(complete_scores.ROWS)
+    sums = complete_scores.sums(y, tables, weight, largest, u, squares=True)
+    p = -by_logit[1]
+    f = np.concatenate([-p * nodes, -p, scores.ability])
+    column = np.concatenate([columns[0], columns[1], scores.ability_column])
+    got = [
+        marginal_scores.placed(made(one, nodes, f, largest, u), column, size)
+        for made, one in zip(
+            (complete_scores.covariance, complete_scores.squares), sums, strict=True
+        )
+    ]
     for x, z in zip(got, want, strict=True):
         np.testing.assert_allclose(x, z, rtol=0, atol=1e-9 * np.abs(z).max())
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import registry
-from registry import METHODS, Method, as_responses, table, values, weights
+from registry import METHODS, Method, as_responses, each, table, values, weights
 
 import irt_dask as irt
 
@@ -27,7 +27,7 @@ def test_labels_are_unique() -> None:
     assert len({m.label for m in METHODS}) == len(METHODS)
 
 
-@pytest.mark.parametrize("method", METHODS, ids=repr)
+@pytest.mark.parametrize("method", each())
 def test_records_say_what_is_so(method: Method, bits: Any) -> None:
     """Which persons' columns a method takes and looks at, and whether chance is in it."""
     y, columns = values(missing=0.2), table()

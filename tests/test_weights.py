@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
-from registry import METHODS, Method, N, as_responses, table, values, weights
+from registry import METHODS, Method, N, as_responses, each, table, values, weights
 
 import irt_dask as irt
 from irt_dask.store import manifest
@@ -44,7 +44,7 @@ def same(got: xr.Dataset, expected: xr.Dataset, tolerance: float) -> None:
         assert a == b, name
 
 
-@pytest.mark.parametrize("method", USED, ids=repr)
+@pytest.mark.parametrize("method", each(USED))
 def test_a_common_factor_changes_nothing(method: Method, bits: Any) -> None:
     """Not a bit if it is a power of two; and it is told."""
     expected = method(given(Y, weights()))
@@ -55,7 +55,7 @@ def test_a_common_factor_changes_nothing(method: Method, bits: Any) -> None:
         same(method(given(Y, weights() * factor)), expected, 1e-9)
 
 
-@pytest.mark.parametrize("method", USED, ids=repr)
+@pytest.mark.parametrize("method", each(USED))
 def test_equal_weights_are_none(method: Method) -> None:
     got = method(given(Y, np.full(N, 1.0 / N)))
     expected = method(as_responses(Y, persons=table()))
@@ -68,7 +68,7 @@ def test_equal_weights_are_none(method: Method) -> None:
     same(got, expected, 1e-9)
 
 
-@pytest.mark.parametrize("method", WEIGHTED, ids=repr)
+@pytest.mark.parametrize("method", each(WEIGHTED))
 def test_a_table_of_patterns_is_the_expanded_data(method: Method) -> None:
     count = weights(whole=True)
     times = count.astype(int)

@@ -124,7 +124,7 @@ def fit_marginal(
     Notes
     -----
     Passes over the data: one per iteration (some 10 where plain EM takes 80), one for start
-    values, two for standard errors, two to six at the end; two over the labels of groups.  The
+    values, one for standard errors, two to six at the end; two over the labels of groups.  The
     driver holds counts of items x nodes x 16 bytes, and some times parameters^2 x 8 bytes for
     standard errors.
     Abilities are integrated on an even grid that resolves every person's posterior: the
@@ -161,14 +161,12 @@ def fit_marginal(
         saved = checkpoint_of(engine, checkpoint, {**options, "start": x})
         end = iterations.full(fit, x, max_iterations, tolerance, saved, "marginal")
         value, expected = fit.expect(end.x)
-        covariance = marginal_errors.covariance(fit, end.x, expected, engine.sampled, wanted)
+        covariance = marginal_errors.covariance(fit, end.x, expected, wanted)
         x, value, expected = _polished(fit, end.x, value, expected, covariance)
-        if float(np.abs(x - end.x).max()) > _SMALL:  # errors of the estimates, not of a place near
-            covariance = marginal_errors.covariance(fit, x, expected, engine.sampled, wanted)
         anchored = None
         if fixed_items is not None and covariance.inverse is not None:
             errors = marginal_anchors.bank_errors(fixed_items, responses.item_id)
-            anchored = marginal_anchors.test(fit, x, expected, errors, engine.sampled)
+            anchored = marginal_anchors.test(fit, x, expected, errors)
         scale = marginal_errors.Scale.of(what, x)
         items = {
             **scale.items(x, covariance),

@@ -116,7 +116,7 @@ def bank_errors(bank: xr.Dataset, item_id: tuple[str, ...]) -> Floats:
     return out
 
 
-def test(fit: Rounds, x: Floats, expected: Expected, errors: Floats, robust: bool) -> Test | None:
+def test(fit: Rounds, x: Floats, expected: Expected, errors: Floats) -> Test | None:
     """Test the anchors of the model at its maximum x: one pass.
 
     ``errors`` are those of :func:`bank_errors`.  None where it cannot be done: a histogram of
@@ -132,7 +132,8 @@ def test(fit: Rounds, x: Floats, expected: Expected, errors: Floats, robust: boo
         freed[0, anchors] = np.nan
     wide = replace(model, fixed=freed)
     at = marginal_errors.columns(wide, x)
-    information, squares, size = marginal_errors.observed(fit, wide, x, expected)
+    information, squares, size = marginal_errors.observed(fit, wide, x, expected, True)
+    assert squares is not None
     score = marginal_errors.scores(wide, x, expected, at) / size
     squares = squares / np.outer(size, size)
     columns = at[0][:2, anchors].T  # (anchors, 2), -1 where a parameter is not tested
@@ -155,7 +156,7 @@ def test(fit: Rounds, x: Floats, expected: Expected, errors: Floats, robust: boo
     added = left @ (bank * np.outer(size[tested], size[tested])) @ left
     place = np.full(columns.shape, -1)
     place[columns >= 0] = np.arange(tested.size)
-    parts = _Parts(efficient, left, products, added, size[tested], place, robust)
+    parts = _Parts(efficient, left, products, added, size[tested], place, fit.engine.sampled)
     return _tests(model, x, expected, anchors, parts)
 
 

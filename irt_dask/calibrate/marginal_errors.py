@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.calibrate import lost_information
 from irt_dask.calibrate.marginal_rounds import (
     GUESSING,
     HISTOGRAM_NODES,
@@ -17,17 +18,12 @@ from irt_dask.calibrate.marginal_rounds import (
     MEANS,
     SLOPES,
     Expected,
-    Grid,
     Model,
     Rounds,
-    by_group,
-    tables,
 )
 from irt_dask.errors import DataWarning, InputError
-from irt_dask.kernels import layouts, marginal_scores
-from irt_dask.kernels.marginal_scores import Scores
+from irt_dask.kernels import marginal_scores
 from irt_dask.models import difficulty
-from irt_dask.store import Block
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -89,32 +85,6 @@ def columns(model: Model, x: Floats) -> tuple[Ints, Ints, int]:
     return order, groups, size
 
 
-def _sums(
-    block: Block, model: Model, items: Floats, ability: Floats, grid: Grid, at: Any
-) -> tuple[Floats, Floats]:
-    item_column, ability_column, size = at
-    logit, guess = marginal_scores.item_scores(items, grid.nodes)
-    out = np.zeros((2, size, size))
-    for g, data, weight in by_group(block, model.n_groups):
-        if model.histogram:
-            by_ability = np.zeros((2, grid.nodes.size))
-        else:
-            z = (grid.nodes - ability[0, g]) / np.exp(ability[1, g])
-            by_ability = np.stack([z / np.exp(ability[1, g]), z**2 - 1.0])
-        scores = Scores(logit, guess, by_ability, item_column, ability_column[:, g].copy())
-        weight = np.ones(data.shape[0]) if weight is None else weight
-        t = tables(items, grid, g, True)
-        if isinstance(data, layouts.Dense) and not model.guessing:
-            complete = (data.values >= 0).all(axis=1) & (weight > 0.0)
-            out += marginal_scores.complete_sums(
-                data.values[complete], t, scores, weight[complete], size
-            )
-            data, weight = layouts.take(data, np.flatnonzero(~complete)), weight[~complete]
-        if data.shape[0]:
-            out += marginal_scores.sums(data, t, scores, weight, size)
-    return out[0], out[1]
-
-
 def _complete(model: Model, items: Floats, ability: Floats, e: Expected, at: Any) -> Floats:
     """Information if abilities were known: blocks of items and of groups."""
     item_column, ability_column, size = at
@@ -169,10 +139,8 @@ def are_wanted(model: Model, x: Floats, standard_errors: bool | None) -> bool:
     return size <= _MAX_BY_DEFAULT if standard_errors is None else standard_errors
 
 
-def covariance(
-    fit: Rounds, x: Floats, expected: Expected, robust: bool, wanted: bool
-) -> Covariance:
-    """Inverse of the observed information at x, or the sandwich with squares of scores.
+def covariance(fit: Rounds, x: Floats, expected: Expected, wanted: bool) -> Covariance:
+    """Inverse of the observed information at x; of a sample with weights the sandwich.
 
     None unless ``wanted``; and, with a warning, where the information is singular.
     """
@@ -180,7 +148,7 @@ def covariance(
     at = columns(model, x)
     if not wanted:
         return Covariance(None, None, *at[:2])
-    information, squares, size = observed(fit, model, x, expected)
+    information, squares, size = observed(fit, model, x, expected, fit.engine.sampled)
     values, vectors = np.linalg.eigh(information)
     if values.size and not values[0] > _LEAST:
         warnings.warn(
@@ -191,22 +159,21 @@ def covariance(
         )
         return Covariance(None, None, *at[:2])
     inverse = (vectors / values) @ vectors.T / np.outer(size, size)
-    matrix = inverse @ squares @ inverse if robust else inverse
+    matrix = inverse if squares is None else inverse @ squares @ inverse
     return Covariance(matrix, inverse, *at[:2])
 
 
 def observed(
-    fit: Rounds, model: Model, x: Floats, expected: Expected
-) -> tuple[Floats, Floats, Floats]:
-    """Observed information of ``model`` at x, squares of the persons' scores (one pass), and unit.
+    fit: Rounds, model: Model, x: Floats, expected: Expected, with_squares: bool
+) -> tuple[Floats, Floats | None, Floats]:
+    """Observed information of ``model`` at x, squares of the persons' scores, and unit: one pass.
 
     The information is in shares of what would be known if abilities were: multiply it by the outer
     product of the unit, (parameters,), with itself.
     """
     items, ability = model.unpack(x)
     at = columns(model, x)
-    grid = Grid.of(model, items, ability, coarse=True)
-    lost, squares = fit.engine.map_reduce(_sums, model, items, ability, grid, at)
+    lost, squares = lost_information.sums(fit.engine, model, x, at, with_squares)
     complete = _complete(model, items, ability, expected, at)
     size = np.sqrt(np.diag(complete))
     return (complete - 0.5 * (lost + lost.T)) / np.outer(size, size), squares, size

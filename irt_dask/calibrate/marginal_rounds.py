@@ -175,16 +175,27 @@ def tables(items: Floats, grid: Grid, group: int, general: bool) -> Any:
     return keep(("marginal", general, sha256(items, grid.nodes, mass)), make)
 
 
-def by_group(block: Block, n_groups: int) -> list[tuple[int, layouts.Layout, Floats | None]]:
-    """Number, responses and weights of each group's persons in a block."""
+class Part(NamedTuple):
+    """A group's persons in a block: weights are those of a sample, ``times`` frequencies."""
+
+    group: int
+    data: layouts.Layout
+    weight: Floats | None
+    times: NDArray[np.int64] | None
+
+
+def by_group(block: Block, n_groups: int) -> list[Part]:
+    """Persons of a block by group."""
+    weights = block.weight if block.times is None else None
     if block.group is None:
-        return [(0, block.data, block.weight)]
+        return [Part(0, block.data, weights, block.times)]
     parts = []
     for g in range(n_groups):
         rows = np.flatnonzero(block.group == g)
         if rows.size:
-            weight = None if block.weight is None else block.weight[rows]
-            parts.append((g, layouts.take(block.data, rows), weight))
+            weight = None if weights is None else weights[rows]
+            times = None if block.times is None else block.times[rows]
+            parts.append(Part(g, layouts.take(block.data, rows), weight, times))
     return parts
 
 
@@ -195,13 +206,12 @@ def _expect(
     n_groups, n_nodes = grid.log_mass.shape
     right, seen = np.zeros((2, items.shape[1], n_nodes), dtype=np.int64)
     persons, value = np.zeros((n_groups, n_nodes), dtype=np.int64), np.int64(0)
-    for g, data, weight in by_group(block, n_groups):
-        r, s, mass, v = kernel(
-            data, tables(items, grid, g, general), scales, weight=weight, constant=0.0
-        )
+    for p in by_group(block, n_groups):
+        t = tables(items, grid, p.group, general)
+        r, s, mass, v = kernel(p.data, t, scales, weight=p.weight, times=p.times, constant=0.0)
         right += r
         seen += s
-        persons[g] = mass
+        persons[p.group] = mass
         value += v
     return right, seen, persons, value
 

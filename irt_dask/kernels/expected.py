@@ -84,6 +84,7 @@ def _counts(
     ratio: Floats,
     inverse_ratio: Floats,
     weight: Floats,
+    times: Ints,
     scale: float,
     log_scale: float,
     constant: float,
@@ -124,10 +125,10 @@ def _counts(
         for q in range(first, last + 1):
             total += w[q]
         value = peak + math.log(total) + intercepts + constant
-        log_marginal += int(np.rint(weight[i] * value * log_scale))
+        log_marginal += times[i] * int(np.rint(weight[i] * value * log_scale))
         part = weight[i] * scale / total
         for q in range(first, last + 1):
-            multiple[q] = np.int64(w[q] * part + 0.5)
+            multiple[q] = times[i] * np.int64(w[q] * part + 0.5)
         at = multiple[first : last + 1]
         for j in rights[:n_right]:
             to = right[j, first : last + 1]
@@ -155,6 +156,7 @@ def counts(
     scales: Scales,
     *,
     weight: Floats | None = None,
+    times: Ints | None = None,
     constant: float | None = None,
 ) -> tuple[Ints, Ints, Ints, np.int64]:
     """Expected right and observed responses by item and node, persons by node, log marginals.
@@ -162,8 +164,8 @@ def counts(
     Counts have shape (n_items, n_nodes), persons (n_nodes,); they are multiples of ``1 /
     scales.weight``.  The sum over persons of the log marginal likelihood is one of ``1 /
     scales.log_marginal``.  Persons without responses are left out.  ``weight`` are those of the
-    persons (default: 1); ``constant`` is added to each log marginal (default: the log normaliser of
-    the trapezoidal rule for abilities N(0, 1)).
+    persons, ``times`` says how many each row stands for (default: 1); ``constant`` is added to each
+    log marginal (default: the log normaliser of the trapezoidal rule for abilities N(0, 1)).
     """
     m, n_nodes = data.shape[1], g.nodes.size
     right = np.zeros((m, n_nodes), dtype=np.int64)
@@ -172,11 +174,13 @@ def counts(
     ratio = np.diff(g.total)
     if weight is None:
         weight = np.ones(data.shape[0])
+    if times is None:
+        times = np.ones(data.shape[0], dtype=np.int64)
     if constant is None:
         constant = math.log(g.nodes[1] - g.nodes[0]) - 0.5 * math.log(2.0 * math.pi)
     value = _counts(
-        *rows.arrays(data), g, np.exp(ratio), np.exp(-ratio), weight, *scales, constant, right,
-        seen, whole, mass,
+        *rows.arrays(data), g, np.exp(ratio), np.exp(-ratio), weight, times, *scales, constant,
+        right, seen, whole, mass,
     )  # fmt: skip
     seen += whole
     return right, seen, mass + whole, np.int64(value)

@@ -57,6 +57,7 @@ def _counts(
     values: Any,
     g: Tables3PL,
     weight: Floats,
+    times: Ints,
     scale: float,
     log_scale: float,
     constant: float,
@@ -103,10 +104,12 @@ def _counts(
         for q in range(lo, hi):
             w[q] = math.exp(w[q] - peak)
             total += w[q]
-        log_marginal += int(np.rint(weight[i] * (peak + math.log(total) + constant) * log_scale))
+        log_marginal += times[i] * int(
+            np.rint(weight[i] * (peak + math.log(total) + constant) * log_scale)
+        )
         part = weight[i] * scale / total
         for q in range(lo, hi):
-            multiple[q] = np.int64(w[q] * part + 0.5)
+            multiple[q] = times[i] * np.int64(w[q] * part + 0.5)
         at = multiple[lo:hi]
         for k in range(row.size):
             if row[k] == 1:
@@ -124,7 +127,13 @@ def _counts(
 
 
 def counts(
-    data: Layout, g: Tables3PL, scales: Scales, *, weight: Floats | None, constant: float
+    data: Layout,
+    g: Tables3PL,
+    scales: Scales,
+    *,
+    weight: Floats | None,
+    times: Ints | None,
+    constant: float,
 ) -> tuple[Ints, Ints, Ints, np.int64]:
     """As :func:`irt_dask.kernels.expected.counts`."""
     n = g.nodes.size
@@ -132,6 +141,10 @@ def counts(
     whole, mass = np.zeros((2, n), dtype=np.int64)
     if weight is None:
         weight = np.ones(data.shape[0])
-    value = _counts(*rows.arrays(data), g, weight, *scales, constant, right, seen, whole, mass)
+    if times is None:
+        times = np.ones(data.shape[0], dtype=np.int64)
+    value = _counts(
+        *rows.arrays(data), g, weight, times, *scales, constant, right, seen, whole, mass
+    )
     seen += whole
     return right, seen, mass + whole, np.int64(value)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from irt_dask.kernels import rows
 from irt_dask.kernels.compiled import jit
+from irt_dask.kernels.exact_products import Units, bound_above
 from irt_dask.kernels.expected_3pl import Tables3PL
 from irt_dask.kernels.layouts import Layout
 from irt_dask.kernels.rows import item, n_rows
@@ -26,8 +27,9 @@ Ints = NDArray[np.int64]
 _LOG_CUT = math.log(1e-13)
 #: Rows of the matrix whose products are summed at a time, and its bytes.
 _ROWS, _BYTES = 4096, 1 << 26
-#: The same for complete rows.
-_COMPLETE_ROWS = 1024
+#: Products of rows up to which they are computed in two slices.  Beyond, the rounding errors of one
+#: slice average out.
+_FINE = 2e9
 
 
 class Scores(NamedTuple):
@@ -67,10 +69,16 @@ def _fill(
     s: Scores,
     weight: Floats,
     begin: int,
+    unit: Floats,
+    low_unit: float,
     spread: Floats,
+    low: Floats,
     mean: Floats,
 ) -> tuple[int, int, int]:
-    """Fill rows with weighted deviations of scores, and others with their means.
+    """Fill rows with weighted deviations of scores, and others with their weighted means.
+
+    Deviations are whole multiples of one over ``unit``, by column; ``low`` is what is left of them,
+    in multiples of that again, if it has rows.
 
     From person ``begin`` on, until one would not fit; returns the next person and the numbers of
     rows filled.
@@ -130,7 +138,10 @@ def _fill(
             to = spread[n_spread + q - lo]
             root = math.sqrt(weight[i] * w[q] / total)
             for k in range(to.size):
-                to[k] = root * (to[k] - average[k])
+                scaled = root * (to[k] - average[k]) * unit[k]
+                to[k] = np.rint(scaled)
+                if low.shape[0] > 0:
+                    low[n_spread + q - lo, k] = np.rint((scaled - to[k]) * low_unit)
         average *= weight[i]
         n_spread += hi - lo
         n_mean += 1
@@ -138,76 +149,72 @@ def _fill(
     return i, n_spread, n_mean
 
 
-def sums(data: Layout, g: Tables3PL, s: Scores, weight: Floats, size: int) -> tuple[Floats, Floats]:
-    """Sums over persons, (size, size): posterior covariances of scores, squares of their means.
+def bounds(nodes: Floats, groups: list[Scores], size: int) -> Floats:
+    """Powers of two above deviations of scores from their mean, and above means; (2, columns).
 
-    Persons count as often as their weight; in the second sum its square does.
+    Groups differ in their scores of ability alone.
     """
-    n_rows_ = max(2 * g.nodes.size, min(_ROWS, _BYTES // (8 * size)))
-    spread = np.empty((n_rows_, size))
-    mean = np.empty((max(1, n_rows_ // 8), size))
-    covariance, square = np.zeros((2, size, size))
-    begin = 0
+    deviation, mean = np.zeros((2, size))
+    first = groups[0]
+    per_item = (first.logit * nodes, first.logit, first.guess)
+    for column, scores in zip(first.item_column, per_item, strict=True):
+        kept = column >= 0
+        np.add.at(deviation, column[kept], np.ptp(scores, axis=2).max(axis=0)[kept])
+        np.add.at(mean, column[kept], np.abs(scores).max(axis=(0, 2))[kept])
+    for s in groups:
+        for at, scores in zip(s.ability_column, s.ability, strict=True):
+            if at >= 0:
+                deviation[at], mean[at] = np.ptp(scores), np.abs(scores).max()
+    return bound_above(np.stack([deviation, mean]))
+
+
+def units_for(n_persons: int, n_nodes: int, size: int) -> Units:
+    """How the sums of :func:`sums` are counted; rows hold the nodes of one person at least."""
+    rows_ = max(2 * n_nodes, min(_ROWS, _BYTES // (8 * size)))
+    return Units.of(n_persons, rows_, fine=n_persons * n_nodes * float(size) ** 2 < _FINE)
+
+
+def sums(
+    data: Layout,
+    g: Tables3PL,
+    s: Scores,
+    weight: Floats,
+    largest: float,
+    bound: Floats,
+    u: Units,
+    squares: bool,
+) -> list[Ints]:
+    """Exact sums over persons: posterior covariances of scores and, if wanted, squares of means.
+
+    Persons count as often as their weight, next to ``largest``, a bound; in the second sum its
+    square does.  ``bound`` is that of :func:`bounds`; :func:`value` gives what these stand for.
+    """
+    deviation, of_mean = bound
+    size = deviation.size
+    spread = np.empty((u.rows, size))
+    low = np.empty((u.rows if u.fine else 0, size))
+    mean = np.empty((max(1, u.rows // 8), size))
+    out = [np.zeros((3 if u.fine else 1, size, size), dtype=np.int64) for _ in range(1 + squares)]
+    share, begin = weight / largest, 0
     while begin < data.shape[0]:
-        begin, k, n = _fill(*rows.arrays(data), g, s, weight, begin, spread, mean)
-        covariance += spread[:k].T @ spread[:k]
-        square += mean[:n].T @ mean[:n]
-    return covariance, square
+        begin, k, n = _fill(
+            *rows.arrays(data), g, s, share, begin, u.unit / deviation, u.unit, spread, low, mean
+        )
+        out[0] += u.gram(spread[:k], low[:k] if u.fine else None)
+        if squares:
+            out[1] += u.gram(*u.slices(mean[:n] / of_mean))
+    return out
 
 
-def complete_sums(
-    values: NDArray[np.int8], g: Tables3PL, s: Scores, weight: Floats, size: int
-) -> tuple[Floats, Floats]:
-    """As :func:`sums` for persons who answered every item of a test without guessing.
-
-    Their scores at a node theta are ``(y theta, y, 0) + f(theta)``, with f the same for everybody.
-    So a person's posterior covariance is
-    ``y y' var(theta) + y cov(theta, f) + cov(f, theta) y' + cov(f)``, and f comes in after the sum
-    over persons: the first of these needs sums of ``y y'``, the others sums of products of
-    posterior weights with y and each other.  Squares of mean scores are added up alike.
-    """
-    m, x = values.shape[1], g.nodes
-    p = -s.logit[1]
-    f = np.concatenate([-p * x, -p, s.ability])
-    slopes = (g.gain[:, -1] - g.gain[:, 0]) / (x[-1] - x[0])  # gain is a theta + d
-    same = bool((weight == 1.0).all())
-    covariance_sums, square_sums = (_Sums.zero(m, x.size) for _ in range(2))
-    variance, persons = np.zeros((m, m)), np.zeros(x.size)
-    for begin in range(0, len(values), _COMPLETE_ROWS):
-        y = values[begin : begin + _COMPLETE_ROWS].astype(np.float64)
-        omega = weight[begin : begin + _COMPLETE_ROWS]
-        w = np.multiply.outer(y @ slopes, x) + g.total  # intercepts cancel
-        w -= w.max(axis=1, keepdims=True)
-        np.exp(w, out=w)
-        w /= w.sum(axis=1, keepdims=True)
-        mean = w @ x
-        spread = np.maximum(w @ x**2 - mean**2, 0.0)
-        own = y * np.sqrt(omega * spread)[:, None]
-        variance += own.T @ own
-        persons += omega @ w
-        square_sums.add(y, w, mean, omega, pairs=True)
-        if not same:
-            covariance_sums.add(y, w, mean, np.sqrt(omega), pairs=False)
-    if same:
-        covariance_sums = square_sums
-    # Posterior covariances of x and f, and of f with itself.
-    second = (f * persons - f @ covariance_sums.by_node) @ f.T
-    second[:m, :m] += variance
-    _add_both(second, (covariance_sums.right * x - covariance_sums.right_mean) @ f.T)
-    square = (f @ square_sums.by_node) @ f.T
-    _add_both(square, np.concatenate([square_sums.right_mean, square_sums.right]) @ f.T)
-    square_sums.add_mean_scores(square)
-    column = np.concatenate([s.item_column[0], s.item_column[1], s.ability_column])
-    return _placed(second, column, size), _placed(square, column, size)
+def value(sums: list[Ints], bound: Floats, largest: float, u: Units) -> list[Floats]:
+    """The real numbers that :func:`sums` stand for."""
+    return [
+        u.value(one) * (largest**k * np.multiply.outer(b, b))
+        for k, (one, b) in enumerate(zip(sums, bound, strict=False), start=1)
+    ]
 
 
-def _add_both(matrix: Floats, rows_: Floats) -> None:
-    """Add to the first rows, and to the first columns."""
-    matrix[: len(rows_)] += rows_
-    matrix[:, : len(rows_)] += rows_.T
-
-
-def _placed(matrix: Floats, column: Ints, size: int) -> Floats:
+def placed(matrix: Floats, column: Ints, size: int) -> Floats:
     """Rows and columns where ``column`` says; those that go to one place are added up."""
     if np.array_equal(column[:size], np.arange(size)) and (column[size:] < 0).all():
         return matrix[:size, :size]
@@ -215,43 +222,3 @@ def _placed(matrix: Floats, column: Ints, size: int) -> Floats:
     out = np.zeros((size, size))
     np.add.at(out, np.ix_(column[kept], column[kept]), matrix[np.ix_(kept, kept)])
     return out
-
-
-class _Sums(NamedTuple):
-    """Sums over persons of products of responses y, posterior weights w and mean ability."""
-
-    by_node: Floats  # w w'
-    right: Floats  # y w'
-    right_mean: Floats  # y w' times the mean
-    pairs: Floats  # y y' times 1, the squared mean, and the square of one more than the mean
-
-    @classmethod
-    def zero(cls, m: int, n_nodes: int) -> _Sums:
-        shapes = ((n_nodes, n_nodes), (m, n_nodes), (m, n_nodes), (3, m, m))
-        return cls(*(np.zeros(shape) for shape in shapes))
-
-    def add(self, y: Floats, w: Floats, mean: Floats, times: Floats, pairs: bool) -> None:
-        """Add persons; each factor of a product is taken ``times``.
-
-        Of a product of one and the same matrix with itself BLAS computes a triangle.
-        """
-        if not (times == 1.0).all():
-            y, w = y * times[:, None], w * times[:, None]
-        self.by_node[:] += w.T @ w
-        self.right[:] += y.T @ w
-        own = y * mean[:, None]
-        self.right_mean[:] += own.T @ w
-        if pairs:
-            self.pairs[0] += y.T @ y
-            self.pairs[1] += own.T @ own
-            own += y
-            self.pairs[2] += own.T @ own
-
-    def add_mean_scores(self, to: Floats) -> None:
-        """Add the sums of products of ``(y mean, y)``."""
-        m = len(self.right)
-        once = (self.pairs[2] - self.pairs[1] - self.pairs[0]) / 2.0
-        to[:m, :m] += self.pairs[1]
-        to[:m, m : 2 * m] += once
-        to[m : 2 * m, :m] += once
-        to[m : 2 * m, m : 2 * m] += self.pairs[0]

@@ -211,4 +211,5 @@ def on_scale(responses: Responses, sums: Sums) -> Responses:
     """Return the responses with weights as methods use them."""
     mean = 1.0 if responses.weight_kind == FREQUENCY else sums.mean
     refs = _WeightedRefs(responses.refs, responses.weight_kind, mean)
-    return replace(responses, refs=refs, max_weight=sums.largest / mean)
+    largest = float(relative(np.array([sums.largest]), mean)[0])
+    return replace(responses, refs=refs, max_weight=largest)
