@@ -208,6 +208,11 @@ METHODS = (
 )  # fmt: skip
 
 
+def named(label: str) -> Method:
+    """Return the record of that label."""
+    return next(m for m in METHODS if m.label == label)
+
+
 def each(methods: Iterable[Method] = METHODS) -> list[Any]:
     """Parameters of a test over methods; those that take long are marked."""
     return [pytest.param(m, id=m.label, marks=[pytest.mark.slow] * m.slow) for m in methods]

@@ -270,9 +270,10 @@ def test_sums_of_complete_rows_are_those_person_by_person(shared_slope, weighted
     )
     want = marginal_scores.value(exact, bound, largest, u)
     u = u.for_rows(complete_scores.ROWS)
-    sums = complete_scores.sums(y, tables, weight, largest, u, squares=True)
-    p = -by_logit[1]
-    f = np.concatenate([-p * nodes, -p, scores.ability])
+    sums = complete_scores.sums(
+        y, tables, complete_scores.usual(scores), weight, largest, u, squares=True
+    )
+    f = complete_scores.rest(scores, nodes)
     column = np.concatenate([columns[0], columns[1], scores.ability_column])
     got = [
         marginal_scores.placed(made(one, nodes, f, largest, u), column, size)
@@ -419,3 +420,17 @@ def test_coverage_of_new_items_on_the_scale_of_a_bank():
             z = (f[f"item_{name}"].values - truth)[20:] / f[f"item_{name}_se"].values[20:]
             hits.append(np.abs(z) < 1.96)
     assert 0.92 < np.mean(hits) < 0.98
+
+
+@pytest.mark.filterwarnings("ignore::irt_dask.errors.ItemWarning")
+@pytest.mark.filterwarnings("ignore::irt_dask.errors.ConvergenceWarning")
+@pytest.mark.parametrize("right", [0, 1])
+def test_an_item_that_says_nothing_leaves_the_others_their_errors(right):
+    """Its information, of 1e-15 a person, is not lost in rounding of that of the others."""
+    y, *_ = data(2000, 8, 4)
+    y[:, 0] = right
+    f = fit(y)
+    alone = fit(y[:, 1:])
+    np.testing.assert_allclose(
+        f.item_intercept_se[1:], alone.item_intercept_se, rtol=1e-4, equal_nan=False
+    )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
-from registry import METHODS, Method, as_responses, each, table, values, weights
+from registry import METHODS, Method, as_responses, each, named, table, values, weights
 
 import irt_dask as irt
 from irt_dask.engine import core
@@ -58,7 +58,7 @@ def test_workers(method: Method, client: Any) -> None:
 @pytest.mark.parametrize("label", ["marginal 2PL", "marginal 3PL", "marginal, anchors"])
 def test_frequencies_are_the_expanded_data_to_the_bit(label: str) -> None:
     """Rounded contributions are added as often as weights say."""
-    method = next(m for m in METHODS if m.label == label)
+    method = named(label)
     y, times = values(missing=0.15), weights(whole=True).astype(int)
     columns = {k: np.repeat(v, times) for k, v in table().items()}
     got = digests(

@@ -79,8 +79,9 @@ def _sums(block: Block, plan: _Plan) -> _Sums:
                 values = layouts.to_dense(layouts.take(p.data, mine)).values
                 weight = np.ones(mine.size) if p.weight is None else p.weight[mine]
                 got = complete_scores.sums(
-                    values, t, weight, plan.largest, plan.whole, plan.squares
-                )
+                    values, t, complete_scores.usual(plan.scores[p.group]), weight, plan.largest,
+                    plan.whole, plan.squares,
+                )  # fmt: skip
                 got = [x.times(times) for x in got]
                 whole = _merged(whole, {p.group: got})
             mine = np.flatnonzero(chosen & ~complete)
@@ -132,9 +133,9 @@ def sums(
     out = [np.zeros((size, size)) for _ in rest]
     if np.ndim(rest[0]):
         out = marginal_scores.value(rest, plan.bound, plan.largest, plan.units)
-    nodes, p = plan.grid.nodes, -plan.scores[0].logit[1]
+    nodes = plan.grid.nodes
     for g, own in sorted(whole.items()):
-        f = np.concatenate([-p * nodes, -p, plan.scores[g].ability])
+        f = complete_scores.rest(plan.scores[g], nodes)
         column = np.concatenate([item_column[0], item_column[1], ability_column[:, g]])
         made = [complete_scores.covariance(own[0], nodes, f, plan.largest, plan.whole)]
         if plan.squares:

@@ -1,7 +1,8 @@
 """Posterior covariances and squares of scores of persons who answered every item, summed.
 
-Their scores at a node theta are ``(y theta, y, 0) + f(theta)``, with f the same for everybody.  So
-a person's posterior covariance is
+Their scores at a node theta are ``(y theta, y, 0) + f(theta)``, with f the same for everybody.  (y
+is 1 or 0, less 1 where most are right: what is left for an item that all have right is f, as small
+as it is.)  So a person's posterior covariance is
 ``y y' var(theta) + y cov(theta, f) + cov(f, theta) y' + cov(f)``, and f comes in after the sum over
 persons: the first of these needs sums of ``y y'``, the others sums of products of posterior weights
 with y and each other.  Squares of mean scores are added up alike.  Sums are exact
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from irt_dask.kernels.compiled import jit
 from irt_dask.kernels.exact_products import Units
 from irt_dask.kernels.expected_3pl import Tables3PL
+from irt_dask.kernels.marginal_scores import Scores
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -82,12 +84,30 @@ def _posteriors(
         spread[i] = v
 
 
+def usual(s: Scores) -> NDArray[np.bool_]:
+    """Whether persons in the middle of the grid are rather right, of each item."""
+    return np.asarray(s.logit[1, :, s.logit.shape[2] // 2] < -0.5)
+
+
+def rest(s: Scores, nodes: Floats) -> Floats:
+    """f, (2 items + 2, nodes)."""
+    f = np.where(usual(s)[:, None], s.logit[0], s.logit[1])  # 1 - P or -P
+    return np.concatenate([f * nodes, f, s.ability])
+
+
 def sums(
-    values: NDArray[np.int8], g: Tables3PL, weight: Floats, largest: float, u: Units, squares: bool
+    values: NDArray[np.int8],
+    g: Tables3PL,
+    usual: NDArray[np.bool_],
+    weight: Floats,
+    largest: float,
+    u: Units,
+    squares: bool,
 ) -> list[Sums]:
     """Sums of covariances and, if wanted, of ``squares`` of means with squares of the weights.
 
-    ``largest`` is a bound of all weights.  O(items (items + nodes)) a person.
+    ``largest`` is a bound of all weights, ``usual`` what :func:`usual` says of the items.  A person
+    costs O(items (items + nodes)).
     """
     x = g.nodes
     reach = float(np.abs(x).max())
@@ -98,7 +118,7 @@ def sums(
         w, (mean, spread) = np.empty((len(rows), x.size)), np.empty((2, len(rows)))
         _posteriors(rows, slopes, x, g.total, w, mean, spread)
         share, mean = weight[begin : begin + u.rows] / largest, mean / reach
-        y = rows.astype(np.float64)
+        y = rows.astype(np.float64) - usual
         parts = [_products(y, w, mean, share, [spread / reach**2], u)]
         if squares:
             parts.append(_products(y, w, mean, share**2, [np.ones_like(mean), mean, mean**2], u))
