@@ -85,11 +85,11 @@ def test_plausible_values():
 def test_group_and_covariate_priors_at_odds_with_the_answers():
     """Mean 4, SD about .5: who has all wrong lies far below."""
     rng = np.random.default_rng(0)
-    m = 60
+    m = 40
     a, b = rng.uniform(1.5, 2.5, m), rng.uniform(-2, 6, m)
-    x = np.repeat([-1.0, 1.0], 100)
+    x = np.repeat([-1.0, 1.0], 60)
     theta = rng.normal(2.0 + 2.0 * x, 0.3)
-    y = (rng.random((200, m)) < 1 / (1 + np.exp(-a * (theta[:, None] - b)))).astype(int)
+    y = (rng.random((120, m)) < 1 / (1 + np.exp(-a * (theta[:, None] - b)))).astype(int)
     y[-1] = 0
     r = irt.from_array(y, persons={"group": np.where(x > 0, "high", "low"), "x": x})
     out = irt.score(r, bank(a, b), prior="groups")
@@ -182,7 +182,7 @@ def test_ordinary_banks_keep_their_grid():
 def test_the_reach_holds_every_pattern():
     """Beyond it no pattern of six items has a millionth of its highest density."""
     rng = np.random.default_rng(3)
-    for _ in range(5):
+    for _ in range(3):
         a, b = rng.uniform(0.5, 4.0, 6), rng.normal(0, 12, 6)
         patterns = (np.arange(64)[:, None] >> np.arange(6)) & 1
         for c in (0.0, 0.2):
