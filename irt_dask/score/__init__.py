@@ -143,7 +143,7 @@ def score(
     rule on an even grid whose spacing resolves every posterior
     (:func:`irt_dask.models.grid_for`), over 7 standard deviations of the prior, or as many more as
     leave no pattern of responses a millionth of its highest density beyond (items of b = 6 to 9,
-    priors at odds with the answers, many hundreds of items); the mode of a posterior is looked for
+    priors at odds with the answers, more than some 80 items); the mode of a posterior is looked for
     there too.  Quantiles of the plausible values are within 0.001 posterior
     standard deviations (:mod:`irt_dask.kernels.plausible`).  With guessing, covariates, "map" or
     "wle", every process holds tables of 8 to 32 bytes x items x nodes.
