@@ -125,11 +125,11 @@ def test_errors_of_the_bank():
 
 
 @pytest.mark.nightly
+@pytest.mark.filterwarnings("ignore::irt_dask.errors.DataWarning")
 @pytest.mark.parametrize("case", ["2pl", "1pl", "few", "weights", "bank", "groups"])
 def test_size_at_five_percent(case):
-    """300 data sets: single tests within .025 and .08, all together too (false alarms: 1 in 500).
-
-    With errors of the bank, estimated from 1,000 other persons, rates may be lower."""
+    """300 data sets, 1,800 tests that depend on each other a little: within .035 and .067, which is
+    three of their standard errors (.005); all together within .015 and .1."""
     rng = np.random.default_rng(3)
     each, together = [], []
     for _ in range(300):
@@ -148,9 +148,8 @@ def test_size_at_five_percent(case):
         f = fit(with_persons(y, table), model="1pl" if case == "1pl" else "2pl", fixed_items=known)
         each.append((f.item_anchor_p_value.values[:K] < 0.05).mean())
         together.append(f.attrs["anchor_p_value"] < 0.05)
-    low = 0.0 if case == "bank" else 0.025
-    assert low < np.mean(each) < 0.08
-    assert (0.0 if case == "bank" else 0.015) <= np.mean(together) < 0.1
+    assert 0.035 < np.mean(each) < 0.067
+    assert 0.015 <= np.mean(together) < 0.1
 
 
 def test_one_slope_beside_anchors_of_another():

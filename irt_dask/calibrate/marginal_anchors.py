@@ -153,10 +153,13 @@ def test(fit: Rounds, x: Floats, expected: Expected, errors: Floats) -> Test | N
     products = whole @ squares @ whole.T
     # Errors of the bank, in the order of the tested parameters and their units.
     bank = scipy.linalg.block_diag(*errors[anchors])[np.ix_(*2 * [np.flatnonzero(columns >= 0)])]
-    added = left @ (bank * np.outer(size[tested], size[tested])) @ left
+    bank = bank * np.outer(size[tested], size[tested])
     place = np.full(columns.shape, -1)
     place[columns >= 0] = np.arange(tested.size)
-    parts = _Parts(efficient, left, products, added, size[tested], place, fit.engine.sampled)
+    # Weighted persons count by their squares in products, as free parameters show.
+    robust, free = fit.engine.sampled, np.ix_(others, others)
+    ratio = float(np.trace(squares[free]) / np.trace(information[free])) if robust else 1.0
+    parts = _Parts(efficient, left, products, bank, size[tested], place, robust, ratio)
     return _tests(model, x, expected, anchors, parts)
 
 
@@ -167,29 +170,30 @@ class _Parts:
     score: Floats
     information: Floats
     products: Floats
-    added: Floats
+    bank: Floats
     unit: Floats
     place: NDArray[np.int64]
     robust: bool
+    ratio: float
 
     def on(self, basis: Floats) -> tuple[float, Floats]:
         """Chi-square of the scores along ``basis`` (parameters, k), and the step they ask for.
 
-        The variance is the information.  Where the data contradict the anchors so much that it is
-        not positive, it is the sum of squares of scores, as always with weights.
+        The variance is the information, and with weights the sum of squares of scores.  So it is
+        where the information is less than half of that in some direction: the two agree near the
+        maximum, and far from it, where the data contradict the anchors, the information need not
+        even be positive.
         """
-        u = basis.T @ self.score
-        information = basis.T @ self.information @ basis
-        if self.robust or not np.linalg.eigvalsh(information)[0] > _LEAST:
-            variance = basis.T @ self.products @ basis
-            if not self.robust:
-                information = variance
-        else:
-            variance = information
-        total = variance + basis.T @ self.added @ basis
-        if not np.linalg.eigvalsh(total)[0] > _LEAST:
+        u, whole = basis.T @ self.score, self.information
+        products = basis.T @ self.products @ basis
+        if not np.linalg.eigvalsh(products)[0] > _LEAST:
             return float("nan"), np.full(u.size, np.nan)
-        step = np.linalg.pinv(information, hermitian=True) @ u
+        information = basis.T @ whole @ basis
+        if not scipy.linalg.eigh(information, products, eigvals_only=True)[0] > 0.5 * self.ratio:
+            information, whole = products / self.ratio, self.products / self.ratio
+        variance = products if self.robust else information
+        total = variance + basis.T @ whole @ self.bank @ whole @ basis
+        step = np.asarray(np.linalg.solve(information, u), dtype=np.float64)
         return float(u @ np.linalg.solve(total, u)), step
 
 
