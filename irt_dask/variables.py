@@ -51,7 +51,7 @@ VARIABLES = {
     for v in (
         Variable("response", (PERSONS, ITEMS), "i", "", "1 right, 0 wrong, -1 not observed"),
         Variable("person_id", (PERSONS,), "UOT", "", "the person's identifier"),
-        Variable("person_weight", (PERSONS,), "f", "", "sampling weight of the person"),
+        Variable("person_weight", (PERSONS,), "f", "", "weight of the person"),
         Variable(
             "response_indptr", ("blocks", "block_rows"), "i", "", "CSR: where a person's row starts"
         ),
