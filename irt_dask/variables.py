@@ -132,6 +132,28 @@ VARIABLES = {
             "",
             "combined draws of the correlations",
         ),
+        Variable(
+            "item_prior_mean",
+            ("coordinate",),
+            "f",
+            "",
+            "learned mean of the items' (log a, d)",
+        ),
+        Variable(
+            "item_prior_covariance",
+            ("coordinate", "coordinate_"),
+            "f",
+            "",
+            "learned covariance of the items' (log a, d)",
+        ),
+        Variable("item_prior_mean_draw", (DRAW, "coordinate"), "f", "", "combined draws of it"),
+        Variable(
+            "item_prior_covariance_draw",
+            (DRAW, "coordinate", "coordinate_"),
+            "f",
+            "",
+            "combined draws of it",
+        ),
         Variable("item_discrimination_draw", (DRAW, ITEMS), "f", "1/theta", "combined draws of a"),
         Variable("item_intercept_draw", (DRAW, ITEMS), "f", "logit", "combined draws of d"),
         Variable(

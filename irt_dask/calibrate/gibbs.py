@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from irt_dask.calibrate import loadings as masks
-from irt_dask.calibrate import refine, samplers, wasp
+from irt_dask.calibrate import gibbs_chain, refine, samplers, wasp
 from irt_dask.calibrate.common import response_counts, start_values
+from irt_dask.calibrate.hierarchy import Hierarchy, learn
 from irt_dask.calibrate.space import Space
 from irt_dask.engine import (
     Engine,
@@ -31,6 +33,7 @@ from irt_dask.engine.identity import identified
 from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import ApproximationWarning, ConvergenceWarning, InputError
 from irt_dask.items import checks
+from irt_dask.kernels import keyed
 from irt_dask.models import ItemPrior, check_model, grid_for
 from irt_dask.store import Responses
 
@@ -44,6 +47,9 @@ _RHAT_LIMIT = 1.05
 #: A posterior that piles up at a = 0 falls like an exponential, whose mean is its SD; the prior's
 #: mean is 1.6 times its SD.
 _FLAT = 1.2
+#: Shards run with the items' covariance held.  The draws' weights, when it is not, leave at least
+#: this effective share of them; else shards run again about the covariance found, so often at most.
+_EFFICIENT, _MOST_RUNS = 0.5, 3
 #: Draws scatter about the items a grid was made for: warn only where it is this much too coarse.
 _COARSE = 1.5
 
@@ -58,7 +64,7 @@ def fit_bayes(
     n_warmup: int = 500,
     n_chains: int = 1,
     seed: int = 0,
-    prior: ItemPrior | None = None,
+    prior: str | ItemPrior | None = None,
     sampler: str | None = None,
     powering: str = "shrink",
     location: str | None = None,
@@ -89,9 +95,13 @@ def fit_bayes(
         before them.  A draw is one sweep of a test of 40 items or more for each ability, and
         ``ceil(40 n_dims / items)`` sweeps of a shorter one, at most 8, because short tests mix
         slowly (attrs["thin"] says how many).
-    prior : ItemPrior
-        Default: discrimination N(1, 1) truncated to positive, intercept N(0, 2^2).  Ability is
-        N(0, 1), which fixes the scale.  Each shard's prior is tempered to prior^(n_k / n).
+    prior : "hierarchical" | ItemPrior
+        "hierarchical" (the default of the grid sampler): (log a, d) of the items is normal, with a
+        mean and a covariance that are learned from the items, so that scale and place rest on the
+        persons (ability is N(0, 1)) however many the items are.  ``ItemPrior``: independent items,
+        by default a ~ N(1, 1) truncated to positive, d ~ N(0, 2^2); the default where the former is
+        not available: the Polya-Gamma sampler, so several abilities, and the published powering
+        (attrs["prior"] says which it was).  Each shard's prior is tempered to prior^(n_k / n).
     sampler : "grid" | "polya-gamma"
         "grid" (the default, for one ability): abilities on a grid, items from counts on it.
         "polya-gamma" (the default for several): the published one, a draw for each response; its
@@ -179,8 +189,8 @@ def fit_bayes(
         raise InputError(f"start= gives values of one ability; leave it out with n_dims={n_dims}")
     refuse_weights(responses, "fit_bayes")
     options = samplers.Options(
-        seed, n_shards, n_draws, n_warmup, n_chains, prior or ItemPrior(), powering, n_dims,
-        correlated and n_dims > 1,
+        seed, n_shards, n_draws, n_warmup, n_chains, _prior(prior, name, powering), powering,
+        n_dims, correlated and n_dims > 1,
     )  # fmt: skip
     with Engine(responses, client=client, progress=progress, stage="Gibbs") as engine:
         responses = identified(engine)
@@ -194,27 +204,35 @@ def fit_bayes(
             if start is not None:
                 a, d = item_parameters(start, responses.item_id, what="start")
             if name == "grid":
-                sampled = samplers.grid(responses, options, a, d)
+                sampled = samplers.grid(engine, options, a, d)
             else:
                 sampled = samplers.polya_gamma(responses, options, free, signs, a[:, None], d)
-        shards = samplers.run(engine, sampled, n_chains, checkpoint)
-        rotation = samplers.align(shards, sampled) if n_dims > 1 else None
-        space, plan = sampled.space, sampled.plan
-        log_posterior = refine.Posterior(engine, plan.prior, space.free, space.signed)
-        combined = wasp.combine(
-            shards,
-            n_draws,
-            powering=powering,
-            location=location,
-            locate=functools.partial(refine.refine, log_posterior),
-            space=space,
-        )
+        for attempt in range(_MOST_RUNS):
+            shards = samplers.run(engine, sampled, n_chains, checkpoint)
+            rotation = samplers.align(shards, sampled) if n_dims > 1 else None
+            space, plan = sampled.space, sampled.plan
+            log_posterior = refine.Posterior(engine, plan.prior, space.free, space.signed)
+            combined = wasp.combine(
+                shards,
+                n_draws,
+                powering=powering,
+                location=location,
+                locate=functools.partial(refine.refine, log_posterior),
+                learn=_learn(plan, seed, attempt),
+                space=space,
+            )
+            if combined.learned is None or combined.learned.efficiency >= _EFFICIENT:
+                break
+            sampled = sampled.holding(combined.learned.expected, attempt + 1)
         objective = None
         if n_dims <= wasp.MOST_REFINED:
             at = combined.mean
             if options.correlated:
                 rho = combined.variables()["ability_correlation"][0, 1]
                 at = refine.with_correlation(at, rho)
+            if isinstance(plan.prior, Hierarchy):
+                held = plan.prior.holding(combined.variables()["item_prior_covariance"])
+                log_posterior = replace(log_posterior, prior=held)
             objective, _ = log_posterior(at, log_posterior.nodes(at))
         counts = {"item_n_responses": seen, "item_n_right": right}
         flag = checks.of_fit(engine, {**combined.variables(), **counts})
@@ -251,11 +269,52 @@ def fit_bayes(
             "n_location_steps": None if steps is None else steps.n_steps,
             "first_step": None if steps is None else steps.first_step,
             "covariance": combined.structure,
-            "prior_discrimination": list(plan.prior.discrimination),
-            "prior_intercept": list(plan.prior.intercept),
-            "prior_loading": list(plan.prior.loading) if positive == "anchors" else None,
+            "n_runs": None if combined.learned is None else attempt + 1,
+            "prior_efficiency": None if combined.learned is None else combined.learned.efficiency,
+            **_describe(plan.prior, positive),
         },
     )
+
+
+def _prior(prior: str | ItemPrior | None, sampler: str, powering: str) -> ItemPrior | Hierarchy:
+    """The items' prior, by default learned where that is available."""
+    available = sampler == "grid" and powering != "published"
+    if prior is None:
+        return Hierarchy() if available else ItemPrior()
+    if isinstance(prior, ItemPrior):
+        return prior
+    if prior != "hierarchical":
+        raise InputError(f"prior={prior!r} is not available; give 'hierarchical' or an ItemPrior")
+    if not available:
+        raise InputError(
+            "prior='hierarchical' is available with sampler='grid', so for one ability, and with "
+            "powering='shrink' or 'replicate'; give an ItemPrior"
+        )
+    return Hierarchy()
+
+
+def _learn(plan: gibbs_chain.Plan, seed: int, attempt: int) -> wasp.Learn | None:
+    """What weighs draws of shards that held the items' covariance."""
+    if not isinstance(plan.prior, Hierarchy) or plan.prior.held is None:
+        return None
+    return functools.partial(learn, plan.prior, rng=keyed.generator(seed, "learn", attempt))
+
+
+def _describe(prior: ItemPrior | Hierarchy, positive: str) -> dict[str, Any]:
+    if isinstance(prior, ItemPrior):
+        return {
+            "prior": "fixed",
+            "prior_discrimination": list(prior.discrimination),
+            "prior_intercept": list(prior.intercept),
+            "prior_loading": list(prior.loading) if positive == "anchors" else None,
+        }
+    return {
+        "prior": "hierarchical",
+        "prior_mean": list(prior.mean),
+        "prior_mean_sd": list(prior.mean_sd),
+        "prior_covariance_df": prior.df,
+        "prior_covariance_scale": list(np.diag(prior.scale)),
+    }
 
 
 def _identification(n_dims: int, positive: str, correlated: bool) -> str:

@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.calibrate.hierarchy import Hierarchy
+from irt_dask.calibrate.item_moves import Counts, moves_for
 from irt_dask.engine.cache import keep, read_block
 from irt_dask.engine.shard_files import ShardFile
 from irt_dask.errors import ChainError, InputError
-from irt_dask.kernels import drawing, keyed, layouts, metropolis
+from irt_dask.kernels import drawing, keyed, layouts
 from irt_dask.kernels.drawing import Persons
 from irt_dask.models import Grid, ItemPrior, grid_for
 
@@ -45,7 +47,7 @@ class Plan:
     n_warmup: int
     n_draws: int  # sweeps after warm-up, of which every thin-th is kept
     thin: int
-    prior: ItemPrior
+    prior: ItemPrior | Hierarchy
     n_persons: int
     sweeps: int
     powering: str = "shrink"
@@ -148,29 +150,25 @@ def segment(
     data = keep(key, lambda: _lay_out(refs, plan, shard))
     n, m = data.persons.n, data.persons.n_items
     published = plan.powering == "published"
-    prior = plan.prior.tempered(n / plan.n_persons if plan.powering == "shrink" else 1.0)
+    power = n / plan.n_persons if plan.powering == "shrink" else 1.0
+    moves = moves_for(plan.prior, power, m, state)
     log_a, d = state["log_a"].copy(), state["d"].copy()
     accepted = state["accepted"].copy()
     start, grid = state["start"], Grid(int(state["n_nodes"]))
-    nodes, kept = grid.nodes, []
-    before = m * metropolis.WORDS_PER_ITEM + metropolis.WORDS_PER_RESCALE
-    words = before + data.n
+    nodes, kept, more = grid.nodes, [], []
 
     first = int(state["step"]) + 1
     for step in range(first, min(first + plan.sweeps, plan.total + 1)):
-        u = keyed.stream(keyed.key(plan.seed, "gibbs", shard, chain, step), words)
-        items, scale, abilities = np.split(u, [m * metropolis.WORDS_PER_ITEM, before])
+        key = keyed.key(plan.seed, "gibbs", shard, chain, step)
+        words, abilities = np.split(keyed.stream(key, moves.words + data.n), [moves.words])
         at, right, seen, persons = _draw_shard(data, np.exp(log_a), d, nodes, abilities)
         if published:
             right, seen = (x * (plan.n_persons / n) for x in (right, seen))
         if step == plan.n_warmup + 1:
             accepted[:] = 0
-        begin = (np.exp(start[0]), start[1])
-        metropolis.metropolis(
-            right, seen, at, nodes, prior, begin, items.reshape(m, -1), log_a, d, accepted
-        )
-        if not published:  # whose conditionals have no joint distribution that a move could keep
-            metropolis.rescale(persons, nodes, prior, scale, log_a, d)
+        counts = Counts(at, right, seen, persons, nodes)
+        # Published conditionals have no joint distribution that a move along the scale could keep.
+        moves.sweep(counts, start, words, log_a, d, accepted, rescaled=not published)
         _check(log_a, d, f"shard {shard}, chain {chain}, sweep {step}")
         if plan.adapts_after(step):
             start = np.stack([log_a, d])
@@ -178,9 +176,14 @@ def segment(
             nodes = grid.nodes
         if step > plan.n_warmup and (step - plan.n_warmup) % plan.thin == 0:
             kept.append(np.stack([log_a, d]))
+            more.append(moves.drawn())
     state = {**state, "log_a": log_a, "d": d, "start": start, "accepted": accepted}
     state |= {"n_nodes": np.array(grid.n_nodes), "step": np.array(step), "n": np.array(n)}
-    return state, {"draws": np.array(kept).reshape(-1, 2, m)}
+    state |= moves.state()
+    drawn = {
+        k: np.array([x[k] for x in more]).reshape(-1, *v.shape) for k, v in moves.drawn().items()
+    }
+    return state, {"draws": np.array(kept).reshape(-1, 2, m), **drawn}
 
 
 def _check(log_a: Floats, d: Floats, where: str) -> None:

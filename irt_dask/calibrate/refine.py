@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
+from irt_dask.calibrate.hierarchy import Hierarchy
 from irt_dask.calibrate.space import Space, by_item, from_items
 from irt_dask.engine import Engine
 from irt_dask.engine.cache import keep
@@ -51,7 +52,8 @@ class Refined:
 # --- the marginal posterior on the full data ------------------------------------------------------
 
 
-def _on_line(block: Block, a: Floats, d: Floats, nodes: Floats, scales: Any) -> tuple[Any, ...]:
+def on_line(block: Block, a: Floats, d: Floats, nodes: Floats, scales: Any) -> tuple[Any, ...]:
+    """Expected counts of a block, right and seen by item and node, and its log-likelihood."""
     right, seen, _, value = expected.counts(block.data, grid_tables(a, d, nodes), scales)
     return right, seen, value
 
@@ -73,11 +75,12 @@ class Posterior:
     """Marginal log posterior of loadings and intercepts, shape (P, items), on the full data.
 
     Abilities are N(0, 1).  If two of them are correlated, a further column has the correlation in
-    its first row (:func:`with_correlation`); its prior is uniform.
+    its first row (:func:`with_correlation`); its prior is uniform.  A :class:`Hierarchy` holds its
+    covariance; its mean is integrated out.
     """
 
     engine: Engine
-    prior: ItemPrior
+    prior: ItemPrior | Hierarchy
     free: NDArray[np.bool_] | None = None
     signed: NDArray[np.bool_] | None = None
 
@@ -105,7 +108,7 @@ class Posterior:
         worst = float((np.abs(loading).sum(axis=0) * GRID_BOUND + np.abs(d)).max()) + 1.0
         scales = expected.scales_for(r.n_persons, r.n_items * worst)
         if len(loading) == 1:
-            right, seen, value = self.engine.map_reduce(_on_line, loading[0], d, nodes, scales)
+            right, seen, value = self.engine.map_reduce(on_line, loading[0], d, nodes, scales)
             right, seen = right / scales.weight, seen / scales.weight
             gradient = expected.score(right, seen, nodes, loading[0], d)
         else:
@@ -122,6 +125,8 @@ class Posterior:
     def _log_prior(self, parameters: Floats) -> tuple[float, Floats]:
         """Log density of the items' prior and its gradient; fixed loadings have none."""
         a, d = parameters[:-1], parameters[-1:]
+        if isinstance(self.prior, Hierarchy):
+            return self.prior.log_density(a[0], d[0])
         slope = np.empty_like(parameters)
         value = np.empty_like(parameters)
         value[:-1], slope[:-1] = _normal(a, self.prior.discrimination)

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from irt_dask.calibrate import gibbs_chain, loadings, reference_chain, wasp
+from irt_dask.calibrate import empirical_bayes, gibbs_chain, loadings, reference_chain, wasp
+from irt_dask.calibrate.hierarchy import Hierarchy
 from irt_dask.calibrate.space import Space
 from irt_dask.engine import Chain, Checkpoint, Engine, run_chains
 from irt_dask.engine.chains import Segment
@@ -59,7 +60,7 @@ class Options:
     n_draws: int
     n_warmup: int
     n_chains: int
-    prior: ItemPrior
+    prior: ItemPrior | Hierarchy
     powering: str
     n_dims: int = 1
     correlated: bool = False
@@ -77,10 +78,18 @@ class Sampler:
     space: Space
     free: Bools  # (items, dims)
     positive: Bools
+    attempt: int = 0
+
+    def holding(self, covariance: Floats, attempt: int) -> Sampler:
+        """Return the grid sampler of shards that hold another covariance of the items."""
+        assert isinstance(self.plan.prior, Hierarchy)
+        plan = replace(self.plan, prior=self.plan.prior.holding(covariance))
+        segment = functools.partial(gibbs_chain.segment, plan)
+        return replace(self, plan=plan, segment=segment, attempt=attempt)
 
     def chains(self, n_chains: int) -> list[list[Chain]]:
         """Chains of each shard, at their start."""
-        names = "shard-{:04d}-chain-{}"
+        names = "shard-{:04d}-chain-{}" + (f"-run-{self.attempt + 1}" if self.attempt else "")
         return [
             [Chain(names.format(s, c), self._first(s, c)) for c in range(n_chains)]
             for s in range(self.plan.n_shards)
@@ -93,7 +102,7 @@ class Sampler:
 
     def posterior(self, chains: list[Chain]) -> wasp.ShardPosterior:
         """Draws and diagnostics of one shard's chains."""
-        draws = np.stack([np.concatenate([o["draws"] for o in c.outputs]) for c in chains])
+        draws = np.stack([_joined(c, "draws") for c in chains])
         if self.name != "grid":  # which keeps logarithms itself
             logs = np.concatenate([self.positive.T, np.zeros((1, self.d.size), dtype=bool)])
             draws = np.where(logs, np.log(np.where(logs, draws, 1.0)), draws)
@@ -107,12 +116,24 @@ class Sampler:
             spacing = Grid(int(state["n_nodes"])).spacing
         more: dict[str, Any] = {}
         if "correlation" in chains[0].outputs[0]:
-            r = np.stack([np.concatenate([o["correlation"] for o in c.outputs]) for c in chains])
+            r = np.stack([_joined(c, "correlation") for c in chains])
             lower = r[:, :, *np.tril_indices(r.shape[-1], -1)]
             more = {
                 "correlation": r.reshape(-1, *r.shape[2:]),
-                "correlation_rhat": float(diagnostics.rhat(lower).max()),
-                "correlation_ess": float(diagnostics.ess(lower).min()),
+                "other_rhat": float(diagnostics.rhat(lower).max()),
+                "other_ess": float(diagnostics.ess(lower).min()),
+            }
+        if "prior_mean" in chains[0].outputs[0]:
+            names = ("prior_mean", "prior_covariance")
+            got = [np.stack([_joined(c, name) for c in chains]) for name in names]
+            lower = np.concatenate([got[0], got[1][:, :, *np.tril_indices(2)]], axis=2)
+            more = {
+                "learned": {
+                    f"item_{name}": v.reshape(-1, *v.shape[2:])
+                    for name, v in zip(names, got, strict=True)
+                },
+                "other_rhat": float(diagnostics.rhat(lower).max()),
+                "other_ess": float(diagnostics.ess(lower).min()),
             }
         return wasp.ShardPosterior(
             draws=draws.reshape(-1, *draws.shape[2:]),
@@ -123,6 +144,10 @@ class Sampler:
             spacing=spacing,
             **more,
         )
+
+
+def _joined(chain: Chain, name: str) -> Floats:
+    return np.concatenate([o[name] for o in chain.outputs])
 
 
 def _common(responses: Responses, o: Options, per_draw: int, width: int) -> dict[str, Any]:
@@ -150,8 +175,12 @@ def _common(responses: Responses, o: Options, per_draw: int, width: int) -> dict
     }
 
 
-def grid(responses: Responses, o: Options, a: Floats, d: Floats) -> Sampler:
+def grid(engine: Engine, o: Options, a: Floats, d: Floats) -> Sampler:
     """Return the grid sampler, for one ability, from start values (items,)."""
+    responses = engine.responses
+    if isinstance(o.prior, Hierarchy) and o.n_shards > 1:
+        held, x = empirical_bayes.covariance(engine, o.prior, np.stack([np.log(a), d]))
+        a, d, o = np.exp(x[0]), x[1], replace(o, prior=o.prior.holding(held))
     per_draw = min(_MOST_PER_DRAW, math.ceil(_LONG_TEST / responses.n_items))
     plan = gibbs_chain.Plan(**_common(responses, o, per_draw, 2))
     every = np.ones((a.size, 1), dtype=bool)

@@ -30,12 +30,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.calibrate.hierarchy import Learned
 from irt_dask.calibrate.refine import Refined
 from irt_dask.calibrate.space import Space, by_item, from_items
 from irt_dask.errors import ApproximationWarning, InputError
@@ -71,7 +72,8 @@ class ShardPosterior:
 
     The last row of a draw holds intercepts, those before it the loadings, positive ones by their
     logarithms: with one ability, (log a, d).  ``correlation`` (draw, Q, Q) is that of the abilities
-    where it is free; its diagnostics are those of its worst entry.
+    where it is free, ``learned`` are the items' mean and covariance where they are drawn, by name;
+    their diagnostics are those of the worst entry.
     """
 
     draws: Floats
@@ -81,31 +83,34 @@ class ShardPosterior:
     acceptance: float
     spacing: float
     correlation: Floats | None = None
-    correlation_rhat: float = 1.0
-    correlation_ess: float = np.inf
+    learned: dict[str, Floats] = field(default_factory=dict)
+    other_rhat: float = 1.0
+    other_ess: float = np.inf
 
     @property
     def worst_rhat(self) -> float:
         """Largest R-hat of any parameter; not a number where one is not."""
-        return float(np.maximum(self.rhat.max(), self.correlation_rhat))
+        return float(np.maximum(self.rhat.max(), self.other_rhat))
 
     @property
     def least_ess(self) -> float:
         """Smallest effective sample size of any parameter; not a number where one is not."""
-        return float(np.minimum(self.ess.min(), self.correlation_ess))
+        return float(np.minimum(self.ess.min(), self.other_ess))
 
 
 @dataclass(frozen=True)
 class Combined:
     """The combined posterior: means (P, items) of loadings and intercepts, and the result's arrays.
 
-    ``refined`` says how the location was found, if by steps on the full data.
+    ``refined`` says how the location was found, if by steps on the full data; ``learned`` what the
+    draws say about the items' mean and covariance, if shards held the latter.
     """
 
     mean: Floats
     data: dict[str, Any]
     structure: str
     refined: Refined | None = None
+    learned: Learned | None = None
 
     @property
     def mean_a(self) -> Floats:
@@ -130,6 +135,8 @@ class Combined:
 
 #: Finds the mode on the full data: ``locate(space, start, covariance)``.
 Locate = Callable[[Space, Floats, Floats], Refined]
+#: Learns the items' mean and covariance from draws and their weights.
+Learn = Callable[[Floats, Floats], Learned]
 
 
 def location_for(location: str | None, n_dims: int) -> str:
@@ -161,6 +168,7 @@ def combine(
     powering: str = "shrink",
     location: str = "precision",
     locate: Locate | None = None,
+    learn: Learn | None = None,
     space: Space | None = None,
 ) -> Combined:
     """Combine shard posteriors; with one shard, its draws are the result.
@@ -175,6 +183,8 @@ def combine(
     location : "average" | "precision" | "refined"
         Shards' means weighted by persons or by precisions, or the mode of the full posterior, which
         ``locate`` finds, and the mean's distance from it.
+    learn : callable
+        What weighs the combined draws, where shards held the items' covariance.
     space : Space
         Coordinates, and which loadings are fixed at 0, without correlations of abilities: where
         shards have draws of them these become coordinates too, and ``locate`` finds them.
@@ -215,20 +225,33 @@ def combine(
         covariance = merged.covariance
     parameters = [space.parameters(x) for x in moved]
     items = [x[..., :n_items] for x in parameters]
-    named = [_by_name(x) for x in items]
+    named = [_by_name(x) | s.learned for x, s in zip(items, shards, strict=True)]
     if shards[0].correlation is not None:
         one = len(shards) == 1
         matrices = [shards[0].correlation] if one else [space.correlation(x) for x in parameters]
         for x, r in zip(named, matrices, strict=True):
             x["ability_correlation"] = r
-    means = np.average([x.mean(axis=0) for x in items], axis=0, weights=share)
-    data = _moments(named, share) | _draws(named, share, min(n_draws, *(len(x) for x in items)))
+    weights = [np.full(len(x), w / len(x)) for x, w in zip(items, share, strict=True)]
+    learned = None
+    if learn is not None:
+        learned = learn(np.concatenate(moved), np.concatenate(weights))
+        ends = np.cumsum([len(w) for w in weights])[:-1]
+        weights = np.split(learned.weight, ends)
+        for x, mean, sigma in zip(
+            named, np.split(learned.mean, ends), np.split(learned.covariance, ends), strict=True
+        ):
+            x |= {"item_prior_mean": mean, "item_prior_covariance": sigma}
+    data = _moments(named, weights) | _draws(named, weights, min(n_draws, *(len(x) for x in items)))
+    means = sum(np.einsum("n,n...->...", w, x) for w, x in zip(weights, items, strict=True))
     if covariance is not None and full:
         fixed = ~by_item(free, 1).ravel()[: n_rows * n_items]
         of_items = covariance[0][: fixed.size, : fixed.size]
+        if learned is not None:
+            x = by_item(np.concatenate(moved), 1)[:, 0]
+            of_items = np.cov(x, rowvar=False, aweights=learned.weight, ddof=0)
         data["item_covariance"] = np.where(fixed[:, None] | fixed, 0.0, of_items)
     structure = "full" if full else f"{n_rows} x {n_rows} for each item"
-    return Combined(means, data, structure, refined)
+    return Combined(means, data, structure, refined, learned)
 
 
 def _warn_small(shards: list[ShardPosterior], n_items: int) -> None:
@@ -259,7 +282,7 @@ def _with_correlation(shard: ShardPosterior, space: Space) -> ShardPosterior:
     assert shard.correlation is not None
     assert space.partial is not None
     n_more = space.partial.shape[1] - shard.ess.shape[1]
-    more = np.where(space.partial[:, -n_more:], shard.correlation_ess, len(shard.draws))
+    more = np.where(space.partial[:, -n_more:], shard.other_ess, len(shard.draws))
     return replace(
         shard, draws=space.join(shard.draws, shard.correlation), ess=np.hstack([shard.ess, more])
     )
@@ -379,27 +402,29 @@ def _by_name(x: Floats) -> dict[str, Floats]:
     }
 
 
-def _moments(named: list[dict[str, Floats]], share: Floats) -> dict[str, Any]:
-    """Means and SDs by name, shards weighted by their persons."""
+def _moments(named: list[dict[str, Floats]], weights: list[Floats]) -> dict[str, Any]:
+    """Means and SDs by name; shards have one mean, about which each one's draws deviate."""
     out: dict[str, Any] = {}
     for name in named[0]:
-        mean = np.average([x[name].mean(axis=0) for x in named], axis=0, weights=share)
-        spread = [((x[name] - mean) ** 2).mean(axis=0) for x in named]
+        mean = sum(np.einsum("n,n...->...", w, x[name]) for w, x in zip(weights, named, strict=True))
         out[name] = mean
-        out[f"{name}_sd"] = np.sqrt(np.average(spread, axis=0, weights=share))
+        out[f"{name}_sd"] = np.sqrt(
+            sum(
+                np.einsum("n,n...->...", w, (x[name] - mean) ** 2)
+                for w, x in zip(weights, named, strict=True)
+            )
+        )
     return out
 
 
-def _taken(moved: list[Floats], share: Floats, n_draws: int) -> Floats:
-    """``n_draws`` draws, from each shard evenly and in proportion to its persons."""
-    ends = np.rint(np.cumsum(share) * n_draws).astype(int)
-    counts = np.diff(ends, prepend=0)
-    return np.concatenate(
-        [x[np.linspace(0, len(x) - 1, c).astype(int)] for x, c in zip(moved, counts, strict=True)]
-    )
+def _taken(x: list[Floats], weights: list[Floats], n_draws: int) -> Floats:
+    """``n_draws`` draws in proportion to their weights, evenly (systematic resampling)."""
+    ends = np.cumsum(np.concatenate(weights))
+    at = np.searchsorted(ends, (np.arange(n_draws) + 0.5) / n_draws * ends[-1])
+    return np.concatenate(x)[at]
 
 
-def _draws(named: list[dict[str, Floats]], share: Floats, n_draws: int) -> dict[str, Any]:
+def _draws(named: list[dict[str, Floats]], weights: list[Floats], n_draws: int) -> dict[str, Any]:
     """Combined draws by name; each is of one draw of one shard, whatever the name."""
     names = [name for name in named[0] if name != "item_difficulty"]
-    return {f"{n}_draw": _taken([x[n] for x in named], share, n_draws) for n in names}
+    return {f"{n}_draw": _taken([x[n] for x in named], weights, n_draws) for n in names}

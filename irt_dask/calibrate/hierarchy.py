@@ -1,0 +1,217 @@
+"""Items as a sample: (log a, d) normal, with a mean and a covariance that are learned.
+
+Independent priors of items let J items outvote n persons on what all items share.  Along theta ->
+theta e^-v, a -> a e^v the likelihood stays the same; n abilities N(0, 1) say ``exp(-S2 e^-2v / 2 -
+n v)`` of v, and J slopes with a density of their own ``e^{Jv}`` times that density, so with J of the
+order of n the slopes win.  With a mean that is free the items' prior moves along and says nothing of
+v, nor of a common shift of abilities: both rest on the persons alone.
+
+Coordinates of an item are x = (log a, d), arrays (2, items).  x_j ~ N(mu, Sigma); mu is normal and
+Sigma inverse Wishart, both proper.  This is the case of one block of items.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtri, multigammaln, ndtri
+
+Floats = NDArray[np.float64]
+
+#: Uniforms that :meth:`Hierarchy.draw_mean` and :meth:`Hierarchy.draw_covariance` use.
+WORDS_MEAN, WORDS_COVARIANCE = 2, 3
+#: Uniforms that :meth:`Hierarchy.move` uses.
+WORDS_MOVE = 3
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """Prior of the items' mean and covariance.
+
+    Parameters
+    ----------
+    mean, mean_sd : (log a, d)
+        mu is normal with this mean and these standard deviations.
+    df, scale : float, 2 x 2
+        Sigma is inverse Wishart, of mean ``scale / (df - 3)``: SDs of 0.5 (log a) and 1.5 (d), with
+        the weight of one item or two.
+    held : 2 x 2, optional
+        A covariance that is not learned (in shards).
+    """
+
+    mean: tuple[float, float] = (0.0, 0.0)
+    mean_sd: tuple[float, float] = (1.0, 3.0)
+    df: float = 4.0
+    scale: tuple[tuple[float, float], tuple[float, float]] = ((0.25, 0.0), (0.0, 2.25))
+    held: tuple[tuple[float, float], tuple[float, float]] | None = None
+
+    def holding(self, covariance: Floats) -> Hierarchy:
+        """Return this prior with a covariance that is not learned."""
+        return replace(self, held=tuple(tuple(float(v) for v in row) for row in covariance))
+
+    @property
+    def _mean_precision(self) -> Floats:
+        return np.diag(1.0 / np.square(self.mean_sd))
+
+    # --- conditionals: items x are (..., 2, items), mu (..., 2), Sigma (..., 2, 2) ----------------
+
+    def start(self, x: Floats) -> tuple[Floats, Floats]:
+        """Mean and covariance to start from, given items at x."""
+        mean = x.mean(axis=-1)
+        if self.held is not None:
+            return mean, np.array(self.held)
+        return mean, self.covariance_given(x, mean)
+
+    def covariance_given(self, x: Floats, mean: Floats, spread: Floats | float = 0.0) -> Floats:
+        """Mean of Sigma given items at x, whose own covariances sum to ``spread``."""
+        scale = np.array(self.scale) + _scatter(x, mean) + spread
+        return scale / (self.df + x.shape[-1] - 3.0)
+
+    def mean_given(self, x: Floats, covariance: Floats) -> tuple[Floats, Floats]:
+        """Mean and precision of mu given items at x."""
+        own, items = self._mean_precision, x.shape[-1] * np.linalg.inv(covariance)
+        precision = own + items
+        pull = own @ self.mean + (items @ x.mean(axis=-1)[..., None])[..., 0]
+        return np.linalg.solve(precision, pull[..., None])[..., 0], precision
+
+    def draw_mean(self, x: Floats, covariance: Floats, power: float, u: Floats) -> Floats:
+        """Draw mu given items at x, from its conditional to a power; u (..., WORDS_MEAN)."""
+        centre, precision = self.mean_given(x, covariance)
+        root = np.linalg.cholesky(power * precision)
+        return centre + np.linalg.solve(np.swapaxes(root, -1, -2), ndtri(u)[..., None])[..., 0]
+
+    def draw_covariance(self, x: Floats, mean: Floats, u: Floats) -> Floats:
+        """Draw Sigma given items at x and mu (Bartlett's decomposition); u (..., 3)."""
+        root = np.linalg.cholesky(np.linalg.inv(np.array(self.scale) + _scatter(x, mean)))
+        df = self.df + x.shape[-1]
+        lower = np.zeros_like(root)
+        lower[..., 0, 0] = np.sqrt(chdtri(df, u[..., 0]))
+        lower[..., 1, 1] = np.sqrt(chdtri(df - 1.0, u[..., 1]))
+        lower[..., 1, 0] = ndtri(u[..., 2])
+        inverse = np.linalg.inv(root @ lower)
+        return np.swapaxes(inverse, -1, -2) @ inverse
+
+    def log_weights(self, x: Floats, mean: Floats) -> Floats:
+        """Log of the posterior density of items and mu over that with the covariance held.
+
+        Sigma is integrated out: ``-(df + J) / 2 log |scale + S| + tr(held^-1 S) / 2`` with S the
+        items' scatter about mu, up to a constant.
+        """
+        scatter = _scatter(x, mean)
+        _, log_det = np.linalg.slogdet(np.array(self.scale) + scatter)
+        held = np.einsum("ij,...ji->...", np.linalg.inv(np.array(self.held)), scatter)
+        return 0.5 * held - 0.5 * (self.df + x.shape[-1]) * log_det
+
+    def log_density(self, a: Floats, d: Floats) -> tuple[float, Floats]:
+        """Log density of slopes and intercepts, mu integrated out, and its gradient (2, items).
+
+        The covariance is the one that is held.
+        """
+        x, covariance = np.stack([np.log(a), d]), np.array(self.held)
+        inner, own = np.linalg.inv(covariance), self._mean_precision
+        centre, precision = self.mean_given(x, covariance)
+        deviation, off = x - centre[:, None], centre - self.mean
+        slope = -inner @ deviation
+        value = 0.5 * float((deviation * slope).sum()) - 0.5 * float(off @ own @ off)
+        for matrix, times in ((covariance, x.shape[1]), (precision, 1), (np.linalg.inv(own), 1)):
+            value -= 0.5 * times * float(np.linalg.slogdet(matrix)[1])
+        value -= x.shape[1] * math.log(2.0 * math.pi) + float(x[0].sum())
+        slope[0] = (slope[0] - 1.0) / a
+        return value, slope
+
+    # --- moves along what the likelihood does not see -------------------------------------------
+
+    def move(
+        self,
+        x: Floats,
+        mean: Floats,
+        covariance: Floats,
+        power: float,
+        abilities: tuple[float, float, float],
+        u: Floats,
+    ) -> tuple[Floats, Floats]:
+        """Shift and stretch the ability scale together with items and mu; x and mu afterwards.
+
+        ``theta - m, d + a m, mu_d + c m`` with c the mean slope, and ``theta e^-v, log a + v, mu_a
+        + v``, leave the likelihood alone; m and v are drawn from their conditionals on the orbit of
+        the group (Liu and Sabatti 2000), v by a Metropolis-Hastings step.  ``abilities`` are number,
+        sum and sum of squares; ``power`` is that of the items' prior and of mu's.
+        """
+        n, s1, s2 = abilities
+        x, mean = x.copy(), mean.copy()
+        inner = power * np.linalg.inv(covariance)
+        outer = power * self._mean_precision
+        # Shift: a normal density.
+        a = np.exp(x[0])
+        c = a.mean()
+        along = a - c
+        pull = inner[1] @ (x - mean[:, None])
+        precision = n + inner[1, 1] * (along @ along) + outer[1, 1] * c * c
+        slope = s1 - pull @ along - c * (outer[1] @ (mean - self.mean))
+        z = ndtri(u[:2])
+        shift = slope / precision + z[0] / math.sqrt(precision)
+        x[1] += a * shift
+        mean[1] += c * shift
+        s2 += n * shift * shift - 2.0 * shift * s1
+        # Stretch: log-concave; a normal about its mode is proposed.
+        pull, stiff = float(outer[0] @ (mean - self.mean)), float(outer[0, 0])
+
+        def log_density(v: float) -> float:
+            return -n * v - 0.5 * s2 * math.exp(-2.0 * v) - pull * v - 0.5 * stiff * v * v
+
+        mode, curvature = 0.0, 1.0
+        for _ in range(50):
+            e = s2 * math.exp(-2.0 * mode)
+            curvature = 2.0 * e + stiff
+            step = max(-1.0, min(1.0, (e - n - pull - stiff * mode) / curvature))
+            mode += step
+            if abs(step) < 1e-12:
+                break
+        v = mode + z[1] / math.sqrt(curvature)
+        log_ratio = log_density(v) - log_density(0.0)
+        log_ratio += 0.5 * float(z[1]) ** 2 - 0.5 * curvature * mode * mode
+        if math.log(u[2]) < log_ratio:
+            x[0] += v
+            mean[0] += v
+        return x, mean
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What items that were drawn with a covariance held say when it is not.
+
+    ``weight`` (draws,) sums to 1; ``mean`` (draws, 2) and ``covariance`` (draws, 2, 2) belong to
+    the draws; ``expected`` is the posterior mean of the covariance.
+    """
+
+    weight: Floats
+    mean: Floats
+    covariance: Floats
+    expected: Floats
+
+    @property
+    def efficiency(self) -> float:
+        """Effective share of the draws."""
+        return 1.0 / (len(self.weight) * float((self.weight**2).sum()))
+
+
+def learn(prior: Hierarchy, x: Floats, base: Floats, rng: np.random.Generator) -> Learned:
+    """Learn mean and covariance from draws x (draws, 2, items) of weights ``base``."""
+    held = np.array(prior.held)
+    mean = prior.draw_mean(x, held, 1.0, rng.random((len(x), WORDS_MEAN)))
+    log_weight = prior.log_weights(x, mean)
+    weight = base * np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()
+    covariance = prior.draw_covariance(x, mean, rng.random((len(x), WORDS_COVARIANCE)))
+    each = prior.covariance_given(x, mean)
+    return Learned(weight, mean, covariance, np.einsum("n,nij->ij", weight, each))
+
+
+def _scatter(x: Floats, mean: Floats) -> Floats:
+    """Sum over items of the outer product of their deviations."""
+    deviation = x - mean[..., None]
+    return deviation @ np.swapaxes(deviation, -1, -2)

@@ -1,0 +1,111 @@
+"""What a sweep of a grid chain does to the items, under the two kinds of priors they can have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irt_dask.calibrate.hierarchy import WORDS_COVARIANCE, WORDS_MEAN, WORDS_MOVE, Hierarchy
+from irt_dask.kernels import metropolis, normal_items
+from irt_dask.models import ItemPrior
+
+Floats = NDArray[np.float64]
+
+
+class Counts:
+    """A sweep's counts: right and seen (nodes kept, items) at nodes, persons at each node."""
+
+    def __init__(self, at: Any, right: Any, seen: Any, persons: Any, nodes: Floats) -> None:
+        self.at, self.right, self.seen, self.persons, self.nodes = at, right, seen, persons, nodes
+
+    def abilities(self) -> tuple[float, float, float]:
+        """Number, sum and sum of squares of the abilities."""
+        p, x = self.persons, self.nodes
+        return float(p.sum()), float(p @ x), float(p @ x**2)
+
+
+class FixedMoves:
+    """Items that are independent before the data (:class:`irt_dask.ItemPrior`)."""
+
+    def __init__(self, prior: ItemPrior, power: float, n_items: int) -> None:
+        self.prior, self.m = prior.tempered(power), n_items
+        self._before = n_items * metropolis.WORDS_PER_ITEM
+        self.words = self._before + metropolis.WORDS_PER_RESCALE
+
+    def sweep(
+        self, counts: Counts, start: Floats, u: Floats, log_a: Floats, d: Floats, accepted: Any,
+        *, rescaled: bool,
+    ) -> None:  # fmt: skip
+        """Draw the items, in place."""
+        items, scale = np.split(u, [self._before])
+        metropolis.metropolis(
+            counts.right, counts.seen, counts.at, counts.nodes, self.prior,
+            (np.exp(start[0]), start[1]), items.reshape(self.m, -1), log_a, d, accepted,
+        )  # fmt: skip
+        if rescaled:
+            metropolis.rescale(counts.persons, counts.nodes, self.prior, scale, log_a, d)
+
+    def state(self) -> dict[str, Any]:
+        """Nothing but the items."""
+        return {}
+
+    def drawn(self) -> dict[str, Floats]:
+        """Nothing but the items."""
+        return {}
+
+
+class LearnedMoves:
+    """Items whose common mean and covariance are drawn too (:class:`Hierarchy`)."""
+
+    def __init__(self, prior: Hierarchy, power: float, n_items: int, state: dict[str, Any]) -> None:
+        self.prior, self.power, self.m = prior, power, n_items
+        if "prior_mean" in state:
+            self.mean, self.covariance = state["prior_mean"], state["prior_covariance"]
+        else:
+            self.mean, self.covariance = prior.start(np.stack([state["log_a"], state["d"]]))
+        self._ends = np.cumsum(
+            [n_items * normal_items.WORDS_PER_ITEM, WORDS_MOVE, WORDS_MEAN, WORDS_COVARIANCE]
+        )
+        self.words = int(self._ends[-1])
+
+    def sweep(
+        self, counts: Counts, start: Floats, u: Floats, log_a: Floats, d: Floats, accepted: Any,
+        *, rescaled: bool,
+    ) -> None:  # fmt: skip
+        """Draw the items, in place, then scale and place, mean and covariance."""
+        assert rescaled
+        items, scale, mean, covariance = np.split(u, self._ends[:-1])
+        normal_items.metropolis(
+            counts.right, counts.seen, counts.at, counts.nodes, self.mean,
+            self.power * np.linalg.inv(self.covariance), (start[0], start[1]),
+            items.reshape(self.m, -1), log_a, d, accepted,
+        )  # fmt: skip
+        x, self.mean = self.prior.move(
+            np.stack([log_a, d]), self.mean, self.covariance, self.power, counts.abilities(), scale
+        )
+        log_a[:], d[:] = x
+        self.mean = self.prior.draw_mean(x, self.covariance, self.power, mean)
+        if self.prior.held is None:
+            self.covariance = self.prior.draw_covariance(x, self.mean, covariance)
+
+    def state(self) -> dict[str, Any]:
+        """Mean and covariance, which the next sweep needs."""
+        return {"prior_mean": self.mean, "prior_covariance": self.covariance}
+
+    def drawn(self) -> dict[str, Floats]:
+        """Mean and covariance of a draw, where they are learned."""
+        return {} if self.prior.held is not None else self.state()
+
+
+Moves = FixedMoves | LearnedMoves
+
+
+def moves_for(
+    prior: ItemPrior | Hierarchy, power: float, n_items: int, state: dict[str, Any]
+) -> Moves:
+    """Return what moves items under this prior to a power, from a chain's state."""
+    if isinstance(prior, Hierarchy):
+        return LearnedMoves(prior, power, n_items, state)
+    return FixedMoves(prior, power, n_items)
