@@ -1,8 +1,8 @@
 """The covariance of the items from all persons, before they are dealt to shards.
 
 A shard cannot learn the covariance: with priors to the power w = n_k / n, items integrated out
-leave ``|Sigma|^{J (1 - w) / 2}``, and the variance runs away.  So it is held in the shards, near its
-posterior mean, and corrected afterwards (:func:`irt_dask.calibrate.hierarchy.learn`).
+leave ``|Sigma|^{J (1 - w) / 2}``, and the variance runs away.  So it is held in the shards, near
+its posterior mean, and corrected afterwards (:func:`irt_dask.calibrate.hierarchy.learn`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,12 @@ def covariance(engine: Engine, prior: Hierarchy, x: Floats) -> tuple[Floats, Flo
         scales = expected.scales_for(r.n_persons, r.n_items * worst)
         right, seen, _ = engine.map_reduce(on_line, a, d, nodes, scales)
         x, own = normal_items.modes(
-            right / scales.weight, seen / scales.weight, nodes, mean, np.linalg.inv(held), x
+            right / scales.weight,
+            seen / scales.weight,
+            nodes,
+            mean,
+            np.asarray(np.linalg.inv(held), dtype=float),
+            x,
         )
         mean, _ = prior.mean_given(x, held)
         new = prior.covariance_given(x, mean, own.sum(axis=0))

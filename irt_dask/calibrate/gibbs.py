@@ -16,10 +16,10 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from irt_dask.calibrate import item_priors, refine, samplers, wasp
 from irt_dask.calibrate import loadings as masks
-from irt_dask.calibrate import gibbs_chain, refine, samplers, wasp
 from irt_dask.calibrate.common import response_counts, start_values
-from irt_dask.calibrate.hierarchy import Hierarchy, learn
+from irt_dask.calibrate.hierarchy import Hierarchy
 from irt_dask.calibrate.space import Space
 from irt_dask.engine import (
     Engine,
@@ -33,7 +33,6 @@ from irt_dask.engine.identity import identified
 from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import ApproximationWarning, ConvergenceWarning, InputError
 from irt_dask.items import checks
-from irt_dask.kernels import keyed
 from irt_dask.models import ItemPrior, check_model, grid_for
 from irt_dask.store import Responses
 
@@ -44,9 +43,6 @@ _RARE = 100
 #: Degrees between the loadings of shards.
 _LARGE_ROTATION = 20.0
 _RHAT_LIMIT = 1.05
-#: A posterior that piles up at a = 0 falls like an exponential, whose mean is its SD; the prior's
-#: mean is 1.6 times its SD.
-_FLAT = 1.2
 #: Shards run with the items' covariance held.  The draws' weights, when it is not, leave at least
 #: this effective share of them; else shards run again about the covariance found, so often at most.
 _EFFICIENT, _MOST_RUNS = 0.5, 3
@@ -189,9 +185,10 @@ def fit_bayes(
         raise InputError(f"start= gives values of one ability; leave it out with n_dims={n_dims}")
     refuse_weights(responses, "fit_bayes")
     options = samplers.Options(
-        seed, n_shards, n_draws, n_warmup, n_chains, _prior(prior, name, powering), powering,
-        n_dims, correlated and n_dims > 1,
+        seed, n_shards, n_draws, n_warmup, n_chains,
+        item_priors.choose(prior, name, powering), powering, n_dims, correlated and n_dims > 1,
     )  # fmt: skip
+    item_priors.refuse_small_shards(options.prior, responses.n_persons, responses.n_items, n_shards)
     with Engine(responses, client=client, progress=progress, stage="Gibbs") as engine:
         responses = identified(engine)
         right, seen = response_counts(engine)
@@ -218,7 +215,7 @@ def fit_bayes(
                 powering=powering,
                 location=location,
                 locate=functools.partial(refine.refine, log_posterior),
-                learn=_learn(plan, seed, attempt),
+                learn=item_priors.learner(plan.prior, seed, attempt),
                 space=space,
             )
             if combined.learned is None or combined.learned.efficiency >= _EFFICIENT:
@@ -237,6 +234,13 @@ def fit_bayes(
         counts = {"item_n_responses": seen, "item_n_right": right}
         flag = checks.of_fit(engine, {**combined.variables(), **counts})
     checks.warn(flag, responses.item_id)
+    described = item_priors.describe(plan.prior, signed=positive == "anchors")
+    if n_dims == 1:
+        described |= item_priors.rest(
+            plan.prior, combined.mean_a, combined.mean_d, responses.n_persons
+        )
+        item_priors.warn(described)
+    item_priors.warn_inefficient(combined.learned, _EFFICIENT)
     steps = combined.refined
     _warn_rare(seen, responses.item_id, shards)
     converged = _warn(shards, name, rotation) and (steps is None or steps.converged)
@@ -259,7 +263,7 @@ def fit_bayes(
             "identification": _identification(n_dims, positive, options.correlated),
             "n_persons": responses.n_persons,
             "n_dims": n_dims,
-            "n_flat_items": combined.n_flat(_FLAT),
+            "n_flat_items": int(checks.has(flag, {"flat"}).sum()) if n_dims == 1 else None,
             "n_shards": n_shards,
             "n_chains": n_chains,
             "thin": plan.thin,
@@ -271,50 +275,9 @@ def fit_bayes(
             "covariance": combined.structure,
             "n_runs": None if combined.learned is None else attempt + 1,
             "prior_efficiency": None if combined.learned is None else combined.learned.efficiency,
-            **_describe(plan.prior, positive),
+            **described,
         },
     )
-
-
-def _prior(prior: str | ItemPrior | None, sampler: str, powering: str) -> ItemPrior | Hierarchy:
-    """The items' prior, by default learned where that is available."""
-    available = sampler == "grid" and powering != "published"
-    if prior is None:
-        return Hierarchy() if available else ItemPrior()
-    if isinstance(prior, ItemPrior):
-        return prior
-    if prior != "hierarchical":
-        raise InputError(f"prior={prior!r} is not available; give 'hierarchical' or an ItemPrior")
-    if not available:
-        raise InputError(
-            "prior='hierarchical' is available with sampler='grid', so for one ability, and with "
-            "powering='shrink' or 'replicate'; give an ItemPrior"
-        )
-    return Hierarchy()
-
-
-def _learn(plan: gibbs_chain.Plan, seed: int, attempt: int) -> wasp.Learn | None:
-    """What weighs draws of shards that held the items' covariance."""
-    if not isinstance(plan.prior, Hierarchy) or plan.prior.held is None:
-        return None
-    return functools.partial(learn, plan.prior, rng=keyed.generator(seed, "learn", attempt))
-
-
-def _describe(prior: ItemPrior | Hierarchy, positive: str) -> dict[str, Any]:
-    if isinstance(prior, ItemPrior):
-        return {
-            "prior": "fixed",
-            "prior_discrimination": list(prior.discrimination),
-            "prior_intercept": list(prior.intercept),
-            "prior_loading": list(prior.loading) if positive == "anchors" else None,
-        }
-    return {
-        "prior": "hierarchical",
-        "prior_mean": list(prior.mean),
-        "prior_mean_sd": list(prior.mean_sd),
-        "prior_covariance_df": prior.df,
-        "prior_covariance_scale": list(np.diag(prior.scale)),
-    }
 
 
 def _identification(n_dims: int, positive: str, correlated: bool) -> str:

@@ -159,8 +159,8 @@ def segment(
 
     first = int(state["step"]) + 1
     for step in range(first, min(first + plan.sweeps, plan.total + 1)):
-        key = keyed.key(plan.seed, "gibbs", shard, chain, step)
-        words, abilities = np.split(keyed.stream(key, moves.words + data.n), [moves.words])
+        sweep = keyed.key(plan.seed, "gibbs", shard, chain, step)
+        words, abilities = np.split(keyed.stream(sweep, moves.words + data.n), [moves.words])
         at, right, seen, persons = _draw_shard(data, np.exp(log_a), d, nodes, abilities)
         if published:
             right, seen = (x * (plan.n_persons / n) for x in (right, seen))

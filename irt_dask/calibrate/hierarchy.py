@@ -2,9 +2,9 @@
 
 Independent priors of items let J items outvote n persons on what all items share.  Along theta ->
 theta e^-v, a -> a e^v the likelihood stays the same; n abilities N(0, 1) say ``exp(-S2 e^-2v / 2 -
-n v)`` of v, and J slopes with a density of their own ``e^{Jv}`` times that density, so with J of the
-order of n the slopes win.  With a mean that is free the items' prior moves along and says nothing of
-v, nor of a common shift of abilities: both rest on the persons alone.
+n v)`` of v, and J slopes with a density of their own ``e^{Jv}`` times that density, so with J of
+the order of n the slopes win.  With a mean that is free the items' prior moves along and says
+nothing of v, nor of a common shift of abilities: both rest on the persons alone.
 
 Coordinates of an item are x = (log a, d), arrays (2, items).  x_j ~ N(mu, Sigma); mu is normal and
 Sigma inverse Wishart, both proper.  This is the case of one block of items.
@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtri, multigammaln, ndtri
+from scipy.special import chdtri, ndtri
 
 Floats = NDArray[np.float64]
 
@@ -138,8 +137,8 @@ class Hierarchy:
 
         ``theta - m, d + a m, mu_d + c m`` with c the mean slope, and ``theta e^-v, log a + v, mu_a
         + v``, leave the likelihood alone; m and v are drawn from their conditionals on the orbit of
-        the group (Liu and Sabatti 2000), v by a Metropolis-Hastings step.  ``abilities`` are number,
-        sum and sum of squares; ``power`` is that of the items' prior and of mu's.
+        the group (Liu and Sabatti 2000), v by a Metropolis-Hastings step.  ``abilities`` are
+        number, sum and sum of squares; ``power`` is that of the items' prior and of mu's.
         """
         n, s1, s2 = abilities
         x, mean = x.copy(), mean.copy()

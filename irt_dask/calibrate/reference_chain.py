@@ -19,6 +19,7 @@ from irt_dask.calibrate import gibbs_chain, loadings
 from irt_dask.engine.cache import keep
 from irt_dask.errors import ChainError, InputError
 from irt_dask.kernels import keyed, layouts, polya_gamma, rotations
+from irt_dask.models import ItemPrior
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -54,6 +55,13 @@ class Plan(gibbs_chain.Plan):
                 "powering='published' is defined for uncorrelated dimensions only; use "
                 "powering='shrink', or dimensions that are not correlated"
             )
+
+    @property
+    def item_prior(self) -> ItemPrior:
+        """The prior, which is that of independent items here."""
+        if not isinstance(self.prior, ItemPrior):
+            raise InputError("the Polya-Gamma sampler takes an ItemPrior")
+        return self.prior
 
     def masks(self, n_items: int) -> tuple[Bools, Bools]:
         """Which loadings are not fixed at 0, and which of them are positive: (items, n_dims)."""
@@ -182,7 +190,7 @@ def _items(plan: Plan, n_items: int, n: int) -> tuple[polya_gamma.Items, float]:
     free, positive = plan.masks(n_items)
     share = n / plan.n_persons
     tempered = share if plan.powering == "shrink" else 1.0
-    mean, precision = plan.prior.tempered_loadings(positive, tempered)
-    intercept = plan.prior.tempered(tempered)[2:]
+    mean, precision = plan.item_prior.tempered_loadings(positive, tempered)
+    intercept = plan.item_prior.tempered(tempered)[2:]
     power = 1.0 / share if plan.powering == "published" else 1.0
     return polya_gamma.Items(free, positive, mean, precision, intercept), power

@@ -126,12 +126,6 @@ class Combined:
         """Arrays by name, for the result."""
         return self.data
 
-    def n_flat(self, ratio: float) -> int | None:
-        """Items whose discrimination has a mean below ``ratio`` standard deviations."""
-        if "item_discrimination_sd" not in self.data:
-            return None
-        return int((self.mean_a < ratio * self.data["item_discrimination_sd"]).sum())
-
 
 #: Finds the mode on the full data: ``locate(space, start, covariance)``.
 Locate = Callable[[Space, Floats, Floats], Refined]
@@ -237,21 +231,20 @@ def combine(
         learned = learn(np.concatenate(moved), np.concatenate(weights))
         ends = np.cumsum([len(w) for w in weights])[:-1]
         weights = np.split(learned.weight, ends)
-        for x, mean, sigma in zip(
-            named, np.split(learned.mean, ends), np.split(learned.covariance, ends), strict=True
-        ):
-            x |= {"item_prior_mean": mean, "item_prior_covariance": sigma}
+        for name, drawn in (("mean", learned.mean), ("covariance", learned.covariance)):
+            for x, of_shard in zip(named, np.split(drawn, ends), strict=True):
+                x[f"item_prior_{name}"] = of_shard
     data = _moments(named, weights) | _draws(named, weights, min(n_draws, *(len(x) for x in items)))
-    means = sum(np.einsum("n,n...->...", w, x) for w, x in zip(weights, items, strict=True))
     if covariance is not None and full:
         fixed = ~by_item(free, 1).ravel()[: n_rows * n_items]
         of_items = covariance[0][: fixed.size, : fixed.size]
         if learned is not None:
             x = by_item(np.concatenate(moved), 1)[:, 0]
-            of_items = np.cov(x, rowvar=False, aweights=learned.weight, ddof=0)
+            away = x - learned.weight @ x
+            of_items = (away.T * learned.weight) @ away
         data["item_covariance"] = np.where(fixed[:, None] | fixed, 0.0, of_items)
     structure = "full" if full else f"{n_rows} x {n_rows} for each item"
-    return Combined(means, data, structure, refined, learned)
+    return Combined(_mean(items, weights), data, structure, refined, learned)
 
 
 def _warn_small(shards: list[ShardPosterior], n_items: int) -> None:
@@ -402,18 +395,20 @@ def _by_name(x: Floats) -> dict[str, Floats]:
     }
 
 
+def _mean(x: list[Floats], weights: list[Floats]) -> Floats:
+    """Mean of the draws of all shards; the weights of all together sum to 1."""
+    parts = [np.tensordot(w, of_shard, axes=1) for w, of_shard in zip(weights, x, strict=True)]
+    return np.sum(parts, axis=0)
+
+
 def _moments(named: list[dict[str, Floats]], weights: list[Floats]) -> dict[str, Any]:
-    """Means and SDs by name; shards have one mean, about which each one's draws deviate."""
+    """Means and SDs by name."""
     out: dict[str, Any] = {}
     for name in named[0]:
-        mean = sum(np.einsum("n,n...->...", w, x[name]) for w, x in zip(weights, named, strict=True))
+        x = [of_shard[name] for of_shard in named]
+        mean = _mean(x, weights)
         out[name] = mean
-        out[f"{name}_sd"] = np.sqrt(
-            sum(
-                np.einsum("n,n...->...", w, (x[name] - mean) ** 2)
-                for w, x in zip(weights, named, strict=True)
-            )
-        )
+        out[f"{name}_sd"] = np.sqrt(_mean([(v - mean) ** 2 for v in x], weights))
     return out
 
 

@@ -45,6 +45,9 @@ FEW_RESPONSES = 30
 #: Association with the rest of the test, in standard errors and as a correlation, below which able
 #: persons get an item wrong more often: one item in 700 by chance, and none that is nearly flat.
 REVERSED_Z, REVERSED_R = -3.0, -0.05
+#: Share of the median discrimination below which an item that falls is taken to be reversed: slopes
+#: that are positive by a prior end there, not at 0.
+_LOW_SLOPE = 1.0 / 3.0
 #: Flags of items whose parameters say nothing of the scale, or something wrong.
 UNSOUND = frozenset(ITEM_FLAGS) - {"few_responses"}
 _NAMED = 10
@@ -98,6 +101,14 @@ def falling(engine: Engine, right: NDArray[np.int64], seen: NDArray[np.int64]) -
 def _free_slopes(fit: dict[str, Any]) -> bool:
     """Whether items have discriminations of their own."""
     return np.unique(fit.get("item_discrimination", 1.0)).size > 1
+
+
+def _low(fit: dict[str, Any]) -> Bools | np.bool_:
+    """Items whose slope is far below the others', or was not estimated."""
+    if not _free_slopes(fit):
+        return np.True_
+    slope = np.asarray(fit["item_discrimination"], dtype=float)
+    return np.asarray(slope < _LOW_SLOPE * np.median(slope))
 
 
 def _spread(fit: dict[str, Any], name: str) -> Floats | None:
@@ -168,7 +179,7 @@ def flags(
         Slopes, difficulties or intercepts, their errors, ``item_at_bound``: those that there are.
     seen : Counts, of the responses that were fitted
         An item is reversed if the responses say so and the model could not follow: its slope is
-        flat or not estimated.
+        low or not estimated.
     fixed : items that were not estimated, but given
     own_scale : whether ability has an SD of about 1
     """
@@ -182,7 +193,7 @@ def flags(
         found["all_right"] = some & (seen.right == seen.seen)
         found["all_wrong"] = some & (seen.right == 0)
         if seen.reversed is not None:
-            found["reversed"] = seen.reversed & (found["flat"] | ~_free_slopes(fit))
+            found["reversed"] = seen.reversed & _low(fit)
     if fixed is not None:
         found = {k: v & (~fixed | (k in ("flat", "extreme"))) for k, v in found.items()}
     names = [np.array([name if x else "" for x in found[name]]) for name in sorted(found)]
@@ -199,7 +210,7 @@ def of_fit(
     """:func:`flags` of a fit that counted its responses; a pass more if some item is flat."""
     right, seen = np.asarray(fit["item_n_right"]), np.asarray(fit["item_n_responses"])
     got = flags(fit, seen=Counts(right, seen), fixed=fixed, **options)
-    if _free_slopes(fit) and not has(got, {"flat"}).any():
+    if not (_low(fit) | has(got, {"flat"})).any():
         return got
     looked = Counts(right, seen, falling(engine, right, seen))
     return flags(fit, seen=looked, fixed=fixed, **options)

@@ -63,9 +63,7 @@ def _mode(
     step_u = step_d = 0.0
     huu, hud, hdd, slope = 1.0, 0.0, 1.0, 0.0
     for _ in range(_MOST_STEPS):
-        gu, gd, huu, hud, hdd, slope = _curvatures(
-            r, s, x, step, h, mean, precision, u, d, odds
-        )
+        gu, gd, huu, hud, hdd, slope = _curvatures(r, s, x, step, h, mean, precision, u, d, odds)
         newton = huu - min(slope, 0.0)
         det = newton * hdd - hud * hud
         new_u, new_d = (hdd * gu - hud * gd) / det, (newton * gd - hud * gu) / det
