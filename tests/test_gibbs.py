@@ -16,7 +16,7 @@ from references.lsat_posterior import COUNTS, PATTERNS
 from scipy.stats import chi2, norm, truncnorm
 
 from irt_dask import fit_bayes, load_lsat
-from irt_dask.calibrate import gibbs, gibbs_chain, samplers, wasp
+from irt_dask.calibrate import gibbs, gibbs_chain, item_moves, samplers, wasp
 from irt_dask.errors import ChainError, ConvergenceWarning, InputError
 from irt_dask.kernels import drawing, layouts, metropolis
 from irt_dask.models import Grid, ItemPrior, grid_for
@@ -68,7 +68,7 @@ def test_the_two_references_agree():
 
 @pytest.fixture(scope="module")
 def lsat():
-    return fit_bayes(load_lsat(), seed=1)
+    return fit_bayes(load_lsat(), seed=1, prior=ItemPrior())
 
 
 def test_lsat_posterior(lsat):
@@ -107,7 +107,7 @@ def test_lsat_objective_is_the_log_posterior_of_the_means(lsat):
 @pytest.mark.slow
 def test_lsat_posterior_closely():
     # 160,000 sweeps in four chains: errors about a third of those above.
-    fit = fit_bayes(load_lsat(), n_draws=5000, n_chains=4, seed=2)
+    fit = fit_bayes(load_lsat(), n_draws=5000, n_chains=4, seed=2, prior=ItemPrior())
     shift, ratio = lsat_distance(fit)
     assert np.abs(shift).max() < 0.06
     assert 0.96 < ratio.min() < ratio.max() < 1.04
@@ -390,21 +390,21 @@ def test_not_a_number_is_a_chain_error(small, monkeypatch):
     def broken(persons, nodes, prior, random, log_a, d):
         d[2] = np.nan
 
-    monkeypatch.setattr(gibbs_chain.metropolis, "rescale", broken)
+    monkeypatch.setattr(item_moves.metropolis, "rescale", broken)
     with pytest.raises(ChainError, match=r"shard 0, chain 0.*sweep 1"):
-        fit_bayes(small, n_draws=100, n_warmup=50)
+        fit_bayes(small, n_draws=100, n_warmup=50, prior=ItemPrior())
 
 
 def test_a_slope_that_runs_away_is_a_chain_error(small, monkeypatch):
     def broken(persons, nodes, prior, random, log_a, d):
         log_a[3] += 1.0
 
-    monkeypatch.setattr(gibbs_chain.metropolis, "rescale", broken)
-    monkeypatch.setattr(gibbs_chain.metropolis, "metropolis", lambda *_: None)
+    monkeypatch.setattr(item_moves.metropolis, "rescale", broken)
+    monkeypatch.setattr(item_moves.metropolis, "metropolis", lambda *_: None)
     with pytest.raises(
         ChainError, match=r"shard 0, chain 0, sweep \d+: the chain diverges.*item 3"
     ):
-        fit_bayes(small, n_draws=100, n_warmup=50)
+        fit_bayes(small, n_draws=100, n_warmup=50, prior=ItemPrior())
 
 
 def test_a_tight_prior_rules(small):
@@ -431,10 +431,10 @@ def test_start_values_do_not_matter_in_the_end(small):
 
 def test_chains_that_disagree_warn(small, monkeypatch):
     # Chains that keep to their scattered starts.
-    monkeypatch.setattr(gibbs_chain.metropolis, "metropolis", lambda *args: None)
-    monkeypatch.setattr(gibbs_chain.metropolis, "rescale", lambda *args: args[5].__iadd__(1e-3))
+    monkeypatch.setattr(item_moves.metropolis, "metropolis", lambda *args: None)
+    monkeypatch.setattr(item_moves.metropolis, "rescale", lambda *args: args[5].__iadd__(1e-3))
     with pytest.warns(ConvergenceWarning, match="R-hat") as caught:
-        fit = fit_bayes(small, n_draws=100, n_warmup=50, n_chains=2)
+        fit = fit_bayes(small, n_draws=100, n_warmup=50, n_chains=2, prior=ItemPrior())
     assert len(caught) == 1
     assert fit.attrs["converged"] == 0
 

@@ -382,8 +382,9 @@ def test_a_fit_is_refined_to_the_bit(bits, client):
 
 def test_options_of_a_fit():
     y = simulated(400, 14, 13)
-    fits = {k: quiet(y, location=k) for k in ("average", "precision", "refined")}
-    default = quiet(y)
+    prior = ItemPrior()  # without a learned one, whose draws are weighted
+    fits = {k: quiet(y, location=k, prior=prior) for k in ("average", "precision", "refined")}
+    default = quiet(y, prior=prior)
     np.testing.assert_array_equal(default.item_intercept, fits["refined"].item_intercept)
     for k in ("average", "precision"):
         assert "first_step" not in fits[k].attrs

@@ -236,9 +236,7 @@ def fit_bayes(
     checks.warn(flag, responses.item_id)
     described = item_priors.describe(plan.prior, signed=positive == "anchors")
     if n_dims == 1:
-        described |= item_priors.rest(
-            plan.prior, combined.mean_a, combined.mean_d, responses.n_persons
-        )
+        described |= item_priors.rest(plan.prior, combined.variables(), responses.n_persons)
         item_priors.warn(described)
     item_priors.warn_inefficient(combined.learned, _EFFICIENT)
     steps = combined.refined

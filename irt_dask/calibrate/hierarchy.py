@@ -50,7 +50,8 @@ class Hierarchy:
 
     def holding(self, covariance: Floats) -> Hierarchy:
         """Return this prior with a covariance that is not learned."""
-        return replace(self, held=tuple(tuple(float(v) for v in row) for row in covariance))
+        (uu, ud), (du, dd) = covariance.tolist()
+        return replace(self, held=((uu, ud), (du, dd)))
 
     @property
     def _mean_precision(self) -> Floats:

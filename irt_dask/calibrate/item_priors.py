@@ -84,26 +84,26 @@ def describe(prior: ItemPrior | Hierarchy, *, signed: bool) -> dict[str, Any]:
     }
 
 
-def rest(prior: ItemPrior | Hierarchy, a: Floats, d: Floats, n: int) -> dict[str, float]:
+def rest(prior: ItemPrior | Hierarchy, fit: dict[str, Floats], n: int) -> dict[str, float]:
     """What the common scale and place of one ability rest on, for the attributes.
 
     ``scale_se`` (of a common log a) and ``place_se`` (of ability) are what n abilities N(0, 1)
     leave open.  ``scale_shift`` and ``place_shift`` are by how much the items' priors have moved
-    them from where abilities have variance 1 and mean 0: with the score g of the prior along
-    ``a e^v`` the posterior has abilities of variance 1 - g / n, along ``d + a m`` of mean
-    -g / n.
+    them from where abilities have variance 1 and mean 0: with the expected score g of the prior
+    along ``a e^v`` the posterior has abilities of mean square 1 - g / n, along ``d + a m`` of mean
+    -g / n.  ``fit`` has the draws of the items, and of a learned mean.
     """
     out = {"scale_se": 1.0 / math.sqrt(2.0 * n), "place_se": 1.0 / math.sqrt(n)}
+    a, d = fit["item_discrimination_draw"], fit["item_intercept_draw"]
     if isinstance(prior, ItemPrior):
         (ma, sa), (md, sd) = prior.discrimination, prior.intercept
-        scale = a.size - float((a * (a - ma)).sum()) / sa**2
-        place = -float((a * (d - md)).sum()) / sd**2
+        scale = a.shape[1] - float((a * (a - ma)).sum(axis=1).mean()) / sa**2
+        place = -float((a * (d - md)).sum(axis=1).mean()) / sd**2
     else:
-        pull = np.array(prior.mean) - [np.log(a).mean(), d.mean()]
-        pull /= np.square(prior.mean_sd)
-        scale, place = float(pull[0]), float(a.mean() * pull[1])
+        pull = (prior.mean - fit["item_prior_mean_draw"]) / np.square(prior.mean_sd)
+        scale, place = float(pull[:, 0].mean()), float((a.mean(axis=1) * pull[:, 1]).mean())
     return out | {
-        "scale_shift": -0.5 * math.log(max(1.0 - scale / n, 0.05)),
+        "scale_shift": -0.5 * math.log(max(1.0 - scale / n - (place / n) ** 2, 0.01)),
         "place_shift": place / n,
     }
 

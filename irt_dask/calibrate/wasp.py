@@ -239,8 +239,8 @@ def combine(
         fixed = ~by_item(free, 1).ravel()[: n_rows * n_items]
         of_items = covariance[0][: fixed.size, : fixed.size]
         if learned is not None:
-            x = by_item(np.concatenate(moved), 1)[:, 0]
-            away = x - learned.weight @ x
+            away = by_item(np.concatenate(moved), 1)[:, 0]
+            away = away - learned.weight @ away
             of_items = (away.T * learned.weight) @ away
         data["item_covariance"] = np.where(fixed[:, None] | fixed, 0.0, of_items)
     structure = "full" if full else f"{n_rows} x {n_rows} for each item"

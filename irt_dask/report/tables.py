@@ -236,5 +236,25 @@ def diagnostics_table(posterior: xr.Dataset) -> Table | None:
             f"R-hat is above {RHAT_LIMIT} for {above:,} of {len(rhat):,} discriminations"
             + (": their chains have not mixed, run longer ones." if above else ".")
         )
+    remarks += _rests(posterior.attrs)
     head = ("part", "persons", "acceptance", "largest R-hat", "smallest ESS")
     return Table(head, rows, tuple(remarks)) if rows else None
+
+
+def _rests(attrs: Mapping[Any, Any]) -> list[str]:
+    """What the common scale and place of a posterior's items rest on."""
+    if "scale_se" not in attrs:
+        return []
+    kind = "learned from the items" if attrs["prior"] == "hierarchical" else "fixed"
+    said = [
+        f"Scale and place rest on abilities being N(0, 1), which leaves {attrs['scale_se']:.3f} of "
+        f"a common log a and {attrs['place_se']:.3f} of a common shift open (standard errors). The "
+        f"items' prior, {kind}, has moved them by {attrs['scale_shift']:+.3f} and "
+        f"{attrs['place_shift']:+.3f}."
+    ]
+    if any(abs(attrs[f"{x}_shift"]) > attrs[f"{x}_se"] for x in ("scale", "place")):
+        said.append(
+            "That is more than the persons leave open: here scale or place rest on the items' "
+            "prior. Use the hierarchical prior, or more persons."
+        )
+    return said

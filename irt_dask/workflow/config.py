@@ -14,6 +14,7 @@ from irt_dask.clusters import ClusterConfig
 from irt_dask.clusters.config import explain, located
 from irt_dask.errors import InputError
 from irt_dask.ingest.reader import kind_of
+from irt_dask.models import ItemPrior
 from irt_dask.store.places import is_url, local_path, placed
 
 
@@ -108,15 +109,34 @@ class BayesConfig(Section):
     """LS-WASP; ``shards = 0`` takes one shard for each 5,000 persons, at most 16.
 
     ``chains = 0`` takes one chain a shard; four, which share the draws, where one shard has 256
-    items or more, because a chain uses one core.
+    items or more, because a chain uses one core.  The items' prior is learned; ``prior = "fixed"``,
+    or giving one of its parts, makes it ``ItemPrior``.
     """
 
     shards: int = Field(default=0, ge=0)
     draws: int = Field(default=2000, ge=100)
     warmup: int = Field(default=500, ge=50)
     chains: int = Field(default=0, ge=0)
-    prior_discrimination: tuple[float, float] = (1.0, 1.0)
-    prior_intercept: tuple[float, float] = (0.0, 2.0)
+    prior: Literal["hierarchical", "fixed"] | None = None
+    prior_discrimination: tuple[float, float] | None = None
+    prior_intercept: tuple[float, float] | None = None
+
+    @model_validator(mode="after")
+    def _one_prior(self) -> BayesConfig:
+        given = [k for k in ("prior_discrimination", "prior_intercept") if getattr(self, k)]
+        if self.prior == "hierarchical" and given:
+            raise ValueError(
+                f"{given[0]} is of prior = 'fixed'; a hierarchical prior learns it from the items"
+            )
+        return self
+
+    def item_prior(self) -> ItemPrior | None:
+        """The prior of the items; None for the default of fit_bayes, which is learned."""
+        discrimination, intercept = self.prior_discrimination, self.prior_intercept
+        if self.prior != "fixed" and discrimination is None and intercept is None:
+            return None
+        usual = ItemPrior()
+        return ItemPrior(discrimination or usual.discrimination, intercept or usual.intercept)
 
     def draws_of(self, chains: int) -> int:
         """Draws that each of the chains keeps, and their combination too."""

@@ -25,7 +25,6 @@ from irt_dask.errors import ChangedRunError, DataWarning
 from irt_dask.evaluate.predictive_check import predictive_check
 from irt_dask.ingest import ingest as ingest_responses
 from irt_dask.kernels.layouts import concatenate, to_dense
-from irt_dask.models import ItemPrior
 from irt_dask.report.page import write_report
 from irt_dask.score import score as score_persons
 from irt_dask.simulate import simulate
@@ -178,7 +177,7 @@ def bayes(c: Context) -> list[str]:
         n_draws=options.draws_of(chains),
         n_warmup=options.warmup,
         n_chains=chains,
-        prior=ItemPrior(options.prior_discrimination, options.prior_intercept),
+        prior=options.item_prior(),
         seed=c.config.seed,
         start=c.load("joint.nc"),
         client=c.client,
