@@ -17,7 +17,7 @@ from scipy.stats import chi2, norm, truncnorm
 
 from irt_dask import fit_bayes, load_lsat
 from irt_dask.calibrate import gibbs, gibbs_chain, item_moves, samplers, wasp
-from irt_dask.errors import ChainError, ConvergenceWarning, InputError
+from irt_dask.errors import ApproximationWarning, ChainError, ConvergenceWarning, InputError
 from irt_dask.kernels import drawing, layouts, metropolis
 from irt_dask.models import Grid, ItemPrior, grid_for
 
@@ -409,7 +409,8 @@ def test_a_slope_that_runs_away_is_a_chain_error(small, monkeypatch):
 
 def test_a_tight_prior_rules(small):
     prior = ItemPrior(discrimination=(1.7, 0.01), intercept=(-0.6, 0.01))
-    fit = fit_bayes(small, n_draws=600, n_warmup=100, prior=prior)
+    with pytest.warns(ApproximationWarning, match="outvote the persons"):
+        fit = fit_bayes(small, n_draws=600, n_warmup=100, prior=prior)
     np.testing.assert_allclose(fit.item_discrimination, 1.7, atol=0.02)
     np.testing.assert_allclose(fit.item_intercept, -0.6, atol=0.02)
     np.testing.assert_allclose(fit.item_discrimination_sd, 0.01, rtol=0.25)

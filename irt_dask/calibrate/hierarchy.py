@@ -36,16 +36,16 @@ class Hierarchy:
     mean, mean_sd : (log a, d)
         mu is normal with this mean and these standard deviations.
     df, scale : float, 2 x 2
-        Sigma is inverse Wishart, of mean ``scale / (df - 3)``: SDs of 0.5 (log a) and 1.5 (d), with
-        the weight of one item or two.
+        Sigma is inverse Wishart, of mean ``scale / (df - 3)``: SDs of about 0.4 (log a) and 1.4
+        (d), with the weight of five items.
     held : 2 x 2, optional
         A covariance that is not learned (in shards).
     """
 
     mean: tuple[float, float] = (0.0, 0.0)
     mean_sd: tuple[float, float] = (1.0, 3.0)
-    df: float = 4.0
-    scale: tuple[tuple[float, float], tuple[float, float]] = ((0.25, 0.0), (0.0, 2.25))
+    df: float = 8.0
+    scale: tuple[tuple[float, float], tuple[float, float]] = ((0.75, 0.0), (0.0, 10.0))
     held: tuple[tuple[float, float], tuple[float, float]] | None = None
 
     def holding(self, covariance: Floats) -> Hierarchy:
@@ -185,7 +185,7 @@ class Learned:
     """What items that were drawn with a covariance held say when it is not.
 
     ``weight`` (draws,) sums to 1; ``mean`` (draws, 2) and ``covariance`` (draws, 2, 2) belong to
-    the draws; ``expected`` is the posterior mean of the covariance.
+    the draws; ``expected`` is the covariance to hold if it has to be done again.
     """
 
     weight: Floats
@@ -207,8 +207,9 @@ def learn(prior: Hierarchy, x: Floats, base: Floats, rng: np.random.Generator) -
     weight = base * np.exp(log_weight - log_weight.max())
     weight /= weight.sum()
     covariance = prior.draw_covariance(x, mean, rng.random((len(x), WORDS_COVARIANCE)))
-    each = prior.covariance_given(x, mean)
-    return Learned(weight, mean, covariance, np.einsum("n,nij->ij", weight, each))
+    # A step of EM.  A weighted mean would be that of the draw farthest out where weights are poor.
+    again = np.einsum("n,nij->ij", base, prior.covariance_given(x, mean))
+    return Learned(weight, mean, covariance, again)
 
 
 def _scatter(x: Floats, mean: Floats) -> Floats:

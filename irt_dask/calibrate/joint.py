@@ -211,6 +211,7 @@ def fit_joint(
             "item_n_responses": data.seen,
             "item_n_right": data.right,
         }
+        items["item_flag"] = checks.of_fit(engine.unprepared(), items)
         attrs = {
             "method": "joint maximum likelihood",
             "model": model,
@@ -228,8 +229,6 @@ def fit_joint(
                 at, to_scale = x, (0.0, 1.0)
             engine.map_refs(person_step.write_abilities, *fit.items(at), *to_scale, str(folder))
             finish(folder, identified(engine), attrs)
-    with Engine(responses, client=client, progress=progress, stage="items") as plain:
-        items["item_flag"] = checks.of_fit(plain, items)
     data.warn()
     checks.warn(items["item_flag"], responses.item_id)
     _warn_unless_converged(end, max_iterations, coreset)

@@ -244,7 +244,7 @@ def combine(
             of_items = (away.T * learned.weight) @ away
         data["item_covariance"] = np.where(fixed[:, None] | fixed, 0.0, of_items)
     structure = "full" if full else f"{n_rows} x {n_rows} for each item"
-    return Combined(_mean(items, weights), data, structure, refined, learned)
+    return Combined(_parameters(data), data, structure, refined, learned)
 
 
 def _warn_small(shards: list[ShardPosterior], n_items: int) -> None:
@@ -393,6 +393,13 @@ def _by_name(x: Floats) -> dict[str, Floats]:
         "item_difficulty": -x[:, 1] / x[:, 0],
         "item_intercept": x[:, 1],
     }
+
+
+def _parameters(data: dict[str, Any]) -> Floats:
+    """Means (P, items) of loadings and intercepts among the result's arrays."""
+    if "item_loading" in data:
+        return np.vstack([data["item_loading"].T, data["item_intercept"]])
+    return np.stack([data["item_discrimination"], data["item_intercept"]])
 
 
 def _mean(x: list[Floats], weights: list[Floats]) -> Floats:

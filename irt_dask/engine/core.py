@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
@@ -75,6 +76,12 @@ class Engine:
                 self.__exit__(None, None, None)
                 raise
         return self
+
+    def unprepared(self) -> Engine:
+        """Return this computation on blocks as they are; use it while this one is open."""
+        other = copy.copy(self)
+        other._prepare = None
+        return other
 
     def _weigh(self) -> None:
         """Bring weights to the scale that steps see: one pass over the weights alone."""
