@@ -6,6 +6,8 @@
     python tests/benchmarks/bayes.py coverage     of 95% intervals                    [data sets]
     python tests/benchmarks/bayes.py abilities    differences of EAPs between K = 10 and K = 1
     python tests/benchmarks/bayes.py bias         bias and RMSE against K (Figures S-1 to S-4)
+    python tests/benchmarks/bayes.py many         many items, few persons: scale, place, coverage
+                                                  [data sets [persons items [shards]]]
     python tests/benchmarks/bayes.py m2pl         two abilities: errors, SDs (Table S-1)     [K ...]
 
 Each prints one table, with the reference in the same run.  Seeds are fixed.
@@ -29,6 +31,7 @@ from scipy.linalg import sqrtm
 
 import irt_dask as irt
 from irt_dask.calibrate import gibbs_chain, reference_chain
+from irt_dask.calibrate.hierarchy import Hierarchy
 from irt_dask.engine.threads import single_threaded
 from irt_dask.kernels import diagnostics, layouts, plane
 
@@ -83,7 +86,7 @@ def chain(sampler, y, a, d, sweeps):
         "n_warmup": 50,
         "n_draws": sweeps,
         "thin": 1,
-        "prior": irt.ItemPrior(),
+        "prior": Hierarchy() if sampler == "grid" else irt.ItemPrior(),
         "n_persons": len(y),
         "sweeps": sweeps + 50,
     }
@@ -282,6 +285,62 @@ def coverage(data_sets=200):
         print(f"{name}: {share.mean():.4f} (standard error {share.std() / len(x) ** 0.5:.4f})")
 
 
+# --- many items, few persons ------------------------------------------------------------------------
+
+
+def standardised(n, m, mean_b, seed):
+    """A test whose abilities have mean 0 and SD 1 in the sample."""
+    rng = np.random.default_rng(seed)
+    a, b = np.exp(0.3 * rng.standard_normal(m)), mean_b + rng.standard_normal(m)
+    theta = rng.standard_normal(n)
+    theta = (theta - theta.mean()) / theta.std()
+    p = 1.0 / (1.0 + np.exp(-a * (theta[:, None] - b)))
+    return (rng.random((n, m)) < p).astype(np.int8), a, b
+
+
+def one_of_many(task):
+    """Errors and coverage of one data set."""
+    seed, n, m, mean_b, k, prior = task
+    y, a, b = standardised(n, m, mean_b, seed)
+    given = {} if prior == "hierarchical" else {"prior": irt.ItemPrior()}
+    f = fit(y, n_shards=k, n_draws=1000, n_warmup=400, seed=seed, **given)
+    drawn = f.item_discrimination_draw.values
+    low, high = np.quantile(drawn, (0.025, 0.975), axis=0)
+    low_b, high_b = interval_of_b(f)
+    return (
+        np.log(f.item_discrimination.values / a).mean(), (f.item_difficulty.values - b).mean(),
+        np.sqrt(((f.item_difficulty.values - b) ** 2).mean()),
+        ((low < a) & (a < high)).mean(), ((low_b < b) & (b < high_b)).mean(),
+        f.attrs.get("prior_efficiency", np.nan),
+    )  # fmt: skip
+
+
+def many(data_sets=100, persons=0, items=0, n_shards=1):
+    """Scale and place where items are many: means over data sets, with standard errors."""
+    from multiprocessing import get_context
+
+    sizes = [(persons, items)] if persons else [(200, 1000), (1000, 300), (3000, 500)]
+    print(f"{data_sets} data sets each, abilities of mean 0 and SD 1 in the sample, K = {n_shards}")
+    print(
+        f"{'persons':>7} {'items':>5} {'mean b':>6} {'prior':>12} {'log(a / true a)':>17}"
+        f" {'b - true b':>17} {'RMSE b':>7} {'cover a':>8} {'cover b':>8} {'efficiency':>10}"
+    )
+    with get_context("spawn").Pool(2) as pool:
+        for n, m in sizes:
+            for mean_b in (0.0, -1.5):
+                for prior in ("hierarchical", "fixed"):
+                    count = data_sets if prior == "hierarchical" else max(2, data_sets // 20)
+                    tasks = [(s, n, m, mean_b, n_shards, prior) for s in range(count)]
+                    x = np.array(pool.map(one_of_many, tasks, chunksize=1))
+                    mean, error = x.mean(axis=0), x.std(axis=0, ddof=1) / len(x) ** 0.5
+                    print(
+                        f"{n:>7} {m:>5} {mean_b:>6} {prior:>12} {mean[0]:>8.4f} +- {error[0]:.4f}"
+                        f" {mean[1]:>8.4f} +- {error[1]:.4f} {mean[2]:>7.3f} {mean[3]:>8.4f}"
+                        f" {mean[4]:>8.4f} {mean[5]:>10.2f}",
+                        flush=True,
+                    )
+
+
 # --- abilities ------------------------------------------------------------------------------------
 
 
@@ -379,7 +438,7 @@ def m2pl(*many):
 
 def main():
     what, *rest = sys.argv[1:] or [""]
-    tables = {f.__name__: f for f in (speed, large, shards, coverage, abilities, bias, m2pl)}
+    tables = {f.__name__: f for f in (speed, large, shards, coverage, abilities, bias, many, m2pl)}
     if what not in tables:
         raise SystemExit(__doc__)
     tables[what](*(int(x) for x in rest))
