@@ -285,7 +285,7 @@ def coverage(data_sets=200):
         print(f"{name}: {share.mean():.4f} (standard error {share.std() / len(x) ** 0.5:.4f})")
 
 
-# --- many items, few persons -----------------------------------------------------------------------
+# --- many items, few persons ----------------------------------------------------------------------
 
 
 def standardised(n, m, mean_b, seed):
