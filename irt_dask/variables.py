@@ -132,6 +132,8 @@ VARIABLES = {
             "",
             "combined draws of the correlations",
         ),
+        Variable("coordinate", ("coordinate",), "UOT", "", "log_discrimination, intercept"),
+        Variable("coordinate_", ("coordinate_",), "UOT", "", "log_discrimination, intercept"),
         Variable(
             "item_prior_mean",
             ("coordinate",),

@@ -13,21 +13,42 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pytest
-from scipy.stats import chi2, norm, truncnorm
+from scipy.stats import chi2, invwishart, norm, truncnorm
 
 REPLICATIONS, KEPT = 500, 50
 QUANTILE = norm.isf(0.5e-4)
 
 
-def replicate(seed, n, m, n_dims, options):
-    """Ranks (P, items) from 0 to 1 of the true loadings and intercepts; nan where fixed at 0."""
+def drawn_items(m, n_dims, rng):
+    """Loadings, intercepts and no more of independent items."""
+    a = truncnorm(-1.0, np.inf, loc=1.0).rvs((m, n_dims), random_state=rng)
+    a[~np.tril(np.ones((m, n_dims), dtype=bool))] = 0.0
+    return a, rng.normal(0.0, 2.0, m), None
+
+
+def drawn_sample(m, rng):
+    """Slopes and intercepts of items that are a sample, and the mean and covariance of it."""
+    from irt_dask.calibrate.hierarchy import Hierarchy
+
+    prior = Hierarchy()
+    mean = rng.normal(prior.mean, prior.mean_sd)
+    covariance = invwishart(prior.df, np.array(prior.scale)).rvs(random_state=rng)
+    x = rng.multivariate_normal(mean, covariance, m)
+    return np.exp(x[:, :1]), x[:, 1], np.array([*mean, *covariance[np.tril_indices(2)]])
+
+
+def replicate(seed, n, m, n_dims, options, learned=False):
+    """Ranks (P, items) from 0 to 1 of the true loadings and intercepts; nan where fixed at 0.
+
+    With a prior that is learned one row more holds, in its first five columns, the ranks of its
+    mean and covariance.
+    """
     import irt_dask as irt
 
     rng = np.random.default_rng(seed)
-    a = truncnorm(-1.0, np.inf, loc=1.0).rvs((m, n_dims), random_state=rng)
+    a, d, common = drawn_sample(m, rng) if learned else drawn_items(m, n_dims, rng)
     free = np.tril(np.ones((m, n_dims), dtype=bool))
-    a[~free] = 0.0
-    d = rng.normal(0.0, 2.0, m)
+    options = options if learned else {"prior": irt.ItemPrior(), **options}
     z = rng.standard_normal((n, n_dims)) @ a.T + d
     y = (rng.random((n, m)) < 1.0 / (1.0 + np.exp(-z))).astype(np.int8)
     with warnings.catch_warnings():
@@ -42,14 +63,22 @@ def replicate(seed, n, m, n_dims, options):
     truth = np.concatenate([a, d[:, None]], axis=1)
     rank = ((x < truth).sum(axis=0) + rng.random(truth.shape)) / (KEPT + 1)
     rank[:, :n_dims][~free] = np.nan
-    return rank.T
+    if not learned:
+        return rank.T
+    at = np.tril_indices(2)
+    x = [fit.item_prior_mean_draw.values, fit.item_prior_covariance_draw.values[:, *at]]
+    x = np.concatenate(x, axis=1)
+    x = x[:: len(x) // KEPT][:KEPT]
+    of_prior = np.full(m, np.nan)
+    of_prior[:5] = ((x < common).sum(axis=0) + rng.random(5)) / (KEPT + 1)
+    return np.vstack([rank.T, of_prior])
 
 
-def ranks(n, m, n_dims=1, **options):
+def ranks(n, m, n_dims=1, learned=False, **options):
     """Ranks (replications, P, items), computed by two processes."""
     from multiprocessing import get_context
 
-    one = functools.partial(replicate, n=n, m=m, n_dims=n_dims, options=options)
+    one = functools.partial(replicate, n=n, m=m, n_dims=n_dims, options=options, learned=learned)
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         return np.array(list(pool.map(one, range(REPLICATIONS), chunksize=10)))
 
@@ -85,6 +114,16 @@ def test_ranks_are_uniform(sampler, n_dims):
     print(sampler, n_dims, np.round(z, 2), p.min())
     assert np.abs(z).max() < QUANTILE
     assert p.min() > 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize(("n", "m"), [(200, 6), (60, 90)])
+def test_ranks_are_uniform_where_the_prior_is_learned(n, m):
+    z, p = statistics(ranks(n, m, learned=True, n_draws=300, n_warmup=150))
+    print("learned", n, m, np.round(z, 2), p.min())
+    assert np.abs(z).max() < QUANTILE
+    assert p.min() > 1e-5  # of up to 185 ranks
 
 
 @pytest.mark.slow

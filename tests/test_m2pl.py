@@ -152,7 +152,9 @@ def test_samplers_agree(missing):
     r = irt.simulate(600, 10, missing=missing, seed=8)
     fits = {}
     for name, draws in (("grid", 20_000), ("polya-gamma", 12_000)):
-        fits[name] = quiet(r, sampler=name, n_draws=draws, n_warmup=300, n_chains=2)
+        fits[name] = quiet(
+            r, sampler=name, n_draws=draws, n_warmup=300, n_chains=2, prior=irt.ItemPrior()
+        )
     one, two = fits["grid"], fits["polya-gamma"]
     for p in ("discrimination", "intercept"):
         sd = one[f"item_{p}_sd"]
@@ -167,9 +169,10 @@ def test_powerings(sampler):
     """600 x 6 in 3 shards: SDs over the full posterior's are within 15 or 20%, but too wide where
     published (200 draws: an SD is known to some 5%)."""
     y = irt.simulate(600, 6, seed=9)
-    full = quiet(y, n_draws=400)
+    full = quiet(y, n_draws=400, prior=irt.ItemPrior())
     for powering in ("shrink", "published", "replicate"):
-        fit = quiet(y, n_shards=3, powering=powering, sampler=sampler, n_draws=200)
+        options = {"powering": powering, "sampler": sampler, "prior": irt.ItemPrior()}
+        fit = quiet(y, n_shards=3, n_draws=200, **options)
         ratio = float((fit.item_intercept_sd / full.item_intercept_sd).mean())
         assert (1.15 if powering == "published" else 0.85) < ratio < 2.0
         if powering != "published":

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from irt_dask.calibrate import item_priors, refine, samplers, wasp
 from irt_dask.calibrate import loadings as masks
 from irt_dask.calibrate.common import response_counts, start_values
-from irt_dask.calibrate.hierarchy import Hierarchy
+from irt_dask.calibrate.hierarchy import COORDINATES, Hierarchy
 from irt_dask.calibrate.space import Space
 from irt_dask.engine import (
     Engine,
@@ -251,6 +251,9 @@ def fit_bayes(
             "item_flag": flag,
         },
         item_id=responses.item_id,
+        coords=dict.fromkeys(("coordinate", "coordinate_"), COORDINATES)
+        if isinstance(plan.prior, Hierarchy)
+        else None,
         attrs={
             "method": "LS-WASP" if n_shards > 1 else "Gibbs",
             "model": model if n_dims == 1 else "m2pl",

@@ -21,6 +21,7 @@ from scipy.special import chdtri, ndtri
 
 Floats = NDArray[np.float64]
 
+COORDINATES = ("log_discrimination", "intercept")
 #: Uniforms that :meth:`Hierarchy.draw_mean` and :meth:`Hierarchy.draw_covariance` use.
 WORDS_MEAN, WORDS_COVARIANCE = 2, 3
 #: Uniforms that :meth:`Hierarchy.move` uses.

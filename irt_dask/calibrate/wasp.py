@@ -83,9 +83,9 @@ class ShardPosterior:
     acceptance: float
     spacing: float
     correlation: Floats | None = None
-    learned: dict[str, Floats] = field(default_factory=dict)
     other_rhat: float = 1.0
     other_ess: float = np.inf
+    learned: dict[str, Floats] = field(default_factory=dict)
 
     @property
     def worst_rhat(self) -> float:

@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 _STATISTICS = ("_rhat", "_ess")
 _DATA = ("item_n_responses", "item_n_right")
 #: Dimensions by the names they have there.
-_DIMS = {ITEMS: "item", LATENT_DIMS: "latent_dim", LATENT_DIMS_: "latent_dim_", SHARDS: "shard"}
+_DIMS = {
+    ITEMS: "item", LATENT_DIMS: "latent_dim", LATENT_DIMS_: "latent_dim_", SHARDS: "shard",
+    "coordinate": "coordinate", "coordinate_": "coordinate_",
+}  # fmt: skip
+_DRAWN = (
+    "item_discrimination", "item_intercept", "item_loading", "ability_correlation",
+    "item_prior_mean", "item_prior_covariance",
+)  # fmt: skip
 
 
 def _arviz() -> Any:
@@ -45,7 +52,8 @@ def to_arviz(posterior: xr.Dataset) -> Any:
         ``posterior``: ``item_discrimination``, ``item_intercept`` and ``item_difficulty`` (draw by
         draw ``-d / a``), dims (chain, draw, item); one chain, coordinate ``item``.  With several
         abilities ``item_loading`` (..., item, latent_dim), ``item_intercept`` and, where it was
-        estimated, ``ability_correlation`` (..., latent_dim, latent_dim_); the abilities are called
+        estimated, ``ability_correlation`` (..., latent_dim, latent_dim_), with a prior that was
+        learned its ``item_prior_mean`` and ``item_prior_covariance``; the abilities are called
         ``ability_1``, ``ability_2``, ... as in files of scores.  ``sample_stats``: R-hat and
         effective sample sizes of the fit by item (and ability; loadings fixed at 0 have none),
         diagnostics by shard.  ``constant_data``: responses and right responses by item.  attrs:
@@ -69,6 +77,9 @@ def to_arviz(posterior: xr.Dataset) -> Any:
     if LATENT_DIMS in posterior.dims:
         abilities = [f"ability_{q + 1}" for q in range(posterior.sizes[LATENT_DIMS])]
         coords |= {_DIMS[name]: np.array(abilities) for name in (LATENT_DIMS, LATENT_DIMS_)}
+    coords |= {
+        name: posterior[name].values for name in ("coordinate", "coordinate_") if name in posterior
+    }
     statistics, dims = _statistics(posterior)
     data = az.from_dict(
         posterior={name: values[None] for name, values in draws.items()},
@@ -87,12 +98,12 @@ def to_arviz(posterior: xr.Dataset) -> Any:
 def _draws(posterior: xr.Dataset) -> tuple[dict[str, np.ndarray], dict[str, list[str]]]:
     """Draws by parameter, the draws first, and the names of their other dimensions."""
     found, dims = {}, {}
-    for name in ("item_discrimination", "item_intercept", "item_loading", "ability_correlation"):
+    for name in _DRAWN:
         if f"{name}_draw" in posterior:
             drawn = posterior[f"{name}_draw"].transpose(DRAW, ...)
             found[name] = np.asarray(drawn.values, dtype=float)
             dims[name] = [_DIMS[str(dim)] for dim in drawn.dims[1:]]
-    if not any(name.startswith("item_") for name in found):
+    if not {"item_discrimination", "item_intercept", "item_loading"} & set(found):
         raise InputError(
             "the dataset has no draws (item_discrimination_draw, item_intercept_draw); give the "
             "result of fit_bayes"
