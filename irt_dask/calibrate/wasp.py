@@ -112,16 +112,6 @@ class Combined:
     refined: Refined | None = None
     learned: Learned | None = None
 
-    @property
-    def mean_a(self) -> Floats:
-        """Mean slopes, of one ability."""
-        return self.mean[0]
-
-    @property
-    def mean_d(self) -> Floats:
-        """Mean intercepts."""
-        return self.mean[-1]
-
     def variables(self) -> dict[str, Any]:
         """Arrays by name, for the result."""
         return self.data
@@ -226,15 +216,14 @@ def combine(
         for x, r in zip(named, matrices, strict=True):
             x["ability_correlation"] = r
     weights = [np.full(len(x), w / len(x)) for x, w in zip(items, share, strict=True)]
+    most = min(n_draws, *(len(x) for x in items))
     learned = None
     if learn is not None:
         learned = learn(np.concatenate(moved), np.concatenate(weights))
-        ends = np.cumsum([len(w) for w in weights])[:-1]
-        weights = np.split(learned.weight, ends)
-        for name, drawn in (("mean", learned.mean), ("covariance", learned.covariance)):
-            for x, of_shard in zip(named, np.split(drawn, ends), strict=True):
-                x[f"item_prior_{name}"] = of_shard
-    data = _moments(named, weights) | _draws(named, weights, min(n_draws, *(len(x) for x in items)))
+        drawn = {name: np.concatenate([x[name] for x in named]) for name in named[0]}
+        drawn |= {"item_prior_mean": learned.mean, "item_prior_covariance": learned.covariance}
+        named, weights = [drawn], [learned.weight]
+    data = _moments(named, weights) | _draws(named, weights, most)
     if covariance is not None and full:
         fixed = ~by_item(free, 1).ravel()[: n_rows * n_items]
         of_items = covariance[0][: fixed.size, : fixed.size]
@@ -403,9 +392,12 @@ def _parameters(data: dict[str, Any]) -> Floats:
 
 
 def _mean(x: list[Floats], weights: list[Floats]) -> Floats:
-    """Mean of the draws of all shards; the weights of all together sum to 1."""
-    parts = [np.tensordot(w, of_shard, axes=1) for w, of_shard in zip(weights, x, strict=True)]
-    return np.sum(parts, axis=0)
+    """Mean of the draws of all shards; a constant is its own, to the bit, where draws are alike."""
+    each = [
+        v.mean(axis=0) if (w == w[0]).all() else np.tensordot(w / w.sum(), v, axes=1)
+        for v, w in zip(x, weights, strict=True)
+    ]
+    return np.average(each, axis=0, weights=[w.sum() for w in weights])
 
 
 def _moments(named: list[dict[str, Floats]], weights: list[Floats]) -> dict[str, Any]:
