@@ -179,9 +179,9 @@ def test_gaussian_shards_give_their_product(full):
     # Moments come from all draws: no sampling error but that of exp() and the finite sample.
     u, su = (share @ means)[0::2], sd[0::2]
     a, sa = np.exp(u + su**2 / 2), np.exp(u + su**2 / 2) * np.sqrt(np.expm1(su**2))
-    np.testing.assert_allclose(got.mean_a, a, rtol=2e-4)
+    np.testing.assert_allclose(got.mean[0], a, rtol=2e-4)
     np.testing.assert_allclose(got.data["item_discrimination_sd"], sa, rtol=0.02)
-    np.testing.assert_allclose(got.mean_d, (share @ means)[1::2], atol=1e-10)
+    np.testing.assert_allclose(got.mean[-1], (share @ means)[1::2], atol=1e-10)
     np.testing.assert_allclose(got.data["item_intercept_sd"], sd[1::2], rtol=1e-3)
 
 
@@ -194,7 +194,7 @@ def test_location_is_precision_weighted_and_spread_is_the_barycenter(full):
     precision = np.linalg.inv(c)
     centre = np.linalg.solve(precision.sum(0), precision[0] @ means[0] + precision[1] @ means[1])
     target = wasserstein.barycenter(c * share[:, None, None], share)
-    np.testing.assert_allclose(got.mean_d, centre[1::2], atol=1e-10)
+    np.testing.assert_allclose(got.mean[-1], centre[1::2], atol=1e-10)
     np.testing.assert_allclose(
         got.data["item_intercept_sd"], np.sqrt(np.diag(target))[1::2], rtol=1e-3
     )
@@ -206,7 +206,7 @@ def test_one_shard_is_left_alone():
     got = wasp.combine([shard(draws, 500)], 300)
     np.testing.assert_array_equal(got.data["item_intercept_draw"], draws[:, 1])
     np.testing.assert_array_equal(got.data["item_discrimination_draw"], np.exp(draws[:, 0]))
-    np.testing.assert_allclose(got.mean_a, np.exp(draws[:, 0]).mean(0))
+    np.testing.assert_allclose(got.mean[0], np.exp(draws[:, 0]).mean(0))
     np.testing.assert_allclose(
         got.data["item_difficulty"], (-draws[:, 1] / np.exp(draws[:, 0])).mean(0)
     )
@@ -241,7 +241,7 @@ def test_singular_shard_is_an_error(fault, full):
 def test_powered_shards_are_not_shrunk(powering):
     parts, share, means, c = two_shards(np.random.default_rng(21))
     got = wasp.combine(parts, 2000, powering=powering, location="average")
-    np.testing.assert_allclose(got.mean_d, (share @ means)[1::2], atol=1e-10)
+    np.testing.assert_allclose(got.mean[-1], (share @ means)[1::2], atol=1e-10)
     np.testing.assert_allclose(
         got.data["item_covariance"], wasserstein.barycenter(c, share), rtol=1e-7, atol=1e-12
     )
@@ -272,7 +272,7 @@ def test_refined_location_is_the_mode_and_the_way_to_the_mean(full):
     # 1 / (2 k) to third order, for the product of the shards k = 40.
     assert log_a[:, 0].mean() - 0.3 == pytest.approx(1 / (2 * shape), abs=2e-3)
     assert log_a[:, 1].mean() == pytest.approx(-0.2, abs=2e-3)
-    np.testing.assert_allclose(got.mean_d, mode[1], atol=2e-3)
+    np.testing.assert_allclose(got.mean[-1], mode[1], atol=2e-3)
     assert (got.refined.n_steps, got.refined.first_step) == (2, 1.5)
     # The covariance for the steps has the blocks of the barycenter either way.
     scale = np.diag(seen["cov"][0])[[0, 2]]
@@ -327,7 +327,7 @@ def test_fixed_loadings_take_no_part(full, log):
         # The item whose second loading is fixed is the pair of the other two.
         pairs = [shard(p.draws[:, ::2, :1], p.n_persons, 1.0) for p in parts]
         alone = wasp.combine(pairs, 3000, space=Space(log=log))
-        np.testing.assert_allclose(loading[0, 0], alone.mean_a[0], rtol=1e-9)
+        np.testing.assert_allclose(loading[0, 0], alone.mean[0][0], rtol=1e-9)
         np.testing.assert_allclose(
             got.data["item_loading_sd"][0, 0], alone.data["item_discrimination_sd"][0], rtol=1e-7
         )
