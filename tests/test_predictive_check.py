@@ -123,7 +123,7 @@ def test_with_fitted_items():
     a, d = some_items(20, seed=5)
     for ability, flagged in ((None, False), (bimodal, True)):
         r = responses(simulated(2000, a, d, 6, ability=ability))
-        fit = irt.fit_bayes(r, n_draws=200, n_warmup=100)
+        fit = irt.fit_bayes(r, n_draws=400, n_warmup=150)
         assert (irt.predictive_check(r, fit).attrs["p_value"] < 0.05) == flagged
 
 

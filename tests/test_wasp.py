@@ -395,6 +395,7 @@ def test_two_shards_of_a_small_test():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the items' priors outvote the persons")
 def test_shards_share_the_prior_out():
     # Under a prior so tight that it is the posterior, four shards must not count it four times
     # (the standard deviations would be half as large).

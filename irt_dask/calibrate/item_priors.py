@@ -118,8 +118,8 @@ def warn(attrs: dict[str, float]) -> None:
     if said:
         warnings.warn(
             f"the items' priors outvote the persons: they move the common {' and the '.join(said)}."
-            f" With many items for few persons independent priors of items do that; use "
-            f"prior='hierarchical', or an ItemPrior about where the items are",
+            f" Independent priors do that with many items for few persons, or where they are "
+            f"tight; use prior='hierarchical', or an ItemPrior about where the items are",
             ApproximationWarning,
             stacklevel=3,
         )
