@@ -159,8 +159,10 @@ def fit_bayes(
     Passes over the data: ``n_shards x n_chains`` reads of the store if workers can keep their
     shards in memory (one per segment otherwise; above 100 shards one, for a copy by shard, which
     takes as much disk as the responses do), one for start values, one for the checksum of arrays,
-    one for the objective, and with several shards one for each step of the refined location (2 to
-    4, at most 11 and halvings).
+    one or two for flags, one for the objective, and with several shards one for each step of the
+    refined location (2 to 4, at most 11 and halvings) and 10 to 30 for the covariance of a learned
+    prior, which shards hold.  Where correcting for that leaves less than half of the draws
+    (attrs["prior_efficiency"]) shards run again, attrs["n_runs"] times in all, at most 3.
     A worker holds its shard, at most 5 bytes a response; the driver the draws of all shards, at
     most 512 MB (thinned beyond) and some copies of them while they are combined, and expected
     counts of 16 bytes x items x ability nodes.  Two abilities: every process holds a table of 16
