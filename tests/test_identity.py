@@ -150,6 +150,16 @@ def counted(y: np.ndarray, counts: np.ndarray) -> da.Array:
     return da.map_blocks(chunk, array, dtype=y.dtype, meta=np.empty((0, 0), y.dtype))
 
 
+@pytest.mark.parametrize("n_shards", [1, 2])
+def test_a_lazy_block_is_computed_once_for_a_posterior(n_shards: int) -> None:
+    counts = np.zeros(-(-N // 40), dtype=int)
+    r = irt.from_array(counted(Y, counts), rows_per_block=40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few draws
+        irt.fit_bayes(r, n_draws=100, n_warmup=50, n_shards=n_shards)
+    np.testing.assert_array_equal(counts, 1)
+
+
 @pytest.mark.parametrize("label", ["marginal 2PL", "joint 2PL", "score, groups"])
 def test_a_lazy_block_is_computed_once_in_a_computation(label: str, tmp_path: Path) -> None:
     """Rounds find it in memory, and so does the pass for its checksum."""

@@ -139,12 +139,16 @@ def fit_bayes(
         Posterior means ``item_discrimination``, ``item_difficulty``, ``item_intercept`` with
         ``_sd``; ``_rhat`` (largest over shards) and ``_ess`` (sum over shards); combined draws
         ``item_discrimination_draw``, ``item_intercept_draw``; ``item_covariance`` of (log a, d)
-        where draws suffice for it; ``item_flag``; per-shard diagnostics.  attrs: ``n_flat_items``
-        counts slopes whose posterior piles up at 0, which is where a > 0 leaves an item that able
-        persons get wrong more often; ``objective`` is the log posterior of the means on the full
-        data (with one or two abilities); ``n_location_steps`` and ``first_step``, the size of the
-        first one in posterior SDs, say how far the shards' combination was from the posterior of
-        all persons.
+        where draws suffice for it; with a learned prior ``item_prior_mean`` and
+        ``item_prior_covariance`` of (log a, d), with ``_sd`` and ``_draw``, draw i of which belongs
+        to draw i of the items; ``item_flag``; per-shard diagnostics.  attrs: ``n_flat_items``
+        counts slopes that are flagged as flat; ``scale_se``, ``place_se`` are what n abilities
+        N(0, 1) leave open of a common log a and of a common shift of ability, ``scale_shift``,
+        ``place_shift`` by how much the items' priors have moved them; ``objective`` is the log
+        posterior of the means on the full data (with one or two abilities; a learned mean
+        integrated out, the covariance at its posterior mean); ``n_location_steps`` and
+        ``first_step``, the size of the first one in posterior SDs, say how far the shards'
+        combination was from the posterior of all persons.
 
     Raises
     ------
@@ -203,7 +207,7 @@ def fit_bayes(
             if start is not None:
                 a, d = item_parameters(start, responses.item_id, what="start")
             if name == "grid":
-                sampled = samplers.grid(engine, options, a, d)
+                sampled = samplers.grid(engine, responses, options, a, d)
             else:
                 sampled = samplers.polya_gamma(responses, options, free, signs, a[:, None], d)
         for attempt in range(_MOST_RUNS):

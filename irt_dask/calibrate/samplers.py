@@ -175,9 +175,11 @@ def _common(responses: Responses, o: Options, per_draw: int, width: int) -> dict
     }
 
 
-def grid(engine: Engine, o: Options, a: Floats, d: Floats) -> Sampler:
-    """Return the grid sampler, for one ability, from start values (items,)."""
-    responses = engine.responses
+def grid(engine: Engine, responses: Responses, o: Options, a: Floats, d: Floats) -> Sampler:
+    """Return the grid sampler, for one ability, from start values (items,).
+
+    ``responses`` are the engine's, their fingerprint known.
+    """
     if isinstance(o.prior, Hierarchy) and o.n_shards > 1:
         held, x = empirical_bayes.covariance(engine, o.prior, np.stack([np.log(a), d]))
         a, d, o = np.exp(x[0]), x[1], replace(o, prior=o.prior.holding(held))
