@@ -33,7 +33,8 @@ def covariance(engine: Engine, prior: Hierarchy, x: Floats) -> tuple[Floats, Flo
     Notes
     -----
     One pass over the data a round, some 10 to 30 of them.  After 100 it is taken as it is: what is
-    held need only be near, and the weights of the draws say whether it was.  The driver holds expected counts, 16 bytes x items x nodes.
+    held need only be near, and the weights of the draws say whether it was.  The driver holds
+    expected counts, 16 bytes x items x nodes.
     """
     r = engine.responses
     posterior = Posterior(engine, prior)
