@@ -284,8 +284,9 @@ def test_some_faults(good: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_thousand_faults(good: Any) -> None:
-    damage(good, 1000, seed=2)
+@pytest.mark.parametrize("n", [500, pytest.param(2000, marks=pytest.mark.nightly)])
+def test_many_faults(good: Any, n: int) -> None:
+    damage(good, n, seed=2)
 
 
 def test_a_lost_part(good: Any) -> None:

@@ -506,8 +506,9 @@ def test_some_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_thousand_files(tmp_path: Path) -> None:
-    check(2, 2000, tmp_path)
+@pytest.mark.parametrize("n", [1000, pytest.param(4000, marks=pytest.mark.nightly)])
+def test_many_files(tmp_path: Path, n: int) -> None:
+    check(2, n, tmp_path)
 
 
 # --- a file in two halves -------------------------------------------------------------------------

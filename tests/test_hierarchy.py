@@ -384,6 +384,7 @@ def two_ways():
     return y, quiet(y, seed=1, **options), quiet(y, seed=2, n_shards=3, **options)
 
 
+@pytest.mark.xdist_group("two ways")
 def test_shards_have_the_posterior_of_all(two_ways):
     _, one, three = two_ways
     for name in ("item_discrimination", "item_intercept"):
@@ -405,6 +406,7 @@ def test_shards_have_the_posterior_of_all(two_ways):
     assert abs(three.attrs["objective"] - one.attrs["objective"]) < 1.0
 
 
+@pytest.mark.xdist_group("two ways")
 def test_the_covariance_before_the_shards_is_near_that_of_the_posterior(two_ways):
     y, one, _ = two_ways
     with Engine(irt.from_array(y)) as engine:
@@ -415,6 +417,7 @@ def test_the_covariance_before_the_shards_is_near_that_of_the_posterior(two_ways
     assert np.abs(x[0] - np.log(one.item_discrimination)).max() < 0.1
 
 
+@pytest.mark.slow
 def test_a_covariance_far_off_is_held_again(two_ways, monkeypatch):
     y, one, _ = two_ways
     covariance = empirical_bayes.covariance

@@ -177,7 +177,7 @@ def test_long_file_in_any_order(bits: Any, data: Any, layout: str, rows: int, ra
 def test_other_processes(bits: Any, client: Any, tmp_path: Path) -> None:
     """A store of three sparse parts: workers give the bits that threads give."""
     r = in_store(tmp_path, values(7, 0.5), "csr", [5, 7, 3], [20, 31])
-    got, expected = results(r, ALL, client=client), results(r, ALL)
+    got, expected = results(r, client=client), results(r)
     assert {n: bits(f) for n, f in got.items()} == {n: bits(f) for n, f in expected.items()}
 
 

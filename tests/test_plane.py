@@ -66,7 +66,7 @@ def test_expectations(rho):
 
 def test_draw_is_the_inverse_distribution_function():
     y, a, d = case(1)
-    nodes, u = Grid(41).nodes, np.random.default_rng(2).random(len(y))
+    nodes, u = Grid(21).nodes, np.random.default_rng(2).random(len(y))
     w, *_ = brute_force(y, a, d, nodes, 0.3)
     expect = [np.searchsorted(np.cumsum(p), v) for p, v in zip(w, u, strict=True)]
     for data in both(y):

@@ -135,7 +135,11 @@ def test_changed_data_are_refused_and_fresh_starts_over(tmp_path):
     rows = np.random.default_rng(1).integers(0, 2, (300, 4))
     body = "\n".join(f"p{i}," + ",".join(map(str, r)) for i, r in enumerate(rows))
     source.write_text("person,a,b,c,d\n" + body + "\n")
-    data = {"data": {"source": str(source)}, "joint": {"coreset": 0, "max_iterations": 8}}
+    data = {
+        "data": {"source": str(source)},
+        "joint": {"coreset": 0, "max_iterations": 8},
+        "bayes": {"shards": 1, "draws": 100, "warmup": 50},
+    }
     run(_config(tmp_path / "r", **data))
     source.write_text(source.read_text().replace("p7,", "p7777,"))
     with pytest.raises(RunError, match=r"the data changed.*--fresh"):
