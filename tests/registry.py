@@ -20,7 +20,13 @@ import irt_dask as irt
 from irt_dask.errors import IrtDaskWarning
 
 N, M = 400, 5
-ITEMS = tuple(f"item {j}" for j in range(M))
+
+
+def item_ids(m: int) -> tuple[str, ...]:
+    return tuple(f"item {j}" for j in range(m))
+
+
+ITEMS = item_ids(M)
 
 
 @dataclass(frozen=True)
@@ -52,9 +58,11 @@ class Method:
     #: Whether it takes so long that tests over all methods are marked slow for it.
     slow: bool = False
 
-    def __call__(self, responses: Any, **options: Any) -> xr.Dataset:
+    def __call__(
+        self, responses: Any, *, banks: Mapping[str, xr.Dataset] | None = None, **options: Any
+    ) -> xr.Dataset:
         """Call it; that few persons and iterations warn is not at issue."""
-        given = [] if self.items is None else [BANKS[self.items]]
+        given = [] if self.items is None else [(banks or BANKS)[self.items]]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", IrtDaskWarning)
             return getattr(irt, self.name)(responses, *given, **self.options, **options)
@@ -66,22 +74,24 @@ class Method:
 # --- banks ----------------------------------------------------------------------------------------
 
 
-def _bank() -> xr.Dataset:
-    a, d = np.array([0.7, 1.6, 1.0, 1.2, 0.9]), np.array([0.5, -0.8, 0.0, 1.1, -0.3])
+def _bank(m: int) -> xr.Dataset:
+    """Five items, and those again in turn."""
+    a = np.resize([0.7, 1.6, 1.0, 1.2, 0.9], m)
+    d = np.resize([0.5, -0.8, 0.0, 1.1, -0.3], m)
     return xr.Dataset(
         {
             "item_discrimination": ("items", a),
             "item_intercept": ("items", d),
             "item_difficulty": ("items", -d / a),
         },
-        coords={"item_id": ("items", list(ITEMS))},
+        coords={"item_id": ("items", list(item_ids(m)))},
         attrs={"model": "2pl"},
     )
 
 
 def _with_draws(bank: xr.Dataset, n: int = 20) -> xr.Dataset:
     """As fit_bayes returns it: every parameter also as draws."""
-    noise = np.random.default_rng(0).normal(0.0, 0.05, (2, n, M))
+    noise = np.random.default_rng(0).normal(0.0, 0.05, (2, n, bank.sizes["items"]))
     a, d = bank["item_discrimination"].values, bank["item_intercept"].values
     drawn = {
         "item_discrimination_draw": (("draw", "items"), a * np.exp(noise[0])),
@@ -90,31 +100,41 @@ def _with_draws(bank: xr.Dataset, n: int = 20) -> xr.Dataset:
     return bank.assign(drawn)
 
 
-def _plane() -> xr.Dataset:
+def _plane(bank: xr.Dataset) -> xr.Dataset:
     """Items of two abilities."""
-    loading = np.array([[0.9, 1.2, 0.6, 0.3, 0.0], [0.0, 0.4, 0.7, 1.0, 1.1]])
+    m = bank.sizes["items"]
+    loading = [[0.9, 1.2, 0.6, 0.3, 0.0], [0.0, 0.4, 0.7, 1.0, 1.1]]
     return xr.Dataset(
         {
-            "item_loading": (("latent_dims", "items"), loading),
-            "item_intercept": ("items", _bank()["item_intercept"].values),
+            "item_loading": (
+                ("latent_dims", "items"),
+                np.stack([np.resize(x, m) for x in loading]),
+            ),
+            "item_intercept": ("items", bank["item_intercept"].values),
         },
-        coords={"item_id": ("items", list(ITEMS))},
+        coords={"item_id": bank["item_id"]},
         attrs={"model": "m2pl"},
     )
 
 
-def _guessed() -> xr.Dataset:
-    bank = _bank().assign(item_guessing=("items", np.full(M, 0.1)))
-    return bank.assign_attrs(model="3pl")
+def _guessed(bank: xr.Dataset) -> xr.Dataset:
+    guessing = np.full(bank.sizes["items"], 0.1)
+    return bank.assign(item_guessing=("items", guessing)).assign_attrs(model="3pl")
 
 
-BANKS = {
-    "2pl": _bank(),
-    "3pl": _guessed(),
-    "draws": _with_draws(_bank()),
-    "plane": _plane(),
-    "anchors": _bank().isel(items=slice(0, 2)),
-}
+def banks(m: int) -> dict[str, xr.Dataset]:
+    """Banks of ``m`` items, by what they hold."""
+    bank = _bank(m)
+    return {
+        "2pl": bank,
+        "3pl": _guessed(bank),
+        "draws": _with_draws(bank),
+        "plane": _plane(bank),
+        "anchors": bank.isel(items=slice(0, 2)),
+    }
+
+
+BANKS = banks(M)
 
 # --- methods --------------------------------------------------------------------------------------
 
@@ -221,15 +241,15 @@ def each(methods: Iterable[Method] = METHODS) -> list[Any]:
 # --- small data -----------------------------------------------------------------------------------
 
 
-def values(n: int = N, *, missing: float = 0.0, seed: int = 0) -> np.ndarray:
-    """Responses (n, M), int8; somebody right and somebody wrong on every item, and on any two."""
+def values(n: int = N, *, m: int = M, missing: float = 0.0, seed: int = 0) -> np.ndarray:
+    """Responses (n, m), int8; somebody right and somebody wrong on every item, and on any two."""
     rng = np.random.default_rng(seed)
-    bank, theta = BANKS["2pl"], rng.normal(size=(n, 1))
+    bank, theta = _bank(m), rng.normal(size=(n, 1))
     z = bank["item_discrimination"].values * theta + bank["item_intercept"].values
-    y = (rng.random((n, M)) < 1.0 / (1.0 + np.exp(-z))).astype(np.int8)
-    y[rng.random((n, M)) < missing] = -1
-    y[:2] = [[1, 0, 1, 0, 1], [0, 1, 0, 1, 0]]
-    y[2 : 2 + M] = np.eye(M)
+    y = (rng.random((n, m)) < 1.0 / (1.0 + np.exp(-z))).astype(np.int8)
+    y[rng.random((n, m)) < missing] = -1
+    y[:2] = np.stack([np.arange(1, m + 1) % 2, np.arange(m) % 2])
+    y[2 : 2 + m] = np.eye(m)
     return y
 
 
@@ -251,8 +271,9 @@ def weights(n: int = N, *, whole: bool = False, seed: int = 0) -> np.ndarray:
 
 def as_responses(y: np.ndarray, *, layout: str = "dense", **options: Any) -> irt.Responses:
     """Responses in memory, dense or of observed responses alone ("csr")."""
+    options["item_id"] = item_ids(y.shape[1])
     if layout == "dense":
-        return irt.from_array(y, item_id=ITEMS, **options)
+        return irt.from_array(y, **options)
     rows, columns = np.nonzero(y >= 0)
     matrix = scipy.sparse.csr_array((y[rows, columns], (rows, columns)), shape=y.shape)
-    return irt.from_array(matrix, observed="stored", item_id=ITEMS, **options)
+    return irt.from_array(matrix, observed="stored", **options)

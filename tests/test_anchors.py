@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -10,8 +12,9 @@ from test_marginal import fit, log_likelihood, with_persons
 
 import irt_dask as irt
 from irt_dask.calibrate import marginal_anchors
+from irt_dask.calibrate.marginal_rounds import LOG_SDS, MEANS
 from irt_dask.engine import dataset
-from irt_dask.errors import DataWarning, ItemWarning
+from irt_dask.errors import DataWarning, IrtDaskWarning, ItemWarning
 
 K, M = 6, 10
 
@@ -189,20 +192,53 @@ def test_anchors_without_guessing_in_a_3pl():
     np.testing.assert_array_equal(whole.item_discrimination.values, a)
 
 
-@pytest.mark.filterwarnings("ignore::irt_dask.errors.ConvergenceWarning")
-@pytest.mark.parametrize("alike", [False, True])
-def test_a_group_that_ends_at_a_bound_is_told(alike):
+@pytest.mark.parametrize(("alike", "n"), [(False, 6), (False, 50), (True, 6)])
+def test_a_group_that_ends_at_a_bound_is_told(alike, n):
     rng = np.random.default_rng(5)
     _, _, y = simulated(rng, 300)
-    y[-6:] = y[0] if alike else 1
-    group = np.array(["a"] * 294 + ["b"] * 6)
+    y[-n:] = y[0] if alike else 1
+    group = np.array(["a"] * (300 - n) + ["b"] * n)
     table = {"person_id": [str(i) for i in range(300)], "group": group}
     with pytest.warns(
         DataWarning, match=r"1 group\(s\) ended at a bound of mean or SD.*: b \(mean"
     ):
         f = fit(with_persons(y, table), max_iterations=200)
+    assert f.attrs["converged"]
     np.testing.assert_array_equal(f.group_at_bound.values, [False, True])
     assert np.isnan(f.group_sd_se.values[1] if alike else f.group_mean_se.values[1])
+    # What is at a bound has no standard error, all else has one.
+    (low, high), (least, most) = MEANS, np.exp(LOG_SDS)
+    for value, se, ends in (
+        (f.group_mean, f.group_mean_se, (low, high)), (f.group_sd, f.group_sd_se, (least, most))
+    ):  # fmt: skip
+        assert (value.values[1] in ends) == np.isnan(se.values[1])
     assert np.isfinite(f.item_difficulty_se.values).all()
     table["group"] = np.array(["a", "b"])[rng.integers(0, 2, 300)]
     assert not irt.fit_marginal(with_persons(y, table), progress=False).group_at_bound.any()
+
+
+def test_nothing_left_to_estimate():
+    """All items are those of the bank, and everybody has all of them right."""
+    a, b = np.ones(4), np.linspace(-1.0, 1.0, 4)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        f = fit(np.ones((50, 4), dtype=np.int8), fixed_items=bank(a, b))
+    assert "1 group(s) ended at a bound" in "\n".join(str(w.message) for w in caught)
+    assert f.group_at_bound.values.all()
+    np.testing.assert_array_equal(f.item_discrimination.values, a)
+
+
+@pytest.mark.parametrize("far", [8.0, 400.0])
+def test_an_anchor_that_nobody_can_solve(far):
+    """The bank says that nobody near can solve it, and half of them do."""
+    rng = np.random.default_rng(6)
+    a, b, y = simulated(rng, 300)
+    wrong = b.copy()
+    wrong[1] = far / a[1]
+    with pytest.warns(IrtDaskWarning):  # the flag of the item; contradicted
+        f = fit(y, fixed_items=bank(a[:4], wrong[:4]))
+    found = f.item_anchor_chi2.values[:4]
+    assert np.isfinite(found).all()
+    assert np.argmax(found) == 1
+    assert f.item_anchor_p_value.values[1] < 1e-10
+    assert np.isfinite(f.item_difficulty_se.values[4:]).all()

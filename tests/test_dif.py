@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.stats import chi2
+from threadpoolctl import threadpool_info
 
 import irt_dask as irt
 from irt_dask.engine import dataset
-from irt_dask.errors import ApproximationWarning, EstimationError, InputError
+from irt_dask.errors import ApproximationWarning, EstimationError, InputError, ItemWarning
 
 #: For tests of arithmetic, on few persons.
 FEW = pytest.mark.filterwarnings(
@@ -200,9 +203,31 @@ def test_few_persons_of_a_group_are_warned_of():
     y[:, 3] = np.where(groups == "f", -1, y[:, 3])  # nobody: no result, no warning of it
     with pytest.warns(ApproximationWarning, match=r"1 item\(s\)"):
         run(y, groups, bank(a, b))
+    left = y[:, :3].copy()  # an item that is flagged has no test, whoever answered it
+    left[-1, 2], left[520:, 0] = 1, -1
+    left = np.where(left < 0, np.where(np.arange(3) == 0, -1, 0), left)
+    flags = np.array(["flat", "ok", "ok"])
+    with pytest.warns(ItemWarning, match="are not tested"):
+        run(left, groups, bank(a[:3], b[:3]).assign(item_flag=("items", flags)))
     few = np.r_[0:500, 500:560]
     with pytest.warns(ApproximationWarning, match="nonuniform and joint p-values"):
         run(y[few, :2], groups[few], bank(a[:2], b[:2]))
+
+
+def test_tests_are_made_by_one_thread(monkeypatch):
+    """Products and factors of matrices have other bits on other numbers of threads."""
+    rng = np.random.default_rng(9)
+    a, b, y, groups = simulate(rng, 500, 4)
+    dif_module = sys.modules["irt_dask.evaluate.dif"]  # the package has the function of that name
+    made, original = [], dif_module._tests
+
+    def seen(*args):
+        made.extend(x["num_threads"] for x in threadpool_info())
+        return original(*args)
+
+    monkeypatch.setattr(dif_module, "_tests", seen)
+    run(y, groups, bank(a, b))
+    assert made == [1] * len(made) != []
 
 
 @pytest.mark.slow

@@ -214,3 +214,42 @@ def test_a_pattern_that_counts_often_is_as_many_persons(y):
                 found.append((*engine.map_reduce(checks._count), sums))
         for got, expected in zip(*found, strict=True):
             np.testing.assert_array_equal(got, expected)
+
+
+def test_steep_and_flat_tests_measure_difficulties_in_standard_deviations():
+    """Nothing is far away at 3 SDs, however steep the items; everything is at 25."""
+    b = np.linspace(-3.0, 3.0, 21)
+    steep = {"item_discrimination": np.linspace(3.5, 4.5, 21), "item_difficulty": b}
+    steep |= {"item_difficulty_se": np.linspace(0.03, 0.6, 21)}
+    assert (checks.flags(steep) == checks.OK).all()
+    bank = dataset(steep, item_id=tuple(map(str, b)), attrs={"model": "2pl"})
+    assert (checks.of_items(bank) == checks.OK).all()
+    flat = {"item_discrimination": np.linspace(0.28, 0.32, 21), "item_difficulty": b.copy()}
+    flat["item_difficulty"][20] = 25.0
+    assert checks.flags(flat)[20] == "extreme"
+    assert (checks.flags(flat)[:20] == checks.OK).all()
+    # On a scale whose SD is 100 the same items are the same.
+    wide = {"item_discrimination": steep["item_discrimination"] / 100.0, "item_difficulty": 100 * b}
+    assert (checks.flags(wide, own_scale=False) == checks.OK).all()
+
+
+def test_a_bank_may_lack_standard_errors(tmp_path):
+    path = tmp_path / "bank.csv"
+    path.write_text("item,a,b,se_b\nx,1,0,.1\ny,1.2,.5,\nz,.9,-.5,.1\nw,1.1,1,\n")
+    bank = irt.read_items(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert irt.link(bank, bank).attrs["n_used"] == 4
+
+
+def test_a_reversed_item_beside_anchors_of_other_slopes(y):
+    anchors = dataset(
+        {"item_discrimination": np.array([0.8, 1.2, 1.5]), "item_difficulty": np.zeros(3)},
+        item_id=("5", "6", "7"),
+        attrs={"model": "2pl"},
+    )
+    r = irt.from_array(y, item_id=tuple(map(str, range(M))))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # flags, and anchors that the data contradict
+        got = irt.fit_marginal(r, model="1pl", fixed_items=anchors, progress=False)
+    assert "reversed" in got["item_flag"].values[0].split("|")

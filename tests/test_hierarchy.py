@@ -373,7 +373,7 @@ def test_many_items_do_not_outvote_few_persons(mean_b):
     assert fixed.attrs["scale_shift"] == pytest.approx(float(off), abs=0.08)
     assert abs(np.median(fit.item_difficulty - b)) < 0.12
     if mean_b:
-        assert fixed.attrs["place_shift"] < -3 * fixed.attrs["place_se"]
+        assert fixed.attrs["place_shift"] > 3 * fixed.attrs["place_se"]
         assert np.median(fixed.item_difficulty - b) > 0.5
 
 
@@ -454,3 +454,18 @@ def test_few_items_have_a_posterior():
     fit = quiet(y, n_draws=400, n_warmup=100)
     assert np.isfinite(fit.item_discrimination_draw).all()
     assert 0.1 < float(fit.item_discrimination[0]) < 10.0
+
+
+def test_persons_without_responses_hold_nothing():
+    y, _, _ = simulated(60, 8, 20)
+    tight = {"prior": ItemPrior((3.0, 0.1), (2.0, 0.3)), "n_draws": 200}
+    with pytest.warns(ApproximationWarning, match="outvote the persons"):
+        few = irt.fit_bayes(y, progress=False, n_warmup=100, **tight)
+    absent = np.full((2000, 8), -1, dtype=np.int8)
+    with pytest.warns(ApproximationWarning, match="outvote the persons"):
+        more = irt.fit_bayes(np.concatenate([y, absent]), progress=False, n_warmup=100, **tight)
+    assert more.attrs["scale_se"] == few.attrs["scale_se"] == pytest.approx(1 / np.sqrt(120))
+    assert more.attrs["scale_shift"] == pytest.approx(few.attrs["scale_shift"], rel=0.2)
+    many = np.concatenate([simulated(31, 15, 21)[0], np.full((100, 15), -1, dtype=np.int8)])
+    with pytest.raises(InputError, match=r"leaves 7 persons for 15 items.*use n_shards=3,"):
+        irt.fit_bayes(many, n_shards=4)

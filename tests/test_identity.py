@@ -172,6 +172,14 @@ def test_a_lazy_block_is_computed_once_in_a_computation(label: str, tmp_path: Pa
         np.testing.assert_array_equal(counts, n)
 
 
+def test_a_lazy_block_is_computed_once_for_files_of_person_fit(tmp_path: Path) -> None:
+    """The checksum in the folder's description is the workers', of the blocks that they have."""
+    counts = np.zeros(-(-N // 40), dtype=int)
+    r = irt.from_array(counted(Y, counts), item_id=ITEMS, rows_per_block=40)
+    named("person_fit")(r, store=tmp_path / "values")
+    np.testing.assert_array_equal(counts, 1)
+
+
 @pytest.mark.parametrize("form", ["memory", "sparse"])
 def test_what_the_caller_changes_later_has_no_effect(form: str) -> None:
     y, w, ids = Y.copy(), weights(), np.array(IDS, dtype=object)

@@ -19,6 +19,7 @@ from irt_dask.cli.main import main
 from irt_dask.engine.lock import FolderLock
 from irt_dask.engine.person_files import DONE
 from irt_dask.errors import BusyError, InputError
+from irt_dask.score import folder
 
 ROWS, ITEMS = 50, 6
 
@@ -139,6 +140,26 @@ def test_columns_are_not_lost(store, items, tmp_path):
     with pytest.raises(InputError, match=r"column\(s\) pv1, pv2"):
         irt.score(r, items, store=out)
     assert counts(irt.score(r, items, store=out, n_plausible=3)) == (4, 0)
+    irt.score(r, items, store=tmp_path / "scratch", n_plausible=3)
+    assert contents(out) == contents(tmp_path / "scratch")
+
+
+def test_columns_are_not_lost_after_an_end_in_the_middle(store, items, tmp_path, monkeypatch):
+    out, r = tmp_path / "scores", irt.open_responses(store)
+    irt.score(r, items, store=out, n_plausible=2)
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder, "finish", killed)
+        for seed in (1, 2):  # other values in the same columns: the description goes at once
+            with pytest.raises(KeyboardInterrupt):
+                irt.score(r, items, store=out, n_plausible=2, seed=seed)
+    assert not (out / DONE).exists()
+    with pytest.raises(InputError, match=r"column\(s\) pv1, pv2, which"):
+        irt.score(r, items, store=out)
+    irt.score(r, items, store=out, n_plausible=3)
     irt.score(r, items, store=tmp_path / "scratch", n_plausible=3)
     assert contents(out) == contents(tmp_path / "scratch")
 

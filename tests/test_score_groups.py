@@ -32,7 +32,7 @@ def difference(out):
 def test_a_warning_says_that_differences_shrink(fit):
     between = float(np.diff(fit["group_mean"].values)[0])
     assert between == pytest.approx(1.3, abs=0.3)
-    said = r"calibrated with 2 group\(s\).*0\.00 \(SD 1\.00\), 1\..*use prior='groups'"
+    said = r"calibrated with 2 groups of.*0\.00 \(SD 1\.00\), 1\..*use prior='groups'"
     for options in ({}, {"method": "map"}, {"method": "ml", "n_plausible": 1}):
         with pytest.warns(DataWarning, match=said):
             out = irt.score(R, fit, **options)
@@ -55,7 +55,7 @@ def test_files_remember(fit, tmp_path, suffix):
     bank = irt.read_items(path)
     assert bank.attrs["calibration_groups"] == 2
     again = irt.read_items(irt.write_items(bank, tmp_path / f"again.{suffix}"))
-    with pytest.warns(DataWarning, match=r"calibrated with 2 group\(s\) of persons, and"):
+    with pytest.warns(DataWarning, match=r"calibrated with 2 groups of persons, and"):
         irt.score(R, again)
     alone = irt.fit_marginal(R, groups=False, standard_errors=False)
     path = irt.write_items(alone, tmp_path / f"alone.{suffix}")
@@ -67,5 +67,19 @@ def test_items_of_a_bank_fix_the_scale(fit):
     able = irt.from_array(Y[GROUP == "b"])
     bank = fit[["item_discrimination", "item_difficulty", "item_intercept"]]
     on_scale = irt.fit_marginal(able, fixed_items=bank, standard_errors=False)
-    with pytest.warns(DataWarning, match=r"1 group\(s\) of persons of mean ability 1\."):
+    said = r"calibrated with persons of mean ability 1\..*give all of them the same one"
+    with pytest.warns(DataWarning, match=said):
         irt.score(able, on_scale)
+    # What it says to do.
+    same = irt.from_array(Y[GROUP == "b"], persons={"group": np.repeat("all", N // 2)})
+    own = irt.score(same, on_scale, prior="groups")
+    assert float(own["person_ability"].mean()) == pytest.approx(1.3, abs=0.3)
+
+
+def test_linked_items_and_joined_files_remember(fit, tmp_path):
+    assert irt.link(fit, fit).attrs["calibration_groups"] == 2
+    path = tmp_path / "joined.csv"
+    path.write_text("item,a,b,calibration_groups\nx,1,0,\ny,1.2,.5,2\n")
+    assert irt.read_items(path).attrs["calibration_groups"] == 2
+    path.write_text("item,a,b,calibration_groups\nx,1,0,\ny,1.2,.5,\n")
+    assert "calibration_groups" not in irt.read_items(path).attrs

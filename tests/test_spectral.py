@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import irt_dask as irt
 from irt_dask.calibrate import spectral, spectral_errors
-from irt_dask.errors import EstimationError, InputError, SparseDataWarning
+from irt_dask.errors import EstimationError, InputError, IrtDaskWarning, SparseDataWarning
 from irt_dask.kernels import flows, layouts
 from irt_dask.kernels.layouts import Dense
 
@@ -521,3 +523,43 @@ def test_linked_items_as_bits():
         np.testing.assert_allclose(
             flows.linked_sums(by_eight, u), (links & ~np.eye(150, dtype=bool)) @ u, atol=1e-12
         )
+
+
+def test_layouts_of_more_items_than_have_errors(bits):
+    """How the chain is solved follows from sizes, not from the layout."""
+    y = random_rasch(30, n=300, m=1010, missing=0.7)
+    y[:, :2] = np.arange(600).reshape(300, 2) % 3 % 2
+    rows, columns = np.nonzero(y >= 0)
+    stored = sp.csr_array((y[rows, columns], (rows, columns)), shape=y.shape)
+    one, other = (
+        irt.fit_spectral(irt.from_array(x, **options), progress=False)
+        for x, options in ((y, {}), (stored, {"observed": "stored"}))
+    )
+    assert bits(one) == bits(other)
+    assert one.attrs == other.attrs
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_very_large_weight_does_not_hide_the_others(monkeypatch):
+    y = random_rasch(31, n=1000, m=8, missing=0.0)
+    weight = np.ones(1000)
+    weight[0] = 6000.0
+    y[0, 4:] = -1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IrtDaskWarning)  # flags of the others
+        heavy = irt.fit_spectral(irt.from_array(y, persons={"weight": weight}))
+        monkeypatch.setattr(spectral_errors, "_MEAN_BITS", 22)
+        finer = irt.fit_spectral(irt.from_array(y, persons={"weight": weight}))
+    for name in ("item_difficulty", "item_difficulty_se"):
+        np.testing.assert_allclose(heavy[name], finer[name], rtol=1e-4)
+
+
+def test_the_mean_is_that_of_the_settled_items():
+    y = random_rasch(32, n=300, m=5, missing=0.0)
+    assert irt.fit_spectral(y).attrs["identification"] == "mean difficulty 0, discrimination 1"
+    y[:, 0] = 1
+    with pytest.warns(IrtDaskWarning):
+        fit = irt.fit_spectral(y)
+    assert fit.attrs["n_unsettled_items"] == 1
+    assert "of the settled items" in fit.attrs["identification"]
+    assert abs(fit["item_difficulty"].values[1:].mean()) < 1e-12

@@ -122,7 +122,7 @@ def read_items(path: str | Path) -> xr.Dataset:
     _check_models(frame, where)
     errors = [f"se_{c}" for c in _COLUMNS]
     for column in [c for c in (*_COLUMNS, *errors, _GROUPS) if c in frame]:
-        values = [_number(x, column in errors) for x in frame[column]]
+        values = [_number(x, column in errors or column == _GROUPS) for x in frame[column]]
         if None in values:
             k = values.index(None)
             raise InputError(
@@ -225,8 +225,8 @@ def _bank(frame: pd.DataFrame, path: Location) -> xr.Dataset:
     all_1pl = "model" in frame and (frame["model"] == "1pl").all()
     model = "3pl" if "item_guessing" in data else "1pl" if all_1pl else "2pl"
     attrs: dict[str, Any] = {"method": "item bank", "model": model}
-    if _GROUPS in frame:
-        attrs[_GROUPS] = int(frame[_GROUPS].max())
+    if _GROUPS in frame and (n := int(np.nan_to_num(frame[_GROUPS]).max())):
+        attrs[_GROUPS] = n  # blank: rows from elsewhere
     return dataset(data, item_id=tuple(ids), attrs=attrs)
 
 

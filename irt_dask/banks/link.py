@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from irt_dask.engine import bank_item_ids, dataset, item_parameters_3pl
+from irt_dask.engine.inputs import calibration_groups
 from irt_dask.errors import EstimationError, InputError
 from irt_dask.items import checks
 
@@ -187,6 +188,8 @@ def link(bank_a: xr.Dataset, bank_b: xr.Dataset, *, method: str = "haebara") -> 
         "n_used": int(used.sum()),
         "identification": "scale of bank_a",
     }
+    if groups := max(calibration_groups(bank_a), calibration_groups(bank_b)):
+        attrs["calibration_groups"] = groups
     return dataset(data, item_id=everyone, attrs=attrs)
 
 

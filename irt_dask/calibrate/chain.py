@@ -259,7 +259,7 @@ class FlowChain:
             raise EstimationError(
                 f"the stationary distribution of the item chain was not found after "
                 f"{self.n_products} products ({error}): items are hardly linked; use "
-                f"regularization=1.0 or remove items with few responses"
+                f"the default regularization, or remove items with few responses"
             ) from None
         z = vectors[:, 0].real
         out = np.zeros(self.mask.size)
@@ -313,6 +313,6 @@ def distribution(chain: DenseChain | FlowChain, accelerated: bool) -> tuple[Floa
         raise EstimationError(
             f"the stationary distribution of the item chain could not be computed (residual "
             f"{residual:.3g}): some items are almost never solved, or almost always; use "
-            f"regularization=1.0 or remove them"
+            f"the default regularization, or remove them"
         )
     return pi / pi.sum(), residual

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -19,17 +19,27 @@ Floats = NDArray[np.float64]
 
 
 def _count_responses(block: Block) -> tuple[Any, ...]:
-    return tuple(counts.response_counts(block.data, block.times))
+    some = counts.responses_per_person(block.data) > 0
+    persons = some.sum() if block.times is None else block.times[some].sum()
+    return *counts.response_counts(block.data, block.times), persons
 
 
-def response_counts(engine: Engine) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Persons with each item right, and observed (one pass); an unobserved item is an error.
+class ResponseCounts(NamedTuple):
+    """Persons with each item right, and observed; persons with a response at all."""
+
+    right: NDArray[np.int64]
+    seen: NDArray[np.int64]
+    n_persons: int
+
+
+def response_counts(engine: Engine) -> ResponseCounts:
+    """Counts of responses (one pass); an unobserved item is an error.
 
     Sampling weights do not count.
     """
-    right, seen = engine.map_reduce(_count_responses)
+    right, seen, persons = engine.map_reduce(_count_responses)
     refuse_unobserved(engine.responses.item_id, seen)
-    return right, seen
+    return ResponseCounts(right, seen, int(persons))
 
 
 def refuse_unobserved(item_id: tuple[str, ...], seen: NDArray[np.int64]) -> None:

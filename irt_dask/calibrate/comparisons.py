@@ -137,8 +137,8 @@ def top_items(
     Notes
     -----
     What is simultaneous, for estimates that are normal about the true difficulties with the
-    covariance given (of :func:`fit_pairwise` approximately; regularised spectral estimates are
-    biased on sparse data, and keep no level there):
+    covariance given (approximately so of :func:`fit_pairwise`, and of :func:`fit_spectral` at its
+    default regularization; ``docs/methods.md`` says on which data that was measured):
 
     - The confidence sets of all ranks hold together with probability ``level``.  An item's lower
       rank counts the items significantly harder than it, the upper one those significantly easier,

@@ -89,7 +89,7 @@ def _check_connected(sets: Sets, item_id: tuple[str, ...]) -> None:
         f"the items fall into {n} groups that the responses do not put on one scale: between two "
         f"groups, everybody who was right on some items and wrong on others was right on the same "
         f"group, or nobody answered both; remove items that all or none solved, calibrate each "
-        f"group by itself, or use fit_spectral(regularization=1.0). " + list_groups(label, item_id)
+        f"group by itself, or use fit_spectral, which regularizes. " + list_groups(label, item_id)
     )
 
 
@@ -111,7 +111,7 @@ def _factor(information: Floats) -> tuple[Any, float]:
         raise EstimationError(
             "the conditional information of the items is singular to working precision: too few "
             "persons link some items to the others; remove items that almost all or almost none "
-            "solved, or use fit_spectral(regularization=1.0)"
+            "solved, or use fit_spectral, which regularizes"
         ) from None
 
 

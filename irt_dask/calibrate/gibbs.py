@@ -143,10 +143,11 @@ def fit_bayes(
         ``item_prior_covariance`` of (log a, d), with ``_sd`` and ``_draw``, draw i of which belongs
         to draw i of the items; ``item_flag``; per-shard diagnostics.  attrs: ``n_flat_items``
         counts slopes that are flagged as flat; ``scale_se``, ``place_se`` are what n abilities
-        N(0, 1) leave open of a common log a and of a common shift of ability, ``scale_shift``,
-        ``place_shift`` by how much the items' priors have moved them; ``objective`` is the log
-        posterior of the means on the full data (with one or two abilities; a learned mean
-        integrated out, the covariance at its posterior mean); ``n_location_steps`` and
+        N(0, 1), of persons with a response, leave open of a common log a and of a common shift of
+        ability, ``scale_shift`` and ``place_shift`` by how much the items' priors have moved log a,
+        and ability with b; ``objective`` is the log posterior of the means on the full data (with
+        one or two abilities; a learned mean integrated out, the covariance at its posterior mean);
+        ``n_location_steps`` and
         ``first_step``, the size of the first one in posterior SDs, say how far the shards'
         combination was from the posterior of all persons.
 
@@ -194,10 +195,10 @@ def fit_bayes(
         seed, n_shards, n_draws, n_warmup, n_chains,
         item_priors.choose(prior, name, powering), powering, n_dims, correlated and n_dims > 1,
     )  # fmt: skip
-    item_priors.refuse_small_shards(options.prior, responses.n_persons, responses.n_items, n_shards)
     with Engine(responses, client=client, progress=progress, stage="Gibbs") as engine:
         responses = identified(engine)
-        right, seen = response_counts(engine)
+        right, seen, n = response_counts(engine)
+        item_priors.refuse_small_shards(options.prior, n, responses.n_items, n_shards)
         if n_dims > 1:
             sampled = samplers.polya_gamma(
                 responses, options, free, signs, *masks.start(right, seen, free, signs)
@@ -224,7 +225,8 @@ def fit_bayes(
                 learn=item_priors.learner(plan.prior, seed, attempt),
                 space=space,
             )
-            if combined.learned is None or combined.learned.efficiency >= _EFFICIENT:
+            enough = combined.learned is None or combined.learned.efficiency >= _EFFICIENT
+            if combined.learned is None or enough or attempt == _MOST_RUNS - 1:
                 break
             sampled = sampled.holding(combined.learned.expected, attempt + 1)
         objective = None
@@ -242,7 +244,7 @@ def fit_bayes(
     checks.warn(flag, responses.item_id)
     described = item_priors.describe(plan.prior, signed=positive == "anchors")
     if n_dims == 1:
-        described |= item_priors.rest(plan.prior, combined.variables(), responses.n_persons)
+        described |= item_priors.rest(plan.prior, combined.variables(), n)
         item_priors.warn(described)
     item_priors.warn_inefficient(combined.learned, _EFFICIENT)
     steps = combined.refined

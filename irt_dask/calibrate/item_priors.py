@@ -45,11 +45,14 @@ def choose(prior: str | ItemPrior | None, sampler: str, powering: str) -> ItemPr
 def refuse_small_shards(
     prior: ItemPrior | Hierarchy, n_persons: int, n_items: int, n_shards: int
 ) -> None:
-    """Stop where shards have too few persons for the items' covariance to be held and corrected."""
+    """Stop where shards have too few persons for the items' covariance to be held and corrected.
+
+    ``n_persons`` are those with a response.
+    """
     if isinstance(prior, ItemPrior) or n_shards == 1:
         return
     if n_persons // n_shards < _LEAST_PERSONS * n_items:
-        most = max(1, int(n_persons / (_LEAST_PERSONS * n_items)))
+        most = max(1, n_persons // math.ceil(_LEAST_PERSONS * n_items))
         raise InputError(
             f"n_shards={n_shards} leaves {n_persons // n_shards} persons for {n_items} items in a "
             f"shard; at least {_LEAST_PERSONS:g} persons an item are needed: use "
@@ -87,11 +90,12 @@ def describe(prior: ItemPrior | Hierarchy, *, signed: bool) -> dict[str, Any]:
 def rest(prior: ItemPrior | Hierarchy, fit: dict[str, Floats], n: int) -> dict[str, float]:
     """What the common scale and place of one ability rest on, for the attributes.
 
-    ``scale_se`` (of a common log a) and ``place_se`` (of ability) are what n abilities N(0, 1)
-    leave open.  ``scale_shift`` and ``place_shift`` are by how much the items' priors have moved
-    them from where abilities have variance 1 and mean 0: with the expected score g of the prior
-    along ``a e^v`` the posterior has abilities of mean square 1 - g / n, along ``d + a m`` of mean
-    -g / n.  ``fit`` has the draws of the items, and of a learned mean.
+    ``scale_se`` (of a common log a) and ``place_se`` (of ability) are what n abilities N(0, 1), of
+    persons with a response, leave open.  ``scale_shift`` and ``place_shift`` are by how much the
+    items' priors have moved log a, and abilities with every b, from where abilities have variance 1
+    and mean 0: with the expected score g of the prior along ``a e^v`` the posterior has abilities
+    of mean square 1 - g / n, along ``d + a m`` of mean -g / n.  ``fit`` has the draws of the items,
+    and of a learned mean.
     """
     out = {"scale_se": 1.0 / math.sqrt(2.0 * n), "place_se": 1.0 / math.sqrt(n)}
     a, d = fit["item_discrimination_draw"], fit["item_intercept_draw"]
@@ -104,7 +108,7 @@ def rest(prior: ItemPrior | Hierarchy, fit: dict[str, Floats], n: int) -> dict[s
         scale, place = float(pull[:, 0].mean()), float((a.mean(axis=1) * pull[:, 1]).mean())
     return out | {
         "scale_shift": -0.5 * math.log(max(1.0 - scale / n - (place / n) ** 2, 0.01)),
-        "place_shift": place / n,
+        "place_shift": -place / n,
     }
 
 

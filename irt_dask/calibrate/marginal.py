@@ -148,7 +148,7 @@ def fit_marginal(
         "guessing_prior": what.guessing_prior,
     }  # fmt: skip
     with Engine(responses, client=client, progress=progress, stage="marginal ML") as engine:
-        right, seen = response_counts(engine)
+        right, seen, _ = response_counts(engine)
         fit = Rounds(engine, what)
         a, d, c = start_values(responses.item_id, right, seen, start)
         if model == "3pl" and start is None:
@@ -163,6 +163,8 @@ def fit_marginal(
         value, expected = fit.expect(end.x)
         covariance = marginal_errors.covariance(fit, end.x, expected, wanted)
         x, value, expected = _polished(fit, end.x, value, expected, covariance)
+        if wanted and not marginal_errors.same_columns(what, end.x, x):  # a bound was reached
+            covariance = marginal_errors.covariance(fit, x, expected, wanted)
         anchored = None
         if fixed_items is not None and covariance.inverse is not None:
             errors = marginal_anchors.bank_errors(fixed_items, responses.item_id)
@@ -177,7 +179,7 @@ def fit_marginal(
         }
         known = np.asarray(np.isfinite(what.fixed[:2]).all(axis=0))
         items["item_flag"] = checks.of_fit(
-            engine, items, fixed=known, own_scale=fixed_items is None
+            engine, items, fixed=known, own_scale=fixed_items is None, one_slope=model == "1pl"
         )
     if not end.converged:
         warnings.warn(

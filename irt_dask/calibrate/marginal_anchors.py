@@ -28,6 +28,8 @@ Floats = NDArray[np.float64]
 
 #: Smallest eigenvalue of a covariance of scores, in units of the information of known abilities.
 _LEAST = 1e-6
+#: Smallest unit of a score: the root of its information if abilities were known.
+_LEAST_UNIT = 1e-6
 #: A warning needs a p-value below this, times the number of anchors, and this change of P: data of
 #: many persons contradict any bank significantly.
 _LEVEL, _CHANGE = 0.01, 0.05
@@ -134,6 +136,9 @@ def test(fit: Rounds, x: Floats, expected: Expected, errors: Floats) -> Test | N
     at = marginal_errors.columns(wide, x)
     information, squares, size = marginal_errors.observed(fit, wide, x, expected, True)
     assert squares is not None
+    # Units of anchors that nobody near can tell anything of would make numbers without bounds.
+    raised = np.maximum(size, _LEAST_UNIT)
+    information, size = information * np.outer(size / raised, size / raised), raised
     score = marginal_errors.scores(wide, x, expected, at) / size
     squares = squares / np.outer(size, size)
     columns = at[0][:2, anchors].T  # (anchors, 2), -1 where a parameter is not tested

@@ -14,8 +14,6 @@ from irt_dask.calibrate.marginal_rounds import (
     GUESSING,
     HISTOGRAM_NODES,
     INTERCEPTS,
-    LOG_SDS,
-    MEANS,
     SLOPES,
     Expected,
     Model,
@@ -32,6 +30,8 @@ Ints = NDArray[np.int64]
 #: Smallest eigenvalue of the observed information, as a share of that of known abilities: it is
 #: known to 1e-7.
 _LEAST = 1e-6
+#: Information below which there is none: what is left of numbers that underflow.
+_NOTHING = 1e-280
 #: Parameters whose covariance is found unless the user says otherwise (seconds), and at most
 #: (a minute; some GiB on the driver and in each worker).
 _MAX_BY_DEFAULT, _MAX = 2000, 6000
@@ -53,7 +53,7 @@ class Covariance:
 
     def of(self, gradient: Floats, column: Ints) -> Floats:
         """Standard errors of functions whose gradients (functions, k) are by columns (.., k)."""
-        if self.matrix is None:
+        if self.matrix is None or not self.matrix.size:
             return np.full(len(column), np.nan)
         known = (column >= 0).all(axis=-1)
         at = np.where(column >= 0, column, 0)
@@ -64,7 +64,7 @@ class Covariance:
 
 def columns(model: Model, x: Floats) -> tuple[Ints, Ints, int]:
     """Number the parameters that are free and inside their bounds, items (3, m), groups (2, G)."""
-    items, _ = model.unpack(x)
+    items, ability = model.unpack(x)
     free = np.isnan(model.fixed)
     for row, (low, high) in enumerate((SLOPES, INTERCEPTS, GUESSING)):
         free[row] &= (items[row] > low) & (items[row] < high)
@@ -79,10 +79,16 @@ def columns(model: Model, x: Floats) -> tuple[Ints, Ints, int]:
         size += 1
     groups = np.full((2, model.n_groups), -1)
     if not model.histogram:
-        inside = model.free_groups & ~at_group_bound(model, x)
+        inside = model.free_groups & ~model.at_group_bound(ability)
         groups[inside] = size + np.arange(inside.sum())
         size += int(inside.sum())
     return order, groups, size
+
+
+def same_columns(model: Model, x: Floats, other: Floats) -> bool:
+    """Whether the same parameters are inside their bounds."""
+    one, two = columns(model, x), columns(model, other)
+    return all(np.array_equal(a, b) for a, b in zip(one[:2], two[:2], strict=True))
 
 
 def _complete(model: Model, items: Floats, ability: Floats, e: Expected, at: Any) -> Floats:
@@ -95,17 +101,17 @@ def _complete(model: Model, items: Floats, ability: Floats, e: Expected, at: Any
     q = np.where(z >= 0.0, small, 1.0) / (1.0 + small)
     chance = c + (1.0 - c) * p
     wrong = e.seen - e.right
-    # -d2 log-likelihood, of chance: first and second derivatives by logit z and guessing c
-    by_chance = e.right / chance - wrong / ((1.0 - c) * q)
-    squared = e.right / chance**2 + wrong / ((1.0 - c) * q) ** 2
-    pz, pc = (1.0 - c) * p * q, q
-    zz = squared * pz**2 - by_chance * (1.0 - c) * p * q * (q - p)
-    zc = squared * pz * pc + by_chance * p * q
-    cc = (squared * pc**2).sum(axis=1)
+    # -d2 log-likelihood by logit z and guessing c, without squares of chances, which may underflow
+    known = np.divide((1.0 - c) * p, chance, out=np.ones_like(p), where=chance > 0.0)
+    guessed = np.isnan(model.fixed[2])[:, None] & (chance > 0.0)
+    odds = np.divide(q, chance, out=np.zeros_like(p), where=guessed)
+    zz = e.right * (known * q) ** 2 + wrong * p**2 - (e.right * known * q - wrong * p) * (q - p)
+    zc = e.right * odds * (known * q + p)
+    cc = (e.right * odds**2 + wrong / (1.0 - c) ** 2).sum(axis=1)
     if model.name == "3pl":
         alpha, beta = model.guessing_prior
-        known = np.where(np.isnan(model.fixed[2]), items[2], 0.5)  # fixed ones may be 0
-        cc = cc + (alpha - 1.0) / known**2 + (beta - 1.0) / (1.0 - known) ** 2
+        free_c = np.where(np.isnan(model.fixed[2]), items[2], 0.5)  # fixed ones may be 0
+        cc = cc + (alpha - 1.0) / free_c**2 + (beta - 1.0) / (1.0 - free_c) ** 2
     x = e.nodes
     block = np.empty((3, 3, model.n_items))
     block[0, 0], block[0, 1], block[1, 1] = (zz * x**2).sum(1), (zz * x).sum(1), zz.sum(1)
@@ -169,13 +175,15 @@ def observed(
     """Observed information of ``model`` at x, squares of the persons' scores, and unit: one pass.
 
     The information is in shares of what would be known if abilities were: multiply it by the outer
-    product of the unit, (parameters,), with itself.
+    product of the unit, (parameters,), with itself.  The unit of a parameter of which nothing would
+    be known is 1.
     """
     items, ability = model.unpack(x)
     at = columns(model, x)
     lost, squares = lost_information.sums(fit.engine, model, x, at, with_squares)
     complete = _complete(model, items, ability, expected, at)
-    size = np.sqrt(np.diag(complete))
+    of_each = np.diag(complete)
+    size = np.sqrt(np.where(of_each > _NOTHING, of_each, 1.0))
     return (complete - 0.5 * (lost + lost.T)) / np.outer(size, size), squares, size
 
 
@@ -287,7 +295,7 @@ class Scale:
             "group_mean_se": covariance.of(one, column[0][:, None]),
             "group_sd": sd,
             "group_sd_se": covariance.of(sd[:, None], column[1][:, None]),
-            "group_at_bound": at_group_bound(self.model, x).any(axis=0),
+            "group_at_bound": self.model.at_group_bound(ability).any(axis=0),
         }
 
 
@@ -304,13 +312,3 @@ def at_bound(model: Model, x: Floats) -> NDArray[np.bool_]:
     for row, (low, high) in enumerate((SLOPES, INTERCEPTS, (-1.0, GUESSING[1]))):
         out |= np.isnan(model.fixed[row]) & ((items[row] <= low) | (items[row] >= high))
     return out
-
-
-def at_group_bound(model: Model, x: Floats) -> NDArray[np.bool_]:
-    """Whether a group's mean and SD, (2, groups), ended at a bound."""
-    _, ability = model.unpack(x)
-    if model.histogram:
-        return np.zeros((2, model.n_groups), dtype=bool)
-    low, high = np.array([MEANS, LOG_SDS]).T
-    out = (ability <= low[:, None]) | (ability >= high[:, None])
-    return np.asarray(out & model.free_groups)

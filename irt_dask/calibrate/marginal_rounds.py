@@ -110,6 +110,14 @@ class Model:
             np.concatenate([high, np.where(free, MEANS[1], 0.0), np.where(free, LOG_SDS[1], 0.0)]),
         )
 
+    def at_group_bound(self, ability: Floats) -> NDArray[np.bool_]:
+        """Which groups' means and log SDs, (2, groups), are at a bound; no histogram is."""
+        if self.histogram:
+            return np.zeros((2, self.n_groups), dtype=bool)
+        low, high = np.array([MEANS, LOG_SDS]).T
+        out = (ability <= low[:, None]) | (ability >= high[:, None])
+        return np.asarray(out & self.free_groups)
+
     def start(self, items: Floats) -> Floats:
         """Column to start from."""
         if self.histogram:
@@ -334,13 +342,16 @@ class Rounds:
 
         Bringing that group back to 0 and 1 changes the items and the other groups, not the
         likelihood, and a common shift or stretch, of which few persons with many items say little,
-        is found in one step (parameter expansion: Liu, Rubin and Wu 1998).  Parameters at a bound
-        stay there, and pull at mean and SD with what the likelihood would gain beyond.
+        is found in one step (parameter expansion: Liu, Rubin and Wu 1998).  Items at a bound stay
+        there, and pull at mean and SD with what the likelihood would gain beyond; a group at a
+        bound could not be moved along, so then there is no further step.
         """
         model = self.model
         if model.histogram or model.anchored:
             return image
         items, ability = model.unpack(image)
+        if model.at_group_bound(ability).any():
+            return image
         a, d, c = items
         bound_a, bound_d = (a <= SLOPES[0]) | (a >= SLOPES[1]), np.abs(d) >= INTERCEPTS[1]
         pull_a, pull_d = np.zeros((2, a.size))

@@ -223,8 +223,8 @@ def _dense(differ: Any, both: Any) -> DenseChain:
 
 def _chain(engine: Engine, nu: float | None, with_errors: bool) -> Chain:
     r = engine.responses
-    sparse = r.layout == "csr" and r.n_items > _MAX_ERRORS
-    if r.n_items > _MAX_DENSE or (sparse and not with_errors):
+    # By size alone: layouts give the same bits.
+    if r.n_items > (_MAX_DENSE if with_errors else _MAX_ERRORS):
         return FlowChain(engine, linked=r.n_items <= _MAX_LINKS if nu is None else nu > 0)
     return _dense(*count(engine))
 
@@ -300,6 +300,7 @@ def _result(
         }
         first, second = zip(*contrasts, strict=True)
         coords = {"contrast_first": np.array(first), "contrast_second": np.array(second)}
+    unsettled = int((np.isfinite(fit.beta) & ~fit.settled).sum())
     return dataset(
         data,
         item_id=item_id,
@@ -315,8 +316,12 @@ def _result(
             "residual": fit.residual,
             "n_linked_groups": int(label.max()) + 1,
             "level": level if fit.covariance is not None or contrasts else None,
-            "identification": "mean difficulty 0, discrimination 1",
-            "n_unsettled_items": int((np.isfinite(fit.beta) & ~fit.settled).sum()),
+            "identification": (
+                "mean difficulty 0, discrimination 1"
+                if unsettled == 0
+                else "mean difficulty of the settled items 0, discrimination 1"
+            ),
+            "n_unsettled_items": unsettled,
             "n_persons": n_persons,
             **(weight_attrs or {}),
         },

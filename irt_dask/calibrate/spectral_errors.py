@@ -37,8 +37,9 @@ _LEAST_SHARE = 0.5
 #: A^2, A W and W^2 are counted in units of which the least of them has 2^6, but at most 2^44
 #: (dense blocks count each bit by itself).
 _LEAST_BITS, _MOST_BITS = 6, 44
-#: Squares of person weights are counted in units of the largest over so many bits.
-_SQUARE_BITS = 24
+#: Squares of person weights are counted in units of the largest over so many bits, and of a mean
+#: weight over so many at least.
+_SQUARE_BITS, _MEAN_BITS = 24, 12
 
 
 def _totals(block: Block, e: Floats, inside: Floats) -> tuple[Floats, Floats]:
@@ -174,7 +175,8 @@ def score_covariance(engine: Engine, e: Floats, items: NDArray[np.intp]) -> Floa
 
 def _squared_weights(block: Block, lo: int, hi: int, scale: float) -> tuple[Ints, ...]:
     assert block.weight is not None
-    wanted = [("right", "wrong", exact.fixed(block.weight**2, scale))]
+    square = np.maximum(exact.fixed(block.weight**2, scale), 1)  # the least counts too
+    wanted = [("right", "wrong", square)]
     return pairs.weighted_strips(block.data, wanted, lo, hi)
 
 
@@ -184,7 +186,8 @@ def _pairs_of_squares(engine: Engine, counts: Floats) -> Floats:
         return counts
     largest = engine.responses.max_weight
     assert largest is not None
-    scale = 2.0 ** (_SQUARE_BITS - math.ceil(2.0 * math.log2(largest)))
+    bits = max(_SQUARE_BITS - math.ceil(2.0 * math.log2(largest)), _MEAN_BITS)
+    scale = min(2.0**bits, exact.scale_for(engine.n_persons * largest))  # their mean is 1
     return matrices(engine, _squared_weights, scale)[0] / scale
 
 
@@ -208,6 +211,8 @@ def _at_least(matrix: Floats, other: Floats) -> Floats:
     Both annul constants, of which the other, a Laplacian, is positive everywhere else.
     """
     root = np.sqrt(np.diag(other))
+    if not root.all():  # a lone item: nothing to compare with
+        return matrix
     by = np.multiply.outer(root, root)
     constant = np.multiply.outer(root, root) / (root @ root)
     x, least = matrix / by + constant, other / by + constant

@@ -20,6 +20,7 @@ from irt_dask.engine import (
     item_parameters_3pl,
     refuse_weights,
 )
+from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import ApproximationWarning, EstimationError, InputError
 from irt_dask.evaluate.abilities import Scale, estimate
 from irt_dask.evaluate.groups import of_groups
@@ -149,9 +150,10 @@ def dif(
             f"items"
         )
     groups, bound, steps, converged = _groups(parts, parameters, client, progress)
-    data = _tests(groups, bound, n)
-    _warn_of_few(groups, (str(reference), str(focal)), responses.item_id)
+    with single_threaded():  # products of matrices: the same bits, whatever threads there are
+        data = _tests(groups, bound, n)
     flagged = checks.unsound(items, responses.item_id)
+    _warn_of_few(groups, (str(reference), str(focal)), responses.item_id, flagged == "")
     for name, values in data.items():
         data[name] = np.where(flagged != "", "" if name == "item_dif_class" else np.nan, values)
     named = {i: str(f) for i, f in zip(responses.item_id, flagged, strict=True) if f}
@@ -248,10 +250,12 @@ def _tests(groups: list[_Group], slope_bound: float, n: int) -> dict[str, Any]:
     return data
 
 
-def _warn_of_few(groups: list[_Group], labels: tuple[str, str], item_id: tuple[str, ...]) -> None:
-    """Warn if too few persons of a group answered items for the tests of their slopes."""
+def _warn_of_few(
+    groups: list[_Group], labels: tuple[str, str], item_id: tuple[str, ...], tested: Any
+) -> None:
+    """Warn if too few persons of a group answered tested items for the tests of their slopes."""
     seen = np.stack([g.seen for g in groups])
-    fewest = np.where((seen > 0).all(axis=0), seen.min(axis=0), np.iinfo(np.int64).max)
+    fewest = np.where((seen > 0).all(axis=0) & tested, seen.min(axis=0), np.iinfo(np.int64).max)
     few = int((fewest < _FEW).sum())
     if few:
         j = int(fewest.argmin())

@@ -19,6 +19,7 @@ from irt_dask.engine import (
     refuse_weights,
 )
 from irt_dask.engine.cache import read_block
+from irt_dask.engine.identity import identified
 from irt_dask.errors import InputError
 from irt_dask.evaluate.abilities import Scale, checked, choose
 from irt_dask.kernels import counts
@@ -123,6 +124,8 @@ def person_fit(
     persons: dict[str, Any] = {}
     coords: dict[str, Any] = {}
     with Engine(responses, client=client, progress=progress, stage="person fit") as engine:
+        if store is not None:
+            responses = identified(engine)  # for the folder's description
         scale, attrs = choose(engine, items, known)
         if store is None:
             blocks = engine.map_blocks(_block, scale, report=True)

@@ -1,8 +1,8 @@
 """One check of items for every method: which of them are not to be relied on, and why.
 
-Flags are names of :data:`irt_dask.variables.ITEM_FLAGS`.  Sizes are relative to the median
-discrimination of the items, so that they hold on any scale of ability: on one whose SD is 100, as
-in N(0, 1).
+Flags are names of :data:`irt_dask.variables.ITEM_FLAGS`.  Fits whose ability has an SD of 1 measure
+difficulties in these.  Of a bank the scale is not known, and its SD may be 100: a unit there is
+1 / a of the median item, or the spread of the difficulties where that is wider.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ FLAT = 0.1
 FLAT_SLOPE = 0.01
 #: Of a standard normal, 5%: a slope is flat if it may well be.
 _LOW = 1.645
-#: Standard errors of b and of a, in units of the median item's 1 / a and a: intervals of +- 4 SDs
-#: of ability are wider than where persons are.
+#: Standard errors of b, in units, and of a, in the median item's: intervals of +- 4 SDs of ability
+#: are wider than where persons are.
 LARGE_SE = 2.0
-#: Distance of b from the median b, in units of 1 / a of the median item: nobody is there.
+#: Distance of b from the median b, in units: nobody is there.
 EXTREME = 10.0
 #: Responses of an item: below, a standard error of a difficulty is above .4 at best, and normal
 #: intervals are no longer to be trusted (Linacre 1994: 30 for +- 1 logit).
@@ -103,15 +103,23 @@ def _free_slopes(fit: dict[str, Any]) -> bool:
     return np.unique(fit.get("item_discrimination", 1.0)).size > 1
 
 
-def _low(fit: dict[str, Any]) -> Bools | np.bool_:
-    """Items whose slope is far below the others', or was not estimated."""
-    if not _free_slopes(fit):
+def _low(fit: dict[str, Any], one_slope: bool) -> Bools | np.bool_:
+    """Items whose slope is far below the others', or is not their own."""
+    if one_slope or not _free_slopes(fit):
         return np.True_
     slope = np.asarray(fit["item_discrimination"], dtype=float)
     return np.asarray(slope < _LOW_SLOPE * np.median(slope))
 
 
-def _spread(fit: dict[str, Any], name: str) -> Floats | None:
+def _spread_of(b: Floats) -> float:
+    """Standard deviation of most of the difficulties, whatever the others are."""
+    known = b[np.isfinite(b)]
+    if not known.size:
+        return 0.0
+    return 1.4826 * float(np.median(np.abs(known - np.median(known))))
+
+
+def _errors(fit: dict[str, Any], name: str) -> Floats | None:
     for suffix in ("se", "sd"):
         if (found := fit.get(f"item_{name}_{suffix}")) is not None:
             return np.asarray(found, dtype=float)
@@ -132,33 +140,42 @@ def flat(slope: Floats, error: Floats | None, *, floor: float = 0.0) -> Bools:
     return np.asarray(low < limit)
 
 
-def _of_parameters(fit: dict[str, Any], floor: float, bound: Bools) -> dict[str, Bools]:
-    """Flags that parameters and their errors give, of items of one ability."""
+def _of_parameters(
+    fit: dict[str, Any], bound: Bools, *, own_scale: bool, estimated: bool
+) -> dict[str, Bools]:
+    """Flags that parameters and their errors give, of items of one ability.
+
+    Where all were ``estimated`` now, an error that is missing beside others says that there is
+    none; a bank may hold items from elsewhere.
+    """
     found: dict[str, Bools] = {}
     slope = fit.get("item_discrimination")
     b = fit.get("item_difficulty")
-    unit = 1.0
+    of_b = of_a = 1.0
     if slope is not None:
         slope = np.asarray(slope, dtype=float)
-        unit = float(np.median(slope))
+        of_a = 1.0 / float(np.median(slope))
+        floor = FLAT_SLOPE if own_scale else 0.0
         if _free_slopes(fit):
-            found["flat"] = flat(slope, _spread(fit, "discrimination"), floor=floor)
+            found["flat"] = flat(slope, _errors(fit, "discrimination"), floor=floor)
         if b is None:
             b = difficulty(slope, np.asarray(fit["item_intercept"], dtype=float))
     if b is None:
         return found
     b = np.asarray(b, dtype=float)
+    if not own_scale:
+        of_b = 1.0 / max(of_a, _spread_of(b))
     if np.isfinite(b).any():
-        found["extreme"] = np.abs(b - np.nanmedian(b)) * unit > EXTREME
+        found["extreme"] = np.abs(b - np.nanmedian(b)) * of_b > EXTREME
     large = ~np.isfinite(b)
     for error, of in (
-        (_spread(fit, "difficulty"), unit),
-        (_spread(fit, "discrimination"), 1 / unit),
+        (_errors(fit, "difficulty"), of_b),
+        (_errors(fit, "discrimination"), of_a),
     ):
         if error is not None and np.isfinite(error).any():
             large |= (error * of > LARGE_SE) | np.isinf(error)
-    b_error = _spread(fit, "difficulty")
-    if b_error is not None and np.isfinite(b_error).any():
+    b_error = _errors(fit, "difficulty")
+    if estimated and b_error is not None and np.isfinite(b_error).any():
         large |= np.isnan(b_error) & ~bound
     found["large_se"] = large
     return found
@@ -170,6 +187,7 @@ def flags(
     seen: Counts | None = None,
     fixed: Bools | None = None,
     own_scale: bool = True,
+    one_slope: bool = False,
 ) -> Flags:
     """Flags of the items of a fit.
 
@@ -182,18 +200,19 @@ def flags(
         low or not estimated.
     fixed : items that were not estimated, but given
     own_scale : whether ability has an SD of about 1
+    one_slope : whether the items that were estimated share their slope
     """
     m = len(next(np.asarray(v) for k, v in fit.items() if k in _PARAMETERS))
     bound = np.asarray(fit.get("item_at_bound", np.zeros(m, dtype=bool)))
     found = {"at_bound": bound, "flat": np.zeros(m, dtype=bool)}
-    found |= _of_parameters(fit, FLAT_SLOPE if own_scale else 0.0, bound)
+    found |= _of_parameters(fit, bound, own_scale=own_scale, estimated=seen is not None)
     if seen is not None:
         some = seen.seen > 0
         found["few_responses"] = seen.seen < FEW_RESPONSES
         found["all_right"] = some & (seen.right == seen.seen)
         found["all_wrong"] = some & (seen.right == 0)
         if seen.reversed is not None:
-            found["reversed"] = seen.reversed & _low(fit)
+            found["reversed"] = seen.reversed & _low(fit, one_slope)
     if fixed is not None:
         found = {k: v & (~fixed | (k in ("flat", "extreme"))) for k, v in found.items()}
     names = [np.array([name if x else "" for x in found[name]]) for name in sorted(found)]
@@ -205,15 +224,17 @@ _PARAMETERS = ("item_discrimination", "item_difficulty", "item_intercept")
 
 
 def of_fit(
-    engine: Engine, fit: dict[str, Any], *, fixed: Bools | None = None, **options: Any
-) -> Flags:
+    engine: Engine, fit: dict[str, Any], *, fixed: Bools | None = None, own_scale: bool = True,
+    one_slope: bool = False,
+) -> Flags:  # fmt: skip
     """:func:`flags` of a fit that counted its responses; a pass more if some item is flat."""
     right, seen = np.asarray(fit["item_n_right"]), np.asarray(fit["item_n_responses"])
-    got = flags(fit, seen=Counts(right, seen), fixed=fixed, **options)
-    if not (_low(fit) | has(got, {"flat"})).any():
+    options: dict[str, Any] = {"fixed": fixed, "own_scale": own_scale, "one_slope": one_slope}
+    got = flags(fit, seen=Counts(right, seen), **options)
+    if not (_low(fit, one_slope) | has(got, {"flat"})).any():
         return got
     looked = Counts(right, seen, falling(engine, right, seen))
-    return flags(fit, seen=looked, fixed=fixed, **options)
+    return flags(fit, seen=looked, **options)
 
 
 def of_items(items: xr.Dataset) -> Flags:

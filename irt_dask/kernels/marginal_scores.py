@@ -170,7 +170,7 @@ def bounds(nodes: Floats, groups: list[Scores], size: int) -> Floats:
 
 def units_for(n_persons: int, n_nodes: int, size: int) -> Units:
     """How the sums of :func:`sums` are counted; rows hold the nodes of one person at least."""
-    rows_ = max(2 * n_nodes, min(_ROWS, _BYTES // (8 * size)))
+    rows_ = max(2 * n_nodes, min(_ROWS, _BYTES // (8 * max(size, 1))))
     return Units.of(n_persons, rows_, fine=n_persons * n_nodes * float(size) ** 2 < _FINE)
 
 

@@ -61,10 +61,17 @@ def warn_of_groups(items: xr.Dataset, options: Options) -> None:
         of_each = zip(items["group_mean"].values[:5], items["group_sd"].values[:5], strict=True)
         listed = ", ".join(f"{mean:.2f} (SD {sd:.2f})" for mean, sd in of_each)
         said = f" of mean ability {listed}{', ...' if n > 5 else ''}"
-    warnings.warn(
-        f"the items were calibrated with {n} group(s) of persons{said}, and prior='normal' takes "
-        f"everybody from N(0, 1): abilities are drawn towards 0, and differences between groups "
-        f"come out too small; use prior='groups' or covariates, which are estimated",
-        DataWarning,
-        stacklevel=4,
-    )
+    use = "use prior='groups' or covariates, which are estimated"
+    if n == 1:
+        text = (
+            f"the items were calibrated with persons{said}, and prior='normal' takes everybody "
+            f"from N(0, 1): abilities are drawn towards 0; {use} (persons without groups: give "
+            f"all of them the same one)"
+        )
+    else:
+        text = (
+            f"the items were calibrated with {n} groups of persons{said}, and prior='normal' takes "
+            f"everybody from N(0, 1): abilities are drawn towards 0, and differences between "
+            f"groups come out too small; {use}"
+        )
+    warnings.warn(text, DataWarning, stacklevel=4)

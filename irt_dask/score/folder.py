@@ -21,6 +21,7 @@ from irt_dask.engine.person_files import BEGUN, DONE
 from irt_dask.errors import InputError
 from irt_dask.store import Responses
 from irt_dask.store.digests import add, block_digest
+from irt_dask.store.manifest import put
 from irt_dask.store.objects import ObjectPath
 from irt_dask.store.places import Location, location, names
 
@@ -97,8 +98,8 @@ def begin(folder: Location, responses: Responses, scored_with: str, columns: lis
     """Mark the folder as unfinished; refuse scores of other responses, and those with more columns.
 
     Those of a run that was finished must begin with the same block, and have no block that the
-    responses lack and no column that will not be written again.  What is not finished is nobody's:
-    other blocks in it are removed.
+    responses lack and no column that will not be written again; the mark keeps their columns, until
+    a run is finished.  What is not finished is nobody's: other blocks in it are removed.
     """
     there = names(folder)
     beyond = [n for n in there if n.startswith("part-") and _number(n) >= responses.n_blocks]
@@ -111,14 +112,15 @@ def begin(folder: Location, responses: Responses, scored_with: str, columns: lis
                 + (f", with more than {responses.n_blocks} blocks" if beyond else "")
                 + "; choose another folder or remove it"
             )
-        lost = [c for c in _columns(folder) if c not in columns]
-        if lost:
-            raise InputError(
-                f"{folder} holds scores with the column(s) {', '.join(lost)}, which these options "
-                f"do not give and which would be lost; score with the options of before, choose "
-                f"another folder or remove it"
-            )
-    (folder / BEGUN).touch()
+    promised = _columns(folder)
+    lost = [c for c in promised if c not in columns]
+    if lost:
+        raise InputError(
+            f"{folder} holds scores with the column(s) {', '.join(lost)}, which these options do "
+            f"not give and which would be lost; score with the options of before, choose another "
+            f"folder or remove it"
+        )
+    put(folder / BEGUN, json.dumps({_COLUMNS: promised}).encode())
     if (folder / DONE).exists() and _description(folder)[_SCORED_WITH] != scored_with:
         (folder / DONE).unlink()  # from here on it would describe only some of the files
     for old in (*beyond, *left):
@@ -126,7 +128,12 @@ def begin(folder: Location, responses: Responses, scored_with: str, columns: lis
 
 
 def _columns(folder: Location) -> list[str]:
-    """Columns of the files of a finished run."""
+    """Columns of the files of the last run that was finished; none if none was."""
+    if not (folder / DONE).exists():
+        try:
+            return [str(c) for c in json.loads((folder / BEGUN).read_bytes())[_COLUMNS]]
+        except (OSError, ValueError, KeyError, TypeError):  # not there; or an empty one, of before
+            return []
     said = _description(folder).get(_COLUMNS)
     if isinstance(said, list):
         return [str(c) for c in said]

@@ -94,7 +94,7 @@ class DataConfig(Section):
 class SpectralConfig(Section):
     """Start values: the spectral estimator."""
 
-    regularization: float = Field(default=1.0, ge=0.0)
+    regularization: float | None = Field(default=None, ge=0.0)
 
 
 class JointConfig(Section):

@@ -85,7 +85,8 @@ def refuse_stored_weights(responses: Responses) -> None:
     if responses.max_weight is not None:
         raise InputError(
             f"the store {responses.path} has person weights, which a pipeline's methods do not "
-            f"use; calibrate it with fit_joint in Python, or make a store without weights"
+            f"use; calibrate it with irt-dask calibrate (--method marginal, joint or spectral), or "
+            f"make a store without weights"
         )
 
 
