@@ -31,6 +31,8 @@ from irt_dask.engine import Engine, ProgressOption, as_responses, bank_item_ids,
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import EstimationError, InputError
 from irt_dask.items import checks
+from irt_dask.kernels import counts
+from irt_dask.store import Block
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -38,6 +40,8 @@ Ints = NDArray[np.int64]
 #: More items than these: the chain is never formed; standard errors are not computed unless asked,
 #: and then the chain of sparse data is not formed either, whose products are fast.
 _MAX_DENSE, _MAX_ERRORS = 5000, 1000
+#: Share of observed responses from which data are not sparse: pairs are counted faster then.
+_DENSE = 0.25
 #: Items whose co-observations still fit a bitmap (1.25 GB).
 _MAX_LINKS = 100_000
 
@@ -110,14 +114,14 @@ def fit_spectral(
     Notes
     -----
     Two passes for flags.  Up to 5,000 items: one pass, items^3 and 25 items^2 bytes on the driver;
-    standard errors take four passes and 100 items^2 bytes.  Beyond, and from 1,000 items with
-    sparse data and no standard errors, the chain is not formed: some dozens of passes, and with
-    nu > 0 a bitmap of items^2 / 8 bytes; contrasts take some dozens of passes each.  The fit
-    maximises no likelihood of the full data, so attrs hold no ``objective``.  Standard errors are
-    a sandwich of the estimating equations (:mod:`irt_dask.calibrate.spectral_errors`): they hold
-    whatever the distribution of ability, if the Rasch model does.  The estimate is not efficient
-    where items that few persons solve meet easy ones: ``fit_pairwise(pairing="all")`` has narrower
-    intervals.  Source: Algorithm 2, section 4.
+    standard errors take four passes and 100 items^2 bytes.  Beyond, and from 1,000 items with less
+    than a quarter observed and no standard errors, the chain is not formed: some dozens of passes,
+    and with nu > 0 a bitmap of items^2 / 8 bytes; contrasts take some dozens of passes each.  The
+    fit maximises no likelihood of the full data, so attrs hold no ``objective``.  Standard errors
+    are a sandwich of the estimating equations (:mod:`irt_dask.calibrate.spectral_errors`): they
+    hold whatever the distribution of ability, if the Rasch model does.  The estimate is not
+    efficient where items that few persons solve meet easy ones: ``fit_pairwise(pairing="all")`` has
+    narrower intervals.  Source: Algorithm 2, section 4.
     """
     counted = isinstance(responses, xr.Dataset) and "pair_count" in responses
     _check_options(regularization, components, level)
@@ -221,10 +225,17 @@ def _dense(differ: Any, both: Any) -> DenseChain:
     return DenseChain(np.array(differ, dtype=float, order="C"), np.array(both > 0, order="C"))
 
 
+def _observed(block: Block) -> tuple[Any, ...]:
+    return (counts.responses_per_person(block.data).sum(),)
+
+
 def _chain(engine: Engine, nu: float | None, with_errors: bool) -> Chain:
     r = engine.responses
-    # By size alone: layouts give the same bits.
-    if r.n_items > (_MAX_DENSE if with_errors else _MAX_ERRORS):
+    formed = r.n_items <= (_MAX_DENSE if with_errors else _MAX_ERRORS)
+    if not formed and r.n_items <= _MAX_DENSE:  # by what was observed: layouts give the same bits
+        observed = int(engine.map_reduce(_observed)[0])
+        formed = observed >= _DENSE * r.n_persons * r.n_items
+    if not formed:
         return FlowChain(engine, linked=r.n_items <= _MAX_LINKS if nu is None else nu > 0)
     return _dense(*count(engine))
 
