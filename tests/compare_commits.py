@@ -14,8 +14,6 @@ in the environment of this interpreter.  Methods whose noise is secret are left 
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import os
 import pickle
 import subprocess
 import sys
@@ -23,9 +21,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import commits
 import numpy as np
 
-HERE = Path(__file__).resolve().parent
 #: Differences in these attributes are no change of a result.
 UNCOMPARED = {"irt_dask_version", "created", "seconds"}
 
@@ -84,29 +82,18 @@ def results() -> dict[str, dict[str, Any]]:
 # --- two commits ----------------------------------------------------------------------------------
 
 
-def run(root: Path, folder: Path) -> dict[str, dict[str, Any]]:
-    """Results of the package under ``root``, from a process of its own."""
-    file = folder / "results.pickle"
-    subprocess.run(
-        [sys.executable, str(HERE / "compare_commits.py"), str(root), "--write", str(file)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(root), str(HERE)])},
-        cwd=folder,
-        check=True,
-    )
-    with file.open("rb") as f:
-        return pickle.load(f)  # noqa: S301 (written a moment ago, by this very script)
-
-
-def at(commit: str, folder: Path) -> dict[str, dict[str, Any]]:
-    """Results of a commit, checked out into a folder that goes again."""
-    root = folder / "tree"
-    folder.mkdir()
-    git = ["git", "-C", str(HERE), "worktree"]
-    subprocess.run([*git, "add", "--quiet", "--detach", str(root), commit], check=True)
-    try:
-        return run(root, folder)
-    finally:
-        subprocess.run([*git, "remove", "--force", str(root)], check=True)
+def results_of(commit: str | None) -> dict[str, dict[str, Any]]:
+    """Results of a commit, or the working tree, from a process of its own."""
+    with commits.checked_out(commit) as root, tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "results.pickle"
+        subprocess.run(
+            [sys.executable, __file__, str(root), "--write", str(file)],
+            env=commits.environment(root, commits.ROOT / "tests"),
+            cwd=folder,
+            check=True,
+        )
+        with file.open("rb") as f:
+            return pickle.load(f)  # noqa: S301 (written a moment ago, by this very script)
 
 
 def difference(one: Any, two: Any) -> str | None:
@@ -158,22 +145,13 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.write:
-        package = Path(importlib.util.find_spec("irt_dask").origin).parents[1]
-        if package != Path(options.old).resolve():
-            sys.exit(f"the environment's irt_dask is that of {package}, not of {options.old}")
+        commits.check(Path(options.old))
         with options.write.open("wb") as f:
             pickle.dump(results(), f)
         return
     if not options.old:
         parser.error("which commit?")
-    with tempfile.TemporaryDirectory() as folder:
-        here = Path(folder)
-        old = at(options.old, here / "old")
-        if options.new:
-            new = at(options.new, here / "new")
-        else:
-            (here / "new").mkdir()
-            new = run(HERE.parent, here / "new")
+    old, new = results_of(options.old), results_of(options.new)
     sys.exit(compare(old, new) > 0)
 
 

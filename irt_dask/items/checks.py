@@ -2,7 +2,7 @@
 
 Flags are names of :data:`irt_dask.variables.ITEM_FLAGS`.  Fits whose ability has an SD of 1 measure
 difficulties in these.  Of a bank the scale is not known, and its SD may be 100: a unit there is
-1 / a of the median item, or the spread of the difficulties where that is wider.
+1 / a of the median item, or half the standard deviation of the difficulties where that is wider.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _of_parameters(
         return found
     b = np.asarray(b, dtype=float)
     if not own_scale:
-        of_b = 1.0 / max(of_a, _spread_of(b))
+        of_b = 1.0 / max(of_a, 0.5 * _spread_of(b))
     if np.isfinite(b).any():
         found["extreme"] = np.abs(b - np.nanmedian(b)) * of_b > EXTREME
     large = ~np.isfinite(b)
