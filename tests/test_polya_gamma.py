@@ -537,7 +537,7 @@ def fit(responses, *, free=None, positive="all", n_shards=1, n_draws=200, n_warm
         positive=reference_chain.pack(mask), powering=powering, correlated=correlated,
     )  # fmt: skip
     with Engine(responses, client=client) as engine:
-        right, seen = response_counts(engine)
+        right, seen, _ = response_counts(engine)
         start = loadings.start(right, seen, free, mask)
         chains = [
             Chain(f"{s}-{c}", reference_chain.first_state(s, c, *start, plan))
