@@ -14,10 +14,12 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
+import registry
 import scipy.sparse
 import xarray as xr
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from registry import METHODS, Method, as_responses, each
 
 import irt_dask as irt
 from irt_dask.calibrate.summary import summarise
@@ -210,20 +212,24 @@ def close(got: xr.Dataset, expected: xr.Dataset, tolerance: float) -> None:
         )
 
 
-@settings(quick, max_examples=6)
-@given(any_data, any_rows, st.randoms(use_true_random=False))
-def test_order_of_persons(data: Any, rows: int, random: Any) -> None:
-    y = values(*data)
-    order = list(range(N))
-    random.shuffle(order)
-    ids = np.array([f"p{i}" for i in range(N)])
-    expected = results(from_dense(y, person_id=ids), PLAIN)
-    got = results(from_dense(y[order], person_id=ids[order], rows_per_block=rows), PLAIN)
-    back = np.argsort(order)
-    assert list(got["score"]["person_id"].values[back]) == list(ids)
-    got["score"] = got["score"].isel(persons=back)
-    for name, fit in got.items():
-        close(fit, expected[name], 1e-9)
+@pytest.mark.parametrize("method", each(m for m in METHODS if m.random == "none"))
+def test_order_of_persons(method: Method) -> None:
+    """Persons in another order, and so in other blocks: the same but for rounding."""
+    y, columns = registry.values(missing=0.2), registry.table()
+    if method.weights:
+        columns["weight"] = registry.weights()
+    ids = np.array([f"p{i}" for i in range(len(y))])
+    expected = method(as_responses(y, persons=columns, person_id=ids))
+    order = np.random.default_rng(1).permutation(len(y))
+    mixed = {k: v[order] for k, v in columns.items()}
+    got = method(as_responses(y[order], persons=mixed, person_id=ids[order], rows_per_block=70))
+    if method.persons:
+        back = np.argsort(order)
+        assert list(got["person_id"].values[back]) == list(ids)
+        got = got.isel(persons=back)
+    close(got, expected, 1e-8)
+    objective = expected.attrs.get("objective")
+    assert got.attrs.get("objective") == (objective and pytest.approx(objective, rel=1e-12))
 
 
 @settings(quick, max_examples=8)
