@@ -24,6 +24,9 @@ Floats = NDArray[np.float64]
 COORDINATES = ("log_discrimination", "intercept")
 #: Uniforms that :meth:`Hierarchy.draw_mean` and :meth:`Hierarchy.draw_covariance` use.
 WORDS_MEAN, WORDS_COVARIANCE = 2, 3
+#: SDs of log a from its mean beyond which the prior of a shard, a power of the whole one, falls as
+#: fast as that.
+_REACH = 3.5
 #: Uniforms that :meth:`Hierarchy.move` uses.
 WORDS_MOVE = 3
 
@@ -53,6 +56,19 @@ class Hierarchy:
         """Return this prior with a covariance that is not learned."""
         (uu, ud), (du, dd) = covariance.tolist()
         return replace(self, held=((uu, ud), (du, dd)))
+
+    def beyond(self, power: float) -> tuple[float, float]:
+        """Distance of log a from its mean from where on the prior to a power is that no more.
+
+        To a small power it is so wide that slopes near 0, where log a has no end, get mass from
+        likelihoods of few persons that reach there: SDs of log a would be those of this tail, which
+        the whole prior does not have.  So from some SDs on it falls as the whole one does: a
+        further precision, the second value, of what is beyond.
+        """
+        if self.held is None or power == 1.0:
+            return math.inf, 0.0
+        (precision, _), _ = np.linalg.inv(np.array(self.held)).tolist()
+        return _REACH * math.sqrt(self.held[0][0]), (1.0 - power) * precision
 
     @property
     def _mean_precision(self) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,7 @@ class LearnedMoves:
             self.mean, self.covariance = state["prior_mean"], state["prior_covariance"]
         else:
             self.mean, self.covariance = prior.start(np.stack([state["log_a"], state["d"]]))
+        self._beyond = prior.beyond(power)
         self._ends = np.cumsum(
             [n_items * normal_items.WORDS_PER_ITEM, WORDS_MOVE, WORDS_MEAN, WORDS_COVARIANCE]
         )
@@ -79,16 +81,27 @@ class LearnedMoves:
         items, scale, mean, covariance = np.split(u, self._ends[:-1])
         normal_items.metropolis(
             counts.right, counts.seen, counts.at, counts.nodes, self.mean,
-            self.power * np.linalg.inv(self.covariance), (start[0], start[1]),
+            self.power * np.linalg.inv(self.covariance), self._beyond, (start[0], start[1]),
             items.reshape(self.m, -1), log_a, d, accepted,
         )  # fmt: skip
         x, self.mean = self.prior.move(
             np.stack([log_a, d]), self.mean, self.covariance, self.power, counts.abilities(), scale
         )
         log_a[:], d[:] = x
-        self.mean = self.prior.draw_mean(x, self.covariance, self.power, mean)
+        proposed = self.prior.draw_mean(x, self.covariance, self.power, mean)
         if self.prior.held is None:
+            self.mean = proposed
             self.covariance = self.prior.draw_covariance(x, self.mean, covariance)
+        else:
+            log_ratio = self._outside(log_a, proposed) - self._outside(log_a, self.mean)
+            if math.log(covariance[0]) < log_ratio:
+                self.mean = proposed
+
+    def _outside(self, log_a: Floats, mean: Floats) -> float:
+        """Log density of slopes that are beyond where the prior's power ends."""
+        limit, precision = self._beyond
+        out = np.maximum(np.abs(log_a - mean[0]) - limit, 0.0)
+        return -0.5 * precision * float(out @ out)
 
     def state(self) -> dict[str, Any]:
         """Mean and covariance, which the next sweep needs."""

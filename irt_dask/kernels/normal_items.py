@@ -32,9 +32,15 @@ _LEAST_DETERMINANT = 0.05
 
 
 @jit
+def _outside(v: float, limit: float) -> float:
+    """How far v lies beyond -limit or limit, with its sign."""
+    return max(v - limit, 0.0) + min(v + limit, 0.0)
+
+
+@jit
 def _curvatures(
     r: Floats, s: Floats, x: Floats, step: Floats, h: float, mean: Floats, precision: Floats,
-    u: float, d: float, odds: Floats,
+    beyond: tuple[float, float], u: float, d: float, odds: Floats,
 ) -> tuple[float, float, float, float, float, float]:  # fmt: skip
     """Gradient in (u = log a, d), expected information (uu, ud, dd), and a times the slope in a."""
     a = math.exp(u)
@@ -42,8 +48,13 @@ def _curvatures(
     from_u, from_d = u - mean[0], d - mean[1]
     gu = a * ga - precision[0, 0] * from_u - precision[0, 1] * from_d
     gd -= precision[0, 1] * from_u + precision[1, 1] * from_d
+    huu = a * a * haa + precision[0, 0]
+    out = _outside(from_u, beyond[0])
+    if out != 0.0:
+        gu -= beyond[1] * out
+        huu += beyond[1]
     return (
-        gu, gd, a * a * haa + precision[0, 0], a * had + precision[0, 1], hdd + precision[1, 1],
+        gu, gd, huu, a * had + precision[0, 1], hdd + precision[1, 1],
         a * ga,
     )  # fmt: skip
 
@@ -51,7 +62,7 @@ def _curvatures(
 @jit
 def _mode(
     r: Floats, s: Floats, x: Floats, step: Floats, h: float, mean: Floats, precision: Floats,
-    u: float, d: float, odds: Floats,
+    beyond: tuple[float, float], u: float, d: float, odds: Floats,
 ) -> tuple[float, float, float, float, float]:  # fmt: skip
     """Mode of (log a, d), or near it, and the curvature (uu, ud, dd) there.
 
@@ -63,7 +74,9 @@ def _mode(
     step_u = step_d = 0.0
     huu, hud, hdd, slope = 1.0, 0.0, 1.0, 0.0
     for _ in range(_MOST_STEPS):
-        gu, gd, huu, hud, hdd, slope = _curvatures(r, s, x, step, h, mean, precision, u, d, odds)
+        gu, gd, huu, hud, hdd, slope = _curvatures(
+            r, s, x, step, h, mean, precision, beyond, u, d, odds
+        )
         newton = huu - min(slope, 0.0)
         det = newton * hdd - hud * hud
         new_u, new_d = (hdd * gu - hud * gd) / det, (newton * gd - hud * gu) / det
@@ -102,25 +115,29 @@ def _log_mixture(
 @jit
 def _log_density(
     r: Floats, s: Floats, x: Floats, step: Floats, h: float, mean: Floats, precision: Floats,
-    u: float, d: float, odds: Floats,
+    beyond: tuple[float, float], u: float, d: float, odds: Floats,
 ) -> float:  # fmt: skip
     """Log posterior density of (log a, d) given the counts, up to a constant."""
     v, w = u - mean[0], d - mean[1]
     prior = precision[0, 0] * v * v + 2.0 * precision[0, 1] * v * w + precision[1, 1] * w * w
+    out = _outside(v, beyond[0])
+    if out != 0.0:
+        prior += beyond[1] * out * out
     return _log_target(r, s, x, step, h, np.zeros(4), math.exp(u), d, odds) - 0.5 * prior
 
 
 @jit
 def _metropolis(
     right: Floats, seen: Floats, node: Ints, nodes: Floats, mean: Floats, precision: Floats,
-    start_u: Floats, start_d: Floats, random: Floats, log_a: Floats, d: Floats, accepted: Ints,
+    beyond: tuple[float, float], start_u: Floats, start_d: Floats, random: Floats, log_a: Floats,
+    d: Floats, accepted: Ints,
 ) -> None:  # fmt: skip
     h = nodes[1] - nodes[0]
     packed, odds = np.empty((4, node.size)), np.empty(node.size)
     for j in range(log_a.size):
         r, s, x, step = _pack(right[j], seen[j], node, nodes, packed)
         at_u, at_d, huu, hud, hdd = _mode(
-            r, s, x, step, h, mean, precision, start_u[j], start_d[j], odds
+            r, s, x, step, h, mean, precision, beyond, start_u[j], start_d[j], odds
         )
         radius = math.sqrt(-2.0 * math.log(random[j, 0]))
         angle = 2.0 * math.pi * random[j, 1]
@@ -139,8 +156,8 @@ def _metropolis(
         log_ratio = _log_mixture(
             log_a[j], d[j], centre, huu, hud, hdd, df, mean, precision
         ) - _log_mixture(new_u, new_d, centre, huu, hud, hdd, df, mean, precision)
-        log_ratio += _log_density(r, s, x, step, h, mean, precision, new_u, new_d, odds)
-        log_ratio -= _log_density(r, s, x, step, h, mean, precision, log_a[j], d[j], odds)
+        log_ratio += _log_density(r, s, x, step, h, mean, precision, beyond, new_u, new_d, odds)
+        log_ratio -= _log_density(r, s, x, step, h, mean, precision, beyond, log_a[j], d[j], odds)
         if math.log(random[j, random.shape[1] - 1]) < log_ratio:
             log_a[j], d[j] = new_u, new_d
             accepted[j] += 1
@@ -153,6 +170,7 @@ def metropolis(
     nodes: Floats,
     mean: Floats,
     precision: Floats,
+    beyond: tuple[float, float],
     start: tuple[Floats, Floats],
     random: Floats,
     log_a: Floats,
@@ -162,15 +180,16 @@ def metropolis(
     """One independence Metropolis-Hastings step for each item, in place.
 
     ``right`` and ``seen`` are counts at the nodes ``node``, (nodes kept, items), of any positive
-    scale; ``mean`` (2,) and ``precision`` (2, 2) are those of the normal prior of (log a, d).  The
-    proposal is a bivariate t at the mode of the item's conditional density, with its curvature, and
-    in one of fifty steps the prior: the ratio of target to proposal is bounded even where the
-    likelihood hardly falls on one side, as for items without a slope.  The search for the mode
-    starts at ``start`` (log a, d), which the caller keeps fixed.  ``random`` holds uniforms, shape
-    (items, WORDS_PER_ITEM).
+    scale; ``mean`` (2,) and ``precision`` (2, 2) are those of the normal prior of (log a, d), to
+    which ``beyond``, (limit, precision), adds a precision of what log a is further than the limit
+    from its mean.  The proposal is a bivariate t at the mode of the item's conditional density,
+    with its curvature, and in one of fifty steps the normal prior: the ratio of target to proposal
+    is bounded even where the likelihood hardly falls on one side, as for items without a slope.
+    The search for the mode starts at ``start`` (log a, d), which the caller keeps fixed.
+    ``random`` holds uniforms, shape (items, WORDS_PER_ITEM).
     """
     counts = [np.ascontiguousarray(x.T, dtype=float) for x in (right, seen)]
-    _metropolis(*counts, node, nodes, mean, precision, *start, random, log_a, d, accepted)
+    _metropolis(*counts, node, nodes, mean, precision, beyond, *start, random, log_a, d, accepted)
 
 
 @jit
@@ -184,7 +203,7 @@ def _modes(
     for j in range(at.shape[1]):
         r, s, theta, step = _pack(right[j], seen[j], node, nodes, packed)
         at[0, j], at[1, j], huu, hud, hdd = _mode(
-            r, s, theta, step, h, mean, precision, x[0, j], x[1, j], odds
+            r, s, theta, step, h, mean, precision, (np.inf, 0.0), x[0, j], x[1, j], odds
         )
         det = huu * hdd - hud * hud
         covariance[j, 0, 0], covariance[j, 1, 1] = hdd / det, huu / det
