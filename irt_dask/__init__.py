@@ -21,21 +21,21 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.banks import read_items as read_items
     from irt_dask.banks import write_items as write_items
     from irt_dask.banks.link import link as link
-    from irt_dask.calibrate.comparisons import compare_items as compare_items
-    from irt_dask.calibrate.comparisons import top_items as top_items
-    from irt_dask.calibrate.complexity import coreset_complexity as coreset_complexity
-    from irt_dask.calibrate.conditional import fit_conditional as fit_conditional
-    from irt_dask.calibrate.coreset import Coreset as Coreset
-    from irt_dask.calibrate.drawn import draw_coreset as draw_coreset
-    from irt_dask.calibrate.gibbs import fit_bayes as fit_bayes
-    from irt_dask.calibrate.joint import fit_joint as fit_joint
-    from irt_dask.calibrate.marginal import fit_marginal as fit_marginal
-    from irt_dask.calibrate.matrices import fit_choppin as fit_choppin
-    from irt_dask.calibrate.matrices import fit_saaty as fit_saaty
-    from irt_dask.calibrate.pairs import pair_counts as pair_counts
-    from irt_dask.calibrate.pairwise import fit_pairwise as fit_pairwise
-    from irt_dask.calibrate.private import fit_private_spectral as fit_private_spectral
-    from irt_dask.calibrate.spectral import fit_spectral as fit_spectral
+    from irt_dask.calibrate.bayes.fit import fit_bayes as fit_bayes
+    from irt_dask.calibrate.joint.coreset_data import draw_coreset as draw_coreset
+    from irt_dask.calibrate.joint.coreset_spec import Coreset as Coreset
+    from irt_dask.calibrate.joint.fit import fit_joint as fit_joint
+    from irt_dask.calibrate.joint.item_complexity import coreset_complexity as coreset_complexity
+    from irt_dask.calibrate.marginal.fit import fit_marginal as fit_marginal
+    from irt_dask.calibrate.private.fit import fit_private_spectral as fit_private_spectral
+    from irt_dask.calibrate.rasch.comparisons import compare_items as compare_items
+    from irt_dask.calibrate.rasch.comparisons import top_items as top_items
+    from irt_dask.calibrate.rasch.conditional import fit_conditional as fit_conditional
+    from irt_dask.calibrate.rasch.pair_counts import pair_counts as pair_counts
+    from irt_dask.calibrate.rasch.pairwise import fit_pairwise as fit_pairwise
+    from irt_dask.calibrate.rasch.ratio_matrices import fit_choppin as fit_choppin
+    from irt_dask.calibrate.rasch.ratio_matrices import fit_saaty as fit_saaty
+    from irt_dask.calibrate.rasch.spectral import fit_spectral as fit_spectral
     from irt_dask.clusters import connect as connect
     from irt_dask.datasets import load_lsat as load_lsat
     from irt_dask.errors import ApproximationWarning as ApproximationWarning
@@ -77,21 +77,21 @@ _HOME = {
     "from_array": "store",
     "open_responses": "store",
     "load_lsat": "datasets",
-    "Coreset": "calibrate.coreset",
-    "coreset_complexity": "calibrate.complexity",
-    "draw_coreset": "calibrate.drawn",
-    "fit_joint": "calibrate.joint",
-    "fit_marginal": "calibrate.marginal",
-    "pair_counts": "calibrate.pairs",
-    "fit_spectral": "calibrate.spectral",
-    "fit_private_spectral": "calibrate.private",
-    "fit_pairwise": "calibrate.pairwise",
-    "compare_items": "calibrate.comparisons",
-    "top_items": "calibrate.comparisons",
-    "fit_conditional": "calibrate.conditional",
-    "fit_choppin": "calibrate.matrices",
-    "fit_saaty": "calibrate.matrices",
-    "fit_bayes": "calibrate.gibbs",
+    "Coreset": "calibrate.joint.coreset_spec",
+    "coreset_complexity": "calibrate.joint.item_complexity",
+    "draw_coreset": "calibrate.joint.coreset_data",
+    "fit_joint": "calibrate.joint.fit",
+    "fit_marginal": "calibrate.marginal.fit",
+    "pair_counts": "calibrate.rasch.pair_counts",
+    "fit_spectral": "calibrate.rasch.spectral",
+    "fit_private_spectral": "calibrate.private.fit",
+    "fit_pairwise": "calibrate.rasch.pairwise",
+    "compare_items": "calibrate.rasch.comparisons",
+    "top_items": "calibrate.rasch.comparisons",
+    "fit_conditional": "calibrate.rasch.conditional",
+    "fit_choppin": "calibrate.rasch.ratio_matrices",
+    "fit_saaty": "calibrate.rasch.ratio_matrices",
+    "fit_bayes": "calibrate.bayes.fit",
     "predictive_check": "evaluate.predictive_check",
     "dif": "evaluate.dif",
     "information": "evaluate.information",

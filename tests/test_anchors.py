@@ -11,8 +11,8 @@ from scipy.stats import chi2
 from test_marginal import fit, log_likelihood, with_persons
 
 import irt_dask as irt
-from irt_dask.calibrate import marginal_anchors
-from irt_dask.calibrate.marginal_rounds import LOG_SDS, MEANS
+from irt_dask.calibrate.marginal import anchors as marginal_anchors
+from irt_dask.calibrate.marginal.rounds import LOG_SDS, MEANS
 from irt_dask.engine import dataset
 from irt_dask.errors import DataWarning, IrtDaskWarning, ItemWarning
 

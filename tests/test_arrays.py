@@ -14,7 +14,7 @@ import xarray as xr
 import irt_dask as irt
 from irt_dask.engine import Engine
 from irt_dask.errors import InputError
-from irt_dask.kernels.layouts import to_dense
+from irt_dask.kernels.responses.layouts import to_dense
 
 CELLS = np.array([[1, 0, -1], [0, 0, 1], [-1, -1, -1], [1, 1, 1]], dtype=np.int8)
 WITH_NAN = np.where(CELLS == -1, np.nan, CELLS)

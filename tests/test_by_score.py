@@ -8,15 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from irt_dask.kernels import ability_sums, by_score, layouts, loglik, posterior
+from irt_dask.kernels.posterior import ability_histogram, linear_tables, moments_by_score
+from irt_dask.kernels.posterior import moments as posterior
+from irt_dask.kernels.responses import layouts
 from irt_dask.models import grid_for
 
 
 def both(y, a, d):
     """With curves and without, and who answered everything."""
-    g = loglik.tables(a, d, grid_for(a, d).nodes)
+    g = linear_tables.tables(a, d, grid_for(a, d).nodes)
     data = layouts.Dense(y)
-    curves = by_score.curves(g)
+    curves = moments_by_score.curves(g)
     with_curves = posterior.expectations(data, g, curves)
     return with_curves, posterior.expectations(data, g), (y >= 0).all(axis=1), curves
 
@@ -65,8 +67,8 @@ def test_layouts_and_rows_have_the_same_bits():
     a, d = rng.uniform(0.4, 2.0, 9), rng.normal(size=9)
     y = rng.integers(0, 2, (50, 9)).astype(np.int8)
     y[::7, 3] = -1
-    g = loglik.tables(a, d, grid_for(a, d).nodes)
-    curves = by_score.curves(g)
+    g = linear_tables.tables(a, d, grid_for(a, d).nodes)
+    curves = moments_by_score.curves(g)
     i, j = np.nonzero(y >= 0)
     indptr = np.concatenate([[0], np.cumsum((y >= 0).sum(axis=1))])
     sparse = layouts.Sparse(indptr, j.astype(np.int32), y[i, j], 9)
@@ -78,9 +80,9 @@ def test_layouts_and_rows_have_the_same_bits():
 
 def test_no_curves_for_a_fine_grid():
     a = np.full(300, 1.5)
-    g = loglik.tables(a, np.zeros(300), grid_for(a, np.zeros(300)).nodes)
+    g = linear_tables.tables(a, np.zeros(300), grid_for(a, np.zeros(300)).nodes)
     assert g.wrong.size == 0
-    assert by_score.curves(g) is by_score.NONE
+    assert moments_by_score.curves(g) is moments_by_score.NONE
 
 
 @pytest.mark.parametrize("m", [1, 7, 8, 9, 40])
@@ -102,8 +104,8 @@ def test_sums_of_abilities():
     ability, error = 4.0 * rng.normal(size=(2, 500, 2))
     ability[:9, 0], error[::3, 1], error[1, 0] = np.nan, np.inf, 1e9
     error = np.abs(error)
-    classes = ability_sums.Classes(-6.0, 6.0, 60)
-    count, moments, n = ability_sums.sums(ability, error, classes, 50.0, 2.0**30)
+    classes = ability_histogram.Classes(-6.0, 6.0, 60)
+    count, moments, n = ability_histogram.sums(ability, error, classes, 50.0, 2.0**30)
     for q in range(2):
         x, e = ability[:, q], error[:, q]
         x, e = x[np.isfinite(x)], np.minimum(e[np.isfinite(e)], 50.0)

@@ -28,7 +28,7 @@ def drawn_items(m, n_dims, rng):
 
 def drawn_sample(m, rng):
     """Slopes and intercepts of items that are a sample, and the mean and covariance of it."""
-    from irt_dask.calibrate.hierarchy import Hierarchy
+    from irt_dask.calibrate.bayes.hierarchy import Hierarchy
 
     prior = Hierarchy()
     mean = rng.normal(prior.mean, prior.mean_sd)

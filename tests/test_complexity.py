@@ -12,9 +12,10 @@ from scipy import optimize
 
 import irt_dask as irt
 from irt_dask.errors import EstimationError
-from irt_dask.kernels import complexity as kernel
-from irt_dask.kernels import layouts, modes
-from irt_dask.kernels.parameters import Items
+from irt_dask.kernels.coresets import complexity as kernel
+from irt_dask.kernels.joint import modes
+from irt_dask.kernels.joint.parameters import Items
+from irt_dask.kernels.responses import layouts
 from irt_dask.models import ABILITY_BOUND
 
 VALUES = ("item_mu0", "item_mu1")

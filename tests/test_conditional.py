@@ -12,10 +12,11 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 import irt_dask as irt
-from irt_dask.calibrate import conditional
+from irt_dask.calibrate.rasch import conditional
 from irt_dask.errors import ConvergenceWarning, EstimationError, InputError
-from irt_dask.kernels import observed_sets, symmetric
-from irt_dask.kernels.layouts import Dense, to_sparse
+from irt_dask.kernels.pairs import symmetric_functions
+from irt_dask.kernels.responses import item_sets
+from irt_dask.kernels.responses.layouts import Dense, to_sparse
 
 LSAT = [-1.2561, 0.4749, 1.2360, 0.1684, -0.6232]
 
@@ -148,21 +149,21 @@ def test_probabilities_agree_with_integer_arithmetic(b):
     assert [e / _BITS for e in eps] == list(float_eps)
     gamma = polynomial(eps)
     q = np.zeros(k + 1)
-    symmetric._ratios(float_eps, q)
+    symmetric_functions._ratios(float_eps, q)
     exact = [gamma[r] / (gamma[r - 1] * _BITS) for r in range(1, k + 1)]
     np.testing.assert_allclose(q[1:], exact, rtol=1e-12)
 
     n = np.random.default_rng(3).integers(0, 50, k + 1)
     n[0] = n[1] = n[-1] = 0
     expected, covariance = np.zeros(k), np.zeros((k, k))
-    symmetric._set_moments(float_eps, n, q, expected, covariance)
+    symmetric_functions._set_moments(float_eps, n, q, expected, covariance)
     order = np.argsort(b, kind="stable")
     chosen = sorted({int(order[p]) for p in (0, 1, k // 3, k // 2, k // 2 + 1, k - 1) if p < k})
     others = {i: without(gamma, eps[i]) for i in chosen}
     p = {i: [eps[i] * others[i][r - 1] for r in range(1, k)] for i in chosen}  # of gamma[r]
     right, wrong = np.empty(k + 1), np.empty(k + 1)
     for i in chosen:
-        symmetric._inclusion(q, k, float_eps[i], right, wrong)
+        symmetric_functions._inclusion(q, k, float_eps[i], right, wrong)
         exact = np.array([p[i][r - 1] / gamma[r] for r in range(1, k)])
         np.testing.assert_allclose(right[1:k], exact, rtol=1e-12)
         np.testing.assert_allclose(
@@ -184,15 +185,20 @@ def test_probabilities_agree_with_integer_arithmetic(b):
 def test_derivatives_agree_with_finite_differences():
     b = np.random.default_rng(4).normal(size=9)
     y = rasch(5, 80, b, 0.3)
-    sets = conditional._informative(observed_sets.observed_sets(Dense(y)))
-    value, gradient, information = symmetric.derivatives(sets, b)
-    assert value == symmetric.log_likelihood(sets, b)
+    sets = conditional._informative(item_sets.observed_sets(Dense(y)))
+    value, gradient, information = symmetric_functions.derivatives(sets, b)
+    assert value == symmetric_functions.log_likelihood(sets, b)
     h = 1e-5
     for j in range(9):
         up, down = b + h * np.eye(9)[j], b - h * np.eye(9)[j]
-        slope = symmetric.log_likelihood(sets, up) - symmetric.log_likelihood(sets, down)
+        slope = symmetric_functions.log_likelihood(sets, up) - symmetric_functions.log_likelihood(
+            sets, down
+        )
         assert gradient[j] == pytest.approx(slope / (2 * h), abs=1e-6)
-        bend = symmetric.derivatives(sets, up)[1] - symmetric.derivatives(sets, down)[1]
+        bend = (
+            symmetric_functions.derivatives(sets, up)[1]
+            - symmetric_functions.derivatives(sets, down)[1]
+        )
         np.testing.assert_allclose(information[j], -bend / (2 * h), atol=1e-6)
     np.testing.assert_allclose(information.sum(axis=0), 0.0, atol=1e-10)
 
@@ -231,11 +237,11 @@ def test_many_items_end_at_a_zero_gradient_of_extended_precision():
 
 def test_sets_are_counted():
     y = rasch(7, 200, np.zeros(6), 0.5)
-    sets = observed_sets.observed_sets(Dense(y))
+    sets = item_sets.observed_sets(Dense(y))
     for other in (
-        observed_sets.observed_sets(to_sparse(Dense(y))),
-        observed_sets.merge(
-            observed_sets.observed_sets(Dense(y[:70])), observed_sets.observed_sets(Dense(y[70:]))
+        item_sets.observed_sets(to_sparse(Dense(y))),
+        item_sets.merge(
+            item_sets.observed_sets(Dense(y[:70])), item_sets.observed_sets(Dense(y[70:]))
         ),
     ):
         for a, c in zip(sets, other, strict=True):
@@ -270,9 +276,9 @@ def test_links_connect_what_pairs_connect(missing):
         n, m = rng.integers(1, 16), rng.integers(2, 8)
         y = (rng.random((n, m)) < rng.random(m)).astype(np.int8)
         y[rng.random((n, m)) < missing] = -1
-        sets = conditional._informative(observed_sets.observed_sets(Dense(y)))
+        sets = conditional._informative(item_sets.observed_sets(Dense(y)))
         pairs = ((y == 1).T.astype(int) @ (y == 0)) > 0
-        np.testing.assert_array_equal(reach(observed_sets.links(sets, m)), reach(pairs))
+        np.testing.assert_array_equal(reach(item_sets.links(sets, m)), reach(pairs))
         some += connected_components(sp.csr_array(pairs), connection="strong")[0] == 1
     assert 20 < some < 480
 

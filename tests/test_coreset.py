@@ -9,15 +9,17 @@ import pytest
 from scipy import stats
 
 import irt_dask as irt
-from irt_dask.calibrate import draws, item_step, persons
-from irt_dask.calibrate.alternation import Rounds
-from irt_dask.calibrate.coreset import Coreset, Scores
+from irt_dask.calibrate.joint import coreset_draws, item_step, person_step
+from irt_dask.calibrate.joint.coreset_spec import Coreset, Scores
+from irt_dask.calibrate.joint.rounds import Rounds
 from irt_dask.engine import Engine
 from irt_dask.errors import ConvergenceWarning, InputError
-from irt_dask.kernels import keyed, layouts, modes
-from irt_dask.kernels.items import Box
-from irt_dask.kernels.layouts import Dense
-from irt_dask.kernels.parameters import Items
+from irt_dask.kernels.base import keyed_random
+from irt_dask.kernels.joint import modes
+from irt_dask.kernels.joint.item_maximum import Box
+from irt_dask.kernels.joint.parameters import Items
+from irt_dask.kernels.responses import layouts
+from irt_dask.kernels.responses.layouts import Dense
 
 
 def fit(data, **options):
@@ -57,7 +59,7 @@ def test_weighted_counts_are_unbiased(monkeypatch, sampling):
         left = (counts.seen * (counts.nodes <= 0)).sum(axis=1)
         return np.array([counts.right, counts.right_ability, left, counts.seen.sum(axis=1)])
 
-    with Engine(r, prepare=persons.prepare) as engine:
+    with Engine(r, prepare=person_step.prepare) as engine:
         rounds = Rounds(engine, BOX, guessing=False, coreset=Coreset(40, sampling=sampling), seed=0)
         value, _, counts = rounds.round(x)
         want = sums(counts)
@@ -77,8 +79,8 @@ def test_weighted_counts_are_unbiased(monkeypatch, sampling):
 
 def drawn_in_blocks(engine, rounds, x, key):
     items, scales = rounds.items(x)
-    count = engine.map_reduce(persons.histogram, items, scales)[2] / scales.weight
-    return draws.draw(engine, rounds.coreset, items, scales, key, count)
+    count = engine.map_reduce(person_step.histogram, items, scales)[2] / scales.weight
+    return coreset_draws.draw(engine, rounds.coreset, items, scales, key, count)
 
 
 def test_poisson_sample_is_that_of_all_abilities():
@@ -86,18 +88,18 @@ def test_poisson_sample_is_that_of_all_abilities():
     r = irt.simulate(2000, 7, seed=3, missing=0.2, rows_per_block=300)
     x = parameters(r.truth["item_discrimination"].values, r.truth["item_intercept"].values)
     key = (5, "coreset", 0)
-    with Engine(r, prepare=persons.prepare) as engine:
+    with Engine(r, prepare=person_step.prepare) as engine:
         rounds = Rounds(
             engine, BOX, guessing=False, coreset=Coreset(150, "kmeans", sampling="poisson")
         )
         sample = drawn_in_blocks(engine, rounds, x, key)
         items, scales = rounds.items(x)
-        count = engine.map_reduce(persons.histogram, items, scales)[2] / scales.weight
+        count = engine.map_reduce(person_step.histogram, items, scales)[2] / scales.weight
     theta, _ = modes.modes(Dense(cells(r)), items, 6.0)
     scores = Scores.of("kmeans", 150, count)
-    score = np.interp(theta, persons.AXIS, scores.table)
+    score = np.interp(theta, person_step.AXIS, scores.table)
     p = np.minimum(1.0, 150 * score / (count @ scores.table))
-    u = keyed.uniforms(keyed.key(*key), 0, theta.size)[:, 0]
+    u = keyed_random.uniforms(keyed_random.key(*key), 0, theta.size)[:, 0]
     np.testing.assert_array_equal(sample.rows, np.flatnonzero(u < p))
     np.testing.assert_allclose(sample.weight, 1.0 / p[sample.rows], rtol=1e-7)
     np.testing.assert_allclose(sample.theta, theta[sample.rows], atol=1e-7)
@@ -115,7 +117,7 @@ def test_inclusion_frequencies_are_the_probabilities(sampling):
     replaced, size_is_random = sampling == "replacement", sampling == "poisson"
     size, n_draws = (500, 40) if replaced else (20, 400)
     counts = np.zeros(len(y))
-    with Engine(irt.from_array(y, rows_per_block=32), prepare=persons.prepare) as engine:
+    with Engine(irt.from_array(y, rows_per_block=32), prepare=person_step.prepare) as engine:
         rounds = Rounds(
             engine, BOX, guessing=False, coreset=Coreset(size, sampling=sampling), seed=3
         )

@@ -11,11 +11,11 @@ from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_array
 
 import irt_dask as irt
-from irt_dask.calibrate import refine, wasp
-from irt_dask.calibrate.space import Space
+from irt_dask.calibrate.bayes import barycenter, full_data_mode
+from irt_dask.calibrate.bayes.coordinates import Space
 from irt_dask.engine import Engine
 from irt_dask.errors import InputError, IrtDaskWarning
-from irt_dask.kernels import correlations
+from irt_dask.kernels.several import correlations
 from irt_dask.models import ItemPrior
 
 PRIOR = ItemPrior((1.0, 0.5), (0.0, 1.0))
@@ -139,12 +139,12 @@ def test_gradient_of_the_log_posterior(rho):
     gradients = []
     for rows in (150, 40):
         with Engine(irt.from_array(y, rows_per_block=rows)) as engine:
-            f = refine.Posterior(engine, PRIOR, free)
-            at = refine.with_correlation(x, rho)
+            f = full_data_mode.Posterior(engine, PRIOR, free)
+            at = full_data_mode.with_correlation(x, rho)
             value, gradient = f(at, f.nodes(at))
             gradients.append(np.append(gradient, value))
             without, items = f(x, f.nodes(at))
-            nought, both = f(refine.with_correlation(x, 0.0), f.nodes(at))
+            nought, both = f(full_data_mode.with_correlation(x, 0.0), f.nodes(at))
     np.testing.assert_array_equal(*gradients)
     assert without == nought
     np.testing.assert_array_equal(items, both[:, :5])
@@ -182,8 +182,8 @@ def test_steps_find_the_mode_of_the_correlation():
     h = 1e-3
     cov[0, 8] = 1.2 / ((loss(best + h) - 2 * loss(best) + loss(best - h)) / h**2)
     with Engine(irt.from_array(y)) as engine:
-        f = refine.Posterior(engine, held, free)
-        got = refine.refine(f, space, x, np.diag(cov.T.ravel())[None])
+        f = full_data_mode.Posterior(engine, held, free)
+        got = full_data_mode.refine(f, space, x, np.diag(cov.T.ravel())[None])
     assert got.converged
     assert got.centre[0, 8] == pytest.approx(best, abs=0.05 * np.sqrt(cov[0, 8]))
 
@@ -203,7 +203,7 @@ def gaussian_shards(shares, mean, sd, n=4000, ess=1e4):
         matrices = np.stack([np.stack([np.ones(n), r], -1), np.stack([r, np.ones(n)], -1)], -1)
         items = np.ones((3, 4)), np.full((3, 4), ess)
         parts.append(
-            wasp.ShardPosterior(draws, int(1000 * s), *items, 1.0, 1.0, matrices, 1.01, ess)
+            barycenter.ShardPosterior(draws, int(1000 * s), *items, 1.0, 1.0, matrices, 1.01, ess)
         )
     return parts
 
@@ -216,7 +216,7 @@ def atanh_draws(got):
 def test_correlations_are_combined_with_the_items(ess):
     free = np.vstack([simple(4, 2).T, np.ones((1, 4), dtype=bool)])
     parts = gaussian_shards((0.4, 0.6), (0.5, 0.8), 0.05, ess=ess)
-    got = wasp.combine(parts, 4000, space=Space(free=free), location="average")
+    got = barycenter.combine(parts, 4000, space=Space(free=free), location="average")
     z = atanh_draws(got)
     assert z.mean() == pytest.approx(0.4 * 0.5 + 0.6 * 0.8, abs=0.003)
     assert z.std() == pytest.approx(0.05, rel=0.04)
@@ -230,7 +230,7 @@ def test_correlations_are_combined_with_the_items(ess):
     if ess > 1:
         assert got.data["item_covariance"].shape == (12, 12)
     # Shards that were powered are not shrunk.
-    powered = wasp.combine(parts, 4000, space=Space(free=free), powering="replicate",
+    powered = barycenter.combine(parts, 4000, space=Space(free=free), powering="replicate",
                            location="average")  # fmt: skip
     middle = 0.05 * (0.4 / np.sqrt(0.4) + 0.6 / np.sqrt(0.6))  # a barycenter averages SDs
     assert atanh_draws(powered).std() == pytest.approx(middle, rel=0.04)
@@ -238,7 +238,7 @@ def test_correlations_are_combined_with_the_items(ess):
 
 def test_one_shard_keeps_its_correlations():
     (part,) = gaussian_shards((1.0,), (0.6,), 0.05, n=300)
-    got = wasp.combine([part], 300)
+    got = barycenter.combine([part], 300)
     np.testing.assert_array_equal(got.data["ability_correlation_draw"], part.correlation)
     np.testing.assert_array_equal(got.data["ability_correlation"], part.correlation.mean(axis=0))
     np.testing.assert_array_equal(got.data["ability_correlation_sd"], part.correlation.std(axis=0))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from irt_dask.kernels.diagnostics import ess, rhat
+from irt_dask.kernels.combine.convergence import ess, rhat
 
 
 def ar1(rho, shape, seed):

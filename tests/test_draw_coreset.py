@@ -8,19 +8,21 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import irt_dask as irt
-from irt_dask.calibrate import coreset as coresets
-from irt_dask.calibrate import drawn, draws, persons
-from irt_dask.calibrate.coreset import LABELS, METHODS, SAMPLING, Coreset, Labels, Scores
-from irt_dask.calibrate.drawn import draw_coreset, to_frame
-from irt_dask.calibrate.item_step import AtAbilities
-from irt_dask.calibrate.persons import N_NODES
+from irt_dask.calibrate.joint import coreset_data, coreset_draws, person_step
+from irt_dask.calibrate.joint import coreset_spec as coresets
+from irt_dask.calibrate.joint.coreset_data import draw_coreset, to_frame
+from irt_dask.calibrate.joint.coreset_spec import LABELS, METHODS, SAMPLING, Coreset, Labels, Scores
+from irt_dask.calibrate.joint.item_step import AtAbilities
+from irt_dask.calibrate.joint.person_step import N_NODES
 from irt_dask.engine import Engine
 from irt_dask.errors import EstimationError, InputError
-from irt_dask.kernels import axis, exact, keyed, layouts
-from irt_dask.kernels import coreset as kernels
-from irt_dask.kernels import items as item_kernels
-from irt_dask.kernels.layouts import Dense
-from irt_dask.kernels.parameters import Items
+from irt_dask.kernels.base import fixed_point, keyed_random
+from irt_dask.kernels.coresets import sensitivities as kernels
+from irt_dask.kernels.joint import ability_axis
+from irt_dask.kernels.joint import item_maximum as item_kernels
+from irt_dask.kernels.joint.parameters import Items
+from irt_dask.kernels.responses import layouts
+from irt_dask.kernels.responses.layouts import Dense
 from irt_dask.store import Block
 
 #: Of gathered scores, and of items.
@@ -40,20 +42,20 @@ def bank(r):
 def direct(y, a, d, method=None):
     """Ability, histogram and labels without blocks."""
     theta, ll = _ability_of(y, a, d, method)
-    scale = exact.scale_for(theta.size)
-    count = axis.persons(theta, np.ones(theta.size), 6.0, N_NODES, scale) / scale
+    scale = fixed_point.scale_for(theta.size)
+    count = ability_axis.persons(theta, np.ones(theta.size), 6.0, N_NODES, scale) / scale
     labels = Labels((y == 0).sum(axis=0), (y == 1).sum(axis=0), np.full(a.size, 0.2))
     return theta, ll, count, labels
 
 
 def _preparation(method):
-    return persons.prepare_3pl if method == LABELS else persons.prepare
+    return person_step.prepare_3pl if method == LABELS else person_step.prepare
 
 
 def _ability_of(y, a, d, method=None):
     block = _preparation(method)(Block(0, 0, Dense(y)))
-    scales = persons.Scales.of(len(y), float(a.size))
-    return persons.abilities(block, Items.of(a, d), scales)
+    scales = person_step.Scales.of(len(y), float(a.size))
+    return person_step.abilities(block, Items.of(a, d), scales)
 
 
 @pytest.fixture(scope="module")
@@ -74,16 +76,16 @@ def test_draws_over_blocks_are_those_of_the_whole(small, method, sampling):
     for size in (12, 120):  # 120: some persons are certain
         spec = Coreset(size, method, sampling=sampling)
         score = Scores.of(method, size, count, labels)(Dense(y), theta)
-        want = draws.draw_gathered(spec, size, score, theta, ll, (5, "coreset", 3))
+        want = coreset_draws.draw_gathered(spec, size, score, theta, ll, (5, "coreset", 3))
         assert want.times.sum() == size
         for r in (
             irt.from_array(y),
             irt.from_array(y, rows_per_block=7),
             irt.from_array(_sparse(y), observed="stored", rows_per_block=50),
         ):
-            scales = persons.Scales.of(r.n_persons, float(a.size))
+            scales = person_step.Scales.of(r.n_persons, float(a.size))
             with Engine(r, prepare=_preparation(method)) as engine:
-                got = draws.draw(
+                got = coreset_draws.draw(
                     engine, spec, Items.of(a, d), scales, (5, "coreset", 3), count, labels
                 )
             for name in ("rows", "times", "weight", "theta", "ll"):
@@ -108,7 +110,7 @@ def test_weighted_sums_are_unbiased(small, method, sampling):
     values = np.stack([np.ones(theta.size), np.where(seen, theta, 0.0), ll], axis=1)
     sums = []
     for k in range(600):
-        s = draws.draw_gathered(spec, 40, score, theta, ll, (k, "unbiased"))
+        s = coreset_draws.draw_gathered(spec, 40, score, theta, ll, (k, "unbiased"))
         assert seen[s.rows].all()
         sums.append(s.weight @ values[s.rows])
     sums, want = np.array(sums), values[seen].sum(axis=0)
@@ -127,22 +129,26 @@ def test_items():
         for sampling in GATHERED:
             sums = []
             for k in range(150):
-                args = (a, d, 20, method, keyed.generator(k, "items"), sampling)
+                args = (a, d, 20, method, keyed_random.generator(k, "items"), sampling)
                 index, weight = coresets.draw_items(*args)
                 assert (np.diff(index) > 0).all()
                 if k == 0:
-                    again = coresets.draw_items(*args[:4], keyed.generator(k, "items"), sampling)
+                    again = coresets.draw_items(
+                        *args[:4], keyed_random.generator(k, "items"), sampling
+                    )
                     np.testing.assert_array_equal(again[0], index)
                     np.testing.assert_array_equal(again[1], weight)
                 sums.append([weight @ d[index], weight @ a[index]])
             gap = np.abs(np.mean(sums, axis=0) - [d.sum(), a.sum()])  # false alarm 20 x 6e-5
             assert (gap < 4 * np.std(sums, axis=0, ddof=1) / np.sqrt(150)).all()
-            index, weight = coresets.draw_items(a, d, 60, method, keyed.generator(0, "i"), sampling)
+            index, weight = coresets.draw_items(
+                a, d, 60, method, keyed_random.generator(0, "i"), sampling
+            )
             assert (weight == 1).all()
             assert index.size == 60
     # items that are multiples of each other, as in a 1PL with one difficulty
     index, weight = coresets.draw_items(
-        np.ones(9), np.ones(9), 3, "lewis", keyed.generator(0, "i"), "reservoir"
+        np.ones(9), np.ones(9), 3, "lewis", keyed_random.generator(0, "i"), "reservoir"
     )
     np.testing.assert_allclose(weight, 3.0)
 
@@ -270,7 +276,7 @@ def test_refusals(small, monkeypatch):
         draw_coreset(np.full((5, 8), -1), items, 3)
     with pytest.raises(InputError, match="not in items"):
         draw_coreset(y, items.isel(items=slice(3)), 10)
-    monkeypatch.setattr(drawn, "MAX_CELLS", 400)
+    monkeypatch.setattr(coreset_data, "MAX_CELLS", 400)
     with pytest.raises(InputError, match=r"more than 400 responses.*at most 50 persons"):
         draw_coreset(y, items, 51)
     with pytest.raises(InputError, match="numbers wrong and right"):

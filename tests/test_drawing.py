@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from irt_dask.kernels import drawing, layouts, loglik, posterior
-from irt_dask.kernels.layouts import Dense, to_sparse
+from irt_dask.kernels.gibbs import person_draws
+from irt_dask.kernels.posterior import linear_tables, moments
+from irt_dask.kernels.responses import layouts
+from irt_dask.kernels.responses.layouts import Dense, to_sparse
 from irt_dask.models import Grid, grid_for
 
 
@@ -35,8 +37,8 @@ def check(y, a, d, nodes, u):
     near = np.abs(cdf - u[:, None]).min(axis=1) < 1e-9
     y, u, want = y[~near], u[~near], want[~near]
     for data in (Dense(y), to_sparse(Dense(y))):
-        p = drawing.prepare(data)
-        kept, right, seen, persons = drawing.draw_counts(p, a, d, nodes, u)
+        p = person_draws.prepare(data)
+        kept, right, seen, persons = person_draws.draw_counts(p, a, d, nodes, u)
         exact = counts_of(y, want, nodes.size)
         np.testing.assert_array_equal(kept, np.flatnonzero(exact[2]))
         np.testing.assert_array_equal(right, exact[0][kept])
@@ -95,7 +97,7 @@ def test_layouts_of_persons():
     assert p.mixed.size > 1400
     everyone = np.concatenate([p.shared, p.mixed, p.others])
     np.testing.assert_array_equal(np.sort(everyone), np.arange(p.n))
-    wide = drawing.prepare(Dense(responses(rng, 100, 130, "any")))
+    wide = person_draws.prepare(Dense(responses(rng, 100, 130, "any")))
     assert wide.others.size == 100
     assert wide.nbytes > wide.data.nbytes
 
@@ -128,7 +130,8 @@ def test_halving_the_spacing_changes_nothing(m):
     grid = grid_for(a, d)
     fine = Grid(2 * grid.n_nodes - 1)
     got, want = (
-        posterior.expectations(layouts.Dense(y), loglik.tables(a, d, g.nodes)) for g in (grid, fine)
+        moments.expectations(layouts.Dense(y), linear_tables.tables(a, d, g.nodes))
+        for g in (grid, fine)
     )
     for x, z in zip(got, want, strict=True):
         np.testing.assert_allclose(x, z, atol=2e-7)

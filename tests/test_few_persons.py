@@ -9,10 +9,12 @@ import pandas as pd
 import pytest
 
 import irt_dask as irt
-from irt_dask.calibrate import item_step, pairs
+from irt_dask.calibrate.joint import item_step
+from irt_dask.calibrate.rasch import pair_counts
 from irt_dask.engine import Engine, executors
 from irt_dask.errors import ConvergenceWarning
-from irt_dask.kernels import layouts, loglik, posterior
+from irt_dask.kernels.posterior import linear_tables, moments
+from irt_dask.kernels.responses import layouts
 from irt_dask.models import grid_for
 
 
@@ -132,7 +134,7 @@ def test_pair_counts_by_rows_of_the_matrices(y, bits, monkeypatch, submitted):
     r = irt.from_array(y, rows_per_block=16)
     got = irt.pair_counts(r)
     assert submitted.count("_on_items") >= 4
-    monkeypatch.setattr(pairs, "_SOME_ITEMS", 10**9)
+    monkeypatch.setattr(pair_counts, "_SOME_ITEMS", 10**9)
     assert bits(irt.pair_counts(r)) == bits(got)
     right, wrong = (y == 1).astype(int), (y == 0).astype(int)
     np.testing.assert_array_equal(got["pair_count"], right.T @ wrong)
@@ -214,12 +216,12 @@ def test_nodes_around_the_mode_are_enough(monkeypatch, kind):
     data = layouts.Dense(y)
     got, want = [], []
     for out, fine in ((got, 0), (want, 10**9)):
-        monkeypatch.setattr(loglik, "FINE", fine)
-        g = loglik.tables(a, d, nodes)
+        monkeypatch.setattr(linear_tables, "FINE", fine)
+        g = linear_tables.tables(a, d, nodes)
         assert (g.origin.size > 0) == (fine == 0)
-        out += [posterior.draw(data, g, u), *posterior.expectations(data, g)]
+        out += [moments.draw(data, g, u), *moments.expectations(data, g)]
         with np.errstate(over="ignore"):
-            out += posterior.left_out(data, g)
+            out += moments.left_out(data, g)
     np.testing.assert_array_equal(got[0], want[0])
     for x, z in zip(got[1:], want[1:], strict=True):
         np.testing.assert_allclose(x, z, rtol=1e-9, atol=1e-12)
@@ -231,10 +233,12 @@ def test_draws_have_the_posterior_on_a_fine_grid():
     rng = np.random.default_rng(8)
     a, d = rng.lognormal(0.0, 0.4, 900), rng.normal(0.0, 1.2, 900)
     nodes = grid_for(a, d).nodes
-    assert nodes.size > loglik.FINE
+    assert nodes.size > linear_tables.FINE
     n = 20_000
-    node = posterior.draw(
-        layouts.Dense(np.repeat(y, n, axis=0)), loglik.tables(a, d, nodes), (np.arange(n) + 0.5) / n
+    node = moments.draw(
+        layouts.Dense(np.repeat(y, n, axis=0)),
+        linear_tables.tables(a, d, nodes),
+        (np.arange(n) + 0.5) / n,
     )
     z = np.multiply.outer(nodes, a) + d
     log_w = np.where(y[0] == 1, -np.logaddexp(0, -z), np.where(y[0] == 0, -np.logaddexp(0, z), 0.0))

@@ -17,7 +17,7 @@ from irt_dask.engine import dataset
 from irt_dask.errors import EstimationError, InputError
 from irt_dask.evaluate import residual_correlations
 from irt_dask.evaluate.item_fit import pooled
-from irt_dask.kernels import scores
+from irt_dask.kernels.misfit import sum_scores
 
 GRID = np.linspace(-9, 9, 721)
 
@@ -109,7 +109,7 @@ def test_expected_right_by_all_patterns():
         prob = w @ np.where(pattern, p, 1 - p).prod(axis=1)
         total[sum(pattern)] += prob
         right[:, sum(pattern)] += prob * np.array(pattern)
-    got = scores.expected_right(np.ascontiguousarray(p.T), w)
+    got = sum_scores.expected_right(np.ascontiguousarray(p.T), w)
     np.testing.assert_allclose(got, right / total, atol=1e-9)
 
 
@@ -117,11 +117,11 @@ def test_leaving_an_item_out_is_stable():
     """300 items, some of them all but sure: against the distribution built without the item."""
     rng = np.random.default_rng(4)
     p = 1 / (1 + np.exp(-4 * rng.normal(size=(300, 3))))
-    f = scores.number_right(p)
+    f = sum_scores.number_right(p)
     np.testing.assert_allclose(f.sum(axis=0), 1.0)
     for j in (0, int(p[:, 0].argmax()), int(p[:, 0].argmin())):
-        want = scores.number_right(np.delete(p, j, axis=0))
-        np.testing.assert_allclose(scores.without(f, p[j]), want, atol=1e-12)
+        want = sum_scores.number_right(np.delete(p, j, axis=0))
+        np.testing.assert_allclose(sum_scores.without(f, p[j]), want, atol=1e-12)
 
 
 def test_s_x2_by_hand():
@@ -130,7 +130,7 @@ def test_s_x2_by_hand():
     got = irt.item_fit(y, bank(a, b), ability=(0, 1))
     assert got.attrs["s_x2"] == "computed"
     p = np.ascontiguousarray(probability(GRID, a, b, np.zeros(5)).T)
-    e = scores.expected_right(p, np.exp(-0.5 * GRID**2))
+    e = sum_scores.expected_right(p, np.exp(-0.5 * GRID**2))
     score = y.sum(axis=1)
     for j in range(5):
         value = 0.0

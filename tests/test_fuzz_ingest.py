@@ -22,7 +22,7 @@ import reference_parser as reference
 
 import irt_dask as irt
 from irt_dask.errors import InputError
-from irt_dask.kernels.layouts import to_dense
+from irt_dask.kernels.responses.layouts import to_dense
 from irt_dask.store import manifest
 
 IDS = [

@@ -16,9 +16,11 @@ from references.lsat_posterior import COUNTS, PATTERNS
 from scipy.stats import chi2, norm, truncnorm
 
 from irt_dask import fit_bayes, load_lsat
-from irt_dask.calibrate import gibbs, gibbs_chain, item_moves, samplers, wasp
+from irt_dask.calibrate.bayes import barycenter, grid_chain, item_moves, samplers
+from irt_dask.calibrate.bayes import fit as gibbs
 from irt_dask.errors import ApproximationWarning, ChainError, ConvergenceWarning, InputError
-from irt_dask.kernels import drawing, layouts, metropolis
+from irt_dask.kernels.gibbs import item_draws, person_draws
+from irt_dask.kernels.responses import layouts
 from irt_dask.models import Grid, ItemPrior, grid_for
 
 REFERENCE = json.loads((Path(__file__).parent / "references" / "lsat_posterior.json").read_text())
@@ -30,7 +32,9 @@ def sigma(z):
 
 def draw_counts(y, a, d, nodes, u):
     """Counts at every node, with or without persons."""
-    kept, *counts, persons = drawing.draw_counts(drawing.prepare(layouts.Dense(y)), a, d, nodes, u)
+    kept, *counts, persons = person_draws.draw_counts(
+        person_draws.prepare(layouts.Dense(y)), a, d, nodes, u
+    )
     full = np.zeros((2, persons.size, y.shape[1]), dtype=np.int64)
     full[:, kept] = counts
     return *full, persons
@@ -241,8 +245,8 @@ def test_item_step_has_its_conditional(case, start):
     begin = (np.full(m, math.exp(start[0])), np.full(m, start[1]))
     sums = {name: np.zeros(m) for name in functionals}
     for _ in range(60):
-        u = rng.random((m, metropolis.WORDS_PER_ITEM))
-        metropolis.metropolis(
+        u = rng.random((m, item_draws.WORDS_PER_ITEM))
+        item_draws.metropolis(
             chains_right,
             chains_seen,
             np.arange(nodes.size),
@@ -295,7 +299,7 @@ def test_rescale_has_its_law_on_the_orbit(seed):
         v = log_a[0] - math.log(a0[0])
         total = (d[0] - d0[0]) / a0[0]
         draws[k] = total, v
-        metropolis.rescale(persons, (theta - total) / math.exp(v), prior, rng.random(5), log_a, d)
+        item_draws.rescale(persons, (theta - total) / math.exp(v), prior, rng.random(5), log_a, d)
     draws = draws[50:]
     mean_shift, mean_v = w.sum(1) @ shift, w.sum(0) @ log_s
     for x, exact in (
@@ -319,14 +323,14 @@ def test_rescale_proposes_from_the_orbit_not_from_the_point():
         words[4] = 1e-300  # accept
         persons = np.ones(n, dtype=np.int64)
         one, two = (log_a.copy(), d.copy()), (log_a.copy(), d + 0.3 * np.exp(log_a))
-        metropolis.rescale(persons, theta, prior, words, *one)
-        metropolis.rescale(persons, theta - 0.3, prior, words, *two)
+        item_draws.rescale(persons, theta, prior, words, *one)
+        item_draws.rescale(persons, theta - 0.3, prior, words, *two)
         np.testing.assert_allclose(two, one, atol=1e-9)
         # The shift's noise has a scale of its own: without it, and its prior, stretch likewise.
         words[1], prior[3] = 0.25, 0.0
         one, two = (log_a.copy(), d.copy()), (log_a + 0.4, d.copy())
-        metropolis.rescale(persons, theta, prior, words, *one)
-        metropolis.rescale(persons, theta / math.exp(0.4), prior, words, *two)
+        item_draws.rescale(persons, theta, prior, words, *one)
+        item_draws.rescale(persons, theta / math.exp(0.4), prior, words, *two)
         np.testing.assert_allclose(two, one, atol=1e-9)
 
 
@@ -390,7 +394,7 @@ def test_not_a_number_is_a_chain_error(small, monkeypatch):
     def broken(persons, nodes, prior, random, log_a, d):
         d[2] = np.nan
 
-    monkeypatch.setattr(item_moves.metropolis, "rescale", broken)
+    monkeypatch.setattr(item_moves.item_draws, "rescale", broken)
     with pytest.raises(ChainError, match=r"shard 0, chain 0.*sweep 1"):
         fit_bayes(small, n_draws=100, n_warmup=50, prior=ItemPrior())
 
@@ -399,8 +403,8 @@ def test_a_slope_that_runs_away_is_a_chain_error(small, monkeypatch):
     def broken(persons, nodes, prior, random, log_a, d):
         log_a[3] += 1.0
 
-    monkeypatch.setattr(item_moves.metropolis, "rescale", broken)
-    monkeypatch.setattr(item_moves.metropolis, "metropolis", lambda *_: None)
+    monkeypatch.setattr(item_moves.item_draws, "rescale", broken)
+    monkeypatch.setattr(item_moves.item_draws, "metropolis", lambda *_: None)
     with pytest.raises(
         ChainError, match=r"shard 0, chain 0, sweep \d+: the chain diverges.*item 3"
     ):
@@ -432,8 +436,8 @@ def test_start_values_do_not_matter_in_the_end(small):
 
 def test_chains_that_disagree_warn(small, monkeypatch):
     # Chains that keep to their scattered starts.
-    monkeypatch.setattr(item_moves.metropolis, "metropolis", lambda *args: None)
-    monkeypatch.setattr(item_moves.metropolis, "rescale", lambda *args: args[5].__iadd__(1e-3))
+    monkeypatch.setattr(item_moves.item_draws, "metropolis", lambda *args: None)
+    monkeypatch.setattr(item_moves.item_draws, "rescale", lambda *args: args[5].__iadd__(1e-3))
     with pytest.warns(ConvergenceWarning, match="R-hat") as caught:
         fit = fit_bayes(small, n_draws=100, n_warmup=50, n_chains=2, prior=ItemPrior())
     assert len(caught) == 1
@@ -443,7 +447,7 @@ def test_chains_that_disagree_warn(small, monkeypatch):
 def test_r_hat_that_is_not_a_number_warns_whichever_shard_has_it():
     def shard(value):
         rhat, x = np.full((2, 2), value), np.zeros((100, 2, 2))
-        return wasp.ShardPosterior(x, 100, rhat, np.full((2, 2), 50.0), 0.9, 0.01)
+        return barycenter.ShardPosterior(x, 100, rhat, np.full((2, 2), 50.0), 0.9, 0.01)
 
     for values in ((np.nan, 1.0), (1.0, np.nan)):
         with pytest.warns(ConvergenceWarning, match="R-hat nan"):
@@ -497,14 +501,14 @@ def joint_chain(n_iterations, seed, *, n=10, m=4, missing=0.0, used=None, error=
         y[hidden] = -1
         nodes = Grid(141).nodes if grids is None else grids[rng.integers(len(grids))]
         right, seen, persons = draw_counts(y, np.exp(log_a), d, nodes, rng.random(n))
-        words = rng.random((m, metropolis.WORDS_PER_ITEM))
+        words = rng.random((m, item_draws.WORDS_PER_ITEM))
         every = np.arange(nodes.size)
-        metropolis.metropolis(right, seen, every, nodes, believed, begin, words, log_a, d, accepted)
+        item_draws.metropolis(right, seen, every, nodes, believed, begin, words, log_a, d, accepted)
         if error == "jacobian of the stretch":
             # Persons added at ability 0 change its exponent from items - n to -n.
             persons = persons + m * (nodes == 0.0)
-        metropolis.rescale(
-            persons, nodes, believed, rng.random(metropolis.WORDS_PER_RESCALE), log_a, d
+        item_draws.rescale(
+            persons, nodes, believed, rng.random(item_draws.WORDS_PER_RESCALE), log_a, d
         )
         out[t] = log_a, d
     return out
@@ -557,7 +561,7 @@ def test_joint_distribution_on_the_grids_that_fits_use():
     law = truncnorm(-1.0, np.inf, loc=1.0)
     grids = [
         grid_for(
-            law.rvs(4, random_state=rng), rng.normal(0, 2, 4), margin=gibbs_chain.GRID_MARGIN
+            law.rvs(4, random_state=rng), rng.normal(0, 2, 4), margin=grid_chain.GRID_MARGIN
         ).nodes
         for _ in range(300)
     ]

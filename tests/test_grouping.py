@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from irt_dask.kernels import grouping
+from irt_dask.ingest import row_grouping
 
 PROPERTY = settings(max_examples=60, deadline=None, derandomize=True, database=None)
 
@@ -16,7 +16,7 @@ def test_group(rows):
     person, item, code = (
         np.array([r[k] for r in rows], dtype=t) for k, t in enumerate(("i4", "i4", "i1"))
     )
-    g = grouping.group(person, item, code, 5, 6)
+    g = row_grouping.group(person, item, code, 5, 6)
     kept = [(p, j, row, c) for row, (p, j, c) in enumerate(rows) if j >= 0]
     expected = sorted(kept)  # the row comes third: rows of a pair stay as they came
     assert g.row.tolist() == [row for _, _, row, _ in expected]
@@ -30,7 +30,7 @@ def test_group(rows):
 @PROPERTY
 @given(st.lists(st.integers(0, 7), max_size=30))
 def test_first_rows(keys):
-    first = grouping.first_rows(np.array(keys, dtype=np.int32), 8)
+    first = row_grouping.first_rows(np.array(keys, dtype=np.int32), 8)
     assert first.tolist() == [keys.index(k) if k in keys else len(keys) for k in range(8)]
 
 
@@ -40,7 +40,7 @@ def test_equal_strings_share_a_partition(strings, n):
     strings = [s.encode("utf-8", "ignore").decode() for s in strings] * 2
     _, offsets, data = pa.array(strings, pa.string()).buffers()
     content = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-    part = grouping.partitions(np.frombuffer(offsets, np.int32, len(strings) + 1), content, n)
+    part = row_grouping.partitions(np.frombuffer(offsets, np.int32, len(strings) + 1), content, n)
     assert (part < n).all()
     assert (part[: part.size // 2] == part[part.size // 2 :]).all()
 
@@ -48,7 +48,7 @@ def test_equal_strings_share_a_partition(strings, n):
 def test_partitions_are_of_about_equal_size():
     ids = pa.array([f"p{k:07d}" for k in range(40_000)])
     _, offsets, data = ids.buffers()
-    part = grouping.partitions(
+    part = row_grouping.partitions(
         np.frombuffer(offsets, np.int32, len(ids) + 1), np.frombuffer(data, np.uint8), 8
     )
     counts = np.bincount(part, minlength=8)

@@ -10,8 +10,8 @@ from scipy.optimize import minimize
 from scipy.stats import invwishart, multivariate_normal
 
 import irt_dask as irt
-from irt_dask.calibrate import empirical_bayes, hierarchy, item_moves
-from irt_dask.calibrate.hierarchy import (
+from irt_dask.calibrate.bayes import empirical_bayes, hierarchy, item_moves
+from irt_dask.calibrate.bayes.hierarchy import (
     WORDS_COVARIANCE,
     WORDS_MEAN,
     WORDS_MOVE,
@@ -20,7 +20,8 @@ from irt_dask.calibrate.hierarchy import (
 )
 from irt_dask.engine import Engine
 from irt_dask.errors import ApproximationWarning, ConvergenceWarning, InputError, ItemWarning
-from irt_dask.kernels import drawing, layouts, normal_items
+from irt_dask.kernels.gibbs import learned_item_draws, person_draws
+from irt_dask.kernels.responses import layouts
 from irt_dask.models import Grid, ItemPrior
 
 # Tighter than the default, so that simulations from it have moments to compare with.
@@ -217,8 +218,8 @@ def test_item_step_keeps_its_conditional(case, beyond):
     begin = np.zeros(m), np.zeros(m)
     sums = {name: np.zeros(m) for name in functionals}
     for _ in range(40):
-        words = rng.random((m, normal_items.WORDS_PER_ITEM))
-        normal_items.metropolis(
+        words = rng.random((m, learned_item_draws.WORDS_PER_ITEM))
+        learned_item_draws.metropolis(
             *repeated, np.arange(nodes.size), nodes, mean, precision, beyond, begin, words, *x,
             accepted,
         )  # fmt: skip
@@ -236,7 +237,7 @@ def test_modes_by_an_optimiser():
     mean, precision = np.array([0.1, 0.2]), np.linalg.inv([[0.5, 0.2], [0.2, 1.0]])
     counts = [item_counts(n, s, i, nodes, rng) for n, s, i, _ in CASES.values() if n]
     right, seen = (np.array(x) for x in zip(*counts, strict=True))
-    at, covariance = normal_items.modes(
+    at, covariance = learned_item_draws.modes(
         right, seen, nodes, mean, precision, np.zeros((2, len(right)))
     )
     for j in range(len(right)):
@@ -268,8 +269,8 @@ def joint_chain(n_iterations, seed, *, n=10, m=4, used=TIGHT, error=None, power=
     for t in range(n_iterations):
         theta = rng.standard_normal(n)
         y = (rng.random((n, m)) < sigma(np.outer(theta, np.exp(log_a)) + d)).astype(np.int8)
-        at, right, seen, persons = drawing.draw_counts(
-            drawing.prepare(layouts.Dense(y)), np.exp(log_a), d, nodes, rng.random(n)
+        at, right, seen, persons = person_draws.draw_counts(
+            person_draws.prepare(layouts.Dense(y)), np.exp(log_a), d, nodes, rng.random(n)
         )
         if error == "abilities 1% wide":
             counts = item_moves.Counts(at, right, seen, persons, 1.01 * nodes)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from irt_dask.errors import InputError
 from irt_dask.ingest import ingest, reader, spill
-from irt_dask.kernels.layouts import to_dense
+from irt_dask.kernels.responses.layouts import to_dense
 from irt_dask.store import Responses, open_responses
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

@@ -15,7 +15,7 @@ import pytest
 import irt_dask as irt
 from irt_dask.errors import DataWarning, InputError
 from irt_dask.ingest import spill
-from irt_dask.kernels.layouts import to_dense
+from irt_dask.kernels.responses.layouts import to_dense
 
 LONG = "person,item,response\nu,q1,1\nv,q1,0\nu,q2,0\nw,q2,1\nv,q3,1\n"
 WIDE = "person,q1,q2,q3\nu,1,0,\nv,0,,1\nw,,1,\n"

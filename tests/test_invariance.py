@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from registry import METHODS, Method, as_responses, each
 
 import irt_dask as irt
-from irt_dask.calibrate.summary import summarise
+from irt_dask.calibrate.shared.summary import summarise
 from irt_dask.errors import IrtDaskWarning
 
 N, M = 48, 5

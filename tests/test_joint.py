@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scipy import optimize, special, stats
 
 import irt_dask as irt
-from irt_dask.calibrate import item_step
-from irt_dask.calibrate.scale import standard_errors
+from irt_dask.calibrate.joint import item_step
+from irt_dask.calibrate.joint.scale import standard_errors
 from irt_dask.engine.person_files import DONE
 from irt_dask.errors import ConvergenceWarning, EstimationError, InputError
 

@@ -9,11 +9,12 @@ import pytest
 from scipy import optimize, special, stats
 
 import irt_dask as irt
-from irt_dask.calibrate import item_step, joint
+from irt_dask.calibrate.joint import fit as joint
+from irt_dask.calibrate.joint import item_step
 from irt_dask.errors import ConvergenceWarning, InputError
-from irt_dask.kernels import modes
-from irt_dask.kernels.layouts import Dense
-from irt_dask.kernels.parameters import Items
+from irt_dask.kernels.joint import modes
+from irt_dask.kernels.joint.parameters import Items
+from irt_dask.kernels.responses.layouts import Dense
 
 FINE = {"max_iterations": 2000, "tolerance": 1e-12}
 

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
-from irt_dask.calibrate.item_step import AtAbilities
-from irt_dask.kernels import axis, bits, curve, items, modes, modes_3pl
-from irt_dask.kernels.items import Box, Counts
-from irt_dask.kernels.layouts import Dense, to_sparse
-from irt_dask.kernels.parameters import Items
+from irt_dask.calibrate.joint.item_step import AtAbilities
+from irt_dask.kernels.joint import ability_axis, complete_modes, item_maximum, modes, modes_3pl
+from irt_dask.kernels.joint.item_maximum import Box, Counts
+from irt_dask.kernels.joint.parameters import Items
+from irt_dask.kernels.responses import packed_rows
+from irt_dask.kernels.responses.layouts import Dense, to_sparse
 
 BOUND = 6.0
 MODELS = ("1pl", "2pl", "3pl")
@@ -60,23 +61,23 @@ def draw_responses(rng, n, m, model="2pl", missing=0.0):
 def test_sums_over_bits_are_those_of_the_matrix(n, m, seed):
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 2, (n, m)).astype(np.int8)
-    packed = bits.pack(y)
+    packed = packed_rows.pack(y)
     assert packed.shape == (-(-n // 8), m)
     assert packed.dtype == np.uint8
     rows = rng.integers(0, n, rng.integers(0, 2 * n + 1)) if n else np.zeros(0, dtype=np.intp)
-    np.testing.assert_array_equal(bits.unpack(packed, rows), y[rows])
-    assert bits.unpack(packed, rows).dtype == np.int8
+    np.testing.assert_array_equal(packed_rows.unpack(packed, rows), y[rows])
+    assert packed_rows.unpack(packed, rows).dtype == np.int8
     by_item, by_person = (rng.integers(-(2**50), 2**50, k) for k in (m, n))
     long = y.astype(np.int64)
-    np.testing.assert_array_equal(bits.over_items(packed, by_item, n), long @ by_item)
-    np.testing.assert_array_equal(bits.over_persons(packed, by_person), by_person @ long)
+    np.testing.assert_array_equal(packed_rows.over_items(packed, by_item, n), long @ by_item)
+    np.testing.assert_array_equal(packed_rows.over_persons(packed, by_person), by_person @ long)
 
 
 def test_bits_of_nobody():
-    packed = bits.nothing(3)
-    np.testing.assert_array_equal(packed, bits.pack(np.zeros((0, 3), dtype=np.int8)))
-    assert bits.over_items(packed, np.ones(3, dtype=np.int64), 0).size == 0
-    np.testing.assert_array_equal(bits.over_persons(packed, np.zeros(0, dtype=np.int64)), 0)
+    packed = packed_rows.nothing(3)
+    np.testing.assert_array_equal(packed, packed_rows.pack(np.zeros((0, 3), dtype=np.int8)))
+    assert packed_rows.over_items(packed, np.ones(3, dtype=np.int64), 0).size == 0
+    np.testing.assert_array_equal(packed_rows.over_persons(packed, np.zeros(0, dtype=np.int64)), 0)
 
 
 # --- abilities of persons with complete rows ------------------------------------------------------
@@ -108,7 +109,7 @@ def test_curve_of_all_items_gives_the_mode_of_every_complete_row(left_out, steep
         y[0], y[1] = 0, 1
         chosen = Items(a, d, c, weight)
         t = y @ (weight * a)
-        theta, value = curve.from_totals(t, curve.curve(chosen, BOUND))
+        theta, value = complete_modes.from_totals(t, complete_modes.curve(chosen, BOUND))
         want = np.array([most_likely(x, a, d, weight) for x in t])
         np.testing.assert_allclose(theta, want[:, 0], atol=1e-7, rtol=0)
         np.testing.assert_allclose(value, want[:, 1], rtol=1e-10, atol=1e-10)
@@ -224,7 +225,7 @@ def item_value(x, seen, right):
 def kernel_3pl(x, seen, right):
     gradient, information = np.zeros(3), np.zeros((3, 3))
     x = np.asarray(x, dtype=float)
-    value = items.log_likelihood_3pl(NODES, seen, right, x, gradient, information)
+    value = item_maximum.log_likelihood_3pl(NODES, seen, right, x, gradient, information)
     return value, gradient, information
 
 
@@ -239,7 +240,7 @@ def test_derivatives_of_an_items_log_likelihood():
         # without guessing: from the sums alone
         two = x[:2]
         sums = right.sum(), right @ NODES
-        value, *slopes = items._derivatives(NODES, seen, *sums, *two)
+        value, *slopes = item_maximum._derivatives(NODES, seen, *sums, *two)
         assert value == pytest.approx(item_value([*two, 0.0], seen, right), rel=1e-12)
         want = optimize.approx_fprime(
             two,
@@ -269,7 +270,7 @@ def test_expected_information_is_the_mean_curvature():
         )
         np.testing.assert_allclose(information, numeric, rtol=1e-5, atol=1e-4)
         counts = Counts(NODES, seen[None], np.zeros(1), np.zeros(1), np.zeros((0, 0)))
-        np.testing.assert_array_equal(items.information(counts, x[:, None])[0], information)
+        np.testing.assert_array_equal(item_maximum.information(counts, x[:, None])[0], information)
 
 
 # --- the axis -------------------------------------------------------------------------------------
@@ -285,21 +286,21 @@ def test_axis_keeps_totals_and_the_stated_bound(n_nodes):
     units = np.rint(weight * scale).astype(np.int64)
     here = ~np.isnan(theta)
     place = (theta, weight, BOUND, n_nodes, scale)
-    assert axis.persons(*place).sum() == units[here].sum()
-    assert axis.spread(*place).sum() == units[here].sum()
-    seen, right = axis.responses(Dense(y), *place, with_right=True)
+    assert ability_axis.persons(*place).sum() == units[here].sum()
+    assert ability_axis.spread(*place).sum() == units[here].sum()
+    seen, right = ability_axis.responses(Dense(y), *place, with_right=True)
     np.testing.assert_array_equal(seen.sum(axis=0), units[here] @ (y[here] >= 0))
     np.testing.assert_array_equal(right.sum(axis=0), units[here] @ (y[here] == 1))
-    only, none = axis.responses(Dense(y), *place, with_right=False)
+    only, none = ability_axis.responses(Dense(y), *place, with_right=False)
     np.testing.assert_array_equal(only, seen)
     assert none.shape == (0, 0)
     # the first three moments of ability are kept
     nodes = np.linspace(-BOUND, BOUND, n_nodes)
     for k in (1, 2, 3):
-        kept = nodes**k @ axis.spread(*place) / scale
+        kept = nodes**k @ ability_axis.spread(*place) / scale
         assert kept == pytest.approx((weight * theta**k)[here].sum(), abs=1e-6)
     once, moment = units, np.rint(np.where(here, weight * theta, 0.0) * scale).astype(np.int64)
-    sums = axis.sums_right(Dense(y), np.where(here, once, 0), moment)
+    sums = ability_axis.sums_right(Dense(y), np.where(here, once, 0), moment)
     np.testing.assert_array_equal(sums[0], right.sum(axis=0))
     np.testing.assert_allclose(nodes @ right / scale, sums[1] / scale, rtol=1e-9, atol=1e-8)
     # sums of log(1 + e^z) are right to 3 (a h)^4 / 1024 a response; next to the ends of the axis,
@@ -307,7 +308,7 @@ def test_axis_keeps_totals_and_the_stated_bound(n_nodes):
     inside = here & (np.abs(theta) <= BOUND - h)
     for some, share in ((inside, 3 / 1024), (here, 1 / 192)):
         ability = np.where(some, theta, np.nan)
-        seen, _ = axis.responses(Dense(y), ability, *place[1:], with_right=False)
+        seen, _ = ability_axis.responses(Dense(y), ability, *place[1:], with_right=False)
         w = np.where(some[:, None] & (y >= 0), weight[:, None], 0.0)
         for a, d in ((0.3, 1.0), (1.0, 0.0), (2.5, -2.0), (5.0, 4.0)):
             exact = w.T @ np.logaddexp(0, a * np.where(some, theta, 0.0) + d)
@@ -319,7 +320,7 @@ def test_axis_keeps_totals_and_the_stated_bound(n_nodes):
 
 
 def maximise(counts, start, low, high, **options):
-    return items.maximise(counts, start, Box(low, high), **options)
+    return item_maximum.maximise(counts, start, Box(low, high), **options)
 
 
 def lbfgsb(f, start, limits):
@@ -384,6 +385,6 @@ def test_no_half_step_lowers_the_log_likelihood(model):
             values.append(total(theta, x))
             assert float(weight @ ll) == pytest.approx(values[-1], rel=1e-10)
             counts = AtAbilities(theta, weight).counts(Dense(y), guessing)
-            x = items.maximise(counts, x, limits)
+            x = item_maximum.maximise(counts, x, limits)
             values.append(total(theta, x))
         assert np.diff(values).min() >= -1e-12 * abs(values[-1]), (seed, np.diff(values))

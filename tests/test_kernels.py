@@ -11,22 +11,17 @@ import pytest
 from scipy import optimize, stats
 from scipy.integrate import quad
 
-from irt_dask.kernels import (
-    axis,
-    coreset,
-    counts,
-    exact,
-    items,
-    keyed,
-    metropolis,
-    modes,
-    pairs,
-    posterior,
-)
-from irt_dask.kernels.items import Box, Counts
-from irt_dask.kernels.layouts import Dense
-from irt_dask.kernels.loglik import tables
-from irt_dask.kernels.parameters import Items
+from irt_dask.kernels.base import fixed_point, keyed_random
+from irt_dask.kernels.coresets import sensitivities
+from irt_dask.kernels.gibbs import item_draws
+from irt_dask.kernels.joint import ability_axis, item_maximum, modes
+from irt_dask.kernels.joint.item_maximum import Box, Counts
+from irt_dask.kernels.joint.parameters import Items
+from irt_dask.kernels.pairs import pair_counts
+from irt_dask.kernels.posterior import moments
+from irt_dask.kernels.posterior.linear_tables import tables
+from irt_dask.kernels.responses import response_counts as counts
+from irt_dask.kernels.responses.layouts import Dense
 from irt_dask.models import GRID_BOUND, grid_for
 
 
@@ -154,11 +149,11 @@ def test_axis_shares_persons_out_by_interpolation_in_exact_fractions():
                 if how is cubic:
                     want_seen[q] += share * Fraction(weight[i]) * (y[i] >= 0).astype(int)
                     want_right[q] += share * Fraction(weight[i]) * (y[i] == 1).astype(int)
-    seen, right = axis.responses(Dense(y), *place, with_right=True)
+    seen, right = ability_axis.responses(Dense(y), *place, with_right=True)
     unit = 1 / Fraction(scale)
     for got, want, slack in (
-        (axis.persons(*place), shares[linear], 0),  # all of it in whole units
-        (axis.spread(*place), shares[cubic], 2 * n * unit),  # sixths are rounded
+        (ability_axis.persons(*place), shares[linear], 0),  # all of it in whole units
+        (ability_axis.spread(*place), shares[cubic], 2 * n * unit),  # sixths are rounded
         (seen, want_seen, 2 * n * unit),
         (right, want_right, 2 * n * unit),
     ):
@@ -172,10 +167,10 @@ def test_axis_counts_conserve_the_total_weight_exactly():
     theta, weight, scale = rng.uniform(-6, 6, 500), rng.uniform(0.1, 9, 500), 2.0**33
     place = (theta, weight, 6.0, 481, scale)
     units = np.array([round(w * scale) for w in weight], dtype=object)
-    assert (axis.persons(*place) >= 0).all()
-    for persons in (axis.persons(*place), axis.spread(*place)):
+    assert (ability_axis.persons(*place) >= 0).all()
+    for persons in (ability_axis.persons(*place), ability_axis.spread(*place)):
         assert int(persons.sum()) == sum(units)
-    seen, right = axis.responses(Dense(y), *place, with_right=True)
+    seen, right = ability_axis.responses(Dense(y), *place, with_right=True)
     for j in range(4):
         assert int(seen[:, j].sum()) == sum(units[y[:, j] >= 0])
         assert int(right[:, j].sum()) == sum(units[y[:, j] == 1])
@@ -205,7 +200,7 @@ def moments_by_quad(row, a, d):
 def test_expectations_equal_adaptive_quadrature(steep):
     y, a, d = random_data(6, 8, 6, missing=0.3, steep=steep)
     y[0], y[1] = 1, 0
-    mean, sd, ll = posterior.expectations(Dense(y), tables(a, d, grid_for(a, d).nodes))
+    mean, sd, ll = moments.expectations(Dense(y), tables(a, d, grid_for(a, d).nodes))
     for i, row in enumerate(y):
         want = moments_by_quad(row, a, d)
         # the prior of a grid cut at 7 and the trapezoidal rule at h = s / 2
@@ -218,7 +213,7 @@ def test_expectations_of_complete_rows_equal_fine_gauss_hermite():
     joint = np.exp([[log_lik(row, a, d, t) for t in x] for row in y]) * w / math.sqrt(2 * math.pi)
     z = joint.sum(axis=1)
     want = joint @ x / z
-    mean, sd, ll = posterior.expectations(Dense(y), tables(a, d, grid_for(a, d).nodes))
+    mean, sd, ll = moments.expectations(Dense(y), tables(a, d, grid_for(a, d).nodes))
     np.testing.assert_allclose(mean, want, atol=1e-7)
     np.testing.assert_allclose(sd, np.sqrt(joint @ x**2 / z - want**2), atol=1e-7)
     np.testing.assert_allclose(ll, np.log(z), atol=1e-7)
@@ -227,7 +222,7 @@ def test_expectations_of_complete_rows_equal_fine_gauss_hermite():
 def test_person_without_responses_has_the_prior():
     a, d = np.array([1.0, 4.0]), np.array([0.0, 2.0])
     row = np.array([[-1, -1]], dtype=np.int8)
-    mean, sd, ll = posterior.expectations(Dense(row), tables(a, d, grid_for(a, d).nodes))
+    mean, sd, ll = moments.expectations(Dense(row), tables(a, d, grid_for(a, d).nodes))
     assert mean[0] == pytest.approx(0.0, abs=1e-12)
     assert sd[0] == pytest.approx(1.0, abs=1e-9)
     assert ll[0] == pytest.approx(0.0, abs=1e-9)
@@ -235,7 +230,7 @@ def test_person_without_responses_has_the_prior():
 
 def test_left_out_predicts_from_the_other_responses():
     y, a, d = random_data(8, 6, 5, missing=0.2)
-    p, right = posterior.left_out(Dense(y), tables(a, d, grid_for(a, d).nodes))
+    p, right = moments.left_out(Dense(y), tables(a, d, grid_for(a, d).nodes))
     p = np.where(right, p, 1 - p)  # of a right response, from that of the given one
     cells = [(i, j) for i in range(6) for j in range(5) if y[i, j] >= 0]
     assert len(cells) == len(p) == len(right)
@@ -261,7 +256,7 @@ def test_left_out_of_a_surprising_answer_to_a_steep_item(slope, location):
     """Alone on the test, the item is predicted from the prior, whatever the answer was."""
     a, d = np.array([slope]), np.array([-slope * location])
     nodes = grid_for(a, d).nodes
-    p, _ = posterior.left_out(Dense(np.array([[1], [0]], dtype=np.int8)), tables(a, d, nodes))
+    p, _ = moments.left_out(Dense(np.array([[1], [0]], dtype=np.int8)), tables(a, d, nodes))
     t = np.linspace(-12, 12, 200001)
     w = stats.norm.pdf(t)
     want = (w / (1 + np.exp(-(slope * (t - location))))).sum() / w.sum()
@@ -273,7 +268,7 @@ def test_left_out_of_a_surprising_answer_to_a_steep_item(slope, location):
 
 def test_pair_and_response_counts_by_brute_force():
     y, _, _ = random_data(9, 40, 6, missing=0.3)
-    differ, both = pairs.pair_counts(Dense(y))
+    differ, both = pair_counts.pair_counts(Dense(y))
     right, seen = counts.response_counts(Dense(y))
     for i in range(6):
         assert right[i] == sum(int(r[i] == 1) for r in y)
@@ -320,7 +315,7 @@ def item_counts(seed, a, d):
 def test_item_maximum_is_the_one_of_lbfgsb(a, d):
     columns = [item_counts(s, a, d) for s in range(4)]
     right, seen = (np.stack(c, axis=1) for c in zip(*columns, strict=True))
-    got = items.maximise(as_counts(right, seen), start_at(np.ones(4), np.zeros(4)), BOX)[:2]
+    got = item_maximum.maximise(as_counts(right, seen), start_at(np.ones(4), np.zeros(4)), BOX)[:2]
     bounds = list(zip(BOX.low[:2], BOX.high[:2], strict=True))
     for j, x in enumerate(zip(*got, strict=True)):
         assert all(lo <= v <= hi for v, (lo, hi) in zip(x, bounds, strict=True))
@@ -345,7 +340,7 @@ def test_item_maximum_where_bounds_hold(start):
     right = np.stack([seen, np.zeros_like(seen), seen * (NODES < 0), seen * (NODES > 0)], axis=1)
     all_seen = np.stack([seen] * 4, axis=1)
     a0, d0 = np.full(4, start[0]), np.full(4, start[1])
-    a, d, _ = items.maximise(as_counts(right, all_seen), start_at(a0, d0), BOX)
+    a, d, _ = item_maximum.maximise(as_counts(right, all_seen), start_at(a0, d0), BOX)
     for j in range(4):
         grid = [(u, v) for u in np.linspace(1e-3, 5, 60) for v in np.linspace(-6, 6, 121)]
         best = max(item_ll(x, right[:, j], seen) for x in grid)
@@ -360,7 +355,7 @@ def test_equal_bounds_hold_the_slope():
     right, seen = item_counts(1, 2.0, 0.7)
     box = Box(np.array([1.0, -6.0, 0.0]), np.array([1.0, 6.0, 0.0]))
     counted = as_counts(right[:, None], seen[:, None])
-    a, d, _ = items.maximise(counted, start_at(np.ones(1), np.zeros(1)), box)
+    a, d, _ = item_maximum.maximise(counted, start_at(np.ones(1), np.zeros(1)), box)
     assert a[0] == 1.0
     root = optimize.brentq(
         lambda v: float((right - seen / (1 + np.exp(-(NODES + v)))).sum()), -6, 6, xtol=1e-12
@@ -371,7 +366,7 @@ def test_equal_bounds_hold_the_slope():
 def test_item_that_nobody_saw_keeps_its_value():
     zero = np.zeros((NODES.size, 1))
     start = start_at(np.array([1.7]), np.array([-0.4]))
-    got = items.maximise(as_counts(zero, zero), start, BOX)
+    got = item_maximum.maximise(as_counts(zero, zero), start, BOX)
     np.testing.assert_array_equal(got, start)
 
 
@@ -383,10 +378,12 @@ def test_derivatives_against_finite_differences():
         return item_ll((u, v), right, seen)
 
     sums = right.sum(), NODES @ right
-    value, *derivatives = items._derivatives(NODES, seen, *sums, a, d)
+    value, *derivatives = item_maximum._derivatives(NODES, seen, *sums, a, d)
     assert value == pytest.approx(f(a, d), rel=1e-12)
     check_derivatives(f, a, d, h, *derivatives)
-    got = items.information(as_counts(right[:, None], seen[:, None]), np.array([[a], [d], [0.0]]))
+    got = item_maximum.information(
+        as_counts(right[:, None], seen[:, None]), np.array([[a], [d], [0.0]])
+    )
     np.testing.assert_allclose(got[0, :2, :2], second_differences(f, a, d, h), rtol=1e-3, atol=1e-3)
 
 
@@ -406,8 +403,8 @@ def test_posterior_of_an_item_against_finite_differences(every):
         return value - 0.35 * (u - 1.0) ** 2 - 0.15 * (v - 0.2) ** 2
 
     for a, d in ((1.3, 0.4), (-0.8, -1.0)):
-        assert metropolis._log_target(*counts, a, d, scratch) == pytest.approx(f(a, d), rel=1e-12)
-        check_derivatives(f, a, d, 1e-4, *metropolis._derivatives(*counts, a, d, scratch))
+        assert item_draws._log_target(*counts, a, d, scratch) == pytest.approx(f(a, d), rel=1e-12)
+        check_derivatives(f, a, d, 1e-4, *item_draws._derivatives(*counts, a, d, scratch))
 
 
 def second_differences(f, a, d, h):
@@ -431,7 +428,7 @@ def test_moments_are_sums_within_rounding_and_skip_nan():
     rng = np.random.default_rng(12)
     theta, w, scale = rng.uniform(-6, 6, 200), rng.uniform(0.5, 3, 200), 2.0**30
     theta[7] = np.nan
-    got = coreset.moments(theta, w, scale) / scale
+    got = sensitivities.moments(theta, w, scale) / scale
     ok = ~np.isnan(theta)
     want = [w[ok].sum(), (w * theta)[ok].sum(), (w * theta**2)[ok].sum()]
     np.testing.assert_allclose(got, want, atol=200 / (2 * scale))
@@ -439,7 +436,7 @@ def test_moments_are_sums_within_rounding_and_skip_nan():
 
 def test_locate_hits_each_row_as_often_as_its_score():
     score = np.array([3, 0, 1, 7, 0, 2])
-    rows = coreset.locate(score, np.arange(score.sum()))
+    rows = sensitivities.locate(score, np.arange(score.sum()))
     np.testing.assert_array_equal(np.bincount(rows, minlength=6), score)
 
 
@@ -451,7 +448,7 @@ def test_locate_hits_each_row_as_often_as_its_score():
     [5e-324, 1e-300, 0.3, 1.0, 2.0, 3.0, 2.0**18, 2.0**18 + 1, 1e9, 2.0**62, 1e300, 1.7e308],
 )
 def test_scale_is_a_power_of_two_that_cannot_overflow(bound):
-    scale = exact.scale_for(bound)
+    scale = fixed_point.scale_for(bound)
     assert math.frexp(scale)[0] == 0.5
     n = 10**9  # contributions, each rounded up by half a unit
     assert Fraction(bound) * Fraction(scale) + Fraction(n, 2) < 2**63
@@ -460,12 +457,12 @@ def test_scale_is_a_power_of_two_that_cannot_overflow(bound):
 @pytest.mark.parametrize("bound", [0.0, -1.0, math.inf, math.nan])
 def test_scale_refuses_what_bounds_nothing(bound):
     with pytest.raises(ValueError, match="positive and finite"):
-        exact.scale_for(bound)
+        fixed_point.scale_for(bound)
 
 
 def test_fixed_point_sum_is_within_the_documented_error():
     x = np.random.default_rng(13).uniform(-3, 3, 10_000)
-    scale = exact.scale_for(30_000.0)
+    scale = fixed_point.scale_for(30_000.0)
     got = Fraction(int(np.rint(x * scale).astype(np.int64).sum())) / Fraction(scale)
     want = sum((Fraction(v) for v in x), Fraction(0))
     assert abs(got - want) <= Fraction(10_000) / (2 * Fraction(scale))
@@ -476,34 +473,36 @@ def test_fixed_point_sum_is_within_the_documented_error():
 
 @pytest.mark.parametrize("per_row", [1, 3, 4, 5, 9])
 def test_a_row_has_the_same_words_in_any_block(per_row):
-    k = keyed.key(5, "purpose", 3)
-    whole = keyed.words(k, 0, 100, per_row)
+    k = keyed_random.key(5, "purpose", 3)
+    whole = keyed_random.words(k, 0, 100, per_row)
     assert whole.shape == (100, per_row)
     for cuts in ([0, 1, 50, 100], [0, 33, 34, 99, 100]):
-        parts = [keyed.words(k, lo, hi - lo, per_row) for lo, hi in itertools.pairwise(cuts)]
+        parts = [keyed_random.words(k, lo, hi - lo, per_row) for lo, hi in itertools.pairwise(cuts)]
         np.testing.assert_array_equal(np.concatenate(parts), whole)
     assert len(np.unique(whole)) == whole.size  # nothing is used twice
 
 
 def test_other_seeds_and_purposes_give_other_words():
-    keys = [keyed.key(s, p, k) for s in (0, 1) for p in ("a", "b") for k in (0, 1)]
-    assert len({keyed.words(k, 0, 4).tobytes() for k in keys}) == 8
+    keys = [keyed_random.key(s, p, k) for s in (0, 1) for p in ("a", "b") for k in (0, 1)]
+    assert len({keyed_random.words(k, 0, 4).tobytes() for k in keys}) == 8
 
 
 def test_uniforms_are_open_and_uniform():
-    u = keyed.uniforms(keyed.key(1, "u"), 0, 50_000, 3)
+    u = keyed_random.uniforms(keyed_random.key(1, "u"), 0, 50_000, 3)
     assert u.min() > 0
     assert u.max() < 1
     # false alarm 1e-4 (fixed seed)
     assert stats.kstest(u.ravel(), "uniform").pvalue > 1e-4
-    assert keyed._unit(np.array([2**64 - 1], dtype=np.uint64))[0] < 1.0
-    assert keyed._unit(np.array([0], dtype=np.uint64))[0] > 0.0
+    assert keyed_random._unit(np.array([2**64 - 1], dtype=np.uint64))[0] < 1.0
+    assert keyed_random._unit(np.array([0], dtype=np.uint64))[0] > 0.0
 
 
 @pytest.mark.parametrize("n_shards", [2, 7, 16])
 def test_shards_are_uniform_and_belong_to_the_person(n_shards):
-    whole = keyed.shard_of(3, 0, 20_000, n_shards)
-    parts = [keyed.shard_of(3, s, min(777, 20_000 - s), n_shards) for s in range(0, 20_000, 777)]
+    whole = keyed_random.shard_of(3, 0, 20_000, n_shards)
+    parts = [
+        keyed_random.shard_of(3, s, min(777, 20_000 - s), n_shards) for s in range(0, 20_000, 777)
+    ]
     np.testing.assert_array_equal(np.concatenate(parts), whole)
     count = np.bincount(whole, minlength=n_shards)
     assert len(count) == n_shards
@@ -537,8 +536,8 @@ def test_halving_the_grid_changes_nothing():
     nodes = grid_for(a, d).nodes
     fine = np.linspace(nodes[0], nodes[-1], 2 * nodes.size - 1)
     for x, f in zip(
-        posterior.expectations(Dense(y), tables(a, d, nodes)),
-        posterior.expectations(Dense(y), tables(a, d, fine)),
+        moments.expectations(Dense(y), tables(a, d, nodes)),
+        moments.expectations(Dense(y), tables(a, d, fine)),
         strict=True,
     ):
         np.testing.assert_allclose(x, f, atol=1e-7)

@@ -17,12 +17,12 @@ import psutil
 import pytest
 
 import irt_dask as irt
-from irt_dask.calibrate import gibbs_chain, samplers
+from irt_dask.calibrate.bayes import grid_chain, samplers
 
 PROGRAM = """
 import sys, warnings
 import irt_dask as irt
-from irt_dask.calibrate import samplers
+from irt_dask.calibrate.bayes import samplers
 warnings.simplefilter("ignore")
 samplers._SEGMENT_SECONDS = 0.1
 store, folder, out = sys.argv[1:]
@@ -86,13 +86,13 @@ def test_killed_workers_cost_a_segment_each(tmp_path, monkeypatch):
     segments = len(list((tmp_path / "whole").iterdir()))
     log = tmp_path / "log"
     log.mkdir()
-    honest = gibbs_chain.segment
+    honest = grid_chain.segment
 
     def counted(plan, refs, state):
         (log / f"{int(state['shard'])}-{int(state['step'])}-{os.getpid()}-{time.time_ns()}").touch()
         return honest(plan, refs, state)
 
-    monkeypatch.setattr(gibbs_chain, "segment", counted)
+    monkeypatch.setattr(grid_chain, "segment", counted)
     kills, moments = 4, random.Random(6)
     with irt.connect({"workers": 2}) as client:
         irt.fit_spectral(r, client=client, progress=False)

@@ -8,8 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import irt_dask as irt
-from irt_dask.kernels import axis, counts, drawing, layouts, loglik, modes, pairs, posterior
-from irt_dask.kernels.parameters import Items
+from irt_dask.kernels.gibbs import person_draws
+from irt_dask.kernels.joint import ability_axis, modes
+from irt_dask.kernels.joint.parameters import Items
+from irt_dask.kernels.pairs import pair_counts
+from irt_dask.kernels.posterior import linear_tables, moments
+from irt_dask.kernels.responses import layouts, response_counts
 from irt_dask.models import grid_for
 from irt_dask.store import Block, Responses
 
@@ -51,7 +55,7 @@ def kernels(y, scale=2.0**20):
     """Every kernel over responses, as a function of the data alone."""
     n, m = y.shape
     a, d = parameters(m)
-    g = loglik.tables(a, d, grid_for(a, d).nodes)
+    g = linear_tables.tables(a, d, grid_for(a, d).nodes)
     rng = np.random.default_rng(1)
     u, weight = rng.random(n), rng.random(n) + 0.5
     two, three = Items.of(a, d), Items.of(a, d, rng.uniform(0.0, 0.4, m))
@@ -61,14 +65,16 @@ def kernels(y, scale=2.0**20):
     return {
         "modes": lambda x: modes.modes(x, two, 6.0),
         "modes of a 3PL": lambda x: modes.modes(x, three, 6.0),
-        "axis.responses": lambda x: axis.responses(x, *place, with_right=True),
-        "axis.sums_right": lambda x: axis.sums_right(x, once, other),
-        "draw_counts": lambda x: drawing.draw_counts(drawing.prepare(x), a, d, g.nodes, u),
-        "expectations": lambda x: posterior.expectations(x, g),
-        "left_out": lambda x: posterior.left_out(x, g),
-        "pair_counts": pairs.pair_counts,
-        "response_counts": counts.response_counts,
-        "responses_per_person": lambda x: (counts.responses_per_person(x),),
+        "axis.responses": lambda x: ability_axis.responses(x, *place, with_right=True),
+        "axis.sums_right": lambda x: ability_axis.sums_right(x, once, other),
+        "draw_counts": lambda x: person_draws.draw_counts(
+            person_draws.prepare(x), a, d, g.nodes, u
+        ),
+        "expectations": lambda x: moments.expectations(x, g),
+        "left_out": lambda x: moments.left_out(x, g),
+        "pair_counts": pair_counts.pair_counts,
+        "response_counts": response_counts.response_counts,
+        "responses_per_person": lambda x: (response_counts.responses_per_person(x),),
     }
 
 

@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 
 import irt_dask as irt
-from irt_dask.calibrate import ledger as module
-from irt_dask.calibrate import private
+from irt_dask.calibrate.private import fit as private
+from irt_dask.calibrate.private import ledger as module
 from irt_dask.errors import InputError, StoreError
 
 PROGRAM = """
 import os, sys
 import numpy as np
 import irt_dask as irt
-from irt_dask.calibrate import ledger
+from irt_dask.calibrate.private import ledger
 path, moment = sys.argv[1:]
 
 def dying(name, before):

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import irt_dask as irt
-from irt_dask.calibrate.linkage import linked_items
-from irt_dask.calibrate.persons import prepare, prepare_3pl
+from irt_dask.calibrate.joint.person_step import prepare, prepare_3pl
+from irt_dask.calibrate.shared.linkage import linked_items
 from irt_dask.engine import Engine
 from irt_dask.errors import ConvergenceWarning, DataWarning
 

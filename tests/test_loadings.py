@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 from scipy.optimize import minimize_scalar
 
-from irt_dask.calibrate import loadings
+from irt_dask.calibrate.bayes import loadings
 from irt_dask.errors import InputError
 
 # --- which loadings are free ----------------------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import irt_dask as irt
-from irt_dask.calibrate import samplers
+from irt_dask.calibrate.bayes import samplers
 from irt_dask.engine import Engine
 from irt_dask.engine.shard_files import write_copy
 from irt_dask.errors import (
@@ -19,7 +19,8 @@ from irt_dask.errors import (
     IrtDaskWarning,
     StoreError,
 )
-from irt_dask.kernels import keyed, layouts
+from irt_dask.kernels.base import keyed_random
+from irt_dask.kernels.responses import layouts
 
 
 def quiet(y, **options):
@@ -211,7 +212,7 @@ def test_the_copy_holds_every_person_once_and_is_checked(tmp_path, monkeypatch):
     y = irt.simulate(300, 4, missing=0.2, seed=11).read_block(0).data.values
     with Engine(irt.from_array(y, rows_per_block=70)) as engine:
         files = write_copy(engine, 3, 6, tmp_path / "s")
-    of = keyed.shard_of(3, 0, 300, 6)
+    of = keyed_random.shard_of(3, 0, 300, 6)
     for k in range(6):
         parts = [layouts.to_dense(f.read(k)).values for f in files]
         np.testing.assert_array_equal(np.concatenate(parts), y[of == k])

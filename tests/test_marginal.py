@@ -10,10 +10,15 @@ from scipy.stats import beta as beta_density
 from scipy.stats import norm
 
 import irt_dask as irt
-from irt_dask.calibrate import marginal_errors
+from irt_dask.calibrate.marginal import errors
 from irt_dask.engine import dataset
 from irt_dask.errors import ConvergenceWarning, InputError
-from irt_dask.kernels import complete_scores, expected_3pl, layouts, marginal_scores
+from irt_dask.kernels.posterior import (
+    expected_counts_3pl,
+    lost_information,
+    lost_information_complete,
+)
+from irt_dask.kernels.responses import layouts
 
 LSAT = {
     "2pl": (
@@ -253,32 +258,34 @@ def test_sums_of_complete_rows_are_those_person_by_person(shared_slope, weighted
     a = np.full(m, steepness) if shared_slope else steepness * rng.uniform(0.5, 1.0, m)
     d = rng.normal(size=m) * steepness
     nodes = np.arange(-40, 41) * 0.15
-    tables = expected_3pl.tables(a, d, np.zeros(m), nodes, -0.5 * nodes**2)
-    by_logit, by_guess = marginal_scores.item_scores(np.stack([a, d, np.zeros(m)]), nodes)
+    tables = expected_counts_3pl.tables(a, d, np.zeros(m), nodes, -0.5 * nodes**2)
+    by_logit, by_guess = lost_information.item_scores(np.stack([a, d, np.zeros(m)]), nodes)
     slopes = np.full(m, m + 2) if shared_slope else m + 2 + np.arange(m)
     columns = np.stack([slopes, np.arange(m), np.full(m, -1)])
-    scores = marginal_scores.Scores(
+    scores = lost_information.Scores(
         by_logit, by_guess, np.stack([nodes, nodes**2 - 1.0]), columns, np.array([m, m + 1])
     )
     y = (rng.random((n, m)) < 0.5).astype(np.int8)
     weight = rng.uniform(0.5, 3.0, n) if weighted else np.ones(n)
     size = int(slopes.max()) + 1
-    largest, bound = float(weight.max()), marginal_scores.bounds(nodes, [scores], size)
-    u = marginal_scores.units_for(n, nodes.size, size)
-    exact = marginal_scores.sums(
+    largest, bound = float(weight.max()), lost_information.bounds(nodes, [scores], size)
+    u = lost_information.units_for(n, nodes.size, size)
+    exact = lost_information.sums(
         layouts.Dense(y), tables, scores, weight, largest, bound, u, squares=True
     )
-    want = marginal_scores.value(exact, bound, largest, u)
-    u = u.for_rows(complete_scores.ROWS)
-    sums = complete_scores.sums(
-        y, tables, complete_scores.usual(scores), weight, largest, u, squares=True
+    want = lost_information.value(exact, bound, largest, u)
+    u = u.for_rows(lost_information_complete.ROWS)
+    sums = lost_information_complete.sums(
+        y, tables, lost_information_complete.usual(scores), weight, largest, u, squares=True
     )
-    f = complete_scores.rest(scores, nodes)
+    f = lost_information_complete.rest(scores, nodes)
     column = np.concatenate([columns[0], columns[1], scores.ability_column])
     got = [
-        marginal_scores.placed(made(one, nodes, f, largest, u), column, size)
+        lost_information.placed(made(one, nodes, f, largest, u), column, size)
         for made, one in zip(
-            (complete_scores.covariance, complete_scores.squares), sums, strict=True
+            (lost_information_complete.covariance, lost_information_complete.squares),
+            sums,
+            strict=True,
         )
     ]
     for x, z in zip(got, want, strict=True):
@@ -288,7 +295,7 @@ def test_sums_of_complete_rows_are_those_person_by_person(shared_slope, weighted
 def test_standard_errors_of_many_parameters(monkeypatch):
     y, *_ = data(200, 8, 9)
     want = fit(y)
-    monkeypatch.setattr(marginal_errors, "_MAX_BY_DEFAULT", 15)
+    monkeypatch.setattr(errors, "_MAX_BY_DEFAULT", 15)
     f = fit(y)
     assert np.isnan(f.item_intercept_se).all()
     np.testing.assert_allclose(f.item_intercept, want.item_intercept, atol=1e-3)

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 import xarray as xr
 
 import irt_dask as irt
-from irt_dask.calibrate import matrices
+from irt_dask.calibrate.rasch import ratio_matrices
 from irt_dask.errors import ConvergenceWarning, EstimationError, InputError
 
 FITS = [irt.fit_choppin, irt.fit_saaty]
@@ -114,7 +114,7 @@ def test_refusals(fit):
 
 
 def test_power_method_that_stops_early_warns(monkeypatch):
-    monkeypatch.setattr(matrices, "_MAX_STEPS", 2)
+    monkeypatch.setattr(ratio_matrices, "_MAX_STEPS", 2)
     with pytest.warns(ConvergenceWarning, match="in 2 steps: the eigenvalue lies between 9.*and 9"):
         fit = irt.fit_saaty(rasch(10))
     assert fit.attrs["converged"] == 0

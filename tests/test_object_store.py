@@ -21,7 +21,7 @@ import pytest
 
 import irt_dask as irt
 from irt_dask.banks import read_items, write_items
-from irt_dask.calibrate.ledger import Ledger
+from irt_dask.calibrate.private.ledger import Ledger
 from irt_dask.cli.main import main
 from irt_dask.clusters import connect
 from irt_dask.clusters.config import ClusterConfig

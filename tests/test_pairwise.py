@@ -12,12 +12,13 @@ from scipy.optimize import minimize
 from scipy.stats import chi2, norm
 
 import irt_dask as irt
-from irt_dask.calibrate import pairwise
+from irt_dask.calibrate.rasch import pairwise
 from irt_dask.engine import Engine
 from irt_dask.errors import EstimationError, InputError
-from irt_dask.kernels import bradley_terry, keyed
-from irt_dask.kernels import pairing as pairs
-from irt_dask.kernels.layouts import Dense, to_sparse
+from irt_dask.kernels.base import keyed_random
+from irt_dask.kernels.pairs import bradley_terry
+from irt_dask.kernels.pairs import random_pairs as pairs
+from irt_dask.kernels.responses.layouts import Dense, to_sparse
 
 #: Table 2 of the paper: items of LSAT by one random pairing.
 TABLE_2 = [-1.2139, 0.4093, 1.1123, 0.2977, -0.6053]
@@ -38,7 +39,7 @@ def sparse(y):
 
 
 def words(seed, n):
-    return keyed.words(keyed.key(seed, "pairing", 0), 0, n)[:, 0]
+    return keyed_random.words(keyed_random.key(seed, "pairing", 0), 0, n)[:, 0]
 
 
 def all_comparisons(y):
@@ -55,7 +56,7 @@ def random_comparisons(y, seed, n_splits):
     """Person, wrong item, right item of the pairs that a fit draws, split by split."""
     parts = []
     for split in range(n_splits):
-        w = keyed.words(keyed.key(seed, "pairing", split), 0, len(y))[:, 0]
+        w = keyed_random.words(keyed_random.key(seed, "pairing", split), 0, len(y))[:, 0]
         for i in range(len(y)):
             code = pairs.compare(Dense(y[i : i + 1]), w[i : i + 1])
             parts += [(i, *divmod(c, y.shape[1])) for c in code]
@@ -519,7 +520,7 @@ def test_average_of_estimates_is_the_same_to_first_order():
     together = irt.fit_pairwise(y, n_splits=20)
     parts = []
     for split in range(20):
-        w = keyed.words(keyed.key(0, "pairing", split), 0, len(y))[:, 0]
+        w = keyed_random.words(keyed_random.key(0, "pairing", split), 0, len(y))[:, 0]
         code = pairs.compare(Dense(y), w)
         parts.append(
             bradley_terry.maximise(bradley_terry.comparisons(*pairs.count(code, 20), 20)).difficulty

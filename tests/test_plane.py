@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from irt_dask.kernels import expected, layouts, plane
+from irt_dask.kernels.posterior import expected_counts
+from irt_dask.kernels.responses import layouts
+from irt_dask.kernels.several import plane_posterior
 from irt_dask.models import GRID_BOUND, Grid
 
 
@@ -46,10 +48,10 @@ def both(y):
 @pytest.mark.parametrize("rho", [pytest.param(0.0, marks=pytest.mark.slow), 0.6])
 def test_expectations(rho):
     y, a, d = case()
-    nodes = plane.plane_for(a, d, correlation=rho).nodes
+    nodes = plane_posterior.plane_for(a, d, correlation=rho).nodes
     w, value, x, _ = brute_force(y, a, d, nodes, rho)
-    g = plane.plane(a, d, nodes, rho)
-    results = [plane.expectations(data, g) for data in both(y)]
+    g = plane_posterior.plane(a, d, nodes, rho)
+    results = [plane_posterior.expectations(data, g) for data in both(y)]
     for one, two in zip(*results, strict=True):
         np.testing.assert_array_equal(one, two)
     mean, cov, log_marginal = results[0]
@@ -70,7 +72,9 @@ def test_draw_is_the_inverse_distribution_function():
     w, *_ = brute_force(y, a, d, nodes, 0.3)
     expect = [np.searchsorted(np.cumsum(p), v) for p, v in zip(w, u, strict=True)]
     for data in both(y):
-        np.testing.assert_array_equal(plane.draw(data, plane.plane(a, d, nodes, 0.3), u), expect)
+        np.testing.assert_array_equal(
+            plane_posterior.draw(data, plane_posterior.plane(a, d, nodes, 0.3), u), expect
+        )
 
 
 def total(y, a, d, nodes, rho):
@@ -84,13 +88,13 @@ def test_score_is_the_derivative_of_the_log_marginal(missing):
         y = np.abs(y)
     rho = 0.4
     nodes = Grid(49).nodes
-    g, scales = plane.plane(a, d, nodes, rho), expected.scales_for(len(y), 100.0)
+    g, scales = plane_posterior.plane(a, d, nodes, rho), expected_counts.scales_for(len(y), 100.0)
     got, rho_score = [], []
     for data in both(y):
-        residual, whole, product, value = plane.sums(data, g, scales, products=True)
-        rho_score.append(plane.correlation_score(product, len(y), rho, scales))
+        residual, whole, product, value = plane_posterior.sums(data, g, scales, products=True)
+        rho_score.append(plane_posterior.correlation_score(product, len(y), rho, scales))
         assert value / scales.log_marginal == pytest.approx(total(y, a, d, nodes, rho), abs=1e-9)
-        got.append(plane.score(residual / scales.weight, whole / scales.weight, g))
+        got.append(plane_posterior.score(residual / scales.weight, whole / scales.weight, g))
     np.testing.assert_array_equal(*got)
     assert rho_score[0] == rho_score[1]
     step = 1e-5
@@ -109,11 +113,14 @@ def test_score_is_the_derivative_of_the_log_marginal(missing):
 
 def test_sums_do_not_depend_on_blocks_or_order():
     y, a, d = case(4)
-    g, scales = plane.plane(a, d, Grid(41).nodes), expected.scales_for(len(y), 100.0)
-    whole = plane.sums(layouts.Dense(y), g, scales, products=True)
+    g, scales = (
+        plane_posterior.plane(a, d, Grid(41).nodes),
+        expected_counts.scales_for(len(y), 100.0),
+    )
+    whole = plane_posterior.sums(layouts.Dense(y), g, scales, products=True)
     order = np.random.default_rng(5).permutation(len(y))
     blocks = [layouts.Dense(y[order[k : k + 11]]) for k in range(0, 60, 11)]
-    parts = [plane.sums(block, g, scales, products=True) for block in blocks]
+    parts = [plane_posterior.sums(block, g, scales, products=True) for block in blocks]
     for got, expect in zip(zip(*parts, strict=True), whole, strict=True):
         np.testing.assert_array_equal(np.sum(got, axis=0), expect)
 
@@ -123,16 +130,22 @@ def test_grid_resolves_the_posteriors(scale):
     # Halving the spacing changes no log marginal.
     y, a, d = case(6, n=30)
     a = a * scale
-    grid = plane.plane_for(a, d, correlation=0.5)
+    grid = plane_posterior.plane_for(a, d, correlation=0.5)
     fine = Grid(2 * grid.n_nodes - 1)
     for rho in (0.0, 0.5):
-        coarse = plane.expectations(layouts.Dense(y), plane.plane(a, d, grid.nodes, rho))
-        finer = plane.expectations(layouts.Dense(y), plane.plane(a, d, fine.nodes, rho))
+        coarse = plane_posterior.expectations(
+            layouts.Dense(y), plane_posterior.plane(a, d, grid.nodes, rho)
+        )
+        finer = plane_posterior.expectations(
+            layouts.Dense(y), plane_posterior.plane(a, d, fine.nodes, rho)
+        )
         for one, two in zip(coarse, finer, strict=True):
             np.testing.assert_allclose(one, two, atol=1e-6)
 
 
 @pytest.mark.parametrize("n", [1, 1000, 10**9])
 def test_products_of_abilities_have_room(n):
-    largest = n * GRID_BOUND**2 * expected.scales_for(n, 1.0).weight / plane._PRODUCT
+    largest = (
+        n * GRID_BOUND**2 * expected_counts.scales_for(n, 1.0).weight / plane_posterior._PRODUCT
+    )
     assert largest < 2.0**62

@@ -11,7 +11,9 @@ from scipy.special import ndtri
 from scipy.stats import kstest, norm
 
 import irt_dask as irt
-from irt_dask.kernels import keyed, layouts, loglik, plausible
+from irt_dask.kernels.base import keyed_random
+from irt_dask.kernels.posterior import linear_tables, plausible_values
+from irt_dask.kernels.responses import layouts
 from irt_dask.models import grid_for
 
 
@@ -65,9 +67,9 @@ def test_quantiles_are_those_of_fine_summation(case):
     y[g.random(y.shape) < missing] = -1
     y[0] = 1
     u = np.concatenate([[1e-5], np.linspace(0.001, 0.999, 300), [1 - 1e-5]])
-    tables = loglik.tables(a, d, grid_for(a, d).nodes)
-    got = plausible.draw(layouts.Dense(y), tables, np.tile(u, (4, 1)))
-    sparse = plausible.draw(layouts.to_sparse(layouts.Dense(y)), tables, np.tile(u, (4, 1)))
+    tables = linear_tables.tables(a, d, grid_for(a, d).nodes)
+    got = plausible_values.draw(layouts.Dense(y), tables, np.tile(u, (4, 1)))
+    sparse = plausible_values.draw(layouts.to_sparse(layouts.Dense(y)), tables, np.tile(u, (4, 1)))
     assert got.tobytes() == sparse.tobytes()
     assert np.all(np.diff(got, axis=1) > 0)
     for row, theta in zip(y, got, strict=True):
@@ -138,7 +140,7 @@ def test_persons_without_responses_have_draws_of_the_prior():
     truth = irt.simulate(1, 3).truth
     r = irt.from_array(np.full((50, 3), -1), item_id=truth["item_id"].values)
     pv = irt.score(r, truth, n_plausible=1, seed=2)["person_plausible_value"].values
-    u = keyed.uniforms(keyed.key(2, "plausible", 0), 0, 50)
+    u = keyed_random.uniforms(keyed_random.key(2, "plausible", 0), 0, 50)
     np.testing.assert_allclose(pv, ndtri(u), atol=1e-3)
 
 

@@ -19,12 +19,14 @@ from scipy.special import log_ndtr
 from scipy.stats import beta, kstest, truncnorm
 
 import irt_dask as irt
-from irt_dask.calibrate import gibbs_chain, loadings, reference_chain
-from irt_dask.calibrate.common import response_counts
+from irt_dask.calibrate.bayes import grid_chain, loadings, polya_gamma_chain
+from irt_dask.calibrate.shared.start_values import response_counts
 from irt_dask.engine import Chain, Checkpoint, Engine, run_chains
 from irt_dask.errors import ChainError, InputError
-from irt_dask.kernels import correlations, keyed, layouts, polya_gamma, rotations, small_normals
-from irt_dask.kernels.polya_gamma import Items, State, Streams
+from irt_dask.kernels.base import keyed_random
+from irt_dask.kernels.responses import layouts
+from irt_dask.kernels.several import correlations, polya_gamma, rotations, small_normals
+from irt_dask.kernels.several.polya_gamma import Items, State, Streams
 from irt_dask.models import ItemPrior
 
 REFERENCE = json.loads((Path(__file__).parent / "references" / "lsat_posterior.json").read_text())
@@ -452,7 +454,7 @@ def test_joint_distribution_sees_mistakes_quickly(monkeypatch):
 
 
 def streams(seed):
-    return Streams(*(keyed.generator(seed, name) for name in Streams._fields))
+    return Streams(*(keyed_random.generator(seed, name) for name in Streams._fields))
 
 
 def swept(cells, free, seed=1, n_sweeps=3, **options):
@@ -530,21 +532,21 @@ def fit(responses, *, free=None, positive="all", n_shards=1, n_draws=200, n_warm
     m = responses.n_items
     free = np.ones((m, 1), dtype=bool) if free is None else free
     mask = loadings.positive_loadings(free, positive)
-    plan = reference_chain.Plan(
+    plan = polya_gamma_chain.Plan(
         fingerprint=responses.fingerprint, seed=seed, n_shards=n_shards, n_warmup=n_warmup,
         n_draws=n_draws, thin=thin, prior=ItemPrior(), n_persons=responses.n_persons, sweeps=1,
-        n_dims=free.shape[1], free=reference_chain.pack(free),
-        positive=reference_chain.pack(mask), powering=powering, correlated=correlated,
+        n_dims=free.shape[1], free=polya_gamma_chain.pack(free),
+        positive=polya_gamma_chain.pack(mask), powering=powering, correlated=correlated,
     )  # fmt: skip
     with Engine(responses, client=client) as engine:
         right, seen, _ = response_counts(engine)
         start = loadings.start(right, seen, free, mask)
         chains = [
-            Chain(f"{s}-{c}", reference_chain.first_state(s, c, *start, plan))
+            Chain(f"{s}-{c}", polya_gamma_chain.first_state(s, c, *start, plan))
             for s in range(n_shards)
             for c in range(n_chains)
         ]
-        run_chains(engine, chains, functools.partial(reference_chain.segment, plan), plan.total,
+        run_chains(engine, chains, functools.partial(polya_gamma_chain.segment, plan), plan.total,
                    Checkpoint(None, {}))  # fmt: skip
     return chains
 
@@ -673,7 +675,7 @@ def test_thinning_keeps_every_kth_sweep(small):
 
 @pytest.mark.parametrize(("n", "total"), [(1, 1), (3, 10), (7, 7), (499, 3001)])
 def test_copies_of_rows(n, total):
-    times = gibbs_chain.copies_of(n, total)
+    times = grid_chain.copies_of(n, total)
     assert times.sum() == total
     assert times.max() - times.min() <= 1
     r = np.arange(n)
@@ -681,7 +683,7 @@ def test_copies_of_rows(n, total):
 
 
 def test_one_shard_is_the_same_however_it_is_powered(small):
-    one = [draws(fit(small, n_draws=100, powering=p)) for p in reference_chain.POWERINGS]
+    one = [draws(fit(small, n_draws=100, powering=p)) for p in polya_gamma_chain.POWERINGS]
     np.testing.assert_array_equal(one[0], one[1])
     np.testing.assert_array_equal(one[0], one[2])
 
@@ -716,12 +718,12 @@ def test_plans_hold_their_masks_as_text():
     rng = np.random.default_rng(22)
     for shape in ((1, 1), (7, 3), (16, 2)):
         mask = rng.random(shape) < 0.5
-        text = reference_chain.pack(mask)
-        np.testing.assert_array_equal(reference_chain.unpack(text, shape), mask)
+        text = polya_gamma_chain.pack(mask)
+        np.testing.assert_array_equal(polya_gamma_chain.unpack(text, shape), mask)
 
 
 def plan(**options):
-    return reference_chain.Plan(**{
+    return polya_gamma_chain.Plan(**{
         "fingerprint": "x", "seed": 1, "n_shards": 2, "n_warmup": 50, "n_draws": 100, "thin": 1,
         "prior": ItemPrior(), "n_persons": 10, "sweeps": 1, "n_dims": 1, "free": "ff",
         "positive": "ff", **options,
@@ -731,7 +733,7 @@ def plan(**options):
 def test_plans_can_be_compared_and_written():
     assert hash(plan()) == hash(plan()) != hash(plan(seed=2))
     assert json.loads(json.dumps(asdict(plan())))["n_dims"] == 1
-    assert isinstance(plan(), gibbs_chain.Plan)
+    assert isinstance(plan(), grid_chain.Plan)
 
 
 @pytest.mark.parametrize(("options", "match"), [

@@ -14,13 +14,14 @@ import scipy.sparse as sp
 import scipy.stats
 
 import irt_dask as irt
-from irt_dask.calibrate import private, private_baselines
-from irt_dask.calibrate.chain import DenseChain
-from irt_dask.calibrate.ledger import calibrate, check_budget, epsilon_of, gaussian
+from irt_dask.calibrate.private import baselines
+from irt_dask.calibrate.private import fit as private
+from irt_dask.calibrate.private.ledger import calibrate, check_budget, epsilon_of, gaussian
+from irt_dask.calibrate.rasch.item_chain import DenseChain
 from irt_dask.errors import InputError
-from irt_dask.kernels import sensitivity
-from irt_dask.kernels.layouts import Dense, to_dense, to_sparse
-from irt_dask.kernels.sensitivity import Pairs
+from irt_dask.kernels.privacy import private_counts
+from irt_dask.kernels.privacy.private_counts import Pairs
+from irt_dask.kernels.responses.layouts import Dense, to_dense, to_sparse
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-4}
 
@@ -55,7 +56,7 @@ def test_no_two_rows_are_farther_apart_than_the_bound(m):
     """All pairs of rows, missing entries included; all limits; the complete and random graphs."""
     rows = np.array(list(itertools.product([-1, 0, 1], repeat=m)))
     added = (rows == 1)[:, :, None] & (rows == 0)[:, None, :]
-    for pairs in [sensitivity.all_pairs(m), *graphs(m, m, 12)]:
+    for pairs in [private_counts.all_pairs(m), *graphs(m, m, 12)]:
         x = np.concatenate(
             [added[:, pairs.first, pairs.second], added[:, pairs.second, pairs.first]], 1
         )
@@ -65,9 +66,9 @@ def test_no_two_rows_are_farther_apart_than_the_bound(m):
             length = own.sum(axis=1)
             one = int(length.max(initial=0))
             two = int((length[:, None] + length - 2 * own @ own.T).max(initial=0))
-            bound = sensitivity.squared_sensitivity(pairs, k, "add-remove")
+            bound = private_counts.squared_sensitivity(pairs, k, "add-remove")
             assert one <= bound <= min(k**2 // 4, pairs.n)
-            assert sensitivity.squared_sensitivity(pairs, k, "replace") == 2 * bound
+            assert private_counts.squared_sensitivity(pairs, k, "replace") == 2 * bound
             assert two <= 2 * bound
             if pairs.complete:
                 assert (one, two) == (k**2 // 4, 2 * (k**2 // 4))
@@ -77,13 +78,13 @@ def test_no_two_rows_are_farther_apart_than_the_bound(m):
 def test_cut_bound_against_all_cuts(m):
     for pairs in graphs(m, m, 15):
         best = largest_cut(pairs)
-        bound = sensitivity.maxcut_bound(pairs)
+        bound = private_counts.maxcut_bound(pairs)
         assert best <= bound <= min(pairs.n, m**2 // 4)
 
 
 @pytest.mark.parametrize("m, p0", [(60, 0.1), (150, 0.05), (150, 0.5)])
 def test_cut_bound_is_worth_it_and_no_local_search_beats_it(m, p0):
-    pairs = sensitivity.random_pairs(m, p0, seed=1)
+    pairs = private_counts.random_pairs(m, p0, seed=1)
     a = np.zeros((m, m))
     a[pairs.first, pairs.second] = a[pairs.second, pairs.first] = 1
     rng, best = np.random.default_rng(0), 0
@@ -92,7 +93,7 @@ def test_cut_bound_is_worth_it_and_no_local_search_beats_it(m, p0):
         while (gain := x * (a @ x)).max() > 0:
             x[gain.argmax()] *= -1
         best = max(best, int((x[pairs.first] != x[pairs.second]).sum()))
-    bound = sensitivity.maxcut_bound(pairs)
+    bound = private_counts.maxcut_bound(pairs)
     assert best <= bound < 0.95 * pairs.n
     assert bound < 1.25 * best
 
@@ -100,19 +101,19 @@ def test_cut_bound_is_worth_it_and_no_local_search_beats_it(m, p0):
 def test_eigenvalue_bound_is_above_the_exact_eigenvalue():
     """The complete graph's Laplacian has the largest eigenvalue m."""
     for m in (3, 17, 100):
-        bound = sensitivity._eigenvalue_bound(m * np.eye(m) - 1.0)
+        bound = private_counts._eigenvalue_bound(m * np.eye(m) - 1.0)
         assert m <= bound <= m + 2.001
 
 
 def test_root_is_never_below():
     for s in range(1, 3000):
-        x = sensitivity.root(s)
+        x = private_counts.root(s)
         assert Fraction(x) ** 2 >= s
         assert x <= math.sqrt(s) * (1 + 1e-15)
 
 
 def test_random_pairs_come_from_the_seed_alone():
-    a, b, c = (sensitivity.random_pairs(80, 0.3, s) for s in (1, 1, 2))
+    a, b, c = (private_counts.random_pairs(80, 0.3, s) for s in (1, 1, 2))
     np.testing.assert_array_equal(a.first, b.first)
     assert a.n != c.n or (a.first != c.first).any()
     assert abs(a.n - 0.3 * 3160) < 6 * math.sqrt(3160 * 0.21)
@@ -124,10 +125,10 @@ def test_random_pairs_come_from_the_seed_alone():
 def test_limit_keeps_k_responses_of_those_who_have_more_in_both_layouts():
     y = rasch(1, n=500, m=9, missing=0.5)
     seeds = np.random.default_rng(0).integers(0, 2**63, 500).astype(np.uint64)
-    few = sensitivity.limit_items(Dense(y), seeds, 4).values
+    few = private_counts.limit_items(Dense(y), seeds, 4).values
     assert ((few == y) | (few == -1)).all()
     np.testing.assert_array_equal((few >= 0).sum(1), np.minimum((y >= 0).sum(1), 4))
-    sparse = sensitivity.limit_items(to_sparse(Dense(y)), seeds, 4)
+    sparse = private_counts.limit_items(to_sparse(Dense(y)), seeds, 4)
     np.testing.assert_array_equal(to_dense(sparse).values, few)
 
 
@@ -143,7 +144,7 @@ def test_every_subset_is_equally_likely():
     """15 subsets, 30,000 persons: a right sampler fails once in a million (seeds are fixed)."""
     n = 30_000
     seeds = np.array([private._seed(str(i), b"key") for i in range(n)], dtype=np.uint64)
-    kept = sensitivity.limit_items(Dense(np.ones((n, 6), np.int8)), seeds, 2).values == 1
+    kept = private_counts.limit_items(Dense(np.ones((n, 6), np.int8)), seeds, 2).values == 1
     _, count = np.unique(kept, axis=0, return_counts=True)
     assert count.size == 15
     assert scipy.stats.chisquare(count).pvalue > 1e-6
@@ -170,7 +171,7 @@ def test_the_key_is_new_each_time_and_not_shown():
 def test_counts_do_not_depend_on_blocks_layout_or_workers(monkeypatch, client):
     monkeypatch.setattr(private.secrets, "token_bytes", lambda n: b"k" * n)
     y = rasch(4, n=400, m=8)
-    pairs = sensitivity.random_pairs(8, 0.6, seed=0)
+    pairs = private_counts.random_pairs(8, 0.6, seed=0)
     rows, cols = np.nonzero(y >= 0)
     s = sp.csr_array((y[rows, cols].astype(float), (rows, cols)), shape=y.shape)
     few = private.exact_counts(irt.from_array(y), pairs, 4, None, None)
@@ -191,9 +192,9 @@ def test_counts_do_not_depend_on_blocks_layout_or_workers(monkeypatch, client):
 def test_without_noise_it_is_the_spectral_estimate():
     y = rasch(5, n=2000, m=10)
     beta = irt.fit_spectral(y, regularization=0.0)["item_difficulty"].values
-    pairs = sensitivity.all_pairs(10)
+    pairs = private_counts.all_pairs(10)
     exact = private.exact_counts(irt.from_array(y), pairs, 10, None, None)
-    np.testing.assert_allclose(sensitivity.difficulties(exact, pairs, 0.0), beta, atol=1e-10)
+    np.testing.assert_allclose(private_counts.difficulties(exact, pairs, 0.0), beta, atol=1e-10)
     fit = irt.fit_private_spectral(y, epsilon=9e3, delta=1e-4)
     np.testing.assert_allclose(fit["item_difficulty"], beta, atol=0.01)
 
@@ -202,7 +203,7 @@ def test_elimination_finds_the_stationary_distribution():
     rng = np.random.default_rng(6)
     rates = np.exp(rng.normal(0, 3, (30, 30)))
     np.fill_diagonal(rates, 0.0)
-    pi = sensitivity._eliminate(rates.copy())
+    pi = private_counts._eliminate(rates.copy())
     chain = DenseChain(rates.copy(), np.zeros(rates.shape, dtype=bool), 0.0)
     want = chain.stationary(accelerated=True)
     np.testing.assert_allclose(pi / pi.sum(), want / want.sum(), rtol=1e-9)
@@ -214,9 +215,9 @@ def test_weights_leave_a_reversible_chain_alone():
     theta, w = np.polynomial.hermite_e.hermegauss(40)
     p = 1 / (1 + np.exp(b - theta[:, None]))
     expected = 1e6 * (p * w[:, None] / w.sum()).T @ (1 - p)
-    for pairs in (sensitivity.all_pairs(7), sensitivity.random_pairs(7, 0.6, seed=2)):
+    for pairs in (private_counts.all_pairs(7), private_counts.random_pairs(7, 0.6, seed=2)):
         noisy = pairs.of(expected)
-        np.testing.assert_allclose(sensitivity.difficulties(noisy, pairs, 500.0), b, atol=1e-9)
+        np.testing.assert_allclose(private_counts.difficulties(noisy, pairs, 500.0), b, atol=1e-9)
 
 
 @pytest.mark.parametrize("sigma", [1e-3, 1.0, 1e6, 1e18])
@@ -225,7 +226,7 @@ def test_any_noisy_counts_give_finite_numbers(sigma):
     m, top = 60, 2**62
     path = Pairs(m, np.arange(m - 1), np.arange(1, m))
     rng = np.random.default_rng(0)
-    for pairs in (path, sensitivity.all_pairs(m)):
+    for pairs in (path, private_counts.all_pairs(m)):
         for noisy in (
             np.repeat([top, -top], pairs.n),
             np.repeat([-top, top], pairs.n),
@@ -233,7 +234,7 @@ def test_any_noisy_counts_give_finite_numbers(sigma):
             np.zeros(2 * pairs.n, np.int64),
             rng.integers(-top, top, 2 * pairs.n),
         ):
-            beta = sensitivity.difficulties(noisy, pairs, sigma)
+            beta = private_counts.difficulties(noisy, pairs, sigma)
             assert np.isfinite(beta).all()
             assert abs(beta.mean()) < 1e-9
 
@@ -384,15 +385,15 @@ def audit(draw):
     """
     m, (epsilon, delta) = 20, BUDGET.values()
     row = np.repeat([1, 0], m // 2).astype(np.int8)
-    pairs = sensitivity.all_pairs(m)
+    pairs = private_counts.all_pairs(m)
     neighbours = [
         private.exact_counts(irt.from_array(r[None, :]), pairs, m, None, None)
         for r in (row, 1 - row)
     ]
     v = neighbours[0] - neighbours[1]
-    squared = sensitivity.squared_sensitivity(pairs, m, "replace")
+    squared = private_counts.squared_sensitivity(pairs, m, "replace")
     assert v @ v == squared == 200
-    sigma, spent = calibrate(sensitivity.root(squared), check_budget(epsilon, delta, None))
+    sigma, spent = calibrate(private_counts.root(squared), check_budget(epsilon, delta, None))
     as_printed = math.sqrt(math.sqrt(m * (m - 1)) / (2 * spent["rho"]))
     bounds = []
     for scale in (sigma, as_printed):
@@ -454,9 +455,9 @@ def test_it_is_more_accurate_than_the_baselines():
         return np.mean([np.abs(fit(k)["item_difficulty"].values - exact).max() for k in range(6)])
 
     gauss = error(lambda k: irt.fit_private_spectral(r, **BUDGET))
-    laplace = error(lambda k: private_baselines.fit_discrete_laplace(r, epsilon=1.0))
+    laplace = error(lambda k: baselines.fit_discrete_laplace(r, epsilon=1.0))
     randomised = error(
-        lambda k: private_baselines.fit_randomised_response(r, complete=True, seed=k, **BUDGET)
+        lambda k: baselines.fit_randomised_response(r, complete=True, seed=k, **BUDGET)
     )
     assert gauss < 0.8 < laplace
     assert gauss < 0.8 < randomised
@@ -467,8 +468,8 @@ def test_baselines_find_the_estimate_when_epsilon_is_large():
     exact = irt.fit_spectral(y, regularization=0.0)["item_difficulty"].values
     far = {"epsilon": 1e3, "delta": 1e-4}
     for fit in (
-        private_baselines.fit_discrete_laplace(y, epsilon=9e3),
-        private_baselines.fit_randomised_response(y, complete=False, **far),
+        baselines.fit_discrete_laplace(y, epsilon=9e3),
+        baselines.fit_randomised_response(y, complete=False, **far),
     ):
         np.testing.assert_allclose(fit["item_difficulty"], exact, atol=0.02)
 
@@ -483,8 +484,8 @@ def test_randomised_response_is_unbiased(complete):
     block = irt.from_array(y).read_block(0)
     estimates = []
     for seed in range(200):
-        key = private_baselines.keyed.key(seed, "test")
-        both, right, wrong = private_baselines._randomised_counts(block, key, keep, answers)
+        key = baselines.keyed_random.key(seed, "test")
+        both, right, wrong = baselines._randomised_counts(block, key, keep, answers)
         raw = both - other * (right[:, None] + wrong) + len(y) * other**2
         estimates.append(raw / (keep - other) ** 2)
     off = ~np.eye(m, dtype=bool)
@@ -494,7 +495,7 @@ def test_randomised_response_is_unbiased(complete):
 
 
 def test_shuffling_amplifies():
-    a = private_baselines.amplified
+    a = baselines.amplified
     n, delta = 10**6, 1e-6
     e = math.exp(1.0)
     by_hand = math.log(
@@ -502,10 +503,10 @@ def test_shuffling_amplifies():
     )
     assert a(1.0, delta, n) == pytest.approx(by_hand, rel=1e-12)
     for epsilon in (0.01, 0.1, 1.0, 12.0):
-        local = private_baselines.local_budget(epsilon, delta, n)
+        local = baselines.local_budget(epsilon, delta, n)
         assert local >= epsilon
         assert a(local, delta, n) <= epsilon
-    assert private_baselines.local_budget(1.0, delta, 10) == 1.0  # too few to amplify
+    assert baselines.local_budget(1.0, delta, 10) == 1.0  # too few to amplify
 
 
 # --- nothing else gets out ------------------------------------------------------------------------

@@ -13,12 +13,13 @@ from scipy.sparse import csr_array
 from scipy.stats import norm, truncnorm
 
 import irt_dask as irt
-from irt_dask.calibrate import refine, wasp
-from irt_dask.calibrate.refine import Posterior
-from irt_dask.calibrate.space import Space, by_item, from_items
+from irt_dask.calibrate.bayes import barycenter, full_data_mode
+from irt_dask.calibrate.bayes.coordinates import Space, by_item, from_items
+from irt_dask.calibrate.bayes.full_data_mode import Posterior
 from irt_dask.engine import Engine
 from irt_dask.errors import ApproximationWarning, ConvergenceWarning
-from irt_dask.kernels import expected, layouts, loglik
+from irt_dask.kernels.posterior import expected_counts, linear_tables
+from irt_dask.kernels.responses import layouts
 from irt_dask.models import Grid, ItemPrior, grid_for
 
 #: Quadrature by the number of abilities.
@@ -60,8 +61,10 @@ def test_counts(missing, n_nodes):
     a, d = np.random.default_rng(2).lognormal(0.0, 0.4, 6), np.linspace(-2.0, 2.0, 6)
     nodes = Grid(n_nodes).nodes
     w, value = posterior_of(y, a, d, nodes)
-    scales = expected.scales_for(len(y), 100.0)
-    results = [expected.counts(x, loglik.tables(a, d, nodes), scales) for x in both(y)]
+    scales = expected_counts.scales_for(len(y), 100.0)
+    results = [
+        expected_counts.counts(x, linear_tables.tables(a, d, nodes), scales) for x in both(y)
+    ]
     for one, two in zip(*results, strict=True):
         np.testing.assert_array_equal(one, two)
     right, seen, persons, total = results[0]
@@ -74,10 +77,10 @@ def test_counts(missing, n_nodes):
 def test_counts_do_not_depend_on_blocks_or_order():
     y = simulated(100, 5, 3, 0.3)
     a, d = np.linspace(0.5, 2.0, 5), np.linspace(-1.0, 1.0, 5)
-    g, scales = loglik.tables(a, d, Grid(61).nodes), expected.scales_for(100, 100.0)
-    whole = expected.counts(layouts.Dense(y), g, scales)
+    g, scales = linear_tables.tables(a, d, Grid(61).nodes), expected_counts.scales_for(100, 100.0)
+    whole = expected_counts.counts(layouts.Dense(y), g, scales)
     order = np.random.default_rng(4).permutation(100)
-    parts = [expected.counts(layouts.Dense(y[order[k : k + 7]]), g, scales)
+    parts = [expected_counts.counts(layouts.Dense(y[order[k : k + 7]]), g, scales)
              for k in range(0, 100, 7)]  # fmt: skip
     for got, expect in zip(zip(*parts, strict=True), whole, strict=True):
         np.testing.assert_array_equal(np.sum(got, axis=0), expect)
@@ -87,9 +90,11 @@ def test_counts_do_not_depend_on_blocks_or_order():
 def test_score_is_the_derivative_of_the_log_marginal(steep):
     y = simulated(80, 5, 5, 0.3)
     a, d = steep * np.linspace(0.5, 1.5, 5), np.linspace(-1.5, 1.0, 5)
-    nodes, scales = grid_for(a, d, margin=1.1).nodes, expected.scales_for(80, 100.0)
-    right, seen, _, _ = expected.counts(layouts.Dense(y), loglik.tables(a, d, nodes), scales)
-    got = expected.score(right / scales.weight, seen / scales.weight, nodes, a, d)
+    nodes, scales = grid_for(a, d, margin=1.1).nodes, expected_counts.scales_for(80, 100.0)
+    right, seen, _, _ = expected_counts.counts(
+        layouts.Dense(y), linear_tables.tables(a, d, nodes), scales
+    )
+    got = expected_counts.score(right / scales.weight, seen / scales.weight, nodes, a, d)
     for row in range(2):
         for j in range(5):
             side = []
@@ -200,7 +205,7 @@ def test_steps_end_at_the_mode(small, log, full, size):
     # What stands for the inverse Hessian is off by a third, as that of shards might be.
     given = 1.3 * (cov[None] if full else only_blocks(cov))
     with Engine(irt.from_array(y, rows_per_block=100)) as engine:
-        got = refine.refine(Posterior(engine, PRIOR), Space(log=log), start, given)
+        got = full_data_mode.refine(Posterior(engine, PRIOR), Space(log=log), start, given)
     assert got.converged
     assert got.n_steps <= 8
     sd = from_items(np.sqrt(np.diag(cov)).reshape(1, -1), 2)
@@ -222,7 +227,7 @@ def test_a_far_start_takes_no_slope_across_zero(small):
         warnings.simplefilter("ignore", ConvergenceWarning)  # it is far: ten steps may not do
         f = Watched(engine, PRIOR)
         first, _ = f(start, f.nodes(start))
-        got = refine.refine(f, Space(log=False), start, cov[None])
+        got = full_data_mode.refine(f, Space(log=False), start, cov[None])
         last, _ = f(got.centre, f.nodes(got.centre))
     assert min(p[0].min() for p in seen) > 0
     assert last > first + 20
@@ -231,10 +236,10 @@ def test_a_far_start_takes_no_slope_across_zero(small):
 def test_steps_that_do_not_settle_warn(small, monkeypatch):
     y, results = small
     x, cov = results[True]
-    monkeypatch.setattr(refine, "_MOST_STEPS", 1)
+    monkeypatch.setattr(full_data_mode, "_MOST_STEPS", 1)
     start = away(x, cov, 6.0, np.random.default_rng(8))
     with Engine(irt.from_array(y)) as engine, pytest.warns(ConvergenceWarning, match="settle"):
-        got = refine.refine(Posterior(engine, PRIOR), Space(), start, 0.2 * cov[None])
+        got = full_data_mode.refine(Posterior(engine, PRIOR), Space(), start, 0.2 * cov[None])
     assert not got.converged
     assert got.n_steps == 1
 
@@ -255,7 +260,7 @@ def test_what_items_share_is_learnt_from_the_steps():
             slope = -np.linalg.solve(cov, away)
             return 0.5 * slope @ away, from_items(slope.reshape(1, -1), 2)
 
-    got = refine.refine(Quadratic(), Space(log=False), target + 2.0, only_blocks(cov))
+    got = full_data_mode.refine(Quadratic(), Space(log=False), target + 2.0, only_blocks(cov))
     assert got.converged
     np.testing.assert_allclose(got.centre, target, atol=0.1)
 
@@ -315,7 +320,7 @@ def test_two_abilities_end_at_their_mode(two):
     with Engine(irt.from_array(y, rows_per_block=120)) as engine:
         f = Posterior(engine, prior, space.free)
         start = x + np.where(space.free, shift, 0.0)
-        got = refine.refine(f, space, start, 1.2 * cov[None])
+        got = full_data_mode.refine(f, space, start, 1.2 * cov[None])
         value, _ = f(space.parameters(x), f.nodes(space.parameters(x)))
     assert value == pytest.approx(log_posterior(y, space.parameters(x), prior), abs=1e-4)
     assert got.converged
@@ -336,11 +341,13 @@ def test_shards_of_two_abilities_are_moved_to_their_mode(two, ess):
         draws = coordinates.copy()
         if not space.log:
             draws[:, :2] = np.log(np.maximum(coordinates[:, :2], 1e-3))
-        parts.append(wasp.ShardPosterior(draws, 250, np.ones(x.shape), np.full(x.shape, ess), 1, 1))
+        parts.append(
+            barycenter.ShardPosterior(draws, 250, np.ones(x.shape), np.full(x.shape, ess), 1, 1)
+        )
     with Engine(irt.from_array(y)) as engine:
         f = Posterior(engine, prior, space.free)
-        got = wasp.combine(parts, 8000, location="refined", space=space,
-                           locate=functools.partial(refine.refine, f))  # fmt: skip
+        got = barycenter.combine(parts, 8000, location="refined", space=space,
+                           locate=functools.partial(full_data_mode.refine, f))  # fmt: skip
     np.testing.assert_allclose(deviation(got.refined.centre, x, cov)[space.free], 0.0, atol=0.05)
     intercept = got.data["item_intercept_draw"]
     sd = np.sqrt(np.diag(cov))[2::3]

@@ -11,8 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from irt_dask.calibrate.persons import AXIS, N_NODES
-from irt_dask.kernels import axis, coreset, exact, keyed, label_scores, layouts, sampling
+from irt_dask.calibrate.joint.person_step import AXIS, N_NODES
+from irt_dask.kernels.base import fixed_point, keyed_random
+from irt_dask.kernels.coresets import label_sensitivities, sensitivities, weighted_draws
+from irt_dask.kernels.joint import ability_axis
+from irt_dask.kernels.responses import layouts
 
 BOUND = 6.0
 
@@ -22,8 +25,8 @@ def abilities(n=3000, seed=0):
 
 
 def count_of(theta):
-    scale = exact.scale_for(theta.size)
-    return axis.persons(theta, np.ones(theta.size), BOUND, N_NODES, scale) / scale
+    scale = fixed_point.scale_for(theta.size)
+    return ability_axis.persons(theta, np.ones(theta.size), BOUND, N_NODES, scale) / scale
 
 
 def rows_of(theta):
@@ -60,15 +63,15 @@ def brute(method, theta):
 @pytest.mark.parametrize("method", ["root-leverage", "lewis", "leverage-l1"])
 def test_scores_are_those_of_all_rows(method):
     theta = abilities()
-    table = coreset.score_table(method, AXIS, count_of(theta), 100)
+    table = sensitivities.score_table(method, AXIS, count_of(theta), 100)
     assert table.shape == (N_NODES,)
-    got = coreset.interpolate(table, theta, BOUND)
+    got = sensitivities.interpolate(table, theta, BOUND)
     # l1 leverage has a kink, which a table rounds off
     rtol = 2e-3 if method == "leverage-l1" else 1e-4
     np.testing.assert_allclose(got, brute(method, theta), rtol=rtol)
     # without an axis: the same to rounding
     centred = rows_of(theta - theta.mean())
-    direct = coreset.row_scores(method, centred, np.ones(theta.size))
+    direct = sensitivities.row_scores(method, centred, np.ones(theta.size))
     np.testing.assert_allclose(direct, brute(method, theta), rtol=1e-8)
 
 
@@ -78,13 +81,13 @@ def test_l1_scores_bound_the_exact_l1_sensitivities():
     gap = np.abs(theta[:, None] - theta)
     exact_scores = (gap / gap.sum(axis=0)).max(axis=1)
     for method, factor in (("lewis", 1.0), ("leverage-l1", np.sqrt(2))):
-        score = coreset.row_scores(method, rows_of(theta), np.ones(200)) - 1 / 200
+        score = sensitivities.row_scores(method, rows_of(theta), np.ones(200)) - 1 / 200
         assert (score >= exact_scores * (1 - 1e-9)).all()
         assert score.sum() <= 2 * factor * (1 + 1e-8)
 
 
 def test_lewis_weights_of_a_large_sample_converge():
-    w = coreset.score_table("lewis", AXIS, 1e6 * np.exp(-(AXIS**2)), 10)
+    w = sensitivities.score_table("lewis", AXIS, 1e6 * np.exp(-(AXIS**2)), 10)
     assert np.isfinite(w).all()
     assert (w > 0).all()
 
@@ -93,7 +96,7 @@ def test_kmeans_table():
     """Three tight groups and few persons far away: centres are the best ones of all."""
     count = np.zeros(N_NODES)
     count[[100, 101, 240, 241, 380]] = 50, 50, 70, 30, 100
-    got = coreset._centres(AXIS, count, 3)
+    got = sensitivities._centres(AXIS, count, 3)
     want = [AXIS[100:102].mean(), AXIS[[240, 241]] @ [0.7, 0.3], AXIS[380]]
     np.testing.assert_allclose(got, want, atol=1e-12)
     rng = np.random.default_rng(0)
@@ -108,32 +111,32 @@ def test_kmeans_table():
         for i in range(1, 8)
         for j in range(i + 1, 9)
     )
-    centres = coreset._centres(AXIS, count, 3)
+    centres = sensitivities._centres(AXIS, count, 3)
     distance = ((AXIS[:, None] - centres) ** 2).min(axis=1)
     assert count @ distance == pytest.approx(best, rel=1e-9)
-    table = coreset.score_table("kmeans", AXIS, count, 3)
+    table = sensitivities.score_table("kmeans", AXIS, count, 3)
     np.testing.assert_allclose(table, 0.5 / count.sum() + 0.5 * distance / best, rtol=1e-9)
     assert count @ table == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("method", coreset.METHODS)
+@pytest.mark.parametrize("method", sensitivities.METHODS)
 @pytest.mark.parametrize("theta", [np.full(5, 0.5), np.full(1, -6.0), np.array([6.0, -6.0, 6.0])])
 def test_scores_of_few_or_equal_persons_are_positive(method, theta):
-    table = coreset.score_table(method, AXIS, count_of(theta), 4)
+    table = sensitivities.score_table(method, AXIS, count_of(theta), 4)
     assert np.isfinite(table).all()
     assert (table > 0).all()
-    assert len(set(coreset.interpolate(table, theta, BOUND).round(9))) <= 2
+    assert len(set(sensitivities.interpolate(table, theta, BOUND).round(9))) <= 2
 
 
-@pytest.mark.parametrize("method", coreset.METHODS)
+@pytest.mark.parametrize("method", sensitivities.METHODS)
 def test_person_scores_sum_to_the_histogram_times_the_table(method):
     theta = abilities()
     theta[::7] = np.nan
     count = count_of(theta)
     assert count.sum() == np.count_nonzero(~np.isnan(theta))
-    table = coreset.score_table(method, AXIS, count, 10)
-    scale = exact.scale_for(2 * float(count @ table))
-    score = coreset.positive(coreset.interpolate(table, theta, BOUND), scale)
+    table = sensitivities.score_table(method, AXIS, count, 10)
+    scale = fixed_point.scale_for(2 * float(count @ table))
+    score = sensitivities.positive(sensitivities.interpolate(table, theta, BOUND), scale)
     assert score.dtype == np.int64
     np.testing.assert_array_equal(score == 0, np.isnan(theta))
     assert int(score.sum()) / scale == pytest.approx(count @ table, rel=1e-9)
@@ -161,8 +164,10 @@ def test_label_scores(sparse):
         if each:
             want[i] = max(each)
     data = layouts.Dense(y)
-    terms = label_scores.label_terms(wrong, right, guess, mu)
-    got = label_scores.label_scores(layouts.to_sparse(data) if sparse else data, length, terms)
+    terms = label_sensitivities.label_terms(wrong, right, guess, mu)
+    got = label_sensitivities.label_scores(
+        layouts.to_sparse(data) if sparse else data, length, terms
+    )
     np.testing.assert_allclose(got, want, rtol=1e-12)
 
 
@@ -189,7 +194,9 @@ def test_bounds_of_the_lemmas_hold_where_wrong_answers_are_spread():
         loss = np.where(
             y, -np.log(c + (1 - c) / (1 + np.exp(z))), np.logaddexp(0, z) - np.log1p(-c)
         )
-        terms = label_scores.label_terms(*np.array([[wrong], [right]], float), np.array([c]), mu)
+        terms = label_sensitivities.label_terms(
+            *np.array([[wrong], [right]], float), np.array([c]), mu
+        )
         label = y.astype(int)
         bound = terms.slope[label, 0] * length + terms.base[label, 0]
         worst = max(worst, (loss / loss.sum() / bound).max())
@@ -211,9 +218,9 @@ def probabilities(score, size):
 
 
 def reservoir(score, size, seed):
-    uniforms = keyed.uniforms(keyed.key(seed, "u"), 0, score.size, 2)
-    offset = int(keyed.generator(seed, "o").integers(0, 1 << 52))
-    return sampling.reservoir(score, size, offset, uniforms)
+    uniforms = keyed_random.uniforms(keyed_random.key(seed, "u"), 0, score.size, 2)
+    offset = int(keyed_random.generator(seed, "o").integers(0, 1 << 52))
+    return weighted_draws.reservoir(score, size, offset, uniforms)
 
 
 SCORES = {
@@ -261,10 +268,10 @@ def test_replacement_frequencies_and_sums():
     values = np.random.default_rng(1).normal(1, 1, score.size)
     sums = []
     for k in range(n_draws):
-        targets = sampling.targets(keyed.generator(k, "t"), total, size)
-        rows, times = sampling.drawn(score, targets)
+        targets = weighted_draws.targets(keyed_random.generator(k, "t"), total, size)
+        rows, times = weighted_draws.drawn(score, targets)
         counts[rows] += times
-        sums.append(sampling.drawn_weight(score[rows], times, total, size) @ values[rows])
+        sums.append(weighted_draws.drawn_weight(score[rows], times, total, size) @ values[rows])
     assert counts.sum() == size * n_draws
     assert stats.chisquare(counts, size * n_draws * score / total).pvalue > 1e-4
     gap = np.mean(sums) - values.sum()
@@ -290,26 +297,26 @@ def test_a_stream_may_be_cut_anywhere(scores, cuts, size, seed):
     np.testing.assert_allclose(weight, 1 / probabilities(score, size)[want], rtol=1e-9)
     edges = np.unique([0, *(min(c, score.size) for c in cuts), score.size])
     blocks = [score[lo:hi] for lo, hi in itertools.pairwise(edges)]
-    whole = sampling.together([sampling.above(b, 1 << 62) for b in blocks])
-    bound = sampling.next_bound(whole, size)
+    whole = weighted_draws.together([weighted_draws.above(b, 1 << 62) for b in blocks])
+    bound = weighted_draws.next_bound(whole, size)
     while whole.largest > bound:
-        whole = sampling.together([sampling.above(b, bound) for b in blocks])
-        bound = sampling.next_bound(whole, size)
-    left = [sampling.others(b, bound) for b in blocks]
+        whole = weighted_draws.together([weighted_draws.above(b, bound) for b in blocks])
+        bound = weighted_draws.next_bound(whole, size)
+    left = [weighted_draws.others(b, bound) for b in blocks]
     totals = np.array([b.sum() for b in left])
     before = np.cumsum(totals) - totals
     slots = size - whole.n
     needed = slots * whole.largest
     b = int(np.searchsorted(np.cumsum(totals), needed))
-    start = int(before[b]) + sampling.stretch(left[b], needed - int(before[b]))
-    plan = sampling.Reservoir(bound, slots, whole.rest, start)
-    offset = int(keyed.generator(seed, "o").integers(0, 1 << 52))
-    first = sampling.share_out(totals, sampling.first_targets(start, slots, offset))
-    holds = np.concatenate([edges[k] + coreset.locate(left[k], t) for k, t in first.items()])
+    start = int(before[b]) + weighted_draws.stretch(left[b], needed - int(before[b]))
+    plan = weighted_draws.Reservoir(bound, slots, whole.rest, start)
+    offset = int(keyed_random.generator(seed, "o").integers(0, 1 << 52))
+    first = weighted_draws.share_out(totals, weighted_draws.first_targets(start, slots, offset))
+    holds = np.concatenate([edges[k] + sensitivities.locate(left[k], t) for k, t in first.items()])
     assert holds.size == slots
     for k, part in enumerate(left):
-        u = keyed.uniforms(keyed.key(seed, "u"), int(edges[k]), part.size, 2)
-        at, slot = sampling.entering(part, int(before[k]), plan, u)
+        u = keyed_random.uniforms(keyed_random.key(seed, "u"), int(edges[k]), part.size, 2)
+        at, slot = weighted_draws.entering(part, int(before[k]), plan, u)
         holds[slot] = edges[k] + at
     got = np.sort(np.concatenate([np.flatnonzero(score > bound), holds]))
     np.testing.assert_array_equal(got, want)
@@ -318,7 +325,7 @@ def test_a_stream_may_be_cut_anywhere(scores, cuts, size, seed):
 def test_systematic_targets_are_exact():
     """As fractions, for sums that no double holds."""
     start, size, offset = (1 << 61) + 12345, 7, (1 << 51) + 3
-    got = sampling.first_targets(start, size, offset)
+    got = weighted_draws.first_targets(start, size, offset)
     for j, t in enumerate(got):
         want = (j + Fraction(offset, 1 << 52)) * Fraction(start, size)
         assert t <= want < int(t) + 1

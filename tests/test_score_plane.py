@@ -14,7 +14,8 @@ from scipy.stats import kstest
 
 import irt_dask as irt
 from irt_dask.errors import InputError
-from irt_dask.kernels import layouts, plane, plane_draws
+from irt_dask.kernels.responses import layouts
+from irt_dask.kernels.several import plane_posterior, plane_values
 
 POINTS = np.linspace(-7.5, 7.5, 151)
 
@@ -162,10 +163,10 @@ def test_values_are_quantiles_of_marginal_and_conditional(case):
     y[1, ::2], y[2] = -1, 1
     u = np.random.default_rng(7).random((30, 2))
     u[:4] = [[1e-5, 0.5], [1 - 1e-5, 1e-4], [0.5, 1e-5], [0.001, 0.999]]
-    grid = plane.plane_for(a, d, correlation=rho)
-    g, many = plane.plane(a, d, grid.nodes, rho), np.tile(u, (3, 1, 1))
-    theta = plane_draws.draw(layouts.Dense(y), g, many)
-    sparse = plane_draws.draw(layouts.to_sparse(layouts.Dense(y)), g, many)
+    grid = plane_posterior.plane_for(a, d, correlation=rho)
+    g, many = plane_posterior.plane(a, d, grid.nodes, rho), np.tile(u, (3, 1, 1))
+    theta = plane_values.draw(layouts.Dense(y), g, many)
+    sparse = plane_values.draw(layouts.to_sparse(layouts.Dense(y)), g, many)
     assert theta.tobytes() == sparse.tobytes()
     fine = np.linspace(-7, 7, 4 * (grid.n_nodes - 1) + 1)
     for row, values in zip(y, theta, strict=True):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import irt_dask as irt
 from irt_dask.errors import InputError
-from irt_dask.kernels.layouts import Dense, to_dense, to_sparse
+from irt_dask.kernels.responses.layouts import Dense, to_dense, to_sparse
 from irt_dask.store import StoreWriter
 
 N, M = 23, 6

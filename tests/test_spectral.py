@@ -9,10 +9,11 @@ import pytest
 import scipy.sparse as sp
 
 import irt_dask as irt
-from irt_dask.calibrate import spectral, spectral_errors
+from irt_dask.calibrate.rasch import spectral, spectral_errors
 from irt_dask.errors import EstimationError, InputError, IrtDaskWarning, SparseDataWarning
-from irt_dask.kernels import flows, layouts
-from irt_dask.kernels.layouts import Dense
+from irt_dask.kernels.pairs import pair_flows
+from irt_dask.kernels.responses import layouts
+from irt_dask.kernels.responses.layouts import Dense
 
 LSAT = {
     0.0: [-1.2957, 0.4788, 1.2465, 0.1722, -0.6018],
@@ -512,16 +513,16 @@ def test_linked_items_as_bits():
     y[7, 140:] = -1
     links = (y >= 0).T.astype(float) @ (y >= 0) > 0
     for data in (Dense(y), layouts.to_sparse(Dense(y))):
-        words = np.concatenate([flows.support(data, 0, 70), flows.support(data, 70, 150)])
+        words = np.concatenate([pair_flows.support(data, 0, 70), pair_flows.support(data, 70, 150)])
         octets = words.view(np.uint8)
-        by_eight = flows.octets(words)
+        by_eight = pair_flows.octets(words)
         np.testing.assert_array_equal(by_eight.T, octets[:, :19])
         np.testing.assert_array_equal(
             np.unpackbits(octets, axis=1, bitorder="little")[:, :150], links
         )
         u = rng.normal(size=150)
         np.testing.assert_allclose(
-            flows.linked_sums(by_eight, u), (links & ~np.eye(150, dtype=bool)) @ u, atol=1e-12
+            pair_flows.linked_sums(by_eight, u), (links & ~np.eye(150, dtype=bool)) @ u, atol=1e-12
         )
 
 

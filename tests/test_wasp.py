@@ -12,11 +12,11 @@ from scipy.optimize import minimize
 from scipy.stats import ortho_group
 
 from irt_dask import fit_bayes
-from irt_dask.calibrate import wasp
-from irt_dask.calibrate.refine import Refined
-from irt_dask.calibrate.space import Space
+from irt_dask.calibrate.bayes import barycenter
+from irt_dask.calibrate.bayes.coordinates import Space
+from irt_dask.calibrate.bayes.full_data_mode import Refined
 from irt_dask.errors import ApproximationWarning, EstimationError, InputError
-from irt_dask.kernels import wasserstein
+from irt_dask.kernels.combine import wasserstein
 from irt_dask.models import ItemPrior
 
 
@@ -129,7 +129,9 @@ def exact_draws(rng, n, mean, cov):
 
 def shard(draws, n_persons, ess=1e4):
     shape = draws.shape[1:]
-    return wasp.ShardPosterior(draws, n_persons, np.ones(shape), np.full(shape, ess), 0.9, 0.1)
+    return barycenter.ShardPosterior(
+        draws, n_persons, np.ones(shape), np.full(shape, ess), 0.9, 0.1
+    )
 
 
 def flat(combined):
@@ -165,7 +167,7 @@ def test_gaussian_shards_give_their_product(full):
         shard(exact_draws(rng, 4000, m, c / s), n, ess=1e4 if full else 10.0)
         for m, s, n in zip(means, share, persons, strict=True)
     ]
-    got = wasp.combine(parts, 4000)
+    got = barycenter.combine(parts, 4000)
     assert ("item_covariance" in got.data) == full
     x = flat(got)
     assert len(x) == 4000
@@ -188,7 +190,7 @@ def test_gaussian_shards_give_their_product(full):
 @pytest.mark.parametrize("full", [True, False])
 def test_location_is_precision_weighted_and_spread_is_the_barycenter(full):
     parts, share, means, c = two_shards(np.random.default_rng(13), full)
-    got = wasp.combine(parts, 2000)
+    got = barycenter.combine(parts, 2000)
     if not full:
         c = np.stack([block_diagonal(x) for x in c])
     precision = np.linalg.inv(c)
@@ -203,7 +205,7 @@ def test_location_is_precision_weighted_and_spread_is_the_barycenter(full):
 def test_one_shard_is_left_alone():
     rng = np.random.default_rng(14)
     draws = rng.normal(0.0, 0.1, (300, 2, 4))
-    got = wasp.combine([shard(draws, 500)], 300)
+    got = barycenter.combine([shard(draws, 500)], 300)
     np.testing.assert_array_equal(got.data["item_intercept_draw"], draws[:, 1])
     np.testing.assert_array_equal(got.data["item_discrimination_draw"], np.exp(draws[:, 0]))
     np.testing.assert_allclose(got.mean[0], np.exp(draws[:, 0]).mean(0))
@@ -216,14 +218,14 @@ def test_one_shard_is_left_alone():
 def test_draws_come_from_all_shards_in_proportion():
     rng = np.random.default_rng(15)
     parts = [shard(rng.normal(0, 0.1, (1000, 2, 2)), n) for n in (100, 200, 700)]
-    assert len(flat(wasp.combine(parts, 777))) == 777
+    assert len(flat(barycenter.combine(parts, 777))) == 777
 
 
 def test_few_persons_per_shard_warn():
     rng = np.random.default_rng(16)
     parts = [shard(rng.normal(0, 0.1, (200, 2, 3)), n) for n in (14, 100)]
     with pytest.warns(ApproximationWarning, match="use fewer shards"):
-        wasp.combine(parts, 100)
+        barycenter.combine(parts, 100)
 
 
 @pytest.mark.parametrize("full", [True, False])
@@ -234,13 +236,13 @@ def test_singular_shard_is_an_error(fault, full):
     bad[:, 0, 1] = 0.0 if fault.startswith("a param") else 2.0 * bad[:, 1, 1]
     ess = 1e4 if full else 1.0
     with pytest.raises(EstimationError, match="positive definite"):
-        wasp.combine([shard(draws, 500, ess), shard(bad, 500, ess)], 100)
+        barycenter.combine([shard(draws, 500, ess), shard(bad, 500, ess)], 100)
 
 
 @pytest.mark.parametrize("powering", ["published", "replicate"])
 def test_powered_shards_are_not_shrunk(powering):
     parts, share, means, c = two_shards(np.random.default_rng(21))
-    got = wasp.combine(parts, 2000, powering=powering, location="average")
+    got = barycenter.combine(parts, 2000, powering=powering, location="average")
     np.testing.assert_allclose(got.mean[-1], (share @ means)[1::2], atol=1e-10)
     np.testing.assert_allclose(
         got.data["item_covariance"], wasserstein.barycenter(c, share), rtol=1e-7, atol=1e-12
@@ -265,7 +267,7 @@ def test_refined_location_is_the_mode_and_the_way_to_the_mean(full):
         seen["start"], seen["cov"] = start, cov
         return Refined(mode, 2, 1.5, True)
 
-    got = wasp.combine(parts, 40_000, location="refined", locate=locate)
+    got = barycenter.combine(parts, 40_000, location="refined", locate=locate)
     assert seen["cov"].shape == (1, 4, 4)
     log_a = np.log(got.data["item_discrimination_draw"])
     # The density of x = -log G is exp(-k x - k e^-x): mode 0 and mean log k - digamma(k), which is
@@ -287,10 +289,10 @@ def test_a_large_first_step_warns_and_few_persons_do_not():
         return Refined(start, 1, size, True)
 
     with pytest.warns(ApproximationWarning, match="use fewer shards"):
-        wasp.combine(parts, 100, location="refined", locate=functools.partial(locate, 3.1))
+        barycenter.combine(parts, 100, location="refined", locate=functools.partial(locate, 3.1))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        wasp.combine(parts, 100, location="refined", locate=functools.partial(locate, 2.9))
+        barycenter.combine(parts, 100, location="refined", locate=functools.partial(locate, 2.9))
 
 
 @pytest.mark.parametrize("log", [True, False])
@@ -306,7 +308,7 @@ def test_fixed_loadings_take_no_part(full, log):
         x[:, ~free] = -np.inf if n == 400 else 7.0
         parts.append(shard(x, n, 1e4 if full else 1.0))
     space = Space(log=log, free=free)
-    got = wasp.combine(parts, 3000, space=space)
+    got = barycenter.combine(parts, 3000, space=space)
     loading = got.data["item_loading"]
     assert loading.shape == (3, 2)
     np.testing.assert_array_equal(loading[~free[:2].T], 0.0)
@@ -326,7 +328,7 @@ def test_fixed_loadings_take_no_part(full, log):
     else:
         # The item whose second loading is fixed is the pair of the other two.
         pairs = [shard(p.draws[:, ::2, :1], p.n_persons, 1.0) for p in parts]
-        alone = wasp.combine(pairs, 3000, space=Space(log=log))
+        alone = barycenter.combine(pairs, 3000, space=Space(log=log))
         np.testing.assert_allclose(loading[0, 0], alone.mean[0][0], rtol=1e-9)
         np.testing.assert_allclose(
             got.data["item_loading_sd"][0, 0], alone.data["item_discrimination_sd"][0], rtol=1e-7
@@ -334,13 +336,13 @@ def test_fixed_loadings_take_no_part(full, log):
 
 
 def test_locations():
-    assert wasp.location_for(None, 1) == wasp.location_for(None, 2) == "refined"
-    assert wasp.location_for(None, 3) == "precision"
-    assert wasp.location_for("average", 3) == "average"
+    assert barycenter.location_for(None, 1) == barycenter.location_for(None, 2) == "refined"
+    assert barycenter.location_for(None, 3) == "precision"
+    assert barycenter.location_for("average", 3) == "average"
     with pytest.raises(InputError, match="n_dims=3; use location='precision'"):
-        wasp.location_for("refined", 3)
+        barycenter.location_for("refined", 3)
     with pytest.raises(InputError, match="choose one of average, precision, refined"):
-        wasp.location_for("median", 1)
+        barycenter.location_for("median", 1)
 
 
 # --- against the full posterior -------------------------------------------------------------------

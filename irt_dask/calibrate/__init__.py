@@ -1,1 +1,1 @@
-"""Calibration: one module per method, each a person step plus an item step on the engine."""
+"""Calibration: a room for each method, a person step plus an item step on the engine."""

@@ -17,7 +17,7 @@ from irt_dask.engine.cache import keep, read_block
 from irt_dask.engine.identity import for_one_computation
 from irt_dask.engine.progress import Progress, ProgressOption
 from irt_dask.engine.threads import single_threaded
-from irt_dask.kernels import layouts
+from irt_dask.kernels.responses import layouts
 from irt_dask.store import weights
 from irt_dask.store.responses import Block, BlockRef, Responses
 

@@ -19,8 +19,9 @@ import numpy as np
 from irt_dask.engine.cache import read_block
 from irt_dask.engine.core import Engine
 from irt_dask.errors import ClusterError, StoreError
-from irt_dask.kernels import keyed, layouts
-from irt_dask.kernels.layouts import Dense, Layout, Sparse
+from irt_dask.kernels.base import keyed_random
+from irt_dask.kernels.responses import layouts
+from irt_dask.kernels.responses.layouts import Dense, Layout, Sparse
 from irt_dask.store.manifest import writing
 
 #: Per shard: where its persons begin in the file, their bytes, the checksum, persons, responses.
@@ -76,7 +77,7 @@ def _path(folder: str, index: int) -> Path:
 def _write(ref: Any, seed: int, n_shards: int, folder: str) -> None:
     block = read_block(ref)
     path = _path(folder, block.index)
-    of = keyed.shard_of(seed, block.start, block.n_persons, n_shards)
+    of = keyed_random.shard_of(seed, block.start, block.n_persons, n_shards)
     table = np.empty((n_shards, _ENTRIES), dtype=np.int64)
     bodies, at = [], table.nbytes
     for k in range(n_shards):

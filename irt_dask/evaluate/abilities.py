@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from irt_dask.engine import Engine, item_parameters_3pl
 from irt_dask.engine.cache import keep
 from irt_dask.errors import ConvergenceWarning, EstimationError, InputError
-from irt_dask.kernels import counts, exact, fit
+from irt_dask.kernels.base import fixed_point
+from irt_dask.kernels.misfit import predictions
+from irt_dask.kernels.responses import response_counts
 from irt_dask.models import grid_for, reach_of
 from irt_dask.store import Block
 from irt_dask.store.responses import sha256
@@ -40,10 +42,10 @@ class Scale(NamedTuple):
     #: Where the grid ends.
     bound: float
 
-    def curves(self) -> fit.Curves:
+    def curves(self) -> predictions.Curves:
         """Tables of items and grid, made once in a process."""
         items = (self.a, self.d, self.c, self.nodes)
-        return keep(("fit", sha256(*items)), lambda: fit.curves(*items))
+        return keep(("fit", sha256(*items)), lambda: predictions.curves(*items))
 
     @property
     def n_parameters(self) -> int:
@@ -63,10 +65,10 @@ def on_scale(a: Floats, d: Floats, c: Floats, mean: float, sd: float) -> Scale:
 
 def _moments(block: Block, scale: Scale, unit: float) -> tuple[Any, ...]:
     """Posterior moments of the persons with responses."""
-    mean, square = fit.moments(block.data, scale.curves())
-    seen = counts.responses_per_person(block.data) > 0
+    mean, square = predictions.moments(block.data, scale.curves())
+    seen = response_counts.responses_per_person(block.data) > 0
     terms = np.stack([np.ones(mean.size), mean, square])[:, seen]
-    return (exact.fixed(terms, unit).sum(axis=1),)
+    return (fixed_point.fixed(terms, unit).sum(axis=1),)
 
 
 def estimate(engine: Engine, a: Floats, d: Floats, c: Floats) -> tuple[Scale, int, bool]:
@@ -79,7 +81,7 @@ def estimate(engine: Engine, a: Floats, d: Floats, c: Floats) -> tuple[Scale, in
     def step(x: Floats) -> Floats:  # mean and log SD
         mean, sd = float(x[0]), math.exp(x[1])
         scale = on_scale(a, d, c, mean, sd)
-        unit = exact.scale_for(engine.responses.n_persons * scale.bound**2)
+        unit = fixed_point.scale_for(engine.responses.n_persons * scale.bound**2)
         sums = engine.map_reduce(_moments, scale, unit)[0] / unit
         if sums[0] == 0.0:
             raise EstimationError("there is no observed response")

@@ -25,7 +25,8 @@ from irt_dask.errors import ApproximationWarning, EstimationError, InputError
 from irt_dask.evaluate.abilities import Scale, estimate
 from irt_dask.evaluate.groups import of_groups
 from irt_dask.items import checks
-from irt_dask.kernels import counts, item_scores
+from irt_dask.kernels.misfit import residual_products
+from irt_dask.kernels.responses import response_counts
 from irt_dask.store import Block, Responses
 
 Floats = NDArray[np.float64]
@@ -52,8 +53,8 @@ class _Group(NamedTuple):
 
 def _products(block: Block, scale: Scale, slope_bound: float) -> tuple[Any, ...]:
     g = scale.curves()
-    sums = item_scores.score_products(block.data, g, scale.mean, scale.sd, slope_bound)
-    return (*sums, counts.response_counts(block.data)[1])
+    sums = residual_products.score_products(block.data, g, scale.mean, scale.sd, slope_bound)
+    return (*sums, response_counts.response_counts(block.data)[1])
 
 
 def dif(
@@ -187,7 +188,7 @@ def _groups(
     for part, (scale, _, _) in zip(parts, fitted, strict=True):
         with Engine(part, client=client, progress=progress, stage="scores") as engine:
             score, products, seen = engine.map_reduce(_products, scale, bound, report=True)
-        unit = item_scores.UNIT
+        unit = residual_products.UNIT
         groups.append(_Group(scale, score / unit, products / unit**2, seen))
     return groups, bound, max(s for _, s, _ in fitted), all(c for _, _, c in fitted)
 

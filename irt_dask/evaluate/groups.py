@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from irt_dask.engine import Engine
 from irt_dask.errors import InputError
-from irt_dask.kernels import layouts
+from irt_dask.kernels.responses import layouts
 from irt_dask.store import Block, Responses
 from irt_dask.store.responses import BlockRef, sha256
 

@@ -12,7 +12,8 @@ from scipy.stats import chi2
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
 from irt_dask.errors import EstimationError
 from irt_dask.evaluate.abilities import Scale, checked, choose
-from irt_dask.kernels import exact, fit, scores
+from irt_dask.kernels.base import fixed_point
+from irt_dask.kernels.misfit import predictions, sum_scores
 from irt_dask.store import Block
 
 Floats = NDArray[np.float64]
@@ -28,8 +29,8 @@ _LEAST_EXPECTED = 1.0
 def _sums(
     block: Block, scale: Scale, unit: float, wide: float, with_scores: bool
 ) -> tuple[Any, ...]:
-    sums = fit.item_sums(block.data, scale.curves(), unit, wide)
-    return sums + fit.by_score(block.data) if with_scores else sums
+    sums = predictions.item_sums(block.data, scale.curves(), unit, wide)
+    return sums + predictions.by_score(block.data) if with_scores else sums
 
 
 def item_fit(
@@ -100,7 +101,7 @@ def item_fit(
     refuse_weights(responses, "item_fit")
     known = checked(ability)
     n, m = responses.n_persons, responses.n_items
-    unit, wide = exact.scale_for(n), exact.scale_for(n / fit.CERTAIN)
+    unit, wide = fixed_point.scale_for(n), fixed_point.scale_for(n / predictions.CERTAIN)
     with Engine(responses, client=client, progress=progress, stage="item fit") as engine:
         scale, attrs = choose(engine, items, known)
         sums, classes, *by_score = engine.map_reduce(
@@ -186,7 +187,7 @@ def _s_x2(
     m = right.shape[0]
     value, cells = np.zeros(m), np.zeros(m, dtype=np.int64)
     g = scale.curves()
-    expected = scores.expected_right(np.exp(g.log_right), np.exp(g.prior))
+    expected = sum_scores.expected_right(np.exp(g.log_right), np.exp(g.prior))
     n = persons[1:m].astype(float)
     for j in range(m):
         share = np.where(n > 0.0, expected[j, 1:m], 0.0)

@@ -22,8 +22,8 @@ from irt_dask.engine.cache import read_block
 from irt_dask.engine.identity import identified
 from irt_dask.errors import InputError
 from irt_dask.evaluate.abilities import Scale, checked, choose
-from irt_dask.kernels import counts
-from irt_dask.kernels import person_fit as kernel
+from irt_dask.kernels.misfit import person_fit as kernel
+from irt_dask.kernels.responses import response_counts
 from irt_dask.store import Block
 
 Floats = NDArray[np.float64]
@@ -49,7 +49,7 @@ def _write(ref: Any, scale: Scale, folder: str) -> NDArray[np.int64]:
     block = read_block(ref)
     values, sums = _block(block, scale)
     columns: dict[str, Any] = dict(zip(_NAMES, values, strict=True))
-    columns["n_responses"] = counts.responses_per_person(block.data)
+    columns["n_responses"] = response_counts.responses_per_person(block.data)
     person_files.write_block(ref, block.index, columns, folder)
     return sums
 

@@ -21,8 +21,10 @@ from irt_dask.engine import (
 )
 from irt_dask.engine.tables import grid_tables
 from irt_dask.errors import ConvergenceWarning, EstimationError, InputError
-from irt_dask.kernels import counts, exact, layouts, posterior
-from irt_dask.kernels.loglik import Tables
+from irt_dask.kernels.base import fixed_point
+from irt_dask.kernels.posterior import moments
+from irt_dask.kernels.posterior.linear_tables import Tables
+from irt_dask.kernels.responses import layouts, response_counts
 from irt_dask.models import grid_for, reach_of
 from irt_dask.store import Block
 
@@ -39,7 +41,7 @@ _STEPS, _TOLERANCE = 200, 1e-5
 
 def _from_others(data: layouts.Layout, g: Tables) -> tuple[Floats, Floats, NDArray[np.bool_]]:
     """Log probability of each response given the person's others, the logit of a right one."""
-    given, right = posterior.left_out(data, g)
+    given, right = moments.left_out(data, g)
     with np.errstate(divide="ignore"):  # a certain response belongs to the outermost class
         log_given, log_other = np.log(given), np.log1p(-given)
     logit = log_given - log_other
@@ -61,9 +63,9 @@ def _evaluate(
     block: Block, a: Floats, d: Floats, nodes: Floats, scale: float, protocol: str
 ) -> tuple[Any, ...]:
     g = grid_tables(a, d, nodes)
-    ability, _, marginal = posterior.expectations(block.data, g)
+    ability, _, marginal = moments.expectations(block.data, g)
     in_whole = np.rint(marginal * scale).astype(np.int64).sum()
-    by_item = counts.response_counts(block.data)
+    by_item = response_counts.response_counts(block.data)
     if protocol == "items":  # the counts say it all
         none = np.zeros(0, dtype=np.int64)
         return in_whole, np.int64(0), none, none, *by_item
@@ -106,10 +108,10 @@ def _by_items(
 
 def _moments(block: Block, a: Floats, d: Floats, nodes: Floats, scale: float) -> tuple[Any, ...]:
     """Posterior moments of the persons with responses."""
-    mean, sd, _ = posterior.expectations(block.data, grid_tables(a, d, nodes))
-    seen = counts.responses_per_person(block.data) > 0
+    mean, sd, _ = moments.expectations(block.data, grid_tables(a, d, nodes))
+    seen = response_counts.responses_per_person(block.data) > 0
     terms = np.stack([np.ones(mean.size), mean, mean**2 + sd**2])[:, seen]
-    return (exact.fixed(terms, scale).sum(axis=1),)
+    return (fixed_point.fixed(terms, scale).sum(axis=1),)
 
 
 def _choose_abilities(
@@ -124,7 +126,7 @@ def _choose_abilities(
         for _ in range(_STEPS):
             slopes, intercepts = a * sd, d + a * mean
             bound = reach_of(slopes, intercepts)
-            scale = exact.scale_for(responses.n_persons * bound**2)
+            scale = fixed_point.scale_for(responses.n_persons * bound**2)
             nodes = grid_for(slopes, intercepts, bound=bound).nodes
             sums = engine.map_reduce(_moments, slopes, intercepts, nodes, scale)[0] / scale
             if sums[0] == 0.0:
@@ -186,7 +188,7 @@ def run(
     a, d = plain_a * sd, plain_d + plain_a * mean  # of standardised abilities
     bound = reach_of(a, d)
     worst = float((a * bound + np.abs(d)).max()) + 1.0  # largest absolute log probability
-    scale = exact.scale_for(responses.n_persons * responses.n_items * worst)
+    scale = fixed_point.scale_for(responses.n_persons * responses.n_items * worst)
     with Engine(responses, client=client, progress=progress, stage="evaluation") as engine:
         marginal, given, right, wrong, item_right, item_seen = engine.map_reduce(
             _evaluate,

@@ -14,7 +14,9 @@ from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refus
 from irt_dask.engine.inputs import whole_number
 from irt_dask.engine.item_draws import item_draws
 from irt_dask.errors import EstimationError
-from irt_dask.kernels import counts, keyed, replicate
+from irt_dask.kernels.base import keyed_random
+from irt_dask.kernels.misfit import replicated_scores
+from irt_dask.kernels.responses import response_counts
 from irt_dask.store import Block
 
 Floats = NDArray[np.float64]
@@ -33,15 +35,15 @@ def _histograms(
 ) -> tuple[Ints, Ints]:
     """Persons by number right, observed and in each replicate, and by number of responses."""
     m = block.data.shape[1]
-    n_responses = counts.responses_per_person(block.data)
+    n_responses = response_counts.responses_per_person(block.data)
     some = n_responses > 0
     histograms = np.empty((len(drawn) + 1, m + 1), dtype=np.int64)
-    right = counts.right_per_person(block.data)
+    right = response_counts.right_per_person(block.data)
     histograms[0] = np.bincount(right[some], minlength=m + 1)
     for r, ((a, d), key) in enumerate(zip(drawn, keys, strict=True), start=1):
-        words = keyed.words(key, block.start, block.n_persons, 2)
-        u = keyed.uniforms(key, block.start, block.n_persons)[:, 0]  # of the first word
-        right = replicate.number_right(block.data, a, d, ndtri(u), words[:, 1])
+        words = keyed_random.words(key, block.start, block.n_persons, 2)
+        u = keyed_random.uniforms(key, block.start, block.n_persons)[:, 0]  # of the first word
+        right = replicated_scores.number_right(block.data, a, d, ndtri(u), words[:, 1])
         histograms[r] = np.bincount(right[some], minlength=m + 1)
     return histograms, np.bincount(n_responses[some], minlength=m + 1)
 
@@ -113,7 +115,7 @@ def predictive_check(
     drawn = item_draws(
         posterior, responses.item_id, n_replicates, option="n_replicates", what="posterior"
     )
-    keys = tuple(keyed.key(seed, "predictive", r) for r in range(n_replicates))
+    keys = tuple(keyed_random.key(seed, "predictive", r) for r in range(n_replicates))
     with Engine(responses, client=client, progress=progress, stage="predictive check") as engine:
         histograms, lengths = engine.map_reduce(_histograms, tuple(drawn), keys, report=True)
     if lengths.sum() == 0:

@@ -13,7 +13,7 @@ from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refus
 from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import EstimationError
 from irt_dask.evaluate.abilities import Scale, checked, choose
-from irt_dask.kernels import item_scores
+from irt_dask.kernels.misfit import residual_products
 from irt_dask.store import Block
 
 Floats = NDArray[np.float64]
@@ -31,7 +31,7 @@ class _Pairs(NamedTuple):
 
 
 def _products(block: Block, scale: Scale, lo: int, hi: int, lo2: int, hi2: int) -> tuple[Any, ...]:
-    return (item_scores.residual_products(block.data, scale.curves(), lo, hi, lo2, hi2),)
+    return (residual_products.residual_products(block.data, scale.curves(), lo, hi, lo2, hi2),)
 
 
 def residual_correlations(

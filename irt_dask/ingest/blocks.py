@@ -10,8 +10,8 @@ import numpy as np
 
 from irt_dask.ingest import spill
 from irt_dask.ingest.bundles import Bundle
-from irt_dask.kernels import layouts
-from irt_dask.kernels.layouts import Dense, Layout, Sparse
+from irt_dask.kernels.responses import layouts
+from irt_dask.kernels.responses.layouts import Dense, Layout, Sparse
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from irt_dask.ingest import row_grouping
 from irt_dask.ingest.bundles import string_buffers
 from irt_dask.ingest.reader import fault
 from irt_dask.ingest.sources import Bad, Rows
@@ -19,7 +20,6 @@ from irt_dask.ingest.values import (
     shorten,
     weight_of,
 )
-from irt_dask.kernels import grouping
 from irt_dask.store.weights import refused, rule
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ def _clean(column: pa.StringArray) -> tuple[pa.StringArray, np.ndarray | None]:
     import pyarrow.compute as pc
 
     offsets, data = string_buffers(column)
-    if not grouping.may_need_trimming(offsets, data):
+    if not row_grouping.may_need_trimming(offsets, data):
         return column, None
     column = pc.utf8_trim_whitespace(column)
     empty = pc.equal(column, "").to_numpy(zero_copy_only=False)

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from irt_dask.ingest import bundles, spill
+from irt_dask.ingest import bundles, row_grouping, spill
 from irt_dask.ingest.bundles import Bundle
 from irt_dask.ingest.sources import Bad
-from irt_dask.kernels import grouping
 
 if TYPE_CHECKING:
     from irt_dask.ingest.runs import Job, PartitionRows
@@ -42,7 +41,7 @@ class Refused:
         rows = self.rows
         if not {"weight", "group"} & rows.columns.keys():
             return
-        first = grouping.first_rows(rows.person, len(rows.ids))[rows.person]
+        first = row_grouping.first_rows(rows.person, len(rows.ids))[rows.person]
         wrong = np.zeros(len(rows.person), dtype=bool)
         for role in ("weight", "group"):
             column = rows.columns.get(role)
@@ -71,7 +70,7 @@ class Refused:
     def repeated_persons(self) -> None:
         """Refuse the rows of a person who is on an earlier line already."""
         rows = self.rows
-        first = grouping.first_rows(rows.person, len(rows.ids))[rows.person]
+        first = row_grouping.first_rows(rows.person, len(rows.ids))[rows.person]
         again = rows.key != rows.key[first]
         _, one_a_line = np.unique(rows.key[again], return_index=True)
         for row in self._told(np.flatnonzero(again)[one_a_line]):

@@ -22,7 +22,7 @@ from irt_dask.ingest.persons import PersonsTable
 from irt_dask.ingest.quarantine import publish_quarantine, write_quarantine
 from irt_dask.ingest.runs import LISTED, NOWHERE, Job, Run, make_run
 from irt_dask.ingest.sources import Source, open_source
-from irt_dask.kernels.layouts import SPARSE_BELOW
+from irt_dask.kernels.responses.layouts import SPARSE_BELOW
 from irt_dask.store import Responses, open_responses
 from irt_dask.store.draft import Draft, create, extend
 from irt_dask.store.manifest import Files

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from irt_dask.ingest import bundles, spill
+from irt_dask.ingest import bundles, row_grouping, spill
 from irt_dask.ingest.bundles import Bundle
 from irt_dask.ingest.refused import Refused
 from irt_dask.ingest.sources import Bad
-from irt_dask.kernels import grouping
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -117,7 +116,7 @@ def make_run(job: Job, p: int) -> Run:
     bad.differing()
     if job.one_row_per_person:
         bad.repeated_persons()
-    first = grouping.first_rows(rows.person, len(rows.ids))
+    first = row_grouping.first_rows(rows.person, len(rows.ids))
     order = np.argsort(first, kind="stable")
     order = order[: int((first < len(rows.person)).sum())]
     rank = np.full(len(rows.ids), -1, dtype=np.int32)
@@ -163,7 +162,7 @@ def make_run(job: Job, p: int) -> Run:
 def _item_first(rows: PartitionRows, n_items: int) -> np.ndarray:
     item = rows.columns["item"]
     some = item >= 0
-    first = grouping.first_rows(item[some], n_items)
+    first = row_grouping.first_rows(item[some], n_items)
     return np.append(rows.key[some], NOWHERE)[first]
 
 
@@ -173,7 +172,7 @@ def _responses(
     """Write responses by person and item; return how many each person has."""
     item = rows.columns["item"]
     n_items = int(item.max(initial=-1)) + 1
-    g = grouping.group(rank[rows.person], item, rows.columns["code"], n_persons, n_items)
+    g = row_grouping.group(rank[rows.person], item, rows.columns["code"], n_persons, n_items)
     keep = g.code >= 0
     if g.n_repeated:
         first = np.ones(g.row.size, dtype=bool)  # of its pair
@@ -223,7 +222,7 @@ def _join(
     if job.persons is None:
         return _NONE, _NONE, None
     given = PartitionRows(Path(job.persons), len(job.persons_first_lines), p, item_maps=False)
-    first = grouping.first_rows(given.person, len(given.ids))
+    first = row_grouping.first_rows(given.person, len(given.ids))
     if len(given.person) > len(given.ids):
         row = int(np.flatnonzero(first[given.person] != np.arange(len(given.person)))[0])
         lines = []

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from irt_dask.errors import ClusterError
-from irt_dask.ingest import bundles
+from irt_dask.ingest import bundles, row_grouping
 from irt_dask.ingest.bundles import Bundle, string_buffers
 from irt_dask.ingest.sources import Bad
-from irt_dask.kernels import grouping
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,7 +112,7 @@ def _deal(ids: pa.StringArray, n_parts: int, to: bundles.Writer) -> np.ndarray:
     """Write the persons of rows by partition; return the rows in that order."""
     import pyarrow as pa
 
-    part = grouping.partitions(*string_buffers(ids), n_parts)
+    part = row_grouping.partitions(*string_buffers(ids), n_parts)
     order = np.argsort(part, kind="stable")  # of 16-bit integers: a radix sort
     to.add("ptr", _ends(part, n_parts))
     to.add_strings("id", ids.take(pa.array(order)))
@@ -130,7 +129,7 @@ def _first_appearance(column: pa.DictionaryArray) -> tuple[np.ndarray, list[str]
     """Number the strings that rows use by first appearance; -1 for null."""
     codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
     used = codes[codes >= 0]
-    first = grouping.first_rows(used, len(column.dictionary))
+    first = row_grouping.first_rows(used, len(column.dictionary))
     order = np.argsort(first, kind="stable")[: int((first < used.size).sum())]
     number = np.full(len(first) + 1, -1, dtype=np.int32)  # the last entry is for null
     number[order] = np.arange(order.size, dtype=np.int32)

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from irt_dask.engine import Engine
 from irt_dask.errors import InputError, ItemWarning
-from irt_dask.kernels import counts, rest_scores
+from irt_dask.kernels.misfit import rest_scores
+from irt_dask.kernels.responses import response_counts
 from irt_dask.models import difficulty
 from irt_dask.store import Block
 from irt_dask.variables import ITEM_FLAGS
@@ -66,7 +67,7 @@ class Counts:
 
 
 def _count(block: Block) -> tuple[Any, ...]:
-    return tuple(counts.response_counts(block.data, block.times))
+    return tuple(response_counts.response_counts(block.data, block.times))
 
 
 def _rest(block: Block, share: Floats, scale: tuple[float, float]) -> tuple[Any, ...]:

@@ -24,7 +24,9 @@ from irt_dask.engine.identity import identified
 from irt_dask.engine.inputs import has_loadings, item_loadings, whole_number
 from irt_dask.engine.item_draws import has_draws, item_draws, loading_draws
 from irt_dask.errors import InputError
-from irt_dask.kernels import ability_sums, counts, exact, keyed, points
+from irt_dask.kernels.base import fixed_point, keyed_random
+from irt_dask.kernels.posterior import ability_histogram, point_estimates
+from irt_dask.kernels.responses import response_counts
 from irt_dask.models import GRID_BOUND
 from irt_dask.score import axis, folder, plane, regression
 from irt_dask.score.checks import Options, check_options, warn_of_groups
@@ -41,7 +43,7 @@ _ITEM_DRAWS = 20
 #: Persons whose moments are added as 64-bit integers.
 _CHUNK = 1 << 16
 #: Classes of the histogram of abilities.
-_CLASSES = ability_sums.Classes(-6.0, 6.0, 60)
+_CLASSES = ability_histogram.Classes(-6.0, 6.0, 60)
 
 
 @dataclass(frozen=True)
@@ -66,14 +68,14 @@ class Plan:
         """Of the fixed-point moments: not of the number of persons, who may become more."""
         sd = float(self.population.sd.max())
         furthest = self.population.furthest + (self.reach + 1.0) * sd
-        return exact.scale_for(_CHUNK * max(furthest, points.FURTHEST) ** 2)
+        return fixed_point.scale_for(_CHUNK * max(furthest, point_estimates.FURTHEST) ** 2)
 
 
 def _plausible(block: Block, plan: Plan, parts: list[Part]) -> dict[str, Floats]:
     """Plausible values, if any, shape (persons, plausible) or (persons, plausible, abilities)."""
     n, drawn = block.data.shape[0], []
     for items, keys in plan.drawn:
-        u = np.stack([keyed.uniforms(k, block.start, n, plan.n_dims) for k in keys], axis=1)
+        u = np.stack([keyed_random.uniforms(k, block.start, n, plan.n_dims) for k in keys], axis=1)
         if plan.n_dims == 1:
             drawn.append(axis.draw(block.data, items, plan.population, parts, u))
         else:
@@ -108,7 +110,9 @@ def _sums(
     moments = moments.astype(object)  # whole numbers beyond 64 bits
     for k in range(0, len(x), _CHUNK):
         rows = slice(k, k + _CHUNK)
-        c, m, there = ability_sums.sums(x[rows], e[rows], _CLASSES, points.FURTHEST, scale)
+        c, m, there = ability_histogram.sums(
+            x[rows], e[rows], _CLASSES, point_estimates.FURTHEST, scale
+        )
         count, moments, n = count + c, moments + m, n + there
     return tuple(v.reshape(-1, *shape) for v in (count, moments, n))
 
@@ -145,7 +149,7 @@ def _write(ref: Any, plan: Plan, scored_with: str, to: str) -> tuple[bool, tuple
     columns: dict[str, Any] = {}
     for name, x in persons.items():
         columns |= _columns(name, x)
-    columns["n_responses"] = counts.responses_per_person(block.data)
+    columns["n_responses"] = response_counts.responses_per_person(block.data)
     for r in range(values.shape[1]):
         columns |= _columns(f"pv{r + 1}", values[:, r])
     said = folder.said(key, scored_with, sums)
@@ -180,7 +184,7 @@ def _plan(responses: Responses, items: xr.Dataset, options: Options) -> Plan:
         n_draws = _default_draws(items) if options.method == "eap" else 0
     else:
         n_draws = whole_number("n_item_draws", options.n_item_draws, 0)
-    keys = tuple(keyed.key(options.seed, "plausible", r) for r in range(n_plausible))
+    keys = tuple(keyed_random.key(options.seed, "plausible", r) for r in range(n_plausible))
     item_id = responses.item_id
     n_dims, parameters, of_draws, made = _KINDS[has_loadings(items)]
     drawn: tuple[Any, ...] = ()

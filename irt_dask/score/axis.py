@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 
 from irt_dask.engine.cache import keep
 from irt_dask.engine.tables import grid_tables, guessing_tables, score_curves
-from irt_dask.kernels import loglik_3pl, modes, plausible, points, posterior
-from irt_dask.kernels.layouts import Layout
-from irt_dask.kernels.parameters import Items as Parameters
+from irt_dask.kernels.joint import modes
+from irt_dask.kernels.joint.parameters import Items as Parameters
+from irt_dask.kernels.posterior import category_tables, plausible_values, point_estimates
+from irt_dask.kernels.posterior import moments as posterior
+from irt_dask.kernels.responses.layouts import Layout
 from irt_dask.models import ability_bound, grid_for, reach_of
 from irt_dask.score.population import Part, Population
 from irt_dask.store.responses import sha256
@@ -64,7 +66,7 @@ def reach(items: Items, population: Population) -> float:
     )
 
 
-def _tables(s: Standard) -> loglik_3pl.Tables3PL:
+def _tables(s: Standard) -> category_tables.Tables3PL:
     return guessing_tables(s.a, s.d, s.c, s.nodes, s.reach)
 
 
@@ -74,12 +76,12 @@ def expectations(data: Layout, s: Standard, shift: Floats | None) -> tuple[Float
         return posterior.expectations(
             data, grid_tables(s.a, s.d, s.nodes), score_curves(s.a, s.d, s.nodes)
         )
-    return loglik_3pl.expectations(data, _tables(s), _shifts(data, shift))
+    return category_tables.expectations(data, _tables(s), _shifts(data, shift))
 
 
 def central_moments(data: Layout, s: Standard, shift: Floats | None) -> Floats:
     """Mean, variance, third and fourth central moment of standardised abilities, (4, persons)."""
-    return loglik_3pl.moments(data, _tables(s), _shifts(data, shift))
+    return category_tables.moments(data, _tables(s), _shifts(data, shift))
 
 
 def _shifts(data: Layout, shift: Floats | None) -> Floats:
@@ -130,9 +132,11 @@ def draw(
     for part in parts:
         s, v = standard(items, population, part), np.ascontiguousarray(u[part.rows, :, 0])
         if s.plain:
-            z = plausible.draw(part.of(data), grid_tables(s.a, s.d, s.nodes), v)
+            z = plausible_values.draw(part.of(data), grid_tables(s.a, s.d, s.nodes), v)
         else:
-            z = loglik_3pl.draw(part.of(data), _tables(s), _shifts(part.of(data), part.shift), v)
+            z = category_tables.draw(
+                part.of(data), _tables(s), _shifts(part.of(data), part.shift), v
+            )
         out[part.rows] = part.center + part.sd * z
     return out
 
@@ -155,7 +159,7 @@ def _modes(
     mode, se = np.empty((2, data.shape[0]))
     for part in parts:
         s, own = standard(items, population, part), part.of(data)
-        z, info = points.modes(own, _tables(s), _shifts(own, part.shift))
+        z, info = point_estimates.modes(own, _tables(s), _shifts(own, part.shift))
         mode[part.rows] = part.center + part.sd * z
         se[part.rows] = part.sd / np.sqrt(1.0 + info)
     return mode, se
@@ -167,7 +171,7 @@ def _likeliest(
     bound = ability_bound(*items)
     theta, _ = modes.modes(data, Parameters.of(*items), bound)
     at = guessing_tables(*items, np.zeros(2))
-    info = points.information(data, at, theta)
+    info = point_estimates.information(data, at, theta)
     info[~(np.abs(theta) < bound)] = np.nan
     return theta, 1.0 / np.sqrt(info)
 
@@ -175,8 +179,8 @@ def _likeliest(
 def _warm(
     data: Layout, items: Items, population: Population, parts: list[Part]
 ) -> tuple[Floats, Floats]:
-    tables = guessing_tables(*items, points.nodes_for(items.a, ability_bound(*items)))
-    theta, info = points.warm(data, tables, points.warm_tables(tables))
-    info[~(np.abs(theta) < points.FURTHEST)] = np.nan
+    tables = guessing_tables(*items, point_estimates.nodes_for(items.a, ability_bound(*items)))
+    theta, info = point_estimates.warm(data, tables, point_estimates.warm_tables(tables))
+    info[~(np.abs(theta) < point_estimates.FURTHEST)] = np.nan
     with np.errstate(divide="ignore"):
         return theta, 1.0 / np.sqrt(info)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irt_dask.engine.tables import plane_tables
-from irt_dask.kernels import plane, plane_draws
-from irt_dask.kernels.layouts import Layout
+from irt_dask.kernels.responses.layouts import Layout
+from irt_dask.kernels.several import plane_posterior, plane_values
 
 Floats = NDArray[np.float64]
 
@@ -25,8 +25,10 @@ class Items(NamedTuple):
 
 def with_grid(loading: Floats, intercept: Floats, correlation: float) -> Items:
     """Choose the grid of these items."""
-    bound = plane.plane_reach(loading, intercept, correlation)
-    nodes = plane.plane_for(loading, intercept, correlation=correlation, bound=bound).nodes
+    bound = plane_posterior.plane_reach(loading, intercept, correlation)
+    nodes = plane_posterior.plane_for(
+        loading, intercept, correlation=correlation, bound=bound
+    ).nodes
     return Items(loading, intercept, correlation, nodes)
 
 
@@ -35,11 +37,11 @@ def moments(data: Layout, averaged: tuple[Items, ...]) -> dict[str, Floats]:
 
     Deviations are from the first mean, as for one ability.
     """
-    mean, cov, _ = plane.expectations(data, plane_tables(*averaged[0]))
+    mean, cov, _ = plane_posterior.expectations(data, plane_tables(*averaged[0]))
     if len(averaged) > 1:
         shift, spread, within = np.zeros_like(mean), np.zeros_like(cov), cov.copy()
         for items in averaged[1:]:
-            m, c, _ = plane.expectations(data, plane_tables(*items))
+            m, c, _ = plane_posterior.expectations(data, plane_tables(*items))
             shift += m - mean
             spread += _products(m - mean)
             within += c
@@ -62,4 +64,4 @@ def _products(x: Floats) -> Floats:
 
 def draw(data: Layout, items: Items, u: Floats) -> Floats:
     """Plausible values, shape (persons, plausible, 2)."""
-    return plane_draws.draw(data, plane_tables(*items), u)
+    return plane_values.draw(data, plane_tables(*items), u)

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from irt_dask.kernels import layouts
-from irt_dask.kernels.layouts import Layout
+from irt_dask.kernels.responses import layouts
+from irt_dask.kernels.responses.layouts import Layout
 
 Floats = NDArray[np.float64]
 

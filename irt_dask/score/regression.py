@@ -23,7 +23,7 @@ from irt_dask.errors import (
     EstimationError,
     InputError,
 )
-from irt_dask.kernels import exact
+from irt_dask.kernels.base import fixed_point
 from irt_dask.score import axis, regression_errors
 from irt_dask.score.population import Covariates, Part, Population
 from irt_dask.score.regression_errors import largest_score, scale_for, weights_of
@@ -149,7 +149,7 @@ def _weight_of_groups(ref: Any, population: Population, scale: float) -> Any:
     _, w = weights_of(ref)
     total = np.zeros(len(population.labels), dtype=np.int64)
     for part in population.parts(ref):
-        total[part.number] += exact.fixed(w[part.rows], scale).sum()
+        total[part.number] += fixed_point.fixed(w[part.rows], scale).sum()
     return total
 
 
@@ -186,7 +186,7 @@ def _gram(ref: Any, covariates: Covariates, scale: float) -> Any:
     _, w = weights_of(ref)
     u = covariates.design(ref)
     return np.array(
-        [exact.fixed(w[:, None] * u * u[:, [k]], scale).sum(0) for k in range(u.shape[1])]
+        [fixed_point.fixed(w[:, None] * u * u[:, [k]], scale).sum(0) for k in range(u.shape[1])]
     )
 
 
@@ -240,8 +240,8 @@ def _step(
     for part in population.parts(ref):
         terms, log_marginal = _residuals(block, part, items, population)
         own = w[part.rows]
-        sums[part.number] += exact.fixed(own[:, None] * terms, scale).sum(axis=0)
-        value[part.number] += exact.fixed(own * log_marginal, log_scale).sum()
+        sums[part.number] += fixed_point.fixed(own[:, None] * terms, scale).sum(axis=0)
+        value[part.number] += fixed_point.fixed(own * log_marginal, log_scale).sum()
     return sums, value
 
 

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from irt_dask.engine import Engine
 from irt_dask.engine.cache import read_block
-from irt_dask.kernels import counts, exact
+from irt_dask.kernels.base import fixed_point
+from irt_dask.kernels.responses import response_counts
 from irt_dask.score import axis
 from irt_dask.score.population import Part, Population
 
@@ -39,12 +40,12 @@ _SHARE = 1e-4
 def weights_of(ref: Any) -> tuple[Any, Floats]:
     """A block and the weight of each person in the estimation: 0 without responses."""
     block = read_block(ref)
-    return block, block.weights() * (counts.responses_per_person(block.data) > 0)
+    return block, block.weights() * (response_counts.responses_per_person(block.data) > 0)
 
 
 def scale_for(engine: Engine, bound: float) -> float:
     """Scale of weighted sums over persons of terms of at most ``bound``."""
-    return exact.scale_for(engine.n_persons * bound)
+    return fixed_point.scale_for(engine.n_persons * bound)
 
 
 def largest_score(reach: float) -> float:
@@ -86,14 +87,16 @@ def _information(
         own = w[part.rows][:, None]
         again = own[:, 0] if block.times is None else 1.0
         for k in range(width + 1):
-            total[part.number, k] += exact.fixed(own * _row(k, u, factor, last), scale).sum(axis=0)
+            total[part.number, k] += fixed_point.fixed(own * _row(k, u, factor, last), scale).sum(
+                axis=0
+            )
         for k in range(width):
             square = np.zeros(len(u))
             for m in range(width):  # one by one: the same bits in blocks of any size
                 square += u[:, m] * apart[m, k]
             square = square**2
             both = own * np.stack([square, again * square**2], axis=1)
-            powers[part.number, :, k] += exact.fixed(both, unit).sum(axis=0)
+            powers[part.number, :, k] += fixed_point.fixed(both, unit).sum(axis=0)
     return total, powers
 
 
@@ -113,7 +116,7 @@ def _middle(
         leverage = np.clip(own * factor * leverage, 0.0, 1.0)[:, None]
         for k in range(width + 1):
             one = score * score[:, [k]] + leverage * _row(k, u, factor, last)
-            total[part.number, k] += exact.fixed(own[:, None] ** 2 * one, scale).sum(axis=0)
+            total[part.number, k] += fixed_point.fixed(own[:, None] ** 2 * one, scale).sum(axis=0)
     return total
 
 

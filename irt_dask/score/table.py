@@ -12,8 +12,8 @@ from scipy.optimize import brentq
 
 from irt_dask.engine import bank_item_ids, dataset, item_parameters_3pl
 from irt_dask.errors import InputError
-from irt_dask.kernels import loglik_3pl, points
-from irt_dask.kernels.layouts import Dense
+from irt_dask.kernels.posterior import category_tables, point_estimates
+from irt_dask.kernels.responses.layouts import Dense
 from irt_dask.models import ability_bound, grid_for, reach_of
 
 Floats = NDArray[np.float64]
@@ -112,7 +112,7 @@ def score_log_probabilities(right: Floats, wrong: Floats) -> Floats:
 def _expected(a: Floats, d: Floats, c: Floats) -> tuple[Floats, Floats, Floats]:
     """Mean, SD and probability of each score for abilities from N(0, 1)."""
     grid = grid_for(a, d, bound=reach_of(a, d))
-    g = loglik_3pl.tables(a, d, c, grid.nodes)
+    g = category_tables.tables(a, d, c, grid.nodes)
     gain = g.gain if g.gain.size else np.multiply.outer(a, grid.nodes) + d[:, None]
     log = score_log_probabilities(g.wrong + gain, g.wrong) - 0.5 * grid.nodes**2
     peak = log.max(axis=1, keepdims=True)
@@ -157,6 +157,6 @@ def _warm(a: Floats, d: Floats, c: Floats) -> tuple[Floats, Floats]:
             "other models it depends on the pattern; use score(method='wle'), or 'tcc'"
         )
     patterns = np.tril(np.ones((a.size + 1, a.size), dtype=np.int8), -1)
-    g = loglik_3pl.tables(a, d, c, points.nodes_for(a, ability_bound(a, d, c)))
-    theta, info = points.warm(Dense(patterns), g, points.warm_tables(g))
+    g = category_tables.tables(a, d, c, point_estimates.nodes_for(a, ability_bound(a, d, c)))
+    theta, info = point_estimates.warm(Dense(patterns), g, point_estimates.warm_tables(g))
     return theta, 1.0 / np.sqrt(info)

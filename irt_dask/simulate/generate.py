@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from irt_dask.engine import dataset
 from irt_dask.errors import InputError
-from irt_dask.kernels import keyed
+from irt_dask.kernels.base import keyed_random
 from irt_dask.models import check_model, difficulty, probability
 from irt_dask.store import Responses, StoreWriter, from_array
 from irt_dask.store.writer import check_rows_per_block
@@ -24,7 +24,7 @@ _MAX_ABILITIES = 10_000_000
 
 
 def _items(n_items: int, model: str, seed: int) -> tuple[Floats, Floats]:
-    u = keyed.uniforms(keyed.key(seed, "simulate-items"), 0, n_items, 2)
+    u = keyed_random.uniforms(keyed_random.key(seed, "simulate-items"), 0, n_items, 2)
     z = ndtri(u)
     a = np.exp(0.3 * z[:, 0]) if model == "2pl" else np.ones(n_items)
     return a, -a * z[:, 1]
@@ -34,11 +34,11 @@ def _block(
     start: int, stop: int, a: Floats, d: Floats, missing: float, seed: int
 ) -> tuple[NDArray[np.int8], Floats]:
     n = stop - start
-    theta = ndtri(keyed.uniforms(keyed.key(seed, "simulate-ability"), start, n)[:, 0])
-    u = keyed.uniforms(keyed.key(seed, "simulate-response"), start, n, a.size)
+    theta = ndtri(keyed_random.uniforms(keyed_random.key(seed, "simulate-ability"), start, n)[:, 0])
+    u = keyed_random.uniforms(keyed_random.key(seed, "simulate-response"), start, n, a.size)
     values = (u < probability(theta, a, d)).astype(np.int8)
     if missing > 0:
-        u = keyed.uniforms(keyed.key(seed, "simulate-missing"), start, n, a.size)
+        u = keyed_random.uniforms(keyed_random.key(seed, "simulate-missing"), start, n, a.size)
         values[u < missing] = -1
     return values, theta
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irt_dask.errors import InputError
-from irt_dask.kernels.layouts import Dense, Layout, Sparse
+from irt_dask.kernels.responses.layouts import Dense, Layout, Sparse
 from irt_dask.store.persons import person_columns
 from irt_dask.store.responses import SAMPLING, Block, Responses, check_item_ids
 from irt_dask.store.weights import Sums, check_kind, checked

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from irt_dask.kernels.layouts import Dense
+from irt_dask.kernels.responses.layouts import Dense
 from irt_dask.store.responses import SAMPLING, Block, BlockRef, Responses, sha256
 from irt_dask.store.stored import StoredBlock
 from irt_dask.store.weights import WeightedRef

@@ -10,7 +10,7 @@ import numpy as np
 
 from irt_dask import variables
 from irt_dask.errors import InputError
-from irt_dask.kernels.layouts import to_dense
+from irt_dask.kernels.responses.layouts import to_dense
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from zarr.codecs import Crc32cCodec, ZstdCodec
 from zarr.storage import LocalStore
 
-from irt_dask.kernels.layouts import Layout, Sparse, to_dense, to_sparse
+from irt_dask.kernels.responses.layouts import Layout, Sparse, to_dense, to_sparse
 from irt_dask.store.manifest import Files, writing
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irt_dask.errors import InputError
-from irt_dask.kernels.layouts import Layout
+from irt_dask.kernels.responses.layouts import Layout
 
 if TYPE_CHECKING:
     import xarray as xr

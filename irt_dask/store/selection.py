@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irt_dask.errors import InputError
-from irt_dask.kernels import keyed, layouts
+from irt_dask.kernels.base import keyed_random
+from irt_dask.kernels.responses import layouts
 from irt_dask.store.responses import Block, BlockRef, Responses, check_item_ids, sha256
 
 _LISTED = 10
@@ -27,7 +28,7 @@ class Dealt:
 
     def of(self, start: int, n: int) -> NDArray[np.intp]:
         """Rows of a block of n persons that begins at ``start``."""
-        u = keyed.uniforms(keyed.key(self.seed, "split"), start, n)[:, 0]
+        u = keyed_random.uniforms(keyed_random.key(self.seed, "split"), start, n)[:, 0]
         return np.flatnonzero((self.low <= u) & (u < self.high))
 
 

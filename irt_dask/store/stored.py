@@ -19,7 +19,7 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
 from irt_dask.errors import StoreError
-from irt_dask.kernels.layouts import Dense, Layout, Sparse
+from irt_dask.kernels.responses.layouts import Dense, Layout, Sparse
 from irt_dask.store import manifest
 from irt_dask.store.objects import AT_ONCE, ObjectPath
 from irt_dask.store.places import Location, location

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from irt_dask.errors import InputError
-from irt_dask.kernels.layouts import Dense, Layout
+from irt_dask.kernels.responses.layouts import Dense, Layout
 from irt_dask.store.draft import create
 from irt_dask.store.manifest import Files
 from irt_dask.store.responses import Responses, check_item_ids

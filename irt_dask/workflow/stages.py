@@ -14,17 +14,17 @@ import numpy as np
 import xarray as xr
 
 from irt_dask.banks.files import items_text
-from irt_dask.calibrate.coreset import Coreset
-from irt_dask.calibrate.gibbs import fit_bayes
-from irt_dask.calibrate.joint import fit_joint
-from irt_dask.calibrate.spectral import fit_spectral
-from irt_dask.calibrate.summary import summarise
+from irt_dask.calibrate.bayes.fit import fit_bayes
+from irt_dask.calibrate.joint.coreset_spec import Coreset
+from irt_dask.calibrate.joint.fit import fit_joint
+from irt_dask.calibrate.rasch.spectral import fit_spectral
+from irt_dask.calibrate.shared.summary import summarise
 from irt_dask.datasets import load_lsat
 from irt_dask.engine.person_files import DONE
 from irt_dask.errors import ChangedRunError, DataWarning
 from irt_dask.evaluate.predictive_check import predictive_check
 from irt_dask.ingest import ingest as ingest_responses
-from irt_dask.kernels.layouts import concatenate, to_dense
+from irt_dask.kernels.responses.layouts import concatenate, to_dense
 from irt_dask.report.page import write_report
 from irt_dask.score import score as score_persons
 from irt_dask.simulate import simulate

@@ -30,10 +30,12 @@ import numpy as np
 from scipy.linalg import sqrtm
 
 import irt_dask as irt
-from irt_dask.calibrate import gibbs_chain, reference_chain
-from irt_dask.calibrate.hierarchy import Hierarchy
+from irt_dask.calibrate.bayes import grid_chain, polya_gamma_chain
+from irt_dask.calibrate.bayes.hierarchy import Hierarchy
 from irt_dask.engine.threads import single_threaded
-from irt_dask.kernels import diagnostics, layouts, plane
+from irt_dask.kernels.combine import convergence
+from irt_dask.kernels.responses import layouts
+from irt_dask.kernels.several import plane_posterior
 
 ITEMS = ("discrimination", "intercept")
 
@@ -72,7 +74,7 @@ def fit(y, **options):
 
 def effective(draws):
     """Smallest and median effective draws of (a, d) per sweep."""
-    ess = np.ravel(diagnostics.ess(draws[None])) / len(draws)
+    ess = np.ravel(convergence.ess(draws[None])) / len(draws)
     return ess.min(), np.median(ess)
 
 
@@ -91,13 +93,13 @@ def chain(sampler, y, a, d, sweeps):
         "sweeps": sweeps + 50,
     }
     if sampler == "grid":
-        plan, segment = gibbs_chain.Plan(**common), gibbs_chain.segment
-        start = gibbs_chain.first_state(0, 0, a, d, plan)
+        plan, segment = grid_chain.Plan(**common), grid_chain.segment
+        start = grid_chain.first_state(0, 0, a, d, plan)
     else:
-        mask = reference_chain.pack(np.ones((d.size, 1), dtype=bool))
-        plan = reference_chain.Plan(**common, n_dims=1, free=mask, positive=mask)
-        segment = reference_chain.segment
-        start = reference_chain.first_state(0, 0, a[:, None], d, plan)
+        mask = polya_gamma_chain.pack(np.ones((d.size, 1), dtype=bool))
+        plan = polya_gamma_chain.Plan(**common, n_dims=1, free=mask, positive=mask)
+        segment = polya_gamma_chain.segment
+        start = polya_gamma_chain.first_state(0, 0, a[:, None], d, plan)
     segment(replace(plan, n_warmup=2, n_draws=3), r.refs, start)  # compiled, and laid out
     begun = time.process_time()
     _, output = segment(plan, r.refs, start)
@@ -417,9 +419,9 @@ def m2pl(*many):
                     else 2000, seed=2, client=client)  # fmt: skip
             seconds = time.perf_counter() - begun
             mean, sd = f.item_loading.values, f.item_loading_sd.values
-            grid = plane.plane_for(mean.T, f.item_intercept.values)
-            tables = plane.plane(mean.T, f.item_intercept.values, grid.nodes, 0.0)
-            eap = plane.expectations(layouts.Dense(y), tables)[0]
+            grid = plane_posterior.plane_for(mean.T, f.item_intercept.values)
+            tables = plane_posterior.plane(mean.T, f.item_intercept.values, grid.nodes, 0.0)
+            eap = plane_posterior.expectations(layouts.Dense(y), tables)[0]
             first = first or (mean, sd, f.item_intercept_sd.values, eap)
             error = ((mean - a)[free] ** 2).mean() ** 0.5
             r1, r2 = sd[free] / first[1][free], f.item_intercept_sd.values / first[2]

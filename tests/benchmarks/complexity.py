@@ -19,8 +19,9 @@ from published import COMPLEXITY
 
 import irt_dask as irt
 from irt_dask.errors import ConvergenceWarning
-from irt_dask.kernels import layouts, modes
-from irt_dask.kernels.parameters import Items
+from irt_dask.kernels.joint import modes
+from irt_dask.kernels.joint.parameters import Items
+from irt_dask.kernels.responses import layouts
 from irt_dask.models import ABILITY_BOUND
 
 

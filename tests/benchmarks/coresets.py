@@ -30,8 +30,9 @@ from published import TWO
 
 import irt_dask as irt
 from irt_dask.errors import IrtDaskWarning
-from irt_dask.kernels import layouts, modes
-from irt_dask.kernels.parameters import Items
+from irt_dask.kernels.joint import modes
+from irt_dask.kernels.joint.parameters import Items
+from irt_dask.kernels.responses import layouts
 
 NPI = Path(__file__).resolve().parents[3] / "shared" / "data" / "npi_wide.csv.gz"
 #: Rows of the paper's tables that are always measured; ``--full``: all of them.

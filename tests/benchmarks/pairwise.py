@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import irt_dask as irt
-from irt_dask.kernels.layouts import Sparse
+from irt_dask.kernels.responses.layouts import Sparse
 from irt_dask.store import StoreWriter
 
 PAPER_SECONDS = 1580

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 import irt_dask as irt
-from irt_dask.calibrate import private_baselines as baselines
+from irt_dask.calibrate.private import baselines
 
 DELTA = 1e-4
 EPSILON = (0.01, 0.1, 1.0, 10.0)

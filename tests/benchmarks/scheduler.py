@@ -27,7 +27,7 @@ import psutil
 from distributed import Client, LocalCluster
 
 from irt_dask.engine import Chain, Checkpoint, Engine, executors, run_chains
-from irt_dask.kernels.layouts import Dense
+from irt_dask.kernels.responses.layouts import Dense
 from irt_dask.store import Block, Responses
 
 EMPTY = Dense(np.zeros((1, 1), dtype=np.int8))

@@ -1,0 +1,1 @@
+"""Posteriors of items: samplers, shards, their barycenter."""

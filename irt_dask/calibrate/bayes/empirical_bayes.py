@@ -1,0 +1,64 @@
+"""The covariance of the items from all persons, before they are dealt to shards.
+
+A shard cannot learn the covariance: with priors to the power w = n_k / n, items integrated out
+leave ``|Sigma|^{J (1 - w) / 2}``, and the variance runs away.  So it is held in the shards, near
+its posterior mean, and corrected afterwards (:func:`irt_dask.calibrate.bayes.hierarchy.learn`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irt_dask.calibrate.bayes.full_data_mode import Posterior, on_line
+from irt_dask.calibrate.bayes.hierarchy import Hierarchy
+from irt_dask.engine import Engine
+from irt_dask.kernels.gibbs import learned_item_draws
+from irt_dask.kernels.posterior import expected_counts
+from irt_dask.models import GRID_BOUND
+
+Floats = NDArray[np.float64]
+
+#: Rounds end when the covariance changes by less than this share of the product of the SDs.
+_SMALL_CHANGE = 0.003
+_MOST_ROUNDS = 100
+
+
+def covariance(engine: Engine, prior: Hierarchy, x: Floats) -> tuple[Floats, Floats]:
+    """Covariance of the items, and the items, (2, items), from a start.
+
+    EM: given mean and covariance, one step of each item to the mode of its conditional density on
+    expected counts; the covariance is that of the items and their own uncertainty together, as seen
+    with abilities known (a joint mode of items and covariance need not exist).
+
+    Notes
+    -----
+    One pass over the data a round, some 10 to 30 of them.  After 100 it is taken as it is: what is
+    held need only be near, and the weights of the draws say whether it was.  The driver holds
+    expected counts, 16 bytes x items x nodes.
+    """
+    r = engine.responses
+    posterior = Posterior(engine, prior)
+    mean, held = prior.start(x)
+    for _ in range(_MOST_ROUNDS):
+        a, d = np.exp(x[0]), x[1]
+        nodes = posterior.nodes(np.stack([a, d]))
+        worst = float((a * GRID_BOUND + np.abs(d)).max()) + 1.0
+        scales = expected_counts.scales_for(r.n_persons, r.n_items * worst)
+        right, seen, _ = engine.map_reduce(on_line, a, d, nodes, scales)
+        x, own = learned_item_draws.modes(
+            right / scales.weight,
+            seen / scales.weight,
+            nodes,
+            mean,
+            np.asarray(np.linalg.inv(held), dtype=float),
+            x,
+        )
+        mean, _ = prior.mean_given(x, held)
+        new = prior.covariance_given(x, mean, own.sum(axis=0))
+        sd = np.sqrt(np.diag(new))
+        change = float((np.abs(new - held) / np.outer(sd, sd)).max())
+        held = new
+        if change < _SMALL_CHANGE:
+            break
+    return held, x

@@ -1,0 +1,234 @@
+"""Moving a combined posterior to where the posterior of all persons has its mode.
+
+The mean of what shards say about a few hundred persons each is not what all persons say: the
+shards' posteriors are skewed and their modes biased, both by O(1 / n_k).  The score of the marginal
+log posterior on the full data needs one pass (expected counts, Fisher's identity); its product with
+the combined covariance is a Newton step.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr
+
+from irt_dask.calibrate.bayes.coordinates import Space, by_item, from_items
+from irt_dask.calibrate.bayes.hierarchy import Hierarchy
+from irt_dask.engine import Engine
+from irt_dask.engine.cache import keep
+from irt_dask.engine.tables import grid_tables
+from irt_dask.errors import ConvergenceWarning
+from irt_dask.kernels.posterior import expected_counts
+from irt_dask.kernels.several import plane_posterior
+from irt_dask.models import GRID_BOUND, ItemPrior, grid_for
+from irt_dask.store import Block
+from irt_dask.store.responses import sha256
+
+Floats = NDArray[np.float64]
+
+#: Steps end when the largest is below this share of the parameter's posterior SD.
+_SMALL_STEP = 0.05
+_MOST_STEPS = 10
+#: Times a step is halved where the log posterior falls.
+_MOST_HALVINGS = 10
+#: Slopes may grow by this factor before the grid of abilities is made anew.
+_MARGIN = 1.1
+
+
+@dataclass(frozen=True)
+class Refined:
+    """Where the steps ended: coordinates (P, items); ``first_step`` is in posterior SDs."""
+
+    centre: Floats
+    n_steps: int
+    first_step: float
+    converged: bool
+
+
+# --- the marginal posterior on the full data ------------------------------------------------------
+
+
+def on_line(block: Block, a: Floats, d: Floats, nodes: Floats, scales: Any) -> tuple[Any, ...]:
+    """Expected counts of a block, right and seen by item and node, and its log-likelihood."""
+    right, seen, _, value = expected_counts.counts(block.data, grid_tables(a, d, nodes), scales)
+    return right, seen, value
+
+
+def _on_plane(
+    block: Block, loading: Floats, d: Floats, nodes: Floats, rho: float | None, scales: Any
+) -> tuple[Any, ...]:
+    g = _tables(loading, d, nodes, rho)
+    return plane_posterior.sums(block.data, g, scales, products=rho is not None)
+
+
+def _tables(loading: Floats, d: Floats, nodes: Floats, rho: float | None) -> plane_posterior.Plane:
+    key = ("plane", sha256(loading, d, nodes), rho)
+    return keep(key, lambda: plane_posterior.plane(loading, d, nodes, rho or 0.0))
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Marginal log posterior of loadings and intercepts, shape (P, items), on the full data.
+
+    Abilities are N(0, 1).  If two of them are correlated, a further column has the correlation in
+    its first row (:func:`with_correlation`); its prior is uniform.  A :class:`Hierarchy` holds its
+    covariance; its mean is integrated out.
+    """
+
+    engine: Engine
+    prior: ItemPrior | Hierarchy
+    free: NDArray[np.bool_] | None = None
+    signed: NDArray[np.bool_] | None = None
+
+    def _split(self, parameters: Floats) -> tuple[Floats, float | None]:
+        """Parameters of the items, and the correlation where it is one of the parameters."""
+        m = self.engine.responses.n_items
+        return parameters[:, :m], float(parameters[0, m]) if parameters.shape[1] > m else None
+
+    def nodes(self, parameters: Floats) -> Floats:
+        """Grid of abilities for these items and others with somewhat larger loadings."""
+        items, rho = self._split(parameters)
+        loading, d = items[:-1], items[-1]
+        if len(loading) == 1:
+            return grid_for(loading[0], d, margin=_MARGIN).nodes
+        return plane_posterior.plane_for(loading, d, correlation=rho or 0.0, margin=_MARGIN).nodes
+
+    def __call__(self, parameters: Floats, nodes: Floats) -> tuple[float, Floats]:
+        """Value and gradient in the parameters: one pass over the data.
+
+        Sums over persons are integers: the same bits whatever the blocks and workers.
+        """
+        items, rho = self._split(parameters)
+        loading, d = items[:-1], items[-1]
+        r = self.engine.responses
+        worst = float((np.abs(loading).sum(axis=0) * GRID_BOUND + np.abs(d)).max()) + 1.0
+        scales = expected_counts.scales_for(r.n_persons, r.n_items * worst)
+        if len(loading) == 1:
+            right, seen, value = self.engine.map_reduce(on_line, loading[0], d, nodes, scales)
+            right, seen = right / scales.weight, seen / scales.weight
+            gradient = expected_counts.score(right, seen, nodes, loading[0], d)
+        else:
+            args = (loading, d, nodes, rho)
+            residual, whole, product, value = self.engine.map_reduce(_on_plane, *args, scales)
+            gradient = plane_posterior.score(
+                residual / scales.weight, whole / scales.weight, _tables(*args)
+            )
+        prior, slope = self._log_prior(items)
+        gradient = gradient + slope
+        if rho is not None:
+            by_rho = plane_posterior.correlation_score(product, r.n_persons, rho, scales)
+            gradient = with_correlation(gradient, by_rho)
+        return float(value) / scales.log_marginal + prior, gradient
+
+    def _log_prior(self, parameters: Floats) -> tuple[float, Floats]:
+        """Log density of the items' prior and its gradient; fixed loadings have none."""
+        a, d = parameters[:-1], parameters[-1:]
+        if isinstance(self.prior, Hierarchy):
+            return self.prior.log_density(a[0], d[0])
+        slope = np.empty_like(parameters)
+        value = np.empty_like(parameters)
+        value[:-1], slope[:-1] = _normal(a, self.prior.discrimination)
+        value[:-1] -= log_ndtr(self.prior.discrimination[0] / self.prior.discrimination[1])
+        if self.signed is not None:
+            at = self.signed[:-1]
+            value[:-1][at], slope[:-1][at] = _normal(a[at], self.prior.loading)
+        value[-1:], slope[-1:] = _normal(d, self.prior.intercept)
+        if self.free is not None:
+            value, slope = np.where(self.free, value, 0.0), np.where(self.free, slope, 0.0)
+        return float(value.sum()), slope
+
+
+def with_correlation(items: Floats, correlation: float) -> Floats:
+    """Append a column whose first entry is the correlation of two abilities."""
+    column = np.zeros((len(items), 1))
+    column[0] = correlation
+    return np.hstack([items, column])
+
+
+def _normal(x: Floats, prior: tuple[float, float]) -> tuple[Floats, Floats]:
+    """Log density of a normal, and its derivative."""
+    mean, sd = prior
+    z = (x - mean) / sd
+    return -0.5 * (z**2 + math.log(2.0 * math.pi)) - math.log(sd), -z / sd
+
+
+# --- the steps ------------------------------------------------------------------------------------
+
+
+def refine(posterior: Posterior, space: Space, start: Floats, covariance: Floats) -> Refined:
+    """Newton steps from ``start``, coordinates (P, items), to the mode of the log posterior there.
+
+    ``covariance`` is (blocks, size, size): of all parameters item by item in one block, or one
+    block for each item.  It stands for the inverse Hessian; what it misses (all that items share,
+    where it has a block for each) is learnt from the steps themselves, by limited-memory BFGS
+    updates.  A step that lowers the log posterior is halved.
+
+    Notes
+    -----
+    One pass over the data for each step and halving; the driver holds expected counts, 16 bytes x
+    items x nodes of one ability (of two abilities 8 bytes x nodes^2).
+    """
+    x = start
+    sd = from_items(np.sqrt(np.diagonal(covariance, axis1=1, axis2=2)), len(x))
+    free = space.mask(*x.shape)
+    nodes = posterior.nodes(space.parameters(x))
+    value, gradient = _evaluate(posterior, space, x, nodes)
+    memory: list[tuple[Floats, Floats]] = []
+    first = 0.0
+    for k in range(_MOST_STEPS):
+        step = _direction(gradient, covariance, memory)
+        size = float((np.abs(step) / sd)[free].max())
+        first = first or size
+        if size < _SMALL_STEP:
+            return Refined(x + space.within(x, step), k, first, True)
+        step = space.within(x, step)
+        finer = posterior.nodes(space.parameters(x + step))
+        if finer.size > nodes.size * _MARGIN:  # values on different grids differ in their last bits
+            nodes = finer
+            value, gradient = _evaluate(posterior, space, x, nodes)
+        for _ in range(_MOST_HALVINGS):
+            moved = x + step
+            new_value, new_gradient = _evaluate(posterior, space, moved, nodes)
+            if new_value >= value:
+                break
+            step = 0.5 * step
+        else:
+            break
+        memory.append((moved - x, gradient - new_gradient))
+        x, value, gradient = moved, new_value, new_gradient
+    warnings.warn(
+        f"the location of the combined posterior did not settle in {len(memory)} steps on the full "
+        f"data (last step {size:.2g} posterior SD, limit {_SMALL_STEP}); use fewer shards, or more "
+        f"draws in each",
+        ConvergenceWarning,
+        stacklevel=2,
+    )
+    return Refined(x, len(memory), first, False)
+
+
+def _evaluate(posterior: Posterior, space: Space, x: Floats, nodes: Floats) -> tuple[float, Floats]:
+    """Log posterior density in the coordinates, and its gradient there."""
+    value, gradient = posterior(space.parameters(x), nodes)
+    volume, slope = space.volume(x)
+    return value + volume, gradient * space.slope(x) + slope
+
+
+def _direction(gradient: Floats, covariance: Floats, memory: list[tuple[Floats, Floats]]) -> Floats:
+    """Newton step: covariance times score, with BFGS updates by steps and changes of the score."""
+    q = gradient
+    used = [(s, y, float((s * y).sum())) for s, y in memory]
+    used = [(s, y, sy) for s, y, sy in used if sy > 0.0]
+    weight = []
+    for s, y, sy in reversed(used):
+        weight.append(float((s * q).sum()) / sy)
+        q = q - weight[-1] * y
+    blocks = by_item(q, len(covariance))
+    step = from_items((covariance @ blocks[..., None])[..., 0], len(gradient))
+    for (s, y, sy), w in zip(used, reversed(weight), strict=True):
+        step = step + s * (w - float((y * step).sum()) / sy)
+    return step

@@ -1,0 +1,294 @@
+"""The Gibbs samplers of :func:`irt_dask.fit_bayes`, made ready for a data set.
+
+Both draw from the same posterior.  :mod:`irt_dask.calibrate.bayes.grid_chain` is for one ability,
+:mod:`irt_dask.calibrate.bayes.polya_gamma_chain` for any number.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irt_dask.calibrate.bayes import (
+    barycenter,
+    empirical_bayes,
+    grid_chain,
+    loadings,
+    polya_gamma_chain,
+)
+from irt_dask.calibrate.bayes.coordinates import Space
+from irt_dask.calibrate.bayes.hierarchy import Hierarchy
+from irt_dask.engine import Chain, Checkpoint, Engine, run_chains
+from irt_dask.engine.chains import Segment
+from irt_dask.engine.shard_files import ShardFile, write_copy
+from irt_dask.errors import InputError
+from irt_dask.kernels.combine import convergence
+from irt_dask.models import Grid, ItemPrior
+from irt_dask.store import Responses
+from irt_dask.store.places import local_path
+from irt_dask.store.responses import sha256
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+SAMPLERS = ("grid", "polya-gamma")
+
+#: What a segment should take, seconds, and rough costs that only decide where chains are cut.
+_SEGMENT_SECONDS = 5.0
+_COST_SWEEP, _COST_PERSON, _COST_CELL, _COST_ITEM = 1e-4, 5e-8, 5e-9, 3e-6
+#: A test of fewer items than this says less about each person, and its chain mixes more slowly:
+#: several sweeps are made for each draw, at most so many.
+_LONG_TEST, _MOST_PER_DRAW = 40, 8
+#: Draws of all shards that the driver holds, bytes; beyond, chains are thinned.
+_DRIVER_BYTES = 1 << 29
+#: Draws of a chain that are kept, at least.
+LEAST_DRAWS = 100
+#: More shards than this do not each read the whole store: a copy by shard is made first.
+_MOST_READS = 100
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the caller of fit_bayes asked for."""
+
+    seed: int
+    n_shards: int
+    n_draws: int
+    n_warmup: int
+    n_chains: int
+    prior: ItemPrior | Hierarchy
+    powering: str
+    n_dims: int = 1
+    correlated: bool = False
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """A sampler, its plan, and the coordinates in which its draws are near Gaussian."""
+
+    name: str
+    plan: grid_chain.Plan
+    segment: Segment
+    a: Floats  # start values: loadings (items, dims)
+    d: Floats
+    space: Space
+    free: Bools  # (items, dims)
+    positive: Bools
+    attempt: int = 0
+
+    def holding(self, covariance: Floats, attempt: int) -> Sampler:
+        """Return the grid sampler of shards that hold another covariance of the items."""
+        assert isinstance(self.plan.prior, Hierarchy)
+        plan = replace(self.plan, prior=self.plan.prior.holding(covariance))
+        segment = functools.partial(grid_chain.segment, plan)
+        return replace(self, plan=plan, segment=segment, attempt=attempt)
+
+    def chains(self, n_chains: int) -> list[list[Chain]]:
+        """Chains of each shard, at their start."""
+        names = "shard-{:04d}-chain-{}" + (f"-run-{self.attempt + 1}" if self.attempt else "")
+        return [
+            [Chain(names.format(s, c), self._first(s, c)) for c in range(n_chains)]
+            for s in range(self.plan.n_shards)
+        ]
+
+    def _first(self, shard: int, chain: int) -> dict[str, Any]:
+        if isinstance(self.plan, polya_gamma_chain.Plan):
+            return polya_gamma_chain.first_state(shard, chain, self.a, self.d, self.plan)
+        return grid_chain.first_state(shard, chain, self.a[:, 0], self.d, self.plan)
+
+    def posterior(self, chains: list[Chain]) -> barycenter.ShardPosterior:
+        """Draws and diagnostics of one shard's chains."""
+        draws = np.stack([_joined(c, "draws") for c in chains])
+        if self.name != "grid":  # which keeps logarithms itself
+            logs = np.concatenate([self.positive.T, np.zeros((1, self.d.size), dtype=bool)])
+            draws = np.where(logs, np.log(np.where(logs, draws, 1.0)), draws)
+        state = chains[0].state
+        x = self.space.of_draws(draws)
+        free = self.space.mask(*draws.shape[2:])
+        acceptance = spacing = math.nan
+        if self.name == "grid":
+            kept = self.plan.total - self.plan.n_warmup
+            acceptance = float(np.mean([c.state["accepted"].mean() for c in chains])) / kept
+            spacing = Grid(int(state["n_nodes"])).spacing
+        more: dict[str, Any] = {}
+        if "correlation" in chains[0].outputs[0]:
+            r = np.stack([_joined(c, "correlation") for c in chains])
+            lower = r[:, :, *np.tril_indices(r.shape[-1], -1)]
+            more = {
+                "correlation": r.reshape(-1, *r.shape[2:]),
+                "other_rhat": float(convergence.rhat(lower).max()),
+                "other_ess": float(convergence.ess(lower).min()),
+            }
+        if "prior_mean" in chains[0].outputs[0]:
+            names = ("prior_mean", "prior_covariance")
+            got = [np.stack([_joined(c, name) for c in chains]) for name in names]
+            lower = np.concatenate([got[0], got[1][:, :, *np.tril_indices(2)]], axis=2)
+            more = {
+                "learned": {
+                    f"item_{name}": v.reshape(-1, *v.shape[2:])
+                    for name, v in zip(names, got, strict=True)
+                },
+                "other_rhat": float(convergence.rhat(lower).max()),
+                "other_ess": float(convergence.ess(lower).min()),
+            }
+        return barycenter.ShardPosterior(
+            draws=draws.reshape(-1, *draws.shape[2:]),
+            n_persons=int(state["n"]),
+            rhat=np.where(free, convergence.rhat(x), 1.0),
+            ess=np.where(free, convergence.ess(x), float(draws.shape[0] * draws.shape[1])),
+            acceptance=acceptance,
+            spacing=spacing,
+            **more,
+        )
+
+
+def _joined(chain: Chain, name: str) -> Floats:
+    return np.concatenate([o[name] for o in chain.outputs])
+
+
+def _common(responses: Responses, o: Options, per_draw: int, width: int) -> dict[str, Any]:
+    n, m = responses.n_persons, responses.n_items
+    held = 8.0 * width * m * o.n_draws * o.n_shards * o.n_chains
+    sweep = _COST_SWEEP + n / o.n_shards * (_COST_PERSON + _COST_CELL * m) + _COST_ITEM * m
+    thin = per_draw * max(1, math.ceil(held / _DRIVER_BYTES))
+    if o.n_draws * per_draw // thin < LEAST_DRAWS:
+        raise InputError(
+            f"{o.n_draws} draws of {m} items from {o.n_shards * o.n_chains} chains: fewer than "
+            f"{LEAST_DRAWS} of each chain fit into the driver's {_DRIVER_BYTES >> 20} MB; use "
+            f"fewer shards or chains"
+        )
+    return {
+        "fingerprint": responses.fingerprint,
+        "seed": o.seed,
+        "n_shards": o.n_shards,
+        "n_warmup": o.n_warmup * per_draw,
+        "n_draws": o.n_draws * per_draw,
+        "thin": thin,
+        "prior": o.prior,
+        "n_persons": n,
+        "sweeps": max(20, int(_SEGMENT_SECONDS / sweep)),
+        "powering": o.powering,
+    }
+
+
+def grid(engine: Engine, responses: Responses, o: Options, a: Floats, d: Floats) -> Sampler:
+    """Return the grid sampler, for one ability, from start values (items,).
+
+    ``responses`` are the engine's, their fingerprint known.
+    """
+    if isinstance(o.prior, Hierarchy) and o.n_shards > 1:
+        held, x = empirical_bayes.covariance(engine, o.prior, np.stack([np.log(a), d]))
+        a, d, o = np.exp(x[0]), x[1], replace(o, prior=o.prior.holding(held))
+    per_draw = min(_MOST_PER_DRAW, math.ceil(_LONG_TEST / responses.n_items))
+    plan = grid_chain.Plan(**_common(responses, o, per_draw, 2))
+    every = np.ones((a.size, 1), dtype=bool)
+    segment = functools.partial(grid_chain.segment, plan)
+    return Sampler("grid", plan, segment, a[:, None], d, Space(), every, every)
+
+
+def polya_gamma(
+    responses: Responses, o: Options, free: Bools, positive: Bools, a: Floats, d: Floats
+) -> Sampler:
+    """Return the Polya-Gamma sampler, from start values of loadings (items, dims)."""
+    per_draw = min(_MOST_PER_DRAW, math.ceil(_LONG_TEST * o.n_dims / responses.n_items))
+    plan = polya_gamma_chain.Plan(
+        **_common(responses, o, per_draw, o.n_dims + 1),
+        n_dims=o.n_dims,
+        free=polya_gamma_chain.pack(free),
+        positive=polya_gamma_chain.pack(positive),
+        correlated=o.correlated,
+    )
+    intercept = np.ones((1, d.size), dtype=bool)
+    signed = np.concatenate([(free & ~positive).T, ~intercept])
+    space = Space(
+        free=None if free.all() else np.concatenate([free.T, intercept]),
+        signed=signed if signed.any() else None,
+    )
+    segment = functools.partial(polya_gamma_chain.segment, plan)
+    return Sampler("polya-gamma", plan, segment, a, d, space, free, positive)
+
+
+def choose(sampler: str | None, n_dims: int) -> str:
+    """Return the name of the sampler, by default the fastest for so many abilities."""
+    if sampler is None:
+        return "grid" if n_dims == 1 else "polya-gamma"
+    if sampler not in SAMPLERS:
+        raise InputError(
+            f"sampler={sampler!r} is not available; choose one of {', '.join(SAMPLERS)}"
+        )
+    if sampler == "grid" and n_dims > 1:
+        raise InputError(
+            f"sampler='grid' is for one dimension, not n_dims={n_dims}; use sampler='polya-gamma'"
+        )
+    return sampler
+
+
+# --- running them ---------------------------------------------------------------------------------
+
+
+def run(
+    engine: Engine, sampled: Sampler, n_chains: int, checkpoint: str | Path | None
+) -> list[barycenter.ShardPosterior]:
+    """Run all chains; posterior of each shard."""
+    plan = sampled.plan
+    identity = {
+        "method": sampled.name,
+        "chains": n_chains,
+        "start": sha256(sampled.a, sampled.d),
+        **asdict(plan),
+    }
+    chains = sampled.chains(n_chains)
+    every = [c for of_shard in chains for c in of_shard]
+    with _shard_files(engine, plan, checkpoint) as refs:
+        run_chains(
+            engine, every, sampled.segment, plan.total, Checkpoint(checkpoint, identity), refs
+        )
+    shards = []
+    for of_shard in chains:
+        shards.append(sampled.posterior(of_shard))
+        for chain in of_shard:  # what is stacked now need not be held twice
+            chain.outputs.clear()
+    return shards
+
+
+@contextmanager
+def _shard_files(
+    engine: Engine, plan: grid_chain.Plan, checkpoint: str | Path | None
+) -> Iterator[Sequence[ShardFile] | None]:
+    """Where shards are many, a copy of the responses by shard, which is removed in the end."""
+    if plan.n_shards <= _MOST_READS:
+        yield None
+        return
+    name = f"shards-{sha256(plan.fingerprint.encode())[:16]}-{plan.seed}-{plan.n_shards}"
+    with tempfile.TemporaryDirectory() as temporary:
+        at = Path(temporary) if checkpoint is None else local_path(checkpoint, "a checkpoint")
+        folder = at.absolute() / name
+        yield write_copy(engine, plan.seed, plan.n_shards, folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def align(shards: list[barycenter.ShardPosterior], sampled: Sampler) -> Floats:
+    """Bring the shards' abilities into one order and direction, in place; rotations left over."""
+    means = [sampled.space.parameters(s.draws).mean(axis=0)[:-1].T for s in shards]
+    order, sign, rotation = loadings.align(
+        means, sampled.free, sampled.positive, [s.n_persons for s in shards]
+    )
+    for k, s in enumerate(shards):
+        correlation = s.correlation
+        if correlation is not None:
+            correlation = loadings.move_correlation(correlation, order[k], sign[k])
+        draws, rows = loadings.move(s.draws, order[k], sign[k]), [*order[k], len(s.rhat) - 1]
+        shards[k] = replace(
+            s, draws=draws, rhat=s.rhat[rows], ess=s.ess[rows], correlation=correlation
+        )
+    return rotation

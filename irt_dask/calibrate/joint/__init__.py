@@ -1,0 +1,1 @@
+"""Joint maximum likelihood, on all persons or on coresets."""

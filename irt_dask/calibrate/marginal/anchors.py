@@ -1,0 +1,231 @@
+"""Do the anchors fit?  Score tests of the parameters that items keep in marginal fits.
+
+At the maximum with all anchors fixed, the derivatives of the log-likelihood by an anchor's slope
+and intercept, less what those of the free parameters explain of them, have mean 0 if the bank is
+right (Rao 1948; Silvey 1959).  Their covariance is the efficient information I; errors of the bank
+with covariance S add I S I.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import xarray as xr
+from numpy.typing import NDArray
+from scipy.special import expit
+from scipy.stats import chi2
+
+from irt_dask.calibrate.marginal import errors as marginal_errors
+from irt_dask.calibrate.marginal.rounds import Expected, Model, Rounds
+from irt_dask.calibrate.shared.start_values import name_some
+from irt_dask.errors import DataWarning
+
+Floats = NDArray[np.float64]
+
+#: Smallest eigenvalue of a covariance of scores, in units of the information of known abilities.
+_LEAST = 1e-6
+#: Smallest unit of a score: the root of its information if abilities were known.
+_LEAST_UNIT = 1e-6
+#: A warning needs a p-value below this, times the number of anchors, and this change of P: data of
+#: many persons contradict any bank significantly.
+_LEVEL, _CHANGE = 0.01, 0.05
+
+
+@dataclass(frozen=True)
+class Test:
+    """Chi-squares of the anchors, and of all of them together."""
+
+    chi2: Floats
+    p_value: Floats
+    rmsd: Floats
+    together: float
+    df: int
+
+    def variables(self) -> dict[str, Any]:
+        """Arrays by name, NaN for items that are no anchors or have no test."""
+        return {
+            "item_anchor_chi2": self.chi2,
+            "item_anchor_p_value": self.p_value,
+            "item_anchor_rmsd": self.rmsd,
+        }
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """Test of all anchors."""
+        p = float(chi2.sf(self.together, self.df)) if self.df else float("nan")
+        return {"anchor_chi2": self.together, "anchor_df": self.df, "anchor_p_value": p}
+
+    def warn(self, item_id: tuple[str, ...], *, stacklevel: int = 2) -> None:
+        """Name the anchors that the data contradict, the worst first."""
+        limit = _LEVEL / max(1, int(np.isfinite(self.chi2).sum()))
+        bad = np.flatnonzero((self.p_value < limit) & (self.rmsd > _CHANGE))
+        if bad.size:
+            worst = bad[np.argsort(-self.chi2[bad], kind="stable")]
+            j = worst[0]
+            warnings.warn(
+                f"the data contradict {bad.size} of {int(np.isfinite(self.chi2).sum())} anchors "
+                f"(fixed_items), the worst first: {name_some([item_id[k] for k in worst])}. For "
+                f"{item_id[j]} chi-square is {self.chi2[j]:.1f} (p = {self.p_value[j]:.2g}), and "
+                f"its curve would move by {self.rmsd[j]:.2f}. One wrong anchor makes others look "
+                f"wrong: leave the worst out of fixed_items and fit again",
+                DataWarning,
+                stacklevel=stacklevel + 1,
+            )
+
+
+def bank_errors(bank: xr.Dataset, item_id: tuple[str, ...]) -> Floats:
+    """Covariances of the errors of (a, d), (items, 2, 2): 0 for what the bank does not tell.
+
+    That of a and d follows from the error of b = -d / a, where all three are known.
+    """
+    place = {str(i): k for k, i in enumerate(bank["item_id"].values)}
+    at = [place[i] for i in item_id if i in place]
+    known = [j for j, i in enumerate(item_id) if i in place]
+
+    def variance(name: str) -> Floats | None:
+        for suffix in ("se", "sd"):
+            if f"item_{name}_{suffix}" in bank:
+                return np.square(np.nan_to_num(bank[f"item_{name}_{suffix}"].values[at]))
+        return None
+
+    out = np.zeros((len(item_id), 2, 2))
+    of_a, of_b, of_d = (variance(n) for n in ("discrimination", "difficulty", "intercept"))
+    if "item_discrimination" in bank:
+        a = bank["item_discrimination"].values[at].astype(float)
+    else:
+        a = np.ones(len(at))
+    if "item_difficulty" in bank:
+        b = bank["item_difficulty"].values[at].astype(float)
+    else:
+        b = -bank["item_intercept"].values[at] / a
+    of_a = np.zeros(len(at)) if of_a is None else of_a
+    if of_d is None:
+        if of_b is None:
+            return out
+        of_d, between = a**2 * of_b + b**2 * of_a, -b * of_a  # a and b taken as independent
+    elif of_b is None:
+        between = np.zeros(len(at))
+    else:  # var b = (b^2 var a + var d + 2 b cov) / a^2
+        safe = np.where(np.abs(b) > 1e-3, b, np.inf)
+        between = (a**2 * of_b - b**2 * of_a - of_d) / (2.0 * safe)
+    largest = 0.99 * np.sqrt(of_a * of_d)
+    between = np.clip(between, -largest, largest)
+    out[known] = np.moveaxis(np.array([[of_a, between], [between, of_d]]), -1, 0)
+    return out
+
+
+def test(fit: Rounds, x: Floats, expected: Expected, errors: Floats) -> Test | None:
+    """Test the anchors of the model at its maximum x: one pass.
+
+    ``errors`` are those of :func:`bank_errors`.  None where it cannot be done: a histogram of
+    ability is not a few parameters, and singular information has no inverse.
+    """
+    model = fit.model
+    anchors = np.flatnonzero(np.isfinite(model.fixed[:2]).all(axis=0))
+    if model.histogram or not anchors.size:
+        return None
+    freed = model.fixed.copy()
+    freed[1, anchors] = np.nan
+    if model.name != "1pl":  # its slope would join that of the others
+        freed[0, anchors] = np.nan
+    wide = replace(model, fixed=freed)
+    at = marginal_errors.columns(wide, x)
+    information, squares, size = marginal_errors.observed(fit, wide, x, expected, True)
+    assert squares is not None
+    # Units of anchors that nobody near can tell anything of would make numbers without bounds.
+    raised = np.maximum(size, _LEAST_UNIT)
+    information, size = information * np.outer(size / raised, size / raised), raised
+    score = marginal_errors.scores(wide, x, expected, at) / size
+    squares = squares / np.outer(size, size)
+    columns = at[0][:2, anchors].T  # (anchors, 2), -1 where a parameter is not tested
+    tested = columns[columns >= 0]
+    others = np.setdiff1d(np.arange(at[2]), tested)
+    try:
+        factor = scipy.linalg.cho_factor(information[np.ix_(others, others)])
+    except scipy.linalg.LinAlgError:
+        return None
+    explained = scipy.linalg.cho_solve(factor, information[np.ix_(others, tested)]).T
+    whole = np.zeros((tested.size, at[2]))  # from scores of all to efficient ones of the anchors
+    whole[np.arange(tested.size), tested] = 1.0
+    whole[:, others] = -explained
+    efficient = whole @ score
+    left = whole @ information[:, tested]
+    left = 0.5 * (left + left.T)
+    products = whole @ squares @ whole.T
+    # Errors of the bank, in the order of the tested parameters and their units.
+    bank = scipy.linalg.block_diag(*errors[anchors])[np.ix_(*2 * [np.flatnonzero(columns >= 0)])]
+    bank = bank * np.outer(size[tested], size[tested])
+    place = np.full(columns.shape, -1)
+    place[columns >= 0] = np.arange(tested.size)
+    # Weighted persons count by their squares in products, as free parameters show.
+    robust, free = fit.engine.sampled, np.ix_(others, others)
+    ratio = float(np.trace(squares[free]) / np.trace(information[free])) if robust else 1.0
+    parts = _Parts(efficient, left, products, bank, size[tested], place, robust, ratio)
+    return _tests(model, x, expected, anchors, parts)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Efficient scores of the tested parameters, what their covariance is made of, and places."""
+
+    score: Floats
+    information: Floats
+    products: Floats
+    bank: Floats
+    unit: Floats
+    place: NDArray[np.int64]
+    robust: bool
+    ratio: float
+
+    def on(self, basis: Floats) -> tuple[float, Floats]:
+        """Chi-square of the scores along ``basis`` (parameters, k), and the step they ask for.
+
+        The variance is the information, and with weights the sum of squares of scores.  So it is
+        where the information is less than half of that in some direction: the two agree near the
+        maximum, and far from it, where the data contradict the anchors, the information need not
+        even be positive.
+        """
+        u, whole = basis.T @ self.score, self.information
+        products = basis.T @ self.products @ basis
+        if not np.linalg.eigvalsh(products)[0] > _LEAST:
+            return float("nan"), np.full(u.size, np.nan)
+        information = basis.T @ whole @ basis
+        if not scipy.linalg.eigh(information, products, eigvals_only=True)[0] > 0.5 * self.ratio:
+            information, whole = products / self.ratio, self.products / self.ratio
+        variance = products if self.robust else information
+        total = variance + basis.T @ whole @ self.bank @ whole @ basis
+        step = np.asarray(np.linalg.solve(information, u), dtype=np.float64)
+        return float(u @ np.linalg.solve(total, u)), step
+
+
+def _tests(model: Model, x: Floats, e: Expected, anchors: Any, parts: _Parts) -> Test:
+    """Tests of each anchor and of all, and how far P would move."""
+    each, p_value, rmsd = np.full((3, model.n_items), np.nan)
+    (a, d, c), _ = model.unpack(x)
+    persons = e.persons.sum(axis=0)
+    every = np.eye(parts.unit.size)
+    for j, pair in zip(anchors, parts.place, strict=True):
+        k = pair[pair >= 0]
+        if not k.size:
+            continue
+        each[j], scaled = parts.on(every[:, k])
+        p_value[j] = chi2.sf(each[j], k.size)
+        step = np.zeros(2)
+        step[pair >= 0] = scaled / parts.unit[k]
+        z = a[j] * e.nodes + d[j]
+        moved = z + step[0] * e.nodes + step[1]
+        change = (1.0 - c[j]) * (expit(moved) - expit(z))
+        rmsd[j] = np.sqrt(persons @ change**2 / persons.sum())
+    # A common move of place or scale is no contradiction: it goes along with abilities.
+    along = np.zeros((parts.unit.size, 2))
+    for k, move in ((0, 1), (1, 0)):  # slopes by a: scale; intercepts by a: place
+        known = parts.place[:, k] >= 0
+        at = parts.place[known, k]
+        along[at, move] = a[anchors[known]] * parts.unit[at]
+    basis = scipy.linalg.null_space(along.T)
+    together = parts.on(basis)[0] if basis.shape[1] else float("nan")
+    return Test(each, p_value, rmsd, together, basis.shape[1])

@@ -1,0 +1,1 @@
+"""Differentially private fits and their ledger."""

@@ -1,0 +1,1 @@
+"""Rasch methods: pairs of items, and conditional likelihood."""

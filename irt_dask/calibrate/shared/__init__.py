@@ -1,0 +1,1 @@
+"""What calibration methods share: counts and start values, the climb, groups, linkage."""

@@ -1,0 +1,132 @@
+"""Grouping of rows: hashes of strings, and stable orders by counting."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irt_dask.kernels.base.compiled import jit
+
+Ints = NDArray[np.int64]
+
+
+@jit
+def _partitions(
+    offsets: NDArray[np.int32], data: NDArray[np.uint8], n: int, out: NDArray[np.uint16]
+) -> None:
+    for i in range(out.size):
+        h = np.uint64(14695981039346656037)  # FNV-1a, then a finalizer that spreads its low bits
+        for k in range(offsets[i], offsets[i + 1]):
+            h = (h ^ np.uint64(data[k])) * np.uint64(1099511628211)
+        h ^= h >> np.uint64(32)
+        h *= np.uint64(0x9E3779B97F4A7C15)
+        out[i] = np.uint16((h >> np.uint64(32)) % np.uint64(n))
+
+
+@jit
+def _trim(offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> bool:
+    for i in range(offsets.size - 1):
+        first, stop = offsets[i], offsets[i + 1]
+        if first == stop or not 32 < data[first] < 128 or not 32 < data[stop - 1] < 128:
+            return True
+    return False
+
+
+def may_need_trimming(offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> bool:
+    """Whether some string is empty or has something else than visible ASCII at an end."""
+    return bool(_trim(offsets, data))
+
+
+def partitions(offsets: NDArray[np.int32], data: NDArray[np.uint8], n: int) -> NDArray[np.uint16]:
+    """Deal strings to ``n`` partitions by a hash of their bytes.
+
+    String i is ``data[offsets[i]:offsets[i + 1]]``.  Equal strings go to the same partition.
+    """
+    out = np.empty(max(offsets.size - 1, 0), dtype=np.uint16)
+    _partitions(offsets, data, n, out)
+    return out
+
+
+# A row on its way is one 64-bit word, so that it is moved by one access to memory: the key of the
+# pass to come in the upper half, below it the row and, in the last two bits, its code plus one.
+
+
+@jit
+def _by_item(
+    person: NDArray[np.int32],
+    item: NDArray[np.int32],
+    code: NDArray[np.int8],
+    start: Ints,
+    out: NDArray[np.uint64],
+) -> None:
+    for row in range(item.size):
+        j = item[row]
+        if j >= 0:
+            word = (np.uint64(person[row]) << np.uint64(32)) | (np.uint64(row) << np.uint64(2))
+            out[start[j]] = word | np.uint64(code[row] + 1)
+            start[j] += 1
+
+
+@jit
+def _by_person(
+    words: NDArray[np.uint64], stop: Ints, indptr: Ints, end: Ints, out: NDArray[np.uint64]
+) -> int:
+    """Append words, which come by item, to their persons; return how many repeat a pair."""
+    again = 0
+    at = 0
+    low = np.uint64(0xFFFFFFFF)
+    for j in range(stop.size):
+        key = np.uint64(j) << np.uint64(32)
+        while at < stop[j]:
+            p = words[at] >> np.uint64(32)
+            place = end[p]
+            if place > indptr[p] and (out[place - 1] >> np.uint64(32)) == np.uint64(j):
+                again += 1
+            out[place] = key | (words[at] & low)
+            end[p] = place + 1
+            at += 1
+    return again
+
+
+class Grouped(NamedTuple):
+    """Rows by person, then by item, then as they came; person p has ``indptr[p]:indptr[p + 1]``."""
+
+    indptr: Ints
+    row: NDArray[np.int32]
+    item: NDArray[np.int32]
+    code: NDArray[np.int8]
+    n_repeated: int  # rows with the person and the item of an earlier row
+
+
+def group(
+    person: NDArray[np.int32],
+    item: NDArray[np.int32],
+    code: NDArray[np.int8],
+    n_persons: int,
+    n_items: int,
+) -> Grouped:
+    """Group rows by person and item (two counting sorts); rows of item -1 are left out."""
+    inside = item >= 0
+    every = bool(inside.all())
+    start = np.zeros(n_items + 1, dtype=np.int64)
+    np.cumsum(np.bincount(item if every else item[inside], minlength=n_items), out=start[1:])
+    words = np.empty(int(start[-1]), dtype=np.uint64)
+    stop = start[1:].copy()
+    _by_item(person, item, code, start, words)
+    indptr = np.zeros(n_persons + 1, dtype=np.int64)
+    mine = person if every else person[inside]
+    np.cumsum(np.bincount(mine, minlength=n_persons), out=indptr[1:])
+    out = np.empty_like(words)
+    again = _by_person(words, stop, indptr, indptr[:-1].copy(), out)
+    row = ((out & np.uint64(0xFFFFFFFF)) >> np.uint64(2)).astype(np.int32)
+    codes = (out & np.uint64(3)).astype(np.int8) - np.int8(1)
+    return Grouped(indptr, row, (out >> np.uint64(32)).astype(np.int32), codes, again)
+
+
+def first_rows(keys: NDArray[np.int32], n_keys: int) -> Ints:
+    """Return the first row of each key; the number of rows for a key that does not occur."""
+    first = np.full(n_keys, keys.size, dtype=np.int64)
+    first[keys[::-1]] = np.arange(keys.size - 1, -1, -1)  # the last to be assigned stays
+    return first

@@ -1,0 +1,1 @@
+"""What all kernels rest on: compilation, exact sums, random numbers by key."""

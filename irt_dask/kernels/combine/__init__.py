@@ -1,0 +1,1 @@
+"""Posteriors of shards together: barycenter and diagnostics."""

@@ -1,0 +1,1 @@
+"""Coresets: sensitivities of persons, weighted draws, complexity."""

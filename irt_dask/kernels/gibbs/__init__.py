@@ -1,0 +1,1 @@
+"""The grid sampler: draws of abilities and of items."""

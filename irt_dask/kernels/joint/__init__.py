@@ -1,0 +1,1 @@
+"""Joint maximum likelihood: modes of abilities, persons on an axis, maxima of items."""

@@ -1,0 +1,1 @@
+"""Fit of items and persons: predictions, residuals, scores, replicates."""

@@ -1,0 +1,1 @@
+"""Pairs of items: counts, random pairs, Bradley-Terry, conditional likelihood."""

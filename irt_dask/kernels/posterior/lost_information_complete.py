@@ -1,0 +1,185 @@
+"""Posterior covariances and squares of scores of persons who answered every item, summed.
+
+Their scores at a node theta are ``(y theta, y, 0) + f(theta)``, with f the same for everybody.  (y
+is 1 or 0, less 1 where most are right: what is left for an item that all have right is f, as small
+as it is.)  So a person's posterior covariance is
+``y y' var(theta) + y cov(theta, f) + cov(f, theta) y' + cov(f)``, and f comes in after the sum over
+persons: the first of these needs sums of ``y y'``, the others sums of products of posterior weights
+with y and each other.  Squares of mean scores are added up alike.  Sums are exact
+(:mod:`irt_dask.kernels.base.exact_products`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irt_dask.kernels.base.compiled import jit
+from irt_dask.kernels.base.exact_products import Units
+from irt_dask.kernels.posterior.expected_counts_3pl import Tables3PL
+from irt_dask.kernels.posterior.lost_information import Scores
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+#: Rows whose products are added up at a time.
+ROWS = 1024
+
+
+class Sums(NamedTuple):
+    """Whole numbers: sums over persons of products of responses y and posterior weights w.
+
+    Each is taken as often as a person's weight (or its square) says, next to the largest.
+    """
+
+    persons: Ints  # w
+    by_node: Ints  # w w', slices
+    right: Ints  # y w'
+    right_mean: Ints  # y w' times the mean ability
+    pairs: Ints  # y y' times (the variance of ability), or (1, its mean, its squared mean)
+
+    def plus(self, other: Sums) -> Sums:
+        """These persons and others."""
+        return Sums(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def times(self, k: int) -> Sums:
+        """Every person k times."""
+        return Sums(*(k * a for a in self))
+
+
+@jit
+def _posteriors(
+    values: NDArray[np.int8],
+    slopes: Floats,
+    nodes: Floats,
+    total: Floats,
+    w: Floats,
+    mean: Floats,
+    spread: Floats,
+) -> None:
+    for i in range(values.shape[0]):
+        t = 0.0
+        for j in range(slopes.size):
+            t += slopes[j] * values[i, j]
+        own = w[i]
+        peak = -math.inf
+        for q in range(nodes.size):  # intercepts cancel
+            own[q] = t * nodes[q] + total[q]
+            peak = max(peak, own[q])
+        s = 0.0
+        m = 0.0
+        for q in range(nodes.size):
+            own[q] = math.exp(own[q] - peak)
+            s += own[q]
+            m += own[q] * nodes[q]
+        m /= s
+        v = 0.0
+        for q in range(nodes.size):
+            own[q] /= s
+            v += own[q] * (nodes[q] - m) ** 2
+        mean[i] = m
+        spread[i] = v
+
+
+def usual(s: Scores) -> NDArray[np.bool_]:
+    """Whether persons in the middle of the grid are rather right, of each item."""
+    return np.asarray(s.logit[1, :, s.logit.shape[2] // 2] < -0.5)
+
+
+def rest(s: Scores, nodes: Floats) -> Floats:
+    """f, (2 items + 2, nodes)."""
+    f = np.where(usual(s)[:, None], s.logit[0], s.logit[1])  # 1 - P or -P
+    return np.concatenate([f * nodes, f, s.ability])
+
+
+def sums(
+    values: NDArray[np.int8],
+    g: Tables3PL,
+    usual: NDArray[np.bool_],
+    weight: Floats,
+    largest: float,
+    u: Units,
+    squares: bool,
+) -> list[Sums]:
+    """Sums of covariances and, if wanted, of ``squares`` of means with squares of the weights.
+
+    ``largest`` is a bound of all weights, ``usual`` what :func:`usual` says of the items.  A person
+    costs O(items (items + nodes)).
+    """
+    x = g.nodes
+    reach = float(np.abs(x).max())
+    slopes = (g.gain[:, -1] - g.gain[:, 0]) / (x[-1] - x[0])  # gain is a theta + d
+    out: list[Sums] = []
+    for begin in range(0, len(values), u.rows):
+        rows = values[begin : begin + u.rows]
+        w, (mean, spread) = np.empty((len(rows), x.size)), np.empty((2, len(rows)))
+        _posteriors(rows, slopes, x, g.total, w, mean, spread)
+        share, mean = weight[begin : begin + u.rows] / largest, mean / reach
+        y = rows.astype(np.float64) - usual
+        parts = [_products(y, w, mean, share, [spread / reach**2], u)]
+        if squares:
+            parts.append(_products(y, w, mean, share**2, [np.ones_like(mean), mean, mean**2], u))
+        out = parts if not out else [a.plus(b) for a, b in zip(out, parts, strict=True)]
+    return out
+
+
+def _products(
+    y: Floats, w: Floats, mean: Floats, share: Floats, factors: list[Floats], u: Units
+) -> Sums:
+    """One chunk's sums; all factors are within -1 and 1."""
+    often = share[:, None] * w
+    right = np.rint(often * u.long_unit)
+    right_mean = np.rint(often * mean[:, None] * u.long_unit)
+    pairs = [y.T @ (y * np.rint(share * f * u.long_unit)[:, None]) for f in factors]
+    return Sums(
+        right.sum(axis=0).astype(np.int64),
+        u.gram(*u.slices(np.sqrt(share)[:, None] * w)),
+        (y.T @ right).astype(np.int64),
+        (y.T @ right_mean).astype(np.int64),
+        np.stack(pairs).astype(np.int64),
+    )
+
+
+def _real(s: Sums, nodes: Floats, largest: float, u: Units) -> tuple[Any, ...]:
+    reach, one = float(np.abs(nodes).max()), largest / u.long_unit
+    return (
+        s.persons * one,
+        u.value(s.by_node) * largest,
+        s.right * one,
+        s.right_mean * (reach * one),
+        s.pairs * one,
+    )
+
+
+def covariance(s: Sums, nodes: Floats, f: Floats, largest: float, u: Units) -> Floats:
+    """Sum of posterior covariances of ``(y theta, y, 0) + f``."""
+    reach = float(np.abs(nodes).max())
+    persons, by_node, right, right_mean, pairs = _real(s, nodes, largest, u)
+    m = len(right)
+    out = (f * persons - f @ by_node) @ f.T
+    out[:m, :m] += pairs[0] * reach**2
+    _add_both(out, (right * nodes - right_mean) @ f.T)
+    return out
+
+
+def squares(s: Sums, nodes: Floats, f: Floats, largest: float, u: Units) -> Floats:
+    """Sum of squares of posterior means of the same, of weights up to ``largest``, squared."""
+    reach = float(np.abs(nodes).max())
+    _, by_node, right, right_mean, pairs = _real(s, nodes, largest**2, u)
+    m = len(right)
+    out = (f @ by_node) @ f.T
+    _add_both(out, np.concatenate([right_mean, right]) @ f.T)
+    out[:m, :m] += pairs[2] * reach**2
+    out[:m, m : 2 * m] += pairs[1] * reach
+    out[m : 2 * m, :m] += pairs[1] * reach
+    out[m : 2 * m, m : 2 * m] += pairs[0]
+    return out
+
+
+def _add_both(matrix: Floats, rows: Floats) -> None:
+    """Add to the first rows, and to the first columns."""
+    matrix[: len(rows)] += rows
+    matrix[:, : len(rows)] += rows.T

@@ -1,0 +1,1 @@
+"""What private fits count."""

@@ -1,0 +1,1 @@
+"""Responses of a block: layouts in memory, rows, counts, bits, sets of items."""

@@ -1,0 +1,178 @@
+"""Persons grouped by the set of items they answered: what conditional likelihoods need of them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irt_dask.kernels.base.compiled import jit
+from irt_dask.kernels.responses import layouts, rows
+from irt_dask.kernels.responses.layouts import Layout
+
+Ints = NDArray[np.int64]
+
+
+class Sets(NamedTuple):
+    """Persons by the set of items they answered; what their conditional likelihood needs of them.
+
+    Set g has the items ``items[indptr[g]:indptr[g + 1]]``, which ascend; ``right`` lies like
+    ``items`` (persons right), and the persons of the set with each score 0 .. k are
+    ``scores[indptr[g] + g:indptr[g + 1] + g + 1]``.
+    """
+
+    indptr: Ints
+    items: NDArray[np.int32]
+    right: Ints
+    scores: Ints
+
+    @property
+    def n_sets(self) -> int:
+        """Number of sets."""
+        return self.indptr.size - 1
+
+
+@jit
+def _equal(indptr: Any, indices: Any, values: NDArray[np.int8], i: int, j: int) -> bool:
+    items, one = rows.row(indptr, indices, values, i)
+    others, two = rows.row(indptr, indices, values, j)
+    if one.size != two.size:
+        return False
+    for k in range(one.size):
+        if (one[k] >= 0) != (two[k] >= 0) or rows.item(items, k) != rows.item(others, k):
+            return False
+    return True
+
+
+@jit
+def _number(
+    indptr: Any, indices: Any, values: NDArray[np.int8], table: Ints, first: Ints, number: Ints
+) -> int:
+    """Number rows by their set of items in a hash table of 2^b places; return how many sets."""
+    n_sets = 0
+    last = np.uint64(table.size - 1)
+    for i in range(number.size):
+        items, x = rows.row(indptr, indices, values, i)
+        h = np.uint64(14695981039346656037)
+        for k in range(x.size):
+            if x[k] >= 0:
+                h = (h ^ np.uint64(rows.item(items, k))) * np.uint64(1099511628211)
+        h ^= h >> np.uint64(32)
+        h *= np.uint64(0x9E3779B97F4A7C15)
+        at = (h >> np.uint64(32)) & last
+        while table[at] >= 0 and not _equal(indptr, indices, values, first[table[at]], i):
+            at = (at + np.uint64(1)) & last
+        if table[at] < 0:
+            table[at] = n_sets
+            first[n_sets] = i
+            n_sets += 1
+        number[i] = table[at]
+    return n_sets
+
+
+def sets_of(data: Layout) -> tuple[Ints, Ints]:
+    """Set of items of each person, numbered in order of appearance; first person of each set."""
+    n = data.shape[0]
+    table = np.full(1 << max(1, (2 * n).bit_length()), -1, dtype=np.int64)
+    first, number = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    n_sets = _number(*rows.arrays(data), table, first, number)
+    return number, first[:n_sets]
+
+
+@jit
+def _tally(
+    indptr: Any,
+    indices: Any,
+    values: NDArray[np.int8],
+    number: Ints,
+    start: Ints,
+    right: Ints,
+    scores: Ints,
+) -> None:
+    for i in range(number.size):
+        _, x = rows.row(indptr, indices, values, i)
+        g = number[i]
+        at, score = start[g], 0
+        for k in range(x.size):
+            if x[k] >= 0:
+                right[at] += x[k]
+                score += x[k]
+                at += 1
+        scores[start[g] + g + score] += 1
+
+
+def observed_sets(data: Layout) -> Sets:
+    """Group the persons of a block by the items they answered."""
+    arrays = rows.arrays(data)
+    number, first = sets_of(data)
+    sets = layouts.to_sparse(layouts.take(data, first))
+    right = np.zeros(sets.indices.size, dtype=np.int64)
+    scores = np.zeros(sets.indices.size + first.size, dtype=np.int64)
+    _tally(*arrays, number, sets.indptr, right, scores)
+    return Sets(sets.indptr, sets.indices.astype(np.int32), right, scores)
+
+
+@jit
+def _add(old: Ints, right: Ints, scores: Ints, number: Ints, new: Ints, r: Ints, s: Ints) -> None:
+    for i in range(number.size):
+        lo, hi, g = old[i], old[i + 1], number[i]
+        for k in range(hi - lo):
+            r[new[g] + k] += right[lo + k]
+        for k in range(hi - lo + 1):
+            s[new[g] + g + k] += scores[lo + i + k]
+
+
+def merge(left: Sets, right: Sets) -> Sets:
+    """Add up two lists of sets."""
+    indptr = np.concatenate([left.indptr, right.indptr[1:] + left.indptr[-1]])
+    items = np.concatenate([left.items, right.items])
+    values = np.zeros(items.size, dtype=np.int8)
+    both = layouts.Sparse(indptr, items, values, 0)
+    number, first = sets_of(both)
+    kept = layouts.take(both, first)
+    assert isinstance(kept, layouts.Sparse)
+    n_right = np.zeros(kept.indices.size, dtype=np.int64)
+    scores = np.zeros(kept.indices.size + first.size, dtype=np.int64)
+    more = (np.concatenate([left.right, right.right]), np.concatenate([left.scores, right.scores]))
+    _add(indptr, *more, number, kept.indptr, n_right, scores)
+    return Sets(kept.indptr, kept.indices, n_right, scores)
+
+
+@jit
+def _link(indptr: Ints, items: Any, right: Ints, scores: Ints, linked: NDArray[np.bool_]) -> None:
+    for g in range(indptr.size - 1):
+        lo, k = indptr[g], indptr[g + 1] - indptr[g]
+        order = np.argsort(-right[lo : lo + k])
+        start = level = above = got = most = 0  # the level above this one is order[above:level]
+        reached = scores[lo + g : lo + g + k + 1].sum()
+        for t in range(k):
+            reached -= scores[lo + g + t]  # persons with a score of t + 1 or more
+            got += right[lo + order[t]]
+            most += reached
+            if got < most:
+                continue
+            # Items order[start:t + 1] are linked in a circle.
+            for u in range(start, t + 1):
+                v = u + 1 if u < t else start
+                linked[items[lo + order[u]], items[lo + order[v]]] = True
+            tied = start > 0 and right[lo + order[start]] == right[lo + order[start - 1]]
+            if not tied:
+                above, level = level, start
+            for u in range(above, level):
+                for v in range(start, t + 1):
+                    linked[items[lo + order[u]], items[lo + order[v]]] = True
+            start = t + 1
+
+
+def links(sets: Sets, n_items: int) -> NDArray[np.bool_]:
+    """Links i -> j with the same connections as "somebody was right on i and wrong on j".
+
+    In a set the t items solved most often got ``sum_r n_r min(r, t)`` right answers at most, and so
+    many if and only if nobody was right outside them and wrong inside: no link leads back.  These
+    cuts part the items of the set into levels; inside one, items are linked both ways (or were
+    answered alike by everybody, and are linked through others alone).
+    """
+    linked = np.zeros((n_items, n_items), dtype=bool)
+    _link(*sets, linked)
+    return linked

@@ -1,0 +1,1 @@
+"""Several abilities: sums over a plane, and the Polya-Gamma sampler."""
