@@ -18,6 +18,15 @@ def load_lsat() -> Responses:
     """Return the Law School Admission Test, section 6: 1,000 persons x 5 items.
 
     Bock and Lieberman (1970), the smallest data set on which every program is compared.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> responses = irt.load_lsat()
+    >>> responses
+    <Responses: 1000 persons x 5 items, 1 dense blocks>
+    >>> responses.item_id
+    ('LSAT1', 'LSAT2', 'LSAT3', 'LSAT4', 'LSAT5')
     """
     patterns = (np.arange(32)[:, None] >> np.arange(4, -1, -1)) & 1
     return from_array(np.repeat(patterns, _LSAT, axis=0), item_id=[f"LSAT{j}" for j in range(1, 6)])

@@ -52,6 +52,13 @@ def write_items(items: xr.Dataset, path: str | Path) -> Path:
     Returns
     -------
     Path
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> path = irt.write_items(irt.fit_marginal(irt.load_lsat()), "lsat.csv")
+    >>> path.read_text().splitlines()[0]
+    'item,model,a,b,c,d,se_a,se_b,se_d,flag'
     """
     path = check_new_path(path)
     write_atomically(path.absolute(), items_text(items, path.suffix).encode())
@@ -98,6 +105,15 @@ def read_items(path: str | Path) -> xr.Dataset:
     ------
     InputError
         Names the file, the item and the column.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import irt_dask as irt
+    >>> bank = pd.DataFrame({"item": ["q1", "q2"], "a": [1.0, 1.5], "b": [-0.5, 0.5]})
+    >>> bank.to_csv("by_hand.csv", index=False)
+    >>> irt.read_items("by_hand.csv")["item_intercept"].values.tolist()
+    [0.5, -0.75]
     """
     where = check_path(path)
     try:

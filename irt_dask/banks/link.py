@@ -147,6 +147,18 @@ def link(bank_a: xr.Dataset, bank_b: xr.Dataset, *, method: str = "haebara") -> 
     starts: links by moments and by medians, and slopes up to four times larger or smaller.
     Source: Haebara (1980); Stocking and Lord (1983); Marco (1977); Loyd and Hoover (1980); Kolen
     and Brennan (2014), *Test Equating, Scaling, and Linking*, chapter 6, for the symmetric form.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> responses = irt.simulate(1000, 12, model="1pl", seed=1)
+    >>> bank_a = irt.fit_conditional(responses.select(items=responses.item_id[:8]))
+    >>> bank_b = irt.fit_conditional(responses.select(items=responses.item_id[4:]))
+    >>> linked = irt.link(bank_a, bank_b)
+    >>> linked.attrs["n_common"]
+    4
+    >>> round(linked.attrs["A"], 1), round(linked.attrs["B"], 1)
+    (1.0, 0.2)
     """
     if method not in _METHODS:
         raise InputError(f"method={method!r} is not available; choose one of {', '.join(_METHODS)}")

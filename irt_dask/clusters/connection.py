@@ -54,6 +54,22 @@ def connect(cluster: Any = None) -> Iterator[Any]:
     InputError
         If the configuration or a file that it names cannot be used, or the connection would be
         open to others.
+
+    Examples
+    --------
+    Worker processes on this machine, which take seconds to start (so no test runs these lines):
+
+    >>> import irt_dask as irt
+    >>> with irt.connect():  # doctest: +SKIP
+    ...     fit = irt.fit_marginal(irt.open_responses("responses.zarr"))
+
+    A scheduler that runs already, here one in this process:
+
+    >>> from distributed import LocalCluster
+    >>> running = LocalCluster(processes=False, dashboard_address=None)
+    >>> with running, irt.connect(running.scheduler_address):
+    ...     irt.fit_marginal(irt.load_lsat()).attrs["converged"]
+    1
     """
     config = ClusterConfig.of(cluster)
     with ExitStack() as stack:

@@ -115,6 +115,18 @@ def ingest(
     object storage they lie in TMPDIR, which the workers must see, and this process uploads the part
     at the end.  The calling process holds the item ids and numbers by piece of the source, nothing
     of the size of the persons.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import irt_dask as irt
+    >>> exam = pd.DataFrame({"person": ["ann", "bob"], "q1": [1, 0], "q2": [1, None]})
+    >>> exam.to_csv("exam.csv", index=False)
+    >>> responses = irt.ingest("exam.csv", "exam.zarr")
+    >>> responses.item_id
+    ('q1', 'q2')
+    >>> responses.read_block(0).data.values.tolist()
+    [[1, 1], [0, -1]]
     """
     from irt_dask.ingest import run
 
@@ -165,6 +177,17 @@ def append(
     -----
     Besides what :func:`ingest` does, the person ids of the store are read once and spilled, to be
     compared with the new ones, a block at a time.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import irt_dask as irt
+    >>> pd.DataFrame({"person": ["ann"], "q1": [1], "q2": [0]}).to_csv("may.csv", index=False)
+    >>> pd.DataFrame({"person": ["bob"], "q1": [1], "q2": [1]}).to_csv("june.csv", index=False)
+    >>> _ = irt.ingest("may.csv", "year.zarr")
+    >>> responses = irt.append("june.csv", "year.zarr")
+    >>> responses.n_persons, responses.n_blocks
+    (2, 2)
     """
     from irt_dask.ingest import run
 

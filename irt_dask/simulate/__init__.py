@@ -37,6 +37,15 @@ def simulate(
     Responses
         ``.truth`` is a Dataset of the true ``item_discrimination``, ``item_difficulty``,
         ``item_intercept`` and, up to 10^7 persons, ``person_ability``.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> responses = irt.simulate(500, 10, seed=1)
+    >>> responses
+    <Responses: 500 persons x 10 items, 1 dense blocks>
+    >>> responses.truth["item_difficulty"][:4].round(2).values.tolist()
+    [-0.88, 0.85, -0.43, -1.96]
     """
     from irt_dask.simulate.generate import generate
 

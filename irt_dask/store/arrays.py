@@ -155,6 +155,16 @@ def from_array(
     Returns
     -------
     Responses
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import irt_dask as irt
+    >>> answers = np.array([[1, 0, -1], [1, 1, 0]])
+    >>> persons = {"group": ["boys", "girls"]}
+    >>> responses = irt.from_array(answers, item_id=["q1", "q2", "q3"], persons=persons)
+    >>> responses
+    <Responses: 2 persons x 3 items, 1 dense blocks>
     """
     array, own_person, own_item = _unwrap(array)
     if any(size != size for size in getattr(array, "shape", ())):  # NaN: dask does not know

@@ -147,21 +147,61 @@ class Responses:
         return len(self.refs)
 
     def read_block(self, k: int) -> Block:
-        """Return a copy of block ``k``; of a store every byte is checked against the manifest."""
+        """Return a copy of block ``k``; of a store every byte is checked against the manifest.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import irt_dask as irt
+        >>> block = irt.from_array(np.array([[1, 0, -1], [1, 1, 0]])).read_block(0)
+        >>> block.data.values.tolist()
+        [[1, 0, -1], [1, 1, 0]]
+        >>> block.weights().tolist()
+        [1.0, 1.0]
+        """
         if not 0 <= k < self.n_blocks:
             raise IndexError(f"block {k} of {self.n_blocks}")
         return copy.deepcopy(self.refs[k].read())
 
     def person_ids(self, k: int) -> NDArray[np.object_]:
-        """Return the identifiers of the persons of block ``k``."""
+        """Return the identifiers of the persons of block ``k``.
+
+        Examples
+        --------
+        >>> import irt_dask as irt
+        >>> irt.load_lsat().person_ids(0)[:3].tolist()
+        ['0', '1', '2']
+        """
         return self.refs[k].person_ids().astype(object)
 
     def groups(self, k: int) -> NDArray[np.object_] | None:
-        """Return the group labels of the persons of block ``k``; None without groups."""
+        """Return the group labels of the persons of block ``k``; None without groups.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import irt_dask as irt
+        >>> persons = {"group": ["a", "b", "a"]}
+        >>> responses = irt.from_array(np.array([[1], [0], [1]]), persons=persons)
+        >>> responses.groups(0).tolist()
+        ['a', 'b', 'a']
+        """
         return copy.copy(self.refs[k].groups())
 
     def covariates(self, k: int) -> NDArray[np.float64] | None:
-        """Return the covariates of the persons of block ``k`` (rows, covariates), or None."""
+        """Return the covariates of the persons of block ``k`` (rows, covariates), or None.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import irt_dask as irt
+        >>> persons = {"age": [15.0, 16.0, 15.5]}
+        >>> responses = irt.from_array(np.array([[1], [0], [1]]), persons=persons)
+        >>> responses.covariate_names
+        ('age',)
+        >>> responses.covariates(0).tolist()
+        [[15.0], [16.0], [15.5]]
+        """
         return copy.copy(self.refs[k].covariates())
 
     def select(
@@ -183,6 +223,13 @@ class Responses:
         ------
         InputError
             If an identifier does not occur (it lists them) or nothing is selected.
+
+        Examples
+        --------
+        >>> import irt_dask as irt
+        >>> responses = irt.load_lsat()
+        >>> responses.select(items=["LSAT3", "LSAT1"], persons=slice(0, 100))
+        <Responses: 100 persons x 2 items, 1 dense blocks>
         """
         from irt_dask.store.selection import select
 
@@ -206,6 +253,13 @@ class Responses:
         ------
         InputError
             If share is not between 0 and 1, or a part would hold nobody.
+
+        Examples
+        --------
+        >>> import irt_dask as irt
+        >>> calibrate, test = irt.load_lsat().split(0.8, seed=1)
+        >>> calibrate.n_persons, test.n_persons
+        (801, 199)
         """
         from irt_dask.store.selection import split
 
@@ -215,13 +269,29 @@ class Responses:
         """Return ``response`` (persons, items) with identifiers and weights, lazily (dask).
 
         Dense layout only: a sparse block as a full matrix may not fit in memory.
+
+        Examples
+        --------
+        >>> import irt_dask as irt
+        >>> response = irt.load_lsat().to_xarray()["response"]
+        >>> response.dims, response.shape
+        (('persons', 'items'), (1000, 5))
+        >>> response.mean("persons").values.round(2).tolist()
+        [0.92, 0.71, 0.55, 0.76, 0.87]
         """
         from irt_dask.store.lazy import to_xarray
 
         return to_xarray(self)
 
     def verify(self) -> None:
-        """Read every byte of the store and raise one StoreError that names all that is wrong."""
+        """Read every byte of the store and raise one StoreError that names all that is wrong.
+
+        Examples
+        --------
+        >>> import irt_dask as irt
+        >>> responses = irt.simulate(500, 10, seed=1, store="checked.zarr")
+        >>> responses.verify()  # no error: every byte is as it was written
+        """
         if self.path is not None:
             from irt_dask.store.stored import verify
 

@@ -260,6 +260,14 @@ def open_responses(store: str | os.PathLike[str] | ObjectPath) -> Responses:
         object storage cannot be reached.
     InputError
         If a URL cannot be used.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> _ = irt.simulate(500, 10, seed=1, store="simulated.zarr")
+    >>> responses = irt.open_responses("simulated.zarr")
+    >>> responses.n_persons, responses.n_items
+    (500, 10)
     """
     path = location(store)
     if isinstance(path, Path):
