@@ -177,6 +177,16 @@ def fit_bayes(
     best given several chains.
     Source: LS-WASP supplement, sections S1 and S5; the powering and the location published there
     are biased, what is used instead is derived in ``docs/methods.md``.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> responses = irt.simulate(500, 10, seed=1)
+    >>> posterior = irt.fit_bayes(responses, n_draws=200, n_warmup=100)
+    >>> dict(posterior["item_discrimination_draw"].sizes)
+    {'draw': 200, 'items': 10}
+    >>> posterior["item_discrimination_rhat"].max().round(1).item()
+    1.0
     """
     responses = as_responses(responses)
     check_model(model, ("2pl",))

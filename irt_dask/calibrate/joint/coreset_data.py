@@ -92,6 +92,16 @@ def draw_coreset(
     Two passes over the data beyond those of the draw.  Driver memory: counts on the ability axis
     (481 x items x 8 bytes) and the drawn responses, at most 2^30 cells.
     :func:`irt_dask.calibrate.joint.coreset_data.to_frame` makes a table of the result, for files.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> responses = irt.simulate(2000, 10, seed=1)
+    >>> sample = irt.draw_coreset(responses, irt.fit_marginal(responses), 200)
+    >>> dict(sample.sizes)
+    {'persons': 191, 'items': 10}
+    >>> round(sample.attrs["error_objective"], 2)
+    0.03
     """
     responses = as_responses(responses)
     spec = Coreset(size, method, sampling=sampling)

@@ -155,6 +155,17 @@ def fit_joint(
     and 2PL and 3PL from slopes of 0.5, 1, 2 and 4 in turn; the best end counts, as the likelihood
     may have several maxima.  Person weights are used without a coreset and refused with one.
     Source: Frick et al., sections 2 and 3; leverage scores exact.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> responses = irt.simulate(2000, 20, seed=1)
+    >>> fit = irt.fit_joint(responses)
+    >>> fit["item_difficulty"][:4].round(1).values.tolist()
+    [-0.6, 0.8, -0.3, -1.5]
+    >>> sampled = irt.fit_joint(responses, coreset=irt.Coreset(500))
+    >>> round(sampled.attrs["objective"] / fit.attrs["objective"], 2)
+    1.0
     """
     responses = as_responses(responses)
     check_model(model, ("2pl", "1pl", "3pl"))

@@ -73,6 +73,16 @@ def coreset_complexity(
     resolution guarantees.  Driver memory: 32 bytes x 512 bins x items, for an item
     with more than 64 undecided bins 32 bytes x 8 pieces of each.
     Source: Frick et al., section 2; appendix F has values at the optimum only, lower bounds.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> responses = irt.simulate(2000, 10, seed=1)
+    >>> complexity = irt.coreset_complexity(responses, irt.fit_marginal(responses))
+    >>> complexity["item_mu1"][:4].round().values.tolist()
+    [9.0, 4.0, 8.0, 11.0]
+    >>> round(complexity.attrs["median_mu1"])
+    9
     """
     responses = as_responses(responses)
     a, d = item_parameters(items, responses.item_id)

@@ -250,6 +250,15 @@ def fit_private_spectral(
     The guarantee is about the returned numbers, against who knows the code and all other persons.
     It does not cover the time that the fit takes, and a ledger covers data that do not change: a
     release that comes back identical tells that the data are what they were.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> fit = irt.fit_private_spectral(irt.load_lsat(), epsilon=1.0, delta=1e-6)
+    >>> dict(fit.sizes), fit.attrs["n_pairs"]
+    ({'items': 5}, 10)
+    >>> round(fit.attrs["sigma"])  # scale of the noise in each count of persons
+    16
     """
     budget = check_budget(epsilon, delta, rho)
     responses = as_responses(responses)

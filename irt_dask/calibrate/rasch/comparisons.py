@@ -55,6 +55,16 @@ def compare_items(fit: xr.Dataset, i: str, j: str, *, level: float | None = None
     Notes
     -----
     No pass over data.  Source: Random pairing MLE, section 3.3.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> fit = irt.fit_pairwise(irt.load_lsat(), n_splits=20)
+    >>> test = irt.compare_items(fit, "LSAT3", "LSAT2")
+    >>> test["pair_difference"].round(2).item()
+    0.74
+    >>> test["pair_p_value"].item() < 0.001
+    True
     """
     b, cov, item_id = _parts(fit)
     level = fit.attrs.get("level", 0.95) if level is None else level
@@ -155,6 +165,18 @@ def top_items(
     No pass over data; driver memory 40 bytes x items^2, and "bootstrap" takes items^2 x 10,000
     steps.  Source: Random pairing MLE,
     section 3.3 and Table 2 (Bonferroni).
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> fit = irt.fit_pairwise(irt.load_lsat(), n_splits=20)
+    >>> top = irt.top_items(fit, 2)
+    >>> top["item_id"][top["item_in_top"]].values.tolist()
+    ['LSAT2', 'LSAT3']
+    >>> top["item_rank_lower"].values.tolist(), top["item_rank_upper"].values.tolist()
+    ([5, 2, 1, 3, 4], [5, 2, 1, 3, 4])
+    >>> top.attrs["top_established"]
+    1
     """
     b, cov, item_id = _parts(fit)
     _check_top(k, level, method, seed, len(item_id))

@@ -196,6 +196,15 @@ def fit_conditional(
 
     Source: Andersen (1970, 1972); Fischer (1981), *Psychometrika* 46, for existence; the
     recursions are described in ``irt_dask.kernels.pairs.symmetric_functions``.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> fit = irt.fit_conditional(irt.load_lsat())
+    >>> fit["item_difficulty"].round(2).values.tolist()
+    [-1.26, 0.47, 1.24, 0.17, -0.62]
+    >>> fit["item_difficulty_se"].round(2).values.tolist()
+    [0.1, 0.07, 0.07, 0.07, 0.09]
     """
     if max_iterations < 1:
         raise InputError(f"max_iterations={max_iterations} must be at least 1")

@@ -109,6 +109,13 @@ def pair_counts(
     fewer than 16 times the items).  Driver memory: 16 bytes x items^2, below 2,048 items times the
     tasks in flight.  Source: Nguyen and Zhang, "A Spectral Approach to Item Response Theory",
     equation (2).
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> counts = irt.pair_counts(irt.load_lsat())
+    >>> counts["pair_count"].values[:2].tolist()
+    [[0, 260, 400, 214, 118], [45, 0, 291, 156, 79]]
     """
     responses = as_responses(responses)
     if responses.n_items > MAX_ITEMS:

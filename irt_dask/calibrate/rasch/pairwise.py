@@ -104,6 +104,15 @@ def fit_pairwise(
     The paper's MRP-MLE averages the estimates of the pairings (Algorithm 2) instead of maximising
     the sum.  The two agree to first order, and the sum also exists where some single pairing does
     not connect the items.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> fit = irt.fit_pairwise(irt.load_lsat(), n_splits=20)
+    >>> fit["item_difficulty"].round(2).values.tolist()
+    [-1.25, 0.49, 1.23, 0.14, -0.61]
+    >>> fit["item_difficulty_se"].round(2).values.tolist()
+    [0.11, 0.07, 0.07, 0.08, 0.09]
     """
     responses = as_responses(responses)
     refuse_weights(responses, "fit_pairwise")

@@ -92,6 +92,13 @@ def fit_choppin(
     A baseline: all pairs count alike, however few persons they rest on.  One pass over the data,
     none if given pair counts; driver memory 40 bytes x items^2.  Source: appendix D.1 of Nguyen
     and Zhang.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> fit = irt.fit_choppin(irt.load_lsat())
+    >>> fit["item_difficulty"].round(2).values.tolist()
+    [-1.28, 0.48, 1.25, 0.17, -0.62]
     """
     log_ratio, item_id, n_persons = _log_ratios(responses, "fit_choppin", client, progress)
     return _result(
@@ -148,6 +155,15 @@ def fit_saaty(responses: Any, *, client: Any = None, progress: ProgressOption = 
     A baseline.  The paper speaks of the left eigenvector; its own derivation is that of the right
     one.  One pass over the data, none if given pair counts; driver memory 40 bytes x items^2.
     Source: appendix D.1 of Nguyen and Zhang.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> fit = irt.fit_saaty(irt.load_lsat())
+    >>> fit["item_difficulty"].round(2).values.tolist()
+    [-1.28, 0.48, 1.25, 0.17, -0.62]
+    >>> round(fit.attrs["eigenvalue"], 3)
+    5.004
     """
     log_ratio, item_id, n_persons = _log_ratios(responses, "fit_saaty", client, progress)
     beta = log_ratio.mean(axis=1)

@@ -121,6 +121,15 @@ def fit_spectral(
     ability, if the Rasch model does.  The estimate is not efficient where items that few persons
     solve meet easy ones: ``fit_pairwise(pairing="all")`` has narrower intervals.  Source: Algorithm
     2, section 4.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> fit = irt.fit_spectral(irt.load_lsat())
+    >>> fit["item_difficulty"].round(2).values.tolist()
+    [-1.29, 0.48, 1.25, 0.17, -0.6]
+    >>> fit["item_difficulty_se"].round(2).values.tolist()
+    [0.11, 0.07, 0.07, 0.08, 0.09]
     """
     counted = isinstance(responses, xr.Dataset) and "pair_count" in responses
     _check_options(regularization, components, level)
