@@ -65,6 +65,16 @@ def evaluate(
     One pass over the data; driver memory 1 MB; a pass over the validation data for each EM step.
     The AUC sorts predictions into 65,536 classes of .0009 logits; ties within a class count one
     half, an error of half the share of pairs within one class at most ("items": exact).
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> calibrate, test = irt.simulate(2500, 20, seed=1).split(0.8)
+    >>> found = irt.evaluate(test, irt.fit_marginal(calibrate))
+    >>> found["auc"].round(2).item()
+    0.82
+    >>> found["log_likelihood_per_response"].round(2).item()
+    -0.54
     """
     from irt_dask.evaluate.prediction import run
 

@@ -131,6 +131,17 @@ def dif(
     ``100 items^2`` bytes.
     Sources: Neyman (1959); Glas (1998), score tests for DIF; classes: Zwick (2012), with the shift
     in place of the Mantel-Haenszel log odds ratio.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import irt_dask as irt
+    >>> answers = irt.simulate(2000, 10, seed=5).to_xarray()["response"].values
+    >>> answers[1000::2, 0] = 0  # makes the first item harder for group b
+    >>> responses = irt.from_array(answers, persons={"group": np.repeat(["a", "b"], 1000)})
+    >>> tests = irt.dif(responses, irt.fit_marginal(responses), reference="a", focal="b")
+    >>> tests["item_dif_class"].values.tolist()
+    ['C', 'A', 'A', 'A', 'A', 'A', 'A', 'A', 'A', 'A']
     """
     responses = as_responses(responses)
     refuse_weights(responses, "dif")

@@ -55,6 +55,15 @@ def information(items: xr.Dataset, ability: Any = None) -> xr.Dataset:
     On the driver; memory ``16 x items x abilities`` bytes.
     Source: Birnbaum (1968); marginal reliability: Green, Bock, Humphreys, Linn and Reckase (1984),
     with the posterior variance 1 / (I + 1) in place of 1 / I, which a short test makes infinite.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> test = irt.information(irt.fit_marginal(irt.load_lsat()), ability=[-2, 0, 2])
+    >>> test["test_information"].round(2).values.tolist()
+    [0.58, 0.46, 0.17]
+    >>> round(test.attrs["marginal_reliability"], 2)
+    0.3
     """
     x = np.linspace(-4.0, 4.0, 81) if ability is None else np.atleast_1d(np.asarray(ability, float))
     if x.ndim != 1 or x.size == 0 or not np.isfinite(x).all():

@@ -96,6 +96,16 @@ def item_fit(
     Thissen (2000); Lord and Wingersky (1984); infit and outfit: Wright and Masters (1982).  The
     group chi-square is that of Hosmer and Lemeshow (1980) with p from the other responses: groups
     do not depend on the answer that they are to predict.  Cut-offs: ``irt-dask docs fit``.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> responses = irt.load_lsat()
+    >>> tests = irt.item_fit(responses, irt.fit_marginal(responses))
+    >>> tests["item_outfit"].round(1).values.tolist()
+    [1.0, 1.0, 1.0, 1.0, 1.0]
+    >>> tests["item_sx2_p_value"].round(1).values.tolist()
+    [0.8, 0.4, 0.4, 0.9, 0.9]
     """
     responses = as_responses(responses)
     refuse_weights(responses, "item_fit")

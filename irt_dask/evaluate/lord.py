@@ -54,6 +54,14 @@ def lord_dif(reference: xr.Dataset, focal: xr.Dataset) -> xr.Dataset:
     neither a link nor two calibrations.
     Source: Lord (1980), *Applications of Item Response Theory to Practical Testing Problems*,
     chapter 14.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> reference, focal = irt.simulate(4000, 10, seed=1).split(0.5)
+    >>> tests = irt.lord_dif(irt.fit_marginal(reference), irt.fit_marginal(focal))
+    >>> tests["item_lord_difficulty_p_value"].round(1).values.tolist()
+    [0.5, 0.1, 0.7, 0.8, 0.4, 0.4, 0.8, 1.0, 0.8, 0.2]
     """
     ids = [bank_item_ids(bank, what) for bank, what in ((reference, "reference"), (focal, "focal"))]
     common = tuple(i for i in ids[0] if i in set(ids[1]))

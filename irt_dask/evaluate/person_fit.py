@@ -112,6 +112,16 @@ def person_fit(
     plain l_z has too little variance.  On tests of fewer than some 20 items its lower tail is
     heavier than normal.  Sources: Drasgow, Levine and Williams (1985); Snijders (2001); Wright and
     Masters (1982).
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> responses = irt.simulate(1000, 30, seed=1)
+    >>> tests = irt.person_fit(responses, irt.fit_marginal(responses))
+    >>> tests["person_lz"].sizes["persons"]
+    1000
+    >>> round(tests.attrs["share_below_5"], 2)
+    0.06
     """
     responses = as_responses(responses)
     refuse_weights(responses, "person_fit")

@@ -108,6 +108,17 @@ def predictive_check(
     One pass over the data, each response ``n_replicates`` times (about 10 ns each on a core).
     Driver memory: ``8 (n_replicates + 1) (items + 1)`` bytes and some partial sums.
     Source: Rubin (1984); Gelman, Meng and Stern (1996).
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> responses = irt.simulate(500, 10, seed=1)
+    >>> posterior = irt.fit_bayes(responses, n_draws=200, n_warmup=100)
+    >>> check = irt.predictive_check(responses, posterior)
+    >>> check["score_count"].values.tolist()
+    [6, 26, 50, 68, 77, 103, 66, 47, 42, 13, 2]
+    >>> check.attrs["p_value"] > 0.05
+    True
     """
     responses = as_responses(responses)
     refuse_weights(responses, "predictive_check")

@@ -84,6 +84,17 @@ def residual_correlations(
     over one pair of tiles, besides one for each EM step (some ten).  Memory of the driver and of a
     task: 48 bytes x 1,024^2 some times, however many items there are.
     Source: Yen (1984); Christensen, Makransky and Horton (2017).
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> answers = irt.simulate(1000, 20, seed=1).to_xarray()["response"].values
+    >>> answers[::2, 1] = answers[::2, 0]  # half of the persons answer both items alike
+    >>> responses = irt.from_array(answers)
+    >>> pairs = irt.residual_correlations(responses, irt.fit_marginal(responses))
+    >>> top = pairs.isel(pairs=0)
+    >>> top["pair_first"].item(), top["pair_second"].item(), top["pair_q3"].round(1).item()
+    ('0', '1', 0.4)
     """
     responses = as_responses(responses)
     refuse_weights(responses, "residual_correlations")

@@ -70,6 +70,16 @@ def to_arviz(posterior: xr.Dataset) -> Any:
     densities are those of the posterior, but R-hat and effective sample size that ArviZ computes
     from it say little.  Those of the chains that were run are in ``sample_stats``.  Needs no pass
     over data; memory of the draws once more.
+
+    Examples
+    --------
+    ArviZ is an extra (``pip install 'irt_dask[diag]'``), so no test runs the last two lines:
+
+    >>> import irt_dask as irt
+    >>> posterior = irt.fit_bayes(irt.simulate(500, 10, seed=1), n_draws=200, n_warmup=100)
+    >>> data = irt.to_arviz(posterior)  # doctest: +SKIP
+    >>> data.posterior["item_difficulty"].dims  # doctest: +SKIP
+    ('chain', 'draw', 'item')
     """
     draws, names = _draws(posterior)
     az = _arviz()

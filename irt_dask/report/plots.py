@@ -79,6 +79,14 @@ def icc(
         most extreme in discrimination or difficulty are coloured and the others are grey.
     ax
         Axes to draw on; a new figure by default.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> ax = irt.plot.icc(irt.fit_marginal(irt.load_lsat()))
+    >>> ax.get_title()
+    'Item characteristic curves of 5 items'
+    >>> ax.figure.savefig("curves.png")
     """
     from matplotlib.collections import LineCollection
 
@@ -138,6 +146,15 @@ def compare(
 
     Bars are one standard error or posterior standard deviation long to each side, where the
     datasets have one.  The title tells the correlation over all items that have both values.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> responses = irt.simulate(2000, 20, seed=1)
+    >>> fits = irt.fit_joint(responses), irt.fit_marginal(responses)
+    >>> ax = irt.plot.compare(*fits, "item_difficulty", labels=("joint ML", "marginal ML"))
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('joint ML', 'marginal ML')
     """
     ids = item_ids(reference)
     x = required(reference, variable)
@@ -214,6 +231,14 @@ def trace(
         The ability whose loadings are drawn, from 0; for ``item_loading`` only.
     ax
         Axes to draw on; a new figure by default.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> posterior = irt.fit_bayes(irt.simulate(500, 10, seed=1), n_draws=200, n_warmup=100)
+    >>> ax = irt.plot.trace(posterior, ["item3", "item7"])
+    >>> [text.get_text() for text in ax.get_legend().get_texts()]
+    ['item3', 'item7']
     """
     values = drawn(posterior, parameter, dim)
     rhat = optional(posterior, f"{parameter}_rhat")
@@ -234,7 +259,15 @@ def trace(
 
 
 def convergence(fit: xr.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Draw ``iteration_objective`` against the iteration."""
+    """Draw ``iteration_objective`` against the iteration.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> ax = irt.plot.convergence(irt.fit_marginal(irt.load_lsat()))
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('iteration', 'log-likelihood')
+    """
     from matplotlib.ticker import MaxNLocator, ScalarFormatter, StrMethodFormatter
 
     objective = required(fit, "iteration_objective")
@@ -260,7 +293,15 @@ def convergence(fit: xr.Dataset, *, ax: Axes | None = None) -> Axes:
 
 
 def timings(stages: Sequence[tuple[str, float]], *, ax: Axes | None = None) -> Axes:
-    """Draw horizontal bars of (stage, seconds), the first stage at the top."""
+    """Draw horizontal bars of (stage, seconds), the first stage at the top.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> ax = irt.plot.timings([("ingest", 2.5), ("calibrate", 40.0)])
+    >>> ax.get_title()
+    'Time by stage, 42.5 s in all'
+    """
     names = [short(name) for name, _ in stages]
     values = np.array([float(s) for _, s in stages])
     ax = axes(ax, 7.0, 0.9 + 0.3 * max(len(names), 1))

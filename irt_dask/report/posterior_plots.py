@@ -114,6 +114,14 @@ def forest(
         loading is fixed at 0 are left out by default.
     ax
         Axes to draw on; a new figure by default.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> posterior = irt.fit_bayes(irt.simulate(500, 10, seed=1), n_draws=200, n_warmup=100)
+    >>> ax = irt.plot.forest(posterior, ["item3", "item7"])
+    >>> ax.get_title()
+    'Posterior of the difficulty b of 2 items'
     """
     draws = drawn(posterior, parameter, dim)
     ids = item_ids(posterior)
@@ -194,6 +202,15 @@ def shards(
         loading is fixed at 0 are not compared.
     ax
         Axes to draw on; a new figure by default.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> responses = irt.simulate(1000, 10, seed=1)
+    >>> posterior = irt.fit_bayes(responses, n_shards=2, n_draws=200, n_warmup=100)
+    >>> ax = irt.plot.shards(posterior)
+    >>> ax.get_title()
+    'Means of 2 shards: 0 of 20 means beyond |z| = 3.0'
     """
     if parameter not in _OF_SHARDS:
         raise InputError(
@@ -245,6 +262,15 @@ def predictive(check: xr.Dataset, *, ax: Axes | None = None) -> Axes:
 
     ``check`` is a result of ``predictive_check``; the band holds 95% of the replicated counts,
     score by score.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> responses = irt.simulate(500, 10, seed=1)
+    >>> posterior = irt.fit_bayes(responses, n_draws=200, n_warmup=100)
+    >>> ax = irt.plot.predictive(irt.predictive_check(responses, posterior))
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('number right', 'persons')
     """
     observed = required(check, "score_count")
     low, high = (required(check, f"score_count_{end}") for end in ("lower", "upper"))

@@ -130,6 +130,15 @@ def wright_map(items: xr.Dataset, scores: xr.Dataset | None, *, ax: Axes | None 
     ax
         Axes to draw on; a new figure by default.  Up to 40 items are all labelled where the axes
         are tall enough, otherwise some that are spread over the scale.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> responses = irt.load_lsat()
+    >>> fit = irt.fit_marginal(responses)
+    >>> ax = irt.plot.wright_map(fit, irt.score(responses, fit))
+    >>> ax.get_ylabel()
+    'θ: ability of persons, difficulty of items'
     """
     b = required(items, "item_difficulty")
     ids = item_ids(items)

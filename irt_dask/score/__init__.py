@@ -160,6 +160,18 @@ def score(
     -.06 with 5 items and -.02 to -.03 with 10 to 40, intercepts likewise, standard deviations by -7
     to -14%, coefficients by .01 at most.  Plausible values know of a covariate only if the prior
     does: a regression on one that it leaves out is biased towards 0.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import irt_dask as irt
+    >>> responses = irt.load_lsat()
+    >>> fit = irt.fit_marginal(responses)
+    >>> irt.score(responses, fit)["person_ability"][[0, 999]].round(1).values.tolist()
+    [-1.9, 0.6]
+    >>> _ = irt.score(responses, fit, store="scores")  # a Parquet file for each block
+    >>> pd.read_parquet("scores").columns.tolist()
+    ['person_id', 'person_ability', 'person_ability_sd', 'n_responses']
     """
     from irt_dask.score.ability import Options, run
 

@@ -58,6 +58,15 @@ def score_table(
     Source: Lord and Wingersky (1984) for the distribution of the score given ability, here in
     logarithms, which takes about items^2 x nodes of the ability grid steps: 0.3 s for 200 items.
     Memory: 8 bytes x items x nodes.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> table = irt.score_table(irt.fit_marginal(irt.load_lsat()))
+    >>> table["score"].values.tolist()
+    [0, 1, 2, 3, 4, 5]
+    >>> table["score_ability"].round(1).values.tolist()
+    [-1.9, -1.4, -0.9, -0.4, 0.1, 0.6]
     """
     if method not in METHODS:
         raise InputError(f"method={method!r} is not available; use {', '.join(METHODS)}")
