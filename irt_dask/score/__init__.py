@@ -133,16 +133,18 @@ def score(
         If a covariate rests on fewer than 5 persons (a dummy variable: who has it), or a group has
         fewer than 20: they are named.
 
-    Notes ----- One pass over the data, whatever the numbers of draws; every item draw and every
-    plausible value costs about as much as scoring with known items, but plausible values without
-    item draws share one evaluation.  Groups and covariates take about 15 passes more.  Driver
-    memory: the histogram with ``store``, else ``16 + 8 n_plausible`` bytes a person and the
-    identifiers; for up to 1,000 groups or some covariates, a few numbers for each.  Abilities are
-    integrated by the trapezoidal rule on an even grid whose spacing resolves every posterior
-    (:func:`irt_dask.models.grid_for`), over 7 standard deviations of the prior, or as many more as
-    leave no pattern of responses a millionth of its highest density beyond (items of b = 6 to 9,
-    priors at odds with the answers, more than some 80 items); the mode of a posterior is looked for
-    there too.  Quantiles of the plausible values are within 0.001 posterior standard deviations
+    Notes
+    -----
+    One pass over the data, whatever the numbers of draws; every item draw and every plausible value
+    costs about as much as scoring with known items, but plausible values without item draws share
+    one evaluation.  Groups and covariates take about 15 passes more.  Driver memory: the histogram
+    with ``store``, else ``16 + 8 n_plausible`` bytes a person and the identifiers; for up to 1,000
+    groups or some covariates, a few numbers for each.  Abilities are integrated by the trapezoidal
+    rule on an even grid whose spacing resolves every posterior (:func:`irt_dask.models.grid_for`),
+    over 7 standard deviations of the prior, or as many more as leave no pattern of responses a
+    millionth of its highest density beyond (items of b = 6 to 9, priors at odds with the answers,
+    more than some 80 items); the mode of a posterior is looked for there too.  Quantiles of the
+    plausible values are within 0.001 posterior standard deviations
     (:mod:`irt_dask.kernels.posterior.plausible_values`).  With guessing, covariates, "map" or
     "wle", every process holds tables of 8 to 32 bytes x items x nodes.
 

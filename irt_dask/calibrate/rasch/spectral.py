@@ -111,16 +111,17 @@ def fit_spectral(
     ItemWarning
         Some items are flagged.
 
-    Notes ----- Two passes for flags.  Up to 5,000 items: one pass, items^3 and 25 items^2 bytes on
-    the driver; standard errors take four passes and 100 items^2 bytes.  Beyond, and from 1,000
-    items with less than a quarter observed and no standard errors, the chain is not formed: some
-    dozens of passes, and with nu > 0 a bitmap of items^2 / 8 bytes; contrasts take some dozens of
-    passes each.  The fit maximises no likelihood of the full data, so attrs hold no ``objective``.
-    Standard errors are a sandwich of the estimating equations
-    (:mod:`irt_dask.calibrate.rasch.spectral_errors`): they hold whatever the distribution of
-    ability, if the Rasch model does.  The estimate is not efficient where items that few persons
-    solve meet easy ones: ``fit_pairwise(pairing="all")`` has narrower intervals.  Source: Algorithm
-    2, section 4.
+    Notes
+    -----
+    Two passes for flags.  Up to 5,000 items: one pass, items^3 and 25 items^2 bytes on the driver;
+    standard errors take four passes and 100 items^2 bytes.  Beyond, and from 1,000 items with less
+    than a quarter observed and no standard errors, the chain is not formed: some dozens of passes,
+    and with nu > 0 a bitmap of items^2 / 8 bytes; contrasts take some dozens of passes each.  The
+    fit maximises no likelihood of the full data, so attrs hold no ``objective``. Standard errors
+    are a sandwich of the estimating equations (:mod:`irt_dask.calibrate.rasch.spectral_errors`):
+    they hold whatever the distribution of ability, if the Rasch model does.  The estimate is not
+    efficient where items that few persons solve meet easy ones: ``fit_pairwise(pairing="all")`` has
+    narrower intervals.  Source: Algorithm 2, section 4.
 
     Examples
     --------
