@@ -132,7 +132,7 @@ def dif(
     Sources: Neyman (1959); Glas (1998), score tests for DIF; classes: Zwick (2012), with the shift
     in place of the Mantel-Haenszel log odds ratio.
     """
-    responses = as_responses(responses)
+    responses = as_responses(responses, "dif")
     refuse_weights(responses, "dif")
     m = responses.n_items
     if reference == focal:

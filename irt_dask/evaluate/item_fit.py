@@ -97,7 +97,7 @@ def item_fit(
     group chi-square is that of Hosmer and Lemeshow (1980) with p from the other responses: groups
     do not depend on the answer that they are to predict.  Cut-offs: ``irt-dask docs fit``.
     """
-    responses = as_responses(responses)
+    responses = as_responses(responses, "item_fit")
     refuse_weights(responses, "item_fit")
     known = checked(ability)
     n, m = responses.n_persons, responses.n_items

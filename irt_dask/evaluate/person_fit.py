@@ -113,7 +113,7 @@ def person_fit(
     heavier than normal.  Sources: Drasgow, Levine and Williams (1985); Snijders (2001); Wright and
     Masters (1982).
     """
-    responses = as_responses(responses)
+    responses = as_responses(responses, "person_fit")
     refuse_weights(responses, "person_fit")
     known = checked(ability)
     if store is None and responses.n_persons > _MAX_IN_MEMORY:

@@ -109,7 +109,7 @@ def predictive_check(
     Driver memory: ``8 (n_replicates + 1) (items + 1)`` bytes and some partial sums.
     Source: Rubin (1984); Gelman, Meng and Stern (1996).
     """
-    responses = as_responses(responses)
+    responses = as_responses(responses, "predictive_check")
     refuse_weights(responses, "predictive_check")
     whole_number("n_replicates", n_replicates, _LEAST_REPLICATES)
     drawn = item_draws(

@@ -85,7 +85,7 @@ def residual_correlations(
     task: 48 bytes x 1,024^2 some times, however many items there are.
     Source: Yen (1984); Christensen, Makransky and Horton (2017).
     """
-    responses = as_responses(responses)
+    responses = as_responses(responses, "residual_correlations")
     refuse_weights(responses, "residual_correlations")
     whole_number("largest", largest, 1)
     whole_number("least", least, 2)

@@ -178,7 +178,7 @@ def fit_bayes(
     Source: LS-WASP supplement, sections S1 and S5; the powering and the location published there
     are biased, what is used instead is derived in ``docs/methods.md``.
     """
-    responses = as_responses(responses)
+    responses = as_responses(responses, "fit_bayes")
     check_model(model, ("2pl",))
     _check_options(n_dims, n_shards, n_draws, n_warmup, n_chains, responses.n_persons)
     name = samplers.choose(sampler, n_dims)

@@ -93,7 +93,7 @@ def draw_coreset(
     (481 x items x 8 bytes) and the drawn responses, at most 2^30 cells.
     :func:`irt_dask.calibrate.joint.coreset_data.to_frame` makes a table of the result, for files.
     """
-    responses = as_responses(responses)
+    responses = as_responses(responses, "draw_coreset")
     spec = Coreset(size, method, sampling=sampling)
     refuse_weights(responses, "draw_coreset")
     n, m = responses.n_persons, responses.n_items

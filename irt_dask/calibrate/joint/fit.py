@@ -156,7 +156,7 @@ def fit_joint(
     may have several maxima.  Person weights are used without a coreset and refused with one.
     Source: Frick et al., sections 2 and 3; leverage scores exact.
     """
-    responses = as_responses(responses)
+    responses = as_responses(responses, "fit_joint")
     check_model(model, ("2pl", "1pl", "3pl"))
     _check_options(responses, model, coreset, max_iterations, tolerance)
     box = _box(model, guessing_min)

@@ -74,7 +74,7 @@ def coreset_complexity(
     with more than 64 undecided bins 32 bytes x 8 pieces of each.
     Source: Frick et al., section 2; appendix F has values at the optimum only, lower bounds.
     """
-    responses = as_responses(responses)
+    responses = as_responses(responses, "coreset_complexity")
     a, d = item_parameters(items, responses.item_id)
     with Engine(responses, client=client, progress=progress, stage="complexity") as engine:
         search = _Search(engine, a, d)

@@ -133,7 +133,7 @@ def fit_marginal(
     log-likelihood is exact to rounding.
     Source: Bock and Aitkin (1981); acceleration Walker and Ni (2011); standard errors Louis (1982).
     """
-    responses = as_responses(responses)
+    responses = as_responses(responses, "fit_marginal")
     check_model(model, ("2pl", "1pl", "3pl"))
     labels: tuple[str, ...] = ()
     if groups is None:

@@ -252,7 +252,7 @@ def fit_private_spectral(
     release that comes back identical tells that the data are what they were.
     """
     budget = check_budget(epsilon, delta, rho)
-    responses = as_responses(responses)
+    responses = as_responses(responses, "fit_private_spectral")
     plan = make_plan(
         responses, "fit_private_spectral", adjacency, max_items_per_person, pairs, p0, seed
     )

@@ -110,7 +110,7 @@ def pair_counts(
     tasks in flight.  Source: Nguyen and Zhang, "A Spectral Approach to Item Response Theory",
     equation (2).
     """
-    responses = as_responses(responses)
+    responses = as_responses(responses, "pair_counts")
     if responses.n_items > MAX_ITEMS:
         raise InputError(
             f"{responses.n_items} items: counts of all pairs are kept for at most {MAX_ITEMS} "

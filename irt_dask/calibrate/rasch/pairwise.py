@@ -105,7 +105,7 @@ def fit_pairwise(
     the sum.  The two agree to first order, and the sum also exists where some single pairing does
     not connect the items.
     """
-    responses = as_responses(responses)
+    responses = as_responses(responses, "fit_pairwise")
     refuse_weights(responses, "fit_pairwise")
     m = responses.n_items
     _check_options(pairing, n_splits, level, seed, standard_errors, m)
