@@ -49,14 +49,20 @@ class Variable:
 VARIABLES = {
     v.name: v
     for v in (
-        Variable("response", (PERSONS, ITEMS), "i", "", "1 right, 0 wrong, -1 not observed"),
+        Variable(
+            "response",
+            (PERSONS, ITEMS),
+            "i",
+            "",
+            "codes 0 to K - 1 of the item (K = 2: wrong, right), -1 not observed",
+        ),
         Variable("person_id", (PERSONS,), "UOT", "", "the person's identifier"),
         Variable("person_weight", (PERSONS,), "f", "", "weight of the person"),
         Variable(
             "response_indptr", ("blocks", "block_rows"), "i", "", "CSR: where a person's row starts"
         ),
         Variable("response_indices", ("blocks", "capacity"), "i", "", "CSR: items, ascending"),
-        Variable("response_value", ("blocks", "capacity"), "i", "", "CSR: 1 right, 0 wrong"),
+        Variable("response_value", ("blocks", "capacity"), "i", "", "CSR: codes"),
         Variable("person_covariate", (PERSONS, "covariates"), "f", "", "covariates of the person"),
         Variable("person_group", (PERSONS,), "UOT", "", "label of the person's group"),
         Variable("person_row", (PERSONS,), "iu", "", "position among all persons, from 0"),
@@ -85,6 +91,7 @@ VARIABLES = {
             (LATENT_DIMS,),
         ),
         Variable("item_id", (ITEMS,), "UOT", "", "the item's identifier"),
+        Variable("item_n_categories", (ITEMS,), "iu", "", "K: responses are 0 to K - 1"),
         Variable("item_discrimination", (ITEMS,), "f", "1/theta", "slope a"),
         Variable("item_difficulty", (ITEMS,), "f", "theta", "location b, where P is halfway"),
         Variable("item_intercept", (ITEMS,), "f", "logit", "intercept d = -a b"),

@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import irt_dask as irt
-from irt_dask.engine import Engine, as_responses, dataset
+from irt_dask.engine import Engine, dataset
 from irt_dask.errors import InputError, ItemWarning
 from irt_dask.items import checks
 from irt_dask.variables import ITEM_FLAGS
@@ -120,7 +120,7 @@ def test_association_with_the_rest_of_the_test(y, layout):
         data = csr_array((y[at].astype(float), at), shape=y.shape)
         responses = irt.from_array(data, observed="stored", rows_per_block=70)
     else:
-        responses = as_responses(y)
+        responses = irt.from_array(y)
     with Engine(responses, progress=False) as engine:
         counted = checks.count(engine)
     np.testing.assert_array_equal(counted.right, (y == 1).sum(0))
@@ -208,7 +208,7 @@ def test_a_pattern_that_counts_often_is_as_many_persons(y):
     sampled = irt.from_array(kept, weight_kind="sampling", **options)
     for responses, same in ((often, np.repeat(kept, times, axis=0)), (sampled, kept)):
         found = []
-        for r in (responses, as_responses(same)):
+        for r in (responses, irt.from_array(same)):
             with Engine(r, progress=False) as engine:
                 sums = engine.map_reduce(checks._rest, np.full(5, 0.5), (2.0**20, 2.0**20))[0]
                 found.append((*engine.map_reduce(checks._count), sums))

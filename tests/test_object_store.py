@@ -16,6 +16,7 @@ from pathlib import Path
 import fsspec
 import numpy as np
 import pandas as pd
+import parts as parts_of_stores
 import pyarrow.parquet as pq
 import pytest
 
@@ -29,7 +30,7 @@ from irt_dask.engine import lock, person_files
 from irt_dask.engine.checkpoint import Checkpoint
 from irt_dask.engine.person_files import DONE
 from irt_dask.errors import AccessError, BusyError, InputError, NoStoreError, StoreError
-from irt_dask.store import objects, publish
+from irt_dask.store import manifest, objects, publish
 from irt_dask.store.manifest import NAME
 from irt_dask.store.objects import ObjectPath
 from irt_dask.store.places import location
@@ -543,6 +544,26 @@ def test_commit_without_manifest_is_completed(storage, monkeypatch):
     assert irt.open_responses(at).n_persons == 120
     assert len(publish.settled(ObjectPath(at))["parts"]) == 3
     assert irt.open_responses(at).n_persons == 180
+
+
+def test_items_that_join_are_committed(memory, monkeypatch):
+    """As persons are; by whoever comes next if the writer is killed before its last act."""
+    at, y = memory.at("store"), np.tile([[0, 1, 2], [1, -1, 0]], (2, 1)).astype(np.int8)
+    old = parts_of_stores.made(at, y[:, :2], "ab")
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            publish, "settled", lambda root: None if root is None else manifest.read(root)
+        )
+        parts_of_stores.grown(at, y, "abc", categories=3)  # committed; readers see the old store
+    assert irt.open_responses(at).fingerprint == old.fingerprint
+    publish.settled(ObjectPath(at))
+    new = irt.open_responses(at)
+    assert (new.item_id, new.n_categories) == (("a", "b", "c"), (2, 2, 3))
+    values = [new.read_block(k).data.values for k in range(new.n_blocks)]
+    np.testing.assert_array_equal(np.concatenate(values)[:, :2], np.tile(y[:, :2], (2, 1)))
+    assert (values[0][:, 2] == -1).all()
+    assert content(old)[0][0] == y[:3, :2].tobytes()
+    new.verify()
 
 
 def test_commit_of_another_store_is_refused(memory):

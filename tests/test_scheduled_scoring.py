@@ -13,6 +13,7 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+from parts import grown, made
 
 import irt_dask as irt
 from irt_dask.cli.main import main
@@ -121,6 +122,32 @@ def test_only_a_changed_block_is_computed(store, items, tmp_path):
     assert changed == {"part-000002.parquet"}
     irt.score(r, items, store=tmp_path / "scratch")
     assert contents(out) == contents(tmp_path / "scratch")
+
+
+def test_items_that_join_score_everybody_anew(items, tmp_path):
+    """Scores of a shorter list of items are never taken for those of the list of now."""
+    rng, names = np.random.default_rng(4), [f"i{j}" for j in range(ITEMS)]
+    y, more = rng.integers(-1, 2, (4 * ROWS, ITEMS - 1)), rng.integers(-1, 2, (ROWS, ITEMS))
+    store, out = tmp_path / "store", tmp_path / "scores"
+    old = made(store, y, names[:-1], rows=ROWS)
+    few = items.isel(items=slice(0, ITEMS - 1))
+    first = irt.score(old, few, store=out)
+    before = contents(out)
+    new = grown(store, more, names, rows=ROWS)
+    with pytest.raises(InputError, match=r"1 item\(s\) of the responses are not in items: i5"):
+        irt.score(new, few, store=out)
+    assert contents(out) == before
+    assert counts(irt.score(old, few, store=out)) == (0, 4)  # a handle keeps to the list of then
+
+    result = irt.score(new, items, store=out)
+    assert counts(result) == (5, 0)
+    irt.score(new, items, store=tmp_path / "scratch")
+    assert contents(out) == contents(tmp_path / "scratch")
+    assert result.attrs["n_persons"] == first.attrs["n_persons"] + ROWS
+    scores = pd.read_parquet(out)["person_ability"]
+    np.testing.assert_allclose(scores[: len(y)], irt.score(old, few)["person_ability"], atol=1e-9)
+    with pytest.raises(InputError, match="scores of other responses, with more than 4 blocks"):
+        irt.score(old, few, store=out)
 
 
 def test_columns_are_not_lost(store, items, tmp_path):

@@ -181,11 +181,13 @@ def info(store: str | None, as_json: bool) -> None:
 
 
 def _about(r: Any) -> dict[str, Any]:
+    k = r.n_categories
     return {
         "store": r.path,
         "persons": r.n_persons,
         "items": r.n_items,
         "blocks": r.n_blocks,
+        "categories": " to ".join(map(str, sorted({min(k), max(k)}))),
         "layout": r.layout,
         "weights": "none" if r.max_weight is None else r.weight_kind,
         "groups": r.has_groups,

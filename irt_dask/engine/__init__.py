@@ -13,6 +13,7 @@ from irt_dask.engine.inputs import (
     bank_item_ids,
     item_parameters,
     item_parameters_3pl,
+    refuse_graded,
     refuse_weights,
 )
 from irt_dask.engine.progress import ProgressOption
@@ -28,6 +29,7 @@ __all__ = [
     "dataset",
     "item_parameters",
     "item_parameters_3pl",
+    "refuse_graded",
     "refuse_weights",
     "run_chains",
 ]

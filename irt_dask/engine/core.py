@@ -15,6 +15,7 @@ import numpy as np
 from irt_dask.engine import executors
 from irt_dask.engine.cache import keep, read_block
 from irt_dask.engine.identity import for_one_computation
+from irt_dask.engine.inputs import refuse_graded
 from irt_dask.engine.progress import Progress, ProgressOption
 from irt_dask.engine.threads import single_threaded
 from irt_dask.kernels.responses import layouts
@@ -47,6 +48,9 @@ class Engine:
     what is said of blocks holds of pieces.  The sum over blocks follows one binary tree over their
     indices, whatever the number of workers: a task takes an aligned subtree, so grouping never
     changes a bit.
+
+    Nobody comes to blocks but through an engine, so this is the gate: it refuses items of more than
+    two categories unless the caller says, by ``graded``, that its steps know them.
     """
 
     def __init__(
@@ -57,7 +61,10 @@ class Engine:
         progress: ProgressOption = None,
         stage: str = "blocks",
         prepare: Prepare | None = None,
+        graded: bool = False,
     ) -> None:
+        if not graded:
+            refuse_graded(responses, f"this computation ({stage})")
         self.responses = for_one_computation(responses)
         self.weight_sums: weights.Sums | None = None
         self._prepare = prepare

@@ -16,9 +16,32 @@ from irt_dask.variables import ITEMS, LATENT_DIMS, unique_ids
 Floats = NDArray[np.float64]
 
 
-def as_responses(responses: Any) -> Responses:
-    """Return Responses as they are, and anything else through ``from_array``."""
-    return responses if isinstance(responses, Responses) else from_array(responses)
+def as_responses(responses: Any, method: str, *, graded: bool = False) -> Responses:
+    """Return Responses as they are, and anything else through ``from_array``.
+
+    The entrance of every public method, under its name.  Items of more than two categories are
+    refused unless the method says that it knows them: ``graded``.
+    """
+    responses = responses if isinstance(responses, Responses) else from_array(responses)
+    if not graded:
+        refuse_graded(responses, method)
+    return responses
+
+
+def refuse_graded(responses: Responses, method: str) -> None:
+    """Stop if some items have more than two categories and the method knows two.
+
+    Nothing has been read then.  Kernels check no bounds, and those for two categories would read
+    and write beyond their tables.
+    """
+    if responses.graded:
+        each = zip(responses.item_id, responses.n_categories, strict=True)
+        named = [f"{item} ({k})" for item, k in each if k > 2]
+        raise InputError(
+            f"{method} is for items of two categories (wrong and right), and {len(named)} of these "
+            f"{responses.n_items} have more: {', '.join(named[:5])}{' ...' * (len(named) > 5)}; "
+            f"leave them out by responses.select(items=[...])"
+        )
 
 
 def refuse_weights(responses: Responses, method: str) -> None:

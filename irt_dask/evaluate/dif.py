@@ -143,7 +143,7 @@ def dif(
     >>> tests["item_dif_class"].values.tolist()
     ['C', 'A', 'A', 'A', 'A', 'A', 'A', 'A', 'A', 'A']
     """
-    responses = as_responses(responses)
+    responses = as_responses(responses, "dif")
     refuse_weights(responses, "dif")
     m = responses.n_items
     if reference == focal:

@@ -107,7 +107,7 @@ def item_fit(
     >>> tests["item_sx2_p_value"].round(1).values.tolist()
     [0.8, 0.4, 0.4, 0.9, 0.9]
     """
-    responses = as_responses(responses)
+    responses = as_responses(responses, "item_fit")
     refuse_weights(responses, "item_fit")
     known = checked(ability)
     n, m = responses.n_persons, responses.n_items

@@ -123,7 +123,7 @@ def person_fit(
     >>> round(tests.attrs["share_below_5"], 2)
     0.06
     """
-    responses = as_responses(responses)
+    responses = as_responses(responses, "person_fit")
     refuse_weights(responses, "person_fit")
     known = checked(ability)
     if store is None and responses.n_persons > _MAX_IN_MEMORY:

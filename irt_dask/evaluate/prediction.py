@@ -118,7 +118,7 @@ def _choose_abilities(
     responses: Any, items: xr.Dataset, client: Any, progress: ProgressOption
 ) -> tuple[float, float]:
     """Mean and SD of the normal distribution of ability of the highest likelihood, by EM."""
-    responses = as_responses(responses)
+    responses = as_responses(responses, "evaluate(validation=)")
     refuse_weights(responses, "evaluate(validation=)")
     a, d = item_parameters(items, responses.item_id)
     mean, sd = 0.0, 1.0
@@ -179,7 +179,7 @@ def run(
     """See :func:`irt_dask.evaluate`."""
     if protocol not in _PROTOCOLS:
         raise InputError(f"protocol={protocol!r}: use {', '.join(map(repr, _PROTOCOLS))}")
-    responses = as_responses(responses)
+    responses = as_responses(responses, "evaluate")
     refuse_weights(responses, "evaluate")
     plain_a, plain_d = item_parameters(items, responses.item_id)
     mean, sd = 0.0, 1.0

@@ -120,7 +120,7 @@ def predictive_check(
     >>> check.attrs["p_value"] > 0.05
     True
     """
-    responses = as_responses(responses)
+    responses = as_responses(responses, "predictive_check")
     refuse_weights(responses, "predictive_check")
     whole_number("n_replicates", n_replicates, _LEAST_REPLICATES)
     drawn = item_draws(

@@ -305,7 +305,7 @@ def run(
     progress: ProgressOption,
 ) -> xr.Dataset:
     """See :func:`irt_dask.score`."""
-    responses = as_responses(responses)
+    responses = as_responses(responses, "score")
     plan = _plan(responses, items, options)
     warn_of_groups(items, options)
     start = regression.begin(responses, options.prior)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from irt_dask.errors import InputError
 from irt_dask.kernels.responses.layouts import Dense, Layout, Sparse
+from irt_dask.store.categories import BINARY, declared, limits
 from irt_dask.store.persons import person_columns
 from irt_dask.store.responses import SAMPLING, Block, Responses, check_item_ids
 from irt_dask.store.weights import Sums, check_kind, checked
@@ -39,14 +40,16 @@ class ArrayBlock:
     weight: NDArray[np.float64] | None
     group: NDArray[np.object_] | None
     covariate: NDArray[np.float64] | None
+    #: Categories of the items, see :func:`irt_dask.store.categories.limits`; None: not declared.
+    most: int | NDArray[np.int8] | None = None
     cache_key: tuple[Any, ...] | None = None
 
     def read(self) -> Block:
-        """Return the block as int8 responses."""
+        """Return the block as int8 codes, each one that its item has."""
         rows = self.rows
         if hasattr(rows, "dask"):
             rows = rows.compute(scheduler="synchronous")
-        data = _data(rows, self.stored_only, self.start)
+        data = _data(rows, self.stored_only, self.start, self.most)
         return Block(self.index, self.start, data, self.weight)
 
     def person_ids(self) -> NDArray[Any]:
@@ -66,14 +69,14 @@ class ArrayBlock:
         return self.covariate
 
 
-def _data(rows: Any, stored_only: bool, start: int) -> Layout:
+def _data(rows: Any, stored_only: bool, start: int, most: int | NDArray[np.int8] | None) -> Layout:
     """Turn rows of any supported array into responses, sparse ones if only they were observed."""
     if isinstance(rows, (Dense, Sparse)):
         return rows
     if not hasattr(rows, "tocsr"):
-        return Dense(_encode(np.asanyarray(rows), start))
+        return Dense(_encode(np.asanyarray(rows), start, most))
     coo = rows.tocoo()
-    codes = _encode(coo.data.reshape(1, -1), start, coo.row, coo.col)[0]
+    codes = _encode(coo.data.reshape(1, -1), start, most, coo.row, coo.col)[0]
     if not stored_only:
         values = np.zeros(rows.shape, dtype=np.int8)
         values[coo.row, coo.col] = codes
@@ -87,26 +90,43 @@ def _data(rows: Any, stored_only: bool, start: int) -> Layout:
 
 
 def _encode(
-    rows: NDArray[Any], start: int, row: Any = None, column: Any = None
+    rows: NDArray[Any],
+    start: int,
+    most: int | NDArray[np.int8] | None,
+    row: Any = None,
+    column: Any = None,
 ) -> NDArray[np.int8]:
-    """Turn numbers into 1, 0 and -1 (not observed); ``row`` and ``column`` place sparse entries."""
+    """Turn numbers into codes and -1 (not observed); ``row`` and ``column`` place sparse entries.
+
+    The only way of arrays into blocks: a code that its item does not have is an error here.
+    """
     missing = np.ma.getmaskarray(rows) if isinstance(rows, np.ma.MaskedArray) else None
     data = np.asarray(np.ma.getdata(rows))
     if data.dtype.kind == "f":
         nan = np.isnan(data)
         missing = nan if missing is None else missing | nan
     missing = (data == -1) if missing is None else missing | (data == -1)
-    bad = ~missing & (data != 0) & (data != 1)
+    k = BINARY if most is None else most
+    if row is not None and not isinstance(k, int):
+        k = k[column]
+    with np.errstate(invalid="ignore"):  # what is no code is not the same number afterwards
+        codes = data.astype(np.int8)
+    codes[missing] = -1
+    bad = ~missing & ((codes != data) | (codes < 0) | (codes >= k))
     if bad.any():
         i, j = np.argwhere(bad)[0]
-        value = data[i, j]
+        value, n = data[i, j], np.broadcast_to(k, data.shape)[i, j]
         if row is not None:
             i, j = row[j], column[j]
+        if most is None:
+            rule, more = "responses are 1 (right) and 0 (wrong)", "; say categories= if it has more"
+        else:
+            rule, more = f"it has {n} categories, the codes 0 to {n - 1}", ""
         raise InputError(
-            f"response {value!r} of person {start + i}, item {j} (counted from 0): responses "
-            f"are 1 (right) and 0 (wrong), or -1, NaN or a mask where missing"
+            f"response {value!r} of person {start + i}, item {j} (counted from 0): {rule}, or -1, "
+            f"NaN or a mask where missing{more}"
         )
-    return np.where(missing, -1, data == 1).astype(np.int8)
+    return codes
 
 
 def _refuse_repeated(matrix: Any) -> None:
@@ -128,6 +148,7 @@ def from_array(
     item_id: Sequence[Any] | None = None,
     rows_per_block: int | None = None,
     weight_kind: str = "sampling",
+    categories: int | Sequence[int] | NDArray[Any] | Mapping[str, int] | None = None,
 ) -> Responses:
     """Make Responses of an array of persons x items.
 
@@ -151,6 +172,10 @@ def from_array(
         What the column ``weight`` means.  Sampling weights are divided by their mean in every
         method, so that a common factor does not matter; frequency weights (whole numbers) say how
         many persons a row stands for, as in a table of response patterns with counts.
+    categories : number of categories K, from 2 to 15, of all items, or of each
+        One for each item in their order, or by identifier (2 for those that are not named).
+        Responses are then the codes 0 to K - 1 of their item.  Default 2: a code above 1 is an
+        error.
 
     Returns
     -------
@@ -167,6 +192,58 @@ def from_array(
     <Responses: 2 persons x 3 items, 1 dense blocks>
     """
     array, own_person, own_item = _unwrap(array)
+    array, stored_only = _table(array, observed)
+    n, m = array.shape
+    items = check_item_ids(_first(item_id, own_item, range(m)))
+    if len(items) != m:
+        raise InputError(f"item_id has {len(items)} entries, the array has {m} columns (items)")
+    ids = _person_ids(_first(person_id, own_person, range(n)), n)
+    weight, group, covariates = person_columns(persons, ids, check_kind(weight_kind))
+    if weight is not None:
+        checked(Sums.of(weight), weight_kind)
+    elif weight_kind != SAMPLING:
+        raise InputError(f"weight_kind={weight_kind!r}, but persons have no column 'weight'")
+    ids = _compact(ids)
+    per_person = -(-array.nnz // n) if stored_only else m
+    rows = check_rows_per_block(rows_per_block, per_person, n)
+    each_k = BINARY if categories is None else declared(categories, items)
+    most = None if categories is None else limits(each_k)
+    lazy = hasattr(array, "dask")
+    word = secrets.token_hex(16)
+    starts = np.append(np.arange(0, n, rows, dtype=np.int64), n)
+    refs = [
+        ArrayBlock(
+            k,
+            int(a),
+            _rows(array, a, b),
+            stored_only,
+            ids[a:b],
+            None if weight is None else weight[a:b],
+            None if group is None else group[a:b],
+            None if not covariates else np.stack([c[a:b] for c in covariates.values()], axis=1),
+            most,
+            (word, k) if lazy else None,
+        )
+        for k, (a, b) in enumerate(itertools.pairwise(starts))
+    ]
+    if not lazy:
+        refs = [_encoded(ref) for ref in refs]
+    return Responses(
+        refs=refs,
+        n_persons=n,
+        item_id=items,
+        max_weight=None if weight is None else float(weight.max()),
+        has_groups=group is not None,
+        layout="csr" if stored_only else "dense",
+        covariate_names=tuple(covariates),
+        weight_kind=weight_kind,
+        lazy=lazy,
+        categories=each_k,
+    )
+
+
+def _table(array: Any, observed: str | None) -> tuple[Any, bool]:
+    """The array, sparse ones as CSR; whether only its stored entries were observed."""
     if any(size != size for size in getattr(array, "shape", ())):  # NaN: dask does not know
         raise InputError("the dask array has chunks of unknown size; call compute_chunk_sizes()")
     if getattr(array, "ndim", 0) != 2 or 0 in array.shape:
@@ -190,11 +267,12 @@ def from_array(
     if sparse:
         _refuse_repeated(array)
         array = array.tocsr()
-    n, m = array.shape
-    items = check_item_ids(_first(item_id, own_item, range(m)))
-    if len(items) != m:
-        raise InputError(f"item_id has {len(items)} entries, the array has {m} columns (items)")
-    ids = np.array([str(i) for i in _first(person_id, own_person, range(n))], dtype=object)
+    return array, observed == "stored"
+
+
+def _person_ids(given: Iterable[Any], n: int) -> NDArray[Any]:
+    """Identifiers of n persons as text, each once."""
+    ids = np.array([str(i) for i in given], dtype=object)
     if "" in ids:
         raise InputError(f"person {list(ids).index('')} (counted from 0) has an empty identifier")
     if len(ids) != n:
@@ -204,45 +282,7 @@ def from_array(
         raise InputError(
             f"person_id must be unique; repeated: {', '.join(values[counts > 1][:10])}"
         )
-    weight, group, covariates = person_columns(persons, ids, check_kind(weight_kind))
-    if weight is not None:
-        checked(Sums.of(weight), weight_kind)
-    elif weight_kind != SAMPLING:
-        raise InputError(f"weight_kind={weight_kind!r}, but persons have no column 'weight'")
-    ids = _compact(ids)
-    stored_only = sparse and observed == "stored"
-    per_person = -(-array.nnz // n) if stored_only else m
-    rows = check_rows_per_block(rows_per_block, per_person, n)
-    lazy = hasattr(array, "dask")
-    word = secrets.token_hex(16)
-    starts = np.append(np.arange(0, n, rows, dtype=np.int64), n)
-    refs = [
-        ArrayBlock(
-            k,
-            int(a),
-            _rows(array, a, b),
-            stored_only,
-            ids[a:b],
-            None if weight is None else weight[a:b],
-            None if group is None else group[a:b],
-            None if not covariates else np.stack([c[a:b] for c in covariates.values()], axis=1),
-            (word, k) if lazy else None,
-        )
-        for k, (a, b) in enumerate(itertools.pairwise(starts))
-    ]
-    if not lazy:
-        refs = [_encoded(ref) for ref in refs]
-    return Responses(
-        refs=refs,
-        n_persons=n,
-        item_id=items,
-        max_weight=None if weight is None else float(weight.max()),
-        has_groups=group is not None,
-        layout="csr" if stored_only else "dense",
-        covariate_names=tuple(covariates),
-        weight_kind=weight_kind,
-        lazy=lazy,
-    )
+    return ids
 
 
 def _compact(ids: NDArray[np.object_]) -> NDArray[np.str_] | NDArray[np.object_]:

@@ -28,8 +28,10 @@ def block_digest(ref: BlockRef, read: Callable[[BlockRef], Block] = _read) -> st
     """Checksum of responses, identifiers, weights, groups and covariates of a block.
 
     That of a stored block follows from the manifest, without reading the block; it does not change
-    when persons are appended.  Others are read, by ``read``.  The same content in another layout,
-    or cut into other blocks, has another checksum.
+    when persons or items are appended: which items there are, whoever uses it has to say besides
+    (:func:`responses_digest` does, and scores by the parameters they are made with).  Others are
+    read, by ``read``.  The same content in another layout, or cut into other blocks, has another
+    checksum.
     """
     if isinstance(ref, WeightedRef):  # a scale is that of a method; whom rows stand for is not
         inner = block_digest(ref.ref, read)
@@ -53,7 +55,9 @@ def block_digest(ref: BlockRef, read: Callable[[BlockRef], Block] = _read) -> st
 def responses_digest(responses: Responses, blocks: Iterable[str]) -> str:
     """Checksum of all responses, from those of their blocks."""
     r = responses
-    named = (r.n_persons, r.item_id, r.covariate_names, r.weight_kind)
+    named: tuple[Any, ...] = (r.n_persons, r.item_id, r.covariate_names, r.weight_kind)
+    if r.graded:  # of two categories the checksum is what it was before there were others
+        named += (r.n_categories,)
     return digest(("responses", *named, tuple(blocks)))
 
 

@@ -23,6 +23,7 @@ from typing import Any
 
 from irt_dask.errors import InputError, StoreError
 from irt_dask.store import manifest
+from irt_dask.store.categories import BINARY, Categories, of_each
 from irt_dask.store.manifest import Files
 from irt_dask.store.objects import ObjectPath
 from irt_dask.store.parts import Part
@@ -62,6 +63,7 @@ class Draft:
         files: Files,
         *,
         item_id: tuple[str, ...],
+        categories: Categories = BINARY,
         max_weight: float | None = None,
         weight_kind: str = SAMPLING,
         covariates: tuple[str, ...] = (),
@@ -71,18 +73,29 @@ class Draft:
     ) -> Responses:
         """Make the part belong to the store: until this returns, nothing has changed there.
 
-        ``before`` is called before the store shows the part; ``uploaded`` with the number of files
-        that are in object storage and that of all, for a store there.
+        ``item_id`` names the part's items: those of the store, and new ones after them, which have
+        so many ``categories``.  ``before`` is called before the store shows the part; ``uploaded``
+        with the number of files that are in object storage and that of all, for a store there.
         """
+        known = [] if self.old is None else self.old["item_id"]
+        n_new = len(item_id) - len(known)
+        if list(item_id[: len(known)]) != known or part.n_items != len(item_id):
+            raise ValueError(
+                "a part has the items of its store, in their order, and new ones after"
+            )
         entry = {
             "n_persons": part.n_persons,
             "rows_per_block": part.rows_per_block,
             "max_weight": max_weight,
             "n_quarantined": n_quarantined,
         }
+        if known and n_new:
+            entry["new_items"] = n_new
+        of_known = (self.old or {}).get("n_categories", [BINARY] * len(known))
         content: dict[str, Any] = {
             "layout": part.layout,
             "item_id": list(item_id),
+            "n_categories": [*of_known, *of_each(categories, n_new)],
             "weighted": part.weighted,
             "grouped": part.grouped,
             "covariates": list(covariates),

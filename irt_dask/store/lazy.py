@@ -69,4 +69,7 @@ def to_xarray(responses: Responses) -> xr.Dataset:
         "person_id": (persons, lazy(_ids, object)),
         "item_id": ((variables.ITEMS,), np.array(responses.item_id, dtype=str)),
     }
+    if responses.graded:
+        each = np.array(responses.n_categories)
+        coords["item_n_categories"] = ((variables.ITEMS,), each)
     return variables.check(xr.Dataset(data, coords=coords))

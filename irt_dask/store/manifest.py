@@ -2,11 +2,25 @@
 
 It lists every other file with size and SHA-256 (metadata files too) and carries its own checksum
 and a format version.  A reader that finds anything else than what is listed stops with an error.
+
+The version is 2 wherever that says it all.  It is 3 where a reader of version 2 would misread the
+store, and ``needs`` names why; a reader refuses names that it does not know:
+
+- "frequency weights": person weights count equal persons;
+- "categories": ``n_categories`` holds K of each item; without it every item has two.  K of an item
+  in the store never changes;
+- "items by part": the list of items has grown.  ``new_items`` of a part says how many items came
+  with it; they follow those that were there, and an item keeps its place.  The chunks of a part
+  have the items up to its own; to its persons later items are unobserved.
+
+So a new part adds entries (its own, its files, its items at the end of theirs) and changes none,
+and :func:`as_of` can take parts off again: whatever was identified by a checksum stays readable.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Iterator
@@ -15,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from irt_dask.errors import DiskError, NoStoreError, StoreError
+from irt_dask.store.categories import BINARY
 from irt_dask.store.objects import ObjectPath
 from irt_dask.store.places import Location
 
@@ -25,7 +40,8 @@ VERSION = 2
 #: names that it does not know.
 VERSION_WITH_NEEDS = 3
 FREQUENCY_WEIGHTS = "frequency weights"
-_KNOWN = {FREQUENCY_WEIGHTS}
+CATEGORIES, ITEMS_BY_PART = "categories", "items by part"
+_KNOWN = {FREQUENCY_WEIGHTS, CATEGORIES, ITEMS_BY_PART}
 
 #: ``{path relative to the store: [size, sha256]}``.
 Files = dict[str, list[int | str]]
@@ -44,8 +60,7 @@ def write(root: Path, content: dict[str, Any]) -> None:
 
 def encoded(content: dict[str, Any]) -> bytes:
     """The bytes of a manifest, with version and checksum."""
-    version = VERSION_WITH_NEEDS if content.get("needs") else VERSION
-    content = {"format": FORMAT, "format_version": version, **content}
+    content = {"format": FORMAT, "format_version": _version(content), **content}
     content["checksum"] = digest(content)
     return json.dumps(content, indent=1, ensure_ascii=False).encode()
 
@@ -90,17 +105,43 @@ def decoded(path: Location, data: bytes) -> dict[str, Any]:
     return content
 
 
-def as_of(content: dict[str, Any], checksum: str) -> dict[str, Any] | None:
-    """Return what the manifest was when it had this checksum, before parts were appended.
+def _version(content: dict[str, Any]) -> int:
+    return VERSION_WITH_NEEDS if content.get("needs") else VERSION
 
-    Appending adds a part and its files and changes nothing else, so the manifest of then follows
-    from that of now.
-    """
-    for n in range(len(content["parts"]), 0, -1):
-        parts = content["parts"][:n]
+
+def items_of_parts(content: dict[str, Any]) -> list[int]:
+    """Number of items that each part has: the first ones of the store's list."""
+    ends = list(itertools.accumulate(p.get("new_items", 0) for p in content["parts"]))
+    return [len(content["item_id"]) - ends[-1] + end for end in ends]
+
+
+def settled(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the content with what it needs, which follows from the rest (but for weights)."""
+    graded = any(k > BINARY for k in content.get("n_categories", ()))
+    grown = any("new_items" in p for p in content["parts"])
+    needs = [name for name in content.get("needs", ()) if name == FREQUENCY_WEIGHTS]
+    needs += [CATEGORIES] * graded + [ITEMS_BY_PART] * grown
+    without = {name for name, has in (("needs", needs), ("n_categories", graded)) if not has}
+    return {k: v for k, v in {**content, "needs": needs}.items() if k not in without}
+
+
+def as_of(content: dict[str, Any], checksum: str) -> dict[str, Any] | None:
+    """Return what the manifest was when it had this checksum, before parts were appended."""
+    if content["checksum"] == checksum:
+        return content
+    items = items_of_parts(content)
+    for n in range(len(content["parts"]) - 1, 0, -1):
+        parts, m = content["parts"][:n], items[n - 1]
         names = {p["name"] for p in parts}
-        files = {k: v for k, v in content["files"].items() if k.partition("/")[0] in names}
-        then = {**content, "parts": parts, "files": files}
+        then = {
+            **content,
+            "item_id": content["item_id"][:m],
+            "n_categories": content.get("n_categories", [])[:m],
+            "parts": parts,
+            "files": {k: v for k, v in content["files"].items() if k.partition("/")[0] in names},
+        }
+        then = settled(then)
+        then["format_version"] = _version(then)
         del then["checksum"]
         if digest(then) == checksum:
             return {**then, "checksum": checksum}

@@ -45,11 +45,15 @@ class Addition:
         files = {name + key.removeprefix(written): listed for key, listed in self.files.items()}
         entry = {"name": name, **self.entry}
         if now is None:
-            return {**self.content, "parts": [entry], "files": files}
+            return manifest.settled({**self.content, "parts": [entry], "files": files})
         kept = {k: v for k, v in now.items() if k not in ("format", "format_version", "checksum")}
-        return {
-            **kept, "parts": [*now["parts"], entry], "files": {**now["files"], **files}
-        }  # fmt: skip
+        return manifest.settled({
+            **kept,
+            "item_id": self.content["item_id"],
+            "n_categories": self.content["n_categories"],
+            "parts": [*now["parts"], entry],
+            "files": {**now["files"], **files},
+        })  # fmt: skip
 
     def digest(self) -> str:
         """Digest of the files."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from irt_dask.errors import InputError
 from irt_dask.kernels.responses.layouts import Layout
+from irt_dask.store.categories import BINARY, Categories, of_each
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -90,6 +91,10 @@ class Responses:
     ----------
     n_persons, n_items, n_blocks : int
     item_id : tuple of str
+    n_categories : tuple of int
+        K of each item: responses are the codes 0 to K - 1; 2 is wrong and right.  ``categories``
+        is the same as one number where it is the same for all items, ``graded`` whether some K is
+        above 2.
     layout : "dense" or "csr"
         How blocks hold responses; never changes a result.
     fingerprint : str
@@ -128,6 +133,17 @@ class Responses:
     truth: xr.Dataset | None = None
     weight_kind: str = SAMPLING
     lazy: bool = False
+    categories: Categories = BINARY
+
+    @property
+    def n_categories(self) -> tuple[int, ...]:
+        """Number of categories of each item."""
+        return of_each(self.categories, self.n_items)
+
+    @property
+    def graded(self) -> bool:
+        """Whether some item has more than two categories."""
+        return bool(np.max(self.categories) > BINARY)
 
     @property
     def fingerprint(self) -> str:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from irt_dask.errors import InputError
 from irt_dask.kernels.base import keyed_random
 from irt_dask.kernels.responses import layouts
+from irt_dask.store.categories import together
 from irt_dask.store.responses import Block, BlockRef, Responses, check_item_ids, sha256
 
 _LISTED = 10
@@ -169,12 +170,17 @@ def _view(
         b"all" if rows is None else b"some",
         *parts,
     )
-    item_id = responses.item_id
+    item_id, categories = responses.item_id, responses.categories
+    if columns is not None:
+        item_id = tuple(item_id[j] for j in columns)
+        each = responses.n_categories
+        categories = together(each[j] for j in columns)
     return replace(
         responses,
         refs=_SelectedBlocks(responses.refs, chosen, rows or {}, starts, columns, name),
         n_persons=int(starts[-1]),
-        item_id=item_id if columns is None else tuple(item_id[j] for j in columns),
+        item_id=item_id,
+        categories=categories,
         checksum=None if responses.checksum is None else name,
         truth=_truth(responses, columns, rows),
     )

@@ -21,6 +21,7 @@ from zarr.storage import LocalStore, MemoryStore, WrapperStore
 from irt_dask.errors import StoreError
 from irt_dask.kernels.responses.layouts import Dense, Layout, Sparse
 from irt_dask.store import manifest
+from irt_dask.store.categories import BINARY, Categories, limits, together
 from irt_dask.store.objects import AT_ONCE, ObjectPath
 from irt_dask.store.places import Location, location
 from irt_dask.store.responses import FREQUENCY, SAMPLING, Block, Responses
@@ -81,6 +82,15 @@ def _content(path: str, checksum: str) -> dict[str, Any]:
     return content
 
 
+def _categories(content: dict[str, Any]) -> Categories:
+    return together(content.get("n_categories", [BINARY]))
+
+
+@functools.lru_cache(maxsize=16)
+def _limits(path: str, checksum: str) -> int | NDArray[np.int8]:
+    return limits(_categories(_content(path, checksum)))
+
+
 @functools.lru_cache(maxsize=64)
 def _array(path: str, checksum: str, part: str, name: str) -> zarr.Array:
     content = _content(path, checksum)
@@ -97,7 +107,11 @@ def _array(path: str, checksum: str, part: str, name: str) -> zarr.Array:
 
 @dataclass(frozen=True)
 class StoredBlock:
-    """One block of a store: which chunk of which part."""
+    """One block of a store: which chunk of which part.
+
+    The chunk holds the first ``n_stored`` of the ``n_items`` items; its persons were there before
+    the others, which they have not seen.
+    """
 
     path: str
     checksum: str
@@ -107,6 +121,7 @@ class StoredBlock:
     chunk: int
     first: int
     last: int
+    n_stored: int
     n_items: int
     layout: str
     columns: tuple[str, ...]
@@ -131,9 +146,14 @@ class StoredBlock:
 
     def _dense(self) -> Layout:
         values = np.asarray(self._array("response")[self.first : self.last])
-        if values.size and (values.min() < -1 or values.max() > 1):
-            raise self._wrong("response", "holds values other than 1, 0 and -1")
-        return Dense(values)
+        if values.shape[1] != self.n_stored:
+            raise self._wrong("response", f"has {values.shape[1]} items, not {self.n_stored}")
+        self._check_codes("response", values, -1, slice(self.n_stored))
+        if self.n_stored == self.n_items:
+            return Dense(values)
+        whole = np.full((len(values), self.n_items), -1, dtype=np.int8)
+        whole[:, : self.n_stored] = values
+        return Dense(whole)
 
     def _sparse(self) -> Layout:
         indptr = np.asarray(self._array("response_indptr")[self.chunk])
@@ -148,11 +168,19 @@ class StoredBlock:
         indices, values = indices[:n].copy(), values[:n].copy()
         falls = np.diff(indices) <= 0
         falls[indptr[1:-1][(indptr[1:-1] > 0) & (indptr[1:-1] < n)] - 1] = False
-        if n and (indices.min() < 0 or indices.max() >= self.n_items or falls.any()):
+        if n and (indices.min() < 0 or indices.max() >= self.n_stored or falls.any()):
             raise self._wrong("response_indices", "holds items out of order or that do not exist")
-        if n and (values.min() < 0 or values.max() > 1):
-            raise self._wrong("response_value", "holds values other than 1 and 0")
+        self._check_codes("response_value", values, 0, indices)
         return Sparse(indptr, indices, values, self.n_items)
+
+    def _check_codes(self, name: str, values: NDArray[np.int8], least: int, items: Any) -> None:
+        """Stop at a code that its item does not have: kernels check no bounds."""
+        most = _limits(self.path, self.checksum)
+        of_items = most if isinstance(most, int) else most[items]
+        if (values < least).any() or (values >= of_items).any():
+            binary = isinstance(most, int) and most == BINARY
+            what = "values other than 1, 0 and -1" if binary else "codes that its items do not have"
+            raise self._wrong(name, f"holds {what}")
 
     def checksums(self) -> list[str]:
         """What the manifest says of the files that hold the block: array, rows, SHA-256."""
@@ -201,6 +229,7 @@ class _StoredBlocks(Sequence[StoredBlock]):
     def __init__(self, path: str, content: dict[str, Any]) -> None:
         self.path, self.checksum = path, content["checksum"]
         self.n_items, self.layout = len(content["item_id"]), content["layout"]
+        self.n_stored = manifest.items_of_parts(content)
         given = {
             "person_id": True,
             "person_weight": content["weighted"],
@@ -231,7 +260,7 @@ class _StoredBlocks(Sequence[StoredBlock]):
         first = chunk * rows
         return StoredBlock(
             self.path, self.checksum, name, k, int(self.first_person[p]) + first, chunk, first,
-            min(first + rows, n), self.n_items, self.layout, self.columns,
+            min(first + rows, n), self.n_stored[p], self.n_items, self.layout, self.columns,
         )  # fmt: skip
 
     def __iter__(self) -> Iterator[StoredBlock]:
@@ -288,6 +317,7 @@ def open_responses(store: str | os.PathLike[str] | ObjectPath) -> Responses:
         covariate_names=tuple(content["covariates"]),
         n_quarantined=sum(p["n_quarantined"] for p in content["parts"]),
         weight_kind=FREQUENCY if manifest.FREQUENCY_WEIGHTS in needs else SAMPLING,
+        categories=_categories(content),
     )
 
 

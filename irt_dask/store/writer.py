@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from irt_dask.errors import InputError
 from irt_dask.kernels.responses.layouts import Dense, Layout
+from irt_dask.store.categories import BINARY, declared
 from irt_dask.store.draft import create
 from irt_dask.store.manifest import Files
 from irt_dask.store.responses import Responses, check_item_ids
@@ -65,6 +66,7 @@ class StoreWriter:
     n_persons : persons of all blocks together.
     rows_per_block : persons in each block but the last.
     layout : "dense" or "csr"; a CSR block has room for ``capacity`` responses.
+    categories : as :func:`irt_dask.from_array` takes it.
     """
 
     def __init__(
@@ -76,8 +78,10 @@ class StoreWriter:
         rows_per_block: int,
         layout: str = "dense",
         capacity: int = 0,
+        categories: Any = BINARY,
     ) -> None:
         self.item_id = check_item_ids(item_id)
+        self.categories = declared(categories, self.item_id)
         if n_persons < 1:
             raise InputError(f"there are no persons to write to {path}")
         self._fields: dict[str, Any] = {
@@ -133,5 +137,9 @@ class StoreWriter:
         if self._written < self._part.n_blocks:
             raise ValueError(f"{self._written} of {self._part.n_blocks} blocks are written")
         return self._draft.commit(
-            self._part, self._files, item_id=self.item_id, max_weight=self._max_weight
+            self._part,
+            self._files,
+            item_id=self.item_id,
+            categories=self.categories,
+            max_weight=self._max_weight,
         )

@@ -7,6 +7,7 @@ import os
 import tempfile
 from pathlib import Path
 
+from irt_dask.engine import refuse_graded
 from irt_dask.errors import InputError
 from irt_dask.ingest.sources import open_persons
 from irt_dask.store import Responses, open_responses
@@ -70,7 +71,9 @@ def check_input(config: RunConfig) -> None:
     if config.private is not None:
         check_private(config)
     if data.store is not None:
-        refuse_stored_weights(open_responses(data.store))
+        found = open_responses(data.store)
+        refuse_graded(found, "a pipeline")
+        refuse_stored_weights(found)
     if data.persons is not None:
         with tempfile.TemporaryDirectory() as scratch:
             if open_persons(data.persons, Path(scratch)).weighted:

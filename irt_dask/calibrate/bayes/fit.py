@@ -188,7 +188,7 @@ def fit_bayes(
     >>> posterior["item_discrimination_rhat"].max().round(1).item()
     1.0
     """
-    responses = as_responses(responses)
+    responses = as_responses(responses, "fit_bayes")
     check_model(model, ("2pl",))
     _check_options(n_dims, n_shards, n_draws, n_warmup, n_chains, responses.n_persons)
     name = samplers.choose(sampler, n_dims)

@@ -103,7 +103,7 @@ def draw_coreset(
     >>> round(sample.attrs["error_objective"], 2)
     0.03
     """
-    responses = as_responses(responses)
+    responses = as_responses(responses, "draw_coreset")
     spec = Coreset(size, method, sampling=sampling)
     refuse_weights(responses, "draw_coreset")
     n, m = responses.n_persons, responses.n_items

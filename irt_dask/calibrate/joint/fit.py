@@ -167,7 +167,7 @@ def fit_joint(
     >>> round(sampled.attrs["objective"] / fit.attrs["objective"], 2)
     1.0
     """
-    responses = as_responses(responses)
+    responses = as_responses(responses, "fit_joint")
     check_model(model, ("2pl", "1pl", "3pl"))
     _check_options(responses, model, coreset, max_iterations, tolerance)
     box = _box(model, guessing_min)

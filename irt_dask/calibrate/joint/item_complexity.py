@@ -84,7 +84,7 @@ def coreset_complexity(
     >>> round(complexity.attrs["median_mu1"])
     9
     """
-    responses = as_responses(responses)
+    responses = as_responses(responses, "coreset_complexity")
     a, d = item_parameters(items, responses.item_id)
     with Engine(responses, client=client, progress=progress, stage="complexity") as engine:
         search = _Search(engine, a, d)

@@ -142,7 +142,7 @@ def fit_marginal(
     >>> round(fit.attrs["log_likelihood"], 2)
     -2466.65
     """
-    responses = as_responses(responses)
+    responses = as_responses(responses, "fit_marginal")
     check_model(model, ("2pl", "1pl", "3pl"))
     labels: tuple[str, ...] = ()
     if groups is None:

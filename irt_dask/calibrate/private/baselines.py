@@ -46,7 +46,7 @@ def fit_discrete_laplace(
 
     dp.enable_features("contrib")
     check_budget(epsilon, 0.5, None)
-    responses = as_responses(responses)
+    responses = as_responses(responses, "fit_discrete_laplace")
     plan = make_plan(
         responses, "fit_discrete_laplace", adjacency, max_items_per_person, pairs, p0, seed
     )
@@ -82,7 +82,7 @@ def fit_randomised_response(
     estimated without bias and used as noisy counts are.  One pass.
     """
     check_budget(epsilon, delta, None)
-    responses = as_responses(responses)
+    responses = as_responses(responses, "fit_randomised_response")
     plan = make_plan(responses, "fit_randomised_response")
     n, m = responses.n_persons, responses.n_items
     answers = 2 if complete else 3

@@ -261,7 +261,7 @@ def fit_private_spectral(
     16
     """
     budget = check_budget(epsilon, delta, rho)
-    responses = as_responses(responses)
+    responses = as_responses(responses, "fit_private_spectral")
     plan = make_plan(
         responses, "fit_private_spectral", adjacency, max_items_per_person, pairs, p0, seed
     )

@@ -210,7 +210,7 @@ def fit_conditional(
         raise InputError(f"max_iterations={max_iterations} must be at least 1")
     if not (np.isfinite(tolerance) and tolerance > 0):
         raise InputError(f"tolerance={tolerance} must be finite and above 0")
-    responses = as_responses(responses)
+    responses = as_responses(responses, "fit_conditional")
     refuse_weights(responses, "fit_conditional")
     m = responses.n_items
     if m < 2:

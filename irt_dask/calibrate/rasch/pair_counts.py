@@ -117,7 +117,7 @@ def pair_counts(
     >>> counts["pair_count"].values[:2].tolist()
     [[0, 260, 400, 214, 118], [45, 0, 291, 156, 79]]
     """
-    responses = as_responses(responses)
+    responses = as_responses(responses, "pair_counts")
     if responses.n_items > MAX_ITEMS:
         raise InputError(
             f"{responses.n_items} items: counts of all pairs are kept for at most {MAX_ITEMS} "

@@ -114,7 +114,7 @@ def fit_pairwise(
     >>> fit["item_difficulty_se"].round(2).values.tolist()
     [0.11, 0.07, 0.07, 0.08, 0.09]
     """
-    responses = as_responses(responses)
+    responses = as_responses(responses, "fit_pairwise")
     refuse_weights(responses, "fit_pairwise")
     m = responses.n_items
     _check_options(pairing, n_splits, level, seed, standard_errors, m)

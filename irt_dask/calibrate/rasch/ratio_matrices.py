@@ -35,7 +35,7 @@ def _log_ratios(
 ) -> tuple[Floats, tuple[str, ...], int]:
     """Return ``ln D_ij = ln Y_ji - ln Y_ij``, 0 on the diagonal, item ids, number of persons."""
     if not (isinstance(responses, xr.Dataset) and "pair_count" in responses):
-        responses = as_responses(responses)
+        responses = as_responses(responses, method)
         refuse_weights(responses, method)
         responses = pair_counts(responses, client=client, progress=progress)
     item_id = bank_item_ids(responses, "pair counts")

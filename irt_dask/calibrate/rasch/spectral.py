@@ -138,7 +138,7 @@ def fit_spectral(
         if standard_errors or contrasts:
             raise InputError("pair counts hold no persons: standard errors need the responses")
         return _of_counts(responses, regularization, accelerated, components)
-    responses = as_responses(responses)
+    responses = as_responses(responses, "fit_spectral")
     item_id, m = responses.item_id, responses.n_items
     pairs = [_places(item_id, pair) for pair in contrasts]
     with_errors = m <= _MAX_ERRORS if standard_errors is None else standard_errors

@@ -18,7 +18,7 @@ def summarise(responses: Any, *, client: Any = None, progress: ProgressOption = 
     EstimationError
         If nobody answered some item; it lists them.
     """
-    responses = as_responses(responses)
+    responses = as_responses(responses, "the summary of a run")
     with Engine(responses, client=client, progress=progress, stage="summary") as engine:
         right, seen, _ = response_counts(engine)
     cells = engine.n_persons * responses.n_items

@@ -16,7 +16,7 @@ SPARSE_BELOW = 0.1
 
 
 class Dense(NamedTuple):
-    """Persons x items, int8: 1 right, 0 wrong, -1 not observed."""
+    """Persons x items, int8: codes (of two categories 1 right, 0 wrong), -1 not observed."""
 
     values: NDArray[np.int8]
 
@@ -39,8 +39,8 @@ class Dense(NamedTuple):
 class Sparse(NamedTuple):
     """Observed responses alone, by person: compressed sparse rows (CSR).
 
-    Those of person i are ``values[indptr[i]:indptr[i + 1]]`` (int8: 1 right, 0 wrong), of the items
-    ``indices[...]`` (int32), which ascend.
+    Those of person i are ``values[indptr[i]:indptr[i + 1]]`` (int8: codes, as in :class:`Dense`),
+    of the items ``indices[...]`` (int32), which ascend.
     """
 
     indptr: NDArray[np.int64]

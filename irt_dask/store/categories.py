@@ -1,0 +1,71 @@
+"""Numbers of categories of items: what users declare, and what codes are held to.
+
+The responses to an item with K categories are the codes 0 to K - 1 (K = 2: wrong and right).  K is
+at most 15, so that a code or "not observed" fits into four bits.  Kernels check no bounds: a code
+is compared with its item's K wherever responses come into memory, in ``from_array`` and whenever a
+stored block is read, and nowhere after that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irt_dask.errors import InputError
+
+BINARY, MOST = 2, 15
+#: K of all items, or of each where they differ.
+Categories = int | tuple[int, ...]
+
+
+def declared(categories: Any, item_id: Sequence[str]) -> Categories:
+    """Check what a user says: K of all items, of each in their order, or by identifier.
+
+    Items that a mapping (or a pandas Series, by its index) does not name have two.
+    """
+    if isinstance(categories, np.ndarray):
+        categories = categories.tolist()
+    elif hasattr(categories, "to_dict"):
+        categories = categories.to_dict()
+    if isinstance(categories, Mapping):
+        named = {str(name): k for name, k in categories.items()}
+        unknown = sorted(named.keys() - set(item_id))
+        if unknown:
+            raise InputError(
+                f"categories= names {len(unknown)} item(s) that the responses do not have: "
+                f"{', '.join(unknown[:10])}"
+            )
+        counts = [named.get(i, BINARY) for i in item_id]
+    elif isinstance(categories, Iterable) and not isinstance(categories, str):
+        counts = list(categories)
+    else:
+        counts = [categories] * len(item_id)
+    if len(counts) != len(item_id):
+        raise InputError(f"categories= has {len(counts)} entries for {len(item_id)} items")
+    for name, k in zip(item_id, counts, strict=True):
+        whole = isinstance(k, (int, np.integer)) and not isinstance(k, bool)
+        if not whole or not BINARY <= k <= MOST:
+            raise InputError(
+                f"categories= gives item {name} {k!r} categories; give a whole number from "
+                f"{BINARY} to {MOST}"
+            )
+    return together(counts)
+
+
+def together(counts: Iterable[int]) -> Categories:
+    """K of each item (one at least), as one number where all have the same."""
+    each = tuple(int(k) for k in counts)
+    return each[0] if len(set(each)) == 1 else each
+
+
+def of_each(categories: Categories, n_items: int) -> tuple[int, ...]:
+    """K of each item."""
+    return (categories,) * n_items if isinstance(categories, int) else categories
+
+
+def limits(categories: Categories) -> int | NDArray[np.int8]:
+    """K as codes are compared with it: rows of (persons, items) or, by item, single codes."""
+    return categories if isinstance(categories, int) else np.array(categories, dtype=np.int8)
