@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from irt_dask.clusters import ClusterConfig
 from irt_dask.clusters.config import explain, located
 from irt_dask.errors import InputError
-from irt_dask.ingest.reader import kind_of
+from irt_dask.ingest.text.files import kind_of
 from irt_dask.models import ItemPrior
 from irt_dask.store.places import is_url, local_path, placed
 

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from irt_dask.errors import InputError
-from irt_dask.ingest.sources import open_persons
+from irt_dask.ingest.sources.opening import open_persons
 from irt_dask.store import Responses, open_responses
 from irt_dask.store.objects import ObjectPath
 from irt_dask.store.places import Location, location

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from irt_dask.ingest import bundles, row_grouping, spill
-from irt_dask.ingest.bundles import Bundle
-from irt_dask.ingest.sources import Bad
-
-if TYPE_CHECKING:
-    from irt_dask.ingest.runs import Job, PartitionRows
+from irt_dask.ingest.columns.rows import Bad
+from irt_dask.ingest.sort import row_grouping, spill
+from irt_dask.ingest.sort.partition import Job, PartitionRows
+from irt_dask.ingest.text import bundles
+from irt_dask.ingest.text.bundles import Bundle
 
 
 class Refused:
@@ -25,8 +24,7 @@ class Refused:
         self.found: list[tuple[int, Bad]] = []
 
     def _place(self, row: Any) -> str:
-        piece, offset = divmod(int(self.rows.key[row]), 1 << spill.PIECE_BITS)
-        return f"{self.job.unit} {self.job.first_lines[piece] + offset}"
+        return self.job.pieces.place(self.rows.key[row])
 
     def _add(self, row: Any, column: str, value: str, message: str) -> None:
         key = int(self.rows.key[row])

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from irt_dask.ingest.decode import Decoder, dictionary_of
-from irt_dask.ingest.reader import TextFile, fault, open_text, split_lines, take_lines
-from irt_dask.ingest.roles import Header, resolve
-from irt_dask.ingest.sources import Bad, Columns, Rows, Source
-from irt_dask.ingest.values import Codes, shorten
+from irt_dask.ingest.columns.decode import Decoder, dictionary_of
+from irt_dask.ingest.columns.roles import Header, resolve
+from irt_dask.ingest.columns.rows import Bad, Rows
+from irt_dask.ingest.columns.values import Codes, shorten
+from irt_dask.ingest.sources.source import Columns, TextSource
+from irt_dask.ingest.text.lines import TextFile, fault, open_text, split_lines, take_lines
 from irt_dask.store.places import Location
 
 _DEEP = "values are nested too deeply; write one flat object"
@@ -31,21 +32,15 @@ class UnfitError(Exception):
 
 
 @dataclass(frozen=True)
-class JsonSource(Source):
+class JsonSource(TextSource):
     """Responses or persons as JSON lines."""
 
-    text: TextFile
     listed: frozenset[str]  # wide: the items that the caller named, if any
 
     @property
     def form(self) -> str:
         """Wide objects become long rows."""
         return "persons" if self.roles.form == "persons" else "long"
-
-    @property
-    def pieces(self) -> Sequence[tuple[int, int]]:
-        """Ranges of bytes; the lines that start in one belong to it."""
-        return self.text.pieces
 
     def read(self, k: int, codes: Codes | None, most: int | None = None) -> Rows:
         """Read piece ``k``; of its bad rows keep the first ``most`` only."""
@@ -70,10 +65,6 @@ class JsonSource(Source):
         decoder = Decoder(len(lines), np.array(at, dtype=np.int32), bad)
         self._decode(decoder, kept, codes)
         return decoder.finish(lambda offsets: take_lines(data, offsets), most)
-
-    def texts(self, k: int, offsets: Sequence[int]) -> list[str]:
-        """Return lines of piece ``k`` as they are in the file."""
-        return take_lines(self.text.read(k), offsets)
 
     def _decode(self, decoder: Decoder, kept: list[tuple[Any, ...]], codes: Codes | None) -> None:
         """Hand the columns on: person, weight, group, then those of the form."""
@@ -168,14 +159,15 @@ def open_jsonlines(
     return JsonSource(
         path=path,
         roles=roles,
-        size=text.stop - text.start,
+        size=text.n_bytes,
+        n_pieces=text.n_pieces,
         text=text,
         listed=frozenset(roles.items if columns and "items" in columns else ()),
     )
 
 
 def _first_object(text: TextFile) -> dict[str, Any] | None:
-    for k in range(len(text.pieces)):  # the first line has it, unless the file is damaged there
+    for k in range(text.n_pieces):  # the first line has it, unless the file is damaged there
         for line in split_lines(text.read(k)):
             try:
                 return load(line)

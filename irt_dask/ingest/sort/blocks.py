@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from irt_dask.ingest import spill
-from irt_dask.ingest.bundles import Bundle
+from irt_dask.ingest.sort import spill
+from irt_dask.ingest.text.bundles import Bundle
 from irt_dask.kernels.responses import layouts
 from irt_dask.kernels.responses.layouts import Dense, Layout, Sparse
 

@@ -7,24 +7,20 @@ import heapq
 import itertools
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from irt_dask.ingest import spill
-from irt_dask.ingest.refused import read_bad
+from irt_dask.ingest.sort import spill
+from irt_dask.ingest.sort.refused import read_bad
+from irt_dask.ingest.sort.spill import Pieces
+from irt_dask.ingest.sources.source import Source
+from irt_dask.store.draft import Draft
 from irt_dask.store.manifest import sync_folder
 from irt_dask.store.objects import ObjectPath
 from irt_dask.store.places import Location
 
-if TYPE_CHECKING:
-    from irt_dask.ingest.sources import Source
-    from irt_dask.store.draft import Draft
-
 HEADER = ("line", "column", "value", "reason", "text")
 
 
-def write_quarantine(
-    draft: Draft, source: Source, first_lines: tuple[int, ...], pieces: Path, runs: Path, n: int
-) -> Path:
+def write_quarantine(draft: Draft, source: Source, pieces: Pieces, runs: Path, n: int) -> Path:
     """Write the rows that pieces and the ``n`` partitions refused, in the order of the source.
 
     Holds those of one piece at a time.  Returns a temporary file.
@@ -36,13 +32,13 @@ def write_quarantine(
     with open(temporary, "w", newline="", encoding="utf-8", errors="backslashreplace") as file:
         writer = csv.writer(file)
         writer.writerow(HEADER)
-        for k, first in enumerate(first_lines):
+        for k, first in enumerate(pieces.first_lines):
             mine = []
             if k == piece:
                 mine = [bad for _, bad in group]
                 piece, group = next(by_piece, (-1, iter(())))
             texts = source.texts(k, [b.line for b in mine]) if mine else []
-            rows = [(b, b.text) for b in spill.read_bad(pieces, k)]
+            rows = [(b, b.text) for b in spill.read_bad(Path(pieces.folder), k)]
             rows += zip(mine, texts, strict=True)
             for bad, text in sorted(rows, key=lambda r: r[0].line):
                 writer.writerow([first + bad.line, bad.column, bad.value, bad.message, text])
