@@ -10,8 +10,7 @@ from pathlib import Path
 from irt_dask.errors import InputError
 from irt_dask.ingest.sources.opening import open_persons
 from irt_dask.store import Responses, open_responses
-from irt_dask.store.objects import ObjectPath
-from irt_dask.store.places import Location, location
+from irt_dask.store.places import checksum, location
 from irt_dask.workflow.config import INPUT_FILES, RunConfig
 from irt_dask.workflow.private import check_private
 
@@ -29,7 +28,7 @@ def data_checksum(config: RunConfig) -> str:
         if path is None:
             continue
         try:
-            digests.append(f"{role} {_sha256(location(path))}")
+            digests.append(f"{role} {checksum(location(path))}")
         except OSError as error:
             raise InputError(f"the {role} file {path} cannot be read: {error}") from error
     if len(digests) == 1:
@@ -42,16 +41,6 @@ def looks(config: RunConfig) -> tuple[tuple[int, int, int], ...]:
     places = (location(p) for role in INPUT_FILES if (p := getattr(config.data, role)) is not None)
     found = [os.stat(p) for p in places if isinstance(p, Path) and p.exists()]
     return tuple((s.st_size, s.st_mtime_ns, s.st_ino) for s in found)
-
-
-def _sha256(path: Location) -> str:
-    if isinstance(path, ObjectPath):
-        h = hashlib.sha256()
-        for piece in path.pieces():
-            h.update(piece)
-        return h.hexdigest()
-    with open(path, "rb") as f:
-        return hashlib.file_digest(f, "sha256").hexdigest()
 
 
 def check_input(config: RunConfig) -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from irt_dask.calibrate.private.fit import fit_private_spectral
 from irt_dask.calibrate.private.ledger import check_budget
 from irt_dask.errors import InputError
 from irt_dask.workflow.config import RunConfig
-
-if TYPE_CHECKING:
-    from irt_dask.workflow.stages import Context
+from irt_dask.workflow.context import Context
 
 
 def check_private(config: RunConfig) -> None:

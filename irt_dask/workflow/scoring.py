@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import xarray as xr
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from irt_dask.banks import read_items
 from irt_dask.clusters import ClusterConfig, check_store
-from irt_dask.clusters.config import explain, located
+from irt_dask.clusters.config import validated
 from irt_dask.engine.executors import current_client
 from irt_dask.errors import InputError
 from irt_dask.score import score
@@ -63,28 +63,13 @@ def read_scoring(path: str | Path, out: str | None = None) -> ScoringConfig | No
     InputError
         Names the file, the key, the value and the rule.
     """
-    content = read_toml(path)
+    content = read_toml(path, {SECTION: ("store", "bank", "out")})
     section = content.get(SECTION)
     if section is None:
         return None
-    folder = Path(path).resolve().parent
-    if "cluster" in content:
-        content["cluster"] = located(content["cluster"], folder)
-    if isinstance(section, dict):
-        for key in ("store", "bank", "out"):
-            if isinstance(section.get(key), str):
-                section[key] = placed(folder, section[key])
-        if out is not None:
-            section["out"] = placed(Path.cwd(), out)
-    return validated(content, str(path))
-
-
-def validated(content: dict[str, Any], where: str) -> ScoringConfig:
-    """The configuration of the content of a file; InputError names ``where``, key and value."""
-    try:
-        return ScoringConfig.model_validate(content)
-    except ValidationError as error:
-        raise InputError(f"{where}: {explain(error)}") from None
+    if out is not None and isinstance(section, dict):
+        section["out"] = placed(Path.cwd(), out)
+    return validated(ScoringConfig, content, str(path))
 
 
 def score_store(config: ScoringConfig, *, client: Any = None, progress: Any = None) -> xr.Dataset:
