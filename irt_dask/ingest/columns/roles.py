@@ -87,8 +87,6 @@ def resolve(
     """
     if shape == "persons":
         return _of_persons(header)
-    if shape not in (None, "long", "wide"):
-        raise InputError(f"shape={shape!r} is unknown; say shape='long' or shape='wide'")
     named, items = _named(header, columns)
     said = {*named} | ({"items"} if items is not None else set())
     if "responses" in said or (nested and not said & {"item", "response", "items"}):

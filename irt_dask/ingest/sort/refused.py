@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import numpy as np
 from irt_dask.ingest.columns.rows import Bad
 from irt_dask.ingest.sort import row_grouping, spill
 from irt_dask.ingest.sort.partition import Job, PartitionRows
-from irt_dask.ingest.text import bundles
 from irt_dask.ingest.text.bundles import Bundle
 
 
@@ -101,20 +99,3 @@ class Refused:
         if self.job.stop_at_bad and rows.size:
             return rows[[np.argmin(self.rows.key[rows])]]
         return rows
-
-    def write(self, to: bundles.Writer) -> None:
-        """Keep what was refused, by place in the source."""
-        if self.found:
-            found = sorted(self.found, key=lambda f: f[0])
-            lines = (json.dumps({"key": key, **vars(bad)}) for key, bad in found)
-            to.add_bytes("bad", (f"{line}\n".encode() for line in lines))
-
-
-def read_bad(runs: Path, p: int) -> Iterator[tuple[int, Bad]]:
-    """Yield the rows that partition ``p`` refused: (key, row), in the order of the source."""
-    run = Bundle(spill.run_file(runs, p))
-    if "bad" in run:
-        with run.open("bad") as file:
-            for line in file:
-                bad = json.loads(line)
-                yield bad.pop("key"), Bad(**bad)

@@ -70,7 +70,7 @@ def make_run(job: Job, p: int) -> Run:
             to.add(name, column)
         for name, strings in table.items():
             to.add_strings(name, strings)
-        bad.write(to)
+        spill.write_bad(to, sorted(bad.found, key=lambda f: f[0]))
     weight = columns.get("weight")
     return Run(
         persons_of_piece=np.bincount(

@@ -9,7 +9,7 @@ run anywhere, and what they make does not depend on where or in which order.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,8 +96,7 @@ def scatter(
     if bad and stop_at_bad:
         return Scattered(rows.n_lines, 0, len(bad), bad[0], None)
     with bundles.writer(target) as to:
-        if bad:
-            to.add_bytes("bad", [json.dumps([vars(b) for b in bad]).encode()])
+        write_bad(to, (((k << PIECE_BITS) + b.line, b) for b in bad))
         items = _spill_rows(rows, n_parts, to)
     return Scattered(rows.n_lines, len(rows.lines), len(bad), bad[0] if bad else None, items)
 
@@ -169,13 +168,21 @@ def run_file(folder: Path, p: int) -> Path:
     return folder / f"run-{p:05d}"
 
 
-def read_bad(folder: Path, k: int) -> list[Bad]:
-    """Rows of piece ``k`` that could not be taken."""
-    piece = Bundle(piece_file(folder, k))
-    return [Bad(**b) for b in json.load(piece.open("bad"))] if "bad" in piece else []
-
-
 def part_rows(piece: Bundle, p: int) -> slice:
     """Rows of partition ``p`` in the arrays of a piece."""
     start, stop = piece["ptr"][p : p + 2]
     return slice(int(start), int(stop))
+
+
+def write_bad(to: bundles.Writer, found: Iterable[tuple[int, Bad]]) -> None:
+    """Keep rows that are put aside, with their places in the source, ascending."""
+    lines = (json.dumps([key, vars(bad)]) for key, bad in found)
+    to.add_bytes("bad", (f"{line}\n".encode() for line in lines))
+
+
+def read_bad(file: Path) -> Iterator[tuple[int, Bad]]:
+    """Yield the rows that a piece or a partition has put aside: place, row."""
+    with Bundle(file).open("bad") as lines:
+        for line in lines:
+            key, bad = json.loads(line)
+            yield key, Bad(**bad)

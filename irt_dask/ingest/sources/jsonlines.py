@@ -116,12 +116,9 @@ class JsonSource(TextSource):
         if roles.responses is not None:
             answers = row[roles.responses]
             if not isinstance(answers, dict):
-                raise UnfitError(
-                    roles.responses,
-                    _shown(answers),
-                    f"the key {roles.responses!r} has the value {shorten(_shown(answers))}; it "
-                    'must be an object of responses by item, like {"q1": 1, "q2": 0}',
-                )
+                said = f"the key {roles.responses!r} has the value"
+                rule = 'it must be an object of responses by item, like {"q1": 1, "q2": 0}'
+                raise _unfit(roles.responses, answers, said, rule)
         else:
             answers = {k: v for k, v in row.items() if self._is_item(k)}
         rows = [(*head, k, _value(v, k, spell)) for k, v in answers.items()]
@@ -241,11 +238,7 @@ def _label(value: Any, column: str, what: str) -> str:
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    raise UnfitError(
-        column,
-        _shown(value),
-        f"column {column!r} has {shorten(_shown(value))}; a {what} is a string or a whole number",
-    )
+    raise _unfit(column, value, f"column {column!r} has", f"a {what} is a string or a whole number")
 
 
 def _value(value: Any, column: str, spell: Callable[[float], str]) -> str:
@@ -258,23 +251,20 @@ def _value(value: Any, column: str, spell: Callable[[float], str]) -> str:
         return str(int(value))
     if isinstance(value, float):
         return spell(value)
-    raise UnfitError(
-        column,
-        _shown(value),
-        f"column {column!r} has {_kind(value)}, {shorten(_shown(value))}; a response is a number, "
-        "a string, true, false or null",
-    )
+    rule = "a response is a number, a string, true, false or null"
+    raise _unfit(column, value, f"column {column!r} has {_kind(value)},", rule)
 
 
 def _number(value: Any, column: str, what: str, spell: Callable[[float], str]) -> str:
     """Return a weight or covariate as text; what it says is checked later."""
     if isinstance(value, (bool, list, dict)):
-        raise UnfitError(
-            column,
-            _shown(value),
-            f"column {column!r} has {_kind(value)}, {shorten(_shown(value))}; {what} is a number",
-        )
+        raise _unfit(column, value, f"column {column!r} has {_kind(value)},", f"{what} is a number")
     return repr(value) if isinstance(value, float) else _value(value, column, spell)
+
+
+def _unfit(column: str, value: Any, said: str, rule: str) -> UnfitError:
+    shown = _shown(value)
+    return UnfitError(column, shown, f"{said} {shorten(shown)}; {rule}")
 
 
 def _kind(value: Any) -> str:
