@@ -149,6 +149,7 @@ def test_persons_are_joined_by_id(text, frame, tmp_path):
 @pytest.mark.parametrize(
     "persons, message",
     [
+        ("person,weight\n", r"3 person\(s\) of .*f.csv have no row: 'u', 'v', 'w'"),
         ("person,weight\nu,1\n", r"2 person\(s\) of .*f.csv have no row: 'v', 'w'"),
         ("person,weight\nu,1\nv,2\nw,1\nv,2\n", r"line 5: the person 'v' is on line 3 already"),
         ("person,weight\nu,1\nv,-2\nw,1\n", r"line 3.*'-2'"),
