@@ -78,7 +78,7 @@ class _Ingest:
         self.covariates = self.tables[-1].covariates  # a source of responses has none
         self.stop_at_bad = options.on_error == "raise"
         self.n_parts = spill.n_partitions(self.source.size)
-        self.folder = self._folder("pieces")
+        self.pieces_folder = self._folder("pieces")
         self.runs_folder = self._folder("runs")
         self._check_columns()
 
@@ -166,7 +166,7 @@ class _Ingest:
         self.n_bad = n_rows = 0
         first_bad = None
         for k, piece in enumerate(
-            self._spilled("read", source, codes, self.folder, self.stop_at_bad)
+            self._spilled("read", source, codes, self.pieces_folder, self.stop_at_bad)
         ):
             if piece.first_bad is not None and first_bad is None:
                 line = source.first_line + sum(n_lines) + piece.first_bad.line
@@ -181,11 +181,11 @@ class _Ingest:
                 numbers = [place.setdefault(item, len(place)) for item in piece.items]
                 # the last entry is for item -1, of rows that only make a person exist
                 item_map = np.array([*numbers, -1], dtype=np.int32)
-                with bundles.writer(spill.items_file(self.folder, k)) as to:
+                with bundles.writer(spill.items_file(self.pieces_folder, k)) as to:
                     to.add("number", item_map)
         if n_rows == 0:
             raise first_bad or source.error("has a header but no rows")
-        self.pieces = Pieces.of(source, self.folder, n_lines)
+        self.pieces = Pieces.of(source, self.pieces_folder, n_lines)
         if self.stop_at_bad:
             codes.check_items([item for item in place if item in seen])
         if not seen and source.item_id is None:
@@ -318,7 +318,9 @@ class _Ingest:
         if self.source.item_id is not None:
             place = {item: j for j, item in enumerate(item_id)}
             columns = np.array([place[item] for item in self.source.item_id], dtype=np.int32)
-        where = Stretch(str(self.runs_folder), str(self.folder), columns, kept, m, self.grouped)
+        where = Stretch(
+            str(self.runs_folder), str(self.pieces_folder), columns, kept, m, self.grouped
+        )
         stretches = cut(where, counts, rows, self.tasks.n_threads)
         capacity = 0
         if layout == "csr":

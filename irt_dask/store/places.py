@@ -65,6 +65,13 @@ def placed(folder: Path, text: str) -> str:
     return text if is_url(text) else str(folder / text)
 
 
+def lies_in(place: Location, folder: Location) -> bool:
+    """Whether a place is a folder, or in it, whatever links lead there."""
+    if isinstance(place, Path) and isinstance(folder, Path):
+        return place.resolve().is_relative_to(folder.resolve())
+    return f"{place}/".startswith(f"{folder}/")
+
+
 def checksum(file: Location) -> str:
     """SHA-256 of the bytes of a file, in hexadecimal."""
     if isinstance(file, ObjectPath):

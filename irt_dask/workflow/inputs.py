@@ -10,7 +10,7 @@ from pathlib import Path
 from irt_dask.errors import InputError
 from irt_dask.ingest.sources.opening import open_persons
 from irt_dask.store import Responses, open_responses
-from irt_dask.store.places import checksum, location
+from irt_dask.store.places import checksum, lies_in, location
 from irt_dask.workflow.config import INPUT_FILES, RunConfig
 from irt_dask.workflow.private import check_private
 
@@ -49,9 +49,7 @@ def check_input(config: RunConfig) -> None:
     data = config.data
     for role in (*INPUT_FILES, "store"):
         given = getattr(data, role)
-        where = location(given) if given else None
-        inside = Path(config.directory).resolve()
-        if isinstance(where, Path) and where.resolve().is_relative_to(inside):
+        if given and lies_in(location(given), Path(config.directory)):
             raise InputError(
                 f"the input {given} lies in the run directory {config.directory}, which the run "
                 f"owns; move one of them"

@@ -15,7 +15,7 @@ from irt_dask.engine.executors import current_client
 from irt_dask.errors import InputError
 from irt_dask.score import score
 from irt_dask.store import open_responses
-from irt_dask.store.places import local_path, location, placed
+from irt_dask.store.places import lies_in, local_path, location, placed
 from irt_dask.workflow.config import Section, read_toml
 from irt_dask.workflow.directory import load_result
 
@@ -45,12 +45,7 @@ class ScoringConfig(Section):
 
     @model_validator(mode="after")
     def _not_inside(self) -> ScoringConfig:
-        out, store = location(self.scoring.out), location(self.scoring.store)
-        if isinstance(out, Path) and isinstance(store, Path):
-            inside = out.resolve().is_relative_to(store.resolve())
-        else:
-            inside = f"{out}/".startswith(f"{store}/")
-        if inside:
+        if lies_in(location(self.scoring.out), location(self.scoring.store)):
             raise ValueError(f"out = {self.scoring.out!r} lies in the store; choose another folder")
         return self
 
