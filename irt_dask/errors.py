@@ -1,5 +1,7 @@
 """The named errors and warnings of the package, each with what went wrong and what to do."""
 
+from collections.abc import Iterable
+
 
 class IrtDaskError(Exception):
     """Base of every error that irt_dask raises on purpose."""
@@ -79,3 +81,11 @@ class ItemWarning(DataWarning):
 
 class SparseDataWarning(ItemWarning):
     """Responses are too few for some of what was asked; the text names what, and the items."""
+
+
+def listed(names: Iterable[str], most: int = 20, n: int | None = None) -> str:
+    """Return names for a message, in quotes, the first of many; ``n`` counts them if not all."""
+    names = list(names)
+    n = len(names) if n is None else n
+    more = f" and {n - most} more" if n > most else ""
+    return ", ".join(map(repr, names[:most])) + more

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from irt_dask.errors import DiskError, StoreError
-from irt_dask.ingest import bundles, ingest
+from irt_dask.ingest import ingest
+from irt_dask.ingest.text import bundles
 from irt_dask.store.parts import Part
 
 

@@ -484,10 +484,12 @@ def run(seed: int, n: int, folder: Path) -> tuple[Counter, list[str]]:
 
 def small_pieces(patch: pytest.MonkeyPatch) -> None:
     """Let pieces have few lines, and partitions of persons few pieces."""
-    from irt_dask.ingest import blocks, decode, reader, spill
+    from irt_dask.ingest.columns import decode
+    from irt_dask.ingest.sort import blocks, spill
+    from irt_dask.ingest.text import lines
 
     for module, name, value in (
-        (reader, "PIECE", 100), (spill, "PARTITION", 300), (blocks, "_TOGETHER", 8),
+        (lines, "PIECE", 100), (spill, "PARTITION", 300), (blocks, "_TOGETHER", 8),
         (blocks, "_STRETCH", 6), (decode, "CELLS", 8),
     ):  # fmt: skip
         patch.setattr(module, name, value)

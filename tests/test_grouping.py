@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from irt_dask.ingest import row_grouping
+from irt_dask.ingest.sort import row_grouping
 
 PROPERTY = settings(max_examples=60, deadline=None, derandomize=True, database=None)
 

@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from irt_dask.errors import InputError
-from irt_dask.ingest import ingest, reader, spill
+from irt_dask.ingest import ingest
+from irt_dask.ingest.sort import spill
+from irt_dask.ingest.text import lines
 from irt_dask.kernels.responses.layouts import to_dense
 from irt_dask.store import Responses, open_responses
 
@@ -172,7 +174,7 @@ def test_weights_and_groups(shape: str, tmp_path: Path) -> None:
 def test_interleaved_long_file(
     rows_per_block: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "piece_bytes", lambda size: 300)
+    monkeypatch.setattr(lines, "piece_bytes", lambda size: 300)
     monkeypatch.setattr(spill, "n_partitions", lambda size: 4)
     rng = np.random.default_rng(1)
     pairs = rng.permutation(60 * 9)[:400]
@@ -185,7 +187,7 @@ def test_interleaved_long_file(
 
 
 def test_wide_many_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "piece_bytes", lambda size: 64)
+    monkeypatch.setattr(lines, "piece_bytes", lambda size: 64)
     monkeypatch.setattr(spill, "n_partitions", lambda size: 3)
     y = np.random.default_rng(2).integers(-1, 2, (50, 5))
     rows = [f"p{k}," + ",".join(map(str, row)) for k, row in enumerate(y)]
@@ -431,10 +433,10 @@ def test_store_exists(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["value", "ragged", "blank", "quote", "utf8", "pair", "person"])
 def test_lines_far_into_a_file(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Line numbers hold across pieces, and blocks already written go away."""
-    monkeypatch.setattr(reader, "piece_bytes", lambda size: 1000)
+    monkeypatch.setattr(lines, "piece_bytes", lambda size: 1000)
     header, extra = ("id,q1,q2", "0") if text == "person" else ("id,item,x", "1")
     rows = [header, *(f"p{k},0,{extra}" for k in range(2, 3001))]  # row k is line k
-    lines = [row.encode() for row in rows]
+    encoded = [row.encode() for row in rows]
     bad, part = {
         "value": (b"p2500,0,3", "'3'"),
         "ragged": (b"p2500,0", "found 2"),
@@ -444,8 +446,8 @@ def test_lines_far_into_a_file(text: str, tmp_path: Path, monkeypatch: pytest.Mo
         "pair": (b"p1200,0,1", "line 1200"),
         "person": (b"p1200,0,1", "line 1200"),
     }[text]
-    lines[2499] = bad
-    message = refused(write(tmp_path, b"\n".join(lines)), tmp_path, rows_per_block=100)
+    encoded[2499] = bad
+    message = refused(write(tmp_path, b"\n".join(encoded)), tmp_path, rows_per_block=100)
     assert "data.csv, line 2500:" in message
     assert part in message
 

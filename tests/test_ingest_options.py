@@ -14,7 +14,7 @@ import pytest
 
 import irt_dask as irt
 from irt_dask.errors import DataWarning, InputError
-from irt_dask.ingest import spill
+from irt_dask.ingest.sort import spill
 from irt_dask.kernels.responses.layouts import to_dense
 
 LONG = "person,item,response\nu,q1,1\nv,q1,0\nu,q2,0\nw,q2,1\nv,q3,1\n"
@@ -149,6 +149,7 @@ def test_persons_are_joined_by_id(text, frame, tmp_path):
 @pytest.mark.parametrize(
     "persons, message",
     [
+        ("person,weight\n", r"3 person\(s\) of .*f.csv have no row: 'u', 'v', 'w'"),
         ("person,weight\nu,1\n", r"2 person\(s\) of .*f.csv have no row: 'v', 'w'"),
         ("person,weight\nu,1\nv,2\nw,1\nv,2\n", r"line 5: the person 'v' is on line 3 already"),
         ("person,weight\nu,1\nv,-2\nw,1\n", r"line 3.*'-2'"),
@@ -361,9 +362,9 @@ def test_appending_twice_gives_the_bytes_of_appending_once_each(tmp_path):
 @pytest.fixture
 def many_pieces(monkeypatch):
     """Pieces of a few lines and several partitions."""
-    from irt_dask.ingest import reader
+    from irt_dask.ingest.text import lines
 
-    monkeypatch.setattr(reader, "piece_bytes", lambda size: 97)
+    monkeypatch.setattr(lines, "piece_bytes", lambda size: 97)
     monkeypatch.setattr(spill, "n_partitions", lambda size: 7)
 
 
@@ -418,12 +419,12 @@ def test_workers_give_the_same_bytes(tmp_path, client):
 
 def test_persons_who_answered_nothing(tmp_path, monkeypatch):
     """A person whose object is empty has no response, whatever codes mean and pieces hold."""
-    from irt_dask.ingest import reader
+    from irt_dask.ingest.text import lines
 
     rows = '{"id":"a","responses":{}}\n{"id":"b","responses":{"q":1,"r":""}}\n'
     file = write(tmp_path / "f.jsonl", rows)
     assert matrix(irt.ingest(file, tmp_path / "s", recode={"": "wrong"})) == [[-1, -1], [1, 0]]
-    monkeypatch.setattr(reader, "piece_bytes", lambda size: 20)
+    monkeypatch.setattr(lines, "piece_bytes", lambda size: 20)
     assert matrix(irt.ingest(file, tmp_path / "t", recode={"": "wrong"})) == [[-1, -1], [1, 0]]
     rows = '{"id":"c","responses":{}}\n{"id":"d","responses":{"r":1}}\n'
     more = write(tmp_path / "g.jsonl", rows)

@@ -20,7 +20,8 @@ from pyarrow import csv
 
 import irt_dask as irt
 from irt_dask.engine import Engine
-from irt_dask.ingest import blocks, reader, spill
+from irt_dask.ingest.sort import blocks, spill
+from irt_dask.ingest.text import lines
 
 pytestmark = [
     pytest.mark.cluster,
@@ -193,7 +194,7 @@ def test_memory_does_not_grow_with_the_store(tmp_path, monkeypatch):
             write_csv(folder / "responses.csv", n)
             peaks.append(run_all(client, folder / "responses.csv", folder, n))
         _, few, many = peaks
-        assert max(few["ingest"], many["ingest"]) <= 10 * reader.PIECE  # as its notes say
+        assert max(few["ingest"], many["ingest"]) <= 10 * lines.PIECE  # as its notes say
         more = {name: (many[name] - few[name]) / 2**20 for name in few}
         assert max(more.values()) <= GROWTH / 2**20, f"MiB more for five times the persons: {more}"
         assert set(client.run(disk_writes).values()) == {0}

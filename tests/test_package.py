@@ -40,7 +40,7 @@ def test_import_is_fast():
     [
         ("score", "irt_dask.score.ability"),
         ("evaluate", "irt_dask.evaluate.prediction"),
-        ("ingest", "irt_dask.ingest.reader"),
+        ("ingest", "irt_dask.ingest.text.lines"),
         ("simulate", "irt_dask.simulate.generate"),
     ],
 )

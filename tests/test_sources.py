@@ -14,11 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from irt_dask.errors import InputError
-from irt_dask.ingest import reader
-from irt_dask.ingest.bundles import Copy
-from irt_dask.ingest.delimited import n_fields
-from irt_dask.ingest.sources import Bad, Source, open_persons, open_source
-from irt_dask.ingest.values import Codes
+from irt_dask.ingest.columns.rows import Bad
+from irt_dask.ingest.columns.values import Codes
+from irt_dask.ingest.options import codes_of
+from irt_dask.ingest.sources.delimited import n_fields
+from irt_dask.ingest.sources.opening import open_persons, open_source
+from irt_dask.ingest.sources.source import Source
+from irt_dask.ingest.text import lines
+from irt_dask.ingest.text.bundles import Copy
 
 LONG = "person,item,response\nann,q1,1\nbob,q1,0\nann,q2,NA\n"
 WIDE = "id,q1,q2\nann,1,NA\nbob,0,.\n"
@@ -42,7 +45,7 @@ def read_all(source: Source, codes: Codes | None) -> tuple[list[tuple[Any, ...]]
     rows: list[tuple[Any, ...]] = []
     bad: list[Bad] = []
     line = source.first_line
-    for k in range(len(source.pieces)):
+    for k in range(source.n_pieces):
         piece = source.read(k, codes)
         first = source.read(k, codes, most=1)
         assert list(first.bad) == list(piece.bad)[:1]
@@ -69,7 +72,7 @@ def responses(path: Path, **options: Any) -> tuple[list[tuple[Any, ...]], list[B
     """Open and read; rows are (line, person, item, code), or (line, person, codes) when wide."""
     how = {k: options.pop(k) for k in ("shape", "columns") if k in options}
     source = open_source(path, path.parent, **how)
-    rows, bad = read_all(source, Codes.checked(**options))
+    rows, bad = read_all(source, codes_of(**options))
     if source.form == "wide":
         return [(line, p, codes) for line, p, _, codes, *_ in rows], bad
     return [row[:4] for row in rows], bad
@@ -80,7 +83,7 @@ def responses(path: Path, **options: Any) -> tuple[list[tuple[Any, ...]], list[B
 
 @pytest.fixture(params=PIECES)
 def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(reader, "PIECE", request.param)
+    monkeypatch.setattr(lines, "PIECE", request.param)
     return request.param
 
 
@@ -112,7 +115,7 @@ def test_pieces_cover_every_line_once(tmp_path: Path, monkeypatch: pytest.Monkey
     rows = [f"p{k},{'x' * (k % 7)}q,{k % 2}" for k in range(40)]
     path = write(tmp_path, "person,item,response\n" + "\n".join(rows))
     for size in range(1, 60, 3):
-        monkeypatch.setattr(reader, "PIECE", size)
+        monkeypatch.setattr(lines, "PIECE", size)
         got, bad = responses(path)
         assert [g[:2] for g in got] == [(k + 2, f"p{k}") for k in range(40)]
         assert not bad
@@ -165,7 +168,7 @@ def test_bad_wide_rows(tmp_path: Path, pieces: int) -> None:
 
 def test_an_id_that_only_bad_rows_have_is_gone(tmp_path: Path) -> None:
     source = open_source(write(tmp_path, LONG + "cyd,q9,8\n"), tmp_path)
-    piece = source.read(0, Codes.checked())
+    piece = source.read(0, codes_of())
     assert piece.person.unique().to_pylist() == ["ann", "bob"]
     assert piece.item is not None
     assert piece.item.dictionary.to_pylist() == ["q1", "q2"]
@@ -174,7 +177,7 @@ def test_an_id_that_only_bad_rows_have_is_gone(tmp_path: Path) -> None:
 def test_weights_and_groups(tmp_path: Path, pieces: int) -> None:
     text = "id,q,w,g\na,1,2.5,x \nb,0, 1e1 ,x\nc,1,0,x\nd,1,1_0,x\ne,1,inf,x\nf,1,1,\ng,1,,x\n"
     source = open_source(write(tmp_path, text), tmp_path, columns={"weight": "w", "group": "g"})
-    rows, bad = read_all(source, Codes.checked())
+    rows, bad = read_all(source, codes_of())
     assert (source.weighted, source.grouped, source.item_id) == (True, True, ("q",))
     assert [(r[1], r[4], r[5]) for r in rows] == [("a", 2.5, "x"), ("b", 10.0, "x")]
     assert [b.line for b in bad] == [4, 5, 6, 7, 8]
@@ -188,9 +191,9 @@ def test_a_byte_order_mark_within_a_file_is_text(tmp_path: Path, pieces: int) ->
 
 
 def test_line_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "LINE_MOST", 50)
+    monkeypatch.setattr(lines, "LINE_MOST", 50)
     for size in (8, 40, 1 << 20):
-        monkeypatch.setattr(reader, "PIECE", size)
+        monkeypatch.setattr(lines, "PIECE", size)
         rows, (bad,) = responses(write(tmp_path, f"id,q\na,1\n{'b' * 200},1\nc,0\n"))
         assert [r[:2] for r in rows] == [(2, "a"), (4, "c")]
         assert bad.line == 3
@@ -209,10 +212,10 @@ def test_file_that_changes(tmp_path: Path) -> None:
     source = open_source(path, tmp_path)
     path.write_text(LONG + "x,y,1\n")
     with pytest.raises(InputError, match=r"d\.csv: the file changes"):
-        source.read(0, Codes.checked())
+        source.read(0, codes_of())
     path.unlink()
     with pytest.raises(InputError, match=r"d\.csv: cannot be read"):
-        source.read(0, Codes.checked())
+        source.read(0, codes_of())
 
 
 def model(line: bytes) -> list[str] | None:
@@ -232,13 +235,13 @@ def test_any_bytes_against_the_csv_module(tmp_path: Path, monkeypatch: pytest.Mo
     rng = random.Random(4)
     alphabet = b'"",,\n\n\r ab10\xc3\xa9\xff\0'
     for _ in range(75):
-        lines = [f"p{rng.randrange(3)},q,{rng.randrange(2)}".encode() for _ in range(12)]
-        data = bytearray(b"\n".join(lines))
+        good = [f"p{rng.randrange(3)},q,{rng.randrange(2)}".encode() for _ in range(12)]
+        data = bytearray(b"\n".join(good))
         for _ in range(rng.randrange(6)):
             k = rng.randrange(len(data))
             data[k : k + rng.randrange(2)] = bytes(rng.choices(alphabet, k=rng.randrange(1, 4)))
         content = b"person,item,response\n" + bytes(data) + b"\nlast,q,1\n"
-        monkeypatch.setattr(reader, "PIECE", rng.choice([1, 20, 1000]))
+        monkeypatch.setattr(lines, "PIECE", rng.choice([1, 20, 1000]))
         rows, bad = responses(write(tmp_path, content))
         expected, wrong = [], []
         for number, line in enumerate(content.split(b"\n")[1:-1], 2):
@@ -388,7 +391,7 @@ def test_bad_json_wide(tmp_path: Path) -> None:
     ]
     path = write(tmp_path, lines_of(objects) + '{"id": "g", "q": 1, " q": 1, "w": 1}\n', "d.jsonl")
     source = open_source(path, tmp_path, columns={"weight": "w"})
-    rows, bad = read_all(source, Codes.checked())
+    rows, bad = read_all(source, codes_of())
     assert [(r[0], r[1], r[2], r[4]) for r in rows] == [(1, "a", "q1", 2.0), (6, "f", "q2", 1.5)]
     assert [(b.line, b.column) for b in bad] == [
         (2, "q1"),
@@ -406,7 +409,7 @@ def test_json_forms_that_leave_a_doubt(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="long"):
         open_source(path, tmp_path)
     nested = open_source(path, tmp_path, columns={"responses": "responses"})
-    assert read_all(nested, Codes.checked())[0][0][:4] == (1, "a", "q", 1)
+    assert read_all(nested, codes_of())[0][0][:4] == (1, "a", "q", 1)
     with pytest.raises(InputError, match="unknown role 'responses'"):
         open_source(write(tmp_path, LONG), tmp_path, columns={"responses": "item"})
     with pytest.raises(InputError, match="a nested file has"):
@@ -429,8 +432,8 @@ def test_parquet_values(kind: str, tmp_path: Path) -> None:
     table = pa.table({" person ": [7, 7, 8, 8], "item": list("ab") * 2, "y": response})
     pq.write_table(table, tmp_path / "d.parquet", row_group_size=3)
     source = open_source(tmp_path / "d.parquet", tmp_path)
-    assert (len(source.pieces), source.first_line) == (2, 1)
-    rows, bad = read_all(source, Codes.checked())
+    assert (source.n_pieces, source.first_line) == (2, 1)
+    rows, bad = read_all(source, codes_of())
     codes = [("7", "a", 1), ("7", "b", 0), ("8", "a", -1), ("8", "b", -1)]
     assert [r[1:4] for r in rows] == codes
     assert not bad
@@ -484,7 +487,7 @@ def test_parquet_without_rows_and_with_columns_that_do_not_matter(tmp_path: Path
     schema = pa.schema([("id", pa.string()), ("q", pa.int8()), ("when", pa.list_(pa.date32()))])
     pq.ParquetWriter(tmp_path / "d.parquet", schema).close()
     source = open_source(tmp_path / "d.parquet", tmp_path, columns={"items": ["q"]})
-    assert (len(source.pieces), source.size) == (0, 1)
+    assert (source.n_pieces, source.size) == (0, 1)
 
 
 def test_damaged_parquet_is_an_input_error(tmp_path: Path) -> None:
@@ -501,8 +504,8 @@ def test_damaged_parquet_is_an_input_error(tmp_path: Path) -> None:
         path.write_bytes(damaged if rng.random() < 0.9 else damaged[: rng.randrange(len(data))])
         try:
             source = open_source(path, tmp_path)
-            for k in range(len(source.pieces)):
-                source.read(k, Codes.checked())
+            for k in range(source.n_pieces):
+                source.read(k, codes_of())
         except InputError:
             continue
 
@@ -616,7 +619,7 @@ def test_key(form: str, how: str, tmp_path: Path) -> None:
         rows, bad = responses(path, **options)
         assert [r[2] for r in rows] == expected
     assert not bad
-    codes = Codes.checked(**options)
+    codes = codes_of(**options)
     codes.check_items(items)
     with pytest.raises(InputError, match=r"2 item\(s\).*'q7', 'q8'"):
         codes.check_items(["q1", "q7", "q8"])
@@ -653,7 +656,7 @@ def test_numbers_are_spelled_as_the_caller_does(tmp_path: Path) -> None:
 )
 def test_options_refused(options: dict[str, Any], parts: list[str]) -> None:
     with pytest.raises(InputError) as caught:
-        Codes.checked(**options)
+        codes_of(**options)
     for part in parts:
         assert part in str(caught.value)
 
@@ -669,5 +672,5 @@ def test_options_refused(options: dict[str, Any], parts: list[str]) -> None:
 )
 def test_key_files_refused(text: str, part: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"key\.csv") as caught:
-        Codes.checked(key=write(tmp_path, text, "key.csv"))
+        codes_of(key=write(tmp_path, text, "key.csv"))
     assert part in str(caught.value)

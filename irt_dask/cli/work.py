@@ -291,14 +291,16 @@ def score(
     2: something has to be corrected first; 1: anything else, another run in the same folder among
     it: try again.
     """
-    from irt_dask.workflow.scoring import validated
+    from irt_dask.clusters.config import validated
+    from irt_dask.workflow import ScoringConfig
 
     known = prior in ("normal", "groups", "covariates")
     section = {
         "store": store, "bank": bank, "out": out, "method": method, "plausible": plausible,
         "item_draws": item_draws, "prior": prior if known else prior.split(","),
     }  # fmt: skip
-    _score(validated({"scoring": section, "seed": seed}, "score"), cluster, as_json, quiet)
+    config = validated(ScoringConfig, {"scoring": section, "seed": seed}, "score")
+    _score(config, cluster, as_json, quiet)
 
 
 def _score(config: Any, cluster: Any, as_json: bool, quiet: bool) -> None:

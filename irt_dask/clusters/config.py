@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from dask.utils import parse_bytes
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -27,6 +28,8 @@ _WALLTIME = r"(\d+-)?\d+(:\d\d){0,2}"
 _WAIT = r"([1-9]\d*) ?(s|min|h)"
 #: Values that become words of a job script.
 _WORDS = ("queue", "account", "interface", "log_directory")
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 class ClusterConfig(BaseModel):
@@ -183,10 +186,10 @@ class ClusterConfig(BaseModel):
         if cluster is None or cluster == "local":
             return cls()
         if isinstance(cluster, dict):
-            return _validated(cluster, "cluster")
+            return validated(cls, cluster, "cluster")
         text = str(cluster)
         if "://" in text:
-            return _validated({"kind": "address", "address": text}, "cluster")
+            return validated(cls, {"kind": "address", "address": text}, "cluster")
         path = local_path(cluster if isinstance(cluster, Path) else text, "a cluster file")
         if path.suffix != ".toml":
             raise InputError(
@@ -199,20 +202,21 @@ class ClusterConfig(BaseModel):
             raise InputError(f"the cluster file {path} cannot be read: {error}") from error
         if "cluster" not in content:
             raise InputError(f"the cluster file {path} has no [cluster] section")
-        return _validated(located(content["cluster"], path.resolve().parent), str(path))
+        return validated(cls, located(content["cluster"], path.resolve().parent), str(path))
 
 
-def located(section: Any, folder: Path) -> Any:
+def located(section: Any, folder: Path, keys: Iterable[str] = _PATHS) -> Any:
     """The section of a file in ``folder`` with paths that do not depend on where we are."""
     if not isinstance(section, dict):
         return section
-    paths = {k: placed(folder, section[k]) for k in _PATHS if isinstance(section.get(k), str)}
+    paths = {k: placed(folder, section[k]) for k in keys if isinstance(section.get(k), str)}
     return section | paths
 
 
-def _validated(section: dict[str, Any], where: str) -> ClusterConfig:
+def validated(model: type[Model], content: Any, where: str) -> Model:
+    """The configuration that a file's content is; InputError names ``where``, key and value."""
     try:
-        return ClusterConfig.model_validate(section)
+        return model.model_validate(content)
     except ValidationError as error:
         raise InputError(f"{where}: {explain(error)}") from None
 

@@ -130,7 +130,7 @@ def ingest(
     """
     from irt_dask.ingest import run
 
-    options = run.Options.checked(
+    options = run.Options(
         shape=shape, columns=columns, missing=missing, recode=recode, key=key, persons=persons,
         layout=layout, on_error=on_error, rows_per_block=rows_per_block, weight_kind=weight_kind,
     )  # fmt: skip
@@ -191,7 +191,7 @@ def append(
     """
     from irt_dask.ingest import run
 
-    options = run.Options.checked(
+    options = run.Options(
         shape=shape, columns=columns, missing=missing, recode=recode, key=key, persons=persons,
         layout="auto", on_error=on_error, rows_per_block=rows_per_block,
     )  # fmt: skip

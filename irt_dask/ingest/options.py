@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from irt_dask.errors import InputError
-from irt_dask.ingest.values import Codes
+from irt_dask.ingest.columns.values import Codes
+from irt_dask.ingest.sources.key_tables import read_key
 from irt_dask.store.responses import SAMPLING
 from irt_dask.store.weights import check_kind
 from irt_dask.store.writer import check_rows_per_block
@@ -16,41 +17,36 @@ LAYOUTS = ("auto", "dense", "csr")
 ON_ERROR = ("raise", "quarantine")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the caller asked for, checked before anything is read."""
+    """The arguments of :func:`irt_dask.ingest`; what no source could make right is refused."""
 
     shape: str | None
     columns: Mapping[str, Any] | None
-    codes: Codes
+    missing: Any
+    recode: Any
+    key: Any
     persons: Any
-    layout: str
+    layout: str = "auto"
     on_error: str
     rows_per_block: int | None
     weight_kind: str = SAMPLING
 
-    @classmethod
-    def checked(
-        cls,
-        *,
-        shape: str | None,
-        columns: Mapping[str, Any] | None,
-        missing: Any,
-        recode: Any,
-        key: Any,
-        persons: Any,
-        layout: str,
-        on_error: str,
-        rows_per_block: int | None,
-        weight_kind: str = SAMPLING,
-    ) -> Options:
-        """Refuse what no source could make right."""
-        for name, value, known in (("layout", layout, LAYOUTS), ("on_error", on_error, ON_ERROR)):
+    def checked(self) -> Codes:
+        """Check them before anything is read; return what the values of responses mean."""
+        given = (("layout", self.layout, LAYOUTS), ("on_error", self.on_error, ON_ERROR))
+        for name, value, known in given:
             if value not in known:
                 raise InputError(f"{name}={value!r} is unknown; it is one of {', '.join(known)}")
-        if shape not in (None, "long", "wide"):
-            raise InputError(f"shape={shape!r} is unknown; say shape='long' or shape='wide'")
-        check_rows_per_block(rows_per_block, 1)
-        codes = Codes.checked(missing, recode, key)
-        check_kind(weight_kind)
-        return cls(shape, columns, codes, persons, layout, on_error, rows_per_block, weight_kind)
+        if self.shape not in (None, "long", "wide"):
+            raise InputError(f"shape={self.shape!r} is unknown; say shape='long' or shape='wide'")
+        check_rows_per_block(self.rows_per_block, 1)
+        codes = codes_of(self.missing, self.recode, self.key)
+        check_kind(self.weight_kind)
+        return codes
+
+
+def codes_of(missing: Any = (), recode: Any = None, key: Any = None) -> Codes:
+    """Put the options together that say what values mean."""
+    codes = Codes.checked(missing, recode, keyed=key is not None)
+    return codes if key is None else codes.with_key(read_key(key))

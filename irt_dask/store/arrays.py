@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +42,20 @@ class ArrayBlock:
     #: Categories of the items, see :func:`irt_dask.store.categories.limits`; None: not declared.
     most: int | NDArray[np.int8] | None = None
     cache_key: tuple[Any, ...] | None = None
+
+    def cut(self, rows: int) -> list[ArrayBlock]:
+        """Cut all persons into blocks of ``rows``."""
+        n = len(self.ids)
+        word = secrets.token_hex(16) if hasattr(self.rows, "dask") else None
+        columns = (self.weight, self.group, self.covariate)
+        blocks = []
+        for k, a in enumerate(range(0, n, rows)):
+            at = slice(a, min(a + rows, n))
+            some: list[Any] = [None if c is None else c[at] for c in columns]
+            some += [self.most, None if word is None else (word, k)]
+            part = _rows(self.rows, at)
+            blocks.append(ArrayBlock(k, a, part, self.stored_only, self.ids[at], *some))
+        return blocks
 
     def read(self) -> Block:
         """Return the block as int8 codes, each one that its item has."""
@@ -192,44 +205,29 @@ def from_array(
     <Responses: 2 persons x 3 items, 1 dense blocks>
     """
     array, own_person, own_item = _unwrap(array)
-    array, stored_only = _table(array, observed)
+    array = _checked(array, observed)
     n, m = array.shape
     items = check_item_ids(_first(item_id, own_item, range(m)))
     if len(items) != m:
         raise InputError(f"item_id has {len(items)} entries, the array has {m} columns (items)")
-    ids = _person_ids(_first(person_id, own_person, range(n)), n)
+    ids = _checked_ids(_first(person_id, own_person, range(n)), n)
     weight, group, covariates = person_columns(persons, ids, check_kind(weight_kind))
     if weight is not None:
         checked(Sums.of(weight), weight_kind)
     elif weight_kind != SAMPLING:
         raise InputError(f"weight_kind={weight_kind!r}, but persons have no column 'weight'")
-    ids = _compact(ids)
+    stored_only = observed == "stored"
     per_person = -(-array.nnz // n) if stored_only else m
     rows = check_rows_per_block(rows_per_block, per_person, n)
     each_k = BINARY if categories is None else declared(categories, items)
-    most = None if categories is None else limits(each_k)
+    blocks = ArrayBlock(
+        index=0, start=0, rows=array, stored_only=stored_only, ids=_compact(ids), weight=weight,
+        group=group, covariate=np.stack([*covariates.values()], axis=1) if covariates else None,
+        most=None if categories is None else limits(each_k),
+    ).cut(rows)  # fmt: skip
     lazy = hasattr(array, "dask")
-    word = secrets.token_hex(16)
-    starts = np.append(np.arange(0, n, rows, dtype=np.int64), n)
-    refs = [
-        ArrayBlock(
-            k,
-            int(a),
-            _rows(array, a, b),
-            stored_only,
-            ids[a:b],
-            None if weight is None else weight[a:b],
-            None if group is None else group[a:b],
-            None if not covariates else np.stack([c[a:b] for c in covariates.values()], axis=1),
-            most,
-            (word, k) if lazy else None,
-        )
-        for k, (a, b) in enumerate(itertools.pairwise(starts))
-    ]
-    if not lazy:
-        refs = [_encoded(ref) for ref in refs]
     return Responses(
-        refs=refs,
+        refs=blocks if lazy else [_encoded(block) for block in blocks],
         n_persons=n,
         item_id=items,
         max_weight=None if weight is None else float(weight.max()),
@@ -242,8 +240,8 @@ def from_array(
     )
 
 
-def _table(array: Any, observed: str | None) -> tuple[Any, bool]:
-    """The array, sparse ones as CSR; whether only its stored entries were observed."""
+def _checked(array: Any, observed: str | None) -> Any:
+    """Refuse what is no table of responses; a sparse matrix becomes one of rows."""
     if any(size != size for size in getattr(array, "shape", ())):  # NaN: dask does not know
         raise InputError("the dask array has chunks of unknown size; call compute_chunk_sizes()")
     if getattr(array, "ndim", 0) != 2 or 0 in array.shape:
@@ -255,23 +253,22 @@ def _table(array: Any, observed: str | None) -> tuple[Any, bool]:
         raise InputError(
             f"responses have dtype {array.dtype}; give numbers: 1 right, 0 wrong, -1 or NaN missing"
         )
-    sparse = hasattr(array, "tocsr")
-    if sparse and observed not in ("stored", "all"):
+    if not hasattr(array, "tocsr"):
+        if observed is not None:
+            raise InputError("observed= applies to scipy.sparse matrices only; leave it out")
+        return array
+    if observed not in ("stored", "all"):
         raise InputError(
             "a sparse matrix needs irt.from_array(matrix, observed='stored') (only stored entries "
             "were answered; store zeros explicitly) or observed='all' (what is not stored is a "
             "wrong answer)"
         )
-    if not sparse and observed is not None:
-        raise InputError("observed= applies to scipy.sparse matrices only; leave it out")
-    if sparse:
-        _refuse_repeated(array)
-        array = array.tocsr()
-    return array, observed == "stored"
+    _refuse_repeated(array)
+    return array.tocsr()
 
 
-def _person_ids(given: Iterable[Any], n: int) -> NDArray[Any]:
-    """Identifiers of n persons as text, each once."""
+def _checked_ids(given: Any, n: int) -> NDArray[np.object_]:
+    """Identifiers of n persons as strings, not empty and each once."""
     ids = np.array([str(i) for i in given], dtype=object)
     if "" in ids:
         raise InputError(f"person {list(ids).index('')} (counted from 0) has an empty identifier")
@@ -291,9 +288,9 @@ def _compact(ids: NDArray[np.object_]) -> NDArray[np.str_] | NDArray[np.object_]
     return ids.astype(f"U{longest}") if longest <= _COMPACT else ids
 
 
-def _rows(array: Any, first: int, stop: int) -> Any:
+def _rows(array: Any, at: slice) -> Any:
     """Rows of an array; of a dask array with only the part of its graph that they need."""
-    rows = array[first:stop]
+    rows = array[at]
     if hasattr(rows, "dask"):
         import dask
 

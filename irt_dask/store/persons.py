@@ -25,6 +25,26 @@ def person_columns(
     """Weights, groups and covariates of a table with one row a person, in their order."""
     if persons is None:
         return None, None, {}
+    columns = _columns(persons, ids)
+    weight = group = None
+    if "weight" in columns:
+        weight = _numbers("weight", columns.pop("weight"))
+        bad = refused(weight, weight_kind)
+        if bad.size:
+            raise InputError(
+                f"weight {weight[bad[0]]} of person {bad[0]} (counted from 0): {rule(weight_kind)}"
+            )
+    if "group" in columns:
+        group = _labels(columns.pop("group"))
+    covariates = {name: _numbers(name, column) for name, column in columns.items()}
+    for name, column in covariates.items():
+        if np.isinf(column).any():
+            raise InputError(f"persons[{name!r}] holds an infinite value; use NaN where unknown")
+    return weight, group, covariates
+
+
+def _columns(persons: Any, ids: NDArray[np.object_]) -> dict[str, Any]:
+    """Columns of a table by name, without the identifiers, which are those of the persons."""
     n = len(ids)
     if not isinstance(persons, Mapping) and not hasattr(persons, "columns"):
         raise InputError(
@@ -50,28 +70,17 @@ def person_columns(
     for name, column in columns.items():
         if len(column) != n:
             raise InputError(f"persons[{name!r}] has {len(column)} entries for {n} persons")
-    weight = None
-    if "weight" in columns:
-        weight = _numbers("weight", columns.pop("weight"))
-        bad = refused(weight, weight_kind)
-        if bad.size:
-            raise InputError(
-                f"weight {weight[bad[0]]} of person {bad[0]} (counted from 0): {rule(weight_kind)}"
-            )
-    group = None
-    if "group" in columns:
-        given = list(columns.pop("group"))
-        empty = [k for k, g in enumerate(given) if g is None or g != g or not str(g)]
-        if empty:
-            raise InputError(
-                f"group of person {empty[0]} (counted from 0) is empty; every person needs one"
-            )
-        group = np.array([str(g) for g in given], dtype=object)
-    covariates = {name: _numbers(name, column) for name, column in columns.items()}
-    for name, column in covariates.items():
-        if np.isinf(column).any():
-            raise InputError(f"persons[{name!r}] holds an infinite value; use NaN where unknown")
-    return weight, group, covariates
+    return columns
+
+
+def _labels(column: Any) -> NDArray[np.object_]:
+    given = list(column)
+    empty = [k for k, g in enumerate(given) if g is None or g != g or not str(g)]
+    if empty:
+        raise InputError(
+            f"group of person {empty[0]} (counted from 0) is empty; every person needs one"
+        )
+    return np.array([str(g) for g in given], dtype=object)
 
 
 def _numbers(name: str, column: Any) -> NDArray[np.float64]:

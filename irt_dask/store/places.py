@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from os import PathLike
 from pathlib import Path, PurePath
@@ -62,6 +63,24 @@ def local_path(path: str | PathLike[str], what: str) -> Path:
 def placed(folder: Path, text: str) -> str:
     """A path in a file of ``folder``, made absolute; a URL as it is."""
     return text if is_url(text) else str(folder / text)
+
+
+def lies_in(place: Location, folder: Location) -> bool:
+    """Whether a place is a folder, or in it, whatever links lead there."""
+    if isinstance(place, Path) and isinstance(folder, Path):
+        return place.resolve().is_relative_to(folder.resolve())
+    return f"{place}/".startswith(f"{folder}/")
+
+
+def checksum(file: Location) -> str:
+    """SHA-256 of the bytes of a file, in hexadecimal."""
+    if isinstance(file, ObjectPath):
+        h = hashlib.sha256()
+        for piece in file.pieces():
+            h.update(piece)
+        return h.hexdigest()
+    with open(file, "rb") as f:
+        return hashlib.file_digest(f, "sha256").hexdigest()
 
 
 def names(folder: Location) -> set[str]:

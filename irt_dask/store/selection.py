@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from irt_dask.errors import InputError
+from irt_dask.errors import InputError, listed
 from irt_dask.kernels.base import keyed_random
 from irt_dask.kernels.responses import layouts
 from irt_dask.store.categories import together
 from irt_dask.store.responses import Block, BlockRef, Responses, check_item_ids, sha256
-
-_LISTED = 10
 
 
 @dataclass(frozen=True)
@@ -211,8 +209,7 @@ def _columns(responses: Responses, items: Sequence[str]) -> NDArray[np.intp]:
 
 
 def _unknown(what: str, ids: list[str]) -> str:
-    more = "" if len(ids) <= _LISTED else f" and {len(ids) - _LISTED} more"
-    return f"{len(ids)} {what}(s) do not occur: {', '.join(map(repr, ids[:_LISTED]))}{more}"
+    return f"{len(ids)} {what}(s) do not occur: {listed(ids, 10)}"
 
 
 def _rows_of_slice(responses: Responses, persons: slice) -> dict[int, Rows]:

@@ -8,12 +8,12 @@ import tomllib
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from irt_dask.clusters import ClusterConfig
-from irt_dask.clusters.config import explain, located
+from irt_dask.clusters.config import located, validated
 from irt_dask.errors import InputError
-from irt_dask.ingest.reader import kind_of
+from irt_dask.ingest.text.files import kind_of
 from irt_dask.models import ItemPrior
 from irt_dask.store.places import is_url, local_path, placed
 
@@ -259,16 +259,26 @@ class RunConfig(Section):
         return hashlib.sha256(json.dumps(self.computed(), sort_keys=True).encode()).hexdigest()
 
 
-def read_toml(path: str | Path) -> dict[str, Any]:
-    """Content of a pipeline file; InputError if there is none or it is no TOML."""
+def read_toml(path: str | Path, paths: dict[str, tuple[str, ...]]) -> dict[str, Any]:
+    """Content of a pipeline file; paths in it become absolute, relative to its folder.
+
+    ``paths`` are the keys by section that hold paths, besides those of a cluster.  InputError if
+    there is no such file or it is no TOML.
+    """
     try:
-        return tomllib.loads(local_path(path, "a pipeline file").read_text())
+        content = tomllib.loads(local_path(path, "a pipeline file").read_text())
     except InputError:
         raise
     except FileNotFoundError:
         raise InputError(f"there is no pipeline file {path}") from None
     except (OSError, ValueError) as error:
         raise InputError(f"the pipeline file {path} cannot be read: {error}") from error
+    folder = Path(path).resolve().parent
+    if "cluster" in content:
+        content["cluster"] = located(content["cluster"], folder)
+    for section in paths.keys() & content.keys():
+        content[section] = located(content[section], folder, paths[section])
+    return located(content, folder, ("directory",))
 
 
 def read_config(path: str | Path, overrides: dict[str, Any] | None = None) -> RunConfig:
@@ -284,24 +294,12 @@ def read_config(path: str | Path, overrides: dict[str, Any] | None = None) -> Ru
     InputError
         Names the file, the key, the value and the rule.
     """
-    path, content = Path(path), read_toml(path)
-    folder = path.resolve().parent
-    data = content.get("data")
-    if isinstance(data, dict):
-        for key in (*INPUT_FILES, "store"):
-            if isinstance(data.get(key), str):
-                data[key] = placed(folder, data[key])
-    private = content.get("private")
-    if isinstance(private, dict) and isinstance(private.get("ledger"), str):
-        private["ledger"] = placed(folder, private["ledger"])
-    if "cluster" in content:
-        content["cluster"] = located(content["cluster"], folder)
-    if isinstance(content.get("directory"), str):
-        content["directory"] = placed(folder, content["directory"])
+    content = read_toml(path, {"data": (*INPUT_FILES, "store"), "private": ("ledger",)})
     for key, value in (overrides or {}).items():
         if value is None:
             continue
         if key == "source":
+            data = content.get("data")
             kept = {
                 k: v
                 for k, v in (data if isinstance(data, dict) else {}).items()
@@ -310,7 +308,4 @@ def read_config(path: str | Path, overrides: dict[str, Any] | None = None) -> Ru
             content["data"] = {**kept, "source": placed(Path.cwd(), str(value))}
         else:
             content[key] = placed(Path.cwd(), str(value))
-    try:
-        return RunConfig.model_validate(content)
-    except ValidationError as error:
-        raise InputError(f"{path}: {explain(error)}") from None
+    return validated(RunConfig, content, str(Path(path)))

@@ -19,7 +19,7 @@ from irt_dask.engine import person_files
 from irt_dask.engine.lock import LOCK, FolderLock
 from irt_dask.errors import ChangedRunError, InputError, RunError
 from irt_dask.store.manifest import digest, write_atomically, writing
-from irt_dask.store.places import local_path
+from irt_dask.store.places import checksum, local_path
 
 _FORMAT = "irt_dask run"
 _VERSION = 2
@@ -164,7 +164,7 @@ class RunDirectory:
             return False
         for name, sha256 in self.stages[stage]["files"].items():
             file = self.path / name
-            if not file.exists() or _sha256(file) != sha256:
+            if not file.exists() or checksum(file) != sha256:
                 raise _damaged(file)
         if stage == "score":
             return self._scores_are_whole()
@@ -184,7 +184,7 @@ class RunDirectory:
         """Record a stage as done: the act that makes a resumed run skip it."""
         self.stages[stage] = {
             "seconds": round(seconds, 3),
-            "files": {n: self._written.get(n) or _sha256(self.path / n) for n in files},
+            "files": {n: self._written.get(n) or checksum(self.path / n) for n in files},
             "notes": notes,
         }
         self._write()
@@ -262,11 +262,6 @@ def _fitting(value: Any) -> Any:
 def load_result(path: Path) -> xr.Dataset | None:
     """A result file of a run, None if the run did not write it."""
     return xr.load_dataset(path, engine="scipy") if path.exists() else None
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as f:
-        return hashlib.file_digest(f, "sha256").hexdigest()
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any]) -> str:

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from irt_dask.engine import refuse_graded
 from irt_dask.errors import InputError
-from irt_dask.ingest.sources import open_persons
+from irt_dask.ingest.sources.opening import open_persons
 from irt_dask.store import Responses, open_responses
-from irt_dask.store.objects import ObjectPath
-from irt_dask.store.places import Location, location
+from irt_dask.store.places import checksum, lies_in, location
 from irt_dask.workflow.config import INPUT_FILES, RunConfig
 from irt_dask.workflow.private import check_private
 
@@ -30,7 +29,7 @@ def data_checksum(config: RunConfig) -> str:
         if path is None:
             continue
         try:
-            digests.append(f"{role} {_sha256(location(path))}")
+            digests.append(f"{role} {checksum(location(path))}")
         except OSError as error:
             raise InputError(f"the {role} file {path} cannot be read: {error}") from error
     if len(digests) == 1:
@@ -45,25 +44,13 @@ def looks(config: RunConfig) -> tuple[tuple[int, int, int], ...]:
     return tuple((s.st_size, s.st_mtime_ns, s.st_ino) for s in found)
 
 
-def _sha256(path: Location) -> str:
-    if isinstance(path, ObjectPath):
-        h = hashlib.sha256()
-        for piece in path.pieces():
-            h.update(piece)
-        return h.hexdigest()
-    with open(path, "rb") as f:
-        return hashlib.file_digest(f, "sha256").hexdigest()
-
-
 def check_input(config: RunConfig) -> None:
     """Refuse input that the stages cannot use, before any of them runs."""
     assert config.directory is not None
     data = config.data
     for role in (*INPUT_FILES, "store"):
         given = getattr(data, role)
-        where = location(given) if given else None
-        inside = Path(config.directory).resolve()
-        if isinstance(where, Path) and where.resolve().is_relative_to(inside):
+        if given and lies_in(location(given), Path(config.directory)):
             raise InputError(
                 f"the input {given} lies in the run directory {config.directory}, which the run "
                 f"owns; move one of them"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from irt_dask.calibrate.private.fit import fit_private_spectral
 from irt_dask.calibrate.private.ledger import check_budget
 from irt_dask.errors import InputError
+from irt_dask.store.places import lies_in
 from irt_dask.workflow.config import RunConfig
-
-if TYPE_CHECKING:
-    from irt_dask.workflow.stages import Context
+from irt_dask.workflow.context import Context
 
 
 def check_private(config: RunConfig) -> None:
@@ -20,7 +18,7 @@ def check_private(config: RunConfig) -> None:
     assert config.private is not None
     check_budget(config.private.epsilon, config.private.delta, config.private.rho)
     ledger = Path(config.private.ledger)
-    if ledger.resolve().is_relative_to(Path(config.directory).resolve()):
+    if lies_in(ledger, Path(config.directory)):
         raise InputError(
             f"the privacy ledger {ledger} lies in the run directory {config.directory}, which a "
             f"fresh run empties: what was spent would be forgotten; keep it elsewhere"

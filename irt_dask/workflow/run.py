@@ -12,9 +12,10 @@ from irt_dask.clusters import check_store
 from irt_dask.engine.executors import current_client
 from irt_dask.errors import InputError, IrtDaskWarning
 from irt_dask.workflow.config import RunConfig
+from irt_dask.workflow.context import Context
 from irt_dask.workflow.directory import RunDirectory
 from irt_dask.workflow.inputs import check_input, data_checksum, describe_data, looks
-from irt_dask.workflow.stages import STAGES, Context, stages_of, write_run_report
+from irt_dask.workflow.stages import STAGES, stages_of, write_run_report
 
 
 def run(

@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 import xarray as xr
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from irt_dask.banks import read_items
 from irt_dask.clusters import ClusterConfig, check_store
-from irt_dask.clusters.config import explain, located
+from irt_dask.clusters.config import validated
 from irt_dask.engine.executors import current_client
 from irt_dask.errors import InputError
 from irt_dask.score import score
 from irt_dask.store import open_responses
-from irt_dask.store.places import local_path, location, placed
+from irt_dask.store.places import lies_in, local_path, location, placed
 from irt_dask.workflow.config import Section, read_toml
 from irt_dask.workflow.directory import load_result
 
@@ -45,12 +45,7 @@ class ScoringConfig(Section):
 
     @model_validator(mode="after")
     def _not_inside(self) -> ScoringConfig:
-        out, store = location(self.scoring.out), location(self.scoring.store)
-        if isinstance(out, Path) and isinstance(store, Path):
-            inside = out.resolve().is_relative_to(store.resolve())
-        else:
-            inside = f"{out}/".startswith(f"{store}/")
-        if inside:
+        if lies_in(location(self.scoring.out), location(self.scoring.store)):
             raise ValueError(f"out = {self.scoring.out!r} lies in the store; choose another folder")
         return self
 
@@ -63,28 +58,13 @@ def read_scoring(path: str | Path, out: str | None = None) -> ScoringConfig | No
     InputError
         Names the file, the key, the value and the rule.
     """
-    content = read_toml(path)
+    content = read_toml(path, {SECTION: ("store", "bank", "out")})
     section = content.get(SECTION)
     if section is None:
         return None
-    folder = Path(path).resolve().parent
-    if "cluster" in content:
-        content["cluster"] = located(content["cluster"], folder)
-    if isinstance(section, dict):
-        for key in ("store", "bank", "out"):
-            if isinstance(section.get(key), str):
-                section[key] = placed(folder, section[key])
-        if out is not None:
-            section["out"] = placed(Path.cwd(), out)
-    return validated(content, str(path))
-
-
-def validated(content: dict[str, Any], where: str) -> ScoringConfig:
-    """The configuration of the content of a file; InputError names ``where``, key and value."""
-    try:
-        return ScoringConfig.model_validate(content)
-    except ValidationError as error:
-        raise InputError(f"{where}: {explain(error)}") from None
+    if out is not None and isinstance(section, dict):
+        section["out"] = placed(Path.cwd(), out)
+    return validated(ScoringConfig, content, str(path))
 
 
 def score_store(config: ScoringConfig, *, client: Any = None, progress: Any = None) -> xr.Dataset:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from irt_dask.ingest import row_grouping
-from irt_dask.ingest.bundles import string_buffers
-from irt_dask.ingest.reader import fault
-from irt_dask.ingest.sources import Bad, Rows
-from irt_dask.ingest.values import (
+from irt_dask.ingest.columns.roles import Roles
+from irt_dask.ingest.columns.rows import Bad, Rows
+from irt_dask.ingest.columns.trimming import trimmed
+from irt_dask.ingest.columns.values import (
     NOT_OBSERVED,
     UNKNOWN,
     Codes,
@@ -20,12 +19,11 @@ from irt_dask.ingest.values import (
     shorten,
     weight_of,
 )
+from irt_dask.ingest.text.lines import fault
 from irt_dask.store.weights import refused, rule
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from irt_dask.ingest.roles import Roles
 
 Texts = Callable[[Sequence[int]], list[str]]
 OfRow = Callable[[int], str]
@@ -75,7 +73,7 @@ class Decoder:
 
     def label(self, role: str, strings: pa.Array, column: str) -> None:
         """Take persons (strings, or as the others), items or groups (dictionaries)."""
-        strings, empty = trimmed(strings) if hasattr(strings, "dictionary") else _clean(strings)
+        strings, empty = trimmed(strings)
         if role == "person" and hasattr(strings, "dictionary"):
             strings = strings.dictionary_decode()
         if empty is not None:
@@ -95,16 +93,13 @@ class Decoder:
         values = Distinct.of(strings)
         at = item.indices.fill_null(0).to_numpy() if items else np.zeros(1, dtype=np.int32)
         found = codes.decode(values, items, at) if len(values.index) else values.index
-        found = found.astype(np.int8, copy=False)
-        self._taken["codes"] = found
-        unknown = found == UNKNOWN
-        if unknown.any():
-            self.refuse(
-                unknown,
-                column,
-                lambda row: values.values[values.index[row]],
-                lambda row: codes.unknown(values.values[values.index[row]], name(row)),
-            )
+        self._taken["codes"] = found = found.astype(np.int8, copy=False)
+        self.refuse(
+            found == UNKNOWN,
+            column,
+            values.text,
+            lambda row: codes.unknown(values.text(row), name(row)),
+        )
 
     def matrix(
         self, columns: Callable[[int], pa.Array], names: Sequence[str], codes: Codes
@@ -121,20 +116,19 @@ class Decoder:
             by_item[some.start : some.stop] = found.reshape(len(some), n)
         matrix = np.ascontiguousarray(by_item.T)
         self._taken["codes"] = matrix
-        if (matrix == UNKNOWN).any():
 
-            def item_of(row: int) -> int:
-                return int(np.argmax(matrix[row] == UNKNOWN))
+        def item_of(row: int) -> int:
+            return int(np.argmax(matrix[row] == UNKNOWN))
 
-            def value(row: int) -> str:
-                return columns(item_of(row))[row].as_py()
+        def value(row: int) -> str:
+            return columns(item_of(row))[row].as_py()
 
-            self.refuse(
-                (matrix == UNKNOWN).any(axis=1),
-                lambda row: names[item_of(row)],
-                value,
-                lambda row: codes.unknown(value(row), names[item_of(row)]),
-            )
+        self.refuse(
+            (matrix == UNKNOWN).any(axis=1),
+            lambda row: names[item_of(row)],
+            value,
+            lambda row: codes.unknown(value(row), names[item_of(row)]),
+        )
 
     def weights(self, strings: pa.DictionaryArray, column: str, kind: str) -> None:
         """Take weights: finite numbers above 0, whole ones if they are frequencies."""
@@ -146,10 +140,9 @@ class Decoder:
         self.refuse(
             bad,
             column,
-            lambda row: values.values[values.index[row]],
+            values.text,
             lambda row: (
-                f"column {column!r} has the weight {shorten(values.values[values.index[row]])}; "
-                f"{rule(kind)}"
+                f"column {column!r} has the weight {shorten(values.text(row))}; {rule(kind)}"
             ),
         )
 
@@ -169,9 +162,9 @@ class Decoder:
         self.refuse(
             wrong[values.index],
             column,
-            lambda row: values.values[values.index[row]],
+            values.text,
             lambda row: (
-                f"column {column!r} has the value {shorten(values.values[values.index[row]])}; a "
+                f"column {column!r} has the value {shorten(values.text(row))}; a "
                 "covariate is a finite number, or empty or NA where it is not known; write labels "
                 "as numbers or leave the column out"
             ),
@@ -214,41 +207,6 @@ def dictionary_of(strings: Sequence[str | None]) -> pa.DictionaryArray:
     import pyarrow as pa
 
     return pa.array(strings, pa.string()).dictionary_encode()
-
-
-def trimmed(column: pa.DictionaryArray) -> tuple[pa.DictionaryArray, np.ndarray | None]:
-    """Strip the entries, and find the rows that are empty then, if any."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    entries = column.dictionary
-    stripped = pc.utf8_trim_whitespace(entries)  # the characters that str.strip takes
-    if _size(stripped) < _size(entries):
-        encoded = stripped.dictionary_encode()  # what differed by spaces alone becomes one
-        indices = encoded.indices.take(column.indices)
-        column = pa.DictionaryArray.from_arrays(indices, encoded.dictionary)
-    place = pc.index(column.dictionary, "").as_py() if len(column.dictionary) else -1
-    if place < 0:
-        return column, None
-    return column, (column.indices.fill_null(-1).to_numpy(zero_copy_only=False) == place)
-
-
-def _size(strings: pa.StringArray) -> int:
-    import pyarrow.compute as pc
-
-    return pc.sum(pc.binary_length(strings)).as_py() or 0
-
-
-def _clean(column: pa.StringArray) -> tuple[pa.StringArray, np.ndarray | None]:
-    """As :func:`trimmed`, for plain strings."""
-    import pyarrow.compute as pc
-
-    offsets, data = string_buffers(column)
-    if not row_grouping.may_need_trimming(offsets, data):
-        return column, None
-    column = pc.utf8_trim_whitespace(column)
-    empty = pc.equal(column, "").to_numpy(zero_copy_only=False)
-    return column, (empty if empty.any() else None)
 
 
 def _kept(column: pa.Array, rows: np.ndarray) -> pa.Array:

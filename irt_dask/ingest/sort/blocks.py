@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from irt_dask.ingest import spill
-from irt_dask.ingest.bundles import Bundle
+from irt_dask.ingest.sort import spill
+from irt_dask.ingest.text.bundles import Bundle
 from irt_dask.kernels.responses import layouts
 from irt_dask.kernels.responses.layouts import Dense, Layout, Sparse
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from irt_dask.store.manifest import Files
     from irt_dask.store.parts import Part
 
@@ -53,7 +51,7 @@ def cut(where: Stretch, counts: np.ndarray, rows: int, n_threads: int) -> list[S
     """
     n = int(counts.sum())
     base = np.cumsum([0, *counts.sum(axis=0)])  # rank of the first person of each piece
-    ends = np.cumsum(counts, axis=1)
+    before = np.cumsum(np.pad(counts, ((0, 0), (1, 0))), axis=1)  # persons of each run
     blocks = -(-n // rows)
     wanted = max(1, min(4 * n_threads, blocks), -(-n // _STRETCH))
     persons = -(-blocks // wanted) * rows
@@ -62,37 +60,27 @@ def cut(where: Stretch, counts: np.ndarray, rows: int, n_threads: int) -> list[S
         b = min(a + persons, n)
         low = int(np.searchsorted(base, a, side="right")) - 1
         high = int(np.searchsorted(base, b - 1, side="right"))
-        before = ends[:, low - 1] if low else np.zeros(len(counts), dtype=np.int64)
-        after = ends[:, high - 1]
         out.append(
             replace(
                 where, first=a, stop=b, base=int(base[low]),
-                low=tuple(before.tolist()), high=tuple(after.tolist()),
+                low=tuple(before[:, low].tolist()), high=tuple(before[:, high].tolist()),
             )
         )  # fmt: skip
     return out
 
 
-class _Run:
-    """Rows ``low`` to ``high`` of a run, of which parts are read."""
+class _Run(Bundle):
+    """A run, of whose rows ``low`` to ``high`` parts are read."""
 
     def __init__(self, path: Path, low: int, high: int) -> None:
-        self._bundle, self._low = Bundle(path), low
-        self._ends = self._bundle["indptr"][low : high + 1]
-        self.key = self._bundle["key"][low:high]
+        super().__init__(path)
+        self._low = low
+        self._ends = self["indptr"][low : high + 1]
+        self.key = self["key"][low:high]
 
     def ends(self, a: int, b: int) -> np.ndarray:
         """Where the responses of rows ``a`` to ``b`` begin, and where the last end."""
         return self._ends[a - self._low : b - self._low + 1]
-
-    def array(self, name: str, a: int, b: int) -> np.ndarray:
-        return self._bundle[name][a:b]
-
-    def strings(self, name: str, a: int, b: int) -> pa.Array:
-        return self._bundle.strings(name, slice(a, b))
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._bundle
 
 
 class _Merged:
@@ -134,16 +122,14 @@ class _Merged:
             if self.s.kept is not None:
                 data = layouts.columns(data, self.s.kept)
             return data, columns
-        source = np.concatenate([run.array("row", a, b) for run, a, b in spans])
+        source = np.concatenate([run["row"][a:b] for run, a, b in spans])
         return self._matrix(self.key[at] >> spill.PIECE_BITS, source[place]), columns
 
     def _sparse(self, run: _Run, a: int, b: int) -> Sparse:
         ends = run.ends(a, b)
-        inside = int(ends[0]), int(ends[-1])
+        inside = slice(int(ends[0]), int(ends[-1]))
         n_items = self.s.n_items if self.s.kept is None else int(self.s.kept.max()) + 1
-        return Sparse(
-            ends - ends[0], run.array("item", *inside), run.array("code", *inside), n_items
-        )
+        return Sparse(ends - ends[0], run["item"][inside], run["code"][inside], n_items)
 
     def _matrix(self, piece: np.ndarray, row: np.ndarray) -> Dense:
         assert self.s.columns is not None
@@ -161,7 +147,7 @@ class _Merged:
         import pyarrow as pa
 
         def strings(column: str) -> Any:
-            parts = [run.strings(column, a, b) for run, a, b in spans]
+            parts = [run.strings(column, slice(a, b)) for run, a, b in spans]
             return pa.concat_arrays(parts).take(pa.array(place)).to_numpy(zero_copy_only=False)
 
         out = {"person_id": strings("id")}
@@ -169,7 +155,7 @@ class _Merged:
             out["group"] = strings("group")
         for name in ("weight", "covariates"):
             if name in spans[0][0]:
-                out[name] = np.concatenate([run.array(name, a, b) for run, a, b in spans])[place]
+                out[name] = np.concatenate([run[name][a:b] for run, a, b in spans])[place]
         return out
 
 

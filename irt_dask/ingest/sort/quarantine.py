@@ -7,45 +7,39 @@ import heapq
 import itertools
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from irt_dask.ingest import spill
-from irt_dask.ingest.refused import read_bad
+from irt_dask.ingest.sort import spill
+from irt_dask.ingest.sort.spill import Pieces, read_bad
+from irt_dask.ingest.sources.source import Source
+from irt_dask.store.draft import Draft
 from irt_dask.store.manifest import sync_folder
 from irt_dask.store.objects import ObjectPath
 from irt_dask.store.places import Location
 
-if TYPE_CHECKING:
-    from irt_dask.ingest.sources import Source
-    from irt_dask.store.draft import Draft
-
 HEADER = ("line", "column", "value", "reason", "text")
 
 
-def write_quarantine(
-    draft: Draft, source: Source, first_lines: tuple[int, ...], pieces: Path, runs: Path, n: int
-) -> Path:
+def write_quarantine(draft: Draft, source: Source, pieces: Pieces, runs: Path, n: int) -> Path:
     """Write the rows that pieces and the ``n`` partitions refused, in the order of the source.
 
     Holds those of one piece at a time.  Returns a temporary file.
     """
     temporary = draft.folder / "quarantine.csv"
-    refused = heapq.merge(*(read_bad(runs, p) for p in range(n)), key=lambda b: b[0])
-    by_piece = itertools.groupby(refused, lambda b: b[0] >> spill.PIECE_BITS)
-    piece, group = next(by_piece, (-1, iter(())))
+    folder = Path(pieces.folder)
+    files = (spill.piece_file(folder, k) for k in range(len(pieces.first_lines)))
+    in_pieces = itertools.chain.from_iterable(map(read_bad, files))
+    in_runs = (read_bad(spill.run_file(runs, p)) for p in range(n))
+    found = heapq.merge(in_pieces, *in_runs, key=lambda f: f[0])
     with open(temporary, "w", newline="", encoding="utf-8", errors="backslashreplace") as file:
         writer = csv.writer(file)
         writer.writerow(HEADER)
-        for k, first in enumerate(first_lines):
-            mine = []
-            if k == piece:
-                mine = [bad for _, bad in group]
-                piece, group = next(by_piece, (-1, iter(())))
-            texts = source.texts(k, [b.line for b in mine]) if mine else []
-            rows = [(b, b.text) for b in spill.read_bad(pieces, k)]
-            rows += zip(mine, texts, strict=True)
-            for bad, text in sorted(rows, key=lambda r: r[0].line):
-                writer.writerow([first + bad.line, bad.column, bad.value, bad.message, text])
+        for k, group in itertools.groupby(found, lambda f: f[0] >> spill.PIECE_BITS):
+            rows = list(group)
+            untold = [bad.line for _, bad in rows if not bad.text]  # those of partitions
+            texts = iter(source.texts(k, untold) if untold else ())
+            for key, bad in rows:
+                text = bad.text or next(texts)
+                writer.writerow([pieces.line(key), bad.column, bad.value, bad.message, text])
         file.flush()
         os.fsync(file.fileno())
     return temporary

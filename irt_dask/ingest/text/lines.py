@@ -1,4 +1,4 @@
-"""Files as bytes: names and suffixes, decompression, and pieces of whole lines.
+"""Lines of text, in pieces of whole lines, and what makes a line unfit to be a row.
 
 A row is a line, always, so that line numbers mean what an editor shows and a piece can be read
 without the pieces before it.
@@ -6,25 +6,19 @@ without the pieces before it.
 
 from __future__ import annotations
 
-import gzip
 import os
-import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from os import PathLike, fspath
-from pathlib import Path, PurePath
-from typing import IO, overload
+from pathlib import Path
+from typing import IO
 
 import numpy as np
 
 from irt_dask.errors import InputError
-from irt_dask.ingest.bundles import Copy
-from irt_dask.store.objects import ObjectPath
-from irt_dask.store.places import Location, location
+from irt_dask.ingest.text.bundles import Copy
+from irt_dask.ingest.text.files import fetched, located, opened, reading
+from irt_dask.store.places import Location
 
-KINDS = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson")
-ACCEPTED = f"{', '.join(KINDS)} (each also .gz, as in .csv.gz) or .parquet"
 BOM = b"\xef\xbb\xbf"
 PIECE = 16 << 20  # bytes of a piece, at least ...
 PIECE_MOST = 128 << 20  # ... and at most
@@ -37,115 +31,6 @@ def piece_bytes(size: int) -> int:
     return max(PIECE, min(size // 1024, PIECE_MOST))
 
 
-def located(
-    path: Location, message: str, line: int | None = None, unit: str = "line"
-) -> InputError:
-    """Return an error with the file and the line in front."""
-    where = f"{path}" if line is None else f"{path}, {unit} {line}"
-    return InputError(f"{where}: {message}")
-
-
-def checked_path(source: str | PathLike[str] | ObjectPath) -> Location:
-    """Return the path or URL of a file that exists and whose name says what it is."""
-    try:
-        given = source if isinstance(source, ObjectPath) else fspath(source)
-        if isinstance(given, bytes):
-            given = os.fsdecode(given)
-        path = location(source if isinstance(source, Path) else given)
-        kind = _what(path)
-    except InputError:
-        raise
-    except TypeError:
-        raise InputError(
-            f"the source must be the path of a file, not {type(source).__name__}"
-        ) from None
-    except (OSError, ValueError) as e:
-        raise InputError(f"{source!r} cannot be a path of a file: {e}") from None
-    if kind is None:
-        raise located(path, "there is no such file")
-    if kind == "directory":
-        raise located(path, "is a folder, where a file is needed")
-    if kind != "file":
-        raise located(path, "is no regular file; write the data to a file first")
-    if kind_of(path) is None:
-        raise located(path, f"the name must end in one of {ACCEPTED}")
-    return path
-
-
-def _what(path: Location) -> str | None:
-    """The word "file", "directory" or "special"; None where nothing is."""
-    if isinstance(path, ObjectPath):
-        return path.kind()
-    if not path.exists():
-        return None
-    return "directory" if path.is_dir() else "file" if path.is_file() else "special"
-
-
-def is_compressed(path: Location | PurePath) -> bool:
-    """Tell whether the name says so."""
-    return Path(path.name).suffix.lower() == ".gz"
-
-
-def kind_of(path: Location | PurePath) -> str | None:
-    """Return the suffix that says the format, ``.csv`` and so on; None for others."""
-    name = Path(path.name)
-    kind = (Path(name.stem) if is_compressed(path) else name).suffix.lower()
-    return kind if kind in KINDS or (kind == ".parquet" and not is_compressed(path)) else None
-
-
-def fetched(path: Location, scratch: Path) -> Path | Copy:
-    """Return where the bytes of ``path`` are: there, or, of an object, in a copy in ``scratch``."""
-    if not isinstance(path, ObjectPath):
-        return path
-    try:
-        return Copy.of(path.pieces(), scratch)
-    except FileNotFoundError:
-        raise located(path, "there is no such file") from None
-
-
-def opened(file: Path | Copy) -> IO[bytes]:
-    """Open a file for reading."""
-    return file.open() if isinstance(file, Copy) else open(file, "rb")
-
-
-@contextmanager
-def reading(path: Location) -> Iterator[None]:
-    """Turn what goes wrong in reading into errors that name the file."""
-    try:
-        yield
-    except EOFError:
-        raise located(path, "the compressed file is truncated; copy or download it again") from None
-    except (gzip.BadGzipFile, zlib.error) as e:
-        raise located(path, f"is not a sound gzip file ({e}); copy or download it again") from e
-    except OSError as e:
-        raise located(path, f"cannot be read: {e.strerror or e}") from e
-
-
-@dataclass(frozen=True)
-class Ranges(Sequence[tuple[int, int]]):
-    """Consecutive ranges of equal length that cover ``start`` to ``stop``."""
-
-    start: int
-    stop: int
-    step: int
-
-    def __len__(self) -> int:
-        return -(-(self.stop - self.start) // self.step)
-
-    @overload
-    def __getitem__(self, k: int) -> tuple[int, int]: ...
-
-    @overload
-    def __getitem__(self, k: slice) -> list[tuple[int, int]]: ...
-
-    def __getitem__(self, k: int | slice) -> tuple[int, int] | list[tuple[int, int]]:
-        """Return the range, or ranges, as (start, stop)."""
-        if isinstance(k, slice):
-            return [self[j] for j in range(*k.indices(len(self)))]
-        first = self.start + range(len(self))[k] * self.step
-        return first, min(first + self.step, self.stop)
-
-
 @dataclass(frozen=True)
 class TextFile:
     """The lines of a file of text, in pieces: those that start in a range of bytes."""
@@ -155,7 +40,22 @@ class TextFile:
     start: int  # of the first line that is data
     stop: int  # of data; after it there are blank lines only
     size: int  # of the plain file
-    pieces: Ranges
+    step: int  # bytes of a piece
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of data."""
+        return self.stop - self.start
+
+    @property
+    def n_pieces(self) -> int:
+        """Number of pieces."""
+        return -(-self.n_bytes // self.step)
+
+    def bounds(self, k: int) -> tuple[int, int]:
+        """Return the range of bytes of piece ``k``."""
+        first = self.start + k * self.step
+        return first, min(first + self.step, self.stop)
 
     def error(self, message: str, line: int | None = None) -> InputError:
         """Return the error to raise."""
@@ -163,7 +63,7 @@ class TextFile:
 
     def read(self, k: int) -> bytes:
         """Return the lines that start in piece ``k``, a line that is far too long cut short."""
-        a, b = self.pieces[k]
+        a, b = self.bounds(k)
         with reading(self.path), opened(self.plain) as file:
             if file.seek(0, os.SEEK_END) != self.size:
                 raise self.error("the file changes while it is read; wait until it is complete")
@@ -196,12 +96,7 @@ def open_text(
 
     ``share`` makes pieces smaller where a row in memory is much larger than its text.
     """
-    file = fetched(path, scratch)
-    plain = file
-    if is_compressed(path):
-        plain = Copy.of(_uncompressed(path, file), scratch)
-        if isinstance(file, Copy):
-            file.path.unlink()
+    plain = fetched(path, scratch)
     with reading(path), opened(plain) as text:
         first = text.readline(LINE_MOST)
         if first.startswith(b"\x1f\x8b"):
@@ -217,15 +112,9 @@ def open_text(
         if not first.removeprefix(BOM).strip():
             raise located(path, "the line is blank, where the column names should be", 1)
         start, stop = len(first), max(len(first), stop)
-    ranges = Ranges(start, stop, max(1, piece_bytes(stop - start) // share))
+    step = max(1, piece_bytes(stop - start) // share)
     line = first.removeprefix(BOM).removesuffix(b"\n").removesuffix(b"\r")
-    return TextFile(path, plain, start, stop, size, ranges), line
-
-
-def _uncompressed(path: Location, file: Path | Copy) -> Iterator[bytes]:
-    with reading(path), opened(file) as compressed, gzip.open(compressed, "rb") as stream:
-        while block := stream.read(1 << 20):
-            yield block
+    return TextFile(path, plain, start, stop, size, step), line
 
 
 def _end_of_data(file: IO[bytes], start: int, size: int) -> int:

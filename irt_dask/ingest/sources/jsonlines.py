@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from irt_dask.ingest.decode import Decoder, dictionary_of
-from irt_dask.ingest.reader import TextFile, fault, open_text, split_lines, take_lines
-from irt_dask.ingest.roles import Header, resolve
-from irt_dask.ingest.sources import Bad, Columns, Rows, Source
-from irt_dask.ingest.values import Codes, shorten
+from irt_dask.ingest.columns.decode import Decoder, dictionary_of
+from irt_dask.ingest.columns.roles import Header, resolve
+from irt_dask.ingest.columns.rows import Bad, Rows
+from irt_dask.ingest.columns.values import Codes, shorten
+from irt_dask.ingest.sources.source import Columns, TextSource
+from irt_dask.ingest.text.lines import TextFile, fault, open_text, split_lines, take_lines
 from irt_dask.store.places import Location
 
 _DEEP = "values are nested too deeply; write one flat object"
@@ -31,21 +32,15 @@ class UnfitError(Exception):
 
 
 @dataclass(frozen=True)
-class JsonSource(Source):
+class JsonSource(TextSource):
     """Responses or persons as JSON lines."""
 
-    text: TextFile
     listed: frozenset[str]  # wide: the items that the caller named, if any
 
     @property
     def form(self) -> str:
         """Wide objects become long rows."""
         return "persons" if self.roles.form == "persons" else "long"
-
-    @property
-    def pieces(self) -> Sequence[tuple[int, int]]:
-        """Ranges of bytes; the lines that start in one belong to it."""
-        return self.text.pieces
 
     def read(self, k: int, codes: Codes | None, most: int | None = None) -> Rows:
         """Read piece ``k``; of its bad rows keep the first ``most`` only."""
@@ -70,10 +65,6 @@ class JsonSource(Source):
         decoder = Decoder(len(lines), np.array(at, dtype=np.int32), bad)
         self._decode(decoder, kept, codes)
         return decoder.finish(lambda offsets: take_lines(data, offsets), most)
-
-    def texts(self, k: int, offsets: Sequence[int]) -> list[str]:
-        """Return lines of piece ``k`` as they are in the file."""
-        return take_lines(self.text.read(k), offsets)
 
     def _decode(self, decoder: Decoder, kept: list[tuple[Any, ...]], codes: Codes | None) -> None:
         """Hand the columns on: person, weight, group, then those of the form."""
@@ -125,12 +116,9 @@ class JsonSource(Source):
         if roles.responses is not None:
             answers = row[roles.responses]
             if not isinstance(answers, dict):
-                raise UnfitError(
-                    roles.responses,
-                    _shown(answers),
-                    f"the key {roles.responses!r} has the value {shorten(_shown(answers))}; it "
-                    'must be an object of responses by item, like {"q1": 1, "q2": 0}',
-                )
+                said = f"the key {roles.responses!r} has the value"
+                rule = 'it must be an object of responses by item, like {"q1": 1, "q2": 0}'
+                raise _unfit(roles.responses, answers, said, rule)
         else:
             answers = {k: v for k, v in row.items() if self._is_item(k)}
         rows = [(*head, k, _value(v, k, spell)) for k, v in answers.items()]
@@ -168,14 +156,15 @@ def open_jsonlines(
     return JsonSource(
         path=path,
         roles=roles,
-        size=text.stop - text.start,
+        size=text.n_bytes,
+        n_pieces=text.n_pieces,
         text=text,
         listed=frozenset(roles.items if columns and "items" in columns else ()),
     )
 
 
 def _first_object(text: TextFile) -> dict[str, Any] | None:
-    for k in range(len(text.pieces)):  # the first line has it, unless the file is damaged there
+    for k in range(text.n_pieces):  # the first line has it, unless the file is damaged there
         for line in split_lines(text.read(k)):
             try:
                 return load(line)
@@ -249,11 +238,7 @@ def _label(value: Any, column: str, what: str) -> str:
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    raise UnfitError(
-        column,
-        _shown(value),
-        f"column {column!r} has {shorten(_shown(value))}; a {what} is a string or a whole number",
-    )
+    raise _unfit(column, value, f"column {column!r} has", f"a {what} is a string or a whole number")
 
 
 def _value(value: Any, column: str, spell: Callable[[float], str]) -> str:
@@ -266,23 +251,20 @@ def _value(value: Any, column: str, spell: Callable[[float], str]) -> str:
         return str(int(value))
     if isinstance(value, float):
         return spell(value)
-    raise UnfitError(
-        column,
-        _shown(value),
-        f"column {column!r} has {_kind(value)}, {shorten(_shown(value))}; a response is a number, "
-        "a string, true, false or null",
-    )
+    rule = "a response is a number, a string, true, false or null"
+    raise _unfit(column, value, f"column {column!r} has {_kind(value)},", rule)
 
 
 def _number(value: Any, column: str, what: str, spell: Callable[[float], str]) -> str:
     """Return a weight or covariate as text; what it says is checked later."""
     if isinstance(value, (bool, list, dict)):
-        raise UnfitError(
-            column,
-            _shown(value),
-            f"column {column!r} has {_kind(value)}, {shorten(_shown(value))}; {what} is a number",
-        )
+        raise _unfit(column, value, f"column {column!r} has {_kind(value)},", f"{what} is a number")
     return repr(value) if isinstance(value, float) else _value(value, column, spell)
+
+
+def _unfit(column: str, value: Any, said: str, rule: str) -> UnfitError:
+    shown = _shown(value)
+    return UnfitError(column, shown, f"{said} {shorten(shown)}; {rule}")
 
 
 def _kind(value: Any) -> str:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from irt_dask.ingest import bundles, row_grouping, spill
-from irt_dask.ingest.bundles import Bundle
-from irt_dask.ingest.sources import Bad
-
-if TYPE_CHECKING:
-    from irt_dask.ingest.runs import Job, PartitionRows
+from irt_dask.ingest.columns.rows import Bad
+from irt_dask.ingest.sort import row_grouping, spill
+from irt_dask.ingest.sort.partition import Job, PartitionRows
+from irt_dask.ingest.text.bundles import Bundle
 
 
 class Refused:
@@ -25,8 +22,7 @@ class Refused:
         self.found: list[tuple[int, Bad]] = []
 
     def _place(self, row: Any) -> str:
-        piece, offset = divmod(int(self.rows.key[row]), 1 << spill.PIECE_BITS)
-        return f"{self.job.unit} {self.job.first_lines[piece] + offset}"
+        return self.job.pieces.place(self.rows.key[row])
 
     def _add(self, row: Any, column: str, value: str, message: str) -> None:
         key = int(self.rows.key[row])
@@ -103,20 +99,3 @@ class Refused:
         if self.job.stop_at_bad and rows.size:
             return rows[[np.argmin(self.rows.key[rows])]]
         return rows
-
-    def write(self, to: bundles.Writer) -> None:
-        """Keep what was refused, by place in the source."""
-        if self.found:
-            found = sorted(self.found, key=lambda f: f[0])
-            lines = (json.dumps({"key": key, **vars(bad)}) for key, bad in found)
-            to.add_bytes("bad", (f"{line}\n".encode() for line in lines))
-
-
-def read_bad(runs: Path, p: int) -> Iterator[tuple[int, Bad]]:
-    """Yield the rows that partition ``p`` refused: (key, row), in the order of the source."""
-    run = Bundle(spill.run_file(runs, p))
-    if "bad" in run:
-        with run.open("bad") as file:
-            for line in file:
-                bad = json.loads(line)
-                yield bad.pop("key"), Bad(**bad)

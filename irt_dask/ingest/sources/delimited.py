@@ -8,43 +8,39 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from irt_dask.errors import InputError
-from irt_dask.ingest.decode import Decoder
-from irt_dask.ingest.reader import (
+from irt_dask.ingest.columns.decode import Decoder
+from irt_dask.ingest.columns.roles import Header, resolve
+from irt_dask.ingest.columns.rows import Bad, Rows
+from irt_dask.ingest.columns.values import Codes
+from irt_dask.ingest.sources.source import Columns, TextSource
+from irt_dask.ingest.text.files import kind_of
+from irt_dask.ingest.text.lines import (
     BOM,
     TextFile,
-    checked_path,
     count_lines,
     fault,
     is_sound,
-    kind_of,
     open_text,
     split_lines,
     take_lines,
 )
-from irt_dask.ingest.roles import Header, resolve
-from irt_dask.ingest.sources import Bad, Columns, Rows, Source
 from irt_dask.store.places import Location
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from irt_dask.ingest.values import Codes
-
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 _OPEN = "a quoted value does not end on this line; close the quote, and write ids without line ends"
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """A file of delimited text and the names of its columns."""
 
     text: TextFile
@@ -52,8 +48,7 @@ class Table:
     delimiter: str
 
 
-@dataclass
-class Parsed:
+class Parsed(NamedTuple):
     """Columns of a piece: those of its good lines, and the bad ones."""
 
     data: bytes
@@ -64,17 +59,12 @@ class Parsed:
 
 
 @dataclass(frozen=True)
-class DelimitedSource(Source):
+class DelimitedSource(TextSource):
     """Responses or persons in delimited text."""
 
     table: Table
 
     first_line: ClassVar[int] = 2
-
-    @property
-    def pieces(self) -> Sequence[tuple[int, int]]:
-        """Ranges of bytes; the lines that start in one belong to it."""
-        return self.table.text.pieces
 
     def read(self, k: int, codes: Codes | None, most: int | None = None) -> Rows:
         """Read piece ``k``; of its bad rows keep the first ``most`` only."""
@@ -88,27 +78,21 @@ class DelimitedSource(Source):
         decoder.table(roles, parsed.columns, codes)
         return decoder.finish(lambda offsets: take_lines(parsed.data, offsets), most)
 
-    def texts(self, k: int, offsets: Sequence[int]) -> list[str]:
-        """Return lines of piece ``k`` as they are in the file."""
-        return take_lines(self.table.text.read(k), offsets)
-
 
 def open_delimited(
     path: Location, scratch: Path, shape: str | None, columns: Columns | None
 ) -> DelimitedSource:
     """Open a file of delimited text and find out what its columns are."""
     table = open_table(path, scratch)
-    header = Header([*table.names], table.text.error, table.delimiter)
-    roles = resolve(header, shape, columns)
     text = table.text
-    return DelimitedSource(path, roles, text.stop - text.start, table)
+    roles = resolve(Header([*table.names], text.error, table.delimiter), shape, columns)
+    return DelimitedSource(path, roles, text.n_bytes, text.n_pieces, text, table)
 
 
 def open_table(path: Location, scratch: Path) -> Table:
     """Open a file of delimited text and read its header."""
-    kind = kind_of(path)
     text, first = open_text(path, scratch, header=True)
-    delimiter = DELIMITERS[kind or ""]
+    delimiter = DELIMITERS[kind_of(path) or ""]
     problem = fault(first)
     if problem is not None:
         raise text.error(problem, 1)
@@ -122,30 +106,6 @@ def open_table(path: Location, scratch: Path) -> Table:
     names = [name.strip() for name in fields]
     Header(names, text.error).checked()
     return Table(text, tuple(names), delimiter)
-
-
-def read_table(
-    path: str | PathLike[str], scratch: Path, names: Sequence[str]
-) -> tuple[list[list[str]], Callable[..., InputError]]:
-    """Read named columns of a small file whole, stripped; return them with its ``error``."""
-    checked = checked_path(path)
-    if kind_of(checked) not in DELIMITERS:
-        raise InputError(f"{path}: must be a .csv, .tsv or .tab file")
-    table = open_table(checked, scratch)
-    error = table.text.error
-    for name in names:
-        if name not in table.names:
-            raise error(f"there is no column {name!r}; {Header([*table.names], error).shown()}", 1)
-    out: list[list[str]] = [[] for _ in names]
-    line = 2
-    for k in range(len(table.text.pieces)):
-        parsed = parse(table, k, [], names, 1)
-        if parsed.bad:
-            raise error(parsed.bad[0].message, line + parsed.bad[0].line)
-        line += parsed.n_lines
-        for column, name in zip(out, names, strict=True):
-            column += [v.strip() for v in parsed.columns[name].to_pylist()]
-    return out, error
 
 
 # --- a piece --------------------------------------------------------------------------------------
@@ -165,9 +125,10 @@ def parse(
     clean = b"\n".join([lines[j] for j in good])
     columns = _parse(table, clean, labels, plain)
     if columns is None:
+        first, stop = table.text.bounds(k)
         raise table.text.error(
-            f"a row between the bytes {table.text.pieces[k][0]} and {table.text.pieces[k][1]} "
-            "cannot be parsed; write the file again, without quotes where they are not needed"
+            f"a row between the bytes {first} and {stop} cannot be parsed; write the file again, "
+            "without quotes where they are not needed"
         )
     return Parsed(data, len(lines), np.array(good, dtype=np.int32), columns, bad)
 

@@ -6,36 +6,24 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from irt_dask.errors import InputError
+from irt_dask.errors import InputError, listed
 from irt_dask.store.responses import SAMPLING
 
 ALIASES = {
-    "person": frozenset(
-        [
-            "person",
-            "person_id",
-            "id",
-            "student",
-            "student_id",
-            "user",
-            "user_id",
-            "examinee",
-            "examinee_id",
-            "subject",
-            "subject_id",
-        ]
-    ),
+    "person": frozenset([
+        "person", "person_id", "id", "student", "student_id", "user", "user_id", "examinee",
+        "examinee_id", "subject", "subject_id",
+    ]),
     "item": frozenset(["item", "item_id", "question", "question_id", "problem", "problem_id"]),
     "response": frozenset(
         ["response", "resp", "score", "correct", "x", "y", "item_score", "answer_correct"]
     ),
-}
+}  # fmt: skip
 KEYS = {
     "long": ("person", "item", "response", "weight", "group"),
     "wide": ("person", "items", "weight", "group"),
     "nested": ("person", "responses", "weight", "group"),
 }
-SHOWN = 20  # column names in a message
 
 
 @dataclass(frozen=True)
@@ -99,16 +87,11 @@ def resolve(
     """
     if shape == "persons":
         return _of_persons(header)
-    if shape not in (None, "long", "wide"):
-        raise InputError(f"shape={shape!r} is unknown; say shape='long' or shape='wide'")
     named, items = _named(header, columns)
     said = {*named} | ({"items"} if items is not None else set())
     if "responses" in said or (nested and not said & {"item", "response", "items"}):
         return _nested(header, shape, named, said)
-    taken = {*named.values(), *(items or ())}
-    found = {
-        role: [named[role]] if role in named else _by_alias(header, role, taken) for role in ALIASES
-    }
+    found = _found(header, named, {*named.values(), *(items or ())})
     form = shape or _form_said(header, said) or _form_found(header, found)
     _refuse_foreign(header, form, said)
     weight, group = named.get("weight"), named.get("group")
@@ -129,18 +112,15 @@ def resolve(
 
 def _nested(header: Header, shape: str | None, named: dict[str, str], said: set[str]) -> Roles:
     responses = named.get("responses", "responses")
-    aliases = {
-        role: [named[role]] if role in named else _by_alias(header, role, {responses})
-        for role in ALIASES
-    }
-    if shape == "long" or ("responses" not in said and aliases["item"] and aliases["response"]):
+    found = _found(header, named, {responses})
+    if shape == "long" or ("responses" not in said and found["item"] and found["response"]):
         raise header.error(
             f"the key {responses!r} holds the responses of a person, and the form asked for or "
             f"found otherwise is long; leave {responses!r} out, or say "
             f"columns={{'responses': {responses!r}}} without a shape"
         )
     _refuse_foreign(header, "nested", said)
-    person = _single(header, "person", "wide", aliases["person"])
+    person = _single(header, "person", "wide", found["person"])
     return Roles(
         "nested", person, responses=responses, weight=named.get("weight"), group=named.get("group")
     )
@@ -148,23 +128,16 @@ def _nested(header: Header, shape: str | None, named: dict[str, str], said: set[
 
 def _of_persons(header: Header) -> Roles:
     """Return the roles of a table of persons: all columns but person, weight, group are numbers."""
-    people = _by_alias(header, "person", set())
-    if len(people) != 1:
-        problem = (
-            f"several columns could be the person: {listed(people)}"
-            if people
-            else f"no column has a usual name of the person ({listed(sorted(ALIASES['person']))})"
-        )
-        raise header.error(f"{problem}; {header.shown()}; rename the columns of the table")
+    person = _single(header, "person", "persons", _by_alias(header, "person", set()))
     special: dict[str, str] = {}
     for role in ("weight", "group"):
         names = [name for name in header.names if name.casefold() == role]
         if len(names) > 1:
             raise header.error(f"several columns could be the {role}: {listed(names)}; rename one")
         special |= dict.fromkeys(names and [role], names[0] if names else "")
-    taken = {people[0], *special.values()}
+    taken = {person, *special.values()}
     rest = tuple(name for name in header.names if name not in taken)
-    return Roles("persons", people[0], **special, covariates=rest)  # type: ignore[arg-type]
+    return Roles("persons", person, **special, covariates=rest)  # type: ignore[arg-type]
 
 
 def _named(
@@ -225,6 +198,13 @@ def _known(header: Header, role: str, name: object) -> str:
     return name.strip()
 
 
+def _found(header: Header, named: dict[str, str], taken: set[str]) -> dict[str, list[str]]:
+    """Return the columns that could be the person, the item and the response."""
+    return {
+        role: [named[role]] if role in named else _by_alias(header, role, taken) for role in ALIASES
+    }
+
+
 def _by_alias(header: Header, role: str, taken: set[str]) -> list[str]:
     return [n for n in header.names if n.casefold() in ALIASES[role] and n not in taken]
 
@@ -272,15 +252,9 @@ def _single(header: Header, role: str, shape: str, names: list[str]) -> str:
     problem = (
         f"several columns could be the {role}: {listed(names)}"
         if names
-        else (f"no column has a usual name of the {role} ({listed(sorted(ALIASES[role]))})")
+        else f"no column has a usual name of the {role} ({listed(sorted(ALIASES[role]))})"
     )
-    raise header.error(
-        f"{problem}; {header.shown()}; say shape={shape!r} and columns={{{role!r}: NAME}}"
-    )
-
-
-def listed(names: Mapping[str, object] | Sequence[str]) -> str:
-    """Return names for a message, the first of many."""
-    names = list(names)
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(map(repr, names[:SHOWN])) + more
+    remedy = f"say shape={shape!r} and columns={{{role!r}: NAME}}"
+    if shape == "persons":
+        remedy = "rename the columns of the table"
+    raise header.error(f"{problem}; {header.shown()}; {remedy}")

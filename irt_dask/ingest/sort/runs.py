@@ -1,49 +1,30 @@
 """All rows of one partition of persons, put together by person and sorted by first appearance.
 
 What comes out is a *run*: persons in the order of their first rows, with identifiers, attributes
-and (long sources) their responses; blocks merge the runs (:mod:`irt_dask.ingest.blocks`).
+and (long sources) their responses; blocks merge the runs (:mod:`irt_dask.ingest.sort.blocks`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from irt_dask.ingest import bundles, row_grouping, spill
-from irt_dask.ingest.bundles import Bundle
-from irt_dask.ingest.refused import Refused
-from irt_dask.ingest.sources import Bad
+from irt_dask.ingest.columns.rows import Bad
+from irt_dask.ingest.sort import row_grouping, spill
+from irt_dask.ingest.sort.partition import Job, PartitionRows
+from irt_dask.ingest.sort.refused import Refused
+from irt_dask.ingest.text import bundles
+from irt_dask.ingest.text.bundles import Bundle
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 LISTED = 10  # identifiers that a message lists
+Listed = tuple[int, list[str]]  # how many persons, and the first of them
 NOWHERE = np.iinfo(np.int64).max  # key of the first row of an item that has none
-
-
-@dataclass(frozen=True)
-class Job:
-    """What every partition needs to know."""
-
-    folder: str  # of the source's pieces
-    runs: str  # where the runs go
-    n_pieces: int
-    items: str  # file of the item ids, for messages
-    n_items: int
-    one_row_per_person: bool
-    wide: bool
-    attributes: dict[str, str]  # columns of weight and group, where the source has them
-    unit: str  # "line", or "row" of a table
-    stop_at_bad: bool  # only the first row that is refused matters
-    first_lines: tuple[int, ...]  # number of each piece's first line in the source
-    persons: str | None = None  # folder of the pieces of a table of persons
-    persons_first_lines: tuple[int, ...] = ()
-    persons_unit: str = "line"
-    known: str | None = None  # folder of the identifiers that the store has already
-    n_known: int = 0  # blocks there
 
 
 @dataclass(frozen=True)
@@ -56,98 +37,46 @@ class Run:
     item_first: np.ndarray | None  # key of each item's first row; where rows may be put aside
     n_bad: int
     first_bad: tuple[int, Bad] | None  # its key, and the row
-    already: tuple[int, list[str]]  # persons that the store has: how many, some of them
-    unmatched: tuple[int, list[str]]  # persons without a row in the table of persons
-    unused: tuple[int, list[str]]  # rows of that table without a person here
+    already: Listed  # persons that the store has
+    unmatched: Listed  # persons without a row in the table of persons
+    unused: Listed  # rows of that table without a person here
     twice: tuple[str, int] | None  # a person who is in that table twice: message, line
-
-
-class PartitionRows:
-    """The rows of a partition, in the order of the source."""
-
-    def __init__(self, folder: Path, n_pieces: int, p: int, item_maps: bool) -> None:
-        import pyarrow as pa
-
-        parts: dict[str, list[Any]] = {}
-        ids, groups, n_groups = [], [], 0
-        for k in range(n_pieces):
-            piece = Bundle(spill.piece_file(folder, k))
-            rows = spill.part_rows(piece, p)
-            ids.append(piece.strings("id", rows))
-            columns: dict[str, np.ndarray] = {
-                "key": piece["line"][rows].astype(np.int64) + (k << spill.PIECE_BITS)
-            }
-            for name in ("code", "row", "observed", "weight", "covariates", "item"):
-                if name in piece:
-                    columns[name] = piece[name][rows]
-            if "item" in columns and item_maps:
-                number = Bundle(spill.items_file(folder, k))["number"][:]
-                columns["item"] = number[columns["item"]]
-            if "group" in piece:
-                labels = piece.strings("groups")
-                columns["group"] = piece["group"][rows] + np.int32(n_groups)
-                groups.append(labels)
-                n_groups += len(labels)
-            for name, column in columns.items():
-                parts.setdefault(name, []).append(column)
-        encoded = pa.concat_arrays(ids or [pa.array([], pa.string())]).dictionary_encode()
-        self.person: np.ndarray = encoded.indices.to_numpy(zero_copy_only=False)
-        self.ids: pa.Array = encoded.dictionary
-        self.columns = {name: np.concatenate(part) for name, part in parts.items()}
-        self.key = self.columns.pop("key") if parts else np.zeros(0, np.int64)
-        self.labels: pa.Array | None = None
-        if groups:
-            encoded = pa.concat_arrays(groups).dictionary_encode()
-            self.labels = encoded.dictionary
-            number = encoded.indices.to_numpy(zero_copy_only=False)
-            self.columns["group"] = number[self.columns["group"]]
-
-    def keep(self, rows: np.ndarray) -> None:
-        """Drop all rows but some."""
-        self.person, self.key = self.person[rows], self.key[rows]
-        self.columns = {name: c[rows] for name, c in self.columns.items()}
 
 
 def make_run(job: Job, p: int) -> Run:
     """Put partition ``p`` together."""
-    folder = spill.check_folder(job.folder)
-    rows = PartitionRows(folder, job.n_pieces, p, item_maps=not job.wide)
+    rows = PartitionRows(job.pieces, p, item_maps=not job.wide)
     bad = Refused(job, rows)
     bad.differing()
     if job.one_row_per_person:
         bad.repeated_persons()
-    first = row_grouping.first_rows(rows.person, len(rows.ids))
-    order = np.argsort(first, kind="stable")
-    order = order[: int((first < len(rows.person)).sum())]
-    rank = np.full(len(rows.ids), -1, dtype=np.int32)
-    rank[order] = np.arange(order.size, dtype=np.int32)
-    ids, firsts = rows.ids.take(order), first[order]
-    key = rows.key[firsts]
+    order, firsts, rank = row_grouping.by_appearance(rows.person, len(rows.ids))
+    ids, key = rows.ids.take(order), rows.key[firsts]
     columns = {n: c[firsts] for n, c in rows.columns.items() if n in ("weight", "group")}
     table = {"id": ids}
     if "group" in columns:
         assert rows.labels is not None
         table["group"] = rows.labels.take(columns.pop("group"))
     unmatched, unused, twice = _join(job, p, ids, columns, table)
-    ends = np.zeros(key.size + 1, dtype=np.int64)
     with bundles.writer(spill.run_file(Path(job.runs), p)) as to:
         if job.wide:
             to.add("row", rows.columns["row"][firsts])
-            observed = rows.columns["observed"][firsts].astype(np.int64)
+            observed = rows.columns["observed"][firsts]
         else:
             observed = _responses(rows, rank, len(order), bad, to)
-        np.cumsum(observed, out=ends[1:])
-        to.add("indptr", ends)
+        to.add("indptr", row_grouping.ends_of(observed))
         to.add("key", key)
         for name, column in columns.items():
             to.add(name, column)
         for name, strings in table.items():
             to.add_strings(name, strings)
-        bad.write(to)
+        spill.write_bad(to, sorted(bad.found, key=lambda f: f[0]))
     weight = columns.get("weight")
     return Run(
-        persons_of_piece=np.bincount(key >> spill.PIECE_BITS, minlength=job.n_pieces),
-        n_observed=int(ends[-1]),
+        persons_of_piece=np.bincount(
+            key >> spill.PIECE_BITS, minlength=len(job.pieces.first_lines)
+        ),
+        n_observed=int(observed.sum()),
         max_weight=None if weight is None or not weight.size else float(weight.max()),
         item_first=None if job.wide or job.stop_at_bad else _item_first(rows, job.n_items),
         n_bad=len(bad.found),
@@ -190,14 +119,14 @@ def _responses(
     return np.bincount(np.repeat(np.arange(n_persons), observed)[keep], minlength=n_persons)
 
 
-_NONE: tuple[int, list[str]] = (0, [])
+_NONE: Listed = (0, [])
 
 
-def _some(ids: pa.Array) -> tuple[int, list[str]]:
+def _some(ids: pa.Array) -> Listed:
     return len(ids), ids.slice(0, LISTED).to_pylist()
 
 
-def _known(job: Job, p: int, ids: pa.Array) -> tuple[int, list[str]]:
+def _known(job: Job, p: int, ids: pa.Array) -> Listed:
     """Persons that the store has already."""
     import pyarrow.compute as pc
 
@@ -215,26 +144,20 @@ def _known(job: Job, p: int, ids: pa.Array) -> tuple[int, list[str]]:
 
 def _join(
     job: Job, p: int, ids: pa.Array, columns: dict[str, np.ndarray], table: dict[str, pa.Array]
-) -> tuple[tuple[int, list[str]], tuple[int, list[str]], tuple[str, int] | None]:
+) -> tuple[Listed, Listed, tuple[str, int] | None]:
     """Add the columns of the table of persons; report who is missing, unused or there twice."""
     import pyarrow.compute as pc
 
     if job.persons is None:
         return _NONE, _NONE, None
-    given = PartitionRows(Path(job.persons), len(job.persons_first_lines), p, item_maps=False)
+    given = PartitionRows(job.persons, p, item_maps=False)
     first = row_grouping.first_rows(given.person, len(given.ids))
     if len(given.person) > len(given.ids):
         row = int(np.flatnonzero(first[given.person] != np.arange(len(given.person)))[0])
-        lines = []
-        for key in (given.key[first[given.person[row]]], given.key[row]):
-            piece, offset = divmod(int(key), 1 << spill.PIECE_BITS)
-            lines.append(job.persons_first_lines[piece] + offset)
         name = str(given.ids[int(given.person[row])])
-        message = (
-            f"the person {name!r} is on {job.persons_unit} {lines[0]} already; keep one row per "
-            f"person"
-        )
-        return _NONE, _NONE, (message, lines[1])
+        before = job.persons.place(given.key[first[given.person[row]]])
+        message = f"the person {name!r} is on {before} already; keep one row per person"
+        return _NONE, _NONE, (message, job.persons.line(given.key[row]))
     at = pc.index_in(ids, value_set=given.ids)
     unmatched = _some(ids.filter(at.is_null()))
     used = np.zeros(len(given.ids), dtype=bool)

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from irt_dask.ingest.bundles import Copy
-from irt_dask.ingest.decode import Decoder
-from irt_dask.ingest.reader import fetched, located
-from irt_dask.ingest.roles import Header, Roles, resolve
-from irt_dask.ingest.sources import Columns, Rows, Source
-from irt_dask.ingest.values import Codes
+from irt_dask.errors import IrtDaskError
+from irt_dask.ingest.columns.decode import Decoder
+from irt_dask.ingest.columns.roles import Header, Roles, resolve
+from irt_dask.ingest.columns.rows import Rows
+from irt_dask.ingest.columns.values import Codes
+from irt_dask.ingest.sources.source import Columns, Source
+from irt_dask.ingest.text.bundles import Copy
+from irt_dask.ingest.text.files import fetched, located
 from irt_dask.store.places import Location
 
 if TYPE_CHECKING:
@@ -33,14 +35,8 @@ class ParquetSource(Source):
 
     file: Path | Copy  # where the bytes are
     stored: dict[str, str]  # the names in the file by stripped name
-    n_pieces: int
 
     unit: ClassVar[str] = "row"
-
-    @property
-    def pieces(self) -> Sequence[int]:
-        """The row groups."""
-        return range(self.n_pieces)
 
     def read(self, k: int, codes: Codes | None, most: int | None = None) -> Rows:
         """Read row group ``k``; of its bad rows keep the first ``most`` only."""
@@ -113,8 +109,6 @@ def open_parquet(
 def opened(path: Location, file: Path | Copy) -> Iterator[pq.ParquetFile]:
     """Open ``file``, the bytes of ``path``; what goes wrong with them is an error that names it."""
     import pyarrow.parquet as pq
-
-    from irt_dask.errors import IrtDaskError
 
     try:
         source = file.open() if isinstance(file, Copy) else file

@@ -2,30 +2,31 @@
 
 A piece of the source is read and its rows are dealt to partitions by a hash of the person
 (:func:`scatter`); a partition has all rows of its persons and puts them together
-(:mod:`irt_dask.ingest.runs`).  Neither needs more memory than one piece or one partition, both run
-anywhere, and what they make does not depend on where or in which order.
+(:mod:`irt_dask.ingest.sort.runs`).  Neither needs more memory than one piece or one partition, both
+run anywhere, and what they make does not depend on where or in which order.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from irt_dask.errors import ClusterError
-from irt_dask.ingest import bundles, row_grouping
-from irt_dask.ingest.bundles import Bundle, string_buffers
-from irt_dask.ingest.sources import Bad
+from irt_dask.ingest.columns.rows import Bad, Rows
+from irt_dask.ingest.columns.values import Codes
+from irt_dask.ingest.sort import row_grouping
+from irt_dask.ingest.sources.source import Source
+from irt_dask.ingest.text import bundles
+from irt_dask.ingest.text.bundles import Bundle, string_buffers
+from irt_dask.store.responses import BlockRef
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from irt_dask.ingest.sources import Rows, Source
-    from irt_dask.ingest.values import Codes
-    from irt_dask.store.responses import BlockRef
 
 #: Bytes of source per partition, about, and the most partitions.
 PARTITION = 32 << 20
@@ -37,6 +38,30 @@ PIECE_BITS = 32
 def n_partitions(size: int) -> int:
     """Number of partitions for a source of ``size`` bytes: a rule of the data alone."""
     return min(max(4 if size > 1 << 20 else 1, -(-size // PARTITION)), _MOST_PARTITIONS)
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The pieces of a source, spilled, and how messages call their rows."""
+
+    folder: str
+    first_lines: tuple[int, ...]  # number of each piece's first line in the source
+    unit: str  # "line", or "row" of a table
+
+    @classmethod
+    def of(cls, source: Source, folder: Path, n_lines: Sequence[int]) -> Pieces:
+        """Count lines, of which each piece has ``n_lines``."""
+        first_lines = np.cumsum([source.first_line, *n_lines])[: len(n_lines)]
+        return cls(str(folder), tuple(first_lines.tolist()), source.unit)
+
+    def line(self, key: Any) -> int:
+        """Return the number of the line of a row, given its place as one number."""
+        piece, offset = divmod(int(key), 1 << PIECE_BITS)
+        return self.first_lines[piece] + offset
+
+    def place(self, key: Any) -> str:
+        """Return the line as messages call it."""
+        return f"{self.unit} {self.line(key)}"
 
 
 @dataclass(frozen=True)
@@ -71,8 +96,7 @@ def scatter(
     if bad and stop_at_bad:
         return Scattered(rows.n_lines, 0, len(bad), bad[0], None)
     with bundles.writer(target) as to:
-        if bad:
-            to.add_bytes("bad", [json.dumps([vars(b) for b in bad]).encode()])
+        write_bad(to, (((k << PIECE_BITS) + b.line, b) for b in bad))
         items = _spill_rows(rows, n_parts, to)
     return Scattered(rows.n_lines, len(rows.lines), len(bad), bad[0] if bad else None, items)
 
@@ -114,25 +138,15 @@ def _deal(ids: pa.StringArray, n_parts: int, to: bundles.Writer) -> np.ndarray:
 
     part = row_grouping.partitions(*string_buffers(ids), n_parts)
     order = np.argsort(part, kind="stable")  # of 16-bit integers: a radix sort
-    to.add("ptr", _ends(part, n_parts))
+    to.add("ptr", row_grouping.ends_of(np.bincount(part, minlength=n_parts)))
     to.add_strings("id", ids.take(pa.array(order)))
     return order
-
-
-def _ends(part: np.ndarray, n_parts: int) -> np.ndarray:
-    ends = np.zeros(n_parts + 1, dtype=np.int64)
-    np.cumsum(np.bincount(part, minlength=n_parts), out=ends[1:])
-    return ends
 
 
 def _first_appearance(column: pa.DictionaryArray) -> tuple[np.ndarray, list[str]]:
     """Number the strings that rows use by first appearance; -1 for null."""
     codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
-    used = codes[codes >= 0]
-    first = row_grouping.first_rows(used, len(column.dictionary))
-    order = np.argsort(first, kind="stable")[: int((first < used.size).sum())]
-    number = np.full(len(first) + 1, -1, dtype=np.int32)  # the last entry is for null
-    number[order] = np.arange(order.size, dtype=np.int32)
+    order, _, number = row_grouping.by_appearance(codes[codes >= 0], len(column.dictionary))
     return number[codes], column.dictionary.take(order).to_pylist()
 
 
@@ -154,13 +168,21 @@ def run_file(folder: Path, p: int) -> Path:
     return folder / f"run-{p:05d}"
 
 
-def read_bad(folder: Path, k: int) -> list[Bad]:
-    """Rows of piece ``k`` that could not be taken."""
-    piece = Bundle(piece_file(folder, k))
-    return [Bad(**b) for b in json.load(piece.open("bad"))] if "bad" in piece else []
-
-
 def part_rows(piece: Bundle, p: int) -> slice:
     """Rows of partition ``p`` in the arrays of a piece."""
     start, stop = piece["ptr"][p : p + 2]
     return slice(int(start), int(stop))
+
+
+def write_bad(to: bundles.Writer, found: Iterable[tuple[int, Bad]]) -> None:
+    """Keep rows that are put aside, with their places in the source, ascending."""
+    lines = (json.dumps([key, vars(bad)]) for key, bad in found)
+    to.add_bytes("bad", (f"{line}\n".encode() for line in lines))
+
+
+def read_bad(file: Path) -> Iterator[tuple[int, Bad]]:
+    """Yield the rows that a piece or a partition has put aside: place, row."""
+    with Bundle(file).open("bad") as lines:
+        for line in lines:
+            key, bad = json.loads(line)
+            yield key, Bad(**bad)

@@ -25,20 +25,6 @@ def _partitions(
         out[i] = np.uint16((h >> np.uint64(32)) % np.uint64(n))
 
 
-@jit
-def _trim(offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> bool:
-    for i in range(offsets.size - 1):
-        first, stop = offsets[i], offsets[i + 1]
-        if first == stop or not 32 < data[first] < 128 or not 32 < data[stop - 1] < 128:
-            return True
-    return False
-
-
-def may_need_trimming(offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> bool:
-    """Whether some string is empty or has something else than visible ASCII at an end."""
-    return bool(_trim(offsets, data))
-
-
 def partitions(offsets: NDArray[np.int32], data: NDArray[np.uint8], n: int) -> NDArray[np.uint16]:
     """Deal strings to ``n`` partitions by a hash of their bytes.
 
@@ -110,14 +96,11 @@ def group(
     """Group rows by person and item (two counting sorts); rows of item -1 are left out."""
     inside = item >= 0
     every = bool(inside.all())
-    start = np.zeros(n_items + 1, dtype=np.int64)
-    np.cumsum(np.bincount(item if every else item[inside], minlength=n_items), out=start[1:])
+    start = ends_of(np.bincount(item if every else item[inside], minlength=n_items))
     words = np.empty(int(start[-1]), dtype=np.uint64)
     stop = start[1:].copy()
     _by_item(person, item, code, start, words)
-    indptr = np.zeros(n_persons + 1, dtype=np.int64)
-    mine = person if every else person[inside]
-    np.cumsum(np.bincount(mine, minlength=n_persons), out=indptr[1:])
+    indptr = ends_of(np.bincount(person if every else person[inside], minlength=n_persons))
     out = np.empty_like(words)
     again = _by_person(words, stop, indptr, indptr[:-1].copy(), out)
     row = ((out & np.uint64(0xFFFFFFFF)) >> np.uint64(2)).astype(np.int32)
@@ -130,3 +113,23 @@ def first_rows(keys: NDArray[np.int32], n_keys: int) -> Ints:
     first = np.full(n_keys, keys.size, dtype=np.int64)
     first[keys[::-1]] = np.arange(keys.size - 1, -1, -1)  # the last to be assigned stays
     return first
+
+
+def ends_of(counts: NDArray[np.integer]) -> Ints:
+    """Return where each of consecutive stretches begins, given their lengths, and the last ends."""
+    ends = np.zeros(counts.size + 1, dtype=np.int64)
+    np.cumsum(counts, out=ends[1:])
+    return ends
+
+
+def by_appearance(keys: NDArray[np.int32], n_keys: int) -> tuple[Ints, Ints, NDArray[np.int32]]:
+    """Put keys in the order in which rows use them first.
+
+    Returns the keys that occur, their first rows, and the place of each key in that order; -1 for
+    a key that does not occur, and in one more entry, for key -1.
+    """
+    first = first_rows(keys, n_keys)
+    order = np.argsort(first, kind="stable")[: int((first < keys.size).sum())]
+    place = np.full(n_keys + 1, -1, dtype=np.int32)
+    place[order] = np.arange(order.size, dtype=np.int32)
+    return order, first[order], place

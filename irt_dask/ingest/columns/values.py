@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral, Real
-from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from irt_dask.errors import InputError
+from irt_dask.errors import InputError, listed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +21,6 @@ NOT_OBSERVED = ("", "NA", "NaN", "nan", "-1", ".")
 WORDS = {"right": 1, "wrong": 0, "missing": -1}
 MISSING = -1
 UNKNOWN = -2
-LISTED = 10
 _NONE = -3  # an index that no value has
 
 
@@ -36,10 +32,10 @@ class Codes:
     key: dict[str, str] | None = None  # the right option of each item, for files of raw answers
 
     @classmethod
-    def checked(cls, missing: Any = (), recode: Any = None, key: Any = None) -> Codes:
-        """Check the options of an ingest and put them together."""
+    def checked(cls, missing: Any = (), recode: Any = None, *, keyed: bool = False) -> Codes:
+        """Check the options of an ingest; without a key 0 and 1 mean wrong and right."""
         table: dict[str, int] = dict.fromkeys(NOT_OBSERVED, MISSING)
-        if key is None:
+        if not keyed:
             table |= RIGHT_WRONG
         codes = _missing_codes(missing)
         table |= dict.fromkeys(codes, MISSING)
@@ -47,17 +43,18 @@ class Codes:
             if text in codes:
                 raise InputError(f"{text!r} is in missing= and in recode=; leave it out of one")
             table[text] = WORDS[word]
-        if key is None:
-            return cls(table)
-        options = _key_file(key) if isinstance(key, (str, PathLike)) else _key_dict(key)
-        for item, option in options.items():
-            if option in table:
-                meaning = {1: "right", 0: "wrong", -1: "not observed"}[table[option]]
+        return cls(table)
+
+    def with_key(self, key: dict[str, str]) -> Codes:
+        """Return the codes of a file of raw answers, whose right options are ``key``."""
+        for item, option in key.items():
+            if option in self.table:
+                meaning = {1: "right", 0: "wrong", -1: "not observed"}[self.table[option]]
                 raise InputError(
                     f"key: the right option of the item {item!r} is {option!r}, which also means "
                     f"{meaning}; give the other meaning another code in the file"
                 )
-        return cls(table, options)
+        return Codes(self.table, key)
 
     def check_items(self, item_ids: Iterable[str]) -> None:
         """Refuse items whose right option the key does not say."""
@@ -65,10 +62,9 @@ class Codes:
             return
         lacking = [item for item in item_ids if item not in self.key]
         if lacking:
-            more = f" and {len(lacking) - LISTED} more" if len(lacking) > LISTED else ""
             raise InputError(
                 f"key: {len(lacking)} item(s) of the data have no right option: "
-                f"{', '.join(map(repr, lacking[:LISTED]))}{more}; add them to the key"
+                f"{listed(lacking, 10)}; add them to the key"
             )
 
     def decode(self, values: Distinct, items: Sequence[str], item: np.ndarray) -> np.ndarray:
@@ -119,6 +115,10 @@ class Distinct:
 
     def __post_init__(self) -> None:
         self.stripped = [v.strip() for v in self.values]
+
+    def text(self, row: int) -> str:
+        """Return the value of a row as it stands in the file."""
+        return self.values[self.index[row]]
 
     @classmethod
     def of(cls, strings: pa.StringArray | pa.DictionaryArray) -> Distinct:
@@ -180,8 +180,8 @@ def shorten(value: str) -> str:
 # --- options --------------------------------------------------------------------------------------
 
 
-def _code(code: object, option: str) -> list[str]:
-    """Return the strings that a code given as string or number stands for."""
+def texts_of(code: object, option: str) -> list[str]:
+    """Return the strings that a code stands for, given as string or number; stripped."""
     if isinstance(code, str):
         return [code.strip()]
     if isinstance(code, bool) or not isinstance(code, Real):
@@ -193,7 +193,7 @@ def _missing_codes(missing: Any) -> list[str]:
     if isinstance(missing, (str, Real)):
         missing = [missing]
     try:
-        codes = [text for code in missing for text in _code(code, f"missing={missing!r}")]
+        codes = [text for code in missing for text in texts_of(code, f"missing={missing!r}")]
     except TypeError:
         raise InputError(f"missing={missing!r} must be a list of codes") from None
     for text in codes:
@@ -219,39 +219,7 @@ def _recoded(recode: Any) -> dict[str, str]:
             raise InputError(
                 f"recode={{{code!r}: {word!r}}}: a code means {', '.join(map(repr, WORDS))}"
             )
-        for text in _code(code, "recode"):
+        for text in texts_of(code, "recode"):
             if words.setdefault(text, word) != word:
                 raise InputError(f"recode: {text!r} has two meanings, {words[text]!r} and {word!r}")
     return words
-
-
-def _key_dict(key: Any) -> dict[str, str]:
-    if not isinstance(key, Mapping):
-        raise InputError(
-            f"key must be a dict of the items' right options or the path of a file with columns "
-            f"item and key, not {type(key).__name__}"
-        )
-    options: dict[str, str] = {}
-    for item, option in key.items():
-        name, text = _code(item, "key")[0], _code(option, f"key: the item {item!r}")[0]
-        if options.setdefault(name, text) != text:
-            raise InputError(f"key: the item {name!r} has two right options")
-        if not name or not text:
-            raise InputError(f"key: the item {item!r} has the option {option!r}; neither is empty")
-    return options
-
-
-def _key_file(path: str | PathLike[str]) -> dict[str, str]:
-    """Read a table with the columns item and key."""
-    from irt_dask.ingest.delimited import read_table
-
-    with tempfile.TemporaryDirectory(prefix="irt-dask-key-") as scratch:
-        table, error = read_table(path, Path(scratch), ("item", "key"))
-    options: dict[str, str] = {}
-    for line, (item, option) in enumerate(zip(*table, strict=True), 2):
-        if not item or not option:
-            raise error(f"the {'key' if item else 'item'} is empty", line)
-        if item in options:
-            raise error(f"the item {item!r} has a key already, on an earlier line", line)
-        options[item] = option
-    return options

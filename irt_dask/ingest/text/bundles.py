@@ -162,9 +162,6 @@ class _Raw(io.RawIOBase):
         self._place = base[whence] + offset
         return self._place
 
-    def tell(self) -> int:
-        return self._place
-
     def readinto(self, buffer: Any) -> int:
         stop = min(self._place + len(buffer), self._stored.n_bytes)
         data = self._stored.read(self._place, max(stop, self._place))

@@ -1,0 +1,1 @@
+"""Columns: which is what, and what their values mean."""

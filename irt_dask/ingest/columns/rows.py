@@ -1,0 +1,38 @@
+"""What reading a piece of a source gives: its good rows in columns, and its bad rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A row that cannot be taken: where it is in its piece, why, and what stands there."""
+
+    line: int  # offset from the first line of the piece
+    column: str
+    value: str
+    message: str  # a sentence that goes on after "PATH, line N: "
+    text: str  # the line itself; JSON of the row of a table
+
+
+@dataclass
+class Rows:
+    """The good rows of a piece in columns, and its bad rows."""
+
+    n_lines: int  # good and bad
+    lines: np.ndarray  # int32, offset of each good row, ascending; repeated where lines hold many
+    person: pa.StringArray  # stripped, not empty
+    # entries distinct and in use; long form; a null only makes the person exist
+    item: pa.DictionaryArray | None = None
+    codes: np.ndarray | None = None  # int8 1, 0, -1: (n,) long, (n, items) wide
+    weight: np.ndarray | None = None  # float64, finite and above 0
+    group: pa.DictionaryArray | None = None  # as item, never null
+    covariates: np.ndarray | None = None  # float64 (n, covariates), NaN where empty
+    bad: Sequence[Bad] = ()  # ascending by line

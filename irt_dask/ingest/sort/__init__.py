@@ -1,0 +1,1 @@
+"""The external sort: rows dealt to partitions of persons, put together, written as blocks."""

@@ -1,0 +1,1 @@
+"""Sources: files of responses, persons and keys, read piece by piece."""

@@ -1,0 +1,1 @@
+"""Files as bytes: where they are, their lines, and temporary files that carry checksums."""
