@@ -57,7 +57,7 @@ def test_a_run_leaves_what_it_promises(finished):
     assert all(s["seconds"] >= 0 for s in record["stages"].values())
     page = (finished / "report.html").read_text()
     assert "item6" in page
-    bank = pd.read_csv(finished / "items.csv")
+    bank = pd.read_csv(finished / "items.csv", converters={"a": float})
     posterior = xr.load_dataset(finished / "posterior.nc", engine="scipy")
     np.testing.assert_array_equal(bank["a"], posterior["item_discrimination"])
     scores = pd.read_parquet(finished / "scores")

@@ -1,6 +1,6 @@
 """Size of the tests of `dif` by number of persons in the groups, items known, no DIF.
 
-    python tests/benchmarks/dif.py [--tests 6000]
+    python tests/benchmarks/dif.py [--tests 6000] [--json FILE]
 
 Shares of p-values below .05 over items and data sets: about 15 s a row on one core.  Slopes are
 log-normal (SD .3), difficulties N(0, 1), abilities N(0, 1) and, in the focal group, N(impact, 1).
@@ -10,6 +10,7 @@ import argparse
 import warnings
 
 import numpy as np
+from results import Table
 
 import irt_dask as irt
 from irt_dask.engine import dataset
@@ -17,10 +18,10 @@ from irt_dask.errors import ApproximationWarning
 
 #: Items, reference persons, focal persons, impact.
 SETTINGS = (
-    *((20, 1000, n, 0.0) for n in (60, 100, 200, 300, 500, 1000)),
-    *((40, 1000, n, 0.0) for n in (100, 300, 500)),
-    *((20, 1000, n, -1.0) for n in (100, 300, 500)),
-    *((20, n, n, 0.0) for n in (200, 500)),
+    *((20, 1000, n, 0) for n in (60, 100, 200, 300, 500, 1000)),
+    *((40, 1000, n, 0) for n in (100, 300, 500)),
+    *((20, 1000, n, -1) for n in (100, 300, 500)),
+    *((20, n, n, 0) for n in (200, 500)),
 )
 KINDS = ("uniform", "nonuniform", "joint")
 
@@ -39,21 +40,18 @@ def low_p_values(rng, m, n_reference, n_focal, impact):
 
 
 def main():
+    table = Table()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tests", type=int, default=6000)
     n_tests = parser.parse_args().tests
     warnings.simplefilter("ignore", ApproximationWarning)
     rng = np.random.default_rng(5)
-    print("items  reference  focal  impact  " + "  ".join(KINDS))
-    for m, n_reference, n_focal, impact in SETTINGS:
-        sets = max(1, n_tests // m)
-        low = [low_p_values(rng, m, n_reference, n_focal, impact) for _ in range(sets)]
-        share = np.mean(low, axis=(0, 2))
-        print(
-            f"{m:5d}  {n_reference:9d}  {n_focal:5d}  {impact:6.1f}  "
-            + "  ".join(f"{s:{len(k)}.3f}" for s, k in zip(share, KINDS, strict=True)),
-            flush=True,
-        )
+    with table:
+        for m, n_reference, n_focal, impact in SETTINGS:
+            sets = max(1, n_tests // m)
+            low = [low_p_values(rng, m, n_reference, n_focal, impact) for _ in range(sets)]
+            share = dict(zip(KINDS, np.mean(low, axis=(0, 2)), strict=True))
+            table.add(items=m, reference=n_reference, focal=n_focal, impact=impact, **share)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The hot paths of two commits, timed in alternation: ratios with their 95% intervals.
 
-    python tests/benchmarks/hot_paths.py OLD [NEW] [--rounds 9] [PATH ...]
+    python tests/benchmarks/hot_paths.py OLD [NEW] [--rounds 9] [--json FILE] [PATH ...]
 
 NEW is the working tree unless given.  Each commit has one process with one computing thread, which
 compiles everything first; then both run every path in turn, the one that begins alternating.  A
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from results import Table
 from scipy import stats
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -137,6 +138,7 @@ class Served:
 
 
 def main() -> None:
+    table = Table()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("old")
     parser.add_argument("new", nargs="?")
@@ -148,12 +150,11 @@ def main() -> None:
         serve(Path(options.old), options.paths)
         return
     names = options.paths or list(paths())
-    with ExitStack() as stack:
+    with table, ExitStack() as stack:
         trees = [stack.enter_context(commits.checked_out(c)) for c in (options.old, options.new)]
         both = [stack.enter_context(Served(root, names)) for root in trees]
         for served in both:
             served.line()
-        print(f"{'path':<24} {'old, s':>8} {'new, s':>8} {'new / old':>10}   95% interval")
         for name in names:
             taken = np.empty((options.rounds, 2))
             for k in range(options.rounds):
@@ -162,11 +163,8 @@ def main() -> None:
             log = np.log(taken[:, 1] / taken[:, 0])
             half = stats.t.ppf(0.975, log.size - 1) * log.std(ddof=1) / np.sqrt(log.size)
             low, middle, high = np.exp(log.mean() + half * np.array([-1.0, 0.0, 1.0]))
-            print(
-                f"{name:<24} {np.median(taken[:, 0]):>8.3f} {np.median(taken[:, 1]):>8.3f} "
-                f"{middle:>10.3f}   {low:.3f} to {high:.3f}",
-                flush=True,
-            )
+            old, new = np.median(taken, axis=0)
+            table.add(path=name, old_s=old, new_s=new, ratio=middle, lower=low, upper=high)
 
 
 if __name__ == "__main__":

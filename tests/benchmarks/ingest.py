@@ -1,6 +1,6 @@
 """Time and memory of ingest, against pyarrow's CSV reader alone, on an unsorted long file.
 
-    python tests/benchmarks/ingest.py [rows] [persons] [items]
+    python tests/benchmarks/ingest.py [rows] [persons] [items] [--json FILE]
 
 Each run is a process of its own; the two alternate, three times.  Memory is the peak of the process
 and of the largest of its children.
@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from pyarrow import csv
+from results import Table
 
 MEASURE = """
 import json, resource, sys, time
@@ -68,6 +69,7 @@ def size_of(folder):
 
 
 def main():
+    table = Table()
     given = [int(float(x)) for x in sys.argv[1:]]
     n_rows, n_persons, n_items = given + [10**7, 200_000, 500][len(given) :]
     with tempfile.TemporaryDirectory() as name:
@@ -82,13 +84,13 @@ def main():
     print(f"{n_rows} rows of {n_persons} persons x {n_items} items, unsorted; {cores} cores")
     print(f"source {sizes[0]:.0f} MB, store {sizes[1]:.0f} MB; medians of three")
     base = statistics.median(s for s, _ in taken["pyarrow.csv.read_csv"])
-    print(f"{'program':<22} {'time (s)':>9} {'ratio':>6} {'rows a second':>14} {'peak (GiB)':>11}")
-    for program, runs in taken.items():
-        seconds, memory = (statistics.median(column) for column in zip(*runs, strict=True))
-        print(
-            f"{program:<22} {seconds:>9.2f} {seconds / base:>6.1f} {n_rows / seconds:>14,.0f} "
-            f"{memory:>11.2f}"
-        )
+    with table:
+        for program, runs in taken.items():
+            seconds, memory = (statistics.median(column) for column in zip(*runs, strict=True))
+            table.add(
+                program=program, seconds=seconds, ratio=seconds / base,
+                million_rows_a_second=n_rows / seconds / 1e6, peak_gib=memory,
+            )  # fmt: skip
     print("all times (s): " + "; ".join(
         f"{program} {', '.join(f'{s:.2f}' for s, _ in runs)}" for program, runs in taken.items()
     ))  # fmt: skip

@@ -1,6 +1,6 @@
 """Time of each method with 1 worker process and with all cores, on one store.
 
-python tests/benchmarks/workers.py [persons] [items]
+python tests/benchmarks/workers.py [persons] [items] [--json FILE]
 """
 
 import os
@@ -10,10 +10,13 @@ import time
 import warnings
 from pathlib import Path
 
+from results import Table
+
 import irt_dask as irt
 
 
 def main():
+    table = Table()
     n, m = (int(x) for x in (sys.argv[1:] + ["200000", "40"][len(sys.argv) - 1 :])[:2])
     cores = len(os.sched_getaffinity(0))
     warnings.simplefilter("ignore", irt.ConvergenceWarning)
@@ -42,10 +45,10 @@ def main():
                     method()
                     times[name, workers] = time.perf_counter() - begun
     print(f"{n} persons x {m} items, {r.n_blocks} blocks")
-    print(f"{'method':<38} {'1 worker (s)':>12} {f'{cores} workers (s)':>14} {'speed-up':>9}")
-    for name in methods:
-        one, all_ = times[name, 1], times[name, cores]
-        print(f"{name:<38} {one:>12.2f} {all_:>14.2f} {one / all_:>9.2f}")
+    with table:
+        for name in methods:
+            one, all_ = times[name, 1], times[name, cores]
+            table.add(method=name, one_worker_s=one, all_cores_s=all_, speed_up=one / all_)
 
 
 if __name__ == "__main__":
