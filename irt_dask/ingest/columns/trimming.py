@@ -5,22 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from irt_dask.ingest.text.bundles import string_buffers
-from irt_dask.kernels.base.compiled import jit
+from irt_dask.kernels.base.strings import may_need_trimming
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-@jit
-def _trim(offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> bool:
-    for i in range(offsets.size - 1):
-        first, stop = offsets[i], offsets[i + 1]
-        if first == stop or not 32 < data[first] < 128 or not 32 < data[stop - 1] < 128:
-            return True
-    return False
 
 
 def trimmed(
@@ -52,8 +42,3 @@ def _size(strings: pa.StringArray) -> int:
     import pyarrow.compute as pc
 
     return pc.sum(pc.binary_length(strings)).as_py() or 0
-
-
-def may_need_trimming(offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> bool:
-    """Whether some string is empty or has something else than visible ASCII at an end."""
-    return bool(_trim(offsets, data))
