@@ -184,6 +184,33 @@ def kill(task: Task, times: int, folder: Path) -> None:
     assert sum(n for state, n in states.items() if not state.endswith("ended")) >= times / 2
 
 
+def test_killed_before_the_manifest_is_replaced(tmp_path: Path) -> None:
+    """The last moment at which the store is still as it was; a second append leaves no file."""
+    source, more = (
+        write_source(tmp_path / "a.csv", 0, 5_000),
+        write_source(tmp_path / "b.csv", 5_000, 50),
+    )
+    store = tmp_path / "there" / "store"
+    irt.ingest(source, store, progress=False)
+    program = f"""
+import os, signal, irt_dask as irt
+replace = os.replace
+def killed(source, target):
+    if str(target).endswith("manifest.json"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(source, target)
+os.replace = killed
+irt.append({str(more)!r}, {str(store)!r}, progress=False)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert irt.open_responses(store).n_persons == 500
+    irt.append(more, store, progress=False)
+    assert irt.open_responses(store).n_persons == 505
+    assert digests(store)
+    assert [p.name for p in store.parent.iterdir()] == ["store"]
+
+
 @pytest.mark.slow
 def test_killed_twenty_times(task: Task, tmp_path: Path) -> None:
     kill(task, 20, tmp_path)

@@ -130,7 +130,7 @@ class Draft:
                 shutil.rmtree(final)
             os.rename(new.part.folder, final)
             manifest.sync_folder(path)
-            manifest.write(path, new.after(now, self.name))
+            manifest.write(path, new.after(now, self.name), self.folder)
 
 
 @contextmanager

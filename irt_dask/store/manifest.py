@@ -53,9 +53,9 @@ def digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def write(root: Path, content: dict[str, Any]) -> None:
-    """Write the manifest of ``root`` atomically."""
-    write_atomically(root / NAME, encoded(content))
+def write(root: Path, content: dict[str, Any], scratch: Path | None = None) -> None:
+    """Write the manifest of ``root`` atomically, by way of ``scratch``."""
+    write_atomically(root / NAME, encoded(content), scratch)
 
 
 def encoded(content: dict[str, Any]) -> bytes:
@@ -165,9 +165,13 @@ def writing(path: str | Path) -> Iterator[None]:
         ) from error
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file as a whole: temporary file, fsync, rename, fsync of the folder."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def write_atomically(path: Path, data: bytes, scratch: Path | None = None) -> None:
+    """Replace a file as a whole: temporary file, fsync, rename, fsync of the folder.
+
+    The temporary file lies beside the other, or in ``scratch`` of the same file system, for those
+    who remove there what a killed process left.
+    """
+    temporary = (scratch or path.parent) / f".{path.name}.{os.getpid()}.tmp"
     with writing(path):
         try:
             with open(temporary, "wb") as f:
