@@ -1,7 +1,7 @@
 """The checks of the package, each a session, run in the environment that nox itself runs in.
 
     nox -f .ci/noxfile.py -s lint types
-    nox -f .ci/noxfile.py -s tests -- tests/test_store.py
+    nox -f .ci/noxfile.py -s tests -- tests/store/test_store.py
 
 What follows "--" goes on to the tool.
 """
@@ -23,8 +23,8 @@ COMMANDS = {
     "types": "mypy",
     "layers": "lint-imports",
     "tests": "pytest -q --durations=10",
-    "doctests": "pytest -q tests/test_docstrings.py",
-    "cluster": "pytest -q -m cluster",
+    "doctests": "pytest -q tests/contracts/test_docstrings.py",
+    "cluster": "pytest -q -m 'cluster and not nightly'",
     "slow": "pytest -q --durations=12 -m 'slow and not nightly'",
     "nightly": "pytest -q --durations=12 -m nightly",
     "benchmarks": "python tests/benchmarks/results.py",

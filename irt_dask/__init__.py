@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.calibrate.rasch.ratio_matrices import fit_saaty as fit_saaty
     from irt_dask.calibrate.rasch.spectral import fit_spectral as fit_spectral
     from irt_dask.clusters import connect as connect
+    from irt_dask.curves.priors import ItemPrior as ItemPrior
     from irt_dask.datasets import load_lsat as load_lsat
     from irt_dask.errors import ApproximationWarning as ApproximationWarning
     from irt_dask.errors import ConvergenceWarning as ConvergenceWarning
@@ -55,7 +56,6 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.evaluate.residual_correlations import (
         residual_correlations as residual_correlations,
     )
-    from irt_dask.models import ItemPrior as ItemPrior
     from irt_dask.report import plots as plot  # noqa: F401
     from irt_dask.report.arviz_data import to_arviz as to_arviz
     from irt_dask.score.table import score_table as score_table
@@ -63,50 +63,41 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.store import from_array as from_array
     from irt_dask.store import open_responses as open_responses
 
-_HOME = {
-    "ApproximationWarning": "errors",
-    "ConvergenceWarning": "errors",
-    "DataWarning": "errors",
-    "InputError": "errors",
-    "IrtDaskError": "errors",
-    "IrtDaskWarning": "errors",
-    "ItemWarning": "errors",
-    "StoreError": "errors",
-    "ItemPrior": "models",
-    "Responses": "store",
-    "from_array": "store",
-    "open_responses": "store",
-    "load_lsat": "datasets",
-    "Coreset": "calibrate.joint.coreset_spec",
-    "coreset_complexity": "calibrate.joint.item_complexity",
-    "draw_coreset": "calibrate.joint.coreset_data",
-    "fit_joint": "calibrate.joint.fit",
-    "fit_marginal": "calibrate.marginal.fit",
-    "pair_counts": "calibrate.rasch.pair_counts",
-    "fit_spectral": "calibrate.rasch.spectral",
-    "fit_private_spectral": "calibrate.private.fit",
-    "fit_pairwise": "calibrate.rasch.pairwise",
-    "compare_items": "calibrate.rasch.comparisons",
-    "top_items": "calibrate.rasch.comparisons",
-    "fit_conditional": "calibrate.rasch.conditional",
-    "fit_choppin": "calibrate.rasch.ratio_matrices",
-    "fit_saaty": "calibrate.rasch.ratio_matrices",
-    "fit_bayes": "calibrate.bayes.fit",
-    "predictive_check": "evaluate.predictive_check",
-    "dif": "evaluate.dif",
-    "information": "evaluate.information",
-    "item_fit": "evaluate.item_fit",
-    "lord_dif": "evaluate.lord",
-    "person_fit": "evaluate.person_fit",
-    "residual_correlations": "evaluate.residual_correlations",
-    "link": "banks.link",
-    "read_items": "banks",
-    "write_items": "banks",
-    "score_table": "score.table",
-    "connect": "clusters",
-    "plot": "report.plots",
-    "to_arviz": "report.arviz_data",
+#: The public names by module.
+_NAMES = {
+    "errors": "ApproximationWarning ConvergenceWarning DataWarning InputError "
+    "IrtDaskError IrtDaskWarning ItemWarning StoreError",
+    "curves.priors": "ItemPrior",
+    "store": "Responses from_array open_responses",
+    "datasets": "load_lsat",
+    "calibrate.joint.coreset_spec": "Coreset",
+    "calibrate.joint.item_complexity": "coreset_complexity",
+    "calibrate.joint.coreset_data": "draw_coreset",
+    "calibrate.joint.fit": "fit_joint",
+    "calibrate.marginal.fit": "fit_marginal",
+    "calibrate.rasch.pair_counts": "pair_counts",
+    "calibrate.rasch.spectral": "fit_spectral",
+    "calibrate.private.fit": "fit_private_spectral",
+    "calibrate.rasch.pairwise": "fit_pairwise",
+    "calibrate.rasch.comparisons": "compare_items top_items",
+    "calibrate.rasch.conditional": "fit_conditional",
+    "calibrate.rasch.ratio_matrices": "fit_choppin fit_saaty",
+    "calibrate.bayes.fit": "fit_bayes",
+    "evaluate.predictive_check": "predictive_check",
+    "evaluate.dif": "dif",
+    "evaluate.information": "information",
+    "evaluate.item_fit": "item_fit",
+    "evaluate.lord": "lord_dif",
+    "evaluate.person_fit": "person_fit",
+    "evaluate.residual_correlations": "residual_correlations",
+    "banks.link": "link",
+    "banks": "read_items write_items",
+    "score.table": "score_table",
+    "clusters": "connect",
+    "report.plots": "plot",
+    "report.arviz_data": "to_arviz",
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = sorted([*_HOME, "append", "evaluate", "ingest", "score", "simulate"])
 

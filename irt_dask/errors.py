@@ -1,5 +1,6 @@
 """The named errors and warnings of the package, each with what went wrong and what to do."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 
@@ -25,6 +26,10 @@ class AccessError(StoreError, InputError):
 
 class DiskError(IrtDaskError):
     """A file system is full, read-only or fails, or does not return what was written to it."""
+
+
+class TooLargeError(IrtDaskError, MemoryError):
+    """The work would need more memory than there is; it was not begun."""
 
 
 class CheckpointError(IrtDaskError):
@@ -89,3 +94,8 @@ def listed(names: Iterable[str], most: int = 20, n: int | None = None) -> str:
     n = len(names) if n is None else n
     more = f" and {n - most} more" if n > most else ""
     return ", ".join(map(repr, names[:most])) + more
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """Return the names that stand more than once, in the order of their first places."""
+    return [name for name, n in Counter(names).items() if n > 1]

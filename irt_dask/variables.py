@@ -7,26 +7,19 @@ dimension or a dtype that is not listed here, so that documentation and results 
 
 from __future__ import annotations
 
-from collections import Counter
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from irt_dask.errors import InputError
+from irt_dask.errors import InputError, repeated
 
 if TYPE_CHECKING:
     import xarray as xr
 
-PERSONS, ITEMS, ITEMS_, LATENT_DIMS, LATENT_DIMS_, DRAW, SHARDS, ITERATION = (
-    "persons",
-    "items",
-    "items_",
-    "latent_dims",
-    "latent_dims_",
-    "draw",
-    "shards",
-    "iteration",
-)
+PERSONS, ITEMS, ITEMS_ = "persons", "items", "items_"
+LATENT_DIMS, LATENT_DIMS_ = "latent_dims", "latent_dims_"
+DRAW, SHARDS, ITERATION = "draw", "shards", "iteration"
 
 
 @dataclass(frozen=True)
@@ -46,263 +39,154 @@ class Variable:
         return self.dims + self.more if n > len(self.dims) else self.dims
 
 
-VARIABLES = {
-    v.name: v
-    for v in (
-        Variable(
-            "response",
-            (PERSONS, ITEMS),
-            "i",
-            "",
-            "codes 0 to K - 1 of the item (K = 2: wrong, right), -1 not observed",
-        ),
-        Variable("person_id", (PERSONS,), "UOT", "", "the person's identifier"),
-        Variable("person_weight", (PERSONS,), "f", "", "weight of the person"),
-        Variable(
-            "response_indptr", ("blocks", "block_rows"), "i", "", "CSR: where a person's row starts"
-        ),
-        Variable("response_indices", ("blocks", "capacity"), "i", "", "CSR: items, ascending"),
-        Variable("response_value", ("blocks", "capacity"), "i", "", "CSR: codes"),
-        Variable("person_covariate", (PERSONS, "covariates"), "f", "", "covariates of the person"),
-        Variable("person_group", (PERSONS,), "UOT", "", "label of the person's group"),
-        Variable("person_row", (PERSONS,), "iu", "", "position among all persons, from 0"),
-        Variable("person_n_draws", (PERSONS,), "iu", "", "times the person was drawn"),
-        Variable(
-            "person_ability",
-            (PERSONS,),
-            "f",
-            "theta",
-            "ability on the latent scale",
-            (LATENT_DIMS,),
-        ),
-        Variable(
-            "person_ability_correlation",
-            (PERSONS,),
-            "f",
-            "",
-            "posterior correlation of the person's two abilities",
-        ),
-        Variable(
-            "person_plausible_value",
-            (PERSONS, "plausible"),
-            "f",
-            "theta",
-            "draws of the ability",
-            (LATENT_DIMS,),
-        ),
-        Variable("item_id", (ITEMS,), "UOT", "", "the item's identifier"),
-        Variable("item_n_categories", (ITEMS,), "iu", "", "K: responses are 0 to K - 1"),
-        Variable("item_discrimination", (ITEMS,), "f", "1/theta", "slope a"),
-        Variable("item_difficulty", (ITEMS,), "f", "theta", "location b, where P is halfway"),
-        Variable("item_intercept", (ITEMS,), "f", "logit", "intercept d = -a b"),
-        Variable("item_guessing", (ITEMS,), "f", "", "lower asymptote c"),
-        Variable("item_at_bound", (ITEMS,), "b", "", "whether a parameter is at a bound"),
-        Variable(
-            "item_flag", (ITEMS,), "UOT", "", "ok, or what is wrong with the item (ITEM_FLAGS)"
-        ),
-        Variable("item_anchor_chi2", (ITEMS,), "f", "", "test of the anchor's given parameters"),
-        Variable("item_anchor_p_value", (ITEMS,), "f", "", "its p-value"),
-        Variable("item_anchor_rmsd", (ITEMS,), "f", "", "RMS change of P that the data ask for"),
-        Variable("item_linked_group", (ITEMS,), "iu", "", "items that persons link share a number"),
-        Variable("item_n_responses", (ITEMS,), "iu", "persons", "persons with the item observed"),
-        Variable("item_n_right", (ITEMS,), "iu", "persons", "persons with the item right"),
-        Variable("item_mu0", (ITEMS,), "f", "", "complexity: numbers of responses (p = 0)"),
-        Variable("item_mu1", (ITEMS,), "f", "", "complexity: sums of distances (p = 1)"),
-        Variable("item_degenerate", (ITEMS,), "i", "", "1: all or none have it right, else 0"),
-        Variable("item_separable", (ITEMS,), "i", "", "1: ability parts right and wrong, else 0"),
-        Variable(
-            "item_covariance",
-            ("parameter", "parameter_"),
-            "f",
-            "",
-            "posterior covariance of (log a, d), items in order, log a before d",
-        ),
-        Variable("item_loading", (ITEMS, LATENT_DIMS), "f", "1/theta", "slope on each ability"),
-        Variable(
-            "item_loading_draw",
-            (DRAW, ITEMS, LATENT_DIMS),
-            "f",
-            "1/theta",
-            "combined draws of loadings",
-        ),
-        Variable(
-            "ability_correlation",
-            (LATENT_DIMS, LATENT_DIMS_),
-            "f",
-            "",
-            "correlation of the abilities",
-        ),
-        Variable(
-            "ability_correlation_draw",
-            (DRAW, LATENT_DIMS, LATENT_DIMS_),
-            "f",
-            "",
-            "combined draws of the correlations",
-        ),
-        Variable("coordinate", ("coordinate",), "UOT", "", "log_discrimination, intercept"),
-        Variable("coordinate_", ("coordinate_",), "UOT", "", "log_discrimination, intercept"),
-        Variable(
-            "item_prior_mean",
-            ("coordinate",),
-            "f",
-            "",
-            "learned mean of the items' (log a, d)",
-        ),
-        Variable(
-            "item_prior_covariance",
-            ("coordinate", "coordinate_"),
-            "f",
-            "",
-            "learned covariance of the items' (log a, d)",
-        ),
-        Variable("item_prior_mean_draw", (DRAW, "coordinate"), "f", "", "combined draws of it"),
-        Variable(
-            "item_prior_covariance_draw",
-            (DRAW, "coordinate", "coordinate_"),
-            "f",
-            "",
-            "combined draws of it",
-        ),
-        Variable("item_discrimination_draw", (DRAW, ITEMS), "f", "1/theta", "combined draws of a"),
-        Variable("item_intercept_draw", (DRAW, ITEMS), "f", "logit", "combined draws of d"),
-        Variable(
-            "pair_count", (ITEMS, ITEMS_), "iuf", "persons", "right on the row, wrong on the column"
-        ),
-        Variable("pair_observed", (ITEMS, ITEMS_), "iuf", "persons", "both items observed"),
-        Variable(
-            "item_difficulty_covariance", (ITEMS, ITEMS_), "f", "theta^2", "sampling covariance"
-        ),
-        Variable("item_rank", (ITEMS,), "iu", "", "rank by difficulty, 1 is the hardest"),
-        Variable("item_rank_lower", (ITEMS,), "iu", "", "smallest rank of the confidence set"),
-        Variable("item_rank_upper", (ITEMS,), "iu", "", "largest rank of the confidence set"),
-        Variable("item_in_top", (ITEMS,), "b", "", "whether the item's rank is at most k"),
-        Variable("pair_difference", (), "f", "theta", "difficulty of item less that of other"),
-        Variable("pair_z", (), "f", "", "difference in standard errors"),
-        Variable("pair_p_value", (), "f", "", "two-sided, of no difference"),
-        Variable("item_difficulty_bias", (ITEMS,), "f", "theta", "bias by regularisation"),
-        Variable(
-            "item_effective_persons",
-            (ITEMS,),
-            "f",
-            "persons",
-            "persons of equal weight that the smaller side of the item, right or wrong, rests on",
-        ),
-        Variable("contrast_first", ("contrasts",), "UOT", "", "item of the contrast"),
-        Variable("contrast_second", ("contrasts",), "UOT", "", "item it is compared with"),
-        Variable("contrast_difference", ("contrasts",), "f", "theta", "first less second"),
-        Variable("shard_n_persons", (SHARDS,), "iu", "persons", "persons in the shard"),
-        Variable("shard_acceptance", (SHARDS,), "f", "", "accepted share of the item proposals"),
-        Variable("shard_grid_spacing", (SHARDS,), "f", "theta", "spacing of the ability grid"),
-        Variable("shard_max_rhat", (SHARDS,), "f", "", "largest R-hat of the shard's parameters"),
-        Variable("shard_min_ess", (SHARDS,), "f", "draws", "smallest effective sample size"),
-        Variable("shard_item_discrimination", (SHARDS, ITEMS), "f", "1/theta", "shard mean of a"),
-        Variable(
-            "shard_item_loading",
-            (SHARDS, ITEMS, LATENT_DIMS),
-            "f",
-            "1/theta",
-            "shard means of loadings",
-        ),
-        Variable(
-            "shard_rotation",
-            (SHARDS,),
-            "f",
-            "degrees",
-            "by which loadings could be turned towards the largest shard's",
-        ),
-        Variable(
-            "shard_ability_correlation",
-            (SHARDS, LATENT_DIMS, LATENT_DIMS_),
-            "f",
-            "",
-            "shard means of the correlations",
-        ),
-        Variable("shard_item_intercept", (SHARDS, ITEMS), "f", "logit", "shard mean of d"),
-        Variable(
-            "ability_count",
-            ("ability",),
-            "iu",
-            "persons",
-            "persons by estimated ability",
-            (LATENT_DIMS,),
-        ),
-        Variable("ability", ("ability",), "f", "theta", "middle of the ability class"),
-        Variable("group_label", ("groups",), "UOT", "", "label of a group of persons"),
-        Variable("group_mean", ("groups",), "f", "theta", "mean ability of the group"),
-        Variable("group_at_bound", ("groups",), "b", "", "whether mean or SD is at a bound"),
-        Variable("group_sd", ("groups",), "f", "theta", "SD of ability in the group"),
-        Variable(
-            "group_ability_share", ("groups", "ability"), "f", "", "share of the group by ability"
-        ),
-        Variable("covariate", ("covariate",), "UOT", "", "name of the covariate, or intercept"),
-        Variable(
-            "regression_coefficient",
-            ("covariate",),
-            "f",
-            "theta",
-            "change of mean ability by a unit of the covariate",
-        ),
-        Variable("residual_sd", (), "f", "theta", "SD of ability given the covariates"),
-        Variable("score_ability", ("score",), "f", "theta", "ability of persons with the score"),
-        Variable("score_probability", ("score",), "f", "", "share of persons with the score"),
-        Variable("score", ("score",), "iu", "responses", "smallest number right of the class"),
-        Variable("score_count", ("score",), "iu", "persons", "persons by number right"),
-        Variable("score_count_expected", ("score",), "f", "persons", "mean of the replicates"),
-        Variable("item_link_rmsd", (ITEMS,), "f", "", "RMS difference of the linked curves"),
-        Variable("item_infit", (ITEMS,), "f", "", "information-weighted mean square"),
-        Variable("item_infit_z", (ITEMS,), "f", "", "deviation from 1 in standard errors"),
-        Variable("item_outfit", (ITEMS,), "f", "", "unweighted mean square"),
-        Variable("item_outfit_z", (ITEMS,), "f", "", "deviation from 1 in standard errors"),
-        Variable("item_chi2", (ITEMS,), "f", "", "chi-square over groups of predictions"),
-        Variable("item_chi2_df", (ITEMS,), "iu", "", "its degrees of freedom"),
-        Variable("item_chi2_p_value", (ITEMS,), "f", "", "its p-value"),
-        Variable("item_sx2", (ITEMS,), "f", "", "S-X2 over numbers right"),
-        Variable("item_sx2_df", (ITEMS,), "iu", "", "its degrees of freedom"),
-        Variable("item_sx2_p_value", (ITEMS,), "f", "", "its p-value"),
-        Variable("person_infit", (PERSONS,), "f", "", "information-weighted mean square"),
-        Variable("person_outfit", (PERSONS,), "f", "", "unweighted mean square"),
-        Variable("person_lz", (PERSONS,), "f", "", "l_z*, standardised log-likelihood"),
-        Variable("pair_first", ("pairs",), "UOT", "", "first item of the pair"),
-        Variable("pair_second", ("pairs",), "UOT", "", "second item of the pair"),
-        Variable("pair_q3", ("pairs",), "f", "", "correlation of residuals"),
-        Variable("pair_q3_adjusted", ("pairs",), "f", "", "less the mean of all pairs"),
-        Variable("pair_n_persons", ("pairs",), "iu", "persons", "persons who answered both"),
-        Variable("item_information", (ITEMS, "ability"), "f", "1/theta^2", "Fisher information"),
-        Variable("test_information", ("ability",), "f", "1/theta^2", "sum over the items"),
-        Variable("ability_se", ("ability",), "f", "theta", "one over the root of information"),
-        Variable("item_dif_shift", (ITEMS,), "f", "logit", "focal intercept less reference's"),
-        Variable("item_dif_slope", (ITEMS,), "f", "1/theta", "focal slope less reference's"),
-        Variable("item_dif_delta", (ITEMS,), "f", "delta", "shift on the ETS delta scale"),
-        Variable("item_dif_class", (ITEMS,), "UOT", "", "ETS class A, B or C of uniform DIF"),
-        *(
-            variable
-            for kind in ("uniform", "nonuniform", "joint")
-            for variable in (
-                Variable(f"item_dif_{kind}_chi2", (ITEMS,), "f", "", f"test of {kind} DIF"),
-                Variable(f"item_dif_{kind}_p_value", (ITEMS,), "f", "", "its p-value"),
-            )
-        ),
-        *(
-            variable
-            for name, unit in (("difficulty", "theta"), ("discrimination", "1/theta"))
-            for variable in (
-                Variable(f"item_{name}_difference", (ITEMS,), "f", unit, "focal less reference"),
-                Variable(f"item_lord_{name}_chi2", (ITEMS,), "f", "", f"Wald test of the {name}"),
-                Variable(f"item_lord_{name}_p_value", (ITEMS,), "f", "", "its p-value"),
-            )
-        ),
-        Variable("log_likelihood", (), "f", "log-likelihood", "marginal, ability N(0, 1)"),
-        Variable("log_likelihood_per_response", (), "f", "log-likelihood", "marginal, a response"),
-        Variable("log_score", (), "f", "log-likelihood", "mean, predicted as attrs say"),
-        Variable("auc", (), "f", "", "area under the ROC curve of these predictions"),
-        Variable("top", ("top",), "iu", "items", "size K of the sets of hardest items"),
-        Variable("top_accuracy", ("top",), "f", "", "share of the K hardest items found"),
-        Variable("n_responses", (), "iu", "responses", "observed responses"),
-        Variable(
-            "iteration_objective", (ITERATION,), "f", "log-likelihood", "after each iteration"
-        ),
-    )
-}
+#: A line for each variable: name and dimensions (in brackets those that follow where there are
+#: several abilities), NumPy kinds of dtype, unit or "-", meaning; a long one goes on below.
+_TABLE = """\
+response(persons, items)  i  -  codes 0 to K - 1 of the item (K = 2: wrong, right), -1 not observed
+person_id(persons)              UOT  -        the person's identifier
+person_weight(persons)          f    -        weight of the person
+response_indptr(blocks, block_rows)  i  -  CSR: where a person's row starts
+response_indices(blocks, capacity)  i  -  CSR: items, ascending
+response_value(blocks, capacity)  i  -  CSR: codes
+person_covariate(persons, covariates)  f  -  covariates of the person
+person_group(persons)           UOT  -        label of the person's group
+person_row(persons)             iu   -        position among all persons, from 0
+person_n_draws(persons)         iu   -        times the person was drawn
+person_ability(persons [latent_dims])  f  theta  ability on the latent scale
+person_ability_correlation(persons)  f  -  posterior correlation of the person's two abilities
+person_plausible_value(persons, plausible [latent_dims])  f  theta  draws of the ability
+item_id(items)                  UOT  -        the item's identifier
+item_n_categories(items)        iu   -        K: responses are 0 to K - 1
+item_discrimination(items)      f    1/theta  slope a
+item_difficulty(items)          f    theta    location b, where P is halfway
+item_intercept(items)           f    logit    intercept d = -a b
+item_guessing(items)            f    -        lower asymptote c
+item_upper_asymptote(items)     f    -        upper asymptote u
+item_at_bound(items)            b    -        whether a parameter is at a bound
+item_flag(items)                UOT  -        ok, or what is wrong with the item (ITEM_FLAGS)
+item_anchor_chi2(items)         f    -        test of the anchor's given parameters
+item_anchor_p_value(items)      f    -        its p-value
+item_anchor_rmsd(items)         f    -        RMS change of P that the data ask for
+item_linked_group(items)        iu   -        items that persons link share a number
+item_n_responses(items)         iu   persons  persons with the item observed
+item_n_right(items)             iu   persons  persons with the item right
+item_mu0(items)                 f    -        complexity: numbers of responses (p = 0)
+item_mu1(items)                 f    -        complexity: sums of distances (p = 1)
+item_degenerate(items)          i    -        1: all or none have it right, else 0
+item_separable(items)           i    -        1: ability parts right and wrong, else 0
+item_covariance(parameter, parameter_)  f  -  posterior covariance of (log a, d), items in order,
+    log a before d
+item_loading(items, latent_dims)  f  1/theta  slope on each ability
+item_loading_draw(draw, items, latent_dims)  f  1/theta  combined draws of loadings
+ability_correlation(latent_dims, latent_dims_)  f  -  correlation of the abilities
+ability_correlation_draw(draw, latent_dims, latent_dims_)  f  -  combined draws of the correlations
+coordinate(coordinate)          UOT  -        log_discrimination, intercept
+coordinate_(coordinate_)        UOT  -        log_discrimination, intercept
+item_prior_mean(coordinate)     f    -        learned mean of the items' (log a, d)
+item_prior_covariance(coordinate, coordinate_)  f  -  learned covariance of the items' (log a, d)
+item_prior_mean_draw(draw, coordinate)  f  -  combined draws of it
+item_prior_covariance_draw(draw, coordinate, coordinate_)  f  -  combined draws of it
+item_discrimination_draw(draw, items)  f  1/theta  combined draws of a
+item_intercept_draw(draw, items)  f  logit  combined draws of d
+pair_count(items, items_)       iuf  persons  right on the row, wrong on the column
+pair_observed(items, items_)    iuf  persons  both items observed
+item_difficulty_covariance(items, items_)  f  theta^2  sampling covariance
+item_rank(items)                iu   -        rank by difficulty, 1 is the hardest
+item_rank_lower(items)          iu   -        smallest rank of the confidence set
+item_rank_upper(items)          iu   -        largest rank of the confidence set
+item_in_top(items)              b    -        whether the item's rank is at most k
+pair_difference()               f    theta    difficulty of item less that of other
+pair_z()                        f    -        difference in standard errors
+pair_p_value()                  f    -        two-sided, of no difference
+item_difficulty_bias(items)     f    theta    bias by regularisation
+item_effective_persons(items)  f  persons  persons of equal weight that the smaller side of the
+    item, right or wrong, rests on
+contrast_first(contrasts)       UOT  -        item of the contrast
+contrast_second(contrasts)      UOT  -        item it is compared with
+contrast_difference(contrasts)  f    theta    first less second
+shard_n_persons(shards)         iu   persons  persons in the shard
+shard_acceptance(shards)        f    -        accepted share of the item proposals
+shard_grid_spacing(shards)      f    theta    spacing of the ability grid
+shard_max_rhat(shards)          f    -        largest R-hat of the shard's parameters
+shard_min_ess(shards)           f    draws    smallest effective sample size
+shard_item_discrimination(shards, items)  f  1/theta  shard mean of a
+shard_item_loading(shards, items, latent_dims)  f  1/theta  shard means of loadings
+shard_rotation(shards)  f  degrees  by which loadings could be turned towards the largest shard's
+shard_ability_correlation(shards, latent_dims, latent_dims_)  f  -  shard means of the correlations
+shard_item_intercept(shards, items)  f  logit  shard mean of d
+ability_count(ability [latent_dims])  iu  persons  persons by estimated ability
+ability(ability)                f    theta    middle of the ability class
+group_label(groups)             UOT  -        label of a group of persons
+group_mean(groups)              f    theta    mean ability of the group
+group_at_bound(groups)          b    -        whether mean or SD is at a bound
+group_sd(groups)                f    theta    SD of ability in the group
+group_ability_share(groups, ability)  f  -  share of the group by ability
+covariate(covariate)            UOT  -        name of the covariate, or intercept
+regression_coefficient(covariate)  f  theta  change of mean ability by a unit of the covariate
+residual_sd()                   f    theta    SD of ability given the covariates
+score_ability(score)            f    theta    ability of persons with the score
+score_probability(score)        f    -        share of persons with the score
+score(score)                    iu   responses  smallest number right of the class
+score_count(score)              iu   persons  persons by number right
+score_count_expected(score)     f    persons  mean of the replicates
+item_link_rmsd(items)           f    -        RMS difference of the linked curves
+item_infit(items)               f    -        information-weighted mean square
+item_infit_z(items)             f    -        deviation from 1 in standard errors
+item_outfit(items)              f    -        unweighted mean square
+item_outfit_z(items)            f    -        deviation from 1 in standard errors
+item_chi2(items)                f    -        chi-square over groups of predictions
+item_chi2_df(items)             iu   -        its degrees of freedom
+item_chi2_p_value(items)        f    -        its p-value
+item_sx2(items)                 f    -        S-X2 over numbers right
+item_sx2_df(items)              iu   -        its degrees of freedom
+item_sx2_p_value(items)         f    -        its p-value
+person_infit(persons)           f    -        information-weighted mean square
+person_outfit(persons)          f    -        unweighted mean square
+person_lz(persons)              f    -        l_z*, standardised log-likelihood
+pair_first(pairs)               UOT  -        first item of the pair
+pair_second(pairs)              UOT  -        second item of the pair
+pair_q3(pairs)                  f    -        correlation of residuals
+pair_q3_adjusted(pairs)         f    -        less the mean of all pairs
+pair_n_persons(pairs)           iu   persons  persons who answered both
+item_information(items, ability)  f  1/theta^2  Fisher information
+test_information(ability)       f    1/theta^2  sum over the items
+ability_se(ability)             f    theta    one over the root of information
+item_dif_shift(items)           f    logit    focal intercept less reference's
+item_dif_slope(items)           f    1/theta  focal slope less reference's
+item_dif_delta(items)           f    delta    shift on the ETS delta scale
+item_dif_class(items)           UOT  -        ETS class A, B or C of uniform DIF
+item_dif_uniform_chi2(items)    f    -        test of uniform DIF
+item_dif_uniform_p_value(items)  f  -  its p-value
+item_dif_nonuniform_chi2(items)  f  -  test of nonuniform DIF
+item_dif_nonuniform_p_value(items)  f  -  its p-value
+item_dif_joint_chi2(items)      f    -        test of joint DIF
+item_dif_joint_p_value(items)   f    -        its p-value
+item_difficulty_difference(items)  f  theta  focal less reference
+item_lord_difficulty_chi2(items)  f  -  Wald test of the difficulty
+item_lord_difficulty_p_value(items)  f  -  its p-value
+item_discrimination_difference(items)  f  1/theta  focal less reference
+item_lord_discrimination_chi2(items)  f  -  Wald test of the discrimination
+item_lord_discrimination_p_value(items)  f  -  its p-value
+log_likelihood()                f    log-likelihood  marginal, ability N(0, 1)
+log_likelihood_per_response()   f    log-likelihood  marginal, a response
+log_score()                     f    log-likelihood  mean, predicted as attrs say
+auc()                           f    -        area under the ROC curve of these predictions
+top(top)                        iu   items    size K of the sets of hardest items
+top_accuracy(top)               f    -        share of the K hardest items found
+n_responses()                   iu   responses  observed responses
+iteration_objective(iteration)  f    log-likelihood  after each iteration
+"""
+_LINE = re.compile(r"(\w+)\(([^[)]*)(.*?)\) +(\w+) +(\S+) +(.+)")
+_WORD = re.compile(r"\w+")
+
+
+def _read(line: str) -> Variable:
+    name, dims, more, kind, unit, doc = _LINE.fullmatch(line).groups()  # type: ignore[union-attr]
+    own, others = (tuple(_WORD.findall(names)) for names in (dims, more))
+    return Variable(name, own, kind, unit.strip("-"), doc, others)
+
+
+VARIABLES = {v.name: v for v in map(_read, _TABLE.replace("\n    ", " ").splitlines())}
 
 #: What ``item_flag`` can name, joined by "|" in this order (alphabetical); "ok" is none of them.
 ITEM_FLAGS = {
@@ -340,8 +224,7 @@ def describe(name: str) -> Variable:
 def unique_ids(item_id: Iterable[Any], what: str) -> tuple[str, ...]:
     """Return item identifiers as text; InputError that names those that stand twice."""
     ids = tuple(str(i) for i in item_id)
-    if len(set(ids)) < len(ids):
-        twice = [i for i, n in Counter(ids).items() if n > 1]
+    if twice := repeated(ids):
         raise InputError(
             f"{what}: {len(twice)} item(s) listed more than once: {', '.join(twice[:10])}; items "
             f"are matched by item_id: keep one of each, or give them identifiers of their own"

@@ -88,7 +88,7 @@ def results_of(commit: str | None) -> dict[str, dict[str, Any]]:
         file = Path(folder) / "results.pickle"
         subprocess.run(
             [sys.executable, __file__, str(root), "--write", str(file)],
-            env=commits.environment(root, commits.ROOT / "tests"),
+            env=commits.environment(root, commits.ROOT / "tests" / "contracts"),
             cwd=folder,
             check=True,
         )

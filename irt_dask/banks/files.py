@@ -14,13 +14,15 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from irt_dask.engine import bank_item_ids, dataset, item_parameters_3pl
-from irt_dask.engine.inputs import calibration_groups
+from irt_dask.curves import MODELS, MORE_PARAMETERS
+from irt_dask.curves.logistic import INTERCEPT, SLOPE
+from irt_dask.engine import dataset
 from irt_dask.errors import InputError
 from irt_dask.items import checks
-from irt_dask.models import difficulty
+from irt_dask.items.parameters import bank_item_ids, calibration_groups, item_set
 from irt_dask.store.manifest import write_atomically
 from irt_dask.store.places import Location, local_path, location
+from irt_dask.variables import unique_ids
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 #: Column: groups of persons in the calibration, where there were several.
@@ -28,7 +30,7 @@ _GROUPS = "calibration_groups"
 _COLUMNS = {
     "a": "item_discrimination",
     "b": "item_difficulty",
-    "c": "item_guessing",
+    **{p.letter: p.variable for p in MORE_PARAMETERS},
     "d": "item_intercept",
 }
 
@@ -67,14 +69,15 @@ def write_items(items: xr.Dataset, path: str | Path) -> Path:
 
 def items_text(items: xr.Dataset, suffix: str) -> str:
     """Return what :func:`write_items` writes to a file of this suffix."""
-    a, d, c = item_parameters_3pl(items, bank_item_ids(items))
+    known = item_set(items, bank_item_ids(items))
+    more = [(p, known.column(p)) for p in MORE_PARAMETERS]
     table: dict[str, Any] = {
         "item": items["item_id"].values,
         "model": items.attrs.get("model", "2pl"),
-        "a": a,
-        "b": difficulty(a, d),
-        "c": c,
-        "d": d,
+        "a": known.column(SLOPE),
+        "b": known.difficulty(),
+        **{p.letter: x for p, x in more if p.always_written or (x != p.neutral).any()},
+        "d": known.column(INTERCEPT),
     }
     for column, name in _COLUMNS.items():
         for kind in ("se", "sd"):
@@ -215,35 +218,41 @@ def _bank(frame: pd.DataFrame, path: Location) -> xr.Dataset:
                 f"{d[k]}; d is the intercept and must be -a b (leave column d out if it is "
                 f"something else)"
             )
-    if "c" in frame:
-        for k in np.flatnonzero(~((frame["c"] >= 0) & (frame["c"] < 1))):
-            raise InputError(
-                f"{path}: item {frame['item'][k]} has a lower asymptote c = {frame['c'][k]}; it "
-                f"must be at least 0 and below 1"
-            )
-    ids = [str(i) for i in frame["item"]]
-    repeated = sorted({i for i in ids if ids.count(i) > 1}) if len(set(ids)) < len(ids) else []
-    if repeated:
-        raise InputError(f"{path}: item(s) listed more than once: {', '.join(repeated[:10])}")
+    ids = unique_ids(frame["item"], str(path))
     data: dict[str, Any] = {
         "item_discrimination": a,
-        "item_difficulty": difficulty(a, d),
+        "item_difficulty": -d / a,
         "item_intercept": d,
     }
-    guessed = "c" in frame and bool((frame["c"] > 0).any())
-    if guessed or ("model" in frame and (frame["model"] == "3pl").any()):
-        data["item_guessing"] = frame["c"].to_numpy() if "c" in frame else np.zeros_like(a)
+    models = set(frame["model"]) if "model" in frame else set()
+    for p in MORE_PARAMETERS:
+        given = frame[p.letter].to_numpy() if p.letter in frame else np.full(len(a), p.neutral)
+        having = {m.name for m in MODELS.values() if p in m.parameters}
+        if (given != p.neutral).any() or models & having:
+            data[p.variable] = given
     for column, name in _COLUMNS.items():
         if f"se_{column}" in frame and name in data:
             data[f"{name}_se"] = frame[f"se_{column}"].to_numpy()
     if "flag" in frame:
         data["item_flag"] = _flags(frame, path)
-    all_1pl = "model" in frame and (frame["model"] == "1pl").all()
-    model = "3pl" if "item_guessing" in data else "1pl" if all_1pl else "2pl"
-    attrs: dict[str, Any] = {"method": "item bank", "model": model}
+    attrs: dict[str, Any] = {"method": "item bank", "model": _model(data, models)}
     if _GROUPS in frame and (n := int(np.nan_to_num(frame[_GROUPS]).max())):
         attrs[_GROUPS] = n  # blank: rows from elsewhere
-    return dataset(data, item_id=tuple(ids), attrs=attrs)
+    bank = dataset(data, item_id=ids, attrs=attrs)
+    item_set(bank, ids, what=str(path))  # stops at parameters that describe no item
+    return bank
+
+
+def _model(data: dict[str, Any], named: set[str]) -> str:
+    """The simplest model that has these parameters; of equals the one that all items name."""
+    fitting = [
+        m.name
+        for m in MODELS.values()
+        if all(p in m.parameters for p in MORE_PARAMETERS if p.variable in data)
+    ]
+    if len(named) == 1 and named <= set(fitting):
+        return next(iter(named))
+    return next(name for name in fitting if not MODELS[name].shared)
 
 
 def _flags(frame: pd.DataFrame, path: Location) -> Any:
@@ -261,10 +270,10 @@ def _check_models(frame: pd.DataFrame, path: Location) -> None:
     if len(frame) == 0:
         raise InputError(f"the item bank {path} lists no item")
     if "model" in frame:
-        for k in np.flatnonzero(~frame["model"].isin(["1pl", "2pl", "3pl"])):
+        for k in np.flatnonzero(~frame["model"].isin(list(MODELS))):
             raise InputError(
-                f"{path}: item {frame['item'][k]} has model {frame['model'][k]!r}; 1pl, 2pl and "
-                f"3pl are known"
+                f"{path}: item {frame['item'][k]} has model {frame['model'][k]!r}; known are "
+                f"{', '.join(MODELS)}"
             )
 
 

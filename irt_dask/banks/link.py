@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from irt_dask.engine import bank_item_ids, dataset, item_parameters_3pl
-from irt_dask.engine.inputs import calibration_groups
+from irt_dask.arrays import Bools, Floats
+from irt_dask.curves import MORE_PARAMETERS
+from irt_dask.curves.item_set import ItemSet
+from irt_dask.curves.logistic import INTERCEPT, SLOPE
+from irt_dask.engine import dataset
 from irt_dask.errors import EstimationError, InputError
 from irt_dask.items import checks
-
-Floats = NDArray[np.float64]
+from irt_dask.items.parameters import bank_item_ids, calibration_groups, item_set
 
 _METHODS = ("haebara", "stocking-lord", "mean-sigma", "mean-mean")
 #: Abilities at which curves are compared, and their weights: an even grid under N(0, 1).
@@ -34,10 +35,14 @@ _STEP, _ROUNDING = 1e-3, 1e-9
 _LEAST_FOR_ORDER = 3
 
 
-def _curves(x: Floats, a: Floats, b: Floats, c: Floats) -> Floats:
+def _curves(items: ItemSet) -> Floats:
     """P(right), shape (nodes, items)."""
-    with np.errstate(over="ignore"):
-        return c + (1.0 - c) / (1.0 + np.exp(-a * (x[:, None] - b)))
+    return np.exp(items.log_p(_NODES)[1::2]).T
+
+
+def _moved(items: ItemSet, slope: float, shift: float) -> ItemSet:
+    """Items on the scale of ``slope theta + shift``."""
+    return items.rescaled(-shift / slope, 1.0 / slope)
 
 
 def _common(bank_a: xr.Dataset, bank_b: xr.Dataset) -> tuple[str, ...]:
@@ -64,12 +69,11 @@ def _check_order(b_a: Floats, b_b: Floats) -> None:
         )
 
 
-def _moments(
-    method: str, a_a: Floats, b_a: Floats, a_b: Floats, b_b: Floats
-) -> tuple[float, float]:
+def _moments(method: str, one: ItemSet, two: ItemSet) -> tuple[float, float]:
     """A and B from means and standard deviations of the items that link."""
+    b_a, b_b = one.difficulty(), two.difficulty()
     if method == "mean-mean":
-        slope = float(a_b.mean() / a_a.mean())
+        slope = float(two.column(SLOPE).mean() / one.column(SLOPE).mean())
     else:
         if b_a.std() == 0.0 or b_b.std() == 0.0:
             raise EstimationError(
@@ -80,14 +84,14 @@ def _moments(
     return slope, float(b_a.mean() - slope * b_b.mean())
 
 
-def _residuals(method: str, pa: tuple[Any, ...], pb: tuple[Any, ...]) -> Callable[..., Floats]:
+def _residuals(method: str, one: ItemSet, two: ItemSet) -> Callable[..., Floats]:
     """Differences of the curves on both scales, weighted, as a function of A and B."""
-    (a_a, b_a, c_a), (a_b, b_b, c_b) = pa, pb
     root = np.sqrt(_WEIGHTS)[:, None]
+    given = _curves(one), _curves(two)
 
     def differences(slope: float, shift: float) -> Floats:
-        on_a = _curves(_NODES, *pa) - _curves(_NODES, a_b / slope, slope * b_b + shift, c_b)
-        on_b = _curves(_NODES, *pb) - _curves(_NODES, a_a * slope, (b_a - shift) / slope, c_a)
+        on_a = given[0] - _curves(_moved(two, slope, shift))
+        on_b = given[1] - _curves(_moved(one, 1.0 / slope, -shift / slope))
         both = np.stack([on_a, on_b])
         if method == "stocking-lord":
             both = both.sum(axis=2, keepdims=True)
@@ -163,33 +167,32 @@ def link(bank_a: xr.Dataset, bank_b: xr.Dataset, *, method: str = "haebara") -> 
     if method not in _METHODS:
         raise InputError(f"method={method!r} is not available; choose one of {', '.join(_METHODS)}")
     common = _common(bank_a, bank_b)
-    a_a, d_a, c_a = item_parameters_3pl(bank_a, common, what="bank_a")
-    a_b, d_b, c_b = item_parameters_3pl(bank_b, common, what="bank_b")
-    pa, pb = (a_a, -d_a / a_a, c_a), (a_b, -d_b / a_b, c_b)
+    one, two = item_set(bank_a, common, what="bank_a"), item_set(bank_b, common, what="bank_b")
     used = _sound(bank_a, bank_b, common)
-    la, lb = tuple(x[used] for x in pa), tuple(x[used] for x in pb)
-    _check_order(la[1], lb[1])
+    pair = one.take(np.flatnonzero(used)), two.take(np.flatnonzero(used))
+    _check_order(*(items.difficulty() for items in pair))
     everyone = bank_item_ids(bank_b, "bank_b")
-    a, d, c = item_parameters_3pl(bank_b, everyone, what="bank_b")
-    one_slope = bool((a_a == a_a[0]).all() and (a == a[0]).all())
-    slope, shift, criterion = _fit(method, la, lb, one_slope)
-    b = slope * (-d / a) + shift
-    a = a / slope
+    all_b = item_set(bank_b, everyone, what="bank_b")
+    one_slope = all(np.unique(items.column(SLOPE)).size == 1 for items in (one, all_b))
+    slope, shift, criterion = _fit(method, *pair, one_slope)
+    linked = _moved(all_b, slope, shift)
+    apart = _curves(one) - _curves(_moved(two, slope, shift))
+    rmsd = np.full(len(everyone), np.nan)
+    rmsd[[everyone.index(i) for i in common]] = np.sqrt(_WEIGHTS @ apart**2)
     data: dict[str, Any] = {
-        "item_discrimination": a,
-        "item_difficulty": b,
-        "item_intercept": -a * b,
-        "item_link_rmsd": _rmsd(pa, pb, slope, shift, [everyone.index(i) for i in common], a.size),
+        "item_discrimination": linked.column(SLOPE),
+        "item_difficulty": linked.difficulty(),
+        "item_intercept": linked.column(INTERCEPT),
+        "item_link_rmsd": rmsd,
+        **{p.variable: linked.column(p) for p in MORE_PARAMETERS if p.variable in bank_b},
     }
-    if "item_guessing" in bank_b:
-        data["item_guessing"] = c
     if "item_flag" in bank_b:
         data["item_flag"] = bank_b["item_flag"].values.astype(str)
-    for name, factor in (("discrimination", 1.0 / slope), ("difficulty", slope), ("guessing", 1.0)):
+    factors = {"item_discrimination": 1.0 / slope, "item_difficulty": slope}
+    for name, factor in (factors | {p.variable: 1.0 for p in MORE_PARAMETERS}).items():
         for suffix in ("sd", "se"):
-            if f"item_{name}_{suffix}" in bank_b:
-                old = bank_b[f"item_{name}_{suffix}"].values.astype(float)
-                data[f"item_{name}_se"] = old * factor
+            if f"{name}_{suffix}" in bank_b:
+                data[f"{name}_se"] = bank_b[f"{name}_{suffix}"].values.astype(float) * factor
     attrs = {
         "method": f"link by {method}",
         "model": bank_b.attrs.get("model"),
@@ -205,7 +208,7 @@ def link(bank_a: xr.Dataset, bank_b: xr.Dataset, *, method: str = "haebara") -> 
     return dataset(data, item_id=everyone, attrs=attrs)
 
 
-def _sound(bank_a: xr.Dataset, bank_b: xr.Dataset, common: tuple[str, ...]) -> NDArray[np.bool_]:
+def _sound(bank_a: xr.Dataset, bank_b: xr.Dataset, common: tuple[str, ...]) -> Bools:
     """Which common items link the banks; warns of the others."""
     flags = [checks.unsound(bank, common) for bank in (bank_a, bank_b)]
     reasons = {
@@ -227,30 +230,29 @@ def _sound(bank_a: xr.Dataset, bank_b: xr.Dataset, common: tuple[str, ...]) -> N
     return used
 
 
-def _starts(pa: tuple[Any, ...], pb: tuple[Any, ...]) -> list[tuple[float, float]]:
+def _starts(one: ItemSet, two: ItemSet) -> list[tuple[float, float]]:
     """Links by moments and by medians, and slopes on both sides of them."""
-    ratio = float(np.median(pb[0] / pa[0]))
+    b_a, b_b = one.difficulty(), two.difficulty()
+    ratio = float(np.median(two.column(SLOPE) / one.column(SLOPE)))
     slopes = [ratio * factor for factor in (1.0, 0.25, 0.5, 0.75, 1.33, 2.0, 4.0)]
-    starts = [_moments("mean-mean", *pa[:2], *pb[:2])]
-    if pa[1].std() > 0.0 and pb[1].std() > 0.0:
-        starts.append(_moments("mean-sigma", *pa[:2], *pb[:2]))
-    return starts + [(s, float(np.median(pa[1] - s * pb[1]))) for s in slopes]
+    starts = [_moments("mean-mean", one, two)]
+    if b_a.std() > 0.0 and b_b.std() > 0.0:
+        starts.append(_moments("mean-sigma", one, two))
+    return starts + [(s, float(np.median(b_a - s * b_b))) for s in slopes]
 
 
-def _fit(
-    method: str, pa: tuple[Any, ...], pb: tuple[Any, ...], one_slope: bool
-) -> tuple[float, float, float]:
+def _fit(method: str, one: ItemSet, two: ItemSet, one_slope: bool) -> tuple[float, float, float]:
     """A, B and the criterion they reach."""
     by_moments = method if method.startswith("mean") else "mean-mean"
-    slope, shift = _moments("mean-mean" if one_slope else by_moments, *pa[:2], *pb[:2])
+    slope, shift = _moments("mean-mean" if one_slope else by_moments, one, two)
     if method.startswith("mean"):
-        _check_slope(method, slope, pa, pb)
+        _check_slope(method, slope, one, two)
         return slope, shift, math.nan
-    residuals = _residuals(method, pa, pb)
+    residuals = _residuals(method, one, two)
     if one_slope:
-        starts = [[b] for _, b in _starts(pa, pb)] + [[shift]]
+        starts = [[b] for _, b in _starts(one, two)] + [[shift]]
     else:
-        starts = [[b, math.log(s)] for s, b in _starts(pa, pb)]
+        starts = [[b, math.log(s)] for s, b in _starts(one, two)]
 
     def of(x: Any) -> Floats:  # a slope as its logarithm stays positive
         return residuals(slope if one_slope else math.exp(x[1]), x[0])
@@ -264,9 +266,9 @@ def _fit(
         for x in best[:_SEARCHED]
     ]
     x = min([x for x in found if np.isfinite(x).all()] + [best[0]], key=value)
-    _check_minimum(method, value, x, float(np.median(pa[0])))
+    _check_minimum(method, value, x, float(np.median(one.column(SLOPE))))
     slope = slope if one_slope else math.exp(x[1])
-    _check_slope(method, slope, pa, pb)
+    _check_slope(method, slope, one, two)
     return slope, float(x[0]), value(x)
 
 
@@ -284,21 +286,12 @@ def _check_minimum(method: str, value: Callable[[Any], float], x: Any, unit: flo
                 )
 
 
-def _check_slope(method: str, slope: float, pa: tuple[Any, ...], pb: tuple[Any, ...]) -> None:
+def _check_slope(method: str, slope: float, one: ItemSet, two: ItemSet) -> None:
     """Stop at a slope that the discriminations of the items contradict."""
-    ratio = float(np.median(pb[0] / pa[0]))
+    ratio = float(np.median(two.column(SLOPE) / one.column(SLOPE)))
     if not ratio / _FARTHEST <= slope <= ratio * _FARTHEST:
         raise EstimationError(
             f"method={method!r} gives A = {slope:.3g}, but the discriminations of the common items "
             f"have a median ratio of {ratio:.3g}: some items are not the same in both banks; "
             f"compare their curves, and leave out those that differ"
         )
-
-
-def _rmsd(
-    pa: tuple[Any, ...], pb: tuple[Any, ...], slope: float, shift: float, at: list[int], m: int
-) -> Floats:
-    out = np.full(m, np.nan)
-    moved = (pb[0] / slope, slope * pb[1] + shift, pb[2])
-    out[at] = np.sqrt(_WEIGHTS @ (_curves(_NODES, *pa) - _curves(_NODES, *moved)) ** 2)
-    return out

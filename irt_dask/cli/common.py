@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,17 +12,20 @@ from typing import Any
 import click
 import xarray as xr
 
+from irt_dask.errors import IrtDaskWarning
 from irt_dask.store.places import local_path
 
-cluster_option = click.option(
-    "--cluster",
-    metavar="WHERE",
-    default="local",
-    show_default=True,
-    help="Where to compute: 'local' (worker processes on all cores of this machine), 'none' (this "
-    "process alone), a scheduler's address such as tcp://127.0.0.1:8786, or a TOML file "
-    "with a [cluster] section.",
-)
+
+def cluster_option(default: str) -> Any:
+    """The option --cluster."""
+    return click.option(
+        "--cluster", metavar="WHERE", default=default, show_default=True,
+        help="Where to compute: 'local' (worker processes on all cores of this machine), 'none' "
+        "(this process alone), a scheduler's address such as tcp://127.0.0.1:8786, or a TOML file "
+        "with a [cluster] section.",
+    )  # fmt: skip
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 quiet_option = click.option("--quiet", is_flag=True, help="No progress bars.")
 
@@ -38,18 +42,15 @@ def workers(cluster: Any) -> Iterator[Any]:
         yield client
 
 
-def open_any(path: str) -> Any:
-    """Responses of a store."""
-    from irt_dask.store import open_responses
-
-    return open_responses(path)
-
-
-def items_of(path: str) -> xr.Dataset:
-    """Items of a bank file."""
-    from irt_dask.banks import read_items
-
-    return read_items(path)
+@contextmanager
+def warned() -> Iterator[None]:
+    """Say at the end which warnings of ours came; those of others are for developers."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for w in caught:
+        if issubclass(w.category, IrtDaskWarning):
+            click.echo(f"warning: {w.message}", err=True)
 
 
 def show(result: dict[str, Any], as_json: bool) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from irt_dask.cli.common import json_option, open_any, quiet_option, show, workers
-from irt_dask.errors import InputError, IrtDaskWarning
+from irt_dask.cli.common import cluster_option, json_option, quiet_option, show, warned, workers
+from irt_dask.errors import InputError
+from irt_dask.store import Responses, open_responses
 
 
 def _columns(pairs: tuple[str, ...]) -> dict[str, Any] | None:
@@ -61,27 +62,12 @@ def _read(
     columns: tuple[str, ...], recode: tuple[str, ...], **options: Any,
 ) -> None:  # fmt: skip
     """Call ingest or append and describe the store."""
-    import warnings
-
-    with workers(cluster) as client, warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with workers(cluster) as client, warned():
         made = function(
             source, store, columns=_columns(columns), recode=_recode(recode), client=client,
             progress=False if quiet else None, **options,
         )  # fmt: skip
-    for w in caught:
-        if issubclass(w.category, IrtDaskWarning):
-            click.echo(f"warning: {w.message}", err=True)
-        else:
-            warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
     show(_about(made), as_json)
-
-
-_cluster_option = click.option(
-    "--cluster", metavar="WHERE", default="none", show_default=True,
-    help="Where to work: 'none' (the threads of this process), 'local' (worker processes), a "
-    "scheduler's address, or a TOML file with a [cluster] section.",
-)  # fmt: skip
 
 
 @click.command()
@@ -99,7 +85,7 @@ _cluster_option = click.option(
     help="What person weights are: of a sample (divided by their mean) "
     "or counts of equal persons (whole numbers).",
 )
-@_cluster_option
+@cluster_option("none")
 @json_option
 @quiet_option
 def ingest(**options: Any) -> None:
@@ -118,7 +104,7 @@ def ingest(**options: Any) -> None:
 @click.argument("source", type=click.Path())
 @click.argument("store", type=click.Path())
 @_source_options
-@_cluster_option
+@cluster_option("none")
 @json_option
 @quiet_option
 def append(**options: Any) -> None:
@@ -141,14 +127,9 @@ def append(**options: Any) -> None:
 @click.option("--truth", type=click.Path(), help="Write the true items as a bank (.csv, .json).")
 @json_option
 def simulate(
-    store: str,
-    persons: int,
-    items: int,
-    missing: float,
-    seed: int,
-    truth: str | None,
+    store: str, persons: int, items: int, missing: float, seed: int, truth: str | None,
     as_json: bool,
-) -> None:
+) -> None:  # fmt: skip
     """Simulate 2PL responses with known parameters into a new store."""
     from irt_dask.banks import check_new_path, write_items
     from irt_dask.simulate import simulate as simulate_responses
@@ -166,7 +147,7 @@ def simulate(
 @click.argument("store", type=click.Path())
 def verify(store: str) -> None:
     """Read every byte of a store and name what is damaged or missing."""
-    open_any(store).verify()
+    open_responses(store).verify()
     click.echo(f"{store}: every file is there and unchanged")
 
 
@@ -177,10 +158,10 @@ def info(store: str | None, as_json: bool) -> None:
     """Describe a store; without one, the versions in use."""
     from irt_dask.clusters.checks import versions
 
-    show(_about(open_any(store)) if store else versions(), as_json)
+    show(_about(open_responses(store)) if store else versions(), as_json)
 
 
-def _about(r: Any) -> dict[str, Any]:
+def _about(r: Responses) -> dict[str, Any]:
     k = r.n_categories
     return {
         "store": r.path,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-from types import TracebackType
 from typing import Any, NoReturn, Self
 
 #: Seconds until an interrupt that Python ignored is raised again.
@@ -33,12 +32,7 @@ class Interrupts:
         sys.unraisablehook = self._unraisable
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         sys.unraisablehook = self._hook
         for number, handler in self._before.items():

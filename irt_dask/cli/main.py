@@ -57,12 +57,9 @@ def main() -> None:
         if interrupts.terminated:
             signal.raise_signal(signal.SIGTERM)  # so that whoever sent it sees that it did it
         sys.exit(1)
-    except InputError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(2)
     except IrtDaskError as error:
         click.echo(f"error: {error}", err=True)
-        sys.exit(1)
+        sys.exit(2 if isinstance(error, InputError) else 1)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
             _defect()

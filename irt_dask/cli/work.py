@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +14,15 @@ from irt_dask.cli.common import (
     absolute,
     cluster_option,
     item_table,
-    items_of,
     json_option,
-    open_any,
     quiet_option,
     show,
+    warned,
     workers,
 )
-from irt_dask.errors import InputError, IrtDaskWarning
-
-
-def _warned(caught: list[Any]) -> None:
-    for w in caught:
-        click.echo(f"warning: {w.message}", err=True)
+from irt_dask.curves import MODELS
+from irt_dask.errors import InputError
+from irt_dask.store import open_responses
 
 
 @click.command()
@@ -38,13 +34,9 @@ def _warned(caught: list[Any]) -> None:
 @click.option("--fresh", is_flag=True, help="Discard what an earlier run left and start over.")
 @quiet_option
 def run(
-    pipeline: str,
-    source: str | None,
-    out: str | None,
-    cluster: str | None,
-    fresh: bool,
+    pipeline: str, source: str | None, out: str | None, cluster: str | None, fresh: bool,
     quiet: bool,
-) -> None:
+) -> None:  # fmt: skip
     """Run a pipeline: from a response file to items, posterior, scores and a report.
 
     PIPELINE is a TOML file (see 'irt-dask docs pipelines'). Run again, it resumes at the first
@@ -97,7 +89,7 @@ _DEMO: dict[str, dict[str, Any]] = {
 @click.command()
 @click.option("--out", type=click.Path(), default="irt-dask-demo", show_default=True,
               help="Folder for the two runs; an earlier demo there is replaced.")  # fmt: skip
-@cluster_option
+@cluster_option("local")
 @quiet_option
 def demo(out: str, cluster: str, quiet: bool) -> None:
     """Calibrate and score built-in and simulated data on a cluster started for the purpose."""
@@ -127,25 +119,24 @@ def demo(out: str, cluster: str, quiet: bool) -> None:
     click.echo(f"\ndone in {time.monotonic() - begun:.0f} s")
 
 
-_METHODS = ["bayes", "marginal", "joint", "spectral", "pairwise", "conditional"]
-#: Options of ``calibrate`` that only some methods have.
-_METHODS_OF = {
-    "shards": ("bayes",),
-    "draws": ("bayes",),
-    "chains": ("bayes",),
-    "checkpoint": ("bayes", "marginal", "joint"),
-    "model": ("marginal", "joint"),
-    "fixed_items": ("marginal",),
-    "guessing_prior": ("marginal",),
-    "coreset": ("joint",),
-    "seed": ("bayes", "joint"),
+#: Methods, and those of the options of ``calibrate`` that only some have.
+_METHODS: dict[str, tuple[str, ...]] = {
+    "bayes": ("shards", "draws", "chains", "checkpoint", "seed"),
+    "marginal": ("model", "fixed_items", "guessing_prior", "checkpoint"),
+    "joint": ("model", "coreset", "checkpoint", "seed"),
+    "spectral": (),
+    "pairwise": ("pairing",),
+    "conditional": (),
 }
+#: Options that the functions call otherwise.
+_KEYWORDS = {"shards": "n_shards", "draws": "n_draws", "chains": "n_chains"}
 
 
 def _refuse_options_of_other_methods(method: str) -> None:
     context = click.get_current_context()
-    for option, methods in _METHODS_OF.items():
+    for option in dict.fromkeys(itertools.chain(*_METHODS.values())):
         typed = context.get_parameter_source(option) is ParameterSource.COMMANDLINE
+        methods = [name for name, options in _METHODS.items() if option in options]
         if typed and method not in methods:
             name = option.replace("_", "-")
             raise InputError(f"--{name} belongs to --method {' or '.join(methods)}")
@@ -155,8 +146,8 @@ def _guessing_prior(text: str | None, model: str) -> dict[str, Any]:
     """The option --guessing-prior as one of ``fit_marginal``; nothing if it was not typed."""
     if text is None:
         return {}
-    if model != "3pl":
-        raise InputError(f"--guessing-prior needs --model 3pl; {model} has no guessing")
+    if not any(p.prior for p in MODELS[model].parameters):
+        raise InputError(f"--guessing-prior: the items of --model {model} have no guessing")
     if text == "none":
         return {"guessing_prior": None}
     try:
@@ -178,7 +169,7 @@ _PENALISED = (
 @click.command()
 @click.argument("store", type=click.Path())
 @click.option("--out", type=click.Path(), required=True, help="Item bank to write (.csv, .json).")
-@click.option("--method", type=click.Choice(_METHODS), default="bayes", show_default=True,
+@click.option("--method", type=click.Choice([*_METHODS]), default="bayes", show_default=True,
               help="Posterior by LS-WASP, marginal or joint maximum likelihood, or a Rasch one: "
               "spectral, pairwise (all pairs) or conditional.")  # fmt: skip
 @click.option("--shards", type=int, default=1, show_default=True, help="Shards (bayes).")
@@ -189,24 +180,22 @@ _PENALISED = (
 @click.option("--checkpoint", type=click.Path(), metavar="FOLDER",
               help="Keep what is done in FOLDER: the same command, typed again after an "
               "interruption, goes on there (bayes, marginal, joint).")  # fmt: skip
-@click.option("--model", type=click.Choice(["1pl", "2pl", "3pl"]), default="2pl",
+@click.option("--model", type=click.Choice([*MODELS]), default="2pl",
               show_default=True, help="Item response model (marginal, joint).")  # fmt: skip
 @click.option("--fixed-items", type=click.Path(), metavar="BANK",
               help="Item bank whose items keep their parameters: the others are calibrated on its "
               "scale (marginal).")  # fmt: skip
 @click.option("--guessing-prior", metavar="ALPHA,BETA",
               help="Beta prior on guessing (default 5,17), or 'none' for the maximum of the "
-              "likelihood alone, as likelihood-ratio tests need it (marginal, 3pl).")  # fmt: skip
+              "likelihood alone, as likelihood-ratio tests need it (marginal).")  # fmt: skip
 @click.option("--coreset", type=int, default=0, help="Persons per coreset, 0: all (joint).")
 @click.option("--seed", type=int, default=0, show_default=True)
-@cluster_option
+@cluster_option("local")
 @json_option
 @quiet_option
 def calibrate(
-    store: str, out: str, method: str, shards: int, draws: int, chains: int,
-    checkpoint: str | None, model: str, fixed_items: str | None, guessing_prior: str | None,
-    coreset: int, seed: int, cluster: str, as_json: bool, quiet: bool,
-) -> None:  # fmt: skip
+    store: str, out: str, method: str, cluster: str, as_json: bool, quiet: bool, **options: Any
+) -> None:
     """Estimate the items of a store and write them as an item bank."""
     import irt_dask as irt
     from irt_dask.banks import check_new_path
@@ -214,34 +203,20 @@ def calibrate(
 
     check_new_path(out)
     _refuse_options_of_other_methods(method)
-    prior = _guessing_prior(guessing_prior, model)
-    r = open_any(store)
-    progress = False if quiet else None
-    with workers(cluster) as client, warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        common: dict[str, Any] = {"client": client, "progress": progress}
-        if method == "bayes":
-            fit = irt.fit_bayes(
-                r, n_shards=shards, n_draws=draws, n_chains=chains, seed=seed,
-                checkpoint=checkpoint, **common,
-            )  # fmt: skip
-        elif method == "marginal":
-            bank = None if fixed_items is None else items_of(fixed_items)
-            fit = irt.fit_marginal(
-                r, model=model, fixed_items=bank, checkpoint=checkpoint, **prior, **common
-            )
-        elif method == "joint":
-            sample = irt.Coreset(coreset, sampling="poisson") if coreset else None
-            fit = irt.fit_joint(
-                r, model=model, coreset=sample, seed=seed, checkpoint=checkpoint, **common
-            )
-        elif method == "pairwise":
-            fit = irt.fit_pairwise(r, pairing="all", **common)
-        elif method == "conditional":
-            fit = irt.fit_conditional(r, **common)
-        else:
-            fit = irt.fit_spectral(r, **common)
-    _warned([w for w in caught if issubclass(w.category, IrtDaskWarning)])
+    options |= _guessing_prior(options.pop("guessing_prior"), options["model"])
+    options["pairing"] = "all"  # of items, not chosen at random
+    r = open_responses(store)
+    with workers(cluster) as client, warned():
+        if options["fixed_items"] is not None:
+            options["fixed_items"] = irt.read_items(options["fixed_items"])
+        size = options["coreset"]
+        options["coreset"] = irt.Coreset(size, sampling="poisson") if size else None
+        fit = getattr(irt, f"fit_{method}")(
+            r,
+            **{_KEYWORDS.get(o, o): options[o] for o in _METHODS[method] if o in options},
+            client=client,
+            progress=False if quiet else None,
+        )
     irt.write_items(fit, out)
     keys = ("method", "model", "converged", "n_iterations", "objective", "log_likelihood",
             "log_prior", "guessing_prior", "n_parameters", "aic", "bic", "n_persons")  # fmt: skip
@@ -268,13 +243,10 @@ def calibrate(
               help="Draws of the items to average over, 0 for none (default: 20 where BANK is the "
               "posterior.nc of a run, else none).")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the plausible values.")
-@cluster_option
+@cluster_option("local")
 @json_option
 @quiet_option
-def score(
-    store: str, bank: str, out: str, method: str, prior: str, plausible: int,
-    item_draws: int | None, seed: int, cluster: str, as_json: bool, quiet: bool,
-) -> None:  # fmt: skip
+def score(prior: str, seed: int, cluster: str, as_json: bool, quiet: bool, **section: Any) -> None:
     """Estimate the ability of every person of STORE with the items of BANK.
 
     BANK is an item bank (.csv, .json), whose items are taken as known, or the posterior.nc of a
@@ -295,10 +267,7 @@ def score(
     from irt_dask.workflow import ScoringConfig
 
     known = prior in ("normal", "groups", "covariates")
-    section = {
-        "store": store, "bank": bank, "out": out, "method": method, "plausible": plausible,
-        "item_draws": item_draws, "prior": prior if known else prior.split(","),
-    }  # fmt: skip
+    section["prior"] = prior if known else prior.split(",")
     config = validated(ScoringConfig, {"scoring": section, "seed": seed}, "score")
     _score(config, cluster, as_json, quiet)
 
@@ -306,10 +275,8 @@ def score(
 def _score(config: Any, cluster: Any, as_json: bool, quiet: bool) -> None:
     from irt_dask.workflow import score_store
 
-    with workers(cluster) as client, warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with workers(cluster) as client, warned():
         result = score_store(config, client=client, progress=False if quiet else None)
-    _warned([w for w in caught if issubclass(w.category, IrtDaskWarning)])
     keys = ("n_persons", "n_blocks_scored", "n_blocks_kept", "n_at_bound", "mean_ability",
             "sd_ability", "reliability", "n_item_draws", "n_plausible", "store")  # fmt: skip
     show({k: result.attrs[k] for k in keys}, as_json)
@@ -321,6 +288,4 @@ def report(directory: str) -> None:
     """Write the report of a finished run again, and print its path."""
     from irt_dask.workflow.run import report_again
 
-    if not Path(directory).is_dir():
-        raise InputError(f"there is no run directory {directory}")
     click.echo(report_again(directory))

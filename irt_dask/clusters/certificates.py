@@ -11,14 +11,15 @@ import shlex
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from irt_dask.errors import InputError
 from irt_dask.store.places import local_path
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
-    from cryptography.x509 import CertificateBuilder, GeneralName, KeyUsage, Name
 
 PORT = 8786
 PARTIES = ("scheduler", "worker", "client")
@@ -99,12 +100,6 @@ def _address(host: str) -> str:
 
 def _files(hosts: Sequence[str], days: int) -> dict[str, bytes]:
     """Content of all files by name."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
     alternatives = x509.SubjectAlternativeName([_alternative(host) for host in hosts])
     authority_key = ec.generate_private_key(ec.SECP256R1())
     authority = _name(f"authority {secrets.token_hex(4)}")  # no two have the same name
@@ -144,17 +139,13 @@ def _files(hosts: Sequence[str], days: int) -> dict[str, bytes]:
     return files
 
 
-def _name(party: str) -> Name:
-    from cryptography import x509
-
+def _name(party: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"irt_dask {party}")])
 
 
 def _builder(
-    subject: Name, issuer: Name, key: EllipticCurvePublicKey, days: int
-) -> CertificateBuilder:
-    from cryptography import x509
-
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int
+) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()
@@ -168,26 +159,16 @@ def _builder(
     )
 
 
-def _usage(*, signs_certificates: bool) -> KeyUsage:
-    from cryptography import x509
-
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    others = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
+              "encipher_only", "decipher_only")  # fmt: skip
+    signs = {"key_cert_sign": signs_certificates, "crl_sign": signs_certificates}
+    unused = dict.fromkeys(others, False)
+    return x509.KeyUsage(digital_signature=not signs_certificates, **signs, **unused)
 
 
-def _alternative(host: str) -> GeneralName:
+def _alternative(host: str) -> x509.GeneralName:
     """A host as it stands in a certificate."""
-    from cryptography import x509
-
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:

@@ -18,6 +18,8 @@ from irt_dask.store.places import is_url, local_path, placed
 #: Files of a ``[cluster]`` section.
 _TLS_FILES = ("tls_ca", "tls_cert", "tls_key")
 _PATHS = (*_TLS_FILES, "log_directory")
+#: Keys of ``kind = "address"`` alone.
+_ADDRESS = ("address", *_TLS_FILES, "insecure")
 #: Keys of ``kind = "slurm"`` alone.
 _SLURM = (
     "walltime", "queue", "account", "job_extra_directives", "interface", "log_directory",
@@ -82,14 +84,11 @@ class ClusterConfig(BaseModel):
                 parse_bytes(self.memory)
             except (ValueError, OverflowError):
                 raise ValueError(f'memory = "{self.memory}" is no amount; write "4GB"') from None
-        if self.kind == "local":
-            given = [k for k in ("address", *_TLS_FILES, "insecure") if getattr(self, k)]
-            if given:
-                raise ValueError(f'{", ".join(given)} needs kind = "address"')
-        return self
-
-    @model_validator(mode="after")
-    def _on_a_file_system(self) -> ClusterConfig:
+        given = ", ".join(k for k in _ADDRESS if getattr(self, k))
+        if self.kind != "address" and given:
+            made = '; with kind = "slurm" scheduler and certificates are made for each run'
+            more = made if self.kind == "slurm" else ""
+            raise ValueError(f'{given} needs kind = "address"{more}')
         for key in _PATHS:
             if is_url(getattr(self, key)):
                 raise ValueError(f"{key} must be a path on a file system, not a URL")
@@ -98,16 +97,9 @@ class ClusterConfig(BaseModel):
     @model_validator(mode="after")
     def _jobs(self) -> ClusterConfig:
         if self.kind != "slurm":
-            given = [k for k in _SLURM if k in self.model_fields_set]
-            if given:
-                raise ValueError(f'{", ".join(given)} needs kind = "slurm"')
+            if given := ", ".join(k for k in _SLURM if k in self.model_fields_set):
+                raise ValueError(f'{given} needs kind = "slurm"')
             return self
-        given = [k for k in ("address", *_TLS_FILES, "insecure") if getattr(self, k)]
-        if given:
-            raise ValueError(
-                f'{", ".join(given)} needs kind = "address"; with kind = "slurm" scheduler and '
-                f"certificates are made for each run"
-            )
         missing = [k for k in ("workers", "memory", "walltime") if getattr(self, k) is None]
         if missing or self.memory == "auto" or not parse_bytes(str(self.memory)):
             raise ValueError(

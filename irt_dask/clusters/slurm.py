@@ -16,7 +16,6 @@ from typing import Any
 
 from dask.utils import parse_bytes
 
-from irt_dask.clusters.certificates import PARTIES, write_certificates
 from irt_dask.clusters.config import ClusterConfig
 from irt_dask.errors import ClusterError
 
@@ -43,7 +42,7 @@ def slurm_client(config: ClusterConfig) -> Iterator[Any]:
 
     jobs = _Jobs(config)
     with tempfile.TemporaryDirectory(prefix="tls-", dir=jobs.folder) as keys:
-        cluster = jobs.cluster(_security(write_certificates(Path(keys) / "keys")))
+        cluster = jobs.cluster(_security(Path(keys) / "keys"))
         try:
             jobs.submit(cluster)
             with Client(cluster) as client:
@@ -57,10 +56,13 @@ def slurm_client(config: ClusterConfig) -> Iterator[Any]:
                 jobs.cancel()
 
 
-def _security(keys: Path) -> Any:
-    """Certificates of this run alone: each of the three parties shows its own."""
+def _security(folder: Path) -> Any:
+    """Certificates of this run alone, in a new folder: each of the three parties shows its own."""
     from distributed.security import Security
 
+    from irt_dask.clusters.certificates import PARTIES, write_certificates
+
+    keys = write_certificates(folder)
     files = {
         f"tls_{party}_{kind}": str(keys / f"{party}{end}.pem")
         for party in PARTIES

@@ -8,14 +8,7 @@ Dask cluster or in the threads of this process, with the same bits either way.
 from irt_dask.engine.chains import Chain, run_chains
 from irt_dask.engine.checkpoint import Checkpoint
 from irt_dask.engine.core import Engine
-from irt_dask.engine.inputs import (
-    as_responses,
-    bank_item_ids,
-    item_parameters,
-    item_parameters_3pl,
-    refuse_graded,
-    refuse_weights,
-)
+from irt_dask.engine.inputs import as_responses, refuse_graded, refuse_weights
 from irt_dask.engine.progress import ProgressOption
 from irt_dask.engine.results import dataset
 
@@ -25,10 +18,7 @@ __all__ = [
     "Engine",
     "ProgressOption",
     "as_responses",
-    "bank_item_ids",
     "dataset",
-    "item_parameters",
-    "item_parameters_3pl",
     "refuse_graded",
     "refuse_weights",
     "run_chains",

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from irt_dask.arrays import Floats
 
 #: Earlier steps that a proposal is made of.
 _MEMORY = 6

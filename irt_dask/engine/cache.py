@@ -6,11 +6,11 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import psutil
 
-from irt_dask.store.responses import Block, BlockRef
+from irt_dask.store.blocks import Block, BlockRef
 
 #: Share of the memory of the worker (or of what the machine has free) that may hold blocks.
 _SHARE = 0.25
@@ -26,6 +26,8 @@ T = TypeVar("T", bound=_Sized)
 _lock = threading.Lock()
 _held: OrderedDict[Hashable, _Sized] = OrderedDict()
 _size = 0
+#: Held while what it names is made: several threads want the same tables at once.
+_making: dict[Hashable, threading.Lock] = {}
 
 
 def _budget() -> float:
@@ -43,22 +45,59 @@ def _budget() -> float:
 
 def keep(key: Hashable | None, make: Callable[[], T]) -> T:
     """Return what ``make`` returns, from memory if it was made before and still fits."""
-    global _size
     if key is None:
         return make()
     with _lock:
-        if key in _held:
-            _held.move_to_end(key)
-            return _held[key]  # type: ignore[return-value]
-    value = make()
-    budget = _budget()
+        own = _making.setdefault(key, threading.Lock())
+    try:
+        with own:
+            with _lock:
+                if key in _held:
+                    _held.move_to_end(key)
+                    return _held[key]  # type: ignore[return-value]
+            value = make()
+            _hold(key, value, _budget())
+            return value
+    finally:
+        with _lock:
+            _making.pop(key, None)
+
+
+class _Last(NamedTuple):
+    """What a slot holds."""
+
+    identity: Hashable
+    value: Any
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.value.nbytes)
+
+
+def keep_last(slot: Hashable, identity: Hashable, make: Callable[[], T]) -> T:
+    """As :func:`keep`, where a new one means that nobody wants the last one any more."""
+    while True:
+        held = keep(slot, lambda: _Last(identity, make()))
+        if held.identity == identity:
+            return held.value
+        _drop(slot, held)
+
+
+def _drop(key: Hashable, value: _Sized) -> None:
+    global _size
+    with _lock:
+        if _held.get(key) is value:
+            _size -= _held.pop(key).nbytes
+
+
+def _hold(key: Hashable, value: _Sized, budget: float) -> None:
+    global _size
     with _lock:
         if key not in _held and value.nbytes <= budget:
             _held[key] = value
             _size += value.nbytes
         while _size > budget and _held:
             _size -= _held.popitem(last=False)[1].nbytes
-    return value
 
 
 def read_block(ref: BlockRef) -> Block:

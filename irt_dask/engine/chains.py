@@ -29,13 +29,9 @@ class Chain:
 
 
 def run_chains(
-    engine: Engine,
-    chains: list[Chain],
-    segment: Segment,
-    total: int,
-    checkpoint: Checkpoint,
+    engine: Engine, chains: list[Chain], segment: Segment, total: int, checkpoint: Checkpoint,
     refs: Sequence[Any] | None = None,
-) -> list[Chain]:
+) -> list[Chain]:  # fmt: skip
     """Run every chain until its state says ``step == total``; return them complete.
 
     Each segment is one task that reads all blocks (or keeps what it needs in its worker's memory);

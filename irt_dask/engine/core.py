@@ -5,22 +5,23 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from types import TracebackType
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 
 from irt_dask.engine import executors
 from irt_dask.engine.cache import keep, read_block
-from irt_dask.engine.identity import for_one_computation
 from irt_dask.engine.inputs import refuse_graded
+from irt_dask.engine.lazy import for_one_computation
 from irt_dask.engine.progress import Progress, ProgressOption
 from irt_dask.engine.threads import single_threaded
 from irt_dask.kernels.responses import layouts
 from irt_dask.store import weights
-from irt_dask.store.responses import Block, BlockRef, Responses
+from irt_dask.store.blocks import Block, BlockRef
+from irt_dask.store.responses import Responses
 
 Reduced = tuple[Any, ...]
 PersonStep = Callable[..., Any]
@@ -54,15 +55,9 @@ class Engine:
     """
 
     def __init__(
-        self,
-        responses: Responses,
-        *,
-        client: Any = None,
-        progress: ProgressOption = None,
-        stage: str = "blocks",
-        prepare: Prepare | None = None,
-        graded: bool = False,
-    ) -> None:
+        self, responses: Responses, *, client: Any = None, progress: ProgressOption = None,
+        stage: str = "blocks", prepare: Prepare | None = None, graded: bool = False,
+    ) -> None:  # fmt: skip
         if not graded:
             refuse_graded(responses, f"this computation ({stage})")
         self.responses = for_one_computation(responses)
@@ -71,17 +66,16 @@ class Engine:
         self.executor = executors.choose(client)
         self.progress = Progress(progress, stage)
         self._refs: Sequence[Any] | None = None
-        self._single = single_threaded()
+        self._open = ExitStack()
 
     def __enter__(self) -> Engine:
-        self._single.__enter__()
-        self.progress.__enter__()
-        if self.responses.max_weight is not None:
-            try:
+        with ExitStack() as stack:
+            stack.enter_context(single_threaded())
+            stack.callback(self.executor.close)
+            stack.enter_context(self.progress)
+            if self.responses.max_weight is not None:
                 self._weigh()
-            except BaseException:
-                self.__exit__(None, None, None)
-                raise
+            self._open = stack.pop_all()
         return self
 
     def unprepared(self) -> Engine:
@@ -126,15 +120,8 @@ class Engine:
             "mean_weight": self.weight_sums.mean if kind == weights.SAMPLING else None,
         }
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.progress.__exit__(kind, error, trace)
-        self.executor.close()
-        self._single.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
 
     @property
     def refs(self) -> Sequence[Any]:
@@ -158,14 +145,9 @@ class Engine:
         return pieces
 
     def _submit(
-        self,
-        pieces: Sequence[Piece],
-        task: Callable[..., Any],
-        step: PersonStep,
-        args: tuple[Any, ...],
-        extras: dict[int, Any] | None = None,
-        tail: tuple[Any, ...] = (),
-    ) -> list[Any]:
+        self, pieces: Sequence[Piece], task: Callable[..., Any], step: PersonStep,
+        args: tuple[Any, ...], extras: dict[int, Any] | None = None, tail: tuple[Any, ...] = (),
+    ) -> list[Any]:  # fmt: skip
         """One task for each aligned range of pieces; with ``extras``, of the pieces it names."""
         n = len(pieces)
         wanted = max(1, int(executors.TASKS_PER_THREAD * self.executor.n_threads))
@@ -186,11 +168,7 @@ class Engine:
         return self.executor.submit_all(task, tasks)
 
     def map_reduce(
-        self,
-        step: PersonStep,
-        *args: Any,
-        report: bool = False,
-        combine: Combine | None = None,
+        self, step: PersonStep, *args: Any, report: bool = False, combine: Combine | None = None
     ) -> Reduced:
         """Sum ``step(block, *args)``, a tuple of arrays or integers, over all blocks.
 
@@ -200,6 +178,28 @@ class Engine:
         """
         add = combine or _add
         futures = self._submit(self._pieces(), _sum_blocks, step, args, tail=(add,))
+        return self._reduced(futures, add, report)
+
+    def map_add(self, step: Callable[..., Reduced], *args: Any) -> Reduced:
+        """As :meth:`map_reduce`, for exact sums, which may be large: their order does not matter.
+
+        ``step(block, sums, *args)`` adds a block to the sums of earlier ones, None at first, in
+        place.  This process holds :attr:`n_held` of them at most.
+        """
+        futures = self._submit(self._pieces(), _add_blocks, step, args)
+        if math.isinf(self.executor.max_gathered):  # of threads: those that finish are added
+            return functools.reduce(_add, (sums for _, sums in self._finished(futures, False)))
+        return self._reduced(futures, _add, False)
+
+    @property
+    def n_held(self) -> int:
+        """Results of :meth:`map_add` that this process holds at a time."""
+        n = self.executor.n_threads
+        if math.isinf(self.executor.max_gathered):
+            return n + 3
+        return int(1.5 * min(executors.TASKS_PER_THREAD * n, self.executor.max_gathered)) + 1
+
+    def _reduced(self, futures: list[Any], add: Combine, report: bool) -> Reduced:
         while len(futures) > self.executor.max_gathered:  # pairs of neighbours stay aligned
             futures = [
                 self.executor.submit(k / len(futures), _tree, futures[k : k + 16], add)
@@ -223,7 +223,7 @@ class Engine:
 
         They are numbered as in the result of :meth:`map_blocks`.
         """
-        futures = self._submit(self._pieces(), _named_blocks, step, args, per_block)
+        futures = self._submit(self._pieces(), _each_block, step, args, per_block)
         results = [r for part in self._gather(futures, False) for r in part]
         return dict(zip(sorted(per_block), results, strict=True))
 
@@ -316,25 +316,17 @@ def _weight_sums(ref: BlockRef) -> weights.Sums:
 def _rows(block: Block, lo: int, hi: int) -> Block:
     if (lo, hi) == (0, block.n_persons):
         return block
-    return dataclasses.replace(
-        block,
-        start=block.start + lo,
-        data=layouts.row_range(block.data, lo, hi),
-        weight=None if block.weight is None else block.weight[lo:hi],
-        group=None if block.group is None else block.group[lo:hi],
-        times=None if block.times is None else block.times[lo:hi],
-    )
+    more = {name: getattr(block, name) for name in ("weight", "group", "times")}
+    more = {name: None if x is None else x[lo:hi] for name, x in more.items()}
+    data = layouts.row_range(block.data, lo, hi)
+    return dataclasses.replace(block, start=block.start + lo, data=data, **more)
 
 
-def _named_blocks(
-    where: Where, step: PersonStep, args: tuple[Any, ...], extras: Sequence[Any]
+def _each_block(
+    where: Where, step: PersonStep, args: tuple[Any, ...], extras: Sequence[Any] | None = None
 ) -> list[Any]:
-    pairs = zip(_blocks(where), extras, strict=True)
-    return [step(block, extra, *args) for block, extra in pairs]
-
-
-def _each_block(where: Where, step: PersonStep, args: tuple[Any, ...]) -> list[Any]:
-    return [step(block, *args) for block in _blocks(where)]
+    more = [()] * len(where[1]) if extras is None else [(extra,) for extra in extras]
+    return [step(block, *own, *args) for block, own in zip(_blocks(where), more, strict=True)]
 
 
 def _each_ref(where: Where, step: Callable[..., Any], args: tuple[Any, ...]) -> list[Any]:
@@ -359,6 +351,14 @@ def _sum_blocks(where: Where, step: PersonStep, args: tuple[Any, ...], add: Comb
     while pending:
         total = add(pending.pop()[1], total)
     return total
+
+
+def _add_blocks(where: Where, step: Callable[..., Reduced], args: tuple[Any, ...]) -> Reduced:
+    sums = None
+    for block in _blocks(where):
+        sums = step(block, sums, *args)
+    assert sums is not None
+    return sums
 
 
 def _result(value: Any) -> Reduced:

@@ -16,7 +16,7 @@ from irt_dask.engine.memory import keep_freed_memory
 from irt_dask.engine.threads import n_cores, single_threaded
 from irt_dask.engine.watch import LOOK, PATIENCE, Watch, reaching_scheduler, went_away
 from irt_dask.errors import ClusterError
-from irt_dask.store.responses import BlockRef
+from irt_dask.store.blocks import BlockRef
 
 #: Tasks of a round, for each thread of the cluster: enough to balance, few to schedule.
 TASKS_PER_THREAD = 4

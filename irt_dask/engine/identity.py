@@ -3,75 +3,21 @@
 In a store it is the checksum of the manifest, which covers every byte.  Of data in memory it is a
 checksum of responses, identifiers, groups, weights and covariates.  Lazy data (dask arrays) have no
 identity without being computed: the name of a dask array may stand for other content at the next
-call.  Where something outlives a computation their content is hashed, in one pass over them; blocks
-that a process keeps in memory are those of one computation and never found by another.
+call.  Where something outlives a computation their content is hashed, in one pass over them.
 """
 
 from __future__ import annotations
 
-import secrets
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from irt_dask.engine.cache import read_block
 from irt_dask.engine.checkpoint import Checkpoint
+from irt_dask.engine.core import Engine
 from irt_dask.store.digests import block_digest, responses_digest
-from irt_dask.store.responses import Block, Responses
+from irt_dask.store.responses import Responses
 from irt_dask.store.weights import WeightedRef
-
-if TYPE_CHECKING:
-    from irt_dask.engine.core import Engine
-
-
-@dataclass(frozen=True, eq=False)
-class LazyBlock:
-    """A block of lazy data, under a name that one computation uses."""
-
-    ref: Any
-    cache_key: tuple[Any, ...]
-
-    @property
-    def index(self) -> int:
-        """Number of the block."""
-        return int(self.ref.index)
-
-    @property
-    def start(self) -> int:
-        """Position of the block's first person among all persons."""
-        return int(self.ref.start)
-
-    def read(self) -> Block:
-        """Compute the block."""
-        return self.ref.read()
-
-    def person_ids(self) -> NDArray[Any]:
-        """Return the identifiers of the block's persons."""
-        return self.ref.person_ids()
-
-    def weights(self) -> NDArray[np.float64] | None:
-        """Return the weights of the block's persons, as they were given."""
-        return self.ref.weights()
-
-    def groups(self) -> NDArray[np.object_] | None:
-        """Return the group labels, None without groups."""
-        return self.ref.groups()
-
-    def covariates(self) -> NDArray[np.float64] | None:
-        """Return the covariates, None without any."""
-        return self.ref.covariates()
-
-
-def for_one_computation(responses: Responses) -> Responses:
-    """Return responses whose blocks, if they are lazy, have names that are never used again."""
-    if not responses.lazy:
-        return responses
-    word = secrets.token_hex(16)
-    refs = [LazyBlock(ref, (word, k)) for k, ref in enumerate(responses.refs)]
-    return replace(responses, refs=refs)
 
 
 def _digest(ref: Any) -> str:

@@ -5,9 +5,15 @@ from __future__ import annotations
 import ctypes
 import functools
 
+import psutil
+
+from irt_dask.errors import TooLargeError
+
 #: Parameters of glibc's mallopt, and the bytes that they are set to.
 _TRIM_THRESHOLD, _TRIM = -1, 64 << 20
 _MMAP_THRESHOLD, _MMAP = -3, 32 << 20
+#: Bytes that are taken without a look at what there is.
+_LITTLE = 1 << 30
 
 
 @functools.cache
@@ -24,3 +30,18 @@ def keep_freed_memory() -> None:
         return
     mallopt(_TRIM_THRESHOLD, _TRIM)
     mallopt(_MMAP_THRESHOLD, _MMAP)
+
+
+def refuse_beyond_memory(needed: float, what: str) -> None:
+    """Stop before work that needs so many bytes in this process, if it may not take them."""
+    if needed <= _LITTLE:
+        return
+    from distributed.system import MEMORY_LIMIT  # that of a container counts
+
+    own = psutil.Process().memory_info().rss
+    free = min(psutil.virtual_memory().available, MEMORY_LIMIT - own)
+    if needed > free:
+        raise TooLargeError(
+            f"{what} takes about {needed / 2**30:.1f} GiB, and this process may take "
+            f"{free / 2**30:.1f} GiB more; use a machine with more memory, or fewer items at a time"
+        )

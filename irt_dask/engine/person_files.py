@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
-import secrets
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import numpy as np
 from irt_dask._version import __version__
 from irt_dask.errors import ClusterError, InputError
 from irt_dask.store import Responses
-from irt_dask.store.manifest import put, writing
+from irt_dask.store.manifest import put, replacing, writing
 from irt_dask.store.objects import ObjectPath
 from irt_dask.store.places import Location, local_path, location, names
 
@@ -48,11 +46,7 @@ def new_folder(path: str | Path) -> Path:
 
 
 def write_block(
-    ref: Any,
-    index: int,
-    columns: dict[str, Any],
-    folder: str,
-    said: dict[str, Any] | None = None,
+    ref: Any, index: int, columns: dict[str, Any], folder: str, said: dict[str, Any] | None = None
 ) -> None:
     """Write the values of a block after ``person_id`` and, if known, ``person_group``.
 
@@ -86,13 +80,8 @@ def write_block(
         write(buffer)
         path.write_bytes(buffer.getvalue())
         return
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    with writing(path):
-        try:
-            write(temporary)
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+    with writing(path), replacing(path) as temporary:
+        write(temporary)
 
 
 def column_names(path: Location) -> list[str]:
@@ -112,13 +101,8 @@ def footer(path: Location) -> dict[str, Any] | None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    whole: Any = path
-    if isinstance(path, ObjectPath):
-        try:
-            whole = io.BytesIO(path.read_bytes())
-        except FileNotFoundError:
-            return None
     try:
+        whole = io.BytesIO(path.read_bytes())
         with pq.ParquetFile(whole, page_checksum_verification=True) as file:
             content, metadata = file.read(), file.metadata.metadata or {}
         if set(metadata) != {_SAID.encode()}:  # nothing else stands there

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 #: None: a bar when standard error is a terminal; True, False: always, never; or a function that is
@@ -24,12 +23,7 @@ class Progress:
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._bar is not None:
             self._bar.close()
 
@@ -44,20 +38,3 @@ class Progress:
                 self._bar = tqdm(total=total, desc=self.stage, delay=2, file=sys.stderr)
             self._bar.n = done
             self._bar.refresh() if done == total else self._bar.update(0)
-
-
-def callback(option: ProgressOption) -> Callable[[str, int, int | None], None] | None:
-    """Return a function (stage, done, total) for work of several stages, None to show nothing."""
-    if callable(option):
-        return option
-    if not (option is True or (option is None and sys.stderr.isatty())):
-        return None
-    bars: dict[str, Progress] = {}
-
-    def show(stage: str, done: int, total: int | None) -> None:
-        bar = bars.setdefault(stage, Progress(True, stage))
-        bar.update(done, total)
-        if done == total:
-            bar.__exit__(None, None, None)
-
-    return show

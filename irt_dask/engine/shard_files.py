@@ -6,8 +6,6 @@ of where each shard's begin.  The copy belongs to one computation and is removed
 
 from __future__ import annotations
 
-import os
-import secrets
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ from irt_dask.errors import ClusterError, StoreError
 from irt_dask.kernels.base import keyed_random
 from irt_dask.kernels.responses import layouts
 from irt_dask.kernels.responses.layouts import Dense, Layout, Sparse
-from irt_dask.store.manifest import writing
+from irt_dask.store.manifest import replacing, writing
 
 #: Per shard: where its persons begin in the file, their bytes, the checksum, persons, responses.
 _ENTRIES = 5
@@ -86,20 +84,15 @@ def _write(ref: Any, seed: int, n_shards: int, folder: str) -> None:
         table[k] = at, len(body), zlib.crc32(body), mine.shape[0], responses
         bodies.append(body)
         at += len(body)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        with writing(path):
-            with open(temporary, "wb") as file:
-                file.write(table.tobytes())
-                file.writelines(bodies)
-            os.replace(temporary, path)
+        with writing(path), replacing(path) as temporary, open(temporary, "wb") as file:
+            file.write(table.tobytes())
+            file.writelines(bodies)
     except FileNotFoundError as error:
         raise ClusterError(
             f"{n_shards} shards: a copy of the responses by shard is made first, in {folder}, "
             f"which the workers do not share; give checkpoint=FOLDER on a file system that all see"
         ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def write_copy(engine: Engine, seed: int, n_shards: int, folder: Path) -> Sequence[ShardFile]:

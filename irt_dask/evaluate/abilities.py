@@ -1,127 +1,106 @@
-"""The normal distribution of ability that fit statistics integrate over, items held."""
+"""Items and the normal distribution of ability that fit statistics integrate over."""
 
 from __future__ import annotations
 
 import math
-import warnings
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
-from irt_dask.engine import Engine, item_parameters_3pl
+from irt_dask.arrays import Floats
+from irt_dask.curves.item_set import ItemSet
+from irt_dask.engine import Engine
 from irt_dask.engine.cache import keep
-from irt_dask.errors import ConvergenceWarning, EstimationError, InputError
-from irt_dask.kernels.base import fixed_point
-from irt_dask.kernels.misfit import predictions
-from irt_dask.kernels.responses import response_counts
-from irt_dask.models import grid_for, reach_of
-from irt_dask.store import Block
+from irt_dask.errors import InputError
+from irt_dask.items.parameters import item_set
+from irt_dask.kernels.posterior import at_ability, hermite, leave_one_out, point_estimates
+from irt_dask.kernels.posterior.tables import LinearTables
+from irt_dask.kernels.responses.layouts import Layout, row_range
+from irt_dask.population import em
+from irt_dask.population.population import (
+    NOBODY_APART,
+    Population,
+    Posteriors,
+    expectations,
+    posteriors,
+)
 from irt_dask.store.responses import sha256
 
-Floats = NDArray[np.float64]
-
-#: EM steps at most, and the change of mean and log SD that ends them.
-_STEPS, _TOLERANCE = 200, 1e-6
-#: Smallest SD, and the longest stride of an extrapolation in EM steps.
-_LEAST_SD, _LONGEST_STRIDE = 1e-3, 64.0
-#: How far it goes at most beyond the last step, in SD and in log SD.
-_FARTHEST = 2.0
+#: Cells of a block that are treated at a time: bounds the memory of what is found of each.
+_CELLS = 1 << 22
 
 
-class Scale(NamedTuple):
-    """Items on the scale of standardised ability, the grid, and mean and SD of ability."""
+@dataclass(frozen=True, eq=False)
+class Known:
+    """Items and the distribution of ability, both taken as known, and nodes for posteriors."""
 
-    a: Floats
-    d: Floats
-    c: Floats
+    items: ItemSet
+    population: Population
     nodes: Floats
-    mean: float
-    sd: float
-    #: Where the grid ends.
-    bound: float
 
-    def curves(self) -> predictions.Curves:
-        """Tables of items and grid, made once in a process."""
-        items = (self.a, self.d, self.c, self.nodes)
-        return keep(("fit", sha256(*items)), lambda: predictions.curves(*items))
+    @classmethod
+    def of(cls, items: ItemSet, population: Population) -> Known:
+        """With nodes for any responses to these items."""
+        return cls(items, population, population.nodes(items))
 
     @property
-    def n_parameters(self) -> int:
-        """Parameters of an item: 1 where all slopes are the same, 3 where some can be guessed."""
-        if (self.c > 0.0).any():
-            return 3
-        return 1 if (self.a == self.a[0]).all() else 2
+    def mean(self) -> float:
+        """Mean of ability."""
+        return float(self.population.coefficients[0, 0])
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation of ability."""
+        return float(self.population.sd[0])
+
+    def posteriors(self, data: Layout) -> Posteriors:
+        """What kernels of the posterior take."""
+        prior, _ = self.population.prior(self.nodes, NOBODY_APART)
+        return posteriors(data, self.items, self.nodes, prior)
+
+    def expectations(self, data: Layout) -> Floats:
+        """Posterior mean and variance of each ability, and the log marginal likelihood."""
+        return expectations(data, self.items, self.nodes, self.population)
+
+    def left_out(self, data: Layout) -> Floats:
+        """Probability of each response given the person's others, in the order of the rows."""
+        p = self.posteriors(data)
+        inverse = keep(
+            ("inverse", self.items.digest, sha256(self.nodes)),
+            lambda: leave_one_out.inverse(self.items, p.tables),
+        )
+        return leave_one_out.left_out(*p.arguments, inverse)
+
+    def between(self, items: ItemSet | None = None) -> at_ability.Between:
+        """Curves between the nodes, of these or of some of the items."""
+        items = self.items if items is None else items
+        ends = float(self.nodes[0]), float(self.nodes[-1])
+        return keep(("between", items.digest, *ends), lambda: at_ability.between(items, *ends))
+
+    def modes(self, data: Layout) -> Floats:
+        """Most likely ability of each person."""
+        p = self.posteriors(data)
+        goal = point_estimates.Goal(
+            np.full(data.shape[0], self.mean), np.full(data.shape[0], self.sd**-2.0), False
+        )
+        curves = p.tables if isinstance(p.tables, LinearTables) else self.between()
+        assert isinstance(curves, (LinearTables, hermite.Curves))
+        none = np.empty((2, 0, 0))
+        return point_estimates.estimates(*p.arguments, curves, goal, self.nodes.size, none)[0]
 
 
-def on_scale(a: Floats, d: Floats, c: Floats, mean: float, sd: float) -> Scale:
-    """Standardise ability: items of ``(theta - mean) / sd``."""
-    slopes, intercepts = a * sd, d + a * mean
-    bound = reach_of(slopes, intercepts)
-    nodes = grid_for(slopes, intercepts, bound=bound).nodes
-    return Scale(slopes, intercepts, c, nodes, mean, sd, bound)
+def parts(data: Layout) -> Iterator[Layout]:
+    """Yield ranges of a block's persons that are not large."""
+    n = data.shape[0]
+    size = max(1, n * _CELLS // max(data.values.size, 1))
+    return (row_range(data, k, min(k + size, n)) for k in range(0, n, size))
 
 
-def _moments(block: Block, scale: Scale, unit: float) -> tuple[Any, ...]:
-    """Posterior moments of the persons with responses."""
-    mean, square = predictions.moments(block.data, scale.curves())
-    seen = response_counts.responses_per_person(block.data) > 0
-    terms = np.stack([np.ones(mean.size), mean, square])[:, seen]
-    return (fixed_point.fixed(terms, unit).sum(axis=1),)
-
-
-def estimate(engine: Engine, a: Floats, d: Floats, c: Floats) -> tuple[Scale, int, bool]:
-    """Mean and SD of the highest marginal likelihood, by EM; steps taken, and whether they ended.
-
-    A pass over the data for each step.  After every two the path is extrapolated (SQUAREM, Varadhan
-    and Roland 2008); an extrapolation from which steps become longer than before is taken back.
-    """
-
-    def step(x: Floats) -> Floats:  # mean and log SD
-        mean, sd = float(x[0]), math.exp(x[1])
-        scale = on_scale(a, d, c, mean, sd)
-        unit = fixed_point.scale_for(engine.responses.n_persons * scale.bound**2)
-        sums = engine.map_reduce(_moments, scale, unit)[0] / unit
-        if sums[0] == 0.0:
-            raise EstimationError("there is no observed response")
-        first, second = sums[1:] / sums[0]
-        spread = math.sqrt(max(second - first**2, _LEAST_SD**2))
-        return np.array([mean + sd * first, max(math.log(sd * spread), math.log(_LEAST_SD))])
-
-    x, steps, longest, safe = np.zeros(2), 0, math.inf, np.zeros(2)
-    while steps < _STEPS:
-        one = step(x)
-        first = one - x
-        if np.abs(first).max() > 2.0 * longest:  # led astray
-            x, longest = safe, math.inf
-            steps += 1
-            continue
-        two = step(one)
-        second = two - one
-        steps += 2
-        if np.abs(second).max() < _TOLERANCE:
-            return on_scale(a, d, c, float(two[0]), math.exp(two[1])), steps, True
-        bend = float(np.linalg.norm(second - first))
-        ratio = float(np.linalg.norm(first)) / bend if bend > 0.0 else 1.0
-        ratio = min(max(ratio, 1.0), _LONGEST_STRIDE)
-        safe, longest = two, float(np.abs(second).max())
-        beyond = x + 2.0 * ratio * first + ratio**2 * (second - first) - two
-        farthest = np.array([_FARTHEST * math.exp(two[1]), _FARTHEST])
-        x = two + np.clip(beyond, -farthest, farthest)
-    change = float(np.abs(second).max())
-    warnings.warn(
-        f"the distribution of ability still changes by {change:.2g} after {steps} steps: these "
-        f"responses hardly determine it; give ability=(mean, sd) where the function takes it, or "
-        f"more persons",
-        ConvergenceWarning,
-        stacklevel=4,
-    )
-    return on_scale(a, d, c, float(two[0]), math.exp(two[1])), steps, False
-
-
-def checked(ability: Any) -> tuple[float, float] | None:
-    """Return a mean and a positive SD, or None."""
+def checked(ability: Any) -> Population | None:
+    """Return the normal distribution of a mean and a positive SD, or None."""
     if ability is None:
         return None
     try:
@@ -133,24 +112,25 @@ def checked(ability: Any) -> tuple[float, float] | None:
             f"ability={ability!r} must be (mean, sd) of its normal distribution, both finite and "
             f"sd > 0, or None to estimate them"
         )
-    return mean, sd
+    return Population(np.array([[mean]]), np.array([sd]))
 
 
 def choose(
-    engine: Engine, items: xr.Dataset, ability: tuple[float, float] | None
-) -> tuple[Scale, dict[str, Any]]:
-    """Scale of the items under the given or the estimated distribution; what attrs say of it."""
-    a, d, c = item_parameters_3pl(items, engine.responses.item_id)
+    engine: Engine, items: xr.Dataset, ability: Population | None
+) -> tuple[Known, dict[str, Any]]:
+    """Items under the given or the likeliest distribution; what attrs say of it."""
+    own = item_set(items, engine.responses.item_id)
+    steps, converged = 0, True
     if ability is None:
-        scale, steps, converged = estimate(engine, a, d, c)
-    else:
-        scale, steps, converged = on_scale(a, d, c, *ability), 0, True
+        found = em.one_normal(engine, own)
+        ability, steps, converged = found.population, found.passes, found.converged
+    known = Known.of(own, ability)
     attrs = {
         "model": items.attrs.get("model"),
         "n_persons": engine.responses.n_persons,
-        "ability_mean": scale.mean,
-        "ability_sd": scale.sd,
+        "ability_mean": known.mean,
+        "ability_sd": known.sd,
         "n_iterations": steps,
         "converged": converged,
     }
-    return scale, attrs
+    return known, attrs

@@ -12,24 +12,22 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.stats import chi2, norm
 
-from irt_dask.engine import (
-    Engine,
-    ProgressOption,
-    as_responses,
-    dataset,
-    item_parameters_3pl,
-    refuse_weights,
-)
+from irt_dask.arrays import Floats, Ints
+from irt_dask.curves.item_set import ItemSet
+from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
+from irt_dask.engine.cache import keep
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import ApproximationWarning, EstimationError, InputError
-from irt_dask.evaluate.abilities import Scale, estimate
+from irt_dask.evaluate.abilities import Known
 from irt_dask.evaluate.groups import of_groups
 from irt_dask.items import checks
+from irt_dask.items.parameters import item_set
+from irt_dask.kernels.base.lanes import LANES
 from irt_dask.kernels.misfit import residual_products
 from irt_dask.kernels.responses import response_counts
+from irt_dask.population import em
 from irt_dask.store import Block, Responses
-
-Floats = NDArray[np.float64]
+from irt_dask.store.responses import sha256
 
 _MAX_ITEMS = 1500
 #: Of the ETS delta scale: a logit is -2.35 of it, from easy for the focal group to hard.
@@ -44,16 +42,27 @@ _FEW = 500
 class _Group(NamedTuple):
     """Score of a group and its sum of squares and products: intercepts, slopes, mean and SD."""
 
-    scale: Scale
+    known: Known
     score: Floats
     products: Floats
     #: Persons who answered each item.
-    seen: NDArray[np.int64]
+    seen: Ints
 
 
-def _products(block: Block, scale: Scale, slope_bound: float) -> tuple[Any, ...]:
-    g = scale.curves()
-    sums = residual_products.score_products(block.data, g, scale.mean, scale.sd, slope_bound)
+class _Derivatives:
+    """Derivatives of log P by intercept and slope, in units of ``bound``; (2, rows, nodes)."""
+
+    def __init__(self, known: Known, bound: Floats) -> None:
+        self.values = known.items.by_parameter(known.nodes, 2)[::-1] / bound[:, None, None]
+        self.nbytes = self.values.nbytes
+
+
+def _products(block: Block, known: Known, bound: Floats) -> tuple[Any, ...]:
+    key = ("derivatives", known.items.digest, sha256(known.nodes, bound))
+    table = keep(key, lambda: _Derivatives(known, bound)).values
+    sums = residual_products.score_products(
+        *known.posteriors(block.data).arguments, known.items.first, table, known.mean, known.sd
+    )
     return (*sums, response_counts.response_counts(block.data)[1])
 
 
@@ -77,7 +86,7 @@ def dif(
     ----------
     responses : Responses or anything ``from_array`` takes, with groups of persons, without weights.
     items : Dataset
-        The items' parameters common to both groups (1PL, 2PL, 3PL), matched by identifier:
+        The items' parameters common to both groups, matched by identifier:
         consistent ones, of a marginal or Bayesian fit to both groups or to one, or a bank.  Errors
         of estimation do not matter to first order; joint fits of short tests are biased too much.
     reference, focal : str
@@ -89,7 +98,8 @@ def dif(
     -------
     Dataset over items
         ``item_dif_uniform_chi2`` (1 degree of freedom), ``item_dif_nonuniform_chi2`` (1, the slope
-        given the intercept) and ``item_dif_joint_chi2`` (2), each with ``_p_value``.
+        given the intercept) and ``item_dif_joint_chi2`` (2); ``item_dif_uniform_p_value``,
+        ``item_dif_nonuniform_p_value`` and ``item_dif_joint_p_value``.
         ``item_dif_shift`` and ``_se``: the focal group's intercept less the reference's, slopes
         equal, logits (positive: easier for the focal group); ``item_dif_slope`` and ``_se``: the
         difference in slopes.  Both are one step from no DIF, too small where it is large.
@@ -122,7 +132,7 @@ def dif(
     -----
     Neyman's C(alpha): the score of the focal group for the item's intercept and slope, less what
     the scores of all common parameters (every intercept and slope, the focal group's mean and SD)
-    explain of it, over the variance of the remainder.  Guessing parameters are taken as known.  An
+    explain of it, over the variance of the remainder.  Other parameters are taken as known.  An
     item with DIF also moves the groups' abilities, and with many such items in one direction the
     others show some of the opposite: leave the worst out and test again.
 
@@ -153,7 +163,7 @@ def dif(
             f"{m} items: dif takes {_MAX_ITEMS} at most, whose matrix the driver holds; select "
             f"fewer items"
         )
-    parameters = item_parameters_3pl(items, responses.item_id)
+    known = item_set(items, responses.item_id)
     parts = of_groups(responses, (str(reference), str(focal)), client, progress)
     n, common = parts[0].n_persons + parts[1].n_persons, 2 * m + 2
     if n <= common:
@@ -161,7 +171,7 @@ def dif(
             f"{n} persons and {common} common parameters: there must be more persons; select fewer "
             f"items"
         )
-    groups, bound, steps, converged = _groups(parts, parameters, client, progress)
+    groups, bound, steps, converged = _groups(parts, known, client, progress)
     with single_threaded():  # products of matrices: the same bits, whatever threads there are
         data = _tests(groups, bound, n)
     flagged = checks.unsound(items, responses.item_id)
@@ -180,31 +190,32 @@ def dif(
     }
     for name, part, group in zip(("reference", "focal"), parts, groups, strict=True):
         attrs[f"n_{name}"] = part.n_persons
-        attrs[f"ability_mean_{name}"] = group.scale.mean
-        attrs[f"ability_sd_{name}"] = group.scale.sd
+        attrs[f"ability_mean_{name}"] = group.known.mean
+        attrs[f"ability_sd_{name}"] = group.known.sd
     return dataset(data, item_id=responses.item_id, attrs=attrs)
 
 
 def _groups(
-    parts: list[Responses], parameters: tuple[Any, ...], client: Any, progress: ProgressOption
-) -> tuple[list[_Group], float, int, bool]:
-    """Ability and scores of each group; the slopes' divisor, EM steps, whether all ended."""
+    parts: list[Responses], items: ItemSet, client: Any, progress: ProgressOption
+) -> tuple[list[_Group], Floats, int, bool]:
+    """Ability and scores of each group; the scores' divisors, EM steps, whether all ended."""
     fitted = []
     for part in parts:
         with Engine(part, client=client, progress=progress, stage="abilities") as engine:
-            fitted.append(estimate(engine, *parameters))
-    widest = max(abs(s.mean) + s.bound * s.sd for s, _, _ in fitted)
-    bound = 2.0 ** math.ceil(math.log2(widest))
+            fitted.append(em.one_normal(engine, items))
+    settings = [Known.of(items, found.population) for found in fitted]
+    steep = [items.by_parameter(k.nodes[:-LANES], 2)[::-1] for k in settings]
+    bound = 2.0 ** np.ceil(np.log2(np.max([np.abs(x).max(axis=(1, 2)) for x in steep], axis=0)))
     groups = []
-    for part, (scale, _, _) in zip(parts, fitted, strict=True):
+    for part, known in zip(parts, settings, strict=True):
         with Engine(part, client=client, progress=progress, stage="scores") as engine:
-            score, products, seen = engine.map_reduce(_products, scale, bound, report=True)
+            score, products, seen = engine.map_reduce(_products, known, bound, report=True)
         unit = residual_products.UNIT
-        groups.append(_Group(scale, score / unit, products / unit**2, seen))
-    return groups, bound, max(s for _, s, _ in fitted), all(c for _, _, c in fitted)
+        groups.append(_Group(known, score / unit, products / unit**2, seen))
+    return groups, bound, max(f.passes for f in fitted), all(f.converged for f in fitted)
 
 
-def _tests(groups: list[_Group], slope_bound: float, n: int) -> dict[str, Any]:
+def _tests(groups: list[_Group], bound: Floats, n: int) -> dict[str, Any]:
     """Chi-squares, p-values and effects from the groups' scores."""
     one, two = groups
     m = (two.score.size - 2) // 2
@@ -241,11 +252,11 @@ def _tests(groups: list[_Group], slope_bound: float, n: int) -> dict[str, Any]:
         if not v[0, 0] > 1e-9 * two.products[j, j]:
             continue
         uniform[j] = u[0] ** 2 / v[0, 0]
-        shift[:, j] = u[0] / v[0, 0], 1.0 / math.sqrt(v[0, 0])
+        shift[:, j] = np.array([u[0] / v[0, 0], 1.0 / math.sqrt(v[0, 0])]) / bound[0]
         if np.linalg.det(v) > 1e-9 * v[0, 0] * v[1, 1]:
             inverse = np.linalg.inv(v)
             joint[j] = u @ inverse @ u
-            slope[:, j] = (inverse @ u)[1] / slope_bound, math.sqrt(inverse[1, 1]) / slope_bound
+            slope[:, j] = np.array([(inverse @ u)[1], math.sqrt(inverse[1, 1])]) / bound[1]
     nonuniform = np.maximum(joint - uniform, 0.0)
     data: dict[str, Any] = {
         "item_dif_shift": shift[0],

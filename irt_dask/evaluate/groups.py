@@ -13,11 +13,12 @@ from irt_dask.engine import Engine
 from irt_dask.errors import InputError
 from irt_dask.kernels.responses import layouts
 from irt_dask.store import Block, Responses
-from irt_dask.store.responses import BlockRef, sha256
+from irt_dask.store.blocks import BlockRef
+from irt_dask.store.responses import sha256
 
 
 @dataclass(frozen=True, eq=False)
-class GroupBlock:
+class GroupBlock(BlockRef):
     """The persons of a block who belong to a group."""
 
     ref: BlockRef
@@ -40,22 +41,10 @@ class GroupBlock:
         data = layouts.take(self.ref.read().data, self._rows())
         return Block(self.index, self.start, data)
 
-    def person_ids(self) -> NDArray[Any]:
-        """Return the identifiers of the persons."""
-        return self.ref.person_ids()[self._rows()]
-
-    def weights(self) -> NDArray[np.float64] | None:
-        """Return None: methods that compare groups refuse weights."""
-        return None
-
-    def groups(self) -> NDArray[np.object_] | None:
-        """Return their label, once for each."""
-        return np.full(self._rows().size, self.label, dtype=object)
-
-    def covariates(self) -> NDArray[np.float64] | None:
-        """Return their covariates, None without any."""
-        covariates = self.ref.covariates()
-        return None if covariates is None else covariates[self._rows()]
+    def column(self, name: str) -> NDArray[Any] | None:
+        """Return a variable of the persons; no weights: methods that compare groups refuse them."""
+        column = None if name == "person_weight" else self.ref.column(name)
+        return None if column is None else column[self._rows()]
 
 
 def _count(ref: Any) -> Counter[str]:

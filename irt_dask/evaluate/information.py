@@ -6,24 +6,12 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
-from irt_dask.engine import bank_item_ids, dataset, item_parameters_3pl
+from irt_dask.curves.grids import grid_of
+from irt_dask.curves.item_set import ItemSet
+from irt_dask.engine import dataset
 from irt_dask.errors import InputError
-from irt_dask.models import grid_for
-
-Floats = NDArray[np.float64]
-
-
-def _information(x: Floats, a: Floats, d: Floats, c: Floats) -> Floats:
-    """Fisher information of each item, (items, abilities): ``a^2 (1-c) s^2 (1-s) / P``."""
-    with np.errstate(over="ignore"):
-        s = 1.0 / (1.0 + np.exp(-(np.multiply.outer(a, x) + d[:, None])))
-        rest = 1.0 / (1.0 + np.exp(np.multiply.outer(a, x) + d[:, None]))
-    p = c[:, None] + (1.0 - c[:, None]) * s
-    with np.errstate(invalid="ignore"):  # s / P is 1 where nobody guesses, also where both are 0
-        share = np.where(c[:, None] > 0.0, s / p, 1.0)
-    return (a**2 * (1.0 - c))[:, None] * s * rest * share
+from irt_dask.items.parameters import bank_item_ids, item_set
 
 
 def information(items: xr.Dataset, ability: Any = None) -> xr.Dataset:
@@ -32,14 +20,15 @@ def information(items: xr.Dataset, ability: Any = None) -> xr.Dataset:
     Parameters
     ----------
     items : Dataset
-        A fit or an item bank (1PL, 2PL, 3PL).
+        A fit or an item bank of one ability.
     ability : array, optional
         Abilities on the scale of the items, finite.  Default: 81 from -4 to 4.
 
     Returns
     -------
     Dataset over ability
-        ``item_information`` (items, ability), ``P'^2 / (P (1 - P))``; ``test_information``, its sum
+        ``item_information`` (items, ability), ``sum P'^2 / P`` over the
+        categories; ``test_information``, its sum
         over the items; ``ability_se``, one over its root (infinite where there is none).
         ``attrs["marginal_reliability"]``: the mean of ``I / (I + 1)`` over abilities N(0, 1), the
         share of the variance of ability that the test explains.  It means something on a scale on
@@ -69,8 +58,8 @@ def information(items: xr.Dataset, ability: Any = None) -> xr.Dataset:
     if x.ndim != 1 or x.size == 0 or not np.isfinite(x).all():
         raise InputError("ability must be one or more finite numbers, in one dimension")
     item_id = bank_item_ids(items)
-    a, d, c = item_parameters_3pl(items, item_id)
-    each = _information(x, a, d, c)
+    own = item_set(items, item_id)
+    each = own.information(x)
     total = each.sum(axis=0)
     with np.errstate(divide="ignore"):
         error = 1.0 / np.sqrt(total)
@@ -81,16 +70,14 @@ def information(items: xr.Dataset, ability: Any = None) -> xr.Dataset:
         attrs={
             "method": "information",
             "model": items.attrs.get("model"),
-            "marginal_reliability": _reliability(a, d, c),
+            "marginal_reliability": _reliability(own),
         },
     )
 
 
-def _reliability(a: Floats, d: Floats, c: Floats) -> float:
+def _reliability(items: ItemSet) -> float:
     """Mean of I / (I + 1) over N(0, 1)."""
-    nodes = grid_for(a, d).nodes
-    total = np.zeros(nodes.size)
-    for k in range(0, a.size, 64):  # some items at a time: nodes x items may be large
-        total += _information(nodes, a[k : k + 64], d[k : k + 64], c[k : k + 64]).sum(axis=0)
+    nodes = grid_of(items).nodes
+    total = items.total_information(nodes)
     weight = np.exp(-0.5 * nodes**2)
     return float((total / (total + 1.0)) @ weight / weight.sum())

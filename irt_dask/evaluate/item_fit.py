@@ -9,14 +9,15 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from irt_dask.arrays import Floats, Ints
+from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
 from irt_dask.errors import EstimationError
-from irt_dask.evaluate.abilities import Scale, checked, choose
+from irt_dask.evaluate.abilities import Known, checked, choose, parts
 from irt_dask.kernels.base import fixed_point
 from irt_dask.kernels.misfit import predictions, sum_scores
+from irt_dask.population.population import NOBODY_APART
 from irt_dask.store import Block
-
-Floats = NDArray[np.float64]
 
 #: S-X2 counts items x number right: it is made up to this many items.
 _MAX_ITEMS = 1000
@@ -27,10 +28,14 @@ _LEAST_EXPECTED = 1.0
 
 
 def _sums(
-    block: Block, scale: Scale, unit: float, wide: float, with_scores: bool
+    block: Block, known: Known, unit: float, wide: float, with_scores: bool
 ) -> tuple[Any, ...]:
-    sums = predictions.item_sums(block.data, scale.curves(), unit, wide)
-    return sums + predictions.by_score(block.data) if with_scores else sums
+    m = known.items.n_items
+    sums = np.zeros((m, 6), dtype=np.int64)
+    classes = np.zeros((m, predictions.CLASSES, 2), dtype=np.int64)
+    for data in parts(block.data):
+        predictions.add_item_sums(data, known.left_out(data), unit, wide, sums, classes)
+    return (sums, classes, *(predictions.by_score(block.data) if with_scores else ()))
 
 
 def item_fit(
@@ -53,7 +58,7 @@ def item_fit(
     ----------
     responses : Responses or anything ``from_array`` takes; persons without weights.
     items : Dataset
-        A fit or an item bank (1PL, 2PL, 3PL), matched by identifier.
+        A fit or an item bank, matched by identifier.
     fitted : bool
         Whether the items were estimated from these responses.  Chi-squares then have as many
         degrees of freedom less as an item has parameters (1PL: 1, 2PL: 2, 3PL: 3); those of a bank
@@ -109,24 +114,24 @@ def item_fit(
     """
     responses = as_responses(responses, "item_fit")
     refuse_weights(responses, "item_fit")
-    known = checked(ability)
+    given = checked(ability)
     n, m = responses.n_persons, responses.n_items
     unit, wide = fixed_point.scale_for(n), fixed_point.scale_for(n / predictions.CERTAIN)
     with Engine(responses, client=client, progress=progress, stage="item fit") as engine:
-        scale, attrs = choose(engine, items, known)
+        known, attrs = choose(engine, items, given)
         sums, classes, *by_score = engine.map_reduce(
-            _sums, scale, unit, wide, m <= _MAX_ITEMS, report=True
+            _sums, known, unit, wide, m <= _MAX_ITEMS, report=True
         )
-    if not sums[0].any():
+    if not sums[:, 0].any():
         raise EstimationError("there is no observed response")
-    lost = scale.n_parameters if fitted else 0
-    data = _mean_squares(sums, unit, wide) | _named("chi2", *_grouped(classes / unit), lost)
+    lost = _n_parameters(known.items) if fitted else np.zeros(m, dtype=np.int64)
+    data = _mean_squares(sums.T, unit, wide) | _named("chi2", *_grouped(classes / unit), lost)
     if m > _MAX_ITEMS:
         said = f"not computed: more than {_MAX_ITEMS} items"
     elif by_score[2] > 0:
         said = f"not computed: {int(by_score[2])} persons did not answer every item"
     else:
-        data |= _named("sx2", *_s_x2(scale, by_score[0], by_score[1]), lost)
+        data |= _named("sx2", *_s_x2(known, by_score[0], by_score[1]), lost)
         said = "computed"
     return dataset(
         data,
@@ -135,7 +140,16 @@ def item_fit(
     )
 
 
-def _mean_squares(sums: NDArray[np.int64], unit: float, wide: float) -> dict[str, Any]:
+def _n_parameters(items: ItemSet) -> Ints:
+    """Parameters of each item: 1 where there are but locations, all slopes being the same."""
+    out = np.empty(items.n_items, dtype=np.int64)
+    for g in items.groups:
+        out[g.at] = len(g.model.parameters)
+    slope = items.groups[0].x[0]
+    return np.ones_like(out) if (out == 2).all() and (slope == slope[0]).all() else out
+
+
+def _mean_squares(sums: Ints, unit: float, wide: float) -> dict[str, Any]:
     n = sums[0].astype(float)
     square, v, spread = sums[1:4] / unit
     standard, wide_spread = sums[4:] / wide
@@ -153,7 +167,7 @@ def _or_nan(x: Floats) -> Floats:
     return np.where(np.isfinite(x), x, np.nan)
 
 
-def _named(name: str, value: Floats, cells: NDArray[np.int64], lost: int) -> dict[str, Any]:
+def _named(name: str, value: Floats, cells: Ints, lost: Ints) -> dict[str, Any]:
     """A chi-square with its degrees of freedom and p-value; none is left: NaN."""
     df = np.maximum(cells - lost, 0)
     usable = df > 0
@@ -177,27 +191,40 @@ def pooled(enough: Floats, least: Floats) -> NDArray[np.intp]:
     return np.array(starts or [0])
 
 
-def _grouped(classes: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """Chi-square of each item over groups of predictions, and the number of groups."""
-    value, cells = np.zeros(classes.shape[1]), np.zeros(classes.shape[1], dtype=np.int64)
-    for j, (difference, v) in enumerate(classes.transpose(1, 0, 2)):
-        if v.sum() < _LEAST_VARIANCE:
-            continue
-        least = max(_LEAST_VARIANCE, v.sum() / (_GROUPS + 1))
-        at = pooled(v[:, None], np.array([least]))
-        value[j] = (np.add.reduceat(difference, at) ** 2 / np.add.reduceat(v, at)).sum()
-        cells[j] = at.size
-    return value, cells
+def _grouped(classes: Floats) -> tuple[Floats, Ints]:
+    """Chi-square of each item over groups of predictions, and the number of groups.
+
+    Groups are neighbouring classes, pooled until their variance is enough; what is left over joins
+    the last group.
+    """
+    enough = classes[:, :, 1].sum(axis=1)
+    least = np.maximum(_LEAST_VARIANCE, enough / (_GROUPS + 1))
+    value, cells = np.zeros(len(classes)), np.zeros(len(classes), dtype=np.int64)
+    open_group, last = np.zeros((2, len(classes), 2))  # sums of y - p and of v
+    for k in range(predictions.CLASSES):
+        open_group += classes[:, k]
+        full = open_group[:, 1] >= least
+        value += np.where(full & (cells > 0), _square(last), 0.0)
+        cells += full
+        last[full], open_group[full] = open_group[full], 0.0
+    value += _square(last + open_group)
+    tested = enough >= _LEAST_VARIANCE
+    return np.where(tested, value, 0.0), np.where(tested, cells, 0)
 
 
-def _s_x2(
-    scale: Scale, right: NDArray[np.int64], persons: NDArray[np.int64]
-) -> tuple[Floats, NDArray[np.int64]]:
+def _square(sums: Floats) -> Floats:
+    """(O - E)^2 / V of groups; 0 of those without variance."""
+    none = np.zeros(len(sums))
+    return np.divide(sums[:, 0] ** 2, sums[:, 1], out=none, where=sums[:, 1] > 0.0)
+
+
+def _s_x2(known: Known, right: Ints, persons: Ints) -> tuple[Floats, Ints]:
     """S-X2 of each item and the number of its cells."""
     m = right.shape[0]
     value, cells = np.zeros(m), np.zeros(m, dtype=np.int64)
-    g = scale.curves()
-    expected = sum_scores.expected_right(np.exp(g.log_right), np.exp(g.prior))
+    prior, _ = known.population.prior(known.nodes, NOBODY_APART)
+    p = np.exp(known.items.log_p(known.nodes)[1::2])
+    expected = sum_scores.expected_right(p, np.exp(prior.log_mass[0]))
     n = persons[1:m].astype(float)
     for j in range(m):
         share = np.where(n > 0.0, expected[j, 1:m], 0.0)

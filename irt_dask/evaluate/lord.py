@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from irt_dask.engine import bank_item_ids, dataset, item_parameters_3pl
+from irt_dask.arrays import Bools, Floats
+from irt_dask.curves.logistic import SLOPE
+from irt_dask.engine import dataset
 from irt_dask.errors import InputError
 from irt_dask.items import checks
-
-Floats = NDArray[np.float64]
+from irt_dask.items.parameters import bank_item_ids, item_set
 
 
 def lord_dif(reference: xr.Dataset, focal: xr.Dataset) -> xr.Dataset:
@@ -22,7 +22,7 @@ def lord_dif(reference: xr.Dataset, focal: xr.Dataset) -> xr.Dataset:
     Parameters
     ----------
     reference, focal : Dataset
-        Fits or banks (1PL, 2PL, 3PL) on one scale (see ``link``), from different persons, with
+        Fits or banks on one scale (see ``link``), from different persons, with
         standard errors (or posterior SDs) of the difficulties.  Items are matched by ``item_id``;
         those that only one of them has are left out.
 
@@ -69,9 +69,9 @@ def lord_dif(reference: xr.Dataset, focal: xr.Dataset) -> xr.Dataset:
         raise InputError("reference and focal have no item in common; items are matched by item_id")
     values, errors = [], []
     for bank, own, what in zip((reference, focal), ids, ("reference", "focal"), strict=True):
-        a, d, _ = item_parameters_3pl(bank, common, what=what)
+        items = item_set(bank, common, what=what)
         at = [own.index(i) for i in common]
-        values.append({"difficulty": -d / a, "discrimination": a})
+        values.append({"difficulty": items.difficulty(), "discrimination": items.column(SLOPE)})
         errors.append({name: _errors(bank, name, at) for name in values[-1]})
         if errors[-1]["difficulty"] is None:
             raise InputError(
@@ -100,7 +100,7 @@ def lord_dif(reference: xr.Dataset, focal: xr.Dataset) -> xr.Dataset:
 
 def _tested(
     reference: xr.Dataset, focal: xr.Dataset, common: tuple[str, ...], errors: list[Any]
-) -> NDArray[np.bool_]:
+) -> Bools:
     """Items whose parameters can be compared; warns of the others."""
     reasons: dict[str, list[str]] = {}
     for name, bank, error in zip(("reference", "focal"), (reference, focal), errors, strict=True):

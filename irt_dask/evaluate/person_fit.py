@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats, Ints
 from irt_dask.engine import (
     Engine,
     ProgressOption,
@@ -21,12 +22,11 @@ from irt_dask.engine import (
 from irt_dask.engine.cache import read_block
 from irt_dask.engine.identity import identified
 from irt_dask.errors import InputError
-from irt_dask.evaluate.abilities import Scale, checked, choose
+from irt_dask.evaluate.abilities import Known, checked, choose, parts
 from irt_dask.kernels.misfit import person_fit as kernel
 from irt_dask.kernels.responses import response_counts
+from irt_dask.kernels.responses.layouts import Layout
 from irt_dask.store import Block
-
-Floats = NDArray[np.float64]
 
 _MAX_IN_MEMORY = 10_000_000
 _NAMES = ("person_infit", "person_outfit", "person_lz")
@@ -34,20 +34,25 @@ _NAMES = ("person_infit", "person_outfit", "person_lz")
 _LOW = (-1.6448536269514722, -2.3263478740408408)
 
 
-def _sums(values: Floats) -> NDArray[np.int64]:
+def _sums(values: Floats) -> Ints:
     """Persons with l_z*, and those below each of the low values."""
     lz = values[2][~np.isnan(values[2])]
     return np.array([lz.size, *((lz < low).sum() for low in _LOW)], dtype=np.int64)
 
 
-def _block(block: Block, scale: Scale) -> tuple[Floats, NDArray[np.int64]]:
-    values = kernel.persons(block.data, scale.curves())
+def _block(block: Block, known: Known) -> tuple[Floats, Ints]:
+    values = np.concatenate([_values(data, known) for data in parts(block.data)], axis=1)
     return values, _sums(values)
 
 
-def _write(ref: Any, scale: Scale, folder: str) -> NDArray[np.int64]:
+def _values(data: Layout, known: Known) -> Floats:
+    squares = kernel.mean_squares(data, known.left_out(data))
+    return np.vstack([squares, kernel.standardised(data, known.modes(data), known.between())])
+
+
+def _write(ref: Any, known: Known, folder: str) -> Ints:
     block = read_block(ref)
-    values, sums = _block(block, scale)
+    values, sums = _block(block, known)
     columns: dict[str, Any] = dict(zip(_NAMES, values, strict=True))
     columns["n_responses"] = response_counts.responses_per_person(block.data)
     person_files.write_block(ref, block.index, columns, folder)
@@ -73,7 +78,7 @@ def person_fit(
     ----------
     responses : Responses or anything ``from_array`` takes; persons without weights.
     items : Dataset
-        A fit or an item bank (1PL, 2PL, 3PL), matched by identifier.
+        A fit or an item bank, matched by identifier.
     ability : (mean, sd), optional
         Normal distribution of the persons' abilities on the scale of the items.  Default: the one
         of the highest marginal likelihood (EM, items held).
@@ -125,7 +130,7 @@ def person_fit(
     """
     responses = as_responses(responses, "person_fit")
     refuse_weights(responses, "person_fit")
-    known = checked(ability)
+    given = checked(ability)
     if store is None and responses.n_persons > _MAX_IN_MEMORY:
         raise InputError(
             f"{responses.n_persons} persons: more than {_MAX_IN_MEMORY} values are not returned in "
@@ -136,9 +141,9 @@ def person_fit(
     with Engine(responses, client=client, progress=progress, stage="person fit") as engine:
         if store is not None:
             responses = identified(engine)  # for the folder's description
-        scale, attrs = choose(engine, items, known)
+        known, attrs = choose(engine, items, given)
         if store is None:
-            blocks = engine.map_blocks(_block, scale, report=True)
+            blocks = engine.map_blocks(_block, known, report=True)
             values = np.concatenate([b[0] for b in blocks], axis=1)
             persons = dict(zip(_NAMES, values, strict=True))
             ids = np.concatenate(engine.map_refs(_person_ids))
@@ -146,7 +151,7 @@ def person_fit(
             sums = sum(b[1] for b in blocks)
         else:
             folder = person_files.new_folder(store)
-            sums = sum(engine.map_refs(_write, scale, str(folder), report=True))
+            sums = sum(engine.map_refs(_write, known, str(folder), report=True))
     n, *low = (int(x) for x in np.asarray(sums))
     attrs = {
         "method": "person fit",

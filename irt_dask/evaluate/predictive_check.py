@@ -7,20 +7,21 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from irt_dask.arrays import Floats, Ints, Words
+from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
+from irt_dask.engine.cache import keep
 from irt_dask.engine.inputs import whole_number
-from irt_dask.engine.item_draws import item_draws
 from irt_dask.errors import EstimationError
+from irt_dask.items.draws import has_draws, item_draws
+from irt_dask.items.parameters import item_set
 from irt_dask.kernels.base import keyed_random
 from irt_dask.kernels.misfit import replicated_scores
+from irt_dask.kernels.posterior.at_ability import Between, between
 from irt_dask.kernels.responses import response_counts
 from irt_dask.store import Block
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _LEVEL = 0.95
 _LEAST_REPLICATES = 10
@@ -28,10 +29,20 @@ _LEAST_REPLICATES = 10
 _MOST_CLASSES = 201
 #: Neighbouring classes are pooled until their expected count is at least this.
 _LEAST_EXPECTED = 5.0
+#: No ability is drawn further out than this: the normal quantile of the smallest uniform.
+_FURTHEST = 8.3
+#: Spacing of curves, times the slope of the steepest item: log P errs by some 1e-9.
+_SPACING = 0.25
+
+
+def _curves(items: ItemSet) -> Between:
+    """Items between any abilities that are drawn, kept for the same ones."""
+    key = ("replicates", items.digest)
+    return keep(key, lambda: between(items, -_FURTHEST, _FURTHEST, _SPACING))
 
 
 def _histograms(
-    block: Block, drawn: tuple[tuple[Floats, Floats], ...], keys: tuple[NDArray[np.uint64], ...]
+    block: Block, drawn: tuple[ItemSet, ...], keys: tuple[Words, ...]
 ) -> tuple[Ints, Ints]:
     """Persons by number right, observed and in each replicate, and by number of responses."""
     m = block.data.shape[1]
@@ -40,10 +51,10 @@ def _histograms(
     histograms = np.empty((len(drawn) + 1, m + 1), dtype=np.int64)
     right = response_counts.right_per_person(block.data)
     histograms[0] = np.bincount(right[some], minlength=m + 1)
-    for r, ((a, d), key) in enumerate(zip(drawn, keys, strict=True), start=1):
+    for r, (items, key) in enumerate(zip(drawn, keys, strict=True), start=1):
         words = keyed_random.words(key, block.start, block.n_persons, 2)
         u = keyed_random.uniforms(key, block.start, block.n_persons)[:, 0]  # of the first word
-        right = replicated_scores.number_right(block.data, a, d, ndtri(u), words[:, 1])
+        right = replicated_scores.scores(block.data, ndtri(u), _curves(items), words[:, 1])
         histograms[r] = np.bincount(right[some], minlength=m + 1)
     return histograms, np.bincount(n_responses[some], minlength=m + 1)
 
@@ -57,7 +68,7 @@ def predictive_check(
     client: Any = None,
     progress: ProgressOption = None,
 ) -> xr.Dataset:
-    """Compare the distribution of scores with what the posterior predicts.
+    """Compare the distribution of scores with what the items predict.
 
     For each of some draws of the items new persons are simulated: abilities from N(0, 1), responses
     to the items that each real person faced.  A model whose abilities, curves or independence are
@@ -67,10 +78,12 @@ def predictive_check(
     ----------
     responses : Responses or anything ``from_array`` takes; persons without weights.
     posterior : Dataset
-        Result of ``fit_bayes``, matched to the responses by item identifier.
+        Result of ``fit_bayes``, matched to the responses by item identifier; or another fit or a
+        bank, of any model, on a scale on which abilities are N(0, 1).  Without draws all replicates
+        are under the estimates themselves: what these leave uncertain does not widen them.
     n_replicates : int
         Simulated data sets, at least 10, each under an item draw of its own (evenly spaced among
-        those there are).
+        those there are), if there are draws.
     seed : int
     client, progress
         Dask client (default: the current one, else threads); progress bar.
@@ -84,12 +97,12 @@ def predictive_check(
         less).  ``score`` is the smallest number right of a class; classes have
         ``attrs["score_width"]`` numbers, 1 up to 200 responses a person.  Persons without responses
         are left out.  attrs: ``p_value``, ``discrepancy``, ``discrepancy_expected`` (mean of the
-        replicates), ``n_classes``.
+        replicates), ``n_classes``, ``n_item_draws`` (0: none, but estimates).
 
     Raises
     ------
     InputError
-        If the posterior has no draws, or fewer than ``n_replicates``.
+        If the posterior has fewer draws than ``n_replicates``.
     EstimationError
         If no response is observed.
 
@@ -123,9 +136,13 @@ def predictive_check(
     responses = as_responses(responses, "predictive_check")
     refuse_weights(responses, "predictive_check")
     whole_number("n_replicates", n_replicates, _LEAST_REPLICATES)
-    drawn = item_draws(
-        posterior, responses.item_id, n_replicates, option="n_replicates", what="posterior"
-    )
+    n_draws = n_replicates if has_draws(posterior) else 0
+    if n_draws:
+        drawn = item_draws(
+            posterior, responses.item_id, n_draws, option="n_replicates", what="posterior"
+        )
+    else:
+        drawn = [item_set(posterior, responses.item_id, what="posterior")] * n_replicates
     keys = tuple(keyed_random.key(seed, "predictive", r) for r in range(n_replicates))
     with Engine(responses, client=client, progress=progress, stage="predictive check") as engine:
         histograms, lengths = engine.map_reduce(_histograms, tuple(drawn), keys, report=True)
@@ -151,6 +168,7 @@ def predictive_check(
             "seed": seed,
             "n_persons": int(lengths.sum()),
             "n_replicates": int(n_replicates),
+            "n_item_draws": int(n_draws),
             "level": min(_LEVEL, (n_replicates - 1) / (n_replicates + 1)),
             "score_width": width,
             "p_value": p_value,

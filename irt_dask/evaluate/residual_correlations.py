@@ -7,17 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats, Ints
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
 from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import EstimationError
-from irt_dask.evaluate.abilities import Scale, checked, choose
+from irt_dask.evaluate.abilities import Known, checked, choose
 from irt_dask.kernels.misfit import residual_products
+from irt_dask.kernels.responses.layouts import columns
 from irt_dask.store import Block
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: Items of a tile: sums of two tiles take 48 bytes times its square.
 TILE = 1024
@@ -30,8 +28,17 @@ class _Pairs(NamedTuple):
     n: Ints
 
 
-def _products(block: Block, scale: Scale, lo: int, hi: int, lo2: int, hi2: int) -> tuple[Any, ...]:
-    return (residual_products.residual_products(block.data, scale.curves(), lo, hi, lo2, hi2),)
+def _products(block: Block, known: Known, lo: int, hi: int, lo2: int, hi2: int) -> tuple[Any, ...]:
+    """Sums of the pairs of items of two tiles, or of one twice."""
+    theta = known.expectations(block.data)[0]
+    items = np.arange(lo, hi)
+    second = slice(0, hi - lo)
+    if lo2 != lo:
+        items = np.concatenate([items, np.arange(lo2, hi2)])
+        second = slice(hi - lo, items.size)
+    data = block.data if items.size == block.data.shape[1] else columns(block.data, items)
+    g = known.between(known.items.take(items))
+    return (residual_products.residual_products(data, theta, g, slice(0, hi - lo), second),)
 
 
 def residual_correlations(
@@ -52,7 +59,7 @@ def residual_correlations(
     ----------
     responses : Responses or anything ``from_array`` takes; persons without weights.
     items : Dataset
-        A fit or an item bank (1PL, 2PL, 3PL), matched by identifier.
+        A fit or an item bank, matched by identifier.
     largest : int
         Pairs to return, at most.
     least : int
@@ -100,7 +107,7 @@ def residual_correlations(
     refuse_weights(responses, "residual_correlations")
     whole_number("largest", largest, 1)
     whole_number("least", least, 2)
-    known = checked(ability)
+    given = checked(ability)
     m = responses.n_items
     tiles = [(lo, min(lo + TILE, m)) for lo in range(0, m, TILE)]
     both = [(one, two) for k, one in enumerate(tiles) for two in tiles[k:]]
@@ -108,9 +115,9 @@ def residual_correlations(
     kept = _Pairs(none, none, np.zeros(0), none)
     total, n_pairs = 0.0, 0
     with Engine(responses, client=client, progress=progress, stage="correlations") as engine:
-        scale, attrs = choose(engine, items, known)
+        known, attrs = choose(engine, items, given)
         for k, (one, two) in enumerate(both, start=1):
-            sums = engine.map_reduce(_products, scale, *one, *two)[0]
+            sums = engine.map_reduce(_products, known, *one, *two)[0]
             found = _correlations(sums, one[0], two[0], least)
             total, n_pairs = total + math.fsum(found.q3), n_pairs + found.q3.size
             kept = _largest(kept, found, largest)

@@ -134,7 +134,7 @@ def ingest(
         shape=shape, columns=columns, missing=missing, recode=recode, key=key, persons=persons,
         layout=layout, on_error=on_error, rows_per_block=rows_per_block, weight_kind=weight_kind,
     )  # fmt: skip
-    return run.ingest(source, store, options, client, progress)
+    return run.read_into(store, source, options, client, progress, new=True)
 
 
 def append(
@@ -195,4 +195,4 @@ def append(
         shape=shape, columns=columns, missing=missing, recode=recode, key=key, persons=persons,
         layout="auto", on_error=on_error, rows_per_block=rows_per_block,
     )  # fmt: skip
-    return run.append(source, store, options, client, progress)
+    return run.read_into(store, source, options, client, progress, new=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from irt_dask.engine.tasks import Tasks, run_tasks
-from irt_dask.errors import DataWarning, listed
+from irt_dask.errors import DataWarning, InputError, listed
 from irt_dask.ingest.columns.values import Codes
 from irt_dask.ingest.options import Options
 from irt_dask.ingest.sort import spill
@@ -23,8 +22,7 @@ from irt_dask.ingest.sort.partition import Job
 from irt_dask.ingest.sort.quarantine import publish_quarantine, write_quarantine
 from irt_dask.ingest.sort.runs import LISTED, NOWHERE, Listed, Run, make_run
 from irt_dask.ingest.sort.spill import Pieces
-from irt_dask.ingest.sources.opening import open_source
-from irt_dask.ingest.sources.persons import PersonsTable
+from irt_dask.ingest.sources.opening import open_source, persons_table
 from irt_dask.ingest.sources.source import Source
 from irt_dask.ingest.text import bundles
 from irt_dask.kernels.responses.layouts import SPARSE_BELOW
@@ -36,46 +34,35 @@ from irt_dask.store.responses import SAMPLING, check_item_ids
 from irt_dask.store.writer import check_rows_per_block
 
 
-def ingest(
-    path: Any, store: str | os.PathLike[str], options: Options, client: Any, progress: Any
+def read_into(
+    store: Any, path: Any, options: Options, client: Any, progress: Any, *, new: bool
 ) -> Responses:
-    """See :func:`irt_dask.ingest`."""
+    """See :func:`irt_dask.ingest` (a ``new`` store) and :func:`irt_dask.append`."""
     codes = options.checked()
-    with create(store) as draft, run_tasks(client, progress) as tasks:
-        return _Ingest(path, draft, options, codes, tasks, None).run()
-
-
-def append(
-    path: Any, store: str | os.PathLike[str], options: Options, client: Any, progress: Any
-) -> Responses:
-    """See :func:`irt_dask.append`."""
-    codes = options.checked()
-    with extend(store) as draft, run_tasks(client, progress) as tasks:
-        return _Ingest(path, draft, options, codes, tasks, open_responses(store)).run()
+    with (create if new else extend)(store) as draft, run_tasks(client, progress) as tasks:
+        old = None if new else open_responses(store)
+        return _Ingest(path, draft, options, codes, tasks, old).run()
 
 
 class _Ingest:
     """One source on its way into one part."""
 
     def __init__(
-        self,
-        path: Any,
-        draft: Draft,
-        options: Options,
-        codes: Codes,
-        tasks: Tasks,
+        self, path: Any, draft: Draft, options: Options, codes: Codes, tasks: Tasks,
         old: Responses | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.draft, self.options, self.codes = draft, options, codes
         self.tasks, self.old = tasks, old
         self.weight_kind = options.weight_kind if old is None else old.weight_kind
         source = open_source(path, draft.scratch, shape=options.shape, columns=options.columns)
         self.source = source.with_weights(self.weight_kind)
-        self.persons = PersonsTable.opened(options.persons, draft.scratch, self.weight_kind)
-        self.tables = [self.source, *([] if self.persons is None else [self.persons.source])]
-        self.weighted = any(table.weighted for table in self.tables)
-        self.grouped = any(table.grouped for table in self.tables)
-        self.covariates = self.tables[-1].covariates  # a source of responses has none
+        self.tables, self.persons = [self.source], persons_table(options.persons, draft.scratch)
+        if self.persons is not None:
+            self.persons = self.persons.with_weights(self.weight_kind)
+            self.tables.append(self.persons)
+        self.weighted = any(table.roles.weight is not None for table in self.tables)
+        self.grouped = any(table.roles.group is not None for table in self.tables)
+        self.covariates = self.tables[-1].roles.covariates  # a source of responses has none
         self.stop_at_bad = options.on_error == "raise"
         self.n_parts = spill.n_partitions(self.source.size)
         self.pieces_folder = self._folder("pieces")
@@ -122,7 +109,7 @@ class _Ingest:
             if sum(role in table.roles.single for table in self.tables) > 1:
                 assert self.persons is not None
                 raise source.error(
-                    f"has a {role} column, and so has {self.persons.name}; leave one of them out"
+                    f"has a {role} column, and so has {self.persons.path}; leave one of them out"
                 )
         if old is None:
             if self.weight_kind != SAMPLING and not self.weighted:
@@ -133,13 +120,13 @@ class _Ingest:
                 )
             return
         for what, has, had in (
-            ("weights", _yes(self.weighted), _yes(old.max_weight is not None)),
-            ("groups", _yes(self.grouped), _yes(old.has_groups)),
-            ("covariates", _names(self.covariates), _names(old.covariate_names)),
+            ("weights", self.weighted, old.max_weight is not None),
+            ("groups", self.grouped, old.has_groups),
+            ("covariates", self.covariates, old.covariate_names),
         ):
             if has != had:
                 raise source.error(
-                    f"brings {what}: {has}; the store {old.path} has {what}: {had}; "
+                    f"brings {what}: {_said(has)}; the store {old.path} has {what}: {_said(had)}; "
                     f"what is appended must have the same"
                 )
 
@@ -147,12 +134,21 @@ class _Ingest:
 
     def _spilled(
         self, stage: str, source: Source, codes: Codes | None, folder: Path, stop_at_bad: bool
-    ) -> Iterator[spill.Scattered]:
+    ) -> Iterator[tuple[spill.Scattered, InputError | None]]:
+        """Spill all pieces; each comes with the error about its first bad row."""
         jobs = [
             (source, k, codes, self.n_parts, str(folder), stop_at_bad)
             for k in range(source.n_pieces)
         ]
-        return self.tasks.run(stage, spill.scatter, jobs)
+        line = source.first_line
+        for piece in self.tasks.run(stage, spill.scatter, jobs):
+            error = None
+            if piece.first_bad is not None:
+                error = source.error(piece.first_bad.message, line + piece.first_bad.line)
+                if stop_at_bad:
+                    raise error
+            line += piece.n_lines
+            yield piece, error
 
     def _scatter(self) -> tuple[str, ...]:
         """Read every piece; return the items of the store."""
@@ -165,14 +161,9 @@ class _Ingest:
         seen: set[str] = set()
         self.n_bad = n_rows = 0
         first_bad = None
-        for k, piece in enumerate(
-            self._spilled("read", source, codes, self.pieces_folder, self.stop_at_bad)
-        ):
-            if piece.first_bad is not None and first_bad is None:
-                line = source.first_line + sum(n_lines) + piece.first_bad.line
-                first_bad = source.error(piece.first_bad.message, line)
-                if self.stop_at_bad:
-                    raise first_bad
+        pieces = self._spilled("read", source, codes, self.pieces_folder, self.stop_at_bad)
+        for k, (piece, error) in enumerate(pieces):
+            first_bad = first_bad or error
             n_lines.append(piece.n_lines)
             n_rows += piece.n_rows
             self.n_bad += piece.n_bad
@@ -238,13 +229,9 @@ class _Ingest:
     def _scatter_persons(self) -> Pieces | None:
         if self.persons is None:
             return None
-        source, folder = self.persons.source, self._folder("persons")
-        n_lines: list[int] = []
-        for piece in self._spilled("persons", source, None, folder, True):
-            if piece.first_bad is not None:
-                line = source.first_line + sum(n_lines) + piece.first_bad.line
-                raise self.persons.error(piece.first_bad.message, line)
-            n_lines.append(piece.n_lines)
+        source, folder = self.persons, self._folder("persons")
+        pieces = self._spilled("persons", source, None, folder, stop_at_bad=True)
+        n_lines = [piece.n_lines for piece, _ in pieces]
         return Pieces.of(source, folder, n_lines)
 
     def _scatter_known(self) -> str | None:
@@ -282,7 +269,7 @@ class _Ingest:
         if n:
             assert self.persons is not None
             warnings.warn(
-                f"{self.persons.name}: {n} person(s) have no responses in {self.source.path} and "
+                f"{self.persons.path}: {n} person(s) have no responses in {self.source.path} and "
                 f"are left out: {some}",
                 DataWarning,
                 stacklevel=6,
@@ -332,12 +319,10 @@ class _Ingest:
         return part, stretches, part.create()
 
 
-def _names(covariates: tuple[str, ...]) -> str:
-    return ", ".join(covariates) or "none"
-
-
-def _yes(has: bool) -> str:
-    return "yes" if has else "no"
+def _said(has: bool | tuple[str, ...]) -> str:
+    if isinstance(has, bool):
+        return "yes" if has else "no"
+    return ", ".join(has) or "none"
 
 
 def _together(parts: Iterable[Listed]) -> tuple[int, str]:

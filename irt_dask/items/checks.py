@@ -15,16 +15,14 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.engine import Engine
 from irt_dask.errors import InputError, ItemWarning
 from irt_dask.kernels.misfit import rest_scores
 from irt_dask.kernels.responses import response_counts
-from irt_dask.models import difficulty
 from irt_dask.store import Block
 from irt_dask.variables import ITEM_FLAGS
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 Flags = NDArray[np.str_]
 
 OK = "ok"
@@ -58,8 +56,8 @@ _NAMED = 10
 class Counts:
     """Persons with each item right, and observed; whether it falls with ability, if looked at."""
 
-    right: NDArray[np.int64]
-    seen: NDArray[np.int64]
+    right: Ints
+    seen: Ints
     reversed: Bools | None = None
 
 
@@ -80,7 +78,7 @@ def count(engine: Engine) -> Counts:
     return Counts(right, seen, falling(engine, right, seen))
 
 
-def falling(engine: Engine, right: NDArray[np.int64], seen: NDArray[np.int64]) -> Bools:
+def falling(engine: Engine, right: Ints, seen: Ints) -> Bools:
     """Items that able persons get wrong more often: one pass.
 
     Ability is the sum of the responses to the other items, each less its share of right ones; the
@@ -160,7 +158,7 @@ def _of_parameters(
         if _free_slopes(fit):
             found["flat"] = flat(slope, _errors(fit, "discrimination"), floor=floor)
         if b is None:
-            b = difficulty(slope, np.asarray(fit["item_intercept"], dtype=float))
+            b = -np.asarray(fit["item_intercept"], dtype=float) / slope
     if b is None:
         return found
     b = np.asarray(b, dtype=float)
@@ -183,13 +181,9 @@ def _of_parameters(
 
 
 def flags(
-    fit: dict[str, Any],
-    *,
-    seen: Counts | None = None,
-    fixed: Bools | None = None,
-    own_scale: bool = True,
-    one_slope: bool = False,
-) -> Flags:
+    fit: dict[str, Any], *, seen: Counts | None = None, fixed: Bools | None = None,
+    own_scale: bool = True, one_slope: bool = False,
+) -> Flags:  # fmt: skip
     """Flags of the items of a fit.
 
     Parameters

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from irt_dask.errors import InputError
 from irt_dask.report.common import item_ids
 from irt_dask.variables import DRAW, ITEMS, LATENT_DIMS, LATENT_DIMS_, SHARDS
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 #: What the fit says of its chains, and of the data.
 _STATISTICS = ("_rhat", "_ess")

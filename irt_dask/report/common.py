@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import xarray as xr
 
 from irt_dask.errors import InputError
 from irt_dask.variables import LATENT_DIMS, unique_ids
 
 if TYPE_CHECKING:
-    import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.legend import Legend
 
@@ -27,10 +27,8 @@ def item_ids(dataset: xr.Dataset) -> list[str]:
     return [str(i + 1) for i in range(dataset.sizes.get("items", 0))]
 
 
-def optional(dataset: xr.Dataset | None, name: str) -> np.ndarray | None:
-    """Return a variable as floats, or None; b = -d/a and d = -ab are worked out when missing."""
-    if dataset is None:
-        return None
+def _floats(dataset: xr.Dataset, name: str) -> np.ndarray | None:
+    """A variable as floats, or None; b = -d/a and d = -ab are worked out when missing."""
     if name in dataset.variables:
         return np.asarray(dataset[name].values, dtype=float)
     other = {"item_difficulty": "item_intercept", "item_intercept": "item_difficulty"}.get(name)
@@ -42,27 +40,37 @@ def optional(dataset: xr.Dataset | None, name: str) -> np.ndarray | None:
     return None
 
 
-def required(dataset: xr.Dataset, name: str) -> np.ndarray:
-    """Return a variable as floats; InputError when the dataset neither has nor implies it."""
-    found = optional(dataset, name)
+def optional(
+    dataset: xr.Dataset | None, name: str, ids: Sequence[str] | None = None
+) -> np.ndarray | None:
+    """Return a variable as floats, or None where the dataset neither has nor implies it.
+
+    With ``ids`` the values of these items in their order, NaN for those that are unknown.
+    """
+    values = None if dataset is None else _floats(dataset, name)
+    if values is None or ids is None or dataset is None:
+        return values
+    own = item_ids(dataset)
+    if own == list(ids):
+        return values
+    where = {item: i for i, item in enumerate(own)}
+    return np.array([values[where[i]] if i in where else np.nan for i in ids], dtype=float)
+
+
+def required(dataset: xr.Dataset, name: str, ids: Sequence[str] | None = None) -> np.ndarray:
+    """As :func:`optional`; InputError when the dataset neither has nor implies it."""
+    found = optional(dataset, name, ids)
     if found is None:
         raise InputError(f"the dataset has no variable {name!r}, which this plot shows")
     return found
 
 
-def spread(dataset: xr.Dataset | None, name: str) -> np.ndarray | None:
+def spread(
+    dataset: xr.Dataset | None, name: str, ids: Sequence[str] | None = None
+) -> np.ndarray | None:
     """Return the uncertainty of a variable: its ``_sd``, else its ``_se``, else None."""
-    sd = optional(dataset, f"{name}_sd")
-    return sd if sd is not None else optional(dataset, f"{name}_se")
-
-
-def matched(ids: Sequence[str], dataset: xr.Dataset, values: np.ndarray) -> np.ndarray:
-    """Reorder per-item values of a dataset to the given identifiers, NaN for unknown ones."""
-    own = item_ids(dataset)
-    if own == list(ids):
-        return values
-    where = {name: i for i, name in reversed(list(enumerate(own)))}
-    return np.array([values[where[i]] if i in where else np.nan for i in ids], dtype=float)
+    sd = optional(dataset, f"{name}_sd", ids)
+    return sd if sd is not None else optional(dataset, f"{name}_se", ids)
 
 
 def positions(dataset: xr.Dataset, which: Sequence[int | str]) -> np.ndarray:
@@ -140,3 +148,11 @@ def legend(ax: Axes, handles: Sequence[Any], labels: Sequence[str], **options: A
         text.set_parse_math(False)
         text.set_text(label)
     return box
+
+
+def name_rows(ax: Axes, names: Sequence[str]) -> None:
+    """Label the rows of a plot, in plain text."""
+    ax.set_yticks(np.arange(len(names)), [short(name) for name in names])
+    for text in ax.get_yticklabels():
+        text.set_parse_math(False)
+    ax.tick_params(axis="y", length=0)

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+import xarray as xr
+
 from irt_dask.report import plots
 from irt_dask.report.common import item_ids, legend, optional, seconds
 from irt_dask.report.posterior_plots import MOST_COMPARED, height_of
 from irt_dask.variables import SHARDS
 
 if TYPE_CHECKING:
-    import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 

@@ -4,26 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+
+import xarray as xr
 
 from irt_dask.errors import InputError
 from irt_dask.report import figures, tables
 from irt_dask.store.manifest import write_atomically
 from irt_dask.store.places import local_path
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-
-def _render(**content: Any) -> str:
-    """Fill the template next to this file; everything is escaped."""
-    import jinja2
-
-    template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.from_string(template).render(**content)
 
 
 def write_report(
@@ -65,11 +52,17 @@ def write_report(
     notes
         Sentences to show at the end, such as warnings.
     """
+    import jinja2
+
     path = local_path(path, "a report")
     if not path.parent.is_dir():
         raise InputError(f"cannot write {path}: the folder {path.parent} does not exist")
     fits = {"posterior": posterior, "joint ML": joint, "spectral": spectral}
-    text = _render(
+    template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    text = environment.from_string(template).render(
         title=title,
         run=[(label, tables.NOTHING if value is None else str(value)) for label, value in run],
         fits=tables.fits_table({**fits, "scores": scores, "truth": truth}),

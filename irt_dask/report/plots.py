@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray as xr
 
+from irt_dask.curves import MORE_PARAMETERS
 from irt_dask.errors import InputError
+from irt_dask.items.parameters import item_set
 from irt_dask.report.common import (
     COLOURS,
     GREY,
@@ -20,7 +23,7 @@ from irt_dask.report.common import (
     item_ids,
     legend,
     loadings_of,
-    matched,
+    name_rows,
     optional,
     positions,
     required,
@@ -33,7 +36,6 @@ from irt_dask.report.wright import wright_map
 from irt_dask.variables import ITEMS, ITERATION
 
 if TYPE_CHECKING:
-    import xarray as xr
     from matplotlib.axes import Axes
 
 __all__ = [
@@ -92,15 +94,13 @@ def icc(
 
     ids = item_ids(items)
     index = np.arange(len(ids)) if which is None else positions(items, which)
-    a, d = required(items, "item_discrimination")[index], required(items, "item_intercept")[index]
-    b = required(items, "item_difficulty")[index]
-    guessing = optional(items, "item_guessing")
-    c = np.zeros_like(a) if guessing is None else guessing[index]
-    usable = np.isfinite(a) & np.isfinite(d) & np.isfinite(c)
-    index, a, d, b, c = index[usable], a[usable], d[usable], b[usable], c[usable]
+    a, b = required(items, "item_discrimination")[index], required(items, "item_difficulty")[index]
     theta = np.linspace(-4, 4, 161)
-    curves = 0.5 * (1 + np.tanh(0.5 * (np.outer(a, theta) + d[:, None])))
-    curves = c[:, None] + (1 - c[:, None]) * curves
+    known = item_set(items, tuple(ids[i] for i in index), checked=False)
+    curves = np.exp(known.log_p(theta)[1::2])
+    more = [(p, known.column(p)) for p in MORE_PARAMETERS]
+    usable = np.isfinite(curves).all(axis=1)
+    index, a, b, curves = index[usable], a[usable], b[usable], curves[usable]
     ax = axes(ax)
     many = len(index) > MOST_COLOURED
     if many:
@@ -109,14 +109,15 @@ def icc(
         ax.add_collection(LineCollection(lines, colors="#7d848c", linewidths=0.6, alpha=shade))
     chosen = _extremes(a, b, 6) if many else list(range(len(index)))
     chosen.sort(key=lambda i: b[i])
-    handles = [
-        ax.plot(theta, curves[i], color=COLOURS[k % 6], lw=1.8, ls="-" if k < 6 else (0, (5, 1.5)))[
-            0
-        ]
-        for k, i in enumerate(chosen)
+    handles = []
+    for k, i in enumerate(chosen):
+        style = "-" if k < 6 else (0, (5, 1.5))
+        handles += ax.plot(theta, curves[i], color=COLOURS[k % 6], lw=1.8, ls=style)
+    names = [
+        f"{short(ids[index[i]])}  a={a[i]:.2f}, b={b[i]:.2f}"
+        + "".join(f", {p.letter}={x[usable][i]:.2f}" for p, x in more if x[usable][i] != p.neutral)
+        for i in chosen
     ]
-    guessed = [f", c={x:.2f}" if x > 0 else "" for x in c]
-    names = [f"{short(ids[index[i]])}  a={a[i]:.2f}, b={b[i]:.2f}{guessed[i]}" for i in chosen]
     legend(ax, handles, names)
     ax.set(xlim=(-4, 4), ylim=(-0.01, 1.01), xlabel="ability θ", ylabel="P(right)")
     ax.set_title(f"Item characteristic curves of {len(index):,} item{'s' * (len(index) != 1)}")
@@ -158,9 +159,8 @@ def compare(
     """
     ids = item_ids(reference)
     x = required(reference, variable)
-    y = matched(ids, other, required(other, variable))
-    dx, dy = spread(reference, variable), spread(other, variable)
-    dy = None if dy is None else matched(ids, other, dy)
+    y = required(other, variable, ids)
+    dx, dy = spread(reference, variable), spread(other, variable, ids)
     both = np.isfinite(x) & np.isfinite(y)
     x, y = x[both], y[both]
     bars = [None if e is None else np.nan_to_num(np.abs(e[both]), posinf=0) for e in (dx, dy)]
@@ -271,10 +271,9 @@ def convergence(fit: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     from matplotlib.ticker import MaxNLocator, ScalarFormatter, StrMethodFormatter
 
     objective = required(fit, "iteration_objective")
-    if ITERATION in fit.coords:
-        iteration = np.asarray(fit[ITERATION].values, dtype=float)
-    else:
-        iteration = np.arange(1, len(objective) + 1, dtype=float)
+    iteration = optional(fit, ITERATION)
+    if iteration is None:
+        iteration = np.arange(1.0, len(objective) + 1)
     usable = np.isfinite(objective)
     iteration, objective = iteration[usable], objective[usable]
     ax = axes(ax, 7.0, 3.2)
@@ -302,17 +301,14 @@ def timings(stages: Sequence[tuple[str, float]], *, ax: Axes | None = None) -> A
     >>> ax.get_title()
     'Time by stage, 42.5 s in all'
     """
-    names = [short(name) for name, _ in stages]
+    names = [name for name, _ in stages]
     values = np.array([float(s) for _, s in stages])
     ax = axes(ax, 7.0, 0.9 + 0.3 * max(len(names), 1))
     bars = ax.barh(np.arange(len(names)), np.nan_to_num(values), color=COLOURS[0], height=0.62)
     ax.bar_label(bars, [seconds(v) for v in values], padding=4, fontsize=8.5, color=INK)
-    ax.set_yticks(np.arange(len(names)), names)
-    for text in ax.get_yticklabels():
-        text.set_parse_math(False)
+    name_rows(ax, names)
     ax.invert_yaxis()
     ax.set_xlim(0, 1.16 * max(np.nanmax(values, initial=0.0), 1e-9))
-    ax.tick_params(axis="y", length=0)
     ax.set(xlabel="seconds")
     ax.set_title(f"Time by stage, {seconds(float(np.nansum(values)))} in all")
     return ax

@@ -7,6 +7,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray as xr
 
 from irt_dask.errors import InputError
 from irt_dask.report.common import (
@@ -17,15 +18,14 @@ from irt_dask.report.common import (
     item_ids,
     legend,
     loadings_of,
+    name_rows,
     positions,
     refuse_dim,
     required,
-    short,
 )
 from irt_dask.variables import DRAW, ITEMS
 
 if TYPE_CHECKING:
-    import xarray as xr
     from matplotlib.axes import Axes
 
 #: Items with a label each; more are drawn without.
@@ -57,12 +57,10 @@ def drawn(posterior: xr.Dataset, parameter: str, dim: int | None = None) -> np.n
     if parameter not in _LABELS:
         raise InputError(f"parameter={parameter!r}: choose one of {', '.join(_LABELS)}")
     refuse_dim(parameter, dim)
+    ordered = posterior.transpose(DRAW, ITEMS, ..., missing_dims="ignore")
 
     def of(name: str) -> np.ndarray:
-        if f"{name}_draw" not in posterior.variables:
-            raise InputError(f"the dataset has no variable '{name}_draw', which this plot shows")
-        values = posterior[f"{name}_draw"].transpose(DRAW, ITEMS, ...).values
-        return np.asarray(values, dtype=float)
+        return required(ordered, f"{name}_draw")
 
     if parameter == "item_difficulty":
         return -of("item_intercept") / of("item_discrimination")
@@ -79,10 +77,7 @@ def _name_rows(ax: Axes, names: Sequence[str]) -> None:
         ax.set_yticks([])
         ax.set_ylabel(f"{n:,} items")
         return
-    ax.set_yticks(np.arange(n), [short(name) for name in names])
-    for text in ax.get_yticklabels():
-        text.set_parse_math(False)
-    ax.tick_params(axis="y", length=0)
+    name_rows(ax, names)
 
 
 def height_of(n: int) -> float:
@@ -274,10 +269,8 @@ def predictive(check: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     """
     observed = required(check, "score_count")
     low, high = (required(check, f"score_count_{end}") for end in ("lower", "upper"))
-    if "score" not in check.variables:
-        raise InputError("the dataset has no variable 'score', which this plot shows")
     width = float(check.attrs.get("score_width", 1))
-    score = np.asarray(check["score"].values, dtype=float) + 0.5 * (width - 1.0)
+    score = required(check, "score") + 0.5 * (width - 1.0)
     level = float(check.attrs.get("level", 0.95))
     ax = axes(ax)
     outside = (observed < low) | (observed > high)
@@ -292,9 +285,8 @@ def predictive(check: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     handles = [inner, line, band]
     names = ["observed", "expected", f"{100 * level:.0f}% of replicates"]
     if outside.any():
-        handles.insert(
-            1, ax.scatter(score[outside], observed[outside], s=size, color=COLOURS[1], zorder=4)
-        )
+        far = ax.scatter(score[outside], observed[outside], s=size, color=COLOURS[1], zorder=4)
+        handles.insert(1, far)
         names.insert(1, "observed, outside")
     ax.set_ylim(bottom=0)
     ax.set_xlim(edges[0], edges[-1])

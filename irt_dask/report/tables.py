@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from irt_dask.errors import InputError
-from irt_dask.report.common import item_ids, matched, optional, spread
+from irt_dask.report.common import item_ids, optional, spread
 from irt_dask.variables import ITEM_FLAGS
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 MOST_ITEMS = 500
 MOST_SHARDS = 200
@@ -27,8 +25,6 @@ ATTRIBUTES = (
     "n_iterations",
     "objective",
     "log_likelihood",
-    "log_prior",
-    "guessing_prior",
     "n_item_draws",
     "seed",
     "version",
@@ -55,14 +51,12 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def _column(ids: Sequence[str], dataset: xr.Dataset, name: str, bars: bool) -> list[str] | None:
-    values = optional(dataset, name)
+    values = optional(dataset, name, ids)
     if values is None:
         return None
-    values = matched(ids, dataset, values)
-    error = spread(dataset, name) if bars else None
+    error = spread(dataset, name, ids) if bars else None
     if error is None:
         return [number(v) for v in values]
-    error = matched(ids, dataset, error)
     return [
         number(v) if np.isnan(v) else f"{number(v)} ± {number(e)}"
         for v, e in zip(values, error, strict=True)
@@ -71,18 +65,16 @@ def _column(ids: Sequence[str], dataset: xr.Dataset, name: str, bars: bool) -> l
 
 def _counts(ids: Sequence[str], fits: Sequence[xr.Dataset]) -> dict[str, list[str]]:
     """Columns of the number of responses and the share right, of the first fit that has them."""
-    columns = {}
     for fit in fits:
-        n, right = optional(fit, "item_n_responses"), optional(fit, "item_n_right")
+        n, right = (optional(fit, f"item_n_{of}", ids) for of in ("responses", "right"))
         if n is None:
             continue
-        n = matched(ids, fit, n)
-        columns["responses"] = [number(v, 0) for v in n]
+        columns = {"responses": [number(v, 0) for v in n]}
         if right is not None:
             with np.errstate(divide="ignore", invalid="ignore"):
-                columns["% right"] = [number(v, 1) for v in 100 * matched(ids, fit, right) / n]
-        break
-    return columns
+                columns["% right"] = [number(v, 1) for v in 100 * right / n]
+        return columns
+    return {}
 
 
 def item_table(
@@ -165,10 +157,9 @@ def recovery_table(
     for symbol, name in (("a", "item_discrimination"), ("b", "item_difficulty")):
         true = optional(truth, name)
         for owner, fit in fits:
-            found = optional(fit, name)
-            if true is None or fit is None or found is None:
+            found = optional(fit, name, ids)
+            if true is None or found is None:
                 continue
-            found = matched(ids, fit, found)
             both = np.isfinite(true) & np.isfinite(found)
             x, y = true[both], found[both]
             varied = len(x) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0
@@ -176,8 +167,8 @@ def recovery_table(
             bias, rmse = np.nan, np.nan
             if len(x):
                 bias, rmse = float(np.mean(y - x)), float(np.sqrt(np.mean((y - x) ** 2)))
-            rows.append([f"{owner} {symbol}", f"{len(x):,}", number(r, 4), number(bias)])
-            rows[-1].append(number(rmse))
+            cells = [number(r, 4), number(bias), number(rmse)]
+            rows.append([f"{owner} {symbol}", f"{len(x):,}", *cells])
     head = ("estimate", "items", "correlation", "mean error", "root mean square error")
     return Table(head, rows) if rows else None
 
@@ -196,8 +187,9 @@ def fits_table(fits: Mapping[str, xr.Dataset | None]) -> Table | None:
     """Show the attributes of the fits side by side, a fit per column."""
     present = {k: f.attrs for k, f in fits.items() if f is not None}
     present = {k: a for k, a in present.items() if any(n in a for n in ATTRIBUTES)}
+    priors = sorted({k for a in present.values() for k in a if k.endswith("_prior")})
     rows = []
-    for name in ATTRIBUTES:
+    for name in (*ATTRIBUTES, *priors):
         cells = [_attribute(a.get(name)) for a in present.values()]
         if name == "converged":  # files know no booleans
             cells = [{"1": "yes", "0": "no"}.get(c, c) for c in cells]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
+import xarray as xr
 
 from irt_dask.errors import InputError
 from irt_dask.report.common import COLOURS, GREY, INK, axes, item_ids, required, short
 
 if TYPE_CHECKING:
-    import xarray as xr
     from matplotlib.axes import Axes
 
 EDGE = 5.0  # difficulties beyond are arrows
@@ -21,8 +22,7 @@ FONT = 7.0  # points
 
 def _persons(scores: xr.Dataset) -> tuple[np.ndarray, np.ndarray, float]:
     """Middles of the ability classes, shares of the persons, and the width of a class."""
-    middles = np.asarray(scores["ability"].values, dtype=float)
-    counts = required(scores, "ability_count")
+    middles, counts = required(scores, "ability"), required(scores, "ability_count")
     if counts.ndim != 1:
         raise InputError(
             "the scores are of several abilities, and a map shows one; choose it with "
@@ -54,12 +54,8 @@ def _draw_persons(ax: Axes, scores: xr.Dataset) -> tuple[float, float]:
 
 def _stacked(y: np.ndarray, bin_height: float) -> np.ndarray:
     """Rank of each point among those of its bin, so that a stack shows how many there are."""
-    rank = np.zeros(len(y))
-    seen: dict[int, int] = {}
-    for i, cell in enumerate(np.floor(y / bin_height).astype(int)):
-        rank[i] = seen.get(int(cell), 0)
-        seen[int(cell)] = int(rank[i]) + 1
-    return rank
+    cells = pd.Series(np.floor(y / bin_height))
+    return cells.groupby(cells).cumcount().to_numpy(dtype=float)
 
 
 def _labelled(y: np.ndarray, room: int) -> np.ndarray:

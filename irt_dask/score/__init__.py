@@ -140,13 +140,13 @@ def score(
     one evaluation.  Groups and covariates take about 15 passes more.  Driver memory: the histogram
     with ``store``, else ``16 + 8 n_plausible`` bytes a person and the identifiers; for up to 1,000
     groups or some covariates, a few numbers for each.  Abilities are integrated by the trapezoidal
-    rule on an even grid whose spacing resolves every posterior (:func:`irt_dask.models.grid_for`),
-    over 7 standard deviations of the prior, or as many more as leave no pattern of responses a
-    millionth of its highest density beyond (items of b = 6 to 9, priors at odds with the answers,
-    more than some 80 items); the mode of a posterior is looked for there too.  Quantiles of the
-    plausible values are within 0.001 posterior standard deviations
-    (:mod:`irt_dask.kernels.posterior.plausible_values`).  With guessing, covariates, "map" or
-    "wle", every process holds tables of 8 to 32 bytes x items x nodes.
+    rule on an even grid whose spacing resolves every posterior
+    (:func:`irt_dask.curves.grids.grid_for`), over 7 standard deviations of the prior, or as many
+    more as leave no pattern of responses a millionth of its highest density beyond (items of b = 6
+    to 9, priors at odds with the answers, more than some 80 items); the mode of a posterior is
+    looked for there too.  Quantiles of the plausible values are within 0.001 posterior standard
+    deviations (:mod:`irt_dask.kernels.posterior.plausible_values`).  With guessing, covariates,
+    "map" or "wle", every process holds tables of 8 to 32 bytes x items x nodes.
 
     Two abilities: for each item draw a person costs about as many operations as nodes of the part
     of the grid that has weight, times the items if some were not observed.  Every process holds

@@ -11,30 +11,23 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from irt_dask.engine import (
-    Engine,
-    ProgressOption,
-    as_responses,
-    dataset,
-    item_parameters_3pl,
-    person_files,
-)
+from irt_dask.arrays import Floats, Ints, Words
+from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, person_files
 from irt_dask.engine.cache import read_block
 from irt_dask.engine.identity import identified
-from irt_dask.engine.inputs import has_loadings, item_loadings, whole_number
-from irt_dask.engine.item_draws import has_draws, item_draws, loading_draws
+from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import InputError
+from irt_dask.items.draws import has_draws, item_draws, loading_draws
+from irt_dask.items.parameters import has_loadings, item_loadings, item_set
 from irt_dask.kernels.base import fixed_point, keyed_random
 from irt_dask.kernels.posterior import ability_histogram, point_estimates
 from irt_dask.kernels.responses import response_counts
-from irt_dask.models import GRID_BOUND
-from irt_dask.score import axis, folder, plane, regression
+from irt_dask.population import regression
+from irt_dask.population.population import STANDARD, Persons, Population
+from irt_dask.score import axis, folder, plane
 from irt_dask.score.checks import Options, check_options, warn_of_groups
-from irt_dask.score.population import STANDARD, Part, Population
 from irt_dask.store import Block, Responses
 from irt_dask.store.places import location
-
-Floats = NDArray[np.float64]
 
 _MAX_IN_MEMORY = 10_000_000
 _MAX_PLAUSIBLE_IN_MEMORY = 10 * _MAX_IN_MEMORY
@@ -57,43 +50,41 @@ class Plan:
     #: Items over which the posterior of ability is averaged.
     averaged: tuple[Any, ...]
     #: Items, and the keys of the plausible values drawn under them.
-    drawn: tuple[tuple[Any, tuple[NDArray[np.uint64], ...]], ...]
+    drawn: tuple[tuple[Any, tuple[Words, ...]], ...]
     #: 0 if they are point estimates.
     n_item_draws: int
-    #: How far from their prior means posteriors are summed, in SDs.
-    reach: float = GRID_BOUND
+    #: How far out posteriors are summed.
+    furthest: float = 0.0
 
     @property
     def scale(self) -> float:
         """Of the fixed-point moments: not of the number of persons, who may become more."""
-        sd = float(self.population.sd.max())
-        furthest = self.population.furthest + (self.reach + 1.0) * sd
-        return fixed_point.scale_for(_CHUNK * max(furthest, point_estimates.FURTHEST) ** 2)
+        return fixed_point.scale_for(_CHUNK * max(self.furthest, point_estimates.FURTHEST) ** 2)
 
 
-def _plausible(block: Block, plan: Plan, parts: list[Part]) -> dict[str, Floats]:
+def _plausible(block: Block, plan: Plan, persons: Persons) -> dict[str, Floats]:
     """Plausible values, if any, shape (persons, plausible) or (persons, plausible, abilities)."""
     n, drawn = block.data.shape[0], []
     for items, keys in plan.drawn:
         u = np.stack([keyed_random.uniforms(k, block.start, n, plan.n_dims) for k in keys], axis=1)
         if plan.n_dims == 1:
-            drawn.append(axis.draw(block.data, items, plan.population, parts, u))
+            drawn.append(axis.draw(block.data, items, plan.population, persons, u))
         else:
             drawn.append(plane.draw(block.data, items, u))
     return {"person_plausible_value": np.concatenate(drawn, axis=1)} if drawn else {}
 
 
-def _abilities(block: Block, plan: Plan, parts: list[Part]) -> dict[str, Floats]:
+def _abilities(block: Block, plan: Plan, persons: Persons) -> dict[str, Floats]:
     """Ability of each person with its standard deviation or error."""
     if plan.n_dims == 2:
         return plane.moments(block.data, plan.averaged)
     if plan.method == "eap":
-        return axis.moments(block.data, plan.averaged, plan.population, parts)
-    return axis.estimates(block.data, plan.method, plan.averaged[0], plan.population, parts)
+        return axis.moments(block.data, plan.averaged, plan.population, persons)
+    return axis.estimates(block.data, plan.method, plan.averaged[0], plan.population, persons)
 
 
 def _sums(
-    ability: Floats, error: Floats, scale: float, times: NDArray[np.int64] | None = None
+    ability: Floats, error: Floats, scale: float, times: Ints | None = None
 ) -> tuple[Any, ...]:
     """Histogram, and fixed-point moments of each ability, which do not depend on the blocks.
 
@@ -119,11 +110,11 @@ def _sums(
 
 def _score(block: Block, plan: Plan, ref: Any = None) -> tuple[dict[str, Floats], tuple[Any, ...]]:
     """Values of persons by name, and sums over them."""
-    parts = plan.population.parts(ref)
-    persons = _abilities(block, plan, parts)
-    error = persons["person_ability_sd" if plan.method == "eap" else "person_ability_se"]
-    sums = _sums(persons["person_ability"], error, plan.scale, block.times)
-    return persons | _plausible(block, plan, parts), sums
+    persons = plan.population.persons(ref)
+    found = _abilities(block, plan, persons)
+    error = found["person_ability_sd" if plan.method == "eap" else "person_ability_se"]
+    sums = _sums(found["person_ability"], error, plan.scale, block.times)
+    return found | _plausible(block, plan, persons), sums
 
 
 def _score_ref(ref: Any, plan: Plan) -> tuple[dict[str, Floats], tuple[Any, ...]]:
@@ -186,31 +177,36 @@ def _plan(responses: Responses, items: xr.Dataset, options: Options) -> Plan:
         n_draws = whole_number("n_item_draws", options.n_item_draws, 0)
     keys = tuple(keyed_random.key(options.seed, "plausible", r) for r in range(n_plausible))
     item_id = responses.item_id
-    n_dims, parameters, of_draws, made = _KINDS[has_loadings(items)]
+    n_dims, known, of_draws = _KINDS[has_loadings(items)]
     drawn: tuple[Any, ...] = ()
     if n_draws == 0:
-        known = made(*parameters(items, item_id))
-        averaged: tuple[Any, ...] = (known,)
+        averaged: tuple[Any, ...] = (known(items, item_id),)
         if keys:
-            drawn = ((known, keys),)
+            drawn = ((averaged[0], keys),)
     else:
-        averaged = tuple(
-            made(*one) for one in of_draws(items, item_id, n_draws, option="n_item_draws")
-        )
+        averaged = tuple(of_draws(items, item_id, n_draws, "n_item_draws"))
         if keys:
-            own = of_draws(items, item_id, n_plausible, option="n_plausible")
-            drawn = tuple((made(*one), (k,)) for one, k in zip(own, keys, strict=True))
+            own = of_draws(items, item_id, n_plausible, "n_plausible")
+            drawn = tuple((one, (k,)) for one, k in zip(own, keys, strict=True))
     return Plan(options.method, n_dims, STANDARD, averaged, drawn, n_draws)
 
 
-def _of_one(a: Floats, d: Floats, c: Floats | None = None) -> axis.Items:
-    return axis.Items(a, d, np.zeros_like(a) if c is None else c)
+def _planes(items: xr.Dataset, item_id: tuple[str, ...]) -> plane.Items:
+    return plane.with_grid(*item_loadings(items, item_id))
 
 
-#: Number of abilities, point estimates, draws and form of items without and with loadings.
-_KINDS: dict[bool, tuple[int, Any, Any, Any]] = {
-    False: (1, item_parameters_3pl, item_draws, _of_one),
-    True: (2, item_loadings, loading_draws, plane.with_grid),
+def _drawn_planes(items: xr.Dataset, item_id: tuple[str, ...], n: int, option: str) -> list[Any]:
+    return [plane.with_grid(*one) for one in loading_draws(items, item_id, n, option=option)]
+
+
+def _drawn_items(items: xr.Dataset, item_id: tuple[str, ...], n: int, option: str) -> list[Any]:
+    return list(item_draws(items, item_id, n, option=option))
+
+
+#: Number of abilities, point estimates and draws of items without and with loadings.
+_KINDS: dict[bool, tuple[int, Any, Any]] = {
+    False: (1, item_set, _drawn_items),
+    True: (2, _planes, _drawn_planes),
 }
 
 
@@ -257,8 +253,7 @@ def _population(engine: Engine, plan: Plan, items: xr.Dataset, start: Population
     """Estimate the population, if one is asked for."""
     if start is None:
         return Found(_reaching(plan), {}, {}, {})
-    known = _of_one(*item_parameters_3pl(items, engine.responses.item_id))
-    found = regression.estimate(engine, known, start)
+    found = regression.estimate(engine, item_set(items, engine.responses.item_id), start)
     attrs = {
         "converged": found.converged,
         "n_iterations": found.passes,
@@ -273,7 +268,8 @@ def _reaching(plan: Plan) -> Plan:
     """The plan with how far its posteriors are summed."""
     if plan.n_dims == 2:
         return plan
-    return replace(plan, reach=max(axis.reach(i, plan.population) for i in plan.averaged))
+    nodes = [axis.nodes_of(items, plan.population) for items in plan.averaged]
+    return replace(plan, furthest=max(float(np.abs(x).max()) for x in nodes))
 
 
 def _summary(plan: Plan, count: Any, moments: Any, n: Any) -> dict[str, Any]:
@@ -297,13 +293,9 @@ def _summary(plan: Plan, count: Any, moments: Any, n: Any) -> dict[str, Any]:
 
 
 def run(
-    responses: Any,
-    items: xr.Dataset,
-    options: Options,
-    store: str | Path | None,
-    client: Any,
+    responses: Any, items: xr.Dataset, options: Options, store: str | Path | None, client: Any,
     progress: ProgressOption,
-) -> xr.Dataset:
+) -> xr.Dataset:  # fmt: skip
     """See :func:`irt_dask.score`."""
     responses = as_responses(responses, "score")
     plan = _plan(responses, items, options)
@@ -329,14 +321,9 @@ def run(
 
 
 def _in_memory(
-    responses: Responses,
-    items: xr.Dataset,
-    options: Options,
-    plan: Plan,
-    start: Population | None,
-    client: Any,
-    progress: ProgressOption,
-) -> xr.Dataset:
+    responses: Responses, items: xr.Dataset, options: Options, plan: Plan, start: Population | None,
+    client: Any, progress: ProgressOption,
+) -> xr.Dataset:  # fmt: skip
     """Abilities of all persons in the result."""
     with Engine(responses, client=client, progress=progress, stage="scoring") as engine:
         found = _population(engine, plan, items, start)

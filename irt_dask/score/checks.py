@@ -8,8 +8,8 @@ from typing import Any
 
 import xarray as xr
 
-from irt_dask.engine.inputs import calibration_groups, has_loadings
 from irt_dask.errors import DataWarning, InputError
+from irt_dask.items.parameters import calibration_groups, has_loadings
 
 METHODS = ("eap", "map", "ml", "wle")
 

@@ -160,11 +160,8 @@ def kept_sums(path: Location, block: str, scored_with: str) -> tuple[Any, ...] |
 
 
 def finish(
-    folder: Location,
-    responses: Responses,
-    scored_with: str,
-    columns: list[str],
+    folder: Location, responses: Responses, scored_with: str, columns: list[str],
     attrs: dict[str, Any],
-) -> None:
+) -> None:  # fmt: skip
     """Describe the scores, once every file is there."""
     person_files.finish(folder, responses, {**attrs, _SCORED_WITH: scored_with, _COLUMNS: columns})

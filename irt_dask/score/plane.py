@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from irt_dask.engine.tables import plane_tables
+from irt_dask.arrays import Floats
+from irt_dask.items.tables import plane_tables
 from irt_dask.kernels.responses.layouts import Layout
 from irt_dask.kernels.several import plane_posterior, plane_values
-
-Floats = NDArray[np.float64]
 
 
 class Items(NamedTuple):

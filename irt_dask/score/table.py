@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from irt_dask.engine import bank_item_ids, dataset, item_parameters_3pl
+from irt_dask.arrays import Floats
+from irt_dask.curves.grids import ability_bound
+from irt_dask.curves.item_set import ItemSet
+from irt_dask.engine import dataset
 from irt_dask.errors import InputError
-from irt_dask.kernels.posterior import category_tables, point_estimates
+from irt_dask.items.parameters import bank_item_ids, item_set
 from irt_dask.kernels.responses.layouts import Dense
-from irt_dask.models import ability_bound, grid_for, reach_of
-
-Floats = NDArray[np.float64]
+from irt_dask.population.population import NOBODY_APART, STANDARD
+from irt_dask.score import axis
 
 METHODS = ("eap", "tcc", "wle")
 
@@ -74,13 +75,13 @@ def score_table(
     item_id = bank_item_ids(items)
     if not item_id:
         raise InputError("items has no item: a form needs at least one")
-    a, d, c = item_parameters_3pl(items, item_id)
-    expected, spread, probability = _expected(a * sd, d + a * mean, c)
+    known = item_set(items, item_id)
+    expected, spread, probability = _expected(known.rescaled(mean, sd))
     data: dict[str, Any] = {"score_probability": probability}
     if method == "eap":
         data |= {"score_ability": mean + sd * expected, "score_ability_sd": sd * spread}
     else:
-        found, error = _inverse(a, d, c) if method == "tcc" else _warm(a, d, c)
+        found, error = _inverse(known) if method == "tcc" else _warm(known)
         data |= {"score_ability": found, "score_ability_se": error}
     return dataset(
         data,
@@ -118,54 +119,51 @@ def score_log_probabilities(right: Floats, wrong: Floats) -> Floats:
     return out
 
 
-def _expected(a: Floats, d: Floats, c: Floats) -> tuple[Floats, Floats, Floats]:
+def _expected(items: ItemSet) -> tuple[Floats, Floats, Floats]:
     """Mean, SD and probability of each score for abilities from N(0, 1)."""
-    grid = grid_for(a, d, bound=reach_of(a, d))
-    g = category_tables.tables(a, d, c, grid.nodes)
-    gain = g.gain if g.gain.size else np.multiply.outer(a, grid.nodes) + d[:, None]
-    log = score_log_probabilities(g.wrong + gain, g.wrong) - 0.5 * grid.nodes**2
+    nodes = STANDARD.nodes(items)
+    log_p = items.log_p(nodes)
+    log = score_log_probabilities(log_p[1::2], log_p[::2]) - 0.5 * nodes**2
     peak = log.max(axis=1, keepdims=True)
     w = np.exp(log - peak)
     total = w.sum(axis=1)
-    mean = w @ grid.nodes / total
-    sd = np.sqrt((w * (grid.nodes - mean[:, None]) ** 2).sum(axis=1) / total)
-    return mean, sd, np.exp(peak[:, 0]) * total * grid.spacing / math.sqrt(2.0 * math.pi)
+    mean = w @ nodes / total
+    sd = np.sqrt((w * (nodes - mean[:, None]) ** 2).sum(axis=1) / total)
+    density = np.exp(peak[:, 0]) * total * (nodes[1] - nodes[0]) / math.sqrt(2.0 * math.pi)
+    return mean, sd, density
 
 
-def _curve(a: Floats, d: Floats, c: Floats, theta: float) -> tuple[float, float, float]:
+def _curve(items: ItemSet, theta: float) -> tuple[float, float, float]:
     """Expected score, its slope and the variance of the score at one ability."""
-    z = a * theta + d
-    p = np.exp(-np.logaddexp(0.0, -z))
-    q = np.exp(-np.logaddexp(0.0, z))
-    right, wrong = c + (1.0 - c) * p, (1.0 - c) * q
-    return float(right.sum()), float((a * p * wrong).sum()), float((right * wrong).sum())
+    node = np.array([theta])
+    p, slope = np.exp(items.log_p(node))[:, 0], items.by_ability(node)[0][:, 0]
+    return float(p[1::2].sum()), float((p * slope)[1::2].sum()), float((p[1::2] * p[::2]).sum())
 
 
-def _inverse(a: Floats, d: Floats, c: Floats) -> tuple[Floats, Floats]:
+def _inverse(items: ItemSet) -> tuple[Floats, Floats]:
     """Ability at which each score is expected, and its standard error."""
-    bound = ability_bound(a, d, c)
-    low, high = (_curve(a, d, c, x)[0] for x in (-bound, bound))
-    theta, se = np.full((2, a.size + 1), np.nan)
-    for score in range(a.size + 1):
+    bound = ability_bound(items)
+    low, high = (_curve(items, x)[0] for x in (-bound, bound))
+    theta, se = np.full((2, items.n_items + 1), np.nan)
+    for score in range(items.n_items + 1):
         if score <= low or score >= high:
             theta[score] = -bound if score <= low else bound
             continue
-        theta[score] = brentq(
-            lambda x, s=score: _curve(a, d, c, x)[0] - s, -bound, bound, xtol=1e-12
-        )
-        _, slope, variance = _curve(a, d, c, theta[score])
+        theta[score] = brentq(lambda x, s=score: _curve(items, x)[0] - s, -bound, bound, xtol=1e-12)
+        _, slope, variance = _curve(items, theta[score])
         se[score] = math.sqrt(variance) / slope
     return theta, se
 
 
-def _warm(a: Floats, d: Floats, c: Floats) -> tuple[Floats, Floats]:
+def _warm(items: ItemSet) -> tuple[Floats, Floats]:
     """Weighted likelihood estimate of one pattern of each score: of all, where slopes are one."""
-    if (a != a[0]).any() or (c > 0.0).any():
+    linear = items.scores()
+    if linear is None or np.unique(linear[0][1::2]).size > 1:
         raise InputError(
             "method='wle' of raw scores needs items of one discrimination without guessing: in "
             "other models it depends on the pattern; use score(method='wle'), or 'tcc'"
         )
-    patterns = np.tril(np.ones((a.size + 1, a.size), dtype=np.int8), -1)
-    g = category_tables.tables(a, d, c, point_estimates.nodes_for(a, ability_bound(a, d, c)))
-    theta, info = point_estimates.warm(Dense(patterns), g, point_estimates.warm_tables(g))
-    return theta, 1.0 / np.sqrt(info)
+    m = items.n_items
+    patterns = Dense(np.tril(np.ones((m + 1, m), dtype=np.int8), -1))
+    found = axis.estimates(patterns, "wle", items, STANDARD, NOBODY_APART)
+    return found["person_ability"], found["person_ability_se"]

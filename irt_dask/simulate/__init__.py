@@ -24,8 +24,9 @@ def simulate(
     Parameters
     ----------
     n_persons, n_items : int
-    model : {"2pl", "1pl"}
-        Abilities N(0, 1); difficulties N(0, 1); discriminations log-normal, exp(N(0, 0.3^2)), or 1.
+    model : {"2pl", "1pl", "3pl", "4pl"}
+        Abilities N(0, 1); difficulties N(0, 1); discriminations log-normal, exp(N(0, 0.3^2)), or 1;
+        guessing parameters Beta(5, 17), upper asymptotes Beta(17, 5).
     missing : float in [0, 1)
         Probability that a response is not observed, independently of everything.
     seed : int
@@ -36,7 +37,8 @@ def simulate(
     -------
     Responses
         ``.truth`` is a Dataset of the true ``item_discrimination``, ``item_difficulty``,
-        ``item_intercept`` and, up to 10^7 persons, ``person_ability``.
+        ``item_intercept``, ``item_guessing`` (3PL, 4PL), ``item_upper_asymptote`` (4PL) and, up to
+        10^7 persons, ``person_ability``.
 
     Examples
     --------

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from irt_dask.errors import InputError
+from irt_dask.arrays import Floats
+from irt_dask.errors import InputError, repeated
 from irt_dask.kernels.responses.layouts import Dense, Layout, Sparse
+from irt_dask.store.blocks import Block, BlockRef
 from irt_dask.store.categories import BINARY, declared, limits
 from irt_dask.store.persons import person_columns
-from irt_dask.store.responses import SAMPLING, Block, Responses, check_item_ids
+from irt_dask.store.responses import SAMPLING, Responses, check_item_ids
 from irt_dask.store.weights import Sums, check_kind, checked
 from irt_dask.store.writer import check_rows_per_block
 
@@ -28,7 +30,7 @@ _COMPACT = 24
 
 
 @dataclass(frozen=True, eq=False)
-class ArrayBlock:
+class ArrayBlock(BlockRef):
     """Rows of an array (NumPy, scipy.sparse or dask) with what goes with them."""
 
     index: int
@@ -36,9 +38,9 @@ class ArrayBlock:
     rows: Any
     stored_only: bool
     ids: NDArray[np.str_] | NDArray[np.object_]
-    weight: NDArray[np.float64] | None
+    weight: Floats | None
     group: NDArray[np.object_] | None
-    covariate: NDArray[np.float64] | None
+    covariate: Floats | None
     #: Categories of the items, see :func:`irt_dask.store.categories.limits`; None: not declared.
     most: int | NDArray[np.int8] | None = None
     cache_key: tuple[Any, ...] | None = None
@@ -65,21 +67,12 @@ class ArrayBlock:
         data = _data(rows, self.stored_only, self.start, self.most)
         return Block(self.index, self.start, data, self.weight)
 
-    def person_ids(self) -> NDArray[Any]:
-        """Return the identifiers of the block's persons."""
-        return self.ids
-
-    def weights(self) -> NDArray[np.float64] | None:
-        """Return the weights, None without any."""
-        return self.weight
-
-    def groups(self) -> NDArray[np.object_] | None:
-        """Return the group labels, None without groups."""
-        return self.group
-
-    def covariates(self) -> NDArray[np.float64] | None:
-        """Return the covariates, None without any."""
-        return self.covariate
+    def column(self, name: str) -> NDArray[Any] | None:
+        """Return identifiers, weights, group labels or covariates, None without any."""
+        return {
+            "person_id": self.ids, "person_weight": self.weight, "person_group": self.group,
+            "person_covariate": self.covariate,
+        }[name]  # fmt: skip
 
 
 def _data(rows: Any, stored_only: bool, start: int, most: int | NDArray[np.int8] | None) -> Layout:
@@ -103,12 +96,9 @@ def _data(rows: Any, stored_only: bool, start: int, most: int | NDArray[np.int8]
 
 
 def _encode(
-    rows: NDArray[Any],
-    start: int,
-    most: int | NDArray[np.int8] | None,
-    row: Any = None,
+    rows: NDArray[Any], start: int, most: int | NDArray[np.int8] | None, row: Any = None,
     column: Any = None,
-) -> NDArray[np.int8]:
+) -> NDArray[np.int8]:  # fmt: skip
     """Turn numbers into codes and -1 (not observed); ``row`` and ``column`` place sparse entries.
 
     The only way of arrays into blocks: a code that its item does not have is an error here.
@@ -226,8 +216,10 @@ def from_array(
         most=None if categories is None else limits(each_k),
     ).cut(rows)  # fmt: skip
     lazy = hasattr(array, "dask")
+    if not lazy:  # checked now, and kept as responses
+        blocks = [replace(b, rows=b.read().data, stored_only=False) for b in blocks]
     return Responses(
-        refs=blocks if lazy else [_encoded(block) for block in blocks],
+        refs=blocks,
         n_persons=n,
         item_id=items,
         max_weight=None if weight is None else float(weight.max()),
@@ -275,10 +267,8 @@ def _checked_ids(given: Any, n: int) -> NDArray[np.object_]:
     if len(ids) != n:
         raise InputError(f"person_id has {len(ids)} entries, the array has {n} rows (persons)")
     if len(set(ids)) < n:
-        values, counts = np.unique(ids.astype(str), return_counts=True)
-        raise InputError(
-            f"person_id must be unique; repeated: {', '.join(values[counts > 1][:10])}"
-        )
+        twice = sorted(repeated(ids))
+        raise InputError(f"person_id must be unique; repeated: {', '.join(twice[:10])}")
     return ids
 
 
@@ -321,8 +311,3 @@ def _unwrap(array: Any) -> tuple[Any, Any, Any]:
     if isinstance(array, (list, tuple)):
         return np.asarray(array), None, None
     return array, None, None
-
-
-def _encoded(ref: ArrayBlock) -> ArrayBlock:
-    """Check an array in memory now, and keep its responses."""
-    return replace(ref, rows=ref.read().data, stored_only=False)

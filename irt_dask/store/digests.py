@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irt_dask.kernels.responses.layouts import Dense
-from irt_dask.store.responses import SAMPLING, Block, BlockRef, Responses, sha256
+from irt_dask.store.blocks import Block, BlockRef
+from irt_dask.store.responses import SAMPLING, Responses, sha256
 from irt_dask.store.stored import StoredBlock
 from irt_dask.store.weights import WeightedRef
 
@@ -74,6 +75,8 @@ def digest(content: Any) -> str:
 
 def add(h: Any, x: Any) -> None:
     """Feed content, as :func:`digest` takes it, to a hash."""
+    if isinstance(getattr(x, "digest", None), str):  # what knows its own checksum
+        x = x.digest
     if dataclasses.is_dataclass(x):
         x = tuple(getattr(x, f.name) for f in dataclasses.fields(x))
     if isinstance(x, np.generic):

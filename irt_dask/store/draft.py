@@ -58,19 +58,12 @@ class Draft:
         return Part(folder=str(self.folder / self.name), **fields)
 
     def commit(
-        self,
-        part: Part,
-        files: Files,
-        *,
-        item_id: tuple[str, ...],
-        categories: Categories = BINARY,
-        max_weight: float | None = None,
-        weight_kind: str = SAMPLING,
-        covariates: tuple[str, ...] = (),
-        n_quarantined: int = 0,
+        self, part: Part, files: Files, *, item_id: tuple[str, ...],
+        categories: Categories = BINARY, max_weight: float | None = None,
+        weight_kind: str = SAMPLING, covariates: tuple[str, ...] = (), n_quarantined: int = 0,
         before: Callable[[], None] = lambda: None,
         uploaded: Callable[[int, int], None] = lambda done, total: None,
-    ) -> Responses:
+    ) -> Responses:  # fmt: skip
         """Make the part belong to the store: until this returns, nothing has changed there.
 
         ``item_id`` names the part's items: those of the store, and new ones after them, which have
@@ -137,13 +130,10 @@ class Draft:
 def create(path: str | os.PathLike[str]) -> Iterator[Draft]:
     """Begin a store at ``path``, where nothing may be yet."""
     place = _place(path)
-    if isinstance(place, ObjectPath):
-        check_new(place)
-        with _temporary(place, "part-00000", None) as draft:
-            yield draft
-        return
-    with _parents(place), _locked(place) as folder:
-        if place.exists() or place.is_symlink():
+    with _working_folder(place) as folder:
+        if isinstance(place, ObjectPath):
+            check_new(place)
+        elif place.exists() or place.is_symlink():
             raise exists_already(place)
         yield _draft(place, folder, "part-00000", None)
 
@@ -153,17 +143,14 @@ def extend(path: str | os.PathLike[str]) -> Iterator[Draft]:
     """Begin one more part of the store at ``path``."""
     place = _place(path)
     if isinstance(place, ObjectPath):
-        now = settled(place)
-        if now is None:
-            now = manifest.read(place)  # the error that says what is not there
+        old = settled(place) or manifest.read(place)  # the error that says what is not there
         place.require_exclusive()
-        with _temporary(place, f"part-{len(now['parts']):05d}", now) as draft:
-            yield draft
-        return
-    place = place.resolve()  # two names of one store have one lock
-    manifest.read(place)  # the error that says what is not there, before anything is locked
-    with _locked(place) as folder:
-        old = manifest.read(place)
+    else:
+        place = place.resolve()  # two names of one store have one lock
+        manifest.read(place)  # the same error, before anything is locked
+    with _working_folder(place) as folder:
+        if isinstance(place, Path):
+            old = manifest.read(place)
         yield _draft(place, folder, f"part-{len(old['parts']):05d}", old)
 
 
@@ -184,12 +171,16 @@ def _place(path: str | os.PathLike[str]) -> Location:
 
 
 @contextmanager
-def _temporary(place: ObjectPath, name: str, old: dict[str, Any] | None) -> Iterator[Draft]:
-    """A draft in a temporary folder of this machine (TMPDIR)."""
+def _working_folder(place: Location) -> Iterator[Path]:
+    """Where a draft is made: beside the store, locked; of one in object storage in TMPDIR."""
+    if isinstance(place, Path):
+        with _parents(place), _locked(place) as folder:
+            yield folder
+        return
     with tempfile.TemporaryDirectory(
         prefix="irt_dask-store-", ignore_cleanup_errors=True
-    ) as folder:
-        yield _draft(place, Path(folder), name, old)
+    ) as temporary:
+        yield Path(temporary)
 
 
 @contextmanager
@@ -228,33 +219,31 @@ def _locked(path: Path) -> Iterator[Path]:
     while True:
         try:
             folder.mkdir(exist_ok=True)
-            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+            file = open(lock, "a")  # noqa: SIM115 (closed below)
         except FileNotFoundError:
             if not folder.parent.is_dir():
                 raise InputError(f"{folder.parent}, the folder of the store, is gone") from None
             continue  # the last holder removed the folder in between: try again
         except OSError as error:
             raise InputError(f"the store {path} cannot be written: {error}") from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.stat(lock).st_ino == os.fstat(descriptor).st_ino:
-                break
-        except FileNotFoundError:
-            pass  # likewise: what is locked is no longer there, so close it and try again
-        except BlockingIOError:
-            os.close(descriptor)
-            raise InputError(
-                f"another process is writing {path}; wait until it is done, or stop it"
-            ) from None
-        except OSError as error:
-            os.close(descriptor)
-            raise StoreError(
-                f"{lock} cannot be locked ({error.strerror}): the file system must have flock; "
-                f"write the store elsewhere and move it"
-            ) from error
-        os.close(descriptor)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(descriptor)
+        with file:  # closed, and so unlocked, whatever comes
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                there = os.stat(lock).st_ino == os.fstat(file.fileno()).st_ino
+            except FileNotFoundError:
+                there = False
+            except BlockingIOError:
+                raise InputError(
+                    f"another process is writing {path}; wait until it is done, or stop it"
+                ) from None
+            except OSError as error:
+                raise StoreError(
+                    f"{lock} cannot be locked ({error.strerror}): the file system must have flock; "
+                    f"write the store elsewhere and move it"
+                ) from error
+            if there:  # else likewise: what is locked is gone, so try again
+                try:
+                    yield folder
+                finally:
+                    shutil.rmtree(folder, ignore_errors=True)
+                return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 from typing import TYPE_CHECKING, Any
 
@@ -15,23 +14,15 @@ from irt_dask.kernels.responses.layouts import to_dense
 if TYPE_CHECKING:
     import xarray as xr
 
-    from irt_dask.store.responses import BlockRef, Responses
+    from irt_dask.store.blocks import BlockRef
+from irt_dask.store.responses import Responses
 
 
-def _response(ref: BlockRef) -> Any:
-    return to_dense(ref.read().data).values.copy()  # of blocks in memory they are the blocks' own
-
-
-def _weight(ref: BlockRef) -> Any:
-    return copy.copy(ref.read().weight)
-
-
-def _ids(ref: BlockRef) -> Any:
-    return ref.person_ids().astype(object)
-
-
-def _groups(ref: BlockRef) -> Any:
-    return copy.copy(ref.groups())
+def _read(ref: BlockRef, name: str, dtype: Any) -> Any:
+    """A copy of a variable: of blocks in memory it would be the blocks' own."""
+    if name == "response":
+        return to_dense(ref.read().data).values.copy()
+    return np.array(ref.column(name), dtype=dtype)
 
 
 def to_xarray(responses: Responses) -> xr.Dataset:
@@ -48,28 +39,27 @@ def to_xarray(responses: Responses) -> xr.Dataset:
     starts = [ref.start for ref in responses.refs]
     lengths = [b - a for a, b in itertools.pairwise([*starts, responses.n_persons])]
 
-    def lazy(read: Any, dtype: Any, *columns: int) -> Any:
-        made = delayed(read, pure=not responses.lazy)
+    made = delayed(_read, pure=not responses.lazy)
+
+    def lazy(name: str, dtype: Any, *columns: int) -> Any:
         return da.concatenate(
             [
-                da.from_delayed(made(ref), (n, *columns), dtype=dtype)
+                da.from_delayed(made(ref, name, dtype), (n, *columns), dtype=dtype)
                 for ref, n in zip(responses.refs, lengths, strict=True)
             ]
         )
 
-    persons = (variables.PERSONS,)
-    data: dict[str, Any] = {
-        "response": ((*persons, variables.ITEMS), lazy(_response, np.int8, responses.n_items))
-    }
+    persons, items = (variables.PERSONS,), (variables.ITEMS,)
+    cells = lazy("response", np.int8, responses.n_items)
+    data: dict[str, Any] = {"response": (persons + items, cells)}
     if responses.max_weight is not None:
-        data["person_weight"] = (persons, lazy(_weight, np.float64))
+        data["person_weight"] = (persons, lazy("person_weight", np.float64))
     if responses.has_groups:
-        data["person_group"] = (persons, lazy(_groups, object))
+        data["person_group"] = (persons, lazy("person_group", object))
     coords = {
-        "person_id": (persons, lazy(_ids, object)),
-        "item_id": ((variables.ITEMS,), np.array(responses.item_id, dtype=str)),
+        "person_id": (persons, lazy("person_id", object)),
+        "item_id": (items, np.array(responses.item_id, dtype=str)),
     }
     if responses.graded:
-        each = np.array(responses.n_categories)
-        coords["item_n_categories"] = ((variables.ITEMS,), each)
+        coords["item_n_categories"] = (items, np.array(responses.n_categories))
     return variables.check(xr.Dataset(data, coords=coords))

@@ -23,6 +23,7 @@ import hashlib
 import itertools
 import json
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -165,22 +166,28 @@ def writing(path: str | Path) -> Iterator[None]:
         ) from error
 
 
-def write_atomically(path: Path, data: bytes, scratch: Path | None = None) -> None:
-    """Replace a file as a whole: temporary file, fsync, rename, fsync of the folder.
+@contextmanager
+def replacing(path: Path, scratch: Path | None = None) -> Iterator[Path]:
+    """Yield a temporary path, which takes a file's place if all goes well.
 
-    The temporary file lies beside the other, or in ``scratch`` of the same file system, for those
-    who remove there what a killed process left.
+    It lies beside the file, or in ``scratch`` of the same file system, for those who remove there
+    what a killed process left.
     """
-    temporary = (scratch or path.parent) / f".{path.name}.{os.getpid()}.tmp"
+    temporary = (scratch or path.parent) / f".{path.name}.{secrets.token_hex(8)}.tmp"
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_atomically(path: Path, data: bytes, scratch: Path | None = None) -> None:
+    """Replace a file as a whole: temporary file, fsync, rename, fsync of the folder."""
     with writing(path):
-        try:
-            with open(temporary, "wb") as f:
-                f.write(data)
-                f.flush()
-                os.fsync(f.fileno())
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with replacing(path, scratch) as temporary, open(temporary, "wb") as f:
+            f.write(data)
+            f.flush()
+            os.fsync(f.fileno())
         sync_folder(path.parent)
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from zarr.codecs import Crc32cCodec, ZstdCodec
 from zarr.storage import LocalStore
 
+from irt_dask.arrays import Floats
 from irt_dask.kernels.responses.layouts import Layout, Sparse, to_dense, to_sparse
 from irt_dask.store.manifest import Files, writing
 
@@ -33,11 +34,13 @@ _FLUSHES = 16
 
 
 class _Array(NamedTuple):
+    """An array as Zarr makes it."""
+
+    dtype: str
+    fill_value: Any
+    dimension_names: tuple[str, ...]
     shape: tuple[int, ...]
     chunks: tuple[int, ...]
-    dtype: str
-    fill: Any
-    dims: tuple[str, ...]
 
 
 class _Noting(LocalStore):
@@ -89,32 +92,25 @@ class Part:
         return first, min(first + self.rows_per_block, self.n_persons)
 
     def _arrays(self) -> dict[str, _Array]:
-        n, rows, blocks = self.n_persons, self.rows_per_block, self.n_blocks
-        persons = ("persons",)
-        arrays: dict[str, _Array] = {}
-        if self.layout == "dense":
-            arrays["response"] = _Array(
-                (n, self.n_items), (rows, self.n_items), "int8", IMPOSSIBLE, ("persons", "items")
-            )
-        else:
-            room = max(self.capacity, 1)
-            for name, length, dtype, fill, dim in (
-                ("response_indptr", rows + 1, "int64", -1, "block_rows"),
-                ("response_indices", room, "int32", -1, "capacity"),
-                ("response_value", room, "int8", IMPOSSIBLE, "capacity"),
-            ):
-                arrays[name] = _Array((blocks, length), (1, length), dtype, fill, ("blocks", dim))
-        arrays["person_id"] = _Array((n,), (rows,), "str", "", persons)
-        if self.weighted:
-            arrays["person_weight"] = _Array((n,), (rows,), "float64", np.nan, persons)
-        if self.grouped:
-            arrays["person_group"] = _Array((n,), (rows,), "str", "", persons)
-        if self.n_covariates:
-            k = self.n_covariates
-            arrays["person_covariate"] = _Array(
-                (n, k), (rows, k), "float64", np.nan, ("persons", "covariates")
-            )
-        return arrays
+        rows, room = self.rows_per_block, max(self.capacity, 1)
+        m, k = self.n_items, self.n_covariates
+        persons, blocks = ("persons", self.n_persons, rows), ("blocks", self.n_blocks, 1)
+        dense = self.layout == "dense"
+        every: tuple[tuple[Any, ...], ...] = (
+            (dense, "response", "int8", IMPOSSIBLE, persons, ("items", m, m)),
+            (not dense, "response_indptr", "int64", -1, blocks, ("block_rows", rows + 1, rows + 1)),
+            (not dense, "response_indices", "int32", -1, blocks, ("capacity", room, room)),
+            (not dense, "response_value", "int8", IMPOSSIBLE, blocks, ("capacity", room, room)),
+            (True, "person_id", "str", "", persons),
+            (self.weighted, "person_weight", "float64", np.nan, persons),
+            (self.grouped, "person_group", "str", "", persons),
+            (k > 0, "person_covariate", "float64", np.nan, persons, ("covariates", k, k)),
+        )
+        return {
+            name: _Array(dtype, fill, *zip(*dims, strict=True))
+            for has, name, dtype, fill, *dims in every
+            if has
+        }
 
     def create(self) -> Files:
         """Write the metadata of all arrays; return the files."""
@@ -124,34 +120,26 @@ class Part:
             for name, a in self._arrays().items():
                 group.create_array(
                     name,
-                    shape=a.shape,
-                    chunks=a.chunks,
-                    dtype=a.dtype,
-                    fill_value=a.fill,
+                    **a._asdict(),
                     compressors=[ZstdCodec(level=1), Crc32cCodec()],
-                    dimension_names=a.dims,
                     config={"write_empty_chunks": True},
                 )
         names = ["zarr.json", *(f"{name}/zarr.json" for name in self._arrays())]
         return self._flushed({name: store.noted[name] for name in names})
 
     def write_blocks(
-        self,
-        k: int,
-        data: Layout,
-        person_id: Sequence[str] | NDArray[np.object_],
-        *,
-        weight: NDArray[np.float64] | None = None,
-        group: Sequence[str] | NDArray[np.object_] | None = None,
-        covariates: NDArray[np.float64] | None = None,
-    ) -> Files:
+        self, k: int, data: Layout, person_id: Sequence[str] | NDArray[np.object_], *,
+        weight: Floats | None = None, group: Sequence[str] | NDArray[np.object_] | None = None,
+        covariates: Floats | None = None,
+    ) -> Files:  # fmt: skip
         """Write block ``k`` and those after it, as many as ``data`` fill; return the files.
 
         They are durable then.  Writing them again gives the same files.
         """
         first = self.rows(k)[0]
         stop = first + len(person_id)
-        whole = stop == self.n_persons or (stop < self.n_persons and stop == self._end(stop))
+        n = self.n_persons
+        whole = stop == n or (stop < n and stop % self.rows_per_block == 0)
         if not whole or data.shape != (stop - first, self.n_items):
             n = self.rows(k)[1] - first
             raise ValueError(
@@ -174,7 +162,11 @@ class Part:
             column = content[name]
             if spec.dtype == "str":
                 column = np.array([str(c) for c in column], dtype=object)
-            rows = slice(first, stop) if spec.dims[0] == "persons" else slice(k, blocks.stop)
+            rows = (
+                slice(first, stop)
+                if spec.dimension_names[0] == "persons"
+                else slice(k, blocks.stop)
+            )
             with writing(f"{self.folder}/{name}"):
                 array, store = _open(self.folder, name)
                 array[rows] = column
@@ -182,10 +174,6 @@ class Part:
             chunks = [f"c/{b}{tail}" for b in blocks]
             files |= {f"{name}/{chunk}": store.noted[chunk] for chunk in chunks}
         return self._flushed(files)
-
-    def _end(self, stop: int) -> int:
-        """End of the block that the person before ``stop`` is in."""
-        return self.rows((stop - 1) // self.rows_per_block)[1]
 
     def _padded(self, data: Sparse, blocks: range) -> dict[str, NDArray[Any]]:
         """Cut at block ends; pad with what no block can hold."""

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats
 from irt_dask.errors import InputError
 from irt_dask.store.weights import refused, rule
 
 if TYPE_CHECKING:
     import pandas as pd
 
-PersonColumns = tuple[
-    NDArray[np.float64] | None, NDArray[np.object_] | None, dict[str, NDArray[np.float64]]
-]
+PersonColumns = tuple[Floats | None, NDArray[np.object_] | None, dict[str, Floats]]
 
 
 def person_columns(
@@ -83,7 +82,7 @@ def _labels(column: Any) -> NDArray[np.object_]:
     return np.array([str(g) for g in given], dtype=object)
 
 
-def _numbers(name: str, column: Any) -> NDArray[np.float64]:
+def _numbers(name: str, column: Any) -> Floats:
     try:
         return np.array(column, dtype=float)  # a copy, whatever becomes of the table
     except (TypeError, ValueError) as error:

@@ -131,13 +131,9 @@ def _commit(root: ObjectPath, k: int) -> ObjectPath:
 
 
 def publish(
-    root: ObjectPath,
-    name: str,
-    old: dict[str, Any] | None,
-    new: Addition,
-    before: Callable[[], None],
-    uploaded: Callable[[int, int], None],
-) -> None:
+    root: ObjectPath, name: str, old: dict[str, Any] | None, new: Addition,
+    before: Callable[[], None], uploaded: Callable[[int, int], None],
+) -> None:  # fmt: skip
     """Upload the part and make it belong to the store; see :meth:`Draft.commit`."""
     name = f"{name}-{new.digest()}"
     _upload(root / name, Path(new.part.folder), new.files, uploaded)

@@ -1,4 +1,4 @@
-"""The handle that every computing function takes, and the block of persons that kernels see."""
+"""The handle that every computing function takes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import copy
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from irt_dask.errors import InputError
-from irt_dask.kernels.responses.layouts import Layout
+from irt_dask.arrays import Floats
+from irt_dask.errors import InputError, repeated
+from irt_dask.store.blocks import Block, BlockRef
 from irt_dask.store.categories import BINARY, Categories, of_each
 
 if TYPE_CHECKING:
@@ -20,64 +21,6 @@ if TYPE_CHECKING:
 
 #: Kinds of person weights.
 SAMPLING, FREQUENCY = "sampling", "frequency"
-
-
-@dataclass(frozen=True)
-class Block:
-    """Consecutive persons with all items, as it lies in a worker's memory.
-
-    ``group`` holds the number of each person's group, for methods that ask for it.  ``times`` says
-    how many persons each row stands for, in methods, if the weights are frequencies.
-    """
-
-    index: int
-    start: int
-    data: Layout
-    weight: NDArray[np.float64] | None = None
-    group: NDArray[np.int64] | None = None
-    times: NDArray[np.int64] | None = None
-
-    @property
-    def n_persons(self) -> int:
-        """Number of persons in the block."""
-        return self.data.shape[0]
-
-    @property
-    def nbytes(self) -> int:
-        """Memory held, bytes."""
-        more = (self.weight, self.group, self.times)
-        return self.data.nbytes + sum(x.nbytes for x in more if x is not None)
-
-    def weights(self) -> NDArray[np.float64]:
-        """Weight of each person; 1 where none were given."""
-        return np.ones(self.n_persons) if self.weight is None else self.weight
-
-
-class BlockRef(Protocol):
-    """What travels to a worker instead of a block: small, picklable, readable there."""
-
-    @property
-    def start(self) -> int:
-        """Position of the block's first person among all persons."""
-
-    @property
-    def cache_key(self) -> tuple[Any, ...] | None:
-        """Identity under which a worker may keep the block, None if it is in memory already."""
-
-    def read(self) -> Block:
-        """Return the block, every byte checked."""
-
-    def person_ids(self) -> NDArray[Any]:
-        """Return the identifiers of the block's persons, as text or as objects."""
-
-    def weights(self) -> NDArray[np.float64] | None:
-        """Return the weights of the block's persons as they were given, None without any."""
-
-    def groups(self) -> NDArray[np.object_] | None:
-        """Return the group labels of the block's persons, None without groups."""
-
-    def covariates(self) -> NDArray[np.float64] | None:
-        """Return the covariates of the block's persons (rows, covariates), None without any."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +147,7 @@ class Responses:
         """
         return copy.copy(self.refs[k].groups())
 
-    def covariates(self, k: int) -> NDArray[np.float64] | None:
+    def covariates(self, k: int) -> Floats | None:
         """Return the covariates of the persons of block ``k`` (rows, covariates), or None.
 
         Examples
@@ -329,9 +272,7 @@ def check_item_ids(item_id: Sequence[object]) -> tuple[str, ...]:
     empty = [k for k, i in enumerate(ids) if not i]
     if empty:
         raise InputError(f"item {empty[0] + 1} has an empty identifier; name every item")
-    if len(set(ids)) < len(ids):
-        seen: set[str] = set()
-        twice = sorted({i for i in ids if i in seen or seen.add(i)})  # type: ignore[func-returns-value]
+    if twice := sorted(repeated(ids)):
         raise InputError(f"item identifiers must be unique; repeated: {', '.join(twice[:10])}")
     return ids
 

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Ints
 from irt_dask.errors import InputError, listed
 from irt_dask.kernels.base import keyed_random
 from irt_dask.kernels.responses import layouts
+from irt_dask.store.blocks import Block, BlockRef, Refs
 from irt_dask.store.categories import together
-from irt_dask.store.responses import Block, BlockRef, Responses, check_item_ids, sha256
+from irt_dask.store.responses import Responses, check_item_ids, sha256
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ Rows = slice | NDArray[np.intp] | Dealt
 
 
 @dataclass(frozen=True, eq=False)
-class SelectedBlock:
+class SelectedBlock(BlockRef):
     """Rows and columns of a block."""
 
     ref: BlockRef
@@ -60,56 +62,31 @@ class SelectedBlock:
     def _rows(self, n: int) -> slice | NDArray[np.intp]:
         return self.rows.of(self.ref.start, n) if isinstance(self.rows, Dealt) else self.rows
 
-    def person_ids(self) -> NDArray[Any]:
-        """Return the identifiers of the persons."""
-        ids = self.ref.person_ids()
-        return ids[self._rows(len(ids))]
-
-    def weights(self) -> NDArray[np.float64] | None:
-        """Return the weights, None without any."""
-        weights = self.ref.weights()
-        return None if weights is None else weights[self._rows(len(weights))]
-
-    def groups(self) -> NDArray[np.object_] | None:
-        """Return the group labels, None without groups."""
-        groups = self.ref.groups()
-        return None if groups is None else groups[self._rows(len(groups))]
-
-    def covariates(self) -> NDArray[np.float64] | None:
-        """Return the covariates, None without any."""
-        covariates = self.ref.covariates()
-        return None if covariates is None else covariates[self._rows(len(covariates))]
+    def column(self, name: str) -> NDArray[Any] | None:
+        """Return a variable of the selected persons, None without it."""
+        column = self.ref.column(name)
+        return None if column is None else column[self._rows(len(column))]
 
 
-class _SelectedBlocks(Sequence[SelectedBlock]):
+@dataclass(frozen=True, eq=False)
+class _SelectedBlocks(Refs):
     """The blocks of a selection, made when asked for."""
 
-    def __init__(
-        self,
-        refs: Sequence[BlockRef],
-        chosen: Sequence[int],
-        rows: dict[int, Rows],
-        starts: NDArray[np.int64],
-        items: NDArray[np.intp] | None,
-        name: str,
-    ) -> None:
-        self.refs, self.chosen, self.rows, self.starts = refs, chosen, rows, starts
-        self.items, self.name = items, name
+    refs: Sequence[BlockRef]
+    chosen: Sequence[int]
+    rows: dict[int, Rows]
+    starts: Ints
+    items: NDArray[np.intp] | None
+    name: str
 
     def __len__(self) -> int:
         return len(self.chosen)
 
-    def __getitem__(self, k: int | slice) -> Any:
-        if isinstance(k, slice):
-            return [self[i] for i in range(*k.indices(len(self)))]
-        if not 0 <= k < len(self):
-            raise IndexError(f"block {k} of {len(self)}")
+    def at(self, k: int) -> SelectedBlock:
+        """Return the reference of block ``k``."""
         ref, rows = self.refs[self.chosen[k]], self.rows.get(self.chosen[k], slice(None))
         key = None if ref.cache_key is None else (self.name, k)
         return SelectedBlock(ref, k, int(self.starts[k]), rows, self.items, key)
-
-    def __iter__(self) -> Iterator[SelectedBlock]:
-        return (self[k] for k in range(len(self)))
 
 
 def select(
@@ -157,7 +134,7 @@ def _view(
         if not chosen:
             raise InputError("no person is selected; give at least one")
         bounds = list(_bounds(responses))
-        starts = np.cumsum([0, *(_length(rows[k], *bounds[k]) for k in chosen)])
+        starts = np.cumsum([0, *(len(_positions(rows[k], *bounds[k])) for k in chosen)])
     parts: list[bytes] = []
     for k, r in (rows or {}).items():  # each with its length: no two have the same bytes
         content = r.tobytes() if isinstance(r, np.ndarray) else repr(r).encode()
@@ -184,13 +161,12 @@ def _view(
     )
 
 
-def _length(rows: Rows, start: int, stop: int) -> int:
-    if isinstance(rows, Dealt):
-        return rows.of(start, stop - start).size
-    return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+def _positions(rows: Rows, start: int, stop: int) -> Ints:
+    """Positions among all persons of rows of the block from ``start`` to ``stop``."""
+    return np.arange(start, stop)[rows.of(start, stop - start) if isinstance(rows, Dealt) else rows]
 
 
-def _starts(responses: Responses) -> NDArray[np.int64]:
+def _starts(responses: Responses) -> Ints:
     return np.array([*(ref.start for ref in responses.refs), responses.n_persons], dtype=np.int64)
 
 
@@ -255,9 +231,7 @@ def _truth(
     if columns is not None:
         truth = truth.isel(items=columns)
     if rows is not None and "persons" in truth.dims:
-        at = []
-        for k, (a, b) in enumerate(_bounds(responses)):
-            if (r := rows.get(k)) is not None:
-                at.append(np.arange(a, b)[r.of(a, b - a) if isinstance(r, Dealt) else r])
+        bounds = enumerate(_bounds(responses))
+        at = [_positions(rows[k], a, b) for k, (a, b) in bounds if k in rows]
         truth = truth.isel(persons=np.concatenate(at))
     return truth

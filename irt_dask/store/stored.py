@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +20,11 @@ from zarr.storage import LocalStore, MemoryStore, WrapperStore
 from irt_dask.errors import StoreError
 from irt_dask.kernels.responses.layouts import Dense, Layout, Sparse
 from irt_dask.store import manifest
+from irt_dask.store.blocks import Block, BlockRef, Refs
 from irt_dask.store.categories import BINARY, Categories, limits, together
 from irt_dask.store.objects import AT_ONCE, ObjectPath
 from irt_dask.store.places import Location, location
-from irt_dask.store.responses import FREQUENCY, SAMPLING, Block, Responses
+from irt_dask.store.responses import FREQUENCY, SAMPLING, Responses
 
 
 class CheckedStore(WrapperStore[LocalStore | MemoryStore]):
@@ -106,7 +106,7 @@ def _array(path: str, checksum: str, part: str, name: str) -> zarr.Array:
 
 
 @dataclass(frozen=True)
-class StoredBlock:
+class StoredBlock(BlockRef):
     """One block of a store: which chunk of which part.
 
     The chunk holds the first ``n_stored`` of the ``n_items`` items; its persons were there before
@@ -134,15 +134,17 @@ class StoredBlock:
     def _array(self, name: str) -> zarr.Array:
         return _array(self.path, self.checksum, self.part, name)
 
-    def _persons(self, name: str) -> NDArray[Any] | None:
+    def column(self, name: str) -> NDArray[Any] | None:
+        """Return a variable of the block's persons, None without it."""
         if name not in self.columns:
             return None
-        return np.asarray(self._array(name)[self.first : self.last])
+        column = np.asarray(self._array(name)[self.first : self.last])
+        return column.astype(object) if name in ("person_id", "person_group") else column
 
     def read(self) -> Block:
         """Return the block, checked."""
         data = self._dense() if self.layout == "dense" else self._sparse()
-        return Block(self.index, self.start, data, self._persons("person_weight"))
+        return Block(self.index, self.start, data, self.weights())
 
     def _dense(self) -> Layout:
         values = np.asarray(self._array("response")[self.first : self.last])
@@ -203,28 +205,9 @@ class StoredBlock:
             f"(rows {self.first} to {self.last - 1}): {what}"
         )
 
-    def person_ids(self) -> NDArray[np.object_]:
-        """Return the identifiers of the block's persons."""
-        ids = self._persons("person_id")
-        assert ids is not None
-        return ids.astype(object)
 
-    def weights(self) -> NDArray[np.float64] | None:
-        """Return the weights, None without any."""
-        return self._persons("person_weight")
-
-    def groups(self) -> NDArray[np.object_] | None:
-        """Return the group labels, None without groups."""
-        labels = self._persons("person_group")
-        return None if labels is None else labels.astype(object)
-
-    def covariates(self) -> NDArray[np.float64] | None:
-        """Return the covariates (rows, covariates), None without any."""
-        return self._persons("person_covariate")
-
-
-class _StoredBlocks(Sequence[StoredBlock]):
-    """The blocks of a store, made when asked for: a store of 10^5 blocks is still small."""
+class _StoredBlocks(Refs):
+    """The blocks of a store."""
 
     def __init__(self, path: str, content: dict[str, Any]) -> None:
         self.path, self.checksum = path, content["checksum"]
@@ -249,11 +232,8 @@ class _StoredBlocks(Sequence[StoredBlock]):
     def __len__(self) -> int:
         return int(self.first_block[-1])
 
-    def __getitem__(self, k: int | slice) -> Any:
-        if isinstance(k, slice):
-            return [self[i] for i in range(*k.indices(len(self)))]
-        if not 0 <= k < len(self):
-            raise IndexError(f"block {k} of {len(self)}")
+    def at(self, k: int) -> StoredBlock:
+        """Return the reference of block ``k``."""
         p = int(np.searchsorted(self.first_block, k, side="right")) - 1
         name, n, rows = self.parts[p]
         chunk = k - int(self.first_block[p])
@@ -262,9 +242,6 @@ class _StoredBlocks(Sequence[StoredBlock]):
             self.path, self.checksum, name, k, int(self.first_person[p]) + first, chunk, first,
             min(first + rows, n), self.n_stored[p], self.n_items, self.layout, self.columns,
         )  # fmt: skip
-
-    def __iter__(self) -> Iterator[StoredBlock]:
-        return (self[k] for k in range(len(self)))
 
 
 def open_responses(store: str | os.PathLike[str] | ObjectPath) -> Responses:

@@ -7,17 +7,17 @@ taken as they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats
 from irt_dask.errors import InputError
-from irt_dask.store.responses import FREQUENCY, SAMPLING, Block, BlockRef, Responses
-
-Floats = NDArray[np.float64]
+from irt_dask.store.blocks import Block, BlockRef, Refs, WrappedRef
+from irt_dask.store.responses import FREQUENCY, SAMPLING, Responses
 
 #: Every double is a whole multiple of 2^-_UNIT_BITS.
 _UNIT_BITS = 1126
@@ -138,7 +138,7 @@ def rule(kind: str) -> str:
 
 
 @dataclass(frozen=True)
-class WeightedRef:
+class WeightedRef(WrappedRef):
     """A block's reference whose block has weights on the scale that methods use.
 
     Sampling weights are divided by ``mean``; frequency weights say that they count persons.
@@ -147,16 +147,6 @@ class WeightedRef:
     ref: Any
     kind: str
     mean: float
-
-    @property
-    def start(self) -> int:
-        """See :class:`irt_dask.store.responses.BlockRef`."""
-        return int(self.ref.start)
-
-    @property
-    def index(self) -> int:
-        """Number of the block."""
-        return int(self.ref.index)
 
     @property
     def cache_key(self) -> Any:
@@ -172,24 +162,8 @@ class WeightedRef:
             return replace(block, times=block.weight.astype(np.int64))
         return replace(block, weight=relative(block.weight, self.mean))
 
-    def person_ids(self) -> NDArray[Any]:
-        """Identifiers of the block's persons."""
-        return self.ref.person_ids()
 
-    def weights(self) -> Floats | None:
-        """Weights of the block's persons, as they were given."""
-        return self.ref.weights()
-
-    def groups(self) -> NDArray[np.object_] | None:
-        """Labels of the block's persons."""
-        return self.ref.groups()
-
-    def covariates(self) -> Floats | None:
-        """Covariates of the block's persons."""
-        return self.ref.covariates()
-
-
-class _WeightedRefs(Sequence[WeightedRef]):
+class _WeightedRefs(Refs):
     """References made when asked for."""
 
     def __init__(self, refs: Sequence[BlockRef], kind: str, mean: float) -> None:
@@ -198,13 +172,9 @@ class _WeightedRefs(Sequence[WeightedRef]):
     def __len__(self) -> int:
         return len(self.refs)
 
-    def __getitem__(self, k: int | slice) -> Any:
-        if isinstance(k, slice):
-            return [self[i] for i in range(*k.indices(len(self)))]
+    def at(self, k: int) -> WeightedRef:
+        """Return the reference of block ``k``."""
         return WeightedRef(self.refs[k], self.kind, self.mean)
-
-    def __iter__(self) -> Iterator[WeightedRef]:
-        return (self[k] for k in range(len(self)))
 
 
 def on_scale(responses: Responses, sums: Sums) -> Responses:

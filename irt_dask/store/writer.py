@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -70,16 +69,9 @@ class StoreWriter:
     """
 
     def __init__(
-        self,
-        path: str | Path,
-        *,
-        item_id: Sequence[str],
-        n_persons: int,
-        rows_per_block: int,
-        layout: str = "dense",
-        capacity: int = 0,
-        categories: Any = BINARY,
-    ) -> None:
+        self, path: str | Path, *, item_id: Sequence[str], n_persons: int, rows_per_block: int,
+        layout: str = "dense", capacity: int = 0, categories: Any = BINARY,
+    ) -> None:  # fmt: skip
         self.item_id = check_item_ids(item_id)
         self.categories = declared(categories, self.item_id)
         if n_persons < 1:
@@ -99,22 +91,13 @@ class StoreWriter:
     def __enter__(self) -> StoreWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._open.close()
 
     def write(
-        self,
-        responses: NDArray[np.int8] | Layout,
-        *,
-        person_id: ArrayLike | Sequence[str],
-        weight: ArrayLike | None = None,
-        group: ArrayLike | Sequence[str] | None = None,
-    ) -> None:
+        self, responses: NDArray[np.int8] | Layout, *, person_id: ArrayLike | Sequence[str],
+        weight: ArrayLike | None = None, group: ArrayLike | Sequence[str] | None = None,
+    ) -> None:  # fmt: skip
         """Append one or several blocks: responses (rows, items), an identifier per row."""
         data = responses if not isinstance(responses, np.ndarray) else Dense(responses)
         if self._written == 0:

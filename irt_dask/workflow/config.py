@@ -12,9 +12,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from irt_dask.clusters import ClusterConfig
 from irt_dask.clusters.config import located, validated
+from irt_dask.curves.priors import ItemPrior
 from irt_dask.errors import InputError
 from irt_dask.ingest.text.files import kind_of
-from irt_dask.models import ItemPrior
 from irt_dask.store.places import is_url, local_path, placed
 
 
@@ -53,7 +53,8 @@ _LEAST_REPLICATES = 10
 
 #: Files of the input, and what is said of a source alone.
 INPUT_FILES = ("source", "key", "persons")
-_OF_A_SOURCE = (
+_OTHER_DATA = ("store", "builtin", "simulate")
+OF_A_SOURCE = (
     "shape", "columns", "missing", "recode", "key", "persons", "layout", "on_error",
 )  # fmt: skip
 
@@ -77,15 +78,14 @@ class DataConfig(Section):
 
     @model_validator(mode="after")
     def _one_source(self) -> DataConfig:
-        given = [k for k in ("source", "store", "builtin", "simulate") if getattr(self, k)]
+        one_of = ("source", *_OTHER_DATA)
+        given = [k for k in one_of if getattr(self, k)]
         if len(given) != 1:
-            raise ValueError(
-                f"give exactly one of source, store, builtin, simulate (given: "
-                f"{', '.join(given) or 'none'})"
-            )
+            found = ", ".join(given) or "none"
+            raise ValueError(f"give exactly one of {', '.join(one_of)} (given: {found})")
         if self.columns and "weight" in self.columns:
             raise ValueError("columns.weight: a pipeline's methods do not use person weights")
-        described = [k for k in _OF_A_SOURCE if k in self.model_fields_set and getattr(self, k)]
+        described = [k for k in OF_A_SOURCE if k in self.model_fields_set and getattr(self, k)]
         if self.source is None and described:
             raise ValueError(f"{', '.join(described)}: these describe a source file")
         return self
@@ -142,10 +142,6 @@ class BayesConfig(Section):
         """Draws that each of the chains keeps, and their combination too."""
         return self.draws if self.chains else max(_FEWEST_DRAWS, -(-self.draws // chains))
 
-    def least_draws(self) -> int:
-        """Draws of the posterior, whatever the data are."""
-        return self.draws_of(self.chains or SHARED_CHAINS)
-
 
 class CheckConfig(Section):
     """Posterior predictive check of the scores; ``replicates = 0`` makes none."""
@@ -162,15 +158,20 @@ class CheckConfig(Section):
         return self
 
 
-class ScoreConfig(Section):
-    """Abilities: method and prior of :func:`irt_dask.score`; plausible values of each person.
-
-    ``item_draws``, to average over, are 20 for EAP unless said otherwise; 0 for the other methods.
-    """
+class AbilitySection(Section):
+    """Abilities: method and prior of :func:`irt_dask.score`; plausible values of each person."""
 
     method: Literal["eap", "map", "ml", "wle"] = "eap"
     prior: str | list[str] = "normal"
     plausible: int = Field(default=0, ge=0)
+
+
+class ScoreConfig(AbilitySection):
+    """What a run scores: ``item_draws``, to average over, are 20 for EAP unless said otherwise.
+
+    0 for the other methods.
+    """
+
     item_draws: int = Field(default=_ITEM_DRAWS, ge=0)
 
     @model_validator(mode="before")
@@ -234,7 +235,7 @@ class RunConfig(Section):
         }
         if self.score.item_draws:  # else all come from the point estimates
             asked["score.plausible"] = self.score.plausible
-        kept = self.bayes.least_draws()
+        kept = self.bayes.draws_of(self.bayes.chains or SHARED_CHAINS)  # whatever the data are
         for key, n in asked.items():
             if n > kept:
                 raise ValueError(
@@ -295,17 +296,11 @@ def read_config(path: str | Path, overrides: dict[str, Any] | None = None) -> Ru
         Names the file, the key, the value and the rule.
     """
     content = read_toml(path, {"data": (*INPUT_FILES, "store"), "private": ("ledger",)})
-    for key, value in (overrides or {}).items():
-        if value is None:
-            continue
-        if key == "source":
-            data = content.get("data")
-            kept = {
-                k: v
-                for k, v in (data if isinstance(data, dict) else {}).items()
-                if k not in ("store", "builtin", "simulate")
-            }
-            content["data"] = {**kept, "source": placed(Path.cwd(), str(value))}
-        else:
-            content[key] = placed(Path.cwd(), str(value))
+    given = {k: placed(Path.cwd(), str(v)) for k, v in (overrides or {}).items() if v is not None}
+    if "source" in given:
+        data = content.get("data")
+        kept = data.items() if isinstance(data, dict) else ()
+        content["data"] = {k: v for k, v in kept if k not in _OTHER_DATA}
+        content["data"]["source"] = given.pop("source")
+    content |= given
     return validated(RunConfig, content, str(Path(path)))

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import xarray as xr
 
 from irt_dask.clusters.checks import versions
@@ -203,7 +204,9 @@ class RunDirectory:
         integers above 2^31, which are written as doubles (exact to 2^53).
         """
         result = result.copy()
-        result.attrs = {k: _fitting(v) for k, v in result.attrs.items()}
+        for key, value in result.attrs.items():
+            if isinstance(value, int) and abs(value) > _INT32:
+                result.attrs[key] = float(value)
         for key, array in result.variables.items():
             if array.dtype.kind == "i" and array.size and int(abs(array).max()) > _INT32:
                 result[key] = array.astype(float)
@@ -255,29 +258,15 @@ def _damaged(file: Path) -> RunError:
     return RunError(f"{file} is missing or damaged; use --fresh to start over")
 
 
-def _fitting(value: Any) -> Any:
-    return float(value) if isinstance(value, int) and abs(value) > _INT32 else value
-
-
 def load_result(path: Path) -> xr.Dataset | None:
     """A result file of a run, None if the run did not write it."""
     return xr.load_dataset(path, engine="scipy") if path.exists() else None
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any]) -> str:
-    a, b = _flat(old["config"]), _flat(new["config"])
+    (a,), (b,) = (pd.json_normalize(of["config"]).to_dict("records") for of in (old, new))
     keys = [k for k in {**a, **b} if a.get(k) != b.get(k)]
     return ", ".join(f"{k}: {a.get(k)!r} -> {b.get(k)!r}" for k in keys)
-
-
-def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, dict):
-            out |= _flat(value, f"{prefix}{key}.")
-        else:
-            out[prefix + key] = value
-    return out
 
 
 def _cpu() -> str:

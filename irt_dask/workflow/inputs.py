@@ -7,13 +7,13 @@ import os
 import tempfile
 from pathlib import Path
 
+from irt_dask.calibrate.private.ledger import check_budget
 from irt_dask.engine import refuse_graded
 from irt_dask.errors import InputError
 from irt_dask.ingest.sources.opening import open_persons
 from irt_dask.store import Responses, open_responses
 from irt_dask.store.places import checksum, lies_in, location
 from irt_dask.workflow.config import INPUT_FILES, RunConfig
-from irt_dask.workflow.private import check_private
 
 
 def data_checksum(config: RunConfig) -> str:
@@ -56,18 +56,31 @@ def check_input(config: RunConfig) -> None:
                 f"owns; move one of them"
             )
     if config.private is not None:
-        check_private(config)
+        _check_private(config)
     if data.store is not None:
         found = open_responses(data.store)
         refuse_graded(found, "a pipeline")
         refuse_stored_weights(found)
     if data.persons is not None:
         with tempfile.TemporaryDirectory() as scratch:
-            if open_persons(data.persons, Path(scratch)).weighted:
+            if open_persons(data.persons, Path(scratch)).roles.weight is not None:
                 raise InputError(
                     f"{data.persons} has a weight column, and a pipeline's methods do not use "
                     f"person weights; leave the column out"
                 )
+
+
+def _check_private(config: RunConfig) -> None:
+    """Refuse a budget that is none, and a ledger that a fresh run would remove."""
+    assert config.directory is not None
+    assert config.private is not None
+    check_budget(config.private.epsilon, config.private.delta, config.private.rho)
+    ledger = Path(config.private.ledger)
+    if lies_in(ledger, Path(config.directory)):
+        raise InputError(
+            f"the privacy ledger {ledger} lies in the run directory {config.directory}, which a "
+            f"fresh run empties: what was spent would be forgotten; keep it elsewhere"
+        )
 
 
 def refuse_stored_weights(responses: Responses) -> None:

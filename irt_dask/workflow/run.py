@@ -12,20 +12,15 @@ from irt_dask.clusters import check_store
 from irt_dask.engine.executors import current_client
 from irt_dask.errors import InputError, IrtDaskWarning
 from irt_dask.workflow.config import RunConfig
-from irt_dask.workflow.context import Context
 from irt_dask.workflow.directory import RunDirectory
 from irt_dask.workflow.inputs import check_input, data_checksum, describe_data, looks
-from irt_dask.workflow.stages import STAGES, stages_of, write_run_report
+from irt_dask.workflow.stages import STAGES, Context, stages_of, write_run_report
 
 
 def run(
-    config: RunConfig,
-    *,
-    client: Any = None,
-    fresh: bool = False,
-    progress: Any = None,
+    config: RunConfig, *, client: Any = None, fresh: bool = False, progress: Any = None,
     say: Callable[[str], None] = lambda text: None,
-) -> Path:
+) -> Path:  # fmt: skip
     """Run a pipeline, or finish one that was interrupted.
 
     Parameters
@@ -61,14 +56,15 @@ def run(
     }
     directory = RunDirectory(config.directory, identity, fresh=fresh)
     try:
-        _run_stages(Context(config, directory, current_client(client), progress, looked), say)
+        common = {"client": current_client(client), "progress": progress}
+        _run_stages(Context(config, directory, common, looked), say)
     finally:
         directory.close()
     return directory.path
 
 
 def _run_stages(context: Context, say: Callable[[str], None]) -> None:
-    directory, client = context.directory, context.client
+    directory, client = context.directory, context.common["client"]
     checked = client is None
     for name, stage in stages_of(context.config).items():
         if directory.finished(name):

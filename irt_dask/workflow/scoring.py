@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import xarray as xr
 from pydantic import Field, model_validator
@@ -16,22 +16,19 @@ from irt_dask.errors import InputError
 from irt_dask.score import score
 from irt_dask.store import open_responses
 from irt_dask.store.places import lies_in, local_path, location, placed
-from irt_dask.workflow.config import Section, read_toml
+from irt_dask.workflow.config import AbilitySection, Section, read_toml
 from irt_dask.workflow.directory import load_result
 
 #: The section that tells such a file from that of a calibration.
 SECTION = "scoring"
 
 
-class ScoringSection(Section):
+class ScoringSection(AbilitySection):
     """What to score with what; see :func:`irt_dask.score`."""
 
     store: str
     bank: str
     out: str
-    method: Literal["eap", "map", "ml", "wle"] = "eap"
-    prior: str | list[str] = "normal"
-    plausible: int = Field(default=0, ge=0)
     item_draws: int | None = Field(default=None, ge=0)
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import xarray as xr
 
 from irt_dask.banks.files import items_text
 from irt_dask.calibrate.bayes.fit import fit_bayes
 from irt_dask.calibrate.joint.coreset_spec import Coreset
 from irt_dask.calibrate.joint.fit import fit_joint
+from irt_dask.calibrate.private.fit import fit_private_spectral
 from irt_dask.calibrate.rasch.spectral import fit_spectral
 from irt_dask.calibrate.shared.summary import summarise
 from irt_dask.datasets import load_lsat
@@ -20,18 +24,16 @@ from irt_dask.engine.person_files import DONE
 from irt_dask.errors import ChangedRunError, DataWarning
 from irt_dask.evaluate.predictive_check import predictive_check
 from irt_dask.ingest import ingest as ingest_responses
-from irt_dask.kernels.responses.layouts import concatenate, to_dense
+from irt_dask.kernels.responses.layouts import to_dense
 from irt_dask.report.page import write_report
 from irt_dask.score import score as score_persons
 from irt_dask.simulate import simulate
 from irt_dask.store import Responses, StoreWriter, open_responses
 from irt_dask.store.writer import check_rows_per_block
 from irt_dask.variables import DRAW
-from irt_dask.workflow.config import SHARED_CHAINS, RunConfig
-from irt_dask.workflow.context import Context
+from irt_dask.workflow.config import OF_A_SOURCE, SHARED_CHAINS, RunConfig
 from irt_dask.workflow.directory import SCORES, RunDirectory
 from irt_dask.workflow.inputs import looks, refuse_stored_weights
-from irt_dask.workflow.private import private
 
 #: Results that a report shows if the run has them.
 _OPTIONAL = ("joint", "spectral", "check", "scores", "truth")
@@ -39,6 +41,43 @@ _PERSONS_PER_SHARD = 5000
 _MAX_SHARDS = 16
 #: A chain uses one core: several run where one shard has so many items.
 _MANY_ITEMS = 256
+
+
+@dataclass
+class Context:
+    """What the stages of one run share."""
+
+    config: RunConfig
+    directory: RunDirectory
+    #: Client and progress, as all functions take them.
+    common: dict[str, Any]
+    #: What the input's files looked like before their checksum was taken.
+    looked: tuple[tuple[int, int, int], ...] = ()
+    _stored: Responses | None = None
+
+    @property
+    def responses(self) -> Responses:
+        """The responses that the run is about, for all stages those that it began with.
+
+        Raises ChangedRunError if the store has changed since the run looked at it first.
+        """
+        if self.config.data.store is None:
+            return open_responses(self.directory.path / "responses")
+        if self._stored is None:
+            found = open_responses(self.config.data.store)
+            self.directory.check_data(found.fingerprint)
+            self._stored = found
+        return self._stored
+
+    def checkpoint(self, stage: str) -> Path:
+        """Folder for the checkpoints of a stage."""
+        return self.directory.path / "checkpoints" / stage
+
+    def forget(self, stage: str) -> None:
+        """Remove the checkpoints of a finished stage, which nobody reads again."""
+        shutil.rmtree(self.checkpoint(stage), ignore_errors=True)
+        with suppress(OSError):  # others are there, or none ever were
+            self.checkpoint(stage).parent.rmdir()
 
 
 def ingest(c: Context) -> list[str]:
@@ -49,10 +88,8 @@ def ingest(c: Context) -> list[str]:
     target = c.directory.clear("responses")
     if data.source is not None:
         made = ingest_responses(
-            data.source, target, shape=data.shape, columns=data.columns, missing=data.missing,
-            recode=data.recode, key=data.key, persons=data.persons, layout=data.layout,
-            on_error=data.on_error, rows_per_block=data.rows_per_block, client=c.client,
-            progress=c.progress,
+            data.source, target, **data.model_dump(include={*OF_A_SOURCE, "rows_per_block"}),
+            **c.common,
         )  # fmt: skip
         refuse_stored_weights(made)
         if looks(c.config) != c.looked:
@@ -69,18 +106,17 @@ def ingest(c: Context) -> list[str]:
         keep = made.truth.drop_vars("person_ability", errors="ignore")
         return [c.directory.save("truth.nc", keep), "responses/manifest.json"]
     else:
-        _copy(load_lsat(), target, data.rows_per_block)
+        _write_lsat(target, data.rows_per_block)
     return ["responses/manifest.json"]
 
 
-def _copy(responses: Responses, target: Path, rows_per_block: int | None) -> None:
-    """Write responses in memory as a store."""
-    blocks = [responses.read_block(k).data for k in range(responses.n_blocks)]
-    values = to_dense(concatenate(blocks)).values
-    ids = np.concatenate([responses.person_ids(k) for k in range(responses.n_blocks)])
+def _write_lsat(target: Path, rows_per_block: int | None) -> None:
+    """Write the data that come with the package as a store."""
+    lsat = load_lsat()
+    values, ids = to_dense(lsat.read_block(0).data).values, lsat.person_ids(0)
     rows = check_rows_per_block(rows_per_block, *values.shape[::-1])
     with StoreWriter(
-        target, item_id=responses.item_id, n_persons=len(ids), rows_per_block=rows
+        target, item_id=lsat.item_id, n_persons=len(ids), rows_per_block=rows
     ) as writer:
         for s in range(0, len(ids), rows):
             writer.write(values[s : s + rows], person_id=ids[s : s + rows])
@@ -89,15 +125,12 @@ def _copy(responses: Responses, target: Path, rows_per_block: int | None) -> Non
 
 def summary(c: Context) -> list[str]:
     """Count responses by item; items nobody answered stop the run here."""
-    return [c.directory.save("summary.nc", summarise(c.responses, client=c.client))]
+    return [c.directory.save("summary.nc", summarise(c.responses, client=c.common["client"]))]
 
 
 def spectral(c: Context) -> list[str]:
     """Rasch difficulties as start values."""
-    fit = fit_spectral(
-        c.responses, regularization=c.config.spectral.regularization, client=c.client,
-        progress=c.progress,
-    )  # fmt: skip
+    fit = fit_spectral(c.responses, regularization=c.config.spectral.regularization, **c.common)
     return [c.directory.save("spectral.nc", fit)]
 
 
@@ -113,9 +146,8 @@ def joint(c: Context) -> list[str]:
         max_iterations=options.max_iterations,
         tolerance=options.tolerance,
         seed=c.config.seed,
-        start=c.load("spectral.nc"),
-        client=c.client,
-        progress=c.progress,
+        start=c.directory.find("spectral.nc"),
+        **c.common,
         checkpoint=c.checkpoint("joint"),
     )
     return [c.directory.save("joint.nc", fit)]
@@ -135,9 +167,8 @@ def bayes(c: Context) -> list[str]:
         n_chains=chains,
         prior=options.item_prior(),
         seed=c.config.seed,
-        start=c.load("joint.nc"),
-        client=c.client,
-        progress=c.progress,
+        start=c.directory.find("joint.nc"),
+        **c.common,
         checkpoint=c.checkpoint("bayes"),
     )
     items = c.directory.write("items.csv", items_text(fit, ".csv").encode())
@@ -162,8 +193,7 @@ def check(c: Context) -> list[str]:
         posterior,
         n_replicates=_of_draws(posterior, "check.replicates", c.config.check.replicates),
         seed=c.config.seed,
-        client=c.client,
-        progress=c.progress,
+        **c.common,
     )
     return [c.directory.save("check.nc", result)]
 
@@ -181,6 +211,22 @@ def _of_draws(posterior: xr.Dataset, key: str, asked: int) -> int:
     return min(asked, there)
 
 
+def private(c: Context) -> list[str]:
+    """Rasch difficulties under differential privacy, written down before they are saved.
+
+    A run that was stopped in between finds the recorded release.
+    """
+    options = c.config.private
+    assert options is not None
+    fit = fit_private_spectral(
+        c.responses,
+        **options.model_dump(),
+        seed=c.config.seed,
+        **c.common,
+    )
+    return [c.directory.save("private.nc", fit)]
+
+
 def score(c: Context) -> list[str]:
     """Abilities and plausible values of all persons, one Parquet file a block."""
     posterior, options = c.directory.load("posterior.nc"), c.config.score
@@ -193,8 +239,7 @@ def score(c: Context) -> list[str]:
         n_item_draws=_of_draws(posterior, "score.item_draws", options.item_draws),
         seed=c.config.seed,
         store=c.directory.path / SCORES,
-        client=c.client,
-        progress=c.progress,
+        **c.common,
     )
     for name in ("store", "n_blocks_scored", "n_blocks_kept"):
         del result.attrs[name]  # not of the values: where they lie, and what was there before

@@ -18,17 +18,17 @@ import synthetic
 from published import COMPLEXITY
 
 import irt_dask as irt
+from irt_dask.curves.grids import ABILITY_BOUND
 from irt_dask.errors import ConvergenceWarning
 from irt_dask.kernels.joint import modes
 from irt_dask.kernels.joint.parameters import Items
 from irt_dask.kernels.responses import layouts
-from irt_dask.models import ABILITY_BOUND
 
 
 def at_the_fit(y, items):
     """Both ratios, the larger of each and its inverse, at the fitted items; shape (items, 2)."""
     a, d = items["item_discrimination"].values, items["item_intercept"].values
-    theta, _ = modes.modes(layouts.Dense(y), Items.of(a, d), ABILITY_BOUND)
+    theta, _ = modes.modes(layouts.Dense(y), modes.tables(Items.of("2pl", a, d), ABILITY_BOUND))
     out = []
     for j in range(len(a)):
         z = -np.where(y[:, j] == 1, 1.0, -1.0) * (a[j] * theta + d[j])

@@ -76,7 +76,7 @@ def abilities(r, items):
         if n >= 20_000:
             break
     data = layouts.row_range(layouts.concatenate(blocks), 0, min(n, 20_000))
-    return modes.modes(data, Items.of(*values(items)), 6.0)[0]
+    return modes.modes(data, modes.tables(Items.of("3pl", *values(items)), 6.0))[0]
 
 
 def compare(r, model, size, method, sampling, full, repeat):

@@ -25,6 +25,7 @@ from scipy.optimize import nnls
 
 import irt_dask as irt
 from irt_dask.calibrate.bayes import barycenter
+from irt_dask.calibrate.bayes.shards import ShardPosterior
 from irt_dask.calibrate.joint.person_step import N_NODES
 from irt_dask.engine import Engine, executors
 from irt_dask.store import default_rows_per_block
@@ -248,7 +249,7 @@ def combination(n_shards, m, n_draws):
     """Seconds in which the driver combines so many shards with draws like those of a posterior."""
     rng = np.random.default_rng(0)
     shards = [
-        barycenter.ShardPosterior(
+        ShardPosterior(
             rng.normal(size=(n_draws, 2, m)) * 0.01 + [[[0.1], [0.2]]], 10**5,
             rhat=np.ones((2, m)), ess=np.full((2, m), 4.0 * n_draws), acceptance=1.0, spacing=0.0,
         )

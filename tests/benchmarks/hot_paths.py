@@ -64,6 +64,7 @@ def paths() -> dict[str, Callable[[], Any]]:
     complete, bank = simulated(60_000, 40)
     parts, _ = simulated(60_000, 40, booklets=6)
     few, _ = simulated(10_000, 40)
+    many, _ = simulated(600_000, 40)
     guessed, guessed_bank = simulated(20_000, 40, guessing=0.2)
     rounds = {**quiet, "max_iterations": 5, "standard_errors": False}
     return {
@@ -76,12 +77,12 @@ def paths() -> dict[str, Callable[[], Any]]:
         "joint 3PL": lambda: irt.fit_joint(guessed, model="3pl", **quiet, max_iterations=3),
         "Gibbs": lambda: irt.fit_bayes(few, **quiet, n_draws=100, n_warmup=50),
         "Gibbs, booklets": lambda: irt.fit_bayes(parts, **quiet, n_draws=100, n_warmup=50),
-        "EAP, complete": lambda: irt.score(complete, bank, **quiet),
+        "EAP, complete": lambda: irt.score(many, bank, **quiet),
         "EAP, booklets": lambda: irt.score(parts, bank, **quiet),
         "EAP, 3PL": lambda: irt.score(guessed, guessed_bank, **quiet),
         "MAP": lambda: irt.score(complete, bank, method="map", **quiet),
         "WLE": lambda: irt.score(parts, bank, method="wle", **quiet),
-        "pair counts": lambda: irt.pair_counts(complete, **quiet),
+        "pair counts": lambda: irt.pair_counts(many, **quiet),
         "item fit": lambda: irt.item_fit(parts, bank, **quiet),
     }
 

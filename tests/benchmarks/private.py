@@ -15,13 +15,16 @@ difference to the truth over epsilon.
 
 import argparse
 import re
+import sys
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 import irt_dask as irt
-from irt_dask.calibrate.private import baselines
+
+sys.path.append(str(Path(__file__).parents[1] / "oracles"))
+import private_baselines as baselines
 
 DELTA = 1e-4
 EPSILON = (0.01, 0.1, 1.0, 10.0)

@@ -30,19 +30,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Bools, Floats
+from irt_dask.calibrate.bayes import summaries
 from irt_dask.calibrate.bayes.coordinates import Space, by_item, from_items
 from irt_dask.calibrate.bayes.full_data_mode import Refined
 from irt_dask.calibrate.bayes.hierarchy import Learned
+from irt_dask.calibrate.bayes.shards import ShardPosterior
+from irt_dask.engine.inputs import one_of
 from irt_dask.errors import ApproximationWarning, InputError
 from irt_dask.kernels.combine import wasserstein
-
-Floats = NDArray[np.float64]
 
 #: The barycenter of estimated covariances shrinks standard deviations by (p + 1) / (8 ESS): use the
 #: full matrix only up to this many parameters per effective draw.
@@ -67,38 +68,6 @@ MOST_REFINED = 2
 
 
 @dataclass(frozen=True)
-class ShardPosterior:
-    """Posterior of one shard: draws (draw, P, items) and diagnostics (P, items).
-
-    The last row of a draw holds intercepts, those before it the loadings, positive ones by their
-    logarithms: with one ability, (log a, d).  ``correlation`` (draw, Q, Q) is that of the abilities
-    where it is free, ``learned`` are the items' mean and covariance where they are drawn, by name;
-    their diagnostics are those of the worst entry.
-    """
-
-    draws: Floats
-    n_persons: int
-    rhat: Floats
-    ess: Floats
-    acceptance: float
-    spacing: float
-    correlation: Floats | None = None
-    other_rhat: float = 1.0
-    other_ess: float = np.inf
-    learned: dict[str, Floats] = field(default_factory=dict)
-
-    @property
-    def worst_rhat(self) -> float:
-        """Largest R-hat of any parameter; not a number where one is not."""
-        return float(np.maximum(self.rhat.max(), self.other_rhat))
-
-    @property
-    def least_ess(self) -> float:
-        """Smallest effective sample size of any parameter; not a number where one is not."""
-        return float(np.minimum(self.ess.min(), self.other_ess))
-
-
-@dataclass(frozen=True)
 class Combined:
     """The combined posterior: means (P, items) of loadings and intercepts, and the result's arrays.
 
@@ -112,9 +81,10 @@ class Combined:
     refined: Refined | None = None
     learned: Learned | None = None
 
-    def variables(self) -> dict[str, Any]:
-        """Arrays by name, for the result."""
-        return self.data
+    @property
+    def settled(self) -> bool:
+        """Whether steps to the location, if there were any, have converged."""
+        return self.refined is None or self.refined.converged
 
 
 #: Finds the mode on the full data: ``locate(space, start, covariance)``.
@@ -133,10 +103,7 @@ def location_for(location: str | None, n_dims: int) -> str:
     """
     if location is None:
         return "refined" if n_dims <= MOST_REFINED else "precision"
-    if location not in LOCATIONS:
-        raise InputError(
-            f"location={location!r} is not available; choose one of {', '.join(LOCATIONS)}"
-        )
+    one_of("location", location, LOCATIONS)
     if location == "refined" and n_dims > MOST_REFINED:
         raise InputError(
             f"location='refined' sums over a grid of all abilities: at most {MOST_REFINED} of "
@@ -146,15 +113,10 @@ def location_for(location: str | None, n_dims: int) -> str:
 
 
 def combine(
-    shards: list[ShardPosterior],
-    n_draws: int,
-    *,
-    powering: str = "shrink",
-    location: str = "precision",
-    locate: Locate | None = None,
-    learn: Learn | None = None,
+    shards: list[ShardPosterior], n_draws: int, *, powering: str = "shrink",
+    location: str = "precision", locate: Locate | None = None, learn: Learn | None = None,
     space: Space | None = None,
-) -> Combined:
+) -> Combined:  # fmt: skip
     """Combine shard posteriors; with one shard, its draws are the result.
 
     Parameters
@@ -185,55 +147,61 @@ def combine(
         shards = [_with_correlation(s, space) for s in shards]
     share = np.array([s.n_persons for s in shards], dtype=float)
     share /= share.sum()
-    draws = [space.of_draws(s.draws) for s in shards]
-    free = space.mask(*draws[0].shape[1:])
+    free = space.mask(*shards[0].draws.shape[1:])
     ess = min(float(s.ess[free].min()) for s in shards)
     full = int(free.sum()) <= _FULL_PER_ESS * ess
-    refined = None
-    if len(shards) == 1:
-        covariance = wasserstein.covariances(by_item(draws[0], 1)) if full else None
-        moved = draws
-    else:
+    moved, covariance, refined = [space.of_draws(s.draws) for s in shards], None, None
+    if len(shards) > 1:
         factor = share if POWERINGS[powering] else np.ones(len(shards))
-        merged = _Merged.of(draws, share, factor, full, free)
-        if location == "refined":
-            assert locate is not None
-            inverse = merged.covariance if full else merged.pooled(draws, ess)
-            refined = locate(space, merged.from_items(merged.start()), inverse)
-            centre = by_item(refined.centre, merged.n_blocks) + merged.skew
-            _warn_far(refined)
-        else:
+        merged = _Merged.of(moved, share, factor, full, free)
+        if location != "refined":
             _warn_small(shards, n_items)
             centre = merged.average() if location == "average" else merged.precise()
-        moved = merged.move(draws, centre)
-        covariance = merged.covariance
-    parameters = [space.parameters(x) for x in moved]
-    items = [x[..., :n_items] for x in parameters]
-    named = [_by_name(x) | s.learned for x, s in zip(items, shards, strict=True)]
-    if shards[0].correlation is not None:
-        one = len(shards) == 1
-        matrices = [shards[0].correlation] if one else [space.correlation(x) for x in parameters]
-        for x, r in zip(named, matrices, strict=True):
-            x["ability_correlation"] = r
-    weights = [np.full(len(x), w / len(x)) for x, w in zip(items, share, strict=True)]
-    most = min(n_draws, *(len(x) for x in items))
+        else:
+            assert locate is not None
+            inverse = merged.covariance if full else merged.pooled(moved, ess)
+            refined = locate(space, merged.from_items(merged.start()), inverse)
+            _warn_far(refined)
+            centre = by_item(refined.centre, merged.n_blocks) + merged.skew
+        moved, covariance = merged.move(moved, centre), merged.covariance
+    elif full:
+        covariance = wasserstein.covariances(by_item(moved[0], 1))
+    named = _named(shards, moved, space, n_items)
+    weights = [np.full(len(x), w / len(x)) for x, w in zip(moved, share, strict=True)]
+    most = min(n_draws, *(len(x) for x in moved))
     learned = None
     if learn is not None:
         learned = learn(np.concatenate(moved), np.concatenate(weights))
         drawn = {name: np.concatenate([x[name] for x in named]) for name in named[0]}
         drawn |= {"item_prior_mean": learned.mean, "item_prior_covariance": learned.covariance}
         named, weights = [drawn], [learned.weight]
-    data = _moments(named, weights) | _draws(named, weights, most)
+    data = summaries.moments(named, weights) | summaries.draws(named, weights, most)
     if covariance is not None and full:
         fixed = ~by_item(free, 1).ravel()[: n_rows * n_items]
         of_items = covariance[0][: fixed.size, : fixed.size]
         if learned is not None:
-            away = by_item(np.concatenate(moved), 1)[:, 0]
-            away = away - learned.weight @ away
-            of_items = (away.T * learned.weight) @ away
+            of_items = _weighted_covariance(by_item(np.concatenate(moved), 1)[:, 0], learned.weight)
         data["item_covariance"] = np.where(fixed[:, None] | fixed, 0.0, of_items)
     structure = "full" if full else f"{n_rows} x {n_rows} for each item"
-    return Combined(_parameters(data), data, structure, refined, learned)
+    return Combined(summaries.parameters_of(data), data, structure, refined, learned)
+
+
+def _named(
+    shards: list[ShardPosterior], moved: list[Floats], space: Space, n_items: int
+) -> list[dict[str, Floats]]:
+    """Quantities of each shard's draws by name, at the coordinates ``moved``."""
+    named = []
+    for s, x in zip(shards, map(space.parameters, moved), strict=True):
+        of = summaries.by_name(x[..., :n_items]) | s.learned
+        if s.correlation is not None:
+            of["ability_correlation"] = s.correlation if len(shards) == 1 else space.correlation(x)
+        named.append(of)
+    return named
+
+
+def _weighted_covariance(x: Floats, weight: Floats) -> Floats:
+    away = x - weight @ x
+    return (away.T * weight) @ away
 
 
 def _warn_small(shards: list[ShardPosterior], n_items: int) -> None:
@@ -244,7 +212,7 @@ def _warn_small(shards: list[ShardPosterior], n_items: int) -> None:
             f"too far from Gaussian to be combined; use fewer shards (at least "
             f"{_PERSONS_PER_ITEM} persons per item in each)",
             ApproximationWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
@@ -255,7 +223,7 @@ def _warn_far(refined: Refined) -> None:
             f"SDs from the posterior of all persons (limit {_LARGE_STEP:g}); it was moved there, "
             f"but its spread may be off likewise; use fewer shards",
             ApproximationWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
@@ -289,12 +257,7 @@ class _Merged:
 
     @classmethod
     def of(
-        cls,
-        draws: list[Floats],
-        share: Floats,
-        factor: Floats,
-        full: bool,
-        free: NDArray[np.bool_],
+        cls, draws: list[Floats], share: Floats, factor: Floats, full: bool, free: Bools
     ) -> _Merged:
         """Moments of the shards' draws and their barycenter."""
         n_blocks = 1 if full else free.shape[1]
@@ -368,57 +331,3 @@ class _Merged:
             y = centre + np.einsum("bij,nbj->nbi", carry, deviation, optimize=True)
             moved.append(self.from_items(y))
         return moved
-
-
-# --- the result -----------------------------------------------------------------------------------
-
-
-def _by_name(x: Floats) -> dict[str, Floats]:
-    """Named quantities of draws of parameters (draw, P, items), items last but for loadings."""
-    if x.shape[1] > 2:
-        return {"item_loading": x[:, :-1].transpose(0, 2, 1), "item_intercept": x[:, -1]}
-    return {
-        "item_discrimination": x[:, 0],
-        "item_difficulty": -x[:, 1] / x[:, 0],
-        "item_intercept": x[:, 1],
-    }
-
-
-def _parameters(data: dict[str, Any]) -> Floats:
-    """Means (P, items) of loadings and intercepts among the result's arrays."""
-    if "item_loading" in data:
-        return np.vstack([data["item_loading"].T, data["item_intercept"]])
-    return np.stack([data["item_discrimination"], data["item_intercept"]])
-
-
-def _mean(x: list[Floats], weights: list[Floats]) -> Floats:
-    """Mean of the draws of all shards; a constant is its own, to the bit, where draws are alike."""
-    each = [
-        v.mean(axis=0) if (w == w[0]).all() else np.tensordot(w / w.sum(), v, axes=1)
-        for v, w in zip(x, weights, strict=True)
-    ]
-    return np.average(each, axis=0, weights=[w.sum() for w in weights])
-
-
-def _moments(named: list[dict[str, Floats]], weights: list[Floats]) -> dict[str, Any]:
-    """Means and SDs by name."""
-    out: dict[str, Any] = {}
-    for name in named[0]:
-        x = [of_shard[name] for of_shard in named]
-        mean = _mean(x, weights)
-        out[name] = mean
-        out[f"{name}_sd"] = np.sqrt(_mean([(v - mean) ** 2 for v in x], weights))
-    return out
-
-
-def _taken(x: list[Floats], weights: list[Floats], n_draws: int) -> Floats:
-    """``n_draws`` draws in proportion to their weights, evenly (systematic resampling)."""
-    ends = np.cumsum(np.concatenate(weights))
-    at = np.searchsorted(ends, (np.arange(n_draws) + 0.5) / n_draws * ends[-1])
-    return np.concatenate(x)[at]
-
-
-def _draws(named: list[dict[str, Floats]], weights: list[Floats], n_draws: int) -> dict[str, Any]:
-    """Combined draws by name; each is of one draw of one shard, whatever the name."""
-    names = [name for name in named[0] if name != "item_difficulty"]
-    return {f"{n}_draw": _taken([x[n] for x in named], weights, n_draws) for n in names}

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Bools, Floats
 from irt_dask.kernels.several import correlations
-
-Floats = NDArray[np.float64]
 
 #: A step changes no logarithm of a loading, and no atanh of a correlation, by more than this.
 _LARGEST_STEP = 1.0
@@ -37,9 +36,9 @@ class Space:
     """
 
     log: bool = True
-    free: NDArray[np.bool_] | None = None
-    signed: NDArray[np.bool_] | None = None
-    partial: NDArray[np.bool_] | None = None
+    free: Bools | None = None
+    signed: Bools | None = None
+    partial: Bools | None = None
 
     def with_correlations(self, n_rows: int, n_items: int) -> Space:
         """Space with columns for the partial correlations of ``n_rows - 1`` abilities.
@@ -71,11 +70,11 @@ class Space:
         assert self.partial is not None
         return correlations.matrices(parameters[..., self.partial])
 
-    def mask(self, n_rows: int, n_items: int) -> NDArray[np.bool_]:
+    def mask(self, n_rows: int, n_items: int) -> Bools:
         """Return which parameters are free, shape (P, items)."""
         return np.ones((n_rows, n_items), dtype=bool) if self.free is None else self.free
 
-    def _positive(self, n_rows: int, n_items: int) -> NDArray[np.bool_]:
+    def _positive(self, n_rows: int, n_items: int) -> Bools:
         out = np.ones((n_rows, n_items), dtype=bool)
         out[-1] = False
         return out if self.signed is None else out & ~self.signed

@@ -8,16 +8,12 @@ its posterior mean, and corrected afterwards (:func:`irt_dask.calibrate.bayes.hi
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats
 from irt_dask.calibrate.bayes.full_data_mode import Posterior, on_line
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy
 from irt_dask.engine import Engine
 from irt_dask.kernels.gibbs import learned_item_draws
-from irt_dask.kernels.posterior import expected_counts
-from irt_dask.models import GRID_BOUND
-
-Floats = NDArray[np.float64]
 
 #: Rounds end when the covariance changes by less than this share of the product of the SDs.
 _SMALL_CHANGE = 0.003
@@ -37,22 +33,16 @@ def covariance(engine: Engine, prior: Hierarchy, x: Floats) -> tuple[Floats, Flo
     held need only be near, and the weights of the draws say whether it was.  The driver holds
     expected counts, 16 bytes x items x nodes.
     """
-    r = engine.responses
     posterior = Posterior(engine, prior)
     mean, held = prior.start(x)
     for _ in range(_MOST_ROUNDS):
-        a, d = np.exp(x[0]), x[1]
-        nodes = posterior.nodes(np.stack([a, d]))
-        worst = float((a * GRID_BOUND + np.abs(d)).max()) + 1.0
-        scales = expected_counts.scales_for(r.n_persons, r.n_items * worst)
-        right, seen, _ = engine.map_reduce(on_line, a, d, nodes, scales)
+        items = np.stack([np.exp(x[0]), x[1]])
+        nodes = posterior.nodes(items)
+        scales = posterior.scales(items, nodes)
+        right, seen, _ = engine.map_reduce(on_line, *items, nodes, scales)
+        precision = np.asarray(np.linalg.inv(held), dtype=float)
         x, own = learned_item_draws.modes(
-            right / scales.weight,
-            seen / scales.weight,
-            nodes,
-            mean,
-            np.asarray(np.linalg.inv(held), dtype=float),
-            x,
+            right / scales.weight, seen / scales.weight, nodes, mean, precision, x
         )
         mean, _ = prior.mean_given(x, held)
         new = prior.covariance_given(x, mean, own.sum(axis=0))

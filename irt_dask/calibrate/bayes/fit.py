@@ -7,47 +7,31 @@ The chains are in :mod:`irt_dask.calibrate.bayes.grid_chain`, their combination 
 from __future__ import annotations
 
 import functools
-import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
-from irt_dask.calibrate.bayes import barycenter, full_data_mode, item_priors, samplers
+from irt_dask.arrays import Bools, Floats
+from irt_dask.calibrate.bayes import barycenter, full_data_mode, item_priors, samplers, shards
 from irt_dask.calibrate.bayes import loadings as masks
-from irt_dask.calibrate.bayes.coordinates import Space
 from irt_dask.calibrate.bayes.hierarchy import COORDINATES, Hierarchy
-from irt_dask.calibrate.shared.start_values import response_counts, start_values
-from irt_dask.engine import (
-    Engine,
-    ProgressOption,
-    as_responses,
-    dataset,
-    item_parameters,
-    refuse_weights,
-)
+from irt_dask.calibrate.bayes.samplers import Options, Sampler
+from irt_dask.calibrate.shared.start_values import ResponseCounts, response_counts, start_values
+from irt_dask.curves import check_model, model_named
+from irt_dask.curves.priors import ItemPrior
+from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
 from irt_dask.engine.identity import identified
-from irt_dask.engine.inputs import whole_number
-from irt_dask.errors import ApproximationWarning, ConvergenceWarning, InputError
+from irt_dask.engine.inputs import one_of, whole_number
+from irt_dask.errors import InputError
 from irt_dask.items import checks
-from irt_dask.models import ItemPrior, check_model, grid_for
+from irt_dask.items.parameters import parameters
 from irt_dask.store import Responses
 
-Floats = NDArray[np.float64]
-
-#: Responses of an item in a shard; with 30 its combined SD was seen 1.4 times too wide.
-_RARE = 100
-#: Degrees between the loadings of shards.
-_LARGE_ROTATION = 20.0
-_RHAT_LIMIT = 1.05
 #: Shards run with the items' covariance held.  The draws' weights, when it is not, leave at least
 #: this effective share of them; else shards run again about the covariance found, so often at most.
 _EFFICIENT, _MOST_RUNS = 0.5, 3
-#: Draws scatter about the items a grid was made for: warn only where it is this much too coarse.
-_COARSE = 1.5
 
 
 def fit_bayes(
@@ -189,250 +173,166 @@ def fit_bayes(
     1.0
     """
     responses = as_responses(responses, "fit_bayes")
-    check_model(model, ("2pl",))
-    _check_options(n_dims, n_shards, n_draws, n_warmup, n_chains, responses.n_persons)
-    name = samplers.choose(sampler, n_dims)
-    if powering not in barycenter.POWERINGS:
-        raise InputError(
-            f"powering={powering!r} is not available; choose one of "
-            f"{', '.join(barycenter.POWERINGS)}"
-        )
-    location = barycenter.location_for(location, n_dims)
-    free, signs = _masks(responses, n_dims, loadings, positive, correlated)
-    if start is not None and n_dims > 1:
-        raise InputError(f"start= gives values of one ability; leave it out with n_dims={n_dims}")
     refuse_weights(responses, "fit_bayes")
-    options = samplers.Options(
-        seed, n_shards, n_draws, n_warmup, n_chains,
-        item_priors.choose(prior, name, powering), powering, n_dims, correlated and n_dims > 1,
+    check_model(model, ("2pl",))
+    _check_options(n_dims, n_shards, n_draws, n_warmup, n_chains, powering, responses.n_persons)
+    name = samplers.choose(sampler, n_dims)
+    asked = Options(
+        seed, n_shards, n_draws, n_warmup, n_chains, item_priors.choose(prior, name, powering),
+        powering, n_dims, bool(correlated), name, barycenter.location_for(location, n_dims),
+        *_masks(responses, n_dims, loadings, positive, correlated, start), positive,
     )  # fmt: skip
     with Engine(responses, client=client, progress=progress, stage="Gibbs") as engine:
         responses = identified(engine)
-        right, seen, n = response_counts(engine)
-        item_priors.refuse_small_shards(options.prior, n, responses.n_items, n_shards)
-        if n_dims > 1:
-            sampled = samplers.polya_gamma(
-                responses, options, free, signs, *masks.start(right, seen, free, signs)
-            )
-        else:
-            a, d, _ = start_values(responses.item_id, right, seen, None)
-            if start is not None:
-                a, d = item_parameters(start, responses.item_id, what="start")
-            if name == "grid":
-                sampled = samplers.grid(engine, responses, options, a, d)
-            else:
-                sampled = samplers.polya_gamma(responses, options, free, signs, a[:, None], d)
-        for attempt in range(_MOST_RUNS):
-            shards = samplers.run(engine, sampled, n_chains, checkpoint)
-            rotation = samplers.align(shards, sampled) if n_dims > 1 else None
-            space, plan = sampled.space, sampled.plan
-            log_posterior = full_data_mode.Posterior(engine, plan.prior, space.free, space.signed)
-            combined = barycenter.combine(
-                shards,
-                n_draws,
-                powering=powering,
-                location=location,
-                locate=functools.partial(full_data_mode.refine, log_posterior),
-                learn=item_priors.learner(plan.prior, seed, attempt),
-                space=space,
-            )
-            enough = combined.learned is None or combined.learned.efficiency >= _EFFICIENT
-            if combined.learned is None or enough or attempt == _MOST_RUNS - 1:
-                break
-            sampled = sampled.holding(combined.learned.expected, attempt + 1)
-        objective = None
-        if n_dims <= barycenter.MOST_REFINED:
-            at = combined.mean
-            if options.correlated:
-                rho = combined.variables()["ability_correlation"][0, 1]
-                at = full_data_mode.with_correlation(at, rho)
-            if isinstance(plan.prior, Hierarchy):
-                held = plan.prior.holding(combined.variables()["item_prior_covariance"])
-                log_posterior = replace(log_posterior, prior=held)
-            objective, _ = log_posterior(at, log_posterior.nodes(at))
-        counts = {"item_n_responses": seen, "item_n_right": right}
-        flag = checks.of_fit(engine, {**combined.variables(), **counts})
+        counts = response_counts(engine)
+        item_priors.refuse_small_shards(asked.prior, counts.n_persons, responses.n_items, n_shards)
+        sampled = _started(engine, responses, asked, counts, start)
+        found = _found(engine, sampled, asked, checkpoint)
+        objective = _objective(found, asked) if n_dims <= barycenter.MOST_REFINED else None
+        data = found.combined.data | {"item_n_responses": counts.seen, "item_n_right": counts.right}
+        flag = checks.of_fit(engine, data)
     checks.warn(flag, responses.item_id)
-    described = item_priors.describe(plan.prior, signed=positive == "anchors")
-    if n_dims == 1:
-        described |= item_priors.rest(plan.prior, combined.variables(), n)
-        item_priors.warn(described)
-    item_priors.warn_inefficient(combined.learned, _EFFICIENT)
-    steps = combined.refined
-    _warn_rare(seen, responses.item_id, shards)
-    converged = _warn(shards, name, rotation) and (steps is None or steps.converged)
+    about = _about(found, asked, counts.n_persons)
+    item_priors.warn(about)
+    item_priors.warn_inefficient(found.combined.learned, _EFFICIENT)
+    shards.warn_rare(counts.seen, responses.item_id, found.shards)
+    mixed = shards.warn(found.shards, name, found.rotation)
+    data |= shards.diagnostics(found.shards, found.sampled.space, found.rotation)
+    learned = isinstance(asked.prior, Hierarchy)
     return dataset(
-        {
-            **combined.variables(),
-            **_diagnostics(shards, space),
-            **({} if rotation is None else {"shard_rotation": rotation}),
-            **counts,
-            "item_flag": flag,
-        },
+        {**data, "item_flag": flag},
         item_id=responses.item_id,
-        coords=dict.fromkeys(("coordinate", "coordinate_"), COORDINATES)
-        if isinstance(plan.prior, Hierarchy)
-        else None,
+        coords=dict.fromkeys(("coordinate", "coordinate_"), COORDINATES) if learned else None,
         attrs={
-            "method": "LS-WASP" if n_shards > 1 else "Gibbs",
-            "model": model if n_dims == 1 else "m2pl",
-            "seed": seed,
-            "converged": converged,
-            "n_iterations": plan.total,
+            "converged": mixed and found.combined.settled,
             "objective": objective,
-            "identification": _identification(n_dims, positive, options.correlated),
-            "n_persons": responses.n_persons,
-            "n_dims": n_dims,
             "n_flat_items": int(checks.has(flag, {"flat"}).sum()) if n_dims == 1 else None,
-            "n_shards": n_shards,
-            "n_chains": n_chains,
-            "thin": plan.thin,
-            "sampler": name,
-            "powering": powering,
-            "location": location,
-            "n_location_steps": None if steps is None else steps.n_steps,
-            "first_step": None if steps is None else steps.first_step,
-            "covariance": combined.structure,
-            "n_runs": None if combined.learned is None else attempt + 1,
-            "prior_efficiency": None if combined.learned is None else combined.learned.efficiency,
-            **described,
+            **about,
         },
     )
 
 
-def _identification(n_dims: int, positive: str, correlated: bool) -> str:
-    if n_dims == 1:
-        return "ability N(0, 1); a > 0"
-    which = (
-        "free loadings positive" if positive == "all" else "one loading of each ability positive"
-    )
-    kind = "correlated, SD 1" if correlated else "independent N(0, 1)"
-    return f"abilities {kind}; loadings fixed at 0; {which}"
+# --- what is asked --------------------------------------------------------------------------------
 
 
 def _check_options(
-    n_dims: int, n_shards: int, n_draws: int, n_warmup: int, n_chains: int, n_persons: int
-) -> None:
-    for name, value, least in (
-        ("n_dims", n_dims, 1),
-        ("n_shards", n_shards, 1),
-        ("n_draws", n_draws, samplers.LEAST_DRAWS),
-        ("n_warmup", n_warmup, 50),
-        ("n_chains", n_chains, 1),
-    ):
-        whole_number(name, value, least)
+    n_dims: int, n_shards: int, n_draws: int, n_warmup: int, n_chains: int, powering: str,
+    n_persons: int,
+) -> None:  # fmt: skip
+    whole_number("n_dims", n_dims, 1)
+    whole_number("n_shards", n_shards, 1)
+    whole_number("n_draws", n_draws, samplers.LEAST_DRAWS)
+    whole_number("n_warmup", n_warmup, 50)
+    whole_number("n_chains", n_chains, 1)
+    one_of("powering", powering, tuple(barycenter.POWERINGS))
     if n_shards > n_persons:
         raise InputError(f"n_shards={n_shards} exceeds the {n_persons} persons; use fewer shards")
 
 
 def _masks(
-    responses: Responses, n_dims: int, loadings: Any, positive: str, correlated: bool
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Free loadings, and positive ones; refuses what one ability cannot use."""
-    if n_dims == 1:
-        for name, given in (
-            ("loadings", loadings is not None),
-            ("positive", positive != "all"),
-            ("correlated", bool(correlated)),
-        ):
-            if given:
-                raise InputError(f"{name}= is for several abilities; n_dims is 1")
+    responses: Responses, n_dims: int, loadings: Any, positive: str, correlated: bool, start: Any
+) -> tuple[Bools, Bools]:
+    """Free loadings, and positive ones; refuses what one ability, or several, cannot use."""
+    if start is not None and n_dims > 1:
+        raise InputError(f"start= gives values of one ability; leave it out with n_dims={n_dims}")
+    given = {"loadings": loadings is not None, "positive": positive != "all"}
+    for name, said in (given | {"correlated": bool(correlated)}).items():
+        if said and n_dims == 1:
+            raise InputError(f"{name}= is for several abilities; n_dims is 1")
     free = masks.free_loadings(
         responses.n_items, n_dims, loadings, responses.item_id, correlated=correlated
     )
     return free, masks.positive_loadings(free, positive)
 
 
-def _diagnostics(shards: list[barycenter.ShardPosterior], space: Space) -> dict[str, Any]:
-    rhat = np.max([s.rhat for s in shards], axis=0)
-    ess = np.sum([s.ess for s in shards], axis=0)
-    free = space.mask(*rhat.shape)
-    rhat, ess = np.where(free, rhat, np.nan), np.where(free, ess, np.nan)
-    mean = np.array([space.parameters(s.draws).mean(axis=0) for s in shards])
-    out = {
-        "item_intercept_rhat": rhat[-1],
-        "item_intercept_ess": ess[-1],
-        "shard_n_persons": np.array([s.n_persons for s in shards]),
-        "shard_max_rhat": np.array([s.worst_rhat for s in shards]),
-        "shard_min_ess": np.array([s.least_ess for s in shards]),
-        "shard_item_intercept": mean[:, -1],
-    }
-    if not np.isnan(shards[0].acceptance):
-        out["shard_acceptance"] = np.array([s.acceptance for s in shards])
-        out["shard_grid_spacing"] = np.array([s.spacing for s in shards])
-    if shards[0].correlation is not None:
-        means = [s.correlation.mean(axis=0) for s in shards if s.correlation is not None]
-        out["shard_ability_correlation"] = np.array(means)
-    if len(rhat) > 2:
-        return out | {
-            "item_loading_rhat": rhat[:-1].T,
-            "item_loading_ess": ess[:-1].T,
-            "shard_item_loading": mean[:, :-1].transpose(0, 2, 1),
-        }
-    return out | {
-        "item_discrimination_rhat": rhat[0],
-        "item_discrimination_ess": ess[0],
-        "shard_item_discrimination": mean[:, 0],
-    }
+def _started(
+    engine: Engine, responses: Responses, o: Options, counts: ResponseCounts,
+    start: xr.Dataset | None,
+) -> Sampler:  # fmt: skip
+    """The sampler, made ready from start values."""
+    if o.n_dims > 1:
+        at = masks.start(counts.right, counts.seen, o.free, o.signs)
+        return samplers.polya_gamma(responses, o, *at)
+    if start is not None:
+        a, d = parameters(start, responses.item_id, what="start")
+    else:
+        a, d = start_values(responses.item_id, model_named("2pl"), *counts[:2], None)
+    if o.sampler == "grid":
+        return samplers.grid(engine, responses, o, a, d)
+    return samplers.polya_gamma(responses, o, a[:, None], d)
 
 
-def _warn_rare(
-    seen: NDArray[np.int64], item_id: tuple[str, ...], shards: list[barycenter.ShardPosterior]
-) -> None:
-    """Warn of items with so few responses in a shard that its posterior of them says little.
-
-    Information adds up over shards, standard deviations of a barycenter are averaged: where some
-    shards know nothing of an item, the average is too wide.
-    """
-    if len(shards) == 1:
-        return
-    share = min(s.n_persons for s in shards) / sum(s.n_persons for s in shards)
-    rare = np.flatnonzero(seen * share < _RARE)
-    if rare.size:
-        some = ", ".join(item_id[j] for j in rare[np.argsort(seen[rare], kind="stable")][:5])
-        warnings.warn(
-            f"{rare.size} item(s) have fewer than {_RARE} responses in the smallest shard ({some}"
-            f"{', ...' if rare.size > 5 else ''}): their standard deviations may be off by half; "
-            f"use fewer shards",
-            ApproximationWarning,
-            stacklevel=3,
-        )
+# --- what is found --------------------------------------------------------------------------------
 
 
-def _warn(shards: list[barycenter.ShardPosterior], sampler: str, rotation: Floats | None) -> bool:
-    """Warn of chains that did not mix or grids too coarse; return whether all is well."""
-    rhat = [s.worst_rhat for s in shards]
-    worst = float(np.max(rhat))
-    if not worst < _RHAT_LIMIT:
-        k = int(np.argmax(rhat))
-        warnings.warn(
-            f"the chains have not converged: R-hat {worst:.3f} in shard {k} (limit {_RHAT_LIMIT}); "
-            f"raise n_warmup and n_draws",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
-    if rotation is not None and not rotation.max() < _LARGE_ROTATION:
-        warnings.warn(
-            f"the loadings of shard {int(rotation.argmax())} are turned by {rotation.max():.0f} "
-            f"degrees against the largest shard's (limit {_LARGE_ROTATION:g}): the data hardly say "
-            f"how the abilities lie; let items that load highly be those with zeros (loadings=), "
-            f"or use fewer shards",
-            ApproximationWarning,
-            stacklevel=3,
-        )
-    coarse = []
-    if sampler == "grid":
-        coarse = [
-            k
-            for k, s in enumerate(shards)
-            if s.spacing
-            > _COARSE * grid_for(np.exp(s.draws[:, 0]).mean(0), s.draws[:, 1].mean(0)).spacing
-        ]
-    if coarse:
-        warnings.warn(
-            f"the ability grid of shard(s) {coarse[:10]} is coarser than its posterior needs: the "
-            f"slopes grew after warm-up; raise n_warmup",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
-    return worst < _RHAT_LIMIT and not coarse
+@dataclass(frozen=True)
+class _Found:
+    """Shards and their combination, after so many runs; angles left between their loadings."""
+
+    sampled: Sampler
+    shards: list[shards.ShardPosterior]
+    rotation: Floats | None
+    log_posterior: full_data_mode.Posterior
+    combined: barycenter.Combined
+    n_runs: int
+
+
+def _found(engine: Engine, sampled: Sampler, o: Options, checkpoint: str | Path | None) -> _Found:
+    """Run the chains and combine shards; again if the covariance that they held was far off."""
+    run = 0
+    while True:
+        parts = samplers.run(engine, sampled, o.n_chains, checkpoint)
+        rotation = samplers.align(parts, sampled) if o.n_dims > 1 else None
+        space, prior = sampled.space, sampled.plan.prior
+        log_posterior = full_data_mode.Posterior(engine, prior, space.free, space.signed)
+        combined = barycenter.combine(
+            parts, o.n_draws, powering=o.powering, location=o.location,
+            locate=functools.partial(full_data_mode.refine, log_posterior),
+            learn=item_priors.learner(prior, o.seed, run), space=space,
+        )  # fmt: skip
+        run += 1
+        learned = combined.learned
+        if learned is None or learned.efficiency >= _EFFICIENT or run == _MOST_RUNS:
+            return _Found(sampled, parts, rotation, log_posterior, combined, run)
+        sampled = sampled.holding(learned.expected, run)
+
+
+def _objective(found: _Found, o: Options) -> float:
+    """Log posterior of the means on the full data."""
+    at, data, log_posterior = found.combined.mean, found.combined.data, found.log_posterior
+    if o.correlated:
+        at = full_data_mode.with_correlation(at, data["ability_correlation"][0, 1])
+    if isinstance(log_posterior.prior, Hierarchy):
+        held = log_posterior.prior.holding(data["item_prior_covariance"])
+        log_posterior = replace(log_posterior, prior=held)
+    return log_posterior(at, log_posterior.nodes(at))[0]
+
+
+def _about(found: _Found, o: Options, n_persons: int) -> dict[str, Any]:
+    """Attributes: what was asked, and how it went."""
+    plan, combined = found.sampled.plan, found.combined
+    about: dict[str, Any] = {
+        "method": "LS-WASP" if o.n_shards > 1 else "Gibbs",
+        "model": "2pl" if o.n_dims == 1 else "m2pl", "seed": o.seed, "n_iterations": plan.total,
+        "identification": _identification(o), "n_dims": o.n_dims,
+        "n_persons": found.log_posterior.engine.responses.n_persons,
+        "n_shards": o.n_shards, "n_chains": o.n_chains, "thin": plan.thin, "sampler": o.sampler,
+        "powering": o.powering, "location": o.location, "covariance": combined.structure,
+        **item_priors.describe(plan.prior, signed=o.positive == "anchors"),
+    }  # fmt: skip
+    if combined.refined is not None:
+        about["n_location_steps"] = combined.refined.n_steps
+        about["first_step"] = combined.refined.first_step
+    if combined.learned is not None:
+        about["n_runs"], about["prior_efficiency"] = found.n_runs, combined.learned.efficiency
+    if o.n_dims == 1:
+        about |= item_priors.rest(plan.prior, combined.data, n_persons)
+    return about
+
+
+def _identification(o: Options) -> str:
+    if o.n_dims == 1:
+        return "ability N(0, 1); a > 0"
+    which = "free loadings" if o.positive == "all" else "one loading of each ability"
+    kind = "correlated, SD 1" if o.correlated else "independent N(0, 1)"
+    return f"abilities {kind}; loadings fixed at 0; {which} positive"

@@ -14,22 +14,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
+from irt_dask.arrays import Bools, Floats
 from irt_dask.calibrate.bayes.coordinates import Space, by_item, from_items
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy
+from irt_dask.curves.grids import GRID_BOUND, grid_for
+from irt_dask.curves.item_set import ItemSet
+from irt_dask.curves.priors import ItemPrior
 from irt_dask.engine import Engine
-from irt_dask.engine.cache import keep
-from irt_dask.engine.tables import grid_tables
 from irt_dask.errors import ConvergenceWarning
-from irt_dask.kernels.posterior import expected_counts
+from irt_dask.items.tables import plane_tables
+from irt_dask.kernels.posterior import expected_counts, person_weights
+from irt_dask.kernels.posterior.tables import padded
 from irt_dask.kernels.several import plane_posterior
-from irt_dask.models import GRID_BOUND, ItemPrior, grid_for
+from irt_dask.population.population import posteriors
 from irt_dask.store import Block
-from irt_dask.store.responses import sha256
-
-Floats = NDArray[np.float64]
 
 #: Steps end when the largest is below this share of the parameter's posterior SD.
 _SMALL_STEP = 0.05
@@ -55,20 +55,17 @@ class Refined:
 
 def on_line(block: Block, a: Floats, d: Floats, nodes: Floats, scales: Any) -> tuple[Any, ...]:
     """Expected counts of a block, right and seen by item and node, and its log-likelihood."""
-    right, seen, _, value = expected_counts.counts(block.data, grid_tables(a, d, nodes), scales)
-    return right, seen, value
+    prior = person_weights.prior(person_weights.normal(nodes))
+    p = posteriors(block.data, ItemSet.of("2pl", a, d), nodes, prior)
+    counts = expected_counts.counts(p.data, p.tables, p.shared, p.sets, p.prior, scales)
+    return counts.higher, counts.seen, counts.log_marginal
 
 
 def _on_plane(
-    block: Block, loading: Floats, d: Floats, nodes: Floats, rho: float | None, scales: Any
+    block: Block, loading: Floats, d: Floats, rho: float | None, nodes: Floats, scales: Any
 ) -> tuple[Any, ...]:
-    g = _tables(loading, d, nodes, rho)
+    g = plane_tables(loading, d, rho or 0.0, nodes)
     return plane_posterior.sums(block.data, g, scales, products=rho is not None)
-
-
-def _tables(loading: Floats, d: Floats, nodes: Floats, rho: float | None) -> plane_posterior.Plane:
-    key = ("plane", sha256(loading, d, nodes), rho)
-    return keep(key, lambda: plane_posterior.plane(loading, d, nodes, rho or 0.0))
 
 
 @dataclass(frozen=True)
@@ -82,8 +79,8 @@ class Posterior:
 
     engine: Engine
     prior: ItemPrior | Hierarchy
-    free: NDArray[np.bool_] | None = None
-    signed: NDArray[np.bool_] | None = None
+    free: Bools | None = None
+    signed: Bools | None = None
 
     def _split(self, parameters: Floats) -> tuple[Floats, float | None]:
         """Parameters of the items, and the correlation where it is one of the parameters."""
@@ -95,8 +92,16 @@ class Posterior:
         items, rho = self._split(parameters)
         loading, d = items[:-1], items[-1]
         if len(loading) == 1:
-            return grid_for(loading[0], d, margin=_MARGIN).nodes
+            return padded(grid_for(loading[0], d, margin=_MARGIN).nodes)
         return plane_posterior.plane_for(loading, d, correlation=rho or 0.0, margin=_MARGIN).nodes
+
+    def scales(self, items: Floats, nodes: Floats) -> expected_counts.Scales:
+        """Scales of sums over persons, on some nodes."""
+        r, (*loading, d) = self.engine.responses, np.abs(items)
+        worst = float((np.sum(loading, axis=0) * GRID_BOUND + d).max()) + 1.0
+        return expected_counts.scales_for(
+            r.n_persons, float(np.abs(nodes).max()), r.n_items * worst
+        )
 
     def __call__(self, parameters: Floats, nodes: Floats) -> tuple[float, Floats]:
         """Value and gradient in the parameters: one pass over the data.
@@ -105,23 +110,22 @@ class Posterior:
         """
         items, rho = self._split(parameters)
         loading, d = items[:-1], items[-1]
-        r = self.engine.responses
-        worst = float((np.abs(loading).sum(axis=0) * GRID_BOUND + np.abs(d)).max()) + 1.0
-        scales = expected_counts.scales_for(r.n_persons, r.n_items * worst)
+        scales = self.scales(items, nodes)
         if len(loading) == 1:
             right, seen, value = self.engine.map_reduce(on_line, loading[0], d, nodes, scales)
             right, seen = right / scales.weight, seen / scales.weight
-            gradient = expected_counts.score(right, seen, nodes, loading[0], d)
+            gradient = _score(right, seen, nodes, loading[0], d)
         else:
-            args = (loading, d, nodes, rho)
-            residual, whole, product, value = self.engine.map_reduce(_on_plane, *args, scales)
-            gradient = plane_posterior.score(
-                residual / scales.weight, whole / scales.weight, _tables(*args)
+            residual, whole, product, value = self.engine.map_reduce(
+                _on_plane, loading, d, rho, nodes, scales
             )
+            g = plane_tables(loading, d, rho or 0.0, nodes)
+            gradient = plane_posterior.score(residual / scales.weight, whole / scales.weight, g)
         prior, slope = self._log_prior(items)
         gradient = gradient + slope
         if rho is not None:
-            by_rho = plane_posterior.correlation_score(product, r.n_persons, rho, scales)
+            n = self.engine.responses.n_persons
+            by_rho = plane_posterior.correlation_score(product, n, rho, scales)
             gradient = with_correlation(gradient, by_rho)
         return float(value) / scales.log_marginal + prior, gradient
 
@@ -141,6 +145,16 @@ class Posterior:
         if self.free is not None:
             value, slope = np.where(self.free, value, 0.0), np.where(self.free, slope, 0.0)
         return float(value.sum()), slope
+
+
+def _score(right: Floats, seen: Floats, nodes: Floats, a: Floats, d: Floats) -> Floats:
+    """Gradient of the log marginal likelihood in (a, d), shape (2, n_items), from the counts.
+
+    By Fisher's identity it is that of the expected complete log-likelihood:
+    ``sum_q theta_q (r_jq - f_jq P_jq)`` and ``sum_q (r_jq - f_jq P_jq)``.
+    """
+    residual = right - seen * np.exp(ItemSet.of("2pl", a, d).log_p(nodes)[1::2])
+    return np.stack([residual @ nodes, residual.sum(axis=1)])
 
 
 def with_correlation(items: Floats, correlation: float) -> Floats:

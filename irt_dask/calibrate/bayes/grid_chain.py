@@ -12,20 +12,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats, Ints
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy
 from irt_dask.calibrate.bayes.item_moves import Counts, moves_for
+from irt_dask.curves.grids import Grid, grid_for
+from irt_dask.curves.priors import ItemPrior
 from irt_dask.engine.cache import keep, read_block
 from irt_dask.engine.shard_files import ShardFile
 from irt_dask.errors import ChainError, InputError
 from irt_dask.kernels.base import keyed_random
-from irt_dask.kernels.gibbs import person_draws
-from irt_dask.kernels.gibbs.person_draws import Persons
+from irt_dask.kernels.gibbs import person_draws, person_layout
+from irt_dask.kernels.gibbs.person_layout import Persons
 from irt_dask.kernels.responses import layouts
-from irt_dask.models import Grid, ItemPrior, grid_for
-
-Floats = NDArray[np.float64]
 
 #: Slopes may grow by this factor over those the grid was made for.
 GRID_MARGIN = 1.25
@@ -103,19 +102,19 @@ def read_shard(refs: Sequence[Any], plan: Plan, shard: int) -> layouts.Layout:
     return data
 
 
-def copies_of(n: int, n_persons: int) -> NDArray[np.int64]:
+def copies_of(n: int, n_persons: int) -> Ints:
     """How often each of a shard's n persons counts, so that together they count n_persons times."""
     return np.diff(np.arange(n + 1, dtype=np.int64) * n_persons // n)
 
 
 def _lay_out(refs: Sequence[Any], plan: Plan, shard: int) -> _Shard:
     data = read_shard(refs, plan, shard)
-    persons = person_draws.prepare(data)
+    persons = person_layout.prepare(data)
     if plan.powering != "replicate":
         return _Shard(persons, 1, None)
     copies = copies_of(persons.n, plan.n_persons)
     again = np.flatnonzero(copies > copies.min())
-    more = person_draws.prepare(layouts.take(data, again)) if again.size else None
+    more = person_layout.prepare(layouts.take(data, again)) if again.size else None
     return _Shard(persons, int(copies.min()), more)
 
 

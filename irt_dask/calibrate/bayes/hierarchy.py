@@ -16,10 +16,9 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import chdtri, ndtri
 
-Floats = NDArray[np.float64]
+from irt_dask.arrays import Floats
 
 COORDINATES = ("log_discrimination", "intercept")
 #: Uniforms that :meth:`Hierarchy.draw_mean` and :meth:`Hierarchy.draw_covariance` use.
@@ -143,14 +142,9 @@ class Hierarchy:
     # --- moves along what the likelihood does not see -------------------------------------------
 
     def move(
-        self,
-        x: Floats,
-        mean: Floats,
-        covariance: Floats,
-        power: float,
-        abilities: tuple[float, float, float],
-        u: Floats,
-    ) -> tuple[Floats, Floats]:
+        self, x: Floats, mean: Floats, covariance: Floats, power: float,
+        abilities: tuple[float, float, float], u: Floats,
+    ) -> tuple[Floats, Floats]:  # fmt: skip
         """Shift and stretch the ability scale together with items and mu; x and mu afterwards.
 
         ``theta - m, d + a m, mu_d + c m`` with c the mean slope, and ``theta e^-v, log a + v, mu_a

@@ -6,13 +6,11 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats
 from irt_dask.calibrate.bayes.hierarchy import WORDS_COVARIANCE, WORDS_MEAN, WORDS_MOVE, Hierarchy
+from irt_dask.curves.priors import ItemPrior
 from irt_dask.kernels.gibbs import item_draws, learned_item_draws
-from irt_dask.models import ItemPrior
-
-Floats = NDArray[np.float64]
 
 
 class Counts:

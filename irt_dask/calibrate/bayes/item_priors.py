@@ -9,14 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy, Learned, learn
+from irt_dask.curves.priors import ItemPrior
 from irt_dask.errors import ApproximationWarning, InputError
 from irt_dask.kernels.base import keyed_random
-from irt_dask.models import ItemPrior
-
-Floats = NDArray[np.float64]
 
 #: Persons of a shard for each item, at least, where the covariance is learned: with 0.8 all was
 #: well (1,000 x 300 in 4 shards), with 0.05 places were off by 0.1 (200 x 1,000 in 4).
@@ -112,12 +110,13 @@ def rest(prior: ItemPrior | Hierarchy, fit: dict[str, Floats], n: int) -> dict[s
     }
 
 
-def warn(attrs: dict[str, float]) -> None:
+def warn(attrs: dict[str, Any]) -> None:
     """Warn where items' priors, not persons, decide on scale or place."""
     said = [
         f"{name} by {attrs[f'{name}_shift']:+.2f} ({unit}), {times:.1f} times its standard error"
         for name, unit in (("scale", "log a"), ("place", "ability"))
-        if (times := abs(attrs[f"{name}_shift"]) / attrs[f"{name}_se"]) > _LARGE_SHIFT
+        if f"{name}_se" in attrs
+        and (times := abs(attrs[f"{name}_shift"]) / attrs[f"{name}_se"]) > _LARGE_SHIFT
     ]
     if said:
         warnings.warn(

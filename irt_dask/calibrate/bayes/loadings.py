@@ -14,16 +14,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from irt_dask.calibrate.shared.start_values import name_some
+from irt_dask.arrays import Bools, Floats, Ints
+from irt_dask.calibrate.shared.start_values import logit, name_some
+from irt_dask.engine.inputs import one_of
 from irt_dask.errors import InputError
-from irt_dask.models import logit
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 
 #: Which free loadings are positive.
 POSITIVE = ("all", "anchors")
@@ -37,13 +33,9 @@ _SMALL = 0.25
 
 
 def free_loadings(
-    n_items: int,
-    n_dims: int,
-    loadings: Any = None,
-    item_id: Sequence[str] | None = None,
-    *,
+    n_items: int, n_dims: int, loadings: Any = None, item_id: Sequence[str] | None = None, *,
     correlated: bool = False,
-) -> Bools:
+) -> Bools:  # fmt: skip
     """Return which loadings are not fixed at 0, shape (items, dims), and check that they suffice.
 
     Parameters
@@ -158,8 +150,7 @@ def positive_loadings(free: Bools, positive: str = "all") -> Bools:
 
     One of each dimension fixes its direction.
     """
-    if positive not in POSITIVE:
-        raise InputError(f"positive={positive!r}: choose one of {', '.join(POSITIVE)}")
+    one_of("positive", positive, POSITIVE)
     if positive == "all":
         return free.copy()
     mask = np.zeros_like(free)

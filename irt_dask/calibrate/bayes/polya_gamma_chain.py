@@ -14,18 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Bools, Floats
 from irt_dask.calibrate.bayes import grid_chain, loadings
+from irt_dask.curves.priors import ItemPrior
 from irt_dask.engine.cache import keep
+from irt_dask.engine.inputs import one_of
 from irt_dask.errors import ChainError, InputError
 from irt_dask.kernels.base import keyed_random
 from irt_dask.kernels.responses import layouts
 from irt_dask.kernels.several import polya_gamma, rotations
-from irt_dask.models import ItemPrior
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 #: How a shard's posterior gets the scale that the combination expects.
 POWERINGS = ("shrink", "published", "replicate")
@@ -51,8 +49,7 @@ class Plan(grid_chain.Plan):
     correlated: bool = False
 
     def __post_init__(self) -> None:
-        if self.powering not in POWERINGS:
-            raise InputError(f"powering={self.powering!r}: choose one of {', '.join(POWERINGS)}")
+        one_of("powering", self.powering, POWERINGS)
         if self.powering == "published" and self.correlated:
             raise InputError(
                 "powering='published' is defined for uncorrelated dimensions only; use "
@@ -148,14 +145,9 @@ def segment(
 
 
 def _sweep(
-    cells: layouts.Sparse,
-    items: polya_gamma.Items,
-    at: polya_gamma.State,
-    plan: Plan,
-    when: tuple[int, int, int],
-    power: float,
-    held: rotations.Held | None,
-) -> None:
+    cells: layouts.Sparse, items: polya_gamma.Items, at: polya_gamma.State, plan: Plan,
+    when: tuple[int, int, int], power: float, held: rotations.Held | None,
+) -> None:  # fmt: skip
     streams = polya_gamma.Streams(
         *(
             keyed_random.generator(plan.seed, "polya-gamma", purpose, *when)

@@ -17,29 +17,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from irt_dask.calibrate.bayes import (
-    barycenter,
-    empirical_bayes,
-    grid_chain,
-    loadings,
-    polya_gamma_chain,
-)
+from irt_dask.arrays import Bools, Floats
+from irt_dask.calibrate.bayes import empirical_bayes, grid_chain, loadings, polya_gamma_chain
 from irt_dask.calibrate.bayes.coordinates import Space
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy
+from irt_dask.calibrate.bayes.shards import ShardPosterior
+from irt_dask.curves.grids import Grid
+from irt_dask.curves.priors import ItemPrior
 from irt_dask.engine import Chain, Checkpoint, Engine, run_chains
 from irt_dask.engine.chains import Segment
+from irt_dask.engine.inputs import one_of
 from irt_dask.engine.shard_files import ShardFile, write_copy
 from irt_dask.errors import InputError
 from irt_dask.kernels.combine import convergence
-from irt_dask.models import Grid, ItemPrior
 from irt_dask.store import Responses
 from irt_dask.store.places import local_path
 from irt_dask.store.responses import sha256
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 SAMPLERS = ("grid", "polya-gamma")
 
@@ -68,8 +62,14 @@ class Options:
     n_chains: int
     prior: ItemPrior | Hierarchy
     powering: str
-    n_dims: int = 1
-    correlated: bool = False
+    n_dims: int
+    correlated: bool
+    sampler: str
+    location: str
+    #: Loadings that are not fixed at 0, those of them that are positive, and how they were named.
+    free: Bools
+    signs: Bools
+    positive: str
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,6 @@ class Sampler:
 
     name: str
     plan: grid_chain.Plan
-    segment: Segment
     a: Floats  # start values: loadings (items, dims)
     d: Floats
     space: Space
@@ -90,8 +89,14 @@ class Sampler:
         """Return the grid sampler of shards that hold another covariance of the items."""
         assert isinstance(self.plan.prior, Hierarchy)
         plan = replace(self.plan, prior=self.plan.prior.holding(covariance))
-        segment = functools.partial(grid_chain.segment, plan)
-        return replace(self, plan=plan, segment=segment, attempt=attempt)
+        return replace(self, plan=plan, attempt=attempt)
+
+    @property
+    def segment(self) -> Segment:
+        """What runs a chain for some sweeps."""
+        if isinstance(self.plan, polya_gamma_chain.Plan):
+            return functools.partial(polya_gamma_chain.segment, self.plan)
+        return functools.partial(grid_chain.segment, self.plan)
 
     def chains(self, n_chains: int) -> list[list[Chain]]:
         """Chains of each shard, at their start."""
@@ -106,9 +111,10 @@ class Sampler:
             return polya_gamma_chain.first_state(shard, chain, self.a, self.d, self.plan)
         return grid_chain.first_state(shard, chain, self.a[:, 0], self.d, self.plan)
 
-    def posterior(self, chains: list[Chain]) -> barycenter.ShardPosterior:
+    def posterior(self, chains: list[Chain]) -> ShardPosterior:
         """Draws and diagnostics of one shard's chains."""
-        draws = np.stack([_joined(c, "draws") for c in chains])
+        drawn = {k: np.stack([_joined(c, k) for c in chains]) for k in chains[0].outputs[0]}
+        draws = drawn.pop("draws")
         if self.name != "grid":  # which keeps logarithms itself
             logs = np.concatenate([self.positive.T, np.zeros((1, self.d.size), dtype=bool)])
             draws = np.where(logs, np.log(np.where(logs, draws, 1.0)), draws)
@@ -120,40 +126,31 @@ class Sampler:
             kept = self.plan.total - self.plan.n_warmup
             acceptance = float(np.mean([c.state["accepted"].mean() for c in chains])) / kept
             spacing = Grid(int(state["n_nodes"])).spacing
-        more: dict[str, Any] = {}
-        if "correlation" in chains[0].outputs[0]:
-            r = np.stack([_joined(c, "correlation") for c in chains])
-            lower = r[:, :, *np.tril_indices(r.shape[-1], -1)]
-            more = {
-                "correlation": r.reshape(-1, *r.shape[2:]),
-                "other_rhat": float(convergence.rhat(lower).max()),
-                "other_ess": float(convergence.ess(lower).min()),
-            }
-        if "prior_mean" in chains[0].outputs[0]:
-            names = ("prior_mean", "prior_covariance")
-            got = [np.stack([_joined(c, name) for c in chains]) for name in names]
-            lower = np.concatenate([got[0], got[1][:, :, *np.tril_indices(2)]], axis=2)
-            more = {
-                "learned": {
-                    f"item_{name}": v.reshape(-1, *v.shape[2:])
-                    for name, v in zip(names, got, strict=True)
-                },
-                "other_rhat": float(convergence.rhat(lower).max()),
-                "other_ess": float(convergence.ess(lower).min()),
-            }
-        return barycenter.ShardPosterior(
+        rhat, ess = 1.0, math.inf
+        if drawn:
+            more = np.concatenate([_entries(k, v) for k, v in drawn.items()], axis=2)
+            rhat, ess = float(convergence.rhat(more).max()), float(convergence.ess(more).min())
+        flat = {k: v.reshape(-1, *v.shape[2:]) for k, v in drawn.items()}
+        return ShardPosterior(
             draws=draws.reshape(-1, *draws.shape[2:]),
             n_persons=int(state["n"]),
             rhat=np.where(free, convergence.rhat(x), 1.0),
             ess=np.where(free, convergence.ess(x), float(draws.shape[0] * draws.shape[1])),
-            acceptance=acceptance,
-            spacing=spacing,
-            **more,
-        )
+            acceptance=acceptance, spacing=spacing, correlation=flat.pop("correlation", None),
+            other_rhat=rhat, other_ess=ess,
+            learned={f"item_{k}": v for k, v in flat.items()},
+        )  # fmt: skip
 
 
 def _joined(chain: Chain, name: str) -> Floats:
     return np.concatenate([o[name] for o in chain.outputs])
+
+
+def _entries(name: str, x: Floats) -> Floats:
+    """Entries of draws (chain, draw, ...) of a vector or a matrix that tell all others."""
+    if x.ndim == 3:
+        return x
+    return x[:, :, *np.tril_indices(x.shape[-1], -1 if name == "correlation" else 0)]
 
 
 def _common(responses: Responses, o: Options, per_draw: int, width: int) -> dict[str, Any]:
@@ -168,17 +165,11 @@ def _common(responses: Responses, o: Options, per_draw: int, width: int) -> dict
             f"fewer shards or chains"
         )
     return {
-        "fingerprint": responses.fingerprint,
-        "seed": o.seed,
-        "n_shards": o.n_shards,
-        "n_warmup": o.n_warmup * per_draw,
-        "n_draws": o.n_draws * per_draw,
-        "thin": thin,
-        "prior": o.prior,
-        "n_persons": n,
-        "sweeps": max(20, int(_SEGMENT_SECONDS / sweep)),
+        "fingerprint": responses.fingerprint, "seed": o.seed, "n_shards": o.n_shards,
+        "n_warmup": o.n_warmup * per_draw, "n_draws": o.n_draws * per_draw, "thin": thin,
+        "prior": o.prior, "n_persons": n, "sweeps": max(20, int(_SEGMENT_SECONDS / sweep)),
         "powering": o.powering,
-    }
+    }  # fmt: skip
 
 
 def grid(engine: Engine, responses: Responses, o: Options, a: Floats, d: Floats) -> Sampler:
@@ -191,15 +182,12 @@ def grid(engine: Engine, responses: Responses, o: Options, a: Floats, d: Floats)
         a, d, o = np.exp(x[0]), x[1], replace(o, prior=o.prior.holding(held))
     per_draw = min(_MOST_PER_DRAW, math.ceil(_LONG_TEST / responses.n_items))
     plan = grid_chain.Plan(**_common(responses, o, per_draw, 2))
-    every = np.ones((a.size, 1), dtype=bool)
-    segment = functools.partial(grid_chain.segment, plan)
-    return Sampler("grid", plan, segment, a[:, None], d, Space(), every, every)
+    return Sampler("grid", plan, a[:, None], d, Space(), o.free, o.signs)
 
 
-def polya_gamma(
-    responses: Responses, o: Options, free: Bools, positive: Bools, a: Floats, d: Floats
-) -> Sampler:
+def polya_gamma(responses: Responses, o: Options, a: Floats, d: Floats) -> Sampler:
     """Return the Polya-Gamma sampler, from start values of loadings (items, dims)."""
+    free, positive = o.free, o.signs
     per_draw = min(_MOST_PER_DRAW, math.ceil(_LONG_TEST * o.n_dims / responses.n_items))
     plan = polya_gamma_chain.Plan(
         **_common(responses, o, per_draw, o.n_dims + 1),
@@ -214,18 +202,14 @@ def polya_gamma(
         free=None if free.all() else np.concatenate([free.T, intercept]),
         signed=signed if signed.any() else None,
     )
-    segment = functools.partial(polya_gamma_chain.segment, plan)
-    return Sampler("polya-gamma", plan, segment, a, d, space, free, positive)
+    return Sampler("polya-gamma", plan, a, d, space, free, positive)
 
 
 def choose(sampler: str | None, n_dims: int) -> str:
     """Return the name of the sampler, by default the fastest for so many abilities."""
     if sampler is None:
         return "grid" if n_dims == 1 else "polya-gamma"
-    if sampler not in SAMPLERS:
-        raise InputError(
-            f"sampler={sampler!r} is not available; choose one of {', '.join(SAMPLERS)}"
-        )
+    one_of("sampler", sampler, SAMPLERS)
     if sampler == "grid" and n_dims > 1:
         raise InputError(
             f"sampler='grid' is for one dimension, not n_dims={n_dims}; use sampler='polya-gamma'"
@@ -238,21 +222,16 @@ def choose(sampler: str | None, n_dims: int) -> str:
 
 def run(
     engine: Engine, sampled: Sampler, n_chains: int, checkpoint: str | Path | None
-) -> list[barycenter.ShardPosterior]:
+) -> list[ShardPosterior]:
     """Run all chains; posterior of each shard."""
     plan = sampled.plan
-    identity = {
-        "method": sampled.name,
-        "chains": n_chains,
-        "start": sha256(sampled.a, sampled.d),
-        **asdict(plan),
-    }
+    start = sha256(sampled.a, sampled.d)
+    identity = {"method": sampled.name, "chains": n_chains, "start": start, **asdict(plan)}
+    saved = Checkpoint(checkpoint, identity)
     chains = sampled.chains(n_chains)
     every = [c for of_shard in chains for c in of_shard]
     with _shard_files(engine, plan, checkpoint) as refs:
-        run_chains(
-            engine, every, sampled.segment, plan.total, Checkpoint(checkpoint, identity), refs
-        )
+        run_chains(engine, every, sampled.segment, plan.total, saved, refs)
     shards = []
     for of_shard in chains:
         shards.append(sampled.posterior(of_shard))
@@ -277,7 +256,7 @@ def _shard_files(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def align(shards: list[barycenter.ShardPosterior], sampled: Sampler) -> Floats:
+def align(shards: list[ShardPosterior], sampled: Sampler) -> Floats:
     """Bring the shards' abilities into one order and direction, in place; rotations left over."""
     means = [sampled.space.parameters(s.draws).mean(axis=0)[:-1].T for s in shards]
     order, sign, rotation = loadings.align(

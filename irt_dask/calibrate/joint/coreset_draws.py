@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats, Ints
 from irt_dask.calibrate.joint import person_step
 from irt_dask.calibrate.joint.coreset_spec import POISSON, Coreset, Labels, Scores
 from irt_dask.calibrate.joint.person_step import Persons
@@ -24,8 +25,6 @@ from irt_dask.kernels.coresets import weighted_draws
 from irt_dask.kernels.joint.parameters import Items
 from irt_dask.kernels.responses import layouts
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 #: Seed and purpose of the draws (:func:`irt_dask.kernels.base.keyed_random.key`).
 Key = tuple[int, *tuple[str | int, ...]]
 #: No score is above it: a first split counts all of them as the rest.
@@ -130,14 +129,9 @@ def _entering(
 
 
 def draw(
-    engine: Engine,
-    spec: Coreset,
-    items: Items,
-    scales: person_step.Scales,
-    key: Key,
-    count: Floats,
-    labels: Labels | None = None,
-) -> Sample:
+    engine: Engine, spec: Coreset, items: Items, scales: person_step.Scales, key: Key,
+    count: Floats, labels: Labels | None = None,
+) -> Sample:  # fmt: skip
     """Draw persons where they lie.
 
     Parameters
@@ -218,12 +212,9 @@ def _offset(key: Key) -> int:
 
 
 def _reservoir(
-    engine: Engine,
-    splits: list[tuple[int, weighted_draws.Above]],
-    size: int,
-    key: Key,
+    engine: Engine, splits: list[tuple[int, weighted_draws.Above]], size: int, key: Key,
     how: tuple[Any, ...],
-) -> Sample:
+) -> Sample:  # fmt: skip
     """Weighted reservoir over all blocks; see :mod:`irt_dask.kernels.coresets.weighted_draws`."""
     starts = np.array([start for start, _ in splits])
     known = weighted_draws.together([a for _, a in splits])

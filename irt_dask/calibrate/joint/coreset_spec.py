@@ -12,19 +12,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats, Ints
 from irt_dask.calibrate.joint.person_step import AXIS
+from irt_dask.curves.grids import ABILITY_BOUND
 from irt_dask.errors import EstimationError, InputError
 from irt_dask.kernels.base import fixed_point
 from irt_dask.kernels.coresets import label_sensitivities
 from irt_dask.kernels.coresets import sensitivities as kernels
 from irt_dask.kernels.coresets import weighted_draws as sampling
 from irt_dask.kernels.responses import layouts
-from irt_dask.models import ABILITY_BOUND
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-LABELS = "labels-3pl"
+#: Scores by label, and the model whose bounds they are.
+LABELS, LABELS_MODEL = "labels-3pl", "3pl"
 METHODS = (*kernels.METHODS, LABELS)
 REDUCE = ("persons", "items", "both")
 POISSON = "poisson"
@@ -109,11 +108,11 @@ class Coreset:
 
 @dataclass(frozen=True)
 class Labels:
-    """What the scores by label need of the items: persons wrong and right, guessing parameters."""
+    """What the scores by label need of the items: persons wrong and right, P far below the item."""
 
     wrong: Floats | Ints
     right: Floats | Ints
-    guessing: Floats
+    floor: Floats
     mu: float = label_sensitivities.MU
 
 
@@ -136,7 +135,7 @@ class Scores:
         if labels is None:
             raise InputError(f"scores {LABELS!r} need the numbers wrong and right of each item")
         wrong, right = (np.asarray(x, dtype=float) for x in (labels.wrong, labels.right))
-        terms = label_sensitivities.label_terms(wrong, right, labels.guessing, labels.mu)
+        terms = label_sensitivities.label_terms(wrong, right, labels.floor, labels.mu)
         # |U_i|: the table without its 1/n
         length = kernels.score_table("root-leverage", AXIS, count, size) - 1.0 / count.sum()
         total = terms.slope.max() * (count @ length)
@@ -162,13 +161,9 @@ class Scores:
 
 
 def draw_items(
-    a: Floats,
-    d: Floats,
-    size: int,
-    method: str,
-    generator: np.random.Generator,
+    a: Floats, d: Floats, size: int, method: str, generator: np.random.Generator,
     sampling_method: str = "replacement",
-) -> tuple[NDArray[np.intp], Floats]:
+) -> tuple[NDArray[np.intp], Floats]:  # fmt: skip
     """Draw items for the ability step, whose data are the rows ``(a_j, d_j)``.
 
     Returns distinct items, ascending, and their weights; all of them with weight 1 if there are no

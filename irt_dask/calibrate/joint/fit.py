@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Bools, Floats
 from irt_dask.calibrate.joint import person_step
-from irt_dask.calibrate.joint.coreset_spec import Coreset
+from irt_dask.calibrate.joint.coreset_spec import LABELS, LABELS_MODEL, Coreset
 from irt_dask.calibrate.joint.item_step import is_small
 from irt_dask.calibrate.joint.overview import Overview
+from irt_dask.calibrate.joint.person_step import Scales
 from irt_dask.calibrate.joint.rounds import Rounds
 from irt_dask.calibrate.joint.scale import person_scale, standard_errors, standardised
 from irt_dask.calibrate.shared import climb
 from irt_dask.calibrate.shared.start_values import start_values
+from irt_dask.curves import MODELS, ItemModel, check_model, model_named
 from irt_dask.engine import (
+    Checkpoint,
     Engine,
     ProgressOption,
     as_responses,
@@ -36,25 +39,15 @@ from irt_dask.engine.person_files import finish, new_folder
 from irt_dask.errors import ConvergenceWarning, InputError
 from irt_dask.items import checks
 from irt_dask.kernels.joint.item_maximum import Box
-from irt_dask.models import (
-    DISCRIMINATION_BOUNDS,
-    GUESSING_BOUND,
-    INTERCEPT_BOUND,
-    check_model,
-    difficulty,
-)
+from irt_dask.kernels.joint.parameters import Items
 from irt_dask.store import Responses
-
-Floats = NDArray[np.float64]
 
 #: Below this slope an item hardly tells persons apart: its logit moves by 0.06 over six units.
 _FLAT = 0.01
-#: Guessing parameter that a 3PL fit starts from.
-_START_GUESSING = 0.1
 #: Slopes that fits of small data start from besides 1.
 _OTHER_SLOPES = (4.0, 2.0, 0.5)
 _NORMAL = "ability estimates, standard normal between the shares at the bounds; a > 0"
-_IDENTIFICATION = {"1pl": "mean difficulty 0, discrimination 1"}
+_ONE_SLOPE = "mean difficulty 0, discrimination 1"
 
 
 def fit_joint(
@@ -149,11 +142,12 @@ def fit_joint(
     log-likelihood never falls from one iteration to the next by more than twice
     ``3 (a h)^4 / 1024`` a response, h = 0.025 (``(a h)^4 / 192`` next to the bounds): the error of
     sharing abilities out between nodes.  Driver memory: items x 16 numbers for complete data and
-    1PL or 2PL, else nodes x items (481 x items x 8 bytes, twice for 3PL), with a coreset also
-    ``size`` rows.  Data smaller than that are not counted: tasks over ranges of items read all of
-    them.  Small data (up to 2^17 cells) are maximised at the abilities themselves, without nodes,
-    and 2PL and 3PL from slopes of 0.5, 1, 2 and 4 in turn; the best end counts, as the likelihood
-    may have several maxima.  Person weights are used without a coreset and refused with one.
+    1PL or 2PL, else nodes x items (481 x items x 8 bytes, twice for 3PL, whose tables take up to 26
+    kB an item in each process), with a coreset also ``size`` rows.  Data smaller than that are not
+    counted: tasks over ranges of items read all of them.  Small data (up to 2^17 cells) are
+    maximised at the abilities themselves, without nodes, and 2PL and 3PL from slopes of 0.5, 1, 2
+    and 4 in turn; the best end counts, as the likelihood may have several maxima.  Person weights
+    are used without a coreset and refused with one.
     Source: Frick et al., sections 2 and 3; leverage scores exact.
 
     Examples
@@ -168,91 +162,41 @@ def fit_joint(
     1.0
     """
     responses = as_responses(responses, "fit_joint")
-    check_model(model, ("2pl", "1pl", "3pl"))
+    what = model_named(check_model(model, _available()))
     _check_options(responses, model, coreset, max_iterations, tolerance)
-    box = _box(model, guessing_min)
+    box = _box(what, guessing_min)
     folder = None if persons is None else new_folder(persons)  # before the work, not after it
     options = {
         "method": "joint", "model": model, "coreset": coreset and asdict(coreset), "seed": seed,
         "tolerance": tolerance, "guessing_min": guessing_min,
     }  # fmt: skip
-    guessing = model == "3pl"
     with Engine(
-        responses,
-        client=client,
-        progress=progress,
-        stage="joint ML",
-        prepare=person_step.prepare_3pl if guessing else person_step.prepare,
-    ) as engine:
+        responses, client=client, progress=progress, stage="joint ML",
+        prepare=person_step.preparation(what),
+    ) as engine:  # fmt: skip
         data = Overview(engine)
         if bias_correction:
-            _check_bias_correction(model, data)
-        starts = _starts(responses, engine.n_persons, model, data, start, box)
-        fit = Rounds(
-            engine, box, guessing=guessing, coreset=coreset, seed=seed,
-            right_wrong=(data.right, data.seen - data.right),
-        )  # fmt: skip
+            _check_bias_correction(what, data)
+        starts = _starts(engine, what, data, start, box)
+        right_wrong = data.right, data.seen - data.right
+        fit = Rounds(engine, what, box, coreset=coreset, seed=seed, right_wrong=right_wrong)
         saved = checkpoint_of(engine, checkpoint, {**options, "start": starts})
-        if coreset is None:
-            ends = [
-                climb.full(fit, x, max_iterations, tolerance, saved, f"joint-{k}")
-                for k, x in enumerate(starts)
-            ]
-            end = max(ends, key=lambda e: e.trace[-1])
-        else:
-            end = climb.on_coresets(
-                fit, starts[0], max_iterations, tolerance, saved,
-                lambda x, moment: standardised(x, moment, model),
-            )  # fmt: skip
-        objective, moment, seen_persons = fit.round(end.x)
-        se = standard_errors(fit.information(seen_persons, end.x), end.x, moment, model)
-        x = standardised(end.x, moment, model)
-        if bias_correction:
-            shrink = (responses.n_items - 1) / responses.n_items
-            x[1], se["b"], se["d"] = x[1] * shrink, se["b"] * shrink, se["d"] * shrink
-        items = {
-            "item_discrimination": x[0],
-            "item_discrimination_se": se["a"],
-            "item_difficulty": difficulty(x[0], x[1]),
-            "item_difficulty_se": se["b"],
-            "item_intercept": x[1],
-            "item_intercept_se": se["d"],
-            **({"item_guessing": x[2], "item_guessing_se": se["c"]} if guessing else {}),
-            "item_at_bound": _at_bound(end.last, box),
-            "item_n_responses": data.seen,
-            "item_n_right": data.right,
-        }
-        items["item_flag"] = checks.of_fit(engine.unprepared(), items)
-        attrs = {
-            "method": "joint maximum likelihood",
-            "model": model,
-            "seed": seed,
-            "converged": end.converged,
-            "n_iterations": len(end.trace),
-            "objective": objective,
-            "identification": _IDENTIFICATION.get(model, _NORMAL),
-            "n_persons": engine.n_persons,
-            **engine.weight_attrs,
-        }
+        end = _run(fit, starts, max_iterations, tolerance, saved)
+        found = _found(fit, end, bias_correction)
+        items = _items(fit, found, end, data)
+        attrs = _attrs(fit, found, end)
         if folder is not None:
-            at, to_scale = end.x, person_scale(end.x, moment, model)
-            if bias_correction:  # abilities at the corrected difficulties
-                at, to_scale = x, (0.0, 1.0)
-            engine.map_refs(person_step.write_abilities, *fit.items(at), *to_scale, str(folder))
+            engine.map_refs(person_step.write_abilities, *found.persons, str(folder))
             finish(folder, identified(engine), attrs)
     data.warn()
     checks.warn(items["item_flag"], responses.item_id)
     _warn_unless_converged(end, max_iterations, coreset)
     return dataset(
-        {
-            **items,
-            "item_linked_group": data.group,
-            "iteration_objective": np.array(end.trace),
-        },
+        {**items, "item_linked_group": data.group, "iteration_objective": np.array(end.trace)},
         item_id=responses.item_id,
         attrs={
             **attrs,
-            "n_flat_items": int((x[0] < _FLAT).sum()),
+            "n_flat_items": int((found.x[0] < _FLAT).sum()),
             **data.attrs,
             "bias_correction": bias_correction,
             **({} if coreset is None else _coreset_attrs(coreset) | end.extra),
@@ -263,25 +207,33 @@ def fit_joint(
 # --- what is checked and looked at first ----------------------------------------------------------
 
 
-def _box(model: str, guessing_min: float) -> Box:
-    if not 0.0 <= guessing_min < GUESSING_BOUND:
+def _available() -> tuple[str, ...]:
+    """Models whose parameters have bounds here."""
+    return tuple(k for k, m in MODELS.items() if np.isfinite([p.joint for p in m.parameters]).all())
+
+
+def _box(model: ItemModel, guessing_min: float) -> Box:
+    """Bounds of the parameters; a slope that items share is held."""
+    low, high = np.array([p.joint for p in model.parameters]).T
+    for k in np.flatnonzero(np.isin(model.letters, model.shared)):
+        low[k] = high[k] = model.parameters[k].usual
+    more = _further(model)
+    if guessing_min > 0.0 and not more:
+        those = " or ".join(repr(k) for k in _available() if _further(MODELS[k]))
+        raise InputError(f"guessing_min={guessing_min} needs model={those}, not {model.name!r}")
+    if not 0.0 <= guessing_min < (high[more[0]] if more else 0.5):
         raise InputError(f"guessing_min={guessing_min} must be at least 0 and below 0.5")
-    if guessing_min > 0.0 and model != "3pl":
-        raise InputError(f"guessing_min={guessing_min} needs model='3pl', not {model!r}")
-    low_a, high_a = (1.0, 1.0) if model == "1pl" else DISCRIMINATION_BOUNDS
-    high_c = GUESSING_BOUND if model == "3pl" else 0.0
-    return Box(
-        np.array([low_a, -INTERCEPT_BOUND, guessing_min]),
-        np.array([high_a, INTERCEPT_BOUND, high_c]),
-    )
+    low[more[:1]] = guessing_min
+    return Box(low, high)
+
+
+def _further(model: ItemModel) -> list[int]:
+    """Parameters beyond slope and intercept."""
+    return [k for k, p in enumerate(model.parameters) if p.neutral is not None]
 
 
 def _check_options(
-    responses: Responses,
-    model: str,
-    coreset: Coreset | None,
-    max_iterations: int,
-    tolerance: float,
+    responses: Responses, model: str, coreset: Coreset | None, max_iterations: int, tolerance: float
 ) -> None:
     if max_iterations < 1 or (coreset is not None and max_iterations < 8):
         least = 8 if coreset is not None else 1
@@ -290,51 +242,126 @@ def _check_options(
         raise InputError("tolerance is not a number")
     if coreset is not None:
         refuse_weights(responses, "fit_joint with a coreset")
-        if coreset.method == "labels-3pl" and model != "3pl":
+        if coreset.method == LABELS and model != LABELS_MODEL:
             raise InputError(
-                f"Coreset method='labels-3pl' belongs to model='3pl', not {model!r}; take "
+                f"Coreset method={LABELS!r} belongs to model={LABELS_MODEL!r}, not {model!r}; take "
                 f"'root-leverage'"
             )
 
 
 def _starts(
-    responses: Responses,
-    n_persons: int,
-    model: str,
-    data: Overview,
-    start: xr.Dataset | None,
-    box: Box,
+    engine: Engine, model: ItemModel, data: Overview, start: xr.Dataset | None, box: Box
 ) -> list[Floats]:
-    """Items to start from, (3, items) each: several where that costs little and may matter."""
+    """Items to start from, (parameters, items): several where that costs little and may matter."""
+    r = engine.responses
     slopes: tuple[float, ...] = (1.0,)
-    if start is None and model != "1pl" and is_small(n_persons, responses.n_items):
+    if start is None and not model.shared and is_small(engine.n_persons, r.n_items):
         slopes += _OTHER_SLOPES
     starts = []
     for slope in slopes:
-        a, d, c = start_values(responses.item_id, data.right, data.seen, start, slope)
-        if model == "3pl" and start is None:
-            c = np.full_like(a, _START_GUESSING)
-        starts.append(np.clip(np.stack([a, d, c]), box.low[:, None], box.high[:, None]))
+        x = start_values(r.item_id, model, data.right, data.seen, start, slope=slope)
+        for k, p in enumerate(model.parameters):
+            if start is None and p.joint_starts:
+                x[k] = p.joint_starts[0]
+        starts.append(np.clip(x, box.low[:, None], box.high[:, None]))
     return starts
 
 
-def _check_bias_correction(model: str, data: Overview) -> None:
-    if model != "1pl" or not data.complete:
+def _check_bias_correction(model: ItemModel, data: Overview) -> None:
+    if not model.shared or not data.complete:
         raise InputError(
             "bias_correction is known for the 1PL on complete data only: take it out, or use "
             "fit_bayes or fit_spectral, which need none"
         )
 
 
-# --- what comes out -------------------------------------------------------------------------------
+# --- what is found --------------------------------------------------------------------------------
 
 
-def _at_bound(last: Floats, box: Box) -> NDArray[np.bool_]:
-    """Whether a free parameter of an item ended at a bound."""
-    out = (last <= box.low[:, None]) | (last >= box.high[:, None])
-    out &= (box.low < box.high)[:, None]
-    out[2] &= last[2] >= box.high[2]  # nobody guesses: an answer, not a failure
-    return np.asarray(out.any(axis=0))
+def _run(
+    fit: Rounds, starts: list[Floats], max_iterations: int, tolerance: float, saved: Checkpoint
+) -> climb.Fitted:
+    """On all persons the best of all starts; on coresets the first."""
+    if fit.coreset is None:
+        ends = [
+            climb.full(fit, x, max_iterations, tolerance, saved, f"joint-{k}")
+            for k, x in enumerate(starts)
+        ]
+        return max(ends, key=lambda e: e.trace[-1])
+    return climb.on_coresets(
+        fit, starts[0], max_iterations, tolerance, saved,
+        lambda x, moment: standardised(fit.model, x, moment),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Parameters on the scale of the result, with their standard errors, and those of difficulties.
+
+    ``persons`` are items, scales of sums, and the mean and SD that bring abilities to the scale.
+    """
+
+    objective: float
+    x: Floats
+    se: Floats
+    difficulty_se: Floats
+    persons: tuple[Items, Scales, float, float]
+
+
+def _found(fit: Rounds, end: climb.Fitted, bias_correction: bool) -> _Found:
+    """What the last items say of all persons, and what these say of the items."""
+    model, box = fit.model, fit.box
+    objective, moment, seen = fit.round(end.x)
+    info = fit.information(seen, end.x)
+    se, of_b = standard_errors(model, info, end.x, moment, box.low < box.high)
+    x = standardised(model, end.x, moment)
+    if not bias_correction:
+        scale = person_scale(model, end.x, moment)
+        return _Found(objective, x, se, of_b, (*fit.items(end.x), *scale))
+    shrink = (x.shape[1] - 1) / x.shape[1]
+    x[1], se[1] = x[1] * shrink, se[1] * shrink  # abilities: at the corrected difficulties
+    return _Found(objective, x, se, of_b * shrink, (*fit.items(x), 0.0, 1.0))
+
+
+def _items(fit: Rounds, found: _Found, end: climb.Fitted, data: Overview) -> dict[str, Any]:
+    """What is said of the items."""
+    items: dict[str, Any] = {}
+    for p, x, se in zip(fit.model.parameters, found.x, found.se, strict=True):
+        items |= {p.variable: x, f"{p.variable}_se": se}
+    items |= {
+        "item_difficulty": fit.model.difficulty(found.x)[0],
+        "item_difficulty_se": found.difficulty_se,
+        "item_at_bound": _at_bound(fit, end.last),
+        "item_n_responses": data.seen,
+        "item_n_right": data.right,
+    }
+    items["item_flag"] = checks.of_fit(fit.engine.unprepared(), items)
+    return items
+
+
+def _at_bound(fit: Rounds, last: Floats) -> Bools:
+    """Whether a free parameter of an item ended at a bound; nobody guesses: that is an answer."""
+    out = np.zeros(last.shape[1], dtype=bool)
+    for p, x, low, high in zip(fit.model.parameters, last, *fit.box, strict=True):
+        if low < high:
+            out |= (x <= low) & (p.neutral is None or not p.neutral <= low)
+            out |= (x >= high) & (p.neutral is None or not p.neutral >= high)
+    return out
+
+
+def _attrs(fit: Rounds, found: _Found, end: climb.Fitted) -> dict[str, Any]:
+    """What is said of the fit as a whole."""
+    return {
+        "method": "joint maximum likelihood",
+        "model": fit.model.name,
+        "seed": fit.seed,
+        "converged": end.converged,
+        "n_iterations": len(end.trace),
+        "objective": found.objective,
+        "identification": _ONE_SLOPE if fit.model.shared else _NORMAL,
+        "n_persons": fit.engine.n_persons,
+        **fit.engine.weight_attrs,
+    }
 
 
 def _coreset_attrs(coreset: Coreset) -> dict[str, Any]:

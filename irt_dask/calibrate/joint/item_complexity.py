@@ -6,29 +6,24 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.calibrate.joint.person_step import mode_tables
-from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, item_parameters
+from irt_dask.curves.grids import ABILITY_BOUND
+from irt_dask.engine import Engine, ProgressOption, as_responses, dataset
 from irt_dask.errors import EstimationError
+from irt_dask.items.parameters import parameters
 from irt_dask.kernels.base import fixed_point
 from irt_dask.kernels.coresets import complexity as kernel
 from irt_dask.kernels.joint import modes
 from irt_dask.kernels.joint.parameters import Items
-from irt_dask.models import ABILITY_BOUND
 from irt_dask.store import Block
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+Flags = Bools
 
 
 def coreset_complexity(
-    responses: Any,
-    items: xr.Dataset,
-    *,
-    client: Any = None,
-    progress: ProgressOption = None,
+    responses: Any, items: xr.Dataset, *, client: Any = None, progress: ProgressOption = None
 ) -> xr.Dataset:
     """Complexity mu_0 and mu_1 of every item's step, abilities given: the size a coreset needs.
 
@@ -85,7 +80,7 @@ def coreset_complexity(
     9
     """
     responses = as_responses(responses, "coreset_complexity")
-    a, d = item_parameters(items, responses.item_id)
+    a, d = parameters(items, responses.item_id)
     with Engine(responses, client=client, progress=progress, stage="complexity") as engine:
         search = _Search(engine, a, d)
         while search.open_items:
@@ -122,8 +117,7 @@ def coreset_complexity(
 
 
 def _step(block: Block, a: Floats, d: Floats, *bins: Any) -> tuple[Any, ...]:
-    items = Items.of(a, d)
-    theta, _ = modes.modes(block.data, items, ABILITY_BOUND, mode_tables(items))
+    theta, _ = modes.modes(block.data, mode_tables(Items.of("2pl", a, d)))
     return kernel.histograms(block.data, theta, block.weights(), ABILITY_BOUND, *bins)
 
 

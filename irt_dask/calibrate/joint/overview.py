@@ -6,11 +6,17 @@ import warnings
 
 import numpy as np
 
+from irt_dask.arrays import Ints
 from irt_dask.calibrate.joint import person_step
-from irt_dask.calibrate.shared.linkage import linked_items
+from irt_dask.calibrate.shared.linkage import linked, linked_items
 from irt_dask.calibrate.shared.start_values import name_some, refuse_unobserved
 from irt_dask.engine import Engine
 from irt_dask.errors import DataWarning
+
+
+def linked_persons(p: person_step.Persons) -> Ints:
+    """Items that prepared persons answered together, as labels."""
+    return np.zeros(p.n_items, dtype=np.int64) if p.complete.size else linked(p.data)
 
 
 class Overview:
@@ -26,7 +32,7 @@ class Overview:
         self.complete = int(complete) == engine.n_persons - int(nothing)
         self.group = np.zeros(r.n_items, dtype=np.int64)
         if not complete:
-            self.group = np.unique(linked_items(engine), return_inverse=True)[1]
+            self.group = np.unique(linked_items(engine, linked_persons), return_inverse=True)[1]
         self.attrs = {
             "n_items_all_right": int((right == seen).sum()),
             "n_items_all_wrong": int((right == 0).sum()),

@@ -6,12 +6,17 @@ step need are sums over bits); the others as they lie in the store.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats, Ints
+from irt_dask.curves import ItemModel
+from irt_dask.curves.grids import ABILITY_BOUND
+from irt_dask.curves.logistic import INTERCEPT, SLOPE
 from irt_dask.engine import person_files
 from irt_dask.engine.cache import keep
 from irt_dask.kernels.base import fixed_point
@@ -20,18 +25,15 @@ from irt_dask.kernels.joint import ability_axis, complete_modes, modes
 from irt_dask.kernels.joint.parameters import Items
 from irt_dask.kernels.responses import layouts, packed_rows, response_counts
 from irt_dask.kernels.responses.layouts import Dense, Layout
-from irt_dask.models import ABILITY_BOUND, DISCRIMINATION_BOUNDS, INTERCEPT_BOUND
 from irt_dask.store import Block
 from irt_dask.store.responses import sha256
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: Nodes of the ability axis on [-6, 6]: spacing 0.025.
 N_NODES = 481
 AXIS = np.linspace(-ABILITY_BOUND, ABILITY_BOUND, N_NODES)
-#: Largest absolute log-likelihood of a response within the bounds.
-_WORST_RESPONSE = DISCRIMINATION_BOUNDS[1] * ABILITY_BOUND + INTERCEPT_BOUND + 1.0
+#: Largest slope, intercept, and absolute log-likelihood of a response within the bounds.
+_SLOPE, _INTERCEPT = SLOPE.joint[1], INTERCEPT.joint[1]
+_WORST_RESPONSE = _SLOPE * ABILITY_BOUND + _INTERCEPT + 1.0
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,8 @@ class Scales:
             ability=fixed_point.scale_for(total * ABILITY_BOUND),
             moment=fixed_point.scale_for(total * ABILITY_BOUND**2),
             objective=fixed_point.scale_for(total * items_weight * _WORST_RESPONSE),
-            slope=fixed_point.scale_for(items_weight * DISCRIMINATION_BOUNDS[1]),
-            intercept=fixed_point.scale_for(items_weight * INTERCEPT_BOUND),
+            slope=fixed_point.scale_for(items_weight * _SLOPE),
+            intercept=fixed_point.scale_for(items_weight * _INTERCEPT),
         )
 
 
@@ -120,9 +122,14 @@ def prepare(block: Block) -> Persons:
     return _split(block, np.flatnonzero(is_complete), np.flatnonzero(~is_complete))
 
 
-def prepare_3pl(block: Block) -> Persons:
-    """Leave a block as it is: with guessing a person's score is not one number."""
+def prepare_rows(block: Block) -> Persons:
+    """Leave a block as it is: where a person's score is not one number."""
     return _split(block, np.zeros(0, dtype=np.intp), np.arange(block.n_persons))
+
+
+def preparation(*models: ItemModel) -> Callable[[Block], Persons]:
+    """How to prepare blocks for items of these models."""
+    return prepare if all(m.log_odds for m in models) else prepare_rows
 
 
 def _split(block: Block, complete: NDArray[np.intp], others: NDArray[np.intp]) -> Persons:
@@ -140,38 +147,32 @@ def _split(block: Block, complete: NDArray[np.intp], others: NDArray[np.intp]) -
 # --- abilities ------------------------------------------------------------------------------------
 
 
-class _Kept(NamedTuple):
-    """Tables of the items that a process keeps for the blocks of a round."""
-
-    arrays: tuple[Floats, ...]
-
-    @property
-    def nbytes(self) -> int:
-        return sum(x.nbytes for x in self.arrays)
+def _digest(items: Items) -> str:
+    return items.curves.digest + sha256(items.weight)
 
 
-def mode_tables(items: Items) -> tuple[Floats, ...]:
+def mode_tables(items: Items) -> modes.Tables:
     """Tables of :mod:`~irt_dask.kernels.joint.modes`, from memory if the items are the same."""
-    key = ("modes", sha256(*items))
-    return keep(key, lambda: _Kept(modes.tables(items, ABILITY_BOUND))).arrays
+    return keep(("modes", _digest(items)), lambda: modes.tables(items, ABILITY_BOUND))
 
 
 def abilities(p: Persons, items: Items, scales: Scales) -> tuple[Floats, Floats]:
     """Most likely ability of each person, NaN without responses; the log-likelihood there."""
     theta, ll = np.empty(p.n_persons), np.empty(p.n_persons)
     if p.complete.size:
-        key = ("curve", sha256(*items))
-        table = keep(key, lambda: _Kept(tuple(complete_modes.curve(items, ABILITY_BOUND)))).arrays
+        lines = items.lines
+        assert lines is not None
+        key = ("curve", _digest(items))
+        curve = keep(key, lambda: complete_modes.curve(lines, ABILITY_BOUND))
         n = p.complete.size
-        slopes = fixed_point.fixed(items.weight * items.a, scales.slope)
-        intercepts = fixed_point.fixed(items.weight * items.d, scales.intercept)
+        slopes = fixed_point.fixed(lines.weight * lines.a, scales.slope)
+        intercepts = fixed_point.fixed(lines.weight * lines.d, scales.intercept)
         t = packed_rows.over_items(p.packed, slopes, n) / scales.slope
         base = packed_rows.over_items(p.packed, intercepts, n) / scales.intercept
-        theta[p.complete], value = complete_modes.from_totals(t, complete_modes.Curve(*table))
+        theta[p.complete], value = complete_modes.from_totals(t, curve)
         ll[p.complete] = value + base
     if p.others.size:
-        tables = mode_tables(items)
-        theta[p.others], ll[p.others] = modes.modes(p.data, items, ABILITY_BOUND, tables)
+        theta[p.others], ll[p.others] = modes.modes(p.data, mode_tables(items))
     return theta, ll
 
 
@@ -183,7 +184,7 @@ def remembered(p: Persons, items: Items, scales: Scales) -> tuple[Floats, Floats
 
     For the passes of a draw, one after the other; results must not be changed.
     """
-    key = (sha256(*items), scales)
+    key = (_digest(items), scales)
     known = p.last[0] if p.last else None
     if known is None or known[0] != key:
         known = (key, *abilities(p, items, scales))
@@ -226,11 +227,11 @@ def histogram(p: Persons, items: Items, scales: Scales) -> tuple[Any, ...]:
     return (*_summary(p, theta, ll, scales), nodes)
 
 
-def on_axis(p: Persons, items: Items, scales: Scales, guessing: bool) -> tuple[Any, ...]:
+def on_axis(p: Persons, items: Items, scales: Scales, by_node: bool) -> tuple[Any, ...]:
     """As :func:`objective`; and counts of the persons for the item step.
 
     Persons who answered everything, by node; of all persons, right answers of each item and the
-    sums of their abilities; and of the others (0 where there are none) observed and, with guessing,
+    sums of their abilities; and of the others (0 where there are none) observed and, if asked for,
     right responses by node and item.
     """
     theta, ll = abilities(p, items, scales)
@@ -246,10 +247,10 @@ def on_axis(p: Persons, items: Items, scales: Scales, guessing: bool) -> tuple[A
     if p.others.size:
         more = ability_axis.sums_right(p.data, once[p.others], times_ability[p.others])
         right, right_ability = right + more[0], right_ability + more[1]
-        seen, by_node = ability_axis.responses(
-            p.data, theta[p.others], w[p.others], *place, with_right=guessing
+        seen, found = ability_axis.responses(
+            p.data, theta[p.others], w[p.others], *place, with_right=by_node
         )
-        right_by_node = by_node if guessing else right_by_node
+        right_by_node = found if by_node else right_by_node
     return (*_summary(p, theta, ll, scales), whole, right, right_ability, seen, right_by_node)
 
 
@@ -288,7 +289,7 @@ def write_abilities(
 ) -> None:
     """Write the abilities of a block, on the scale of the result."""
     block = ref.read()
-    theta, _ = abilities(prepare_3pl(block) if items.guessing else prepare(block), items, scales)
+    theta, _ = abilities(preparation(*(g.model for g in items.curves.groups))(block), items, scales)
     n_responses = response_counts.responses_per_person(block.data)
     columns = {"person_ability": (theta - mean) / sd, "n_responses": n_responses}
     person_files.write_block(ref, block.index, columns, folder)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats, Ints
 from irt_dask.calibrate.joint import coreset_draws, item_step, person_step
 from irt_dask.calibrate.joint.coreset_spec import (
     LABELS,
@@ -18,16 +18,15 @@ from irt_dask.calibrate.joint.coreset_spec import (
 )
 from irt_dask.calibrate.joint.item_step import AtAbilities
 from irt_dask.calibrate.joint.person_step import AXIS, N_NODES, Scales
+from irt_dask.curves import ItemModel
+from irt_dask.curves.grids import ABILITY_BOUND
+from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import Engine
 from irt_dask.errors import EstimationError
 from irt_dask.kernels.base import fixed_point, keyed_random
 from irt_dask.kernels.joint import ability_axis
 from irt_dask.kernels.joint.item_maximum import Box, Counts
 from irt_dask.kernels.joint.parameters import Items
-from irt_dask.models import ABILITY_BOUND
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class Drawn(NamedTuple):
@@ -48,20 +47,14 @@ class Drawn(NamedTuple):
 class Rounds:
     """The rounds of one fit: what an iteration asks of the data, and the item step.
 
-    Items are ``x``, (3, items): slopes, intercepts, guessing parameters.
+    Items are ``x``, (parameters, items) of the model.
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        box: Box,
-        *,
-        guessing: bool,
-        coreset: Coreset | None = None,
-        seed: int = 0,
-        right_wrong: tuple[Ints, Ints] | None = None,
-    ) -> None:
-        self.engine, self.box, self.guessing = engine, box, guessing
+        self, engine: Engine, model: ItemModel, box: Box, *, coreset: Coreset | None = None,
+        seed: int = 0, right_wrong: tuple[Ints, Ints] | None = None,
+    ) -> None:  # fmt: skip
+        self.engine, self.model, self.box = engine, model, box
         self.coreset, self.seed, self.right_wrong = coreset, seed, right_wrong
         n, m = engine.n_persons, engine.responses.n_items
         self.gathers = item_step.data_are_smaller(n, m)
@@ -71,7 +64,9 @@ class Rounds:
     def items(self, x: Floats, weight: Floats | None = None) -> tuple[Items, Scales]:
         """Items (weighted, if given) as person steps take them, and the scales of their sums."""
         w = np.ones(x.shape[1]) if weight is None else weight
-        return Items(x[0], x[1], x[2], w), Scales.of(self.engine.n_persons, float(w.sum()))
+        return Items(ItemSet.of(self.model.name, *x), w), Scales.of(
+            self.engine.n_persons, float(w.sum())
+        )
 
     def objective(self, x: Floats) -> tuple[float, Floats]:
         """Log-likelihood at x and the best abilities for it; moments of these abilities."""
@@ -90,23 +85,7 @@ class Rounds:
         if self.gathers:
             value, moment, theta, _, w = self._everybody(items, scales)
             return value, moment, AtAbilities(theta, w, few=self.few)
-        return self.counted(items, scales)
-
-    def counted(self, items: Items, scales: Scales) -> tuple[float, Floats, Counts]:
-        """As :meth:`round`, with counts on the ability axis whatever the size of the data."""
-        value, moment, whole, right, right_ability, seen, by_node = self.engine.map_reduce(
-            person_step.on_axis, items, scales, self.guessing
-        )
-        f = whole + (np.asarray(seen) if np.ndim(seen) == 0 else seen.T)
-        by_item = by_node.T if self.guessing else np.zeros((0, 0))
-        counts = Counts(
-            AXIS,
-            np.ascontiguousarray(np.atleast_2d(f) / scales.weight),
-            right / scales.weight,
-            right_ability / scales.ability,
-            np.ascontiguousarray(by_item / scales.weight),
-        )
-        return *_scaled(value, moment, scales), counts
+        return counted(self.engine, items, scales)
 
     def _everybody(
         self, items: Items, scales: Scales
@@ -173,7 +152,9 @@ class Rounds:
     def _counts(self, sample: coreset_draws.Sample) -> Counts:
         assert sample.data is not None
         few = item_step.are_few(*sample.data.shape)
-        return AtAbilities(sample.theta, sample.weight, few=few).counts(sample.data, self.guessing)
+        return AtAbilities(sample.theta, sample.weight, few=few).counts(
+            sample.data, not self.model.log_odds
+        )
 
     def _drawn_items(self, x: Floats, size: int, iteration: int) -> Floats:
         """Weights of all items, 0 for those that were not drawn."""
@@ -189,7 +170,7 @@ class Rounds:
         if self.right_wrong is None:
             return None
         right, wrong = self.right_wrong
-        return Labels(wrong, right, x[2])
+        return Labels(wrong, right, self.model.floor(x))
 
     def further(self, image: Floats, seen: AtAbilities) -> Floats:
         """The step itself."""
@@ -200,11 +181,9 @@ class Rounds:
     ) -> Floats:
         """Maximise every item over its box; one that nobody answered keeps its values.
 
-        3PL: without ``everywhere`` only from the current guessing parameters.
+        ``everywhere``: where there may be several maxima, also from other start values.
         """
-        out = item_step.maximise(
-            self.engine, seen, x, self.box, guessing=self.guessing, everywhere=everywhere
-        )
+        out = item_step.maximise(self.engine, seen, self.model, x, self.box, everywhere=everywhere)
         if not np.isfinite(out).all():
             j = int(np.flatnonzero(~np.isfinite(out).all(axis=0))[0])
             raise EstimationError(
@@ -214,8 +193,26 @@ class Rounds:
         return out
 
     def information(self, seen: AtAbilities | Counts, x: Floats) -> Floats:
-        """Expected information of (a, d, c), abilities taken as known; (items, 3, 3)."""
-        return item_step.information(self.engine, seen, x, guessing=self.guessing)
+        """Expected information of the parameters, abilities taken as known; (P, P, items)."""
+        return item_step.information(self.engine, seen, self.model, x)
+
+
+def counted(engine: Engine, items: Items, scales: Scales) -> tuple[float, Floats, Counts]:
+    """As :meth:`Rounds.round`, with counts on the ability axis whatever the size of the data."""
+    by_node = items.lines is None
+    value, moment, whole, right, right_ability, seen, found = engine.map_reduce(
+        person_step.on_axis, items, scales, by_node
+    )
+    f = np.atleast_2d(whole + (np.asarray(seen) if np.ndim(seen) == 0 else seen.T))
+    some = f.any(axis=0)
+    counts = Counts(
+        AXIS[some],
+        np.ascontiguousarray(f[:, some] / scales.weight),
+        right / scales.weight,
+        right_ability / scales.ability,
+        np.ascontiguousarray(found.T[:, some] / scales.weight) if by_node else np.zeros((0, 0)),
+    )
+    return *_scaled(value, moment, scales), counts
 
 
 def _scaled(value: Any, moment: Any, scales: Scales) -> tuple[float, Floats]:

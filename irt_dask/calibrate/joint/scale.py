@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Bools, Floats
+from irt_dask.curves import ItemModel
+from irt_dask.curves.priors import truncated_normal
 from irt_dask.errors import EstimationError
-from irt_dask.models import truncated_normal
-
-Floats = NDArray[np.float64]
 
 #: Ability estimates of less variance than this differ by rounding only.
 _LEAST_VARIANCE = 1e-8
@@ -39,43 +38,32 @@ def ability_scale(moment: Floats) -> tuple[float, float]:
     return float(s1 / n - sd * inner_mean), sd
 
 
-def person_scale(x: Floats, moment: Floats, model: str) -> tuple[float, float]:
+def person_scale(model: ItemModel, x: Floats, moment: Floats) -> tuple[float, float]:
     """What to subtract from abilities, and then to divide them by, to be on the items' scale."""
-    # 1PL: d - mean(d) belongs to theta + mean(d)
-    return (-float(x[1].mean()), 1.0) if model == "1pl" else ability_scale(moment)
+    return (-float(x[1].mean()), 1.0) if model.shared else ability_scale(moment)
 
 
-def standardised(x: Floats, moment: Floats, model: str) -> Floats:
-    """Items on the identified scale: ability mean 0 and SD 1, or mean difficulty 0 (1PL)."""
-    a, d, c = x
-    if model == "1pl":
-        return np.stack([a, d - d.mean(), c])
-    mean, sd = ability_scale(moment)
-    return np.stack([a * sd, d + a * mean, c])
+def standardised(model: ItemModel, x: Floats, moment: Floats) -> Floats:
+    """Items on the identified scale: ability mean 0 and SD 1, or mean difficulty 0 (one slope)."""
+    return model.rescaling(*person_scale(model, x, moment)) @ x
 
 
-def standard_errors(info: Floats, x: Floats, moment: Floats, model: str) -> dict[str, Floats]:
-    """Standard errors of a, b, d, c on the final scale, abilities taken as known.
+def standard_errors(
+    model: ItemModel, info: Floats, x: Floats, moment: Floats, free: Bools
+) -> tuple[Floats, Floats]:
+    """Standard errors of parameters and difficulties on the final scale, abilities taken as known.
 
-    Inverse information of (a, d) or (a, d, c), the delta method for ``b = -d / a``, and the change
-    of scale ``a sd, (b - mean) / sd, d + a mean``.  What an item's persons do not determine has a
-    huge one.
+    Inverse ``info`` (P, P, items) of the parameters that are ``free``, (P,), and the delta method.
+    What an item's persons do not determine has a huge one.
     """
-    if model == "1pl":
-        se = 1.0 / np.sqrt(info[:, 1, 1])
-        return {"a": np.zeros_like(se), "b": se, "d": se, "c": np.zeros_like(se)}
-    mean, sd = ability_scale(moment)
-    cov = _inverse(info if model == "3pl" else info[:, :2, :2])
-    items = cov[:, :2, :2]
-    a, d, _ = x
-    g = np.stack([d / a**2, -1.0 / a], axis=1)
-    shift = np.array([mean, 1.0])
-    return {
-        "a": np.sqrt(cov[:, 0, 0]) * sd,
-        "b": np.sqrt(np.einsum("ji,jik,jk->j", g, items, g)) / sd,
-        "d": np.sqrt(np.einsum("i,jik,k->j", shift, items, shift)),
-        "c": np.sqrt(cov[:, 2, 2]) if model == "3pl" else np.zeros_like(a),
-    }
+    at = np.ix_(np.arange(x.shape[1]), free, free)
+    cov = np.zeros((x.shape[1], len(x), len(x)))
+    cov[at] = _inverse(info.transpose(2, 0, 1)[at])
+    moves = model.rescaling(*person_scale(model, x, moment))
+    cov = moves @ cov @ moves.T
+    gradient = model.difficulty(moves @ x)[1]
+    variance = np.einsum("kj,jkl,lj->j", gradient, cov, gradient)
+    return np.sqrt(np.diagonal(cov, axis1=1, axis2=2).T), np.sqrt(variance)
 
 
 def _inverse(info: Floats) -> Floats:

@@ -1,9 +1,9 @@
 """Do the anchors fit?  Score tests of the parameters that items keep in marginal fits.
 
-At the maximum with all anchors fixed, the derivatives of the log-likelihood by an anchor's slope
-and intercept, less what those of the free parameters explain of them, have mean 0 if the bank is
-right (Rao 1948; Silvey 1959).  Their covariance is the efficient information I; errors of the bank
-with covariance S add I S I.
+At the maximum with all anchors fixed, the derivatives of the log-likelihood by an anchor's first
+two parameters (slope and intercept), less what those of the free parameters explain of them, have
+mean 0 if the bank is right (Rao 1948; Silvey 1959).  Their covariance is the efficient information
+I; errors of the bank with covariance S add I S I.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 import xarray as xr
-from numpy.typing import NDArray
-from scipy.special import expit
 from scipy.stats import chi2
 
+from irt_dask.arrays import Floats, Ints
 from irt_dask.calibrate.marginal import errors as marginal_errors
-from irt_dask.calibrate.marginal.rounds import Expected, Model, Rounds
+from irt_dask.calibrate.marginal.expected import Expected
+from irt_dask.calibrate.marginal.model import Model
+from irt_dask.calibrate.marginal.rounds import Rounds, moves
 from irt_dask.calibrate.shared.start_values import name_some
 from irt_dask.errors import DataWarning
-
-Floats = NDArray[np.float64]
 
 #: Smallest eigenvalue of a covariance of scores, in units of the information of known abilities.
 _LEAST = 1e-6
@@ -129,9 +128,8 @@ def test(fit: Rounds, x: Floats, expected: Expected, errors: Floats) -> Test | N
     if model.histogram or not anchors.size:
         return None
     freed = model.fixed.copy()
-    freed[1, anchors] = np.nan
-    if model.name != "1pl":  # its slope would join that of the others
-        freed[0, anchors] = np.nan
+    for k in np.flatnonzero(~model.shared[:2]):  # one that is shared would join that of the others
+        freed[k, anchors] = np.nan
     wide = replace(model, fixed=freed)
     at = marginal_errors.columns(wide, x)
     information, squares, size = marginal_errors.observed(fit, wide, x, expected, True)
@@ -177,7 +175,7 @@ class _Parts:
     products: Floats
     bank: Floats
     unit: Floats
-    place: NDArray[np.int64]
+    place: Ints
     robust: bool
     ratio: float
 
@@ -205,7 +203,7 @@ class _Parts:
 def _tests(model: Model, x: Floats, e: Expected, anchors: Any, parts: _Parts) -> Test:
     """Tests of each anchor and of all, and how far P would move."""
     each, p_value, rmsd = np.full((3, model.n_items), np.nan)
-    (a, d, c), _ = model.unpack(x)
+    items, _ = model.unpack(x)
     persons = e.persons.sum(axis=0)
     every = np.eye(parts.unit.size)
     for j, pair in zip(anchors, parts.place, strict=True):
@@ -214,18 +212,18 @@ def _tests(model: Model, x: Floats, e: Expected, anchors: Any, parts: _Parts) ->
             continue
         each[j], scaled = parts.on(every[:, k])
         p_value[j] = chi2.sf(each[j], k.size)
-        step = np.zeros(2)
-        step[pair >= 0] = scaled / parts.unit[k]
-        z = a[j] * e.nodes + d[j]
-        moved = z + step[0] * e.nodes + step[1]
-        change = (1.0 - c[j]) * (expit(moved) - expit(z))
+        both = items[:, [j, j]]
+        both[:2, 1][pair >= 0] += scaled / parts.unit[k]
+        chance = np.exp(model.items.log_p(both, e.nodes))
+        change = np.arange(chance.shape[1]) @ (chance[1] - chance[0])  # of the expected category
         rmsd[j] = np.sqrt(persons @ change**2 / persons.sum())
     # A common move of place or scale is no contradiction: it goes along with abilities.
     along = np.zeros((parts.unit.size, 2))
-    for k, move in ((0, 1), (1, 0)):  # slopes by a: scale; intercepts by a: place
+    by_mean, by_sd = moves(model, items)
+    for k, move in ((0, by_sd), (1, by_mean)):
         known = parts.place[:, k] >= 0
         at = parts.place[known, k]
-        along[at, move] = a[anchors[known]] * parts.unit[at]
+        along[at, 1 - k] = move[k, anchors[known]] * parts.unit[at]
     basis = scipy.linalg.null_space(along.T)
     together = parts.on(basis)[0] if basis.shape[1] else float("nan")
     return Test(each, p_value, rmsd, together, basis.shape[1])

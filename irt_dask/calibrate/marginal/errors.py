@@ -7,25 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats, Ints
 from irt_dask.calibrate.marginal import lost_information
-from irt_dask.calibrate.marginal.rounds import (
-    GUESSING,
-    HISTOGRAM_NODES,
-    INTERCEPTS,
-    SLOPES,
-    Expected,
-    Model,
-    Rounds,
-)
+from irt_dask.calibrate.marginal.expected import Expected
+from irt_dask.calibrate.marginal.model import HISTOGRAM_NODES, Model
+from irt_dask.calibrate.marginal.rounds import Rounds
 from irt_dask.errors import DataWarning, InputError
-from irt_dask.kernels.posterior import lost_information as marginal_scores
-from irt_dask.models import difficulty
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
+from irt_dask.items import derivatives
 
 #: Smallest eigenvalue of the observed information, as a share of that of known abilities: it is
 #: known to 1e-7.
@@ -52,30 +41,34 @@ class Covariance:
         return 1 + int(max(self.item_column.max(), self.ability_column.max()))
 
     def of(self, gradient: Floats, column: Ints) -> Floats:
-        """Standard errors of functions whose gradients (functions, k) are by columns (.., k)."""
+        """Standard errors of functions whose gradients (functions, k) are by columns (.., k).
+
+        A first parameter without a column, a slope, is taken as known: it is fixed, or at a bound.
+        A function of another one has no error then.
+        """
         if self.matrix is None or not self.matrix.size:
             return np.full(len(column), np.nan)
-        known = (column >= 0).all(axis=-1)
-        at = np.where(column >= 0, column, 0)
+        used, there = gradient != 0.0, column >= 0
+        known = (there | ~used)[:, 1:].all(axis=1) & (there & used).any(axis=1)
+        at = np.where(there, column, 0)
         block = self.matrix[at[..., :, None], at[..., None, :]]
-        variance = np.einsum("ni,nij,nj->n", gradient, block, gradient)
+        of_each = np.where(there, gradient, 0.0)
+        variance = np.einsum("ni,nij,nj->n", of_each, block, of_each)
         return np.where(known, np.sqrt(np.maximum(variance, 0.0)), np.nan)
 
 
 def columns(model: Model, x: Floats) -> tuple[Ints, Ints, int]:
-    """Number the parameters that are free and inside their bounds, items (3, m), groups (2, G)."""
+    """Number parameters that are free and inside their bounds, and say how many there are.
+
+    Those of items, (parameters, items), and of groups, (2, groups); -1 is none.
+    """
     items, ability = model.unpack(x)
-    free = np.isnan(model.fixed)
-    for row, (low, high) in enumerate((SLOPES, INTERCEPTS, GUESSING)):
-        free[row] &= (items[row] > low) & (items[row] < high)
-    if model.name == "1pl":
-        free[0] = False
-    order = np.full((3, model.n_items), -1)
-    order[free] = np.arange(free.sum())
-    size = int(free.sum())
-    shared = np.isnan(model.fixed[0])
-    if model.name == "1pl" and shared.any():
-        order[0, shared] = size  # one slope: the scores of all add up there
+    order = np.full(items.shape, -1)
+    own = model.inside(items) & ~model.shared[:, None]
+    size = int(own.sum())
+    order[own] = np.arange(size)
+    for k in np.flatnonzero(model.shared & model.free.any(axis=1)):
+        order[k, model.free[k]] = size  # one for all: their scores add up there
         size += 1
     groups = np.full((2, model.n_groups), -1)
     if not model.histogram:
@@ -94,38 +87,19 @@ def same_columns(model: Model, x: Floats, other: Floats) -> bool:
 def _complete(model: Model, items: Floats, ability: Floats, e: Expected, at: Any) -> Floats:
     """Information if abilities were known: blocks of items and of groups."""
     item_column, ability_column, size = at
-    a, d, c = (row[:, None] for row in items)
-    z = a * e.nodes + d
-    small = np.exp(-np.abs(z))
-    p = np.where(z >= 0.0, 1.0, small) / (1.0 + small)
-    q = np.where(z >= 0.0, small, 1.0) / (1.0 + small)
-    chance = c + (1.0 - c) * p
-    wrong = e.seen - e.right
-    # -d2 log-likelihood by logit z and guessing c, without squares of chances, which may underflow
-    known = np.divide((1.0 - c) * p, chance, out=np.ones_like(p), where=chance > 0.0)
-    guessed = np.isnan(model.fixed[2])[:, None] & (chance > 0.0)
-    odds = np.divide(q, chance, out=np.zeros_like(p), where=guessed)
-    zz = e.right * (known * q) ** 2 + wrong * p**2 - (e.right * known * q - wrong * p) * (q - p)
-    zc = e.right * odds * (known * q + p)
-    cc = (e.right * odds**2 + wrong / (1.0 - c) ** 2).sum(axis=1)
-    if model.name == "3pl":
-        alpha, beta = model.guessing_prior
-        free_c = np.where(np.isnan(model.fixed[2]), items[2], 0.5)  # fixed ones may be 0
-        cc = cc + (alpha - 1.0) / free_c**2 + (beta - 1.0) / (1.0 - free_c) ** 2
-    x = e.nodes
-    block = np.empty((3, 3, model.n_items))
-    block[0, 0], block[0, 1], block[1, 1] = (zz * x**2).sum(1), (zz * x).sum(1), zz.sum(1)
-    block[0, 2], block[1, 2], block[2, 2] = (zc * x).sum(1), zc.sum(1), cc
+    free = item_column >= 0
+    block = derivatives.observed_information(model.items, e.counts, items, free)
+    of_prior = model.prior.information(np.where(model.free, items, 0.5))  # fixed ones may be 0
     out = np.zeros((size, size))
-    for i in range(3):
-        for j in range(3):
-            r, k = item_column[i], item_column[j]
-            both = (r >= 0) & (k >= 0)
-            np.add.at(out, (r[both], k[both]), block[min(i, j), max(i, j)][both])
+    for i, row in enumerate(item_column):
+        for j, column in enumerate(item_column):
+            both = (row >= 0) & (column >= 0)
+            np.add.at(out, (row[both], column[both]), block[both, i, j])
+        np.add.at(out, (row[row >= 0], row[row >= 0]), of_prior[i, row >= 0])
     if not model.histogram:
         for g in np.flatnonzero((ability_column >= 0).any(axis=0)):
             sd = np.exp(ability[1, g])
-            u = (x - ability[0, g]) / sd
+            u = (e.nodes - ability[0, g]) / sd
             n, first, second = e.persons[g] @ np.stack([np.ones_like(u), u, u**2], axis=1)
             of_group = np.array([[n / sd**2, 2.0 * first / sd], [2.0 * first / sd, 2.0 * second]])
             inside = np.flatnonzero(ability_column[:, g] >= 0)
@@ -180,7 +154,7 @@ def observed(
     """
     items, ability = model.unpack(x)
     at = columns(model, x)
-    lost, squares = lost_information.sums(fit.engine, model, x, at, with_squares)
+    lost, squares = lost_information.sums(fit.engine, fit.name, model, x, at, with_squares)
     complete = _complete(model, items, ability, expected, at)
     of_each = np.diag(complete)
     size = np.sqrt(np.where(of_each > _NOTHING, of_each, 1.0))
@@ -194,23 +168,15 @@ def scores(model: Model, x: Floats, e: Expected, at: tuple[Ints, Ints, int]) -> 
     """
     items, ability = model.unpack(x)
     item_column, ability_column, size = at
-    by_logit, by_guess = marginal_scores.item_scores(items, e.nodes)
-    wrong = e.seen - e.right
-    slope = e.right * by_logit[0] + wrong * by_logit[1]
-    by_c = (e.right * by_guess[0] + wrong * by_guess[1]).sum(axis=1)
-    if model.name == "3pl":
-        alpha, beta = model.guessing_prior
-        known = np.where(np.isnan(model.fixed[2]), items[2], 0.5)
-        by_c += (alpha - 1.0) / known - (beta - 1.0) / (1.0 - known)
+    of_items = derivatives.gradient(model.items, e.counts, items)
+    of_items += np.where(model.free, model.prior.gradient(np.where(model.free, items, 0.5)), 0.0)
     score = np.zeros(size)
-    for column, part in zip(item_column, (slope @ e.nodes, slope.sum(axis=1), by_c), strict=True):
-        np.add.at(score, column[column >= 0], part[column >= 0])
+    np.add.at(score, item_column[item_column >= 0], of_items[item_column >= 0])
     if not model.histogram:
         sd = np.exp(ability[1])[:, None]
         u = (e.nodes - ability[0][:, None]) / sd
-        parts = (e.persons * u / sd).sum(axis=1), (e.persons * (u**2 - 1.0)).sum(axis=1)
-        for column, part in zip(ability_column, parts, strict=True):
-            score[column[column >= 0]] = part[column >= 0]
+        of_groups = np.stack([e.persons * u / sd, e.persons * (u**2 - 1.0)]).sum(axis=2)
+        score[ability_column[ability_column >= 0]] = of_groups[ability_column >= 0]
     return score
 
 
@@ -246,30 +212,17 @@ class Scale:
 
     def items(self, x: Floats, covariance: Covariance) -> dict[str, Any]:
         """Item parameters and their standard errors."""
-        (a, d, c), _ = self.model.unpack(x)
-        a_new, d_new = a * self.sd, d + a * self.mean
-        column = covariance.item_column.T
-        zero, one = np.zeros_like(a), np.ones_like(a)
-        se_a = covariance.of(np.stack([self.sd * one], axis=1), column[:, :1])
-        se_d = covariance.of(np.stack([self.mean * one, one], axis=1), column[:, :2])
-        # b = (-d / a - mean) / sd
-        by_a, by_d = d / a**2 / self.sd, -1.0 / a / self.sd
-        se_b = covariance.of(np.stack([by_a, by_d], axis=1), column[:, :2])
-        if np.isnan(self.model.fixed[:2]).any():  # a slope that is fixed or at a bound is known
-            alone = (column[:, 0] < 0) & (column[:, 1] >= 0)
-            se_d = np.where(alone, covariance.of(one[:, None], column[:, 1:2]), se_d)
-            se_b = np.where(alone, covariance.of(by_d[:, None], column[:, 1:2]), se_b)
-        out = {
-            "item_discrimination": a_new,
-            "item_discrimination_se": se_a,
-            "item_difficulty": difficulty(a_new, d_new),
-            "item_difficulty_se": se_b,
-            "item_intercept": d_new,
-            "item_intercept_se": se_d,
-        }
-        if self.model.guessing:
-            out["item_guessing"] = c + zero
-            out["item_guessing_se"] = covariance.of(one[:, None], column[:, 2:])
+        items, _ = self.model.unpack(x)
+        rescaling = self.model.items.rescaling(self.mean, self.sd)
+        new = rescaling @ items
+        b, by_new = self.model.items.difficulty(new)
+        found = [(p.variable, new[k], np.broadcast_to(rescaling[k], items.T.shape))
+                 for k, p in enumerate(self.model.items.parameters)]  # fmt: skip
+        found.insert(1, ("item_difficulty", b, by_new.T @ rescaling))
+        out = {}
+        for name, value, gradient in found:
+            out[name] = value
+            out[f"{name}_se"] = covariance.of(gradient, covariance.item_column.T)
         return out
 
     def groups(self, x: Floats, covariance: Covariance) -> dict[str, Any]:
@@ -303,12 +256,3 @@ def _moments(share: Floats) -> tuple[float, float]:
     share = share / share.sum()
     mean = float(share @ HISTOGRAM_NODES)
     return mean, float(np.sqrt(share @ (HISTOGRAM_NODES - mean) ** 2))
-
-
-def at_bound(model: Model, x: Floats) -> NDArray[np.bool_]:
-    """Whether a parameter that was to be estimated ended at a bound; guessing at 0 is an answer."""
-    items, _ = model.unpack(x)
-    out = np.zeros(model.n_items, dtype=bool)
-    for row, (low, high) in enumerate((SLOPES, INTERCEPTS, (-1.0, GUESSING[1]))):
-        out |= np.isnan(model.fixed[row]) & ((items[row] <= low) | (items[row] >= high))
-    return out

@@ -4,38 +4,36 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats
 from irt_dask.calibrate.marginal import anchors
 from irt_dask.calibrate.marginal import errors as marginal_errors
-from irt_dask.calibrate.marginal.rounds import GUESSING, Model, Rounds
+from irt_dask.calibrate.marginal.expected import Expected
+from irt_dask.calibrate.marginal.model import Model
+from irt_dask.calibrate.marginal.rounds import Rounds
 from irt_dask.calibrate.shared import climb
 from irt_dask.calibrate.shared.groups import grouped
-from irt_dask.calibrate.shared.start_values import response_counts, start_values
+from irt_dask.calibrate.shared.start_values import ResponseCounts, response_counts, start_values
+from irt_dask.curves import MODELS, ItemModel, check_model, model_named
+from irt_dask.curves.betas import Betas
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset
 from irt_dask.engine.identity import checkpoint_of
-from irt_dask.engine.inputs import (
-    bank_item_ids,
-    item_parameters,
-    item_parameters_3pl,
-    whole_number,
-)
+from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import ConvergenceWarning, DataWarning, InputError
 from irt_dask.items import checks
-from irt_dask.models import check_model
+from irt_dask.items.parameters import bank_item_ids, parameters
 from irt_dask.store import Responses
-
-Floats = NDArray[np.float64]
 
 #: Below this slope an item hardly tells persons apart.
 _FLAT = 0.01
-#: Mode .2, as much as 20 persons who know nothing.
-_GUESSING_PRIOR = (5.0, 17.0)
+#: Prior of the parameter that has one, in the models that have it.
+_GUESSING_PRIOR = next(p.prior for m in MODELS.values() for p in m.parameters if p.prior)
 #: Newton steps at the end, at most, and the step after which none is needed.
 _POLISHING, _SMALL = 5, 1e-9
 
@@ -64,7 +62,7 @@ def fit_marginal(
     responses : Responses or anything ``from_array`` takes
         Sampling weights are divided by their mean; standard errors are then those of a sample with
         unequal weights (sandwich).  A row with a frequency weight counts as so many persons.
-    model : {"2pl", "1pl", "3pl"}
+    model : {"2pl", "1pl", "3pl", "4pl"}
         "1pl" estimates one slope that all items share.
     max_iterations, tolerance
         EM steps, accelerated; they end when the log-likelihood has twice in a row grown by less
@@ -80,11 +78,11 @@ def fit_marginal(
         Items of a bank that keep their parameters.  They fix the scale, so that every group has a
         mean and an SD of its own, and the others are calibrated on the bank's scale.
     guessing_prior : (alpha, beta) or None
-        3PL: Beta prior on each guessing parameter.  The default, mode .2, weighs as much as 20
-        persons who know nothing; guessing is hardly determined by data without one.  Estimates
-        then maximise likelihood times prior, and the likelihood reached may lie below that of the
-        2PL, which the 3PL contains.  None: no prior, the maximum of the likelihood alone, which
-        likelihood-ratio tests need.
+        3PL, 4PL: Beta prior on each guessing parameter.  The default, mode .2, weighs as much as 20
+        persons who know nothing; guessing is hardly determined by data without one (and upper
+        asymptotes have its mirror image).  Estimates then maximise likelihood times prior, and the
+        likelihood reached may lie below that of the 2PL, which the 3PL contains.  None: no priors,
+        the maximum of the likelihood alone, which likelihood-ratio tests need.
     start : Dataset, optional
         Start values, from another fit.  Without a prior a 3PL that starts from the 2PL of the same
         data ends at a likelihood no lower (but for guessing of at least 1e-6).
@@ -98,23 +96,26 @@ def fit_marginal(
     Returns
     -------
     Dataset over items
-        ``item_discrimination``, ``item_difficulty``, ``item_intercept``, for 3PL
-        ``item_guessing``, with ``_se`` (from the observed information; NaN for what is fixed or at
-        a bound, and without ``standard_errors``), ``item_at_bound``, ``item_flag``,
-        ``item_n_responses``, ``item_n_right``, ``iteration_objective``.  With groups, fixed items
-        or a histogram over ``groups``: ``group_label``, ``group_mean`` and ``group_sd`` with
-        ``_se``, and ``group_at_bound``; with fixed items, standard errors and a normal distribution
-        score tests of the fixed items, ``item_anchor_chi2`` (2 degrees of freedom, 1PL: 1),
-        ``item_anchor_p_value`` and ``item_anchor_rmsd``, by how much the curve would move (all
-        together: attrs ``anchor_chi2``, ``anchor_df``, ``anchor_p_value``); a histogram adds
-        ``group_ability_share`` over ``ability``.  attrs: ``log_likelihood``, of the data alone, and
-        from it ``aic`` and ``bic`` with ``n_parameters`` (all that were to be estimated, those that
-        ended at a bound too); ``objective``, what was maximised; ``n_flat_items``; of a 3PL
-        ``guessing_prior`` and ``log_prior``, the objective less the log-likelihood.
+        ``item_discrimination``, ``item_difficulty``, ``item_intercept``, for 3PL and 4PL
+        ``item_guessing``, for 4PL ``item_upper_asymptote``, with ``_se`` (from the observed
+        information; NaN for what is fixed or at a bound, and without ``standard_errors``),
+        ``item_at_bound``, ``item_flag``, ``item_n_responses``, ``item_n_right``,
+        ``iteration_objective``. With groups, fixed items or a histogram over ``groups``:
+        ``group_label``, ``group_mean`` and ``group_sd`` with ``_se``, and ``group_at_bound``; with
+        fixed items, standard errors and a normal distribution score tests of the fixed items,
+        ``item_anchor_chi2`` (2 degrees of freedom, 1PL: 1), ``item_anchor_p_value`` and
+        ``item_anchor_rmsd``, by how much the curve would move (all together: attrs ``anchor_chi2``,
+        ``anchor_df``, ``anchor_p_value``); a histogram adds ``group_ability_share`` over
+        ``ability``. attrs: ``log_likelihood``, of the data alone, and from it ``aic`` and ``bic``
+        with ``n_parameters`` (all that were to be estimated, those that ended at a bound too);
+        ``objective``, what was maximised; ``n_flat_items``; where parameters have priors
+        ``guessing_prior``, ``upper_asymptote_prior`` and ``log_prior``, the objective less the
+        log-likelihood.
 
     Raises
     ------
-    InputError, EstimationError
+    InputError, EstimationError, TooLargeError
+        The last one before work that would not fit into memory.
 
     Warns
     -----
@@ -126,9 +127,10 @@ def fit_marginal(
     Notes
     -----
     Passes over the data: one per iteration (some 10 where plain EM takes 80), one for start
-    values, one for standard errors, two to six at the end; two over the labels of groups.  The
-    driver holds counts of items x nodes x 16 bytes, and some times parameters^2 x 8 bytes for
-    standard errors.
+    values, one for standard errors, two to six at the end; two over the labels of groups.  Counts
+    are items x nodes x 16 bytes; the driver and each thread hold them some times, and the driver
+    some times parameters^2 x 8 bytes for standard errors.  With many items nodes are some 60 times
+    their slope: 20,000 items with 1,000 persons take 1 GiB.
     Abilities are integrated on an even grid that resolves every person's posterior: the
     log-likelihood is exact to rounding.
     Source: Bock and Aitkin (1981); acceleration Walker and Ni (2011); standard errors Louis (1982).
@@ -142,56 +144,26 @@ def fit_marginal(
     >>> round(fit.attrs["log_likelihood"], 2)
     -2466.65
     """
-    responses = as_responses(responses, "fit_marginal")
-    check_model(model, ("2pl", "1pl", "3pl"))
-    labels: tuple[str, ...] = ()
-    if groups is None:
-        groups = responses.has_groups
-    if groups:
-        if not responses.has_groups:
-            raise InputError("groups=True, but the responses have no person_group")
-        responses, labels = grouped(responses, client)
     whole_number("max_iterations", max_iterations, 1)
-    what = _model(responses, model, labels, reference_group, latent, fixed_items, guessing_prior)
+    check_model(model, tuple(MODELS))
+    responses, labels = _in_groups(as_responses(responses, "fit_marginal"), groups, client)
+    what = _specified(
+        responses, model_named(model), labels, reference_group, latent, fixed_items, guessing_prior
+    )
     options = {
         "method": "marginal", "tolerance": tolerance, "model": model, "fixed": what.fixed,
-        "latent": latent, "groups": labels, "reference": reference_group,
-        "guessing_prior": what.guessing_prior,
+        "latent": latent, "groups": labels, "reference": reference_group, "prior": what.prior.pairs,
     }  # fmt: skip
     with Engine(responses, client=client, progress=progress, stage="marginal ML") as engine:
-        right, seen, _ = response_counts(engine)
+        counts = response_counts(engine)
         fit = Rounds(engine, what)
-        a, d, c = start_values(responses.item_id, right, seen, start)
-        if model == "3pl" and start is None:
-            alpha, beta = what.guessing_prior
-            c = np.full_like(a, (alpha - 1.0) / (alpha + beta - 2.0) if alpha > 1.0 else 0.1)
-        elif model == "3pl":
-            c = np.clip(c, *GUESSING)  # those of a 2PL are 0
-        x = what.start(np.stack([a, d, c]))
+        x = start_values(responses.item_id, what.items, *counts[:2], start, prior=what.prior)
+        x = what.start(x)
         wanted = marginal_errors.are_wanted(what, x, standard_errors)
         saved = checkpoint_of(engine, checkpoint, {**options, "start": x})
         end = climb.full(fit, x, max_iterations, tolerance, saved, "marginal")
-        value, expected = fit.expect(end.x)
-        covariance = marginal_errors.covariance(fit, end.x, expected, wanted)
-        x, value, expected = _polished(fit, end.x, value, expected, covariance)
-        if wanted and not marginal_errors.same_columns(what, end.x, x):  # a bound was reached
-            covariance = marginal_errors.covariance(fit, x, expected, wanted)
-        anchored = None
-        if fixed_items is not None and covariance.inverse is not None:
-            errors = anchors.bank_errors(fixed_items, responses.item_id)
-            anchored = anchors.test(fit, x, expected, errors)
-        scale = marginal_errors.Scale.of(what, x)
-        items = {
-            **scale.items(x, covariance),
-            "item_at_bound": marginal_errors.at_bound(what, x),
-            "item_n_responses": seen,
-            "item_n_right": right,
-            **({} if anchored is None else anchored.variables()),
-        }
-        known = np.asarray(np.isfinite(what.fixed[:2]).all(axis=0))
-        items["item_flag"] = checks.of_fit(
-            engine, items, fixed=known, own_scale=fixed_items is None, one_slope=model == "1pl"
-        )
+        found = _found(fit, end.x, wanted, fixed_items)
+        items = _items(fit, found, counts)
     if not end.converged:
         warnings.warn(
             f"marginal maximum likelihood did not converge in {max_iterations} iterations; raise "
@@ -200,41 +172,163 @@ def fit_marginal(
             stacklevel=2,
         )
     checks.warn(items["item_flag"], responses.item_id)
-    if anchored is not None:
-        anchored.warn(responses.item_id)
-    groups_found = {}
-    if labels or fixed_items is not None or latent == "histogram":
-        groups_found = scale.groups(x, covariance)
-        groups_found["group_label"] = np.array(labels or ("all",))
-        _warn_of_bounds(groups_found)
-    n_parameters, log_prior = what.n_parameters, fit.log_prior(x)
-    n = float(expected.persons.sum())
+    if found.anchored is not None:
+        found.anchored.warn(responses.item_id)
+    about = _about_groups(what, found, labels)
     return dataset(
-        {
-            **items,
-            "iteration_objective": np.array(end.trace),
-            **groups_found,
-        },
+        {**items, "iteration_objective": np.array(end.trace), **about},
         item_id=responses.item_id,
         attrs={
             "method": "marginal maximum likelihood",
             "model": model,
             "converged": end.converged,
             "n_iterations": len(end.trace),
-            "objective": value + log_prior,
-            "log_likelihood": value,
-            **_prior_attrs(what, log_prior),
-            **({} if anchored is None else anchored.attrs),
-            "identification": _identification(what, labels),
-            "n_persons": engine.n_persons,
-            **engine.weight_attrs,
-            "n_parameters": n_parameters,
-            "aic": 2.0 * (n_parameters - value),
-            "bic": n_parameters * math.log(n) - 2.0 * value,
-            "latent": latent,
+            **_attrs(fit, found, labels),
             "n_flat_items": int((items["item_discrimination"] < _FLAT).sum()),
         },
     )
+
+
+# --- what is asked --------------------------------------------------------------------------------
+
+
+def _in_groups(
+    responses: Responses, groups: bool | None, client: Any
+) -> tuple[Responses, tuple[str, ...]]:
+    """Responses whose blocks know their groups, and the labels of these."""
+    if groups is None:
+        groups = responses.has_groups
+    if groups and not responses.has_groups:
+        raise InputError("groups=True, but the responses have no person_group")
+    return grouped(responses, client) if groups else (responses, ())
+
+
+def _specified(
+    responses: Responses, model: ItemModel, labels: tuple[str, ...], reference: str | None,
+    latent: str, bank: xr.Dataset | None, prior: tuple[float, float] | None,
+) -> Model:  # fmt: skip
+    """Say what is estimated; every complaint about it is made here."""
+    if latent not in ("normal", "histogram"):
+        raise InputError(f"latent={latent!r} is not available; choose normal or histogram")
+    if reference is not None and reference not in labels:
+        known = ", ".join(labels[:10]) if labels else "without groups there is none"
+        raise InputError(f"reference_group={reference!r} is not a group: {known}")
+    if reference is not None and bank is not None:
+        raise InputError("reference_group has no meaning with fixed_items, which fix the scale")
+    fixed = np.full((len(model.parameters), responses.n_items), np.nan)
+    if bank is not None:
+        _fix(fixed, responses.item_id, bank, model)
+    return Model(
+        model, fixed, _prior(model, prior), max(1, len(labels)),
+        labels.index(reference) if reference else 0, bank is not None, latent == "histogram",
+    )  # fmt: skip
+
+
+def _fix(fixed: Floats, item_id: tuple[str, ...], bank: xr.Dataset, model: ItemModel) -> None:
+    """Fill in the parameters of the items that the bank has."""
+    known = set(bank_item_ids(bank, "fixed_items"))
+    at = [j for j, i in enumerate(item_id) if i in known]
+    if not at:
+        raise InputError("fixed_items has none of the items of the responses: no scale to join")
+    ids = tuple(item_id[j] for j in at)
+    fixed[:, at] = np.stack(parameters(bank, ids, model.name, what="fixed_items"))
+    flagged = {i: str(f) for i, f in zip(ids, checks.unsound(bank, ids), strict=True) if f}
+    checks.left_out(
+        flagged, len(ids), "of fixed_items are flagged, and stay fixed as given", stacklevel=4
+    )
+
+
+def _prior(model: ItemModel, given: tuple[float, float] | None) -> Betas:
+    """Priors of the model's parameters: the first that has one has that which is given."""
+    pairs = [p.prior or (1.0, 1.0) for p in model.parameters]
+    of = [k for k, p in enumerate(model.parameters) if p.prior]
+    if not of and given not in (None, _GUESSING_PRIOR):
+        those = [m.name for m in MODELS.values() if any(p.prior for p in m.parameters)]
+        wanted = " or ".join(map(repr, those))
+        raise InputError(f"guessing_prior={given!r} needs model={wanted}, not {model.name!r}")
+    if given is None:
+        return Betas(((1.0, 1.0),) * len(pairs))
+    if of:
+        alpha, beta = given
+        if not (math.isfinite(alpha) and math.isfinite(beta) and alpha >= 1.0 and beta >= 1.0):
+            raise InputError(
+                f"guessing_prior={given!r}: give (alpha, beta), both at least 1, or None"
+            )
+        pairs[of[0]] = (float(alpha), float(beta))
+    return Betas(tuple(pairs))
+
+
+# --- what is found --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The maximum, the likelihood and the expected counts there, and its errors."""
+
+    x: Floats
+    value: float
+    expected: Expected
+    covariance: marginal_errors.Covariance
+    anchored: anchors.Test | None
+
+
+def _found(fit: Rounds, x: Floats, wanted: bool, bank: xr.Dataset | None) -> _Found:
+    """From where the iterations ended to the maximum, its errors, and tests of the bank."""
+    value, expected = fit.expect(x)
+    covariance = marginal_errors.covariance(fit, x, expected, wanted)
+    end, value, expected = _polished(fit, x, value, expected, covariance)
+    if wanted and not marginal_errors.same_columns(fit.model, x, end):  # a bound was reached
+        covariance = marginal_errors.covariance(fit, end, expected, wanted)
+    anchored = None
+    if bank is not None and covariance.inverse is not None:
+        errors = anchors.bank_errors(bank, fit.engine.responses.item_id)
+        anchored = anchors.test(fit, end, expected, errors)
+    return _Found(end, value, expected, covariance, anchored)
+
+
+def _polished(
+    fit: Rounds, x: Floats, value: float, expected: Expected, covariance: marginal_errors.Covariance
+) -> tuple[Floats, float, Expected]:
+    """Newton steps from where the iterations ended: rounding is all that is left."""
+    if covariance.inverse is None:
+        return x, value, expected
+    for _ in range(_POLISHING):
+        moved = marginal_errors.newton(fit.model, x, expected, covariance)
+        new, seen = fit.expect(moved)
+        if not new + fit.log_prior(moved) >= value + fit.log_prior(x) - 1e-12 * abs(value):
+            break  # not near enough
+        size = float(np.abs(moved - x).max())
+        x, value, expected = moved, new, seen
+        if size < _SMALL:
+            break
+    return x, value, expected
+
+
+def _items(fit: Rounds, found: _Found, counts: ResponseCounts) -> dict[str, Any]:
+    """What is said of the items."""
+    model = fit.model
+    items = {
+        **marginal_errors.Scale.of(model, found.x).items(found.x, found.covariance),
+        "item_at_bound": model.at_bound(model.unpack(found.x)[0]),
+        "item_n_responses": counts.seen,
+        "item_n_right": counts.right,
+        **({} if found.anchored is None else found.anchored.variables()),
+    }
+    items["item_flag"] = checks.of_fit(
+        fit.engine, items, fixed=np.asarray(~model.free[:2].any(axis=0)), own_scale=not
+        model.anchored, one_slope=bool(model.shared[0]),
+    )  # fmt: skip
+    return items
+
+
+def _about_groups(model: Model, found: _Found, labels: tuple[str, ...]) -> dict[str, Any]:
+    """What is said of the groups, where there are any or the distribution is not N(0, 1)."""
+    if not (labels or model.anchored or model.histogram):
+        return {}
+    groups = marginal_errors.Scale.of(model, found.x).groups(found.x, found.covariance)
+    groups["group_label"] = np.array(labels or ("all",))
+    _warn_of_bounds(groups)
+    return groups
 
 
 def _warn_of_bounds(groups: dict[str, Any]) -> None:
@@ -251,92 +345,34 @@ def _warn_of_bounds(groups: dict[str, Any]) -> None:
             f"{some}. All or none of their answers are right, or they are too few or too much "
             f"alike; leave them out or join them with others",
             DataWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
-def _polished(
-    fit: Rounds, x: Floats, value: float, expected: Any, covariance: marginal_errors.Covariance
-) -> tuple[Floats, float, Any]:
-    """Newton steps from where the iterations ended: rounding is all that is left."""
-    if covariance.inverse is None:
-        return x, value, expected
-    for _ in range(_POLISHING):
-        moved = marginal_errors.newton(fit.model, x, expected, covariance)
-        new, seen = fit.expect(moved)
-        if not new + fit.log_prior(moved) >= value + fit.log_prior(x) - 1e-12 * abs(value):
-            break  # not near enough
-        size = float(np.abs(moved - x).max())
-        x, value, expected = moved, new, seen
-        if size < _SMALL:
-            break
-    return x, value, expected
-
-
-def _model(
-    responses: Responses,
-    model: str,
-    labels: tuple[str, ...],
-    reference: str | None,
-    latent: str,
-    fixed_items: xr.Dataset | None,
-    guessing_prior: tuple[float, float] | None,
-) -> Model:
-    """Say what is estimated; every complaint about it is made here."""
-    if latent not in ("normal", "histogram"):
-        raise InputError(f"latent={latent!r} is not available; choose normal or histogram")
-    if reference is not None and reference not in labels:
-        known = ", ".join(labels[:10]) if labels else "without groups there is none"
-        raise InputError(f"reference_group={reference!r} is not a group: {known}")
-    if reference is not None and fixed_items is not None:
-        raise InputError("reference_group has no meaning with fixed_items, which fix the scale")
-    fixed = np.full((3, responses.n_items), np.nan)
-    if model != "3pl":
-        fixed[2] = 0.0
-    if fixed_items is not None:
-        _fix(fixed, responses.item_id, fixed_items, model)
-    return Model(
-        model, fixed, _prior(model, guessing_prior), max(1, len(labels)),
-        labels.index(reference) if reference else 0, fixed_items is not None,
-        latent == "histogram",
-    )  # fmt: skip
-
-
-def _fix(fixed: Floats, item_id: tuple[str, ...], bank: xr.Dataset, model: str) -> None:
-    """Fill in the parameters of the items that the bank has."""
-    known = set(bank_item_ids(bank, "fixed_items"))
-    at = [j for j, i in enumerate(item_id) if i in known]
-    if not at:
-        raise InputError("fixed_items has none of the items of the responses: no scale to join")
-    ids = tuple(item_id[j] for j in at)
-    if model == "3pl":
-        fixed[:, at] = np.stack(item_parameters_3pl(bank, ids, what="fixed_items"))
-    else:
-        fixed[:2, at] = np.stack(item_parameters(bank, ids, what="fixed_items"))
-    flagged = {i: str(f) for i, f in zip(ids, checks.unsound(bank, ids), strict=True) if f}
-    checks.left_out(
-        flagged, len(ids), "of fixed_items are flagged, and stay fixed as given", stacklevel=4
-    )
-
-
-def _prior(model: str, given: tuple[float, float] | None) -> tuple[float, float]:
-    if model != "3pl" and given not in (None, _GUESSING_PRIOR):
-        raise InputError(f"guessing_prior={given!r} needs model='3pl', not {model!r}")
-    if model != "3pl" or given is None:
-        return 1.0, 1.0
-    alpha, beta = given
-    if not (math.isfinite(alpha) and math.isfinite(beta) and alpha >= 1.0 and beta >= 1.0):
-        raise InputError(f"guessing_prior={given!r}: give (alpha, beta), both at least 1, or None")
-    return float(alpha), float(beta)
-
-
-def _prior_attrs(model: Model, log_prior: float) -> dict[str, Any]:
-    """The prior of a 3PL, and what it takes off the log-likelihood."""
-    if model.name != "3pl":
-        return {}
-    alpha, beta = model.guessing_prior
-    name = "none" if alpha == beta == 1.0 else f"Beta({alpha:g}, {beta:g})"
-    return {"guessing_prior": name, "log_prior": log_prior}
+def _attrs(fit: Rounds, found: _Found, labels: tuple[str, ...]) -> dict[str, Any]:
+    """What is said of the fit as a whole."""
+    model, value, log_prior = fit.model, found.value, fit.log_prior(found.x)
+    of_prior: dict[str, Any] = {}
+    for p, (alpha, beta) in zip(model.items.parameters, model.prior.pairs, strict=True):
+        if p.prior:
+            flat = alpha == beta == 1.0
+            of_prior[f"{p.variable.removeprefix('item_')}_prior"] = (
+                "none" if flat else f"Beta({alpha:g}, {beta:g})"
+            )
+            of_prior["log_prior"] = log_prior
+    return {
+        "objective": value + log_prior,
+        "log_likelihood": value,
+        **of_prior,
+        **({} if found.anchored is None else found.anchored.attrs),
+        "identification": _identification(model, labels),
+        "n_persons": fit.engine.n_persons,
+        **fit.engine.weight_attrs,
+        "n_parameters": model.n_parameters,
+        "aic": 2.0 * (model.n_parameters - value),
+        "bic": model.n_parameters * math.log(float(found.expected.persons.sum())) - 2.0 * value,
+        "latent": "histogram" if model.histogram else "normal",
+    }
 
 
 def _identification(model: Model, labels: tuple[str, ...]) -> str:

@@ -16,19 +16,21 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from irt_dask.arrays import Ints
 from irt_dask.calibrate.private.ledger import Json, Ledger, calibrate, check_budget, gaussian
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
 from irt_dask.engine.identity import fingerprint
+from irt_dask.engine.inputs import one_of, whole_number
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import InputError
 from irt_dask.kernels.pairs import pair_counts as pair_kernels
 from irt_dask.kernels.privacy import private_counts
 from irt_dask.kernels.privacy.private_counts import Pairs
 from irt_dask.store import Block, Responses
+from irt_dask.store.blocks import WrappedRef
 
 #: Seconds for noise (18 where nothing else runs), and for the estimate.
 _MAX_COUNTS, _MAX_ITEMS = 1_000_000, 2_000
@@ -38,7 +40,7 @@ _MAX_COUNTS, _MAX_ITEMS = 1_000_000, 2_000
 
 
 @dataclass(frozen=True, eq=False)
-class LimitedBlock:
+class LimitedBlock(WrappedRef):
     """A block from which at most ``most`` responses of each person are read.
 
     Which, depends on the secret key, the person's identifier and own responses, not on others:
@@ -51,32 +53,11 @@ class LimitedBlock:
     key: bytes = field(repr=False)  # a failed task may be written to a log
     cache_key: tuple[Any, ...] | None = None
 
-    @property
-    def start(self) -> int:
-        """Position of the block's first person among all persons."""
-        return int(self.ref.start)
-
     def read(self) -> Block:
         """Return the block with what is kept."""
         block = self.ref.read()
         seeds = np.array([_seed(i, self.key) for i in self.ref.person_ids()], dtype=np.uint64)
         return replace(block, data=private_counts.limit_items(block.data, seeds, self.most))
-
-    def person_ids(self) -> NDArray[Any]:
-        """Return the identifiers of the persons."""
-        return self.ref.person_ids()
-
-    def weights(self) -> NDArray[np.float64] | None:
-        """Weights of the persons."""
-        return self.ref.weights()
-
-    def groups(self) -> NDArray[np.object_] | None:
-        """Return the group labels, None without groups."""
-        return self.ref.groups()
-
-    def covariates(self) -> NDArray[np.float64] | None:
-        """Return the covariates, None without any."""
-        return self.ref.covariates()
 
 
 def _seed(person_id: str, key: bytes) -> int:
@@ -102,7 +83,7 @@ def _count(block: Block) -> Any:
 
 def exact_counts(
     responses: Responses, pairs: Pairs, most: int, client: Any, progress: ProgressOption
-) -> NDArray[np.int64]:
+) -> Ints:
     """Counts of the pairs in both orders: secret; one pass over the data."""
     used = limited(responses, most)
     with Engine(used, client=client, progress=progress, stage="pairs") as engine:
@@ -129,21 +110,15 @@ class Plan:
 
 
 def make_plan(
-    responses: Responses,
-    method: str,
-    adjacency: str = "replace",
-    max_items_per_person: int | None = None,
-    pairs: str = "all",
-    p0: float | None = None,
+    responses: Responses, method: str, adjacency: str = "replace",
+    max_items_per_person: int | None = None, pairs: str = "all", p0: float | None = None,
     seed: int = 0,
-) -> Plan:
+) -> Plan:  # fmt: skip
     """Check the options against public sizes and choose the pairs."""
     refuse_weights(responses, method)
     m = responses.n_items
-    if adjacency not in ("replace", "add-remove"):
-        raise InputError(f"adjacency={adjacency!r}: use 'replace' or 'add-remove'")
-    if pairs not in ("all", "random"):
-        raise InputError(f"pairs={pairs!r}: use 'all' or 'random'")
+    one_of("adjacency", adjacency, ("replace", "add-remove"))
+    one_of("pairs", pairs, ("all", "random"))
     if p0 is not None and pairs == "all":
         raise InputError(f"p0={p0} is the share of pairs for pairs='random'; pairs is 'all'")
     if p0 is not None and not (isinstance(p0, (int, float)) and 0.0 < p0 <= 1.0):
@@ -151,11 +126,8 @@ def make_plan(
     if m < 2 or m > _MAX_ITEMS:
         raise InputError(f"{m} item(s): {method} is for 2 to {_MAX_ITEMS} items")
     most = m if max_items_per_person is None else max_items_per_person
-    for name, value in (("seed", seed), ("max_items_per_person", most)):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-            raise InputError(f"{name}={value!r} must be a whole number")
-    if most < 2:
-        raise InputError(f"max_items_per_person={most}: a pair needs at least 2 items")
+    whole_number("seed", seed)
+    whole_number("max_items_per_person", most, 2)
     if pairs == "all":
         chosen = private_counts.all_pairs(m)
     else:
@@ -267,19 +239,14 @@ def fit_private_spectral(
     )
     distance = private_counts.root(plan.squared_sensitivity)
     sigma, spent = calibrate(distance, budget)
+    asked = {"max_items_per_person": plan.max_items, "pairs": pairs, "p0": plan.p0}
     attrs = {
-        "method": "private spectral",
-        "model": "1pl",
-        **{**spent, "sigma": sigma, "sensitivity": distance},
-        "adjacency": adjacency,
-        "n_items": responses.n_items,
-        "max_items_per_person": plan.max_items,
-        "pairs": pairs,
-        "p0": plan.p0,
+        "method": "private spectral", "model": "1pl", **spent, "sigma": sigma,
+        "sensitivity": distance, "adjacency": adjacency, "n_items": responses.n_items, **asked,
         "n_pairs": plan.pairs.n,
         "n_persons": responses.n_persons if adjacency == "replace" else None,
         "identification": "mean difficulty 0, discrimination 1",
-    }
+    }  # fmt: skip
 
     def release() -> Json:
         exact = exact_counts(responses, plan.pairs, plan.max_items, client, progress)
@@ -289,13 +256,7 @@ def fit_private_spectral(
 
     if ledger is None:
         return _result(responses.item_id, release())
-    request = {
-        **budget,
-        "max_items_per_person": plan.max_items,
-        "pairs": pairs,
-        "p0": plan.p0,
-        "seed": None if pairs == "all" else int(seed),
-    }
+    request = {**budget, **asked, "seed": None if pairs == "all" else int(seed)}
     with Engine(responses, client=client, progress=False) as engine:
         data = fingerprint(engine)
     with Ledger(ledger, adjacency) as book:

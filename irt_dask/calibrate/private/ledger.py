@@ -22,14 +22,13 @@ import os
 import secrets
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from irt_dask._version import __version__
 from irt_dask.errors import InputError, StoreError
-from irt_dask.store.manifest import sync_folder
+from irt_dask.store.manifest import replacing, sync_folder
 from irt_dask.store.places import local_path
 
 FORMAT = "irt_dask privacy ledger"
@@ -191,12 +190,7 @@ class Ledger:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._unlock()
 
     def _unlock(self) -> None:
@@ -287,14 +281,10 @@ def _digest(content: Json) -> str:
 
 def _replace(path: Path, data: bytes) -> None:
     """Replace a file as a whole, readable by its owner alone from the first byte on."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
+    with replacing(path) as temporary:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "wb") as f:
             f.write(data)
             f.flush()
             os.fsync(f.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
     sync_folder(path.parent)

@@ -8,18 +8,17 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from irt_dask.calibrate.rasch.pairwise import check_level
+from irt_dask.arrays import Floats
 from irt_dask.calibrate.shared.start_values import name_some
-from irt_dask.engine import bank_item_ids, dataset
+from irt_dask.engine import dataset
+from irt_dask.engine.inputs import check_level, one_of, whole_number
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import InputError, SparseDataWarning
+from irt_dask.items.parameters import bank_item_ids
 from irt_dask.kernels.base import keyed_random
 from irt_dask.kernels.pairs import bradley_terry as kernels
-
-Floats = NDArray[np.float64]
 
 METHODS = ("bonferroni", "bootstrap")
 #: Draws of the largest difference: the level reached errs by about sqrt(.05 .95 / 20,000) = .0015.
@@ -229,16 +228,11 @@ def top_items(
 
 
 def _check_top(k: Any, level: Any, method: str, seed: Any, n_items: int) -> None:
-    whole = isinstance(k, (int, np.integer)) and not isinstance(k, bool)
-    if not whole or not 1 <= k < n_items:
-        raise InputError(
-            f"k={k!r} must be a whole number from 1 to {n_items - 1}, the items less 1"
-        )
+    if whole_number("k", k, 1) >= n_items:
+        raise InputError(f"k={k} must be below {n_items}, the number of items")
     check_level(level)
-    if method not in METHODS:
-        raise InputError(f"method={method!r}; choose one of {', '.join(METHODS)}")
-    if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0:
-        raise InputError(f"seed={seed!r} must be a whole number of at least 0")
+    one_of("method", method, METHODS)
+    whole_number("seed", seed, 0)
 
 
 def _parts(fit: Any) -> tuple[Floats, Floats, tuple[str, ...]]:

@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from irt_dask.arrays import Floats, Ints
+from irt_dask.calibrate.rasch.pair_counts import MEAN_ZERO
 from irt_dask.calibrate.shared.start_values import list_groups
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
+from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import ConvergenceWarning, EstimationError, InputError
 from irt_dask.items import checks
 from irt_dask.kernels.pairs import symmetric_functions
 from irt_dask.kernels.responses import item_sets
 from irt_dask.kernels.responses.item_sets import Sets
 from irt_dask.store import Block
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: The information of 5,000 items takes 200 MB; sets of 2 * 10^7 items in all take 0.5 GB.
 _MAX_ITEMS, _MAX_CELLS = 5_000, 20_000_000
@@ -206,8 +206,7 @@ def fit_conditional(
     >>> fit["item_difficulty_se"].round(2).values.tolist()
     [0.1, 0.07, 0.07, 0.07, 0.09]
     """
-    if max_iterations < 1:
-        raise InputError(f"max_iterations={max_iterations} must be at least 1")
+    whole_number("max_iterations", max_iterations, 1)
     if not (np.isfinite(tolerance) and tolerance > 0):
         raise InputError(f"tolerance={tolerance} must be finite and above 0")
     responses = as_responses(responses, "fit_conditional")
@@ -241,14 +240,9 @@ def fit_conditional(
         data,
         item_id=responses.item_id,
         attrs={
-            "method": "conditional maximum likelihood",
-            "model": "1pl",
-            "objective": value,
-            "converged": converged,
-            "n_iterations": n_iterations,
-            "identification": "mean difficulty 0, discrimination 1",
-            "n_persons": responses.n_persons,
-            "n_informative": int(sets.scores.sum()),
+            "method": "conditional maximum likelihood", "model": "1pl", "objective": value,
+            "converged": converged, "n_iterations": n_iterations, "identification": MEAN_ZERO,
+            "n_persons": responses.n_persons, "n_informative": int(sets.scores.sum()),
             "n_patterns": sets.n_sets,
         },
-    )
+    )  # fmt: skip

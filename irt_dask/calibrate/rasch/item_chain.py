@@ -15,15 +15,14 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigs, gmres
 
+from irt_dask.arrays import Bools, Bytes, Floats, Ints, Words
 from irt_dask.calibrate.shared.linkage import linked_items
 from irt_dask.engine import Engine
 from irt_dask.errors import EstimationError
 from irt_dask.kernels.base import fixed_point
 from irt_dask.kernels.pairs import pair_flows
+from irt_dask.kernels.responses.response_counts import share_out
 from irt_dask.store import Block
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: Largest imbalance of the flows, relative to the largest flow.
 _MAX_RESIDUAL = 1e-9
@@ -40,7 +39,7 @@ class DenseChain:
 
     n_products = 1
 
-    def __init__(self, counts: Floats, links: NDArray[np.bool_], nu: float = 0.0) -> None:
+    def __init__(self, counts: Floats, links: Bools, nu: float = 0.0) -> None:
         self.counts, self.links, self.nu = counts, links, nu
         np.fill_diagonal(counts, 0.0)
         np.fill_diagonal(links, False)
@@ -68,7 +67,7 @@ class DenseChain:
             return np.zeros(len(linked), dtype=np.int64)
         return connected_components(csr_array(linked), directed=True, connection="strong")[1]
 
-    def settled(self) -> NDArray[np.bool_]:
+    def settled(self) -> Bools:
         """Items that counts alone connect both ways with the item most compared both ways."""
         linked = self.counts > 0
         both = np.minimum(self.counts.sum(axis=0), self.counts.sum(axis=1))
@@ -100,7 +99,7 @@ class DenseChain:
         return z / scale
 
 
-def _reached(linked: NDArray[np.bool_], start: int) -> NDArray[np.bool_]:
+def _reached(linked: Bools, start: int) -> Bools:
     """Items that can be reached from one along links row -> column, itself too."""
     reached = np.zeros(len(linked), dtype=bool)
     reached[start] = True
@@ -114,28 +113,22 @@ def _reached(linked: NDArray[np.bool_], start: int) -> NDArray[np.bool_]:
 # --- never formed ---------------------------------------------------------------------------------
 
 
-def _left(block: Block, u: Floats, scale: float) -> tuple[Ints]:
-    of_right, _ = pair_flows.totals(block.data, u, u)
-    return (
-        pair_flows.share_out(block.data, 0, fixed_point.fixed(block.weights() * of_right, scale)),
-    )
+#: Sides of a product, as kernels number them: u' Y, Y v.
+_LEFT, _RIGHT = 0, 1
 
 
-def _right(block: Block, v: Floats, scale: float) -> tuple[Ints]:
-    _, of_wrong = pair_flows.totals(block.data, v, v)
-    return (
-        pair_flows.share_out(block.data, 1, fixed_point.fixed(block.weights() * of_wrong, scale)),
-    )
+def _flow(block: Block, side: int, u: Floats, scale: float) -> Ints:
+    weight = block.weights() * pair_flows.totals(block.data, u, u)[side]
+    return share_out(block.data, side, fixed_point.fixed(weight, scale))
 
 
-def _answered(block: Block, scale: float) -> tuple[Ints]:
+def _answered(block: Block, scale: float) -> Ints:
     weight = fixed_point.fixed(block.weights(), scale)
-    return (
-        pair_flows.share_out(block.data, 0, weight) + pair_flows.share_out(block.data, 1, weight),
-    )
+    left, right = (share_out(block.data, side, weight) for side in (_LEFT, _RIGHT))
+    return left + right
 
 
-def _support(blocks: Iterator[Block], lo: int, hi: int) -> NDArray[np.uint64]:
+def _support(blocks: Iterator[Block], lo: int, hi: int) -> Words:
     out = pair_flows.support(next(blocks).data, lo, hi)
     for block in blocks:
         out |= pair_flows.support(block.data, lo, hi)
@@ -159,7 +152,7 @@ class FlowChain:
         self.answered = answered * (1.0 + 1e-6) + 1e-9 * total
         self.mask = np.ones(r.n_items, dtype=bool)
         self._passes = [0]  # of this chain and those made of it
-        self.links: NDArray[np.uint8] | None = None
+        self.links: Bytes | None = None
         if linked:
             support = np.empty((r.n_items, -(-r.n_items // 64)), dtype=np.uint64)
             for lo, hi, part in engine.map_items(_support, report=True):
@@ -196,12 +189,12 @@ class FlowChain:
         assert self.links is not None
         return np.where(self.mask, pair_flows.linked_sums(self.links, u), 0.0)
 
-    def _product(self, step: Any, u: Floats) -> Floats:
+    def _product(self, side: int, u: Floats) -> Floats:
         u = np.where(self.mask, u, 0.0)
         if not u.any():
             return u
         scale = fixed_point.scale_for(float(np.abs(u) @ self.answered))
-        out = np.asarray(self.engine.map_reduce(step, u, scale)[0]) / scale
+        out = np.asarray(self.engine.map_reduce(_flow, side, u, scale)[0]) / scale
         self._passes[0] += 1
         if self.nu > 0:
             out += self.nu * self._linked(u)
@@ -209,16 +202,16 @@ class FlowChain:
 
     def left(self, u: Floats) -> Floats:
         """Return u' Y."""
-        return self._product(_left, u)
+        return self._product(_LEFT, u)
 
     def right(self, v: Floats) -> Floats:
         """Return Y v."""
-        return self._product(_right, v)
+        return self._product(_RIGHT, v)
 
     def groups(self) -> Ints:
         """Label the strongly connected components, the twenty of the items with most flow apart."""
         if self.nu > 0:  # links have no direction
-            return np.unique(linked_items(self.engine, prepared=False), return_inverse=True)[1]
+            return np.unique(linked_items(self.engine), return_inverse=True)[1]
         label = np.full(self.mask.size, -1, dtype=np.int64)
         for k in range(_MAX_GROUPS):
             left = np.flatnonzero(label < 0)
@@ -228,13 +221,13 @@ class FlowChain:
             label[self._reached(start, self.left) & self._reached(start, self.right)] = k
         return np.where(label < 0, _MAX_GROUPS, label)
 
-    def settled(self) -> NDArray[np.bool_]:
+    def settled(self) -> Bools:
         """As that of :class:`DenseChain`."""
         counts = self.at(0.0)
         start = np.minimum(counts.left(np.ones(self.mask.size)), counts.d).argmax()
         return counts._reached(start, counts.left) & counts._reached(start, counts.right)
 
-    def _reached(self, start: np.intp, product: Any) -> NDArray[np.bool_]:
+    def _reached(self, start: np.intp, product: Any) -> Bools:
         reached = np.zeros(self.mask.size, dtype=bool)
         reached[start] = True
         while True:

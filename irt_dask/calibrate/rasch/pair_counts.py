@@ -7,22 +7,21 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Ints
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset
 from irt_dask.errors import InputError
 from irt_dask.kernels.base import fixed_point
 from irt_dask.kernels.pairs import pair_counts as pairs
 from irt_dask.store import Block
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-
+#: Identification of Rasch difficulties.
+MEAN_ZERO = "mean difficulty 0, discrimination 1"
 #: Counts are items x items: 10,000 items take 1.6 GB.
 MAX_ITEMS = 10_000
 #: From so many items on, or where persons are few next to items, a task counts some rows of the
 #: matrices over all blocks instead of all rows of one block.
-_MANY_ITEMS, _SOME_ITEMS, _FEW_PERSONS = 2048, 256, 16
+MANY_ITEMS, _SOME_ITEMS, _FEW_PERSONS = 2048, 256, 16
 #: Person weights are counted in units of the largest over 2^24.
 _WEIGHT_BITS = 24
 
@@ -45,16 +44,21 @@ def _strip_of_all(
     return [x.astype(np.int32) if np.abs(x).max(initial=0) < 1 << 31 else x for x in totals]
 
 
-def matrices(engine: Engine, step: Strip, *args: Any) -> list[Ints]:
-    """Sum ``step(block, lo, hi, *args)``, rows of items x items matrices, over all blocks."""
+def matrices(engine: Engine, step: Strip, *args: Any, whole: bool | None = None) -> list[Ints]:
+    """Sum ``step(block, lo, hi, *args)``, rows of items x items matrices, over all blocks.
+
+    ``whole`` says whether a task treats all rows of a block, or some rows of all blocks.
+    """
     n, m = engine.responses.n_persons, engine.responses.n_items
-    if m < _MANY_ITEMS and (m < _SOME_ITEMS or n >= _FEW_PERSONS * m):
+    if whole is None:
+        whole = m < MANY_ITEMS and (m < _SOME_ITEMS or n >= _FEW_PERSONS * m)
+    if whole:
         return list(engine.map_reduce(_whole, step, args, report=True))
     out: list[Ints] = []
     for lo, hi, rows in engine.map_items(_strip_of_all, step, args, report=True):
         out = out or [np.empty((m, m), dtype=np.int64) for _ in rows]
-        for whole, part in zip(out, rows, strict=True):
-            whole[lo:hi] = part
+        for matrix, part in zip(out, rows, strict=True):
+            matrix[lo:hi] = part
     return out
 
 
@@ -128,9 +132,5 @@ def pair_counts(
     return dataset(
         {"pair_count": differ, "pair_observed": both},
         item_id=responses.item_id,
-        attrs={
-            "method": "pair counts",
-            "n_persons": engine.n_persons,
-            **engine.weight_attrs,
-        },
+        attrs={"method": "pair counts", "n_persons": engine.n_persons, **engine.weight_attrs},
     )

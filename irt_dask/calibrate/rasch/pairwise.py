@@ -8,19 +8,19 @@ Bradley-Terry model of the items.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from irt_dask.calibrate.rasch.pair_counts import pair_counts
+from irt_dask.arrays import Floats, Ints, Words
+from irt_dask.calibrate.rasch.pair_counts import MANY_ITEMS, MEAN_ZERO, matrices, pair_counts
 from irt_dask.calibrate.shared.start_values import list_groups
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
+from irt_dask.engine.inputs import check_level, one_of, whole_number
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import ConvergenceWarning, EstimationError, InputError
 from irt_dask.items import checks
@@ -29,16 +29,12 @@ from irt_dask.kernels.pairs import bradley_terry as kernels
 from irt_dask.kernels.pairs import random_pairs as pairs
 from irt_dask.store import Block, Responses
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 #: Seed and number of splits; None: all pairs.
 Draw = tuple[int, int] | None
 
 PAIRINGS = ("random", "all")
 #: Covariances are items x items, and inverted: 5,000 items take 200 MB each, and minutes.
 _MAX_COVARIANCE = 5_000
-#: From so many items on a task sums some rows of the scores' products over all blocks.
-_MANY_ITEMS = 2048
 
 
 def fit_pairwise(
@@ -124,8 +120,13 @@ def fit_pairwise(
     edges = kernels.comparisons(code, times, m)
     with single_threaded():  # other bits on other numbers of threads
         fit = kernels.maximise(edges)
-        if not fit.converged:
-            _warn(fit.n_iterations)
+    if not fit.converged:
+        warnings.warn(
+            f"fit_pairwise stopped after {fit.n_iterations} Newton steps before it converged: some "
+            f"items are hardly connected with the others; the difficulties are not the maximum",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
     data: dict[str, Any] = {"item_difficulty": fit.difficulty}
     if standard_errors:
         cov = _covariance(responses, edges, fit.difficulty, draw, client, progress)
@@ -137,31 +138,22 @@ def fit_pairwise(
         data,
         item_id=responses.item_id,
         attrs={
-            "method": "pairwise maximum likelihood",
-            "model": "1pl",
-            "pairing": pairing,
-            "n_splits": int(n_splits),
-            "level": float(level) if standard_errors else None,
-            "seed": None if draw is None else int(seed),
-            "converged": fit.converged,
-            "n_iterations": fit.n_iterations,
-            "objective": fit.objective,
-            "identification": "mean difficulty 0, discrimination 1",
-            "n_persons": responses.n_persons,
+            "method": "pairwise maximum likelihood", "model": "1pl", "pairing": pairing,
+            "n_splits": int(n_splits), "level": float(level) if standard_errors else None,
+            "seed": None if draw is None else int(seed), "converged": fit.converged,
+            "n_iterations": fit.n_iterations, "objective": fit.objective,
+            "identification": MEAN_ZERO, "n_persons": responses.n_persons,
             "n_comparisons": int(times.sum()),
         },
-    )
+    )  # fmt: skip
 
 
 def _check_options(
     pairing: str, n_splits: Any, level: Any, seed: Any, standard_errors: bool, n_items: int
 ) -> None:
-    if pairing not in PAIRINGS:
-        raise InputError(f"pairing={pairing!r}; choose one of {', '.join(PAIRINGS)}")
-    for name, value, least in (("n_splits", n_splits, 1), ("seed", seed, 0)):
-        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-        if not whole or value < least:
-            raise InputError(f"{name}={value!r} must be a whole number of at least {least}")
+    one_of("pairing", pairing, PAIRINGS)
+    whole_number("n_splits", n_splits, 1)
+    whole_number("seed", seed, 0)
     if pairing == "all" and n_splits != 1:
         raise InputError(
             f'n_splits={n_splits} with pairing="all": all pairs can be taken only once; use '
@@ -178,17 +170,10 @@ def _check_options(
         )
 
 
-def check_level(level: Any) -> None:
-    """Stop at a confidence level that is none."""
-    number = isinstance(level, (int, float, np.integer, np.floating))
-    if not (number and 0.0 < level < 1.0):
-        raise InputError(f"level={level!r} must be a number between 0 and 1, such as 0.95")
-
-
 # --- comparisons ----------------------------------------------------------------------------------
 
 
-def _words(draw: tuple[int, int], block: Block) -> NDArray[np.uint64]:
+def _words(draw: tuple[int, int], block: Block) -> Words:
     """One random word for each split and person, by the person's place in the data."""
     seed, n_splits = draw
     keys = (keyed_random.key(seed, "pairing", split) for split in range(n_splits))
@@ -231,55 +216,27 @@ def _check_connected(code: Ints, item_id: tuple[str, ...], draw: Draw) -> None:
     )
 
 
-def _warn(n_iterations: int) -> None:
-    warnings.warn(
-        f"fit_pairwise stopped after {n_iterations} Newton steps before it converged: some items "
-        f"are hardly connected with the others; the difficulties are not the maximum",
-        ConvergenceWarning,
-        stacklevel=3,
-    )
-
-
 # --- uncertainty ----------------------------------------------------------------------------------
 
 
 def _products(
-    block: Block, draw: Draw, b: Floats, scale: float, lo: int, hi: int
-) -> tuple[Any, ...]:
+    block: Block, lo: int, hi: int, draw: Draw, b: Floats, scale: float
+) -> tuple[Ints, ...]:
     words = None if draw is None else _words(draw, block)
     return (pairs.score_products(block.data, words, b, scale, lo, hi),)
-
-
-def _product_rows(
-    blocks: Iterator[Block], lo: int, hi: int, draw: Draw, b: Floats, scale: float
-) -> Ints:
-    total = np.zeros((hi - lo, b.size), dtype=np.int64)
-    for block in blocks:
-        total += _products(block, draw, b, scale, lo, hi)[0]
-    return total
 
 
 def score_products(engine: Engine, draw: Draw, b: Floats) -> Floats:
     """Sum over persons of ``u u'``, u the gradient of the person's comparisons at b."""
     n, m = engine.responses.n_persons, engine.responses.n_items
     scale = pairs.score_scale(n, m if draw is None else draw[1])
-    if m < _MANY_ITEMS:
-        (total,) = engine.map_reduce(_products, draw, b, scale, 0, m, report=True)
-    else:
-        total = np.empty((m, m), dtype=np.int64)
-        for lo, hi, part in engine.map_items(_product_rows, draw, b, scale, report=True):
-            total[lo:hi] = part
-    return total / scale**2
+    return matrices(engine, _products, draw, b, scale, whole=m < MANY_ITEMS)[0] / scale**2
 
 
 def _covariance(
-    responses: Responses,
-    edges: kernels.Comparisons,
-    b: Floats,
-    draw: Draw,
-    client: Any,
+    responses: Responses, edges: kernels.Comparisons, b: Floats, draw: Draw, client: Any,
     progress: ProgressOption,
-) -> Floats:
+) -> Floats:  # fmt: skip
     try:
         with single_threaded():
             inverse = kernels.pseudo_inverse(edges, kernels.information(edges, b))

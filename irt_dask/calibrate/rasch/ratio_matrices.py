@@ -11,20 +11,13 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
-from irt_dask.calibrate.rasch.pair_counts import pair_counts
-from irt_dask.engine import (
-    ProgressOption,
-    as_responses,
-    bank_item_ids,
-    dataset,
-    refuse_weights,
-)
+from irt_dask.arrays import Floats
+from irt_dask.calibrate.rasch.pair_counts import MEAN_ZERO, pair_counts
+from irt_dask.engine import ProgressOption, as_responses, dataset, refuse_weights
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import ConvergenceWarning, EstimationError
-
-Floats = NDArray[np.float64]
+from irt_dask.items.parameters import bank_item_ids
 
 #: Steps of the power method; relative distance of the bounds of the eigenvalue, for each item.
 _MAX_STEPS, _SPREAD = 10_000, 1e-14
@@ -55,16 +48,8 @@ def _log_ratios(
 
 
 def _result(beta: Floats, item_id: tuple[str, ...], n_persons: int, **attrs: Any) -> xr.Dataset:
-    return dataset(
-        {"item_difficulty": beta - beta.mean()},
-        item_id=item_id,
-        attrs={
-            **attrs,
-            "model": "1pl",
-            "identification": "mean difficulty 0, discrimination 1",
-            "n_persons": n_persons,
-        },
-    )
+    attrs |= {"model": "1pl", "identification": MEAN_ZERO, "n_persons": n_persons}
+    return dataset({"item_difficulty": beta - beta.mean()}, item_id=item_id, attrs=attrs)
 
 
 def fit_choppin(
@@ -101,14 +86,8 @@ def fit_choppin(
     [-1.28, 0.48, 1.25, 0.17, -0.62]
     """
     log_ratio, item_id, n_persons = _log_ratios(responses, "fit_choppin", client, progress)
-    return _result(
-        log_ratio.mean(axis=1),
-        item_id,
-        n_persons,
-        method="row sums",
-        converged=True,
-        n_iterations=1,
-    )
+    about = {"method": "row sums", "converged": True, "n_iterations": 1}
+    return _result(log_ratio.mean(axis=1), item_id, n_persons, **about)
 
 
 def _leading(matrix: Floats) -> tuple[Floats, float, float, int]:
@@ -179,12 +158,5 @@ def fit_saaty(responses: Any, *, client: Any = None, progress: ProgressOption = 
             ConvergenceWarning,
             stacklevel=2,
         )
-    return _result(
-        beta + np.log(v),
-        item_id,
-        n_persons,
-        method="eigenvector",
-        converged=converged,
-        n_iterations=n_iterations,
-        eigenvalue=(low + high) / 2.0,
-    )
+    about = {"method": "eigenvector", "converged": converged, "n_iterations": n_iterations}
+    return _result(beta + np.log(v), item_id, n_persons, **about, eigenvalue=(low + high) / 2.0)

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 from scipy import stats
 
+from irt_dask.arrays import Floats, Ints
 from irt_dask.calibrate.rasch.item_chain import DenseChain, FlowChain
-from irt_dask.calibrate.rasch.pair_counts import count
+from irt_dask.calibrate.rasch.pair_counts import MEAN_ZERO, count
 from irt_dask.calibrate.rasch.spectral_fit import (
     Chain,
     Fit,
@@ -27,15 +27,14 @@ from irt_dask.calibrate.rasch.spectral_fit import (
     warn_of_sparse,
 )
 from irt_dask.calibrate.shared.start_values import list_groups
-from irt_dask.engine import Engine, ProgressOption, as_responses, bank_item_ids, dataset
+from irt_dask.engine import Engine, ProgressOption, as_responses, dataset
+from irt_dask.engine.inputs import check_level, one_of
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import EstimationError, InputError
 from irt_dask.items import checks
+from irt_dask.items.parameters import bank_item_ids
 from irt_dask.kernels.responses import response_counts as counts
 from irt_dask.store import Block
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: More items than these: the chain is never formed; standard errors are not computed unless asked,
 #: and then the chain of sparse data is not formed either, whose products are fast.
@@ -164,11 +163,9 @@ def fit_spectral(
         seen = checks.count(engine)
     if not with_errors:
         fit.covariance = None
-    named = [(item_id[i], item_id[j]) for i, j in pairs]
     warn_of_sparse(fit, item_id, [k for pair in pairs for k in pair])
-    out = _result(
-        fit, label, item_id, engine.n_persons, accelerated, level, named, seen, engine.weight_attrs
-    )
+    about = {"accelerated": accelerated, "n_persons": engine.n_persons, **engine.weight_attrs}
+    out = _result(fit, label, item_id, about, level, pairs, seen)
     checks.warn(out["item_flag"].values, item_id)
     return out
 
@@ -188,8 +185,8 @@ def _of_counts(
         label = _groups(chain, item_id, components)
         fit, _ = fit_groups(chain, label, nu is None, accelerated, with_errors=False)
     warn_of_sparse(fit, item_id, [], stacklevel=4)
-    n_persons = int(counts.attrs["n_persons"])
-    return _result(fit, label, item_id, n_persons, accelerated, 0.0, [])
+    about = {"accelerated": accelerated, "n_persons": int(counts.attrs["n_persons"])}
+    return _result(fit, label, item_id, about)
 
 
 # --- what is checked first ------------------------------------------------------------------------
@@ -198,10 +195,8 @@ def _of_counts(
 def _check_options(nu: float | None, components: str, level: float) -> None:
     if nu is not None and not (np.isfinite(nu) and nu >= 0):
         raise InputError(f"regularization={nu} must be finite and at least 0, or None")
-    if components not in ("error", "each"):
-        raise InputError(f"components={components!r}; choose 'error' or 'each'")
-    if not 0.0 < level < 1.0:
-        raise InputError(f"level={level} must lie between 0 and 1, such as 0.95")
+    one_of("components", components, ("error", "each"))
+    check_level(level)
 
 
 def _check_size(m: int, nu: float | None, standard_errors: bool) -> None:
@@ -276,73 +271,43 @@ def _groups(chain: Chain, item_id: tuple[str, ...], components: str) -> Ints:
 # --- the result -----------------------------------------------------------------------------------
 
 
-def _interval(estimate: Any, se: Any, bias: Any, level: float) -> tuple[Any, Any]:
-    """Interval about the estimate and the estimate less its bias."""
+def _with_interval(
+    name: str, estimate: Floats, se: Floats, bias: Floats, level: float
+) -> dict[str, Floats]:
+    """An estimate, its standard error, and an interval about it and about it less its bias."""
     reach = stats.norm.ppf(0.5 + level / 2.0) * se
-    return np.minimum(estimate, estimate - bias) - reach, np.maximum(
-        estimate, estimate - bias
-    ) + reach
+    lower, upper = np.minimum(estimate, estimate - bias), np.maximum(estimate, estimate - bias)
+    ends = {f"{name}_lower": lower - reach, f"{name}_upper": upper + reach}
+    return {name: estimate, f"{name}_se": se, **ends}
 
 
 def _result(
-    fit: Fit,
-    label: Ints,
-    item_id: tuple[str, ...],
-    n_persons: int,
-    accelerated: bool,
-    level: float,
-    contrasts: list[tuple[str, str]],
-    seen: checks.Counts | None = None,
-    weight_attrs: dict[str, Any] | None = None,
-) -> xr.Dataset:
+    fit: Fit, label: Ints, item_id: tuple[str, ...], about: dict[str, Any], level: float = 0.0,
+    pairs: Sequence[tuple[int, int]] = (), seen: checks.Counts | None = None,
+) -> xr.Dataset:  # fmt: skip
     data: dict[str, Any] = {"item_difficulty": fit.beta, "item_linked_group": label}
     if fit.covariance is not None:
-        lower, upper = _interval(fit.beta, fit.se, fit.bias, level)
-        data |= {
-            "item_difficulty_se": fit.se,
-            "item_difficulty_lower": lower,
-            "item_difficulty_upper": upper,
-            "item_difficulty_covariance": fit.covariance,
-            "item_effective_persons": fit.persons,
-        }
+        data |= _with_interval("item_difficulty", fit.beta, fit.se, fit.bias, level)
+        data["item_difficulty_covariance"] = fit.covariance
+        data["item_effective_persons"] = fit.persons
         if not fit.chosen:
             data["item_difficulty_bias"] = fit.bias
     data["item_flag"] = checks.flags(data, seen=seen)
     coords: dict[str, Any] = {}
-    if contrasts:
+    if pairs:
         difference, se, bias = np.array(fit.contrasts).T
-        lower, upper = _interval(difference, se, bias, level)
-        data |= {
-            "contrast_difference": difference,
-            "contrast_difference_se": se,
-            "contrast_difference_lower": lower,
-            "contrast_difference_upper": upper,
-        }
-        first, second = zip(*contrasts, strict=True)
-        coords = {"contrast_first": np.array(first), "contrast_second": np.array(second)}
-    unsettled = int((np.isfinite(fit.beta) & ~fit.settled).sum())
-    return dataset(
-        data,
-        item_id=item_id,
-        coords=coords,
-        attrs={
-            "method": "spectral",
-            "model": "1pl",
-            "regularization": float(fit.nu),
-            "default_regularization": fit.chosen,
-            "accelerated": accelerated,
-            "converged": True,
-            "n_iterations": fit.n_products,
-            "residual": fit.residual,
-            "n_linked_groups": int(label.max()) + 1,
-            "level": level if fit.covariance is not None or contrasts else None,
-            "identification": (
-                "mean difficulty 0, discrimination 1"
-                if unsettled == 0
-                else "mean difficulty of the settled items 0, discrimination 1"
-            ),
-            "n_unsettled_items": unsettled,
-            "n_persons": n_persons,
-            **(weight_attrs or {}),
-        },
-    )
+        data |= _with_interval("contrast_difference", difference, se, bias, level)
+        for name, of in zip(
+            ("contrast_first", "contrast_second"), zip(*pairs, strict=True), strict=True
+        ):
+            coords[name] = np.array([item_id[j] for j in of])
+    n_unsettled = int((np.isfinite(fit.beta) & ~fit.settled).sum())
+    settled = MEAN_ZERO.replace("difficulty", "difficulty of the settled items")
+    attrs = {
+        "method": "spectral", "model": "1pl", "regularization": float(fit.nu),
+        "default_regularization": fit.chosen, "converged": True, "n_iterations": fit.n_products,
+        "residual": fit.residual, "n_linked_groups": int(label.max()) + 1,
+        "level": level if fit.covariance is not None or pairs else None,
+        "identification": settled if n_unsettled else MEAN_ZERO, "n_unsettled_items": n_unsettled,
+    }  # fmt: skip
+    return dataset(data, item_id=item_id, coords=coords, attrs=attrs | about)

@@ -22,15 +22,14 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats, Ints
 from irt_dask.calibrate.rasch.item_chain import DenseChain, FlowChain
 from irt_dask.calibrate.rasch.pair_counts import matrices
 from irt_dask.engine import Engine
 from irt_dask.kernels.base import fixed_point
 from irt_dask.kernels.pairs import pair_counts, pair_flows
+from irt_dask.kernels.responses.response_counts import share_out
 from irt_dask.store import Block
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: M is at least so many times what it would be if all pairs were independent: it is a difference,
 #: and could have no root.
@@ -67,20 +66,18 @@ def _maximum(left: tuple[float, ...], right: tuple[float, ...]) -> tuple[float, 
     return tuple(max(x, y) for x, y in zip(left, right, strict=True))
 
 
-def _outer(
-    block: Block,
-    lo: int,
-    hi: int,
-    e: Floats,
-    inside: Floats,
-    largest_a: float,
-    largest_w: float,
-    units: float,
-) -> tuple[Ints, ...]:
-    """Sums of A^2, A W, W^2, in whole units, over pairs wrong-wrong, wrong-right, right-right."""
+def _shares(block: Block, e: Floats, inside: Floats, largest: Floats) -> tuple[Floats, Floats]:
+    """A and W over the largest ones; 0 of those who have nothing right or nothing wrong."""
     a, w = _totals(block, e, inside)
     some = (a > 0.0) & (w > 0.0)  # the others say nothing
-    a, w = np.where(some, a / largest_a, 0.0), np.where(some, w / largest_w, 0.0)
+    return np.where(some, a / largest[0], 0.0), np.where(some, w / largest[1], 0.0)
+
+
+def _outer(
+    block: Block, lo: int, hi: int, e: Floats, inside: Floats, largest: Floats, units: float
+) -> tuple[Ints, ...]:
+    """Sums of A^2, A W, W^2, in whole units, over pairs wrong-wrong, wrong-right, right-right."""
+    a, w = _shares(block, e, inside, largest)
     aa, aw, ww = (_counted(block, fixed_point.fixed(x, units)) for x in (a * a, a * w, w * w))
     wanted = [("wrong", "wrong", aa), ("wrong", "right", aw), ("right", "right", ww)]
     return pair_counts.weighted_strips(block.data, wanted, lo, hi)
@@ -121,18 +118,23 @@ def _variance(block: Block, e: Floats, inside: Floats, x: Floats, scale: float) 
     )
 
 
-def _shares(
-    block: Block, e: Floats, inside: Floats, largest_a: float, largest_w: float, scale: float
+def _sides(
+    block: Block, e: Floats, inside: Floats, largest: Floats, scale: float
 ) -> tuple[Ints, ...]:
     """Sums of A and A^2 over the persons wrong on each item, of W and W^2 over those right."""
-    a, w = _totals(block, e, inside)
-    some = (a > 0.0) & (w > 0.0)
-    a, w = np.where(some, a / largest_a, 0.0), np.where(some, w / largest_w, 0.0)
+    a, w = _shares(block, e, inside, largest)
     return tuple(
-        pair_flows.share_out(block.data, which, _counted(block, fixed_point.fixed(x**power, scale)))
+        share_out(block.data, which, _counted(block, fixed_point.fixed(x**power, scale)))
         for which, x in ((0, a), (1, w))
         for power in (1, 2)
     )
+
+
+def _only(items: NDArray[np.intp], e: Floats) -> tuple[Floats, Floats]:
+    """Values of some of the items, 0 for the others, and which these are."""
+    inside = np.zeros(e.size)
+    inside[items] = 1.0
+    return e * inside, inside
 
 
 def effective_persons(engine: Engine, e: Floats, items: NDArray[np.intp]) -> Floats:
@@ -141,14 +143,12 @@ def effective_persons(engine: Engine, e: Floats, items: NDArray[np.intp]) -> Flo
     ``(sum A)^2 / sum A^2`` of the persons wrong on the item, with W for those right on it; 0 for
     items left out.  Shape (all items,).
     """
-    inside = np.zeros(e.size)
-    inside[items] = 1.0
-    e = e * inside
-    largest_a, largest_w = engine.map_reduce(_extremes, e, inside, combine=_maximum)[:2]
-    if largest_a == 0.0:
+    e, inside = _only(items, e)
+    largest = np.array(engine.map_reduce(_extremes, e, inside, combine=_maximum)[:2])
+    if largest[0] == 0.0:
         return np.zeros(e.size)
     scale = fixed_point.scale_for(engine.n_persons)
-    sums = engine.map_reduce(_shares, e, inside, largest_a, largest_w, scale)
+    sums = engine.map_reduce(_sides, e, inside, largest, scale)
     a, aa, w, ww = (np.asarray(x) / scale for x in sums)
     with np.errstate(divide="ignore", invalid="ignore"):
         least = np.minimum(a**2 / aa, w**2 / ww)
@@ -157,21 +157,18 @@ def effective_persons(engine: Engine, e: Floats, items: NDArray[np.intp]) -> Flo
 
 def score_covariance(engine: Engine, e: Floats, items: NDArray[np.intp]) -> Floats:
     """``sum_l u_l u_l'`` for some of the items, others left out of A and W (two passes)."""
-    inside = np.zeros(e.size)
-    inside[items] = 1.0
-    e = e * inside
-    extremes = engine.map_reduce(_extremes, e, inside, combine=_maximum)
-    largest_a, largest_w, least_a, least_w = np.abs(extremes)
-    if largest_a == 0.0:
+    e, inside = _only(items, e)
+    extremes = np.abs(engine.map_reduce(_extremes, e, inside, combine=_maximum))
+    largest, least = extremes[:2], extremes[2:]
+    if largest[0] == 0.0:
         return np.zeros((items.size, items.size))
-    ratio = max(largest_a / least_a, largest_w / least_w)
-    bits = min(_LEAST_BITS + math.ceil(2.0 * math.log2(ratio)), _MOST_BITS)
+    bits = min(_LEAST_BITS + math.ceil(2.0 * math.log2((largest / least).max())), _MOST_BITS)
     units = min(2.0**bits, fixed_point.scale_for(engine.n_persons))
-    sums = matrices(engine, _outer, e, inside, largest_a, largest_w, units)
+    sums = matrices(engine, _outer, e, inside, largest, units)
     aa, aw, ww = (x[np.ix_(items, items)] / units for x in sums)
-    aa *= largest_a**2
-    aw *= (largest_a * largest_w) * e[items]
-    ww *= largest_w**2 * np.multiply.outer(e[items], e[items])
+    aa *= largest[0] ** 2
+    aw *= (largest[0] * largest[1]) * e[items]
+    ww *= largest[1] ** 2 * np.multiply.outer(e[items], e[items])
     return aa - aw - aw.T + ww
 
 

@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.calibrate.rasch import spectral_errors
 from irt_dask.calibrate.rasch.item_chain import DenseChain, FlowChain, distribution
 from irt_dask.calibrate.shared.start_values import name_some
 from irt_dask.engine import Engine
 from irt_dask.errors import SparseDataWarning
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Chain = DenseChain | FlowChain
 
 #: What nu adds by default to an item's right answers, and to its wrong ones, over all its links:
@@ -39,7 +38,7 @@ class Fit:
     """
 
     beta: Floats
-    settled: NDArray[np.bool_]
+    settled: Bools
     nu: float
     chosen: bool  # whether nu is the default's
     bias: Floats
@@ -105,7 +104,7 @@ def fit_groups(
     return fit, settled_parts
 
 
-def _settled(part: Chain, items: NDArray[np.intp]) -> NDArray[np.bool_]:
+def _settled(part: Chain, items: NDArray[np.intp]) -> Bools:
     found = part.settled()
     return found if isinstance(part, DenseChain) else found[items]
 

@@ -8,15 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from irt_dask.calibrate.joint.rounds import Rounds
+from irt_dask.arrays import Floats
 from irt_dask.engine import Checkpoint, Engine
 from irt_dask.engine.anderson import Accelerator
 from irt_dask.errors import CheckpointError
 from irt_dask.kernels.joint.item_maximum import Box
 
-Floats = NDArray[np.float64]
 #: Items of an iteration on the identified scale, from the moments of its abilities.
 Standardise = Callable[[Floats, Floats], Floats]
 
@@ -40,6 +38,13 @@ class Steps(Protocol):
         """Where a step should rather have led: it may lower the objective, but not at the end."""
 
 
+class CoresetSteps(Steps, Protocol):
+    """What a loop on fresh coresets asks of a fit."""
+
+    def coreset_round(self, x: Floats, iteration: int, count: Any) -> tuple[Any, ...]:
+        """Objective, moments and what was seen at x; estimate of the whole; counts to go on."""
+
+
 @dataclass
 class Fitted:
     """Where a loop ended: its result, and the last items inside the bounds."""
@@ -60,7 +65,7 @@ def _check_length(trace: list[float], max_iterations: int) -> None:
 
 
 def _everywhere(iteration: int, quiet: int) -> bool:
-    """Whether a 3PL item step looks at other guessing parameters too: early, late, now and then."""
+    """Whether an item step looks for other maxima too: early, late, now and then."""
     return iteration <= 3 or iteration % 5 == 0 or quiet > 0
 
 
@@ -104,13 +109,9 @@ def full(
 
 
 def on_coresets(
-    fit: Rounds,
-    x: Floats,
-    max_iterations: int,
-    tolerance: float,
-    saved: Checkpoint,
+    fit: CoresetSteps, x: Floats, max_iterations: int, tolerance: float, saved: Checkpoint,
     standardised: Standardise,
-) -> Fitted:
+) -> Fitted:  # fmt: skip
     """Alternate with a fresh coreset each time; average the second half of the iterations.
 
     The path that is averaged is on the identified scale, so that it is not one over scales.

@@ -11,22 +11,18 @@ from numpy.typing import NDArray
 from irt_dask.engine import Engine
 from irt_dask.errors import InputError
 from irt_dask.store import Block, Responses
+from irt_dask.store.blocks import WrappedRef
 
 #: More groups than this are not groups: every one has parameters of its own.
 MOST_GROUPS = 1000
 
 
 @dataclasses.dataclass(frozen=True)
-class GroupedRef:
+class GroupedRef(WrappedRef):
     """A block's reference whose block knows the groups of its persons."""
 
     ref: Any
     labels: tuple[str, ...]
-
-    @property
-    def start(self) -> int:
-        """See :class:`irt_dask.store.responses.BlockRef`."""
-        return int(self.ref.start)
 
     @property
     def cache_key(self) -> tuple[Any, ...] | None:
@@ -38,22 +34,6 @@ class GroupedRef:
         """Return the block, groups included."""
         group = np.searchsorted(np.array(self.labels), _labels(self.ref))
         return dataclasses.replace(self.ref.read(), group=group.astype(np.int64))
-
-    def person_ids(self) -> NDArray[Any]:
-        """Identifiers of the block's persons."""
-        return self.ref.person_ids()
-
-    def weights(self) -> NDArray[np.float64] | None:
-        """Weights of the block's persons."""
-        return self.ref.weights()
-
-    def groups(self) -> NDArray[np.object_] | None:
-        """Labels of the block's persons."""
-        return self.ref.groups()
-
-    def covariates(self) -> NDArray[np.float64] | None:
-        """Covariates of the block's persons."""
-        return self.ref.covariates()
 
 
 def _labels(ref: Any) -> NDArray[np.str_]:

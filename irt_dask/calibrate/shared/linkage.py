@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from irt_dask.calibrate.joint.person_step import Persons, prepare
+from irt_dask.arrays import Ints
 from irt_dask.engine import Engine
 from irt_dask.kernels.responses import layouts
-from irt_dask.store import Block
-
-Ints = NDArray[np.int64]
+from irt_dask.kernels.responses.response_counts import responses_per_person
 
 
 def _labels(first: Ints, second: Ints, n_items: int) -> Ints:
@@ -25,16 +23,21 @@ def _labels(first: Ints, second: Ints, n_items: int) -> Ints:
     return smallest[component]
 
 
-def _linked(p: Persons) -> tuple[Any, ...]:
-    """Items that persons of the block answered together, as labels."""
-    if p.complete.size:
-        return (np.zeros(p.n_items, dtype=np.int64),)
-    data = layouts.to_sparse(p.data)
-    some = np.flatnonzero(np.diff(data.indptr))
-    length = np.diff(data.indptr)[some]
-    first = np.repeat(data.indices[data.indptr[some]], length)  # each item with the person's first
-    edge = np.unique(first.astype(np.int64) * p.n_items + data.indices)
-    return (_labels(edge // p.n_items, edge % p.n_items, p.n_items),)
+def linked(data: layouts.Layout) -> Ints:
+    """Items that persons answered together, as labels."""
+    m = data.shape[1]
+    length = responses_per_person(data)
+    if (length == m).any():
+        return np.zeros(m, dtype=np.int64)
+    data, some = layouts.to_sparse(data), np.flatnonzero(length)
+    first = data.indices[data.indptr[some]]  # each item with the person's first
+    first = np.repeat(first, length[some])
+    edge = np.unique(first.astype(np.int64) * m + data.indices)
+    return _labels(edge // m, edge % m, m)
+
+
+def _linked_in_block(block: Any) -> Ints:
+    return linked(block.data)
 
 
 def _together(left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -44,14 +47,9 @@ def _together(left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
     return (_labels(np.concatenate([own, own]), np.concatenate([left[0], right[0]]), n),)
 
 
-def _linked_in_block(block: Block) -> tuple[Any, ...]:
-    return _linked(prepare(block))
-
-
-def linked_items(engine: Engine, *, prepared: bool = True) -> Ints:
+def linked_items(engine: Engine, step: Callable[[Any], Ints] = _linked_in_block) -> Ints:
     """Label each item with the first item of its group (one pass); two blocks' groups join up.
 
-    ``prepared`` says whether the engine's steps see :class:`Persons` instead of blocks.
+    ``step`` finds the labels of what the engine's steps see, if these are no blocks.
     """
-    step = _linked if prepared else _linked_in_block
     return engine.map_reduce(step, combine=_together)[0]

@@ -9,13 +9,14 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from irt_dask.engine import Engine, item_parameters_3pl
+from irt_dask.arrays import Floats, Ints
+from irt_dask.curves import ItemModel
+from irt_dask.curves.betas import Betas
+from irt_dask.engine import Engine
 from irt_dask.errors import EstimationError
+from irt_dask.items.parameters import item_set
 from irt_dask.kernels.responses import response_counts as counts
-from irt_dask.models import logit
 from irt_dask.store import Block
-
-Floats = NDArray[np.float64]
 
 
 def _count_responses(block: Block) -> tuple[Any, ...]:
@@ -27,8 +28,8 @@ def _count_responses(block: Block) -> tuple[Any, ...]:
 class ResponseCounts(NamedTuple):
     """Persons with each item right, and observed; persons with a response at all."""
 
-    right: NDArray[np.int64]
-    seen: NDArray[np.int64]
+    right: Ints
+    seen: Ints
     n_persons: int
 
 
@@ -42,7 +43,7 @@ def response_counts(engine: Engine) -> ResponseCounts:
     return ResponseCounts(right, seen, int(persons))
 
 
-def refuse_unobserved(item_id: tuple[str, ...], seen: NDArray[np.int64]) -> None:
+def refuse_unobserved(item_id: tuple[str, ...], seen: Ints) -> None:
     """Stop at items without responses, and name them."""
     empty = [item_id[j] for j in np.flatnonzero(seen == 0)]
     if empty:
@@ -67,20 +68,28 @@ def list_groups(label: NDArray[Any], item_id: Sequence[str]) -> str:
     )
 
 
-def start_values(
-    item_id: tuple[str, ...],
-    right: NDArray[np.int64],
-    seen: NDArray[np.int64],
-    start: xr.Dataset | None,
-    slope: float = 1.0,
-) -> tuple[Floats, Floats, Floats]:
-    """Slopes, intercepts and guessing parameters to start from.
+def logit(p: Floats) -> Floats:
+    """Return ``log(p / (1 - p))``."""
+    return np.log(p) - np.log1p(-p)
 
-    Those of a given fit; else one slope, nobody guesses, and the share of right.  A marginal share
-    p of right answers under theta ~ N(0, 1) and slope a belongs to an intercept of about
-    ``sqrt(1 + a^2 pi / 8) logit(p)``.
+
+def start_values(
+    item_id: tuple[str, ...], model: ItemModel, right: Ints, seen: Ints,
+    start: xr.Dataset | None, *, slope: float | None = None, prior: Betas | None = None,
+) -> Floats:  # fmt: skip
+    """Parameters of a model to start from, (parameters, items).
+
+    Those of a given fit; what it does not have is neutral.  Else the modes of the ``prior``, usual
+    values, and the share of right: a marginal share p under theta ~ N(0, 1) and slope a belongs to
+    an intercept of about ``sqrt(1 + a^2 pi / 8) logit(p)``.
     """
-    if start is None:
-        d = np.sqrt(1.0 + slope**2 * np.pi / 8.0) * logit((right + 0.5) / (seen + 1.0))
-        return np.full_like(d, slope), d, np.zeros_like(d)
-    return item_parameters_3pl(start, item_id, what="start")
+    own = model.parameters
+    if start is not None:
+        found = item_set(start, item_id, what="start")
+        return np.stack([found.column(p) for p in own])
+    x = np.tile([[p.usual] for p in own], (1, len(item_id)))
+    for k, a, b in [] if prior is None else prior.informative:
+        x[k] = a / (a + b) if a > 0.0 else x[k]
+    x[0] = own[0].usual if slope is None else slope
+    x[1] = np.sqrt(1.0 + x[0] ** 2 * np.pi / 8.0) * logit((right + 0.5) / (seen + 1.0))
+    return x

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from irt_dask.ingest.columns.roles import Roles
 from irt_dask.ingest.columns.rows import Bad, Rows
@@ -17,17 +18,17 @@ from irt_dask.ingest.columns.values import (
     Distinct,
     number_of,
     shorten,
-    weight_of,
 )
 from irt_dask.ingest.text.lines import fault
 from irt_dask.store.weights import refused, rule
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 Texts = Callable[[Sequence[int]], list[str]]
 OfRow = Callable[[int], str]
 CELLS = 1 << 20  # values of a wide table decoded at a time
+_COVARIATE = (
+    "a covariate is a finite number, or empty or NA where it is not known; write labels as numbers "
+    "or leave the column out"
+)
 
 
 class Decoder:
@@ -59,17 +60,21 @@ class Decoder:
         if roles.group is not None:
             self.label("group", columns[roles.group], roles.group)
 
-    def refuse(
-        self,
-        rows: np.ndarray,
-        column: str | OfRow,
-        value: OfRow,
-        message: OfRow,
-    ) -> None:
+    def refuse(self, rows: np.ndarray, column: str | OfRow, value: OfRow, message: OfRow) -> None:
         """Put rows aside, of which the mask is given; the first reason of a row counts."""
         if rows.any():
             self._faults.append((_of_row(column), value, message))
             self._which[rows & (self._which == 0)] = len(self._faults)
+
+    def _refuse_values(
+        self, rows: np.ndarray, column: str, values: Distinct, what: str, rule: str
+    ) -> None:
+        """Put rows aside whose value breaks a rule, which the message says."""
+
+        def message(row: int) -> str:
+            return f"column {column!r} has the {what} {shorten(values.text(row))}; {rule}"
+
+        self.refuse(rows, column, values.text, message)
 
     def label(self, role: str, strings: pa.Array, column: str) -> None:
         """Take persons (strings, or as the others), items or groups (dictionaries)."""
@@ -92,14 +97,12 @@ class Decoder:
         items = item.dictionary.to_pylist() if codes.key is not None else []
         values = Distinct.of(strings)
         at = item.indices.fill_null(0).to_numpy() if items else np.zeros(1, dtype=np.int32)
-        found = codes.decode(values, items, at) if len(values.index) else values.index
-        self._taken["codes"] = found = found.astype(np.int8, copy=False)
-        self.refuse(
-            found == UNKNOWN,
-            column,
-            values.text,
-            lambda row: codes.unknown(values.text(row), name(row)),
-        )
+        self._taken["codes"] = found = codes.decode(values, items, at)
+
+        def message(row: int) -> str:
+            return codes.unknown(values.text(row), name(row))
+
+        self.refuse(found == UNKNOWN, column, values.text, message)
 
     def matrix(
         self, columns: Callable[[int], pa.Array], names: Sequence[str], codes: Codes
@@ -133,42 +136,23 @@ class Decoder:
     def weights(self, strings: pa.DictionaryArray, column: str, kind: str) -> None:
         """Take weights: finite numbers above 0, whole ones if they are frequencies."""
         values = Distinct.of(strings)
-        weight = np.array([weight_of(v) for v in values.stripped], dtype=float)[values.index]
+        weight = np.array([number_of(v) for v in values.stripped], dtype=float)[values.index]
         self._taken["weight"] = weight
         bad = np.zeros(weight.size, dtype=bool)
         bad[refused(weight, kind)] = True
-        self.refuse(
-            bad,
-            column,
-            values.text,
-            lambda row: (
-                f"column {column!r} has the weight {shorten(values.text(row))}; {rule(kind)}"
-            ),
-        )
+        self._refuse_values(bad, column, values, "weight", rule(kind))
 
     def covariates(self, strings: Sequence[pa.DictionaryArray], columns: Sequence[str]) -> None:
         """Take numbers; what is empty or NA is NaN."""
         table = np.empty((len(self.lines), len(columns)))
-        for j, (one, column) in enumerate(zip(strings, columns, strict=True)):
-            self._covariate(table[:, j], one, column)
-        self._taken["covariates"] = table
-
-    def _covariate(self, out: np.ndarray, strings: pa.DictionaryArray, column: str) -> None:
-        values = Distinct.of(strings)
         empty = {*NOT_OBSERVED} - {"-1"}
-        number = np.array([number_of(v) for v in values.stripped], dtype=float)
-        wrong = ~np.isfinite(number) & np.array([v not in empty for v in values.stripped], bool)
-        out[:] = number[values.index]
-        self.refuse(
-            wrong[values.index],
-            column,
-            values.text,
-            lambda row: (
-                f"column {column!r} has the value {shorten(values.text(row))}; a "
-                "covariate is a finite number, or empty or NA where it is not known; write labels "
-                "as numbers or leave the column out"
-            ),
-        )
+        for j, (one, column) in enumerate(zip(strings, columns, strict=True)):
+            values = Distinct.of(one)
+            number = np.array([number_of(v) for v in values.stripped], dtype=float)
+            wrong = ~np.isfinite(number) & np.array([v not in empty for v in values.stripped], bool)
+            table[:, j] = number[values.index]
+            self._refuse_values(wrong[values.index], column, values, "value", _COVARIATE)
+        self._taken["covariates"] = table
 
     def finish(self, texts: Texts, most: int | None = None) -> Rows:
         """Return the rows; of the bad ones the first ``most``."""
@@ -204,15 +188,11 @@ def _of_row(column: str | OfRow) -> OfRow:
 
 def dictionary_of(strings: Sequence[str | None]) -> pa.DictionaryArray:
     """Return Python strings as a column, entries in order of first appearance."""
-    import pyarrow as pa
-
     return pa.array(strings, pa.string()).dictionary_encode()
 
 
 def _kept(column: pa.Array, rows: np.ndarray) -> pa.Array:
     """Return rows of a column; of a dictionary the entries in use, by first appearance."""
-    import pyarrow as pa
-
     kept = column.filter(pa.array(rows))
     if hasattr(kept, "dictionary"):
         return kept.dictionary_decode().dictionary_encode()
@@ -220,8 +200,6 @@ def _kept(column: pa.Array, rows: np.ndarray) -> pa.Array:
 
 
 def _joined(columns: list[pa.Array]) -> pa.Array:
-    import pyarrow as pa
-
     if len(columns) == 1:
         return columns[0]
     if pa.types.is_string(columns[0].type):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from irt_dask.errors import InputError, listed
+from irt_dask.errors import InputError, listed, repeated
 from irt_dask.store.responses import SAMPLING
 
 ALIASES = {
@@ -40,9 +39,8 @@ class Header:
         if "" in self.names:
             place = self.names.index("") + 1
             raise self.error(f"column {place} of {len(self.names)} has no name; name it", 1)
-        if len(set(self.names)) < len(self.names):
-            twice = next(name for name, n in Counter(self.names).items() if n > 1)
-            raise self.error(f"the column {twice!r} is there twice; rename one of them", 1)
+        if twice := repeated(self.names):
+            raise self.error(f"the column {twice[0]!r} is there twice; rename one of them", 1)
         return self
 
     def shown(self) -> str:
@@ -174,24 +172,15 @@ def _named(
 def _items(header: Header, names: object) -> list[str]:
     if isinstance(names, str) or not isinstance(names, Sequence) or not names:
         raise header.error("columns['items'] must be a list of column names")
-    if header.nests:  # what the first object lacks, later ones may have
-        items = [_text(header, "items", name) for name in names]
-    else:
-        items = [_known(header, "items", name) for name in names]
-    if len(set(items)) < len(items):
-        twice = next(name for name, n in Counter(items).items() if n > 1)
-        raise header.error(f"columns['items'] has {twice!r} twice")
+    items = [_known(header, "items", name) for name in names]
+    if twice := repeated(items):
+        raise header.error(f"columns['items'] has {twice[0]!r} twice")
     return items if header.nests else sorted(items, key=header.names.index)
 
 
-def _text(header: Header, role: str, name: object) -> str:
-    if not isinstance(name, str):
-        raise header.error(f"columns names {name!r} for {role!r}, and a name is a string")
-    return name.strip()
-
-
 def _known(header: Header, role: str, name: object) -> str:
-    if not isinstance(name, str) or name.strip() not in header.names:
+    later = header.nests and role == "items"  # what the first object lacks, others may have
+    if not isinstance(name, str) or not (later or name.strip() in header.names):
         raise header.error(
             f"columns names {name!r} for {role!r}, and there is no such column; {header.shown()}"
         )

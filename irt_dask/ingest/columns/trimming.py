@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from irt_dask.ingest.text.bundles import string_buffers
 from irt_dask.kernels.base.strings import may_need_trimming
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def trimmed(
     column: pa.StringArray | pa.DictionaryArray,
 ) -> tuple[pa.StringArray | pa.DictionaryArray, np.ndarray | None]:
     """Strip strings, or the entries of a dictionary; find the rows that are empty then, if any."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if not hasattr(column, "dictionary"):
         if not may_need_trimming(*string_buffers(column)):
             return column, None
@@ -39,6 +33,4 @@ def trimmed(
 
 
 def _size(strings: pa.StringArray) -> int:
-    import pyarrow.compute as pc
-
     return pc.sum(pc.binary_length(strings)).as_py() or 0

@@ -7,14 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from irt_dask.errors import InputError, listed
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 RIGHT_WRONG = {"0": 0, "1": 1, "0.0": 0, "1.0": 1}
 NOT_OBSERVED = ("", "NA", "NaN", "nan", "-1", ".")
@@ -123,8 +121,6 @@ class Distinct:
     @classmethod
     def of(cls, strings: pa.StringArray | pa.DictionaryArray) -> Distinct:
         """Find the values; strings of one byte, which responses are as a rule, cost least."""
-        import pyarrow as pa
-
         if isinstance(strings, pa.DictionaryArray):
             index = strings.indices.to_numpy(zero_copy_only=False)
             return cls(index, strings.dictionary.to_pylist())
@@ -135,12 +131,9 @@ class Distinct:
         ends = np.frombuffer(offsets, np.int32)[strings.offset : strings.offset + n + 1]
         content = np.frombuffer(data, np.uint8)
         values = [chr(k) for k in range(128)]
-        if ends[-1] - ends[0] == n:
-            width = np.diff(ends)
-            if width.max() == 1:
-                return cls(content[ends[0] : ends[-1]], values)
-        else:
-            width = np.diff(ends)
+        width = np.diff(ends)
+        if ends[-1] - ends[0] == n and width.max() == 1:
+            return cls(content[ends[0] : ends[-1]], values)
         first = np.take(content, ends[:-1], mode="clip")
         index = np.where(width == 1, first, 128).astype(np.int32)
         values.append("")
@@ -156,12 +149,6 @@ def spellings(number: float) -> list[str]:
     """Return how a number may be written, the usual way first."""
     text = str(float(number))
     return [str(int(number)), text] if math.isfinite(number) and number == int(number) else [text]
-
-
-def weight_of(text: str) -> float:
-    """Return the weight, NaN where the text is no finite number above 0."""
-    value = number_of(text)
-    return value if 0 < value < math.inf else math.nan
 
 
 def number_of(text: str) -> float:

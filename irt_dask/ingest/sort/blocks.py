@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from irt_dask.ingest.sort import spill
 from irt_dask.ingest.text.bundles import Bundle
 from irt_dask.kernels.responses import layouts
 from irt_dask.kernels.responses.layouts import Dense, Layout, Sparse
-
-if TYPE_CHECKING:
-    from irt_dask.store.manifest import Files
-    from irt_dask.store.parts import Part
-
+from irt_dask.store.manifest import Files
+from irt_dask.store.parts import Part
 
 #: Responses that are gathered and written at a time, about.
 _TOGETHER = 1 << 22
@@ -144,7 +142,6 @@ class _Merged:
         return Dense(values)
 
     def _columns(self, spans: list[tuple[_Run, int, int]], place: np.ndarray) -> dict[str, Any]:
-        import pyarrow as pa
 
         def strings(column: str) -> Any:
             parts = [run.strings(column, slice(a, b)) for run, a, b in spans]

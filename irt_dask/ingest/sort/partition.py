@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from irt_dask.ingest.sort import spill
 from irt_dask.ingest.sort.spill import Pieces
 from irt_dask.ingest.text.bundles import Bundle
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -36,8 +34,6 @@ class PartitionRows:
     """The rows of a partition, in the order of the source."""
 
     def __init__(self, pieces: Pieces, p: int, item_maps: bool) -> None:
-        import pyarrow as pa
-
         folder = spill.check_folder(pieces.folder)
         parts: dict[str, list[Any]] = {}
         ids, groups, n_groups = [], [], 0

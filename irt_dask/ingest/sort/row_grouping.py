@@ -7,15 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Bytes, Ints, Words
 from irt_dask.kernels.base.compiled import jit
-
-Ints = NDArray[np.int64]
 
 
 @jit
-def _partitions(
-    offsets: NDArray[np.int32], data: NDArray[np.uint8], n: int, out: NDArray[np.uint16]
-) -> None:
+def _partitions(offsets: NDArray[np.int32], data: Bytes, n: int, out: NDArray[np.uint16]) -> None:
     for i in range(out.size):
         h = np.uint64(14695981039346656037)  # FNV-1a, then a finalizer that spreads its low bits
         for k in range(offsets[i], offsets[i + 1]):
@@ -25,7 +22,7 @@ def _partitions(
         out[i] = np.uint16((h >> np.uint64(32)) % np.uint64(n))
 
 
-def partitions(offsets: NDArray[np.int32], data: NDArray[np.uint8], n: int) -> NDArray[np.uint16]:
+def partitions(offsets: NDArray[np.int32], data: Bytes, n: int) -> NDArray[np.uint16]:
     """Deal strings to ``n`` partitions by a hash of their bytes.
 
     String i is ``data[offsets[i]:offsets[i + 1]]``.  Equal strings go to the same partition.
@@ -41,12 +38,9 @@ def partitions(offsets: NDArray[np.int32], data: NDArray[np.uint8], n: int) -> N
 
 @jit
 def _by_item(
-    person: NDArray[np.int32],
-    item: NDArray[np.int32],
-    code: NDArray[np.int8],
-    start: Ints,
-    out: NDArray[np.uint64],
-) -> None:
+    person: NDArray[np.int32], item: NDArray[np.int32], code: NDArray[np.int8], start: Ints,
+    out: Words,
+) -> None:  # fmt: skip
     for row in range(item.size):
         j = item[row]
         if j >= 0:
@@ -56,9 +50,7 @@ def _by_item(
 
 
 @jit
-def _by_person(
-    words: NDArray[np.uint64], stop: Ints, indptr: Ints, end: Ints, out: NDArray[np.uint64]
-) -> int:
+def _by_person(words: Words, stop: Ints, indptr: Ints, end: Ints, out: Words) -> int:
     """Append words, which come by item, to their persons; return how many repeat a pair."""
     again = 0
     at = 0
@@ -87,12 +79,9 @@ class Grouped(NamedTuple):
 
 
 def group(
-    person: NDArray[np.int32],
-    item: NDArray[np.int32],
-    code: NDArray[np.int8],
-    n_persons: int,
+    person: NDArray[np.int32], item: NDArray[np.int32], code: NDArray[np.int8], n_persons: int,
     n_items: int,
-) -> Grouped:
+) -> Grouped:  # fmt: skip
     """Group rows by person and item (two counting sorts); rows of item -1 are left out."""
     inside = item >= 0
     every = bool(inside.all())

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from irt_dask.ingest.columns.rows import Bad
 from irt_dask.ingest.sort import row_grouping, spill
@@ -18,9 +19,6 @@ from irt_dask.ingest.sort.partition import Job, PartitionRows
 from irt_dask.ingest.sort.refused import Refused
 from irt_dask.ingest.text import bundles
 from irt_dask.ingest.text.bundles import Bundle
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 LISTED = 10  # identifiers that a message lists
 Listed = tuple[int, list[str]]  # how many persons, and the first of them
@@ -128,8 +126,6 @@ def _some(ids: pa.Array) -> Listed:
 
 def _known(job: Job, p: int, ids: pa.Array) -> Listed:
     """Persons that the store has already."""
-    import pyarrow.compute as pc
-
     if job.known is None:
         return _NONE
     n, some = 0, list[str]()
@@ -146,8 +142,6 @@ def _join(
     job: Job, p: int, ids: pa.Array, columns: dict[str, np.ndarray], table: dict[str, pa.Array]
 ) -> tuple[Listed, Listed, tuple[str, int] | None]:
     """Add the columns of the table of persons; report who is missing, unused or there twice."""
-    import pyarrow.compute as pc
-
     if job.persons is None:
         return _NONE, _NONE, None
     given = PartitionRows(job.persons, p, item_maps=False)

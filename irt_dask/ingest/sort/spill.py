@@ -12,9 +12,10 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from irt_dask.errors import ClusterError
 from irt_dask.ingest.columns.rows import Bad, Rows
@@ -23,10 +24,7 @@ from irt_dask.ingest.sort import row_grouping
 from irt_dask.ingest.sources.source import Source
 from irt_dask.ingest.text import bundles
 from irt_dask.ingest.text.bundles import Bundle, string_buffers
-from irt_dask.store.responses import BlockRef
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from irt_dask.store.blocks import BlockRef
 
 #: Bytes of source per partition, about, and the most partitions.
 PARTITION = 32 << 20
@@ -126,16 +124,12 @@ def _spill_rows(rows: Rows, n_parts: int, to: bundles.Writer) -> list[str] | Non
 
 def scatter_ids(ref: BlockRef, k: int, n_parts: int, folder: str) -> None:
     """Spill the person identifiers of a block of an existing store by partition."""
-    import pyarrow as pa
-
     with bundles.writer(piece_file(check_folder(folder), k)) as to:
         _deal(pa.array(ref.person_ids(), pa.string()), n_parts, to)
 
 
 def _deal(ids: pa.StringArray, n_parts: int, to: bundles.Writer) -> np.ndarray:
     """Write the persons of rows by partition; return the rows in that order."""
-    import pyarrow as pa
-
     part = row_grouping.partitions(*string_buffers(ids), n_parts)
     order = np.argsort(part, kind="stable")  # of 16-bit integers: a radix sort
     to.add("ptr", row_grouping.ends_of(np.bincount(part, minlength=n_parts)))

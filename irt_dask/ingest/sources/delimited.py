@@ -11,9 +11,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
 
 from irt_dask.ingest.columns.decode import Decoder
 from irt_dask.ingest.columns.roles import Header, resolve
@@ -32,9 +34,6 @@ from irt_dask.ingest.text.lines import (
     take_lines,
 )
 from irt_dask.store.places import Location
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 _OPEN = "a quoted value does not end on this line; close the quote, and write ids without line ends"
@@ -137,9 +136,6 @@ def _parse(
     table: Table, data: bytes, labels: Sequence[str], plain: Sequence[str]
 ) -> dict[str, pa.Array] | None:
     """Return columns of sound text; None when some line is no row."""
-    import pyarrow as pa
-    from pyarrow import csv as arrow_csv
-
     place = {name: str(j) for j, name in enumerate(table.names)}
     types: dict[str, Any] = {place[n]: pa.dictionary(pa.int32(), pa.string()) for n in labels}
     types |= {place[n]: pa.string() for n in plain}
@@ -148,12 +144,10 @@ def _parse(
     if data.startswith(BOM):  # amid a file it is text, and pyarrow drops the first one
         data = BOM + data
     quoted = b'"' in data
-    if (
-        quoted
-        and n_fields(split_lines(data[data.rfind(b"\n", 0, -1) + 1 :])[0].decode(), table.delimiter)
-        is None
-    ):
-        return None  # at the end of the data, pyarrow would close the quote
+    if quoted:
+        last = split_lines(data[data.rfind(b"\n", 0, -1) + 1 :])[0].decode()
+        if n_fields(last, table.delimiter) is None:
+            return None  # at the end of the data, pyarrow would close the quote
     try:
         parsed = arrow_csv.read_csv(
             pa.BufferReader(data),

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from irt_dask.errors import repeated
 from irt_dask.ingest.columns.decode import Decoder, dictionary_of
 from irt_dask.ingest.columns.roles import Header, resolve
 from irt_dask.ingest.columns.rows import Bad, Rows
@@ -28,7 +30,11 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 class UnfitError(Exception):
-    """A line that cannot be taken: column, value, message."""
+    """A line that cannot be taken, and why."""
+
+    def __init__(self, message: str, column: str = "", value: str = "") -> None:
+        super().__init__(message, column, value)
+        self.message, self.column, self.value = message, column, value
 
 
 @dataclass(frozen=True)
@@ -56,9 +62,8 @@ class JsonSource(TextSource):
                 rows = take(load(line), spell)
             except UnfitError as e:
                 if most is None or len(bad) < most:
-                    column, value, message = e.args
                     text = line.decode("utf-8", "backslashreplace")
-                    bad.append(Bad(j, column, value, message, text))
+                    bad.append(Bad(j, e.column, e.value, e.message, text))
             else:
                 kept += rows
                 at += [j] * len(rows)
@@ -68,8 +73,6 @@ class JsonSource(TextSource):
 
     def _decode(self, decoder: Decoder, kept: list[tuple[Any, ...]], codes: Codes | None) -> None:
         """Hand the columns on: person, weight, group, then those of the form."""
-        import pyarrow as pa
-
         roles = self.roles
         width = 3 + (len(roles.covariates) if roles.form == "persons" else 2)
         columns: list[Any] = list(zip(*kept, strict=True)) if kept else [()] * width
@@ -95,7 +98,7 @@ class JsonSource(TextSource):
         roles = self.roles
         for name in roles.single.values():
             if name not in row:
-                raise UnfitError(name, "", f"the key {name!r} is missing; every object needs it")
+                raise UnfitError(f"the key {name!r} is missing; every object needs it", name)
         weight = group = ""
         if roles.weight is not None:
             weight = _number(row[roles.weight], roles.weight, "a weight", spell)
@@ -112,43 +115,33 @@ class JsonSource(TextSource):
 
     def _wide(self, row: dict[str, Any], spell: Callable[[float], str]) -> list[tuple[Any, ...]]:
         head, roles = self._head(row, spell), self.roles
-        answers = row
-        if roles.responses is not None:
-            answers = row[roles.responses]
-            if not isinstance(answers, dict):
-                said = f"the key {roles.responses!r} has the value"
-                rule = 'it must be an object of responses by item, like {"q1": 1, "q2": 0}'
-                raise _unfit(roles.responses, answers, said, rule)
-        else:
-            answers = {k: v for k, v in row.items() if self._is_item(k)}
+        if roles.responses is None:
+            items = self.listed or row.keys() - roles.single.values()
+            answers = {k: v for k, v in row.items() if k in items}
+        elif not isinstance(answers := row[roles.responses], dict):
+            said = f"the key {roles.responses!r} has the value"
+            rule = 'it must be an object of responses by item, like {"q1": 1, "q2": 0}'
+            raise _unfit(roles.responses, answers, said, rule)
         rows = [(*head, k, _value(v, k, spell)) for k, v in answers.items()]
         if "" in answers:
-            raise UnfitError("item", "", "the item id is empty; name the item")
+            raise UnfitError("the item id is empty; name the item", "item")
         return rows or [(*head, None, "")]
 
     def _person(self, row: dict[str, Any], spell: Callable[[float], str]) -> list[tuple[Any, ...]]:
         head, roles = self._head(row, spell), self.roles
         unknown = [k for k in row if k not in {*roles.single.values(), *roles.covariates}]
         if unknown:
-            raise UnfitError(
-                unknown[0],
-                _shown(row[unknown[0]]),
-                f"the key {unknown[0]!r} is not in the first object; give all objects the same",
-            )
+            rule = f"the key {unknown[0]!r} is not in the first object; give all objects the same"
+            raise UnfitError(rule, unknown[0], _shown(row[unknown[0]]))
         return [(*head, *(_number(row.get(c), c, "a covariate", spell) for c in roles.covariates))]
-
-    def _is_item(self, name: str) -> bool:
-        return name in self.listed if self.listed else name not in self.roles.single.values()
 
 
 def open_jsonlines(
     path: Location, scratch: Path, shape: str | None, columns: Columns | None
 ) -> JsonSource:
     """Open a file of JSON lines; its first sound object says what the keys are."""
-    text, first = open_text(path, scratch, header=False, share=4)
+    text, _ = open_text(path, scratch, header=False, share=4)
     row = _first_object(text)
-    if row is None:
-        raise text.error(_reason(first), 1)
     header = Header([*row], text.error, nests=True)
     roles = resolve(header, shape, columns, nested=isinstance(row.get("responses"), dict))
     if roles.form == "persons":
@@ -163,39 +156,32 @@ def open_jsonlines(
     )
 
 
-def _first_object(text: TextFile) -> dict[str, Any] | None:
+def _first_object(text: TextFile) -> dict[str, Any]:
+    """The first that is sound; InputError with what is wrong with the first line if none is."""
+    problems: list[str] = []
     for k in range(text.n_pieces):  # the first line has it, unless the file is damaged there
         for line in split_lines(text.read(k)):
             try:
                 return load(line)
-            except UnfitError:
-                continue
-    return None
-
-
-def _reason(line: bytes) -> str:
-    try:
-        load(line)
-    except UnfitError as e:
-        return e.args[2]
-    return "no object is sound"
+            except UnfitError as e:
+                problems = problems or [e.message]
+    raise text.error(problems[0], 1)
 
 
 def load(line: bytes) -> dict[str, Any]:
     """Return the object of a line, with keys stripped."""
     problem = fault(line)
     if problem is not None:
-        raise UnfitError("", "", problem)
+        raise UnfitError(problem)
     try:
         row = json.loads(line.decode("utf-8"), object_pairs_hook=_object, parse_constant=_constant)
     except RecursionError:
-        raise UnfitError("", "", _DEEP) from None
+        raise UnfitError(_DEEP) from None
     except ValueError as e:
-        raise UnfitError("", "", f"the line is not JSON ({e}); write one object per line") from None
+        raise UnfitError(f"the line is not JSON ({e}); write one object per line") from None
     if not isinstance(row, dict):
-        raise UnfitError(
-            "", "", f'the line is {_kind(row)}, where an object is needed, like {{"person": ...}}'
-        )
+        rule = 'where an object is needed, like {"person": ...}'
+        raise UnfitError(f"the line is {_kind(row)}, {rule}")
     if b"\\u" in line:  # only so can characters come in that no text has
         _check_text(row)
     return row
@@ -204,14 +190,13 @@ def load(line: bytes) -> dict[str, Any]:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     row = {name.strip(): value for name, value in pairs}
     if len(row) < len(pairs):
-        names = [name.strip() for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise UnfitError(twice, "", f"the key {twice!r} is there twice; keep one of the two")
+        twice = repeated(name.strip() for name, _ in pairs)[0]
+        raise UnfitError(f"the key {twice!r} is there twice; keep one of the two", twice)
     return row
 
 
 def _constant(name: str) -> Any:
-    raise UnfitError("", name, f"{name} is not JSON; write null for what was not observed")
+    raise UnfitError(f"{name} is not JSON; write null for what was not observed", "", name)
 
 
 def _check_text(row: dict[str, Any]) -> None:
@@ -220,13 +205,11 @@ def _check_text(row: dict[str, Any]) -> None:
         whole = json.dumps(row, ensure_ascii=False)
         whole.encode("utf-8")
     except RecursionError:
-        raise UnfitError("", "", _DEEP) from None
+        raise UnfitError(_DEEP) from None
     except UnicodeEncodeError:
-        raise UnfitError(
-            "", "", "a \\u escape is half of a surrogate pair; write whole text"
-        ) from None
+        raise UnfitError("a \\u escape is half of a surrogate pair; write whole text") from None
     if _NUL.search(whole):
-        raise UnfitError("", "", "there is a NUL character (\\u0000); write text without it")
+        raise UnfitError("there is a NUL character (\\u0000); write text without it")
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -264,7 +247,7 @@ def _number(value: Any, column: str, what: str, spell: Callable[[float], str]) -
 
 def _unfit(column: str, value: Any, said: str, rule: str) -> UnfitError:
     shown = _shown(value)
-    return UnfitError(column, shown, f"{said} {shorten(shown)}; {rule}")
+    return UnfitError(f"{said} {shorten(shown)}; {rule}", column, shown)
 
 
 def _kind(value: Any) -> str:

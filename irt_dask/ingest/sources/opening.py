@@ -1,10 +1,13 @@
-"""Opening a source: the name says the format."""
+"""Opening a source, whose name says the format, or a table of persons."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
+from irt_dask.errors import InputError
 from irt_dask.ingest.sources.delimited import open_delimited
 from irt_dask.ingest.sources.jsonlines import open_jsonlines
 from irt_dask.ingest.sources.parquet import open_parquet
@@ -12,6 +15,8 @@ from irt_dask.ingest.sources.source import Columns, Source
 from irt_dask.ingest.text.files import checked_path, kind_of
 from irt_dask.store.objects import ObjectPath
 
+#: What messages call a table of persons that is no file.
+_IN_MEMORY = Path("the table of persons")
 _OTHERS = {".parquet": open_parquet, ".jsonl": open_jsonlines, ".ndjson": open_jsonlines}
 
 
@@ -31,3 +36,21 @@ def open_source(
 def open_persons(path: str | PathLike[str], scratch: Path) -> Source:
     """Open a table of persons: a row per person, with weight, group and numeric covariates."""
     return open_source(path, scratch, shape="persons")
+
+
+def persons_table(persons: Any, scratch: Path) -> Source | None:
+    """Open the table of persons to be joined, if any: a file, or a DataFrame, written first."""
+    if persons is None:
+        return None
+    folder = scratch / "persons-source"
+    folder.mkdir()
+    if not hasattr(persons, "to_parquet"):
+        return open_persons(persons, folder)
+    path = folder / "persons.parquet"
+    try:
+        persons.to_parquet(path, engine="pyarrow", index=False, write_page_checksum=True)
+        return replace(open_persons(path, folder), path=_IN_MEMORY)
+    except InputError as error:
+        raise InputError(str(error).replace(str(path), str(_IN_MEMORY))) from None
+    except Exception as error:
+        raise InputError(f"{_IN_MEMORY} cannot be read: {error}") from error

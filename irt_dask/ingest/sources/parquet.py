@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
 
 from irt_dask.errors import IrtDaskError
 from irt_dask.ingest.columns.decode import Decoder
@@ -22,7 +24,6 @@ from irt_dask.ingest.text.files import fetched, located
 from irt_dask.store.places import Location
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
 
@@ -123,18 +124,14 @@ def opened(path: Location, file: Path | Copy) -> Iterator[pq.ParquetFile]:
 
 def _check_types(header: Header, roles: Roles, schema: pa.Schema) -> None:
     """Refuse columns whose values are no ids, or no responses or numbers."""
-    import pyarrow.types as pt
-
-    def text(t: pa.DataType) -> bool:
-        return pt.is_string(t) or pt.is_large_string(t) or pt.is_string_view(t) or pt.is_null(t)
-
+    texts = (pa.string(), pa.large_string(), pa.string_view(), pa.null())
     kinds = dict(zip(header.names, schema.types, strict=True))
     labels = [name for role, name in roles.single.items() if role in ("person", "item", "group")]
     numbers = [n for n in (roles.response, roles.weight, *roles.items, *roles.covariates) if n]
     for name in (*labels, *numbers):
         kind = kinds[name]
         plain = kind.value_type if pt.is_dictionary(kind) else kind
-        if text(plain) or pt.is_integer(plain):
+        if plain in texts or pt.is_integer(plain):
             continue
         if name in labels:
             raise header.error(
@@ -153,9 +150,6 @@ def _check_types(header: Header, roles: Roles, schema: pa.Schema) -> None:
 
 def as_strings(column: pa.ChunkedArray, codes: Codes | None) -> pa.DictionaryArray:
     """Return a column as strings, each value once; null is the empty string."""
-    import pyarrow as pa
-    import pyarrow.types as pt
-
     kind = column.type
     if pt.is_dictionary(kind):
         column = pa.chunked_array(
@@ -187,10 +181,15 @@ def as_strings(column: pa.ChunkedArray, codes: Codes | None) -> pa.DictionaryArr
 
 def sound(strings: pa.DictionaryArray) -> tuple[pa.DictionaryArray, np.ndarray | None]:
     """Replace entries that are no text by empty ones; find the rows that have them, if any."""
-    import pyarrow as pa
-
     entries = strings.dictionary
-    raw = [bytes(v) for v in entries.cast(pa.binary()).to_pylist()] if _suspect(entries) else []
+    try:
+        entries.validate(full=True)
+        data = entries.buffers()[2]
+        if data is None or b"\0" not in data.to_pybytes():
+            return strings, None
+    except pa.ArrowInvalid:
+        pass
+    raw = [bytes(v) for v in entries.cast(pa.binary()).to_pylist()]
     wrong = np.array([_is_wrong(v) for v in raw], dtype=bool)
     if not wrong.any():
         return strings, None
@@ -198,17 +197,6 @@ def sound(strings: pa.DictionaryArray) -> tuple[pa.DictionaryArray, np.ndarray |
     indices = strings.indices.to_numpy()
     plain = pa.DictionaryArray.from_arrays(strings.indices, pa.array(texts, pa.string()))
     return plain.dictionary_decode().dictionary_encode(), wrong[indices]
-
-
-def _suspect(entries: pa.StringArray) -> bool:
-    import pyarrow as pa
-
-    try:
-        entries.validate(full=True)
-    except pa.ArrowInvalid:
-        return True
-    data = entries.buffers()[2]
-    return data is not None and b"\0" in data.to_pybytes()
 
 
 def _is_wrong(value: bytes) -> bool:

@@ -49,24 +49,9 @@ class Source(ABC):
         """The items of a wide table, in its order."""
         return self.roles.items if self.form == "wide" else None
 
-    @property
-    def weighted(self) -> bool:
-        """Whether persons have weights."""
-        return self.roles.weight is not None
-
     def with_weights(self, kind: str) -> Self:
         """The same source, whose weights are of this kind."""
         return replace(self, roles=replace(self.roles, weight_kind=kind))
-
-    @property
-    def grouped(self) -> bool:
-        """Whether persons have groups."""
-        return self.roles.group is not None
-
-    @property
-    def covariates(self) -> tuple[str, ...]:
-        """The names of the other columns of a table of persons."""
-        return self.roles.covariates
 
     @abstractmethod
     def read(self, k: int, codes: Codes | None, most: int | None = None) -> Rows:

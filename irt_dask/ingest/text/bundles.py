@@ -17,16 +17,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Bytes
 from irt_dask.errors import DiskError
-from irt_dask.store.manifest import writing
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from irt_dask.store.manifest import replacing, writing
 
 #: Bytes that share a checksum: the least that is read.
 _STRETCH = 1 << 16
@@ -97,16 +96,10 @@ def _cut(data: memoryview, at: int) -> Iterator[memoryview]:
 @contextmanager
 def writer(path: Path) -> Iterator[Writer]:
     """Write a file that appears whole at the end, and not at all after an error."""
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        with writing(path):
-            with open(temporary, "wb") as file:
-                to = Writer(file)
-                yield to
-                to.end()
-            os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with writing(path), replacing(path) as temporary, open(temporary, "wb") as file:
+        to = Writer(file)
+        yield to
+        to.end()
 
 
 class Stored:
@@ -126,17 +119,15 @@ class Stored:
         data = self.read(a * self._row, (a + n) * self._row)
         return data.view(self.dtype).reshape(n, *self.shape[1:])
 
-    def read(self, a: int, b: int) -> NDArray[np.uint8]:
+    def read(self, a: int, b: int) -> Bytes:
         """Read bytes ``a`` to ``b``; DiskError if they are not what was written."""
         first = a // _STRETCH
         start, stop = first * _STRETCH, min(-(-b // _STRETCH) * _STRETCH, self.n_bytes)
         data = np.empty(max(stop - start, 0), np.uint8)
         try:
-            with open(self._path, "rb", buffering=0) as file:
+            with open(self._path, "rb") as file:
                 file.seek(self._at + start)
-                read = 0
-                while read < data.size and (n := file.readinto(data.data[read:])):
-                    read += n
+                read = file.readinto(data.data)
         except OSError as error:
             raise damaged(self._path) from error
         found = [zlib.crc32(part) for part in _cut(data.data, 0)]
@@ -198,14 +189,13 @@ class Bundle:
 
     def strings(self, name: str, rows: slice = slice(None)) -> pa.StringArray:
         """Read consecutive strings."""
-        import pyarrow as pa
-
         stored = self[f"{name} ends"]
         a, b, _ = rows.indices(stored.shape[0] - 1)
         ends = stored[a : max(a, b) + 1]
         characters = self[name][int(ends[0]) : int(ends[-1])]
-        buffers = [None, pa.py_buffer(ends - ends[0]), pa.py_buffer(characters)]
-        return pa.StringArray.from_buffers(ends.size - 1, *buffers[1:])
+        return pa.StringArray.from_buffers(
+            ends.size - 1, pa.py_buffer(ends - ends[0]), pa.py_buffer(characters)
+        )
 
     def open(self, name: str) -> io.BufferedReader:
         """Open the bytes of an array as a file."""
@@ -239,7 +229,7 @@ def damaged(path: Path) -> DiskError:
     )
 
 
-def string_buffers(column: pa.StringArray) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+def string_buffers(column: pa.StringArray) -> tuple[NDArray[np.int32], Bytes]:
     """Return offsets and bytes: string i is ``bytes[offsets[i]:offsets[i + 1]]``."""
     if len(column) == 0:
         return np.zeros(1, np.int32), np.zeros(0, np.uint8)

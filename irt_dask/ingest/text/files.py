@@ -7,7 +7,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path, PurePath
 from typing import IO
 
@@ -31,10 +31,7 @@ def located(
 def checked_path(source: str | PathLike[str] | ObjectPath) -> Location:
     """Return the path or URL of a file that exists and whose name says what it is."""
     try:
-        given = source if isinstance(source, ObjectPath) else fspath(source)
-        if isinstance(given, bytes):
-            given = os.fsdecode(given)
-        path = location(source if isinstance(source, Path) else given)
+        path = location(source if isinstance(source, (Path, ObjectPath)) else os.fsdecode(source))
         kind = _what(path)
     except InputError:
         raise

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
+import pyarrow as pa
 
 from irt_dask.errors import InputError
 from irt_dask.ingest.text.bundles import Copy
@@ -140,8 +141,6 @@ def _end_of_data(file: IO[bytes], start: int, size: int) -> int:
 
 def is_sound(data: bytes) -> bool:
     """Tell whether text is UTF-8 without NUL bytes and lone carriage returns."""
-    import pyarrow as pa
-
     if b"\0" in data:
         return False
     if b"\r" in data:

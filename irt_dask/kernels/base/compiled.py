@@ -24,7 +24,7 @@ from numba.core import caching, config
 from numba.misc.appdirs import AppDirs
 
 #: Compiled functions and whatever they import: constants become part of the machine code.
-SOURCES = ("kernels/**/*.py", "models.py", "errors.py", "ingest/**/row_grouping.py")
+SOURCES = ("kernels/**/*.py", "curves/*.py", "arrays.py", "errors.py", "ingest/**/row_grouping.py")
 #: Folders of other sources (another branch, another version) that are kept, the last used.
 KEPT = 4
 PREFIX = "irt_dask-kernels-"

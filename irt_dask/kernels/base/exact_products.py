@@ -12,10 +12,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from irt_dask.arrays import Floats, Ints
 
 #: Bits of whole numbers that a double holds, and of a sum of 64-bit integers with two to spare.
 _DOUBLE_BITS, _SUM_BITS = 53, 61

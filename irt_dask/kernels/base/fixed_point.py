@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+
+from irt_dask.arrays import Floats, Ints
 
 #: Bits left to the sum: one for the sign, one to spare.
 _SUM_BITS = 62
@@ -29,6 +30,6 @@ def scale_for(bound: float) -> float:
     return 2.0 ** min(_SUM_BITS - math.ceil(math.log2(bound) + 1e-9), _LARGEST)
 
 
-def fixed(x: NDArray[np.float64], scale: float) -> NDArray[np.int64]:
+def fixed(x: Floats, scale: float) -> Ints:
     """Round numbers to multiples of ``1 / scale``; return the multiples."""
     return np.rint(x * scale).astype(np.int64)

@@ -7,9 +7,8 @@ Geyer's initial monotone sequence.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from irt_dask.arrays import Floats
 
 
 def _halves(draws: Floats) -> Floats:

@@ -7,11 +7,9 @@ is the fixed point of ``S <- S^{-1/2} (sum_k w_k (S^{1/2} C_k S^{1/2})^{1/2})^2 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats
 from irt_dask.errors import EstimationError
-
-Floats = NDArray[np.float64]
 
 #: Eigenvalues below this share of the largest are rounding: the matrix is singular.
 _RELATIVE_ZERO = 1e-13

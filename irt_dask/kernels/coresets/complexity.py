@@ -24,15 +24,12 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Layout
 from irt_dask.kernels.responses.rows import item
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: Lattice points of a unit of ability.  Modes are accurate to 1e-10: persons whose abilities are
 #: equal but for rounding (same number right, equal slopes) must not count as ordered.
@@ -59,18 +56,9 @@ def first_edges(bound: float) -> Ints:
 
 @jit
 def _histograms(
-    indptr: Any,
-    indices: Any,
-    values: Any,
-    order: Ints,
-    place: Ints,
-    weight: Floats,
-    first: Ints,
-    edge: Ints,
-    scales: Floats,
-    count: Ints,
-    moment: Ints,
-) -> None:
+    indptr: Any, indices: Any, values: Any, order: Ints, place: Ints, weight: Floats, first: Ints,
+    edge: Ints, scales: Floats, count: Ints, moment: Ints,
+) -> None:  # fmt: skip
     at = first[:-1].copy()  # bin of each item that the persons, in order of ability, have reached
     for i in order:
         w = np.int64(round(weight[i] * scales[0]))
@@ -91,14 +79,9 @@ def _histograms(
 
 
 def histograms(
-    data: Layout,
-    theta: Floats,
-    weight: Floats,
-    bound: float,
-    first: Ints,
-    edge: Ints,
+    data: Layout, theta: Floats, weight: Floats, bound: float, first: Ints, edge: Ints,
     scales: Floats,
-) -> tuple[Ints, Ints]:
+) -> tuple[Ints, Ints]:  # fmt: skip
     """Weights, and sums of weight times distance from the left edge, by bin; wrong and right apart.
 
     Parameters
@@ -214,9 +197,7 @@ def _upper(around: Floats, k: int, width: float, inside: Floats, place: Floats) 
 
 
 @jit
-def bracket(
-    edge: Floats, count: Floats, moment: Floats, open_: NDArray[np.bool_], mu: Floats
-) -> NDArray[np.bool_]:
+def bracket(edge: Floats, count: Floats, moment: Floats, open_: Bools, mu: Floats) -> Bools:
     """Raise ``mu`` (2,) to the largest ratios at edges; return the bins that may hold more.
 
     ``edge`` has bins + 1 entries; ``count`` and ``moment`` are (2, bins) in units of weight and
@@ -239,9 +220,7 @@ def bracket(
 
 
 @jit
-def divide(
-    edge: Floats, count: Floats, moment: Floats, more: NDArray[np.bool_]
-) -> tuple[Ints, NDArray[np.bool_]]:
+def divide(edge: Floats, count: Floats, moment: Floats, more: Bools) -> tuple[Ints, Bools]:
     """Left edges of the next bins, and which of them are open.
 
     Bins in ``more`` are cut into equal pieces, and at the mean places of wrong and right, which

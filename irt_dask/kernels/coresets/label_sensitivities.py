@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Layout
 from irt_dask.kernels.responses.rows import item, n_rows
-
-Floats = NDArray[np.float64]
 
 #: mu-complexity where none is given: the median on the paper's 3PL data (Table 20: 2.00-2.19).
 MU = 2.0

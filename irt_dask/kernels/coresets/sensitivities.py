@@ -14,10 +14,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats, Ints
 from irt_dask.kernels.base import fixed_point
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: Methods whose scores are functions of theta, and so are tabulated.
 METHODS = ("root-leverage", "leverage-l1", "lewis", "uniform", "kmeans")

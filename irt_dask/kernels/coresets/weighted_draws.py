@@ -28,10 +28,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats, Ints
 from irt_dask.kernels.coresets.sensitivities import locate
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _UNIT = 1 << 52
 

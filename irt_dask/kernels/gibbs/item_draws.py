@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats, Ints
 from irt_dask.kernels.base.compiled import jit
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: Degrees of freedom of the proposal of the Gibbs item step; its tails bound the weights.
 _PROPOSAL_DF = 10
@@ -155,18 +153,9 @@ def _log_t(distance: float, dimension: float, df: float) -> float:
 
 @jit
 def _metropolis(
-    right: Floats,
-    seen: Floats,
-    node: Ints,
-    nodes: Floats,
-    prior: Floats,
-    start_a: Floats,
-    start_d: Floats,
-    random: Floats,
-    log_a: Floats,
-    d: Floats,
-    accepted: Ints,
-) -> None:
+    right: Floats, seen: Floats, node: Ints, nodes: Floats, prior: Floats, start_a: Floats,
+    start_d: Floats, random: Floats, log_a: Floats, d: Floats, accepted: Ints,
+) -> None:  # fmt: skip
     h = nodes[1] - nodes[0]
     packed, odds = np.empty((4, node.size)), np.empty(node.size)
     for j in range(log_a.size):
@@ -213,17 +202,9 @@ def _metropolis(
 
 
 def metropolis(
-    right: NDArray[Any],
-    seen: NDArray[Any],
-    node: Ints,
-    nodes: Floats,
-    prior: Floats,
-    start: tuple[Floats, Floats],
-    random: Floats,
-    log_a: Floats,
-    d: Floats,
-    accepted: Ints,
-) -> None:
+    right: NDArray[Any], seen: NDArray[Any], node: Ints, nodes: Floats, prior: Floats,
+    start: tuple[Floats, Floats], random: Floats, log_a: Floats, d: Floats, accepted: Ints,
+) -> None:  # fmt: skip
     """One independence Metropolis-Hastings step for each item, in place.
 
     ``right`` and ``seen`` are counts at the nodes ``node`` (positions in ``nodes``, which are
@@ -294,13 +275,9 @@ def _rescale(
 
 
 def rescale(
-    persons: NDArray[np.int64],
-    nodes: Floats,
-    prior: Floats,
-    random: Floats,
-    log_a: Floats,
+    persons: Ints, nodes: Floats, prior: Floats, random: Floats, log_a: Floats,
     d: Floats,
-) -> None:
+) -> None:  # fmt: skip
     """Shift and stretch the ability scale together with the items, in place.
 
     ``theta' = theta - m, d' = d + a m`` and ``theta' = theta / s, a' = a s`` leave the likelihood

@@ -13,12 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats, Ints
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.gibbs.item_draws import WORDS_PER_ITEM as _WORDS_OF_T
 from irt_dask.kernels.gibbs.item_draws import _derivatives, _log_target, _pack, _stretch
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: Random words an item needs per step: those of a t proposal, and which proposal is made.
 WORDS_PER_ITEM = _WORDS_OF_T + 1
@@ -164,19 +162,10 @@ def _metropolis(
 
 
 def metropolis(
-    right: NDArray[Any],
-    seen: NDArray[Any],
-    node: Ints,
-    nodes: Floats,
-    mean: Floats,
-    precision: Floats,
-    beyond: tuple[float, float],
-    start: tuple[Floats, Floats],
-    random: Floats,
-    log_a: Floats,
-    d: Floats,
-    accepted: Ints,
-) -> None:
+    right: NDArray[Any], seen: NDArray[Any], node: Ints, nodes: Floats, mean: Floats,
+    precision: Floats, beyond: tuple[float, float], start: tuple[Floats, Floats], random: Floats,
+    log_a: Floats, d: Floats, accepted: Ints,
+) -> None:  # fmt: skip
     """One independence Metropolis-Hastings step for each item, in place.
 
     ``right`` and ``seen`` are counts at the nodes ``node``, (nodes kept, items), of any positive

@@ -18,15 +18,12 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats, Ints
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Layout
 from irt_dask.kernels.responses.rows import item, n_rows
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @jit
@@ -88,17 +85,9 @@ def spread(theta: Floats, weight: Floats, bound: float, n_nodes: int, scale: flo
 
 @jit
 def _responses(
-    indptr: Any,
-    indices: Any,
-    values: Any,
-    theta: Floats,
-    weight: Floats,
-    bound: float,
-    scale: float,
-    with_right: bool,
-    seen: Ints,
-    right: Ints,
-) -> None:
+    indptr: Any, indices: Any, values: Any, theta: Floats, weight: Floats, bound: float,
+    scale: float, with_right: bool, seen: Ints, right: Ints,
+) -> None:  # fmt: skip
     share = np.empty(4, dtype=np.int64)
     for i in range(n_rows(indptr, values)):
         if math.isnan(theta[i]):
@@ -118,15 +107,9 @@ def _responses(
 
 
 def responses(
-    data: Layout,
-    theta: Floats,
-    weight: Floats,
-    bound: float,
-    n_nodes: int,
-    scale: float,
-    *,
+    data: Layout, theta: Floats, weight: Floats, bound: float, n_nodes: int, scale: float, *,
     with_right: bool,
-) -> tuple[Ints, Ints]:
+) -> tuple[Ints, Ints]:  # fmt: skip
     """Observed and (if asked for, else no) right responses by node and item, (n_nodes, items).
 
     Weights are those of :func:`spread`.

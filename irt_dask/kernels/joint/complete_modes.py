@@ -9,12 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats
 from irt_dask.kernels.base.compiled import jit
-from irt_dask.kernels.joint.parameters import Items
-
-Floats = NDArray[np.float64]
+from irt_dask.kernels.joint.parameters import Lines
 
 #: Nodes of the table: on [-6, 6] spacing 0.025.
 _NODES = 481
@@ -28,8 +26,13 @@ class Curve(NamedTuple):
     slope: Floats
     curvature: Floats
 
+    @property
+    def nbytes(self) -> int:
+        """Memory held, bytes."""
+        return sum(x.nbytes for x in self)
 
-def curve(items: Items, bound: float) -> Curve:
+
+def curve(items: Lines, bound: float) -> Curve:
     """Tabulate the curve of all items on [-bound, bound].
 
     Between nodes S is the quintic that agrees in value and two derivatives: with spacing h its
@@ -38,7 +41,7 @@ def curve(items: Items, bound: float) -> Curve:
     nodes = np.linspace(-bound, bound, _NODES)
     total, slope, curvature = np.zeros((3, nodes.size))
     for k in range(0, items.a.size, 256):  # some items at a time: nodes x items may be large
-        a, d, _, weight = (x[k : k + 256] for x in items)
+        a, d, weight = (x[k : k + 256] for x in items)
         z = np.multiply.outer(nodes, a) + d
         p = 1.0 / (1.0 + np.exp(-z))
         total += np.logaddexp(0.0, z) @ weight

@@ -1,8 +1,8 @@
-"""The item step of joint ML: the most likely parameters of each item, given the abilities.
+"""The item step for log odds ``a theta + d``: the most likely slope and intercept of each item.
 
-Every item is its own small problem, on counts by node of ability: it costs items x nodes, whatever
-the number of persons.  For 1PL and 2PL it is concave and Newton steps find its maximum.  The 3PL
-problem is not, in the guessing parameter: steps start from several, and the best end counts.
+Abilities are given.  Every item is its own small concave problem, on counts by node of ability: it
+costs items x nodes, whatever the number of persons, and Newton steps find its maximum.  (With
+asymptotes: :mod:`irt_dask.kernels.joint.item_climb`; any curves: :mod:`irt_dask.items.maximum`.)
 """
 
 from __future__ import annotations
@@ -10,15 +10,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from irt_dask.arrays import Floats
 from irt_dask.kernels.base.compiled import jit
 
-Floats = NDArray[np.float64]
-
-#: Guessing parameters that the search starts from, besides the current one.
-_STARTS = np.array([0.0, 0.08, 0.16, 0.24, 0.32, 0.42])
 #: A Newton step shorter than this leaves an error of about its square.
 _CERTAIN = 1e-5
 
@@ -28,7 +22,7 @@ class Counts(NamedTuple):
 
     ``seen`` are those who answered, by node, (items, nodes), or (1, nodes) if the same for all.
     ``right`` and ``right_ability`` are the number of right answers and the sum of their abilities,
-    (items,), exact; ``right_by_node`` is there for 3PL only, (items, nodes), else empty.
+    (items,), exact; ``right_by_node``, (items, nodes), is empty where these are enough.
     """
 
     nodes: Floats
@@ -39,14 +33,14 @@ class Counts(NamedTuple):
 
 
 class Box(NamedTuple):
-    """Bounds of slope, intercept and guessing parameter; equal bounds hold a parameter fixed."""
+    """Bounds of the parameters of an item; equal bounds hold a parameter fixed."""
 
     low: Floats
     high: Floats
 
 
 @jit
-def _occupied(seen: Floats) -> tuple[int, int]:
+def occupied(seen: Floats) -> tuple[int, int]:
     """First node with persons, and the one after the last."""
     lo, hi = 0, seen.size
     while lo < hi and seen[lo] == 0.0:
@@ -54,9 +48,6 @@ def _occupied(seen: Floats) -> tuple[int, int]:
     while hi > lo and seen[hi - 1] == 0.0:
         hi -= 1
     return lo, hi
-
-
-# --- 1PL and 2PL ----------------------------------------------------------------------------------
 
 
 @jit
@@ -85,16 +76,10 @@ def _derivatives(
 
 
 @jit
-def _maximise_2pl(
-    nodes: Floats,
-    seen: Floats,
-    right: float,
-    right_ability: float,
-    a: float,
-    d: float,
-    low: Floats,
-    high: Floats,
-) -> tuple[float, float]:
+def _maximise_one(
+    nodes: Floats, seen: Floats, right: float, right_ability: float, a: float, d: float,
+    low: Floats, high: Floats,
+) -> tuple[float, float]:  # fmt: skip
     """Projected Newton ascent with backtracking on a concave function of (a, d) in a box."""
     value, ga, gd, haa, had, hdd = _derivatives(nodes, seen, right, right_ability, a, d)
     for _ in range(100):
@@ -131,197 +116,24 @@ def _maximise_2pl(
     return a, d
 
 
-# --- 3PL ------------------------------------------------------------------------------------------
-
-
-@jit
-def log_likelihood_3pl(
-    nodes: Floats, seen: Floats, right: Floats, x: Floats, gradient: Floats, information: Floats
-) -> float:
-    """Log-likelihood of one item at ``x = (a, d, c)``; its gradient and expected information.
-
-    With P = c + (1 - c) p: dP/dz = (1 - c) p q and dP/dc = q.
-    """
-    c = x[2]
-    total = 0.0
-    gradient[:] = 0.0
-    information[:] = 0.0
-    for k in range(nodes.size):
-        f = seen[k]
-        if f != 0.0:
-            z = x[0] * nodes[k] + x[1]
-            e = math.exp(-abs(z))
-            large = 1.0 / (1.0 + e)
-            p, q = (large, e * large) if z >= 0.0 else (e * large, large)
-            chance = c + (1.0 - c) * p
-            r = right[k]
-            if r != 0.0:
-                total += r * math.log(chance)
-            # log(1 - P) without cancellation: q may be tiny
-            total += (f - r) * (math.log1p(-c) - max(z, 0.0) - math.log1p(e))
-            # (r - f P) / (P (1 - P)) times the derivatives of P
-            residual = (r - f * chance) / chance
-            gz = residual * p
-            gradient[0] += gz * nodes[k]
-            gradient[1] += gz
-            gradient[2] += residual / (1.0 - c)
-            # f / (P (1 - P)) times products of the derivatives of P
-            izz = f * (1.0 - c) * p * p * q / chance
-            izc = f * p * q / chance
-            information[0, 0] += izz * nodes[k] * nodes[k]
-            information[0, 1] += izz * nodes[k]
-            information[1, 1] += izz
-            information[0, 2] += izc * nodes[k]
-            information[1, 2] += izc
-            information[2, 2] += f * q / ((1.0 - c) * chance)
-    information[1, 0] = information[0, 1]
-    information[2, 0] = information[0, 2]
-    information[2, 1] = information[1, 2]
-    return total
-
-
-@jit
-def _ascend_3pl(
-    nodes: Floats, seen: Floats, right: Floats, x: Floats, low: Floats, high: Floats
-) -> float:
-    """Projected quasi-Newton ascent in a box, from ``x``, in place; returns the value reached.
-
-    Steps start from the expected information and learn the curvature from the gradients (BFGS).
-    """
-    gradient, new_gradient = np.zeros(3), np.zeros(3)
-    information, unused = np.zeros((3, 3)), np.zeros((3, 3))
-    value = log_likelihood_3pl(nodes, seen, right, x, gradient, information)
-    metric = information.copy()
-    trial, free = np.zeros(3), np.zeros(3)
-    for iteration in range(200):
-        for k in range(3):
-            outwards = (x[k] <= low[k] and gradient[k] <= 0.0) or (
-                x[k] >= high[k] and gradient[k] >= 0.0
-            )
-            free[k] = 0.0 if outwards or low[k] == high[k] else 1.0
-        if free.sum() == 0.0 or information[1, 1] == 0.0:
-            break
-        system = metric.copy()
-        scale = 1e-10 * (system[0, 0] + system[1, 1] + system[2, 2])
-        target = gradient * free
-        for k in range(3):
-            system[k, k] += scale
-            if free[k] == 0.0:
-                system[k, :] = 0.0
-                system[:, k] = 0.0
-                system[k, k] = 1.0
-        step = np.linalg.solve(system, target)
-        longest = np.abs(step).max()
-        size = min(1.0, 2.0 / longest) if longest > 0.0 else 1.0
-        moved = False
-        for _ in range(40):
-            for k in range(3):
-                trial[k] = min(max(x[k] + size * step[k], low[k]), high[k])
-            new = log_likelihood_3pl(nodes, seen, right, trial, new_gradient, unused)
-            if new >= value:
-                moved = True
-                break
-            size *= 0.5
-        if not moved:
-            break
-        s, y = trial - x, gradient - new_gradient
-        change = np.abs(s).max()
-        x[:] = trial
-        gradient[:] = new_gradient
-        gain = new - value
-        value = new
-        if change < 1e-9 or (gain <= 1e-13 * abs(value) and iteration > 3):
-            break
-        curvature = s @ y
-        ms = metric @ s
-        if curvature > 1e-10 * (s @ ms) and s @ ms > 0.0:
-            metric += np.outer(y, y) / curvature - np.outer(ms, ms) / (s @ ms)
-        else:  # not concave here: the expected information is a safe metric
-            metric[:] = unused
-    return value
-
-
 @jit
 def _maximise(
-    nodes: Floats,
-    seen: Floats,
-    right: Floats,
-    right_ability: Floats,
-    right_by_node: Floats,
-    start: Floats,
-    low: Floats,
-    high: Floats,
-    starts: Floats,
-    out: Floats,
-) -> None:
-    x, best = np.empty(3), np.empty(3)
-    for j in range(start.shape[1]):
-        f = seen[j if seen.shape[0] > 1 else 0]
-        lo, hi = _occupied(f)
-        f, node = f[lo:hi], nodes[lo:hi]
-        if right_by_node.shape[0] == 0:
-            a, d = _maximise_2pl(
-                node, f, right[j], right_ability[j], start[0, j], start[1, j], low, high
-            )
-            out[0, j], out[1, j], out[2, j] = a, d, start[2, j]
-            continue
-        r = right_by_node[j, lo:hi]
-        best_value = -math.inf
-        for k in range(-1, starts.size):  # the current guessing parameter first
-            x[:] = start[:, j]
-            if k >= 0:
-                x[2] = min(max(starts[k], low[2]), high[2])
-            value = _ascend_3pl(node, f, r, x, low, high)
-            if value > best_value + 1e-12 * abs(value):
-                best_value = value
-                best[:] = x
-        out[:, j] = best
-
-
-def maximise(counts: Counts, start: Floats, box: Box, *, everywhere: bool = True) -> Floats:
-    """Maximise each item's log-likelihood over a box, from ``start`` (3, items) on.
-
-    Without ``everywhere`` the search starts from the current guessing parameters only.
-    """
-    out = np.empty_like(start)
-    starts = _STARTS if everywhere else _STARTS[:0]
-    _maximise(*counts, start, *box, starts, out)
-    return out
-
-
-# --- standard errors ------------------------------------------------------------------------------
-
-
-@jit
-def _information(
-    nodes: Floats, seen: Floats, right_by_node: Floats, x: Floats, out: Floats
-) -> None:
-    gradient = np.zeros(3)
+    nodes: Floats, seen: Floats, right: Floats, right_ability: Floats, low: Floats, high: Floats,
+    x: Floats,
+) -> None:  # fmt: skip
     for j in range(x.shape[1]):
         f = seen[j if seen.shape[0] > 1 else 0]
-        r = right_by_node[j] if right_by_node.shape[0] > 0 else np.zeros_like(f)
-        log_likelihood_3pl(nodes, f, r, x[:, j].copy(), gradient, out[j])
-
-
-def information(counts: Counts, x: Floats) -> Floats:
-    """Expected information of (a, d, c) at ``x``, abilities taken as known; (items, 3, 3)."""
-    out = np.zeros((x.shape[1], 3, 3))
-    _information(counts.nodes, counts.seen, counts.right_by_node, np.ascontiguousarray(x), out)
-    return out
-
-
-def costs(counts: Counts, x: Floats) -> Floats:
-    """Negative log-likelihood of each item at ``x`` (3, items), abilities held; (items,)."""
-    a, d, c = x
-    z = np.multiply.outer(a, counts.nodes) + d[:, None]
-    if not counts.right_by_node.size:
-        return (
-            (counts.seen * np.logaddexp(0.0, z)).sum(axis=1)
-            - d * counts.right
-            - a * counts.right_ability
+        lo, hi = occupied(f)
+        x[0, j], x[1, j] = _maximise_one(
+            nodes[lo:hi], f[lo:hi], right[j], right_ability[j], x[0, j], x[1, j], low, high
         )
-    with np.errstate(divide="ignore"):
-        log_right = np.logaddexp(np.log(c)[:, None], z) - np.logaddexp(0.0, z)
-    log_wrong = np.log1p(-c)[:, None] - np.logaddexp(0.0, z)
-    wrong = counts.seen - counts.right_by_node
-    return -(counts.right_by_node * log_right + wrong * log_wrong).sum(axis=1)
+
+
+def maximise(counts: Counts, start: Floats, box: Box) -> Floats:
+    """Maximise each item's log-likelihood over a box, from slopes and intercepts ``start`` on.
+
+    Further rows of ``start`` stay as they are.
+    """
+    out = start.copy()
+    _maximise(*counts[:4], *box, out)
+    return out

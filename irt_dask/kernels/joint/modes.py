@@ -2,28 +2,25 @@
 
 For 1PL and 2PL the log-likelihood in ability is concave: a person is bracketed between two nodes of
 a table of slopes and found by Newton steps.  (Those who answered every item need less:
-:mod:`irt_dask.kernels.joint.complete_modes`.)  The 3PL log-likelihood may have several modes
-(:mod:`irt_dask.kernels.joint.modes_3pl`).
-
-Items have weights: 1, or how many items each one of a coreset of items stands for (0: left out).
+:mod:`irt_dask.kernels.joint.complete_modes`.)  With other items it may have several modes
+(:mod:`irt_dask.kernels.joint.curve_modes`).
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats
 from irt_dask.kernels.base.compiled import jit
-from irt_dask.kernels.joint import modes_3pl
-from irt_dask.kernels.joint.parameters import Items
+from irt_dask.kernels.joint.curve_modes import CurveTables, curve_modes, curve_tables
+from irt_dask.kernels.joint.parameters import Items, Lines
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Layout
 from irt_dask.kernels.responses.rows import item, n_rows
-
-Floats = NDArray[np.float64]
 
 #: A Newton step shorter than this leaves an error of about its square.
 _SHORT = 1e-4
@@ -33,8 +30,21 @@ _TABLE = 1 << 22
 _NODES = (481, 241, 121, 61, 31, 13, 7)
 
 
-def slope_table(items: Items, bound: float) -> tuple[Floats, Floats]:
-    """Nodes on [-bound, bound] and ``weight a P`` there, (nodes, items)."""
+class SlopeTable(NamedTuple):
+    """``weight a P`` of some items at some nodes, (nodes, items)."""
+
+    items: Lines
+    nodes: Floats
+    slopes: Floats
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, bytes."""
+        return self.slopes.nbytes
+
+
+def slope_table(items: Lines, bound: float) -> SlopeTable:
+    """Slopes at nodes on [-bound, bound]."""
     n = next((n for n in _NODES if n * items.a.size <= _TABLE), _NODES[-1])
     nodes = np.linspace(-bound, bound, n)
     z = np.multiply.outer(nodes, items.a)
@@ -43,7 +53,7 @@ def slope_table(items: Items, bound: float) -> tuple[Floats, Floats]:
     np.exp(z, out=z)
     z += 1.0
     np.divide(items.weight * items.a, z, out=z)
-    return nodes, z
+    return SlopeTable(items, nodes, z)
 
 
 @jit
@@ -58,10 +68,10 @@ def _add_slopes(its: Any, row: NDArray[np.int8], table: Floats) -> float:
 
 @jit
 def _at(
-    its: Any, row: NDArray[np.int8], items: Items, unit: bool, theta: float
+    its: Any, row: NDArray[np.int8], items: Lines, unit: bool, theta: float
 ) -> tuple[float, float, float]:
     """First and second derivative and value of one person's log-likelihood at ``theta``."""
-    a, d, _, weight = items
+    a, d, weight = items
     g = h = ll = 0.0
     product = 1.0
     for k in range(row.size):
@@ -88,16 +98,9 @@ def _at(
 
 @jit
 def _modes(
-    indptr: Any,
-    indices: Any,
-    values: Any,
-    items: Items,
-    unit: bool,
-    nodes: Floats,
-    table: Floats,
-    theta: Floats,
-    ll: Floats,
-) -> None:
+    indptr: Any, indices: Any, values: Any, items: Lines, unit: bool, nodes: Floats, table: Floats,
+    theta: Floats, ll: Floats,
+) -> None:  # fmt: skip
     last = nodes.size - 1
     for i in range(n_rows(indptr, values)):
         its, row = rows.row(indptr, indices, values, i)
@@ -147,28 +150,25 @@ def _modes(
         theta[i], ll[i] = x, value
 
 
-Tables = tuple[Floats, ...]
+Tables = SlopeTable | CurveTables
 
 
 def tables(items: Items, bound: float) -> Tables:
     """What :func:`modes` needs of the items: made once for all blocks."""
-    return modes_3pl.log_tables(items, bound) if items.guessing else slope_table(items, bound)
+    lines = items.lines
+    return curve_tables(*items, bound) if lines is None else slope_table(lines, bound)
 
 
-def modes(
-    data: Layout, items: Items, bound: float, prepared: Tables | None = None
-) -> tuple[Floats, Floats]:
-    """Most likely ability of each person in [-bound, bound], and the log-likelihood there.
+def modes(data: Layout, prepared: Tables) -> tuple[Floats, Floats]:
+    """Most likely ability of each person within the bounds, and the log-likelihood there.
 
     A person without responses has ability NaN and log-likelihood 0.  ``prepared`` are
     :func:`tables`.
     """
-    n = data.shape[0]
-    theta, ll = np.empty(n), np.empty(n)
-    known = tables(items, bound) if prepared is None else prepared
-    unit = bool((items.weight == 1.0).all())
-    if items.guessing:
-        modes_3pl.find(*rows.arrays(data), items, unit, *known, theta, ll)
-    else:
-        _modes(*rows.arrays(data), items, unit, *known, theta, ll)
+    if isinstance(prepared, CurveTables):
+        return curve_modes(data, prepared)
+    theta, ll = np.empty((2, data.shape[0]))
+    unit = bool((prepared.items.weight == 1.0).all())
+    items, nodes, slopes = prepared
+    _modes(*rows.arrays(data), items, unit, nodes, slopes, theta, ll)
     return theta, ll

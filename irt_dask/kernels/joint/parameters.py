@@ -1,29 +1,40 @@
-"""Item parameters as kernels take them."""
+"""Items as the person step takes them."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from irt_dask.arrays import Floats
+from irt_dask.curves.item_set import ItemSet
 
 
-class Items(NamedTuple):
-    """Slopes, intercepts, guessing parameters and weights of all items."""
+class Lines(NamedTuple):
+    """Items whose log odds are ``a theta + d``, and their weights."""
 
     a: Floats
     d: Floats
-    c: Floats
+    weight: Floats
+
+
+class Items(NamedTuple):
+    """Items, and how many each one of a coreset of items stands for (0: left out); else 1."""
+
+    curves: ItemSet
     weight: Floats
 
     @classmethod
-    def of(cls, a: Floats, d: Floats, c: Floats | None = None) -> Items:
-        """Items of weight 1; without ``c`` nobody guesses."""
-        return cls(a, d, np.zeros_like(a) if c is None else c, np.ones_like(a))
+    def of(cls, model: str, *parameters: Floats) -> Items:
+        """Items of one model, each for itself."""
+        return cls(ItemSet.of(model, *parameters), np.ones(len(parameters[0])))
 
     @property
-    def guessing(self) -> bool:
-        """Whether some item can be guessed."""
-        return bool((self.c > 0.0).any())
+    def lines(self) -> Lines | None:
+        """The same items, if the log odds of all of them are linear in ability."""
+        a, d = np.empty((2, self.weight.size))
+        for g in self.curves.groups:
+            if not g.model.log_odds:
+                return None
+            a[g.at], d[g.at] = g.x[:2]
+        return Lines(a, d, self.weight)

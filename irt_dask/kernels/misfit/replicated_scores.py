@@ -1,4 +1,4 @@
-"""Number right of simulated persons who face the items that real ones faced.
+"""Scores of simulated persons who face the items that real ones faced.
 
 A person's responses come from a SplitMix64 stream (Steele, Lea and Flood 2014) that starts at the
 person's own random word: keyed by the global row, and as long as the row is.
@@ -7,18 +7,19 @@ person's own random word: keyed by the global row, and as long as the row is.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numba.extending import overload
 
+from irt_dask.arrays import Floats, Ints, Words
 from irt_dask.kernels.base.compiled import jit
+from irt_dask.kernels.posterior import hermite
+from irt_dask.kernels.posterior.at_ability import Between, Lines
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Layout
 from irt_dask.kernels.responses.rows import item, n_rows
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -28,40 +29,64 @@ _UNIT = 2.0**-52
 
 
 @jit
-def _number_right(
-    indptr: Any,
-    indices: Any,
-    values: Any,
-    a: Floats,
-    d: Floats,
-    theta: Floats,
-    word: NDArray[np.uint64],
-    right: Ints,
-) -> None:
+def _uniform(state: Any) -> float:
+    x = (state ^ (state >> _30)) * _MIX_1
+    x = (x ^ (x >> _27)) * _MIX_2
+    x = x ^ (x >> _31)
+    return (float(x >> _12) + 0.5) * _UNIT
+
+
+def _score(items: Any, row: Any, g: Any, x: float, w: Floats, state: Any) -> int:
+    """Sum of the categories of one person: those that are reached, P(at least it) being above u."""
+    raise NotImplementedError
+
+
+@overload(_score, strict=False)
+def _score_of(items: Any, row: Any, g: Any, x: Any, w: Any, state: Any) -> Callable[..., Any]:
+    return _on_lines if g.instance_class is Lines else _on_curves
+
+
+def _on_lines(items: Any, row: Any, g: Any, x: float, w: Floats, state: Any) -> int:
+    score = 0
+    for k in range(row.size):
+        if row[k] >= 0:
+            j = item(items, k)
+            state = state + _STEP
+            score += _uniform(state) * (1.0 + math.exp(-(g.slope[j] * x + g.constant[j]))) < 1.0
+    return score
+
+
+def _on_curves(items: Any, row: Any, g: Any, x: float, w: Floats, state: Any) -> int:
+    q = hermite.weights(g, x, w)
+    left, right = g.at[q], g.at[q + 1]
+    score = 0
+    for k in range(row.size):
+        if row[k] >= 0:
+            j = item(items, k)
+            state = state + _STEP
+            u, above = _uniform(state), 0.0
+            for r in range(g.first[j + 1] - 1, g.first[j], -1):
+                above += math.exp(hermite.combine(left[r], right[r], w[0]))
+                score += u < above
+    return score
+
+
+@jit
+def _scores(
+    indptr: Any, indices: Any, values: Any, theta: Floats, g: Any, word: Words,
+    out: Ints,
+) -> None:  # fmt: skip
+    w = np.empty((3, 6))
     for i in range(n_rows(indptr, values)):
         items, row = rows.row(indptr, indices, values, i)
-        state = word[i]
-        n = 0
-        for k in range(row.size):
-            if row[k] >= 0:
-                j = item(items, k)
-                state = state + _STEP
-                x = (state ^ (state >> _30)) * _MIX_1
-                x = (x ^ (x >> _27)) * _MIX_2
-                x = x ^ (x >> _31)
-                u = (float(x >> _12) + 0.5) * _UNIT
-                # u < sigma(z)
-                n += u * (1.0 + math.exp(-(a[j] * theta[i] + d[j]))) < 1.0
-        right[i] = n
+        out[i] = _score(items, row, g, theta[i], w, word[i])
 
 
-def number_right(
-    data: Layout, a: Floats, d: Floats, theta: Floats, word: NDArray[np.uint64]
-) -> Ints:
-    """Number right of each person, simulated on the items observed.
+def scores(data: Layout, theta: Floats, g: Between, word: Words) -> Ints:
+    """Sum of the categories of each person, simulated on the items observed.
 
     ``theta`` are the abilities and ``word`` random 64-bit words, one for each person.
     """
-    right = np.empty(data.shape[0], dtype=np.int64)
-    _number_right(*rows.arrays(data), a, d, theta, word, right)
-    return right
+    out = np.empty(data.shape[0], dtype=np.int64)
+    _scores(*rows.arrays(data), theta, g, word, out)
+    return out

@@ -1,26 +1,35 @@
-"""Residuals of all items of a person, and sums of their products that are exact.
+"""Residuals and scores of all items of a person, and sums of their products that are exact.
 
-Residuals and scores are rounded to whole multiples of ``1 / UNIT``.  Their products and the sums
-over some thousand persons are whole numbers below 2^53, which a double holds: a matrix product of
-them is exact in any order, and its bits do not depend on the blocks.
+Both are rounded to whole multiples of ``1 / UNIT``.  Their products and the sums over some thousand
+persons are whole numbers below 2^53, which a double holds: a matrix product of them is exact in any
+order, and its bits do not depend on the blocks.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats, Ints
 from irt_dask.kernels.base.compiled import jit
-from irt_dask.kernels.misfit.predictions import Curves, weigh
+from irt_dask.kernels.base.lanes import LANES, dot, total
+from irt_dask.kernels.misfit.predictions import at_abilities
+from irt_dask.kernels.posterior.at_ability import Between
+from irt_dask.kernels.posterior.person_weights import (
+    Chosen,
+    Prior,
+    Shared,
+    Some,
+    gather,
+    some,
+    weigh,
+)
+from irt_dask.kernels.posterior.tables import Tables
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Layout, row_range
 from irt_dask.kernels.responses.rows import item, n_rows
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: Multiples in one: products are at most 2^32, and a sum of 2^30 of them fits 62 bits.
 UNIT = 65536.0
@@ -31,62 +40,43 @@ _CHUNK = 4096
 _MEAN_BOUND = 8.0
 
 
+def _ranges(n: int) -> Iterator[tuple[int, int]]:
+    return ((k, min(k + _CHUNK, n)) for k in range(0, n, _CHUNK))
+
+
+# --- residuals ------------------------------------------------------------------------------------
+
+
 @jit
-def _residuals(
-    indptr: Any,
-    indices: Any,
-    values: Any,
-    g: Curves,
-    lo: int,
-    hi: int,
-    lo2: int,
-    hi2: int,
-    out: Floats,
-    seen: Floats,
-) -> None:
-    w = np.empty(g.nodes.size)
+def _residuals(indptr: Any, indices: Any, values: Any, given: Floats, out: Floats, seen: Floats,
+               ) -> None:  # fmt: skip
+    at = 0
     for i in range(n_rows(indptr, values)):
         items, row = rows.row(indptr, indices, values, i)
-        total, _ = weigh(items, row, g, w)
-        x = 0.0
-        for q in range(w.size):
-            x += w[q] * g.nodes[q]
-        x /= total
         for k in range(row.size):
-            j = item(items, k)
-            if row[k] < 0 or not (lo <= j < hi or lo2 <= j < hi2):
-                continue
-            p = g.c[j] + (1.0 - g.c[j]) / (1.0 + math.exp(-(g.a[j] * x + g.d[j])))
-            r = np.rint((row[k] - p) * UNIT)
-            if lo <= j < hi:
-                out[i, j - lo] = r
-                seen[i, j - lo] = 1.0
-            if lo2 <= j < hi2:
-                out[i, hi - lo + j - lo2] = r
-                seen[i, hi - lo + j - lo2] = 1.0
+            if row[k] >= 0:
+                rest = np.rint((1.0 - given[at]) * UNIT)
+                out[i, item(items, k)] = rest if row[k] == 1 else -rest
+                seen[i, item(items, k)] = 1.0
+                at += 1
 
 
-def _chunks(data: Layout) -> Any:
-    n = data.shape[0]
-    for k in range(0, n, _CHUNK):
-        yield row_range(data, k, min(k + _CHUNK, n))
+def residual_products(data: Layout, theta: Floats, g: Between, first: slice, second: slice) -> Ints:
+    """Sums over the persons who answered both of two items, one from each slice of them.
 
-
-def residual_products(data: Layout, g: Curves, lo: int, hi: int, lo2: int, hi2: int) -> Ints:
-    """Sums over the persons who answered both of two items, shape (6, hi - lo, hi2 - lo2).
-
-    Persons, residuals of the first and of the second, their squares, products; residuals are at the
-    posterior mean of ability and count multiples of ``1 / UNIT``.
+    Shape (6, first, second): persons, residuals ``y - P`` at the ability ``theta`` of the first and
+    of the second, their squares, products, in multiples of ``1 / UNIT``.  Of items of two
+    categories.
     """
-    t = hi - lo
-    out = np.zeros((6, t, hi2 - lo2), dtype=np.int64)
-    for part in _chunks(data):
-        r = np.zeros((part.shape[0], t + hi2 - lo2))
-        seen = np.zeros_like(r)
-        _residuals(*rows.arrays(part), g, lo, hi, lo2, hi2, r, seen)
-        r1, r2, s1, s2 = r[:, :t], r[:, t:], seen[:, :t], seen[:, t:]
+    m = data.shape[1]
+    out = np.zeros((6, first.stop - first.start, second.stop - second.start), dtype=np.int64)
+    for lo, hi in _ranges(data.shape[0]):
+        part = row_range(data, lo, hi)
+        r, seen = np.zeros((2, hi - lo, m))
+        _residuals(*rows.arrays(part), at_abilities(part, theta[lo:hi], g), r, seen)
+        r1, r2, s1, s2 = r[:, first], r[:, second], seen[:, first], seen[:, second]
         if seen.all():  # everybody answered: column sums will do
-            out[0] += part.shape[0]
+            out[0] += hi - lo
             for k, x in ((1, r1), (3, r1**2)):
                 out[k] += x.sum(axis=0).astype(np.int64)[:, None]
             for k, x in ((2, r2), (4, r2**2)):
@@ -99,72 +89,62 @@ def residual_products(data: Layout, g: Curves, lo: int, hi: int, lo2: int, hi2: 
     return out
 
 
+# --- scores ---------------------------------------------------------------------------------------
+
+
 @jit
 def _scores(
-    indptr: Any,
-    indices: Any,
-    values: Any,
-    g: Curves,
-    right: Floats,
-    wrong: Floats,
-    mean: float,
-    sd: float,
-    slope_bound: float,
-    out: Floats,
-) -> None:
-    m = g.a.size
-    w = np.empty(g.nodes.size)
-    mean_bound = _MEAN_BOUND
-    while mean_bound < g.nodes[-1]:
-        mean_bound *= 2.0
-    for i in range(n_rows(indptr, values)):
-        items, row = rows.row(indptr, indices, values, i)
-        total, _ = weigh(items, row, g, w)
-        m1 = 0.0
-        m2 = 0.0
-        observed = 0
-        for q in range(w.size):
-            w[q] /= total
-            m1 += w[q] * g.nodes[q]
-            m2 += w[q] * g.nodes[q] * g.nodes[q]
-        for k in range(row.size):
-            if row[k] < 0:
+    indptr: Any, indices: Any, values: Any, g: Any, s: Shared, p: Prior, who: Chosen, c: Some,
+    first: Ints, table: Floats, mean: float, sd: float, bound: float, out: Floats,
+) -> None:  # fmt: skip
+    n_parameters, m = table.shape[0], first.size - 1
+    for begin in range(0, who.who.size, c.n.size):
+        count = gather(indptr, indices, values, g, s, p, who, begin, c)
+        weigh(c, count)
+        for r in range(count):
+            if c.n[r] == 0:
                 continue
-            observed += 1
-            j = item(items, k)
-            table = right[j] if row[k] == 1 else wrong[j]
-            s0 = 0.0
-            s1 = 0.0
+            i, lo, hi = c.person[r], c.lo[r], c.hi[r]
+            w, nodes, row_out = c.w[r, lo:hi], g.nodes[lo:hi], out[begin + r]
+            sum_w = total(w)
+            m1 = m2 = 0.0
             for q in range(w.size):
-                x = w[q] * table[q]
-                s0 += x
-                s1 += x * g.nodes[q]
-            out[i, j] = np.rint(s0 * UNIT)
-            out[i, m + j] = np.rint((mean * s0 + sd * s1) / slope_bound * UNIT)
-        if observed > 0:
-            out[i, 2 * m] = np.rint(m1 / mean_bound * UNIT)
-            out[i, 2 * m + 1] = np.rint((m2 - 1.0) / (mean_bound * mean_bound) * UNIT)
+                w[q] /= sum_w
+                u = (nodes[q] - mean) / sd
+                m1 += w[q] * u
+                m2 += w[q] * u * u
+            items, row = rows.row(indptr, indices, values, i)
+            for k in range(row.size):
+                if row[k] >= 0:
+                    j = item(items, k)
+                    for e in range(n_parameters):
+                        own = table[e, first[j] + row[k], lo:hi]
+                        row_out[e * m + j] = np.rint(dot(w, own) * UNIT)
+            row_out[n_parameters * m] = np.rint(m1 / bound * UNIT)
+            row_out[n_parameters * m + 1] = np.rint((m2 - 1.0) / (bound * bound) * UNIT)
 
 
 def score_products(
-    data: Layout, g: Curves, mean: float, sd: float, slope_bound: float
-) -> tuple[Ints, Ints]:
+    data: Layout, g: Tables, s: Shared, p: Prior, first: Ints, table: Floats, mean: float,
+    sd: float,
+) -> tuple[Ints, Ints]:  # fmt: skip
     """Sums over persons of the marginal score, and of its products with itself.
 
-    Entries are the derivatives of a person's log marginal likelihood in the intercepts, in the
-    slopes over ``slope_bound``, and, up to factors, in mean and SD of ability; they count multiples
-    of ``1 / UNIT``.  Shapes (2 items + 2,) and (2 items + 2, 2 items + 2).  By Fisher's identity
-    each is the posterior mean of the derivative given ability, ``(y - P) s / P`` and that times
-    ability, ``P = c + (1 - c) s``.
+    Entries are the derivatives of a person's log marginal likelihood by the items' parameters,
+    parameter after parameter, and, up to factors, by mean and SD of ability; they count multiples
+    of ``1 / UNIT``.  By Fisher's identity each is the posterior mean of the derivative given
+    ability: ``table`` (parameters, rows, nodes) has those of log P, at most 1, category k of item j
+    in row ``first[j] + k``.  Shapes (n,) and (n, n), n = parameters x items + 2.
     """
-    s = 1.0 / (1.0 + np.exp(-(np.multiply.outer(g.a, g.nodes) + g.d[:, None])))
-    p = g.c[:, None] + (1.0 - g.c[:, None]) * s
-    right, wrong = s * (1.0 - p) / p, -s
-    size = 2 * g.a.size + 2
+    size = table.shape[0] * data.shape[1] + 2
     sums, products = np.zeros(size, dtype=np.int64), np.zeros((size, size), dtype=np.int64)
-    for part in _chunks(data):
-        x = np.zeros((part.shape[0], size))
-        _scores(*rows.arrays(part), g, right, wrong, mean, sd, slope_bound, x)
+    bound = _MEAN_BOUND
+    while bound < np.abs(g.nodes[[0, -LANES]] - mean).max() / sd:  # the last fill up the lanes
+        bound *= 2.0
+    for lo, hi in _ranges(data.shape[0]):
+        x, who = np.zeros((hi - lo, size)), Chosen(np.arange(lo, hi), np.empty(0))
+        room = some(hi - lo, data.shape[1], g.nodes.size)
+        _scores(*rows.arrays(data), g, s, p, who, room, first, table, mean, sd, bound, x)
         sums += x.sum(axis=0).astype(np.int64)
         products += (x.T @ x).astype(np.int64)
     return sums, products

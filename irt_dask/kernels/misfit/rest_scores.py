@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats, Ints
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.base.fixed_point import scale_for
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Layout
 from irt_dask.kernels.responses.rows import item, n_rows
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: Shares of right answers are multiples of this, so that a person's sum is exact.
 _UNIT = 2.0**-20

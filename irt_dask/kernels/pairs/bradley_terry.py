@@ -12,15 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator, cg
 from scipy.special import expit
 
+from irt_dask.arrays import Floats, Ints
 from irt_dask.kernels.base.compiled import jit
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: Up to so many items Newton's equations are solved by Cholesky; beyond, by conjugate gradients.
 _DENSE_ITEMS = 2_000

@@ -15,12 +15,9 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Ints, Words
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.responses.layouts import Dense, Layout, Sparse
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Words = NDArray[np.uint64]
 
 
 @intrinsic
@@ -170,16 +167,9 @@ _VALUE = {"right": 1, "wrong": 0, "any": -1}
 
 @jit
 def _scatter(
-    indptr: Ints,
-    indices: NDArray[np.int32],
-    values: NDArray[np.int8],
-    row: int,
-    column: int,
-    weight: Ints,
-    lo: int,
-    hi: int,
-    out: Ints,
-) -> None:
+    indptr: Ints, indices: NDArray[np.int32], values: NDArray[np.int8], row: int, column: int,
+    weight: Ints, lo: int, hi: int, out: Ints,
+) -> None:  # fmt: skip
     columns = np.empty(indices.size, dtype=np.int32)
     for i in range(indptr.size - 1):
         first, end = indptr[i], indptr[i + 1]

@@ -9,15 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Bytes, Floats, Words
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Layout
 from irt_dask.kernels.responses.rows import item, n_rows
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @jit
@@ -38,23 +35,6 @@ def totals(data: Layout, right: Floats, wrong: Floats) -> tuple[Floats, Floats]:
     a, w = np.zeros((2, data.shape[0]))
     _totals(*rows.arrays(data), right, wrong, a, w)
     return a, w
-
-
-@jit
-def _share_out(indptr: Any, indices: Any, values: Any, which: int, terms: Ints, out: Ints) -> None:
-    for i in range(n_rows(indptr, values)):
-        if terms[i] != 0:
-            items, row = rows.row(indptr, indices, values, i)
-            for k in range(row.size):
-                if row[k] == which:
-                    out[item(items, k)] += terms[i]
-
-
-def share_out(data: Layout, which: int, terms: Ints) -> Ints:
-    """Sum the persons' terms over those whose response to the item is ``which`` (1 or 0)."""
-    out = np.zeros(data.shape[1], dtype=np.int64)
-    _share_out(*rows.arrays(data), which, terms, out)
-    return out
 
 
 # --- who is linked --------------------------------------------------------------------------------
@@ -96,21 +76,21 @@ def _support(indptr: Any, indices: Any, values: Any, lo: int, hi: int, out: Any)
                         out[j - lo, t // 64] |= one << np.uint64(t % 64)
 
 
-def support(data: Layout, lo: int, hi: int) -> NDArray[np.uint64]:
+def support(data: Layout, lo: int, hi: int) -> Words:
     """Bits of the items that somebody answered together with item ``lo .. hi``, 64 to a word."""
     out = np.zeros((hi - lo, -(-data.shape[1] // 64)), dtype=np.uint64)
     _support(*rows.arrays(data), lo, hi, out)
     return out
 
 
-def octets(support: NDArray[np.uint64]) -> NDArray[np.uint8]:
+def octets(support: Words) -> Bytes:
     """Return the bits of :func:`support` by eight linked items (rows) and item (columns)."""
     n_bytes = -(-len(support) // 8)
     return np.ascontiguousarray(support.astype("<u8", copy=False).view(np.uint8)[:, :n_bytes].T)
 
 
 @jit
-def _linked_sums(links: NDArray[np.uint8], u: Floats, out: Floats) -> None:
+def _linked_sums(links: Bytes, u: Floats, out: Floats) -> None:
     table = np.empty(256)
     for b in range(links.shape[0]):
         table[0] = 0.0
@@ -122,7 +102,7 @@ def _linked_sums(links: NDArray[np.uint8], u: Floats, out: Floats) -> None:
             out[j] += table[links[b, j]]
 
 
-def linked_sums(links: NDArray[np.uint8], u: Floats) -> Floats:
+def linked_sums(links: Bytes, u: Floats) -> Floats:
     """Sum ``u`` over the items that each item is linked to (:func:`octets`), itself not."""
     out = np.zeros(u.size)
     _linked_sums(links, u, out)

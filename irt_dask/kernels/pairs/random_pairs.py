@@ -15,18 +15,14 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats, Ints, Words
 from irt_dask.kernels.base import fixed_point
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Dense, Layout, Sparse
 from irt_dask.kernels.responses.response_counts import responses_per_person
 from irt_dask.kernels.responses.rows import item, n_rows, row
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Words = NDArray[np.uint64]
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)

@@ -16,13 +16,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats, Ints
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.responses.item_sets import Sets
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: Two values of eps are close if their quotient is within this of 1.
 _CLOSE = 1.0 / 64.0

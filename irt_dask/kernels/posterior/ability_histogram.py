@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats, Ints
 from irt_dask.kernels.base.compiled import jit
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class Classes(NamedTuple):
@@ -23,15 +20,9 @@ class Classes(NamedTuple):
 
 @jit
 def _add(
-    ability: Floats,
-    error: Floats,
-    classes: Classes,
-    largest_error: float,
-    scale: float,
-    count: Ints,
-    moments: Ints,
-    n: Ints,
-) -> None:
+    ability: Floats, error: Floats, classes: Classes, largest_error: float, scale: float,
+    count: Ints, moments: Ints, n: Ints,
+) -> None:  # fmt: skip
     per_unit = classes.n / (classes.last - classes.first)
     for i in range(ability.shape[0]):
         for k in range(ability.shape[1]):

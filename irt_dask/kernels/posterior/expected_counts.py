@@ -1,8 +1,9 @@
-"""Expected counts of responses by item and node of the ability grid, and the score they give.
+"""Expected counts of responses by item and node of the ability grid.
 
-A person with posterior weights ``w_q`` (they sum to 1) adds ``w_q`` to the counts of the items that
-he or she answered.  Weights are rounded once, to multiples of ``1 / scale``, and added as integers,
-so that neither the order of persons nor the blocks they come in change a bit.
+A person with posterior weights ``w_q`` (they sum to 1) adds ``w_q`` to the counts of the responses
+that he or she gave.  Weights are rounded once, to multiples of ``1 / scale``, and added as
+integers, so that neither the order of persons nor the blocks they come in change a bit.  On grids
+of many nodes items are counted on a coarser axis (:mod:`irt_dask.kernels.posterior.coarse_axis`).
 """
 
 from __future__ import annotations
@@ -13,22 +14,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.kernels.base import fixed_point
 from irt_dask.kernels.base.compiled import jit
-from irt_dask.kernels.posterior.linear_tables import (
-    LOG_NEGLIGIBLE,
-    NEGLIGIBLE,
-    Tables,
-    log_weights,
-    weights,
+from irt_dask.kernels.base.lanes import total
+from irt_dask.kernels.posterior.coarse_axis import FINE_ALONE, POINTS, Axis
+from irt_dask.kernels.posterior.person_weights import (
+    EVERYBODY,
+    Prior,
+    Shared,
+    Some,
+    gather,
+    some,
+    weigh,
 )
+from irt_dask.kernels.posterior.tables import LinearTables, Tables
 from irt_dask.kernels.responses import rows
+from irt_dask.kernels.responses.item_sets import CommonSets
 from irt_dask.kernels.responses.layouts import Layout
-from irt_dask.kernels.responses.rows import item, n_rows
-from irt_dask.models import GRID_BOUND
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from irt_dask.kernels.responses.rows import n_rows
 
 
 class Scales(NamedTuple):
@@ -38,170 +42,177 @@ class Scales(NamedTuple):
     log_marginal: float
 
 
-def scales_for(n_persons: int, largest: float) -> Scales:
-    """Scales for sums over ``n_persons``, whose absolute log-likelihoods are at most ``largest``.
+def scales_for(n_persons: int, reach: float, largest: float) -> Scales:
+    """Scales for sums over persons on nodes within ``reach``, log-likelihoods within ``largest``.
 
     The first one also holds sums of weights times abilities.
     """
     return Scales(
-        fixed_point.scale_for(n_persons * GRID_BOUND), fixed_point.scale_for(n_persons * largest)
+        fixed_point.scale_for(n_persons * reach), fixed_point.scale_for(n_persons * largest)
     )
 
 
-@jit
-def complete_weights(
-    g: Tables, ratio: Floats, inverse_ratio: Floats, t: float, w: Floats
-) -> tuple[int, int, float]:
-    """Weights of a person who answered every item: first and last node, log weight of the mode.
+class Counts(NamedTuple):
+    """Whole multiples of ``1 / scales.weight``: higher responses and observed, by node.
 
-    Neighbouring weights differ by the factor ``ratio[q] exp(t h)``, which falls with q: find the
-    mode by bisection and walk out from it, without an exponential for each node.
+    ``steep_higher`` and ``steep_seen`` are those of items that are too steep for a coarse axis.
     """
-    n_nodes = g.nodes.size
-    growth = math.exp(t * (g.nodes[1] - g.nodes[0]))
-    shrink = 1.0 / growth
-    low, high = 0, n_nodes - 1
-    while low < high:
-        mid = (low + high) // 2
-        if ratio[mid] * growth >= 1.0:
-            low = mid + 1
-        else:
-            high = mid
-    first, last = low, low
-    w[low] = 1.0
-    while last < n_nodes - 1:
-        x = w[last] * ratio[last] * growth
-        if x < NEGLIGIBLE:
-            break
-        last += 1
-        w[last] = x
-    while first > 0:
-        x = w[first] * (inverse_ratio[first - 1] * shrink)
-        if x < NEGLIGIBLE:
-            break
-        first -= 1
-        w[first] = x
-    return first, last, g.total[low] + t * g.nodes[low]
+
+    higher: Ints  # (rows, nodes): responses above the lowest category
+    seen: Ints  # (items, nodes)
+    persons: Ints  # (groups, fine nodes)
+    log_marginal: np.int64  # multiple of 1 / scales.log_marginal
+    steep_higher: Ints
+    steep_seen: Ints
+
+
+class Sums(NamedTuple):
+    """Counts of :class:`Counts` while they are added up, those of common sets by set."""
+
+    higher: Ints
+    seen: Ints
+    of_set: Ints
+    persons: Ints
+    steep_higher: Ints
+    steep_seen: Ints
+    steep_of_set: Ints
 
 
 @jit
 def _counts(
-    indptr: Any,
-    indices: Any,
-    values: Any,
-    g: Tables,
-    ratio: Floats,
-    inverse_ratio: Floats,
-    weight: Floats,
-    times: Ints,
-    scale: float,
-    log_scale: float,
-    constant: float,
-    right: Ints,
-    seen: Ints,
-    whole: Ints,
-    mass: Ints,
-) -> int:
-    n_nodes = g.nodes.size
-    w = np.empty(n_nodes)
-    multiple = np.empty(n_nodes, dtype=np.int64)
-    index = np.empty(g.a.size + 4, dtype=np.int64)
-    rights = np.empty(g.a.size + 1, dtype=np.int64)
+    indptr: Any, indices: Any, values: Any, g: Any, s: Shared, p: Prior, c: Some, axis: Axis,
+    weight: Floats, times: Ints, scale: float, log_scale: float, out: Sums,
+) -> int:  # fmt: skip
+    fine, coarse = np.empty(g.nodes.size, dtype=np.int64), np.empty(axis.nodes.size, dtype=np.int64)
     log_marginal = 0
-    for i in range(n_rows(indptr, values)):
-        items, row = rows.row(indptr, indices, values, i)
-        t = 0.0
-        intercepts = 0.0
-        observed = 0
-        n_right = 0
-        for k in range(row.size):  # without branches, which nobody could predict
-            j = item(items, k)
-            y = row[k] == 1
-            observed += row[k] >= 0
-            rights[n_right] = j
-            n_right += y
-            t += g.a[j] * y
-            intercepts += g.d[j] * y
-        if observed == 0 or weight[i] == 0.0:  # says nothing, of abilities neither
-            continue
-        complete = observed == g.a.size
-        if complete:
-            first, last, peak = complete_weights(g, ratio, inverse_ratio, t, w)
-        else:
-            lo, hi = log_weights(items, row, g, LOG_NEGLIGIBLE, index, w)
-            first, last, peak = weights(w, lo, hi, LOG_NEGLIGIBLE)
-        total = 0.0
-        for q in range(first, last + 1):
-            total += w[q]
-        value = peak + math.log(total) + intercepts + constant
-        log_marginal += times[i] * int(np.rint(weight[i] * value * log_scale))
-        part = weight[i] * scale / total
-        for q in range(first, last + 1):
-            multiple[q] = times[i] * np.int64(w[q] * part + 0.5)
-        at = multiple[first : last + 1]
-        for j in rights[:n_right]:
-            to = right[j, first : last + 1]
-            for q in range(at.size):
-                to[q] += at[q]
-        if complete:
-            to = whole[first : last + 1]
-            for q in range(at.size):
-                to[q] += at[q]
-        else:
-            to = mass[first : last + 1]
-            for q in range(at.size):
-                to[q] += at[q]
-            for k in range(row.size):
-                if row[k] >= 0:
-                    to = seen[item(items, k), first : last + 1]
-                    for q in range(at.size):
-                        to[q] += at[q]
+    higher, seen, persons, of_set = out.higher, out.seen, out.persons, out.of_set
+    for begin in range(0, n_rows(indptr, values), c.n.size):
+        count = gather(indptr, indices, values, g, s, p, EVERYBODY, begin, c)
+        weigh(c, count)
+        for r in range(count):
+            i = c.person[r]
+            if c.n[r] == 0 or weight[i] == 0.0:  # says nothing, of abilities neither
+                continue
+            lo, hi = c.lo[r], c.hi[r]
+            w = c.w[r, lo:hi]
+            at = fine[: w.size]
+            sum_w = total(w)
+            value = c.peak[r] + math.log(sum_w) + c.constant[r]
+            log_marginal += times[i] * int(np.rint(weight[i] * value * log_scale))
+            part = weight[i] * scale / sum_w
+            for q in range(w.size):
+                at[q] = times[i] * np.int64(w[q] * part + 0.5)
+            _add_one(at, persons[p.group[i] if p.group.size > 0 else 0], lo)
+            if axis.nodes.size > 0:
+                _add_steep(at, lo, c, r, s.number[i], axis, out)
+                at, lo = _coarse(w, lo, part, times[i], axis, c.scratch, coarse)
+            _add(at, c.higher[r, : c.n_higher[r]], higher, lo)
+            if s.number[i] >= 0:
+                _add_one(at, of_set[s.number[i]], lo)
+            else:
+                _add(at, c.items[r, : c.n[r]], seen, lo)
     return log_marginal
 
 
-def counts(
-    data: Layout,
-    g: Tables,
-    scales: Scales,
-    *,
-    weight: Floats | None = None,
-    times: Ints | None = None,
-    constant: float | None = None,
-) -> tuple[Ints, Ints, Ints, np.int64]:
-    """Expected right and observed responses by item and node, persons by node, log marginals.
+@jit
+def _coarse(
+    w: Floats, lo: int, part: float, times: int, axis: Axis, scratch: Floats, out: Ints
+) -> tuple[Ints, int]:
+    """Multiples at coarse nodes of weights w from the node ``lo`` on, and the first of these."""
+    first = axis.first[lo]
+    to = scratch[: axis.first[lo + w.size - 1] + POINTS - first]
+    to[:] = 0.0
+    for q in range(w.size):
+        share, start = axis.share[lo + q], axis.first[lo + q] - first
+        for k in range(POINTS):
+            to[start + k] += w[q] * share[k]
+    for k in range(to.size):
+        out[k] = times * np.int64(np.rint(to[k] * part))
+    return out[: to.size], first
 
-    Counts have shape (n_items, n_nodes), persons (n_nodes,); they are multiples of ``1 /
-    scales.weight``.  The sum over persons of the log marginal likelihood is one of ``1 /
-    scales.log_marginal``.  Persons without responses are left out.  ``weight`` are those of the
-    persons, ``times`` says how many each row stands for (default: 1); ``constant`` is added to each
-    log marginal (default: the log normaliser of the trapezoidal rule for abilities N(0, 1)).
-    """
-    m, n_nodes = data.shape[1], g.nodes.size
-    right = np.zeros((m, n_nodes), dtype=np.int64)
-    seen, whole = np.zeros_like(right), np.zeros(n_nodes, dtype=np.int64)
-    mass = np.zeros_like(whole)
-    ratio = np.diff(g.total)
-    if weight is None:
-        weight = np.ones(data.shape[0])
-    if times is None:
-        times = np.ones(data.shape[0], dtype=np.int64)
-    if constant is None:
-        constant = math.log(g.nodes[1] - g.nodes[0]) - 0.5 * math.log(2.0 * math.pi)
-    value = _counts(
-        *rows.arrays(data), g, np.exp(ratio), np.exp(-ratio), weight, times, *scales, constant,
-        right, seen, whole, mass,
+
+@jit
+def _add_steep(at: Ints, lo: int, c: Some, r: int, number: int, axis: Axis, out: Sums) -> None:
+    """Add to the counts of items that are too steep for the coarse axis."""
+    for row in c.higher[r, : c.n_higher[r]]:
+        if axis.steep_row[row] >= 0:
+            _add_one(at, out.steep_higher[axis.steep_row[row]], lo)
+    if number >= 0:
+        if out.steep_seen.shape[0] > 0:
+            _add_one(at, out.steep_of_set[number], lo)
+        return
+    for j in c.items[r, : c.n[r]]:
+        if axis.steep[j] >= 0:
+            _add_one(at, out.steep_seen[axis.steep[j]], lo)
+
+
+@jit
+def _add_one(at: Ints, out: Ints, lo: int) -> None:
+    to = out[lo : lo + at.size]
+    for q in range(at.size):
+        to[q] += at[q]
+
+
+@jit
+def _add(at: Ints, which: NDArray[np.int32], out: Ints, lo: int) -> None:
+    for k in range(which.size):
+        to = out[which[k], lo : lo + at.size]
+        for q in range(at.size):
+            to[q] += at[q]
+
+
+@jit
+def _add_sets(observed: Bools, of_set: Ints, seen: Ints) -> None:
+    for s in range(of_set.shape[0]):
+        for j in range(observed.shape[1]):
+            if observed[s, j]:
+                for q in range(seen.shape[1]):
+                    seen[j, q] += of_set[s, q]
+
+
+def nothing(n_items: int, g: Tables, p: Prior, axis: Axis) -> Counts:
+    """Counts of nobody."""
+    n_rows = n_items if isinstance(g, LinearTables) else len(g.gain)
+    steep_rows, steep = int((axis.steep_row >= 0).sum()), int((axis.steep >= 0).sum())
+
+    def zeros(rows: int, nodes: Floats) -> Ints:
+        return np.zeros((rows, nodes.size), dtype=np.int64)
+
+    coarse = axis.nodes if axis.nodes.size else g.nodes
+    return Counts(
+        zeros(n_rows, coarse), zeros(n_items, coarse), zeros(len(p.log_mass), g.nodes),
+        np.int64(0), zeros(steep_rows, g.nodes), zeros(steep, g.nodes),
     )  # fmt: skip
-    seen += whole
-    return right, seen, mass + whole, np.int64(value)
 
 
-def score(right: Floats, seen: Floats, nodes: Floats, a: Floats, d: Floats) -> Floats:
-    """Gradient of the log marginal likelihood in (a, d), shape (2, n_items), from the counts.
+def counts(
+    data: Layout, g: Tables, s: Shared, sets: CommonSets, p: Prior, scales: Scales, *,
+    weight: Floats | None = None, times: Ints | None = None, axis: Axis = FINE_ALONE,
+    to: Counts | None = None,
+) -> Counts:  # fmt: skip
+    """Expected counts of a block; persons without responses are left out.
 
-    By Fisher's identity it is that of the expected complete log-likelihood:
-    ``sum_q theta_q (r_jq - f_jq P_jq)`` and ``sum_q (r_jq - f_jq P_jq)``.
+    ``weight`` are those of the persons, ``times`` says how many each row stands for.  The counts
+    are added to those of ``to``, in place.
     """
-    z = np.multiply.outer(a, nodes) + d[:, None]
-    with np.errstate(over="ignore"):  # 1 / (1 + inf) is 0, as it should be
-        residual = right - seen / (1.0 + np.exp(-z))
-    return np.stack([residual @ nodes, residual.sum(axis=1)])
+    n, m = data.shape
+    n_nodes, n_sets, steep = g.nodes.size, len(s.base), axis.steep >= 0
+    to = nothing(m, g, p, axis) if to is None else to
+    out = Sums(
+        *(to.higher, to.seen, np.zeros((n_sets, to.seen.shape[1]), dtype=np.int64), to.persons),
+        *(
+            to.steep_higher,
+            to.steep_seen,
+            np.zeros((n_sets * steep.any(), n_nodes), dtype=np.int64),
+        ),
+    )
+    value = _counts(
+        *rows.arrays(data), g, s, p, some(n, m, n_nodes), axis,
+        np.ones(n) if weight is None else weight,
+        np.ones(n, dtype=np.int64) if times is None else times,
+        *scales, out,
+    )  # fmt: skip
+    _add_sets(sets.observed, out.of_set, out.seen)
+    if steep.any():
+        _add_sets(np.ascontiguousarray(sets.observed[:, steep]), out.steep_of_set, out.steep_seen)
+    return to._replace(log_marginal=to.log_marginal + value)

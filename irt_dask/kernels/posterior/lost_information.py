@@ -13,18 +13,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats, Ints
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.base.exact_products import Units, bound_above
-from irt_dask.kernels.posterior.expected_counts_3pl import Tables3PL
+from irt_dask.kernels.base.lanes import total
+from irt_dask.kernels.posterior.person_weights import (
+    Chosen,
+    Prior,
+    Shared,
+    Some,
+    gather,
+    some,
+    weigh,
+)
+from irt_dask.kernels.posterior.tables import Tables
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Layout
-from irt_dask.kernels.responses.rows import item, n_rows
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: Weights below this share of the largest take no part: errors of 1e-12 are far below sampling.
-_LOG_CUT = math.log(1e-13)
+_CUT = 1e-13
 #: Rows of the matrix whose products are summed at a time, and its bytes.
 _ROWS, _BYTES = 4096, 1 << 26
 #: Products of rows up to which they are computed in two slices.  Beyond, the rounding errors of one
@@ -33,139 +40,107 @@ _FINE = 2e9
 
 
 class Scores(NamedTuple):
-    """Scores of items and ability by node.
+    """Derivatives of log probabilities by the parameters, by node.
 
-    ``logit`` and ``guess`` are derivatives of log P (first) and of log(1 - P) (second) by the logit
-    and the guessing parameter, (2, items, nodes); ``ability`` those of the log density by mean and
-    log SD, (2, nodes).  ``column`` says where each score goes, (3, items) and (2,): -1 is nowhere.
+    ``lowest`` are those of the lowest category of each item, (nodes, items, parameters), ``gain``
+    those of the higher ones less these, (nodes, rows, parameters); ``ability`` those of the log
+    density by mean and log SD, (groups, 2, nodes).  Columns say where each score goes: -1 is
+    nowhere.  ``bound`` are powers of two above deviations of scores from their mean, and above
+    means, (2, columns).
     """
 
-    logit: Floats
-    guess: Floats
+    lowest: Floats
+    gain: Floats
     ability: Floats
-    item_column: Ints
-    ability_column: Ints
+    item_column: Ints  # (items, parameters)
+    row_column: Ints  # (rows, parameters)
+    ability_column: Ints  # (groups, 2)
+    bound: Floats
 
 
-def item_scores(items: Floats, nodes: Floats) -> tuple[Floats, Floats]:
-    """``logit`` and ``guess`` of :class:`Scores`, of items (a, d, c)."""
-    a, d, c = items
-    z = np.multiply.outer(a, nodes) + d[:, None]
-    e = np.exp(-np.abs(z))
-    large, small = 1.0 / (1.0 + e), e / (1.0 + e)
-    p, q = np.where(z >= 0.0, large, small), np.where(z >= 0.0, small, large)
-    chance = c[:, None] + (1.0 - c[:, None]) * p
-    by_logit = np.stack([(1.0 - c[:, None]) * p * q / chance, -p])
-    by_guess = np.stack([q / chance, np.broadcast_to(-1.0 / (1.0 - c[:, None]), p.shape)])
-    return by_logit, by_guess
+def scores(by_parameter: Floats, ability: Floats, column: Ints, of_ability: Ints) -> Scores:
+    """Scores of items with derivatives (parameters, items, categories, nodes).
+
+    ``column`` says where those of the items go, (parameters, items), ``of_ability`` those of
+    ability, (2, groups).
+    """
+    used = np.where((column >= 0)[:, :, None, None], by_parameter, 0.0)
+    deviation, mean = np.zeros((2, 1 + int(max(column.max(), of_ability.max()))))
+    for at, score in ((column, used), (of_ability.T, ability[:, :, None])):
+        np.add.at(deviation, at[at >= 0], np.ptp(score, axis=3).max(axis=2)[at >= 0])
+        np.add.at(mean, at[at >= 0], np.abs(score).max(axis=(2, 3))[at >= 0])
+    n_parameters, _, n_categories, n_nodes = used.shape
+    gain = (used[:, :, 1:] - used[:, :, :1]).reshape(n_parameters, -1, n_nodes)
+    return Scores(
+        np.ascontiguousarray(used[:, :, 0].T), np.ascontiguousarray(gain.T), ability,
+        np.ascontiguousarray(column.T), np.repeat(column.T, n_categories - 1, axis=0),
+        np.ascontiguousarray(of_ability.T), bound_above(np.stack([deviation, mean])),
+    )  # fmt: skip
+
+
+@jit
+def _add(at: Floats, which: NDArray[np.int32], column: Ints, to: Floats) -> None:
+    for j in which:
+        for k in range(at.shape[1]):
+            if column[j, k] >= 0:
+                to[column[j, k]] += at[j, k]  # items may share a column
 
 
 @jit
 def _fill(
-    indptr: Any,
-    indices: Any,
-    values: Any,
-    g: Tables3PL,
-    s: Scores,
-    weight: Floats,
-    begin: int,
-    unit: Floats,
-    low_unit: float,
-    spread: Floats,
-    low: Floats,
-    mean: Floats,
-) -> tuple[int, int, int]:
+    indptr: Any, indices: Any, values: Any, g: Any, shared: Shared, p: Prior, who: Chosen, c: Some,
+    s: Scores, weight: Floats, begin: int, unit: Floats, low_unit: float, spread: Floats,
+    low: Floats, mean: Floats,
+) -> tuple[int, int, int]:  # fmt: skip
     """Fill rows with weighted deviations of scores, and others with their weighted means.
 
     Deviations are whole multiples of one over ``unit``, by column; ``low`` is what is left of them,
     in multiples of that again, if it has rows.
 
-    From person ``begin`` on, until one would not fit; returns the next person and the numbers of
-    rows filled.
+    From the chosen person ``begin`` on, until one would not fit; returns the next one and the
+    numbers of rows filled.
     """
-    n = g.nodes.size
-    w = np.empty(n)
     n_spread = n_mean = 0
-    i = begin
-    while i < n_rows(indptr, values) and n_mean < mean.shape[0]:
-        items, row = rows.row(indptr, indices, values, i)
-        observed = 0
-        w[:] = g.prior
-        for k in range(row.size):
-            if row[k] >= 0:
-                observed += 1
-                j = item(items, k)
-                w += g.wrong[j]
-                if row[k] == 1:
-                    w += g.gain[j]
-        if observed == 0 or weight[i] == 0.0:
-            i += 1
-            continue
-        peak = w.max()
-        lo, hi = 0, n
-        while w[lo] - peak <= _LOG_CUT:
-            lo += 1
-        while w[hi - 1] - peak <= _LOG_CUT:
-            hi -= 1
-        if n_spread + hi - lo > spread.shape[0]:
-            break
-        total = 0.0
-        for q in range(lo, hi):
-            w[q] = math.exp(w[q] - peak)
-            total += w[q]
-        average = mean[n_mean]
-        average[:] = 0.0
-        for q in range(lo, hi):
-            share = w[q] / total
-            to = spread[n_spread + q - lo]
-            to[:] = 0.0
-            for k in range(row.size):
-                if row[k] >= 0:
-                    j = item(items, k)
-                    y = 1 - row[k]
-                    slope = s.logit[y, j, q]
-                    if s.item_column[0, j] >= 0:
-                        to[s.item_column[0, j]] += slope * g.nodes[q]  # 1PL: of all items
-                    if s.item_column[1, j] >= 0:
-                        to[s.item_column[1, j]] = slope
-                    if s.item_column[2, j] >= 0:
-                        to[s.item_column[2, j]] = s.guess[y, j, q]
-            for k in range(2):
-                if s.ability_column[k] >= 0:
-                    to[s.ability_column[k]] = s.ability[k, q]
-            average += share * to
-        for q in range(lo, hi):
-            to = spread[n_spread + q - lo]
-            root = math.sqrt(weight[i] * w[q] / total)
-            for k in range(to.size):
-                scaled = root * (to[k] - average[k]) * unit[k]
-                to[k] = np.rint(scaled)
-                if low.shape[0] > 0:
-                    low[n_spread + q - lo, k] = np.rint((scaled - to[k]) * low_unit)
-        average *= weight[i]
-        n_spread += hi - lo
-        n_mean += 1
-        i += 1
-    return i, n_spread, n_mean
-
-
-def bounds(nodes: Floats, groups: list[Scores], size: int) -> Floats:
-    """Powers of two above deviations of scores from their mean, and above means; (2, columns).
-
-    Groups differ in their scores of ability alone.
-    """
-    deviation, mean = np.zeros((2, size))
-    first = groups[0]
-    per_item = (first.logit * nodes, first.logit, first.guess)
-    for column, scores in zip(first.item_column, per_item, strict=True):
-        kept = column >= 0
-        np.add.at(deviation, column[kept], np.ptp(scores, axis=2).max(axis=0)[kept])
-        np.add.at(mean, column[kept], np.abs(scores).max(axis=(0, 2))[kept])
-    for s in groups:
-        for at, scores in zip(s.ability_column, s.ability, strict=True):
-            if at >= 0:
-                deviation[at], mean[at] = np.ptp(scores), np.abs(scores).max()
-    return bound_above(np.stack([deviation, mean]))
+    while begin < who.who.size:
+        count = gather(indptr, indices, values, g, shared, p, who, begin, c)
+        weigh(c, count)
+        for r in range(count):
+            i, lo, hi = c.person[r], c.lo[r], c.hi[r]
+            if c.n[r] == 0 or weight[i] == 0.0:
+                continue
+            w = c.w[r]
+            while w[lo] <= _CUT:
+                lo += 1
+            while w[hi - 1] <= _CUT:
+                hi -= 1
+            if n_spread + hi - lo > spread.shape[0] or n_mean == mean.shape[0]:
+                return begin + r, n_spread, n_mean
+            sum_w = total(w[c.lo[r] : c.hi[r]])
+            group = p.group[i] if p.group.size > 0 else 0
+            average = mean[n_mean]
+            average[:] = 0.0
+            for q in range(lo, hi):
+                to = spread[n_spread + q - lo]
+                to[:] = 0.0
+                _add(s.lowest[q], c.items[r, : c.n[r]], s.item_column, to)
+                _add(s.gain[q], c.higher[r, : c.n_higher[r]], s.row_column, to)
+                for k in range(2):
+                    if s.ability_column[group, k] >= 0:
+                        to[s.ability_column[group, k]] = s.ability[group, k, q]
+                average += w[q] / sum_w * to
+            for q in range(lo, hi):
+                to = spread[n_spread + q - lo]
+                root = math.sqrt(weight[i] * w[q] / sum_w)
+                for k in range(to.size):
+                    scaled = root * (to[k] - average[k]) * unit[k]
+                    to[k] = np.rint(scaled)
+                    if low.shape[0] > 0:
+                        low[n_spread + q - lo, k] = np.rint((scaled - to[k]) * low_unit)
+            average *= weight[i]
+            n_spread += hi - lo
+            n_mean += 1
+        begin += count
+    return begin, n_spread, n_mean
 
 
 def units_for(n_persons: int, n_nodes: int, size: int) -> Units:
@@ -175,31 +150,27 @@ def units_for(n_persons: int, n_nodes: int, size: int) -> Units:
 
 
 def sums(
-    data: Layout,
-    g: Tables3PL,
-    s: Scores,
-    weight: Floats,
-    largest: float,
-    bound: Floats,
-    u: Units,
-    squares: bool,
-) -> list[Ints]:
+    data: Layout, g: Tables, shared: Shared, p: Prior, who: Ints, s: Scores, weight: Floats,
+    largest: float, u: Units, squares: bool,
+) -> list[Ints]:  # fmt: skip
     """Exact sums over persons: posterior covariances of scores and, if wanted, squares of means.
 
-    Persons count as often as their weight, next to ``largest``, a bound; in the second sum its
-    square does.  ``bound`` is that of :func:`bounds`; :func:`value` gives what these stand for.
+    Of the persons ``who``, at least one.  They count as often as their weight, next to ``largest``,
+    a bound; in the second sum its square does.  :func:`value` gives what these stand for.
     """
-    deviation, of_mean = bound
+    deviation, of_mean = s.bound
     size = deviation.size
     spread = np.empty((u.rows, size))
     low = np.empty((u.rows if u.fine else 0, size))
     mean = np.empty((max(1, u.rows // 8), size))
     out = [np.zeros((3 if u.fine else 1, size, size), dtype=np.int64) for _ in range(1 + squares)]
-    share, begin = weight / largest, 0
-    while begin < data.shape[0]:
+    arrays, chosen = rows.arrays(data), Chosen(who, np.empty(0))
+    room, share, begin = some(who.size, data.shape[1], g.nodes.size), weight / largest, 0
+    while begin < who.size:
         begin, k, n = _fill(
-            *rows.arrays(data), g, s, share, begin, u.unit / deviation, u.unit, spread, low, mean
-        )
+            *arrays, g, shared, p, chosen, room, s, share, begin, u.unit / deviation, u.unit,
+            spread, low, mean,
+        )  # fmt: skip
         out[0] += u.gram(spread[:k], low[:k] if u.fine else None)
         if squares:
             out[1] += u.gram(*u.slices(mean[:n] / of_mean))

@@ -1,29 +1,27 @@
 """Posterior covariances and squares of scores of persons who answered every item, summed.
 
-Their scores at a node theta are ``(y theta, y, 0) + f(theta)``, with f the same for everybody.  (y
-is 1 or 0, less 1 where most are right: what is left for an item that all have right is f, as small
-as it is.)  So a person's posterior covariance is
-``y y' var(theta) + y cov(theta, f) + cov(f, theta) y' + cov(f)``, and f comes in after the sum over
-persons: the first of these needs sums of ``y y'``, the others sums of products of posterior weights
-with y and each other.  Squares of mean scores are added up alike.  Sums are exact
-(:mod:`irt_dask.kernels.base.exact_products`).
+Of items whose log odds are linear in ability.  Their scores at a node theta are ``(y theta, y, 0) +
+f(theta)``, with f the same for everybody in a group.  (y is 1 or 0, less 1 where most are right:
+what is left for an item that all have right is f, as small as it is.)  So a person's posterior
+covariance is ``y y' var(theta) + y cov(theta, f) + cov(f, theta) y' + cov(f)``, and f comes in
+after the sum over persons: the first of these needs sums of ``y y'``, the others sums of products
+of posterior weights with y and each other.  Squares of mean scores are added up alike.  Sums are
+exact (:mod:`irt_dask.kernels.base.exact_products`).
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.base.exact_products import Units
-from irt_dask.kernels.posterior.expected_counts_3pl import Tables3PL
-from irt_dask.kernels.posterior.lost_information import Scores
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from irt_dask.kernels.base.exponential import exponentials
+from irt_dask.kernels.base.lanes import dot, largest, total
+from irt_dask.kernels.posterior.tables import LinearTables
 
 #: Rows whose products are added up at a time.
 ROWS = 1024
@@ -52,71 +50,55 @@ class Sums(NamedTuple):
 
 @jit
 def _posteriors(
-    values: NDArray[np.int8],
-    slopes: Floats,
-    nodes: Floats,
-    total: Floats,
-    w: Floats,
-    mean: Floats,
-    spread: Floats,
-) -> None:
+    values: NDArray[np.int8], slopes: Floats, nodes: Floats, log_total: Floats, w: Floats,
+    mean: Floats, spread: Floats,
+) -> None:  # fmt: skip
+    scratch = np.empty(nodes.size)
     for i in range(values.shape[0]):
         t = 0.0
         for j in range(slopes.size):
             t += slopes[j] * values[i, j]
         own = w[i]
-        peak = -math.inf
         for q in range(nodes.size):  # intercepts cancel
-            own[q] = t * nodes[q] + total[q]
-            peak = max(peak, own[q])
-        s = 0.0
-        m = 0.0
-        for q in range(nodes.size):
-            own[q] = math.exp(own[q] - peak)
-            s += own[q]
-            m += own[q] * nodes[q]
-        m /= s
+            own[q] = t * nodes[q] + log_total[q]
+        exponentials(own, largest(own), scratch)
+        sum_w = total(own)
+        mean[i] = dot(own, nodes) / sum_w
         v = 0.0
         for q in range(nodes.size):
-            own[q] /= s
-            v += own[q] * (nodes[q] - m) ** 2
-        mean[i] = m
+            own[q] /= sum_w
+            v += own[q] * (nodes[q] - mean[i]) ** 2
         spread[i] = v
 
 
-def usual(s: Scores) -> NDArray[np.bool_]:
+def usual(by_parameter: Floats) -> Bools:
     """Whether persons in the middle of the grid are rather right, of each item."""
-    return np.asarray(s.logit[1, :, s.logit.shape[2] // 2] < -0.5)
+    return np.asarray(by_parameter[1, :, 0, by_parameter.shape[3] // 2] < -0.5)  # minus P
 
 
-def rest(s: Scores, nodes: Floats) -> Floats:
-    """f, (2 items + 2, nodes)."""
-    f = np.where(usual(s)[:, None], s.logit[0], s.logit[1])  # 1 - P or -P
-    return np.concatenate([f * nodes, f, s.ability])
+def rest(by_parameter: Floats, ability: Floats) -> Floats:
+    """f of a group, (2 items + 2, nodes), from its scores of ability, (2, nodes)."""
+    own = usual(by_parameter).astype(int)
+    f = by_parameter[:, np.arange(own.size), own]
+    return np.concatenate([*f, ability])
 
 
 def sums(
-    values: NDArray[np.int8],
-    g: Tables3PL,
-    usual: NDArray[np.bool_],
-    weight: Floats,
-    largest: float,
-    u: Units,
-    squares: bool,
-) -> list[Sums]:
+    values: NDArray[np.int8], g: LinearTables, log_mass: Floats, usual: Bools,
+    weight: Floats, largest: float, u: Units, squares: bool,
+) -> list[Sums]:  # fmt: skip
     """Sums of covariances and, if wanted, of ``squares`` of means with squares of the weights.
 
-    ``largest`` is a bound of all weights, ``usual`` what :func:`usual` says of the items.  A person
-    costs O(items (items + nodes)).
+    ``log_mass`` is that of the persons' group, ``largest`` a bound of all weights, ``usual`` what
+    :func:`usual` says of the items.  A person costs O(items (items + nodes)).
     """
     x = g.nodes
-    reach = float(np.abs(x).max())
-    slopes = (g.gain[:, -1] - g.gain[:, 0]) / (x[-1] - x[0])  # gain is a theta + d
+    reach, log_total = float(np.abs(x).max()), g.total + log_mass
     out: list[Sums] = []
     for begin in range(0, len(values), u.rows):
         rows = values[begin : begin + u.rows]
         w, (mean, spread) = np.empty((len(rows), x.size)), np.empty((2, len(rows)))
-        _posteriors(rows, slopes, x, g.total, w, mean, spread)
+        _posteriors(rows, g.slope, x, log_total, w, mean, spread)
         share, mean = weight[begin : begin + u.rows] / largest, mean / reach
         y = rows.astype(np.float64) - usual
         parts = [_products(y, w, mean, share, [spread / reach**2], u)]

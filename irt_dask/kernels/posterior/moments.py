@@ -1,223 +1,261 @@
-"""Posterior of ability on a grid: draws, expectations, predictions from the other responses.
+"""Posterior moments of ability: means, variances, marginal likelihoods.
 
-Items and grid come as :func:`irt_dask.kernels.posterior.linear_tables.tables`.
+Under linear tables kept by node, what a person's responses say of ability is t: the posterior
+weight at a node theta is ``exp(t theta + f(theta))``, f being the same for all with the same items
+and prior.  With M its sum over the nodes, log M is a cumulant generating function: its derivatives
+in t are the posterior mean, the variance, and further cumulants.  So t is taken to be in a cell, 1
+/ 32 wide, and mean and variance come from the cumulants at the cell's middle, by Taylor's theorem,
+to 1e-12.  Where many persons have the same items and prior these are in a table (:class:`Cells`),
+for others they are found anew, with the same bits.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Bools, Floats, Ints, Words
 from irt_dask.kernels.base.compiled import jit
-from irt_dask.kernels.posterior import moments_by_score
-from irt_dask.kernels.posterior.linear_tables import (
-    CHUNK,
-    LOG_NEGLIGIBLE,
-    Tables,
-    log_weights,
-    weights,
+from irt_dask.kernels.base.lanes import dot, total
+from irt_dask.kernels.posterior.person_weights import (
+    EVERYBODY,
+    Chosen,
+    Prior,
+    Shared,
+    Some,
+    gather,
+    some,
+    weigh,
 )
+from irt_dask.kernels.posterior.tables import LinearTables, Tables
 from irt_dask.kernels.responses import rows
-from irt_dask.kernels.responses.layouts import Layout
-from irt_dask.kernels.responses.rows import item, n_rows
+from irt_dask.kernels.responses.layouts import Dense, Layout
+from irt_dask.kernels.responses.right_sums import right_sums, sums_of, words_of
+from irt_dask.kernels.responses.rows import n_rows
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-
-@jit
-def _draws(indptr: Any, indices: Any, values: Any, g: Tables, u: Floats, node: Ints) -> None:
-    w = np.empty(g.nodes.size)
-    index = np.empty(g.a.size + 4, dtype=np.int64)
-    for i in range(n_rows(indptr, values)):
-        items, row = rows.row(indptr, indices, values, i)
-        lo, hi = log_weights(items, row, g, LOG_NEGLIGIBLE, index, w)
-        first, last, _ = weights(w, lo, hi, LOG_NEGLIGIBLE)
-        total = 0.0
-        for q in range(first, last + 1):
-            total += w[q]
-        target = u[i] * total
-        q = first
-        running = w[first]
-        while running < target and q < last:
-            q += 1
-            running += w[q]
-        node[i] = q
+#: Cells of a unit of t.  The error of a mean is (1 / 64)^6 / 720 of the seventh cumulant, of a
+#: variance (1 / 64)^5 / 120.
+_CELLS = 32
+#: log M and six cumulants, Taylor's coefficients.
+_ORDERS = 7
+#: Persons of a set and prior from whom on a table is made, for each of its cells.
+_WORTH = 0.5
 
 
-@jit
-def _node_counts(
-    indptr: Any, indices: Any, values: Any, node: Ints, right: Ints, seen: Ints
-) -> None:
-    for i in range(n_rows(indptr, values)):
-        q = node[i]
-        items, row = rows.row(indptr, indices, values, i)
-        for k in range(row.size):
-            j = item(items, k)
-            right[q, j] += row[k] == 1
-            seen[q, j] += row[k] >= 0
+class Cells(NamedTuple):
+    """Cumulants at the middles of cells, for sets of items and groups of persons."""
+
+    of: Ints  # row of the first cell, (sets, groups); -1: there is no table
+    first: Ints  # number of that cell
+    values: Floats  # (cells, _ORDERS)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, bytes."""
+        return self.of.nbytes + self.first.nbytes + self.values.nbytes
 
 
-def draw(data: Layout, g: Tables, u: Floats) -> Ints:
-    """Draw every ability from its posterior on the nodes; ``u`` are uniforms, one a person."""
-    node = np.empty(data.shape[0], dtype=np.int64)
-    _draws(*rows.arrays(data), g, u, node)
-    return node
-
-
-def add_node_counts(data: Layout, node: Ints, right: Ints, seen: Ints) -> None:
-    """Add right and observed responses by node (of each person) and item, in place."""
-    _node_counts(*rows.arrays(data), node, right, seen)
+_NONE = np.empty(0)
+#: No tables.
+NO_CELLS = Cells(
+    np.empty((0, 0), dtype=np.int64), np.empty((0, 0), dtype=np.int64), np.empty((0, _ORDERS))
+)
 
 
 @jit
-def _expectations(
-    indptr: Any,
-    indices: Any,
-    values: Any,
-    g: Tables,
-    todo: NDArray[np.bool_],
-    mean: Floats,
-    sd: Floats,
-    log_marginal: Floats,
-) -> None:
-    nodes = g.nodes
-    w = np.empty(nodes.size)
-    index = np.empty(g.a.size + 4, dtype=np.int64)
-    for i in range(n_rows(indptr, values)):
-        if not todo[i]:
+def _cumulants(w: Floats, nodes: Floats, log_peak: float, out: Floats) -> None:
+    """log M and six cumulants k of ability with weights w on the nodes, over k!."""
+    sum_w = total(w)
+    mean = dot(w, nodes) / sum_w
+    m2 = m3 = m4 = m5 = m6 = 0.0
+    for q in range(w.size):
+        x = nodes[q] - mean
+        y = w[q] * x * x
+        m2 += y
+        y *= x
+        m3 += y
+        y *= x
+        m4 += y
+        y *= x
+        m5 += y
+        m6 += y * x
+    m2, m3, m4, m5, m6 = m2 / sum_w, m3 / sum_w, m4 / sum_w, m5 / sum_w, m6 / sum_w
+    out[0], out[1] = log_peak + math.log(sum_w), mean
+    out[2], out[3], out[4] = m2 / 2.0, m3 / 6.0, (m4 - 3.0 * m2 * m2) / 24.0
+    out[5] = (m5 - 10.0 * m3 * m2) / 120.0
+    out[6] = (m6 - 15.0 * m4 * m2 - 10.0 * m3 * m3 + 30.0 * m2 * m2 * m2) / 720.0
+
+
+@jit
+def _taylor(values: Floats, row: int, x: float) -> tuple[float, float, float]:
+    """Mean, variance and log M at ``x`` from the middle of a cell, whose cumulants are a row."""
+    k0, k1, k2, k3 = values[row, 0], values[row, 1], values[row, 2], values[row, 3]
+    k4, k5, k6 = values[row, 4], values[row, 5], values[row, 6]
+    # log M and its first two derivatives; what is in the table are Taylor's coefficients
+    log_m = k0 + x * (k1 + x * (k2 + x * (k3 + x * (k4 + x * (k5 + x * k6)))))
+    mean = k1 + x * (2.0 * k2 + x * (3.0 * k3 + x * (4.0 * k4 + x * (5.0 * k5 + x * 6.0 * k6))))
+    variance = 2.0 * k2 + x * (6.0 * k3 + x * (12.0 * k4 + x * (20.0 * k5 + x * 30.0 * k6)))
+    return mean, variance, log_m
+
+
+@jit
+def _tabulate(base: Floats, mass: Floats, nodes: Floats, first: int, c: Some, out: Floats) -> None:
+    for k in range(out.shape[0]):
+        t = (first + k + 0.5) / _CELLS
+        for q in range(nodes.size):
+            c.w[0, q] = (base[q] + mass[q]) + t * nodes[q]
+        c.lo[0], c.hi[0] = 0, nodes.size
+        weigh(c, 1)
+        lo, hi = c.lo[0], c.hi[0]
+        _cumulants(c.w[0, lo:hi], nodes[lo:hi], c.peak[0], out[k])
+
+
+def worth_a_table(n_persons: Ints, g: LinearTables, observed: Bools) -> Ints:
+    """Which groups have so many persons with these items that they pay for a table."""
+    return np.flatnonzero(n_persons > _WORTH * _CELLS * (observed @ np.abs(g.slope)))
+
+
+def table_of_cells(
+    g: LinearTables, observed: Bools, base: Floats, mass: Floats
+) -> tuple[int, Floats]:
+    """Number of the first cell of persons with these items, and cumulants in the middles of all.
+
+    ``base`` are their sums, ``mass`` is their prior; cumulants have shape (cells, _ORDERS).
+    """
+    slopes = g.slope[observed]
+    low, high = slopes[slopes < 0.0].sum(), slopes[slopes > 0.0].sum()
+    first = math.floor(low * _CELLS) - 1
+    out = np.empty((math.floor(high * _CELLS) + 2 - first, _ORDERS))
+    _tabulate(base, mass, g.nodes, first, some(1, 0, g.nodes.size), out)
+    return first, out
+
+
+@jit
+def _from_one_table(words: Words, eight: Floats, values: Floats, first: int, out: Floats) -> None:
+    """As :func:`_from_cells` where one table is everybody's."""
+    for i in range(words.shape[0]):
+        t, constant = sums_of(words, i, eight)
+        cell = math.floor(t * _CELLS)
+        middle = (cell + 0.5) / _CELLS
+        out[0, i], out[1, i], log_m = _taylor(values, cell - first, t - middle)
+        out[2, i] = log_m + constant
+
+
+@jit
+def _from_cells(
+    words: Words, eight: Floats, sums: Floats, number: NDArray[np.int32], group: Ints,
+    tilt: Floats, of: Ints, first: Ints, values: Floats, out: Floats, rest: Ints,
+) -> int:  # fmt: skip
+    """Fill in moments of those who have a table; list the others, and return how many.
+
+    ``sums`` are made of ``words`` where there are any.
+    """
+    n = 0
+    for i in range(number.size):
+        if words.shape[0] > 0:
+            t, constant = sums_of(words, i, eight)
+        else:
+            t, constant = sums[i, 0], sums[i, 1]
+        own = t + tilt[i] if tilt.size > 0 else t
+        g = group[i] if group.size > 0 else 0
+        at = of[number[i], g] if number[i] >= 0 else -1
+        if at < 0:
+            sums[i, 0], sums[i, 1] = t, constant
+            rest[n] = i
+            n += 1
             continue
-        items, row = rows.row(indptr, indices, values, i)
-        lo, hi = log_weights(items, row, g, LOG_NEGLIGIBLE, index, w)
-        first, last, peak = weights(w, lo, hi, LOG_NEGLIGIBLE)
-        total = 0.0
-        m1 = 0.0
-        for q in range(first, last + 1):
-            total += w[q]
-            m1 += w[q] * nodes[q]
-        m1 /= total
-        m2 = 0.0
-        for q in range(first, last + 1):
-            m2 += w[q] * (nodes[q] - m1) ** 2
-        mean[i] = m1
-        sd[i] = math.sqrt(m2 / total)
-        intercepts = 0.0
-        for k in range(row.size):
-            if row[k] == 1:
-                intercepts += g.d[item(items, k)]
-        log_marginal[i] = peak + math.log(total) + intercepts
-
-
-def expectations(
-    data: Layout, g: Tables, curves: moments_by_score.Curves = moments_by_score.NONE
-) -> tuple[Floats, Floats, Floats]:
-    """Posterior mean and standard deviation of each ability, and the log marginal likelihood.
-
-    A person without responses has the prior: mean 0, standard deviation 1, log-likelihood 0.  With
-    ``curves`` of the same tables those who answered every item come from them, to 1e-12.
-    """
-    n = data.shape[0]
-    mean, sd, log_marginal = np.empty(n), np.empty(n), np.empty(n)
-    if curves.values.size:
-        todo = moments_by_score.complete(data, curves, mean, sd, log_marginal)
-    else:
-        todo = np.ones(n, dtype=np.bool_)
-    if todo.any():
-        _expectations(*rows.arrays(data), g, todo, mean, sd, log_marginal)
-    # log of the trapezoidal normaliser of the N(0, 1) prior density
-    spacing = float(g.nodes[1] - g.nodes[0])
-    log_marginal += math.log(spacing) - 0.5 * math.log(2.0 * math.pi)
-    return mean, sd, log_marginal
+        cell = math.floor(own * _CELLS)
+        row = at + cell - first[number[i], g]
+        out[0, i], out[1, i], log_m = _taylor(values, row, own - (cell + 0.5) / _CELLS)
+        out[2, i] = log_m + constant
+    return n
 
 
 @jit
-def _left_out(
-    indptr: Any, indices: Any, values: Any, g: Tables, inverse: Floats, given: Floats
-) -> None:
-    w = np.empty(g.nodes.size)
-    index = np.empty(g.a.size + 4, dtype=np.int64)
-    at = 0
-    for i in range(n_rows(indptr, values)):
-        items, row = rows.row(indptr, indices, values, i)
-        log_weights(items, row, g, -math.inf, index, w)
-        # Every node counts here: one that the person's posterior all but rules out may matter once
-        # a surprising response to a steep item is left out.
-        peak = w.max()
-        total = 0.0
-        for q in range(w.size):
-            w[q] = math.exp(w[q] - peak)
-            total += w[q]
-        for k in range(row.size):
-            y = row[k]
-            if y >= 0:
-                j = item(items, k)
-                others = 0.0
-                for q in range(w.size):
-                    others += w[q] * inverse[y, j, q]
-                given[at] = total / others
-                at += 1
+def _one_by_one(
+    indptr: Any, indices: Any, values: Any, g: Any, s: Shared, p: Prior, who: Chosen, c: Some,
+    t: Floats, out: Floats,
+) -> None:  # fmt: skip
+    """Fill in moments by cells made anew where ``t`` is given, else from the weights themselves."""
+    k = np.empty((1, _ORDERS))
+    n = who.who.size if who.who.size > 0 else n_rows(indptr, values)
+    for begin in range(0, n, c.n.size):
+        count = gather(indptr, indices, values, g, s, p, who, begin, c)
+        weigh(c, count)
+        for r in range(count):
+            i, lo, hi = c.person[r], c.lo[r], c.hi[r]
+            w, nodes = c.w[r, lo:hi], g.nodes[lo:hi]
+            if t.size > 0:
+                _cumulants(w, nodes, c.peak[r], k[0])
+                out[0, i], out[1, i], out[2, i] = _taylor(k, 0, t[i] - who.t[i])
+                continue
+            sum_w = total(w)
+            mean = dot(w, nodes) / sum_w
+            spread = 0.0
+            for q in range(w.size):
+                spread += w[q] * (nodes[q] - mean) ** 2
+            out[0, i], out[1, i] = mean, spread / sum_w
+            out[2, i] = c.peak[r] + math.log(sum_w) + c.constant[r]
+
+
+def expectations(data: Layout, g: Tables, s: Shared, p: Prior, cells: Cells = NO_CELLS) -> Floats:
+    """Posterior mean and variance of each ability, and the log marginal likelihood, (3, persons).
+
+    The prior's log mass includes the spacing.  ``cells`` are those of the block's shared sums.
+    """
+    out = np.empty((3, data.shape[0]))
+    n, m = data.shape
+    if not isinstance(g, LinearTables) or not g.base.size:
+        _one_by_one(*rows.arrays(data), g, s, p, EVERYBODY, some(n, m, g.nodes.size), _NONE, out)
+        return out
+    if len(cells.values) and s.everybody and cells.of.size == 1 and isinstance(data, Dense):
+        _from_one_table(words_of(data), g.eight, cells.values, cells.first[0, 0], out)
+        return out
+    rest, k = np.arange(n), n
+    if cells.values.size and isinstance(data, Dense):
+        words, sums = words_of(data), np.zeros((n, 2))
+    else:
+        words, sums = np.empty((0, 0), dtype=np.uint64), right_sums(data, g.eight)
+    if cells.values.size:
+        k = _from_cells(words, g.eight, sums, s.number, p.group, p.tilt, *cells, out, rest)
+    if k:
+        rest = rest[:k]
+        t = sums[:, 0] + p.tilt if p.tilt.size else sums[:, 0].copy()
+        middle = (np.floor(t * _CELLS) + 0.5) / _CELLS
+        room = some(k, m, g.nodes.size)
+        _one_by_one(*rows.arrays(data), g, s, p, Chosen(rest, middle), room, t, out)
+        out[2, rest] += sums[rest, 1]
+    return out
 
 
 @jit
-def _left_out_around_mode(
-    indptr: Any, indices: Any, values: Any, g: Tables, cut: float, given: Floats
-) -> None:
-    """As :func:`_left_out` on a fine grid, at the nodes that can matter once a response is out."""
-    n_nodes = g.nodes.size
-    w = np.zeros(g.origin.shape[0] * CHUNK)
-    part = np.empty(CHUNK)
-    index = np.empty(g.a.size + 4, dtype=np.int64)
-    at = 0
-    for i in range(n_rows(indptr, values)):
-        items, row = rows.row(indptr, indices, values, i)
-        lo, hi = log_weights(items, row, g, cut, index, w[:n_nodes])
-        first, last, _ = weights(w, lo, hi, cut)
-        first_chunk, last_chunk = first // CHUNK, last // CHUNK
-        w[first_chunk * CHUNK : first] = 0.0
-        w[last + 1 : (last_chunk + 1) * CHUNK] = 0.0
-        total = 0.0
-        for q in range(first, last + 1):
-            total += w[q]
-        for k in range(row.size):
-            y = row[k]
-            if y >= 0:
-                # others = sum of w (1 + e^z) or w (1 + e^-z)
-                j = item(items, k)
-                others = total
-                for c in range(first_chunk, last_chunk + 1):
-                    start = c * CHUNK
-                    if y == 1:
-                        # e^-z at the chunk's last node, times powers of e^{a h} towards its first
-                        z = g.a[j] * g.nodes[start] + g.d[j]
-                        e = math.exp(-z) / g.power[j, CHUNK - 1]
-                        for q in range(CHUNK):
-                            part[q] = w[start + q] * g.power[j, CHUNK - 1 - q]
-                    else:
-                        e = g.origin[c, j]
-                        for q in range(CHUNK):
-                            part[q] = w[start + q] * g.power[j, q]
-                    others += e * part.sum()
-                given[at] = total / others
-                at += 1
+def _central(
+    indptr: Any, indices: Any, values: Any, g: Any, s: Shared, p: Prior, c: Some, out: Floats
+) -> None:  # fmt: skip
+    for begin in range(0, n_rows(indptr, values), c.n.size):
+        count = gather(indptr, indices, values, g, s, p, EVERYBODY, begin, c)
+        weigh(c, count)
+        for r in range(count):
+            i, lo, hi = c.person[r], c.lo[r], c.hi[r]
+            w, nodes = c.w[r, lo:hi], g.nodes[lo:hi]
+            sum_w = total(w)
+            mean = dot(w, nodes) / sum_w
+            m2 = m3 = m4 = 0.0
+            for q in range(w.size):
+                x = nodes[q] - mean
+                y = w[q] * x * x
+                m2 += y
+                m3 += y * x
+                m4 += y * x * x
+            out[0, i], out[1, i], out[2, i], out[3, i] = mean, m2 / sum_w, m3 / sum_w, m4 / sum_w
 
 
-def left_out(data: Layout, g: Tables) -> tuple[Floats, NDArray[np.bool_]]:
-    """Probability of each observed response, given the person's other responses.
-
-    Dividing the posterior weights w by the likelihood L of response j gives the posterior from the
-    other responses, so the probability of the response that was given is ``sum w / sum (w / L)``.
-    Returns these probabilities and whether the response was right, one entry per observed response.
-    """
-    out = np.empty(data.n_observed)
-    if g.wrong.size:
-        z = np.multiply.outer(g.a, g.nodes) + g.d[:, None]
-        inverse = 1.0 + np.exp(np.stack([z, -z]))  # 1 / (1 - P), 1 / P
-        _left_out(*rows.arrays(data), g, inverse, out)
-    else:
-        # 1 / L is at least 1 and at most 1 + e^|z|: that much less may a weight be and still count.
-        most = float((g.a * np.abs(g.nodes).max() + np.abs(g.d)).max()) + math.log(2.0)
-        _left_out_around_mode(*rows.arrays(data), g, LOG_NEGLIGIBLE - most, out)
-    return out, data.values[data.values >= 0] == 1
+def central_moments(data: Layout, g: Tables, s: Shared, p: Prior) -> Floats:
+    """Mean, variance, and third and fourth central moment of each posterior, (4, persons)."""
+    out = np.empty((4, data.shape[0]))
+    room = some(*data.shape, g.nodes.size)
+    _central(*rows.arrays(data), g, s, p, room, out)
+    return out

@@ -3,8 +3,8 @@
 The log density is known on the nodes of a grid.  Between two nodes it is the cubic through these
 and their neighbours.  The mass of an interval follows from Simpson's rule; within the interval that
 a uniform falls into, the density is log-linear on quarters.  With the spacing of
-:func:`irt_dask.models.grid_for` (half a posterior standard deviation, at most) the quantiles are
-off by less than a thousandth of a standard deviation.
+:func:`irt_dask.curves.grids.grid_for` (half a posterior standard deviation, at most) the quantiles
+are off by less than a thousandth of a standard deviation.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats
 from irt_dask.kernels.base.compiled import jit
-from irt_dask.kernels.posterior.linear_tables import LOG_NEGLIGIBLE, Tables, log_weights
+from irt_dask.kernels.base.exponential import LOG_NEGLIGIBLE
+from irt_dask.kernels.posterior.person_weights import EVERYBODY, Prior, Shared, Some, gather, some
+from irt_dask.kernels.posterior.tables import Tables
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Layout
 from irt_dask.kernels.responses.rows import n_rows
-
-Floats = NDArray[np.float64]
 
 #: Pieces of an interval on which the density is log-linear.
 PIECES = 4
@@ -131,28 +131,29 @@ def place(
 
 
 @jit
-def _draws(indptr: Any, indices: Any, values: Any, g: Tables, u: Floats, theta: Floats) -> None:
-    n_nodes = g.nodes.size
+def _draws(
+    indptr: Any, indices: Any, values: Any, g: Any, s: Shared, p: Prior, c: Some, u: Floats,
+    theta: Floats,
+) -> None:  # fmt: skip
     h = g.nodes[1] - g.nodes[0]
-    f = np.empty(n_nodes)
-    mass = np.empty(n_nodes)
-    part = np.empty(PIECES)
-    index = np.empty(g.a.size + 4, dtype=np.int64)
-    for i in range(n_rows(indptr, values)):
-        items, row = rows.row(indptr, indices, values, i)
-        lo, hi = log_weights(items, row, g, LOG_NEGLIGIBLE, index, f)
-        inside = masses(f, lo, hi, mass)
-        for r in range(u.shape[1]):
-            q, share = place(f, lo, hi, inside, mass, u[i, r], part)
-            theta[i, r] = g.nodes[q] + h * share
+    mass, part = np.empty(g.nodes.size), np.empty(PIECES)
+    for begin in range(0, n_rows(indptr, values), c.n.size):
+        count = gather(indptr, indices, values, g, s, p, EVERYBODY, begin, c)
+        for r in range(count):
+            i, f = c.person[r], c.w[r]
+            # A posterior may have two modes, but no valley between them is deep enough to cut it.
+            inside = masses(f, c.lo[r], c.hi[r], mass)
+            for k in range(u.shape[1]):
+                q, share = place(f, c.lo[r], c.hi[r], inside, mass, u[i, k], part)
+                theta[i, k] = g.nodes[q] + h * share
 
 
-def draw(data: Layout, g: Tables, u: Floats) -> Floats:
+def draw(data: Layout, g: Tables, s: Shared, p: Prior, u: Floats) -> Floats:
     """Draw abilities from each person's posterior.
 
     ``u`` are uniforms, shape (persons, draws); returns abilities of that shape, increasing in them.
-    A person without responses has the prior, N(0, 1).
+    A person without responses has the prior.
     """
     theta = np.empty(u.shape)
-    _draws(*rows.arrays(data), g, u, theta)
+    _draws(*rows.arrays(data), g, s, p, some(*data.shape, g.nodes.size), u, theta)
     return theta

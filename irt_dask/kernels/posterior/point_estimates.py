@@ -1,306 +1,351 @@
-"""Point estimates of ability: posterior modes and Warm's weighted likelihood estimates.
+"""Point estimates of ability: likeliest abilities, posterior modes, Warm's weighted likelihood.
 
-Both are the highest point of a curve G whose slope is known: the score (the derivative of the
-log-likelihood) plus ``shift - theta`` for the mode under a prior N(shift, 1), or plus
-``J / (2 I)`` for Warm's (1989), with ``I = sum P'^2 / (P Q)`` and ``J = sum P' P'' / (P Q)``.  G is
-tabulated on nodes, and the zero of its slope is found about the highest node.
+Each is the highest point of a curve G whose slope is known: the score (the derivative of the
+log-likelihood), plus ``(mean - theta) / variance`` for the mode under a normal prior, or plus ``J /
+(2 I)`` for Warm's (1989), with ``I = sum P'^2 / P`` and ``J = sum P' P'' / P`` over the categories
+of the items answered.  G is tabulated on nodes, and the zero of its slope is found about the
+highest node.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba.extending import overload
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats
+from irt_dask.curves.item_set import ItemSet
 from irt_dask.kernels.base.compiled import jit
-from irt_dask.kernels.posterior.category_tables import Tables3PL, log_likelihood, log_posterior
+from irt_dask.kernels.base.lanes import largest
+from irt_dask.kernels.posterior import hermite
+from irt_dask.kernels.posterior.hermite import Curves
+from irt_dask.kernels.posterior.person_weights import EVERYBODY, Prior, Shared, Some, gather, some
+from irt_dask.kernels.posterior.tables import LinearTables, Tables, padded
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Layout
-from irt_dask.kernels.responses.rows import item, n_rows
+from irt_dask.kernels.responses.rows import n_rows
 
-Floats = NDArray[np.float64]
+Row = NDArray[np.int8]
 
-#: Weighted likelihood estimates are looked for on these nodes, and outwards where G still rises.
+#: Nodes on which maxima of likelihoods are looked for.
 _FINEST, _COARSEST = 0.005, 0.1
-#: How far outwards, at most.
+#: How far outwards weighted likelihood estimates are looked for, at most.
 FURTHEST = 96.0
+#: A Newton step shorter than this leaves an error of about its square.
+_SHORT = 2e-5
+#: Error of a log-likelihood and its slope at a node, for each response.
+_ROUNDING = 1e-13
 #: Pieces of the nodes' interval, where the slopes at its ends do not show the zero.
 _PIECES = 32
 
 
-def nodes_for(a: Floats, bound: float) -> Floats:
-    """Nodes on [-bound, bound] that show every mode of a likelihood of these items."""
-    h = min(max(0.25 / float(a.max()), _FINEST), _COARSEST)
+class Goal(NamedTuple):
+    """What is added to the score: of a normal prior, or Warm's term."""
+
+    mean: Floats  # of each person's prior, and 1 / variance: 0 for no prior
+    precision: Floats
+    warm: bool
+
+
+class Aim(NamedTuple):
+    """The same for one person; and whether information is wanted, for which ``warm`` asks."""
+
+    mean: float
+    precision: float
+    warm: bool
+    whole: bool
+
+
+def nodes_for(items: ItemSet, bound: float) -> Floats:
+    """Nodes on [-bound, bound], and some beyond, that show every mode of a likelihood."""
+    h = min(max(0.25 / items.steepest, _FINEST), _COARSEST)
     half = math.ceil(bound / h)
-    return np.arange(-half, half + 1, dtype=np.float64) * np.float64(bound / half)
+    return padded(np.arange(-half, half + 1, dtype=np.float64) * np.float64(bound / half))
 
 
-@jit
-def _sums(
-    its: Any, row: NDArray[np.int8], g: Tables3PL, theta: float
-) -> tuple[float, float, float]:
-    """Score, information and J of one person's items at ``theta``.
+# --- sums over the items of a person, at an ability -----------------------------------------------
 
-    With p the logistic curve and q = 1 - p: ``I_j = a^2 (1 - c) p^2 q / P``,
-    ``J_j = a (q - p) I_j``; the score is ``a (1 - c) p q / P`` if right, ``-a p`` if wrong.
-    """
+
+def sums(its: Any, row: Any, curves: Any, x: float, whole: bool, w: Any) -> Any:
+    """Score of a person at ``x``, its derivative, and, if ``whole``, I, J and I's derivative."""
+    raise NotImplementedError
+
+
+@overload(sums, strict=False)
+def _sums(its: Any, row: Any, curves: Any, x: Any, whole: Any, w: Any) -> Callable[..., Any]:
+    return _sums_linear if curves.instance_class is LinearTables else _sums_curves
+
+
+def _sums_linear(
+    its: Any, row: Row, curves: Any, x: float, whole: bool, w: Floats
+) -> tuple[float, float, float, float, float]:
     s = info = skew = 0.0
     for k in range(row.size):
-        y = row[k]
-        if y < 0:
+        if row[k] >= 0:
+            j = rows.item(its, k)
+            a = curves.slope[j]
+            z = a * x + curves.constant[j]
+            e = math.exp(-abs(z))
+            large = 1.0 / (1.0 + e)
+            p, q = (large, e * large) if z >= 0.0 else (e * large, large)
+            s += a * (q if row[k] == 1 else -p)
+            one = a * a * p * q
+            info += one
+            skew += a * (q - p) * one
+    return s, -info, info, skew, skew
+
+
+def _sums_curves(
+    its: Any, row: Row, curves: Any, x: float, whole: bool, w: Floats
+) -> tuple[float, float, float, float, float]:
+    s = bend = info = skew = cubes = 0.0
+    at = hermite.weights(curves, x, w)
+    left, right = curves.at[at], curves.at[at + 1]
+    for k in range(row.size):
+        if row[k] < 0:
             continue
-        j = item(its, k)
-        a, c = g.a[j], g.c[j]
-        z = a * theta + g.d[j]
-        e = math.exp(-abs(z))
-        large = 1.0 / (1.0 + e)
-        p, q = (large, e * large) if z >= 0.0 else (e * large, large)
-        # p / P: 1 where nobody guesses, also where p underflows
-        odds = p / (c + (1.0 - c) * p) if c > 0.0 else 1.0
-        one = a * a * (1.0 - c) * p * q * odds
-        info += one
-        skew += a * (q - p) * one
-        s += a * (1.0 - c) * q * odds if y == 1 else -a * p
-    return s, info, skew
+        j = rows.item(its, k)
+        r = curves.first[j] + row[k]
+        s += hermite.combine(left[r], right[r], w[1])
+        bend += hermite.combine(left[r], right[r], w[2])
+        for r in range(curves.first[j], curves.first[j + 1] if whole else curves.first[j]):
+            p = math.exp(hermite.combine(left[r], right[r], w[0]))
+            slope = hermite.combine(left[r], right[r], w[1])
+            one = p * slope * slope
+            info += one
+            cubes += one * slope
+            skew += p * slope * hermite.combine(left[r], right[r], w[2])
+    return s, bend, info, skew + cubes, 2.0 * skew + cubes
+
+
+# --- the zero of the slope ------------------------------------------------------------------------
 
 
 @jit
 def _slope(
-    its: Any, row: NDArray[np.int8], g: Tables3PL, warm: bool, shift: float, theta: float
-) -> float:
-    """Slope of the curve whose highest point is looked for."""
-    s, info, skew = _sums(its, row, g, theta)
-    if not warm:
-        return s + shift - theta
-    if info <= 0.0:  # so far out that it underflows: back
-        return -theta
-    return s + 0.5 * skew / info
+    its: Any, row: Row, curves: Any, aim: Aim, x: float, w: Floats
+) -> tuple[float, float, float, float]:
+    """Slope of the curve whose highest point is looked for, about its derivative; I, and its."""
+    s, bend, info, skew, change = sums(its, row, curves, x, aim.whole, w)
+    if aim.warm:
+        if info <= 0.0:  # so far out that it underflows: back
+            return -x, -1.0, info, change
+        return s + 0.5 * skew / info, bend, info, change
+    return s + (aim.mean - x) * aim.precision, bend - aim.precision, info, change
 
 
 @jit
-def _zero(
-    its: Any,
-    row: NDArray[np.int8],
-    g: Tables3PL,
-    warm: bool,
-    shift: float,
-    low: float,
-    high: float,
-) -> float:
-    """Zero of the slope in [low, high], at whose ends it is positive and negative: Illinois."""
-    at_low = _slope(its, row, g, warm, shift, low)
-    at_high = _slope(its, row, g, warm, shift, high)
-    side = 0
-    for step in range(200):
-        if high - low <= 1e-11 * max(1.0, abs(low)):
-            break
-        x = (low * at_high - high * at_low) / (at_high - at_low)
-        if step % 5 == 4 or not low < x < high:
-            x = 0.5 * (low + high)
-        value = _slope(its, row, g, warm, shift, x)
-        if value == 0.0:
-            return x
+def _climb(
+    its: Any, row: Row, curves: Any, aim: Aim, low: float,
+    x: float, high: float, w: Floats,
+) -> tuple[float, float]:  # fmt: skip
+    """Zero of the slope in (low, high), which falls there, and I; NaN if it is not found from x."""
+    left, right = low, high
+    before, value_before = math.nan, math.nan
+    for _ in range(60):
+        value, bend, info, change = _slope(its, row, curves, aim, x, w)
         if value > 0.0:
-            low, at_low = x, value
-            if side == 1:
-                at_high *= 0.5
-            side = 1
+            left = x
         else:
-            high, at_high = x, value
-            if side == -1:
-                at_low *= 0.5
-            side = -1
-    return 0.5 * (low + high)
+            right = x
+        if aim.warm and abs(x - before) > 0.0:  # the derivative leaves Warm's term out
+            secant = (value - value_before) / (x - before)
+            bend = secant if secant < 0.5 * bend else bend
+        new = x - value / bend if bend < 0.0 else math.inf
+        if abs(new - x) < (1e-9 if aim.warm else _SHORT) and low < new < high:
+            return new, info + (new - x) * change
+        if not left < new < right:
+            new = 0.5 * (left + right)
+        if right - left < 1e-12 * max(1.0, abs(left)):
+            break
+        before, value_before, x = x, value, new
+    return x if low < left and right < high else math.nan, info
 
 
 @jit
-def _between(
-    its: Any,
-    row: NDArray[np.int8],
-    g: Tables3PL,
-    warm: bool,
-    shift: float,
-    low: float,
-    middle: float,
-    high: float,
-) -> float:
+def between(
+    its: Any, row: Row, curves: Any, aim: Aim, low: float,
+    middle: float, high: float, w: Floats,
+) -> tuple[float, float]:  # fmt: skip
     """Zero of a falling slope near ``middle``, higher than which are neither ``low`` nor ``high``.
 
-    Where the slopes at the three do not show it, the interval is looked through in pieces.
+    Second, I there.
+
+    Where it is not found from there, the interval is looked through in pieces.
     """
-    at_middle = _slope(its, row, g, warm, shift, middle)
-    if at_middle >= 0.0 and _slope(its, row, g, warm, shift, high) < 0.0:
-        return _zero(its, row, g, warm, shift, middle, high)
-    if at_middle <= 0.0 and _slope(its, row, g, warm, shift, low) > 0.0:
-        return _zero(its, row, g, warm, shift, low, middle)
+    x, info = _climb(its, row, curves, aim, low, middle, high, w)
+    if not math.isnan(x):
+        return x, info
     best, found = math.inf, middle
-    left, at_left = low, _slope(its, row, g, warm, shift, low)
+    left, at_left = low, _slope(its, row, curves, aim, low, w)[0]
     for k in range(1, _PIECES + 1):
         right = low + (high - low) * k / _PIECES
-        at_right = _slope(its, row, g, warm, shift, right)
+        at_right = _slope(its, row, curves, aim, right, w)[0]
         if at_left > 0.0 and at_right <= 0.0:
-            x = _zero(its, row, g, warm, shift, left, right)
+            half = 0.5 * (left + right)
+            x, _ = _climb(its, row, curves, aim, left, half, right, w)
+            x = right if math.isnan(x) else x
             if abs(x - middle) < best:
                 best, found = abs(x - middle), x
         left, at_left = right, at_right
-    return found
+    return found, sums(its, row, curves, found, aim.whole, w)[2]
+
+
+# --- estimates of many ----------------------------------------------------------------------------
 
 
 @jit
-def _top(g: Tables3PL, f: Floats, lo: int, hi: int) -> int:
-    top = lo
-    for q in range(lo + 1, hi):
-        if f[q] > f[top]:
-            top = q
-    return top
+def _top(f: Floats, q: int, n: int) -> float:
+    """Where f is highest near its highest node q, in spacings from it: by its five values there."""
+    slope, bend = 0.5 * (f[q + 1] - f[q - 1]), f[q - 1] - 2.0 * f[q] + f[q + 1]
+    if not bend < 0.0:
+        return 0.0
+    if q < 2 or q > n - 3:
+        return min(max(-slope / bend, -1.0), 1.0)
+    wide = f[q + 2] - f[q - 2]
+    third = 0.5 * wide - 2.0 * slope
+    fourth = f[q - 2] + f[q + 2] + 6.0 * f[q] - 4.0 * (f[q - 1] + f[q + 1])
+    slope -= third / 6.0
+    bend -= fourth / 12.0
+    u = 0.0
+    for _ in range(4):
+        d2 = bend + u * (third + 0.5 * u * fourth)
+        if not d2 < 0.0:
+            return 0.0
+        u -= (slope + u * (bend + u * (0.5 * third + u * fourth / 6.0))) / d2
+    return min(max(u, -1.0), 1.0)
 
 
 @jit
-def _outwards(its: Any, row: NDArray[np.int8], g: Tables3PL, theta: float) -> float:
-    """Next zero of Warm's slope beyond the end ``theta`` of the nodes, where G rises."""
-    inner = theta
+def _add_warm(its: Any, row: Row, curves: Any, info_at: Floats, skew_at: Floats, nodes: Floats,
+              n: int, sums: Floats, f: Floats) -> None:  # fmt: skip
+    """Add the integral of J / (2 I), by the trapezoidal rule, to f at the first n nodes."""
+    sums[:] = 0.0
+    for k in range(row.size):
+        if row[k] >= 0:
+            one, other = info_at[rows.item(its, k)], skew_at[rows.item(its, k)]
+            for q in range(n):
+                sums[0, q] += one[q]
+                sums[1, q] += other[q]
+    weight = before = 0.0
+    for q in range(n):
+        ratio = sums[1, q] / sums[0, q] if sums[0, q] > 0.0 else -nodes[q]
+        if q > 0:
+            weight += 0.25 * (nodes[q] - nodes[q - 1]) * (ratio + before)
+            f[q] += weight
+        before = ratio
+
+
+@jit
+def _highest(
+    indptr: Any, indices: Any, values: Any, g: Any, s: Shared, p: Prior, c: Some, curves: Any,
+    goal: Goal, n: int, at_nodes: Floats, theta: Floats, info: Floats, rises: NDArray[np.int8],
+) -> None:  # fmt: skip
+    """Fill in estimates among the first ``n`` nodes, and the information there.
+
+    ``rises`` is -1 or 1 where the curve is highest at that end of the nodes and rises outwards.
+    """
+    nodes = g.nodes
+    both, w = np.empty((2, n)), np.empty((3, 6))
+    for begin in range(0, n_rows(indptr, values), c.n.size):
+        count = gather(indptr, indices, values, g, s, p, EVERYBODY, begin, c)
+        for r in range(count):
+            i, f = c.person[r], c.w[r]
+            its, row = rows.row(indptr, indices, values, i)
+            aim = Aim(goal.mean[i], goal.precision[i], goal.warm, True)
+            if c.n[r] == 0:
+                theta[i] = aim.mean if aim.precision > 0.0 else np.nan
+                info[i] = 0.0 if aim.precision > 0.0 else np.nan
+                continue
+            lo = c.lo[r]
+            if goal.warm:
+                _add_warm(its, row, curves, at_nodes[0], at_nodes[1], nodes, n, both, f)
+            top = largest(f[lo : c.hi[r]])
+            q = lo
+            while f[q] != top:
+                q += 1
+            error = _ROUNDING * c.n[r]
+            for end, way in ((0, -1.0), (n - 1, 1.0)):
+                as_high = lo <= end < c.hi[r] and f[end] >= top - error
+                if as_high and way * _slope(its, row, curves, aim, nodes[end], w)[0] > -error:
+                    q = end
+            if 0 < q < n - 1:
+                x = nodes[q] + (nodes[1] - nodes[0]) * _top(f, q, n)
+                x, there = between(its, row, curves, aim, nodes[q - 1], x,
+                                    nodes[q + 1], w)  # fmt: skip
+            else:
+                x = nodes[q]
+                outwards = -1.0 if q == 0 else 1.0
+                if outwards * _slope(its, row, curves, aim, x, w)[0] > -error:
+                    rises[i] = int(outwards)
+                    there = sums(its, row, curves, x, True, w)[2]
+                else:
+                    low, high = min(x, nodes[abs(q - 1)]), max(x, nodes[abs(q - 1)])
+                    x, there = between(its, row, curves, aim, low,
+                                        0.5 * (low + high), high, w)  # fmt: skip
+            theta[i], info[i] = x, there
+
+
+def estimates(
+    data: Layout, g: Tables, s: Shared, p: Prior, curves: Curves | LinearTables, goal: Goal,
+    n: int, at_nodes: Floats,
+) -> tuple[Floats, Floats, NDArray[np.int8]]:  # fmt: skip
+    """Highest points of the curves of all persons, the information there, and who ends at an end.
+
+    ``g`` has the nodes that are looked at, the first ``n``, ``curves`` the items between them:
+    linear tables themselves.  ``at_nodes`` are I and J of the items, (2, items, n), for Warm's
+    estimates.  The highest of several maxima; NaN without responses and prior.
+    """
+    n_persons, m = data.shape
+    theta, info = np.empty((2, n_persons))
+    rises = np.zeros(n_persons, dtype=np.int8)
+    _highest(
+        *rows.arrays(data), g, s, p, some(n_persons, m, g.nodes.size), curves, goal, n, at_nodes,
+        theta, info, rises,
+    )  # fmt: skip
+    return theta, info, rises
+
+
+def warm_tables(items: ItemSet, nodes: Floats) -> Floats:
+    """I and J of each item at the nodes, (2, items, nodes)."""
+    p = np.exp(items.log_p(nodes))
+    slope, bend = items.by_ability(nodes)
+    at = items.first[:-1]
+    return np.stack(
+        [
+            np.add.reduceat(p * slope**2, at, axis=0),
+            np.add.reduceat(p * slope * (bend + slope**2), at, axis=0),
+        ]
+    )
+
+
+def outwards(items: ItemSet, responses: Row, end: float) -> float:
+    """Next zero of Warm's slope beyond the end of the nodes, where the curve rises; one person."""
+    seen = np.flatnonzero(responses >= 0)
+    own = items.take(seen)
+    at = own.first[:-1] + responses[seen]
+
+    def slope(x: float) -> float:
+        one = np.array([x])
+        info, skew = warm_tables(own, one).sum(axis=1)[:, 0]
+        if not info > 0.0:
+            return -x
+        return float(own.by_ability(one)[0][at, 0].sum() + 0.5 * skew / info)
+
+    inner = end
     while abs(inner) < FURTHEST:
         outer = min(max(2.0 * inner, -FURTHEST), FURTHEST)
-        value = _slope(its, row, g, True, 0.0, outer)
-        if value == 0.0 or (value < 0.0) == (theta > 0.0):
+        if slope(outer) * np.sign(end) <= 0.0:
             low, high = min(inner, outer), max(inner, outer)
-            return _zero(its, row, g, True, 0.0, low, high)
+            for _ in range(200):
+                x = 0.5 * (low + high)
+                low, high = (x, high) if slope(x) > 0.0 else (low, x)
+                if high - low <= 1e-11 * max(1.0, abs(low)):
+                    break
+            return 0.5 * (low + high)
         inner = outer
     return inner
-
-
-@jit
-def _modes(
-    indptr: Any, indices: Any, values: Any, g: Tables3PL, shift: Floats, theta: Floats, info: Floats
-) -> None:
-    f = np.empty(g.nodes.size)
-    for i in range(n_rows(indptr, values)):
-        its, row = rows.row(indptr, indices, values, i)
-        lo, hi = log_posterior(its, row, g, shift[i], f)
-        q = _top(g, f, lo, hi)
-        if q == lo or q == hi - 1:
-            x = g.nodes[q]
-        else:
-            x = _between(its, row, g, False, shift[i], g.nodes[q - 1], g.nodes[q], g.nodes[q + 1])
-        theta[i] = x
-        info[i] = _sums(its, row, g, x)[1]
-
-
-@jit
-def _warm(
-    indptr: Any,
-    indices: Any,
-    values: Any,
-    g: Tables3PL,
-    info_at: Floats,
-    skew_at: Floats,
-    whole: Floats,
-    theta: Floats,
-    info: Floats,
-) -> None:
-    nodes = g.nodes
-    n = nodes.size
-    f, sum_info, sum_skew, ratio = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    for i in range(n_rows(indptr, values)):
-        its, row = rows.row(indptr, indices, values, i)
-        observed = log_likelihood(its, row, g, 0, n, f)
-        if observed == 0:
-            theta[i] = info[i] = np.nan
-            continue
-        if observed == g.a.size:
-            ratio[:] = whole
-        else:
-            sum_info[:] = 0.0
-            sum_skew[:] = 0.0
-            for k in range(row.size):
-                if row[k] >= 0:
-                    one, other = info_at[item(its, k)], skew_at[item(its, k)]
-                    for q in range(n):
-                        sum_info[q] += one[q]
-                        sum_skew[q] += other[q]
-            for q in range(n):
-                ratio[q] = sum_skew[q] / sum_info[q] if sum_info[q] > 0.0 else -nodes[q]
-        # G: its second part is the integral of J / (2 I), by the trapezoidal rule
-        weight = 0.0
-        for q in range(1, n):
-            weight += 0.25 * (nodes[q] - nodes[q - 1]) * (ratio[q] + ratio[q - 1])
-            f[q] += weight
-        q = _top(g, f, 0, n)
-        if q == 0:
-            rises = _slope(its, row, g, True, 0.0, nodes[0]) < 0.0
-            x = _outwards(its, row, g, nodes[0]) if rises else _edge(its, row, g, 0, 1)
-        elif q == n - 1:
-            rises = _slope(its, row, g, True, 0.0, nodes[q]) > 0.0
-            x = _outwards(its, row, g, nodes[q]) if rises else _edge(its, row, g, q - 1, q)
-        else:
-            x = _between(its, row, g, True, 0.0, nodes[q - 1], nodes[q], nodes[q + 1])
-        theta[i] = x
-        info[i] = _sums(its, row, g, x)[1]
-
-
-@jit
-def _edge(its: Any, row: NDArray[np.int8], g: Tables3PL, left: int, right: int) -> float:
-    """Highest point between the outermost two nodes."""
-    low, high = g.nodes[left], g.nodes[right]
-    return _between(its, row, g, True, 0.0, low, 0.5 * (low + high), high)
-
-
-@jit
-def _informations(
-    indptr: Any, indices: Any, values: Any, g: Tables3PL, theta: Floats, info: Floats
-) -> None:
-    for i in range(n_rows(indptr, values)):
-        its, row = rows.row(indptr, indices, values, i)
-        info[i] = _sums(its, row, g, theta[i])[1]
-
-
-def information(data: Layout, g: Tables3PL, theta: Floats) -> Floats:
-    """Expected information of the items that each person answered, at ``theta``."""
-    info = np.empty(theta.size)
-    _informations(*rows.arrays(data), g, theta, info)
-    return info
-
-
-def modes(data: Layout, g: Tables3PL, shift: Floats) -> tuple[Floats, Floats]:
-    """Posterior mode of each ability under N(shift, 1), and the information of the items there.
-
-    The highest of several; a person without responses has the prior mean and information 0.
-    """
-    theta, info = np.empty((2, data.shape[0]))
-    _modes(*rows.arrays(data), g, shift, theta, info)
-    return theta, info
-
-
-def warm_tables(g: Tables3PL) -> tuple[Floats, Floats, Floats]:
-    """Information and J of each item at the nodes, and the ratio J / I of all items."""
-    z = np.multiply.outer(g.a, g.nodes) + g.d[:, None]
-    e = np.exp(-np.abs(z))
-    large, small = 1.0 / (1.0 + e), e / (1.0 + e)
-    p, q = np.where(z >= 0.0, large, small), np.where(z >= 0.0, small, large)
-    a, c = g.a[:, None], g.c[:, None]
-    with np.errstate(invalid="ignore"):
-        odds = np.where(c > 0.0, p / (c + (1.0 - c) * p), 1.0)
-    info = a * a * (1.0 - c) * p * q * odds
-    skew = a * (q - p) * info
-    sum_info, sum_skew = np.zeros((2, g.nodes.size))
-    for one, other in zip(info, skew, strict=True):  # in order, as for one person
-        sum_info += one
-        sum_skew += other
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = np.where(sum_info > 0.0, sum_skew / sum_info, -g.nodes)
-    return info, skew, ratio
-
-
-def warm(
-    data: Layout, g: Tables3PL, prepared: tuple[Floats, Floats, Floats]
-) -> tuple[Floats, Floats]:
-    """Weighted likelihood estimates, and the information there; NaN without responses.
-
-    ``prepared`` are :func:`warm_tables`.  The highest of several maxima on the nodes; where G still
-    rises at the end of the nodes and is highest there, the next maximum outwards.
-    """
-    theta, info = np.empty((2, data.shape[0]))
-    _warm(*rows.arrays(data), g, *prepared, theta, info)
-    return theta, info

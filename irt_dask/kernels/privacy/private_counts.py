@@ -18,13 +18,11 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats, Ints, Words
 from irt_dask.kernels.base import keyed_random
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Dense, Layout, Sparse
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: Least count, in standard deviations of the noise, and at least 1.
 _LEAST_COUNT = 0.1
@@ -39,8 +37,8 @@ class Pairs(NamedTuple):
     """Pairs of items of which both orders are counted: ``first < second``."""
 
     n_items: int
-    first: NDArray[np.int64]
-    second: NDArray[np.int64]
+    first: Ints
+    second: Ints
 
     @property
     def n(self) -> int:
@@ -130,7 +128,7 @@ def _eigenvalue_bound(matrix: Floats) -> float:
 # --- at most k responses of a person --------------------------------------------------------------
 
 
-def limit_items(data: Layout, seeds: NDArray[np.uint64], most: int) -> Layout:
+def limit_items(data: Layout, seeds: Words, most: int) -> Layout:
     """Keep ``most`` responses of each person who has more, all subsets equally likely.
 
     Which, is decided by the person's seed and the person's own items, in any layout.

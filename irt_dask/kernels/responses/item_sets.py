@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Bools, Ints, Words
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.responses import layouts, rows
-from irt_dask.kernels.responses.layouts import Layout
+from irt_dask.kernels.responses.layouts import Dense, Layout, Sparse
 
-Ints = NDArray[np.int64]
+#: Persons of a block from whom on a set of items is common.
+COMMON = 8
 
 
 class Sets(NamedTuple):
@@ -71,25 +73,89 @@ def _number(
     return n_sets
 
 
+@jit
+def _number_words(words: Words, table: Ints, first: Ints, number: Ints) -> int:
+    """As :func:`_number`, for rows whose observed items are bits of words."""
+    n_sets = 0
+    last = np.uint64(table.size - 1)
+    for i in range(number.size):
+        own = words[i]
+        h = np.uint64(14695981039346656037)
+        for k in range(own.size):
+            h = (h ^ own[k]) * np.uint64(0x9E3779B97F4A7C15)
+            h ^= h >> np.uint64(29)
+        at = (h >> np.uint64(32)) & last
+        while table[at] >= 0:
+            other = words[first[table[at]]]
+            same = True
+            for k in range(own.size):
+                same &= own[k] == other[k]
+            if same:
+                break
+            at = (at + np.uint64(1)) & last
+        if table[at] < 0:
+            table[at] = n_sets
+            first[n_sets] = i
+            n_sets += 1
+        number[i] = table[at]
+    return n_sets
+
+
+def is_complete(data: Layout) -> bool:
+    """Whether there are persons, and all answered every item: often so, and seen fast."""
+    n, m = data.shape
+    if isinstance(data, Sparse):
+        return n > 0 and data.n_observed == n * m
+    return n > 0 and bool(data.values.min() >= 0)
+
+
 def sets_of(data: Layout) -> tuple[Ints, Ints]:
     """Set of items of each person, numbered in order of appearance; first person of each set."""
-    n = data.shape[0]
+    n, m = data.shape
+    if is_complete(data):
+        return np.zeros(n, dtype=np.int64), np.zeros(1, dtype=np.int64)
     table = np.full(1 << max(1, (2 * n).bit_length()), -1, dtype=np.int64)
     first, number = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-    n_sets = _number(*rows.arrays(data), table, first, number)
+    if isinstance(data, Dense):
+        bits = np.zeros((n, 8 * -(-m // 64)), dtype=np.uint8)
+        bits[:, : -(-m // 8)] = np.packbits(data.values >= 0, axis=1)
+        n_sets = _number_words(bits.view(np.uint64), table, first, number)
+    else:
+        n_sets = _number(*rows.arrays(data), table, first, number)
     return number, first[:n_sets]
+
+
+class CommonSets(NamedTuple):
+    """Sets of items that many persons of a block answered; -1 is the number of the others."""
+
+    number: NDArray[np.int32]
+    observed: Bools  # (sets, items)
+    everybody: bool  # whether there is one set, of everybody
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, bytes."""
+        return self.number.nbytes + self.observed.nbytes
+
+
+def common_sets(data: Layout) -> CommonSets:
+    """Sets of at least :data:`COMMON` persons, in order of appearance."""
+    n, m = data.shape
+    if is_complete(data):
+        return CommonSets(np.zeros(n, dtype=np.int32), np.ones((1, m), dtype=bool), True)
+    number, first = sets_of(data)
+    kept = np.flatnonzero(np.bincount(number, minlength=first.size) >= COMMON)
+    place = np.full(first.size, -1, dtype=np.int32)
+    place[kept] = np.arange(kept.size, dtype=np.int32)
+    observed = layouts.to_dense(layouts.take(data, first[kept])).values >= 0
+    return CommonSets(place[number], observed, len(first) == len(kept) == 1)
 
 
 @jit
 def _tally(
-    indptr: Any,
-    indices: Any,
-    values: NDArray[np.int8],
-    number: Ints,
-    start: Ints,
-    right: Ints,
+    indptr: Any, indices: Any, values: NDArray[np.int8], number: Ints, start: Ints, right: Ints,
     scores: Ints,
-) -> None:
+) -> None:  # fmt: skip
     for i in range(number.size):
         _, x = rows.row(indptr, indices, values, i)
         g = number[i]
@@ -140,7 +206,7 @@ def merge(left: Sets, right: Sets) -> Sets:
 
 
 @jit
-def _link(indptr: Ints, items: Any, right: Ints, scores: Ints, linked: NDArray[np.bool_]) -> None:
+def _link(indptr: Ints, items: Any, right: Ints, scores: Ints, linked: Bools) -> None:
     for g in range(indptr.size - 1):
         lo, k = indptr[g], indptr[g + 1] - indptr[g]
         order = np.argsort(-right[lo : lo + k])
@@ -165,7 +231,7 @@ def _link(indptr: Ints, items: Any, right: Ints, scores: Ints, linked: NDArray[n
             start = t + 1
 
 
-def links(sets: Sets, n_items: int) -> NDArray[np.bool_]:
+def links(sets: Sets, n_items: int) -> Bools:
     """Links i -> j with the same connections as "somebody was right on i and wrong on j".
 
     In a set the t items solved most often got ``sum_r n_r min(r, t)`` right answers at most, and so

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Ints
+
 #: Share of cells observed below which the sparse layout takes less memory and time.
 SPARSE_BELOW = 0.1
 
@@ -43,7 +45,7 @@ class Sparse(NamedTuple):
     of the items ``indices[...]`` (int32), which ascend.
     """
 
-    indptr: NDArray[np.int64]
+    indptr: Ints
     indices: NDArray[np.int32]
     values: NDArray[np.int8]
     n_items: int
@@ -67,7 +69,7 @@ class Sparse(NamedTuple):
 Layout = Dense | Sparse
 
 
-def _rows_of(indptr: NDArray[np.int64]) -> NDArray[np.int64]:
+def _rows_of(indptr: Ints) -> Ints:
     """Return the row of each stored entry."""
     return np.repeat(np.arange(indptr.size - 1), np.diff(indptr))
 

@@ -12,10 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.arrays import Bytes, Ints
 from irt_dask.kernels.base.compiled import jit
-
-Ints = NDArray[np.int64]
-Bytes = NDArray[np.uint8]
 
 
 @jit

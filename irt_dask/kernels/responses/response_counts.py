@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numpy.typing import NDArray
 
-from irt_dask.kernels.pairs import pair_flows
+from irt_dask.arrays import Ints
+from irt_dask.kernels.base.compiled import jit
+from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Dense, Layout
+from irt_dask.kernels.responses.rows import item, n_rows
 
-Ints = NDArray[np.int64]
+
+@jit
+def _share_out(indptr: Any, indices: Any, values: Any, which: int, terms: Ints, out: Ints) -> None:
+    for i in range(n_rows(indptr, values)):
+        if terms[i] != 0:
+            items, row = rows.row(indptr, indices, values, i)
+            for k in range(row.size):
+                if row[k] == which:
+                    out[item(items, k)] += terms[i]
+
+
+def share_out(data: Layout, which: int, terms: Ints) -> Ints:
+    """Sum the persons' terms over those whose response to the item is ``which`` (1 or 0)."""
+    out = np.zeros(data.shape[1], dtype=np.int64)
+    _share_out(*rows.arrays(data), which, terms, out)
+    return out
 
 
 def response_counts(data: Layout, times: Ints | None = None) -> tuple[Ints, Ints]:
@@ -17,7 +36,7 @@ def response_counts(data: Layout, times: Ints | None = None) -> tuple[Ints, Ints
     ``times`` says how many persons each row stands for.
     """
     if times is not None:
-        right, wrong = (pair_flows.share_out(data, which, times) for which in (1, 0))
+        right, wrong = (share_out(data, which, times) for which in (1, 0))
         return right, right + wrong
     if isinstance(data, Dense):
         return (data.values == 1).sum(axis=0), (data.values >= 0).sum(axis=0)

@@ -6,12 +6,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.several.small_normals import conditional_mean, factorise, solve_lower
-
-Floats = NDArray[np.float64]
 
 
 @jit

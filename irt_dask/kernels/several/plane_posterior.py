@@ -1,4 +1,4 @@
-"""Posterior of two abilities on a square grid: expectations, draws, the score of the items.
+"""Posterior of two abilities on a square grid: expectations, the score of the items.
 
 The nodes of each ability are the same; a node of the plane is (first, second), the second fastest.
 The prior is normal with unit variances and some correlation.  Weights that lie more than
@@ -12,19 +12,16 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats, Ints
+from irt_dask.curves.grids import BEYOND, FARTHEST, GRID_BOUND, LARGEST_LOGIT, Grid
 from irt_dask.errors import InputError
 from irt_dask.kernels.base.compiled import jit
+from irt_dask.kernels.base.exponential import LOG_NEGLIGIBLE
 from irt_dask.kernels.posterior.expected_counts import Scales
-from irt_dask.kernels.posterior.linear_tables import LOG_NEGLIGIBLE
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Layout
 from irt_dask.kernels.responses.rows import item, n_rows
-from irt_dask.models import BEYOND, FARTHEST, GRID_BOUND, LARGEST_LOGIT, Grid
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: Nodes looked at first, to find the part of the grid that has weight.  The spacing is at most half
 #: a posterior SD, so this is two of them, and weights are negligible nine from the mode.
@@ -89,14 +86,10 @@ def plane_reach(loading: Floats, intercept: Floats, correlation: float) -> float
 
 
 def plane_for(
-    loading: Floats,
-    intercept: Floats,
-    *,
-    correlation: float = 0.0,
-    margin: float = 1.0,
+    loading: Floats, intercept: Floats, *, correlation: float = 0.0, margin: float = 1.0,
     bound: float = GRID_BOUND,
-) -> Grid:
-    """Choose the grid along each ability by the rule of :func:`irt_dask.models.grid_for`.
+) -> Grid:  # fmt: skip
+    """Choose the grid along each ability by the rule of :func:`irt_dask.curves.grids.grid_for`.
 
     Spacing at most half the smallest posterior standard deviation, in any direction, that a person
     who answers every item can have, and at most one over the longest vector of loadings.
@@ -296,45 +289,10 @@ def expectations(data: Layout, g: Plane) -> tuple[Floats, Floats, Floats]:
 
 
 @jit
-def _draw(indptr: Any, indices: Any, values: Any, g: Plane, u: Floats, node: Ints) -> None:
-    n = g.nodes.size
-    w, coarse, first, last = scratch(n)
-    for i in range(n_rows(indptr, values)):
-        items, row = rows.row(indptr, indices, values, i)
-        lo, hi, total, _, _ = weigh(items, row, g, w, coarse, first, last)
-        target = u[i] * total
-        running = 0.0
-        at = -1
-        for p in range(lo, hi + 1):
-            for q in range(first[p], last[p] + 1):
-                running += w[p, q]
-                at = p * n + q
-                if running >= target:
-                    break
-            if running >= target:
-                break
-        node[i] = at
-
-
-def draw(data: Layout, g: Plane, u: Floats) -> Ints:
-    """Draw a node of the plane, ``first * n + second``, for each person; ``u`` are uniforms."""
-    node = np.empty(data.shape[0], dtype=np.int64)
-    _draw(*rows.arrays(data), g, u, node)
-    return node
-
-
-@jit
 def _sums(
-    indptr: Any,
-    indices: Any,
-    values: Any,
-    g: Plane,
-    scale: float,
-    log_scale: float,
-    residual: Ints,
-    whole: Ints,
-    product: Ints,
-) -> int:
+    indptr: Any, indices: Any, values: Any, g: Plane, scale: float, log_scale: float,
+    residual: Ints, whole: Ints, product: Ints,
+) -> int:  # fmt: skip
     n = g.nodes.size
     w, coarse, first, last = scratch(n)
     column = np.empty((2, n))

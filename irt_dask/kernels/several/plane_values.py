@@ -15,17 +15,14 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats, Ints
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.posterior.plausible_values import PIECES, around, cubic, masses, place
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Layout
 from irt_dask.kernels.responses.rows import n_rows
 from irt_dask.kernels.several.plane_posterior import Plane, scratch, weigh
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @jit

@@ -15,9 +15,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from polyagamma import random_polyagamma
 
+from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.errors import ChainError
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.responses.layouts import Sparse
@@ -30,9 +30,6 @@ from irt_dask.kernels.several.small_normals import (
     hardest,
     solve_lower,
 )
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 #: Responses whose Pólya-Gamma variables are held together: they fit in a core's cache.
 _TOGETHER = 1 << 14
@@ -70,15 +67,9 @@ class Streams(NamedTuple):
 
 
 def sweep(
-    cells: Sparse,
-    items: Items,
-    state: State,
-    streams: Streams,
-    *,
-    power: float = 1.0,
-    correlated: bool = False,
-    held: Held | None = None,
-) -> None:
+    cells: Sparse, items: Items, state: State, streams: Streams, *, power: float = 1.0,
+    correlated: bool = False, held: Held | None = None,
+) -> None:  # fmt: skip
     """Draw omega, abilities, items and, if ``correlated``, the abilities' correlations, in place.
 
     With ``held``, the responses that feel a rotation, abilities and items are then turned together
@@ -116,7 +107,7 @@ def sweep(
         rotate(items, held, state.theta, a, d, streams.rotation)
 
 
-def _pieces(indptr: NDArray[np.int64], n: int) -> list[tuple[int, int]]:
+def _pieces(indptr: Ints, n: int) -> list[tuple[int, int]]:
     """Ranges of persons with about ``_TOGETHER`` responses each, one person at least.
 
     A rule of the shard alone: the library's draws depend on how many it is asked for at a time.
@@ -169,21 +160,9 @@ def _predictors(
 
 @jit
 def _abilities(
-    indptr: Any,
-    indices: Any,
-    lo: int,
-    hi: int,
-    values: Any,
-    omega: Floats,
-    a: Floats,
-    d: Floats,
-    prior: Floats,
-    rng: Any,
-    theta: Floats,
-    gram: Floats,
-    linear: Floats,
-    scatter: Floats,
-) -> None:
+    indptr: Any, indices: Any, lo: int, hi: int, values: Any, omega: Floats, a: Floats, d: Floats,
+    prior: Floats, rng: Any, theta: Floats, gram: Floats, linear: Floats, scatter: Floats,
+) -> None:  # fmt: skip
     """Draw the abilities of persons lo .. hi; add what items and correlations need of them.
 
     With x = (theta, 1) of a person: ``gram[j] += omega x x'``, ``linear[j] += (y - 1/2) x``, lower
@@ -225,15 +204,9 @@ def _abilities(
 
 @jit
 def _loadings_given(
-    items: Items,
-    j: int,
-    gram: Floats,
-    linear: Floats,
-    intercept: tuple[float, float],
-    dims: Any,
-    p: Floats,
-    u: Floats,
-) -> None:
+    items: Items, j: int, gram: Floats, linear: Floats, intercept: tuple[float, float], dims: Any,
+    p: Floats, u: Floats,
+) -> None:  # fmt: skip
     """Precision p and linear term u of item j's loadings ``dims``, its intercept integrated out.
 
     ``gram`` and ``linear`` are the item's; ``intercept`` is the intercept's precision and linear
@@ -279,14 +252,9 @@ def _items(
 
 
 def draw_items(
-    items: Items,
-    gram: Floats,
-    linear: Floats,
-    power: float,
-    rng: np.random.Generator,
-    loadings: Floats,
-    intercepts: Floats,
-) -> None:
+    items: Items, gram: Floats, linear: Floats, power: float, rng: np.random.Generator,
+    loadings: Floats, intercepts: Floats,
+) -> None:  # fmt: skip
     """Draw loadings and intercept of each item together, in place.
 
     ``gram`` (items, Q + 1, Q + 1), lower triangles, and ``linear`` (items, Q + 1) are the sums over

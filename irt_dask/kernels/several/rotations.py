@@ -13,20 +13,17 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.responses.layouts import Sparse
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 
 class Held(NamedTuple):
     """Responses to items that have a loading fixed at 0 and another that is free."""
 
-    person: NDArray[np.int64]
-    item: NDArray[np.int64]
+    person: Ints
+    item: Ints
     right: Bools
 
 

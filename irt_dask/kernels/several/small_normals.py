@@ -10,11 +10,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from irt_dask.arrays import Floats
 from irt_dask.kernels.base.compiled import jit
-
-Floats = NDArray[np.float64]
 
 #: Proposals of coordinates that must be positive, before a step that needs none.
 _TRIES = 32

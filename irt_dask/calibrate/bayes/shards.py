@@ -1,0 +1,151 @@
+"""Posteriors of shards: their draws, and what these say of the chains."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from irt_dask.arrays import Floats, Ints
+from irt_dask.calibrate.bayes.coordinates import Space
+from irt_dask.curves.grids import grid_for
+from irt_dask.errors import ApproximationWarning, ConvergenceWarning
+
+#: Responses of an item in a shard; with 30 its combined SD was seen 1.4 times too wide.
+_RARE = 100
+#: Degrees between the loadings of shards.
+_LARGE_ROTATION = 20.0
+_RHAT_LIMIT = 1.05
+#: Draws scatter about the items a grid was made for: warn only where it is this much too coarse.
+_COARSE = 1.5
+
+
+@dataclass(frozen=True)
+class ShardPosterior:
+    """Posterior of one shard: draws (draw, P, items) and diagnostics (P, items).
+
+    The last row of a draw holds intercepts, those before it the loadings, positive ones by their
+    logarithms: with one ability, (log a, d).  ``correlation`` (draw, Q, Q) is that of the abilities
+    where it is free, ``learned`` are the items' mean and covariance where they are drawn, by name;
+    their diagnostics are those of the worst entry.
+    """
+
+    draws: Floats
+    n_persons: int
+    rhat: Floats
+    ess: Floats
+    acceptance: float
+    spacing: float
+    correlation: Floats | None = None
+    other_rhat: float = 1.0
+    other_ess: float = np.inf
+    learned: dict[str, Floats] = field(default_factory=dict)
+
+    @property
+    def worst_rhat(self) -> float:
+        """Largest R-hat of any parameter; not a number where one is not."""
+        return float(np.maximum(self.rhat.max(), self.other_rhat))
+
+    @property
+    def least_ess(self) -> float:
+        """Smallest effective sample size of any parameter; not a number where one is not."""
+        return float(np.minimum(self.ess.min(), self.other_ess))
+
+
+def diagnostics(
+    shards: list[ShardPosterior], space: Space, rotation: Floats | None
+) -> dict[str, Any]:
+    """Diagnostics of items, over shards, and of shards, by name."""
+    rhat = np.max([s.rhat for s in shards], axis=0)
+    ess = np.sum([s.ess for s in shards], axis=0)
+    free = space.mask(*rhat.shape)
+    rhat, ess = np.where(free, rhat, np.nan), np.where(free, ess, np.nan)
+    mean = np.array([space.parameters(s.draws).mean(axis=0) for s in shards])
+    out = {
+        "item_intercept_rhat": rhat[-1],
+        "item_intercept_ess": ess[-1],
+        "shard_n_persons": np.array([s.n_persons for s in shards]),
+        "shard_max_rhat": np.array([s.worst_rhat for s in shards]),
+        "shard_min_ess": np.array([s.least_ess for s in shards]),
+        "shard_item_intercept": mean[:, -1],
+    }
+    if not np.isnan(shards[0].acceptance):
+        out["shard_acceptance"] = np.array([s.acceptance for s in shards])
+        out["shard_grid_spacing"] = np.array([s.spacing for s in shards])
+    if rotation is not None:
+        out["shard_rotation"] = rotation
+    if shards[0].correlation is not None:
+        means = [s.correlation.mean(axis=0) for s in shards if s.correlation is not None]
+        out["shard_ability_correlation"] = np.array(means)
+    if len(rhat) > 2:
+        return out | {
+            "item_loading_rhat": rhat[:-1].T,
+            "item_loading_ess": ess[:-1].T,
+            "shard_item_loading": mean[:, :-1].transpose(0, 2, 1),
+        }
+    return out | {
+        "item_discrimination_rhat": rhat[0],
+        "item_discrimination_ess": ess[0],
+        "shard_item_discrimination": mean[:, 0],
+    }
+
+
+def warn_rare(seen: Ints, item_id: tuple[str, ...], shards: list[ShardPosterior]) -> None:
+    """Warn of items with so few responses in a shard that its posterior of them says little.
+
+    Information adds up over shards, standard deviations of a barycenter are averaged: where some
+    shards know nothing of an item, the average is too wide.
+    """
+    if len(shards) == 1:
+        return
+    share = min(s.n_persons for s in shards) / sum(s.n_persons for s in shards)
+    rare = np.flatnonzero(seen * share < _RARE)
+    if rare.size:
+        some = ", ".join(item_id[j] for j in rare[np.argsort(seen[rare], kind="stable")][:5])
+        warnings.warn(
+            f"{rare.size} item(s) have fewer than {_RARE} responses in the smallest shard ({some}"
+            f"{', ...' if rare.size > 5 else ''}): their standard deviations may be off by half; "
+            f"use fewer shards",
+            ApproximationWarning,
+            stacklevel=3,
+        )
+
+
+def warn(shards: list[ShardPosterior], sampler: str, rotation: Floats | None) -> bool:
+    """Warn of chains that did not mix or grids too coarse; return whether all is well."""
+    rhat = [s.worst_rhat for s in shards]
+    worst = float(np.max(rhat))
+    if not worst < _RHAT_LIMIT:
+        k = int(np.argmax(rhat))
+        warnings.warn(
+            f"the chains have not converged: R-hat {worst:.3f} in shard {k} (limit {_RHAT_LIMIT}); "
+            f"raise n_warmup and n_draws",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    if rotation is not None and not rotation.max() < _LARGE_ROTATION:
+        warnings.warn(
+            f"the loadings of shard {int(rotation.argmax())} are turned by {rotation.max():.0f} "
+            f"degrees against the largest shard's (limit {_LARGE_ROTATION:g}): the data hardly say "
+            f"how the abilities lie; let items that load highly be those with zeros (loadings=), "
+            f"or use fewer shards",
+            ApproximationWarning,
+            stacklevel=3,
+        )
+    coarse = [k for k, s in enumerate(shards) if sampler == "grid" and _coarse(s)]
+    if coarse:
+        warnings.warn(
+            f"the ability grid of shard(s) {coarse[:10]} is coarser than its posterior needs: the "
+            f"slopes grew after warm-up; raise n_warmup",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    return worst < _RHAT_LIMIT and not coarse
+
+
+def _coarse(shard: ShardPosterior) -> bool:
+    """Whether the grid of abilities is too coarse for where the items are."""
+    needed = grid_for(np.exp(shard.draws[:, 0]).mean(0), shard.draws[:, 1].mean(0))
+    return shard.spacing > _COARSE * needed.spacing

@@ -1,0 +1,60 @@
+"""What weighted draws of the items say, by name: means, standard deviations, draws."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from irt_dask.arrays import Floats
+
+
+def by_name(x: Floats) -> dict[str, Floats]:
+    """Named quantities of draws of parameters (draw, P, items), items last but for loadings."""
+    if x.shape[1] > 2:
+        return {"item_loading": x[:, :-1].transpose(0, 2, 1), "item_intercept": x[:, -1]}
+    return {
+        "item_discrimination": x[:, 0],
+        "item_difficulty": -x[:, 1] / x[:, 0],
+        "item_intercept": x[:, 1],
+    }
+
+
+def parameters_of(data: dict[str, Any]) -> Floats:
+    """Means (P, items) of loadings and intercepts among the result's arrays."""
+    if "item_loading" in data:
+        return np.vstack([data["item_loading"].T, data["item_intercept"]])
+    return np.stack([data["item_discrimination"], data["item_intercept"]])
+
+
+def _mean(x: list[Floats], weights: list[Floats]) -> Floats:
+    """Mean of the draws of all shards; a constant is its own, to the bit, where draws are alike."""
+    each = [
+        v.mean(axis=0) if (w == w[0]).all() else np.tensordot(w / w.sum(), v, axes=1)
+        for v, w in zip(x, weights, strict=True)
+    ]
+    return np.average(each, axis=0, weights=[w.sum() for w in weights])
+
+
+def moments(named: list[dict[str, Floats]], weights: list[Floats]) -> dict[str, Any]:
+    """Means and SDs by name."""
+    out: dict[str, Any] = {}
+    for name in named[0]:
+        x = [of_shard[name] for of_shard in named]
+        mean = _mean(x, weights)
+        out[name] = mean
+        out[f"{name}_sd"] = np.sqrt(_mean([(v - mean) ** 2 for v in x], weights))
+    return out
+
+
+def _taken(x: list[Floats], weights: list[Floats], n_draws: int) -> Floats:
+    """``n_draws`` draws in proportion to their weights, evenly (systematic resampling)."""
+    ends = np.cumsum(np.concatenate(weights))
+    at = np.searchsorted(ends, (np.arange(n_draws) + 0.5) / n_draws * ends[-1])
+    return np.concatenate(x)[at]
+
+
+def draws(named: list[dict[str, Floats]], weights: list[Floats], n_draws: int) -> dict[str, Any]:
+    """Combined draws by name; each is of one draw of one shard, whatever the name."""
+    names = [name for name in named[0] if name != "item_difficulty"]
+    return {f"{n}_draw": _taken([x[n] for x in named], weights, n_draws) for n in names}

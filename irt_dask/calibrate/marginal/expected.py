@@ -1,0 +1,143 @@
+"""The E-step of marginal maximum likelihood: expected counts at given parameters, in one pass."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from irt_dask.arrays import Floats
+from irt_dask.calibrate.marginal.model import HISTOGRAM_NODES, Model
+from irt_dask.curves.grids import GRID_BOUND, grid_of
+from irt_dask.curves.item_set import ItemSet
+from irt_dask.engine import Engine
+from irt_dask.engine.cache import keep
+from irt_dask.engine.memory import refuse_beyond_memory
+from irt_dask.items.derivatives import Counts
+from irt_dask.items.tables import item_tables
+from irt_dask.kernels.posterior import expected_counts, person_weights
+from irt_dask.kernels.posterior.coarse_axis import Axis, axis_for
+from irt_dask.kernels.posterior.tables import Tables, padded
+from irt_dask.kernels.responses.item_sets import CommonSets, common_sets
+from irt_dask.store import Block
+
+#: Least log mass of a node of a histogram, and a bound of what else log-likelihoods have of it.
+_LEAST_MASS = -700.0
+
+
+class Grid(NamedTuple):
+    """Nodes, and the log mass of ability at each, (groups, nodes)."""
+
+    nodes: Floats
+    log_mass: Floats
+
+    @classmethod
+    def of(cls, model: Model, items: ItemSet, ability: Floats, *, coarse: bool = False) -> Grid:
+        """Grid that resolves the posteriors under these items and holds every group.
+
+        Its spacing is 3/4 of the smallest posterior standard deviation at most (sums over nodes err
+        by e^-35 then) and ``1 / max a``.  A coarse one has half the nodes: enough for moments to
+        1e-8.
+        """
+        if model.histogram:
+            nodes = padded(HISTOGRAM_NODES)
+            log_mass = np.full((len(ability), nodes.size), -np.inf)  # nobody is on the padding
+            with np.errstate(divide="ignore"):
+                mass = np.log(ability / ability.sum(axis=1, keepdims=True))
+            log_mass[:, : HISTOGRAM_NODES.size] = np.maximum(mass, _LEAST_MASS)
+            return cls(nodes, log_mass)
+        mean, sd = ability[0], np.exp(ability[1])
+        bound = max(GRID_BOUND, float((np.abs(mean) + GRID_BOUND * sd).max()))
+        finest = min(grid_of(items).spacing, 0.5 * float(sd.min()))
+        if coarse:
+            spacing = 2.0 * finest
+        else:
+            spacing = min(1.5 * finest, 1.0 / items.steepest, 0.5)
+        half = math.ceil(bound / spacing)
+        nodes = padded(np.arange(-half, half + 1, dtype=np.float64) * spacing)
+        return cls(nodes, person_weights.normal(nodes, mean, sd))
+
+
+class Expected(NamedTuple):
+    """Persons by group and node, and responses to the items."""
+
+    nodes: Floats
+    persons: Floats  # (groups, nodes)
+    counts: tuple[Counts, ...]
+
+
+class Setting(NamedTuple):
+    """What posteriors rest on; ``fit`` names the computation, for what is kept of its blocks."""
+
+    fit: str
+    items: ItemSet
+    grid: Grid
+
+    def of(
+        self, block: Block
+    ) -> tuple[CommonSets, Tables, person_weights.Shared, person_weights.Prior]:
+        """Sets of items of a block's persons, tables, sums that they share, and their priors."""
+        key = ("sets", self.fit, block.start, block.n_persons)
+        sets = keep(key, lambda: common_sets(block.data))
+        g = item_tables(self.items, self.grid.nodes, self.fit)
+        prior = person_weights.prior(self.grid.log_mass, block.group)
+        return sets, g, person_weights.shared(sets, g), prior
+
+
+def _expect(
+    block: Block, to: tuple[Any, ...] | None, setting: Setting, axis: Axis,
+    scales: expected_counts.Scales,
+) -> tuple[Any, ...]:  # fmt: skip
+    sets, g, shared, prior = setting.of(block)
+    return expected_counts.counts(
+        block.data, g, shared, sets, prior, scales, axis=axis,
+        to=None if to is None else expected_counts.Counts(*to),
+        weight=block.weight if block.times is None else None, times=block.times,
+    )  # fmt: skip
+
+
+def expect(engine: Engine, fit: str, model: Model, x: Floats) -> tuple[float, Expected]:
+    """Log-likelihood and expected counts at x."""
+    items, (own, ability) = model.item_set(x), model.unpack(x)
+    grid = Grid.of(model, items, ability)
+    axis = axis_for(grid.nodes, model.items.steepness(own), items.first)
+    reach = float(np.abs(grid.nodes).max())
+    largest = items.n_items * (items.logit_at(reach)[1] + 1.0) - _LEAST_MASS
+    _refuse_too_many(engine, items, grid.nodes.size, axis)
+    scales = expected_counts.scales_for(engine.n_persons, reach, largest)
+    found = expected_counts.Counts(
+        *engine.map_add(_expect, Setting(fit, items, grid), axis, scales)
+    )
+    value = float(found.log_marginal) / scales.log_marginal
+    return value, _expected(found, grid.nodes, axis, scales.weight)
+
+
+def _refuse_too_many(engine: Engine, items: ItemSet, n_nodes: int, axis: Axis) -> None:
+    """Stop before counts, and tables of items, that do not fit into memory."""
+    n_rows = int(items.first[-1])
+    counts = n_rows * (axis.nodes.size or n_nodes) + np.count_nonzero(axis.steep >= 0) * n_nodes
+    tables = 3 * n_rows * n_nodes if items.scores() is None else items.n_items * n_nodes
+    refuse_beyond_memory(
+        8.0 * ((engine.n_held + 2) * counts + tables),
+        f"marginal maximum likelihood of {items.n_items} items, with counts at "
+        f"{axis.nodes.size or n_nodes} abilities,",
+    )
+
+
+def _expected(c: expected_counts.Counts, nodes: Floats, axis: Axis, scale: float) -> Expected:
+    """Counts as real numbers, items that are too steep for the axis by themselves."""
+    m = len(c.seen)
+    steep = np.zeros(m, dtype=bool)
+    parts = []
+    if axis.nodes.size:
+        steep = axis.steep >= 0
+    higher, seen = c.higher, c.seen
+    if steep.any():
+        higher, seen = higher[axis.steep_row < 0], seen[~steep]
+        parts.append((np.flatnonzero(steep), nodes, c.steep_seen, c.steep_higher))
+    parts.append((np.flatnonzero(~steep), axis.nodes if axis.nodes.size else nodes, seen, higher))
+    counts = tuple(
+        Counts(at, x, s / scale, (h / scale).reshape(at.size, -1, x.size)) for at, x, s, h in parts
+    )
+    return Expected(nodes, c.persons / scale, counts)

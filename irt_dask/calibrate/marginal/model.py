@@ -1,0 +1,143 @@
+"""What a marginal fit estimates: items of one model, and the distribution of ability by group."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from irt_dask.arrays import Bools, Floats
+from irt_dask.curves import ItemModel
+from irt_dask.curves.betas import Betas
+from irt_dask.curves.item_set import Group, ItemSet
+from irt_dask.kernels.joint.item_maximum import Box
+
+#: Bounds of the groups' means and SDs.
+MEANS, LOG_SDS = (-10.0, 10.0), (math.log(0.05), math.log(10.0))
+#: Abilities of a histogram.
+HISTOGRAM_NODES: Floats = np.arange(-60, 61, dtype=np.float64) / 10.0
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is estimated.
+
+    ``fixed`` are values (parameters, items) of items that are not, NaN for the others.  The group
+    ``reference`` has mean 0 and SD 1, unless items of a bank fix the scale (``anchored``); with
+    ``histogram`` every group has one.
+
+    All parameters are one column: those of the items, then what is known of ability: means and log
+    SDs of the groups, or their histograms.
+    """
+
+    items: ItemModel
+    fixed: Floats
+    prior: Betas
+    n_groups: int = 1
+    reference: int = 0
+    anchored: bool = False
+    histogram: bool = False
+
+    @property
+    def n_items(self) -> int:
+        """Number of items."""
+        return self.fixed.shape[1]
+
+    @property
+    def free(self) -> Bools:
+        """Parameters of items that are estimated, (parameters, items)."""
+        return np.asarray(np.isnan(self.fixed))
+
+    @property
+    def shared(self) -> Bools:
+        """Which parameters the items that are estimated share."""
+        return np.isin(self.items.letters, self.items.shared)
+
+    @property
+    def free_groups(self) -> Bools:
+        """Groups with a mean and an SD of their own."""
+        return (np.arange(self.n_groups) != self.reference) | self.anchored
+
+    @property
+    def n_parameters(self) -> int:
+        """Parameters that are estimated, wherever they end: those of AIC and BIC.
+
+        What ended at a bound counts too: that the data drove it there was not known before.
+        """
+        of_each = self.free.sum(axis=1)
+        count = int(np.where(self.shared, np.minimum(of_each, 1), of_each).sum())
+        if not self.histogram:
+            return count + 2 * int(self.free_groups.sum())
+        # A mean and an SD of a histogram fix the scale, unless items do.
+        masses = self.n_groups * (HISTOGRAM_NODES.size - 1)
+        return count + masses - (0 if self.anchored else 2)
+
+    # --- the column -----------------------------------------------------------------------------
+
+    def pack(self, items: Floats, ability: Floats) -> Floats:
+        """Return the column of all parameters."""
+        return np.concatenate([items.ravel(), ability.ravel()])[:, None]
+
+    def unpack(self, x: Floats) -> tuple[Floats, Floats]:
+        """Items (parameters, items); means and log SDs (2, groups), or histograms (groups, 121)."""
+        items = x[: self.fixed.size, 0].reshape(self.fixed.shape)
+        rows = self.n_groups if self.histogram else 2
+        return items, x[self.fixed.size :, 0].reshape(rows, -1)
+
+    def item_set(self, x: Floats) -> ItemSet:
+        """The items of a column."""
+        return ItemSet((Group(self.items, np.arange(self.n_items), self.unpack(x)[0]),))
+
+    def start(self, items: Floats) -> Floats:
+        """Column to start from, near these items."""
+        items = items.copy()
+        for k in np.flatnonzero(self.shared & self.free.any(axis=1)):
+            items[k] = items[k, self.free[k]].mean()
+        if self.histogram:
+            density = np.exp(-0.5 * HISTOGRAM_NODES**2)
+            ability = np.tile(density / density.sum(), (self.n_groups, 1))
+        else:
+            ability = np.zeros((2, self.n_groups))
+        low, high = self.item_bounds()
+        return self.pack(np.clip(items, low, high), ability)
+
+    # --- bounds ---------------------------------------------------------------------------------
+
+    def item_bounds(self) -> tuple[Floats, Floats]:
+        """Bounds of the items' parameters, (parameters, items); those that are fixed are equal."""
+        low, high = np.array([p.bounds for p in self.items.parameters]).T[:, :, None]
+        return np.where(self.free, low, self.fixed), np.where(self.free, high, self.fixed)
+
+    def box(self) -> Box:
+        """Bounds of the column."""
+        low, high = (bound.ravel() for bound in self.item_bounds())
+        if self.histogram:
+            size = self.n_groups * HISTOGRAM_NODES.size
+            return Box(np.append(low, np.zeros(size)), np.append(high, np.ones(size)))
+        free = self.free_groups
+        return Box(
+            np.concatenate([low, np.where(free, MEANS[0], 0.0), np.where(free, LOG_SDS[0], 0.0)]),
+            np.concatenate([high, np.where(free, MEANS[1], 0.0), np.where(free, LOG_SDS[1], 0.0)]),
+        )
+
+    def inside(self, items: Floats) -> Bools:
+        """Parameters of items that are estimated and not at a bound, (parameters, items)."""
+        low, high = self.item_bounds()
+        return np.asarray((items > low) & (items < high))
+
+    def at_bound(self, items: Floats) -> Bools:
+        """Items with a parameter that ended at a bound which is no answer."""
+        known = [[bound == p.answer for bound in p.bounds] for p in self.items.parameters]
+        low, high = self.item_bounds()
+        low_answer, high_answer = np.array(known).T[:, :, None]
+        at = ((items <= low) & ~low_answer) | ((items >= high) & ~high_answer)
+        return np.asarray((at & self.free).any(axis=0))
+
+    def at_group_bound(self, ability: Floats) -> Bools:
+        """Which groups' means and log SDs, (2, groups), are at a bound; no histogram is."""
+        if self.histogram:
+            return np.zeros((2, self.n_groups), dtype=bool)
+        low, high = np.array([MEANS, LOG_SDS]).T
+        out = (ability <= low[:, None]) | (ability >= high[:, None])
+        return np.asarray(out & self.free_groups)

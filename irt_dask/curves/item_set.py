@@ -1,0 +1,194 @@
+"""The items of a test, grouped by model, as one set of curves."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irt_dask.arrays import Floats, Ints
+from irt_dask.curves import model_named
+from irt_dask.curves.base import ItemModel, Parameter
+
+#: Numbers that a table of some items at a time holds, at most.
+_CHUNK = 1 << 20
+
+
+class Group(NamedTuple):
+    """Items of one model: their places in the test, and parameters (parameters, items)."""
+
+    model: ItemModel
+    at: Ints
+    x: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class ItemSet:
+    """Items by model.  Tables are ragged: category k of item j has row ``first[j] + k``."""
+
+    groups: tuple[Group, ...]
+
+    @classmethod
+    def of(cls, name: str, *parameters: Floats) -> ItemSet:
+        """Items of one model, by its parameters in their order."""
+        x = np.stack([np.asarray(p, dtype=float) for p in parameters])
+        return cls((Group(model_named(name), np.arange(x.shape[1]), x),))
+
+    @property
+    def n_items(self) -> int:
+        """Number of items."""
+        return sum(g.at.size for g in self.groups)
+
+    @functools.cached_property
+    def n_categories(self) -> Ints:
+        """Categories of each item."""
+        return np.full(self.n_items, 2)
+
+    @functools.cached_property
+    def first(self) -> Ints:
+        """First row of each item, and the number of rows."""
+        return np.concatenate([[0], np.cumsum(self.n_categories)])
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Identity of the items."""
+        out = hashlib.sha256()
+        for g in self.groups:
+            out.update(f"{g.model.name} {g.x.shape}".encode())
+            out.update(np.ascontiguousarray(g.at).tobytes())
+            out.update(np.ascontiguousarray(g.x).tobytes())
+        return out.hexdigest()
+
+    def column(self, parameter: Parameter) -> Floats:
+        """One parameter of all items; its neutral value where a model does not have it."""
+        out = np.full(self.n_items, np.nan if parameter.neutral is None else parameter.neutral)
+        for g in self.groups:
+            if parameter in g.model.parameters:
+                out[g.at] = g.x[g.model.parameters.index(parameter)]
+        return out
+
+    def difficulty(self) -> Floats:
+        """Ability at the middle of each item."""
+        out = np.empty(self.n_items)
+        for g in self.groups:
+            out[g.at] = g.model.difficulty(g.x)[0]
+        return out
+
+    def floor(self) -> Floats:
+        """Probability of the highest category far below each item."""
+        out = np.empty(self.n_items)
+        for g in self.groups:
+            out[g.at] = g.model.floor(g.x)
+        return out
+
+    def rescaled(self, mean: float, sd: float) -> ItemSet:
+        """The same items for the ability ``(theta - mean) / sd``."""
+        if (mean, sd) == (0.0, 1.0):
+            return self
+        return ItemSet(tuple(g._replace(x=g.model.rescaling(mean, sd) @ g.x) for g in self.groups))
+
+    def take(self, items: NDArray[np.integer]) -> ItemSet:
+        """Some of the items, in that order."""
+        place = np.full(self.n_items, -1)
+        place[items] = np.arange(len(items))
+        kept = []
+        for g in self.groups:
+            inside = place[g.at] >= 0
+            if inside.any():
+                kept.append(Group(g.model, place[g.at[inside]], g.x[:, inside]))
+        return ItemSet(tuple(kept))
+
+    def _parts(self, n_nodes: int) -> Iterator[Group]:
+        """Groups, cut so that a table of one is not large."""
+        size = max(1, _CHUNK // max(n_nodes, 1))
+        for g in self.groups:
+            for k in range(0, g.at.size, size):
+                yield Group(g.model, g.at[k : k + size], g.x[:, k : k + size])
+
+    def _rows(self, g: Group) -> Ints:
+        return self.first[g.at][:, None] + np.arange(self.n_categories[g.at[0]])
+
+    # --- curves ---------------------------------------------------------------------------------
+
+    def log_p(self, nodes: Floats) -> Floats:
+        """Log probability of each category, (rows, nodes)."""
+        out = np.empty((self.first[-1], nodes.size))
+        for g in self._parts(nodes.size):
+            out[self._rows(g)] = g.model.log_p(g.x, nodes)
+        return out
+
+    def by_ability(self, nodes: Floats) -> tuple[Floats, Floats]:
+        """First and second derivative of ``log_p`` by ability, (rows, nodes)."""
+        first, second = np.empty((2, self.first[-1], nodes.size))
+        for g in self._parts(nodes.size):
+            first[self._rows(g)], second[self._rows(g)] = g.model.by_ability(g.x, nodes)
+        return first, second
+
+    def by_parameter(self, nodes: Floats, n: int) -> Floats:
+        """Derivatives of ``log_p`` by the first ``n`` parameters, (n, rows, nodes)."""
+        out = np.empty((n, self.first[-1], nodes.size))
+        for g in self._parts(nodes.size):
+            out[:, self._rows(g)] = g.model.by_parameter(g.x, nodes)[:n]
+        return out
+
+    def information(self, nodes: Floats) -> Floats:
+        """Fisher information of each item, (items, nodes)."""
+        out = np.empty((self.n_items, nodes.size))
+        for g in self._parts(nodes.size):
+            out[g.at] = g.model.information(g.x, nodes)
+        return out
+
+    def total_information(self, nodes: Floats) -> Floats:
+        """Fisher information of all items together, (nodes,)."""
+        return sum(
+            (g.model.information(g.x, nodes).sum(axis=0) for g in self._parts(nodes.size)),
+            np.zeros(nodes.size),
+        )
+
+    def sharpness(self, nodes: Floats) -> Floats:
+        """Largest curvature that responses to all items give a log posterior, (nodes,)."""
+        return sum(
+            (g.model.sharpness(g.x, nodes).sum(axis=0) for g in self._parts(nodes.size)),
+            np.zeros(nodes.size),
+        )
+
+    @property
+    def steepest(self) -> float:
+        """Slope of the steepest item."""
+        return max(float(g.model.steepness(g.x).max()) for g in self.groups)
+
+    def extreme(self, nodes: Floats, highest: bool) -> tuple[Floats, Floats]:
+        """Log-likelihood of the highest (lowest) category in all items; its slope; (nodes,)."""
+        value, slope = np.zeros((2, nodes.size))
+        for g in self._parts(nodes.size):
+            k = -1 if highest else 0
+            value += g.model.log_p(g.x, nodes)[:, k].sum(axis=0)
+            slope += g.model.by_ability(g.x, nodes)[0][:, k].sum(axis=0)
+        return value, slope
+
+    def logit_at(self, bound: float) -> tuple[str, float]:
+        """The item whose logit is largest within -bound and bound, in words, and that logit."""
+        found = ("", -np.inf)
+        for g in self._parts(2):
+            far = -g.model.log_p(g.x, np.array([-bound, bound])).min(axis=(1, 2))
+            j = int(far.argmax())
+            if far[j] > found[1]:
+                found = (f"the item with {g.model.in_words(g.x[:, j])}", float(far[j]))
+        return found
+
+    def scores(self) -> tuple[Floats, Floats] | None:
+        """Score s and constant c of each row where ``log P = s theta + c - log Z``; else None."""
+        score, constant = np.empty((2, self.first[-1]))
+        for g in self.groups:
+            found = g.model.scores(g.x)
+            if found is None:
+                return None
+            at_zero = g.model.log_p(g.x, np.zeros(1))[..., 0]
+            score[self._rows(g)] = found
+            constant[self._rows(g)] = at_zero - at_zero[:, :1]
+        return score, constant

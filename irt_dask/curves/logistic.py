@@ -1,0 +1,106 @@
+"""One and two parameters: ``P = sigma(z)``, ``z = a theta + d``, ``d = -a b`` (D = 1)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from irt_dask.arrays import Bools, Floats
+from irt_dask.curves.base import ItemModel, Parameter
+
+#: Bounds of joint maximum likelihood: Frick et al., section 4.
+SLOPE = Parameter(
+    "a", "item_discrimination", "discrimination", (1e-3, 25.0), 1.0, joint=(1e-3, 5.0)
+)
+INTERCEPT = Parameter("d", "item_intercept", "intercept", (-40.0, 40.0), 0.0, joint=(-6.0, 6.0))
+
+
+def logits(x: Floats, nodes: Floats) -> Floats:
+    """``a theta + d``, (items, nodes)."""
+    return np.multiply.outer(x[0], nodes) + x[1][:, None]
+
+
+def halves(z: Floats) -> tuple[Floats, Floats]:
+    """``sigma(z)`` and ``sigma(-z)``, neither by subtraction from 1."""
+    e = np.exp(-np.abs(z))
+    large, small = 1.0 / (1.0 + e), e / (1.0 + e)
+    return np.where(z >= 0.0, large, small), np.where(z >= 0.0, small, large)
+
+
+def log_add(x: Floats | float, y: Floats) -> Floats:
+    """``log(e^x + e^y)``, as ``np.logaddexp``, which takes one number at a time."""
+    return np.asarray(np.maximum(x, y) + np.log1p(np.exp(-np.abs(x - y))))
+
+
+class TwoParameters(ItemModel):
+    """The 2PL: a discrimination and an intercept for each item."""
+
+    name = "2pl"
+    parameters: tuple[Parameter, ...] = (SLOPE, INTERCEPT)
+    rule = "discriminations must be positive, both finite"
+    log_odds = True
+
+    def log_p(self, x: Floats, nodes: Floats) -> Floats:
+        """See :class:`ItemModel`."""
+        z = logits(x, nodes)
+        return -np.stack([log_add(0.0, z), log_add(0.0, -z)], axis=1)
+
+    def by_logit(self, x: Floats, nodes: Floats) -> tuple[Floats, Floats]:
+        """First and second derivative of ``log_p`` by z."""
+        p, q = halves(logits(x, nodes))
+        return np.stack([-p, q], axis=1), np.stack([-p * q, -p * q], axis=1)
+
+    def by_ability(self, x: Floats, nodes: Floats) -> tuple[Floats, Floats]:
+        """See :class:`ItemModel`."""
+        first, second = self.by_logit(x, nodes)
+        a = x[0][:, None, None]
+        return a * first, a * a * second
+
+    def by_parameter(self, x: Floats, nodes: Floats) -> Floats:
+        """See :class:`ItemModel`."""
+        first, _ = self.by_logit(x, nodes)
+        return np.stack([first * nodes, first, *self.by_asymptotes(x, nodes)])
+
+    def by_asymptotes(self, x: Floats, nodes: Floats) -> tuple[Floats, ...]:
+        """Derivatives of ``log_p`` by the parameters beyond slope and intercept."""
+        return ()
+
+    def sharpness(self, x: Floats, nodes: Floats) -> Floats:
+        """See :class:`ItemModel`: that of the lower category, of others no larger."""
+        p, q = halves(logits(x, nodes))
+        return x[0][:, None] ** 2 * p * q
+
+    def scores(self, x: Floats) -> Floats | None:
+        """See :class:`ItemModel`."""
+        return np.stack([np.zeros_like(x[0]), x[0]], axis=1)
+
+    def rescaling(self, mean: float, sd: float) -> Floats:
+        """See :class:`ItemModel`: ``a theta + d`` with ``theta = mean + sd theta'``."""
+        out = np.eye(len(self.parameters))
+        out[0, 0], out[1, 0] = sd, mean
+        return out
+
+    def valid(self, x: Floats) -> Bools:
+        """See :class:`ItemModel`."""
+        return np.asarray(x[0] > 0.0)
+
+    def steepness(self, x: Floats) -> Floats:
+        """See :class:`ItemModel`."""
+        return x[0]
+
+    def difficulty(self, x: Floats) -> tuple[Floats, Floats]:
+        """``b = -d / a``, where P is halfway between its asymptotes, and its gradient."""
+        a, d = x[:2]
+        gradient = np.zeros_like(x)
+        gradient[0], gradient[1] = d / a**2, -1.0 / a
+        return -d / a, gradient
+
+    def where(self, difficulty: Floats, discrimination: Floats) -> Floats:
+        """See :class:`ItemModel`."""
+        return -discrimination * difficulty
+
+
+class OneSlope(TwoParameters):
+    """The 1PL: one discrimination for all items, which is estimated or 1."""
+
+    name = "1pl"
+    shared = ("a",)

@@ -1,0 +1,75 @@
+"""Draws of the item parameters that a posterior carries, for what averages over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from irt_dask.arrays import Floats
+from irt_dask.curves import MODELS
+from irt_dask.curves.item_set import ItemSet
+from irt_dask.errors import InputError
+from irt_dask.items.parameters import has_loadings, item_loadings, item_set, refuse_loadings
+from irt_dask.variables import DRAW
+
+#: Parameters of which draws are needed, with one ability and with several.
+_ONE = ("item_discrimination", "item_intercept")
+_SEVERAL = ("item_loading", "item_intercept")
+
+
+def has_draws(items: Any) -> bool:
+    """Whether these items carry draws of the parameters of the 2PL, or of loadings."""
+    drawn = _SEVERAL if has_loadings(items) else _ONE
+    return isinstance(items, xr.Dataset) and all(f"{name}_draw" in items for name in drawn)
+
+
+def item_draws(
+    items: xr.Dataset, item_id: tuple[str, ...], n: int, *, option: str, what: str = "items"
+) -> list[ItemSet]:
+    """Items of ``n`` draws, evenly spaced among those there are.
+
+    Combined draws stand shard by shard: even spacing takes from each what is its share.  Items are
+    matched by identifier.  ``option`` is what asks for them, for the error if there are too few.
+    """
+    if isinstance(items, xr.Dataset):
+        refuse_loadings(items, what)
+    more = [p.variable for m in MODELS.values() for p in m.parameters if p.variable not in _ONE]
+    there = [name for name in dict.fromkeys(more) if name in items or f"{name}_draw" in items]
+    draws = _spaced(items, n, (*_ONE, *there), option, what)
+    return [item_set(one, item_id, what=name) for name, one in draws]
+
+
+def loading_draws(
+    items: xr.Dataset, item_id: tuple[str, ...], n: int, *, option: str, what: str = "items"
+) -> list[tuple[Floats, Floats, float]]:
+    """Loadings, intercepts and correlation of two abilities in ``n`` draws, as :func:`item_draws`.
+
+    Each draw of the items goes with the correlation that was drawn with it.
+    """
+    drawn: tuple[str, ...] = _SEVERAL
+    if "ability_correlation" in items or "ability_correlation_draw" in items:
+        drawn = (*_SEVERAL, "ability_correlation")
+    draws = _spaced(items, n, drawn, option, what)
+    return [item_loadings(one, item_id, what=name) for name, one in draws]
+
+
+def _spaced(
+    items: Any, n: int, drawn: tuple[str, ...], option: str, what: str
+) -> Iterator[tuple[str, xr.Dataset]]:
+    """Yield ``n`` draws under the names of the parameters, and what to call them."""
+    names = [f"{name}_draw" for name in drawn]
+    if not isinstance(items, xr.Dataset) or any(name not in items for name in names):
+        raise InputError(
+            f"{option}={n}: {what} carry no draws ({', '.join(names)}); give the result of "
+            f"fit_bayes"
+        )
+    there = items.sizes[DRAW]
+    if n > there:
+        raise InputError(f"{option}={n} exceeds the {there} draws of {what}; ask for fewer")
+    kept = items[names]
+    for k in (2 * np.arange(n) + 1) * there // (2 * n):
+        one = kept.isel({DRAW: int(k)}).rename(dict(zip(names, drawn, strict=True)))
+        yield f"{what}, draw {k}", one

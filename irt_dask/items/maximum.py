@@ -1,0 +1,174 @@
+"""The item step: parameters of highest likelihood, or posterior density, at counts by ability.
+
+Projected Fisher scoring, for all items at once and any model: steps solve for the expected
+information of those parameters that are not at a bound, and are halved, item by item, until the
+objective does not fall.  Items that are not there after some steps, as little is known of them, go
+on by Newton steps where the objective is concave.  Parameters that items share are found with all
+of them (their own are eliminated first), and then all items take the same share of a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from irt_dask.arrays import Bools, Floats
+from irt_dask.curves import ItemModel
+from irt_dask.curves.betas import Betas
+from irt_dask.items.derivatives import Counts, Derivatives, derivatives, values
+
+#: Added to each parameter's information, as a share: steps in directions that say nothing are 0.
+_RIDGE = 1e-10
+#: The longest step of a parameter, and how often it is halved.
+_LONGEST, _HALVINGS = 2.0, 40
+#: A step below which values no longer tell whether it leads up.
+_CERTAIN = 1e-5
+#: Steps after which scoring is slow, and the difference from which second derivatives are found.
+_SCORING, _DIFFERENCE = 4, 1e-6
+#: Least eigenvalue of these, in units of the expected information, with which they are relied on.
+_CONCAVE = 1e-8
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is maximised: ``low`` and ``high`` bound the parameters, (parameters, items).
+
+    Equal bounds hold a parameter.  Parameters that are shared have one value for all items.
+    """
+
+    model: ItemModel
+    counts: Sequence[Counts]
+    low: Floats
+    high: Floats
+    prior: Betas
+
+    @property
+    def shared(self) -> Bools:
+        """Which parameters items share."""
+        return np.isin(self.model.letters, self.model.shared)
+
+    def at(self, x: Floats, kept: Bools) -> Derivatives:
+        """Objective and derivatives of the items that are kept; 0 for the others."""
+        d = derivatives(self.model, [c.take(kept) for c in self.counts], x)
+        d.value[:] += self.prior.log_density(x)
+        d.gradient[:] += self.prior.gradient(x)
+        diagonal = np.arange(len(x))
+        d.information[:, diagonal, diagonal] += self.prior.information(x).T
+        return d
+
+    def value(self, x: Floats, kept: Bools) -> Floats:
+        """Objective of the items that are kept."""
+        of_data = values(self.model, [c.take(kept) for c in self.counts], x)
+        return of_data + self.prior.log_density(x)
+
+
+def maximise(
+    problem: Problem, start: Floats, *, steps: int = 200, precision: float = 1e-10
+) -> Floats:
+    """Parameters (parameters, items) after so many steps from ``start``.
+
+    Fewer where one is shorter than ``precision``.  The objective of no item (with shared
+    parameters: their sum) is lower than at ``start``.
+    """
+    x = np.clip(start, problem.low, problem.high)
+    going = np.ones(x.shape[1], dtype=bool)
+    d = problem.at(x, going)
+    for k in range(steps):
+        if k >= _SCORING and not problem.shared.any():
+            _bend(problem, x, d, going)
+        step = np.where(going, _step(problem, x, d), 0.0)
+        longest = np.abs(step).max(axis=0)
+        if problem.shared.any():
+            longest[:] = longest.max()
+        size = np.minimum(1.0, _LONGEST / np.maximum(longest, _LONGEST))
+        left = going & (longest > 0.0)
+        for _ in range(_HALVINGS):
+            if not left.any():
+                break
+            new = np.clip(x + size * step, problem.low, problem.high)
+            certain = longest * size < _CERTAIN
+            if k == steps - 1 and certain[left].all():
+                return np.where(left, new, x)
+            there = problem.at(new, left)
+            taken = left & (certain | _rises(problem, d.value, there.value))
+            x = np.where(taken, new, x)
+            for mine, its in zip(
+                (d.value, d.gradient.T, d.information),
+                (there.value, there.gradient.T, there.information),
+                strict=True,
+            ):
+                mine[taken] = its[taken]
+            left = left & ~taken
+            size = np.where(left, 0.5 * size, size)
+        going &= (longest >= precision) & ~left
+        if not going.any():
+            break
+    return x
+
+
+def _rises(problem: Problem, before: Floats, after: Floats) -> Bools:
+    """Items whose objective (with shared parameters: the sum) is no lower."""
+    if problem.shared.any():
+        return np.full(before.size, after.sum() >= before.sum())
+    return after >= before
+
+
+def _bend(problem: Problem, x: Floats, d: Derivatives, kept: Bools) -> None:
+    """Replace the expected information of items by the observed where that is positive definite."""
+    found = np.empty_like(d.information)
+    for k in range(len(x)):
+        moved = x.copy()
+        moved[k] += np.where(x[k] + _DIFFERENCE < problem.high[k], _DIFFERENCE, -_DIFFERENCE)
+        found[:, k] = ((d.gradient - problem.at(moved, kept).gradient) / (moved[k] - x[k])).T
+    found = 0.5 * (found + found.transpose(0, 2, 1))
+    fixed = (problem.low >= problem.high).T
+    size = np.sqrt(np.diagonal(d.information, axis1=1, axis2=2))
+    size = np.where(fixed | (size == 0.0), 1.0, size)
+    tried = found / (size[:, :, None] * size[:, None, :])
+    tried[fixed[:, :, None] | fixed[:, None, :]] = 0.0
+    tried[:, np.arange(len(x)), np.arange(len(x))] += fixed
+    kept = kept & np.isfinite(tried).all(axis=(1, 2))
+    kept[kept] = np.linalg.eigvalsh(tried[kept])[:, 0] > _CONCAVE
+    d.information[kept] = found[kept]
+
+
+def _step(problem: Problem, x: Floats, d: Derivatives) -> Floats:
+    """Scoring step from x; 0 for what is held, or at a bound and led outwards."""
+    shared, way = problem.shared, d.gradient.copy()
+    way[shared] = way[shared].sum(axis=1, keepdims=True)
+    held, lowest, highest = problem.low == problem.high, x <= problem.low, x >= problem.high
+    for attempt in range(len(x) + 1):
+        led = (lowest & (way < 0.0)) | (highest & (way > 0.0))
+        if attempt and not (led & ~held).any():
+            break
+        held |= led
+        way = _solved(d, held, shared)
+    return way
+
+
+def _solved(d: Derivatives, held: Bools, shared: Bools) -> Floats:
+    """Solve for the parameters that are not held: those that are shared last."""
+    size, m = held.shape
+    free = ~held.T
+    of_each = np.diagonal(d.information, axis1=1, axis2=2)
+    system = np.where(free[:, :, None] & free[:, None, :], d.information, 0.0)
+    right = np.where(free, d.gradient.T, 0.0)
+    own, diagonal = ~shared, np.arange(size)
+    nothing = own & (of_each == 0.0)  # nobody answered: no step
+    system[:, diagonal, diagonal] += np.where(free, _RIDGE * of_each + nothing, 1.0)
+    if not shared.any():
+        return np.asarray(np.linalg.solve(system, right[:, :, None])[:, :, 0].T)
+    across = system[:, own][:, :, shared]
+    solved = np.linalg.solve(
+        system[:, own][:, :, own], np.concatenate([right[:, own, None], across], axis=2)
+    )
+    back = across.transpose(0, 2, 1)
+    of_shared = (system[:, shared][:, :, shared] - back @ solved[:, :, 1:]).sum(axis=0)
+    out = np.zeros((size, m))
+    out[shared] = np.linalg.solve(
+        of_shared, (right[:, shared] - (back @ solved[:, :, :1])[:, :, 0]).sum(axis=0)
+    )[:, None]
+    out[own] = (solved[:, :, 0] - (solved[:, :, 1:] @ out[shared].T[:, :, None])[:, :, 0]).T
+    return out

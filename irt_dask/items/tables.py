@@ -1,0 +1,76 @@
+"""Tables of items on grids of ability, made once in a process for all the blocks it treats."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from irt_dask.arrays import Floats
+from irt_dask.curves.item_set import ItemSet
+from irt_dask.engine.cache import keep, keep_last
+from irt_dask.kernels.posterior import moments, tables
+from irt_dask.kernels.posterior.person_weights import Prior, Shared
+from irt_dask.kernels.responses.item_sets import CommonSets
+from irt_dask.kernels.several import plane_posterior
+from irt_dask.store.responses import sha256
+
+
+def item_tables(items: ItemSet, nodes: Floats, fit: str | None = None) -> tables.Tables:
+    """Tables of items and nodes, kept for the same ones; for a ``fit`` the last ones alone."""
+    identity = ("tables", items.digest, sha256(nodes))
+    make = functools.partial(tables.tables, items, nodes)
+    return keep(identity, make) if fit is None else keep_last(("tables", fit), identity, make)
+
+
+class _Kept:
+    """Cumulants of one set of items and one prior."""
+
+    def __init__(self, first: int, values: Floats) -> None:
+        self.first, self.values, self.nbytes = first, values, values.nbytes
+
+
+def _made(*arguments: Any) -> _Kept:
+    return _Kept(*moments.table_of_cells(*arguments))
+
+
+def cells(items: ItemSet, g: tables.Tables, sets: CommonSets, s: Shared, p: Prior) -> moments.Cells:
+    """Tables of moments for the sets of items and groups of a block that have many persons.
+
+    Which have one decides nothing but time (:mod:`irt_dask.kernels.posterior.moments`).
+    """
+    if not isinstance(g, tables.LinearTables) or not g.base.size or p.tilt.size:
+        return moments.NO_CELLS
+    n_groups = len(p.log_mass)
+    if s.everybody and not p.group.size:
+        persons = np.full((1, 1), s.number.size)
+    else:
+        place = s.number + np.int32(1)  # 0: none
+        if p.group.size:
+            place = place * n_groups + p.group
+        size = (len(s.base) + 1) * n_groups
+        persons = np.bincount(place, minlength=size).reshape(-1, n_groups)[1:]
+    of, first = np.full(persons.shape, -1), np.zeros(persons.shape, dtype=np.int64)
+    kept: list[Floats] = []
+    n_rows = 0
+    for k, row in enumerate(persons):
+        for j in moments.worth_a_table(row, g, sets.observed[k]):
+            key = ("cells", items.digest, sha256(g.nodes, sets.observed[k], p.log_mass[j]))
+            made = keep(
+                key, functools.partial(_made, g, sets.observed[k], s.base[k], p.log_mass[j])
+            )
+            of[k, j], first[k, j] = n_rows, made.first
+            kept.append(made.values)
+            n_rows += len(made.values)
+    if not kept:
+        return moments.NO_CELLS
+    return moments.Cells(of, first, kept[0] if len(kept) == 1 else np.concatenate(kept))
+
+
+def plane_tables(
+    loading: Floats, intercept: Floats, correlation: float, nodes: Floats
+) -> plane_posterior.Plane:
+    """Tables of :mod:`~irt_dask.kernels.several.plane_posterior`, kept for the same items."""
+    key = ("plane", sha256(loading, intercept, np.array(correlation), nodes))
+    return keep(key, lambda: plane_posterior.plane(loading, intercept, nodes, correlation))

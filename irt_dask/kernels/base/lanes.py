@@ -1,0 +1,90 @@
+"""Sums, products and maxima of arrays in eight lanes, as vector instructions.
+
+Strict rules of arithmetic forbid a compiler to add up in another order than is written, so that a
+plain loop adds one number at a time.  Here the order is that of eight lanes, on any processor:
+number q is in lane q mod 8, and the lanes are added in pairs.  Sizes are multiples of LANES.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from irt_dask.arrays import Floats
+from irt_dask.kernels.base.compiled import jit
+
+#: Arrays are treated so many numbers at a time: their sizes are a multiple.
+LANES = 8
+_INT, _LANE = ir.IntType(64), ir.IntType(32)
+_VECTOR = ir.VectorType(ir.DoubleType(), LANES)
+
+
+def _add(b: Any, x: Any, y: Any) -> Any:
+    return b.fadd(x, y)
+
+
+def _larger(b: Any, x: Any, y: Any) -> Any:
+    return b.select(b.fcmp_ordered(">", x, y), x, y)
+
+
+def _reduction(start: float, combine: Callable[..., Any]) -> Callable[..., Any]:
+    """Machine code: combine the products of the arrays' numbers lane by lane, then the lanes."""
+
+    def generate(context: Any, b: Any, signature: Any, arrays: Any) -> Any:
+        assert all(t.layout == "C" for t in signature.args)
+        kinds = zip(signature.args, arrays, strict=True)
+        views = [context.make_array(t)(context, b, x) for t, x in kinds]
+        so_far = cgutils.alloca_once_value(b, ir.Constant(_VECTOR, [start] * LANES))
+        size = b.extract_value(views[0].shape, 0)
+        with cgutils.for_range_slice(b, _INT(0), size, _INT(LANES), _INT) as (q, _):
+            term = None
+            for view in views:
+                x = b.load(b.bitcast(b.gep(view.data, [q]), _VECTOR.as_pointer()))
+                x.align = 8
+                term = x if term is None else b.fmul(term, x)
+            b.store(combine(b, b.load(so_far), term), so_far)
+        lanes = b.load(so_far)
+        parts = [b.extract_element(lanes, _LANE(k)) for k in range(LANES)]
+        while len(parts) > 1:
+            parts = [combine(b, x, y) for x, y in zip(parts[::2], parts[1::2], strict=True)]
+        return parts[0]
+
+    return generate
+
+
+@intrinsic
+def _total(typing: Any, x: Any) -> Any:
+    return types.float64(x), _reduction(0.0, _add)
+
+
+@intrinsic
+def _dot(typing: Any, x: Any, y: Any) -> Any:
+    return types.float64(x, y), _reduction(0.0, _add)
+
+
+@intrinsic
+def _largest(typing: Any, x: Any) -> Any:
+    return types.float64(x), _reduction(-np.inf, _larger)
+
+
+@jit
+def total(x: Floats) -> float:
+    """Sum."""
+    return _total(x)
+
+
+@jit
+def dot(x: Floats, y: Floats) -> float:
+    """Sum of products."""
+    return _dot(x, y)
+
+
+@jit
+def largest(x: Floats) -> float:
+    """The largest number."""
+    return _largest(x)

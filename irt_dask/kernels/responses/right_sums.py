@@ -1,0 +1,86 @@
+"""Sums over the items that a person has right, eight items at a time.
+
+A byte says which of eight items are right, and a table has the sums of its 256 values: sums are
+made of these in the order of the items, whatever the layout, so that their bits are the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from irt_dask.arrays import Floats, Words
+from irt_dask.kernels.base.compiled import jit
+from irt_dask.kernels.responses.layouts import Dense, Layout
+
+_LOWEST = np.uint64(0x0101010101010101)
+_GATHER = np.uint64(0x0102040810204080)
+_SIGN, _TOP = np.uint64(7), np.uint64(56)
+
+
+def byte_table(terms: Floats) -> Floats:
+    """Sums of ``terms``, (items, k), over the right ones of eight items by their bits.
+
+    Shape (items / 8, 256, k).
+    """
+    padded = np.zeros((-(-len(terms) // 8) * 8, terms.shape[1]))
+    padded[: len(terms)] = terms
+    eight = padded.reshape(-1, 8, terms.shape[1])
+    out = np.zeros((len(eight), 256, terms.shape[1]))
+    for k in range(8):
+        out[:, 1 << k : 2 << k] = out[:, : 1 << k] + eight[:, k, None]
+    return out
+
+
+@jit
+def sums_of(words: Words, i: int, table: Floats) -> tuple[float, float]:
+    """Sums over the right answers of person i, eight responses in a word."""
+    a = b = 0.0
+    for k in range(words.shape[1]):
+        word = words[i, k]
+        right = word & ~(word >> _SIGN) & _LOWEST  # a response below 0 is none
+        # the lowest bits of eight bytes, gathered in the highest: no two meet elsewhere
+        byte = (right * _GATHER) >> _TOP
+        a += table[k, byte, 0]
+        b += table[k, byte, 1]
+    return a, b
+
+
+@jit
+def _dense(words: Words, table: Floats, out: Floats) -> None:
+    for i in range(words.shape[0]):
+        out[i, 0], out[i, 1] = sums_of(words, i, table)
+
+
+@jit
+def _sparse(indptr: Any, indices: Any, values: Any, table: Floats, out: Floats) -> None:
+    for i in range(indptr.size - 1):
+        a = b = 0.0
+        k = byte = 0
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            if j // 8 != k:
+                a += table[k, byte, 0]
+                b += table[k, byte, 1]
+                k, byte = j // 8, 0
+            byte |= (values[e] == 1) << (j % 8)
+        out[i, 0], out[i, 1] = a + table[k, byte, 0], b + table[k, byte, 1]
+
+
+def words_of(data: Dense) -> Words:
+    """Eight responses in a word, the first lowest; wrong ones fill the last up."""
+    values = data.values
+    if lacking := -values.shape[1] % 8:
+        values = np.pad(values, ((0, 0), (0, lacking)))
+    return np.ascontiguousarray(values).view("<u8")
+
+
+def right_sums(data: Layout, table: Floats) -> Floats:
+    """Sums of two terms over each person's right answers, (persons, 2)."""
+    out = np.empty((data.shape[0], 2))
+    if isinstance(data, Dense):
+        _dense(words_of(data), table, out)
+    else:
+        _sparse(data.indptr, data.indices, data.values, table, out)
+    return out

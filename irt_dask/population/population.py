@@ -1,0 +1,189 @@
+"""The distribution that persons are taken to come from, and what it says of those of a block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from irt_dask.arrays import Floats, Ints
+from irt_dask.curves import grids
+from irt_dask.curves.item_set import ItemSet
+from irt_dask.items.tables import cells, item_tables
+from irt_dask.kernels.base.lanes import LANES
+from irt_dask.kernels.posterior import moments, person_weights, tables
+from irt_dask.kernels.posterior.tables import Tables
+from irt_dask.kernels.responses.item_sets import CommonSets, common_sets
+from irt_dask.kernels.responses.layouts import Layout
+from irt_dask.store.blocks import BlockRef
+
+
+@dataclass(frozen=True)
+class Covariates:
+    """Covariates of the regression, by column, and how they are brought to [-1, 1]."""
+
+    names: tuple[str, ...]
+    columns: tuple[int, ...]
+    middle: Floats
+    half: Floats
+
+    def of(self, ref: Any) -> Floats:
+        """Covariates of a block's persons as they are."""
+        return ref.covariates()[:, list(self.columns)]
+
+    def design(self, ref: Any) -> Floats:
+        """Ones and the covariates on [-1, 1]."""
+        x = (self.of(ref) - self.middle) / self.half
+        return np.concatenate([np.ones((len(x), 1)), x], axis=1)
+
+    def original(self) -> Floats:
+        """Matrix from coefficients of the design to those of the covariates as they are."""
+        to = np.diag(np.concatenate([[1.0], 1.0 / self.half]))
+        to[0, 1:] = -self.middle / self.half
+        return to
+
+
+class Persons(NamedTuple):
+    """What a population says of the persons of a block."""
+
+    group: Ints | None  # number of each person's group; None: one group
+    design: Floats | None  # row of each person in the regression, (persons, covariates + 1)
+
+
+NOBODY_APART = Persons(None, None)
+
+
+@dataclass(frozen=True)
+class Population:
+    """N(0, 1); a normal for each group; or normal about a linear predictor.
+
+    ``coefficients`` are means of groups, or those of the design; the first index of all arrays is
+    that of the group.
+    """
+
+    coefficients: Floats
+    sd: Floats
+    labels: tuple[str, ...] = ()
+    covariates: Covariates | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether all persons come from one normal distribution."""
+        return not self.labels and self.covariates is None
+
+    @property
+    def standard(self) -> bool:
+        """Whether it is N(0, 1)."""
+        return self.plain and not self.coefficients.any() and self.sd[0] == 1.0
+
+    @property
+    def furthest(self) -> float:
+        """Largest absolute prior mean."""
+        return float(np.abs(self.coefficients).sum(axis=1).max())
+
+    def ends(self) -> tuple[Floats, Floats]:
+        """Smallest and largest prior mean of each group."""
+        around = np.abs(self.coefficients[:, 1:]).sum(axis=1)
+        return self.coefficients[:, 0] - around, self.coefficients[:, 0] + around
+
+    def persons(self, ref: BlockRef | None) -> Persons:
+        """Groups or covariates of a block's persons; its reference is needed unless plain."""
+        if self.plain:
+            return NOBODY_APART
+        assert ref is not None
+        if self.covariates is None:
+            return Persons(pd.Index(self.labels).get_indexer(pd.Index(ref.groups())), None)
+        return Persons(None, self.covariates.design(ref))
+
+    def means(self, persons: Persons) -> Floats | None:
+        """Prior mean of each person; None: those of the groups."""
+        if persons.design is None:
+            return None
+        mean = np.full(len(persons.design), self.coefficients[0, 0])
+        for k in range(1, persons.design.shape[1]):  # one by one: the same bits in any blocks
+            mean += persons.design[:, k] * self.coefficients[0, k]
+        return mean
+
+    # --- grids ----------------------------------------------------------------------------------
+
+    def within(self, other: Population, margin: float) -> bool:
+        """Whether means and SDs differ from another's by no more than a share of its SD."""
+        apart = np.abs(np.array(self.ends()) - np.array(other.ends())).max(axis=0)
+        ratio = self.sd / other.sd
+        return bool(
+            (apart <= margin * other.sd).all()
+            and (np.maximum(ratio, 1.0 / ratio) <= 1.0 + margin).all()
+        )
+
+    def nodes(self, items: ItemSet, margin: float = 0.0) -> Floats:
+        """Nodes that resolve and hold the posteriors of all persons under these items.
+
+        With a ``margin`` they serve all populations :meth:`within` it.
+        """
+        low, high = self.ends()
+        sd = self.sd * (1.0 + margin)
+        low, high = low - margin * self.sd, high + margin * self.sd
+        reach = grids.reach_of(items, np.concatenate([low, high]), np.concatenate([sd, sd]))
+        if self.standard and margin == 0.0:
+            n = grids.grid_of(items, bound=reach).n_nodes
+            n += -n % LANES
+            centred = np.arange(n, dtype=np.float64) - 0.5 * (n - 1)  # symmetric to the bit
+            return centred * np.float64(2.0 * reach / (n - 1))
+        first, last = float((low - reach * sd).min()), float((high + reach * sd).max())
+        h = grids.spacing_for(items, first, last, float(self.sd.min()) / (1.0 + margin))
+        return tables.padded(h * np.arange(np.floor(first / h), np.ceil(last / h) + 1.0))
+
+    def prior(self, nodes: Floats, persons: Persons) -> tuple[person_weights.Prior, Floats | float]:
+        """Log masses for the persons of a block, and what is to be added to log marginals."""
+        mass = person_weights.normal(nodes, self.coefficients[:, 0], self.sd)
+        mean = self.means(persons)
+        if mean is None:
+            return person_weights.prior(mass, persons.group), 0.0
+        center, variance = self.coefficients[0, 0], self.sd[0] ** 2
+        offset = -0.5 * (mean - center) * (mean + center) / variance
+        return person_weights.prior(mass, None, (mean - center) / variance), offset
+
+
+STANDARD = Population(np.zeros((1, 1)), np.ones(1))
+
+
+class Posteriors(NamedTuple):
+    """All that kernels need to know of a block's persons, items and where the persons come from."""
+
+    data: Layout
+    sets: CommonSets
+    tables: Tables
+    shared: person_weights.Shared
+    prior: person_weights.Prior
+
+    @property
+    def arguments(
+        self,
+    ) -> tuple[Layout, Tables, person_weights.Shared, person_weights.Prior]:
+        """What kernels of the posterior take first."""
+        return self.data, self.tables, self.shared, self.prior
+
+
+def posteriors(
+    data: Layout, items: ItemSet, nodes: Floats, prior: person_weights.Prior
+) -> Posteriors:
+    """Tables of a block's persons."""
+    g, sets = item_tables(items, nodes), common_sets(data)
+    return Posteriors(data, sets, g, person_weights.shared(sets, g), prior)
+
+
+def expectations(
+    data: Layout, items: ItemSet, nodes: Floats, population: Population = STANDARD,
+    persons: Persons = NOBODY_APART,
+) -> Floats:  # fmt: skip
+    """Posterior mean and variance of each ability, and the log marginal likelihood, (3, persons).
+
+    A person without responses has the prior, and log-likelihood 0.
+    """
+    prior, offset = population.prior(nodes, persons)
+    p = posteriors(data, items, nodes, prior)
+    out = moments.expectations(*p.arguments, cells(items, p.tables, p.sets, p.shared, prior))
+    out[2] += offset
+    return out

@@ -1,0 +1,154 @@
+"""Item banks: files that come back as they were, and errors that name file, item and column."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from items import intercept_bank
+
+import irt_dask as irt
+from irt_dask.curves import MODELS
+from irt_dask.errors import InputError
+
+NAMES = ["item_discrimination", "item_difficulty", "item_intercept"]
+
+
+def of_odd_names(n=50):
+    rng = np.random.default_rng(0)
+    return intercept_bank(
+        np.exp(rng.normal(size=n)), 3 * rng.normal(size=n),
+        item_discrimination_se=rng.uniform(0, 1, n),
+        item_difficulty_se=rng.uniform(0, 1, n),
+        item_id=("001", "NA", "null", 'a,"b"', "é 🙂", *(f"i{j}" for j in range(5, n))),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("ext", ["csv", "json"])
+def test_guessing_comes_back(tmp_path, ext):
+    items = of_odd_names().assign_attrs(model="3pl")
+    c = np.linspace(0.0, 0.4, 50)
+    items = items.assign(item_guessing=("items", c), item_guessing_se=("items", c / 10))
+    again = irt.read_items(irt.write_items(items, tmp_path / f"b.{ext}"))
+    np.testing.assert_array_equal(again["item_guessing"], c)
+    np.testing.assert_array_equal(again["item_guessing_se"], c / 10)
+    assert again.attrs["model"] == "3pl"
+
+
+@pytest.mark.parametrize("ext", ["csv", "json"])
+def test_round_trip_to_the_bit(tmp_path, ext):
+    items = of_odd_names()
+    path = irt.write_items(items, tmp_path / f"b.{ext}")
+    again = irt.read_items(str(path))
+    for name in [*NAMES, "item_discrimination_se", "item_difficulty_se"]:
+        assert again[name].values.tobytes() == items[name].values.tobytes()
+    assert list(again["item_id"].values) == list(items["item_id"].values)
+    assert again.attrs["model"] == "2pl"
+    assert [p.name for p in tmp_path.iterdir()] == [f"b.{ext}"]
+
+
+def test_files_are_plain(tmp_path):
+    items = of_odd_names(6)
+    irt.write_items(items, tmp_path / "b.csv")
+    with open(tmp_path / "b.csv", newline="", encoding="utf-8") as f:
+        rows = list(csv.DictReader(f))
+    assert list(rows[0]) == ["item", "model", "a", "b", "c", "d", "se_a", "se_b"]
+    assert [r["item"] for r in rows] == list(items["item_id"].values)
+    assert [float(r["a"]) for r in rows] == items["item_discrimination"].values.tolist()
+    assert {float(r["c"]) for r in rows} == {0.0}
+    irt.write_items(items, tmp_path / "b.json")
+    records = json.loads((tmp_path / "b.json").read_text())
+    assert [r["b"] for r in records] == items["item_difficulty"].values.tolist()
+
+
+def test_fits_without_discriminations_and_posterior_sds(tmp_path):
+    y = np.random.default_rng(1).integers(0, 2, (60, 4))
+    fit = irt.fit_spectral(y)
+    again = irt.read_items(irt.write_items(fit, tmp_path / "s.csv"))
+    np.testing.assert_array_equal(again["item_discrimination"], 1.0)
+    np.testing.assert_array_equal(again["item_difficulty"], fit["item_difficulty"])
+    assert again.attrs["model"] == "1pl"
+    bayes = of_odd_names(6).rename({"item_discrimination_se": "item_discrimination_sd"})
+    again = irt.read_items(irt.write_items(bayes, tmp_path / "b.json"))
+    np.testing.assert_array_equal(again["item_discrimination_se"], bayes["item_discrimination_sd"])
+
+
+def test_bank_scores_like_the_fit(tmp_path):
+    r = irt.simulate(100, 6, seed=1)
+    truth = r.truth.drop_vars("person_ability")
+    again = irt.read_items(irt.write_items(truth, tmp_path / "t.csv"))
+    np.testing.assert_array_equal(
+        irt.score(r, again)["person_ability"], irt.score(r, truth)["person_ability"]
+    )
+
+
+def write(tmp_path, text, name="b.csv"):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_banks_made_by_hand(tmp_path):
+    b = irt.read_items(write(tmp_path, "item,a,b\nx,2,0.5\n007,1,-1\n"))
+    assert list(b["item_id"].values) == ["x", "007"]
+    np.testing.assert_array_equal(b["item_intercept"], [-1.0, 1.0])
+    b = irt.read_items(write(tmp_path, "d,item,a\n-1,x,2\n"))
+    assert b["item_difficulty"].item() == 0.5
+    b = irt.read_items(write(tmp_path, "\ufeffitem,a,b,remark\r\nx,2,0.5,hard\r\n"))
+    assert b["item_discrimination"].item() == 2.0
+    b = irt.read_items(write(tmp_path, '[{"item": 1, "a": 2, "b": 0.5}]', "b.json"))
+    assert list(b["item_id"].values) == ["1"]
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("item,b\nx,1\n", "no column a; it has item, b"),
+        ("item,a\nx,1\n", r"no column b \(or d\)"),
+        ("a,b\n1,1\n", "no column item"),
+        ("item,a,b\n", "lists no item"),
+        ("", "cannot be read"),
+        ("item,a,b\nx,0,1\n", r"item x has a = 0\.0; it must be positive"),
+        ("item,a,b\nx,-1,1\n", r"item x has a = -1\.0"),
+        ("item,a,b\nx,1,?\n", "item x, column b: '\\?' is not a finite number"),
+        ("item,a,b\nx,1,\n", "item x, column b: .*not a finite number"),
+        ("item,a,b\nx,inf,0\n", "item x, column a: .*not a finite number"),
+        ("item,a,b,d\nx,1,1,1\n", "d is the intercept and must be -a b"),
+        ("item,a,b,c\nx,1,1,1.2\n", r"item x has discrimination 1, .* parameter 1\.2"),
+        ("item,model,a,b\nx,5pl,1,1\n", f"item x has model .5pl.; known are {', '.join(MODELS)}"),
+        ("item,a,b\nx,1,1\ny,1,1\nx,1,2\n", "listed more than once: x"),
+    ],
+)
+def test_bad_banks_name_file_item_and_column(tmp_path, text, message):
+    with pytest.raises(InputError, match=rf"(?s)b\.csv.*{message}"):
+        irt.read_items(write(tmp_path, text))
+
+
+@pytest.mark.parametrize("text", ["{", "[1, 2]", '{"item": "x", "a": 1, "b": 0}', '"x"', ""])
+def test_bad_json_names_the_file(tmp_path, text):
+    with pytest.raises(InputError, match=r"b\.json"):
+        irt.read_items(write(tmp_path, text, "b.json"))
+
+
+def test_paths(tmp_path):
+    with pytest.raises(InputError, match=r"there is no item bank .*none\.csv"):
+        irt.read_items(tmp_path / "none.csv")
+    for call in (irt.read_items, lambda p: irt.write_items(of_odd_names(6), p)):
+        with pytest.raises(InputError, match=r"must end in \.csv or \.json"):
+            call(tmp_path / "bank.txt")
+
+
+@pytest.mark.parametrize(
+    "text, name",
+    [
+        ("item,a,b\n,1,0\n", "b.csv"),
+        ('[{"item": null, "a": 1, "b": 0}]', "b.json"),
+        ("item,a,b,se_a\nx,1,0,foo\n", "b.csv"),
+    ],
+    ids=["empty id", "null id", "text as standard error"],
+)
+def test_items_without_name_and_bad_errors_are_refused(tmp_path, text, name):
+    with pytest.raises(InputError, match=name):
+        irt.read_items(write(tmp_path, text, name))

@@ -1,0 +1,345 @@
+"""The command line: what a user types, reads, and gets as exit code."""
+
+import errno
+import importlib
+import json
+import signal
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+import irt_dask as irt
+from irt_dask.cli import main
+
+command = importlib.import_module("irt_dask.cli.main")
+COMMAND = [sys.executable, "-m", "irt_dask.cli"]
+
+
+def irt_dask(*args, code=0, cwd=None):
+    done = subprocess.run(
+        [*COMMAND, *map(str, args)], capture_output=True, text=True, cwd=cwd, timeout=300
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+@pytest.fixture
+def mistaken(tmp_path, monkeypatch, capsys):
+    """What a command prints as an error, in this process, which starts nothing."""
+
+    def run(*args):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["irt-dask", *map(str, args)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        text = capsys.readouterr().err
+        assert ended.value.code == 2
+        assert "Traceback" not in text
+        return text
+
+    return run
+
+
+def test_every_command_explains_itself():
+    text = irt_dask("--help")
+    names = ("demo", "simulate", "ingest", "append", "verify", "calibrate", "score", "report")
+    names += ("run", "info", "docs", "certs")
+    assert all(f"  {name} " in text for name in names)
+
+
+def test_from_simulation_to_scores(tmp_path):
+    irt_dask("simulate", "s", "--persons", 800, "--items", 5, "--truth", "t.csv", cwd=tmp_path)
+    about = json.loads(irt_dask("info", "s", "--json", cwd=tmp_path))
+    assert (about["persons"], about["items"]) == (800, 5)
+    assert "every file is there" in irt_dask("verify", "s", cwd=tmp_path)
+    fit = json.loads(
+        irt_dask(
+            "calibrate", "s", "--out", "bank.csv", "--method", "bayes", "--draws", 100,
+            "--cluster", "none", "--json", cwd=tmp_path,
+        )
+    )  # fmt: skip
+    assert fit["method"] == "Gibbs"
+    irt_dask("score", "s", "bank.csv", "--out", "scores", "--cluster", "none", cwd=tmp_path)
+    assert len(pd.read_parquet(tmp_path / "scores")) == 800
+    # A damaged store is exit code 1 and a named chunk, not a traceback.
+    chunk = tmp_path / "s" / "part-00000" / "response" / "c" / "0" / "0"
+    chunk.write_bytes(chunk.read_bytes()[:-1] + b"x")
+    text = irt_dask("verify", "s", code=1, cwd=tmp_path)
+    assert "chunk 0 of array response" in text
+    assert "Traceback" not in text
+
+
+def test_calibrate_names_the_items_that_are_flagged(tmp_path, monkeypatch, capsys):
+    y = irt.simulate(500, 6, seed=1).read_block(0).data.values.copy()
+    y[:, 2] = 1
+    frame = pd.DataFrame(y, columns=[f"q{j}" for j in range(6)]).rename_axis("id")
+    frame.to_csv(tmp_path / "y.csv")
+    monkeypatch.chdir(tmp_path)
+
+    def typed(*args):
+        monkeypatch.setattr(sys, "argv", ["irt-dask", *map(str, args)])
+        main()
+        return capsys.readouterr()
+
+    typed("ingest", "y.csv", "s", "--shape", "wide", "--cluster", "none", "--quiet")
+    options = ["--method", "marginal", "--cluster", "none", "--quiet"]
+    printed = typed("calibrate", "s", "--out", "bank.csv", *options)
+    assert "flagged items   all_right: q2; " in printed.out
+    assert "extreme: q2" in printed.out
+    assert "warning: 1 of 6 items are flagged (item_flag): all_right: q2;" in printed.err
+    about = json.loads(typed("calibrate", "s", "--out", "bank.csv", *options, "--json").out)
+    assert about["flagged_items"]["all_right"] == ["q2"]
+    flags = pd.read_csv("bank.csv", index_col="item")["flag"]
+    assert flags["q2"].startswith("all_right|")
+    assert (flags.drop("q2") == "ok").all()
+
+
+@pytest.mark.parametrize("method", ["bayes", "joint"])
+def test_a_calibration_goes_on_at_its_checkpoint(tmp_path, monkeypatch, capsys, method):
+    """The same bank; a chain that is done is read, and not written again."""
+
+    def typed(*args, code=0):
+        monkeypatch.setattr(sys, "argv", ["irt-dask", *map(str, args), "--cluster", "none"])
+        ended = 0
+        try:
+            main()
+        except SystemExit as exit:
+            ended = exit.code
+        text = capsys.readouterr()
+        assert ended == code, text.err
+        return text
+
+    irt.simulate(400, 5, store=tmp_path / "s", seed=2)
+    monkeypatch.chdir(tmp_path)
+    options = ["--method", method, "--checkpoint", "kept", "--quiet"]
+    if method == "bayes":
+        options += ["--draws", 100, "--chains", 2]
+    about = typed("calibrate", "s", "--out", "first.csv", *options, "--json").out
+    assert json.loads(about)["items"] == "first.csv"
+    before = {f: f.stat().st_mtime_ns for f in (tmp_path / "kept").iterdir()}
+    assert before
+    typed("calibrate", "s", "--out", "second.csv", *options)
+    assert (tmp_path / "second.csv").read_bytes() == (tmp_path / "first.csv").read_bytes()
+    if method == "bayes":
+        assert {f.name.rpartition("-")[0] for f in before} == {
+            "shard-0000-chain-0", "shard-0000-chain-1",
+        }  # fmt: skip
+        assert {f: f.stat().st_mtime_ns for f in (tmp_path / "kept").iterdir()} == before
+        error = typed("calibrate", "s", "--out", "x.csv", *options, "--seed", 9, code=1).err
+        assert "belongs to another computation" in error
+
+
+def test_likelihood_and_penalty_of_a_3pl_are_shown_apart(tmp_path, monkeypatch, capsys):
+    irt.simulate(300, 5, store=tmp_path / "s", seed=2)
+    monkeypatch.chdir(tmp_path)
+    found = {}
+    for prior in ("none", "5,17", "2,3"):
+        args = ["calibrate", "s", "--out", f"{prior}.csv", "--method", "marginal", "--model", "3pl"]
+        args += ["--guessing-prior", prior, "--cluster", "none", "--json", "--quiet"]
+        monkeypatch.setattr(sys, "argv", ["irt-dask", *args])
+        main()
+        text = capsys.readouterr()
+        found[prior] = json.loads(text.out)
+        assert ("may lie below that of the 2PL" in text.err) == (prior != "none")
+    for prior, name in (("none", "none"), ("5,17", "Beta(5, 17)"), ("2,3", "Beta(2, 3)")):
+        got = found[prior]
+        assert got["guessing_prior"] == name
+        assert got["objective"] == pytest.approx(got["log_likelihood"] + got["log_prior"])
+        assert got["aic"] == pytest.approx(2 * (15 - got["log_likelihood"]))
+        assert got["log_likelihood"] <= found["none"]["log_likelihood"]
+
+
+@pytest.mark.parametrize(
+    "args, message",
+    [
+        (["ingest", "nowhere.csv", "s"], "nowhere.csv"),
+        (["ingest", "bad.csv", "s"], "bad.csv, line 3: column 'q2' has the value '7'"),
+        (["append", "bad.csv", "nowhere"], "there is no such folder"),
+        (["ingest", "bad.csv", "s", "--recode", "9"], "--recode '9': write CODE=MEANING"),
+        (["ingest", "bad.csv", "s", "--recode", "9=false"], "false"),
+        (["ingest", "bad.csv", "s", "--key", "gone.csv"], "gone.csv"),
+        (["run", "nowhere.toml"], "there is no pipeline file nowhere.toml"),
+        (["run", "p.toml", "--cluster", "none"], "cannot be read"),
+        (["score", "s", "bank.txt", "--out", "o"], "must end in .csv or .json"),
+        (["calibrate", "s", "--out", "bank.csv", "--method", "guess"], "'guess' is not one of"),
+        (["simulate", "s", "--persons", "0", "--items", "4"], "whole number of at least 1"),
+        (["report", "."], "is not a run directory"),
+        (["docs", "cooking"], "there is no topic 'cooking'"),
+        (["certs", "c", "--days", 0], "days = 0 must be from 1 to 3650"),
+        (["demo", "--cluster", "tcp://10.0.0.1:8786"], "Use tls://"),
+        (["info", "gone"], "is not a store of responses"),
+        (
+            ["calibrate", "s", "--out", "b.csv", "--method", "joint", "--shards", "2"],
+            "--shards belongs to --method bayes",
+        ),
+        (
+            ["calibrate", "s", "--out", "b.csv", "--method", "spectral", "--checkpoint", "c"],
+            "--checkpoint belongs to --method bayes or marginal or joint",
+        ),
+        (
+            ["calibrate", "s", "--out", "b.csv", "--method", "joint", "--chains", "2"],
+            "--chains belongs to --method bayes",
+        ),
+        (
+            ["calibrate", "s", "--out", "b.csv", "--method", "joint", "--guessing-prior", "none"],
+            "--guessing-prior belongs to --method marginal",
+        ),
+        (
+            ["calibrate", "s", "--out", "b.csv", "--method", "marginal", "--guessing-prior", "2,2"],
+            "--guessing-prior: the items of --model 2pl have no guessing",
+        ),
+        (
+            [
+                "calibrate",
+                "s",
+                "--out",
+                "b.csv",
+                "--method",
+                "marginal",
+                "--model",
+                "3pl",
+                "--guessing-prior",
+                "5",
+            ],
+            "give two numbers, as in 5,17, or none",
+        ),
+        (["frobnicate"], "No such command"),
+    ],
+)
+def test_mistakes_are_one_message_and_exit_code_2(tmp_path, mistaken, args, message):
+    (tmp_path / "bad.csv").write_text("person,q1,q2\np1,0,1\np2,1,7\n")
+    (tmp_path / "p.toml").write_text('[data]\nsource = "gone.csv"\n')
+    assert message in mistaken(*args)
+
+
+def test_a_mistake_in_a_process_of_its_own(tmp_path):
+    text = irt_dask("ingest", "nowhere.csv", "s", code=2, cwd=tmp_path)
+    assert text.startswith("error: ")
+    assert text.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_raw_answers_bad_rows_and_more_persons(tmp_path):
+    (tmp_path / "a.csv").write_text("person,q1,q2\np1,A,9\np2,B,C\np3,A\n")
+    (tmp_path / "b.jsonl").write_text('{"subject_id": "p4", "responses": {"q2": "C"}}\n')
+    (tmp_path / "key.csv").write_text("item,key\nq1,A\nq2,C\n")
+    (tmp_path / "persons.csv").write_text("person,group\np1,x\np2,y\np9,y\n")
+    (tmp_path / "more.csv").write_text("person,group\np4,x\n")
+    options = ("--key", "key.csv", "--recode", "9=wrong", "--on-error", "quarantine")
+    command = [*COMMAND, "ingest", "a.csv", "s", *options, "--persons", "persons.csv", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "1 person(s) have no responses" in done.stderr
+    about = json.loads(done.stdout)
+    assert (about["persons"], about["rows_put_aside"], about["groups"]) == (2, 1, True)
+    assert "p3,A" in (tmp_path / "s.quarantine.csv").read_text()
+    more = ("append", "b.jsonl", "s", *options, "--persons", "more.csv", "--json")
+    assert json.loads(irt_dask(*more, cwd=tmp_path))["persons"] == 3
+    assert "'p4'; an append brings new persons only" in irt_dask(*more, code=2, cwd=tmp_path)
+    assert "every file is there" in irt_dask("verify", "s", cwd=tmp_path)
+
+
+@pytest.mark.slow
+def test_run_and_report_again(tmp_path):
+    (tmp_path / "p.toml").write_text(
+        "[data]\nbuiltin = 'lsat'\n[joint]\ncoreset = 0\n[bayes]\ndraws = 200\nwarmup = 50\n"
+    )
+    text = irt_dask("run", "p.toml", "--cluster", "none", cwd=tmp_path)
+    page = tmp_path / "runs" / "p" / "report.html"
+    assert str(page) in text
+    page.unlink()
+    irt_dask("report", tmp_path / "runs" / "p")
+    assert page.exists()
+
+
+@pytest.mark.cluster
+def test_demo(tmp_path):
+    text = irt_dask("demo", "--quiet", cwd=tmp_path)
+    assert "2 workers" in text
+    assert "LSAT5" in text
+    assert "true a" in text
+    assert (tmp_path / "irt-dask-demo" / "simulated" / "report.html").exists()
+
+
+STOPS = pytest.mark.parametrize(
+    ("stop", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 1)], ids=["TERM", "INT"]
+)
+
+
+def stopped(work, stop, code):
+    """Run a function instead of a command, and send a signal after its first line."""
+    script = f"""
+import gc, importlib, signal, time
+command = importlib.import_module("irt_dask.cli.main")
+{work}
+command.cli.main = work
+command.main()
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(stop)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (code, "closed\n")
+    assert err == "stopped; a run can be resumed by the same command\n"
+
+
+@STOPS
+def test_signals_end_a_command_like_its_own_end(stop, code):
+    """What was opened is closed, one line is said, and the sender of SIGTERM sees its effect."""
+    stopped(
+        """
+def work(**options):
+    try:
+        print("begun", flush=True)
+        time.sleep(60)
+    finally:
+        print("closed")
+""",
+        stop,
+        code,
+    )
+
+
+@STOPS
+def test_signals_are_not_lost_where_python_ignores_exceptions(stop, code):
+    """Twice in a row, in a callback of the garbage collector, which then fails by itself."""
+    stopped(
+        """
+class Callback:
+    calls = 0
+    def __call__(self, phase, info):
+        self.calls += 1
+        if self.calls == 1:
+            print("begun", flush=True)
+        assert self.calls <= 2, "broken"
+        time.sleep(60)
+def work(**options):
+    gc.disable()
+    gc.callbacks.append(Callback())
+    try:
+        for _ in range(60):
+            gc.collect()
+            time.sleep(1)
+    finally:
+        print("closed")
+""",
+        stop,
+        code,
+    )
+
+
+def test_full_disk_is_no_defect(monkeypatch, capsys):
+    def full(**options):
+        raise OSError(errno.ENOSPC, "No space left on device", "/data/x")
+
+    monkeypatch.setattr(command.cli, "main", full)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    text = capsys.readouterr().err
+    assert text.startswith("error: /data/x cannot be written: No space left on device")
+    assert "Traceback" not in text

@@ -1,0 +1,292 @@
+"""Every public method that takes responses: how to call it on small data, and which data it takes.
+
+A new method is one more record of ``METHODS``; ``test_registry.py`` fails until it has one, and
+calls it.  Tests that hold for all methods, or for all with a property, run over this list.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+import xarray as xr
+
+import irt_dask as irt
+from irt_dask.errors import IrtDaskWarning
+
+N, M = 400, 5
+
+
+def item_ids(m: int) -> tuple[str, ...]:
+    return tuple(f"item {j}" for j in range(m))
+
+
+ITEMS = item_ids(M)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to call a public function; ``label`` is unique, for the ids of tests.
+
+    ``items`` names the bank (of ``BANKS``) that it takes as second argument.  Random numbers are
+    "none", "keyed" (a seed, and the person's place) or "secret" (never the same result twice).
+    """
+
+    label: str
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    items: str | None = None
+    #: Whether it takes person weights; a method without refuses them.
+    weights: bool = False
+    #: Whether weights change what it returns; False: taken, without effect by definition.
+    uses_weights: bool = True
+    #: "no": it looks at no groups; "yes": it uses them where there are any; "needs".
+    groups: str = "no"
+    #: Whether it uses covariates.
+    covariates: bool = False
+    #: Abilities of a person in its model.
+    abilities: int = 1
+    random: str = "none"
+    private: bool = False
+    #: Whether variables of the result are over persons.
+    persons: bool = False
+    #: Whether it takes so long that tests over all methods are marked slow for it.
+    slow: bool = False
+
+    def __call__(
+        self, responses: Any, *, banks: Mapping[str, xr.Dataset] | None = None, **options: Any
+    ) -> xr.Dataset:
+        """Call it; that few persons and iterations warn is not at issue."""
+        given = [] if self.items is None else [(banks or BANKS)[self.items]]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", IrtDaskWarning)
+            return getattr(irt, self.name)(responses, *given, **self.options, **options)
+
+    def __repr__(self) -> str:
+        return self.label
+
+
+# --- banks ----------------------------------------------------------------------------------------
+
+
+def _bank(m: int) -> xr.Dataset:
+    """Five items, and those again in turn."""
+    a = np.resize([0.7, 1.6, 1.0, 1.2, 0.9], m)
+    d = np.resize([0.5, -0.8, 0.0, 1.1, -0.3], m)
+    return xr.Dataset(
+        {
+            "item_discrimination": ("items", a),
+            "item_intercept": ("items", d),
+            "item_difficulty": ("items", -d / a),
+        },
+        coords={"item_id": ("items", list(item_ids(m)))},
+        attrs={"model": "2pl"},
+    )
+
+
+def _with_draws(bank: xr.Dataset, n: int = 20) -> xr.Dataset:
+    """As fit_bayes returns it: every parameter also as draws."""
+    noise = np.random.default_rng(0).normal(0.0, 0.05, (2, n, bank.sizes["items"]))
+    a, d = bank["item_discrimination"].values, bank["item_intercept"].values
+    drawn = {
+        "item_discrimination_draw": (("draw", "items"), a * np.exp(noise[0])),
+        "item_intercept_draw": (("draw", "items"), d + noise[1]),
+    }
+    return bank.assign(drawn)
+
+
+def _plane(bank: xr.Dataset) -> xr.Dataset:
+    """Items of two abilities."""
+    m = bank.sizes["items"]
+    loading = [[0.9, 1.2, 0.6, 0.3, 0.0], [0.0, 0.4, 0.7, 1.0, 1.1]]
+    return xr.Dataset(
+        {
+            "item_loading": (
+                ("latent_dims", "items"),
+                np.stack([np.resize(x, m) for x in loading]),
+            ),
+            "item_intercept": ("items", bank["item_intercept"].values),
+        },
+        coords={"item_id": bank["item_id"]},
+        attrs={"model": "m2pl"},
+    )
+
+
+def _guessed(bank: xr.Dataset) -> xr.Dataset:
+    guessing = np.full(bank.sizes["items"], 0.1)
+    return bank.assign(item_guessing=("items", guessing)).assign_attrs(model="3pl")
+
+
+def _slipped(bank: xr.Dataset) -> xr.Dataset:
+    upper = np.full(bank.sizes["items"], 0.95)
+    more = {"item_upper_asymptote": ("items", upper)}
+    return _guessed(bank).assign(more).assign_attrs(model="4pl")
+
+
+def banks(m: int) -> dict[str, xr.Dataset]:
+    """Banks of ``m`` items, by what they hold."""
+    bank = _bank(m)
+    return {
+        "2pl": bank,
+        "3pl": _guessed(bank),
+        "4pl": _slipped(bank),
+        "draws": _with_draws(bank),
+        "plane": _plane(bank),
+        "anchors": bank.isel(items=slice(0, 2)),
+    }
+
+
+BANKS = banks(M)
+
+# --- methods --------------------------------------------------------------------------------------
+
+_FEW = {"n_draws": 100, "n_warmup": 50, "seed": 5}
+_GROUPS = {"reference": "a", "focal": "b"}
+
+METHODS = (
+    Method("pair_counts", "pair_counts", weights=True),
+    Method("spectral", "fit_spectral", weights=True),
+    Method("spectral, nu = 0", "fit_spectral", {"regularization": 0.0}, weights=True),
+    Method("choppin", "fit_choppin"),
+    Method("saaty", "fit_saaty"),
+    Method("pairwise, all", "fit_pairwise", {"pairing": "all"}),
+    Method("pairwise, random", "fit_pairwise", {"n_splits": 3, "seed": 5}, random="keyed"),
+    Method("conditional", "fit_conditional"),
+    Method(
+        "private spectral", "fit_private_spectral", {"epsilon": 5.0, "delta": 1e-6},
+        random="secret", private=True,
+    ),
+    Method("joint 1PL", "fit_joint", {"model": "1pl", "max_iterations": 8}, weights=True),
+    Method("joint 2PL", "fit_joint", {"max_iterations": 8}, weights=True),
+    Method("joint 3PL", "fit_joint", {"model": "3pl", "max_iterations": 8}, weights=True),
+    Method(
+        "joint, coreset", "fit_joint",
+        {"coreset": irt.Coreset(40), "max_iterations": 8, "seed": 5}, random="keyed",
+    ),
+    Method(
+        "draw_coreset", "draw_coreset", {"size": 30, "seed": 5}, items="2pl", random="keyed",
+        persons=True,
+    ),
+    Method("coreset_complexity", "coreset_complexity", items="2pl", weights=True),
+    Method("marginal 1PL", "fit_marginal", {"model": "1pl"}, weights=True, groups="yes"),
+    Method("marginal 2PL", "fit_marginal", weights=True, groups="yes"),
+    Method("marginal 3PL", "fit_marginal", {"model": "3pl"}, weights=True, groups="yes"),
+    Method(
+        "marginal 4PL", "fit_marginal", {"model": "4pl", "max_iterations": 8},
+        weights=True, groups="yes",
+    ),
+    Method(
+        "marginal, histogram", "fit_marginal", {"latent": "histogram", "max_iterations": 8},
+        weights=True, groups="yes",
+    ),
+    Method(
+        "marginal, anchors", "fit_marginal", {"fixed_items": BANKS["anchors"]},
+        weights=True, groups="yes",
+    ),
+    Method("bayes", "fit_bayes", _FEW, random="keyed", slow=True),
+    Method(
+        "bayes, shards", "fit_bayes", {**_FEW, "n_shards": 2}, random="keyed", slow=True,
+    ),
+    Method(
+        "bayes, two abilities", "fit_bayes", {**_FEW, "n_dims": 2}, abilities=2, random="keyed",
+        slow=True,
+    ),
+    Method("score, EAP", "score", items="2pl", weights=True, uses_weights=False, persons=True),
+    Method(
+        "score, MAP", "score", {"method": "map"}, items="3pl", weights=True, uses_weights=False,
+        persons=True,
+    ),
+    Method(
+        "score, ML", "score", {"method": "ml"}, items="2pl", weights=True, uses_weights=False,
+        persons=True,
+    ),
+    Method(
+        "score, WLE", "score", {"method": "wle"}, items="3pl", weights=True, uses_weights=False,
+        persons=True,
+    ),
+    Method(
+        "score, plausible values", "score", {"n_plausible": 3, "n_item_draws": 5, "seed": 5},
+        items="draws", weights=True, uses_weights=False, persons=True, random="keyed",
+    ),
+    Method(
+        "score, groups", "score", {"prior": "groups"}, items="2pl", weights=True, groups="needs",
+        persons=True,
+    ),
+    Method(
+        "score, covariates", "score", {"prior": "covariates"}, items="2pl", weights=True,
+        covariates=True, persons=True,
+    ),
+    Method(
+        "score, two abilities", "score", items="plane", weights=True, uses_weights=False,
+        persons=True, abilities=2,
+    ),
+    Method("evaluate", "evaluate", items="2pl"),
+    Method("evaluate, 4PL", "evaluate", items="4pl"),
+    Method("evaluate own", "evaluate", {"protocol": "own"}, items="2pl"),
+    Method("evaluate items", "evaluate", {"protocol": "items"}, items="2pl"),
+    Method("item_fit", "item_fit", items="2pl"),
+    Method("item_fit, 4PL", "item_fit", items="4pl"),
+    Method("person_fit", "person_fit", items="2pl", persons=True),
+    Method("residual_correlations", "residual_correlations", items="2pl"),
+    Method("dif", "dif", _GROUPS, items="2pl", groups="needs"),
+    Method(
+        "predictive_check", "predictive_check", {"n_replicates": 20, "seed": 5}, items="draws",
+        random="keyed",
+    ),
+)  # fmt: skip
+
+
+def named(label: str) -> Method:
+    """Return the record of that label."""
+    return next(m for m in METHODS if m.label == label)
+
+
+def each(methods: Iterable[Method] = METHODS) -> list[Any]:
+    """Parameters of a test over methods; those that take long are marked."""
+    return [pytest.param(m, id=m.label, marks=[pytest.mark.slow] * m.slow) for m in methods]
+
+
+# --- small data -----------------------------------------------------------------------------------
+
+
+def values(n: int = N, *, m: int = M, missing: float = 0.0, seed: int = 0) -> np.ndarray:
+    """Responses (n, m), int8; somebody right and somebody wrong on every item, and on any two."""
+    rng = np.random.default_rng(seed)
+    bank, theta = _bank(m), rng.normal(size=(n, 1))
+    z = bank["item_discrimination"].values * theta + bank["item_intercept"].values
+    y = (rng.random((n, m)) < 1.0 / (1.0 + np.exp(-z))).astype(np.int8)
+    y[rng.random((n, m)) < missing] = -1
+    y[:2] = np.stack([np.arange(1, m + 1) % 2, np.arange(m) % 2])
+    y[2 : 2 + m] = np.eye(m)
+    return y
+
+
+def table(n: int = N, *, seed: int = 0) -> dict[str, np.ndarray]:
+    """Columns of persons: two groups and two covariates; whoever wants weights adds them."""
+    rng = np.random.default_rng([seed, 1])
+    return {
+        "group": np.array(["a", "b"])[np.arange(n) % 2],
+        "age": rng.normal(size=n).round(2),
+        "sex": rng.integers(0, 2, n).astype(float),
+    }
+
+
+def weights(n: int = N, *, whole: bool = False, seed: int = 0) -> np.ndarray:
+    """Weights of persons: unequal, or whole numbers from 1 to 4."""
+    rng = np.random.default_rng([seed, 2])
+    return rng.integers(1, 5, n).astype(float) if whole else rng.uniform(0.3, 2.5, n)
+
+
+def as_responses(y: np.ndarray, *, layout: str = "dense", **options: Any) -> irt.Responses:
+    """Responses in memory, dense or of observed responses alone ("csr")."""
+    options["item_id"] = item_ids(y.shape[1])
+    if layout == "dense":
+        return irt.from_array(y, **options)
+    rows, columns = np.nonzero(y >= 0)
+    matrix = scipy.sparse.csr_array((y[rows, columns], (rows, columns)), shape=y.shape)
+    return irt.from_array(matrix, observed="stored", **options)

@@ -1,0 +1,86 @@
+"""Items that were calibrated with groups, scored as if everybody came from N(0, 1)."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from items import respond
+
+import irt_dask as irt
+from irt_dask.errors import DataWarning
+
+M, N = 8, 400
+G = np.random.default_rng(0)
+GROUP = np.repeat(["a", "b"], N // 2)
+THETA = G.normal(np.where(GROUP == "b", 1.3, 0.0), 1.0)
+A, B = G.uniform(0.8, 1.6, M), G.normal(0.6, 1.0, M)
+Y = respond(G, THETA, A, -A * B)
+R = irt.from_array(Y, persons={"group": GROUP})
+
+
+@pytest.fixture(scope="module")
+def fit():
+    return irt.fit_marginal(R, standard_errors=False)
+
+
+def difference(out):
+    ability = out["person_ability"].values
+    return ability[GROUP == "b"].mean() - ability[GROUP == "a"].mean()
+
+
+def test_a_warning_says_that_differences_shrink(fit):
+    between = float(np.diff(fit["group_mean"].values)[0])
+    assert between == pytest.approx(1.3, abs=0.3)
+    said = r"calibrated with 2 groups of.*0\.00 \(SD 1\.00\), 1\..*use prior='groups'"
+    for options in ({}, {"method": "map"}, {"method": "ml", "n_plausible": 1}):
+        with pytest.warns(DataWarning, match=said):
+            out = irt.score(R, fit, **options)
+        if not options:
+            assert difference(out) < 0.75 * between
+    own = irt.score(R, fit, prior="groups")  # no warning
+    assert difference(own) == pytest.approx(between, abs=0.02)
+
+
+def test_no_warning_where_the_prior_is_not_used_or_is_that_of_the_calibration(fit):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        irt.score(R, fit, method="ml")
+        irt.score(R, irt.fit_marginal(R, groups=False, standard_errors=False))
+
+
+@pytest.mark.parametrize("suffix", ["csv", "json"])
+def test_files_remember(fit, tmp_path, suffix):
+    path = irt.write_items(fit, tmp_path / f"bank.{suffix}")
+    bank = irt.read_items(path)
+    assert bank.attrs["calibration_groups"] == 2
+    again = irt.read_items(irt.write_items(bank, tmp_path / f"again.{suffix}"))
+    with pytest.warns(DataWarning, match=r"calibrated with 2 groups of persons, and"):
+        irt.score(R, again)
+    alone = irt.fit_marginal(R, groups=False, standard_errors=False)
+    path = irt.write_items(alone, tmp_path / f"alone.{suffix}")
+    assert "calibration_groups" not in irt.read_items(path).attrs
+
+
+def test_items_of_a_bank_fix_the_scale(fit):
+    """Persons calibrated on it are not N(0, 1): one group counts."""
+    able = irt.from_array(Y[GROUP == "b"])
+    bank = fit[["item_discrimination", "item_difficulty", "item_intercept"]]
+    on_scale = irt.fit_marginal(able, fixed_items=bank, standard_errors=False)
+    said = r"calibrated with persons of mean ability 1\..*give all of them the same one"
+    with pytest.warns(DataWarning, match=said):
+        irt.score(able, on_scale)
+    # What it says to do.
+    same = irt.from_array(Y[GROUP == "b"], persons={"group": np.repeat("all", N // 2)})
+    own = irt.score(same, on_scale, prior="groups")
+    assert float(own["person_ability"].mean()) == pytest.approx(1.3, abs=0.3)
+
+
+def test_linked_items_and_joined_files_remember(fit, tmp_path):
+    assert irt.link(fit, fit).attrs["calibration_groups"] == 2
+    path = tmp_path / "joined.csv"
+    path.write_text("item,a,b,calibration_groups\nx,1,0,\ny,1.2,.5,2\n")
+    assert irt.read_items(path).attrs["calibration_groups"] == 2
+    path.write_text("item,a,b,calibration_groups\nx,1,0,\ny,1.2,.5,\n")
+    assert "calibration_groups" not in irt.read_items(path).attrs
