@@ -18,6 +18,7 @@ from irt_dask.arrays import Bools, Floats
 from irt_dask.curves import ItemModel
 from irt_dask.curves.betas import Betas
 from irt_dask.items.derivatives import Counts, Derivatives, derivatives, values
+from irt_dask.kernels.joint import item_maximum
 
 #: Added to each parameter's information, as a share: steps in directions that say nothing are 0.
 _RIDGE = 1e-10
@@ -106,6 +107,24 @@ def maximise(
         if not going.any():
             break
     return x
+
+
+def likeliest(problem: Problem, start: Floats, *, steps: int, precision: float) -> Floats:
+    """As :func:`maximise`, by compiled steps for log odds ``a theta + d`` that are free.
+
+    These go to the end: ``steps`` and ``precision`` are for others.  Where persons are few they
+    save a tenth of a marginal fit.
+    """
+    low, high = problem.low, problem.high
+    alike = bool((low == low[:, :1]).all() and (high == high[:, :1]).all())
+    if not problem.model.log_odds or problem.shared.any() or not alike or problem.prior.informative:
+        return maximise(problem, start, steps=steps, precision=precision)
+    box, out = item_maximum.Box(low[:, 0], high[:, 0]), start.copy()
+    for c in problem.counts:
+        right = c.higher[:, 0]
+        sums = item_maximum.Counts(c.nodes, c.seen, right.sum(axis=1), right @ c.nodes, right[:0])
+        out[:, c.items] = item_maximum.maximise(sums, start[:, c.items], box)
+    return out
 
 
 def _rises(problem: Problem, before: Floats, after: Floats) -> Bools:

@@ -15,8 +15,8 @@ from irt_dask.items.tables import cells, item_tables
 from irt_dask.kernels.base.lanes import LANES
 from irt_dask.kernels.posterior import moments, person_weights, tables
 from irt_dask.kernels.posterior.tables import Tables
-from irt_dask.kernels.responses.item_sets import CommonSets, common_sets
-from irt_dask.kernels.responses.layouts import Layout
+from irt_dask.kernels.responses.item_sets import CommonSets, all_items, common_sets
+from irt_dask.kernels.responses.layouts import Dense, Layout
 from irt_dask.store.blocks import BlockRef
 
 
@@ -183,7 +183,27 @@ def expectations(
     A person without responses has the prior, and log-likelihood 0.
     """
     prior, offset = population.prior(nodes, persons)
-    p = posteriors(data, items, nodes, prior)
-    out = moments.expectations(*p.arguments, cells(items, p.tables, p.sets, p.shared, prior))
+    out = _of_complete(data, items, nodes, prior)
+    if out is None:
+        p = posteriors(data, items, nodes, prior)
+        out = moments.expectations(*p.arguments, cells(items, p.tables, p.sets, p.shared, prior))
     out[2] += offset
     return out
+
+
+def _of_complete(
+    data: Layout, items: ItemSet, nodes: Floats, prior: person_weights.Prior
+) -> Floats | None:
+    """Moments by the one table of those who answered all items, if that is everybody.
+
+    That nobody lacks a response is seen on the way: a look at all of them beforehand takes half as
+    long as the moments.
+    """
+    g = item_tables(items, nodes)
+    if not isinstance(g, tables.LinearTables) or not isinstance(data, Dense):
+        return None
+    if prior.group.size or not len(data.values) or (data.values[0] < 0).any():
+        return None
+    sets = all_items(*data.shape)
+    of_all = cells(items, g, sets, person_weights.shared(sets, g), prior)
+    return moments.of_complete(data, g, of_all) if len(of_all.values) else None

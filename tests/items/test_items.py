@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from scipy.optimize import check_grad, minimize
@@ -10,7 +12,8 @@ from irt_dask.curves import MODELS, model_named
 from irt_dask.curves.betas import Betas
 from irt_dask.items import derivatives
 from irt_dask.items.derivatives import Counts
-from irt_dask.items.maximum import Problem, maximise
+from irt_dask.items.maximum import Problem, likeliest, maximise
+from irt_dask.kernels.joint import item_maximum
 
 NODES = np.linspace(-5.0, 5.0, 41)
 FLAT = (1.0, 1.0)
@@ -179,6 +182,27 @@ def test_the_maximum_of_each_item(case):
     inside = (found > p.low) & (found < p.high)
     np.testing.assert_allclose(slope[inside], 0.0, atol=1e-5)
     assert (slope[(found == p.low) & (p.low < p.high)] <= 1e-9).all()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_compiled_steps_lead_to_the_same_end(case):
+    name, fixed, prior = CASES[case]
+    rng, m = np.random.default_rng(8), 6
+    counts = counts_of(name, true_items(name, m, rng), rng)
+    counts[0].higher[0] = counts[0].seen[0]  # everybody is right
+    counts[0].higher[1] = 0.3 * counts[0].seen[1]  # nothing depends on ability
+    p = problem(name, counts, m, prior, **fixed)
+    found = likeliest(p, start(name, m), steps=200, precision=1e-10)
+    general = maximise(p, start(name, m))
+    np.testing.assert_allclose(found[:, 1:], general[:, 1:], rtol=0, atol=1e-7)
+    own = [p.value(x, np.ones(m, dtype=bool))[0] for x in (found, general)]
+    assert own[0] == pytest.approx(own[1], abs=1e-9)  # its slope hardly matters
+    with mock.patch.object(item_maximum, "maximise", side_effect=AssertionError):
+        if case == "2pl":
+            with pytest.raises(AssertionError):
+                likeliest(p, start(name, m), steps=9, precision=1.0)
+        else:
+            likeliest(p, start(name, m), steps=9, precision=1.0)
 
 
 def test_a_maximum_at_a_bound():

@@ -139,6 +139,25 @@ def test_layouts_and_rows_have_the_same_bits(m):
         assert everything(data, items)[0].tobytes() == want[:, rows].tobytes()
 
 
+@pytest.mark.parametrize("m", [1, 7, 8, 9, 20])
+def test_who_lacks_a_response_is_seen(m):
+    """Blocks whose first person answered everything are read as complete until somebody did not."""
+    rng = np.random.default_rng(m)
+    items, plain = of_2pl(m, rng), Population(np.zeros((1, 1)), np.ones(1))
+    nodes = plain.nodes(items)
+    y = rng.integers(0, 2, (3000, m)).astype(np.int8)
+    for i, j in ((None, None), (1, 0), (1500, m - 1), (2999, m // 2), (0, 0)):
+        some = y.copy()
+        if i is not None:
+            some[i, j] = -1
+        got, *each = (
+            expectations(layouts.Dense(y), items, nodes, plain)
+            for y in (some, *np.split(some, 1000))  # three persons have no table
+        )
+        want = np.concatenate(each, axis=1)
+        assert got.tobytes() == want.tobytes()
+
+
 def test_nobody_s_responses():
     """The prior, exactly about 0, and log-likelihood 0."""
     items = of_2pl(10, np.random.default_rng(4))

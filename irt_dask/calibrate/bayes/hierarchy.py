@@ -25,7 +25,7 @@ COORDINATES = ("log_discrimination", "intercept")
 WORDS_MEAN, WORDS_COVARIANCE = 2, 3
 #: SDs of log a from its mean beyond which the prior of a shard, a power of the whole one, falls as
 #: fast as that.
-_REACH = 3.5
+_REACH = 3.0
 #: Uniforms that :meth:`Hierarchy.move` uses.
 WORDS_MOVE = 3
 

@@ -16,7 +16,7 @@ from irt_dask.calibrate.marginal.model import HISTOGRAM_NODES, LOG_SDS, MEANS, M
 from irt_dask.engine import Engine
 from irt_dask.errors import EstimationError
 from irt_dask.items import derivatives
-from irt_dask.items.maximum import Problem, maximise
+from irt_dask.items.maximum import Problem, likeliest
 
 #: Scoring steps of a round, so many that an item that everybody has right gets to its bound, and
 #: the step after which there is no other.
@@ -62,7 +62,7 @@ class Rounds:
             low, high = (bound[:, free] for bound in self.model.item_bounds())
             problem = Problem(self.model.items, counts, low, high, self.model.prior)
             start = items[:, free]
-            moved[:, free] = maximise(problem, start, steps=_STEPS, precision=_PRECISION)
+            moved[:, free] = likeliest(problem, start, steps=_STEPS, precision=_PRECISION)
         image = self.model.pack(moved, self._ability_step(seen, ability))
         if not np.isfinite(image).all():
             raise EstimationError("the EM step ended at a value that is not finite")

@@ -168,3 +168,8 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     if folder() is not None:
         kernel._cache = _KernelCache(function)
     return kernel
+
+
+def jit_inline(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a step of a hot loop into the loop itself; LLVM leaves some of them outside."""
+    return numba.njit(nogil=True, inline="always")(function)

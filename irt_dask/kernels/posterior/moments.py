@@ -33,7 +33,12 @@ from irt_dask.kernels.posterior.person_weights import (
 from irt_dask.kernels.posterior.tables import LinearTables, Tables
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Dense, Layout
-from irt_dask.kernels.responses.right_sums import right_sums, sums_of, words_of
+from irt_dask.kernels.responses.right_sums import (
+    right_sums,
+    sums_of,
+    sums_of_complete,
+    words_of,
+)
 from irt_dask.kernels.responses.rows import n_rows
 
 #: Cells of a unit of t.  The error of a mean is (1 / 64)^6 / 720 of the seventh cumulant, of a
@@ -134,14 +139,17 @@ def table_of_cells(
 
 
 @jit
-def _from_one_table(words: Words, eight: Floats, values: Floats, first: int, out: Floats) -> None:
-    """As :func:`_from_cells` where one table is everybody's."""
+def _from_one_table(words: Words, eight: Floats, values: Floats, first: int, out: Floats) -> bool:
+    """As :func:`_from_cells` where one table, of all items, is everybody's; False: it is not."""
     for i in range(words.shape[0]):
-        t, constant = sums_of(words, i, eight)
+        t, constant, missing = sums_of_complete(words, i, eight)
+        if missing:
+            return False
         cell = math.floor(t * _CELLS)
         middle = (cell + 0.5) / _CELLS
         out[0, i], out[1, i], log_m = _taylor(values, cell - first, t - middle)
         out[2, i] = log_m + constant
+    return True
 
 
 @jit
@@ -201,6 +209,13 @@ def _one_by_one(
             out[2, i] = c.peak[r] + math.log(sum_w) + c.constant[r]
 
 
+def of_complete(data: Dense, g: LinearTables, cells: Cells) -> Floats | None:
+    """As :func:`expectations` by one table of all items; None if somebody lacks a response."""
+    out = np.empty((3, data.shape[0]))
+    found = _from_one_table(words_of(data), g.eight, cells.values, cells.first[0, 0], out)
+    return out if found else None
+
+
 def expectations(data: Layout, g: Tables, s: Shared, p: Prior, cells: Cells = NO_CELLS) -> Floats:
     """Posterior mean and variance of each ability, and the log marginal likelihood, (3, persons).
 
@@ -210,9 +225,6 @@ def expectations(data: Layout, g: Tables, s: Shared, p: Prior, cells: Cells = NO
     n, m = data.shape
     if not isinstance(g, LinearTables) or not g.base.size:
         _one_by_one(*rows.arrays(data), g, s, p, EVERYBODY, some(n, m, g.nodes.size), _NONE, out)
-        return out
-    if len(cells.values) and s.everybody and cells.of.size == 1 and isinstance(data, Dense):
-        _from_one_table(words_of(data), g.eight, cells.values, cells.first[0, 0], out)
         return out
     rest, k = np.arange(n), n
     if cells.values.size and isinstance(data, Dense):

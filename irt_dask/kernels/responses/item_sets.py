@@ -138,11 +138,16 @@ class CommonSets(NamedTuple):
         return self.number.nbytes + self.observed.nbytes
 
 
+def all_items(n_persons: int, n_items: int) -> CommonSets:
+    """Return the one set of persons who all answered every item."""
+    observed = np.ones((1, n_items), dtype=bool)
+    return CommonSets(np.zeros(n_persons, dtype=np.int32), observed, True)
+
+
 def common_sets(data: Layout) -> CommonSets:
     """Sets of at least :data:`COMMON` persons, in order of appearance."""
-    n, m = data.shape
     if is_complete(data):
-        return CommonSets(np.zeros(n, dtype=np.int32), np.ones((1, m), dtype=bool), True)
+        return all_items(*data.shape)
     number, first = sets_of(data)
     kept = np.flatnonzero(np.bincount(number, minlength=first.size) >= COMMON)
     place = np.full(first.size, -1, dtype=np.int32)

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from irt_dask.arrays import Floats, Words
-from irt_dask.kernels.base.compiled import jit
+from irt_dask.kernels.base.compiled import jit, jit_inline
 from irt_dask.kernels.responses.layouts import Dense, Layout
 
 _LOWEST = np.uint64(0x0101010101010101)
 _GATHER = np.uint64(0x0102040810204080)
+_SIGNS = np.uint64(0x8080808080808080)
 _SIGN, _TOP = np.uint64(7), np.uint64(56)
 
 
@@ -33,7 +34,7 @@ def byte_table(terms: Floats) -> Floats:
     return out
 
 
-@jit
+@jit_inline
 def sums_of(words: Words, i: int, table: Floats) -> tuple[float, float]:
     """Sums over the right answers of person i, eight responses in a word."""
     a = b = 0.0
@@ -45,6 +46,20 @@ def sums_of(words: Words, i: int, table: Floats) -> tuple[float, float]:
         a += table[k, byte, 0]
         b += table[k, byte, 1]
     return a, b
+
+
+@jit_inline
+def sums_of_complete(words: Words, i: int, table: Floats) -> tuple[float, float, bool]:
+    """As :func:`sums_of` for a person who answered every item; the last value says who did not."""
+    a = b = 0.0
+    signs = np.uint64(0)
+    for k in range(words.shape[1]):
+        word = words[i, k]
+        signs |= word
+        byte = ((word & _LOWEST) * _GATHER) >> _TOP
+        a += table[k, byte, 0]
+        b += table[k, byte, 1]
+    return a, b, (signs & _SIGNS) != 0
 
 
 @jit
