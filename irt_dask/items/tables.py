@@ -10,9 +10,9 @@ import numpy as np
 from irt_dask.arrays import Floats
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine.cache import keep, keep_last
-from irt_dask.kernels.posterior import moments, tables
+from irt_dask.kernels.posterior import moments, person_weights, tables
 from irt_dask.kernels.posterior.person_weights import Prior, Shared
-from irt_dask.kernels.responses.item_sets import CommonSets
+from irt_dask.kernels.responses.item_sets import CommonSets, all_items
 from irt_dask.kernels.several import plane_posterior
 from irt_dask.store.responses import sha256
 
@@ -22,6 +22,34 @@ def item_tables(items: ItemSet, nodes: Floats, fit: str | None = None) -> tables
     identity = ("tables", items.digest, sha256(nodes))
     make = functools.partial(tables.tables, items, nodes)
     return keep(identity, make) if fit is None else keep_last(("tables", fit), identity, make)
+
+
+def complete(
+    items: ItemSet, nodes: Floats, normal: tuple[float, float], n_persons: int
+) -> moments.Complete | None:
+    """Table of moments of persons of one normal distribution (mean, SD) who answered all items.
+
+    None where so many do not pay for one.  Blocks find it at once: nothing is made of the items for
+    each of them again.
+    """
+    key = (items.digest, nodes.tobytes(), normal)
+
+    def least() -> Floats:
+        g = item_tables(items, nodes)
+        if not isinstance(g, tables.LinearTables) or not g.base.size:
+            return np.array(np.inf)
+        return np.array(moments.least_persons(g, np.ones(items.n_items, dtype=bool)))
+
+    def make() -> moments.Complete:
+        g, everything = item_tables(items, nodes), all_items(0, items.n_items)
+        assert isinstance(g, tables.LinearTables)
+        base = person_weights.shared(everything, g).base[0]
+        log_mass = person_weights.normal(nodes, *normal)[0]
+        made = moments.table_of_cells(g, everything.observed[0], base, log_mass)
+        return moments.Complete(g.eight, *made)
+
+    pays = n_persons > keep(("complete pays", *key), least)
+    return keep(("complete", *key), make) if pays else None
 
 
 class _Kept:
@@ -55,7 +83,7 @@ def cells(items: ItemSet, g: tables.Tables, sets: CommonSets, s: Shared, p: Prio
     kept: list[Floats] = []
     n_rows = 0
     for k, row in enumerate(persons):
-        for j in moments.worth_a_table(row, g, sets.observed[k]):
+        for j in np.flatnonzero(row > moments.least_persons(g, sets.observed[k])):
             key = ("cells", items.digest, sha256(g.nodes, sets.observed[k], p.log_mass[j]))
             made = keep(
                 key, functools.partial(_made, g, sets.observed[k], s.base[k], p.log_mass[j])

@@ -11,11 +11,11 @@ import pandas as pd
 from irt_dask.arrays import Floats, Ints
 from irt_dask.curves import grids
 from irt_dask.curves.item_set import ItemSet
-from irt_dask.items.tables import cells, item_tables
+from irt_dask.items.tables import cells, complete, item_tables
 from irt_dask.kernels.base.lanes import LANES
 from irt_dask.kernels.posterior import moments, person_weights, tables
 from irt_dask.kernels.posterior.tables import Tables
-from irt_dask.kernels.responses.item_sets import CommonSets, all_items, common_sets
+from irt_dask.kernels.responses.item_sets import CommonSets, common_sets
 from irt_dask.kernels.responses.layouts import Dense, Layout
 from irt_dask.store.blocks import BlockRef
 
@@ -182,28 +182,28 @@ def expectations(
 
     A person without responses has the prior, and log-likelihood 0.
     """
+    out = _of_complete(data, items, nodes, population)
+    if out is not None:
+        return out
     prior, offset = population.prior(nodes, persons)
-    out = _of_complete(data, items, nodes, prior)
-    if out is None:
-        p = posteriors(data, items, nodes, prior)
-        out = moments.expectations(*p.arguments, cells(items, p.tables, p.sets, p.shared, prior))
+    p = posteriors(data, items, nodes, prior)
+    out = moments.expectations(*p.arguments, cells(items, p.tables, p.sets, p.shared, prior))
     out[2] += offset
     return out
 
 
 def _of_complete(
-    data: Layout, items: ItemSet, nodes: Floats, prior: person_weights.Prior
+    data: Layout, items: ItemSet, nodes: Floats, population: Population
 ) -> Floats | None:
     """Moments by the one table of those who answered all items, if that is everybody.
 
     That nobody lacks a response is seen on the way: a look at all of them beforehand takes half as
     long as the moments.
     """
-    g = item_tables(items, nodes)
-    if not isinstance(g, tables.LinearTables) or not isinstance(data, Dense):
+    if not population.plain or not isinstance(data, Dense):
         return None
-    if prior.group.size or not len(data.values) or (data.values[0] < 0).any():
+    if not len(data.values) or (data.values[0] < 0).any():
         return None
-    sets = all_items(*data.shape)
-    of_all = cells(items, g, sets, person_weights.shared(sets, g), prior)
-    return moments.of_complete(data, g, of_all) if len(of_all.values) else None
+    normal = float(population.coefficients[0, 0]), float(population.sd[0])
+    table = complete(items, nodes, normal, len(data.values))
+    return None if table is None else moments.of_complete(data, table)

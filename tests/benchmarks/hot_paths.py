@@ -146,7 +146,7 @@ def main() -> None:
     parser.add_argument("paths", nargs="*")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     if options.serve:
         serve(Path(options.old), options.paths)
         return

@@ -63,6 +63,19 @@ class Cells(NamedTuple):
         return self.of.nbytes + self.first.nbytes + self.values.nbytes
 
 
+class Complete(NamedTuple):
+    """Cumulants of those who answered every item; ``eight`` are sums of their right answers."""
+
+    eight: Floats
+    first: int
+    values: Floats
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, bytes."""
+        return self.eight.nbytes + self.values.nbytes
+
+
 _NONE = np.empty(0)
 #: No tables.
 NO_CELLS = Cells(
@@ -118,9 +131,9 @@ def _tabulate(base: Floats, mass: Floats, nodes: Floats, first: int, c: Some, ou
         _cumulants(c.w[0, lo:hi], nodes[lo:hi], c.peak[0], out[k])
 
 
-def worth_a_table(n_persons: Ints, g: LinearTables, observed: Bools) -> Ints:
-    """Which groups have so many persons with these items that they pay for a table."""
-    return np.flatnonzero(n_persons > _WORTH * _CELLS * (observed @ np.abs(g.slope)))
+def least_persons(g: LinearTables, observed: Bools) -> float:
+    """How many persons of a set of items and group there must be more of to pay for a table."""
+    return float(_WORTH * _CELLS * (observed @ np.abs(g.slope)))
 
 
 def table_of_cells(
@@ -209,10 +222,10 @@ def _one_by_one(
             out[2, i] = c.peak[r] + math.log(sum_w) + c.constant[r]
 
 
-def of_complete(data: Dense, g: LinearTables, cells: Cells) -> Floats | None:
-    """As :func:`expectations` by one table of all items; None if somebody lacks a response."""
+def of_complete(data: Dense, c: Complete) -> Floats | None:
+    """As :func:`expectations`, by one table; None if somebody lacks a response."""
     out = np.empty((3, data.shape[0]))
-    found = _from_one_table(words_of(data), g.eight, cells.values, cells.first[0, 0], out)
+    found = _from_one_table(words_of(data), c.eight, c.values, c.first, out)
     return out if found else None
 
 
