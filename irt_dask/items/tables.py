@@ -19,7 +19,7 @@ from irt_dask.store.responses import sha256
 
 def item_tables(items: ItemSet, nodes: Floats, fit: str | None = None) -> tables.Tables:
     """Tables of items and nodes, kept for the same ones; for a ``fit`` the last ones alone."""
-    identity = ("tables", items.digest, sha256(nodes))
+    identity = ("tables", items.digest, nodes.tobytes())
     make = functools.partial(tables.tables, items, nodes)
     return keep(identity, make) if fit is None else keep_last(("tables", fit), identity, make)
 

@@ -91,21 +91,22 @@ def _counts(
         weigh(c, count)
         for r in range(count):
             i = c.person[r]
-            if c.n[r] == 0 or weight[i] == 0.0:  # says nothing, of abilities neither
+            own, many = (weight[i] if weight.size > 0 else 1.0), (times[i] if times.size > 0 else 1)
+            if c.n[r] == 0 or own == 0.0:  # says nothing, of abilities neither
                 continue
             lo, hi = c.lo[r], c.hi[r]
             w = c.w[r, lo:hi]
             at = fine[: w.size]
             sum_w = total(w)
             value = c.peak[r] + math.log(sum_w) + c.constant[r]
-            log_marginal += times[i] * int(np.rint(weight[i] * value * log_scale))
-            part = weight[i] * scale / sum_w
+            log_marginal += many * int(np.rint(own * value * log_scale))
+            part = own * scale / sum_w
             for q in range(w.size):
-                at[q] = times[i] * np.int64(w[q] * part + 0.5)
+                at[q] = many * np.int64(w[q] * part + 0.5)
             _add_one(at, persons[p.group[i] if p.group.size > 0 else 0], lo)
             if axis.nodes.size > 0:
                 _add_steep(at, lo, c, r, s.number[i], axis, out)
-                at, lo = _coarse(w, lo, part, times[i], axis, c.scratch, coarse)
+                at, lo = _coarse(w, lo, part, many, axis, c.scratch, coarse)
             _add(at, c.higher[r, : c.n_higher[r]], higher, lo)
             if s.number[i] >= 0:
                 _add_one(at, of_set[s.number[i]], lo)
@@ -208,8 +209,8 @@ def counts(
     )
     value = _counts(
         *rows.arrays(data), g, s, p, some(n, m, n_nodes), axis,
-        np.ones(n) if weight is None else weight,
-        np.ones(n, dtype=np.int64) if times is None else times,
+        np.empty(0) if weight is None else weight,
+        np.empty(0, dtype=np.int64) if times is None else times,
         *scales, out,
     )  # fmt: skip
     _add_sets(sets.observed, out.of_set, out.seen)
