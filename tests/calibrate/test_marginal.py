@@ -247,6 +247,18 @@ def test_few_persons_and_many_items():
         assert abs(slope) < 0.01  # of a curvature of some 60 to 120
 
 
+def test_what_a_prior_alone_says_has_its_spread_with_weights():
+    """An easy item says nothing of guessing: the SE is that of Beta(5, 17), weights or not."""
+    y, table, _, _ = data(1500, 8, 5, guessing=0.15)
+    rng = np.random.default_rng(6)
+    y[:, 0] = rng.random(1500) < 0.97
+    plain = fit(with_persons(y, table), model="3pl")
+    weighted = fit(with_persons(y, table.assign(weight=rng.uniform(0.9, 1.1, 1500))), model="3pl")
+    c, se = plain["item_guessing"].values, weighted["item_guessing_se"].values
+    assert se[0] == pytest.approx((4.0 / c[0] ** 2 + 16.0 / (1.0 - c[0]) ** 2) ** -0.5, rel=0.1)
+    np.testing.assert_allclose(se, plain["item_guessing_se"].values, rtol=0.15)
+
+
 @pytest.mark.parametrize("shared_slope", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("steepness", [1.0, 25.0])

@@ -86,16 +86,14 @@ def same_columns(model: Model, x: Floats, other: Floats) -> bool:
 
 def _complete(model: Model, items: Floats, ability: Floats, e: Expected, at: Any) -> Floats:
     """Information if abilities were known: blocks of items and of groups."""
-    item_column, ability_column, size = at
+    item_column, ability_column, _ = at
     free = item_column >= 0
     block = derivatives.observed_information(model.items, e.counts, items, free)
-    of_prior = model.prior.information(np.where(model.free, items, 0.5))  # fixed ones may be 0
-    out = np.zeros((size, size))
+    out = np.diag(_of_prior(model, items, at))
     for i, row in enumerate(item_column):
         for j, column in enumerate(item_column):
             both = (row >= 0) & (column >= 0)
             np.add.at(out, (row[both], column[both]), block[both, i, j])
-        np.add.at(out, (row[row >= 0], row[row >= 0]), of_prior[i, row >= 0])
     if not model.histogram:
         for g in np.flatnonzero((ability_column >= 0).any(axis=0)):
             sd = np.exp(ability[1, g])
@@ -105,6 +103,15 @@ def _complete(model: Model, items: Floats, ability: Floats, e: Expected, at: Any
             inside = np.flatnonzero(ability_column[:, g] >= 0)
             at_g = ability_column[inside, g]
             out[np.ix_(at_g, at_g)] = of_group[np.ix_(inside, inside)]
+    return out
+
+
+def _of_prior(model: Model, items: Floats, at: Any) -> Floats:
+    """Information of the items' prior, by parameter."""
+    item_column, _, size = at
+    information = model.prior.information(np.where(model.free, items, 0.5))  # fixed ones may be 0
+    out = np.zeros(size)
+    np.add.at(out, item_column[item_column >= 0], information[item_column >= 0])
     return out
 
 
@@ -139,7 +146,10 @@ def covariance(fit: Rounds, x: Floats, expected: Expected, wanted: bool) -> Cova
         )
         return Covariance(None, None, *at[:2])
     inverse = (vectors / values) @ vectors.T / np.outer(size, size)
-    matrix = inverse if squares is None else inverse @ squares @ inverse
+    matrix = inverse
+    if squares is not None:  # the prior as persons: where these say nothing its SD is left
+        squares = squares + np.diag(_of_prior(model, model.unpack(x)[0], at))
+        matrix = inverse @ squares @ inverse
     return Covariance(matrix, inverse, *at[:2])
 
 
