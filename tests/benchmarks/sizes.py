@@ -29,10 +29,11 @@ def simulated(n: int, m: int, observed: float) -> tuple[np.ndarray, dict[str, np
     """Responses to the registry's bank of m items, and columns of persons."""
     rng = np.random.default_rng(0)
     bank = registry.banks(m)["2pl"]
-    z = rng.normal(size=(n, 1)) * bank["item_discrimination"].values
-    z += bank["item_intercept"].values
-    y = (rng.random((n, m)) < 1.0 / (1.0 + np.exp(-z))).astype(np.int8)
-    y[rng.random((n, m)) >= observed] = -1
+    slope, intercept = bank["item_discrimination"].values, bank["item_intercept"].values
+    y = np.empty((n, m), dtype=np.int8)
+    for row in y:
+        p = 1.0 / (1.0 + np.exp(-(slope * rng.normal() + intercept)))
+        row[:] = np.where(rng.random(m) < observed, rng.random(m) < p, -1)
     return y, registry.table(n)
 
 
