@@ -10,6 +10,7 @@ import numpy as np
 from irt_dask.arrays import Floats
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine.cache import keep, keep_last
+from irt_dask.engine.memory import refuse_beyond_memory
 from irt_dask.kernels.posterior import moments, person_weights, tables
 from irt_dask.kernels.posterior.person_weights import Prior, Shared
 from irt_dask.kernels.responses.item_sets import CommonSets, all_items
@@ -100,5 +101,11 @@ def plane_tables(
     loading: Floats, intercept: Floats, correlation: float, nodes: Floats
 ) -> plane_posterior.Plane:
     """Tables of :mod:`~irt_dask.kernels.several.plane_posterior`, kept for the same items."""
-    key = ("plane", sha256(loading, intercept, np.array(correlation), nodes))
-    return keep(key, lambda: plane_posterior.plane(loading, intercept, nodes, correlation))
+
+    def make() -> plane_posterior.Plane:
+        n, m = nodes.size, intercept.size
+        needed = 16.5 * m * float(n) ** 2  # two tables, and one of every fourth node
+        refuse_beyond_memory(needed, f"a grid of {n} x {n} pairs of abilities for {m} items")
+        return plane_posterior.plane(loading, intercept, nodes, correlation)
+
+    return keep(("plane", sha256(loading, intercept, np.array(correlation), nodes)), make)

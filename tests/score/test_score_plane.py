@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,8 @@ from scipy.interpolate import CubicSpline
 from scipy.stats import kstest
 
 import irt_dask as irt
-from irt_dask.errors import InputError
+from irt_dask.engine import memory
+from irt_dask.errors import InputError, TooLargeError
 from irt_dask.kernels.responses import layouts
 from irt_dask.kernels.several import plane_posterior, plane_values
 
@@ -291,3 +293,11 @@ def test_what_cannot_be_scored_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(ability, "_MAX_PLAUSIBLE_IN_MEMORY", 50)
     with pytest.raises(InputError, match="3 plausible values each of both abilities"):
         irt.score(r, fit, n_plausible=3)
+
+
+def test_a_grid_that_memory_cannot_hold_is_not_made(monkeypatch):
+    y, fit = np.random.default_rng(4).integers(0, 2, (20, 6)).astype(np.int8), fit_of(6, seed=9)
+    monkeypatch.setattr(memory, "_LITTLE", 0)
+    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: SimpleNamespace(available=1e5))
+    with pytest.raises(TooLargeError, match=r"pairs of abilities for 6 items takes about .* GiB"):
+        irt.score(of(y, fit), fit)
