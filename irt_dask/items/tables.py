@@ -71,7 +71,7 @@ def cells(items: ItemSet, g: tables.Tables, sets: CommonSets, s: Shared, p: Prio
     """
     if not isinstance(g, tables.LinearTables) or not g.base.size or p.tilt.size:
         return moments.NO_CELLS
-    n_groups = len(p.log_mass)
+    n_groups, identity = len(p.log_mass), (items.digest, g.nodes.tobytes())
     if s.everybody and not p.group.size:
         persons = np.full((1, 1), s.number.size)
     else:
@@ -85,7 +85,7 @@ def cells(items: ItemSet, g: tables.Tables, sets: CommonSets, s: Shared, p: Prio
     n_rows = 0
     for k, row in enumerate(persons):
         for j in np.flatnonzero(row > moments.least_persons(g, sets.observed[k])):
-            key = ("cells", items.digest, sha256(g.nodes, sets.observed[k], p.log_mass[j]))
+            key = ("cells", identity, sets.observed[k].tobytes(), p.log_mass[j].tobytes())
             made = keep(
                 key, functools.partial(_made, g, sets.observed[k], s.base[k], p.log_mass[j])
             )

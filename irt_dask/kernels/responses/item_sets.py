@@ -11,6 +11,7 @@ from irt_dask.arrays import Bools, Ints, Words
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.responses import layouts, rows
 from irt_dask.kernels.responses.layouts import Dense, Layout, Sparse
+from irt_dask.kernels.responses.right_sums import observed_bits
 
 #: Persons of a block from whom on a set of items is common.
 COMMON = 8
@@ -76,21 +77,19 @@ def _number(
 @jit
 def _number_words(words: Words, table: Ints, first: Ints, number: Ints) -> int:
     """As :func:`_number`, for rows whose observed items are bits of words."""
-    n_sets = 0
+    n_sets, width = 0, words.shape[1]
     last = np.uint64(table.size - 1)
     for i in range(number.size):
-        own = words[i]
         h = np.uint64(14695981039346656037)
-        for k in range(own.size):
-            h = (h ^ own[k]) * np.uint64(0x9E3779B97F4A7C15)
+        for k in range(width):
+            h = (h ^ words[i, k]) * np.uint64(0x9E3779B97F4A7C15)
             h ^= h >> np.uint64(29)
         at = (h >> np.uint64(32)) & last
         while table[at] >= 0:
-            other = words[first[table[at]]]
-            same = True
-            for k in range(own.size):
-                same &= own[k] == other[k]
-            if same:
+            other, k = first[table[at]], 0
+            while k < width and words[i, k] == words[other, k]:
+                k += 1
+            if k == width:
                 break
             at = (at + np.uint64(1)) & last
         if table[at] < 0:
@@ -111,15 +110,13 @@ def is_complete(data: Layout) -> bool:
 
 def sets_of(data: Layout) -> tuple[Ints, Ints]:
     """Set of items of each person, numbered in order of appearance; first person of each set."""
-    n, m = data.shape
+    n = data.shape[0]
     if is_complete(data):
         return np.zeros(n, dtype=np.int64), np.zeros(1, dtype=np.int64)
     table = np.full(1 << max(1, (2 * n).bit_length()), -1, dtype=np.int64)
     first, number = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     if isinstance(data, Dense):
-        bits = np.zeros((n, 8 * -(-m // 64)), dtype=np.uint8)
-        bits[:, : -(-m // 8)] = np.packbits(data.values >= 0, axis=1)
-        n_sets = _number_words(bits.view(np.uint64), table, first, number)
+        n_sets = _number_words(observed_bits(data), table, first, number)
     else:
         n_sets = _number(*rows.arrays(data), table, first, number)
     return number, first[:n_sets]

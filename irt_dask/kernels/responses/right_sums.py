@@ -86,9 +86,27 @@ def _sparse(indptr: Any, indices: Any, values: Any, table: Floats, out: Floats) 
 def words_of(data: Dense) -> Words:
     """Eight responses in a word, the first lowest; wrong ones fill the last up."""
     values = data.values
-    if lacking := -values.shape[1] % 8:
-        values = np.pad(values, ((0, 0), (0, lacking)))
+    n, m = values.shape
+    if m % 8:
+        values = np.zeros((n, m + -m % 8), dtype=np.int8)
+        values[:, :m] = data.values
     return np.ascontiguousarray(values).view("<u8")
+
+
+@jit
+def _observed(words: Words, out: Words) -> None:
+    for i in range(words.shape[0]):
+        for k in range(words.shape[1]):
+            byte = ((~(words[i, k] >> _SIGN) & _LOWEST) * _GATHER) >> _TOP
+            out[i, k // 8] |= byte << np.uint64(8 * (k % 8))
+
+
+def observed_bits(data: Dense) -> Words:
+    """Which items each person answered, 64 in a word; those that fill the last up count as such."""
+    words = words_of(data)
+    out = np.zeros((len(words), -(-words.shape[1] // 8)), dtype=np.uint64)
+    _observed(words, out)
+    return out
 
 
 def right_sums(data: Layout, table: Floats) -> Floats:
