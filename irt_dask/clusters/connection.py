@@ -17,10 +17,7 @@ from irt_dask.errors import ClusterError
 _TIMEOUT = 30.0  # seconds
 #: Of the processes of a local cluster: what Dask does beside the work takes a tenth of a core, of
 #: which the statistical profile that nobody looks at is the most.
-_QUIET = {
-    "distributed.worker.profile.enabled": False,
-    "distributed.admin.tick.interval": "200ms",
-}
+_QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "200ms"}
 
 
 @contextmanager

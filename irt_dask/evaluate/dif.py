@@ -49,17 +49,10 @@ class _Group(NamedTuple):
     seen: Ints
 
 
-class _Derivatives:
-    """Derivatives of log P by intercept and slope, in units of ``bound``; (2, rows, nodes)."""
-
-    def __init__(self, known: Known, bound: Floats) -> None:
-        self.values = known.items.by_parameter(known.nodes, 2)[::-1] / bound[:, None, None]
-        self.nbytes = self.values.nbytes
-
-
 def _products(block: Block, known: Known, bound: Floats) -> tuple[Any, ...]:
     key = ("derivatives", known.items.digest, sha256(known.nodes, bound))
-    table = keep(key, lambda: _Derivatives(known, bound)).values
+    # Derivatives of log P by intercept and slope, in units of ``bound``; (2, rows, nodes).
+    table = keep(key, lambda: known.items.by_parameter(known.nodes, 2)[::-1] / bound[:, None, None])
     sums = residual_products.score_products(
         *known.posteriors(block.data).arguments, known.items.first, table, known.mean, known.sd
     )

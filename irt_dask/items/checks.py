@@ -167,10 +167,7 @@ def _of_parameters(
     if np.isfinite(b).any():
         found["extreme"] = np.abs(b - np.nanmedian(b)) * of_b > EXTREME
     large = ~np.isfinite(b)
-    for error, of in (
-        (_errors(fit, "difficulty"), of_b),
-        (_errors(fit, "discrimination"), of_a),
-    ):
+    for error, of in ((_errors(fit, "difficulty"), of_b), (_errors(fit, "discrimination"), of_a)):
         if error is not None and np.isfinite(error).any():
             large |= (error * of > LARGE_SE) | np.isinf(error)
     b_error = _errors(fit, "difficulty")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from irt_dask.engine.cache import keep, keep_last
 from irt_dask.engine.memory import refuse_beyond_memory
 from irt_dask.kernels.posterior import moments, person_weights, tables
 from irt_dask.kernels.posterior.person_weights import Prior, Shared
-from irt_dask.kernels.responses.item_sets import CommonSets, all_items
+from irt_dask.kernels.responses.item_sets import CommonSets
 from irt_dask.kernels.several import plane_posterior
 from irt_dask.store.responses import sha256
 
@@ -25,43 +25,35 @@ def item_tables(items: ItemSet, nodes: Floats, fit: str | None = None) -> tables
     return keep(identity, make) if fit is None else keep_last(("tables", fit), identity, make)
 
 
+class _Complete(NamedTuple):
+    """Sums by bytes of eight responses, and cumulants of those who answered every item."""
+
+    eight: Floats
+    cells: moments.Cells
+
+    @property
+    def nbytes(self) -> int:
+        return self.cells.nbytes
+
+
 def complete(
     items: ItemSet, nodes: Floats, normal: tuple[float, float], n_persons: int
-) -> moments.Complete | None:
-    """Table of moments of persons of one normal distribution (mean, SD) who answered all items.
+) -> _Complete | None:
+    """Table of moments of so many persons of a normal distribution who answered all items.
 
-    None where so many do not pay for one.  Blocks find it at once: nothing is made of the items for
-    each of them again.
+    None where they do not pay for one.  Blocks find it at once, with nothing made again.
     """
-    key = (items.digest, nodes.tobytes(), normal)
 
-    def least() -> Floats:
-        g = item_tables(items, nodes)
-        if not isinstance(g, tables.LinearTables) or not g.base.size:
-            return np.array(np.inf)
-        return np.array(moments.least_persons(g, np.ones(items.n_items, dtype=bool)))
+    def make() -> _Complete:
+        g, observed = item_tables(items, nodes), np.ones((1, items.n_items), dtype=bool)
+        sets = CommonSets(np.zeros(n_persons, dtype=np.int32), observed)
+        prior = person_weights.prior(person_weights.normal(nodes, *normal))
+        made = cells(items, g, sets, person_weights.shared(sets, g), prior)
+        return _Complete(g.eight if isinstance(g, tables.LinearTables) else np.empty(0), made)
 
-    def make() -> moments.Complete:
-        g, everything = item_tables(items, nodes), all_items(0, items.n_items)
-        assert isinstance(g, tables.LinearTables)
-        base = person_weights.shared(everything, g).base[0]
-        log_mass = person_weights.normal(nodes, *normal)[0]
-        made = moments.table_of_cells(g, everything.observed[0], base, log_mass)
-        return moments.Complete(g.eight, *made)
-
-    pays = n_persons > keep(("complete pays", *key), least)
-    return keep(("complete", *key), make) if pays else None
-
-
-class _Kept:
-    """Cumulants of one set of items and one prior."""
-
-    def __init__(self, first: int, values: Floats) -> None:
-        self.first, self.values, self.nbytes = first, values, values.nbytes
-
-
-def _made(*arguments: Any) -> _Kept:
-    return _Kept(*moments.table_of_cells(*arguments))
+    key = ("complete", items.digest, nodes.tobytes(), normal, n_persons.bit_length())
+    found = keep(key, make)
+    return found if len(found.cells.values) else None
 
 
 def cells(items: ItemSet, g: tables.Tables, sets: CommonSets, s: Shared, p: Prior) -> moments.Cells:
@@ -72,23 +64,21 @@ def cells(items: ItemSet, g: tables.Tables, sets: CommonSets, s: Shared, p: Prio
     if not isinstance(g, tables.LinearTables) or not g.base.size or p.tilt.size:
         return moments.NO_CELLS
     n_groups, identity = len(p.log_mass), (items.digest, g.nodes.tobytes())
-    if s.everybody and not p.group.size:
-        persons = np.full((1, 1), s.number.size)
-    else:
-        place = s.number + np.int32(1)  # 0: none
-        if p.group.size:
-            place = place * n_groups + p.group
-        size = (len(s.base) + 1) * n_groups
-        persons = np.bincount(place, minlength=size).reshape(-1, n_groups)[1:]
+    place = s.number + np.int32(1)  # 0: none
+    if p.group.size:
+        place = place * n_groups + p.group
+    size = (len(s.base) + 1) * n_groups
+    persons = np.bincount(place, minlength=size).reshape(-1, n_groups)[1:]
     of, first = np.full(persons.shape, -1), np.zeros(persons.shape, dtype=np.int64)
     kept: list[Floats] = []
     n_rows = 0
     for k, row in enumerate(persons):
-        for j in np.flatnonzero(row > moments.least_persons(g, sets.observed[k])):
+        for j in moments.worth_a_table(row, g, sets.observed[k]):
             key = ("cells", identity, sets.observed[k].tobytes(), p.log_mass[j].tobytes())
-            made = keep(
-                key, functools.partial(_made, g, sets.observed[k], s.base[k], p.log_mass[j])
+            make = functools.partial(
+                moments.table_of_cells, g, sets.observed[k], s.base[k], p.log_mass[j]
             )
+            made = keep(key, make)
             of[k, j], first[k, j] = n_rows, made.first
             kept.append(made.values)
             n_rows += len(made.values)

@@ -159,9 +159,7 @@ class Posteriors(NamedTuple):
     prior: person_weights.Prior
 
     @property
-    def arguments(
-        self,
-    ) -> tuple[Layout, Tables, person_weights.Shared, person_weights.Prior]:
+    def arguments(self) -> tuple[Layout, Tables, person_weights.Shared, person_weights.Prior]:
         """What kernels of the posterior take first."""
         return self.data, self.tables, self.shared, self.prior
 
@@ -206,4 +204,4 @@ def _of_complete(
         return None
     normal = float(population.coefficients[0, 0]), float(population.sd[0])
     table = complete(items, nodes, normal, len(data.values))
-    return None if table is None else moments.of_complete(data, table)
+    return None if table is None else moments.of_complete(data, *table)

@@ -102,16 +102,9 @@ def estimates(
         return {"person_ability": theta, "person_ability_se": 1.0 / np.sqrt(goal.precision + info)}
 
 
-class _Table:
-    """I and J of the items, as a process keeps them."""
-
-    def __init__(self, values: Floats) -> None:
-        self.values, self.nbytes = values, values.nbytes
-
-
 def _warm_tables(items: ItemSet, nodes: Floats) -> Floats:
     key = ("warm", items.digest, nodes[0], nodes.size)
-    return keep(key, lambda: _Table(point_estimates.warm_tables(items, nodes))).values
+    return keep(key, lambda: point_estimates.warm_tables(items, nodes))
 
 
 def _curves(items: ItemSet, nodes: Floats) -> hermite.Curves:

@@ -218,12 +218,7 @@ def private(c: Context) -> list[str]:
     """
     options = c.config.private
     assert options is not None
-    fit = fit_private_spectral(
-        c.responses,
-        **options.model_dump(),
-        seed=c.config.seed,
-        **c.common,
-    )
+    fit = fit_private_spectral(c.responses, **options.model_dump(), seed=c.config.seed, **c.common)
     return [c.directory.save("private.nc", fit)]
 
 

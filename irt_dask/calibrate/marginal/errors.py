@@ -110,9 +110,8 @@ def _of_prior(model: Model, items: Floats, at: Any) -> Floats:
     """Information of the items' prior, by parameter."""
     item_column, _, size = at
     information = model.prior.information(np.where(model.free, items, 0.5))  # fixed ones may be 0
-    out = np.zeros(size)
-    np.add.at(out, item_column[item_column >= 0], information[item_column >= 0])
-    return out
+    own = item_column >= 0
+    return np.bincount(item_column[own], information[own], size).astype(float)
 
 
 def are_wanted(model: Model, x: Floats, standard_errors: bool | None) -> bool:

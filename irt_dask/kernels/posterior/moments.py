@@ -33,12 +33,7 @@ from irt_dask.kernels.posterior.person_weights import (
 from irt_dask.kernels.posterior.tables import LinearTables, Tables
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Dense, Layout
-from irt_dask.kernels.responses.right_sums import (
-    right_sums,
-    sums_of,
-    sums_of_complete,
-    words_of,
-)
+from irt_dask.kernels.responses.right_sums import right_sums, sums_of, words_of
 from irt_dask.kernels.responses.rows import n_rows
 
 #: Cells of a unit of t.  The error of a mean is (1 / 64)^6 / 720 of the seventh cumulant, of a
@@ -48,6 +43,18 @@ _CELLS = 32
 _ORDERS = 7
 #: Persons of a set and prior from whom on a table is made, for each of its cells.
 _WORTH = 0.5
+
+
+class Table(NamedTuple):
+    """Cumulants at the middles of cells, for one set of items and group of persons."""
+
+    first: int  # number of the first cell
+    values: Floats  # (cells, _ORDERS)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, bytes."""
+        return self.values.nbytes
 
 
 class Cells(NamedTuple):
@@ -61,19 +68,6 @@ class Cells(NamedTuple):
     def nbytes(self) -> int:
         """Memory held, bytes."""
         return self.of.nbytes + self.first.nbytes + self.values.nbytes
-
-
-class Complete(NamedTuple):
-    """Cumulants of those who answered every item; ``eight`` are sums of their right answers."""
-
-    eight: Floats
-    first: int
-    values: Floats
-
-    @property
-    def nbytes(self) -> int:
-        """Memory held, bytes."""
-        return self.eight.nbytes + self.values.nbytes
 
 
 _NONE = np.empty(0)
@@ -131,31 +125,26 @@ def _tabulate(base: Floats, mass: Floats, nodes: Floats, first: int, c: Some, ou
         _cumulants(c.w[0, lo:hi], nodes[lo:hi], c.peak[0], out[k])
 
 
-def least_persons(g: LinearTables, observed: Bools) -> float:
-    """How many persons of a set of items and group there must be more of to pay for a table."""
-    return float(_WORTH * _CELLS * (observed @ np.abs(g.slope)))
+def worth_a_table(n_persons: Ints, g: LinearTables, observed: Bools) -> Ints:
+    """Which groups have so many persons with these items that they pay for a table."""
+    return np.flatnonzero(n_persons > _WORTH * _CELLS * (observed @ np.abs(g.slope)))
 
 
-def table_of_cells(
-    g: LinearTables, observed: Bools, base: Floats, mass: Floats
-) -> tuple[int, Floats]:
-    """Number of the first cell of persons with these items, and cumulants in the middles of all.
-
-    ``base`` are their sums, ``mass`` is their prior; cumulants have shape (cells, _ORDERS).
-    """
+def table_of_cells(g: LinearTables, observed: Bools, base: Floats, mass: Floats) -> Table:
+    """Table of persons with these items; ``base`` are their sums, ``mass`` is their prior."""
     slopes = g.slope[observed]
     low, high = slopes[slopes < 0.0].sum(), slopes[slopes > 0.0].sum()
     first = math.floor(low * _CELLS) - 1
     out = np.empty((math.floor(high * _CELLS) + 2 - first, _ORDERS))
     _tabulate(base, mass, g.nodes, first, some(1, 0, g.nodes.size), out)
-    return first, out
+    return Table(first, out)
 
 
 @jit
 def _from_one_table(words: Words, eight: Floats, values: Floats, first: int, out: Floats) -> bool:
     """As :func:`_from_cells` where one table, of all items, is everybody's; False: it is not."""
     for i in range(words.shape[0]):
-        t, constant, missing = sums_of_complete(words, i, eight)
+        t, constant, missing = sums_of(words, i, eight)
         if missing:
             return False
         cell = math.floor(t * _CELLS)
@@ -167,31 +156,23 @@ def _from_one_table(words: Words, eight: Floats, values: Floats, first: int, out
 
 @jit
 def _from_cells(
-    words: Words, eight: Floats, sums: Floats, number: NDArray[np.int32], group: Ints,
-    tilt: Floats, of: Ints, first: Ints, values: Floats, out: Floats, rest: Ints,
+    sums: Floats, number: NDArray[np.int32], group: Ints, tilt: Floats, of: Ints, first: Ints,
+    values: Floats, out: Floats, rest: Ints,
 ) -> int:  # fmt: skip
-    """Fill in moments of those who have a table; list the others, and return how many.
-
-    ``sums`` are made of ``words`` where there are any.
-    """
+    """Fill in moments of those who have a table; list the others, and return how many."""
     n = 0
     for i in range(number.size):
-        if words.shape[0] > 0:
-            t, constant = sums_of(words, i, eight)
-        else:
-            t, constant = sums[i, 0], sums[i, 1]
-        own = t + tilt[i] if tilt.size > 0 else t
+        t = sums[i, 0] + tilt[i] if tilt.size > 0 else sums[i, 0]
         g = group[i] if group.size > 0 else 0
         at = of[number[i], g] if number[i] >= 0 else -1
         if at < 0:
-            sums[i, 0], sums[i, 1] = t, constant
             rest[n] = i
             n += 1
             continue
-        cell = math.floor(own * _CELLS)
+        cell = math.floor(t * _CELLS)
         row = at + cell - first[number[i], g]
-        out[0, i], out[1, i], log_m = _taylor(values, row, own - (cell + 0.5) / _CELLS)
-        out[2, i] = log_m + constant
+        out[0, i], out[1, i], log_m = _taylor(values, row, t - (cell + 0.5) / _CELLS)
+        out[2, i] = log_m + sums[i, 1]
     return n
 
 
@@ -222,10 +203,10 @@ def _one_by_one(
             out[2, i] = c.peak[r] + math.log(sum_w) + c.constant[r]
 
 
-def of_complete(data: Dense, c: Complete) -> Floats | None:
-    """As :func:`expectations`, by one table; None if somebody lacks a response."""
+def of_complete(data: Dense, eight: Floats, cells: Cells) -> Floats | None:
+    """As :func:`expectations`, by one table of all items; None if somebody lacks a response."""
     out = np.empty((3, data.shape[0]))
-    found = _from_one_table(words_of(data), c.eight, c.values, c.first, out)
+    found = _from_one_table(words_of(data), eight, cells.values, cells.first[0, 0], out)
     return out if found else None
 
 
@@ -239,13 +220,9 @@ def expectations(data: Layout, g: Tables, s: Shared, p: Prior, cells: Cells = NO
     if not isinstance(g, LinearTables) or not g.base.size:
         _one_by_one(*rows.arrays(data), g, s, p, EVERYBODY, some(n, m, g.nodes.size), _NONE, out)
         return out
-    rest, k = np.arange(n), n
-    if cells.values.size and isinstance(data, Dense):
-        words, sums = words_of(data), np.zeros((n, 2))
-    else:
-        words, sums = np.empty((0, 0), dtype=np.uint64), right_sums(data, g.eight)
+    rest, k, sums = np.arange(n), n, right_sums(data, g.eight)
     if cells.values.size:
-        k = _from_cells(words, g.eight, sums, s.number, p.group, p.tilt, *cells, out, rest)
+        k = _from_cells(sums, s.number, p.group, p.tilt, *cells, out, rest)
     if k:
         rest = rest[:k]
         t = sums[:, 0] + p.tilt if p.tilt.size else sums[:, 0].copy()

@@ -44,7 +44,6 @@ class Shared(NamedTuple):
 
     number: NDArray[np.int32]  # which sums are each person's; -1: none
     base: Floats  # (sets, nodes)
-    everybody: bool  # whether there is one set, of everybody
 
 
 class Prior(NamedTuple):
@@ -283,12 +282,12 @@ def shared(sets: CommonSets, g: Tables) -> Shared:
     number = sets.number
     if kept < len(sets.observed):
         number = np.where(number < kept, number, np.int32(-1))
-    return Shared(number, out, sets.everybody)
+    return Shared(number, out)
 
 
 def alone(n: int) -> Shared:
     """No sums: for few persons."""
-    return Shared(np.full(n, -1, dtype=np.int32), np.empty((0, 0)), False)
+    return Shared(np.full(n, -1, dtype=np.int32), np.empty((0, 0)))
 
 
 # --- many nodes -----------------------------------------------------------------------------------

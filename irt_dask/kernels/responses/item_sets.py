@@ -127,7 +127,6 @@ class CommonSets(NamedTuple):
 
     number: NDArray[np.int32]
     observed: Bools  # (sets, items)
-    everybody: bool  # whether there is one set, of everybody
 
     @property
     def nbytes(self) -> int:
@@ -135,22 +134,14 @@ class CommonSets(NamedTuple):
         return self.number.nbytes + self.observed.nbytes
 
 
-def all_items(n_persons: int, n_items: int) -> CommonSets:
-    """Return the one set of persons who all answered every item."""
-    observed = np.ones((1, n_items), dtype=bool)
-    return CommonSets(np.zeros(n_persons, dtype=np.int32), observed, True)
-
-
 def common_sets(data: Layout) -> CommonSets:
     """Sets of at least :data:`COMMON` persons, in order of appearance."""
-    if is_complete(data):
-        return all_items(*data.shape)
     number, first = sets_of(data)
     kept = np.flatnonzero(np.bincount(number, minlength=first.size) >= COMMON)
     place = np.full(first.size, -1, dtype=np.int32)
     place[kept] = np.arange(kept.size, dtype=np.int32)
     observed = layouts.to_dense(layouts.take(data, first[kept])).values >= 0
-    return CommonSets(place[number], observed, len(first) == len(kept) == 1)
+    return CommonSets(place[number], observed)
 
 
 @jit

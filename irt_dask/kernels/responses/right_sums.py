@@ -16,7 +16,6 @@ from irt_dask.kernels.responses.layouts import Dense, Layout
 
 _LOWEST = np.uint64(0x0101010101010101)
 _GATHER = np.uint64(0x0102040810204080)
-_SIGNS = np.uint64(0x8080808080808080)
 _SIGN, _TOP = np.uint64(7), np.uint64(56)
 
 
@@ -35,37 +34,24 @@ def byte_table(terms: Floats) -> Floats:
 
 
 @jit_inline
-def sums_of(words: Words, i: int, table: Floats) -> tuple[float, float]:
-    """Sums over the right answers of person i, eight responses in a word."""
+def sums_of(words: Words, i: int, table: Floats) -> tuple[float, float, bool]:
+    """Sums over the right answers of person i, eight in a word; whether a response is missing."""
     a = b = 0.0
+    missing = np.uint64(0)
     for k in range(words.shape[1]):
         word = words[i, k]
-        right = word & ~(word >> _SIGN) & _LOWEST  # a response below 0 is none
+        missing |= word >> _SIGN  # a response below 0 is none
         # the lowest bits of eight bytes, gathered in the highest: no two meet elsewhere
-        byte = (right * _GATHER) >> _TOP
+        byte = ((word & ~(word >> _SIGN) & _LOWEST) * _GATHER) >> _TOP
         a += table[k, byte, 0]
         b += table[k, byte, 1]
-    return a, b
-
-
-@jit_inline
-def sums_of_complete(words: Words, i: int, table: Floats) -> tuple[float, float, bool]:
-    """As :func:`sums_of` for a person who answered every item; the last value says who did not."""
-    a = b = 0.0
-    signs = np.uint64(0)
-    for k in range(words.shape[1]):
-        word = words[i, k]
-        signs |= word
-        byte = ((word & _LOWEST) * _GATHER) >> _TOP
-        a += table[k, byte, 0]
-        b += table[k, byte, 1]
-    return a, b, (signs & _SIGNS) != 0
+    return a, b, (missing & _LOWEST) != 0
 
 
 @jit
 def _dense(words: Words, table: Floats, out: Floats) -> None:
     for i in range(words.shape[0]):
-        out[i, 0], out[i, 1] = sums_of(words, i, table)
+        out[i, 0], out[i, 1], _ = sums_of(words, i, table)
 
 
 @jit
