@@ -195,8 +195,8 @@ def _of_complete(
 ) -> Floats | None:
     """Moments by the one table of those who answered all items, if that is everybody.
 
-    That nobody lacks a response is seen on the way: a look at all of them beforehand takes half as
-    long as the moments.
+    That nobody lacks a response is seen on the way, and the table is found at once: sets and sums
+    made anew for each block took a fifth of the time.
     """
     if not population.plain or not isinstance(data, Dense):
         return None
