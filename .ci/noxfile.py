@@ -1,4 +1,5 @@
-"""The checks of the package, each a session, run in the environment that nox itself runs in.
+"""The checks of the package, each a session, run in the environment that nox itself runs in; but
+``floors`` and ``pythons`` make one of their own.
 
     nox -f .ci/noxfile.py -s lint types
     nox -f .ci/noxfile.py -s tests -- tests/store/test_store.py
@@ -6,7 +7,10 @@
 What follows "--" goes on to the tool.
 """
 
+import os
 import shlex
+import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -27,8 +31,11 @@ COMMANDS = {
     "cluster": "pytest -q -m 'cluster and not nightly'",
     "slow": "pytest -q --durations=12 -m 'slow and not nightly'",
     "nightly": "pytest -q --durations=12 -m nightly",
+    "planted": "python tests/planted_bugs.py",
     "benchmarks": "python tests/benchmarks/results.py",
 }
+LOWEST = "3.11"
+PYTHONS = ("3.12", "3.13", "3.14")
 
 
 def add(name: str, command: str) -> None:
@@ -51,3 +58,43 @@ def demo(session: nox.Session) -> None:
     """irt-dask demo, in a folder of its own."""
     with tempfile.TemporaryDirectory() as folder, session.chdir(folder):
         session.run("irt-dask", "demo", "--quiet")
+
+
+def interpreter(version: str) -> str | None:
+    """Where a Python is, on the PATH or among pyenv's (commands of pyenv may have none)."""
+    name = f"python{version}"
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    for path in (shutil.which(name), *pyenv.glob(f"versions/{version}.*/bin/{name}")):
+        if path and subprocess.run([path, "-c", ""], capture_output=True).returncode == 0:
+            return str(path)
+    return None
+
+
+def in_fresh_environment(session: nox.Session, version: str, *pip_options: str) -> None:
+    """Install the package as its users do, and run demo and tests with what that brought."""
+    python = interpreter(version)
+    if python is None:
+        session.skip(f"UNTESTED: there is no Python {version} here")
+    session.chdir(ROOT)
+    with tempfile.TemporaryDirectory() as folder:
+        tools = f"{folder}/venv/bin"
+        session.env["PATH"] = os.pathsep.join([tools, os.environ["PATH"]])
+        session.run(python, "-m", "venv", f"{folder}/venv")
+        session.run(f"{tools}/pip", "install", "--quiet", ".[test]", *pip_options)
+        session.run(f"{tools}/pip", "freeze", "--exclude", "irt_dask")
+        with session.chdir(folder):
+            session.run(f"{tools}/irt-dask", "demo", "--quiet")
+        session.run(f"{tools}/pytest", "-q", *session.posargs)
+
+
+@nox.session
+def floors(session: nox.Session) -> None:
+    """Demo and tests with the lowest version of every dependency."""
+    in_fresh_environment(session, LOWEST, "--constraint", ".ci/floors.txt")
+
+
+@nox.session
+@nox.parametrize("version", PYTHONS)
+def pythons(session: nox.Session, version: str) -> None:
+    """Demo and tests with newer Pythons; one that is not here is skipped as untested."""
+    in_fresh_environment(session, version)

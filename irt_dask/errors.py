@@ -1,10 +1,36 @@
 """The named errors and warnings of the package, each with what went wrong and what to do."""
 
+import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+#: User and password of a URL, and what lets somebody in among the words after its "?".
+_LOGIN = re.compile(
+    r"(?<=://)[^\s/@'\"]*:[^\s/@'\"]*(?:/[^\s/@'\"]*)*@(?=[^\s@])|(?<=http://)[^\s/@'\"]+@|"
+    r"(?<=https://)[^\s/@'\"]+@"
+)
+_TOKEN = re.compile(
+    r"(?i)([?&;][\w-]*(?:token|secret|sig|signature|credential|passw|pwd|auth|key)[\w-]*=)[^&;\s'\"]+"
+)
 
 
-class IrtDaskError(Exception):
+def without_credentials(text: str) -> str:
+    """Return text in which passwords and tokens of URLs are three asterisks."""
+    if "://" not in text:
+        return text
+    return _TOKEN.sub(r"\1***", _LOGIN.sub("***@", text))
+
+
+class _Said(Exception):  # noqa: N818 (a base of warnings too)
+    """What errors and warnings say: no credentials of URLs, whoever made the text."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*(without_credentials(a) if isinstance(a, str) else a for a in args))
+
+
+class IrtDaskError(_Said):
     """Base of every error that irt_dask raises on purpose."""
 
 
@@ -26,6 +52,14 @@ class AccessError(StoreError, InputError):
 
 class DiskError(IrtDaskError):
     """A file system is full, read-only or fails, or does not return what was written to it."""
+
+
+class ThreadsError(IrtDaskError, RuntimeError):
+    """The system lets this process start no more threads."""
+
+
+class BudgetError(InputError):
+    """A private release would spend more than the budget of its ledger; nothing was released."""
 
 
 class TooLargeError(IrtDaskError, MemoryError):
@@ -60,8 +94,17 @@ class BusyError(IrtDaskError):
     """Another run is working in the same folder: try again when it has ended."""
 
 
-class IrtDaskWarning(UserWarning):
+class IrtDaskWarning(_Said, UserWarning):
     """Base of the warnings."""
+
+    #: What a line that says it to a person begins with.
+    label = "warning"
+
+
+class Notice(IrtDaskWarning):
+    """A fact worth knowing, where nothing is wrong: what was found out because nobody said it."""
+
+    label = "note"
 
 
 class ConvergenceWarning(IrtDaskWarning):
@@ -76,6 +119,10 @@ class StallWarning(IrtDaskWarning):
     """For a long time no task has finished; the text says where tasks are."""
 
 
+class MachineWarning(IrtDaskWarning):
+    """Processors differ, among workers or from before: last bits of results may differ too."""
+
+
 class DataWarning(IrtDaskWarning):
     """Some of what was given is not used, for a reason that the text says."""
 
@@ -86,6 +133,20 @@ class ItemWarning(DataWarning):
 
 class SparseDataWarning(ItemWarning):
     """Responses are too few for some of what was asked; the text names what, and the items."""
+
+
+@contextmanager
+def starting_threads() -> Iterator[None]:
+    """Turn the refusal of the system to start a thread into an error with a remedy."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "can't start new thread" not in str(error):
+            raise
+        raise ThreadsError(
+            "the system lets this process start no more threads: end other programs of this user, "
+            "or raise the limit ('ulimit -u', TasksMax of systemd, pids of a container)"
+        ) from error
 
 
 def listed(names: Iterable[str], most: int = 20, n: int | None = None) -> str:

@@ -8,6 +8,7 @@ dimension or a dtype that is not listed here, so that documentation and results 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -221,9 +222,19 @@ def describe(name: str) -> Variable:
     raise KeyError(f"{name!r} is not in the vocabulary of irt_dask.variables")
 
 
+def identifier(x: Any) -> str:
+    """Return an identifier as text in Unicode's normal form C.
+
+    Identifiers that look the same are the same: an accented letter may be written as one character
+    or as two.
+    """
+    text = str(x)
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
 def unique_ids(item_id: Iterable[Any], what: str) -> tuple[str, ...]:
     """Return item identifiers as text; InputError that names those that stand twice."""
-    ids = tuple(str(i) for i in item_id)
+    ids = tuple(identifier(i) for i in item_id)
     if twice := repeated(ids):
         raise InputError(
             f"{what}: {len(twice)} item(s) listed more than once: {', '.join(twice[:10])}; items "

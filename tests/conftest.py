@@ -26,8 +26,8 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def client():
     """Two worker processes, for tests that pass the client on; not the default of the others."""
-    options = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
-    with LocalCluster(n_workers=2, **options) as cluster:
+    quiet = {"dashboard_address": "127.0.0.1:0", "scheduler_kwargs": {"dashboard": False}}
+    with LocalCluster(n_workers=2, threads_per_worker=1, **quiet) as cluster:
         c = Client(cluster, set_as_default=False)
         yield c
         c.close()

@@ -20,8 +20,9 @@ from irt_dask.engine import dataset
 from irt_dask.errors import InputError
 from irt_dask.items import checks
 from irt_dask.items.parameters import bank_item_ids, calibration_groups, item_set
+from irt_dask.store.documents import from_cell, from_json, to_csv
 from irt_dask.store.manifest import write_atomically
-from irt_dask.store.places import Location, local_path, location
+from irt_dask.store.places import Location, local_path, location, read_bytes
 from irt_dask.variables import unique_ids
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -45,7 +46,9 @@ def write_items(items: xr.Dataset, path: str | Path) -> Path:
         Columns ``item, model, a, b, c, d, se_a, se_b, se_d`` (3PL: ``se_c``): discrimination,
         difficulty, lower asymptote, intercept and their standard errors (posterior standard
         deviations for a Bayesian fit); with flags of the items also ``flag``
-        (``item_flag``).  Numbers are written in full.  A row is one curve, so b is
+        (``item_flag``).  Numbers are written in full.  In .csv an apostrophe stands before an item
+        that a spreadsheet would run (``=``, ``@``, ``+``, ``-``, tab or line's end first, and no
+        number); :func:`read_items` takes it off.  A row is one curve, so b is
         ``-d / a`` of the a and d beside it: the mean of b over a posterior, which a fit reports, is
         not.  Items calibrated with groups of persons, whose abilities are not all N(0, 1), have
         their number in the column ``calibration_groups``, which ``score`` warns by; the means and
@@ -89,7 +92,7 @@ def items_text(items: xr.Dataset, suffix: str) -> str:
         table[_GROUPS] = n
     frame = pd.DataFrame(table)
     if suffix == ".csv":
-        return frame.to_csv(index=False)
+        return to_csv(frame)
     return json.dumps(frame.to_dict(orient="records"), indent=1, ensure_ascii=False)
 
 
@@ -120,12 +123,12 @@ def read_items(path: str | Path) -> xr.Dataset:
     """
     where = check_path(path)
     try:
-        text = where.read_bytes().decode("utf-8-sig")
+        text = read_bytes(where).decode("utf-8-sig")
         rows = _csv(text) if where.name.endswith(".csv") else _json(text)
         frame = pd.DataFrame(rows, dtype=object)
     except FileNotFoundError:
         raise InputError(f"there is no item bank {path}") from None
-    except (ValueError, OSError, RecursionError, csv.Error) as error:
+    except (ValueError, OSError, csv.Error) as error:
         raise InputError(f"the item bank {path} cannot be read: {error}") from error
     missing = [c for c in ("item", "a") if c not in frame] or (
         [] if {"b", "d"} & set(frame) else ["b (or d)"]
@@ -170,19 +173,15 @@ def _csv(text: str) -> dict[str, list[Any]]:
             )
         if row:
             rows.append([field or None for field in row])
-    return {name: [row[k] for row in rows] for k, name in enumerate(header)}
+    columns: dict[str, list[Any]] = {n: [row[k] for row in rows] for k, n in enumerate(header)}
+    if "item" in columns:
+        columns["item"] = [item and from_cell(item) for item in columns["item"]]
+    return columns
 
 
 def _json(text: str) -> Any:
     """A list of rows, or columns by name."""
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        content = dict(pairs)
-        if len(content) < len(pairs):
-            raise ValueError(f"a key stands twice in {', '.join(key for key, _ in pairs)}")
-        return content
-
-    content = json.loads(text, object_pairs_hook=once)
+    content = from_json(text, constants=True)
     rows = isinstance(content, list) and all(isinstance(row, dict) for row in content)
     columns = isinstance(content, dict) and all(isinstance(c, list) for c in content.values())
     if not rows and not columns:

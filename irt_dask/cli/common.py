@@ -2,73 +2,174 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import logging
+import math
+import os
+import re
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 import xarray as xr
 
-from irt_dask.errors import IrtDaskWarning
+from irt_dask.cli.spoken import typed
+from irt_dask.errors import IrtDaskWarning, Notice
+from irt_dask.store import Responses, open_responses
 from irt_dask.store.places import local_path
 
+#: Persons x items from which a local cluster is started unasked.  Below, the threads of one process
+#: are faster (two cores, 5 x 10^7: half the time, as the cluster takes 4 s of processor time to
+#: start); beyond, that start no longer shows, tasks of many cores do not wait for one Python's
+#: lock, and the death of a worker is survived.  Results have the same bits either way.
+LARGE = 10**9
 
-def cluster_option(default: str) -> Any:
-    """The option --cluster."""
+#: What Dask's processes say under --quiet: errors.  Warnings of irt_dask are said all the same.
+_LOUD = {"distributed": "error", "distributed.client": "error", "distributed.gc": "error",
+         "tornado": "critical", "tornado.application": "error"}  # fmt: skip
+
+
+def cluster_option(default: str = "auto") -> Any:
+    """The option --cluster; "auto" only for commands that know the size of their store."""
+    auto = (
+        "'auto' (the threads of this process, or from 10^9 persons x items on as 'local'), "
+        if default == "auto"
+        else ""
+    )
     return click.option(
         "--cluster", metavar="WHERE", default=default, show_default=True,
-        help="Where to compute: 'local' (worker processes on all cores of this machine), 'none' "
-        "(this process alone), a scheduler's address such as tcp://127.0.0.1:8786, or a TOML file "
-        "with a [cluster] section.",
+        help=f"Where to compute: {auto}'local' (worker processes on all cores of this machine), "
+        "'none' (this process alone), a scheduler's address such as tcp://127.0.0.1:8786, or a "
+        "TOML file with a [cluster] section. The result is the same, to the last bit.",
     )  # fmt: skip
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
-quiet_option = click.option("--quiet", is_flag=True, help="No progress bars.")
+quiet_option = click.option(
+    "--quiet", is_flag=True,
+    help="No progress, no remarks, nothing of the cluster's own: warnings and errors alone.",
+)  # fmt: skip
 
 
 @contextmanager
-def workers(cluster: Any) -> Iterator[Any]:
-    """A client for the --cluster option; None for 'none'."""
+def workers(
+    cluster: Any, responses: Responses | None = None, *, quiet: bool = False
+) -> Iterator[Any]:
+    """A client for the --cluster option; None for the threads of this process.
+
+    'auto' goes by the size of ``responses``.
+    """
+    if cluster == "auto" and responses is not None:
+        large = responses.n_persons * responses.n_items >= LARGE
+        cluster = "local" if large else "none"
     if cluster == "none":
         yield None
         return
-    from irt_dask.clusters import connect
+    with _hushed() if quiet else nullcontext():
+        from irt_dask.clusters import ClusterConfig, connect
 
-    with connect(cluster) as client:
-        yield client
+        config = ClusterConfig.of(cluster)
+        with connect(config) as client:
+            if config.dashboard:
+                remark(f"dashboard (no password): {client.dashboard_link}", quiet)
+            yield client
 
 
 @contextmanager
-def warned() -> Iterator[None]:
-    """Say at the end which warnings of ours came; those of others are for developers."""
+def _hushed() -> Iterator[None]:
+    """Let Dask's loggers say errors alone, in this process and in those that it starts."""
+    importlib.import_module("distributed")  # which sets the levels of its loggers itself
+    loggers = [logging.getLogger(name) for name in _LOUD]
+    before = [logger.level for logger in loggers], os.environ.get("DASK_LOGGING")
+    os.environ["DASK_LOGGING"] = repr(_LOUD)  # of processes that are started
+    for logger, level in zip(loggers, _LOUD.values(), strict=True):
+        logger.setLevel(level.upper())
+    try:
+        yield
+    finally:
+        for logger, number in zip(loggers, before[0], strict=True):
+            logger.setLevel(number)
+        os.environ.pop("DASK_LOGGING")
+        if before[1] is not None:
+            os.environ["DASK_LOGGING"] = before[1]
+
+
+weights_option = click.option(
+    "--weights", type=click.Choice(["use", "ignore"]), default="use", show_default=True,
+    help="Person weights of the store, if it has any: use them (a method that cannot says so), or "
+    "count every person once.",
+)  # fmt: skip
+
+
+def responses_of(store: str, weights: str = "use") -> Responses:
+    """The responses of a store, without their weights if these are to be ignored."""
+    responses = open_responses(store)
+    return responses.select(weights="ignore") if weights == "ignore" else responses
+
+
+def remark(text: str, quiet: bool) -> None:
+    """Say something beside the result, unless --quiet."""
+    if not quiet:
+        click.echo(text, err=True)
+
+
+@contextmanager
+def warned(quiet: bool = False) -> Iterator[None]:
+    """Say at the end which warnings of ours came; those of others are for developers.
+
+    Under --quiet notices, which say that nothing is wrong, are left out.
+    """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
     for w in caught:
-        if issubclass(w.category, IrtDaskWarning):
-            click.echo(f"warning: {w.message}", err=True)
+        if issubclass(w.category, IrtDaskWarning) and not (
+            quiet and issubclass(w.category, Notice)
+        ):
+            say(f"{w.category.label}: {w.message}", err=True)
+
+
+def say(text: str, err: bool = False) -> None:
+    """Print a message, keywords of Python as the options of the command that runs."""
+    context = click.get_current_context(silent=True)
+    click.echo(typed(text, context.command if context else None), err=err)
 
 
 def show(result: dict[str, Any], as_json: bool) -> None:
     """Print a mapping as JSON or as aligned lines."""
     if as_json:
-        click.echo(json.dumps(result, indent=1, default=str))
+        click.echo(json.dumps(_of_json(result), indent=1, default=str))
         return
     width = max(len(k) for k in result)
     for key, value in result.items():
         click.echo(f"{key.replace('_', ' '):<{width}}  {value}")
 
 
+def _of_json(value: Any) -> Any:
+    """A value as JSON knows it: what is no number is null, which NaN is not in JSON."""
+    if isinstance(value, dict):
+        return {key: _of_json(of) for key, of in value.items()}
+    if isinstance(value, list | tuple):
+        return [_of_json(of) for of in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def rows(records: list[dict[str, Any]], digits: int = 3) -> str:
+    """Align records that have the same keys, a line each below a line of headings."""
+    heads = records[0] if records else {}
+    return table({h.replace("_", " "): [of[h] for of in records] for h in heads}, digits)
+
+
 def table(columns: dict[str, Any], digits: int = 3) -> str:
     """Align columns of text and numbers."""
-    cells = [
-        [head, *(f"{v:.{digits}f}" if isinstance(v, float) else str(v) for v in list(values))]
-        for head, values in columns.items()
-    ]
+    cells = [[head, *(_cell(v, digits) for v in list(values))] for head, values in columns.items()]
     widths = [max(map(len, column)) for column in cells]
     return "\n".join(
         "  ".join(
@@ -77,6 +178,12 @@ def table(columns: dict[str, Any], digits: int = 3) -> str:
         )
         for row in zip(*cells, strict=True)
     )
+
+
+def _cell(value: Any, digits: int) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.{digits}f}" if math.isfinite(value) else "-"
 
 
 def item_table(posterior: xr.Dataset, joint: xr.Dataset | None, truth: xr.Dataset | None) -> str:
@@ -90,6 +197,36 @@ def item_table(posterior: xr.Dataset, joint: xr.Dataset | None, truth: xr.Datase
         if joint is not None:
             columns[f"joint {label}"] = joint[name].values.tolist()
     return table(columns)
+
+
+def shortened(names: Sequence[str], most: int = 12) -> str:
+    """Return names in a line: ``q1 ... q40 (40), sex``; of very many stretches the first."""
+    parts = []
+    for stretch in _stretches(names):
+        if len(stretch) > 3:
+            parts.append(f"{stretch[0]} ... {stretch[-1]} ({len(stretch)})")
+        else:
+            parts += stretch
+    n = len(parts) - most
+    return ", ".join(parts[:most]) + (f" and {n} more" if n > 0 else "")
+
+
+def _stretches(names: Sequence[str]) -> list[list[str]]:
+    """Cut a list of names where the last number in them does not go on."""
+    out: list[list[str]] = []
+    after = None
+    for name in names:
+        found = _NUMBERED.fullmatch(name)
+        this = (found[1], found[3], int(found[2])) if found else None
+        if out and this is not None and this == after:
+            out[-1].append(name)
+        else:
+            out.append([name])
+        after = this and (*this[:2], this[2] + 1)
+    return out
+
+
+_NUMBERED = re.compile(r"(.*?)([0-9]{1,18})([^0-9]*)", re.DOTALL)
 
 
 def absolute(path: str) -> Path:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from typing import Any
 
 import click
 
-from irt_dask.cli.common import cluster_option, json_option, quiet_option, show, warned, workers
+from irt_dask.cli.common import (
+    cluster_option,
+    json_option,
+    quiet_option,
+    shortened,
+    show,
+    warned,
+    workers,
+)
+from irt_dask.cli.spoken import list_of
 from irt_dask.errors import InputError
 from irt_dask.store import Responses, open_responses
 
@@ -18,17 +26,25 @@ def _columns(pairs: tuple[str, ...]) -> dict[str, Any] | None:
         role, sign, name = pair.partition("=")
         if not sign:
             raise InputError(f"--column {pair!r}: write ROLE=NAME, for example person=student")
-        out[role] = name.split(",") if role == "items" else name
+        if role == "items":
+            out[role] = out.get(role, []) + list_of(name)
+        elif out.setdefault(role, name) != name:
+            raise InputError(f"--column {role}= is there twice, {out[role]!r} and {name!r}")
     return out or None
 
 
+def _listed(texts: tuple[str, ...]) -> list[str]:
+    return [name for text in texts for name in list_of(text)]
+
+
 def _recode(pairs: tuple[str, ...]) -> dict[str, str] | None:
-    out = {}
+    out: dict[str, str] = {}
     for pair in pairs:
         code, sign, meaning = pair.rpartition("=")
         if not sign:
             raise InputError(f"--recode {pair!r}: write CODE=MEANING, for example 9=wrong")
-        out[code] = meaning
+        if out.setdefault(code, meaning) != meaning:
+            raise InputError(f"--recode: {code!r} has two meanings, {out[code]!r} and {meaning!r}")
     return out or None
 
 
@@ -38,16 +54,25 @@ def _source_options(command: Any) -> Any:
         click.option("--shape", type=click.Choice(["long", "wide"]), help="Say it where the header "
                      "is ambiguous: long (a row per response) or wide (a row per person)."),
         click.option("--column", "columns", multiple=True, metavar="ROLE=NAME",
-                     help="Name a column: person=, item=, response= (long); person=, items=A,B,C "
-                     "(wide); weight=, group=. Repeat as needed."),
+                     help="Name a column: person=, item=, response= (long); person=, items=A,B "
+                     "(wide); weight=, group=. Items are names, globs (items='q*') and ranges "
+                     "(items=q1:q40: from q1 to q40 as the file has them). Repeat as needed."),
+        click.option("--exclude", multiple=True, metavar="A,B", help="Columns of a wide file that "
+                     "are no items: names, globs and ranges. Repeat as needed."),
         click.option("--missing", multiple=True, metavar="CODE", help="A code that means not "
-                     "observed, beside empty, NA, NaN, -1 and a dot. Repeat as needed."),
+                     "observed, beside empty, NA, N/A, NULL, -1, a dot, ... Repeat as needed."),
         click.option("--recode", multiple=True, metavar="CODE=MEANING", help="What a code means: "
                      "right, wrong or missing, for example 9=wrong. Repeat as needed."),
         click.option("--key", type=click.Path(), help="For raw answers: a CSV file with columns "
                      "item and key, the right option of each item."),
         click.option("--persons", type=click.Path(), help="A second file with a row per person: "
                      "person, weight, group, covariates."),
+        click.option("--delimiter", metavar="SIGN", help="What separates values, ';' for example, "
+                     "or 'tab' (default: by the file's ending and header)."),
+        click.option("--decimal", type=click.Choice([".", ","]),
+                     help="The decimal sign in numbers (default: the dot)."),
+        click.option("--encoding", metavar="NAME", help="What text is written in, cp1252 or utf-16 "
+                     "for example (default: UTF-8, or what a byte order mark says)."),
         click.option("--on-error", type=click.Choice(["raise", "quarantine"]), default="raise",
                      show_default=True, help="Stop at a bad row, or put bad rows into a file "
                      "beside the store and go on."),
@@ -57,34 +82,48 @@ def _source_options(command: Any) -> Any:
     return command
 
 
+def ingest_options(command: Any) -> Any:
+    """Options of the commands that read a response file, or look at one, for a new store."""
+    command = click.option(
+        "--weight-kind", type=click.Choice(["sampling", "frequency"]), default="sampling",
+        show_default=True, help="What person weights are: of a sample (divided by their mean) "
+        "or counts of equal persons (whole numbers).",
+    )(command)  # fmt: skip
+    command = click.option(
+        "--layout", type=click.Choice(["auto", "dense", "csr"]), default="auto", show_default=True,
+        help="How blocks hold responses: csr (observed ones alone) where fewer than 10% of the "
+        "cells are observed.",
+    )(command)  # fmt: skip
+    return _source_options(command)
+
+
+def given_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a response file as keywords of ingest."""
+    lists = {
+        "columns": _columns(options["columns"]),
+        "exclude": _listed(options["exclude"]),
+        "recode": _recode(options["recode"]),
+    }
+    return options | lists
+
+
 def _read(
     function: Any, source: str, store: str, cluster: str, as_json: bool, quiet: bool,
-    columns: tuple[str, ...], recode: tuple[str, ...], **options: Any,
+    **options: Any,
 ) -> None:  # fmt: skip
     """Call ingest or append and describe the store."""
-    with workers(cluster) as client, warned():
+    with warned(quiet), workers(cluster, quiet=quiet) as client:
         made = function(
-            source, store, columns=_columns(columns), recode=_recode(recode), client=client,
-            progress=False if quiet else None, **options,
+            source, store, client=client, progress=False if quiet else None,
+            **given_options(options),
         )  # fmt: skip
-    show(_about(made), as_json)
+    show(_about(made, as_json), as_json)
 
 
 @click.command()
 @click.argument("source", type=click.Path())
 @click.argument("store", type=click.Path())
-@_source_options
-@click.option("--layout", type=click.Choice(["auto", "dense", "csr"]), default="auto",
-              show_default=True, help="How blocks hold responses: csr (observed ones alone) where "
-              "fewer than 10% of the cells are observed.")  # fmt: skip
-@click.option(
-    "--weight-kind",
-    type=click.Choice(["sampling", "frequency"]),
-    default="sampling",
-    show_default=True,
-    help="What person weights are: of a sample (divided by their mean) "
-    "or counts of equal persons (whole numbers).",
-)
+@ingest_options
 @cluster_option("none")
 @json_option
 @quiet_option
@@ -104,14 +143,18 @@ def ingest(**options: Any) -> None:
 @click.argument("source", type=click.Path())
 @click.argument("store", type=click.Path())
 @_source_options
+@click.option("--on-duplicate", type=click.Choice(["raise", "skip", "quarantine", "merge"]),
+              default="raise", show_default=True, help="A person who is in the store: stop; leave "
+              "the rows out; put them into a file beside the store; or fill what was not observed "
+              "(another value than the stored one is a bad row).")  # fmt: skip
 @cluster_option("none")
 @json_option
 @quiet_option
 def append(**options: Any) -> None:
-    """Add the persons of a response file to a store.
+    """Add a response file to a store: persons, and items that are new.
 
-    The file has items that the store knows and persons that it does not. A run that is stopped
-    leaves the store as it was.
+    What the store has does not change; earlier persons have not observed new items. A run that is
+    stopped leaves the store as it was.
     """
     from irt_dask.ingest import append as append_responses
 
@@ -125,10 +168,12 @@ def append(**options: Any) -> None:
 @click.option("--missing", type=float, default=0.0, show_default=True, help="Share not observed.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--truth", type=click.Path(), help="Write the true items as a bank (.csv, .json).")
+@cluster_option("none")
 @json_option
+@quiet_option
 def simulate(
     store: str, persons: int, items: int, missing: float, seed: int, truth: str | None,
-    as_json: bool,
+    cluster: str, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Simulate 2PL responses with known parameters into a new store."""
     from irt_dask.banks import check_new_path, write_items
@@ -136,11 +181,15 @@ def simulate(
 
     if truth is not None:
         check_new_path(truth)
-    made = simulate_responses(persons, items, missing=missing, seed=seed, store=store)
+    with warned(quiet), workers(cluster, quiet=quiet) as client:
+        made = simulate_responses(
+            persons, items, missing=missing, seed=seed, store=store, client=client,
+            progress=False if quiet else None,
+        )  # fmt: skip
     if truth is not None:
         assert made.truth is not None
         write_items(made.truth, truth)
-    show(_about(made), as_json)
+    show(_about(made, as_json), as_json)
 
 
 @click.command()
@@ -158,15 +207,17 @@ def info(store: str | None, as_json: bool) -> None:
     """Describe a store; without one, the versions in use."""
     from irt_dask.clusters.checks import versions
 
-    show(_about(open_responses(store)) if store else versions(), as_json)
+    show(_about(open_responses(store), as_json) if store else versions(), as_json)
 
 
-def _about(r: Responses) -> dict[str, Any]:
+def _about(r: Responses, as_json: bool) -> dict[str, Any]:
+    """Describe a store, for scripts with all items."""
     k = r.n_categories
+    items: dict[str, Any] = {"items": r.n_items, "item_id": list(r.item_id)}
     return {
         "store": r.path,
         "persons": r.n_persons,
-        "items": r.n_items,
+        **(items if as_json else {"items": f"{r.n_items}: {shortened(r.item_id)}"}),
         "blocks": r.n_blocks,
         "categories": " to ".join(map(str, sorted({min(k), max(k)}))),
         "layout": r.layout,
@@ -176,19 +227,3 @@ def _about(r: Responses) -> dict[str, Any]:
         "rows_put_aside": r.n_quarantined,
         "checksum": r.fingerprint,
     }
-
-
-@click.command()
-@click.argument("topic", required=False)
-def docs(topic: str | None) -> None:
-    """Show the documentation; without a TOPIC, list the topics."""
-    folder = resources.files("irt_dask") / "docs"
-    pages = {p.name.removesuffix(".md"): p for p in folder.iterdir() if p.name.endswith(".md")}
-    if topic is None:
-        for name in sorted(pages):
-            title = pages[name].read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
-            click.echo(f"{name:<12} {title}")
-    elif topic in pages:
-        click.echo_via_pager(pages[topic].read_text(encoding="utf-8"))
-    else:
-        raise InputError(f"there is no topic {topic!r}; topics: {', '.join(sorted(pages))}")

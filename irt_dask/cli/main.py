@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import errno
+import io
 import signal
 import sys
 import traceback
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from irt_dask._version import __version__
-from irt_dask.cli import data, secure, work
+from irt_dask.cli import calibrate, data, documents, examine, look, reporting, secure, work
+from irt_dask.cli.garbage import collected_seldom
 from irt_dask.cli.interrupts import Interrupts
-from irt_dask.errors import InputError, IrtDaskError
+from irt_dask.cli.spoken import typed
+from irt_dask.errors import InputError, IrtDaskError, starting_threads, without_credentials
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _Commands(click.Group):
+    """Commands whose errors speak of options as they are typed."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except IrtDaskError as error:
+            command = self.commands.get(ctx.invoked_subcommand or "")
+            error.args = (typed(str(error), command),)
+            raise
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="irt-dask")
 def cli() -> None:
     """Item response theory at scale.
@@ -29,16 +47,22 @@ def cli() -> None:
 for command in (
     work.demo,
     data.simulate,
+    look.check,
+    look.init,
     data.ingest,
     data.append,
     data.verify,
-    work.calibrate,
+    calibrate.calibrate,
     work.score,
-    work.report,
+    examine.fit,
+    examine.dif,
+    examine.information,
+    examine.link,
+    reporting.report,
     work.run,
     secure.certs,
     data.info,
-    data.docs,
+    documents.docs,
 ):
     cli.add_command(command)
 
@@ -46,11 +70,17 @@ for command in (
 def main() -> None:
     """Run the command line and exit."""
     interrupts = Interrupts()
+    for stream in (sys.stdout, sys.stderr):  # names of files and items may be beyond a terminal
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
     try:
-        with interrupts:  # which end workers, jobs and temporary files too
+        # interrupts end workers, jobs and temporary files too
+        with interrupts, starting_threads(), collected_seldom():
             cli.main(standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        said = io.StringIO()
+        error.show(said)
+        click.echo(without_credentials(said.getvalue()), nl=False, err=True)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         click.echo("stopped; a run can be resumed by the same command", err=True)
@@ -61,17 +91,29 @@ def main() -> None:
         click.echo(f"error: {error}", err=True)
         sys.exit(2 if isinstance(error, InputError) else 1)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        remedy = _REMEDIES.get(error.errno or 0)
+        if remedy is None:
             _defect()
-        place = f"{error.filename} cannot be written: " if error.filename else ""
-        click.echo(f"error: {place}{error.strerror}; make room and start again", err=True)
+        place = f"{error.filename}: " if error.filename else ""
+        click.echo(f"error: {place}{error.strerror}; {remedy}", err=True)
         sys.exit(1)
     except Exception:
         _defect()
 
 
+#: What the system refuses, whatever the program: no mistake of ours.
+_FULL, _FAILS = "make room and start again", "the disk or the network file system fails"
+_REMEDIES = {
+    errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EROFS: "it can only be read; write elsewhere",
+    errno.EIO: _FAILS, errno.ESTALE: f"{_FAILS}: start again when it answers",
+    errno.EMFILE: "too many files are open: raise the limit ('ulimit -n')",
+    errno.ENFILE: "too many files are open on this machine",
+    errno.EACCES: "it belongs to somebody else", errno.EPERM: "it belongs to somebody else",
+}  # fmt: skip
+
+
 def _defect() -> NoReturn:
     """Show where a mistake of ours was made."""
-    traceback.print_exc()
+    click.echo(without_credentials(traceback.format_exc()), err=True)
     click.echo("error: this is a defect of irt_dask; please report the lines above", err=True)
     sys.exit(1)

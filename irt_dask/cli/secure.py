@@ -23,6 +23,8 @@ def certs(folder: str, hosts: tuple[str, ...], days: int) -> None:
     made = write_certificates(folder, hosts=hosts, days=days)
     scheduler, worker = commands(made, hosts[0])
     click.echo(f"made {made}, valid for {days} days; its *-key.pem files are secrets\n")
+    click.echo("where others have a login, before the commands of scheduler and workers:\n")
+    click.echo("  export DASK_TEMPORARY_DIRECTORY=A_FOLDER_THAT_ONLY_YOU_MAY_WRITE_TO\n")
     click.echo(f"on the scheduler's host (ca.pem, scheduler*.pem):\n\n  {scheduler}\n")
     click.echo(f"on each host of workers (ca.pem, worker*.pem):\n\n  {worker}\n")
     click.echo("where irt-dask is typed (ca.pem, client*.pem, cluster.toml):\n")

@@ -9,8 +9,9 @@ import re
 import secrets
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -24,6 +25,8 @@ from irt_dask.store.places import local_path
 PORT = 8786
 PARTIES = ("scheduler", "worker", "client")
 _FEWEST_DAYS, _MOST_DAYS = 1, 3650
+#: No local cluster is to outlive its certificates.
+_LOCAL_DAYS = 3650
 #: Clocks of machines differ: a certificate is valid from this long before it was made.
 _BEFORE = datetime.timedelta(hours=1)
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -71,6 +74,32 @@ def write_certificates(
         shutil.rmtree(folder)  # made above: nothing of the user's is in it
         raise
     return folder
+
+
+def security_of(where: Callable[[str], str]) -> Any:
+    """Security of a cluster whose three parties each show a certificate of their own.
+
+    ``where`` gives for the name of a file, as ``write_certificates`` names them, its path or its
+    content.
+    """
+    from distributed.security import Security
+
+    files = {
+        f"tls_{party}_{kind}": where(f"{party}{end}.pem")
+        for party in PARTIES
+        for kind, end in (("cert", ""), ("key", "-key"))
+    }
+    return Security(require_encryption=True, tls_ca_file=where("ca.pem"), **files)
+
+
+def temporary_security() -> Any:
+    """Certificates of one cluster on this machine, in the memory of its processes alone.
+
+    They are those of ``write_certificates``, made in a millisecond; ``Security.temporary`` would
+    take 50, and gives all parties one key, of a certificate that does not say what it is for.
+    """
+    files = _files(("localhost",), _LOCAL_DAYS)
+    return security_of(lambda name: files[name].decode())
 
 
 def commands(folder: Path, host: str) -> tuple[str, str]:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
+import warnings
+from pathlib import Path
 from typing import Any
 
+from threadpoolctl import threadpool_info
+
 from irt_dask.engine.watch import reaching_scheduler
-from irt_dask.errors import ClusterError
+from irt_dask.errors import ClusterError, MachineWarning
 from irt_dask.store import Responses, open_responses
 from irt_dask.store.places import is_url
 
@@ -60,6 +65,56 @@ def check_versions(client: Any) -> None:
                 f"worker {address} runs other versions: {', '.join(different)}; install the same "
                 f"versions everywhere"
             )
+
+
+def processor() -> str:
+    """Type of this machine's processor, and the kernel that BLAS has chosen for it.
+
+    Results are the same bits on one type, not across types.
+    """
+    blas = {
+        f"{of['internal_api']} {of.get('architecture') or 'kernel unknown'}"
+        for of in threadpool_info()
+        if of["user_api"] == "blas"
+    }
+    return f"{_cpu()} ({', '.join(sorted(blas)) or 'no BLAS known'})"
+
+
+def _cpu() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        return platform.processor()
+    return platform.processor() or os.uname().machine
+
+
+def check_processors(client: Any) -> tuple[str, ...]:
+    """Return the types of processor of this process and of all workers; warn if there are several.
+
+    Warns
+    -----
+    MachineWarning
+        Names each type and who has it.
+    """
+    found: dict[str, list[str]] = {processor(): ["this process"]}
+    for address, there in ({} if client is None else _ask(client, processor)).items():
+        if isinstance(there, str):  # else it has died since it was asked for its versions
+            found.setdefault(there, []).append(f"worker {address}")
+    if len(found) > 1:
+        named = "; ".join(
+            f"{kind}: {', '.join(who[:3])}{f' and {len(who) - 3} more' * (len(who) > 3)}"
+            for kind, who in found.items()
+        )
+        warnings.warn(
+            f"the cluster has several types of processor ({named}): results are the same bits on "
+            f"one type only, and here last bits depend on which worker does what; for the same "
+            f"bits take workers of one type",
+            MachineWarning,
+            stacklevel=2,
+        )
+    return tuple(sorted(found))
 
 
 def _checksum(path: str) -> str:

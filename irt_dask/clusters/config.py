@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -13,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from irt_dask.clusters.tls import is_loopback
 from irt_dask.errors import InputError
-from irt_dask.store.places import is_url, local_path, placed
+from irt_dask.store.documents import from_toml
+from irt_dask.store.places import is_url, local_path, placed, read_bytes
 
 #: Files of a ``[cluster]`` section.
 _TLS_FILES = ("tls_ca", "tls_cert", "tls_key")
@@ -39,9 +39,12 @@ class ClusterConfig(BaseModel):
 
     ``kind = "local"`` starts worker processes on this machine, one computing thread each, as many
     as the machine has cores unless ``workers`` says otherwise; ``memory`` bounds each worker (for
-    example "4GB").  ``kind = "address"`` uses a running scheduler at ``address``: ``tls://`` with
-    the files ``tls_ca``, ``tls_cert`` and ``tls_key``, or ``tcp://`` on loopback; elsewhere only
-    with ``insecure = true``, because whoever reaches such a scheduler can run code on it.
+    example "4GB").  Connections are encrypted, with certificates of this cluster alone;
+    ``dashboard`` starts Dask's, which has no password.
+
+    ``kind = "address"`` uses a running scheduler at ``address``: ``tls://`` with the files
+    ``tls_ca``, ``tls_cert`` and ``tls_key``, or ``tcp://`` on loopback; elsewhere only with
+    ``insecure = true``, because whoever reaches such a scheduler can run code on it.
 
     ``kind = "slurm"`` submits ``workers`` processes of one thread and ``memory`` each as jobs of
     ``workers_per_job`` processes (1) and at most ``walltime`` to the partition ``queue``, charged
@@ -57,6 +60,7 @@ class ClusterConfig(BaseModel):
     kind: Literal["local", "address", "slurm"] = "local"
     workers: int | None = Field(default=None, ge=1)
     memory: str | None = None
+    dashboard: bool = False
     address: str | None = None
     tls_ca: str | None = None
     tls_cert: str | None = None
@@ -84,6 +88,8 @@ class ClusterConfig(BaseModel):
                 parse_bytes(self.memory)
             except (ValueError, OverflowError):
                 raise ValueError(f'memory = "{self.memory}" is no amount; write "4GB"') from None
+        if self.kind != "local" and self.dashboard:
+            raise ValueError('dashboard = true needs kind = "local"')
         given = ", ".join(k for k in _ADDRESS if getattr(self, k))
         if self.kind != "address" and given:
             made = '; with kind = "slurm" scheduler and certificates are made for each run'
@@ -189,7 +195,7 @@ class ClusterConfig(BaseModel):
                 f"the path of a TOML file with a [cluster] section"
             )
         try:
-            content = tomllib.loads(path.read_text())
+            content = from_toml(read_bytes(path))
         except (OSError, ValueError) as error:
             raise InputError(f"the cluster file {path} cannot be read: {error}") from error
         if "cluster" not in content:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from irt_dask.clusters.checks import check_versions
+from irt_dask.clusters.checks import check_processors, check_versions
 from irt_dask.clusters.config import ClusterConfig
+from irt_dask.clusters.scratch import scratch
 from irt_dask.clusters.slurm import slurm_client
-from irt_dask.clusters.tls import client_security, probe
+from irt_dask.clusters.tls import NO_PAGES, client_security, probe
 from irt_dask.engine.threads import n_cores
 from irt_dask.errors import ClusterError
 
@@ -18,6 +19,11 @@ _TIMEOUT = 30.0  # seconds
 #: Of the processes of a local cluster: what Dask does beside the work takes a tenth of a core, of
 #: which the statistical profile that nobody looks at is the most.
 _QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "200ms"}
+
+#: Worker processes look for modules where this one does.  Started as ``python -c``, they would look
+#: first in the folder where the command was typed, where others may have put some.
+_SAFE_PATH = "PYTHONSAFEPATH"
+_SAFE = {f"distributed.nanny.pre-spawn-environ.{_SAFE_PATH}": "1"}
 
 
 @contextmanager
@@ -28,9 +34,10 @@ def connect(cluster: Any = None) -> Iterator[Any]:
     ----------
     cluster : None, address, TOML path, mapping or ClusterConfig
         None or "local": worker processes on this machine, one per core, each with one thread (the
-        kernels are compiled and hold a core each).  With ``kind = "slurm"`` in a TOML file, workers
-        are jobs of SLURM, submitted here.  A mapping is the ``[cluster]`` section of a
-        TOML file.
+        kernels are compiled and hold a core each), over encrypted connections with certificates of
+        this cluster alone, so that nobody else who is logged in can connect.  With ``kind =
+        "slurm"`` in a TOML file, workers are jobs of SLURM, submitted here.  A mapping is the
+        ``[cluster]`` section of a TOML file.
 
     Yields
     ------
@@ -52,6 +59,11 @@ def connect(cluster: Any = None) -> Iterator[Any]:
         If the configuration or a file that it names cannot be used, or the connection would be
         open to others.
 
+    Warns
+    -----
+    MachineWarning
+        If workers, or a worker and this process, have different types of processor.
+
     Examples
     --------
     Worker processes on this machine, which take seconds to start (so no test runs these lines):
@@ -72,6 +84,8 @@ def connect(cluster: Any = None) -> Iterator[Any]:
     with ExitStack() as stack:
         client = stack.enter_context(_client(config, stack))
         check_versions(client)
+        if config.kind != "local":
+            check_processors(client)
         yield client
 
 
@@ -87,16 +101,25 @@ def _local(config: ClusterConfig, stack: ExitStack) -> Any:
     import dask
     from distributed import Client, LocalCluster
 
-    scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="irt_dask-"))
+    from irt_dask.clusters.certificates import temporary_security
+
+    if config.dashboard:
+        _check_dashboard()
+    folder = stack.enter_context(scratch())
+    stack.enter_context(_environment_kept())
+    settings = _QUIET | _SAFE | ({} if config.dashboard else NO_PAGES)
     try:
-        with dask.config.set(_QUIET):
+        with _environment_kept(), dask.config.set(settings):
+            os.environ[_SAFE_PATH] = "1"  # for the process with which Python watches over others
             server = LocalCluster(
                 n_workers=config.workers or n_cores(),
                 threads_per_worker=1,
                 processes=True,
                 memory_limit=config.memory or "auto",
+                security=temporary_security(),
                 dashboard_address="127.0.0.1:0",
-                local_directory=scratch,
+                scheduler_kwargs={"dashboard": config.dashboard, "local_directory": folder},
+                local_directory=folder,
             )
     except (RuntimeError, OSError) as error:
         raise ClusterError(
@@ -104,6 +127,28 @@ def _local(config: ClusterConfig, stack: ExitStack) -> Any:
             f"most often too little memory; start the same command again"
         ) from error
     return Client(stack.enter_context(server))
+
+
+@contextmanager
+def _environment_kept() -> Iterator[None]:
+    """Dask leaves in our environment what it sets for processes that it starts."""
+    before = os.environ.get(_SAFE_PATH)
+    try:
+        yield
+    finally:
+        os.environ.pop(_SAFE_PATH, None)
+        if before is not None:
+            os.environ[_SAFE_PATH] = before
+
+
+def _check_dashboard() -> None:
+    """Without Bokeh, or with one that it cannot use, Dask would show another page in its place."""
+    try:
+        import distributed.dashboard.scheduler  # noqa: F401
+    except ImportError as error:
+        raise ClusterError(
+            f"dashboard = true needs Bokeh ({error}): pip install 'irt_dask[dashboard]'"
+        ) from error
 
 
 def _remote(config: ClusterConfig) -> Any:

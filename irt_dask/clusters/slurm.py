@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -14,9 +13,12 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+import dask
 from dask.utils import parse_bytes
 
 from irt_dask.clusters.config import ClusterConfig
+from irt_dask.clusters.scratch import MADE_THERE, scratch
+from irt_dask.clusters.tls import NO_PAGES
 from irt_dask.errors import ClusterError
 
 #: Seconds between two looks at the queue, before the first worker is there and afterwards.
@@ -40,9 +42,12 @@ def slurm_client(config: ClusterConfig) -> Iterator[Any]:
     """
     from distributed import Client
 
+    from irt_dask.clusters.certificates import security_of, write_certificates
+
     jobs = _Jobs(config)
-    with tempfile.TemporaryDirectory(prefix="tls-", dir=jobs.folder) as keys:
-        cluster = jobs.cluster(_security(Path(keys) / "keys"))
+    with scratch("tls-", jobs.folder) as keys:
+        folder = write_certificates(Path(keys) / "keys")
+        cluster = jobs.cluster(security_of(lambda name: str(folder / name)), keys)
         try:
             jobs.submit(cluster)
             with Client(cluster) as client:
@@ -54,21 +59,6 @@ def slurm_client(config: ClusterConfig) -> Iterator[Any]:
                 cluster.close(timeout=60)
             finally:
                 jobs.cancel()
-
-
-def _security(folder: Path) -> Any:
-    """Certificates of this run alone, in a new folder: each of the three parties shows its own."""
-    from distributed.security import Security
-
-    from irt_dask.clusters.certificates import PARTIES, write_certificates
-
-    keys = write_certificates(folder)
-    files = {
-        f"tls_{party}_{kind}": str(keys / f"{party}{end}.pem")
-        for party in PARTIES
-        for kind, end in (("cert", ""), ("key", "-key"))
-    }
-    return Security(require_encryption=True, tls_ca_file=str(keys / "ca.pem"), **files)
 
 
 def _slurm_cluster() -> Any:
@@ -112,28 +102,34 @@ class _Jobs:
                 f"log_directory = {self.folder} cannot be made: {error.strerror}"
             ) from error
 
-    def cluster(self, security: Any) -> Any:
-        """The scheduler, in this process, with no job yet."""
+    def cluster(self, security: Any, folder: str) -> Any:
+        """The scheduler, in this process and with this folder, with no job yet."""
         config = self.config
         processes = config.workers_per_job
-        dashboard = {"dashboard_address": "127.0.0.1:0"}  # has neither password nor encryption
+        # HTTP has neither password nor encryption, and others are logged in here.
+        options = {
+            "dashboard_address": "127.0.0.1:0", "dashboard": False, "local_directory": folder
+        }  # fmt: skip
+        workers_folder = dask.config.get("jobqueue.slurm.local-directory", None) or MADE_THERE
         try:
-            return self._class(
-                cores=processes,  # one computing thread for each process
-                processes=processes,
-                memory=f"{processes * parse_bytes(str(config.memory))}B",
-                walltime=config.walltime,
-                queue=config.queue,
-                account=config.account,
-                job_extra_directives=list(config.job_extra_directives),
-                interface=config.interface,
-                log_directory=str(self.folder),
-                job_name=self.name,
-                protocol="tls://",
-                security=security,
-                scheduler_options=dashboard,
-                worker_extra_args=["--dashboard-address", "127.0.0.1:0", "--no-dashboard"],
-            )
+            with dask.config.set(NO_PAGES):
+                return self._class(
+                    cores=processes,  # one computing thread for each process
+                    processes=processes,
+                    memory=f"{processes * parse_bytes(str(config.memory))}B",
+                    walltime=config.walltime,
+                    queue=config.queue,
+                    account=config.account,
+                    job_extra_directives=list(config.job_extra_directives),
+                    interface=config.interface,
+                    log_directory=str(self.folder),
+                    job_name=self.name,
+                    protocol="tls://",
+                    security=security,
+                    local_directory=workers_folder,
+                    scheduler_options=options,
+                    worker_extra_args=["--dashboard-address", "127.0.0.1:0", "--no-dashboard"],
+                )
         except (RuntimeError, ValueError, OSError) as error:
             raise ClusterError(f"the scheduler for the jobs cannot start: {error}") from error
 

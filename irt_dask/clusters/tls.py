@@ -12,6 +12,12 @@ from typing import Any
 
 from irt_dask.errors import ClusterError, InputError
 
+#: Dask's settings with which the HTTP servers of schedulers and workers, which cannot be left out,
+#: have no page: logs, names of tasks and counts are for whoever may connect with a certificate.
+NO_PAGES: dict[str, list[str]] = {
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
 _RETRY = 0.2  # seconds
 #: A TLS record of data, which no server expects before the handshake: it answers with an alert.
 #: A plain scheduler waits for two bytes more, and does not mind that we go away.

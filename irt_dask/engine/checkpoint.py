@@ -6,14 +6,15 @@ import hashlib
 import io
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
 from irt_dask._version import __version__
 from irt_dask.errors import CheckpointError
 from irt_dask.store.digests import digest
-from irt_dask.store.manifest import write_atomically
-from irt_dask.store.places import local_path
+from irt_dask.store.manifest import write_atomically, writing
+from irt_dask.store.places import local_path, read_bytes
 
 
 class Checkpoint:
@@ -31,7 +32,8 @@ class Checkpoint:
         self.folder = None if folder is None else local_path(folder, "a checkpoint")
         self._identity = digest({**identity, "version": __version__})
         if self.folder is not None:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            with writing(self.folder):
+                self.folder.mkdir(parents=True, exist_ok=True)
 
     def save(self, name: str, arrays: dict[str, Any]) -> None:
         """Write one state; on return it is on disk."""
@@ -50,7 +52,7 @@ class Checkpoint:
         path = self.folder / f"{name}.checkpoint"
         if not path.exists():
             return None
-        head, _, body = path.read_bytes().partition(b"\n")
+        head, _, body = read_bytes(path).partition(b"\n")
         identity, _, digest = head.decode("ascii", "replace").partition(" ")
         if hashlib.sha256(body).hexdigest() != digest:
             raise CheckpointError(f"the checkpoint {path} is damaged; remove it to start over")
@@ -59,5 +61,11 @@ class Checkpoint:
                 f"the checkpoint {path} belongs to another computation (other data, options, seed "
                 f"or version of irt_dask); remove it or give another checkpoint folder"
             )
-        with np.load(io.BytesIO(body), allow_pickle=False) as content:
-            return {k: content[k] for k in content.files}
+        try:
+            with np.load(io.BytesIO(body), allow_pickle=False) as content:
+                return {k: content[k] for k in content.files}
+        except (ValueError, OSError, EOFError, KeyError, MemoryError, BadZipFile) as error:
+            raise CheckpointError(
+                f"the checkpoint {path} is none that irt_dask writes ({error}); remove it to start "
+                f"over"
+            ) from error

@@ -15,7 +15,7 @@ from typing import Any
 from irt_dask.engine.memory import keep_freed_memory
 from irt_dask.engine.threads import n_cores, single_threaded
 from irt_dask.engine.watch import LOOK, PATIENCE, Watch, reaching_scheduler, went_away
-from irt_dask.errors import ClusterError
+from irt_dask.errors import ClusterError, starting_threads
 from irt_dask.store.blocks import BlockRef
 
 #: Tasks of a round, for each thread of the cluster: enough to balance, few to schedule.
@@ -81,7 +81,8 @@ class Threads:
 
     def submit(self, place: float, function: Callable[..., Any], *args: Any) -> Future[Any]:
         """Start a task in a thread."""
-        return self._pool.submit(_guarded, function, *args)
+        with starting_threads():
+            return self._pool.submit(_guarded, function, *args)
 
     def submit_all(
         self, function: Callable[..., Any], tasks: Sequence[tuple[float, tuple[Any, ...]]]

@@ -44,8 +44,8 @@ def refuse_weights(responses: Responses, method: str) -> None:
     if responses.max_weight is not None:
         raise InputError(
             f"{method} does not support person weights, and these responses have "
-            f"{responses.weight_kind} weights; use a method that does (fit_marginal, fit_joint "
-            f"without a coreset, fit_spectral), or responses without weights"
+            f"{responses.weight_kind} weights; use a method that does (fit_marginal), or count "
+            f"every person once: select the responses with weights='ignore'"
         )
 
 

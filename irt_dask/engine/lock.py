@@ -17,8 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from irt_dask.errors import BusyError, StoreError
+from irt_dask.store.documents import from_json
 from irt_dask.store.objects import ObjectPath
-from irt_dask.store.places import Location
+from irt_dask.store.places import Location, open_to_append
 
 #: Name of the file that is locked; it stays, empty.
 LOCK = ".lock"
@@ -34,7 +35,7 @@ class FolderLock:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._file = open(folder / LOCK, "a")  # noqa: SIM115 (held until close)
+        self._file = open_to_append(folder / LOCK)  # held until close
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -161,7 +162,7 @@ class ObjectLease:
 
 def _holder(content: bytes | None) -> dict[str, object]:
     try:
-        said = json.loads(content or b"{}")
+        said = from_json(content or b"{}")
     except ValueError:
         return {}
     return said if isinstance(said, dict) else {}

@@ -13,9 +13,10 @@ import numpy as np
 from irt_dask._version import __version__
 from irt_dask.errors import ClusterError, InputError
 from irt_dask.store import Responses
+from irt_dask.store.documents import from_json
 from irt_dask.store.manifest import put, replacing, writing
 from irt_dask.store.objects import ObjectPath
-from irt_dask.store.places import Location, local_path, location, names
+from irt_dask.store.places import Location, local_path, location, names, read_bytes
 
 #: Holds what is said of the values as a whole; its presence says that all of them are there.
 DONE = "_scores.json"
@@ -90,24 +91,28 @@ def column_names(path: Location) -> list[str]:
     import pyarrow.parquet as pq
 
     try:
-        whole = io.BytesIO(path.read_bytes())
+        whole = io.BytesIO(read_bytes(path))
         return [str(name) for name in pq.read_schema(whole).names]
     except (OSError, ValueError, pa.ArrowException):
         return []
 
 
 def footer(path: Location) -> dict[str, Any] | None:
-    """What was said of the block in a file; None if the file is not there, not whole or damaged."""
+    """What was said of the block in a file; None if the file is not there, not whole or damaged.
+
+    It starts none of Arrow's threads: one that has just begun when the process ends aborts it.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        whole = io.BytesIO(path.read_bytes())
+        whole = pa.BufferReader(read_bytes(path))
         with pq.ParquetFile(whole, page_checksum_verification=True) as file:
-            content, metadata = file.read(), file.metadata.metadata or {}
+            content = file.read(use_threads=False)
+            metadata = file.metadata.metadata or {}
         if set(metadata) != {_SAID.encode()}:  # nothing else stands there
             return None
-        said = json.loads(metadata[_SAID.encode()])
+        said = from_json(metadata[_SAID.encode()], constants=True)
         claimed = said.pop(_CHECKSUM)
         return said if _checksum(content, said) == claimed else None
     except (OSError, KeyError, ValueError, TypeError, AttributeError, pa.ArrowException):

@@ -11,10 +11,14 @@ from irt_dask import variables
 from irt_dask._version import __version__
 
 
-def _named(name: str, values: Any) -> tuple[tuple[str, ...], np.ndarray]:
-    """An array with the dimensions that the vocabulary gives it."""
+def _named(name: str, values: Any) -> xr.Variable:
+    """An array with the dimensions that the vocabulary gives it.
+
+    It is one of NumPy, by the fast path: else xarray would import ``dask.array`` to see whether it
+    is one of Dask, which takes longer than a small fit.
+    """
     array = np.asarray(values)
-    return variables.describe(name).dims_of(array.ndim), array
+    return xr.Variable(variables.describe(name).dims_of(array.ndim), array, fastpath=True)
 
 
 def dataset(

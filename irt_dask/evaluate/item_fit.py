@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from irt_dask.arrays import Floats, Ints
 from irt_dask.curves.item_set import ItemSet
@@ -172,7 +172,7 @@ def _named(name: str, value: Floats, cells: Ints, lost: Ints) -> dict[str, Any]:
     df = np.maximum(cells - lost, 0)
     usable = df > 0
     value = np.where(usable, value, np.nan)
-    p = np.where(usable, chi2.sf(value, np.maximum(df, 1)), np.nan)
+    p = np.where(usable, chdtrc(np.maximum(df, 1), value), np.nan)
     return {f"item_{name}": value, f"item_{name}_df": df, f"item_{name}_p_value": p}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from irt_dask.arrays import Bools, Floats
 from irt_dask.curves.logistic import SLOPE
@@ -90,7 +90,7 @@ def lord_dif(reference: xr.Dataset, focal: xr.Dataset) -> xr.Dataset:
         data[f"item_{name}_difference"] = difference
         data[f"item_{name}_difference_se"] = se
         data[f"item_lord_{name}_chi2"] = z2
-        data[f"item_lord_{name}_p_value"] = chi2.sf(z2, 1)
+        data[f"item_lord_{name}_p_value"] = chdtrc(1, z2)
     return dataset(
         data,
         item_id=common,

@@ -22,6 +22,7 @@ def ingest(
     *,
     shape: str | None = None,
     columns: Mapping[str, str | Sequence[str]] | None = None,
+    exclude: str | Sequence[str] = (),
     missing: Sequence[str | int | float] | str | int | float = (),
     recode: Mapping[Any, str] | None = None,
     key: Mapping[str, Any] | str | PathLike[str] | None = None,
@@ -30,6 +31,9 @@ def ingest(
     on_error: str = "raise",
     rows_per_block: int | None = None,
     weight_kind: str = "sampling",
+    delimiter: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
     client: Any = None,
     progress: Progress = None,
 ) -> Responses:
@@ -45,9 +49,9 @@ def ingest(
     Parameters
     ----------
     source
-        A .csv, .tsv, .tab, .jsonl or .ndjson file in UTF-8, also compressed (.csv.gz, ...), or a
-        .parquet file; a path, or the URL of an object (``s3://bucket/data.csv``), which is copied
-        to the temporary files first.  The same holds for ``key`` and ``persons``.
+        A .csv, .tsv, .tab, .jsonl or .ndjson file, also compressed (.csv.gz, ...), or a .parquet
+        file; a path, or the URL of an object (``s3://bucket/data.csv``), which is copied to the
+        temporary files first.  The same holds for ``key`` and ``persons``.
     store
         Where the store is made; nothing may be there yet.  A path, or the URL of a folder in object
         storage (``s3://bucket/store``; "irt-dask docs objects").
@@ -55,16 +59,21 @@ def ingest(
         "long" or "wide"; None decides by the column names, and refuses where they leave a doubt.
     columns
         Names of columns by role: "person", "item" and "response" (long), "person" and "items"
-        (wide; a list, other columns are then ignored) or "responses" (nested JSON), and for all
-        "weight" and "group".
+        (wide; other columns are then ignored) or "responses" (nested JSON), and for all "weight"
+        and "group".  Items are listed by names, globs (``"q*"``, ``"item_??"``) and ranges
+        (``"q1:q40"``: the columns from q1 to q40 in the order of the file), mixed; a column whose
+        own name is such goes first, and globs and ranges pass over columns of other roles.
+    exclude
+        Columns of a wide file that are no items, listed in the same way.
     missing
-        More codes for "not observed", besides empty, NA, NaN, nan, -1 and a dot.
+        More codes for "not observed", besides empty, NA, N/A, #N/A, NaN, NULL, None, -1 and a dot.
     recode
         What codes mean: ``{"9": "wrong", "r": "missing", "2": "right"}``; goes before all other
         rules, so that omitted can be wrong and not reached missing.
     key
         The right option of every item, ``{item: option}`` or a CSV file with columns item and key,
-        for files of raw answers: that option is right, any other answer wrong.
+        for files of raw answers: that option is right, any other answer wrong; numbers are
+        compared as numbers.
     persons
         A second file or a DataFrame with one row per person: person, and weight, group and
         covariates (all other columns; numbers).  It is joined by the person's id.
@@ -81,6 +90,17 @@ def ingest(
         What weights mean, kept by the store: "sampling" (of a sample with unequal probabilities;
         every method divides them by their mean) or "frequency" (whole numbers: how many persons a
         row stands for).
+    delimiter
+        What separates values: one sign, such as ``";"``, or ``"tab"``.  None takes what a first
+        line ``sep=;`` says, else comma (.csv) or tab (.tsv, .tab); where the header has one column
+        then, the one of ``, ; tab |`` that divides it, and a Notice says so.  Files of ``key`` and
+        ``persons`` may have another one.
+    decimal
+        ``","`` where numbers are written 1,0: responses, weights, covariates.
+    encoding
+        What text is written in ("cp1252", "utf-16", ...; a name that Python knows), of ``key`` and
+        ``persons`` too.  None is UTF-8, or UTF-16 where a byte order mark says so.  Nothing else is
+        guessed: a byte that is not UTF-8 is an error that shows how usual encodings read it.
     client, progress
         Dask client (default: the current one, else threads).  None shows bars on a terminal, True
         and False always and never; or a function called as ``progress(stage, done, total)``.
@@ -102,7 +122,12 @@ def ingest(
     Warns
     -----
     DataWarning
-        ``persons`` has persons without responses.
+        ``persons`` has persons without responses.  Columns of a wide file are taken for items and
+        perhaps are none, by a word in their names such as "sex" or "total", or because all
+        responses, 100 or more, are the same.
+    Notice
+        What was found out about a file: its delimiter, its encoding, rows over several lines.
+        Items without any response are left out.
 
     Notes
     -----
@@ -111,10 +136,11 @@ def ingest(
     disk beside the store by person (a hash), put together by person and written as blocks: an
     external sort, whose memory per task (some 10 times a piece, up to 16 with what Arrow keeps for
     the next) does not grow with the file.  On the disk it needs about the size of the uncompressed
-    source, twice that of a ``.gz``, until it is done.  These files carry checksums.  For a store in
-    object storage they lie in TMPDIR, which the workers must see, and this process uploads the part
-    at the end.  The calling process holds the item ids and numbers by piece of the source, nothing
-    of the size of the persons.
+    source, twice that of a ``.gz`` or where it is not UTF-8, until it is done; a file in which
+    values in quotes hold line ends is copied once, and read again from its beginning.  These files
+    carry checksums.  For a store in object storage they lie in TMPDIR, which the workers must see,
+    and this process uploads the part at the end.  The calling process holds the item ids and
+    numbers by piece of the source, nothing of the size of the persons.
 
     Examples
     --------
@@ -131,8 +157,10 @@ def ingest(
     from irt_dask.ingest import run
 
     options = run.Options(
-        shape=shape, columns=columns, missing=missing, recode=recode, key=key, persons=persons,
-        layout=layout, on_error=on_error, rows_per_block=rows_per_block, weight_kind=weight_kind,
+        shape=shape, columns=columns, exclude=exclude, missing=missing, recode=recode, key=key,
+        persons=persons, layout=layout, on_error=on_error, rows_per_block=rows_per_block,
+        weight_kind=weight_kind,
+        delimiter=delimiter, decimal=decimal, encoding=encoding,
     )  # fmt: skip
     return run.read_into(store, source, options, client, progress, new=True)
 
@@ -143,56 +171,88 @@ def append(
     *,
     shape: str | None = None,
     columns: Mapping[str, str | Sequence[str]] | None = None,
+    exclude: str | Sequence[str] = (),
     missing: Sequence[str | int | float] | str | int | float = (),
     recode: Mapping[Any, str] | None = None,
     key: Mapping[str, Any] | str | PathLike[str] | None = None,
     persons: str | PathLike[str] | pd.DataFrame | None = None,
     on_error: str = "raise",
+    on_duplicate: str = "raise",
     rows_per_block: int | None = None,
+    delimiter: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
     client: Any = None,
     progress: Progress = None,
 ) -> Responses:
-    """Add the persons of a file to a store, as one more part.
+    """Add a file to a store, as one more part.
 
-    Existing blocks do not change.  The file may lack items of the store (they are not observed) but
-    bring no new ones; weights, groups and covariates must be there if and only if the store has
-    them.  Parameters and guarantees are those of :func:`ingest`; layout and kind of
-    weights are the store's, and rows put aside go to ``STORE.quarantine-NNNNN.csv``, NNNNN the
-    number of the part.
+    Existing files do not change.  Persons of the file join the store, and so do its items, after
+    those that are there, in order of first appearance; earlier persons have not observed them, and
+    a notice lists them.  The file may lack items of the store.  Weights, groups and covariates
+    must be there if and only if the store has them.  Parameters and guarantees are those of
+    :func:`ingest`; layout and kind of weights are the store's, and rows put aside go to
+    ``STORE.quarantine-NNNNN.csv``, NNNNN the number of the part.
+
+    Parameters
+    ----------
+    on_duplicate : {"raise", "skip", "quarantine", "merge"}
+        What becomes of the rows of a person who is in the store: an error; left out, with a
+        notice that counts them; put aside like bad rows; or merged.  Merged, a response fills a
+        cell that was not observed, an equal one is nothing new, and another one breaks a rule: an
+        error that names person, item, both values and the line, or, with
+        ``on_error="quarantine"``, the row is put aside (of files with a row per person the whole
+        row).  Weight, group and covariates of a merged person must be those of the store, or not
+        be given.
 
     Returns
     -------
     Responses
-        The store with the new persons.  A handle that was opened before keeps to the persons of
-        then: a run that is under way is not disturbed.
+        The store with what was added.  A handle that was opened before keeps to the persons, items
+        and responses of then: a run that is under way is not disturbed.
 
     Raises
     ------
     InputError
-        As :func:`ingest`; also if a person of the file is in the store already (it lists ten).
+        As :func:`ingest`; also if a person of the file is in the store already (it lists ten), or
+        cannot be merged.
     StoreError
         Another process has added a part to a store in object storage meanwhile: start again.
+
+    Warns
+    -----
+    Notice
+        New items join; persons are left out (``on_duplicate="skip"``); the store has all of the
+        file already, and stays as it is.
+    DataWarning
+        ``persons`` has persons without responses.
 
     Notes
     -----
     Besides what :func:`ingest` does, the person ids of the store are read once and spilled, to be
-    compared with the new ones, a block at a time.
+    compared with the new ones, a block at a time; to merge, weights, groups and covariates too, and
+    the blocks of those persons.  A later reader of such a block opens one file more for every part
+    that added to it; ``ingest`` of one long file with all responses makes it one again.
 
     Examples
     --------
     >>> import pandas as pd
     >>> import irt_dask as irt
-    >>> pd.DataFrame({"person": ["ann"], "q1": [1], "q2": [0]}).to_csv("may.csv", index=False)
-    >>> pd.DataFrame({"person": ["bob"], "q1": [1], "q2": [1]}).to_csv("june.csv", index=False)
+    >>> may = pd.DataFrame({"person": ["ann", "cem"], "q1": [1, 0], "q2": [None, 0]})
+    >>> may.to_csv("may.csv", index=False)
+    >>> june = pd.DataFrame({"person": ["bob", "ann"], "q1": [1, 1], "q2": [1, 0]})
+    >>> june.to_csv("june.csv", index=False)
     >>> _ = irt.ingest("may.csv", "year.zarr")
-    >>> responses = irt.append("june.csv", "year.zarr")
-    >>> responses.n_persons, responses.n_blocks
-    (2, 2)
+    >>> responses = irt.append("june.csv", "year.zarr", on_duplicate="merge")
+    >>> [responses.read_block(k).data.values.tolist() for k in range(2)]
+    [[[1, 0], [0, 0]], [[1, 1]]]
     """
     from irt_dask.ingest import run
 
     options = run.Options(
-        shape=shape, columns=columns, missing=missing, recode=recode, key=key, persons=persons,
-        layout="auto", on_error=on_error, rows_per_block=rows_per_block,
+        shape=shape, columns=columns, exclude=exclude, missing=missing, recode=recode, key=key,
+        persons=persons, layout="auto", on_error=on_error, rows_per_block=rows_per_block,
+        on_duplicate=on_duplicate,
+        delimiter=delimiter, decimal=decimal, encoding=encoding,
     )  # fmt: skip
     return run.read_into(store, source, options, client, progress, new=False)

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import PurePath
 from typing import Any
 
 from irt_dask.errors import InputError
+from irt_dask.ingest.columns.patterns import HOW, entries
 from irt_dask.ingest.columns.values import Codes
+from irt_dask.ingest.sort.known import ASIDE, MERGE, RAISE, SKIP
 from irt_dask.ingest.sources.key_tables import read_key
+from irt_dask.ingest.text.dialect import UNSAID, Dialect
+from irt_dask.ingest.text.files import kind_of
+from irt_dask.store.places import Location
 from irt_dask.store.responses import SAMPLING
 from irt_dask.store.weights import check_kind
 from irt_dask.store.writer import check_rows_per_block
 
 LAYOUTS = ("auto", "dense", "csr")
 ON_ERROR = ("raise", "quarantine")
+ON_DUPLICATE = (RAISE, SKIP, ASIDE, MERGE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,22 +39,46 @@ class Options:
     on_error: str
     rows_per_block: int | None
     weight_kind: str = SAMPLING
+    on_duplicate: str = RAISE
+    exclude: Any = ()
+    delimiter: Any = None
+    decimal: Any = None
+    encoding: Any = None
+    several_lines: bool = False  # rows have been found that go over several lines
+
+    @property
+    def dialect(self) -> Dialect:
+        """How text is written, as far as the caller says."""
+        said = Dialect.checked(self.delimiter, self.decimal, self.encoding)
+        return replace(said, several_lines=self.several_lines)
+
+    def check_dialect(self, *files: Location | PurePath) -> None:
+        """Refuse what is said of text where no file is any: neither ``files`` nor the key."""
+        key = [PurePath(self.key)] if isinstance(self.key, (str, PathLike)) else []
+        self.dialect.check_kinds({kind_of(file) for file in (*files, *key)})
 
     def checked(self) -> Codes:
         """Check them before anything is read; return what the values of responses mean."""
-        given = (("layout", self.layout, LAYOUTS), ("on_error", self.on_error, ON_ERROR))
+        given = (
+            ("layout", self.layout, LAYOUTS), ("on_error", self.on_error, ON_ERROR),
+            ("on_duplicate", self.on_duplicate, ON_DUPLICATE),
+        )  # fmt: skip
         for name, value, known in given:
             if value not in known:
                 raise InputError(f"{name}={value!r} is unknown; it is one of {', '.join(known)}")
         if self.shape not in (None, "long", "wide"):
             raise InputError(f"shape={self.shape!r} is unknown; say shape='long' or shape='wide'")
+        if entries(self.exclude) is None:
+            raise InputError(f"exclude={self.exclude!r} is no list of columns; {HOW}")
         check_rows_per_block(self.rows_per_block, 1)
-        codes = codes_of(self.missing, self.recode, self.key)
+        codes = codes_of(self.missing, self.recode, self.key, self.dialect)
         check_kind(self.weight_kind)
         return codes
 
 
-def codes_of(missing: Any = (), recode: Any = None, key: Any = None) -> Codes:
+def codes_of(
+    missing: Any = (), recode: Any = None, key: Any = None, dialect: Dialect = UNSAID
+) -> Codes:
     """Put the options together that say what values mean."""
-    codes = Codes.checked(missing, recode, keyed=key is not None)
-    return codes if key is None else codes.with_key(read_key(key))
+    codes = Codes.checked(missing, recode, dialect.decimal, keyed=key is not None)
+    return codes if key is None else codes.with_key(read_key(key, dialect))

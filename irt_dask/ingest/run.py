@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import warnings
 from collections.abc import Iterable, Iterator
@@ -13,14 +12,18 @@ from typing import Any
 import numpy as np
 
 from irt_dask.engine.tasks import Tasks, run_tasks
-from irt_dask.errors import DataWarning, InputError, listed
+from irt_dask.errors import DataWarning, InputError, Notice, listed
 from irt_dask.ingest.columns.values import Codes
 from irt_dask.ingest.options import Options
 from irt_dask.ingest.sort import spill
 from irt_dask.ingest.sort.blocks import Stretch, cut, widest, write_blocks
+from irt_dask.ingest.sort.items import Items
+from irt_dask.ingest.sort.joining import LISTED, refuse_table, together
+from irt_dask.ingest.sort.known import ASIDE, MERGE, SKIP
+from irt_dask.ingest.sort.merging import Compared, Merge, compare, write_added
 from irt_dask.ingest.sort.partition import Job
 from irt_dask.ingest.sort.quarantine import publish_quarantine, write_quarantine
-from irt_dask.ingest.sort.runs import LISTED, NOWHERE, Listed, Run, make_run
+from irt_dask.ingest.sort.runs import NOWHERE, Run, make_run, of_known
 from irt_dask.ingest.sort.spill import Pieces
 from irt_dask.ingest.sources.opening import open_source, persons_table
 from irt_dask.ingest.sources.source import Source
@@ -30,7 +33,7 @@ from irt_dask.store import Responses, open_responses
 from irt_dask.store.draft import Draft, create, extend
 from irt_dask.store.manifest import Files
 from irt_dask.store.parts import Part
-from irt_dask.store.responses import SAMPLING, check_item_ids
+from irt_dask.store.responses import SAMPLING
 from irt_dask.store.writer import check_rows_per_block
 
 
@@ -41,7 +44,17 @@ def read_into(
     codes = options.checked()
     with (create if new else extend)(store) as draft, run_tasks(client, progress) as tasks:
         old = None if new else open_responses(store)
-        return _Ingest(path, draft, options, codes, tasks, old).run()
+        try:
+            return _Ingest(path, draft, options, codes, tasks, old).run()
+        except _RunsOnError:  # once more, from copies that have each row on one line
+            again = draft.scratch / "again"
+            again.mkdir()
+            draft, options = replace(draft, scratch=again), replace(options, several_lines=True)
+            return _Ingest(path, draft, options, codes, tasks, old).run()
+
+
+class _RunsOnError(Exception):
+    """A quote is open at the end of a line: rows may go over several lines."""
 
 
 class _Ingest:
@@ -54,16 +67,23 @@ class _Ingest:
         self.draft, self.options, self.codes = draft, options, codes
         self.tasks, self.old = tasks, old
         self.weight_kind = options.weight_kind if old is None else old.weight_kind
-        source = open_source(path, draft.scratch, shape=options.shape, columns=options.columns)
+        dialect, scratch = options.dialect, draft.scratch
+        source = open_source(
+            path, scratch, shape=options.shape, columns=options.columns, exclude=options.exclude,
+            dialect=dialect,
+        )  # fmt: skip
         self.source = source.with_weights(self.weight_kind)
-        self.tables, self.persons = [self.source], persons_table(options.persons, draft.scratch)
+        self.tables, self.persons = [self.source], persons_table(options.persons, scratch, dialect)
         if self.persons is not None:
             self.persons = self.persons.with_weights(self.weight_kind)
             self.tables.append(self.persons)
+        options.check_dialect(*(table.path for table in self.tables))
         self.weighted = any(table.roles.weight is not None for table in self.tables)
         self.grouped = any(table.roles.group is not None for table in self.tables)
         self.covariates = self.tables[-1].roles.covariates  # a source of responses has none
         self.stop_at_bad = options.on_error == "raise"
+        self.merging = options.on_duplicate == MERGE
+        self.partly = not self.stop_at_bad or options.on_duplicate in (SKIP, ASIDE)
         self.n_parts = spill.n_partitions(self.source.size)
         self.pieces_folder = self._folder("pieces")
         self.runs_folder = self._folder("runs")
@@ -78,15 +98,25 @@ class _Ingest:
         """Do all steps."""
         item_id = self._scatter()
         runs = self._runs(item_id)
+        merge, merged = self._compared(runs, item_id)
+        self._tell_of_files()
         item_id, kept = self._kept_items(item_id)
-        part, stretches, files = self._part(runs, item_id, kept)
+        self.items.tell(item_id)
+        if self._adds_nothing(runs, item_id, merged):
+            assert self.old is not None
+            return self.old
+        part, stretches, files = self._part(runs, item_id, kept, merged)
         for written in self.tasks.run("write", write_blocks, [(s, part) for s in stretches]):
+            files |= written
+        jobs = [(merge, part, m.block, kept) for m in merged if m.n_added]
+        for written in self.tasks.run("merge", write_added, jobs):
             files |= written
         weights = [r.max_weight for r in runs if r.max_weight is not None]
         aside = None
         if self.n_bad:
+            compared = [m.block for m in merged if m.n_bad]
             aside = write_quarantine(
-                self.draft, self.source, self.pieces, self.runs_folder, self.n_parts
+                self.draft, self.source, self.pieces, self.runs_folder, self.n_parts, compared
             )
         with self.tasks.shown("upload") as uploaded:
             return self.draft.commit(
@@ -97,6 +127,7 @@ class _Ingest:
                 weight_kind=self.weight_kind,
                 covariates=self.covariates,
                 n_quarantined=self.n_bad,
+                merged=(sum(m.n_persons for m in merged), sum(m.n_added for m in merged)),
                 before=lambda: publish_quarantine(self.draft, aside),
                 uploaded=uploaded,
             )
@@ -105,6 +136,7 @@ class _Ingest:
 
     def _check_columns(self) -> None:
         source, old = self.source, self.old
+        self.unlike: InputError | None = None
         for role in ("weight", "group"):
             if sum(role in table.roles.single for table in self.tables) > 1:
                 assert self.persons is not None
@@ -124,11 +156,14 @@ class _Ingest:
             ("groups", self.grouped, old.has_groups),
             ("covariates", self.covariates, old.covariate_names),
         ):
-            if has != had:
-                raise source.error(
-                    f"brings {what}: {_said(has)}; the store {old.path} has {what}: {_said(had)}; "
-                    f"what is appended must have the same"
-                )
+            if has == had:
+                continue
+            self.unlike = source.error(
+                f"brings {what}: {_said(has)}; the store {old.path} has {what}: {_said(had)}; "
+                f"what is appended must have the same"
+            )
+            if has or not self.merging:  # else new persons alone need it
+                raise self.unlike
 
     # --- pieces -------------------------------------------------------------------------------
 
@@ -142,6 +177,8 @@ class _Ingest:
         ]
         line = source.first_line
         for piece in self.tasks.run(stage, spill.scatter, jobs):
+            if piece.runs_on:
+                raise _RunsOnError
             error = None
             if piece.first_bad is not None:
                 error = source.error(piece.first_bad.message, line + piece.first_bad.line)
@@ -151,14 +188,12 @@ class _Ingest:
             yield piece, error
 
     def _scatter(self) -> tuple[str, ...]:
-        """Read every piece; return the items of the store."""
+        """Read every piece; return the items of the store, then new ones as they first appear."""
         source, codes = self.source, self.codes
         if source.item_id is not None:
-            codes.check_items(source.item_id)
+            codes.check_items(source.item_id, columns=True)
         n_lines: list[int] = []
-        place = {} if self.old is None else {item: j for j, item in enumerate(self.old.item_id)}
-        n_known = len(place)
-        seen: set[str] = set()
+        self.items = Items(source, self.old)
         self.n_bad = n_rows = 0
         first_bad = None
         pieces = self._spilled("read", source, codes, self.pieces_folder, self.stop_at_bad)
@@ -167,34 +202,16 @@ class _Ingest:
             n_lines.append(piece.n_lines)
             n_rows += piece.n_rows
             self.n_bad += piece.n_bad
-            if piece.items is not None:
-                seen.update(piece.items)
-                numbers = [place.setdefault(item, len(place)) for item in piece.items]
-                # the last entry is for item -1, of rows that only make a person exist
-                item_map = np.array([*numbers, -1], dtype=np.int32)
+            item_map = self.items.add(piece)
+            if item_map is not None:
                 with bundles.writer(spill.items_file(self.pieces_folder, k)) as to:
                     to.add("number", item_map)
         if n_rows == 0:
             raise first_bad or source.error("has a header but no rows")
         self.pieces = Pieces.of(source, self.pieces_folder, n_lines)
         if self.stop_at_bad:
-            codes.check_items([item for item in place if item in seen])
-        if not seen and source.item_id is None:
-            raise source.error("has no item: nobody has a response")
-        for item in source.item_id or ():
-            place.setdefault(item, len(place))
-        return self._items([*place], n_known)
-
-    def _items(self, found: list[str], n_known: int) -> tuple[str, ...]:
-        if self.old is None:
-            return check_item_ids(found)
-        unknown = sorted(found[n_known:])
-        if unknown:
-            raise self.source.error(
-                f"has {len(unknown)} item(s) that the store {self.old.path} does not have: "
-                f"{listed(unknown, LISTED)}; the items of a store are those of its first part"
-            )
-        return self.old.item_id
+            codes.check_items(self.items.read())
+        return self.items.found()
 
     # --- partitions ---------------------------------------------------------------------------
 
@@ -203,7 +220,7 @@ class _Ingest:
         items = self.runs_folder / "items"
         with bundles.writer(items) as to:
             to.add_bytes("names", [json.dumps(item_id).encode()])
-        job = Job(
+        self.job = Job(
             pieces=self.pieces,
             runs=str(self.runs_folder),
             items=str(items),
@@ -215,10 +232,14 @@ class _Ingest:
             persons=persons,
             known=self._scatter_known(),
             n_known=0 if self.old is None else self.old.n_blocks,
+            on_duplicate=self.options.on_duplicate,
+            partly=self.partly,
+            columns=self.items.columns(item_id) if self._may_lose(item_id) else None,
+            covariates=self.covariates,
         )
-        self.item_first = np.full(len(item_id), NOWHERE)
+        self.item_first = np.full((2, len(item_id)), NOWHERE)
         runs = []
-        for run in self.tasks.run("sort", make_run, [(job, p) for p in range(self.n_parts)]):
+        for run in self.tasks.run("sort", make_run, [(self.job, p) for p in range(self.n_parts)]):
             if run.item_first is not None:
                 self.item_first = np.minimum(self.item_first, run.item_first)
             runs.append(replace(run, item_first=None))
@@ -238,59 +259,103 @@ class _Ingest:
         if self.old is None:
             return None
         folder = self._folder("known")
-        jobs = [(ref, k, self.n_parts, str(folder)) for k, ref in enumerate(self.old.refs)]
-        for _ in self.tasks.run("store", spill.scatter_ids, jobs):
+        jobs = [
+            (ref, k, self.n_parts, str(folder), self.merging) for k, ref in enumerate(self.old.refs)
+        ]
+        for _ in self.tasks.run("store", spill.scatter_known, jobs):
             pass
         return str(folder)
 
     def _refuse(self, runs: list[Run]) -> None:
         """Raise what the partitions found, the first place in the source first."""
-        bad = [r.first_bad for r in runs if r.first_bad is not None]
+        self._refuse_first(runs)
+        if self.old is not None:
+            text = of_known(self.source, self.old.path, self.options.on_duplicate, runs)
+            if text is not None:
+                warnings.warn(text, Notice, stacklevel=6)
+        if self.persons is not None:
+            unused = refuse_table(self.persons, self.source.path, [r.table for r in runs])
+            if unused is not None:
+                warnings.warn(unused, DataWarning, stacklevel=6)
+        n, said = together([r.new for r in runs])
+        if n and self.unlike is not None:
+            raise InputError(f"{self.unlike} for the {n} person(s) who are new: {said}")
+
+    # --- persons whom the store has -----------------------------------------------------------
+
+    def _compared(self, runs: list[Run], item_id: tuple[str, ...]) -> tuple[Merge, list[Compared]]:
+        """Compare rows of persons who are merged with the store."""
+        merge = Merge(self.job, self.n_parts, self.items.columns(item_id))
+        blocks = np.unique(np.concatenate([r.blocks for r in runs])).tolist()
+        refs = () if self.old is None else self.old.refs
+        merged = []
+        for m in self.tasks.run("compare", compare, [(merge, refs[k], k) for k in blocks]):
+            self.item_first = np.minimum(self.item_first, m.item_first)
+            merged.append(replace(m, item_first=None))
+        self._refuse_first(merged)
+        self.n_bad += sum(m.n_bad for m in merged)
+        return merge, merged
+
+    def _refuse_first(self, found: Iterable[Run | Compared]) -> None:
+        """Raise the error about the first row that is refused, if that ends all."""
+        bad = [f.first_bad for f in found if f.first_bad is not None]
         if bad and self.stop_at_bad:
             key, first = min(bad, key=lambda b: b[0])
             raise self.source.error(first.message, self.pieces.line(key))
-        for twice in (r.twice for r in runs if r.twice is not None):
-            assert self.persons is not None
-            raise self.persons.error(*twice)
-        n, some = _together([r.already for r in runs])
-        if n:
-            assert self.old is not None
-            raise self.source.error(
-                f"{n} person(s) are in the store {self.old.path} already: {some}; "
-                f"an append brings new persons only"
-            )
-        n, some = _together([r.unmatched for r in runs])
-        if n:
-            assert self.persons is not None
-            raise self.persons.error(
-                f"{n} person(s) of {self.source.path} have no row: {some}; add them"
-            )
-        n, some = _together([r.unused for r in runs])
-        if n:
-            assert self.persons is not None
+
+    def _adds_nothing(
+        self, runs: list[Run], item_id: tuple[str, ...], merged: list[Compared]
+    ) -> bool:
+        """Whether the store has all of it already; say so, and which items join it otherwise."""
+        if self.old is None:
+            return False
+        new = item_id[self.old.n_items :]
+        if new:
             warnings.warn(
-                f"{self.persons.path}: {n} person(s) have no responses in {self.source.path} and "
-                f"are left out: {some}",
-                DataWarning,
-                stacklevel=6,
+                f"{self.source.path}: {len(new)} item(s) are new to the store {self.old.path} and "
+                f"join it: {listed(new, LISTED)}",
+                Notice,
+                stacklevel=5,
             )
+        n = sum(r.new[0] for r in runs) + sum(m.n_added for m in merged) + len(new) + self.n_bad
+        if n == 0:
+            text = f"{self.source.path} adds nothing to the store {self.old.path}"
+            warnings.warn(text, Notice, stacklevel=5)
+        return n == 0
+
+    def _tell_of_files(self) -> None:
+        for table in self.tables:
+            for note in table.notes:
+                warnings.warn(f"{table.path}: {note}", Notice, stacklevel=5)
+        has = {"weight": self.weighted, "group": self.grouped}
+        for name in self.source.column_names:
+            role = name.casefold()
+            if not has.get(role, True) and name not in self.source.roles.items:
+                text = (
+                    f"the column {name!r} is not used; columns={{{role!r}: {name!r}}} would do so"
+                )
+                warnings.warn(f"{self.source.path}: {text}", Notice, stacklevel=5)
 
     # --- blocks -------------------------------------------------------------------------------
 
     def _kept_items(self, item_id: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray | None]:
-        """Leave out items that only refused rows have; return the rest, and which if changed."""
-        if self.stop_at_bad or self.source.item_id is not None:
-            return item_id, None
-        n = int((self.item_first < NOWHERE).sum())
-        order = np.argsort(self.item_first, kind="stable")[:n]
-        self.codes.check_items([item_id[j] for j in order])
-        same = order.size == len(item_id) and (order == np.arange(order.size)).all()
-        if same or self.old is not None:
-            return item_id, None
-        return tuple(item_id[j] for j in order), order
+        """Leave out new items that nobody answered; return the rest, and which if changed."""
+        wide = self.source.item_id is not None and self.job.columns is None
+        first = self.item_first if self.partly and not wide else None
+        if first is not None and self.source.item_id is None:
+            self.codes.check_items([item_id[j] for j in np.flatnonzero(first[0] < NOWHERE)])
+        return self.items.kept(item_id, first)
+
+    def _may_lose(self, item_id: tuple[str, ...]) -> bool:
+        """Whether items of a wide source may turn out to be those of rows that are left out."""
+        return self.partly and self.old is not None and len(item_id) > self.old.n_items
 
     def _part(
-        self, runs: list[Run], item_id: tuple[str, ...], kept: np.ndarray | None
+        self,
+        runs: list[Run],
+        item_id: tuple[str, ...],
+        kept: np.ndarray | None,
+        merged: list[Compared],
     ) -> tuple[Part, list[Stretch], Files]:
         """Decide on layout and blocks; make the part's metadata."""
         counts = np.stack([r.persons_of_piece for r in runs])
@@ -299,22 +364,23 @@ class _Ingest:
         layout = self.options.layout if self.old is None else self.old.layout
         if layout == "auto":
             layout = "csr" if observed < SPARSE_BELOW * n * m else "dense"
-        per_person = m if layout == "dense" else -(-observed // n)
-        rows = check_rows_per_block(self.options.rows_per_block, per_person, n)
-        columns = None
-        if self.source.item_id is not None:
-            place = {item: j for j, item in enumerate(item_id)}
-            columns = np.array([place[item] for item in self.source.item_id], dtype=np.int32)
+        least = max(n, 1)  # an append may add to persons of before alone
+        per_person = m if layout == "dense" else -(-observed // least)
+        rows = check_rows_per_block(self.options.rows_per_block, per_person, least)
         where = Stretch(
-            str(self.runs_folder), str(self.pieces_folder), columns, kept, m, self.grouped
-        )
+            str(self.runs_folder), str(self.pieces_folder), self.items.columns(item_id), kept, m,
+            self.grouped,
+        )  # fmt: skip
         stretches = cut(where, counts, rows, self.tasks.n_threads)
         capacity = 0
         if layout == "csr":
-            capacity = max(self.tasks.run("plan", widest, [(s, rows) for s in stretches]))
+            widths = self.tasks.run("plan", widest, [(s, rows) for s in stretches])
+            capacity = max(widths, default=0)
         part = self.draft.part(
             layout=layout, n_persons=n, n_items=m, rows_per_block=rows, capacity=capacity,
             weighted=self.weighted, grouped=self.grouped, n_covariates=len(self.covariates),
+            n_blocks_before=0 if self.old is None else self.old.n_blocks,
+            most_added=max((c.n_added for c in merged), default=0),
         )  # fmt: skip
         return part, stretches, part.create()
 
@@ -323,10 +389,3 @@ def _said(has: bool | tuple[str, ...]) -> str:
     if isinstance(has, bool):
         return "yes" if has else "no"
     return ", ".join(has) or "none"
-
-
-def _together(parts: Iterable[Listed]) -> tuple[int, str]:
-    """Add up lists of identifiers of which each partition gives some."""
-    counts, some = zip(*parts, strict=True)
-    n = sum(counts)
-    return n, listed(sorted(itertools.chain(*some)), LISTED, n)

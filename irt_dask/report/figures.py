@@ -58,16 +58,16 @@ def _has(dataset: xr.Dataset | None, *names: str) -> bool:
     return dataset is not None and all(optional(dataset, name) is not None for name in names)
 
 
-def icc_image(posterior: xr.Dataset) -> Image | None:
-    """Draw the characteristic curves of the posterior means."""
-    if not _has(posterior, "item_discrimination", "item_intercept"):
+def icc_image(items: xr.Dataset, at: str = "posterior means") -> Image | None:
+    """Draw the characteristic curves; ``at`` says what the parameters are."""
+    if not _has(items, "item_discrimination", "item_intercept"):
         return None
-    n = len(item_ids(posterior))
-    caption = "Probability of a right response by ability, at the posterior means."
+    n = len(item_ids(items))
+    caption = f"Probability of a right response by ability, at the {at}."
     if n > plots.MOST_COLOURED:
         caption += " Coloured: the items most extreme in discrimination or difficulty."
     alt = f"Item characteristic curves of {n} items; the item table has their parameters."
-    return inline(plots.icc(posterior), alt, caption)
+    return inline(plots.icc(items), alt, caption)
 
 
 def _side_by_side(height: float) -> list[Axes]:
@@ -131,10 +131,17 @@ def check_image(check: xr.Dataset | None) -> Image | None:
     ax = plots.predictive(check)
     level, n = float(check.attrs["level"]), int(check.attrs["n_replicates"])
     caption = (
-        f"Persons by number right: observed, and expected under the posterior. In the band lie "
+        f"Persons by number right: observed, and expected under {_simulated_from(check)}. In the "
+        f"band lie "
         f"{100 * level:.0f}% of the counts of simulated data ({n} replicates), score by score."
     )
     return inline(ax, f"Observed and predicted scores. {ax.get_title()}.", caption)
+
+
+def _simulated_from(check: xr.Dataset) -> str:
+    return (
+        "the posterior" if check.attrs.get("n_item_draws", 1) else "the estimates, taken as known"
+    )
 
 
 def check_words(check: xr.Dataset | None) -> list[str]:
@@ -153,9 +160,9 @@ def check_words(check: xr.Dataset | None) -> list[str]:
     )
     return [
         f"{verdict}: p = {p:.3f}. {as_far or 'None'} of the {n} data sets that were simulated "
-        f"from the posterior came out at least as far from what is expected as the observed one "
-        f"(which counts as one more in p). Its discrepancy is {d:,.1f}, that of a simulated one "
-        f"{usual:,.1f} on average.",
+        f"from {_simulated_from(check)} came out at least as far from what is expected as the "
+        f"observed one (which counts as one more in p). Its discrepancy is {d:,.1f}, that of a "
+        f"simulated one {usual:,.1f} on average.",
         f"A small p (the smallest there can be is 1/{n + 1}) says that abilities are not normal, "
         "that curves have another form, or that responses depend on each other. With many persons "
         "it is small for a misfit of no consequence too: the figure shows how large it is. A p "
@@ -201,18 +208,22 @@ def compare_image(joint: xr.Dataset | None, posterior: xr.Dataset) -> Image | No
     )
 
 
-def convergence_images(joint: xr.Dataset | None, posterior: xr.Dataset) -> list[Image]:
-    """Draw the objective of joint ML and the trace of the posterior, those there are."""
+def convergence_images(joint: xr.Dataset | None, items: xr.Dataset) -> list[Image]:
+    """Draw the objectives of maximum likelihood and the trace of a posterior, those there are."""
     images = []
-    if joint is not None and _has(joint, "iteration_objective"):
-        ax = plots.convergence(joint)
-        caption = "Joint ML: the log-likelihood after each iteration."
-        images.append(inline(ax, f"Line plot. {ax.get_title()}.", caption))
-    if "item_discrimination_draw" in posterior.variables:
-        ax = plots.trace(posterior)
-        n = posterior.sizes["draw"]
+    for fit, name, of in (
+        (joint, "Joint ML", "the log-likelihood"),
+        (items, "Marginal ML", "what is maximised, the log-likelihood and any log prior,"),
+    ):
+        if fit is not None and _has(fit, "iteration_objective"):
+            ax = plots.convergence(fit)
+            caption = f"{name}: {of} after each iteration."
+            images.append(inline(ax, f"Line plot. {ax.get_title()}.", caption))
+    if "item_discrimination_draw" in items.variables:
+        ax = plots.trace(items)
+        n = items.sizes["draw"]
         caption = "Posterior: combined draws of the discriminations"
-        ranked = "item_discrimination_rhat" in posterior.variables
+        ranked = "item_discrimination_rhat" in items.variables
         caption += " with the largest R-hat." if ranked else " of up to four items."
         images.append(inline(ax, f"Trace of {n} draws of up to four items.", caption))
     return images

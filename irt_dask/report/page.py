@@ -8,7 +8,7 @@ from pathlib import Path
 import xarray as xr
 
 from irt_dask.errors import InputError
-from irt_dask.report import figures, tables
+from irt_dask.report import figures, fitted, tables
 from irt_dask.store.manifest import write_atomically
 from irt_dask.store.places import local_path
 
@@ -19,13 +19,15 @@ def write_report(
     title: str,
     run: Sequence[tuple[str, object]],
     timings: Sequence[tuple[str, float]],
-    posterior: xr.Dataset,
+    posterior: xr.Dataset | None = None,
+    marginal: xr.Dataset | None = None,
     joint: xr.Dataset | None = None,
     spectral: xr.Dataset | None = None,
     check: xr.Dataset | None = None,
     scores: xr.Dataset | None = None,
     truth: xr.Dataset | None = None,
     notes: Sequence[str] = (),
+    machines: Sequence[tuple[str, Sequence[str]]] = (),
 ) -> Path:
     """Write the report of a calibration as one self-contained HTML file, and return its path.
 
@@ -39,8 +41,9 @@ def write_report(
         Pairs (label, value) that tell what was run: data, persons, items, seed, versions.
     timings
         Pairs (stage, seconds).
-    posterior
-        The posterior of the items; its order of items is that of the tables.
+    posterior, marginal
+        The items, by ``fit_bayes`` or by ``fit_marginal``: one of them.  Its order of items is that
+        of the tables.
     joint, spectral
         Other fits of the same items, matched by ``item_id``.
     check
@@ -51,13 +54,21 @@ def write_report(
         The parameters that the data were simulated from, when they are known.
     notes
         Sentences to show at the end, such as warnings.
+    machines
+        Pairs (stage, types of processor) that tell where that stage and the next were computed.
+        These and ``timings`` are all that differs between the pages of two runs of the same.
     """
     import jinja2
 
     path = local_path(path, "a report")
     if not path.parent.is_dir():
         raise InputError(f"cannot write {path}: the folder {path.parent} does not exist")
-    fits = {"posterior": posterior, "joint ML": joint, "spectral": spectral}
+    if (posterior is None) == (marginal is None):
+        raise InputError("a report is of a posterior or of a marginal fit: give one of them")
+    items = marginal if posterior is None else posterior
+    assert items is not None
+    name = "marginal ML" if posterior is None else "posterior"
+    fits = {name: items, "joint ML": joint, "spectral": spectral}
     template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -66,20 +77,25 @@ def write_report(
         title=title,
         run=[(label, tables.NOTHING if value is None else str(value)) for label, value in run],
         fits=tables.fits_table({**fits, "scores": scores, "truth": truth}),
-        items=tables.item_table(posterior, joint, spectral, truth),
+        is_posterior=posterior is not None,
+        items=tables.item_table(items, joint, spectral, truth, name=name),
+        groups=fitted.groups_table(items),
+        anchors=fitted.anchors_table(items),
         flagged=tables.flags_table(fits),
         recovery=None if truth is None else tables.recovery_table(truth, list(fits.items())),
-        forest=figures.forest_image(posterior),
-        icc=figures.icc_image(posterior),
-        wright=figures.wright_image(posterior, scores),
-        compare=figures.compare_image(joint, posterior),
-        convergence=figures.convergence_images(joint, posterior),
-        shards=figures.shards_image(posterior),
+        forest=figures.forest_image(items),
+        icc=figures.icc_image(items, "posterior means" if posterior is not None else "estimates"),
+        wright=figures.wright_image(items, scores),
+        compare=None if posterior is None else figures.compare_image(joint, posterior),
+        convergence=figures.convergence_images(joint, items),
+        shards=figures.shards_image(items),
         check=figures.check_image(check),
         check_words=figures.check_words(check),
-        diagnostics=tables.diagnostics_table(posterior),
+        diagnostics=tables.diagnostics_table(items),
         timings=figures.timings_image(timings),
         notes=list(notes),
+        machines=[(stage, " and ".join(types)) for stage, types in machines],
+        mixed=len({t for _, types in machines for t in types}) > 1,
     )
     write_atomically(path, text.encode(errors="replace"))
     return path

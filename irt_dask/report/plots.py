@@ -43,6 +43,7 @@ __all__ = [
     "convergence",
     "forest",
     "icc",
+    "information",
     "predictive",
     "shards",
     "timings",
@@ -288,6 +289,38 @@ def convergence(fit: xr.Dataset, *, ax: Axes | None = None) -> Axes:
         title += f": {objective[-1]:,.2f} after {len(objective):,}"
     ax.set(xlabel="iteration", ylabel="log-likelihood", title=title)
     ax.grid(axis="y", color="#eceef0", lw=0.7)
+    return ax
+
+
+def information(found: xr.Dataset, *, ax: Axes | None = None) -> Axes:
+    """Draw the test's information by ability, and the standard error of ability (right axis).
+
+    Parameters
+    ----------
+    found : Dataset
+        Result of :func:`irt_dask.information`.
+    ax : Axes, optional
+        Where to draw; default: a figure of its own.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> ax = irt.plot.information(irt.information(irt.fit_marginal(irt.load_lsat())))
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('ability', 'test information')
+    """
+    ability, total = required(found, "ability"), required(found, "test_information")
+    error = required(found, "ability_se")
+    ax = axes(ax)
+    ax.plot(ability, total, color=COLOURS[0], lw=1.8, label="information")
+    ax.set(xlabel="ability", ylabel="test information", title="Test information")
+    ax.set_ylim(bottom=0.0)
+    ax.margins(x=0.01)
+    right = ax.twinx()
+    right.plot(ability, np.where(np.isfinite(error), error, np.nan), color=COLOURS[1], ls="--")
+    right.set_ylabel("standard error of ability (dashed)")
+    right.set_ylim(bottom=0.0)
+    right.spines["top"].set_visible(False)
     return ax
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from irt_dask.curves import MORE_PARAMETERS
 from irt_dask.errors import InputError
 from irt_dask.report.common import item_ids, optional, spread
 from irt_dask.variables import ITEM_FLAGS
@@ -25,6 +26,12 @@ ATTRIBUTES = (
     "n_iterations",
     "objective",
     "log_likelihood",
+    "n_parameters",
+    "aic",
+    "bic",
+    "latent",
+    "n_persons",
+    "weight_kind",
     "n_item_draws",
     "seed",
     "version",
@@ -58,7 +65,7 @@ def _column(ids: Sequence[str], dataset: xr.Dataset, name: str, bars: bool) -> l
     if error is None:
         return [number(v) for v in values]
     return [
-        number(v) if np.isnan(v) else f"{number(v)} ± {number(e)}"
+        number(v) if np.isnan(v) or np.isnan(e) else f"{number(v)} ± {number(e)}"
         for v, e in zip(values, error, strict=True)
     ]
 
@@ -78,28 +85,30 @@ def _counts(ids: Sequence[str], fits: Sequence[xr.Dataset]) -> dict[str, list[st
 
 
 def item_table(
-    posterior: xr.Dataset,
+    fit: xr.Dataset,
     joint: xr.Dataset | None,
     spectral: xr.Dataset | None,
     truth: xr.Dataset | None,
+    *,
+    name: str = "posterior",
 ) -> Table:
-    """Make the table of the items, the first 500 of them."""
-    everything = item_ids(posterior)
+    """Make the table of the items, the first 500 of them; ``name`` is what the fit is called."""
+    everything = item_ids(fit)
     if not everything:
-        raise InputError("the posterior has no items to report")
-    head = posterior.isel(items=slice(MOST_ITEMS))
+        raise InputError(f"the {name} has no items to report")
+    head = fit.isel(items=slice(MOST_ITEMS))
     ids = everything[:MOST_ITEMS]
     columns = {"item": ids, **_counts(ids, [f for f in (head, joint, spectral) if f is not None])}
     for owner, dataset, bars in (
-        ("posterior", head, True),
+        (name, head, True),
         ("joint ML", joint, True),
         ("spectral", spectral, False),
         ("true", truth, False),
     ):
-        for symbol, name in (("a", "item_discrimination"), ("b", "item_difficulty")):
+        for symbol, variable in _PARAMETERS:
             if dataset is None or (owner == "spectral" and symbol == "a"):
                 continue
-            column = _column(ids, dataset, name, bars)
+            column = _column(ids, dataset, variable, bars)
             if column is not None:
                 columns[f"{owner} {symbol}"] = column
     remarks: tuple[str, ...] = ()
@@ -110,6 +119,13 @@ def item_table(
         )
     return Table(tuple(columns), [list(r) for r in zip(*columns.values(), strict=True)], remarks)
 
+
+#: Parameters of items by the letter that they have in banks.
+_PARAMETERS = (
+    ("a", "item_discrimination"),
+    ("b", "item_difficulty"),
+    *((p.letter, p.variable) for p in MORE_PARAMETERS),
+)
 
 #: What to do about an item that carries a flag.
 REMEDIES = {

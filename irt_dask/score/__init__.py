@@ -18,6 +18,7 @@ def score(
     n_plausible: int = 0,
     n_item_draws: int | None = None,
     seed: int = 0,
+    unknown_items: str = "raise",
     store: str | Path | None = None,
     client: Any = None,
     progress: Any = None,
@@ -67,6 +68,9 @@ def score(
         carries none.)
     seed : int
         Of the plausible values, which are keyed by the person's position among all persons.
+    unknown_items : {"raise", "ignore"}
+        Items of the responses that ``items`` lacks: an error, or ignored, with a notice that names
+        ten.  A person with no response to other items is one without responses.
     store : path or URL, optional
         Folder (on disk, or in object storage: ``s3://bucket/scores``) for one Parquet file per
         block (``person_id, person_ability, person_ability_sd`` (or ``_se``), ``n_responses, pv1,
@@ -113,11 +117,12 @@ def score(
     Raises
     ------
     InputError
-        If the responses have items that ``items`` lacks (it lists them), the folder holds other
-        files or scores of other responses (another first block, or more blocks) or with columns
-        that these options do not give (fewer plausible values; "sd" for "se"), more draws are asked
-        for than there are, a covariate is unknown (NaN) for somebody or the same for all, or an
-        option would have no effect.
+        If the responses have items that ``items`` lacks (it lists them), or none that it has; the
+        folder holds other files, or scores of other responses (another first block, or more
+        blocks), with columns that these options do not give (fewer plausible values; "sd" for "se")
+        or by items that would not count any more; more draws are asked for than there are; a
+        covariate is unknown (NaN) for somebody or the same for all; or an option would have no
+        effect.
     BusyError
         If another run is working in the folder.
     EstimationError
@@ -125,6 +130,8 @@ def score(
 
     Warns
     -----
+    Notice
+        Items are ignored (``unknown_items="ignore"``).
     ConvergenceWarning, DataWarning
         If the distribution of ability is not found in 200 passes, or a standard deviation ends at
         its bound; if the items were calibrated with groups of persons (``group_mean``, or a bank
@@ -177,5 +184,5 @@ def score(
     """
     from irt_dask.score.ability import Options, run
 
-    options = Options(method, n_plausible, n_item_draws, seed, prior)
+    options = Options(method, n_plausible, n_item_draws, seed, prior, unknown_items)
     return run(responses, items, options, store, client, progress)

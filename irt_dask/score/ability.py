@@ -26,6 +26,7 @@ from irt_dask.population import regression
 from irt_dask.population.population import STANDARD, Persons, Population
 from irt_dask.score import axis, folder, plane
 from irt_dask.score.checks import Options, check_options, warn_of_groups
+from irt_dask.score.outside import of_bank
 from irt_dask.store import Block, Responses
 from irt_dask.store.places import location
 
@@ -168,8 +169,7 @@ def _column_names(responses: Responses, plan: Plan) -> list[str]:
 
 
 def _plan(responses: Responses, items: xr.Dataset, options: Options) -> Plan:
-    """Choose the items to score with; every complaint about options and items is made here."""
-    check_options(options, items)
+    """Choose the items to score with; every complaint about items is made here."""
     n_plausible = whole_number("n_plausible", options.n_plausible, 0)
     if options.n_item_draws is None:
         n_draws = _default_draws(items) if options.method == "eap" else 0
@@ -297,7 +297,8 @@ def run(
     progress: ProgressOption,
 ) -> xr.Dataset:  # fmt: skip
     """See :func:`irt_dask.score`."""
-    responses = as_responses(responses, "score")
+    check_options(options, items)
+    responses = of_bank(as_responses(responses, "score"), items, options.unknown_items)
     plan = _plan(responses, items, options)
     warn_of_groups(items, options)
     start = regression.begin(responses, options.prior)
@@ -307,7 +308,7 @@ def run(
     path, lock = folder.opened(store)
     with lock, Engine(responses, client=client, progress=progress, stage="scoring") as engine:
         found = _population(engine, plan, items, start)
-        scored_with = folder.checksum(found.plan)
+        scored_with = folder.checksum((found.plan, responses.item_id))
         columns = _column_names(responses, found.plan)
         folder.begin(path, engine.responses, scored_with, columns)
         blocks = engine.map_refs(_write, found.plan, scored_with, str(path), report=True)

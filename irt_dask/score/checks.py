@@ -23,6 +23,7 @@ class Options:
     n_item_draws: int | None
     seed: int
     prior: Any = "normal"
+    unknown_items: str = "raise"
 
 
 def check_options(options: Options, items: xr.Dataset) -> None:
@@ -30,6 +31,8 @@ def check_options(options: Options, items: xr.Dataset) -> None:
     method, draws = options.method, options.n_item_draws
     if method not in METHODS:
         raise InputError(f"method={method!r} is not available; use {', '.join(METHODS)}")
+    if options.unknown_items not in ("raise", "ignore"):
+        raise InputError(f"unknown_items={options.unknown_items!r} must be 'raise' or 'ignore'")
     plain = isinstance(options.prior, str) and options.prior == "normal"
     if has_loadings(items) and not (method == "eap" and plain):
         raise InputError(

@@ -18,16 +18,18 @@ from irt_dask._version import __version__
 from irt_dask.engine import person_files
 from irt_dask.engine.lock import LOCK, FolderLock, ObjectLease, locked
 from irt_dask.engine.person_files import BEGUN, DONE
-from irt_dask.errors import InputError
+from irt_dask.errors import InputError, listed
 from irt_dask.store import Responses
-from irt_dask.store.digests import add, block_digest
+from irt_dask.store.digests import add, block_digest, earlier_digests
+from irt_dask.store.documents import from_json
 from irt_dask.store.manifest import put
 from irt_dask.store.objects import ObjectPath
-from irt_dask.store.places import Location, location, names
+from irt_dask.store.places import Location, location, names, read_bytes
+from irt_dask.store.selection import of_all_items
 
-#: Entries of the finished folder's description: checksum of what all blocks are scored with, and
-#: the names of the files' columns.
-_SCORED_WITH, _COLUMNS = "scored_with", "columns"
+#: Entries of the finished folder's description: checksum of what all blocks are scored with, the
+#: names of the files' columns, and the items.
+_SCORED_WITH, _COLUMNS, _ITEMS = "scored_with", "columns", "item_id"
 
 
 def checksum(content: Any) -> str:
@@ -41,8 +43,17 @@ def checksum(content: Any) -> str:
 
 
 def block_key(ref: Any, *read: Any) -> str:
-    """Content of a block, and where it stands: plausible values are keyed by position."""
-    return f"{block_digest(ref, *read)} at {ref.start}"
+    """Content of a block, and where it stands: plausible values are keyed by position.
+
+    Some items of a stored block have the key of the whole: which they are, the items say.
+    """
+    return f"{block_digest(of_all_items(ref), *read)} at {ref.start}"
+
+
+def _keys(ref: Any) -> list[str]:
+    """Keys of a block: now, and before its persons gave more responses."""
+    earlier = earlier_digests(of_all_items(ref))
+    return [block_key(ref), *(f"{was} at {ref.start}" for was in earlier)]
 
 
 def opened(path: str | Path) -> tuple[Location, FolderLock | ObjectLease]:
@@ -84,9 +95,9 @@ def _check_kind(folder: Location) -> None:
 
 
 def _description(folder: Location) -> dict[str, Any]:
-    data = (folder / DONE).read_bytes()
+    data = read_bytes(folder / DONE)
     try:
-        content = json.loads(data)
+        content = from_json(data, constants=True)
     except ValueError:
         content = None
     if not isinstance(content, dict):
@@ -97,7 +108,8 @@ def _description(folder: Location) -> dict[str, Any]:
 def begin(folder: Location, responses: Responses, scored_with: str, columns: list[str]) -> None:
     """Mark the folder as unfinished; refuse scores of other responses, and those with more columns.
 
-    Those of a run that was finished must begin with the same block, and have no block that the
+    Those of a run that was finished must begin with the same block (its persons may have given more
+    responses since), and have no block that the
     responses lack and no column that will not be written again; the mark keeps their columns, until
     a run is finished.  What is not finished is nobody's: other blocks in it are removed.
     """
@@ -106,13 +118,13 @@ def begin(folder: Location, responses: Responses, scored_with: str, columns: lis
     left = [n for n in there if n.startswith(".part-") and n.endswith(".tmp")]
     if (folder / DONE).exists():
         first = person_files.footer(person_files.file_of(folder, 0))
-        if beyond or (first is not None and first["block"] != block_key(responses.refs[0])):
+        if beyond or (first is not None and first["block"] not in _keys(responses.refs[0])):
             raise InputError(
                 f"{folder} holds scores of other responses"
                 + (f", with more than {responses.n_blocks} blocks" if beyond else "")
                 + "; choose another folder or remove it"
             )
-    promised = _columns(folder)
+    promised, by = _promised(folder)
     lost = [c for c in promised if c not in columns]
     if lost:
         raise InputError(
@@ -120,24 +132,33 @@ def begin(folder: Location, responses: Responses, scored_with: str, columns: lis
             f"not give and which would be lost; score with the options of before, choose another "
             f"folder or remove it"
         )
-    put(folder / BEGUN, json.dumps({_COLUMNS: promised}).encode())
+    without = [i for i in by if i not in set(responses.item_id)]
+    if without:
+        raise InputError(
+            f"{folder} holds scores by {len(by)} items, {len(without)} of which would not count "
+            f"any more: {listed(without, 10)}; score with the items of before and others, choose "
+            f"another folder or remove it"
+        )
+    put(folder / BEGUN, json.dumps({_COLUMNS: promised, _ITEMS: by}).encode())
     if (folder / DONE).exists() and _description(folder)[_SCORED_WITH] != scored_with:
         (folder / DONE).unlink()  # from here on it would describe only some of the files
     for old in (*beyond, *left):
         (folder / old).unlink()
 
 
-def _columns(folder: Location) -> list[str]:
-    """Columns of the files of the last run that was finished; none if none was."""
+def _promised(folder: Location) -> tuple[list[str], list[str]]:
+    """Columns of the files of the last run that was finished, and its items; none if none was."""
     if not (folder / DONE).exists():
         try:
-            return [str(c) for c in json.loads((folder / BEGUN).read_bytes())[_COLUMNS]]
+            said = from_json(read_bytes(folder / BEGUN))
+            return [str(c) for c in said[_COLUMNS]], [str(i) for i in said.get(_ITEMS, ())]
         except (OSError, ValueError, KeyError, TypeError):  # not there; or an empty one, of before
-            return []
-    said = _description(folder).get(_COLUMNS)
-    if isinstance(said, list):
-        return [str(c) for c in said]
-    return person_files.column_names(person_files.file_of(folder, 0))
+            return [], []
+    description = _description(folder)
+    columns, items = description.get(_COLUMNS), description.get(_ITEMS)
+    if not isinstance(columns, list):
+        columns = person_files.column_names(person_files.file_of(folder, 0))
+    return [str(c) for c in columns], [str(i) for i in items] if isinstance(items, list) else []
 
 
 def _number(name: str) -> int:
@@ -164,4 +185,5 @@ def finish(
     attrs: dict[str, Any],
 ) -> None:  # fmt: skip
     """Describe the scores, once every file is there."""
-    person_files.finish(folder, responses, {**attrs, _SCORED_WITH: scored_with, _COLUMNS: columns})
+    with_what = {_SCORED_WITH: scored_with, _COLUMNS: columns, _ITEMS: list(responses.item_id)}
+    person_files.finish(folder, responses, {**attrs, **with_what})

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from irt_dask.engine import ProgressOption
     from irt_dask.store import Responses
 
 
@@ -18,6 +19,8 @@ def simulate(
     seed: int = 0,
     store: str | Path | None = None,
     rows_per_block: int | None = None,
+    client: Any = None,
+    progress: ProgressOption = None,
 ) -> Responses:
     """Simulate responses with known parameters.
 
@@ -31,7 +34,10 @@ def simulate(
         Probability that a response is not observed, independently of everything.
     seed : int
     store : path or URL, optional
-        Write a store there, block by block; without it the responses stay in memory.
+        Write a store there, block by block, by the workers of the cluster if there is one (a
+        folder must be one that they share); without it the responses stay in memory.
+    client, progress
+        As everywhere: where it is computed never changes a bit.
 
     Returns
     -------
@@ -51,4 +57,6 @@ def simulate(
     """
     from irt_dask.simulate.generate import generate
 
-    return generate(n_persons, n_items, model, missing, seed, store, rows_per_block)
+    return generate(
+        n_persons, n_items, model, missing, seed, store, rows_per_block, client, progress
+    )

@@ -19,6 +19,7 @@ from irt_dask.store.persons import person_columns
 from irt_dask.store.responses import SAMPLING, Responses, check_item_ids
 from irt_dask.store.weights import Sums, check_kind, checked
 from irt_dask.store.writer import check_rows_per_block
+from irt_dask.variables import identifier
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -170,6 +171,7 @@ def from_array(
         Columns ``weight`` (finite, positive), ``group`` (a label), and any others, which are
         covariates (numbers; NaN where not known).
     person_id, item_id : identifiers; default the array's own, else "0", "1", ...
+        As text in Unicode's normal form C, in which identifiers that look the same are.
     rows_per_block : persons in a block; never changes an answer.
     weight_kind : {"sampling", "frequency"}
         What the column ``weight`` means.  Sampling weights are divided by their mean in every
@@ -261,7 +263,7 @@ def _checked(array: Any, observed: str | None) -> Any:
 
 def _checked_ids(given: Any, n: int) -> NDArray[np.object_]:
     """Identifiers of n persons as strings, not empty and each once."""
-    ids = np.array([str(i) for i in given], dtype=object)
+    ids = np.array([identifier(i) for i in given], dtype=object)
     if "" in ids:
         raise InputError(f"person {list(ids).index('')} (counted from 0) has an empty identifier")
     if len(ids) != n:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irt_dask.errors import InputError
+from irt_dask.variables import identifier
 
 BINARY, MOST = 2, 15
 #: K of all items, or of each where they differ.
@@ -31,7 +32,7 @@ def declared(categories: Any, item_id: Sequence[str]) -> Categories:
     elif hasattr(categories, "to_dict"):
         categories = categories.to_dict()
     if isinstance(categories, Mapping):
-        named = {str(name): k for name, k in categories.items()}
+        named = {identifier(name): k for name, k in categories.items()}
         unknown = sorted(named.keys() - set(item_id))
         if unknown:
             raise InputError(

@@ -18,7 +18,7 @@ from irt_dask.kernels.responses.layouts import Dense
 from irt_dask.store.blocks import Block, BlockRef
 from irt_dask.store.responses import SAMPLING, Responses, sha256
 from irt_dask.store.stored import StoredBlock
-from irt_dask.store.weights import WeightedRef
+from irt_dask.store.weights import UnweightedRef, WeightedRef
 
 
 def _read(ref: BlockRef) -> Block:
@@ -29,14 +29,16 @@ def block_digest(ref: BlockRef, read: Callable[[BlockRef], Block] = _read) -> st
     """Checksum of responses, identifiers, weights, groups and covariates of a block.
 
     That of a stored block follows from the manifest, without reading the block; it does not change
-    when persons or items are appended: which items there are, whoever uses it has to say besides
-    (:func:`responses_digest` does, and scores by the parameters they are made with).  Others are
-    read, by ``read``.  The same content in another layout, or cut into other blocks, has another
-    checksum.
+    when other persons or items are appended: which items there are, whoever uses it has to say
+    besides (:func:`responses_digest` does, and scores by the parameters they are made with).
+    Others are read, by ``read``.  The same content in another layout, or cut into other blocks,
+    has another checksum.
     """
     if isinstance(ref, WeightedRef):  # a scale is that of a method; whom rows stand for is not
         inner = block_digest(ref.ref, read)
         return inner if ref.kind == SAMPLING else sha256(inner.encode(), ref.kind.encode())
+    if isinstance(ref, UnweightedRef) and isinstance(ref.ref, StoredBlock):
+        return sha256(block_digest(ref.ref).encode(), b"without weights")
     if isinstance(ref, StoredBlock):
         return sha256(*(part.encode() for part in ref.checksums()))
     block = read(ref)
@@ -51,6 +53,16 @@ def block_digest(ref: BlockRef, read: Callable[[BlockRef], Block] = _read) -> st
     for numbers in (ref.weights(), ref.covariates()):
         parts.append(b"none" if numbers is None else np.asarray(numbers, dtype=float).tobytes())
     return sha256(*(hashlib.sha256(p).hexdigest().encode() for p in parts))
+
+
+def earlier_digests(ref: BlockRef) -> list[str]:
+    """Checksums that a stored block had before later parts added responses to it."""
+    if isinstance(ref, WeightedRef):
+        inner = earlier_digests(ref.ref)
+        if ref.kind == SAMPLING:
+            return inner
+        return [sha256(one.encode(), ref.kind.encode()) for one in inner]
+    return [block_digest(one) for one in ref.earlier()] if isinstance(ref, StoredBlock) else []
 
 
 def responses_digest(responses: Responses, blocks: Iterable[str]) -> str:

@@ -27,7 +27,7 @@ from irt_dask.store.categories import BINARY, Categories, of_each
 from irt_dask.store.manifest import Files
 from irt_dask.store.objects import ObjectPath
 from irt_dask.store.parts import Part
-from irt_dask.store.places import Location, location
+from irt_dask.store.places import Location, location, open_to_append
 from irt_dask.store.publish import (
     Addition,
     changed_meanwhile,
@@ -61,14 +61,17 @@ class Draft:
         self, part: Part, files: Files, *, item_id: tuple[str, ...],
         categories: Categories = BINARY, max_weight: float | None = None,
         weight_kind: str = SAMPLING, covariates: tuple[str, ...] = (), n_quarantined: int = 0,
+        merged: tuple[int, int] = (0, 0),
         before: Callable[[], None] = lambda: None,
         uploaded: Callable[[int, int], None] = lambda done, total: None,
     ) -> Responses:  # fmt: skip
         """Make the part belong to the store: until this returns, nothing has changed there.
 
         ``item_id`` names the part's items: those of the store, and new ones after them, which have
-        so many ``categories``.  ``before`` is called before the store shows the part; ``uploaded``
-        with the number of files that are in object storage and that of all, for a store there.
+        so many ``categories``.  ``merged`` counts the persons of earlier parts to whom this one
+        adds responses, and these.  ``before`` is called before the store shows the part;
+        ``uploaded`` with the number of files that are in object storage and that of all, for a
+        store there.
         """
         known = [] if self.old is None else self.old["item_id"]
         n_new = len(item_id) - len(known)
@@ -84,6 +87,8 @@ class Draft:
         }
         if known and n_new:
             entry["new_items"] = n_new
+        if merged[1]:
+            entry["merged_persons"], entry["merged_responses"] = merged
         of_known = (self.old or {}).get("n_categories", [BINARY] * len(known))
         content: dict[str, Any] = {
             "layout": part.layout,
@@ -100,7 +105,8 @@ class Draft:
             publish(self.path, self.name, self.old, addition, before, uploaded)
         else:
             before()
-            self._move(self.path, addition)
+            with manifest.writing(self.path):
+                self._move(self.path, addition)
         return open_responses(self.path)
 
     def _move(self, path: Path, new: Addition) -> None:
@@ -219,7 +225,7 @@ def _locked(path: Path) -> Iterator[Path]:
     while True:
         try:
             folder.mkdir(exist_ok=True)
-            file = open(lock, "a")  # noqa: SIM115 (closed below)
+            file = open_to_append(lock)  # closed below
         except FileNotFoundError:
             if not folder.parent.is_dir():
                 raise InputError(f"{folder.parent}, the folder of the store, is gone") from None

@@ -11,7 +11,10 @@ store, and ``needs`` names why; a reader refuses names that it does not know:
   in the store never changes;
 - "items by part": the list of items has grown.  ``new_items`` of a part says how many items came
   with it; they follow those that were there, and an item keeps its place.  The chunks of a part
-  have the items up to its own; to its persons later items are unobserved.
+  have the items up to its own; to its persons later items are unobserved;
+- "merged persons": persons of earlier parts have given more responses, which lie in the array
+  ``supplement`` of a later part (:mod:`irt_dask.store.supplements`) and fill cells that were not
+  observed.  ``merged_persons`` and ``merged_responses`` of a part count them.
 
 So a new part adds entries (its own, its files, its items at the end of theirs) and changes none,
 and :func:`as_of` can take parts off again: whatever was identified by a checksum stays readable.
@@ -30,9 +33,11 @@ from pathlib import Path
 from typing import Any
 
 from irt_dask.errors import DiskError, NoStoreError, StoreError
+from irt_dask.store import schema
 from irt_dask.store.categories import BINARY
+from irt_dask.store.documents import from_json
 from irt_dask.store.objects import ObjectPath
-from irt_dask.store.places import Location
+from irt_dask.store.places import Location, read_bytes
 
 NAME = "manifest.json"
 FORMAT = "irt_dask responses"
@@ -41,8 +46,8 @@ VERSION = 2
 #: names that it does not know.
 VERSION_WITH_NEEDS = 3
 FREQUENCY_WEIGHTS = "frequency weights"
-CATEGORIES, ITEMS_BY_PART = "categories", "items by part"
-_KNOWN = {FREQUENCY_WEIGHTS, CATEGORIES, ITEMS_BY_PART}
+CATEGORIES, ITEMS_BY_PART, MERGED = "categories", "items by part", "merged persons"
+_KNOWN = {FREQUENCY_WEIGHTS, CATEGORIES, ITEMS_BY_PART, MERGED}
 
 #: ``{path relative to the store: [size, sha256]}``.
 Files = dict[str, list[int | str]]
@@ -50,8 +55,11 @@ Files = dict[str, list[int | str]]
 
 def digest(content: dict[str, Any]) -> str:
     """Checksum of a manifest's content, without its entry of that name."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    try:
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+    except (RecursionError, UnicodeEncodeError):  # nothing that was written by us
+        return ""
 
 
 def write(root: Path, content: dict[str, Any], scratch: Path | None = None) -> None:
@@ -70,7 +78,7 @@ def read(root: Location) -> dict[str, Any]:
     """Return the manifest of the store at ``root`` after checking version and checksum."""
     path = root / NAME
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
     except FileNotFoundError:
         what = "there is no such folder" if not root.exists() else f"it has no {NAME}"
         raise NoStoreError(f"{root} is not a store of responses: {what}") from None
@@ -82,7 +90,7 @@ def read(root: Location) -> dict[str, Any]:
 def decoded(path: Location, data: bytes) -> dict[str, Any]:
     """Return the manifest that these bytes of ``path`` are, after checking it."""
     try:
-        content = json.loads(data)
+        content = from_json(data)
     except ValueError as error:
         raise StoreError(f"the manifest {path} cannot be read: {error}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
@@ -96,12 +104,16 @@ def decoded(path: Location, data: bytes) -> dict[str, Any]:
     claimed = content.pop("checksum", None)
     if claimed != digest(content):
         raise StoreError(f"the manifest {path} is damaged: its checksum does not match its content")
-    unknown = sorted({str(x) for x in content.get("needs", ())} - _KNOWN)
+    needs = content.get("needs")
+    unknown = sorted({str(x) for x in needs} - _KNOWN) if isinstance(needs, list) else []
     if unknown:
         raise StoreError(
             f"{path} needs {', '.join(unknown)}, which this irt_dask does not know; use the "
             f"version of irt_dask that wrote it"
         )
+    fault = next(schema.faults(content), None)
+    if fault is not None:
+        raise StoreError(f"the manifest {path} is none that irt_dask writes: {fault}")
     content["checksum"] = claimed
     return content
 
@@ -121,7 +133,8 @@ def settled(content: dict[str, Any]) -> dict[str, Any]:
     graded = any(k > BINARY for k in content.get("n_categories", ()))
     grown = any("new_items" in p for p in content["parts"])
     needs = [name for name in content.get("needs", ()) if name == FREQUENCY_WEIGHTS]
-    needs += [CATEGORIES] * graded + [ITEMS_BY_PART] * grown
+    merged = any("merged_responses" in p for p in content["parts"])
+    needs += [CATEGORIES] * graded + [ITEMS_BY_PART] * grown + [MERGED] * merged
     without = {name for name, has in (("needs", needs), ("n_categories", graded)) if not has}
     return {k: v for k, v in {**content, "needs": needs}.items() if k not in without}
 
@@ -193,11 +206,12 @@ def write_atomically(path: Path, data: bytes, scratch: Path | None = None) -> No
 
 def sync_folder(folder: Path) -> None:
     """Make renames inside a folder durable."""
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    with writing(folder):
+        fd = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 def put(path: Location, data: bytes) -> None:

@@ -22,7 +22,9 @@ from zarr.storage import LocalStore
 
 from irt_dask.arrays import Floats
 from irt_dask.kernels.responses.layouts import Layout, Sparse, to_dense, to_sparse
+from irt_dask.store import supplements
 from irt_dask.store.manifest import Files, writing
+from irt_dask.store.supplements import Cells
 
 if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer
@@ -68,7 +70,9 @@ def _open(folder: str, name: str) -> tuple[zarr.Array, _Noting]:
 class Part:
     """What a part holds and where; small and picklable.
 
-    ``capacity`` is the number of responses that a chunk of a CSR part has room for.
+    ``capacity`` is the number of responses that a chunk of a CSR part has room for.  A part may add
+    up to ``most_added`` responses (0: it has no array for them) to each of the ``n_blocks_before``
+    blocks of earlier parts; it may have no persons of its own.
     """
 
     folder: str
@@ -80,6 +84,8 @@ class Part:
     weighted: bool = False
     grouped: bool = False
     n_covariates: int = 0
+    n_blocks_before: int = 0
+    most_added: int = 0
 
     @property
     def n_blocks(self) -> int:
@@ -91,7 +97,12 @@ class Part:
         first = k * self.rows_per_block
         return first, min(first + self.rows_per_block, self.n_persons)
 
+    def arrays(self) -> dict[str, _Array]:
+        """What Zarr has to hold, by name."""
+        return self._arrays() | self._supplement()
+
     def _arrays(self) -> dict[str, _Array]:
+        """The arrays of the part's own blocks."""
         rows, room = self.rows_per_block, max(self.capacity, 1)
         m, k = self.n_items, self.n_covariates
         persons, blocks = ("persons", self.n_persons, rows), ("blocks", self.n_blocks, 1)
@@ -112,19 +123,30 @@ class Part:
             if has
         }
 
+    def _supplement(self) -> dict[str, _Array]:
+        """The array of responses to persons of earlier parts, if there are any."""
+        n, room = self.n_blocks_before, self.most_added
+        if room == 0:
+            return {}
+        dimensions = ("earlier_blocks", "cell", "supplement_capacity")
+        return {
+            supplements.NAME: _Array("int32", IMPOSSIBLE, dimensions, (n, 3, room), (1, 3, room))
+        }
+
     def create(self) -> Files:
         """Write the metadata of all arrays; return the files."""
+        arrays = self.arrays()
         with writing(self.folder):
             store = _Noting(self.folder)
             group = zarr.open_group(store, mode="w", zarr_format=3)
-            for name, a in self._arrays().items():
+            for name, a in arrays.items():
                 group.create_array(
                     name,
                     **a._asdict(),
                     compressors=[ZstdCodec(level=1), Crc32cCodec()],
                     config={"write_empty_chunks": True},
                 )
-        names = ["zarr.json", *(f"{name}/zarr.json" for name in self._arrays())]
+        names = ["zarr.json", *(f"{name}/zarr.json" for name in arrays)]
         return self._flushed({name: store.noted[name] for name in names})
 
     def write_blocks(
@@ -174,6 +196,15 @@ class Part:
             chunks = [f"c/{b}{tail}" for b in blocks]
             files |= {f"{name}/{chunk}": store.noted[chunk] for chunk in chunks}
         return self._flushed(files)
+
+    def write_supplement(self, k: int, cells: Cells) -> Files:
+        """Write what persons of block ``k``, of an earlier part, have answered since."""
+        name = supplements.NAME
+        with writing(f"{self.folder}/{name}"):
+            array, store = _open(self.folder, name)
+            array[k : k + 1] = supplements.padded(cells, self.most_added)
+        chunk = f"c/{k}/0/0"
+        return self._flushed({f"{name}/{chunk}": store.noted[chunk]})
 
     def _padded(self, data: Sparse, blocks: range) -> dict[str, NDArray[Any]]:
         """Cut at block ends; pad with what no block can hold."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from irt_dask.arrays import Floats
 from irt_dask.errors import InputError
 from irt_dask.store.weights import refused, rule
+from irt_dask.variables import identifier
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,14 +55,14 @@ def _columns(persons: Any, ids: NDArray[np.object_]) -> dict[str, Any]:
         if not hasattr(column, "__len__") or isinstance(column, str):
             raise InputError(f"persons[{name!r}] must be a column with {n} entries")
     for name in ("person", "person_id", "id"):
-        if name in columns and [str(i) for i in columns.pop(name)] != list(ids):
+        if name in columns and [identifier(i) for i in columns.pop(name)] != list(ids):
             raise InputError(
                 f"persons[{name!r}] differs from the identifiers of the array's persons; "
                 f"bring the rows of the table into their order"
             )
     labels = getattr(persons, "index", None)
     counted = labels is None or list(labels) == list(range(n))
-    if not counted and len(labels) == n and [str(i) for i in labels] != list(ids):  # type: ignore[arg-type, union-attr]
+    if not counted and len(labels) == n and [identifier(i) for i in labels] != list(ids):  # type: ignore[arg-type, union-attr]
         raise InputError(
             "the index of persons differs from the identifiers of the array's persons; bring its "
             "rows into their order, or reset the index if they are already"

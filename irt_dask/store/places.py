@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader, BufferedWriter
 from os import PathLike
 from pathlib import Path, PurePath
 from typing import Any
 
-from irt_dask.errors import InputError
+from irt_dask.errors import DiskError, InputError, StoreError, without_credentials
 from irt_dask.store.objects import ObjectPath, opened
 
 #: Protocols that are the file system, and those without writing and listing.
 _LOCAL, _WEB = ("file", "local"), ("http", "https", "ftp", "data")
+
+#: What says that a disk or a network file system fails, whatever was asked of it.
+_FAILING = {
+    errno.EIO, errno.ESTALE, errno.ENXIO, errno.ENODEV, errno.EREMOTEIO, errno.ETIMEDOUT,
+    errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.EBADMSG, errno.EUCLEAN,
+}  # fmt: skip
+
+#: User and password of what is a URL and nothing else, whatever signs the password has.
+_LOGIN = re.compile(r"://[^/@]*:.*@")
 
 #: Where a store, or a folder of scores, is.
 Location = Path | ObjectPath
@@ -29,7 +44,8 @@ def location(path: str | PathLike[str] | ObjectPath) -> Location:
     Raises
     ------
     InputError
-        If the URL has a protocol that cannot be used, or that needs a package which is not there.
+        If the URL has a protocol that cannot be used, or that needs a package which is not there,
+        or holds a password or a token: addresses are written to logs and results.
     """
     if isinstance(path, ObjectPath):
         return path
@@ -38,6 +54,13 @@ def location(path: str | PathLike[str] | ObjectPath) -> Location:
             _refuse_mangled(path)
         return Path(path)
     text = str(path)
+    shown = _LOGIN.sub("://***@", text)
+    if without_credentials(shown) != text:
+        raise InputError(
+            f"{shown}: a URL with a password or a token is not taken, because addresses are "
+            f"written to logs and results; give credentials in the environment "
+            f"(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, ...), and the URL without them"
+        )
     protocol, _, rest = text.partition("://")
     if protocol.lower() in _LOCAL:
         if not rest.startswith("/"):
@@ -79,7 +102,7 @@ def checksum(file: Location) -> str:
         for piece in file.pieces():
             h.update(piece)
         return h.hexdigest()
-    with open(file, "rb") as f:
+    with open_file(file) as f:
         return hashlib.file_digest(f, "sha256").hexdigest()
 
 
@@ -87,7 +110,62 @@ def names(folder: Location) -> set[str]:
     """Names of what is in a folder; none if there is no such folder."""
     if isinstance(folder, ObjectPath):
         return folder.names()
-    return {p.name for p in folder.iterdir()} if folder.exists() else set()
+    with reading(folder):
+        return {p.name for p in folder.iterdir()} if folder.exists() else set()
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn the failure of a file system into an error that names what was to be read.
+
+    What the user may have caused (a file that is not there, or not theirs) stays an OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FAILING:
+            raise
+        raise DiskError(
+            f"{path} cannot be read: {error.strerror}; the disk or the network file system fails: "
+            f"start again when it answers"
+        ) from error
+
+
+@contextmanager
+def open_file(path: Path) -> Iterator[BufferedReader]:
+    """Open a file to be read; a StoreError for a pipe or a device, which may have no end."""
+    with reading(path), open(_descriptor(path, os.O_RDONLY), "rb") as file:
+        yield file
+
+
+def open_to_append(path: Path) -> BufferedWriter:
+    """Open a file to be locked or written at its end, made if need be; else as open_file."""
+    return open(_descriptor(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "ab")
+
+
+def _descriptor(path: Path, flags: int) -> int:
+    # Without waiting for who is at the other end of a pipe; of a file it changes nothing.
+    try:
+        descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except IsADirectoryError:
+        is_file = False
+    else:
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        if not is_file:
+            os.close(descriptor)
+    if not is_file:
+        raise StoreError(f"{path} is no file, but a folder, a pipe or a device")
+    return descriptor
+
+
+def read_bytes(path: Location, size: int | None = None) -> bytes:
+    """Bytes of a file or an object; of a file at most one more than ``size``, where it is said."""
+    if isinstance(path, ObjectPath):
+        return path.read_bytes()
+    with open_file(path) as file:
+        # no memory for more than there is, whatever was said
+        there = os.fstat(file.fileno()).st_size
+        return file.read(-1 if size is None else min(size, there) + 1)
 
 
 def _refuse_mangled(path: PurePath) -> None:
@@ -96,7 +174,10 @@ def _refuse_mangled(path: PurePath) -> None:
 
     protocol, colon, _ = str(path).partition(":/")
     if colon and protocol in available_protocols():
-        raise InputError(f"{path}: give a URL as text, not as a Path, which drops a slash of it")
+        raise InputError(
+            f"a Path that begins with {protocol}: : give a URL as text, not as a Path, which "
+            f"drops a slash of it"
+        )
 
 
 def _check_protocol(text: str, protocol: str) -> None:

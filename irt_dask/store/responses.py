@@ -15,6 +15,7 @@ from irt_dask.arrays import Floats
 from irt_dask.errors import InputError, repeated
 from irt_dask.store.blocks import Block, BlockRef
 from irt_dask.store.categories import BINARY, Categories, of_each
+from irt_dask.variables import identifier
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -164,7 +165,11 @@ class Responses:
         return copy.copy(self.refs[k].covariates())
 
     def select(
-        self, *, items: Sequence[str] | None = None, persons: Sequence[str] | slice | None = None
+        self,
+        *,
+        items: Sequence[str] | None = None,
+        persons: Sequence[str] | NDArray[np.bool_] | slice | None = None,
+        weights: str = "use",
     ) -> Responses:
         """Return some items, some persons or both, without copying anything.
 
@@ -174,14 +179,18 @@ class Responses:
         Parameters
         ----------
         items : identifiers, in the order in which they are wanted.
-        persons : identifiers, or a slice of positions (step 1)
+        persons : identifiers, a mask (True or False each, by position) or a slice (step 1)
             Persons stay in the order of the data.  Identifiers take one pass over those of all
-            persons, in this process.
+            persons, in this process.  Of a mask, a byte a person in this process, workers get what
+            concerns their blocks.
+        weights : {"use", "ignore"}
+            "ignore": as if nobody had a weight, for methods that do not support weights.
 
         Raises
         ------
         InputError
-            If an identifier does not occur (it lists them) or nothing is selected.
+            If an identifier does not occur (it lists them), a mask is not of truth values or not
+            as long as there are persons, or nothing is selected.
 
         Examples
         --------
@@ -189,10 +198,13 @@ class Responses:
         >>> responses = irt.load_lsat()
         >>> responses.select(items=["LSAT3", "LSAT1"], persons=slice(0, 100))
         <Responses: 100 persons x 2 items, 1 dense blocks>
+        >>> able = responses.to_xarray()["response"].sum("items") >= 4
+        >>> responses.select(persons=able).n_persons
+        655
         """
         from irt_dask.store.selection import select
 
-        return select(self, items, persons)
+        return select(self, items, persons, weights)
 
     def split(self, share: float, *, seed: int = 0) -> tuple[Responses, Responses]:
         """Deal the persons into two parts at random, without copying anything.
@@ -266,7 +278,7 @@ class Responses:
 
 def check_item_ids(item_id: Sequence[object]) -> tuple[str, ...]:
     """Return item identifiers as strings, refusing none, empty or repeated ones."""
-    ids = tuple(str(i) for i in item_id)
+    ids = tuple(identifier(i) for i in item_id)
     if not ids:
         raise InputError("there are no items: responses need at least one item column")
     empty = [k for k, i in enumerate(ids) if not i]

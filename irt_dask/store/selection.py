@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from irt_dask.arrays import Ints
@@ -17,6 +18,9 @@ from irt_dask.kernels.responses import layouts
 from irt_dask.store.blocks import Block, BlockRef, Refs
 from irt_dask.store.categories import together
 from irt_dask.store.responses import Responses, check_item_ids, sha256
+from irt_dask.store.stored import StoredBlock
+from irt_dask.store.weights import WeightedRef, without
+from irt_dask.variables import identifier
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,8 @@ class Dealt:
         return np.flatnonzero((self.low <= u) & (u < self.high))
 
 
-Rows = slice | NDArray[np.intp] | Dealt
+#: Of a block; an array of truth values has one for each of its persons.
+Rows = slice | NDArray[np.intp] | NDArray[np.bool_] | Dealt
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,13 +64,26 @@ class SelectedBlock(BlockRef):
         weight = None if block.weight is None else block.weight[rows]
         return Block(self.index, self.start, data, weight)
 
-    def _rows(self, n: int) -> slice | NDArray[np.intp]:
+    def _rows(self, n: int) -> slice | NDArray[np.intp] | NDArray[np.bool_]:
         return self.rows.of(self.ref.start, n) if isinstance(self.rows, Dealt) else self.rows
 
     def column(self, name: str) -> NDArray[Any] | None:
         """Return a variable of the selected persons, None without it."""
         column = self.ref.column(name)
         return None if column is None else column[self._rows(len(column))]
+
+
+def of_all_items(ref: BlockRef) -> BlockRef:
+    """The stored block of whose items this has some, if it has all of its persons; else itself.
+
+    On the same scale of weights.
+    """
+    if isinstance(ref, WeightedRef):
+        return replace(ref, ref=of_all_items(ref.ref))
+    if not isinstance(ref, SelectedBlock) or not isinstance(ref.ref, StoredBlock):
+        return ref
+    every = isinstance(ref.rows, slice) and ref.rows == slice(None)
+    return ref.ref if every else ref
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,14 +108,29 @@ class _SelectedBlocks(Refs):
 
 
 def select(
-    responses: Responses, items: Sequence[str] | None, persons: Sequence[str] | slice | None
-) -> Responses:
+    responses: Responses, items: Sequence[str] | None,
+    persons: Sequence[str] | NDArray[np.bool_] | slice | None, weights: str = "use",
+) -> Responses:  # fmt: skip
     """See :meth:`irt_dask.Responses.select`."""
+    if weights not in ("use", "ignore"):
+        raise InputError(f"weights={weights!r} is not available; choose use or ignore")
+    if weights == "ignore":
+        responses = without(responses)
+    if items is None and persons is None:
+        return responses if weights == "ignore" else _view(responses, None, None)
     columns = None if items is None else _columns(responses, items)
     if persons is None:
         return _view(responses, columns, None)
     if isinstance(persons, slice):
         return _view(responses, columns, _rows_of_slice(responses, persons))
+    if isinstance(persons, str) or not isinstance(persons, Iterable):
+        raise InputError(
+            f"persons={persons!r} must be a list of person identifiers, a mask, or a slice"
+        )
+    persons = persons if hasattr(persons, "dtype") else [*persons]
+    mask = _mask(persons, responses.n_persons)
+    if mask is not None:
+        return _view(responses, columns, _rows_of_mask(responses, mask))
     return _view(responses, columns, _rows_of_ids(responses, persons))
 
 
@@ -137,6 +170,8 @@ def _view(
         starts = np.cumsum([0, *(len(_positions(rows[k], *bounds[k])) for k in chosen)])
     parts: list[bytes] = []
     for k, r in (rows or {}).items():  # each with its length: no two have the same bytes
+        if isinstance(r, np.ndarray) and r.dtype == bool:
+            r = np.flatnonzero(r)  # as of identifiers
         content = r.tobytes() if isinstance(r, np.ndarray) else repr(r).encode()
         parts += [f"/{k}/{type(r).__name__}/{len(content)}/".encode(), content]
     name = sha256(
@@ -173,7 +208,7 @@ def _starts(responses: Responses) -> Ints:
 def _columns(responses: Responses, items: Sequence[str]) -> NDArray[np.intp]:
     if isinstance(items, str) or not isinstance(items, Iterable):
         raise InputError(f"items={items!r} must be a list of item identifiers")
-    known = {name: j for j, name in enumerate(responses.item_id)}
+    known = {identifier(name): j for j, name in enumerate(responses.item_id)}
     items = list(items)
     if not items:
         raise InputError("no item is selected; give at least one")
@@ -203,18 +238,72 @@ def _rows_of_slice(responses: Responses, persons: slice) -> dict[int, Rows]:
     return rows
 
 
-def _rows_of_ids(responses: Responses, persons: Sequence[str]) -> dict[int, Rows]:
-    if isinstance(persons, str) or not isinstance(persons, Iterable):
-        raise InputError(f"persons={persons!r} must be a list of person identifiers, or a slice")
-    wanted = {str(p) for p in persons}
+def _mask(persons: Any, n: int) -> NDArray[np.bool_] | None:
+    """A copy of what is a mask, None for what are identifiers."""
+    array = np.asarray(persons if hasattr(persons, "dtype") else np.array(persons, dtype=object))
+    kinds = {type(x) for x in array.ravel()} if array.dtype == object else set()
+    truth = {bool, np.bool_}
+    if kinds & truth and kinds - truth:
+        raise InputError(
+            f"persons= has True or False and {min(t.__name__ for t in kinds - truth)}; a mask has "
+            f"True or False for each person and nothing else"
+        )
+    if array.dtype.kind in "fc" or (
+        array.dtype.kind in "iuO" and n > 2 and array.shape == (n,) and {*array.tolist()} <= {0, 1}
+        and not kinds & truth
+    ):  # fmt: skip
+        raise InputError(
+            f"persons= are numbers ({array.dtype}); a mask is of truth values (mask.astype(bool)), "
+            f"identifiers are text"
+        )
+    if not (array.dtype.kind == "b" or kinds & truth):
+        return None
+    if array.shape != (n,):
+        raise InputError(
+            f"persons= is a mask of shape {array.shape}; it needs one truth value for each of the "
+            f"{n} persons"
+        )
+    _refuse_doubt(persons, n)
+    return array.astype(bool)
+
+
+def _refuse_doubt(mask: Any, n: int) -> None:
+    """Refuse a mask of which it is not sure whom it means."""
+    if np.ma.is_masked(mask):
+        raise InputError(
+            "persons= is a mask with values that are masked themselves; say what they mean, such "
+            "as mask.filled(False)"
+        )
+    labels = mask.index if isinstance(mask, pd.Series) else None
+    if labels is not None and not labels.equals(pd.RangeIndex(n)):
+        raise InputError(
+            f"persons= is a mask with an index ({listed(map(str, labels), 3)}), and a mask goes by "
+            f"position: give mask.to_numpy() if it has the order of the persons, or the "
+            f"identifiers mask.index[mask]"
+        )
+
+
+def _rows_of_mask(responses: Responses, mask: NDArray[np.bool_]) -> dict[int, Rows]:
+    """Of each block its own piece of the mask, which alone goes to a worker."""
+    rows: dict[int, Rows] = {}
+    for k, (a, b) in enumerate(_bounds(responses)):
+        own = mask[a:b]
+        if own.any():
+            rows[k] = slice(0, b - a) if own.all() else own
+    return rows
+
+
+def _rows_of_ids(responses: Responses, persons: Any) -> dict[int, Rows]:
+    wanted = {identifier(p) for p in persons}
     found: set[str] = set()
     rows: dict[int, Rows] = {}
     for k in range(responses.n_blocks):
         ids = responses.person_ids(k)
-        at = np.array([i for i, name in enumerate(ids) if name in wanted], dtype=np.intp)
+        names = [identifier(name) for name in ids]
+        at = np.array([i for i, name in enumerate(names) if name in wanted], dtype=np.intp)
         if at.size:
             rows[k] = at
-            found.update(ids[at])
+            found.update(names[i] for i in at)
     unknown = sorted(wanted - found)
     if unknown:
         raise InputError(_unknown("person", unknown))

@@ -2,84 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zarr
 from numpy.typing import NDArray
-from zarr.abc.store import ByteRequest
-from zarr.core.buffer import Buffer, BufferPrototype
-from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
-from irt_dask.errors import StoreError
+from irt_dask.errors import (
+    DiskError,
+    IrtDaskError,
+    StoreError,
+    TooLargeError,
+    starting_threads,
+)
 from irt_dask.kernels.responses.layouts import Dense, Layout, Sparse
-from irt_dask.store import manifest
+from irt_dask.store import manifest, supplements
 from irt_dask.store.blocks import Block, BlockRef, Refs
 from irt_dask.store.categories import BINARY, Categories, limits, together
+from irt_dask.store.checked import array_of, bytes_of, content_of
 from irt_dask.store.objects import AT_ONCE, ObjectPath
-from irt_dask.store.places import Location, location
+from irt_dask.store.places import location
 from irt_dask.store.responses import FREQUENCY, SAMPLING, Responses
-
-
-class CheckedStore(WrapperStore[LocalStore | MemoryStore]):
-    """A Zarr store of one part that serves exactly the bytes that the manifest lists.
-
-    Those of object storage are fetched here, an object whole by one request; what Zarr is given to
-    hold is empty then.
-    """
-
-    def __init__(self, root: Location, part: str, files: dict[str, list[int | str]]) -> None:
-        local = isinstance(root, Path)
-        super().__init__(
-            LocalStore(root / part, read_only=True) if local else MemoryStore(read_only=True)  # type: ignore[arg-type]
-        )
-        self.root, self.part, self.files = root, part, files
-
-    async def get(
-        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        """Return a whole file; an unlisted key is absent, a listed one is right or an error."""
-        path = f"{self.part}/{key}"
-        if path not in self.files:
-            return None
-        if byte_range is not None:
-            raise StoreError(f"{self.root / path}: part of a file was asked for; files are whole")
-        if isinstance(self.root, ObjectPath):
-            data = await asyncio.to_thread(_bytes, self.root / path)
-            buffer = None if data is None else prototype.buffer.from_bytes(data)
-        else:
-            buffer = await self._store.get(key, prototype)
-            data = None if buffer is None else buffer.to_bytes()
-        wrong = manifest.problem(self.root, path, self.files[path], data)
-        if wrong:
-            raise StoreError(wrong)
-        return buffer
-
-
-def _bytes(path: Location) -> bytes | None:
-    """Bytes of a file or an object, None if there is none."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-
-
-@functools.lru_cache(maxsize=16)
-def _content(path: str, checksum: str) -> dict[str, Any]:
-    now = manifest.read(location(path))
-    content = manifest.as_of(now, checksum)
-    if content is None:
-        raise StoreError(
-            f"the store {path} changed while it was in use: its manifest has checksum "
-            f"{now['checksum'][:12]}, expected {checksum[:12]}; start the run again"
-        )
-    return content
 
 
 def _categories(content: dict[str, Any]) -> Categories:
@@ -88,21 +35,7 @@ def _categories(content: dict[str, Any]) -> Categories:
 
 @functools.lru_cache(maxsize=16)
 def _limits(path: str, checksum: str) -> int | NDArray[np.int8]:
-    return limits(_categories(_content(path, checksum)))
-
-
-@functools.lru_cache(maxsize=64)
-def _array(path: str, checksum: str, part: str, name: str) -> zarr.Array:
-    content = _content(path, checksum)
-    store = CheckedStore(location(path), part, content["files"])
-    if f"{part}/{name}/zarr.json" not in content["files"]:
-        raise StoreError(f"{path}: the manifest lists no array {name} in {part}")
-    try:
-        return zarr.open_array(store, path=name, mode="r", zarr_format=3)
-    except FileNotFoundError:
-        raise StoreError(
-            f"array {name} in {part} of {path}: the folder {part} is missing"
-        ) from None
+    return limits(_categories(content_of(path, checksum)))
 
 
 @dataclass(frozen=True)
@@ -110,7 +43,7 @@ class StoredBlock(BlockRef):
     """One block of a store: which chunk of which part.
 
     The chunk holds the first ``n_stored`` of the ``n_items`` items; its persons were there before
-    the others, which they have not seen.
+    the others.  What they have answered since is in the ``supplements`` of these later parts.
     """
 
     path: str
@@ -125,29 +58,44 @@ class StoredBlock(BlockRef):
     n_items: int
     layout: str
     columns: tuple[str, ...]
+    supplements: tuple[str, ...] = ()
 
     @property
     def cache_key(self) -> tuple[str, int]:
         """Manifest checksum and block: the content, wherever the store lies."""
         return self.checksum, self.index
 
-    def _array(self, name: str) -> zarr.Array:
-        return _array(self.path, self.checksum, self.part, name)
+    def _array(self, name: str, rows: int | slice, part: str | None = None) -> NDArray[Any]:
+        """Rows of an array; what cannot be decoded is damage of a kind that a checksum may hide."""
+        try:
+            with starting_threads():
+                array = array_of(self.path, self.checksum, part or self.part, name)
+                return np.asarray(array[rows])
+        except IrtDaskError:
+            raise
+        except MemoryError as error:
+            what = "asks for more memory than there is"
+            raise TooLargeError(str(self._wrong(name, what, part))) from error
+        except Exception as error:
+            what = f"cannot be decoded ({type(error).__name__}: {error})"
+            raise self._wrong(name, what, part) from error
 
     def column(self, name: str) -> NDArray[Any] | None:
         """Return a variable of the block's persons, None without it."""
         if name not in self.columns:
             return None
-        column = np.asarray(self._array(name)[self.first : self.last])
+        column = self._array(name, slice(self.first, self.last))
         return column.astype(object) if name in ("person_id", "person_group") else column
 
     def read(self) -> Block:
         """Return the block, checked."""
         data = self._dense() if self.layout == "dense" else self._sparse()
+        for part in self.supplements:
+            data = self._supplemented(data, part)
         return Block(self.index, self.start, data, self.weights())
 
     def _dense(self) -> Layout:
-        values = np.asarray(self._array("response")[self.first : self.last])
+        values = self._array("response", slice(self.first, self.last))
         if values.shape[1] != self.n_stored:
             raise self._wrong("response", f"has {values.shape[1]} items, not {self.n_stored}")
         self._check_codes("response", values, -1, slice(self.n_stored))
@@ -158,12 +106,12 @@ class StoredBlock(BlockRef):
         return Dense(whole)
 
     def _sparse(self) -> Layout:
-        indptr = np.asarray(self._array("response_indptr")[self.chunk])
+        indptr = self._array("response_indptr", self.chunk)
         indptr = indptr[: self.last - self.first + 1].copy()
-        indices = np.asarray(self._array("response_indices")[self.chunk])
-        values = np.asarray(self._array("response_value")[self.chunk])
+        indices = self._array("response_indices", self.chunk)
+        values = self._array("response_value", self.chunk)
         n = int(indptr[-1])
-        if indptr[0] != 0 or n > indices.size or (np.diff(indptr) < 0).any():
+        if indptr[0] != 0 or n > min(indices.size, values.size) or (np.diff(indptr) < 0).any():
             raise self._wrong(
                 "response_indptr", "does not ascend from 0 to the number of responses"
             )
@@ -174,6 +122,24 @@ class StoredBlock(BlockRef):
             raise self._wrong("response_indices", "holds items out of order or that do not exist")
         self._check_codes("response_value", values, 0, indices)
         return Sparse(indptr, indices, values, self.n_items)
+
+    def _supplemented(self, data: Layout, part: str) -> Layout:
+        """Fill cells with what a later part has of the block's persons."""
+        name = supplements.NAME
+        chunk = self._array(name, self.index, part)
+        cells = supplements.unpadded(chunk, *data.shape)
+        most = _limits(self.path, self.checksum)
+        wrong = None
+        if cells is None:
+            wrong = "holds cells out of order or that the block does not have"
+        elif (cells.code >= (most if isinstance(most, int) else most[cells.item])).any():
+            wrong = "holds codes that its items do not have"
+        else:
+            whole = supplements.filled(data, cells)
+            if whole is not None:
+                return whole
+            wrong = "holds responses that were observed before"
+        raise self._wrong(name, wrong, part)
 
     def _check_codes(self, name: str, values: NDArray[np.int8], least: int, items: Any) -> None:
         """Stop at a code that its item does not have: kernels check no bounds."""
@@ -186,7 +152,7 @@ class StoredBlock(BlockRef):
 
     def checksums(self) -> list[str]:
         """What the manifest says of the files that hold the block: array, rows, SHA-256."""
-        files = _content(self.path, self.checksum)["files"]
+        files = content_of(self.path, self.checksum)["files"]
         if self.layout == "dense":
             arrays = ["response"]
         else:
@@ -197,9 +163,19 @@ class StoredBlock(BlockRef):
             chunk = f"{root}/c/{self.chunk}"
             data = files.get(chunk) or files[f"{chunk}/0"]
             out.append(f"{name} {self.last - self.first} {data[1]}")
+        out += [f"{supplements.NAME} {files[supplements.key_of(p, self.index)][1]}"
+                for p in self.supplements]  # fmt: skip
         return out
 
-    def _wrong(self, name: str, what: str) -> StoreError:
+    def earlier(self) -> list[StoredBlock]:
+        """The block as it was before later parts added responses, each time."""
+        return [
+            replace(self, supplements=self.supplements[:n]) for n in range(len(self.supplements))
+        ]
+
+    def _wrong(self, name: str, what: str, part: str | None = None) -> StoreError:
+        if part is not None:
+            return StoreError(f"{self.path}: array {name} in {part}, chunk {self.index}: {what}")
         return StoreError(
             f"{self.path}: array {name} in {self.part}, chunk {self.chunk} "
             f"(rows {self.first} to {self.last - 1}): {what}"
@@ -223,6 +199,7 @@ class _StoredBlocks(Refs):
         self.parts = [(p["name"], p["n_persons"], p["rows_per_block"]) for p in content["parts"]]
         self.first_block = np.cumsum([0] + [-(-n // r) for _, n, r in self.parts])
         self.first_person = np.cumsum([0] + [n for _, n, _ in self.parts])
+        self.supplements = supplements.of_blocks(content)
 
     @property
     def n_persons(self) -> int:
@@ -241,6 +218,7 @@ class _StoredBlocks(Refs):
         return StoredBlock(
             self.path, self.checksum, name, k, int(self.first_person[p]) + first, chunk, first,
             min(first + rows, n), self.n_stored[p], self.n_items, self.layout, self.columns,
+            self.supplements.get(k, ()),
         )  # fmt: skip
 
 
@@ -305,8 +283,10 @@ def verify(path: str | Path) -> None:
 
     def problem(key: str) -> str | None:
         try:
-            data = _bytes(root / key)
-        except OSError as error:
+            data = bytes_of(root / key, content["files"][key])
+        except (OSError, StoreError, DiskError) as error:
+            if isinstance(root, ObjectPath):
+                raise
             return f"{manifest.describe(key)} of {root}: {key} cannot be read: {error}"
         return manifest.problem(root, key, content["files"][key], data)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from irt_dask.arrays import Floats
 from irt_dask.errors import InputError
 from irt_dask.store.blocks import Block, BlockRef, Refs, WrappedRef
-from irt_dask.store.responses import FREQUENCY, SAMPLING, Responses
+from irt_dask.store.responses import FREQUENCY, SAMPLING, Responses, sha256
 
 #: Every double is a whole multiple of 2^-_UNIT_BITS.
 _UNIT_BITS = 1126
@@ -161,6 +161,54 @@ class WeightedRef(WrappedRef):
         if self.kind == FREQUENCY:
             return replace(block, times=block.weight.astype(np.int64))
         return replace(block, weight=relative(block.weight, self.mean))
+
+
+@dataclass(frozen=True, eq=False)
+class UnweightedRef(WrappedRef):
+    """A block's reference whose block has no weights."""
+
+    @property
+    def cache_key(self) -> Any:
+        """Identity of the block without its weights."""
+        key = self.ref.cache_key
+        return None if key is None else (*key, "without weights")
+
+    def read(self) -> Block:
+        """Return the block, without weights."""
+        block: Block = self.ref.read()
+        return replace(block, weight=None, times=None)
+
+    def column(self, name: str) -> NDArray[Any] | None:
+        """Return a variable of the block's persons, who have no weights."""
+        return None if name == "person_weight" else super().column(name)
+
+
+class _UnweightedRefs(Refs):
+    """References made when asked for."""
+
+    def __init__(self, refs: Sequence[BlockRef]) -> None:
+        self.refs = refs
+
+    def __len__(self) -> int:
+        return len(self.refs)
+
+    def at(self, k: int) -> UnweightedRef:
+        """Return the reference of block ``k``."""
+        return UnweightedRef(self.refs[k])
+
+
+def without(responses: Responses) -> Responses:
+    """Return the responses as if nobody had a weight."""
+    if responses.max_weight is None:
+        return responses
+    known = responses.checksum
+    return replace(
+        responses,
+        refs=_UnweightedRefs(responses.refs),
+        max_weight=None,
+        weight_kind=SAMPLING,
+        checksum=None if known is None else sha256(known.encode(), b"without weights"),
+    )
 
 
 class _WeightedRefs(Refs):

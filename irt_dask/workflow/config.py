@@ -4,34 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from pathlib import Path, PurePath
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from irt_dask.clusters import ClusterConfig
 from irt_dask.clusters.config import located, validated
-from irt_dask.curves.priors import ItemPrior
 from irt_dask.errors import InputError
+from irt_dask.ingest.text.dialect import Dialect
 from irt_dask.ingest.text.files import kind_of
-from irt_dask.store.places import is_url, local_path, placed
-
-
-class Section(BaseModel):
-    """A section of a file: unknown keys are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-def _no_url(path: str) -> str:
-    if is_url(path):
-        raise ValueError("must be a path on a file system, not a URL")
-    return path
-
-
-#: A path that cannot be a URL.
-OnFileSystem = Annotated[str, AfterValidator(_no_url)]
+from irt_dask.store.documents import from_toml
+from irt_dask.store.places import local_path, placed, read_bytes
+from irt_dask.workflow.sections import (
+    SHARED_CHAINS,
+    BayesConfig,
+    CalibrateConfig,
+    CheckConfig,
+    JointConfig,
+    MarginalConfig,
+    OnFileSystem,
+    PrivateConfig,
+    Section,
+    SpectralConfig,
+)
 
 
 class SimulateConfig(Section):
@@ -42,20 +38,15 @@ class SimulateConfig(Section):
     missing: float = Field(default=0.0, ge=0.0, lt=1.0)
 
 
-#: Chains of one shard with many items, which share the draws, and the fewest draws of each.
-SHARED_CHAINS, _FEWEST_DRAWS = 4, 100
-
 #: Draws of the items that EAPs are averaged over.
 _ITEM_DRAWS = 20
-
-#: Fewer are no check (see ``predictive_check``).
-_LEAST_REPLICATES = 10
 
 #: Files of the input, and what is said of a source alone.
 INPUT_FILES = ("source", "key", "persons")
 _OTHER_DATA = ("store", "builtin", "simulate")
 OF_A_SOURCE = (
-    "shape", "columns", "missing", "recode", "key", "persons", "layout", "on_error",
+    "shape", "columns", "exclude", "missing", "recode", "key", "persons", "layout", "on_error",
+    "delimiter", "decimal", "encoding", "weight_kind",
 )  # fmt: skip
 
 
@@ -68,13 +59,19 @@ class DataConfig(Section):
     simulate: SimulateConfig | None = None
     shape: Literal["long", "wide"] | None = None
     columns: dict[str, str | list[str]] | None = None
-    missing: list[str | int] = []
+    exclude: str | list[str] = Field(default=[])
+    missing: list[str | int] = Field(default=[])
     recode: dict[str, Literal["right", "wrong", "missing"]] | None = None
     key: str | None = None
     persons: str | None = None
     layout: Literal["auto", "dense", "csr"] = "auto"
     on_error: Literal["raise", "quarantine"] = "raise"
+    delimiter: str | None = None
+    decimal: Literal[".", ","] | None = None
+    encoding: str | None = None
     rows_per_block: int | None = Field(default=None, ge=1)
+    weight_kind: Literal["sampling", "frequency"] = "sampling"
+    weights: Literal["use", "ignore"] = "use"
 
     @model_validator(mode="after")
     def _one_source(self) -> DataConfig:
@@ -83,78 +80,12 @@ class DataConfig(Section):
         if len(given) != 1:
             found = ", ".join(given) or "none"
             raise ValueError(f"give exactly one of {', '.join(one_of)} (given: {found})")
-        if self.columns and "weight" in self.columns:
-            raise ValueError("columns.weight: a pipeline's methods do not use person weights")
+        Dialect.checked(self.delimiter, self.decimal, self.encoding)
         described = [k for k in OF_A_SOURCE if k in self.model_fields_set and getattr(self, k)]
         if self.source is None and described:
             raise ValueError(f"{', '.join(described)}: these describe a source file")
-        return self
-
-
-class SpectralConfig(Section):
-    """Start values: the spectral estimator."""
-
-    regularization: float | None = Field(default=None, ge=0.0)
-
-
-class JointConfig(Section):
-    """Joint maximum likelihood; ``coreset`` persons are drawn per iteration; 0 uses all."""
-
-    coreset: int = Field(default=2000, ge=0)
-    max_iterations: int = Field(default=50, ge=8)
-    tolerance: float = Field(default=1e-6, gt=0.0)
-
-
-class BayesConfig(Section):
-    """LS-WASP; ``shards = 0`` takes one shard for each 5,000 persons, at most 16.
-
-    ``chains = 0`` takes one chain a shard; four, which share the draws, where one shard has 256
-    items or more, because a chain uses one core.  The items' prior is learned; ``prior = "fixed"``,
-    or giving one of its parts, makes it ``ItemPrior``.
-    """
-
-    shards: int = Field(default=0, ge=0)
-    draws: int = Field(default=2000, ge=100)
-    warmup: int = Field(default=500, ge=50)
-    chains: int = Field(default=0, ge=0)
-    prior: Literal["hierarchical", "fixed"] | None = None
-    prior_discrimination: tuple[float, float] | None = None
-    prior_intercept: tuple[float, float] | None = None
-
-    @model_validator(mode="after")
-    def _one_prior(self) -> BayesConfig:
-        given = [k for k in ("prior_discrimination", "prior_intercept") if getattr(self, k)]
-        if self.prior == "hierarchical" and given:
-            raise ValueError(
-                f"{given[0]} is of prior = 'fixed'; a hierarchical prior learns it from the items"
-            )
-        return self
-
-    def item_prior(self) -> ItemPrior | None:
-        """The prior of the items; None for the default of fit_bayes, which is learned."""
-        discrimination, intercept = self.prior_discrimination, self.prior_intercept
-        if self.prior != "fixed" and discrimination is None and intercept is None:
-            return None
-        usual = ItemPrior()
-        return ItemPrior(discrimination or usual.discrimination, intercept or usual.intercept)
-
-    def draws_of(self, chains: int) -> int:
-        """Draws that each of the chains keeps, and their combination too."""
-        return self.draws if self.chains else max(_FEWEST_DRAWS, -(-self.draws // chains))
-
-
-class CheckConfig(Section):
-    """Posterior predictive check of the scores; ``replicates = 0`` makes none."""
-
-    replicates: int = Field(default=50, ge=0)
-
-    @model_validator(mode="after")
-    def _enough(self) -> CheckConfig:
-        if 0 < self.replicates < _LEAST_REPLICATES:
-            raise ValueError(
-                f"replicates = {self.replicates} are too few; give {_LEAST_REPLICATES} or more, or "
-                f"0 for no check"
-            )
+        if self.store is not None and self.rows_per_block is not None:
+            raise ValueError("rows_per_block: the store has its blocks already; leave it out")
         return self
 
 
@@ -182,33 +113,24 @@ class ScoreConfig(AbilitySection):
         return content
 
     @model_validator(mode="after")
-    def _items_as_known(self) -> ScoreConfig:
+    def _what_the_method_has(self) -> ScoreConfig:
         if self.method != "eap" and self.item_draws:
             raise ValueError(f'item_draws belongs to method = "eap", not "{self.method}"')
+        if self.method in ("ml", "wle") and self.prior != "normal" and not self.plausible:
+            raise ValueError(
+                f"prior = {self.prior!r} has no effect on method = {self.method!r}: use 'eap' or "
+                f"'map', or ask for plausible values"
+            )
         return self
 
 
-class PrivateConfig(Section):
-    """Difficulties under differential privacy; every release is kept in ``ledger``."""
-
-    ledger: OnFileSystem
-    epsilon: float | None = Field(default=None, gt=0.0)
-    delta: float | None = Field(default=None, gt=0.0, lt=1.0)
-    rho: float | None = Field(default=None, gt=0.0)
-    adjacency: Literal["replace", "add-remove"] = "replace"
-    max_items_per_person: int | None = Field(default=None, ge=2)
-    pairs: Literal["all", "random"] = "all"
-    p0: float | None = Field(default=None, gt=0.0, le=1.0)
-
-    @model_validator(mode="after")
-    def _one_budget(self) -> PrivateConfig:
-        if (self.rho is None) == (self.epsilon is None):
-            raise ValueError("give either epsilon and delta, or rho")
-        if self.epsilon is not None and self.delta is None:
-            raise ValueError("epsilon needs a delta")
-        if self.p0 is not None and self.pairs == "all":
-            raise ValueError('p0 belongs to pairs = "random"')
-        return self
+#: Sections that only one method of calibration has.
+_OF_BAYES, _OF_MARGINAL = ("spectral", "joint", "bayes"), ("marginal",)
+#: Keys of [data] from the beginning.
+_FIRST_OF_DATA = (
+    "source", "store", "builtin", "simulate", "shape", "columns", "missing", "recode", "key",
+    "persons", "layout", "on_error", "rows_per_block",
+)  # fmt: skip
 
 
 class RunConfig(Section):
@@ -219,6 +141,8 @@ class RunConfig(Section):
     directory: OnFileSystem | None = None
     data: DataConfig
     cluster: ClusterConfig = ClusterConfig()
+    calibrate: CalibrateConfig = CalibrateConfig()
+    marginal: MarginalConfig = MarginalConfig()
     spectral: SpectralConfig = SpectralConfig()
     joint: JointConfig = JointConfig()
     bayes: BayesConfig = BayesConfig()
@@ -226,9 +150,62 @@ class RunConfig(Section):
     score: ScoreConfig = ScoreConfig()
     private: PrivateConfig | None = None
 
+    @property
+    def is_marginal(self) -> bool:
+        """Whether the items are calibrated by marginal maximum likelihood."""
+        return self.calibrate.method == "marginal"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_draws_of_marginal(cls, content: Any) -> Any:
+        """Score with the items as known unless something else was asked for, which is refused."""
+        if not isinstance(content, dict):
+            return content
+        calibrate, score = content.get("calibrate"), content.get("score", {})
+        if not isinstance(calibrate, dict) or calibrate.get("method") != "marginal":
+            return content
+        return content | ({"score": {"item_draws": 0} | score} if isinstance(score, dict) else {})
+
+    @model_validator(mode="after")
+    def _sections_of_the_method(self) -> RunConfig:
+        """Refuse sections, draws and weights that the method of calibration has no use for."""
+        method = self.calibrate.method
+        foreign = _OF_BAYES if self.is_marginal else _OF_MARGINAL
+        if given := [s for s in foreign if s in self.model_fields_set]:
+            other = "bayes" if self.is_marginal else "marginal"
+            raise ValueError(
+                f"[{given[0]}] belongs to calibrate.method = {other!r}, which is {method!r} here"
+            )
+        if self.is_marginal and self.score.item_draws:
+            raise ValueError(
+                f"score.item_draws = {self.score.item_draws}: marginal maximum likelihood has no "
+                f"draws of the items to average over, but estimates with standard errors; leave "
+                f"item_draws out, or calibrate with method = 'bayes'"
+            )
+        if self.data.columns and "weight" in self.data.columns:
+            self.check_weights(f"columns.weight = {self.data.columns['weight']!r}")
+        return self
+
+    def check_weights(self, what: str) -> None:
+        """Stop, with the remedies, where persons have weights and a stage cannot use them."""
+        if self.data.weights == "ignore":
+            return
+        if not self.is_marginal:
+            raise InputError(
+                f"{what}: calibrate.method = 'bayes' does not use person weights; write "
+                f'[calibrate] method = "marginal", which does, or [data] weights = "ignore"'
+            )
+        if self.private is not None:
+            raise InputError(
+                f"{what}: [private] does not use person weights; leave it out (another run can "
+                f'have it), or write [data] weights = "ignore"'
+            )
+
     @model_validator(mode="after")
     def _enough_draws(self) -> RunConfig:
         """Refuse more draws than the posterior will have: it is the longest stage."""
+        if self.is_marginal:
+            return self
         asked = {
             "check.replicates": self.check.replicates,
             "score.item_draws": self.score.item_draws,
@@ -245,14 +222,29 @@ class RunConfig(Section):
         return self
 
     def computed(self) -> dict[str, Any]:
-        """The part of the configuration that results depend on: not where the run computes."""
+        """The part of the configuration that results depend on: not where the run computes.
+
+        What later versions have added does not show where it is not used, so that runs that were
+        begun before can go on.
+        """
         content = self.model_dump(mode="json", exclude={"cluster", "directory", "title"})
+        for section in _OF_BAYES if self.is_marginal else _OF_MARGINAL:
+            del content[section]
+        if self.is_marginal:
+            content["marginal"].pop("fixed_items")  # for which its checksum stands too
+        else:
+            del content["calibrate"]
+        usual = DataConfig.model_construct().model_dump(mode="json")
+        content["data"] = {
+            k: v for k, v in content["data"].items() if k in _FIRST_OF_DATA or v != usual[k]
+        }
         for key in (*INPUT_FILES, "store"):  # the data's checksum stands for where they lie
             path = content["data"].pop(key)
             if path is not None and key != "store":  # a file's name says how its bytes are read
                 content["data"][f"{key}_format"] = kind_of(PurePath(path))
         if content["private"] is not None:
-            content["private"].pop("ledger")
+            for key in ("ledger", "budget"):  # where a release is kept, and whether it may be
+                content["private"].pop(key)
         return content
 
     def digest(self) -> str:
@@ -267,7 +259,7 @@ def read_toml(path: str | Path, paths: dict[str, tuple[str, ...]]) -> dict[str, 
     there is no such file or it is no TOML.
     """
     try:
-        content = tomllib.loads(local_path(path, "a pipeline file").read_text())
+        content = from_toml(read_bytes(local_path(path, "a pipeline file")))
     except InputError:
         raise
     except FileNotFoundError:
@@ -280,6 +272,12 @@ def read_toml(path: str | Path, paths: dict[str, tuple[str, ...]]) -> dict[str, 
     for section in paths.keys() & content.keys():
         content[section] = located(content[section], folder, paths[section])
     return located(content, folder, ("directory",))
+
+
+#: Keys that hold paths, by section.
+_PATHS = {
+    "data": (*INPUT_FILES, "store"), "private": ("ledger",), "marginal": ("fixed_items",)
+}  # fmt: skip
 
 
 def read_config(path: str | Path, overrides: dict[str, Any] | None = None) -> RunConfig:
@@ -295,7 +293,7 @@ def read_config(path: str | Path, overrides: dict[str, Any] | None = None) -> Ru
     InputError
         Names the file, the key, the value and the rule.
     """
-    content = read_toml(path, {"data": (*INPUT_FILES, "store"), "private": ("ledger",)})
+    content = read_toml(path, _PATHS)
     given = {k: placed(Path.cwd(), str(v)) for k, v in (overrides or {}).items() if v is not None}
     if "source" in given:
         data = content.get("data")

@@ -9,26 +9,31 @@ import os
 import platform
 import shutil
 import time
+import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import xarray as xr
 
+from irt_dask.banks.saved import netcdf
 from irt_dask.clusters.checks import versions
 from irt_dask.engine import person_files
 from irt_dask.engine.lock import LOCK, FolderLock
-from irt_dask.errors import ChangedRunError, InputError, RunError
+from irt_dask.errors import ChangedRunError, InputError, MachineWarning, RunError
+from irt_dask.store.documents import from_json
 from irt_dask.store.manifest import digest, write_atomically, writing
-from irt_dask.store.places import checksum, local_path
+from irt_dask.store.places import Location, checksum, local_path, open_to_append, read_bytes
 
 _FORMAT = "irt_dask run"
 _VERSION = 2
 _MANIFEST = "run.json"
 #: Folder of the scores, one file a block.
 SCORES = "scores"
+#: Folder of what unfinished stages keep.
+_CHECKPOINTS = "checkpoints"
 _REDONE = ("check", "score", "report")
-_INT32 = 2**31 - 1
 
 
 class RunDirectory:
@@ -54,6 +59,7 @@ class RunDirectory:
         # Identifiers, responses and abilities of persons are in it.  A directory that is there
         # already keeps its mode: workers of another user may need to write into it.
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._refuse_links()
         self._lock = FolderLock(self.path)
         try:
             self._open(manifest, identity, fresh)
@@ -70,6 +76,8 @@ class RunDirectory:
             self._check_same(identity)
             renamed = self.content["title"] != identity["title"]
             self.content["title"] = identity["title"]
+            if renamed:
+                self.stages.pop("report", None)  # which has it as its heading
         else:
             renamed = True
             self.content = {
@@ -77,7 +85,7 @@ class RunDirectory:
                 "format_version": _VERSION,
                 **identity,
                 "versions": versions(),
-                "machine": {"system": platform.platform(), "cpu": _cpu()},
+                "machines": [],
                 "stages": {},
             }
         if renamed:
@@ -87,6 +95,82 @@ class RunDirectory:
     def close(self) -> None:
         """Let other runs use the directory."""
         self._lock.close()
+
+    def _refuse_links(self) -> None:
+        """Stop at a link among what the run writes and removes, or in its checkpoints.
+
+        Stores and scores are replaced file by file and removed without following links, but their
+        folders and the checkpoints are written into.
+        """
+        names = [p.name for p in self.path.iterdir()]
+        for folder, folders, files in os.walk(self.place(_CHECKPOINTS)):
+            inside = Path(folder).relative_to(self.path)
+            names += [(inside / name).as_posix() for name in (*folders, *files)]
+        for name in names:
+            self.place(name)
+
+    def place(self, name: str) -> Path:
+        """Return the path of a file or folder in the directory, to write to or to remove.
+
+        Raises
+        ------
+        RunError
+            If it is a symbolic link, or is reached through one: what lies elsewhere is not the
+            run's.  The directory itself may be one.
+        """
+        path = self.path
+        for part in Path(name).parts:
+            path /= part
+            if path.is_symlink():
+                raise RunError(
+                    f"{path} is a symbolic link (to {path.readlink()}): a run writes and removes "
+                    f"files in its directory and follows no link out of it; remove the link, or "
+                    f"let the run directory itself be one"
+                )
+        return path
+
+    def checkpoint(self, stage: str) -> Path:
+        """Folder for the checkpoints of a stage."""
+        return self.place(f"{_CHECKPOINTS}/{stage}")
+
+    def forget(self, stage: str) -> None:
+        """Remove the checkpoints of a finished stage, which nobody reads again."""
+        folder = self.checkpoint(stage)
+        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # others are there, or none ever were
+            folder.parent.rmdir()
+
+    def computed_on(self, processors: tuple[str, ...], stage: str) -> None:
+        """Record on what types of processor the stages from this one on are computed.
+
+        Warns
+        -----
+        MachineWarning
+            If they are others than those of the stages before, whose bits these rest on.
+        """
+        now, before = list(processors), self.machines[-1]["processors"] if self.machines else []
+        old = self.content.get("machine")  # without BLAS, as it was written before
+        if now == before or (old and all(kind.startswith(f"{old['cpu']} (") for kind in now)):
+            return
+        here = {"from": stage, "system": platform.platform(), "processors": now}
+        self.content["machines"] = [*self.machines, here]
+        self.content.pop("machine", None)
+        self._write()
+        if before:
+            text = (
+                f"from {stage} on this run computes on {' and '.join(now)}; before it was "
+                f"{' and '.join(before)}: results are the same bits on one type of processor only, "
+                f"and an undisturbed run may end with other last bits"
+            )
+            warnings.warn(text, MachineWarning, stacklevel=2)
+
+    @property
+    def machines(self) -> list[dict[str, Any]]:
+        """Where stages were computed: the first of them, the system and types of processor."""
+        if old := self.content.get("machine"):
+            first = next(iter(self.stages), "ingest")
+            return [{"from": first, "system": old["system"], "processors": [old["cpu"]]}]
+        return list(self.content.get("machines", []))
 
     def _remove(self) -> None:
         """Remove what an earlier run left, the manifest last."""
@@ -106,7 +190,7 @@ class RunDirectory:
 
     def _read(self, manifest: Path, *, discard: bool = False) -> dict[str, Any]:
         try:
-            content = json.loads(manifest.read_bytes())
+            content = from_json(read_bytes(manifest))
         except (OSError, ValueError) as error:
             raise RunError(f"the manifest {manifest} cannot be read: {error}") from error
         if not isinstance(content, dict) or content.get("format") != _FORMAT:
@@ -128,6 +212,8 @@ class RunDirectory:
             changed.append(f"the configuration changed ({_differences(old, identity)})")
         if old["data_checksum"] != identity["data_checksum"]:
             changed.append("the data changed")
+        if old.get("bank_checksum") != identity.get("bank_checksum"):
+            changed.append("the bank marginal.fixed_items changed")
         if old["versions"] != versions():
             now = versions()
             other = [f"{k} {old['versions'].get(k)} -> {v}" for k, v in now.items()
@@ -148,9 +234,17 @@ class RunDirectory:
                 f"again when nobody writes to them"
             )
 
+    def check_bank(self, checksum: str | None) -> None:
+        """Stop if the bank of fixed items has another checksum than when the run was started."""
+        if self.content.get("bank_checksum") != checksum:
+            raise ChangedRunError(
+                f"the bank marginal.fixed_items of the run in {self.path} changed while it was "
+                f"running; start again when nobody writes to it"
+            )
+
     def _write(self) -> None:
         content = self.content | {"checksum": digest(self.content)}
-        write_atomically(self.path / _MANIFEST, json.dumps(content, indent=1).encode())
+        write_atomically(self.place(_MANIFEST), json.dumps(content, indent=1).encode())
 
     def finished(self, stage: str) -> bool:
         """Whether a stage is done; what it wrote must still be there, unchanged.
@@ -166,7 +260,7 @@ class RunDirectory:
         for name, sha256 in self.stages[stage]["files"].items():
             file = self.path / name
             if not file.exists() or checksum(file) != sha256:
-                raise _damaged(file)
+                raise _changed(file) if stage in _REDONE else _damaged(file)
         if stage == "score":
             return self._scores_are_whole()
         return True
@@ -174,11 +268,13 @@ class RunDirectory:
     def _scores_are_whole(self) -> bool:
         """Whether all files of scores are there; one that is damaged is an error."""
         folder, here = self.path / SCORES, True
-        for k in range(json.loads((folder / person_files.DONE).read_bytes())["n_blocks"]):
+        for k in range(
+            from_json(read_bytes(folder / person_files.DONE), constants=True)["n_blocks"]
+        ):
             file = person_files.file_of(folder, k)
             here &= file.exists()
             if file.exists() and person_files.footer(file) is None:
-                raise RunError(f"{file} is damaged; remove it and run again: it is made anew")
+                raise _changed(file)
         return here
 
     def finish(self, stage: str, seconds: float, files: list[str], notes: list[str]) -> None:
@@ -189,39 +285,37 @@ class RunDirectory:
             "notes": notes,
         }
         self._write()
+        for note in notes:
+            self.log(f"{stage}: {note}")
         self.log(f"{stage} finished in {seconds:.1f} s")
+
+    def made_again(self, stage: str) -> None:
+        """Record what a stage wrote, if it is done, as it is now."""
+        if stage in self.stages:
+            files = self.stages[stage]["files"]
+            files.update({n: checksum(self.path / n) for n in files})
+            self._write()
 
     def log(self, text: str) -> None:
         """Append a line to the log file."""
-        path = self.path / "log.txt"
-        with writing(path), open(path, "a", encoding="utf-8") as f:
-            f.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n")
+        path = self.place("log.txt")
+        with writing(path), open_to_append(path) as f:
+            f.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n".encode())
 
     def save(self, name: str, result: xr.Dataset) -> str:
-        """Write a result as netCDF, whole or not at all; return the file's name.
-
-        NetCDF 3 needs no library beyond SciPy and opens in xarray, R (ncdf4) and ArviZ.  It has no
-        integers above 2^31, which are written as doubles (exact to 2^53).
-        """
-        result = result.copy()
-        for key, value in result.attrs.items():
-            if isinstance(value, int) and abs(value) > _INT32:
-                result.attrs[key] = float(value)
-        for key, array in result.variables.items():
-            if array.dtype.kind == "i" and array.size and int(abs(array).max()) > _INT32:
-                result[key] = array.astype(float)
-        return self.write(name, bytes(result.to_netcdf(engine="scipy")))
+        """Write a result as netCDF, whole or not at all; return the file's name."""
+        return self.write(name, netcdf(result))
 
     def write(self, name: str, data: bytes) -> str:
         """Write a file, whole or not at all; return its name."""
         self._written[name] = hashlib.sha256(data).hexdigest()  # not of what a disk makes of it
-        write_atomically(self.path / name, data)
+        write_atomically(self.place(name), data)
         return name
 
     def load(self, name: str) -> xr.Dataset:
         """Read a result that a finished stage wrote by :meth:`save`; RunError if it has changed."""
         path = self.path / name
-        data = path.read_bytes() if path.exists() else b""
+        data = read_bytes(path) if path.exists() else b""
         if hashlib.sha256(data).hexdigest() != self._files[name]:
             raise _damaged(path)
         return xr.load_dataset(io.BytesIO(data), engine="scipy")
@@ -248,10 +342,14 @@ class RunDirectory:
 
     def clear(self, name: str) -> Path:
         """Return the path of a folder that an interrupted stage may have left, removed."""
-        path = self.path / name
+        path = self.place(name)
         if path.exists():
             shutil.rmtree(path)
         return path
+
+
+def _changed(file: Location) -> RunError:
+    return RunError(f"{file} is damaged; remove it and run again: it is made anew")
 
 
 def _damaged(file: Path) -> RunError:
@@ -267,14 +365,3 @@ def _differences(old: dict[str, Any], new: dict[str, Any]) -> str:
     (a,), (b,) = (pd.json_normalize(of["config"]).to_dict("records") for of in (old, new))
     keys = [k for k in {**a, **b} if a.get(k) != b.get(k)]
     return ", ".join(f"{k}: {a.get(k)!r} -> {b.get(k)!r}" for k in keys)
-
-
-def _cpu() -> str:
-    """The CPU type: results are the same bits on one type, not across types."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        return platform.processor()
-    return platform.processor() or os.uname().machine

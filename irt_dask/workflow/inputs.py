@@ -7,10 +7,13 @@ import os
 import tempfile
 from pathlib import Path
 
-from irt_dask.calibrate.private.ledger import check_budget
+from irt_dask.banks.saved import read_bank
+from irt_dask.calibrate.private.ledger import check_budget, check_ledger_budget
 from irt_dask.engine import refuse_graded
 from irt_dask.errors import InputError
 from irt_dask.ingest.sources.opening import open_persons
+from irt_dask.ingest.text.dialect import Dialect
+from irt_dask.population import regression
 from irt_dask.store import Responses, open_responses
 from irt_dask.store.places import checksum, lies_in, location
 from irt_dask.workflow.config import INPUT_FILES, RunConfig
@@ -48,8 +51,8 @@ def check_input(config: RunConfig) -> None:
     """Refuse input that the stages cannot use, before any of them runs."""
     assert config.directory is not None
     data = config.data
-    for role in (*INPUT_FILES, "store"):
-        given = getattr(data, role)
+    read = [getattr(data, role) for role in (*INPUT_FILES, "store")]
+    for given in (*read, config.marginal.fixed_items):
         if given and lies_in(location(given), Path(config.directory)):
             raise InputError(
                 f"the input {given} lies in the run directory {config.directory}, which the run "
@@ -60,14 +63,15 @@ def check_input(config: RunConfig) -> None:
     if data.store is not None:
         found = open_responses(data.store)
         refuse_graded(found, "a pipeline")
-        refuse_stored_weights(found)
+        refuse_unused_weights(config, found)
     if data.persons is not None:
         with tempfile.TemporaryDirectory() as scratch:
-            if open_persons(data.persons, Path(scratch)).roles.weight is not None:
-                raise InputError(
-                    f"{data.persons} has a weight column, and a pipeline's methods do not use "
-                    f"person weights; leave the column out"
-                )
+            written = Dialect.checked(data.delimiter, data.decimal, data.encoding)
+            weight = open_persons(data.persons, Path(scratch), written).roles.weight
+            if weight is not None:
+                config.check_weights(f"the column {weight!r} of {data.persons}")
+    if config.marginal.fixed_items is not None:
+        read_bank(config.marginal.fixed_items)  # a mistake in it shows before the long stages
 
 
 def _check_private(config: RunConfig) -> None:
@@ -75,6 +79,7 @@ def _check_private(config: RunConfig) -> None:
     assert config.directory is not None
     assert config.private is not None
     check_budget(config.private.epsilon, config.private.delta, config.private.rho)
+    check_ledger_budget(config.private.budget, config.private.ledger)
     ledger = Path(config.private.ledger)
     if lies_in(ledger, Path(config.directory)):
         raise InputError(
@@ -83,14 +88,28 @@ def _check_private(config: RunConfig) -> None:
         )
 
 
-def refuse_stored_weights(responses: Responses) -> None:
-    """Stop at a store with person weights."""
+def refuse_unused_weights(config: RunConfig, responses: Responses) -> None:
+    """Stop at weights that the run is to use and has no stage for."""
     if responses.max_weight is not None:
+        config.check_weights(f"{responses.path} has person weights")
+
+
+def check_prior(config: RunConfig, responses: Responses) -> None:
+    """Stop at a prior of the scores that the persons have no groups or covariates for."""
+    regression.begin(responses, config.score.prior)
+
+
+def bank_checksum(config: RunConfig) -> str | None:
+    """Checksum of the bank whose items are fixed; None without one."""
+    path = config.marginal.fixed_items
+    if path is None:
+        return None
+    try:
+        return checksum(location(path))
+    except OSError as error:
         raise InputError(
-            f"the store {responses.path} has person weights, which a pipeline's methods do not "
-            f"use; calibrate it with irt-dask calibrate (--method marginal, joint or spectral), or "
-            f"make a store without weights"
-        )
+            f"the bank marginal.fixed_items = {path} cannot be read: {error}"
+        ) from error
 
 
 def describe_data(config: RunConfig) -> str:

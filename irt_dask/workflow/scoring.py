@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import xarray as xr
 from pydantic import Field, model_validator
 
-from irt_dask.banks import read_items
+from irt_dask.banks.saved import read_bank
 from irt_dask.clusters import ClusterConfig, check_store
 from irt_dask.clusters.config import validated
 from irt_dask.engine.executors import current_client
-from irt_dask.errors import InputError
 from irt_dask.score import score
 from irt_dask.store import open_responses
-from irt_dask.store.places import lies_in, local_path, location, placed
-from irt_dask.workflow.config import AbilitySection, Section, read_toml
-from irt_dask.workflow.directory import load_result
+from irt_dask.store.places import lies_in, location, placed
+from irt_dask.workflow.config import AbilitySection, read_toml
+from irt_dask.workflow.sections import Section
 
 #: The section that tells such a file from that of a calibration.
 SECTION = "scoring"
@@ -30,6 +29,8 @@ class ScoringSection(AbilitySection):
     bank: str
     out: str
     item_draws: int | None = Field(default=None, ge=0)
+    #: "all": every item of the store must be in the bank; "bank": others are ignored.
+    items: Literal["all", "bank"] = "all"
 
 
 class ScoringConfig(Section):
@@ -84,21 +85,8 @@ def score_store(config: ScoringConfig, *, client: Any = None, progress: Any = No
         n_plausible=options.plausible,
         n_item_draws=options.item_draws,
         seed=config.seed,
+        unknown_items="ignore" if options.items == "bank" else "raise",
         store=options.out,
         client=client,
         progress=progress,
     )
-
-
-def read_bank(path: str | Path) -> xr.Dataset:
-    """Items of a bank (.csv, .json), or with their draws of the posterior (.nc) that a run left."""
-    if not str(path).endswith(".nc"):
-        return read_items(path)
-    path = local_path(path, "the result of a run")
-    try:
-        items = load_result(path)
-    except (TypeError, ValueError, OSError) as error:
-        raise InputError(f"{path} is not a result that a run left: {error}") from error
-    if items is None:
-        raise InputError(f"there is no file {path}")
-    return items

@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
-import shutil
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import xarray as xr
 
+from irt_dask.banks.anchors import with_errors_of_anchors
 from irt_dask.banks.files import items_text
+from irt_dask.banks.saved import read_bank
 from irt_dask.calibrate.bayes.fit import fit_bayes
 from irt_dask.calibrate.joint.coreset_spec import Coreset
 from irt_dask.calibrate.joint.fit import fit_joint
+from irt_dask.calibrate.marginal.fit import fit_marginal
 from irt_dask.calibrate.private.fit import fit_private_spectral
 from irt_dask.calibrate.rasch.spectral import fit_spectral
 from irt_dask.calibrate.shared.summary import summarise
 from irt_dask.datasets import load_lsat
 from irt_dask.engine.person_files import DONE
-from irt_dask.errors import ChangedRunError, DataWarning
+from irt_dask.errors import ChangedRunError, DataWarning, Notice
 from irt_dask.evaluate.predictive_check import predictive_check
 from irt_dask.ingest import ingest as ingest_responses
 from irt_dask.kernels.responses.layouts import to_dense
-from irt_dask.report.page import write_report
 from irt_dask.score import score as score_persons
 from irt_dask.simulate import simulate
 from irt_dask.store import Responses, StoreWriter, open_responses
 from irt_dask.store.writer import check_rows_per_block
 from irt_dask.variables import DRAW
-from irt_dask.workflow.config import OF_A_SOURCE, SHARED_CHAINS, RunConfig
+from irt_dask.workflow.config import OF_A_SOURCE, RunConfig
 from irt_dask.workflow.directory import SCORES, RunDirectory
-from irt_dask.workflow.inputs import looks, refuse_stored_weights
+from irt_dask.workflow.inputs import bank_checksum, check_prior, looks, refuse_unused_weights
+from irt_dask.workflow.reporting import MARGINAL, POSTERIOR, write_run_report
+from irt_dask.workflow.sections import SHARED_CHAINS
 
-#: Results that a report shows if the run has them.
-_OPTIONAL = ("joint", "spectral", "check", "scores", "truth")
 _PERSONS_PER_SHARD = 5000
 _MAX_SHARDS = 16
 #: A chain uses one core: several run where one shard has so many items.
@@ -57,27 +57,23 @@ class Context:
 
     @property
     def responses(self) -> Responses:
-        """The responses that the run is about, for all stages those that it began with.
+        """The responses of :attr:`stored` as the stages take them: with weights or without."""
+        ignored = self.config.data.weights == "ignore"
+        return self.stored.select(weights="ignore") if ignored else self.stored
+
+    @property
+    def stored(self) -> Responses:
+        """The store that the run is about, for all stages that which it began with.
 
         Raises ChangedRunError if the store has changed since the run looked at it first.
         """
-        if self.config.data.store is None:
-            return open_responses(self.directory.path / "responses")
         if self._stored is None:
-            found = open_responses(self.config.data.store)
-            self.directory.check_data(found.fingerprint)
+            given = self.config.data.store
+            found = open_responses(self.directory.path / "responses" if given is None else given)
+            if given is not None:
+                self.directory.check_data(found.fingerprint)
             self._stored = found
         return self._stored
-
-    def checkpoint(self, stage: str) -> Path:
-        """Folder for the checkpoints of a stage."""
-        return self.directory.path / "checkpoints" / stage
-
-    def forget(self, stage: str) -> None:
-        """Remove the checkpoints of a finished stage, which nobody reads again."""
-        shutil.rmtree(self.checkpoint(stage), ignore_errors=True)
-        with suppress(OSError):  # others are there, or none ever were
-            self.checkpoint(stage).parent.rmdir()
 
 
 def ingest(c: Context) -> list[str]:
@@ -91,7 +87,14 @@ def ingest(c: Context) -> list[str]:
             data.source, target, **data.model_dump(include={*OF_A_SOURCE, "rows_per_block"}),
             **c.common,
         )  # fmt: skip
-        refuse_stored_weights(made)
+        refuse_unused_weights(c.config, made)
+        if made.n_quarantined:
+            warnings.warn(
+                f"{made.n_quarantined} row(s) of {Path(data.source).name} were put aside: "
+                f"responses.quarantine.csv has them, with the reasons",
+                Notice,
+                stacklevel=2,
+            )
         if looks(c.config) != c.looked:
             raise ChangedRunError(
                 f"the files of {data.source} changed while they were read; start again when nobody "
@@ -100,7 +103,8 @@ def ingest(c: Context) -> list[str]:
     elif data.simulate is not None:
         made = simulate(
             data.simulate.persons, data.simulate.items, missing=data.simulate.missing,
-            seed=c.config.seed, store=target, rows_per_block=data.rows_per_block,
+            model=c.config.marginal.model, seed=c.config.seed, store=target,
+            rows_per_block=data.rows_per_block, **c.common,
         )  # fmt: skip
         assert made.truth is not None
         keep = made.truth.drop_vars("person_ability", errors="ignore")
@@ -124,7 +128,16 @@ def _write_lsat(target: Path, rows_per_block: int | None) -> None:
 
 
 def summary(c: Context) -> list[str]:
-    """Count responses by item; items nobody answered stop the run here."""
+    """Count responses by item; items nobody answered, or a prior of none, stop the run here."""
+    check_prior(c.config, c.responses)
+    if c.config.data.weights == "ignore" and c.stored.max_weight is not None:
+        warnings.warn(
+            f"the persons' {c.stored.weight_kind} weights are ignored, as [data] weights asks for: "
+            f"items and abilities are those of the persons in the sample, who count alike, not of "
+            f"the population that they stand for",
+            Notice,
+            stacklevel=2,
+        )
     return [c.directory.save("summary.nc", summarise(c.responses, client=c.common["client"]))]
 
 
@@ -148,7 +161,7 @@ def joint(c: Context) -> list[str]:
         seed=c.config.seed,
         start=c.directory.find("spectral.nc"),
         **c.common,
-        checkpoint=c.checkpoint("joint"),
+        checkpoint=c.directory.checkpoint("joint"),
     )
     return [c.directory.save("joint.nc", fit)]
 
@@ -169,10 +182,28 @@ def bayes(c: Context) -> list[str]:
         seed=c.config.seed,
         start=c.directory.find("joint.nc"),
         **c.common,
-        checkpoint=c.checkpoint("bayes"),
+        checkpoint=c.directory.checkpoint("bayes"),
     )
     items = c.directory.write("items.csv", items_text(fit, ".csv").encode())
-    return [c.directory.save("posterior.nc", fit), items]
+    return [c.directory.save(POSTERIOR, fit), items]
+
+
+def marginal(c: Context) -> list[str]:
+    """Items by marginal maximum likelihood, and the item bank."""
+    options, bank = c.config.marginal, None
+    if options.fixed_items is not None:
+        bank = read_bank(options.fixed_items)
+        c.directory.check_bank(bank_checksum(c.config))
+    fit = fit_marginal(
+        c.responses,
+        fixed_items=bank,
+        **options.options(),
+        **c.common,
+        checkpoint=c.directory.checkpoint("marginal"),
+    )
+    fit = with_errors_of_anchors(fit, bank)
+    items = c.directory.write("items.csv", items_text(fit, ".csv").encode())
+    return [c.directory.save(MARGINAL, fit), items]
 
 
 def shards_for(n_persons: int, n_items: int) -> int:
@@ -186,16 +217,57 @@ def chains_for(n_shards: int, n_items: int) -> int:
 
 
 def check(c: Context) -> list[str]:
-    """Compare the scores with what the posterior predicts."""
-    posterior = c.directory.load("posterior.nc")
+    """Compare the scores with what the posterior, or the estimates, predict."""
+    items, replicates = c.directory.load(fit_of(c.config)), c.config.check.replicates
+    if c.config.is_marginal:
+        if reason := _unpredictable(c.responses, items):
+            warnings.warn(
+                f"no predictive check was made: it draws persons without weights from one normal "
+                f"distribution of ability, and {reason}",
+                Notice,
+                stacklevel=2,
+            )
+            return []
+        items = _standardised(items)
+    else:
+        replicates = _of_draws(items, "check.replicates", replicates)
     result = predictive_check(
         c.responses,
-        posterior,
-        n_replicates=_of_draws(posterior, "check.replicates", c.config.check.replicates),
+        items,
+        n_replicates=replicates,
         seed=c.config.seed,
         **c.common,
     )
     return [c.directory.save("check.nc", result)]
+
+
+def fit_of(config: RunConfig) -> str:
+    """File of the items that the stages after the calibration take."""
+    return MARGINAL if config.is_marginal else POSTERIOR
+
+
+def _unpredictable(responses: Responses, fit: xr.Dataset) -> str | None:
+    """Why persons of the fit's population cannot be drawn for these; None if they can."""
+    if responses.max_weight is not None:
+        return "these have weights"
+    if fit.attrs["latent"] != "normal":
+        return f"here it is fitted as a {fit.attrs['latent']}"
+    if fit.sizes.get("groups", 1) > 1:
+        return f"each of the {fit.sizes['groups']} groups has its own"
+    return None
+
+
+def _standardised(fit: xr.Dataset) -> xr.Dataset:
+    """The same items on the scale on which abilities, of one group, are N(0, 1)."""
+    if "group_mean" not in fit:
+        return fit
+    mean, sd = (float(fit[f"group_{of}"].values[0]) for of in ("mean", "sd"))
+    slope, intercept = fit["item_discrimination"], fit["item_intercept"]
+    return fit.assign(
+        item_discrimination=slope * sd,
+        item_intercept=intercept + slope * mean,
+        item_difficulty=(fit["item_difficulty"] - mean) / sd,
+    )
 
 
 def _of_draws(posterior: xr.Dataset, key: str, asked: int) -> int:
@@ -224,16 +296,20 @@ def private(c: Context) -> list[str]:
 
 def score(c: Context) -> list[str]:
     """Abilities and plausible values of all persons, one Parquet file a block."""
-    posterior, options = c.directory.load("posterior.nc"), c.config.score
+    items, options = c.directory.load(fit_of(c.config)), c.config.score
+    plausible, item_draws = options.plausible, options.item_draws
+    if not c.config.is_marginal:
+        plausible = _of_draws(items, "score.plausible", plausible)
+        item_draws = _of_draws(items, "score.item_draws", item_draws)
     result = score_persons(
         c.responses,
-        posterior,
+        items,
         method=options.method,
         prior=options.prior,
-        n_plausible=_of_draws(posterior, "score.plausible", options.plausible),
-        n_item_draws=_of_draws(posterior, "score.item_draws", options.item_draws),
+        n_plausible=plausible,
+        n_item_draws=item_draws,
         seed=c.config.seed,
-        store=c.directory.path / SCORES,
+        store=c.directory.place(SCORES),
         **c.common,
     )
     for name in ("store", "n_blocks_scored", "n_blocks_kept"):
@@ -246,42 +322,6 @@ def report(c: Context) -> list[str]:
     return [write_run_report(c.directory).name]
 
 
-def write_run_report(directory: RunDirectory) -> Path:
-    """Write ``report.html`` from what the stages of a run left."""
-    content = directory.content
-    counts = directory.load("summary.nc")
-    data = content["config"]["data"]
-    put_aside = []
-    if data.get("on_error") == "quarantine":
-        aside = open_responses(directory.path / "responses").n_quarantined
-        put_aside = [("Rows put aside", f"{aside:,}, in responses.quarantine.csv")]
-    run = [
-        ("Title", content["title"]),
-        ("Data", content["data"]),
-        ("Persons", f"{int(counts.attrs['n_persons']):,}"),
-        ("Items", f"{counts.sizes['items']:,}"),
-        (
-            "Responses",
-            f"{int(counts.attrs['n_responses']):,} ({counts.attrs['observed']:.1%} of cells)",
-        ),
-        *put_aside,
-        ("Seed", str(content["config"]["seed"])),
-        ("Data checksum", content["data_checksum"][:16]),
-        ("Versions", ", ".join(f"{k} {v}" for k, v in content["versions"].items())),
-        ("Machine", content["machine"]["cpu"]),
-    ]
-    done = {name: s for name, s in directory.stages.items() if name != "report"}
-    return write_report(
-        directory.path / "report.html",
-        title=content["title"],
-        run=run,
-        timings=[(name, s["seconds"]) for name, s in done.items()],
-        posterior=directory.load("posterior.nc"),
-        notes=[f"{name}: {note}" for name, s in done.items() for note in s["notes"]],
-        **{n: directory.find(f"{n}.nc") for n in _OPTIONAL},
-    )
-
-
 Stage = Callable[[Context], list[str]]
 STAGES: dict[str, Stage] = {
     "ingest": ingest,
@@ -289,6 +329,7 @@ STAGES: dict[str, Stage] = {
     "spectral": spectral,
     "joint": joint,
     "bayes": bayes,
+    "marginal": marginal,
     "check": check,
     "score": score,
     "report": report,
@@ -297,10 +338,17 @@ STAGES: dict[str, Stage] = {
 
 def stages_of(config: RunConfig) -> dict[str, Stage]:
     """Return the stages of a run in their order."""
-    stages = dict(STAGES)
-    if config.check.replicates == 0:
+    return stages_recorded(config.computed())
+
+
+def stages_recorded(config: dict[str, Any]) -> dict[str, Stage]:
+    """Return the stages of a run whose configuration is as ``run.json`` has it."""
+    is_marginal = config.get("calibrate", {}).get("method") == "marginal"
+    foreign = ("spectral", "joint", "bayes") if is_marginal else ("marginal",)
+    stages = {name: stage for name, stage in STAGES.items() if name not in foreign}
+    if not config.get("check", {}).get("replicates"):
         del stages["check"]
-    if config.private is not None:
+    if config.get("private") is not None:
         first = {name: stages.pop(name) for name in ("ingest", "summary")}
         stages = {**first, "private": private, **stages}  # mistakes show before the long ones
     return stages

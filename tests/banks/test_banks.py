@@ -126,6 +126,38 @@ def test_bad_banks_name_file_item_and_column(tmp_path, text, message):
         irt.read_items(write(tmp_path, text))
 
 
+ODD = ["=1+1", "@SUM(A1)", "+cmd|' /C calc'!A0", "-2+3", "-x", "\tq", "\rq", "\nq", "'=1", "''@"]
+PLAIN = ["-5", "+1.5e3", "q=1", "'q", "1", "a-b", "-.5", "'"]
+
+
+def test_a_spreadsheet_runs_no_item(tmp_path):
+    """What it would run has an apostrophe before it in the file, and comes back without."""
+    ids = [*ODD, *PLAIN]
+    n = len(ids)
+    items = intercept_bank(np.ones(n), np.zeros(n), item_id=tuple(ids))
+    path = irt.write_items(items, tmp_path / "b.csv")
+    with open(path, newline="", encoding="utf-8") as f:
+        written = [row["item"] for row in csv.DictReader(f)]
+    assert written == [*(f"'{name}" for name in ODD), *PLAIN]
+    assert list(irt.read_items(path)["item_id"].values) == ids
+    again = irt.write_items(irt.read_items(path), tmp_path / "c.csv")
+    assert again.read_bytes() == path.read_bytes()
+    assert list(irt.read_items(write(tmp_path, "item,a,b\n=1,1,0\n"))["item_id"].values) == ["=1"]
+
+
+def test_items_that_look_the_same_are_the_same(tmp_path):
+    items = irt.read_items(write(tmp_path, "item,a,b\nu\u0308,1,0\n"))
+    assert list(items["item_id"].values) == ["\u00fc"]
+    with pytest.raises(InputError, match="listed more than once: \u00fc"):
+        irt.read_items(write(tmp_path, "item,a,b\nu\u0308,1,0\n\u00fc,1,0\n"))
+
+
+@pytest.mark.parametrize("depth", [5, 100_000])
+def test_nested_json(tmp_path, depth):
+    with pytest.raises(InputError, match=r"b\.json.*(nested too deeply|list of objects)"):
+        irt.read_items(write(tmp_path, "[" * depth + "]" * depth, "b.json"))
+
+
 @pytest.mark.parametrize("text", ["{", "[1, 2]", '{"item": "x", "a": 1, "b": 0}', '"x"', ""])
 def test_bad_json_names_the_file(tmp_path, text):
     with pytest.raises(InputError, match=r"b\.json"):

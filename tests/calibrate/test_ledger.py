@@ -18,7 +18,7 @@ import pytest
 import irt_dask as irt
 from irt_dask.calibrate.private import fit as private
 from irt_dask.calibrate.private import ledger as module
-from irt_dask.errors import InputError, StoreError
+from irt_dask.errors import BudgetError, InputError, StoreError
 
 PROGRAM = """
 import os, sys
@@ -73,7 +73,8 @@ def test_the_same_request_returns_the_same_release_and_reads_nothing(path, monke
     monkeypatch.setattr(private, "exact_counts", None)
     again = irt.fit_private_spectral(data(), **{**options, "epsilon": 1})
     assert first.identical(again)
-    assert first.attrs["ledger"] == str(path)
+    assert first.attrs["ledger"] == path.name
+    assert str(path.parent) not in repr(first.attrs)
     assert len(entries(path)) == 1
 
 
@@ -139,8 +140,8 @@ def test_damage_stops_releases(path):
         path.write_bytes(content)
         with pytest.raises(StoreError, match="not a privacy ledger, or is damaged"):
             irt.fit_private_spectral(data(), rho=0.1, ledger=path)
-    path.write_bytes(whole.replace(b'"format_version": 1', b'"format_version": 2'))
-    with pytest.raises(StoreError, match="format version 2"):
+    path.write_bytes(whole.replace(b'"format_version": 1', b'"format_version": 3'))
+    with pytest.raises(StoreError, match="format version 3"):
         irt.fit_private_spectral(data(), rho=0.1, ledger=path)
 
 
@@ -225,3 +226,107 @@ def test_threads_at_once_draw_once(path):
     for k in range(2, 6):
         np.testing.assert_array_equal(found[k], found[k - 2])
     assert sorted(e["rho"] for e in entries(path)) == [0.1, 0.2]
+
+
+# --- the budget of a ledger -----------------------------------------------------------------------
+
+
+def nothing_is_read(monkeypatch):
+    """Neither data, not for a checksum either, nor noise."""
+    for name in ("fingerprint", "exact_counts", "gaussian"):
+        monkeypatch.setattr(private, name, None)
+
+
+@pytest.mark.parametrize(
+    "budget", [{"rho": 0.3}, {"epsilon": module.epsilon_of(0.3, 1e-6), "delta": 1e-6}]
+)
+def test_a_budget_is_used_up_and_never_exceeded(path, monkeypatch, budget):
+    """Three releases of a third of it, rounding or not; the fourth is refused unread."""
+    ways = ({"rho": 0.1}, {"rho": 0.1, "pairs": "random", "p0": 1.0}, {"rho": 0.1, "delta": 1e-9})
+    first = irt.fit_private_spectral(data(), ledger=path, budget=budget, **ways[0])
+    for way in ways[1:]:
+        irt.fit_private_spectral(data(), ledger=path, **way)
+    content = json.loads(path.read_text())
+    assert content["format_version"] == 2  # which a reader that knows no budgets refuses
+    assert content["budget"]["rho"] == pytest.approx(0.3, rel=1e-9)
+    again = irt.fit_private_spectral(data(), ledger=path, budget=budget, **ways[0])
+    assert again.identical(first)  # it costs nothing
+    with monkeypatch.context() as m:
+        m.setattr(private, "exact_counts", None)
+        with pytest.raises(BudgetError, match=r"rho = 0.3 is spent, .* 0.1, and"):
+            irt.fit_private_spectral(data(2), ledger=path, **ways[0])  # other data
+        nothing_is_read(m)
+        with pytest.raises(BudgetError, match=r"rho = 0.3 is spent, this release asks for 1e-05"):
+            irt.fit_private_spectral(data(), ledger=path, rho=1e-5)
+    assert len(entries(path)) == 3
+
+
+def test_the_whole_budget_in_one_release(path):
+    whole = {"epsilon": 1.0, "delta": 1e-6}
+    irt.fit_private_spectral(data(), ledger=path, budget=whole, **whole)
+    with pytest.raises(BudgetError, match=r"epsilon = 1 at delta = 1e-06 .*is left"):
+        irt.fit_private_spectral(data(), ledger=path, rho=1e-6)
+
+
+def test_a_budget_is_set_once(path, monkeypatch):
+    irt.fit_private_spectral(data(), rho=0.2, ledger=path)
+    monkeypatch.setattr(private, "exact_counts", None)
+    with pytest.raises(BudgetError, match=r"cannot have a budget of rho = 0.1: rho = 0.2 is spent"):
+        irt.fit_private_spectral(data(), rho=0.2, ledger=path, budget={"rho": 0.1})
+    assert "budget" not in json.loads(path.read_text())
+    with pytest.raises(BudgetError, match=r"asks for 0\.2, and 0.05 is left"):
+        irt.fit_private_spectral(data(2), rho=0.2, ledger=path, budget={"rho": 0.25})
+    assert json.loads(path.read_text())["budget"]["rho"] == 0.25  # set, whatever came after
+    for other in ({"rho": 0.1}, {"rho": 0.3}, {"epsilon": 1.0, "delta": 1e-6}):
+        with pytest.raises(InputError, match="was set for good"):
+            irt.fit_private_spectral(data(), rho=0.2, ledger=path, budget=other)
+
+
+@pytest.mark.parametrize(
+    ("budget", "words"),
+    [
+        (1.0, "must be a dict"), ({"eps": 1.0}, "must be a dict"), ({}, "either epsilon and delta"),
+        ({"epsilon": 1.0}, "needs a delta"), ({"rho": -1.0}, "above 0"),
+        ({"rho": 1.0, "delta": 1e-6}, "rho alone"),
+    ],
+)  # fmt: skip
+def test_what_is_no_budget(path, budget, words):
+    with pytest.raises(InputError, match=words):
+        irt.fit_private_spectral(data(), rho=0.1, ledger=path, budget=budget)
+    assert not path.exists()
+
+
+def test_a_budget_needs_a_ledger():
+    with pytest.raises(InputError, match="give ledger="):
+        irt.fit_private_spectral(data(), rho=0.1, budget={"rho": 1.0})
+
+
+def test_a_budget_holds_for_releases_at_once(path):
+    """Eight at a time where there is room for three."""
+
+    def fit(k):
+        try:
+            irt.fit_private_spectral(data(k), rho=0.1, ledger=path, budget={"rho": 0.3})
+        except BudgetError:
+            return 0
+        return 1
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(fit, range(8))) == 3
+    assert len(entries(path)) == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"budget": {"rho": "1"}}, {"budget": None}, {"entries": {}}, {"entries": [1]}, {"key": "x"},
+        {"format_version": 1}, {"entries": [{"rho": -1.0}]}, {"adjacency": None},
+    ],
+)  # fmt: skip
+def test_a_ledger_with_a_right_checksum_that_is_none(path, change):
+    irt.fit_private_spectral(data(), rho=0.1, ledger=path, budget={"rho": 1.0})
+    content = json.loads(path.read_text()) | change
+    del content["checksum"]
+    path.write_text(json.dumps({**content, "checksum": module._digest(content)}))
+    with pytest.raises(StoreError, match="not a privacy ledger, or is damaged"):
+        irt.fit_private_spectral(data(), rho=0.1, ledger=path)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from functools import partial
 
+import dask.array as da
 import numpy as np
 import private_baselines as baselines
 import pytest
@@ -178,6 +181,119 @@ def test_counts_do_not_depend_on_blocks_layout_or_workers(monkeypatch, client):
         np.testing.assert_array_equal(private.exact_counts(r, pairs, 4, c, None), few)
         if c is None:
             np.testing.assert_array_equal(private.exact_counts(r, pairs, 8, c, None), every)
+
+
+def handed_to_the_noise(monkeypatch, *args, **options):
+    """The counts that a fit hands to the mechanism, and its result."""
+    seen = []
+
+    def watched(scale):
+        def mechanism(counts):
+            seen.append(np.array(counts))
+            return gaussian(scale)(counts)
+
+        return mechanism
+
+    with monkeypatch.context() as m:
+        m.setattr(private, "gaussian", watched)
+        m.setattr(private.secrets, "token_bytes", lambda n: b"k" * n)  # the same choice twice
+        fit = irt.fit_private_spectral(*args, **options)
+    return seen[0], fit
+
+
+def neighbours(adjacency, m=24):
+    """Others with few responses; and one person with all items, who is replaced or left out."""
+    y = np.full((40, m), -1, dtype=np.int8)
+    rng = np.random.default_rng(0)
+    for i in range(40):
+        y[i, rng.choice(m, 3, replace=False)] = rng.integers(0, 2, 3)
+    ids = [f"p{i}" for i in range(40)]
+    y[11] = np.arange(m) < m // 2
+    other = y.copy()
+    other[11] = 1 - y[11]
+    if adjacency == "replace":
+        return [irt.from_array(a, person_id=ids) for a in (y, other)]
+    return [
+        irt.from_array(y, person_id=ids),
+        irt.from_array(np.delete(y, 11, 0), person_id=ids[:11] + ids[12:]),
+    ]
+
+
+def moved(monkeypatch, adjacency, pairs, layout="dense"):
+    """Squared distance of two neighbours' counts, and the squared sensitivity that is stated."""
+    options = {"pairs": pairs, "adjacency": adjacency, "max_items_per_person": 6, "rho": 1.0}
+    if pairs == "random":
+        options["p0"] = 0.8
+    data = neighbours(adjacency)
+    if layout == "csr":
+        data = [
+            irt.from_array(
+                csr_of(to_dense(r.read_block(0).data).values), observed="stored",
+                person_id=list(r.person_ids(0)),
+            )
+            for r in data
+        ]  # fmt: skip
+    (a, fit), (b, _) = (handed_to_the_noise(monkeypatch, r, **options) for r in data)
+    return float(((a - b) ** 2).sum()), fit.attrs["sensitivity"] ** 2
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "add-remove"])
+@pytest.mark.parametrize("pairs", ["all", "random"])
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+def test_one_person_moves_the_counts_by_no_more_than_is_stated(
+    monkeypatch, adjacency, pairs, layout
+):
+    """Of a person with all of 24 items 6 are counted.  Were all, the bound would be broken."""
+    distance, bound = moved(monkeypatch, adjacency, pairs, layout)
+    assert 0 < distance <= bound * (1 + 1e-12)
+    monkeypatch.setattr(private, "limited", lambda responses, most: responses)
+    distance, same = moved(monkeypatch, adjacency, pairs, layout)
+    assert same == bound
+    assert distance > 4 * bound
+
+
+# --- what errors and results say of persons -------------------------------------------------------
+
+NAMES = [f"Anna{i}" for i in range(30)]
+
+
+def invalid(form):
+    """Responses with a 7, from a dask array; an array that is none; and rows that cannot be made"""
+    y = few_items(1, n=30, b=5).astype(float)
+    y[17, 3] = 7.0
+    if form == "array":
+        return y
+    lazy = da.from_array(y, chunks=(10, 5))
+    if form == "graph":
+
+        def broken(block):
+            raise ValueError("Anna17 said 7")
+
+        lazy = lazy.map_blocks(broken, dtype=float)
+    return irt.from_array(lazy, person_id=NAMES, item_id=list("abcde"), rows_per_block=8)
+
+
+@pytest.mark.parametrize("form", ["array", "lazy", "graph"])
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("where", ["threads", "workers"])
+def test_an_error_of_a_private_fit_names_nobody(form, kept, where, tmp_path, request):
+    ledger = tmp_path / "ledger.json" if kept else None
+    client = request.getfixturevalue("client") if where == "workers" else None
+    with pytest.raises(InputError, match=r"fit_private_spectral: .*nothing was released") as caught:
+        irt.fit_private_spectral(invalid(form), rho=1.0, ledger=ledger, client=client)
+    said = "".join(traceback.format_exception(caught.value)).partition("InputError: ")[2]
+    assert not re.search(r"Anna|person \d|item \d|7", said)
+    assert caught.value.__context__ is None
+    assert not kept or not ledger.exists()
+
+
+def test_lazy_responses_that_are_valid_are_fitted():
+    y = few_items(1, n=30, b=5)
+    lazy = irt.from_array(da.from_array(y, chunks=(10, 5)))
+    near = irt.fit_private_spectral(lazy, rho=9e3)
+    np.testing.assert_allclose(
+        near["item_difficulty"], irt.fit_private_spectral(y, rho=9e3)["item_difficulty"], atol=0.1
+    )
 
 
 # --- from noisy counts to difficulties ------------------------------------------------------------

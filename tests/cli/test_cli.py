@@ -45,7 +45,7 @@ def mistaken(tmp_path, monkeypatch, capsys):
 def test_every_command_explains_itself():
     text = irt_dask("--help")
     names = ("demo", "simulate", "ingest", "append", "verify", "calibrate", "score", "report")
-    names += ("run", "info", "docs", "certs")
+    names += ("run", "info", "docs", "certs", "fit", "dif", "information", "link")
     assert all(f"  {name} " in text for name in names)
 
 
@@ -137,12 +137,15 @@ def test_likelihood_and_penalty_of_a_3pl_are_shown_apart(tmp_path, monkeypatch, 
     found = {}
     for prior in ("none", "5,17", "2,3"):
         args = ["calibrate", "s", "--out", f"{prior}.csv", "--method", "marginal", "--model", "3pl"]
-        args += ["--guessing-prior", prior, "--cluster", "none", "--json", "--quiet"]
+        args += ["--guessing-prior", prior, "--cluster", "none", "--json"]
         monkeypatch.setattr(sys, "argv", ["irt-dask", *args])
         main()
         text = capsys.readouterr()
         found[prior] = json.loads(text.out)
         assert ("may lie below that of the 2PL" in text.err) == (prior != "none")
+        monkeypatch.setattr(sys, "argv", ["irt-dask", *args, "--quiet"])
+        main()
+        assert "2PL" not in capsys.readouterr().err
     for prior, name in (("none", "none"), ("5,17", "Beta(5, 17)"), ("2,3", "Beta(2, 3)")):
         got = found[prior]
         assert got["guessing_prior"] == name
@@ -162,7 +165,7 @@ def test_likelihood_and_penalty_of_a_3pl_are_shown_apart(tmp_path, monkeypatch, 
         (["ingest", "bad.csv", "s", "--key", "gone.csv"], "gone.csv"),
         (["run", "nowhere.toml"], "there is no pipeline file nowhere.toml"),
         (["run", "p.toml", "--cluster", "none"], "cannot be read"),
-        (["score", "s", "bank.txt", "--out", "o"], "must end in .csv or .json"),
+        (["information", "bank.txt"], "must end in .csv or .json"),
         (["calibrate", "s", "--out", "bank.csv", "--method", "guess"], "'guess' is not one of"),
         (["simulate", "s", "--persons", "0", "--items", "4"], "whole number of at least 1"),
         (["report", "."], "is not a run directory"),
@@ -237,7 +240,7 @@ def test_raw_answers_bad_rows_and_more_persons(tmp_path):
     assert "p3,A" in (tmp_path / "s.quarantine.csv").read_text()
     more = ("append", "b.jsonl", "s", *options, "--persons", "more.csv", "--json")
     assert json.loads(irt_dask(*more, cwd=tmp_path))["persons"] == 3
-    assert "'p4'; an append brings new persons only" in irt_dask(*more, code=2, cwd=tmp_path)
+    assert "'p4'; say what becomes of their rows" in irt_dask(*more, code=2, cwd=tmp_path)
     assert "every file is there" in irt_dask("verify", "s", cwd=tmp_path)
 
 
@@ -332,14 +335,53 @@ def work(**options):
     )
 
 
-def test_full_disk_is_no_defect(monkeypatch, capsys):
-    def full(**options):
-        raise OSError(errno.ENOSPC, "No space left on device", "/data/x")
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "/data/x"), "make room and start again"),
+        (OSError(errno.EIO, "Input/output error", "/data/x"), "the network file system fails"),
+        (OSError(errno.ESTALE, "Stale file handle", "/data/x"), "start again when it answers"),
+        (OSError(errno.EMFILE, "Too many open files", "/data/x"), "ulimit -n"),
+        (RuntimeError("can't start new thread"), "ulimit -u"),
+    ],
+)
+def test_what_the_system_refuses_is_no_defect(monkeypatch, capsys, fault, words):
+    def refused(**options):
+        raise fault
 
-    monkeypatch.setattr(command.cli, "main", full)
+    monkeypatch.setattr(command.cli, "main", refused)
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 1
     text = capsys.readouterr().err
-    assert text.startswith("error: /data/x cannot be written: No space left on device")
+    assert text.startswith("error: ")
+    assert words in text
+    if isinstance(fault, OSError):
+        assert f"/data/x: {fault.strerror}" in text
     assert "Traceback" not in text
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("ingest", "a.csv", "a.store", "s3://key:hunter2@bucket/b.store"),
+        ("ingest", "a.csv", "a.store", "--shape", "s3://key:hunter2@bucket/b.store"),
+        ("s3://key:hunter2@bucket/b.store",),
+    ],
+)
+def test_a_mistyped_command_shows_no_credentials(typed, args):
+    said = typed(*args, code=2).err
+    assert "s3://***@bucket/b.store" in said
+    assert "hunter2" not in said
+
+
+def test_a_defect_shows_no_credentials(monkeypatch, capsys):
+    def defect(**options):
+        raise KeyError("s3://key:hunter2@bucket")
+
+    monkeypatch.setattr(command.cli, "main", defect)
+    with pytest.raises(SystemExit):
+        main()
+    said = capsys.readouterr().err
+    assert "KeyError: 's3://***@bucket'" in said
+    assert "hunter2" not in said

@@ -54,6 +54,10 @@ def test_what_a_cluster_may_be(tmp_path):
         ("tcp://127.0.0.1:8786@10.0.0.1:1", "must be tls://host:port"),
         ({"kind": "address", "address": "127.0.0.1:8786"}, "must be tls://host:port"),
         ({"kind": "pbs"}, "kind: .*'local', 'address' or 'slurm'"),
+        (
+            {"kind": "address", "address": "tcp://127.0.0.1:1", "dashboard": True},
+            'dashboard = true needs kind = "local"',
+        ),
         ("somewhere", "give 'local', a scheduler's address"),
         ("missing.toml", "cannot be read"),
     ],

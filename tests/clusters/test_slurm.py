@@ -209,7 +209,7 @@ def pipeline(tmp_path_factory):
 
 def _command(file, out, cluster):
     return [
-        sys.executable, "-m", "irt_dask.cli", "run", str(file), "--quiet", "--out", str(out),
+        sys.executable, "-m", "irt_dask.cli", "run", str(file), "--out", str(out),
         "--cluster", str(cluster),
     ]  # fmt: skip
 
@@ -317,14 +317,14 @@ def test_a_cancelled_job_goes_on_when_it_starts_again(slurm, pipeline, tmp_path)
     file, expected = pipeline
     run = tmp_path / "r"
     with _logs_shown(slurm, tmp_path):
-        job = _submit(tmp_path, file, "--quiet", "--out", run)
+        job = _submit(tmp_path, file, "--out", run)
         _while_sampling(run, job)
         _say("scancel", job)
         _until(lambda: _state(job)[0] == "CANCELLED", 60, "the end of the cancelled job")
         _until(lambda: not list(tmp_path.glob(".irt_dask-*")), 10, "its certificates to be gone")
         assert "bayes" not in json.loads((run / "run.json").read_text())["stages"]
 
-        job = _submit(tmp_path, file, "--quiet", "--out", run)
+        job = _submit(tmp_path, file, "--out", run)
         log = tmp_path / f"irt_dask-{job}.log"
         _until(lambda: log.exists() and "joint: done before" in log.read_text(), 60, "it to go on")
         _say("scancel", "--signal=USR1", "--batch", job)  # what --signal sends

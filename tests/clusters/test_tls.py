@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 import irt_dask as irt
-from irt_dask.cli.data import docs
+from irt_dask.cli.documents import docs
 from irt_dask.cli.secure import certs
 from irt_dask.clusters import ClusterConfig, certificates
 from irt_dask.clusters.certificates import write_certificates

@@ -208,3 +208,20 @@ def test_the_digest_is_of_all_that_machine_code_is_made_of():
     for file in sources:
         outside = set(imported(file)) - sources
         assert not outside, f"{file} imports {outside}: name them in compiled.SOURCES"
+
+
+def test_without_compiling_there_is_nothing_to_run(tmp_path):
+    """By name, whatever is called first; not by a traceback out of a kernel."""
+    for command in (
+        ["-c", "import irt_dask as irt; irt.fit_spectral(irt.load_lsat())"],
+        ["-m", "irt_dask.cli", "simulate", "s", "--persons", "5", "--items", "2"],
+    ):
+        done = subprocess.run(
+            [sys.executable, *command], capture_output=True, text=True, timeout=120, cwd=tmp_path,
+            env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        )  # fmt: skip
+        assert done.returncode != 0
+        assert "NUMBA_DISABLE_JIT is set in the environment" in done.stderr
+        assert "NotImplementedError" not in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert done.returncode == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 import shutil
 from collections import Counter
@@ -10,16 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
+from run_results import UNLIKE, results
 
 import irt_dask as irt
 from irt_dask.engine import Checkpoint, person_files
 from irt_dask.errors import IrtDaskError
 from irt_dask.workflow import RunConfig, run
 
-#: Not results: what a run says while it works, its lock, the mark of unfinished scores.
-UNCHECKED = {"log.txt", ".lock", "_unfinished"}
+#: Not results, the mark of unfinished scores among them.
+UNCHECKED = UNLIKE | {"_unfinished"}
 
 
 class Killed(BaseException):
@@ -39,23 +38,6 @@ def configuration(folder: Path) -> RunConfig:
             "check": {"replicates": 10},
         }
     )
-
-
-def files(folder: Path) -> dict[str, str]:
-    """Checksums of everything that a reader of results may open."""
-    return {
-        f.relative_to(folder).as_posix(): hashlib.sha256(content(f)).hexdigest()
-        for f in sorted(folder.rglob("*"))
-        if f.is_file() and f.name not in UNCHECKED
-    }
-
-
-def content(file: Path) -> bytes:
-    """What a reader finds: of Parquet the values, since some bytes of its footer say nothing."""
-    if file.suffix != ".parquet":
-        return file.read_bytes()
-    table = pq.read_table(file)
-    return repr([table.schema, *(column.to_pylist() for column in table.columns)]).encode()
 
 
 @pytest.fixture(scope="module")
@@ -104,8 +86,7 @@ def delete(rng: random.Random, data: bytes) -> bytes | None:
 
 
 def damage(runs: dict[str, Path], n: int, seed: int, folder: Path) -> None:
-    want = files(runs["finished"])
-    unlike = {"run.json", "report.html"}  # hold seconds
+    want = results(runs["finished"])
     tally: Counter[str] = Counter()
     wrong = []
     for k in range(n):
@@ -132,8 +113,8 @@ def damage(runs: dict[str, Path], n: int, seed: int, folder: Path) -> None:
         except Exception as error:
             wrong.append(f"{what}: {type(error).__name__}: {error}")
             continue
-        got = files(path)
-        differing = {f for f in got.keys() | want.keys() if got.get(f) != want.get(f)} - unlike
+        got = results(path)
+        differing = {f for f in got.keys() | want.keys() if got.get(f) != want.get(f)}
         if differing:
             wrong.append(f"{what}: differs in {sorted(differing)}")
         else:

@@ -18,7 +18,7 @@ import pytest
 import irt_dask as irt
 from irt_dask.engine import cache
 from irt_dask.errors import StoreError
-from irt_dask.store import manifest, stored
+from irt_dask.store import checked, manifest
 
 N_ITEMS = 5
 PERSONS = (13, 5, 9)  # of the three parts
@@ -95,8 +95,8 @@ def fit(r: irt.Responses) -> list[bytes]:
 
 def forget() -> None:
     """Forget what this process has read of stores, as a new process would not know it."""
-    stored._content.cache_clear()
-    stored._array.cache_clear()
+    checked.content_of.cache_clear()
+    checked.array_of.cache_clear()
     cache._held.clear()
 
 

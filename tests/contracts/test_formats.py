@@ -20,7 +20,7 @@ from irt_dask.errors import ChangedRunError
 from irt_dask.kernels.responses.layouts import to_dense
 from irt_dask.workflow import RunConfig, directory, run
 from irt_dask.workflow.directory import RunDirectory
-from irt_dask.workflow.run import report_again
+from irt_dask.workflow.running import report_again
 from irt_dask.workflow.scoring import read_bank
 
 FORMATS = Path(__file__).parent / "formats"
@@ -90,6 +90,14 @@ STORES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 
+#: Of both layouts: persons of before who were merged, and have seen an item that joined.
+MERGED = [[1, 0, 1, -1], [0, 0, 1, 0], [1, 1, 1, -1], [-1, 0, 0, 1], [1, -1, 0, -1], [0, 1, 1, 1]]
+for layout in ("dense", "csr"):
+    STORES[f"store-3-merged-{layout}"] = {
+        "y": MERGED, "layout": layout, "items": (*ITEMS, "q4"),
+        "needs": ["items by part", "merged persons"],
+    }  # fmt: skip
+
 
 def of_blocks(r: irt.Responses, read: Any) -> np.ndarray:
     return np.concatenate([read(k) for k in range(r.n_blocks)])
@@ -124,6 +132,7 @@ def test_stores(name: str) -> None:
         np.testing.assert_array_equal(weight, said["weight"])
 
 
+@pytest.mark.filterwarnings("ignore:.*is not used:irt_dask.errors.Notice")
 @pytest.mark.parametrize("name", [name for name in STORES if "2" in name])
 def test_stores_of_version_2_grow_as_they_did(name: str, tmp_path: Path) -> None:
     store = shutil.copytree(FORMATS / name, tmp_path / "s")

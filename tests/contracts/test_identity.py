@@ -29,11 +29,11 @@ from registry import BANKS, ITEMS, METHODS, M, Method, named
 import irt_dask as irt
 from irt_dask.errors import ChangedRunError, CheckpointError, InputError
 from irt_dask.ingest import append
-from irt_dask.store.digests import digest
+from irt_dask.store.digests import block_digest, digest
 from irt_dask.store.responses import sha256
 from irt_dask.workflow import RunConfig, run, stages
 from irt_dask.workflow.inputs import data_checksum
-from irt_dask.workflow.run import stages_of
+from irt_dask.workflow.running import stages_of
 
 N = 120
 Y = registry.values(N, missing=0.1)
@@ -314,6 +314,35 @@ def test_no_stale_blocks_of_a_store_made_anew(tmp_path: Path, bits: Any) -> None
     assert found[0] != found[1]
 
 
+def test_no_stale_answers_of_persons_who_are_merged(tmp_path: Path, bits: Any) -> None:
+    """A block that got responses is another one; the others, and what it was before, are not."""
+    frame = pd.DataFrame(np.where(Y < 0, "", Y.astype(str)), columns=list(ITEMS))
+    frame.insert(0, "person", IDS)
+    frame.to_csv(tmp_path / "y.csv", index=False)
+    store, kept, method = tmp_path / "s", tmp_path / "kept", named("marginal 2PL")
+    old = new = irt.ingest(tmp_path / "y.csv", store, rows_per_block=40)
+    before = bits(method(old, checkpoint=kept))
+    bank, scores, y = BANKS["2pl"], tmp_path / "scores", Y.copy()
+    irt.score(old, bank, store=scores)
+    for k in (1, 0):  # of the first block, which tells whose scores they are, too
+        i, j = np.argwhere(y[40 * k : 40 * k + 40] < 0)[0] + (40 * k, 0)
+        y[i, j] = 1
+        (tmp_path / "more.csv").write_text(f"person,item,response\n{IDS[i]},{ITEMS[j]},1\n")
+        was, new = new, append(tmp_path / "more.csv", store, on_duplicate="merge")
+        pairs = list(zip(was.refs, new.refs, strict=True))
+        assert [block_digest(a) != block_digest(b) for a, b in pairs] == [k == n for n in range(3)]
+        assert all(a.cache_key != b.cache_key for a, b in pairs)
+        assert new.fingerprint != was.fingerprint
+        assert bits(method(new)) == bits(method(made("memory", y))) != before
+        with pytest.raises(CheckpointError, match="another computation"):
+            method(new, checkpoint=kept)
+        result = irt.score(new, bank, store=scores)
+        assert (result.attrs["n_blocks_scored"], result.attrs["n_blocks_kept"]) == (1, 2)
+        irt.score(new, bank, store=tmp_path / f"fresh {k}")
+        assert table_of(scores).equals(table_of(tmp_path / f"fresh {k}"))
+    assert bits(method(old, checkpoint=kept)) == bits(method(old)) == before
+
+
 @pytest.mark.slow
 def test_dif_under_permutation_of_groups(bits: Any) -> None:
     """A permutation test: of 20 chi-squares of an item with DIF the observed one is the largest."""
@@ -448,6 +477,15 @@ def test_no_stale_checkpoints(name: str, form: str, tmp_path: Path, bits: Any) -
     assert refused >= sum(1 for _ in changed())
 
 
+def test_a_checkpoint_of_coresets_is_of_one_seed(tmp_path: Path) -> None:
+    """Without a coreset the seed changes nothing."""
+    r = made("memory", **BASE)
+    options = FIRST["fit_joint"] | {"coreset": irt.Coreset(40), "checkpoint": tmp_path}
+    Method("", "fit_joint", options | {"seed": 5})(r)
+    with pytest.raises(CheckpointError, match="another computation"):
+        Method("", "fit_joint", options | {"seed": 6})(r)
+
+
 # --- the ledger -----------------------------------------------------------------------------------
 
 
@@ -478,7 +516,7 @@ def test_no_stale_releases(form: str, tmp_path: Path) -> None:
             assert entries(other) == n
     assert entries(first) == n
     options = set(inspect.signature(irt.fit_private_spectral).parameters)
-    budget = {"epsilon", "delta", "rho", "adjacency", "ledger"}
+    budget = {"epsilon", "delta", "rho", "adjacency", "ledger", "budget"}
     assert options - WHERE - budget == {"max_items_per_person", "pairs", "p0", "seed"}
 
 
@@ -551,7 +589,11 @@ def test_no_stale_scores(form: str, tmp_path: Path) -> None:
 
 #: Where a run computes and lies, and what its data's checksum stands for.
 FILES = {"data.source", "data.store", "data.key", "data.persons"}
-PLACES = {"title", "directory", "cluster", "private.ledger"} | FILES
+PLACES = {
+    "title", "directory", "cluster", "private.ledger", "private.budget", "marginal.fixed_items",
+} | FILES  # fmt: skip
+#: Sections of the one method of calibration and of the other.
+OF_BAYES, OF_MARGINAL = ("spectral", "joint", "bayes"), ("marginal",)
 
 
 def config(**sections: Any) -> RunConfig:
@@ -579,6 +621,8 @@ def with_another(model: Any, path: tuple[str, ...]) -> Any:
         new = not value
     elif isinstance(value, (int, float)):
         new = value + 1
+    elif value == "bayes":
+        new = "marginal"
     elif isinstance(value, str):
         new = f"other/{value}"
     elif isinstance(value, (list, tuple)):
@@ -592,8 +636,12 @@ def with_another(model: Any, path: tuple[str, ...]) -> Any:
 
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
 def test_every_key_of_a_pipeline_file_is_part_of_a_run() -> None:
-    for base in (config(), config(data={"simulate": {"persons": 9, "items": 3}})):
-        there = {".".join(p): p for p in leaves(base)}
+    simulated = {"simulate": {"persons": 9, "items": 3}}
+    for base, unused in (
+        (config(), OF_MARGINAL), (config(data=simulated), OF_MARGINAL),
+        (config(calibrate={"method": "marginal"}), OF_BAYES),
+    ):  # fmt: skip
+        there = {".".join(p): p for p in leaves(base) if p[0] not in unused}
         for name in FILES:
             if getattr(base.data, name.partition(".")[2]) is None:
                 del there[name]
@@ -643,7 +691,7 @@ def test_a_run_keeps_to_the_data_that_it_began_with(
         sizes.append(int(irt.pair_counts(c.responses).attrs["n_persons"]))
         return []
 
-    module = sys.modules["irt_dask.workflow.run"]
+    module = sys.modules["irt_dask.workflow.running"]
     monkeypatch.setattr(module, "stages_of", lambda _: {"summary": growing, "spectral": after})
     given = {"data": {"store": str(store)}, "directory": str(tmp_path / "r")}
     config = RunConfig.model_validate(given)

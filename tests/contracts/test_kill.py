@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import irt_dask as irt
-from irt_dask.errors import InputError
+from irt_dask.errors import InputError, Notice
 
 ROWS = 200_000
 PROGRAM = """
@@ -209,6 +209,77 @@ irt.append({str(more)!r}, {str(store)!r}, progress=False)
     assert irt.open_responses(store).n_persons == 505
     assert digests(store)
     assert [p.name for p in store.parent.iterdir()] == ["store"]
+
+
+#: Appends to copies of a store in processes of their own, each killed at another change of a file.
+MERGING = """
+import os, shutil, signal, sys, warnings
+import irt_dask as irt
+from irt_dask.ingest import run
+warnings.simplefilter("ignore")
+source, before, folder, times = sys.argv[1:]
+
+def append(store, last):
+    changes = 0
+    def changed(event, arguments):
+        nonlocal changes
+        if event == "open":
+            path, mode, flags = arguments
+            if isinstance(path, int) or not flags & (os.O_WRONLY | os.O_RDWR):
+                return
+        elif event not in ("os.rename", "os.mkdir", "os.rmdir", "os.remove"):
+            return
+        changes += 1
+        if changes == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+    sys.addaudithook(changed)
+    irt.append(source, store, on_duplicate="merge", progress=False)
+    with open(folder + "/changes", "w") as file:
+        file.write(str(changes))
+
+def fork(name, last):
+    os.mkdir(f"{folder}/{name}")
+    shutil.copytree(before, f"{folder}/{name}/store")
+    child = os.fork()
+    if child == 0:
+        append(f"{folder}/{name}/store", last)
+        os._exit(0)
+    return os.waitpid(child, 0)[1]
+
+assert fork("compiling", 0) == 0  # which writes files of a cache
+assert fork("whole", 0) == 0
+n, times = int(open(folder + "/changes").read()), int(times)
+for k in range(times):
+    assert fork(f"killed-{k:02d}", 1 + k * (n - 1) // (times - 1)) == signal.SIGKILL
+"""
+
+
+@pytest.mark.slow
+def test_killed_while_persons_are_merged(tmp_path: Path) -> None:
+    """At 20 changes of files, from the first to the last: the store is the old or the new one."""
+    first = write_source(tmp_path / "old.csv", 0, 1_500)
+    more = write_source(tmp_path / "new.csv", 100, 1_500)
+    rows = [row.replace(",q", ",r") for row in more.read_text().splitlines()[1:]]
+    more.write_text("\n".join(["person,item,response", *rows]) + "\n")
+    old = irt.ingest(first, tmp_path / "before", progress=False, rows_per_block=64)
+    arguments = [str(more), str(tmp_path / "before"), str(tmp_path), "20"]
+    subprocess.run([sys.executable, "-c", MERGING, *arguments], check=True)
+    want = digests(tmp_path / "whole" / "store")
+    new = irt.open_responses(tmp_path / "whole" / "store")
+    assert (new.n_persons, new.n_items) == (250, 200)
+    states: Counter[str] = Counter()
+    for folder in sorted(tmp_path.glob("killed-*")):
+        r = irt.open_responses(folder / "store")
+        r.verify()
+        assert r.fingerprint in (old.fingerprint, new.fingerprint)
+        states["old" if r.fingerprint == old.fingerprint else "new"] += 1
+        with pytest.warns(Notice, match=r"are new to|adds nothing"):
+            irt.append(more, folder / "store", on_duplicate="merge", progress=False)
+        assert digests(folder / "store") == want
+        assert [p.name for p in folder.iterdir()] == ["store"]
+    print(f"\nmerging killed 20 times: {dict(states)}")
+    assert min(states["old"], states["new"]) >= 1
+    assert states.total() == 20
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from items import probability
 
 import irt_dask as irt
 from irt_dask.curves import MODELS, ItemModel
+from irt_dask.curves.grids import Grid
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.errors import IrtDaskWarning
 
@@ -216,3 +217,9 @@ def test_parameters_tell_models_apart() -> None:
     """Banks have no model's name for each item: its parameters say which it is."""
     kinds = [m.parameters for m in MODELS.values() if not m.shared]
     assert len({frozenset(p.variable for p in own) for own in kinds}) == len(kinds)
+
+
+def test_a_grid_goes_from_bound_to_bound() -> None:
+    for n, bound in ((3, 7.0), (141, 7.0), (285, 11.5)):
+        nodes = Grid(n, bound).nodes
+        np.testing.assert_allclose(nodes, np.linspace(-bound, bound, n), atol=1e-12)

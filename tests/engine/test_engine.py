@@ -6,6 +6,7 @@ import logging
 import math
 import platform
 import resource
+import threading
 
 import numpy as np
 import pytest
@@ -14,8 +15,10 @@ from threadpoolctl import threadpool_info
 
 import irt_dask as irt
 from irt_dask.engine import Checkpoint, Engine, cache, executors
+from irt_dask.engine import chains as chains_module
 from irt_dask.engine.chains import Chain, run_chains
-from irt_dask.errors import CheckpointError
+from irt_dask.errors import ChainError, CheckpointError, ThreadsError
+from irt_dask.store import stored
 
 
 @pytest.fixture
@@ -256,7 +259,7 @@ def test_damaged_checkpoint_is_an_error_at_every_byte(tmp_path):
     flips = []
     for k in range(0, len(good), 5):
         bad = bytearray(good)
-        bad[k] ^= 1
+        bad[k] ^= 1 << k % 8
         flips.append(bytes(bad))
     for bad in cuts + flips:
         path.write_bytes(bad)
@@ -293,6 +296,41 @@ def test_chains_run_to_the_end_and_resume(tmp_path):
         seen = [output["seen"] for output in chain.outputs]
         np.testing.assert_array_equal(seen, [[2, 3], [4, 3], [6, 3], [8, 3]])
     assert len(list(tmp_path.iterdir())) == 8
+
+
+def told(refs, state):
+    """What a segment is given, as what it finds."""
+    step = int(state["step"]) + 1
+    return {**state, "step": np.int64(step)}, {"seen": np.array([int(state["chain"]), step])}
+
+
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_a_segment_that_is_sent_again_is_the_same_and_counts_once(monkeypatch, deaths):
+    """Its worker has died; the second time in a row the chain is given up, by name."""
+    _, r = blocks_of(3)
+    honest, died = executors.Threads.result, {}
+
+    def dying(self, future):
+        state, output = honest(self, future)
+        at = tuple(output["seen"])
+        if at in {(0, 2), (1, 3)} and died.setdefault(at, 0) < deaths:
+            died[at] += 1
+            raise executors.WorkerDiedError("its worker ended")
+        return state, output
+
+    monkeypatch.setattr(executors.Threads, "result", dying)
+    chains = [Chain(f"chain{k}", {"step": np.int64(0), "chain": np.int64(k)}) for k in range(2)]
+    with Engine(r) as engine:
+        if deaths > chains_module._RESENDS:
+            with pytest.raises(
+                ChainError, match=r"chain\d stopped at step . of 4: its worker ended"
+            ):
+                run_chains(engine, chains, told, 4, Checkpoint(None, {}))
+            return
+        for k, chain in enumerate(run_chains(engine, chains, told, 4, Checkpoint(None, {}))):
+            seen = [output["seen"] for output in chain.outputs]
+            np.testing.assert_array_equal(seen, [[k, 1], [k, 2], [k, 3], [k, 4]])
+    assert died == {(0, 2): 1, (1, 3): 1}
 
 
 # --- threads --------------------------------------------------------------------------------------
@@ -353,3 +391,18 @@ def test_waits_that_dask_gave_up_are_not_logged(client, caplog):
     log.error("Task exception was never retrieved", exc_info=ValueError("ours"))
     log.error("no exception")
     assert len(caplog.records) == 2
+
+
+def test_a_system_without_threads_is_named(monkeypatch, tmp_path):
+    """In an engine, and where blocks are read."""
+    r = irt.simulate(50, 4, seed=1, store=tmp_path / "s")
+
+    def refused(*args):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    monkeypatch.setattr(stored, "array_of", refused)
+    with pytest.raises(ThreadsError, match=r"no more threads: .*ulimit -u"):
+        irt.pair_counts(r)
+    with pytest.raises(ThreadsError, match=r"no more threads: .*ulimit -u"):
+        irt.open_responses(tmp_path / "s").person_ids(0)

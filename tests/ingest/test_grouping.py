@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from irt_dask.ingest.sort import row_grouping
+from irt_dask.ingest.sort.blocks import Stretch, cut
 
 PROPERTY = settings(max_examples=60, deadline=None, derandomize=True, database=None)
 
@@ -53,3 +54,34 @@ def test_partitions_are_of_about_equal_size():
     )
     counts = np.bincount(part, minlength=8)
     assert abs(counts - 5000).max() < 6 * np.sqrt(5000 * 7 / 8)  # fixed ids: passes or never will
+
+
+@PROPERTY
+@given(
+    st.integers(1, 3).flatmap(
+        lambda pieces: st.lists(
+            st.lists(st.integers(0, 3), min_size=pieces, max_size=pieces), min_size=1, max_size=3
+        )
+    ),
+    st.integers(1, 4),
+    st.integers(1, 4),
+)
+def test_a_stretch_reads_the_rows_of_its_persons(counts, rows, threads):
+    """Whatever the runs and pieces: every person is in one stretch, which reads that row."""
+    counts = np.array(counts)
+    n = int(counts.sum())
+    if n == 0:
+        return
+    run, piece = (np.repeat(x.ravel(), counts.ravel()) for x in np.indices(counts.shape))
+    order = np.argsort(piece, kind="stable")  # of the store: by the piece of the first row
+    row = np.arange(n) - np.repeat(np.cumsum(counts.sum(1)) - counts.sum(1), counts.sum(1))
+    where = Stretch("runs", "pieces", None, None, 5, False)
+    stretches = cut(where, counts, rows, threads)
+    assert [s.first for s in stretches[1:]] == [s.stop for s in stretches[:-1]]
+    assert (stretches[0].first, stretches[-1].stop) == (0, n)
+    for s in stretches:
+        assert s.first % rows == 0
+        low, high = np.array(s.low), np.array(s.high)
+        read = (low[run] <= row) & (row < high[run])
+        in_order = np.flatnonzero(read[order])[: s.stop - s.base]
+        np.testing.assert_array_equal(in_order, np.arange(s.base, s.stop))

@@ -13,15 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import irt_dask as irt
 from irt_dask.errors import InputError
 from irt_dask.ingest.columns.rows import Bad
 from irt_dask.ingest.columns.values import Codes
 from irt_dask.ingest.options import codes_of
-from irt_dask.ingest.sources.delimited import n_fields
 from irt_dask.ingest.sources.opening import open_persons, open_source
 from irt_dask.ingest.sources.source import Source
 from irt_dask.ingest.text import lines
 from irt_dask.ingest.text.bundles import Copy
+from irt_dask.ingest.text.quotes import n_fields
 
 LONG = "person,item,response\nann,q1,1\nbob,q1,0\nann,q2,NA\n"
 WIDE = "id,q1,q2\nann,1,NA\nbob,0,.\n"
@@ -122,7 +123,7 @@ def test_pieces_cover_every_line_once(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 BAD_LINES: dict[bytes, tuple[str, ...]] = {
-    b"a,i,2": ("'response'", "'2'", "missing=['2']", "recode={'2'"),
+    b"a,i,2": ("'response'", "'2'", "a partial score", "recode={'2'"),
     b"a,i": ("expected 3", "found 2"),
     b"a,b,i,1": ("found 4", "quote values"),
     b"": ("blank", "remove"),
@@ -348,12 +349,13 @@ def test_json_wide(form: str, tmp_path: Path, pieces: int) -> None:
 
 BAD_JSON = {
     '{"person": "a", "item": "i"}': "the key 'response' is missing",
-    '{"person": "a", "item": "i", "response": 2}': "missing=['2']",
+    '{"person": "a", "item": "i", "response": 2}': "a partial score",
     '{"person": "a", "item": "i", "response": 0.5}': "'0.5'",
     '{"person": "a", "item": "i", "response": [1]}': "has a list, '[1]'",
     '{"person": "a", "item": "i", "response": NaN}': "NaN is not JSON",
     '{"person": "a", "item": "i", "response": 1e999}': "'inf'",
     '{"person": "a", "item": "i", "response": 1, "item": "j"}': "the key 'item' is there twice",
+    '{"person": "a", "item": "i", "response": 1, "é": 1, "e\\u0301": 1}': "'é' is there twice",
     '{"person": 1.0, "item": "i", "response": 1}': "a person id is a string or a whole number",
     '{"person": "a", "item": true, "response": 1}': "column 'item' has 'true'",
     '{"person": null, "item": "i", "response": 1}': "'null'",
@@ -410,7 +412,7 @@ def test_json_forms_that_leave_a_doubt(tmp_path: Path) -> None:
         open_source(path, tmp_path)
     nested = open_source(path, tmp_path, columns={"responses": "responses"})
     assert read_all(nested, codes_of())[0][0][:4] == (1, "a", "q", 1)
-    with pytest.raises(InputError, match="unknown role 'responses'"):
+    with pytest.raises(InputError, match="the role is unknown; the roles are"):
         open_source(write(tmp_path, LONG), tmp_path, columns={"responses": "item"})
     with pytest.raises(InputError, match="a nested file has"):
         open_source(path, tmp_path, columns={"responses": "responses", "item": "item"})
@@ -633,6 +635,40 @@ def test_numbers_are_spelled_as_the_caller_does(tmp_path: Path) -> None:
     rows, bad = responses(path, recode=recode)
     assert [r[2] for r in rows] == [[0], [1], [-1]]
     assert not bad
+
+
+@pytest.mark.parametrize(
+    "options, values, expected",
+    [
+        ({"recode": {1: "wrong", "2": "right"}}, "1 1.0 2 2.0 0.0", [0, 0, 1, 1, 0]),
+        ({"recode": {"0.0": "missing"}, "missing": 9}, "0 0.0 9 9.0 1.0", [-1, -1, -1, -1, 1]),
+        ({"recode": {"1,0": "wrong"}, "decimal": ","}, "1 1,0 0,0", [0, 0, 0]),
+        ({"recode": {"9": "wrong", "9.0": "right"}}, "9 9.0", [0, 1]),
+        ({"missing": ["00"]}, "0 00 0.0", [0, -1, 0]),
+    ],
+)
+def test_a_code_is_meant_however_the_number_is_written(
+    options: dict[str, Any], values: str, expected: list[int], tmp_path: Path
+) -> None:
+    rows = "".join(f"p{k};{v}\n" for k, v in enumerate(values.split()))
+    path = write(tmp_path, "id;q\n" + rows)
+    r = irt.ingest(path, tmp_path / "s", delimiter=";", **options)
+    assert r.read_block(0).data.values.ravel().tolist() == expected
+
+
+@pytest.mark.parametrize("decimal", [None, ","])
+def test_answers_that_are_numbers_are_compared_as_numbers(
+    decimal: str | None, tmp_path: Path
+) -> None:
+    """A column of whole numbers with gaps is written 2.0 by pandas, 2,0 by spreadsheets."""
+    text = "id;q1;q2\na;2.0;2.50\nb;3;2.5\nc;9.0;1.0\nd;-1.0;B\n"
+    text = text.replace(".", decimal or ".")
+    options: dict[str, Any] = {"key": {"q1": "2", "q2": 2.5}, "missing": 9, "recode": {1: "right"}}
+    (tmp_path / "d.csv").write_text(text)
+    r = irt.ingest(tmp_path / "d.csv", tmp_path / "s", delimiter=";", decimal=decimal, **options)
+    np.testing.assert_array_equal(r.read_block(0).data.values, [[1, 1], [0, 1], [-1, 1], [-1, 0]])
+    with pytest.raises(InputError, match=r"'1\.0', which also means right"):
+        codes_of(**options | {"key": {"q1": "1.0"}})
 
 
 @pytest.mark.parametrize(

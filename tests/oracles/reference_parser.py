@@ -10,6 +10,8 @@ import csv
 import gzip
 import json
 import math
+import re
+import unicodedata
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +23,12 @@ ALIASES = {
     "item": "item item_id question question_id problem problem_id",
     "response": "response resp score correct x y item_score answer_correct",
 }
-MISSING_CODES = ("", "NA", "NaN", "nan", "-1", ".")
+MISSING_CODES = ("", "NA", "NaN", "nan", "-1", ".", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null")
+TRUTH = {"TRUE": 1, "True": 1, "true": 1, "FALSE": 0, "False": 0, "false": 0}
+ENCODINGS = {  # by byte order mark, the longer ones first
+    b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf-16",
+    b"\xfe\xff": "utf-16",
+}  # fmt: skip
 WORDS = {"right": 1, "wrong": 0, "missing": -1}
 RIGHT, WRONG, MISSING = 1, 0, -1
 
@@ -110,6 +117,17 @@ def read_records(
     return collect(rows, shape, items, Codes(missing, recode, key), columns)
 
 
+def answered(reading: Reading) -> Reading:
+    """Leave out the items that nobody answered, as a new store does."""
+    kept = [
+        j for j in range(len(reading.items)) if any(row[j] != MISSING for row in reading.matrix)
+    ]
+    if not kept:
+        raise RefusedError(min(reading.bad, default=None))
+    matrix = [[row[j] for j in kept] for row in reading.matrix]
+    return reading._replace(items=[reading.items[j] for j in kept], matrix=matrix)
+
+
 # --- lines ----------------------------------------------------------------------------------------
 
 
@@ -121,6 +139,12 @@ def read_lines(path: Path) -> list[bytes]:
             data = gzip.decompress(data)
         except (OSError, EOFError, zlib.error):
             raise RefusedError from None
+    for mark, name in ENCODINGS.items():
+        if data.startswith(mark):
+            try:
+                data = data.decode(name).encode()
+            except UnicodeError:
+                raise RefusedError from None
     lines = [line.removesuffix(b"\r") for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n")]
     while lines and not lines[-1]:
         lines.pop()
@@ -159,25 +183,88 @@ def text_table(
     lines: list[bytes], delimiter: str, shape: str | None, columns: dict[str, Any]
 ) -> tuple[list[tuple[int, Row | None]], str, list[str]]:
     """Return the rows by line, the shape and the items that the header names."""
-    try:
-        header = fields_of(lines[0], delimiter)
-    except BadRowError:
-        raise RefusedError(1) from None
-    if "" in header or len(set(header)) < len(header):
+    said = re.fullmatch(rb'(?i)"?sep=(\t|[^\w\s"])"?[,;\t|]*', lines[0])
+    at = 1 if said else 0
+    if len(lines) == at:
+        raise RefusedError
+    if said:
+        delimiter, (header, n) = said[1].decode(), header_of(lines[at:], said[1].decode())
+    else:
+        delimiter, header, n = looked_at(lines, delimiter)
+    width = len(header)
+    while header and not header[-1]:
+        header.pop()
+    called = [name or f"column {k}" for k, name in enumerate(header, 1)]
+    called += [f"column {k + 1}" for k in range(len(header), width)]
+    if not header or "" in header[1:] or len(set(called)) < width:
         raise RefusedError(1)
-    shape, roles, items = resolve(header, shape, columns)
+    shape, roles, items = resolve([name for name in header if name], shape, columns)
+    labels = [roles[role] for role in ("person", "item", "group") if role in roles]
     rows: list[tuple[int, Row | None]] = []
-    for number, line in enumerate(lines[1:], 2):
+    at += n
+    while at < len(lines):
+        number, row, n = at + 1, None, 1
         try:
-            fields = fields_of(line, delimiter)
-            if len(fields) != len(header):
-                raise BadRowError
+            fields, n = row_at(lines, at, delimiter, width)
+            record = dict(zip(header, fields, strict=False))
+            if not any(fields[len(header) :]) and not any("\n" in record[name] for name in labels):
+                row = row_of(record, shape, roles, items)
         except BadRowError:
-            rows.append((number, None))
-            continue
-        record = dict(zip(header, fields, strict=True))
-        rows.append((number, row_of(record, shape, roles, items)))
+            pass
+        rows.append((number, row))
+        at += n
     return rows, shape, items
+
+
+def looked_at(lines: list[bytes], delimiter: str) -> tuple[str, list[str], int]:
+    """Return the delimiter, the header and how many lines it has."""
+    header, n = header_of(lines, delimiter)
+    if len(header) > 1:
+        return delimiter, header, n
+    found = []
+    for sign in {*",;\t|"} - {delimiter}:
+        try:
+            found.append((sign, *header_of(lines, sign)))
+        except RefusedError:
+            continue
+    found = [one for one in found if len(one[1]) > 1]
+    if len(found) > 1:
+        raise RefusedError(1)
+    return found[0] if found else (delimiter, header, n)
+
+
+def header_of(lines: list[bytes], delimiter: str) -> tuple[list[str], int]:
+    """Return the names of the columns and how many lines they take."""
+    for n in range(1, len(lines) + 1):
+        try:
+            names = fields_of(b"\n".join(lines[:n]), delimiter)
+        except BadRowError:
+            continue
+        return [re.sub(r"\s*\n\s*", " ", name) for name in names], n
+    raise RefusedError(1)
+
+
+def row_at(lines: list[bytes], at: int, delimiter: str, width: int) -> tuple[list[str], int]:
+    """Return the values of the row that begins on a line, and how many lines it has."""
+    try:
+        fields = fields_of(lines[at], delimiter)
+        if len(fields) != width:
+            raise BadRowError
+        return fields, 1
+    except BadRowError:
+        text_of(lines[at])  # a line that is no text goes on nowhere
+    for stop in range(at + 2, len(lines) + 1):
+        try:
+            text = text_of(b"\n".join(lines[at:stop]))
+            (row,) = csv.reader([text], delimiter=delimiter, strict=True)
+        except csv.Error as error:
+            if "unexpected end" in str(error):  # a quote is still open
+                continue
+            break
+        if len(row) != width:
+            break
+        return [field.strip() for field in row], stop - at
+    raise BadRowError
 
 
 def resolve(
@@ -239,7 +326,7 @@ def object_of(line: bytes) -> dict[str, Any]:
 
     def no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = {name.strip(): value for name, value in pairs}
-        if len(found) < len(pairs):
+        if len({composed(name) for name in found}) < len(pairs):
             raise BadRowError
         return found
 
@@ -349,16 +436,19 @@ class Codes:
         more = [missing] if isinstance(missing, (str, int, float)) else list(missing)
         self.table = dict.fromkeys([*MISSING_CODES, *(str(code).strip() for code in more)], MISSING)
         if key is None:
-            self.table |= {"1": RIGHT, "1.0": RIGHT, "0": WRONG, "0.0": WRONG}
+            self.table |= {"1": RIGHT, "1.0": RIGHT, "0": WRONG, "0.0": WRONG, **TRUTH}
+            self.table.setdefault("None", MISSING)
         self.table |= {str(code).strip(): WORDS[word] for code, word in (recode or {}).items()}
-        self.key = key
+        self.key = None if key is None else {composed(i): option for i, option in key.items()}
+        if key is not None and any(self.key[composed(i)] != option for i, option in key.items()):
+            raise RefusedError
 
     def __call__(self, value: Any, item: str) -> int:
         texts = spellings(value)
         for text in texts:
             if text in self.table:
                 return self.table[text]
-        if self.key is None:
+        if self.key is None or ({*texts} & {"None", "-"} - {*self.key.values()}):
             raise BadRowError
         return RIGHT if self.key.get(item) in texts else WRONG
 
@@ -383,10 +473,15 @@ def identifier(value: Any) -> str:
     """Return an id; numbers with a point, true, null and lists are none."""
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise BadRowError
-    text = str(value).strip()
+    text = composed(str(value).strip())
     if not text:
         raise BadRowError
     return text
+
+
+def composed(text: str) -> str:
+    """Return text in the form in which letters with accents are one character."""
+    return unicodedata.normalize("NFC", text)
 
 
 def weight_of(value: Any) -> float:
@@ -414,7 +509,9 @@ def collect(
     """Put the good rows together, in their order."""
     seen: dict[str, dict[str, int]] = {}
     about: dict[str, tuple[Any, Any]] = {}
-    order = dict.fromkeys(items)
+    order = dict.fromkeys(map(composed, items))
+    if len(order) < len(items):
+        raise RefusedError
     bad: list[int] = []
     for line, row in rows:
         try:

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
+import irt_dask as irt
 from irt_dask.errors import InputError
 from irt_dask.report import common, figures, plots, tables, wright
+from irt_dask.report.abilities import count_abilities
 from irt_dask.report.page import write_report
 
 # fmt: off
@@ -203,6 +205,72 @@ def test_page_of_the_posterior_alone(tmp_path):
     assert sum(tag == "img" for tag, _ in page.tags) == 2
     assert page.table("item")[0] == ["item", "posterior a", "posterior b"]
     assert "no joint ML fit" in text
+
+
+def test_page_of_a_marginal_fit(tmp_path):
+    """Standard errors, groups, anchors and asymptotes; nothing is called a posterior."""
+    _, fit, _, scores, _ = make(8)
+    fit = fit.assign(
+        item_guessing=("items", np.full(8, 0.2)),
+        item_upper_asymptote=("items", np.full(8, 0.9)),
+        group_label=("groups", ["north", "south"]),
+        group_mean=("groups", [0.0, 0.25]),
+        group_mean_se=("groups", [np.nan, 0.03]),
+        group_sd=("groups", [1.0, 20.0]),
+        group_sd_se=("groups", [np.nan, np.nan]),
+        group_at_bound=("groups", [0, 1]),
+        item_anchor_chi2=("items", [12.5, 1.0] + [np.nan] * 6),
+        item_anchor_p_value=("items", [2e-4, 0.6] + [np.nan] * 6),
+        item_anchor_rmsd=("items", [0.11, 0.01] + [np.nan] * 6),
+    ).assign_attrs(
+        method="marginal maximum likelihood", model="4pl", aic=8675.25, bic=8700.5, converged=0,
+        n_parameters=32, anchor_chi2=13.5, anchor_df=4, anchor_p_value=0.009,
+    )  # fmt: skip
+    fit["item_discrimination_se"][1] = np.nan
+    path = write_report(
+        tmp_path / "r.html", title="t", run=[], timings=[("ingest", 1.0)], marginal=fit,
+        scores=scores, machines=[("ingest", ["A"]), ("score", ["A", "B"])],
+    )  # fmt: skip
+    page = Page(text := path.read_text(encoding="utf-8"))
+    assert page.headings == [h.replace("Posterior p", "P") for h in HEADINGS if "joint" not in h]
+    head, first = page.table("item")[:2]
+    assert head[1:] == [f"marginal ML {x}" for x in "abcu"]
+    a, se = fit["item_discrimination"].values[0], fit["item_discrimination_se"].values[0]
+    assert first[1] == f"{a:.3f} ± {se:.3f}"
+    assert first[3:] == ["0.200", "0.900"]
+    assert page.table("item")[2][1] == f"{fit['item_discrimination'].values[1]:.3f}"  # no ± –
+    assert page.table("group")[1:] == [
+        ["north", "0.000", "1.000"],
+        ["south", "0.250 ± 0.030", "20.000"],
+    ]
+    assert "Ended at a bound, and says nothing: south." in text
+    anchors = page.table("fixed item")[1:]
+    assert [row[1:] for row in anchors] == [
+        ["12.5", "below 0.001", "0.110"],
+        ["1.0", "0.600", "0.010"],
+    ]
+    assert "13.5 with 4 degrees of freedom, p is 0.009" in text
+    said = {row[0]: row[1] for row in page.table("attribute")[1:]}
+    assert (said["aic"], said["bic"], said["converged"]) == ("8,675.250", "8,700.500", "no")
+    assert "osterior" not in text
+    assert "From score on computed on A and B." in text
+    assert "last bits may" in text
+    with pytest.raises(InputError, match="give one of them"):
+        write_report(path, title="t", run=[], timings=[])
+
+
+@pytest.mark.parametrize("kind", ["sampling", "frequency"])
+def test_abilities_are_counted_as_scoring_counts_them(kind, tmp_path):
+    y = np.random.default_rng(1).integers(0, 2, (40, 5), dtype=np.int8)
+    persons = {"weight": np.arange(40) % 3 + 1.0}
+    r = irt.from_array(y, persons=persons, weight_kind=kind, rows_per_block=16)
+    bank = irt.simulate(2, 5).truth.assign_coords(item_id=("items", list(r.item_id)))
+    of_scores = irt.score(r, bank, store=tmp_path / "s")["ability_count"]
+    xr.testing.assert_equal(count_abilities(tmp_path / "s")["ability_count"], of_scores)
+    assert int(of_scores.sum()) == (40 if kind == "sampling" else persons["weight"].sum())
+    (tmp_path / "s" / "part-000001.parquet").write_bytes(b"")
+    with pytest.raises(InputError, match=r"part-000001.parquet is missing or damaged"):
+        count_abilities(tmp_path / "s")
 
 
 def test_a_failure_leaves_nothing_behind(tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ import irt_dask as irt
 from irt_dask.cli.main import main
 from irt_dask.engine.lock import FolderLock
 from irt_dask.engine.person_files import DONE
-from irt_dask.errors import BusyError, InputError
+from irt_dask.errors import BusyError, InputError, Notice
 from irt_dask.score import folder
 
 ROWS, ITEMS = 50, 6
@@ -150,6 +150,78 @@ def test_items_that_join_score_everybody_anew(items, tmp_path):
         irt.score(old, few, store=out)
 
 
+@pytest.mark.slow
+def test_looking_at_a_file_of_scores_starts_no_threads(store, items, tmp_path):
+    """A process that ended at once was aborted by them, after all its work, once in 150 times."""
+    irt.score(irt.open_responses(store), items, store=tmp_path / "scores")
+    script = f"""
+import os, pathlib
+import pyarrow.parquet
+from irt_dask.engine.person_files import footer
+before = len(os.listdir("/proc/self/task"))
+assert footer(pathlib.Path({str(tmp_path)!r}, "scores", "part-000000.parquet"))
+assert len(os.listdir("/proc/self/task")) == before
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def bank_of(items, n):
+    return items.isel(items=slice(0, n))
+
+
+def test_items_outside_the_bank(store, items, tmp_path, bits, typed):
+    """Ignored where that is asked for: the scores are those by the others alone."""
+    r, few = irt.open_responses(store), bank_of(items, 4)
+    with pytest.raises(InputError, match=r"2 item\(s\) .*: i4, i5; .*unknown_items='ignore'$"):
+        irt.score(r, few)
+    with pytest.raises(InputError, match="unknown_items='no' must be 'raise' or 'ignore'"):
+        irt.score(r, few, unknown_items="no")
+    strange = few.assign_coords(item_id=("items", list("abcd")))
+    with pytest.raises(InputError, match=r"none of the responses' 6 item\(s\) is in items"):
+        irt.score(r, strange, unknown_items="ignore")
+    with pytest.warns(Notice, match=r"2 item\(s\) .* are ignored: 'i4', 'i5'; .* other 4"):
+        found = irt.score(r, few, unknown_items="ignore")
+    assert bits(found) == bits(irt.score(r.select(items=r.item_id[:4]), few))
+    assert bits(irt.score(r, items, unknown_items="ignore")) == bits(irt.score(r, items))
+
+    file = tmp_path / "x.csv"
+    file.write_text("person,item,response,group\nx,i5,1,a\ny,i0,1,a\n")
+    irt.append(file, store, columns={"group": "group"})
+    bank_table().iloc[:4].to_csv(tmp_path / "few.csv", index=False)
+    code, text = typed("score", "store", "few.csv", "--out", "scores", "--items", "bank")
+    assert code == 0
+    assert "note: 2 item(s) of the responses are not in items and are ignored" in text.err
+    scores = pd.read_parquet(tmp_path / "scores").set_index("person_id")
+    assert scores.loc["x", ["person_ability", "person_ability_sd", "n_responses"]].tolist() == [
+        pytest.approx(0.0, abs=1e-12), pytest.approx(1.0, abs=1e-4), 0,
+    ]  # fmt: skip
+    assert scores.loc["y", "n_responses"] == 1
+
+
+@pytest.mark.filterwarnings("ignore::irt_dask.errors.Notice")
+def test_a_folder_of_scores_by_a_bank_that_grows(store, items, tmp_path):
+    """Blocks are kept by what the manifest says of them; another bank scores everybody anew."""
+    out, options = tmp_path / "scores", {"unknown_items": "ignore"}
+
+    def score(m, to=out):
+        return counts(irt.score(irt.open_responses(store), bank_of(items, m), store=to, **options))
+
+    assert score(3) == (4, 0)
+    before = contents(out)
+    for row in ("p7,new,1,b", "p60,new,0,a"):
+        (tmp_path / "m.csv").write_text(f"person,item,response,group\n{row}\n")
+        irt.append(tmp_path / "m.csv", store, columns={"group": "group"}, on_duplicate="merge")
+        assert score(3) == (1, 3)
+    assert contents(out).keys() == before.keys()
+    assert score(3, tmp_path / "scratch") == (4, 0)
+    assert contents(out) == contents(tmp_path / "scratch")
+    assert score(3) == (0, 4)
+    assert score(5) == (4, 0)
+    with pytest.raises(InputError, match=r"scores by 5 items, 1 of which would not count .*: 'i4'"):
+        score(4)
+    assert score(5) == (0, 4)
+
+
 def test_columns_are_not_lost(store, items, tmp_path):
     """Fewer plausible values, or another kind of error, would drop columns: refused by name."""
     out, r = tmp_path / "scores", irt.open_responses(store)
@@ -191,13 +263,15 @@ def test_columns_are_not_lost_after_an_end_in_the_middle(store, items, tmp_path,
     assert contents(out) == contents(tmp_path / "scratch")
 
 
-@pytest.mark.parametrize("other", ["bank", "method", "seed"])
+@pytest.mark.parametrize("other", ["bank", "bank, abilities alone", "method", "seed"])
 def test_other_items_or_options_score_all_again(store, items, tmp_path, other):
     out, r = tmp_path / "scores", irt.open_responses(store)
     before = {"method": "map"} if other == "method" else {}  # the same columns
-    irt.score(r, items, store=out, n_plausible=1, **before)
-    options = {"n_plausible": 1} | {"method": {"method": "wle"}, "seed": {"seed": 1}}.get(other, {})
-    if other == "bank":
+    n_plausible = 0 if other.endswith("alone") else 1
+    irt.score(r, items, store=out, n_plausible=n_plausible, **before)
+    changed = {"method": {"method": "wle"}, "seed": {"seed": 1}}.get(other, {})
+    options = {"n_plausible": n_plausible} | changed
+    if other.startswith("bank"):
         bank_table(0.1).to_csv(tmp_path / "new.csv", index=False)
         items = irt.read_items(tmp_path / "new.csv")
     assert counts(irt.score(r, items, store=out, **options)) == (4, 0)
@@ -244,6 +318,7 @@ def test_a_damaged_description_is_named_and_made_again(store, items, tmp_path):
     assert contents(out) == before
 
 
+@pytest.mark.filterwarnings("ignore:.*is not used:irt_dask.errors.Notice")
 def test_scores_of_other_responses_are_not_touched(store, items, tmp_path):
     out = tmp_path / "scores"
     irt.score(irt.open_responses(store), items, store=out)
@@ -309,6 +384,7 @@ irt.score(irt.open_responses(sys.argv[1]), irt.read_items(sys.argv[2]), store=sy
 """
 
 
+@pytest.mark.filterwarnings("ignore:.*is not used:irt_dask.errors.Notice")
 def test_killed_in_the_middle(items, tmp_path):
     """SIGKILL after some files: these are kept, the others made, and the lock is gone."""
     many = write(tmp_path / "many.csv", 24 * ROWS)
@@ -380,7 +456,7 @@ def test_pipeline(store, items, tmp_path, typed):
         'title = "At night"\nseed = 3\n[scoring]\nstore = "store"\nbank = "bank.csv"\n'
         'out = "scores"\nplausible = 1\n'
     )
-    code, text = typed("run", "night.toml", "--quiet")
+    code, text = typed("run", "night.toml")
     assert (code, text.out.splitlines()[0]) == (0, "At night")
     assert "pv1" in pd.read_parquet(tmp_path / "scores").columns
     assert (

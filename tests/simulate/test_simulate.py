@@ -9,7 +9,8 @@ from parts import cells
 from scipy import stats
 
 import irt_dask as irt
-from irt_dask.errors import InputError
+from irt_dask.errors import ClusterError, InputError
+from irt_dask.simulate import generate
 
 
 @pytest.mark.parametrize("model", ["1pl", "2pl", "3pl"])
@@ -30,6 +31,34 @@ def test_same_data_for_any_blocks_and_in_a_store(tmp_path, model, missing):
     assert [list(stored.person_ids(k)) for k in range(stored.n_blocks)] == [
         [str(i) for i in range(s, min(s + 64, 203))] for s in range(0, 203, 64)
     ]
+
+
+def test_workers_write_what_threads_write(tmp_path, client, monkeypatch):
+    monkeypatch.setattr(generate, "_CELLS", 300)  # several tasks
+    seen = []
+    options = {"missing": 0.2, "seed": 4, "rows_per_block": 20}
+    for name, where in (("threads", None), ("workers", client)):
+        r = irt.simulate(
+            203, 7, store=tmp_path / name, client=where,
+            progress=lambda *event: seen.append(event), **options,
+        )  # fmt: skip
+        r.verify()
+    files = [
+        {p.relative_to(tmp_path / name): p.read_bytes()
+         for p in (tmp_path / name).rglob("*") if p.is_file()}
+        for name in ("threads", "workers")
+    ]  # fmt: skip
+    assert files[0] == files[1]
+    assert seen[-1] == ("simulate", 6, 6)
+    assert {stage for stage, _, _ in seen} == {"simulate"}
+    whole = irt.simulate(203, 7, client=client, **options)
+    np.testing.assert_array_equal(cells(whole), cells(r))
+
+
+def test_a_worker_that_does_not_see_the_folder(tmp_path):
+    part = generate.Part(str(tmp_path / "gone"), "dense", 5, 2, 5)
+    with pytest.raises(ClusterError, match=r"does not see the folder .*gone"):
+        generate._write(part, range(1))
 
 
 def test_more_persons_or_items_keep_what_was_there():

@@ -10,10 +10,12 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from contextlib import suppress
 from pathlib import Path
 
 import fsspec
+import fsspec.implementations.memory
 import numpy as np
 import pandas as pd
 import parts as parts_of_stores
@@ -29,11 +31,21 @@ from irt_dask.clusters.config import ClusterConfig
 from irt_dask.engine import lock, person_files
 from irt_dask.engine.checkpoint import Checkpoint
 from irt_dask.engine.person_files import DONE
-from irt_dask.errors import AccessError, BusyError, InputError, NoStoreError, StoreError
+from irt_dask.errors import (
+    AccessError,
+    BusyError,
+    DataWarning,
+    InputError,
+    IrtDaskError,
+    NoStoreError,
+    StoreError,
+    without_credentials,
+)
 from irt_dask.store import manifest, objects, publish
 from irt_dask.store.manifest import NAME
 from irt_dask.store.objects import ObjectPath
 from irt_dask.store.places import location
+from irt_dask.workflow import read_config, read_scoring, run, score_store
 from irt_dask.workflow.scoring import read_bank
 
 ITEMS = 6
@@ -171,6 +183,66 @@ def parts(folder):
 def test_urls_that_cannot_be_used(url, words):
     with pytest.raises(InputError, match=words):
         irt.open_responses(url)
+
+
+SECRET = "wJalr/XUtn+FEMI"
+LOGINS = [
+    f"s3://AKIAKEY:{SECRET}@bucket/store", f"s3://bucket/store?token={SECRET}",
+    f"https://user:{SECRET}@host/store.csv", f"https://{SECRET}@host/x".replace("/XUtn", "XUtn"),
+    f"s3://bucket/x?versionId=3&X-Amz-Signature={SECRET}", f"nonsense://u:{SECRET}@host/x",
+    f"s3://AKIAKEY:p@{SECRET}@bucket/store", f's3://AKIAKEY:p"{SECRET}@bucket/store',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("url", LOGINS)
+def test_credentials_of_a_url_are_not_taken_and_not_said(url, tmp_path, monkeypatch):
+    """By whatever takes a place; the one file of the folder is the pipeline's."""
+    monkeypatch.chdir(tmp_path)
+    items = bank_file(tmp_path / "bank.csv")
+    r = others(items)
+    pipeline = tmp_path / "p.toml"
+    pipeline.write_text(f"[data]\nsource = '{url}'\n")
+    nightly = tmp_path / "n.toml"
+    nightly.write_text(f"[scoring]\nstore = '{url}'\nbank = 'bank.csv'\nout = 'o'\n")
+    calls = [
+        lambda: irt.open_responses(url),
+        lambda: irt.ingest(url, tmp_path / "s"),
+        lambda: irt.ingest(url + ".csv", tmp_path / "s"),
+        lambda: irt.simulate(5, 2, store=url),
+        lambda: irt.read_items(url),
+        lambda: irt.write_items(items, url),
+        lambda: irt.score(r, items, store=url),
+        lambda: Checkpoint(url, {}),
+        lambda: irt.fit_private_spectral(r, rho=1.0, ledger=url),
+        lambda: run(read_config(pipeline, {"directory": str(tmp_path / "r")})),
+        lambda: score_store(read_scoring(nightly)),
+        lambda: read_config(url, {}),
+    ]
+    for call in calls:
+        with pytest.raises(IrtDaskError) as caught:
+            call()
+        said = "".join(traceback.format_exception_only(caught.value))
+        assert "FEMI" not in said
+    assert not (tmp_path / "r" / "run.json").exists()
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/a:b/c@d", "s3://bucket/store", "abfs://c@a/x"])
+def test_urls_without_credentials_are_said_as_they_are(url):
+    assert without_credentials(f"{url}: no") == f"{url}: no"
+
+
+def test_what_others_say_has_no_credentials(memory, monkeypatch):
+    """An endpoint with a password, of the environment, in an error of the storage's client."""
+
+    def broken(self, *args, **options):
+        raise ValueError(f"no answer of 'https://me:{SECRET}@host:9000/b?X-Amz-Signature=abc'")
+
+    monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, "cat_file", broken)
+    with pytest.raises(StoreError, match=r"https://\*\*\*@host:9000") as caught:
+        irt.open_responses(memory.at("store"))
+    assert "FEMI" not in str(caught.value)
+    assert "abc" not in str(caught.value)
+    assert "FEMI" not in str(DataWarning(f"https://me:{SECRET}@host"))
 
 
 def test_missing_package_is_named(monkeypatch):
@@ -751,7 +823,7 @@ def test_commands_on_a_local_cluster(s3, tmp_path):
             same = (tmp_path / name / file).read_bytes() == (tmp_path / "local" / file).read_bytes()
             assert same, (name, file)
         assert parts(tmp_path / name / "scores") == parts(tmp_path / "local" / "scores")
-    again = command("run", tmp_path / "from-url.toml", "--quiet")
+    again = command("run", tmp_path / "from-url.toml")
     assert again.stdout.count("done before") == 8
 
     s3.put("bank.csv", (tmp_path / "local" / "items.csv").read_bytes())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pickle
 
+import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ import irt_dask as irt
 from irt_dask.errors import InputError
 from irt_dask.kernels.responses.layouts import Dense, to_dense, to_sparse
 from irt_dask.store import StoreWriter
+from irt_dask.store.digests import block_digest
 
 N, M = 23, 6
 VALUES = np.random.default_rng(3).integers(-1, 2, (N, M)).astype(np.int8)
@@ -75,6 +78,52 @@ def test_persons_by_id_keep_their_order(responses):
 def test_persons_by_slice(responses):
     check(responses.select(persons=slice(5, 18)), range(5, 18), range(M))
     check(responses.select(persons=slice(-3, None)), range(N - 3, N), range(M))
+
+
+@pytest.mark.parametrize("form", [np.array, list, pd.Series, lambda m: da.from_array(m, chunks=5)])
+def test_persons_by_mask(responses, form):
+    mask = np.zeros(N, dtype=bool)
+    mask[[2, 3, 9, *range(12, N)]] = True
+    rows = np.flatnonzero(mask)
+    chosen = responses.select(persons=form(mask), items=["b"])
+    check(chosen, rows, [1])
+    by_name = responses.select(persons=[IDS[i] for i in rows], items=["b"])
+    assert [r.tolist() for r in map(chosen.person_ids, range(chosen.n_blocks))] == [
+        r.tolist() for r in map(by_name.person_ids, range(by_name.n_blocks))
+    ]
+    other = mask.copy()
+    other[4] = True
+    assert responses.select(persons=mask).fingerprint != responses.select(persons=other).fingerprint
+    assert responses.select(persons=mask).fingerprint == responses.select(persons=mask).fingerprint
+
+
+def test_a_mask_is_copied_and_of_it_a_block_takes_its_own(tmp_path):
+    r = irt.simulate(40_000, 2, seed=1, rows_per_block=1000, store=tmp_path / "s")
+    mask = np.arange(40_000) % 3 == 0
+    chosen = r.select(persons=mask)
+    mask[:] = False
+    assert chosen.n_persons == 13_334
+    assert chosen.person_ids(0)[:3].tolist() == ["0", "3", "6"]
+    assert len(pickle.dumps(chosen.refs[5])) < 3_000
+    chosen = chosen.select(persons=np.arange(13_334) < 2)
+    assert chosen.person_ids(0).tolist() == ["0", "3"]
+
+
+def test_a_mask_of_lazy_responses():
+    lazy = irt.from_array(da.from_array(VALUES, chunks=(4, M)), rows_per_block=5)
+    mask = np.arange(N) % 2 == 1
+    array = irt.from_array(VALUES[mask], rows_per_block=5)
+    counts = [irt.pair_counts(r)["pair_count"] for r in (lazy.select(persons=mask), array)]
+    np.testing.assert_array_equal(*counts)
+
+
+def test_identifiers_that_look_the_same_are_selected():
+    r = irt.from_array(VALUES[:2, :2], person_id=["e\u0301", "b"], item_id=["\u00fc", "q"])
+    assert r.item_id == ("\u00fc", "q")
+    assert r.select(persons=["\u00e9"], items=["u\u0308"]).person_ids(0).tolist() == ["\u00e9"]
+    for names in ({"person_id": ["e\u0301", "\u00e9"]}, {"item_id": ["e\u0301", "\u00e9"]}):
+        with pytest.raises(InputError, match="must be unique; repeated: \u00e9"):
+            irt.from_array(VALUES[:2, :2], **names)
 
 
 def test_selections_of_selections(responses):
@@ -139,11 +188,27 @@ def test_no_two_selections_share_a_fingerprint():
         ({"persons": []}, "no person is selected"),
         ({"persons": slice(5, 5)}, "no person is selected"),
         ({"persons": slice(0, 9, 2)}, "the step"),
+        ({"persons": np.ones(N - 1, dtype=bool)}, "needs one truth value for each of the"),
+        ({"persons": [True]}, "needs one truth value for each of the"),
+        ({"persons": np.ones((N, 1), dtype=bool)}, "is a mask of shape"),
+        ({"persons": np.ones(N)}, "a mask is of truth values"),
+        ({"persons": np.ones(N, dtype=int)}, "a mask is of truth values"),
+        ({"persons": [0, 1] * (N // 2) + [1] * (N % 2)}, "a mask is of truth values"),
+        ({"persons": [True, "p1"]}, "has True or False and str"),
+        ({"persons": np.zeros(N, dtype=bool)}, "no person is selected"),
+        ({"persons": np.ma.array([True] * N, mask=[True] + [False] * (N - 1))}, "masked"),
+        ({"persons": pd.Series([True] * N, index=IDS[::-1])}, r"index \('p22', 'p21', .* position"),
     ],
 )
 def test_what_cannot_be_selected(responses, options, message):
     with pytest.raises(InputError, match=message):
         responses.select(**options)
+
+
+def test_an_index_that_is_the_position_is_no_other_order(responses):
+    mask = np.arange(N) % 3 == 0
+    for same in (pd.Series(mask), pd.Series(mask, index=np.arange(N))):
+        np.testing.assert_array_equal(read(responses.select(persons=same)), VALUES[mask])
 
 
 def test_truth_follows_the_selection():
@@ -250,3 +315,48 @@ def test_split_refusals():
             r.split(share)
     with pytest.raises(InputError, match="leaves one part without anybody"):
         r.split(1e-9)
+
+
+def test_weights_can_be_ignored(tmp_path):
+    """What is left is what data without weights are, in memory and in a store, block by block."""
+    y = np.random.default_rng(1).integers(-1, 2, (60, 4)).astype(np.int8)
+    weight = np.arange(1.0, 61.0)
+    source = tmp_path / "d.csv"
+    rows = ["person,w,a,b,c,d"]
+    rows += [
+        f"{i},{w}," + ",".join("" if v < 0 else str(v) for v in row)
+        for i, (w, row) in enumerate(zip(weight, y, strict=True))
+    ]
+    source.write_text("\n".join(rows) + "\n")
+    columns = {"person": "person", "weight": "w", "items": list("abcd")}
+    stored = irt.ingest(source, tmp_path / "s", columns=columns, rows_per_block=16)
+    memory = irt.from_array(
+        y, persons={"weight": weight}, weight_kind="frequency", item_id=list("abcd"),
+        rows_per_block=16,
+    )  # fmt: skip
+    without = irt.from_array(y, item_id=list("abcd"), rows_per_block=16)
+    assert memory.select(weights="ignore").fingerprint == without.fingerprint
+    assert len({r.fingerprint for r in (stored, stored.select(weights="ignore"))}) == 2
+    for r in (stored, memory):
+        for ignored in (r.select(weights="ignore"), r.select(items=list("abcd"), weights="ignore")):
+            assert (ignored.max_weight, ignored.weight_kind) == (None, "sampling")
+            assert all(ref.weights() is None for ref in ignored.refs)
+            assert all(ignored.read_block(k).weight is None for k in range(ignored.n_blocks))
+            np.testing.assert_array_equal(
+                irt.fit_spectral(ignored)["item_difficulty"],
+                irt.fit_spectral(without)["item_difficulty"],
+            )
+        with pytest.raises(InputError, match="select the responses with weights='ignore'"):
+            irt.fit_conditional(r)
+    assert without.select(weights="ignore") is without
+    with pytest.raises(InputError, match="weights='drop' is not available"):
+        memory.select(weights="drop")
+
+
+def test_blocks_of_a_store_without_weights_are_known_unread(tmp_path, monkeypatch):
+    """Scores are found again by this checksum; nothing has to be read for it."""
+    r = store(tmp_path / "s", "dense")
+    monkeypatch.setattr(type(r.refs[0]), "read", None)
+    ignored = r.select(weights="ignore")
+    digests = [block_digest(ref) for of in (r, ignored) for ref in of.refs]
+    assert len(set(digests)) == len(digests)

@@ -1,6 +1,5 @@
 """Runs: from file to report, resuming, refusing what changed."""
 
-import hashlib
 import json
 import os
 import shutil
@@ -13,15 +12,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from run_results import results
 
 import irt_dask as irt
 from irt_dask.engine.lock import FolderLock
-from irt_dask.errors import BusyError, InputError, RunError
+from irt_dask.errors import BudgetError, BusyError, InputError, RunError
 from irt_dask.evaluate import predictive_check as predictive_check_module
-from irt_dask.workflow import RunConfig, read_config, run, stages
-from irt_dask.workflow import config as config_module
+from irt_dask.report import figures
+from irt_dask.workflow import RunConfig, read_config, run, sections, stages
 from irt_dask.workflow.directory import RunDirectory
-from irt_dask.workflow.run import report_again
+from irt_dask.workflow.running import report_again
 from irt_dask.workflow.stages import STAGES, shards_for
 
 SMALL = {
@@ -29,17 +29,12 @@ SMALL = {
     "joint": {"coreset": 200, "max_iterations": 8},
     "bayes": {"shards": 2, "draws": 200, "warmup": 50},
 }
-OUTPUTS = ("items.csv", "posterior.nc", "joint.nc", "spectral.nc", "summary.nc", "check.nc")
-OUTPUTS += ("scores.nc",)
+#: Stages of a run by LS-WASP.
+OF_BAYES = [name for name in STAGES if name != "marginal"]
 
 
 def _config(folder, **changes):
     return RunConfig.model_validate({**SMALL, **changes, "directory": str(folder)})
-
-
-def _digest(folder):
-    files = [folder / name for name in OUTPUTS] + sorted((folder / "scores").glob("*.parquet"))
-    return [hashlib.sha256(f.read_bytes()).hexdigest() for f in files]
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +46,7 @@ def finished(tmp_path_factory):
 
 def test_a_run_leaves_what_it_promises(finished):
     record = json.loads((finished / "run.json").read_text())
-    assert list(record["stages"]) == list(STAGES)
+    assert list(record["stages"]) == OF_BAYES
     assert record["config"]["seed"] == 1
     assert record["versions"]["irt_dask"] == irt.__version__
     assert all(s["seconds"] >= 0 for s in record["stages"].values())
@@ -77,7 +72,7 @@ def test_a_second_run_does_nothing(finished):
     before = {f: f.stat().st_mtime_ns for f in finished.rglob("*") if f.name != "log.txt"}
     said = []
     run(_config(finished), say=said.append)
-    assert said == [f"{name}: done before" for name in STAGES]
+    assert said == [f"{name}: done before" for name in OF_BAYES]
     assert {f: f.stat().st_mtime_ns for f in finished.rglob("*") if f.name != "log.txt"} == before
 
 
@@ -100,12 +95,12 @@ def test_a_run_resumes_after_any_stage(finished, tmp_path, stage, monkeypatch):
         with pytest.raises(Killed):
             run(_config(tmp_path / "r"))
     run(_config(tmp_path / "r"))
-    assert _digest(tmp_path / "r") == _digest(finished)
+    assert results(tmp_path / "r") == results(finished)
 
 
 def test_a_cluster_and_threads_write_the_same_files(finished, client, tmp_path):
     run(_config(tmp_path / "r", cluster={"workers": 2}), client=client)
-    assert _digest(tmp_path / "r") == _digest(finished)
+    assert results(tmp_path / "r") == results(finished)
 
 
 def test_checkpoints_of_finished_stages_go(finished):
@@ -122,12 +117,46 @@ def test_changed_configuration_is_refused(finished):
         run(_config(finished, bayes={"shards": 2, "draws": 300, "warmup": 50}))
 
 
-def test_where_a_run_computes_is_not_part_of_what_it_computes(finished):
+def test_configurations_of_before_have_the_digests_of_before():
+    """Runs that were begun before there were marginal runs can go on."""
+    assert _config("r").digest() == (
+        "f1d1e61fb41d2831bba8ec926797ebe03aa144d1f946e62f1c4e1d94dead4661"
+    )
+    data = {"source": "a.csv", "missing": ["9"], "columns": {"person": "p"}}
+    sections = {"score": {"method": "wle"}, "private": {"rho": 0.1, "ledger": "/x"}}
+    assert RunConfig.model_validate({"data": data, **sections}).digest() == (
+        "cd708b0db95ad5fad446740d599e2fbe7b6504cd6fc5ebd6ac3091a7ed3edf73"
+    )
+
+
+@pytest.fixture
+def copied(finished, tmp_path, monkeypatch):
+    """A copy of the run, whose page is written without pictures, which take a second."""
+    without = figures.Image("", "", "", 1)
+    monkeypatch.setattr(figures, "inline", lambda ax, alt, caption: without)
+    return shutil.copytree(finished, tmp_path / "r")
+
+
+def test_where_a_run_computes_is_not_part_of_what_it_computes(copied):
+    """Nor is its title, but that stands in the page."""
     said = []
-    changed = _config(finished, cluster={"kind": "local", "workers": 1}, title="Another title")
+    changed = _config(copied, cluster={"kind": "local", "workers": 1}, title="Another title")
     run(changed, say=said.append)
-    assert said == [f"{name}: done before" for name in STAGES]
-    assert json.loads((finished / "run.json").read_text())["title"] == "Another title"
+    assert said == [*(f"{name}: done before" for name in OF_BAYES[:-1]), "report ..."]
+    assert json.loads((copied / "run.json").read_text())["title"] == "Another title"
+    assert "<h1>Another title</h1>" in (copied / "report.html").read_text()
+
+
+def test_a_page_that_is_written_again_is_the_page_of_the_run(copied):
+    (copied / "report.html").write_text("by hand")
+    with pytest.raises(RunError, match=r"report.html is damaged; remove it and run again"):
+        run(_config(copied))
+    with FolderLock(copied), pytest.raises(BusyError):
+        report_again(copied)
+    report_again(copied)
+    said = []
+    run(_config(copied), say=said.append)
+    assert said == [f"{name}: done before" for name in OF_BAYES]
 
 
 def test_changed_data_are_refused_and_fresh_starts_over(tmp_path):
@@ -176,6 +205,23 @@ def test_results_that_change_while_the_run_goes_on_are_not_built_upon(
         run(_config(tmp_path / "r", bayes={"shards": 1, "draws": 200, "warmup": 50}))
 
 
+def test_persons_who_join_the_store_of_a_run_while_it_works_are_not_in_it(tmp_path, monkeypatch):
+    original = STAGES["score"]
+
+    def appended_before(context):
+        (tmp_path / "late.csv").write_text("person,item1\nlate,1\n")
+        irt.append(tmp_path / "late.csv", context.directory.path / "responses")
+        return original(context)
+
+    monkeypatch.setitem(STAGES, "score", appended_before)
+    data = {"simulate": {"persons": 200, "items": 5}}
+    sections = {"calibrate": {"method": "marginal"}, "check": {"replicates": 0}}
+    config = {"data": data, "directory": str(tmp_path / "r"), **sections}
+    run(RunConfig.model_validate(config))
+    assert irt.open_responses(tmp_path / "r" / "responses").n_persons == 201
+    assert len(pd.read_parquet(tmp_path / "r" / "scores")) == 200
+
+
 def test_what_a_disk_makes_of_a_result_is_not_its_checksum(tmp_path, monkeypatch):
     def harmed(path, data):
         path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]) if path.name == "summary.nc" else data)
@@ -207,13 +253,16 @@ def test_two_runs_do_not_share_a_directory(finished):
 
 
 def test_removed_scores_are_made_again(finished):
-    before = _digest(finished)
+    before = results(finished)
     shutil.rmtree(finished / "scores")
     (finished / "check.nc").unlink()
     (finished / "report.html").unlink()
     run(_config(finished))
-    assert _digest(finished) == before
+    assert results(finished) == before
     assert (finished / "report.html").exists()
+    (finished / "scores" / "part-000000.parquet").unlink()  # one alone
+    run(_config(finished))
+    assert results(finished) == before
 
 
 @pytest.mark.slow
@@ -223,7 +272,7 @@ def test_plausible_values_item_draws_and_no_check(finished, tmp_path):
     )
     run(config)
     record = json.loads((tmp_path / "r" / "run.json").read_text())
-    assert list(record["stages"]) == [name for name in STAGES if name != "check"]
+    assert list(record["stages"]) == [name for name in OF_BAYES if name != "check"]
     assert not (tmp_path / "r" / "check.nc").exists()
     assert "This run made no predictive check." in report_again(tmp_path / "r").read_text()
     scores = pd.read_parquet(tmp_path / "r" / "scores")
@@ -270,7 +319,7 @@ def test_draws_asked_for_and_draws_there():
     assert stages._of_draws(posterior, "check.replicates", 30) == 30
     with pytest.warns(irt.DataWarning, match=r"check.replicates = 50, but .* thinned to 30 draws"):
         assert stages._of_draws(posterior, "check.replicates", 50) == 30
-    assert config_module._LEAST_REPLICATES == predictive_check_module._LEAST_REPLICATES
+    assert sections._LEAST_REPLICATES == predictive_check_module._LEAST_REPLICATES
 
 
 def test_large_integers_are_kept(tmp_path):
@@ -303,7 +352,8 @@ def test_large_integers_are_kept(tmp_path):
             "score.plausible = 2001 exceeds the 2000 draws",
         ),
         ("[data]\nbuiltin = \n", "cannot be read: "),
-        ("[data]\nsource = 'd'\ncolumns = {weight = 'w'}\n", "do not use person weights"),
+        (f"x = {'[' * 5000}{']' * 5000}\n", "cannot be read: .* nested too deeply"),
+        ("[data]\nsource = 'd'\ncolumns = {weight = 'w'}\n", "does not use person weights"),
         ("[data]\nbuiltin = 'lsat'\n[cluster]\nmemory = 'lots'\n", 'write "4GB"'),
     ],
 )
@@ -360,7 +410,7 @@ def test_a_killed_driver_resumes_to_the_same_bits(tmp_path, when):
         assert time.monotonic() < deadline, "worker processes outlive a killed driver"
         time.sleep(0.1)
     subprocess.run([*command, str(killed)], check=True, capture_output=True)
-    assert _digest(killed) == _digest(undisturbed)
+    assert results(killed) == results(undisturbed)
 
 
 def _children(pid):
@@ -412,7 +462,24 @@ def test_private_options_of_a_pipeline_file(tmp_path):
         ("epsilon = -1.0", "private.epsilon"),
         ("p0 = 0.5", "p0 belongs to"),
         ("sigma = 3", "private.sigma"),
+        ("budget = 3", "private.budget"),
     ):
         path.write_text(text + line + "\n")
         with pytest.raises(InputError, match=message):
             read_config(path)
+
+
+def test_the_budget_of_a_pipeline_file(tmp_path):
+    """It is checked before any stage, holds for the ledger, and is no part of what is computed."""
+    small = {"data": {"simulate": {"persons": 50, "items": 4}}}
+    private = {"rho": 0.1, "ledger": str(tmp_path / "l.json")}
+    with pytest.raises(InputError, match=r"rho=-1\.0 must be above 0"):
+        run(_config(tmp_path / "r", private={**private, "budget": {"rho": -1.0}}, **small))
+    assert not (tmp_path / "r").exists()
+    with pytest.raises(BudgetError, match=r"asks for 0\.1, and 0.05 is left"):
+        run(_config(tmp_path / "r", private={**private, "budget": {"rho": 0.05}}, **small))
+    plain, limited = (
+        _config(tmp_path / "r", private=p, **small)
+        for p in (private, {**private, "budget": {"rho": 0.05}})
+    )
+    assert plain.digest() == limited.digest()

@@ -11,6 +11,7 @@ import hashlib
 import math
 import os
 import secrets
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,7 +21,14 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from irt_dask.arrays import Ints
-from irt_dask.calibrate.private.ledger import Json, Ledger, calibrate, check_budget, gaussian
+from irt_dask.calibrate.private.ledger import (
+    Json,
+    Ledger,
+    calibrate,
+    check_budget,
+    check_ledger_budget,
+    gaussian,
+)
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
 from irt_dask.engine.identity import fingerprint
 from irt_dask.engine.inputs import one_of, whole_number
@@ -29,7 +37,7 @@ from irt_dask.errors import InputError
 from irt_dask.kernels.pairs import pair_counts as pair_kernels
 from irt_dask.kernels.privacy import private_counts
 from irt_dask.kernels.privacy.private_counts import Pairs
-from irt_dask.store import Block, Responses
+from irt_dask.store import Block, Responses, from_array
 from irt_dask.store.blocks import WrappedRef
 
 #: Seconds for noise (18 where nothing else runs), and for the estimate.
@@ -75,6 +83,56 @@ def limited(responses: Responses, most: int) -> Responses:
         for k, ref in enumerate(responses.refs)
     ]
     return replace(responses, refs=refs, checksum=None)
+
+
+# --- data that are checked when they are read -----------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class SilentBlock(WrappedRef):
+    """A lazy block, of which an error does not say what the data are.
+
+    A private fit, and what is printed of it, may be published.  In memory or in a store responses
+    were checked before.
+    """
+
+    ref: Any
+    cache_key: tuple[Any, ...] | None = None
+
+    def read(self) -> Block:
+        """Compute the block."""
+        block = _or_none(self.ref.read)
+        if block is None:
+            raise _refusal("a block of these lazy responses cannot be computed, or is not valid")
+        return block
+
+
+def _or_none(make: Callable[[], Any]) -> Any:
+    """What ``make`` returns, None where that fails; the error, with what it says, is dropped."""
+    try:
+        return make()
+    except Exception:
+        return None
+
+
+def _refusal(what: str) -> InputError:
+    return InputError(
+        f"fit_private_spectral: {what}; nothing was released. Why is not said here, since errors "
+        f"of a private fit may be published: irt.from_array(array) of the array in memory says it"
+    )
+
+
+def _accepted(given: Any) -> Responses:
+    """Responses, with blocks whose errors say nothing of persons."""
+    if not isinstance(given, Responses):
+        given = _or_none(lambda: from_array(given))
+        if given is None:
+            raise _refusal("from_array does not take these responses")
+    responses = as_responses(given, "fit_private_spectral")
+    if not responses.lazy:
+        return responses
+    refs = [SilentBlock(ref, ref.cache_key) for ref in responses.refs]
+    return replace(responses, refs=refs)
 
 
 def _count(block: Block) -> Any:
@@ -164,6 +222,7 @@ def fit_private_spectral(
     pairs: str = "all",
     p0: float | None = None,
     ledger: str | os.PathLike[str] | None = None,
+    budget: Mapping[str, float] | None = None,
     seed: int = 0,
     client: Any = None,
     progress: ProgressOption = None,
@@ -191,6 +250,9 @@ def fit_private_spectral(
         File in which the release is written down before it is returned.  The same request on the
         same data returns the recorded release again, at no cost; any other adds to what is spent.
         Use one ledger for all data about the same persons.
+    budget : dict with ``rho``, or with ``epsilon`` and ``delta``
+        Of the ledger, for all its releases together: set once, for good, and kept there; later
+        calls need not repeat it.  A release that would exceed it is refused.
     seed : int
         Of the graph of ``pairs="random"``; the noise has none and is never the same again.
 
@@ -198,13 +260,19 @@ def fit_private_spectral(
     -------
     Dataset over items
         ``item_difficulty``, of mean 0, always finite.  In attrs the budget (rho; epsilon, delta),
-        ``sigma`` (scale of the noise), ``sensitivity`` (L2) and public sizes, nothing else.
+        ``sigma`` (scale of the noise), ``sensitivity`` (L2), public sizes and the name of the
+        ledger's file, without its folder; nothing else.
 
     Raises
     ------
     InputError
         For options that are wrong or contradict each other.  Once ``from_array`` or a store has
-        accepted the responses, no error depends on them.
+        accepted the responses, no error depends on them.  Of an array that is not valid it says
+        that alone: no person, item or value; a dask array is checked when it is read, before
+        anything is released.
+    BudgetError
+        If the release would exceed the ledger's budget: what is spent, asked for and left.  No
+        response is counted and no noise drawn then.
 
     Notes
     -----
@@ -232,13 +300,14 @@ def fit_private_spectral(
     >>> round(fit.attrs["sigma"])  # scale of the noise in each count of persons
     16
     """
-    budget = check_budget(epsilon, delta, rho)
-    responses = as_responses(responses, "fit_private_spectral")
+    asked_for = check_budget(epsilon, delta, rho)
+    limit = check_ledger_budget(budget, ledger)
+    responses = _accepted(responses)
     plan = make_plan(
         responses, "fit_private_spectral", adjacency, max_items_per_person, pairs, p0, seed
     )
     distance = private_counts.root(plan.squared_sensitivity)
-    sigma, spent = calibrate(distance, budget)
+    sigma, spent = calibrate(distance, asked_for)
     asked = {"max_items_per_person": plan.max_items, "pairs": pairs, "p0": plan.p0}
     attrs = {
         "method": "private spectral", "model": "1pl", **spent, "sigma": sigma,
@@ -256,23 +325,25 @@ def fit_private_spectral(
 
     if ledger is None:
         return _result(responses.item_id, release())
-    request = {**budget, **asked, "seed": None if pairs == "all" else int(seed)}
-    with Engine(responses, client=client, progress=False) as engine:
-        data = fingerprint(engine)
+    request = {**asked_for, **asked, "seed": None if pairs == "all" else int(seed)}
     with Ledger(ledger, adjacency) as book:
+        book.limit(limit)
+        if not book.has_request(request):  # then no data can make it a release that is recorded
+            book.check(spent)
+        with Engine(responses, client=client, progress=False) as engine:
+            data = fingerprint(engine)
         known = book.find(data, request)
         if known is None:
+            book.check(spent)
             cost = {**spent, **book.total(spent)}
             known = release()
             book.record(data, request, known, cost)
-    return _result(responses.item_id, known, ledger)
+    return _result(responses.item_id, known, book.path.name)
 
 
-def _result(
-    item_id: tuple[str, ...], release: Json, ledger: str | os.PathLike[str] | None = None
-) -> xr.Dataset:
+def _result(item_id: tuple[str, ...], release: Json, ledger: str | None = None) -> xr.Dataset:
     return dataset(
         {"item_difficulty": np.array(release["item_difficulty"])},
         item_id=item_id,
-        attrs={**release["attrs"], "ledger": None if ledger is None else os.fspath(ledger)},
+        attrs={**release["attrs"], "ledger": ledger},
     )

@@ -19,20 +19,25 @@ import hashlib
 import json
 import math
 import os
+import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from irt_dask._version import __version__
-from irt_dask.errors import InputError, StoreError
+from irt_dask.errors import BudgetError, InputError, StoreError
+from irt_dask.store.documents import from_json
 from irt_dask.store.manifest import replacing, sync_folder
-from irt_dask.store.places import local_path
+from irt_dask.store.places import local_path, read_bytes
 
 FORMAT = "irt_dask privacy ledger"
-VERSION = 1
+#: With a budget it is 2: what reads version 1 alone would spend more.
+VERSION, VERSION_WITH_BUDGET = 1, 2
+#: Share by which a sum of budgets may exceed their limit: what rounding makes of equal ones.
+_ROUNDING = 1e-9
 
 #: Of epsilon and rho, far beyond any protection: OpenDP's conversion gets slow, then overflows.
 _LARGEST_BUDGET = 1e4
@@ -66,6 +71,29 @@ def check_budget(epsilon: Any, delta: Any, rho: Any) -> Json:
             f"the bound may not hold"
         )
     return budget
+
+
+def check_ledger_budget(budget: Any, ledger: Any) -> Json | None:
+    """Return the budget of a ledger as numbers, with the rho that it stands for; None for none.
+
+    Budgets add up as zero-concentrated ones: epsilon at delta becomes the rho whose epsilon it is.
+    """
+    if budget is None:
+        return None
+    if ledger is None:
+        raise InputError("budget= is that of a ledger: give ledger=, the path of its file")
+    names = ("epsilon", "delta", "rho")
+    if not isinstance(budget, Mapping) or {*budget} - {*names}:
+        raise InputError(
+            f"budget={budget!r} must be a dict such as {{'rho': 0.5}} or "
+            f"{{'epsilon': 3.0, 'delta': 1e-6}}"
+        )
+    numbers = check_budget(*(budget.get(name) for name in names))
+    if numbers["rho"] is None:
+        numbers["rho"] = calibrate(1.0, numbers)[1]["rho"]
+    elif numbers["delta"] is not None:
+        raise InputError("budget= has rho and delta; give rho alone, or epsilon and delta")
+    return numbers
 
 
 def calibrate(distance: float, budget: Json) -> tuple[float, Json]:
@@ -149,7 +177,8 @@ def _approximate(scale: float, delta: float) -> Any:
 class Ledger:
     """A ledger, held by this process alone while the context is open; others wait.
 
-    The first entry makes the file; its folder must exist.  All releases have one ``adjacency``.
+    The first entry makes the file; its folder must exist.  All releases have one ``adjacency``, and
+    with a budget none is recorded that would exceed it, whatever data it is about.
 
     Raises
     ------
@@ -200,7 +229,7 @@ class Ledger:
 
     def _read(self) -> Json:
         try:
-            content = json.loads(self.path.read_bytes())
+            content = from_json(read_bytes(self.path))
         except FileNotFoundError:
             return {
                 "format": FORMAT,
@@ -214,12 +243,13 @@ class Ledger:
         except ValueError:
             content = None
         damaged = not isinstance(content, dict) or content.get("format") != FORMAT
-        if not damaged and content.get("format_version") != VERSION:
+        version = None if damaged else content.get("format_version")
+        if not damaged and version not in (VERSION, VERSION_WITH_BUDGET):
             raise StoreError(
-                f"the ledger {self.path} has format version {content.get('format_version')!r}, "
-                f"this irt_dask reads version {VERSION}; use the irt_dask that wrote it"
+                f"the ledger {self.path} has format version {version!r}, this irt_dask reads "
+                f"{VERSION} and {VERSION_WITH_BUDGET}; use the irt_dask that wrote it"
             )
-        if damaged or content.pop("checksum", None) != _digest(content):
+        if damaged or content.pop("checksum", None) != _digest(content) or not _sound(content):
             raise StoreError(
                 f"{self.path} is not a privacy ledger, or is damaged: what was spent is not known, "
                 f"so nothing is released; bring back an undamaged copy that has every release"
@@ -231,6 +261,53 @@ class Ledger:
                 f"adjacency throughout"
             )
         return content
+
+    def limit(self, budget: Json | None) -> None:
+        """Set the budget for all releases, once: on return it is on disk.  None leaves it.
+
+        Raises
+        ------
+        InputError
+            If there is another one.
+        BudgetError
+            If more is spent already.
+        """
+        old = self._content.get("budget")
+        if budget is None or budget == old:
+            return
+        if old is not None:
+            raise InputError(
+                f"the ledger {self.path} has a budget of {_in_words(old)}, which was set for good; "
+                f"{_in_words(budget)} is another: leave budget= out"
+            )
+        spent = self._spent()
+        if spent > budget["rho"] * (1.0 + _ROUNDING):
+            raise BudgetError(
+                f"the ledger {self.path} cannot have a budget of {_in_words(budget)}: rho = "
+                f"{spent:.6g} is spent already"
+            )
+        self._write({**self._content, "format_version": VERSION_WITH_BUDGET, "budget": budget})
+
+    def check(self, spent: Json) -> None:
+        """Raise BudgetError if one more release of this cost would exceed the budget."""
+        budget = self._content.get("budget")
+        if budget is None:
+            return
+        total, before = self.total({**spent, "delta": None})["total_rho"], self._spent()
+        if total <= budget["rho"] * (1.0 + _ROUNDING):
+            return
+        raise BudgetError(
+            f"the ledger {self.path} has a budget of {_in_words(budget)}; rho = {before:.6g} is "
+            f"spent, this release asks for {spent['rho']:.6g}, and "
+            f"{max(0.0, budget['rho'] - before):.6g} is left: nothing was released"
+        )
+
+    def _spent(self) -> float:
+        return math.fsum(entry["rho"] for entry in self._content["entries"])
+
+    def has_request(self, request: Json) -> bool:
+        """Whether a release was recorded for the same request, about whatever data."""
+        return any(entry["request"] == request for entry in self._content["entries"])
 
     def total(self, budget: Json) -> Json:
         """Return what is spent with one more release: zero-concentrated budgets add up."""
@@ -258,7 +335,9 @@ class Ledger:
             **cost,
             "release": release,
         }
-        content = {**self._content, "entries": [*self._content["entries"], entry]}
+        self._write({**self._content, "entries": [*self._content["entries"], entry]})
+
+    def _write(self, content: Json) -> None:
         text = json.dumps({**content, "checksum": _digest(content)}, indent=1, allow_nan=False)
         try:
             _replace(self.path, text.encode())
@@ -274,8 +353,39 @@ class Ledger:
         return hashlib.blake2b(fingerprint.encode(), key=key, digest_size=32).hexdigest()
 
 
+def _in_words(budget: Json) -> str:
+    if budget["epsilon"] is None:
+        return f"rho = {budget['rho']:.6g}"
+    return (
+        f"epsilon = {budget['epsilon']:g} at delta = {budget['delta']:g} (rho = "
+        f"{budget['rho']:.6g})"
+    )
+
+
+def _sound(content: Json) -> bool:
+    """Whether what is added up is there: a checksum can be made for anything."""
+    entries, budget = content.get("entries"), content.get("budget")
+    has_budget = content.get("format_version") == VERSION_WITH_BUDGET
+    if not isinstance(entries, list) or (budget is not None) != has_budget:
+        return False
+    needed = [(x, {"rho", "data", "request", "release"}) for x in entries]
+    needed += [(budget, {"rho", "epsilon", "delta"})] * has_budget
+    if not all(isinstance(x, dict) and names <= x.keys() for x, names in needed):
+        return False
+    costs = [x["rho"] for x, _ in needed]
+    key, adjacency = content.get("key"), content.get("adjacency")
+    return (
+        all(isinstance(x, (int, float)) and 0.0 < x < math.inf for x in costs)
+        and isinstance(key, str) and re.fullmatch(r"[0-9a-f]{64}", key) is not None
+        and isinstance(adjacency, str)
+    )  # fmt: skip
+
+
 def _digest(content: Json) -> str:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    try:
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    except RecursionError:  # nothing that was written here
+        return ""
     return hashlib.sha256(text.encode()).hexdigest()
 
 

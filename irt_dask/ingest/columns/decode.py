@@ -10,13 +10,14 @@ import pyarrow as pa
 
 from irt_dask.ingest.columns.roles import Roles
 from irt_dask.ingest.columns.rows import Bad, Rows
-from irt_dask.ingest.columns.trimming import trimmed
+from irt_dask.ingest.columns.trimming import composed, filled, has, trimmed
 from irt_dask.ingest.columns.values import (
     NOT_OBSERVED,
     UNKNOWN,
     Codes,
     Distinct,
     number_of,
+    of_decimal,
     shorten,
 )
 from irt_dask.ingest.text.lines import fault
@@ -34,8 +35,13 @@ _COVARIATE = (
 class Decoder:
     """Takes the columns of a piece one by one; remembers which rows cannot be taken and why."""
 
-    def __init__(self, n_lines: int, lines: np.ndarray, bad: list[Bad] | None = None) -> None:
+    def __init__(
+        self, n_lines: int, lines: np.ndarray, bad: list[Bad] | None = None, *,
+        decimal: str | None = None, line_end: str | None = None,
+    ) -> None:  # fmt: skip
         self.n_lines, self.lines = n_lines, lines
+        self._decimal = decimal  # the sign in numbers; None is a dot
+        self._line_end = line_end  # what stands for a line end within a value, if any may be there
         self.bad = bad or []  # rows that the parser has put aside: not among ``lines``
         self._which = np.zeros(len(lines), dtype=np.int16)
         self._faults: list[tuple[OfRow, OfRow, OfRow]] = []
@@ -69,16 +75,19 @@ class Decoder:
     def _refuse_values(
         self, rows: np.ndarray, column: str, values: Distinct, what: str, rule: str
     ) -> None:
-        """Put rows aside whose value breaks a rule, which the message says."""
+        """Put rows aside whose number breaks a rule, which the message says."""
 
         def message(row: int) -> str:
-            return f"column {column!r} has the {what} {shorten(values.text(row))}; {rule}"
+            text = values.text(row)
+            also = of_decimal(text.strip(), self._decimal)
+            return f"column {column!r} has the {what} {shorten(text)}; {rule}{also}"
 
         self.refuse(rows, column, values.text, message)
 
     def label(self, role: str, strings: pa.Array, column: str) -> None:
         """Take persons (strings, or as the others), items or groups (dictionaries)."""
         strings, empty = trimmed(strings)
+        strings = composed(strings)
         if role == "person" and hasattr(strings, "dictionary"):
             strings = strings.dictionary_decode()
         if empty is not None:
@@ -88,10 +97,28 @@ class Decoder:
                 else f"the {role} id is empty; fill column {column!r}"
             )
             self.refuse(empty, column, lambda _: "", lambda _: message)
+        if self._line_end is not None:
+            rule = f"the {role} has a line end within its quotes; write ids without line ends"
+            ends = has(strings, self._line_end)
+            self.refuse(ends, column, lambda row: strings[row].as_py(), lambda _: rule)
         self._taken[role] = strings
 
-    def responses(self, strings: pa.Array, column: str | OfRow, codes: Codes) -> None:
-        """Take the responses of a long table, after its items."""
+    def nothing(self, strings: pa.StringArray, column: str) -> None:
+        """Refuse rows with a value in a column that has no name."""
+        rule = "which has no name in the header; name it, or empty it"
+
+        def value(row: int) -> str:
+            return strings[row].as_py()
+
+        self.refuse(
+            filled(strings), column, value,
+            lambda row: f"there is the value {shorten(value(row))} in {column}, {rule}",
+        )  # fmt: skip
+
+    def responses(
+        self, strings: pa.Array, column: str | OfRow, codes: Codes, *, of_keys: bool = False
+    ) -> None:
+        """Take the responses of a long table, after its items; ``of_keys`` can be left out."""
         name = _of_row(column)
         item = self._taken["item"]
         items = item.dictionary.to_pylist() if codes.key is not None else []
@@ -100,7 +127,8 @@ class Decoder:
         self._taken["codes"] = found = codes.decode(values, items, at)
 
         def message(row: int) -> str:
-            return codes.unknown(values.text(row), name(row))
+            text = codes.unknown(values.text(row), name(row))
+            return f"{text}{_or_no_item(name(row))}" if of_keys else text
 
         self.refuse(found == UNKNOWN, column, values.text, message)
 
@@ -126,17 +154,18 @@ class Decoder:
         def value(row: int) -> str:
             return columns(item_of(row))[row].as_py()
 
-        self.refuse(
-            (matrix == UNKNOWN).any(axis=1),
-            lambda row: names[item_of(row)],
-            value,
-            lambda row: codes.unknown(value(row), names[item_of(row)]),
-        )
+        def message(row: int) -> str:
+            name = names[item_of(row)]
+            return f"{codes.unknown(value(row), name)}{_or_no_item(name)}"
+
+        wrong = (matrix == UNKNOWN).any(axis=1)
+        self.refuse(wrong, lambda row: names[item_of(row)], value, message)
 
     def weights(self, strings: pa.DictionaryArray, column: str, kind: str) -> None:
         """Take weights: finite numbers above 0, whole ones if they are frequencies."""
         values = Distinct.of(strings)
-        weight = np.array([number_of(v) for v in values.stripped], dtype=float)[values.index]
+        number = [number_of(v, self._decimal) for v in values.stripped]
+        weight = np.array(number, dtype=float)[values.index]
         self._taken["weight"] = weight
         bad = np.zeros(weight.size, dtype=bool)
         bad[refused(weight, kind)] = True
@@ -148,7 +177,7 @@ class Decoder:
         empty = {*NOT_OBSERVED} - {"-1"}
         for j, (one, column) in enumerate(zip(strings, columns, strict=True)):
             values = Distinct.of(one)
-            number = np.array([number_of(v) for v in values.stripped], dtype=float)
+            number = np.array([number_of(v, self._decimal) for v in values.stripped], float)
             wrong = ~np.isfinite(number) & np.array([v not in empty for v in values.stripped], bool)
             table[:, j] = number[values.index]
             self._refuse_values(wrong[values.index], column, values, "value", _COVARIATE)
@@ -180,6 +209,12 @@ class Decoder:
             else:  # to pyarrow a blank line is a row of empty fields
                 self.bad.append(Bad(line, "", "", fault(b"") or "", text))
         self.bad.sort(key=lambda bad: bad.line)
+
+
+def _or_no_item(column: str) -> str:
+    role = column.casefold()
+    what = f" or columns={{{role!r}: {column!r}}}" if role in ("weight", "group") else ""
+    return f"; if the column is no item, exclude=[{column!r}]{what}"
 
 
 def _of_row(column: str | OfRow) -> OfRow:

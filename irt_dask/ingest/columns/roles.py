@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 from irt_dask.errors import InputError, listed, repeated
+from irt_dask.ingest.columns.patterns import HOW, entries, is_glob, select
 from irt_dask.store.responses import SAMPLING
+from irt_dask.variables import identifier
 
 ALIASES = {
     "person": frozenset([
@@ -27,12 +32,18 @@ KEYS = {
 
 @dataclass(frozen=True)
 class Header:
-    """The names of columns, stripped, and how to complain about them."""
+    """The names of columns, stripped and in normal form, and how to complain about them."""
 
     names: list[str]
     error: Callable[..., InputError]
     delimiter: str | None = None  # of delimited text
+    row_names: str | None = None  # what its first column is called, if that has no name
     nests: bool = False  # JSON, where the responses of a person may be one value
+
+    @cached_property
+    def place(self) -> dict[str, int]:
+        """Where each column stands."""
+        return {name: k for k, name in enumerate(self.names)}
 
     def checked(self) -> Header:
         """Refuse names that are empty or there twice."""
@@ -45,9 +56,23 @@ class Header:
 
     def shown(self) -> str:
         """Return the names for a message."""
-        if len(self.names) == 1 and self.delimiter is not None:
-            return f"the only column is {self.names[0]!r}: is the delimiter {self.delimiter!r}?"
-        return f"the columns are {listed(self.names)}"
+        if len(self.names) == 1 and self.delimiter is not None and self.row_names is None:
+            return (
+                f"the only column is {self.names[0]!r}: is the delimiter {self.delimiter!r}? If "
+                f"not, say delimiter="
+            )
+        shown = f"the columns are {listed(self.names)}"
+        if self.row_names is not None and self.row_names not in self.names:
+            shown += (
+                f", and the first one has no name; if it holds the persons, say columns="
+                f"{{'person': {self.row_names!r}}}"
+            )
+        for sign in ";\t|,":
+            n = sum(name.count(sign) for name in self.names)
+            if n >= len(self.names) and self.delimiter not in (None, sign):
+                also = f"divided by {self.delimiter!r}; if by {sign!r}, say delimiter={sign!r}"
+                return f"{shown}, {also}"
+        return shown
 
 
 @dataclass(frozen=True)
@@ -60,6 +85,7 @@ class Roles:
     response: str | None = None
     responses: str | None = None
     items: tuple[str, ...] = ()
+    confirmed: frozenset[str] = frozenset()  # items that the caller named one by one
     weight: str | None = None
     weight_kind: str = SAMPLING
     group: str | None = None
@@ -73,39 +99,96 @@ class Roles:
         return {role: name for role, name in found.items() if name is not None}
 
 
-def resolve(
-    header: Header,
-    shape: str | None,
-    columns: Mapping[str, str | Sequence[str]] | None,
-    nested: bool = False,
-) -> Roles:
+class Wanted(NamedTuple):
+    """What the caller said of the columns; the shape "persons" is that of a table of persons."""
+
+    shape: str | None = None
+    columns: Mapping[str, str | Sequence[str]] | None = None
+    exclude: str | Sequence[str] = ()
+
+    def lists(self) -> tuple[list[str] | None, list[str]]:
+        """Return what was listed as items, if anything was, and what not."""
+        items = None if self.columns is None else self.columns.get("items")
+        return None if items is None else entries(items), entries(self.exclude) or []
+
+
+def resolve(header: Header, wanted: Wanted, nested: bool = False) -> Roles:
     """Return the columns' roles, by what the caller said and else by the usual names.
 
     ``nested`` says that there is a column ``responses`` that holds objects.
     """
+    shape = wanted.shape
     if shape == "persons":
         return _of_persons(header)
-    named, items = _named(header, columns)
+    named, items = _named(header, wanted.columns)
+    _, left_out = wanted.lists()
     said = {*named} | ({"items"} if items is not None else set())
     if "responses" in said or (nested and not said & {"item", "response", "items"}):
+        _refuse_exclude(header, "nested", left_out)
         return _nested(header, shape, named, said)
-    found = _found(header, named, {*named.values(), *(items or ())})
+    exact = {*header.names}.intersection(items or ())
+    found = _found(header, named, {*named.values(), *exact})
+    for role, names in found.items():  # what is left out is no candidate, unless it is the only one
+        kept = [name for name in names if name not in left_out]
+        found[role] = kept if kept or role != "person" else names
     form = shape or _form_said(header, said) or _form_found(header, found)
     _refuse_foreign(header, form, said)
     weight, group = named.get("weight"), named.get("group")
     if form == "long":
+        _refuse_exclude(header, form, left_out)
         person, item, response = (_single(header, r, form, found[r]) for r in ALIASES)
         return Roles(form, person, item, response, weight=weight, group=group)
     person = _single(header, "person", form, found["person"])
-    if items is None:
-        items = [name for name in header.names if name not in {person, *named.values()}]
-    if not items and not header.nests:  # in JSON the first person may have no responses
+    chosen = _chosen(header, items, left_out, {person, *named.values()})
+    if not chosen and not header.nests:  # in JSON the first person may have no responses
+        beside = f" and what exclude={left_out!r} leaves out" if left_out else ""
         raise header.error(
-            f"a wide file needs columns of items beside {person!r}; {header.shown()}"
+            f"a wide file needs columns of items beside {person!r}{beside}; {header.shown()}"
         )
-    if person in items:
-        raise header.error(f"the column {person!r} cannot be the person and an item")
-    return Roles(form, person, items=tuple(items), weight=weight, group=group)
+    confirmed = {*(items or ())}.intersection(chosen)
+    return Roles(
+        form, person, items=tuple(chosen), confirmed=frozenset(confirmed), weight=weight,
+        group=group,
+    )  # fmt: skip
+
+
+def _chosen(
+    header: Header, items: list[str] | None, left_out: list[str], other: set[str]
+) -> list[str]:
+    """Return the items of a wide file: those listed, or all columns left, without some."""
+    if items is None:
+        found = dict.fromkeys(name for name in header.names if name not in other)
+    else:
+        listed_ones = (_meant(header, entry, other, "columns={{'items': [{}]}}") for entry in items)
+        found = dict.fromkeys(itertools.chain.from_iterable(listed_ones))
+    for entry in left_out:
+        for name in _meant(header, entry, other, "exclude=[{}]"):
+            found.pop(name, None)
+    return list(found) if header.nests else sorted(found, key=header.place.__getitem__)
+
+
+def _meant(header: Header, entry: str, other: set[str], option: str) -> list[str]:
+    """Return the columns that an entry of a list means."""
+    names, problem = select(entry, header.place, other)
+    if entry in other:
+        problem = f"the column {entry!r} has another role, and is no item"
+    elif header.nests:  # objects may have other keys than the first one, and in another order
+        if names and entry not in header.place and not is_glob(entry):
+            problem = f"{entry!r} is a range, and the keys of objects have no order"
+        elif problem:
+            return [] if is_glob(entry) else [entry]
+    if problem:
+        said = option.format(repr(entry))
+        raise header.error(f"{said}: {problem}; {header.shown()}; {HOW}")
+    return names
+
+
+def _refuse_exclude(header: Header, form: str, left_out: list[str]) -> None:
+    if left_out:
+        raise header.error(
+            f"exclude={left_out!r}: only a wide file has columns of items to leave out, and this "
+            f"file is {form}"
+        )
 
 
 def _nested(header: Header, shape: str | None, named: dict[str, str], said: set[str]) -> Roles:
@@ -154,7 +237,7 @@ def _named(
     for role in columns:
         if role not in known:
             raise header.error(
-                f"columns has the unknown role {role!r}; the roles are {listed(known)}; "
+                f"columns={{{role!r}: ...}}: the role is unknown; the roles are {listed(known)}; "
                 f"{header.shown()}"
             )
     items = _items(header, columns["items"]) if "items" in columns else None
@@ -163,28 +246,29 @@ def _named(
     for role, name in named.items():
         if name in owner:
             raise header.error(
-                f"columns gives {name!r} two roles, {owner[name]!r} and {role!r}; a column has one"
+                f"columns= gives {name!r} two roles, {owner[name]!r} and {role!r}; a column has one"
             )
         owner[name] = role
     return named, items
 
 
-def _items(header: Header, names: object) -> list[str]:
-    if isinstance(names, str) or not isinstance(names, Sequence) or not names:
-        raise header.error("columns['items'] must be a list of column names")
-    items = [_known(header, "items", name) for name in names]
+def _items(header: Header, given: object) -> list[str]:
+    """Return what was listed as items."""
+    items = entries(given)
+    if not items:
+        raise header.error(f"columns={{'items': {given!r}}} is no list of columns; {HOW}")
     if twice := repeated(items):
-        raise header.error(f"columns['items'] has {twice[0]!r} twice")
-    return items if header.nests else sorted(items, key=header.names.index)
+        raise header.error(f"columns={{'items': ...}} has {twice[0]!r} twice")
+    return items
 
 
 def _known(header: Header, role: str, name: object) -> str:
-    later = header.nests and role == "items"  # what the first object lacks, others may have
-    if not isinstance(name, str) or not (later or name.strip() in header.names):
+    own = identifier(name.strip()) if isinstance(name, str) else None
+    if own not in header.place:
         raise header.error(
-            f"columns names {name!r} for {role!r}, and there is no such column; {header.shown()}"
+            f"columns={{{role!r}: {name!r}}}: there is no such column; {header.shown()}"
         )
-    return name.strip()
+    return own
 
 
 def _found(header: Header, named: dict[str, str], taken: set[str]) -> dict[str, list[str]]:
@@ -203,7 +287,7 @@ def _form_said(header: Header, said: set[str]) -> str | None:
     long, wide = bool(said & {"item", "response"}), "items" in said
     if long and wide:
         raise header.error(
-            "columns has both 'items' (wide) and 'item' or 'response' (long); "
+            "columns= has both 'items' (wide) and 'item' or 'response' (long); "
             "say shape='long' or shape='wide' and give the roles of that shape"
         )
     return "long" if long else "wide" if wide else None
@@ -216,13 +300,16 @@ def _form_found(header: Header, found: dict[str, list[str]]) -> str:
         return "long"
     if n_person == 1 and n_item == n_response == 0:
         return "wide"
+    total = ""
+    if n_item == 0 and n_response:
+        total = f", and exclude={found['response']!r} if it is a total and no item"
     candidates = "; ".join(
         f"{role}: {listed(names) if names else 'none'}" for role, names in found.items()
     )
     raise header.error(
         f"the column names do not say whether the file is long or wide (by role, {candidates}); "
         f"{header.shown()}; say shape='long' with columns={{'person': ..., 'item': ..., "
-        "'response': ...} or shape='wide' with columns={'person': ...}"
+        f"'response': ...}} or shape='wide' with columns={{'person': ...}}{total}"
     )
 
 
@@ -230,7 +317,7 @@ def _refuse_foreign(header: Header, form: str, said: set[str]) -> None:
     foreign = sorted(said - {*KEYS[form]})
     if foreign:
         raise header.error(
-            f"columns has {', '.join(map(repr, foreign))}, which a {form} file does not have; "
+            f"columns= has {', '.join(map(repr, foreign))}, which a {form} file does not have; "
             f"a {form} file has {listed(KEYS[form])}"
         )
 

@@ -18,6 +18,7 @@ class Bad:
     value: str
     message: str  # a sentence that goes on after "PATH, line N: "
     text: str  # the line itself; JSON of the row of a table
+    runs_on: bool = False  # a quote is open at its end: the row may go on on later lines
 
 
 @dataclass
@@ -34,3 +35,4 @@ class Rows:
     group: pa.DictionaryArray | None = None  # as item, never null
     covariates: np.ndarray | None = None  # float64 (n, covariates), NaN where empty
     bad: Sequence[Bad] = ()  # ascending by line
+    n_more: int = 0  # lines with which rows go on that began on earlier ones

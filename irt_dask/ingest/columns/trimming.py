@@ -1,4 +1,4 @@
-"""Spaces around strings, which are dropped."""
+"""Spaces around strings, which are dropped, and characters, which are composed."""
 
 from __future__ import annotations
 
@@ -23,13 +23,45 @@ def trimmed(
     entries = column.dictionary
     stripped = pc.utf8_trim_whitespace(entries)  # the characters that str.strip takes
     if _size(stripped) < _size(entries):
-        encoded = stripped.dictionary_encode()  # what differed by spaces alone becomes one
-        indices = encoded.indices.take(column.indices)
-        column = pa.DictionaryArray.from_arrays(indices, encoded.dictionary)
+        column = _with_entries(column, stripped)  # what differed by spaces alone becomes one
     place = pc.index(column.dictionary, "").as_py() if len(column.dictionary) else -1
     if place < 0:
         return column, None
     return column, (column.indices.fill_null(-1).to_numpy(zero_copy_only=False) == place)
+
+
+def filled(column: pa.StringArray) -> np.ndarray:
+    """Tell which rows have more than spaces."""
+    return pc.not_equal(pc.utf8_trim_whitespace(column), "").to_numpy(zero_copy_only=False)
+
+
+def has(column: pa.StringArray | pa.DictionaryArray, text: str) -> np.ndarray:
+    """Tell which rows have a text within them."""
+    if not hasattr(column, "dictionary"):
+        return pc.match_substring(column, text).to_numpy(zero_copy_only=False)
+    found = pc.match_substring(column.dictionary, text).take(column.indices)
+    return found.fill_null(False).to_numpy(zero_copy_only=False)
+
+
+def composed(
+    column: pa.StringArray | pa.DictionaryArray,
+) -> pa.StringArray | pa.DictionaryArray:
+    """Bring identifiers into Unicode's normal form C, as :func:`irt_dask.variables.identifier`."""
+    whole = not hasattr(column, "dictionary")
+    entries = column if whole else column.dictionary
+    if string_buffers(entries)[1].max(initial=0) < 128:
+        return column
+    normal = pc.utf8_normalize(entries, "NFC")
+    if whole:
+        return normal
+    return column if normal.equals(entries) else _with_entries(column, normal)
+
+
+def _with_entries(column: pa.DictionaryArray, entries: pa.StringArray) -> pa.DictionaryArray:
+    """The column with other entries, of which those that are the same now become one."""
+    encoded = entries.dictionary_encode()
+    indices = encoded.indices.take(column.indices)
+    return pa.DictionaryArray.from_arrays(indices, encoded.dictionary)
 
 
 def _size(strings: pa.StringArray) -> int:

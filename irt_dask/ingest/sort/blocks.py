@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ class Stretch:
 
     runs: str
     pieces: str  # where a wide source's responses are
-    columns: np.ndarray | None  # wide: place of each column among the items of the store
+    columns: np.ndarray | None  # wide: place of each column among the items; -1: left out
     kept: np.ndarray | None  # long: items among those of the runs, in order; None: all
     n_items: int
     grouped: bool
@@ -48,6 +49,8 @@ def cut(where: Stretch, counts: np.ndarray, rows: int, n_threads: int) -> list[S
     ``counts`` are the persons of each run by the piece in which they first appear.
     """
     n = int(counts.sum())
+    if n == 0:  # an append may add to persons of before alone
+        return []
     base = np.cumsum([0, *counts.sum(axis=0)])  # rank of the first person of each piece
     before = np.cumsum(np.pad(counts, ((0, 0), (1, 0))), axis=1)  # persons of each run
     blocks = -(-n // rows)
@@ -132,13 +135,10 @@ class _Merged:
     def _matrix(self, piece: np.ndarray, row: np.ndarray) -> Dense:
         assert self.s.columns is not None
         values = np.full((piece.size, self.s.n_items), -1, dtype=np.int8)
-        for k in np.unique(piece):
-            mine = piece == k
-            rows = row[mine]
-            first = int(rows.min())
-            matrix = Bundle(spill.piece_file(Path(self.s.pieces), int(k)))["matrix"]
-            near = matrix[first : int(rows.max()) + 1]  # all of them, as a rule: rows are in order
-            values[np.ix_(mine, self.s.columns)] = near[rows - first]
+        used = self.s.columns >= 0
+        for mine, found in source_rows(self.s.pieces, piece, row):
+            some = found if used.all() else found[:, used]
+            values[np.ix_(mine, self.s.columns[used])] = some
         return Dense(values)
 
     def _columns(self, spans: list[tuple[_Run, int, int]], place: np.ndarray) -> dict[str, Any]:
@@ -154,6 +154,19 @@ class _Merged:
             if name in spans[0][0]:
                 out[name] = np.concatenate([run[name][a:b] for run, a, b in spans])[place]
         return out
+
+
+def source_rows(
+    pieces: str, piece: np.ndarray, row: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Responses of rows of a wide source, one piece at a time: which of the rows, and theirs."""
+    for k in np.unique(piece):
+        mine = np.flatnonzero(piece == k)
+        rows = row[mine]
+        first = int(rows.min())
+        matrix = Bundle(spill.piece_file(Path(pieces), int(k)))["matrix"]
+        near = matrix[first : int(rows.max()) + 1]  # all of them, as a rule: rows are in order
+        yield mine, near[rows - first]
 
 
 def widest(s: Stretch, rows_per_block: int) -> int:

@@ -26,8 +26,13 @@ class Job:
     attributes: dict[str, str]  # columns of weight and group, where the source has them
     stop_at_bad: bool  # only the first row that is refused matters
     persons: Pieces | None = None  # of a table of persons
-    known: str | None = None  # folder of the identifiers that the store has already
+    known: str | None = None  # folder of the persons whom the store has already
     n_known: int = 0  # blocks there
+    on_duplicate: str = "raise"  # what to do with them
+    partly: bool = False  # whether rows may be left out, and items with them
+    #: Place of each column of a wide source among the items, if some may be left out.
+    columns: np.ndarray | None = None
+    covariates: tuple[str, ...] = ()
 
 
 class PartitionRows:

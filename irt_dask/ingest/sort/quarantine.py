@@ -6,11 +6,13 @@ import csv
 import heapq
 import itertools
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from irt_dask.ingest.sort import spill
 from irt_dask.ingest.sort.spill import Pieces, read_bad
 from irt_dask.ingest.sources.source import Source
+from irt_dask.store.documents import to_cell
 from irt_dask.store.draft import Draft
 from irt_dask.store.manifest import sync_folder
 from irt_dask.store.objects import ObjectPath
@@ -19,8 +21,12 @@ from irt_dask.store.places import Location
 HEADER = ("line", "column", "value", "reason", "text")
 
 
-def write_quarantine(draft: Draft, source: Source, pieces: Pieces, runs: Path, n: int) -> Path:
-    """Write the rows that pieces and the ``n`` partitions refused, in the order of the source.
+def write_quarantine(
+    draft: Draft, source: Source, pieces: Pieces, runs: Path, n: int, blocks: Iterable[int]
+) -> Path:
+    """Write the rows that were refused, in the order of the source.
+
+    Refused they were in pieces, in the ``n`` partitions, and compared with ``blocks`` of the store.
 
     Holds those of one piece at a time.  Returns a temporary file.
     """
@@ -29,7 +35,8 @@ def write_quarantine(draft: Draft, source: Source, pieces: Pieces, runs: Path, n
     files = (spill.piece_file(folder, k) for k in range(len(pieces.first_lines)))
     in_pieces = itertools.chain.from_iterable(map(read_bad, files))
     in_runs = (read_bad(spill.run_file(runs, p)) for p in range(n))
-    found = heapq.merge(in_pieces, *in_runs, key=lambda f: f[0])
+    in_blocks = (read_bad(spill.added_file(runs, k)) for k in blocks)
+    found = heapq.merge(in_pieces, *in_runs, *in_blocks, key=lambda f: f[0])
     with open(temporary, "w", newline="", encoding="utf-8", errors="backslashreplace") as file:
         writer = csv.writer(file)
         writer.writerow(HEADER)
@@ -39,7 +46,8 @@ def write_quarantine(draft: Draft, source: Source, pieces: Pieces, runs: Path, n
             texts = iter(source.texts(k, untold) if untold else ())
             for key, bad in rows:
                 text = bad.text or next(texts)
-                writer.writerow([pieces.line(key), bad.column, bad.value, bad.message, text])
+                cells = map(to_cell, (bad.column, bad.value, bad.message, text))
+                writer.writerow([pieces.line(key), *cells])
         file.flush()
         os.fsync(file.fileno())
     return temporary

@@ -1,4 +1,4 @@
-"""Rows of a partition that contradict earlier rows of the same person."""
+"""Rows of a partition that contradict earlier rows of the same person, or the store."""
 
 from __future__ import annotations
 
@@ -10,24 +10,38 @@ import numpy as np
 
 from irt_dask.ingest.columns.rows import Bad
 from irt_dask.ingest.sort import row_grouping, spill
+from irt_dask.ingest.sort.known import Known
 from irt_dask.ingest.sort.partition import Job, PartitionRows
 from irt_dask.ingest.text.bundles import Bundle
 
 
+def bad_row(key: Any, column: str, value: str, message: str) -> tuple[int, Bad]:
+    """A row that a partition, or a block of the store, refuses, after its place in the source."""
+    offset = int(key) & ((1 << spill.PIECE_BITS) - 1)
+    return int(key), Bad(offset, column, value, message, "")
+
+
+def _number(value: Any) -> str:
+    """A weight with all digits that tell it from others: 2, 0.5, 1234567.25."""
+    return repr(float(value)).removesuffix(".0")
+
+
 class Refused:
-    """Rows that contradict earlier rows of the same person."""
+    """Rows that contradict earlier rows of the same person, or the store.
+
+    ``aside`` are those of persons whom the store has, which are to be put aside whatever happens.
+    """
 
     def __init__(self, job: Job, rows: PartitionRows) -> None:
         self.job, self.rows = job, rows
         self.found: list[tuple[int, Bad]] = []
+        self.aside: list[tuple[int, Bad]] = []
 
     def _place(self, row: Any) -> str:
         return self.job.pieces.place(self.rows.key[row])
 
     def _add(self, row: Any, column: str, value: str, message: str) -> None:
-        key = int(self.rows.key[row])
-        offset = key & ((1 << spill.PIECE_BITS) - 1)
-        self.found.append((key, Bad(offset, column, value, message, "")))
+        self.found.append(bad_row(self.rows.key[row], column, value, message))
 
     def _person(self, row: Any) -> str:
         return str(self.rows.ids[int(self.rows.person[row])])
@@ -59,17 +73,55 @@ class Refused:
 
     def _show(self, role: str, value: Any) -> str:
         if role == "weight":
-            return f"{value:g}"
+            return _number(value)
         assert self.rows.labels is not None
         return str(self.rows.labels[int(value)])
+
+    def there(self, known: Known) -> None:
+        """Put the rows of persons aside whom the store has."""
+        rows = self.rows
+        old = known.place[rows.person] >= 0
+        _, one_a_line = np.unique(rows.key[old], return_index=True)
+        for row in np.flatnonzero(old)[one_a_line]:
+            person = self._person(row)
+            message = f"the person {person!r} is in the store already"
+            self.aside.append(bad_row(rows.key[row], "", person, message))
+        rows.keep(~old)
+
+    def changed(self, known: Known) -> None:
+        """Refuse rows whose weight or group is not that which the store has of the person."""
+        rows = self.rows
+        wrong = np.zeros(len(rows.person), dtype=bool)
+        for role in ("weight", "group"):
+            if role not in rows.columns or role not in known.attributes:
+                continue
+            left = np.flatnonzero((known.place[rows.person] >= 0) & ~wrong)
+            given, there = rows.columns[role][left], known.attributes[role][rows.person[left]]
+            if role == "group":
+                assert rows.labels is not None
+                given = rows.labels.to_numpy(zero_copy_only=False)[given]
+            differs = left[given != there]
+            before = dict(zip(left.tolist(), there.tolist(), strict=True))
+            for row in self._told(differs):
+                name, value = self.job.attributes[role], self._show(role, rows.columns[role][row])
+                was = before[int(row)]
+                was = _number(was) if role == "weight" else str(was)
+                self._add(
+                    row, name, value,
+                    f"column {name!r} has {value!r} for the person {self._person(row)!r}, and the "
+                    f"store has {was!r}; the {role} of a person who is merged must be the same, "
+                    f"or its column left out",
+                )  # fmt: skip
+            wrong[differs] = True
+        if wrong.any():
+            rows.keep(~wrong)
 
     def repeated_persons(self) -> None:
         """Refuse the rows of a person who is on an earlier line already."""
         rows = self.rows
         first = row_grouping.first_rows(rows.person, len(rows.ids))[rows.person]
         again = rows.key != rows.key[first]
-        _, one_a_line = np.unique(rows.key[again], return_index=True)
-        for row in self._told(np.flatnonzero(again)[one_a_line]):
+        for row in self._told(np.flatnonzero(again)):
             person = self._person(row)
             self._add(
                 row, "", person,
@@ -95,7 +147,6 @@ class Refused:
             )  # fmt: skip
 
     def _told(self, rows: np.ndarray) -> np.ndarray:
-        """Return the rows to report: all, or the first in the source."""
-        if self.job.stop_at_bad and rows.size:
-            return rows[[np.argmin(self.rows.key[rows])]]
-        return rows
+        """Return the rows to report, one of each line: all, or the first in the source."""
+        _, first = np.unique(self.rows.key[rows], return_index=True)
+        return rows[first[:1] if self.job.stop_at_bad else first]

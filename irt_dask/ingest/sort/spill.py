@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from irt_dask.errors import ClusterError
 from irt_dask.ingest.columns.rows import Bad, Rows
+from irt_dask.ingest.columns.suspects import Seen
 from irt_dask.ingest.columns.values import Codes
 from irt_dask.ingest.sort import row_grouping
 from irt_dask.ingest.sources.source import Source
@@ -71,6 +72,9 @@ class Scattered:
     n_bad: int
     first_bad: Bad | None
     items: list[str] | None  # of its rows, in order of first appearance
+    runs_on: bool = False  # some bad row may go on on later lines
+    unanswered: frozenset[str] = frozenset()  # those of them without a response here
+    seen: Seen | None = None  # of a wide source
 
 
 def check_folder(folder: str) -> Path:
@@ -90,22 +94,32 @@ def scatter(
     """Read piece ``k`` and spill its rows by partition."""
     target = piece_file(check_folder(folder), k)
     rows = source.read(k, codes, 1 if stop_at_bad else None)
-    bad = rows.bad
-    if bad and stop_at_bad:
-        return Scattered(rows.n_lines, 0, len(bad), bad[0], None)
+    bad, runs_on = rows.bad, any(b.runs_on for b in rows.bad)
+    if runs_on or (bad and stop_at_bad):
+        return Scattered(rows.n_lines, 0, len(bad), bad[0], None, runs_on)
     with bundles.writer(target) as to:
         write_bad(to, (((k << PIECE_BITS) + b.line, b) for b in bad))
-        items = _spill_rows(rows, n_parts, to)
-    return Scattered(rows.n_lines, len(rows.lines), len(bad), bad[0] if bad else None, items)
+        items, unanswered = _spill_rows(rows, n_parts, to)
+    matrix = rows.codes if rows.item is None else None
+    return Scattered(
+        rows.n_lines, len(rows.lines), len(bad), bad[0] if bad else None, items,
+        unanswered=unanswered, seen=None if matrix is None else Seen.of(matrix),
+    )  # fmt: skip
 
 
-def _spill_rows(rows: Rows, n_parts: int, to: bundles.Writer) -> list[str] | None:
+def _spill_rows(
+    rows: Rows, n_parts: int, to: bundles.Writer
+) -> tuple[list[str] | None, frozenset[str]]:
+    """Write rows by partition; return the items that they have, and those nobody answered."""
     at = _deal(rows.person, n_parts, to)
     to.add("line", rows.lines[at])
-    items = None
+    items, unanswered = None, frozenset[str]()
     if rows.item is not None:
+        assert rows.codes is not None
         item, items = _first_appearance(rows.item)
         to.add("item", item[at])
+        n = np.bincount(item[(rows.codes >= 0) & (item >= 0)], minlength=len(items))
+        unanswered = frozenset(items[j] for j in np.flatnonzero(n == 0))
     if rows.codes is not None and rows.codes.ndim == 1:
         to.add("code", rows.codes[at])
     elif rows.codes is not None:
@@ -119,13 +133,25 @@ def _spill_rows(rows: Rows, n_parts: int, to: bundles.Writer) -> list[str] | Non
         to.add_strings("groups", rows.group.dictionary)
     if rows.covariates is not None and rows.covariates.shape[1]:
         to.add("covariates", rows.covariates[at])
-    return items
+    return items, unanswered
 
 
-def scatter_ids(ref: BlockRef, k: int, n_parts: int, folder: str) -> None:
-    """Spill the person identifiers of a block of an existing store by partition."""
+def scatter_known(ref: BlockRef, k: int, n_parts: int, folder: str, attributes: bool) -> None:
+    """Spill the persons of a block of an existing store by partition: identifiers and rows.
+
+    With their weights, groups and covariates, if ``attributes``.
+    """
     with bundles.writer(piece_file(check_folder(folder), k)) as to:
-        _deal(pa.array(ref.person_ids(), pa.string()), n_parts, to)
+        rows = _deal(pa.array(ref.person_ids(), pa.string()), n_parts, to)
+        to.add("at", rows)
+        if not attributes:
+            return
+        for name, column in (("weight", ref.weights()), ("covariates", ref.covariates())):
+            if column is not None:
+                to.add(name, column[rows])
+        groups = ref.groups()
+        if groups is not None:
+            to.add_strings("group", pa.array(groups[rows], pa.string()))
 
 
 def _deal(ids: pa.StringArray, n_parts: int, to: bundles.Writer) -> np.ndarray:
@@ -160,6 +186,16 @@ def items_file(folder: Path, k: int) -> Path:
 def run_file(folder: Path, p: int) -> Path:
     """The rows of a partition, put together."""
     return folder / f"run-{p:05d}"
+
+
+def known_file(folder: Path, p: int) -> Path:
+    """The rows of those persons of a partition who are in the store, by block."""
+    return folder / f"known-{p:05d}"
+
+
+def added_file(folder: Path, k: int) -> Path:
+    """What the persons of a block of the store have answered since."""
+    return folder / f"added-{k:05d}"
 
 
 def part_rows(piece: Bundle, p: int) -> slice:

@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from irt_dask.ingest.columns.decode import Decoder
-from irt_dask.ingest.columns.roles import Header, resolve
+from irt_dask.ingest.columns.roles import Header, Wanted, resolve
 from irt_dask.ingest.columns.rows import Bad, Rows
 from irt_dask.ingest.columns.values import Codes
-from irt_dask.ingest.sources.source import Columns, TextSource
+from irt_dask.ingest.sources.source import TextSource
+from irt_dask.ingest.text.dialect import UNSAID, Dialect
+from irt_dask.ingest.text.encoding import BOM
 from irt_dask.ingest.text.files import kind_of
 from irt_dask.ingest.text.lines import (
-    BOM,
     TextFile,
     count_lines,
     fault,
@@ -33,10 +34,18 @@ from irt_dask.ingest.text.lines import (
     split_lines,
     take_lines,
 )
+from irt_dask.ingest.text.quotes import LINE_END, NOTHING, header_of, n_fields, on_one_line
 from irt_dask.store.places import Location
+from irt_dask.variables import identifier
 
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
-_OPEN = "a quoted value does not end on this line; close the quote, and write ids without line ends"
+_LOOKED_FOR = (",", ";", "\t", "|")
+#: What spreadsheets write above the header.
+_SAID = re.compile(r'"?sep=(\t|[^\w\s"])"?[,;\t|]*', re.IGNORECASE)
+_OPEN = (
+    "a quoted value does not end on this line, nor does the row on later ones with as many values "
+    "as the header has; close the quote"
+)
 
 
 class Table(NamedTuple):
@@ -45,6 +54,10 @@ class Table(NamedTuple):
     text: TextFile
     names: tuple[str, ...]
     delimiter: str
+    first_line: int = 2  # number of the first one behind the header
+    several_lines: bool = False  # rows that go over several lines have been put on one
+    unnamed: tuple[str, ...] = ()  # what columns without a name are called: the last, always empty
+    row_names: str | None = None  # and the first one, which R and pandas write
 
 
 class Parsed(NamedTuple):
@@ -55,6 +68,7 @@ class Parsed(NamedTuple):
     lines: np.ndarray
     columns: dict[str, pa.Array]  # by name
     bad: list[Bad]
+    n_more: int = 0  # lines with which rows go on that began on earlier ones
 
 
 @dataclass(frozen=True)
@@ -62,8 +76,17 @@ class DelimitedSource(TextSource):
     """Responses or persons in delimited text."""
 
     table: Table
+    decimal: str | None = None
 
-    first_line: ClassVar[int] = 2
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The names of all columns."""
+        return self.table.names
+
+    @property
+    def first_line(self) -> int:
+        """Number of the first line of the first piece."""
+        return self.table.first_line
 
     def read(self, k: int, codes: Codes | None, most: int | None = None) -> Rows:
         """Read piece ``k``; of its bad rows keep the first ``most`` only."""
@@ -72,39 +95,149 @@ class DelimitedSource(TextSource):
         # persons are many: equal ids are found later, among those of a partition
         plain = [roles.person, *roles.items, *([roles.response] if roles.response else [])]
         labels = [n for n in one.values() if n not in plain] + [*roles.covariates]
-        parsed = parse(self.table, k, labels, plain, most)
-        decoder = Decoder(parsed.n_lines, parsed.lines, parsed.bad)
+        parsed = parse(self.table, k, labels, [*plain, *self.table.unnamed], most)
+        decoder = Decoder(
+            parsed.n_lines, parsed.lines, parsed.bad, decimal=self.decimal,
+            line_end=LINE_END if self.table.several_lines else None,
+        )  # fmt: skip
+        for name in self.table.unnamed:
+            decoder.nothing(parsed.columns[name], name)
         decoder.table(roles, parsed.columns, codes)
-        return decoder.finish(lambda offsets: take_lines(parsed.data, offsets), most)
+        rows = decoder.finish(lambda offsets: take_lines(parsed.data, offsets), most)
+        rows.n_more = parsed.n_more
+        if self.table.several_lines:
+            rows.bad = [_as_it_was(bad) for bad in rows.bad]
+        return rows
+
+    def texts(self, k: int, offsets: Sequence[int]) -> list[str]:
+        """Return rows of piece ``k`` as they are in the file."""
+        texts = super().texts(k, offsets)
+        return [_with_ends(text) for text in texts] if self.table.several_lines else texts
+
+
+def _as_it_was(bad: Bad) -> Bad:
+    """Return a bad row with the line ends that it had within quotes."""
+    message = bad.message.replace(repr(LINE_END)[1:-1], "\\n")
+    return replace(bad, value=_with_ends(bad.value), message=message, text=_with_ends(bad.text))
+
+
+def _with_ends(text: str) -> str:
+    return text.replace(LINE_END, "\n")
 
 
 def open_delimited(
-    path: Location, scratch: Path, shape: str | None, columns: Columns | None
+    path: Location, scratch: Path, wanted: Wanted, dialect: Dialect
 ) -> DelimitedSource:
     """Open a file of delimited text and find out what its columns are."""
-    table = open_table(path, scratch)
-    text = table.text
-    roles = resolve(Header([*table.names], text.error, table.delimiter), shape, columns)
-    return DelimitedSource(path, roles, text.n_bytes, text.n_pieces, text, table)
+    table = open_table(path, scratch, dialect)
+    text, row_names = table.text, table.row_names
+    said = wanted.columns.values() if isinstance(wanted.columns, Mapping) else ()
+    left_out = row_names is not None and row_names not in said
+    no_names = {*table.unnamed, *((row_names,) if left_out else ())}
+    names = [name for name in table.names if name not in no_names]
+    unnamed = row_names if wanted.shape != "persons" else None  # whose roles nobody can say
+    roles = resolve(Header(names, text.error, table.delimiter, unnamed), wanted)
+    if left_out and roles.form != "long":
+        note = f"{row_names} has no name in the header and is left out"
+        text = replace(text, notes=(*text.notes, note))
+    return DelimitedSource(
+        path, roles, text.n_bytes, text.n_pieces, text, table, decimal=dialect.decimal
+    )
 
 
-def open_table(path: Location, scratch: Path) -> Table:
+def open_table(path: Location, scratch: Path, dialect: Dialect = UNSAID) -> Table:
     """Open a file of delimited text and read its header."""
-    text, first = open_text(path, scratch, header=True)
-    delimiter = DELIMITERS[kind_of(path) or ""]
-    problem = fault(first)
-    if problem is not None:
-        raise text.error(problem, 1)
-    line = first.decode("utf-8")
+    text = open_text(path, scratch, dialect.encoding)
+    rest, line = text.without_first()
+    first, said = 1, _SAID.fullmatch(line.decode("utf-8", "replace"))
+    if said is not None:
+        text, first = rest, 2
+    head = _header(text, first, dialect, said and said[1])
     try:
-        if n_fields(line, delimiter) is None:
-            raise csv.Error("a quoted name does not end on this line")
-        (fields,) = csv.reader([line], delimiter=delimiter)
+        (fields,) = csv.reader([head.line.decode("utf-8")], delimiter=head.delimiter)
     except csv.Error as e:
-        raise text.error(f"the header cannot be read: {e}", 1) from None
-    names = [name.strip() for name in fields]
-    Header(names, text.error).checked()
-    return Table(text, tuple(names), delimiter)
+        raise text.error(f"the header cannot be read: {e}", first) from None
+    names = [identifier(re.sub(rf"\s*{LINE_END}\s*", " ", name.strip())) for name in fields]
+    names, unnamed, row_names = _called(names)
+    Header(names, lambda message, _: text.error(message, first)).checked()
+    text, first = head.rest, first + head.n_lines
+    if head.note is not None:
+        text = replace(text, notes=(*text.notes, head.note))
+    if dialect.several_lines:
+        text = on_one_line(text, scratch, head.delimiter, len(names), first)
+    return Table(
+        text, tuple(names), head.delimiter, first, dialect.several_lines, unnamed, row_names
+    )
+
+
+def _called(names: list[str]) -> tuple[list[str], tuple[str, ...], str | None]:
+    """Call columns without a name by their places where they are harmless.
+
+    These are the last ones, which spreadsheets leave empty, and the first, numbers of rows; amid
+    others a name may have been lost.  Return all names, those of the last ones and of the first.
+    """
+    n = len(names)
+    while n and not names[n - 1]:
+        n -= 1
+    if n == 0:  # which is no header
+        return names, (), None
+    called = [name or f"column {k}" for k, name in enumerate(names, 1)]
+    first = called[0] if not names[0] else None
+    return [*called[:1], *names[1:n], *called[n:]], tuple(called[n:]), first
+
+
+class _Head(NamedTuple):
+    """The header of a file, what follows it, and what was found out about it."""
+
+    rest: TextFile
+    line: bytes
+    n_lines: int
+    delimiter: str
+    note: str | None = None
+
+
+def _header(text: TextFile, at: int, dialect: Dialect, said: str | None) -> _Head:
+    """Take the header off, by the delimiter that was said, else that of the file's ending.
+
+    Where that gives one column, the signs that are usual are tried.
+    """
+    by_name = DELIMITERS[kind_of(text.path) or ""]
+    given = dialect.delimiter
+    if said is not None and dialect.own and given not in (None, said):
+        raise text.error(
+            f"the line is sep={said}, and delimiter={given!r} was given; leave delimiter= out, or "
+            f"remove the line if it is wrong", 1,
+        )  # fmt: skip
+    given = said or given
+    head = _head(text, at, given or by_name)
+    n = _n_columns(head)
+    if n is None:
+        raise text.error("the header cannot be read: a quoted name does not end on this line", at)
+    if n > 1 or said is not None or (given is not None and dialect.own):
+        return head
+    others = [_head(text, at, sign) for sign in _LOOKED_FOR if sign != head.delimiter]
+    fitting = [other for other in others if (_n_columns(other) or 0) > 1]
+    if len(fitting) > 1:
+        signs = " or ".join(repr(other.delimiter) for other in fitting)
+        raise text.error(f"the header could be divided by {signs}; say which by delimiter=", at)
+    if not fitting:
+        return head
+    sign = fitting[0].delimiter
+    return fitting[0]._replace(note=f"the delimiter is {sign!r}, as the header shows")
+
+
+def _head(text: TextFile, at: int, delimiter: str) -> _Head:
+    rest, line, n_lines = header_of(text, delimiter)
+    problem = fault(line)
+    if problem is not None:
+        if not line.strip():
+            problem = "the line is blank, where the column names should be"
+        raise text.error(problem, at)
+    return _Head(rest, line, n_lines, delimiter)
+
+
+def _n_columns(head: _Head) -> int | None:
+    return n_fields(head.line.decode("utf-8"), head.delimiter)
 
 
 # --- a piece --------------------------------------------------------------------------------------
@@ -129,7 +262,8 @@ def parse(
             f"a row between the bytes {first} and {stop} cannot be parsed; write the file again, "
             "without quotes where they are not needed"
         )
-    return Parsed(data, len(lines), np.array(good, dtype=np.int32), columns, bad)
+    n_more = lines.count(NOTHING) if table.several_lines else 0
+    return Parsed(data, len(lines), np.array(good, dtype=np.int32), columns, bad, n_more)
 
 
 def _parse(
@@ -185,12 +319,15 @@ def _sift(table: Table, data: bytes, most: int | None) -> tuple[list[bytes], lis
     good: list[int] = []
     bad: list[Bad] = []
     for j, line in enumerate(lines):
-        problem, n = fault(line), None
+        if table.several_lines and line == NOTHING:
+            continue
+        problem, runs_on = fault(line), False
         if problem is None:
             n = n_fields(line.decode("utf-8"), table.delimiter)
             if n == expected:
                 good.append(j)
                 continue
+            runs_on = n is None and not table.several_lines
             problem = _OPEN
             if n is not None:
                 problem = (
@@ -198,23 +335,6 @@ def _sift(table: Table, data: bytes, most: int | None) -> tuple[list[bytes], lis
                     f"quote values that contain the delimiter {table.delimiter!r}"
                 )
         if most is None or len(bad) < most:
-            bad.append(Bad(j, "", "", problem, line.decode("utf-8", "backslashreplace")))
+            text = line.decode("utf-8", "backslashreplace")
+            bad.append(Bad(j, "", "", problem, text, runs_on))
     return lines, good, bad
-
-
-def n_fields(line: str, delimiter: str) -> int | None:
-    """Return the number of fields of a line, None where a quote is open at its end.
-
-    A quote opens a value only at its start; twice within, it stands for itself.
-    """
-    if '"' not in line:
-        return line.count(delimiter) + 1
-    within = 0
-    for found in _QUOTED[delimiter].finditer(line):
-        if not found[2]:
-            return None
-        within += found[1].count(delimiter)
-    return line.count(delimiter) - within + 1
-
-
-_QUOTED = {d: re.compile(rf'(?:^|{d})"((?:[^"]+|"")*+)("?)') for d in (",", "\t")}

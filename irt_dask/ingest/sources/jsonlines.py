@@ -18,12 +18,15 @@ import pyarrow as pa
 
 from irt_dask.errors import repeated
 from irt_dask.ingest.columns.decode import Decoder, dictionary_of
-from irt_dask.ingest.columns.roles import Header, resolve
+from irt_dask.ingest.columns.patterns import KeyFilter
+from irt_dask.ingest.columns.roles import Header, Wanted, resolve
 from irt_dask.ingest.columns.rows import Bad, Rows
 from irt_dask.ingest.columns.values import Codes, shorten
-from irt_dask.ingest.sources.source import Columns, TextSource
+from irt_dask.ingest.sources.source import TextSource
+from irt_dask.ingest.text.dialect import Dialect
 from irt_dask.ingest.text.lines import TextFile, fault, open_text, split_lines, take_lines
 from irt_dask.store.places import Location
+from irt_dask.variables import identifier
 
 _DEEP = "values are nested too deeply; write one flat object"
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -41,7 +44,7 @@ class UnfitError(Exception):
 class JsonSource(TextSource):
     """Responses or persons as JSON lines."""
 
-    listed: frozenset[str]  # wide: the items that the caller named, if any
+    keys: KeyFilter  # wide: which are items
 
     @property
     def form(self) -> str:
@@ -85,7 +88,8 @@ class JsonSource(TextSource):
             decoder.label("item", dictionary_of(columns[3]), roles.item or "item")
             items, name = columns[3], roles.response
             column = (lambda row: items[row]) if name is None else name
-            decoder.responses(pa.array(columns[4], pa.string()), column, codes)
+            values, of_keys = pa.array(columns[4], pa.string()), roles.form == "wide"
+            decoder.responses(values, column, codes, of_keys=of_keys)
         if roles.weight is not None:
             decoder.weights(dictionary_of(columns[1]), roles.weight, roles.weight_kind)
         if roles.group is not None:
@@ -116,8 +120,7 @@ class JsonSource(TextSource):
     def _wide(self, row: dict[str, Any], spell: Callable[[float], str]) -> list[tuple[Any, ...]]:
         head, roles = self._head(row, spell), self.roles
         if roles.responses is None:
-            items = self.listed or row.keys() - roles.single.values()
-            answers = {k: v for k, v in row.items() if k in items}
+            answers = {k: v for k, v in row.items() if self.keys.takes(k)}
         elif not isinstance(answers := row[roles.responses], dict):
             said = f"the key {roles.responses!r} has the value"
             rule = 'it must be an object of responses by item, like {"q1": 1, "q2": 0}'
@@ -136,14 +139,12 @@ class JsonSource(TextSource):
         return [(*head, *(_number(row.get(c), c, "a covariate", spell) for c in roles.covariates))]
 
 
-def open_jsonlines(
-    path: Location, scratch: Path, shape: str | None, columns: Columns | None
-) -> JsonSource:
+def open_jsonlines(path: Location, scratch: Path, wanted: Wanted, dialect: Dialect) -> JsonSource:
     """Open a file of JSON lines; its first sound object says what the keys are."""
-    text, _ = open_text(path, scratch, header=False, share=4)
+    text = open_text(path, scratch, dialect.encoding, share=4)
     row = _first_object(text)
     header = Header([*row], text.error, nests=True)
-    roles = resolve(header, shape, columns, nested=isinstance(row.get("responses"), dict))
+    roles = resolve(header, wanted, nested=isinstance(row.get("responses"), dict))
     if roles.form == "persons":
         header.checked()
     return JsonSource(
@@ -152,8 +153,11 @@ def open_jsonlines(
         size=text.n_bytes,
         n_pieces=text.n_pieces,
         text=text,
-        listed=frozenset(roles.items if columns and "items" in columns else ()),
-    )
+        keys=KeyFilter(
+            frozenset(roles.single.values()), frozenset(row),
+            *(tuple(listed or ()) for listed in wanted.lists()),
+        ),
+    )  # fmt: skip
 
 
 def _first_object(text: TextFile) -> dict[str, Any]:
@@ -188,9 +192,9 @@ def load(line: bytes) -> dict[str, Any]:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    row = {name.strip(): value for name, value in pairs}
+    row = {identifier(name.strip()): value for name, value in pairs}
     if len(row) < len(pairs):
-        twice = repeated(name.strip() for name, _ in pairs)[0]
+        twice = repeated(identifier(name.strip()) for name, _ in pairs)[0]
         raise UnfitError(f"the key {twice!r} is there twice; keep one of the two", twice)
     return row
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from irt_dask.errors import InputError
+from irt_dask.ingest.columns.roles import Wanted
 from irt_dask.ingest.sources.delimited import open_delimited
 from irt_dask.ingest.sources.jsonlines import open_jsonlines
 from irt_dask.ingest.sources.parquet import open_parquet
-from irt_dask.ingest.sources.source import Columns, Source
+from irt_dask.ingest.sources.source import Source
+from irt_dask.ingest.text.dialect import UNSAID, Dialect
 from irt_dask.ingest.text.files import checked_path, kind_of
 from irt_dask.store.objects import ObjectPath
 
@@ -25,27 +28,29 @@ def open_source(
     scratch: Path,
     *,
     shape: str | None = None,
-    columns: Columns | None = None,
+    columns: Mapping[str, Any] | None = None,
+    exclude: str | Sequence[str] = (),
+    dialect: Dialect = UNSAID,
 ) -> Source:
     """Open a file of responses; compressed files and objects are written to ``scratch`` first."""
     checked = checked_path(path)
     open_one = _OTHERS.get(kind_of(checked) or "", open_delimited)
-    return open_one(checked, scratch, shape, columns)
+    return open_one(checked, scratch, Wanted(shape, columns, exclude), dialect)
 
 
-def open_persons(path: str | PathLike[str], scratch: Path) -> Source:
+def open_persons(path: str | PathLike[str], scratch: Path, dialect: Dialect = UNSAID) -> Source:
     """Open a table of persons: a row per person, with weight, group and numeric covariates."""
-    return open_source(path, scratch, shape="persons")
+    return open_source(path, scratch, shape="persons", dialect=dialect.of_others())
 
 
-def persons_table(persons: Any, scratch: Path) -> Source | None:
+def persons_table(persons: Any, scratch: Path, dialect: Dialect = UNSAID) -> Source | None:
     """Open the table of persons to be joined, if any: a file, or a DataFrame, written first."""
     if persons is None:
         return None
     folder = scratch / "persons-source"
     folder.mkdir()
     if not hasattr(persons, "to_parquet"):
-        return open_persons(persons, folder)
+        return open_persons(persons, folder, dialect)
     path = folder / "persons.parquet"
     try:
         persons.to_parquet(path, engine="pyarrow", index=False, write_page_checksum=True)

@@ -15,13 +15,15 @@ import pyarrow.types as pt
 
 from irt_dask.errors import IrtDaskError
 from irt_dask.ingest.columns.decode import Decoder
-from irt_dask.ingest.columns.roles import Header, Roles, resolve
+from irt_dask.ingest.columns.roles import Header, Roles, Wanted, resolve
 from irt_dask.ingest.columns.rows import Rows
 from irt_dask.ingest.columns.values import Codes
-from irt_dask.ingest.sources.source import Columns, Source
+from irt_dask.ingest.sources.source import Source
 from irt_dask.ingest.text.bundles import Copy
+from irt_dask.ingest.text.dialect import Dialect
 from irt_dask.ingest.text.files import fetched, located
 from irt_dask.store.places import Location
+from irt_dask.variables import identifier
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -35,9 +37,14 @@ class ParquetSource(Source):
     """Responses or persons in a Parquet file."""
 
     file: Path | Copy  # where the bytes are
-    stored: dict[str, str]  # the names in the file by stripped name
+    stored: dict[str, str]  # the names in the file by those that are used
 
     unit: ClassVar[str] = "row"
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The names of all columns."""
+        return tuple(self.stored)
 
     def read(self, k: int, codes: Codes | None, most: int | None = None) -> Rows:
         """Read row group ``k``; of its bad rows keep the first ``most`` only."""
@@ -77,10 +84,8 @@ class ParquetSource(Source):
         return strings
 
 
-def open_parquet(
-    path: Location, scratch: Path, shape: str | None, columns: Columns | None
-) -> ParquetSource:
-    """Open a Parquet file and find out what its columns are."""
+def open_parquet(path: Location, scratch: Path, wanted: Wanted, dialect: Dialect) -> ParquetSource:
+    """Open a Parquet file, which has no dialect, and find out what its columns are."""
     copy = fetched(path, scratch)
     with opened(path, copy) as file:
         schema = file.schema_arrow
@@ -92,9 +97,9 @@ def open_parquet(
         return located(path, message)
 
     stored = [str(name) for name in schema.names]
-    names = [name.strip() for name in stored]
+    names = [identifier(name.strip()) for name in stored]
     header = Header(names, error).checked()
-    roles = resolve(header, shape, columns)
+    roles = resolve(header, wanted)
     _check_types(header, roles, schema)
     return ParquetSource(
         path=path,

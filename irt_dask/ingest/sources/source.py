@@ -7,7 +7,7 @@ source is sent to.  What the pieces are, and what reading one gives, depends on 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -19,8 +19,6 @@ from irt_dask.ingest.text.files import located
 from irt_dask.ingest.text.lines import TextFile, take_lines
 from irt_dask.store.places import Location
 
-Columns = Mapping[str, str | Sequence[str]]
-
 
 @dataclass(frozen=True)
 class Source(ABC):
@@ -31,8 +29,22 @@ class Source(ABC):
     size: int  # bytes of the plain data
     n_pieces: int
 
-    first_line: ClassVar[int] = 1  # number of the first line of the first piece
     unit: ClassVar[str] = "line"
+
+    @property
+    def first_line(self) -> int:
+        """Number of the first line of the first piece."""
+        return 1
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was found out about the file and nobody had said, a sentence each."""
+        return ()
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The names of all columns, where all rows have the same."""
+        return ()
 
     @property
     def form(self) -> str:
@@ -71,6 +83,11 @@ class TextSource(Source):
     """A source that is text: the lines that start in a range of bytes are a piece."""
 
     text: TextFile
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was found out about the file and nobody had said, a sentence each."""
+        return self.text.notes
 
     def texts(self, k: int, offsets: Sequence[int]) -> list[str]:
         """Return lines of piece ``k`` as they are in the file."""

@@ -1,26 +1,26 @@
 """Lines of text, in pieces of whole lines, and what makes a line unfit to be a row.
 
 A row is a line, always, so that line numbers mean what an editor shows and a piece can be read
-without the pieces before it.
+without the pieces before it; :mod:`irt_dask.ingest.text.quotes` sees to it where it is not so.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 import numpy as np
 import pyarrow as pa
 
 from irt_dask.errors import InputError
 from irt_dask.ingest.text.bundles import Copy
+from irt_dask.ingest.text.encoding import BOM, in_utf8, not_utf8, with_nuls
 from irt_dask.ingest.text.files import fetched, located, opened, reading
 from irt_dask.store.places import Location
 
-BOM = b"\xef\xbb\xbf"
 PIECE = 16 << 20  # bytes of a piece, at least ...
 PIECE_MOST = 128 << 20  # ... and at most
 LINE_MOST = 64 << 20
@@ -42,6 +42,7 @@ class TextFile:
     stop: int  # of data; after it there are blank lines only
     size: int  # of the plain file
     step: int  # bytes of a piece
+    notes: tuple[str, ...] = ()  # what was found out about the file
 
     @property
     def n_bytes(self) -> int:
@@ -75,6 +76,15 @@ class TextFile:
             file.seek(first)
             return file.read(last - first)
 
+    def without_first(self) -> tuple[Self, bytes]:
+        """Take the first line off: return the rest, and the line without its end."""
+        with reading(self.path), opened(self.plain) as file:
+            file.seek(self.start)
+            line = file.readline(LINE_MOST)
+        start = min(self.start + len(line), self.size)
+        rest = replace(self, start=start, stop=max(start, self.stop))
+        return rest, line.removesuffix(b"\n").removesuffix(b"\r")
+
     def _line_start(self, file: IO[bytes], at: int, most: int) -> int:
         """Return where the first line that starts at or after ``at`` does; ``most`` at the most."""
         file.seek(at - 1)
@@ -91,13 +101,13 @@ class TextFile:
 
 
 def open_text(
-    path: Location, scratch: Path, *, header: bool, share: int = 1
-) -> tuple[TextFile, bytes]:
-    """Open a file; return it with its first line, which is not data when it is the header.
+    path: Location, scratch: Path, encoding: str | None = None, *, share: int = 1
+) -> TextFile:
+    """Open a file, all lines of which are data; None finds its encoding out.
 
     ``share`` makes pieces smaller where a row in memory is much larger than its text.
     """
-    plain = fetched(path, scratch)
+    plain, note = in_utf8(path, fetched(path, scratch), scratch, encoding)
     with reading(path), opened(plain) as text:
         first = text.readline(LINE_MOST)
         if first.startswith(b"\x1f\x8b"):
@@ -109,13 +119,8 @@ def open_text(
         stop = _end_of_data(text, start, size)
     if stop <= start:
         raise located(path, "the file is empty")
-    if header:
-        if not first.removeprefix(BOM).strip():
-            raise located(path, "the line is blank, where the column names should be", 1)
-        start, stop = len(first), max(len(first), stop)
     step = max(1, piece_bytes(stop - start) // share)
-    line = first.removeprefix(BOM).removesuffix(b"\n").removesuffix(b"\r")
-    return TextFile(path, plain, start, stop, size, step), line
+    return TextFile(path, plain, start, stop, size, step, (note,) if note else ())
 
 
 def _end_of_data(file: IO[bytes], start: int, size: int) -> int:
@@ -190,13 +195,13 @@ def fault(line: bytes) -> str | None:
         return "the line is blank and rows follow it; remove the line"
     if len(line) > LINE_MOST:
         return too_long()
+    if b"\0" in line:
+        return with_nuls(line)
     try:
-        text = line.decode("utf-8")
+        line.decode("utf-8")
     except UnicodeDecodeError as e:
-        return f"the byte 0x{line[e.start]:02x} is not UTF-8; save the file as UTF-8"
-    if "\0" in text:
-        return "there is a NUL byte; save the file as UTF-8 text"
-    if "\r" in text:
+        return not_utf8(line, e.start)
+    if b"\r" in line:
         return "a carriage return without line feed; save the file with Unix or Windows line ends"
     return None
 

@@ -23,6 +23,8 @@ import numpy as np
 from numba.core import caching, config
 from numba.misc.appdirs import AppDirs
 
+from irt_dask.errors import InputError
+
 #: Compiled functions and whatever they import: constants become part of the machine code.
 SOURCES = ("kernels/**/*.py", "curves/*.py", "arrays.py", "errors.py", "ingest/**/row_grouping.py")
 #: Folders of other sources (another branch, another version) that are kept, the last used.
@@ -162,8 +164,14 @@ class _KernelCache(caching.FunctionCache):
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a kernel lazily; machine code is kept on disk unless no folder is writable.
 
-    Floating-point rules stay strict (no ``fastmath``): the bits are part of the result.
+    Floating-point rules stay strict (no ``fastmath``): the bits are part of the result.  Raises
+    InputError where the environment forbids compiling: some kernels are machine instructions.
     """
+    if config.DISABLE_JIT:
+        raise InputError(
+            "NUMBA_DISABLE_JIT is set in the environment, and irt_dask has no kernels that are not "
+            "compiled; unset it, for the workers too"
+        )
     kernel = numba.njit(nogil=True)(function)
     if folder() is not None:
         kernel._cache = _KernelCache(function)

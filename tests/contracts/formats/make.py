@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "oracles"))
 
@@ -20,6 +21,8 @@ from parts import grown, made, named
 
 import irt_dask as irt
 from irt_dask.cli import main
+from irt_dask.clusters import checks
+from irt_dask.errors import Notice
 from irt_dask.workflow import directory
 
 
@@ -56,6 +59,24 @@ def stores(folder: Path) -> None:
     made(folder / name, y, held.ITEMS, categories=k, layout="csr")
     grown(folder / name, np.array(held.LATER), held.JOINED, categories=held.JOINED_K[3:])
 
+    for layout in ("dense", "csr"):
+        merged(folder / f"store-3-merged-{layout}", layout)
+
+
+def merged(store: Path, layout: str) -> None:
+    """A store to whose first persons a wave has added."""
+    source = store.with_name("source.csv")
+    first = pd.DataFrame(held.FIRST, columns=held.ITEMS)
+    more = pd.DataFrame(held.MERGED, columns=(*held.ITEMS, "q4"))
+    for frame in (first, more):
+        frame.insert(0, "person", named(len(frame)))
+    first.to_csv(source, index=False)
+    irt.ingest(source, store, layout=layout, rows_per_block=3)
+    more.iloc[[5, 1, 3]].to_csv(source, index=False)
+    with pytest.warns(Notice, match="join it: 'q4'"):
+        irt.append(source, store, on_duplicate="merge", rows_per_block=3)
+    source.unlink()
+
 
 def banks(folder: Path) -> None:
     """The item banks, by way of one made by hand."""
@@ -78,7 +99,7 @@ def run(folder: Path) -> None:
         if section != "title":
             lines += [f"[{section}]", *(f"{key} = {value}" for key, value in options.items())]
     pipeline.write_text("\n".join(lines) + "\n")
-    directory._cpu = lambda: "a CPU"
+    checks.processor = lambda: "a processor"
     directory.platform = SimpleNamespace(platform=lambda: "a system")
     sys.argv = ["irt-dask", "run", str(pipeline), "--out", str(out), "--cluster", "none"]
     with suppress(SystemExit):

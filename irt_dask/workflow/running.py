@@ -9,12 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from irt_dask.clusters import check_store
+from irt_dask.clusters.checks import check_processors
 from irt_dask.engine.executors import current_client
+from irt_dask.engine.lock import LOCK, FolderLock
 from irt_dask.errors import InputError, IrtDaskWarning
 from irt_dask.workflow.config import RunConfig
 from irt_dask.workflow.directory import RunDirectory
-from irt_dask.workflow.inputs import check_input, data_checksum, describe_data, looks
-from irt_dask.workflow.stages import STAGES, Context, stages_of, write_run_report
+from irt_dask.workflow.inputs import (
+    bank_checksum,
+    check_input,
+    data_checksum,
+    describe_data,
+    looks,
+)
+from irt_dask.workflow.reporting import write_run_report
+from irt_dask.workflow.stages import Context, stages_of, stages_recorded
 
 
 def run(
@@ -34,9 +43,9 @@ def run(
     Returns
     -------
     Path of the run directory, with ``run.json``, ``log.txt``, ``responses/``, ``summary.nc``,
-    ``spectral.nc``, ``joint.nc``, ``posterior.nc``, ``items.csv``, ``check.nc`` (unless
-    ``check.replicates`` is 0), ``scores/``, ``scores.nc``, ``private.nc`` if it was asked for, and
-    ``report.html``.
+    ``spectral.nc``, ``joint.nc`` and ``posterior.nc`` (with ``calibrate.method = "marginal"``
+    ``marginal.nc`` in their place), ``items.csv``, ``check.nc`` (unless ``check.replicates`` is 0),
+    ``scores/``, ``scores.nc``, ``private.nc`` if it was asked for, and ``report.html``.
 
     Raises
     ------
@@ -47,13 +56,15 @@ def run(
         raise InputError("the run has no directory")
     check_input(config)
     looked = looks(config)
-    identity = {
+    identity: dict[str, Any] = {
         "title": config.title,
         "data": describe_data(config),
         "config": config.computed(),
         "config_digest": config.digest(),
         "data_checksum": data_checksum(config),
     }
+    if config.marginal.fixed_items is not None:
+        identity["bank_checksum"] = bank_checksum(config)
     directory = RunDirectory(config.directory, identity, fresh=fresh)
     try:
         common = {"client": current_client(client), "progress": progress}
@@ -65,25 +76,44 @@ def run(
 
 def _run_stages(context: Context, say: Callable[[str], None]) -> None:
     directory, client = context.directory, context.common["client"]
-    checked = client is None
+    checked, known = client is None, False
     for name, stage in stages_of(context.config).items():
         if directory.finished(name):
             say(f"{name}: done before")
-            context.forget(name)  # it may have been killed before it did this itself
+            directory.forget(name)  # it may have been killed before it did this itself
             continue
         if not checked and name != "ingest":
-            check_store(client, context.responses)
+            check_store(client, context.stored)
             checked = True
+        if not known:
+            _compare_processors(context, name, say)
+            known = True
         say(f"{name} ...")
         begun = time.monotonic()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             files = stage(context)
-        notes = [str(w.message) for w in caught if issubclass(w.category, IrtDaskWarning)]
-        for note in notes:
-            say(f"  warning: {note}")
+        notes = _told(caught, say)
         directory.finish(name, time.monotonic() - begun, files, notes)
-        context.forget(name)
+        directory.forget(name)
+
+
+def _compare_processors(context: Context, stage: str, say: Callable[[str], None]) -> None:
+    """Record where the stages from this one on are computed; say where types differ."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        types = check_processors(context.common["client"])
+        context.directory.computed_on(types, stage)
+    for note in _told(caught, say):
+        context.directory.log(note)
+
+
+def _told(caught: list[warnings.WarningMessage], say: Callable[[str], None]) -> list[str]:
+    """Say our warnings, and return them."""
+    ours = [w for w in caught if issubclass(w.category, IrtDaskWarning)]
+    for w in ours:
+        say(f"  {getattr(w.category, 'label', '')}: {w.message}")
+    return [str(w.message) for w in ours]
 
 
 def report_again(path: str | Path) -> Path:
@@ -93,12 +123,15 @@ def report_again(path: str | Path) -> Path:
     ------
     InputError
         If the folder is not a run directory, or the run did not get as far as its scores.
+    BusyError
+        If a run is working in it.
     """
-    directory = RunDirectory.existing(path)
-    needed = set(STAGES) - {"report"}
-    if not directory.content["config"].get("check", {}).get("replicates"):
-        needed.remove("check")
-    missing = [name for name in STAGES if name in needed and not directory.finished(name)]
-    if missing:
-        raise InputError(f"the run in {path} has not finished: {', '.join(missing)} to do")
-    return write_run_report(directory)
+    with FolderLock(RunDirectory.existing(path).place(LOCK).parent):
+        directory = RunDirectory.existing(path)  # nobody changes it now
+        needed = stages_recorded(directory.content["config"])
+        missing = [name for name in needed if name != "report" and not directory.finished(name)]
+        if missing:
+            raise InputError(f"the run in {path} has not finished: {', '.join(missing)} to do")
+        page = write_run_report(directory)
+        directory.made_again("report")
+    return page

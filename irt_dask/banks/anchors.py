@@ -1,0 +1,26 @@
+"""Fits whose anchors have the standard errors of the bank that they came from."""
+
+from __future__ import annotations
+
+import xarray as xr
+
+
+def with_errors_of_anchors(fit: xr.Dataset, bank: xr.Dataset | None) -> xr.Dataset:
+    """The fit, its anchors with the standard errors that their bank has for them.
+
+    A fit estimates nothing of them; a bank says how well each of its items is known.
+    """
+    if bank is None:
+        return fit
+    ids = [str(i) for i in fit["item_id"].values]
+    place = {str(i): k for k, i in enumerate(bank["item_id"].values)}
+    at = [j for j, i in enumerate(ids) if i in place]
+    of = [place[ids[j]] for j in at]
+    out = fit.copy()
+    for name in map(str, fit.data_vars):
+        known = [n for n in (name, f"{name[:-2]}sd") if n in bank]
+        if name.startswith("item_") and name.endswith("_se") and known:
+            values = fit[name].values.astype(float)
+            values[at] = bank[known[0]].values[of]
+            out[name] = (fit[name].dims, values)
+    return out

@@ -1,0 +1,236 @@
+"""The command calibrate: items of a store, as an item bank and as the whole fit."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import click
+import numpy as np
+import xarray as xr
+from click.core import ParameterSource
+
+from irt_dask.cli.common import (
+    cluster_option,
+    json_option,
+    quiet_option,
+    remark,
+    responses_of,
+    rows,
+    show,
+    warned,
+    weights_option,
+    workers,
+)
+from irt_dask.curves import MODELS
+from irt_dask.errors import InputError
+
+#: Methods, and those of the options of ``calibrate`` that only some have.
+_METHODS: dict[str, tuple[str, ...]] = {
+    "bayes": ("shards", "draws", "chains", "start", "checkpoint", "seed"),
+    "marginal": (
+        "model", "groups", "reference_group", "latent", "fixed_items", "guessing_prior",
+        "standard_errors", "max_iterations", "start", "checkpoint",
+    ),
+    "joint": ("model", "coreset", "max_iterations", "start", "checkpoint", "seed"),
+    "spectral": ("standard_errors",),
+    "pairwise": ("pairing", "standard_errors"),
+    "conditional": ("max_iterations",),
+}  # fmt: skip
+#: Options that the functions call otherwise.
+_KEYWORDS = {"shards": "n_shards", "draws": "n_draws", "chains": "n_chains"}
+#: Anchors that are printed.
+_MOST_ANCHORS = 10
+#: What is said of a fit, where it says so itself.
+_SHOWN = (
+    "method", "model", "identification", "latent", "converged", "n_iterations", "objective",
+    "log_likelihood", "log_prior", "guessing_prior", "n_parameters", "aic", "bic", "n_persons",
+    "weight_kind", "mean_weight", "anchor_chi2", "anchor_df", "anchor_p_value",
+)  # fmt: skip
+
+
+def _refuse_options_of_other_methods(method: str) -> None:
+    context = click.get_current_context()
+    for option in dict.fromkeys(itertools.chain(*_METHODS.values())):
+        typed = context.get_parameter_source(option) is ParameterSource.COMMANDLINE
+        methods = [name for name, options in _METHODS.items() if option in options]
+        if typed and method not in methods:
+            name = option.replace("_", "-")
+            raise InputError(f"--{name} belongs to --method {' or '.join(methods)}")
+
+
+def _guessing_prior(text: str | None, model: str) -> dict[str, Any]:
+    """The option --guessing-prior as one of ``fit_marginal``; nothing if it was not typed."""
+    if text is None:
+        return {}
+    if not any(p.prior for p in MODELS[model].parameters):
+        raise InputError(f"--guessing-prior: the items of --model {model} have no guessing")
+    if text == "none":
+        return {"guessing_prior": None}
+    try:
+        alpha, beta = (float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(
+            f"--guessing-prior {text!r}: give two numbers, as in 5,17, or none"
+        ) from None
+    return {"guessing_prior": (alpha, beta)}
+
+
+#: Said where estimates do not maximise the likelihood that is shown.
+_PENALISED = (
+    "note: estimates maximise the objective, which is log likelihood plus log prior; the log "
+    "likelihood may lie below that of the 2PL (--guessing-prior none maximises it alone)"
+)
+
+
+@click.command()
+@click.argument("store", type=click.Path())
+@click.option("--out", type=click.Path(), required=True, help="Item bank to write (.csv, .json).")
+@click.option("--fit", "kept", type=click.Path(), metavar="FILE.nc",
+              help="Keep the whole fit too, as netCDF: what a bank has no column for (groups, "
+              "draws, tests of anchors, how the fit went). score, dif, fit, information, link and "
+              "report take it in place of a bank.")  # fmt: skip
+@click.option("--method", type=click.Choice([*_METHODS]), default="bayes", show_default=True,
+              help="Posterior by LS-WASP, marginal or joint maximum likelihood, or a Rasch one: "
+              "spectral, pairwise (all pairs) or conditional.")  # fmt: skip
+@click.option("--model", type=click.Choice([*MODELS]), default="2pl",
+              show_default=True, help="Item response model (marginal, joint).")  # fmt: skip
+@click.option("--groups/--no-groups", default=None,
+              help="Whether each group of persons has its own mean and SD of ability (marginal; "
+              "default: if the store has groups).")  # fmt: skip
+@click.option("--reference-group", metavar="GROUP",
+              help="The group with mean 0 and SD 1 (marginal; default: the first in alphabetical "
+              "order).")  # fmt: skip
+@click.option("--latent", type=click.Choice(["normal", "histogram"]), default="normal",
+              show_default=True, help="Distribution of ability in each group: normal, or free "
+              "masses from -6 to 6 (marginal).")  # fmt: skip
+@click.option("--fixed-items", type=click.Path(), metavar="BANK",
+              help="Anchors: item bank whose items keep their parameters and the standard errors "
+              "that they came with; the others are calibrated on its scale (marginal).",
+              )  # fmt: skip
+@click.option("--guessing-prior", metavar="ALPHA,BETA",
+              help="Beta prior on guessing (default 5,17), or 'none' for the maximum of the "
+              "likelihood alone, as likelihood-ratio tests need it (marginal).")  # fmt: skip
+@click.option("--standard-errors/--no-standard-errors", default=None,
+              help="Whether to find standard errors (marginal, spectral, pairwise; default: where "
+              "their matrix is not too large, with marginal up to 2,000 parameters).")  # fmt: skip
+@click.option("--max-iterations", type=click.IntRange(min=1), metavar="N",
+              help="Iterations after which an estimate that has not converged is given up "
+              "(marginal: 500, joint: 50, conditional: 50).")  # fmt: skip
+@click.option("--start", type=click.Path(), metavar="BANK",
+              help="Start values: a bank or a fit of the same items, such as the 2PL for a 3PL "
+              "(marginal, joint, bayes).")  # fmt: skip
+@click.option("--shards", type=int, default=1, show_default=True, help="Shards (bayes).")
+@click.option("--draws", type=int, default=2000, show_default=True,
+              help="Draws of each chain (bayes).")  # fmt: skip
+@click.option("--chains", type=int, default=1, show_default=True,
+              help="Chains of each shard (bayes); each takes one core.")  # fmt: skip
+@click.option("--coreset", type=int, default=0, help="Persons per coreset, 0: all (joint).")
+@click.option("--checkpoint", type=click.Path(), metavar="FOLDER",
+              help="Keep what is done in FOLDER: the same command, typed again after an "
+              "interruption, goes on there (bayes, marginal, joint).")  # fmt: skip
+@click.option("--seed", type=int, default=0, show_default=True)
+@weights_option
+@cluster_option()
+@json_option
+@quiet_option
+def calibrate(
+    store: str, out: str, kept: str | None, method: str, weights: str, cluster: str, as_json: bool,
+    quiet: bool, **options: Any,
+) -> None:  # fmt: skip
+    """Estimate the items of a store and write them as an item bank.
+
+    Prints how the fit went, information criteria where there is a likelihood, the means and SDs of
+    ability of groups with their standard errors (which, with anchors, are on the scale of these),
+    how well anchors fit, and the items that are flagged.
+    """
+    from irt_dask.banks import check_new_path, write_items
+    from irt_dask.banks.saved import check_new_result, write_result
+
+    check_new_path(out)
+    path = None if kept is None else check_new_result(kept)
+    _refuse_options_of_other_methods(method)
+    options |= _guessing_prior(options.pop("guessing_prior"), options["model"])
+    options["pairing"] = "all"  # of items, not chosen at random
+    fit = _fitted(store, method, weights, cluster, quiet, options)
+    write_items(fit, out)
+    if path is not None:
+        write_result(fit, path)
+    if fit.attrs.get("guessing_prior", "none") != "none":
+        remark(_PENALISED, quiet)
+    files = {"items": out} | ({} if kept is None else {"fit": kept})
+    _tell(fit, files, as_json)
+
+
+def _fitted(
+    store: str, method: str, weights: str, cluster: str, quiet: bool, options: dict[str, Any]
+) -> xr.Dataset:
+    """The fit, its anchors with the standard errors of their bank."""
+    import irt_dask as irt
+    from irt_dask.banks.anchors import with_errors_of_anchors
+    from irt_dask.banks.saved import read_bank
+
+    r = responses_of(store, weights)
+    with warned(quiet):
+        for name in ("fixed_items", "start"):
+            if options[name] is not None:
+                options[name] = read_bank(options[name])
+        size = options["coreset"]
+        options["coreset"] = irt.Coreset(size, sampling="poisson") if size else None
+        given = {o: options[o] for o in _METHODS[method] if o in options}
+        if given.get("max_iterations") is None:  # each has its own default
+            given.pop("max_iterations", None)
+        if given.get("standard_errors") is None:
+            given.pop("standard_errors", None)
+        with workers(cluster, r, quiet=quiet) as client:
+            fit = getattr(irt, f"fit_{method}")(
+                r,
+                **{_KEYWORDS.get(o, o): value for o, value in given.items()},
+                client=client,
+                progress=False if quiet else None,
+            )
+    return with_errors_of_anchors(fit, options["fixed_items"])
+
+
+def _tell(fit: xr.Dataset, files: dict[str, str], as_json: bool) -> None:
+    """Print what was found."""
+    from irt_dask.items import checks
+
+    flags, ids = fit["item_flag"].values, fit["item_id"].values
+    flagged: Any = checks.listed(flags, ids) if as_json else checks.in_words(flags, ids) or "none"
+    shown: dict[str, Any] = {k: fit.attrs[k] for k in _SHOWN if k in fit.attrs}
+    shown = {**files, **shown, "flagged_items": flagged}
+    if as_json:
+        if "group_label" in fit:
+            shown["groups"] = _groups(fit)
+        if "item_anchor_chi2" in fit:
+            shown["anchors"] = _anchors(fit)
+    show(shown, as_json)
+    if not as_json and "group_label" in fit:
+        click.echo(f"\nAbility of the groups:\n\n{rows(_groups(fit))}")
+    if not as_json and "item_anchor_chi2" in fit:
+        click.echo(f"\nAnchors, the worst first:\n\n{rows(_anchors(fit)[:_MOST_ANCHORS])}")
+
+
+def _groups(fit: xr.Dataset) -> list[dict[str, Any]]:
+    """Means and SDs of the groups, with standard errors."""
+    names = {"mean": "group_mean", "mean_se": "group_mean_se", "sd": "group_sd",
+             "sd_se": "group_sd_se"}  # fmt: skip
+    return [
+        {"group": str(label)} | {k: float(fit[v].values[g]) for k, v in names.items() if v in fit}
+        for g, label in enumerate(fit["group_label"].values)
+    ]
+
+
+def _anchors(fit: xr.Dataset) -> list[dict[str, Any]]:
+    """Tests of the anchors, the worst first."""
+    chi2 = fit["item_anchor_chi2"].values
+    at = [
+        j for j in np.argsort(-np.nan_to_num(chi2, nan=-1.0), kind="stable") if chi2[j] == chi2[j]
+    ]
+    names = ("chi2", "p_value", "rmsd")
+    return [
+        {"item": str(fit["item_id"].values[j])}
+        | {n: float(fit[f"item_anchor_{n}"].values[j]) for n in names}
+        for j in at
+    ]

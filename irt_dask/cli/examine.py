@@ -1,0 +1,331 @@
+"""Commands that look at calibrated items: fit, dif, information, link."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import numpy as np
+import pandas as pd
+
+from irt_dask.cli.common import (
+    cluster_option,
+    json_option,
+    quiet_option,
+    responses_of,
+    rows,
+    show,
+    warned,
+    weights_option,
+    workers,
+)
+from irt_dask.cli.results import by_item, new_csv, records, write_csv
+from irt_dask.errors import InputError
+
+#: Rows that are printed; files and --json have all.
+_MOST = 40
+#: Mean squares outside are called misfit (docs/fit.md), p-values below this over the items too.
+_LOW, _HIGH, _LEVEL = 0.7, 1.3, 0.05
+#: Persons whose fit is summarised without a folder to write it to.
+_MOST_PERSONS = 1_000_000
+
+_bank = click.argument("bank", type=click.Path())
+_store = click.argument("store", type=click.Path())
+
+
+def _shown(frame: pd.DataFrame, columns: tuple[str, ...], title: str) -> None:
+    """Print the first rows of a table."""
+    if len(frame) == 0:
+        return
+    more = f" (the first {_MOST} of {len(frame)})" if len(frame) > _MOST else ""
+    click.echo(f"\n{title}{more}:\n\n{rows(records(frame.head(_MOST), columns))}")
+
+
+# --- fit ------------------------------------------------------------------------------------------
+
+
+def _ability(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    try:
+        mean, sd = (float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--ability {text!r}: give mean and SD, as in 0,1") from None
+    return mean, sd
+
+
+@click.command()
+@_store
+@_bank
+@click.option("--out", type=click.Path(), metavar="ITEMS.csv",
+              help="Write the statistics of all items, a row an item.")  # fmt: skip
+@click.option("--persons", type=click.Path(), metavar="FOLDER",
+              help="Write infit, outfit and l_z* of every person, one Parquet file per block.",
+              )  # fmt: skip
+@click.option("--fitted/--not-fitted", default=True, show_default=True,
+              help="Whether the items of BANK were estimated from these very responses, which "
+              "takes degrees of freedom from their chi-squares.")  # fmt: skip
+@click.option("--ability", callback=_ability, metavar="MEAN,SD",
+              help="Normal distribution of the persons' abilities on the scale of BANK (default: "
+              "the likeliest).")  # fmt: skip
+@weights_option
+@cluster_option()
+@json_option
+@quiet_option
+def fit(
+    store: str, bank: str, out: str | None, persons: str | None, fitted: bool,
+    ability: tuple[float, float] | None, weights: str, cluster: str, as_json: bool, quiet: bool,
+) -> None:  # fmt: skip
+    """Say which items and how many persons of STORE do not fit the items of BANK.
+
+    BANK is an item bank (.csv, .json) or a fit that was kept (.nc). Items: infit and outfit mean
+    squares (1 under the model), S-X2 where everybody answered everything, else a chi-square of
+    predicted responses. Printed are those with a mean square outside 0.7 to 1.3 or a p-value below
+    .05 divided by the number of items. Persons: the share whose pattern of responses is unlikely
+    (l_z*). Cut-offs are conventions: see 'irt-dask docs fit'.
+    """
+    import irt_dask as irt
+    from irt_dask.banks.saved import read_bank
+
+    path, r = new_csv(out), responses_of(store, weights)
+    items = read_bank(bank)
+    options: dict[str, Any] = {"ability": ability, "progress": False if quiet else None}
+    with warned(quiet), workers(cluster, r, quiet=quiet) as client:
+        tests = irt.item_fit(r, items, fitted=fitted, client=client, **options)
+        of_persons = None
+        if persons is not None or r.n_persons <= _MOST_PERSONS:
+            of_persons = irt.person_fit(r, items, store=persons, client=client, **options)
+    frame = by_item(tests)
+    write_csv(frame, path)
+    misfit = frame[_misfits(frame)]
+    about: dict[str, Any] = {
+        "items": len(frame),
+        "items_that_do_not_fit": len(misfit),
+        "s_x2": tests.attrs["s_x2"],
+        **{k: tests.attrs[k] for k in ("ability_mean", "ability_sd", "n_persons")},
+    }
+    if of_persons is None:
+        about["persons"] = f"not looked at: more than {_MOST_PERSONS}; give --persons FOLDER"
+    else:
+        names = ("n_lz", "share_below_5", "share_below_1")
+        about |= {f"persons_{k}": of_persons.attrs[k] for k in names}
+    if as_json:
+        show({**about, "statistics": records(frame)}, True)
+        return
+    show(about, False)
+    test = "sx2" if "sx2_p_value" in frame else "chi2"
+    columns = ("item", "infit", "outfit", test, f"{test}_df", f"{test}_p_value", "n_responses")
+    _shown(misfit, columns, "Items that do not fit")
+
+
+def _misfits(frame: pd.DataFrame) -> Any:
+    """Items whose mean squares or p-values stand out."""
+    p = frame["sx2_p_value" if "sx2_p_value" in frame else "chi2_p_value"]
+    squares = frame[["infit", "outfit"]]
+    return ((squares < _LOW) | (squares > _HIGH)).any(axis=1) | (p < _LEVEL / len(frame))
+
+
+# --- dif ------------------------------------------------------------------------------------------
+
+
+@click.command()
+@_store
+@_bank
+@click.option("--reference", metavar="GROUP", required=True,
+              help="Group that the others are compared with.")  # fmt: skip
+@click.option("--focal", metavar="GROUP", multiple=True, required=True,
+              help="Group that may be favoured or disadvantaged. Repeat to compare several with "
+              "the reference, one after the other.")  # fmt: skip
+@click.option("--out", type=click.Path(), metavar="DIF.csv",
+              help="Write the tests, a row for each item and focal group.")  # fmt: skip
+@weights_option
+@cluster_option()
+@json_option
+@quiet_option
+def dif(
+    store: str, bank: str, reference: str, focal: tuple[str, ...], out: str | None, weights: str,
+    cluster: str, as_json: bool, quiet: bool,
+) -> None:  # fmt: skip
+    """Test the items of BANK for differential functioning between groups of persons of STORE.
+
+    Does an item favour persons of one group over equally able persons of another? Each group has
+    its own normal distribution of ability, so a difference in ability alone is no DIF. Printed are
+    items of the ETS classes B and C, and those with a p-value below .05 divided by the number of
+    items; shift is in logits, positive where the item is easier for the focal group.
+    """
+    import irt_dask as irt
+    from irt_dask.banks.saved import read_bank
+
+    path, r = new_csv(out), responses_of(store, weights)
+    items, frames, groups = read_bank(bank), [], []
+    with warned(quiet), workers(cluster, r, quiet=quiet) as client:
+        for label in focal:
+            tests = irt.dif(
+                r, items, reference=reference, focal=label, client=client,
+                progress=False if quiet else None,
+            )  # fmt: skip
+            frame = by_item(tests, "item_dif_")
+            frame.insert(1, "reference", reference)
+            frame.insert(2, "focal", label)
+            frames.append(frame)
+            found = frame["class"].value_counts()
+            groups.append({
+                "focal": label,
+                **{k: tests.attrs[f"{k}_focal"] for k in ("n", "ability_mean", "ability_sd")},
+                **{f"class_{c}": int(found.get(c, 0)) for c in "ABC"},
+                "untested": int((frame["class"] == "").sum()),
+            })  # fmt: skip
+    everything = pd.concat(frames, ignore_index=True)
+    write_csv(everything, path)
+    about = {"reference": reference, "n_reference": tests.attrs["n_reference"],
+             "items": tests.sizes["items"]}  # fmt: skip
+    if as_json:
+        show({**about, "groups": groups, "tests": records(everything)}, True)
+        return
+    show(about, False)
+    click.echo(f"\nGroups, abilities on the scale of the reference group:\n\n{rows(groups)}")
+    low = everything[[f"{t}_p_value" for t in ("uniform", "nonuniform")]].min(axis=1)
+    found = everything["class"].isin(["B", "C"]) | (low < _LEVEL / about["items"])
+    columns = ("item", "focal", "class", "shift", "shift_se", "delta", "uniform_p_value", "slope",
+               "nonuniform_p_value")  # fmt: skip
+    _shown(everything[found], columns, "Items that may favour a group")
+
+
+# --- information ----------------------------------------------------------------------------------
+
+
+@click.command()
+@_bank
+@click.option("--from", "low", type=float, default=-4.0, show_default=True,
+              help="Lowest ability.")  # fmt: skip
+@click.option("--to", "high", type=float, default=4.0, show_default=True, help="Highest ability.")
+@click.option("--points", type=click.IntRange(min=2), default=81, show_default=True,
+              help="Abilities, evenly spaced.")  # fmt: skip
+@click.option("--out", type=click.Path(), metavar="TEST.csv",
+              help="Write the test's information and standard error, a row an ability.",
+              )  # fmt: skip
+@click.option("--items", "each", type=click.Path(), metavar="ITEMS.csv",
+              help="Write the information of each item, a row for each item and ability.",
+              )  # fmt: skip
+@click.option("--plot", type=click.Path(), metavar="FILE",
+              help="Draw the test's information and standard error (.png, .svg or .pdf).",
+              )  # fmt: skip
+@json_option
+def information(
+    bank: str, low: float, high: float, points: int, out: str | None, each: str | None,
+    plot: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Tell how precisely the items of BANK measure, by ability, before anybody answers.
+
+    BANK is an item bank (.csv, .json) or a fit that was kept (.nc). The standard error of ability
+    is one over the root of the test information.
+    """
+    import irt_dask as irt
+    from irt_dask.banks.saved import read_bank
+
+    if not low < high:
+        raise InputError(f"--from {low:g} --to {high:g}: the first must be below the second")
+    test_path, items_path, picture = new_csv(out), new_csv(each), _new_picture(plot)
+    with warned():
+        found = irt.information(read_bank(bank), ability=np.linspace(low, high, points))
+    ability, of_items = found["ability"].values, found["item_information"].values
+    test = pd.DataFrame({
+        "ability": ability, "information": found["test_information"].values,
+        "se": found["ability_se"].values,
+    })  # fmt: skip
+    write_csv(test, test_path)
+    ids = found["item_id"].values.astype(str)
+    if items_path is not None:
+        write_csv(_long(ids, ability, of_items), items_path)
+    if picture is not None:
+        figure: Any = irt.plot.information(found).figure
+        figure.savefig(picture)
+    at = ability[of_items.argmax(axis=1)]
+    peaks = pd.DataFrame({
+        "item": ids, "most_information": of_items.max(axis=1), "at": at,
+    }).sort_values("most_information", ascending=False, kind="stable")  # fmt: skip
+    about = {"items": len(ids), "marginal_reliability": found.attrs["marginal_reliability"]}
+    if as_json:
+        show({**about, "test": records(test), "peaks": records(peaks)}, True)
+        return
+    show(about, False)
+    some = test.iloc[:: max(1, (points - 1) // 8)]
+    click.echo(f"\nTest:\n\n{rows(records(some))}")
+    _shown(peaks, ("item", "most_information", "at"), "Items, where they tell most")
+
+
+def _long(ids: Any, ability: Any, values: Any) -> pd.DataFrame:
+    """A row for each item and ability."""
+    return pd.DataFrame({
+        "item": np.repeat(ids, ability.size), "ability": np.tile(ability, ids.size),
+        "information": values.ravel(),
+    })  # fmt: skip
+
+
+def _new_picture(path: str | None) -> Any:
+    """The path of a figure to write."""
+    if path is None:
+        return None
+    from irt_dask.store.places import local_path
+
+    new = local_path(path, "a figure")
+    if new.suffix not in (".png", ".svg", ".pdf"):
+        raise InputError(f"--plot {new}: the file name must end in .png, .svg or .pdf")
+    if not new.absolute().parent.is_dir():
+        raise InputError(f"--plot {new}: there is no folder {new.absolute().parent}")
+    return new
+
+
+# --- link -----------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("bank_a", type=click.Path())
+@click.argument("bank_b", type=click.Path())
+@click.option("--method", default="haebara", show_default=True,
+              type=click.Choice(["haebara", "stocking-lord", "mean-sigma", "mean-mean"]),
+              help="Item curves (haebara), the test curve (stocking-lord), or moments of the "
+              "parameters of the common items.")  # fmt: skip
+@click.option("--out", type=click.Path(), required=True, metavar="BANK",
+              help="Item bank to write (.csv, .json): the items of BANK_B on the scale of BANK_A.",
+              )  # fmt: skip
+@click.option("--common", type=click.Path(), metavar="COMMON.csv",
+              help="Write the common items, with both parameters and how far their curves are "
+              "apart after the link.")  # fmt: skip
+@json_option
+def link(
+    bank_a: str, bank_b: str, method: str, out: str, common: str | None, as_json: bool
+) -> None:
+    """Put the items of BANK_B on the scale of BANK_A, by the items that both have.
+
+    Abilities become A theta + B. Common items whose curves stay apart (rmsd above 0.12, say) have
+    drifted: take them out of one of the banks and link again. Flagged items do not link; a warning
+    names them.
+    """
+    import irt_dask as irt
+    from irt_dask.banks import check_new_path
+    from irt_dask.banks.saved import read_bank
+
+    check_new_path(out)
+    path = new_csv(common)
+    one, two = read_bank(bank_a), read_bank(bank_b)
+    with warned():
+        linked = irt.link(one, two, method=method)
+    irt.write_items(linked, out)
+    names = ("discrimination", "difficulty")
+    after = by_item(linked)[["item", *names, "link_rmsd"]]
+    before = by_item(one)[["item", *(n for n in names if f"item_{n}" in one)]]
+    both = before.merge(after, on="item", suffixes=("_a", "_linked")).rename(
+        columns={"link_rmsd": "rmsd"}
+    )
+    both = both.sort_values("rmsd", ascending=False, kind="stable")
+    write_csv(both, path)
+    keys = ("method", "A", "B", "criterion", "n_common", "n_used")
+    about = {"items": out, **{k: linked.attrs[k] for k in keys}}
+    if as_json:
+        show({**about, "common_items": records(both)}, True)
+        return
+    show(about, False)
+    _shown(both, tuple(both.columns), "Common items, the farthest apart first")

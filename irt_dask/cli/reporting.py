@@ -1,0 +1,94 @@
+"""The command report: the page of a run, or of a fit that was kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import xarray as xr
+
+from irt_dask.errors import InputError
+from irt_dask.store import open_responses
+
+
+@click.command()
+@click.argument("source", type=click.Path(), metavar="RUN|FIT.nc")
+@click.option("--out", type=click.Path(), metavar="PAGE.html",
+              help="File to write, for a fit; the page of a run lies in its folder.")  # fmt: skip
+@click.option("--store", type=click.Path(), help="The responses that were fitted: the page says "
+              "what they are.")  # fmt: skip
+@click.option("--scores", type=click.Path(), metavar="FOLDER", help="Scores of these persons "
+              "(irt-dask score --out): the person-item map shows their distribution.")  # fmt: skip
+@click.option("--title", help="Heading of the page (default: the name of the fit).")
+def report(
+    source: str, out: str | None, store: str | None, scores: str | None, title: str | None
+) -> None:
+    """Write a report as one HTML page, and print its path.
+
+    RUN is the folder of a finished run, whose page is written again. FIT.nc is a fit that
+    'irt-dask calibrate --fit FIT.nc' kept, by marginal ML or with a posterior: the page has its
+    items, groups, anchors, flags, curves and convergence.
+    """
+    if Path(source).is_dir() or not source.endswith(".nc"):
+        from irt_dask.workflow.running import report_again
+
+        given = {"--out": out, "--store": store, "--scores": scores, "--title": title}
+        if of_fits := [name for name, value in given.items() if value is not None]:
+            raise InputError(
+                f"{', '.join(of_fits)}: {source} is no fit (FIT.nc, see irt-dask calibrate --fit), "
+                f"and the page of a run takes what the run left"
+            )
+        click.echo(report_again(source))
+        return
+    if out is None:
+        raise InputError(f"--out PAGE.html is missing: where to write the page of {source}")
+    if not out.endswith((".html", ".htm")):
+        raise InputError(f"--out {out}: the file name must end in .html")
+    from irt_dask.banks.saved import read_bank
+    from irt_dask.report.abilities import count_abilities
+    from irt_dask.report.page import write_report
+
+    fit = read_bank(source)
+    fits: dict[str, Any] = {_kind(source, fit): fit}
+    page = write_report(
+        out,
+        title=title or Path(source).stem,
+        run=_facts(source, fit, store),
+        timings=(),
+        scores=None if scores is None else count_abilities(scores),
+        **fits,
+    )
+    click.echo(page)
+
+
+def _kind(source: str, fit: xr.Dataset) -> str:
+    """What the page calls the fit."""
+    if "item_discrimination_draw" in fit:
+        return "posterior"
+    if "method" in fit.attrs and str(fit.attrs["method"]).startswith("marginal maximum"):
+        return "marginal"
+    raise InputError(
+        f"{source} is of the method {fit.attrs.get('method', 'unknown')!r}; a page is made of fits "
+        f"by --method marginal or bayes"
+    )
+
+
+def _facts(source: str, fit: xr.Dataset, store: str | None) -> list[tuple[str, object]]:
+    """What was fitted: labels and values."""
+    facts: list[tuple[str, object]] = [("Fit", source)]
+    if "n_persons" in fit.attrs:
+        facts.append(("Persons", f"{int(fit.attrs['n_persons']):,}"))
+    facts.append(("Items", f"{fit.sizes['items']:,}"))
+    if "item_n_responses" in fit:
+        facts.append(("Responses", f"{int(fit['item_n_responses'].values.sum()):,}"))
+    if store is not None:
+        r = open_responses(store)
+        if list(r.item_id) != [str(i) for i in fit["item_id"].values]:
+            raise InputError(f"--store {store} has other items than {source}: it was not fitted")
+        groups = "known" if r.has_groups else "none"
+        kind = "none" if r.max_weight is None else r.weight_kind
+        facts += [("Store", store), ("Persons of the store", f"{r.n_persons:,}"),
+                  ("Groups", groups), ("Weights", kind),
+                  ("Data checksum", r.fingerprint[:16])]  # fmt: skip
+    return [*facts, ("Version of irt_dask", fit.attrs.get("version"))]

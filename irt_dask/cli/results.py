@@ -1,0 +1,56 @@
+"""Results as tables: CSV files that pandas and R open, and rows for people and scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from irt_dask.errors import InputError
+from irt_dask.store.documents import to_csv
+from irt_dask.store.manifest import write_atomically
+from irt_dask.store.places import local_path
+from irt_dask.variables import ITEMS
+
+
+def new_csv(path: str | None) -> Path | None:
+    """The path of a table to write; another ending and a folder that is none are refused."""
+    if path is None:
+        return None
+    new = local_path(path, "a table")
+    if new.suffix != ".csv":
+        raise InputError(f"table {new}: the file name must end in .csv")
+    if not new.absolute().parent.is_dir():
+        raise InputError(f"table {new}: there is no folder {new.absolute().parent}")
+    return new
+
+
+def write_csv(frame: pd.DataFrame, path: Path | None) -> None:
+    """Write a table, numbers in full and nothing where there is none; nothing without a path.
+
+    Before text that a spreadsheet would run there is an apostrophe.
+    """
+    if path is not None:
+        write_atomically(path.absolute(), to_csv(frame).encode())
+
+
+def by_item(result: xr.Dataset, prefix: str = "item_") -> pd.DataFrame:
+    """What a result says of each item: a row an item, columns without the prefix."""
+    names = [str(n) for n in result.data_vars if result[n].dims == (ITEMS,)]
+    columns = {name.removeprefix(prefix).removeprefix("item_"): result[name].values
+               for name in names}  # fmt: skip
+    return pd.DataFrame({"item": result["item_id"].values.astype(str), **columns})
+
+
+def records(frame: pd.DataFrame, columns: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """The rows of a table, of some of its columns or all, as JSON knows them."""
+    some = frame[list(columns)] if columns else frame
+    return [{str(k): _plain(v) for k, v in row.items()} for row in some.to_dict("records")]
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

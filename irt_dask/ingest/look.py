@@ -1,0 +1,299 @@
+"""A look at a file before it is read: what an ingest would make of it.
+
+Every piece of a small file is read, of a large one the first, the one in the middle and the last.
+What is read whole is also ingested for trial, into a temporary folder: so contradictions between
+rows are found as an ingest finds them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from irt_dask.arrays import Ints
+from irt_dask.engine.progress import ProgressOption
+from irt_dask.errors import DataWarning, InputError
+from irt_dask.ingest.columns.rows import Rows
+from irt_dask.ingest.columns.suspects import Seen, by_name
+from irt_dask.ingest.columns.values import MISSING, UNKNOWN, Codes, Distinct
+from irt_dask.ingest.options import Options
+from irt_dask.ingest.run import read_into
+from irt_dask.ingest.sources.opening import open_source, persons_table
+from irt_dask.ingest.sources.source import Source, TextSource
+
+#: Pieces of a file, of 16 MB and more, that are read; more are sampled.
+_PIECES = 3
+#: Persons are counted exactly up to so many, beyond by the smallest of their hashes.
+_HASHES = 1 << 16
+#: Values and groups that are kept apart, and bad rows of a piece.
+_MOST = 50
+OTHER = "other values"
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value that stands for responses: what it is taken for, how often, and in which columns."""
+
+    text: str
+    meaning: str  # right, wrong, not observed, an answer, no response
+    n: int
+    columns: tuple[str, ...]
+
+
+@dataclass
+class Look:
+    """What was seen of a file."""
+
+    source: Source
+    n_bytes_read: int
+    whole: bool  # all of it was read
+    n_rows: int = 0
+    n_bad: int = 0
+    n_persons: int = 0
+    n_cells: int = 0
+    n_observed: int = 0
+    items: tuple[str, ...] = ()  # those with responses; of a long file those seen
+    empty: tuple[str, ...] = ()
+    suspects: dict[str, str] = field(default_factory=dict)  # why these are perhaps no items
+    values: list[Value] = field(default_factory=list)
+    weighted: bool = False  # persons have weights, here or in the second file
+    weights: tuple[float, float] | None = None  # the smallest and the largest
+    groups: dict[str, int] | None = None
+    notes: list[str] = field(default_factory=list)
+    problem: str | None = None  # at which an ingest would stop
+
+    @property
+    def share(self) -> float:
+        """The part of the file that was read, by bytes."""
+        return self.n_bytes_read / max(self.source.size, 1)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the file; an estimate, unless all was read."""
+        return self.n_rows if self.whole else round(self.n_rows / self.share)
+
+    @property
+    def persons(self) -> int:
+        """Persons of the file: an estimate, unless all was read; of a long one at least so many."""
+        return self.rows if self.source.one_row_per_person and not self.whole else self.n_persons
+
+
+def look_at(
+    path: Any, options: Options, *, everything: bool = False, progress: ProgressOption = None
+) -> Look:
+    """Look at a file with the options of an ingest.
+
+    Raises InputError where the options or the columns are such that nothing can be read; what is
+    wrong with rows is the ``problem`` of the look.
+    """
+    codes = options.checked()
+    with tempfile.TemporaryDirectory(prefix="irt_dask-look-") as scratch:
+        folder = Path(scratch)
+        found = _read(path, options, codes, folder / "source", everything)
+        if found is None:  # rows go over several lines
+            options = replace(options, several_lines=True)
+            found = _read(path, options, options.checked(), folder / "again", everything)
+            assert found is not None
+        if found.whole:
+            _try(found, path, replace(options, several_lines=False), folder / "store", progress)
+    return found
+
+
+def _read(
+    path: Any, options: Options, codes: Codes, scratch: Path, everything: bool
+) -> Look | None:
+    """Read pieces; None if a row seems to go on on the next line."""
+    scratch.mkdir()
+    source = open_source(
+        path, scratch, shape=options.shape, columns=options.columns, exclude=options.exclude,
+        dialect=options.dialect,
+    ).with_weights(options.weight_kind)  # fmt: skip
+    persons = persons_table(options.persons, scratch, options.dialect)
+    options.check_dialect(*(table.path for table in (source, persons) if table is not None))
+    if source.item_id is not None:
+        codes.check_items(source.item_id, columns=True)
+    n = source.n_pieces
+    whole = everything or n <= _PIECES
+    pieces = range(n) if whole else (0, n // 2, n - 1)
+    recorder = _Recorder(codes.table, codes.key, codes.decimal)
+    found = Look(source, sum(_size(source, k) for k in pieces), whole)
+    found.weighted = any(t.roles.weight is not None for t in (source, persons) if t is not None)
+    tally = _Tally(found)
+    for k in pieces:
+        rows = source.read(k, recorder, _MOST)
+        if any(bad.runs_on for bad in rows.bad) and not options.several_lines:
+            return None
+        tally.add(rows, first=k == 0)
+    if persons is not None:
+        for k in range(persons.n_pieces if whole else min(persons.n_pieces, _PIECES)):
+            tally.attributes(persons.read(k, None, _MOST))
+    tally.finish(recorder, stops=options.on_error == "raise")
+    if options.on_error != "raise":
+        found.problem = None
+    return found
+
+
+def _size(source: Source, k: int) -> int:
+    if isinstance(source, TextSource):
+        first, stop = source.text.bounds(k)
+        return stop - first
+    return source.size // source.n_pieces
+
+
+def _try(found: Look, path: Any, options: Options, store: Path, progress: ProgressOption) -> None:
+    """Ingest the file into a folder that goes away; keep what is found only so."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            made = read_into(store, path, options, None, progress, new=True)
+        except InputError as error:
+            found.problem = str(error)
+            return
+    found.problem = None
+    found.empty += tuple(item for item in found.items if item not in made.item_id)
+    found.n_persons, found.items, found.n_bad = made.n_persons, made.item_id, made.n_quarantined
+    found.n_cells = made.n_persons * made.n_items
+    found.notes += [
+        str(w.message)
+        for w in caught
+        if issubclass(w.category, DataWarning)
+        and not str(w.message).startswith(f"{found.source.path}: ")  # that of the columns
+    ]
+
+
+# --- what is counted ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Recorder(Codes):
+    """Codes that keep which values they have seen, by item where these are columns."""
+
+    seen: dict[str, Counter[str]] = field(default_factory=dict)
+
+    def decode(self, values: Distinct, items: Sequence[str], item: Ints) -> np.ndarray:
+        """Return the codes of values; count these."""
+        n = len(values.values)
+        keys = values.index.astype(np.int64)
+        if items:
+            keys = keys + item.astype(np.int64) * n
+        for key, count in zip(*np.unique(keys, return_counts=True), strict=True):
+            column = items[key // n] if items else ""
+            counter = self.seen.setdefault(column, Counter())
+            text = values.stripped[key % n]
+            if text not in counter and len(counter) >= _MOST:
+                text = OTHER
+            counter[text] += int(count)
+        return super().decode(values, items, item)
+
+    def meaning(self, text: str) -> str:
+        """Return what a value is taken for."""
+        code = self.table.get(text, UNKNOWN) if self.key is None else self.code(text)
+        words = {1: "right", 0: "wrong", MISSING: "not observed", None: "an answer"}
+        return words.get(code, "no response")
+
+    def n_answers(self, column: str) -> int:
+        """Return how many values of a column do not mean not observed, in bad rows too."""
+        counts = self.seen.get(column, Counter())
+        return sum(n for text, n in counts.items() if self.meaning(text) != "not observed")
+
+
+class _Tally:
+    """Adds up pieces."""
+
+    def __init__(self, found: Look) -> None:
+        self.found, self.roles = found, found.source.roles
+        self._columns = found.source.item_id or ()
+        self._seen = Seen.nothing(len(self._columns))
+        self._items: dict[str, int] = {}  # of rows of responses: how many
+        self._hashes = np.zeros(0, np.uint64)
+        self._groups: Counter[str] = Counter()
+
+    def add(self, rows: Rows, first: bool) -> None:
+        """Count the rows of a piece."""
+        found = self.found
+        n_rows = rows.n_lines - rows.n_more
+        found.n_rows += n_rows
+        found.n_bad += n_rows - np.unique(rows.lines).size
+        if rows.bad and found.problem is None:
+            bad, line = rows.bad[0], None
+            if first:
+                line = found.source.first_line + rows.bad[0].line
+            found.problem = str(found.source.error(bad.message, line))
+        self._persons(rows.person)
+        assert rows.codes is not None
+        found.n_observed += int((rows.codes >= 0).sum())
+        if rows.item is None:
+            self._seen.add(Seen.of(rows.codes))
+        else:
+            number = rows.item.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+            answered = number[(rows.codes >= 0) & (number >= 0)]
+            n = np.bincount(answered, minlength=len(rows.item.dictionary))
+            for name, count in zip(rows.item.dictionary.to_pylist(), n.tolist(), strict=True):
+                self._items[name] = self._items.get(name, 0) + count
+        self.attributes(rows)
+
+    def attributes(self, rows: Rows) -> None:
+        """Take weights and groups: of responses, or of a table of persons."""
+        if rows.weight is not None and rows.weight.size:
+            low, high = self.found.weights or (np.inf, -np.inf)
+            self.found.weights = (
+                min(low, float(rows.weight.min())), max(high, float(rows.weight.max()))
+            )  # fmt: skip
+        if rows.group is not None:
+            for one in rows.group.value_counts().to_pylist():
+                self._groups[one["values"]] += one["counts"]
+
+    def _persons(self, ids: pa.StringArray) -> None:
+        """Keep the smallest hashes of persons: all of them, where these are few."""
+        hashes = pd.util.hash_array(ids.to_numpy(zero_copy_only=False), categorize=False)
+        self._hashes = np.union1d(self._hashes, hashes)[:_HASHES]
+
+    def finish(self, recorder: _Recorder, stops: bool) -> None:
+        """Draw the conclusions; bad rows count where they stop an ingest until they are mended."""
+        found, n = self.found, self._hashes.size
+        found.notes += [f"{found.source.path}: {note}" for note in found.source.notes]
+        found.n_persons = n
+        if n == _HASHES:
+            found.n_persons = round((n - 1) / (float(self._hashes[-1]) / 2.0**64))
+        undecided = stops and found.n_bad > 0
+        counts = self._items
+        if self._columns:
+            counts = {column: recorder.n_answers(column) for column in self._columns}
+            if undecided:
+                found.n_persons, found.n_observed = found.n_rows, sum(counts.values())
+        elif undecided:  # which items bad rows answer is not known
+            counts = {item: max(count, 1) for item, count in counts.items()}
+        found.items = tuple(item for item, count in counts.items() if count)
+        found.empty = tuple(item for item, count in counts.items() if not count)
+        found.n_cells = found.n_persons * len(found.items)
+        if self.roles.form == "wide":
+            suspects = by_name(found.items)
+            for item, why in self._seen.constant(self._columns).items():
+                suspects.setdefault(item, why)
+            found.suspects = {i: w for i, w in suspects.items() if i not in self.roles.confirmed}
+        if self._groups:
+            found.groups = dict(self._groups.most_common())
+        found.values = _values(recorder)
+
+
+def _values(recorder: _Recorder) -> list[Value]:
+    """Return the values by how often they stand for responses."""
+    counts: Counter[str] = Counter()
+    columns: dict[str, list[str]] = {}
+    for column, counter in recorder.seen.items():
+        counts.update(counter)
+        for text in counter:
+            columns.setdefault(text, []).append(column)
+    return [
+        Value(text, recorder.meaning(text), n, tuple(c for c in columns[text] if c))
+        for text, n in counts.most_common()
+    ]

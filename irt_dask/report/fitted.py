@@ -1,0 +1,69 @@
+"""Tables of what a marginal fit says beside its items: groups of persons, and fixed items."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import xarray as xr
+
+from irt_dask.report.common import item_ids, optional
+from irt_dask.report.tables import MOST_ITEMS, NOTHING, Table, number
+
+
+def _with_error(value: float, error: float) -> str:
+    return number(value) if math.isnan(error) else f"{number(value)} ± {number(error)}"
+
+
+def groups_table(fit: xr.Dataset) -> Table | None:
+    """Show the mean and SD of ability of each group; None if ability is N(0, 1) for all."""
+    if "group_mean" not in fit:
+        return None
+    columns: list[Any] = [fit["group_label"].values.astype(str)]
+    for name in ("group_mean", "group_sd"):
+        error = optional(fit, f"{name}_se")
+        values = fit[name].values
+        errors = [math.nan] * len(values) if error is None else error
+        columns.append([_with_error(v, e) for v, e in zip(values, errors, strict=True)])
+    at = fit["group_at_bound"].values if "group_at_bound" in fit else [0] * len(columns[0])
+    remarks = ["After ± stands the standard error; the reference group has none."]
+    if any(at):
+        ended = ", ".join(label for label, x in zip(columns[0], at, strict=True) if x)
+        remarks.append(f"Ended at a bound, and says nothing: {ended}.")
+    rows = [list(map(str, row)) for row in zip(*columns, strict=True)]
+    if len(rows) > MOST_ITEMS:
+        remarks.append(f"{len(rows) - MOST_ITEMS:,} more groups are left out.")
+    return Table(("group", "mean", "SD"), rows[:MOST_ITEMS], tuple(remarks))
+
+
+def anchors_table(fit: xr.Dataset) -> Table | None:
+    """Show the tests of the items that kept the parameters of a bank; None without such items."""
+    names = ("item_anchor_chi2", "item_anchor_p_value", "item_anchor_rmsd")
+    chi2, p, rmsd = (optional(fit, name) for name in names)
+    if chi2 is None or p is None or rmsd is None:
+        return None
+    fixed = [j for j in range(len(chi2)) if not math.isnan(chi2[j])]
+    ids = item_ids(fit)
+    rows = [[ids[j], number(chi2[j], 1), _p(p[j]), number(rmsd[j])] for j in fixed[:MOST_ITEMS]]
+    if not rows:
+        return None
+    remarks = [
+        "A small p says that the responses contradict the parameters that the item keeps; by how "
+        "much its curve would move is the last column."
+    ]
+    if "anchor_chi2" in fit.attrs:
+        together, df, p_value = (fit.attrs[f"anchor_{of}"] for of in ("chi2", "df", "p_value"))
+        remarks.append(
+            f"All together: {number(float(together), 1)} with {number(float(df), 0)} degrees of "
+            f"freedom, p {_p(float(p_value), 'is ')}."
+        )
+    if left := len(fixed) - len(rows):
+        remarks.append(f"{left:,} more fixed items are left out.")
+    return Table(("fixed item", "chi-square", "p", "RMSD"), rows, tuple(remarks))
+
+
+def _p(value: float, before: str = "") -> str:
+    """Write a p-value; small ones by their bound."""
+    if math.isnan(value):
+        return NOTHING
+    return f"{before}below 0.001" if value < 0.001 else f"{before}{value:.3f}"

@@ -1,0 +1,170 @@
+"""Sections of a run's configuration that are about one method each."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from irt_dask.curves import MODELS
+from irt_dask.curves.priors import ItemPrior
+from irt_dask.store.places import is_url
+
+#: Chains of one shard with many items, which share the draws, and the fewest draws of each.
+SHARED_CHAINS, _FEWEST_DRAWS = 4, 100
+
+#: Fewer are no check (see ``predictive_check``).
+_LEAST_REPLICATES = 10
+
+
+class Section(BaseModel):
+    """A section of a file: unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _no_url(path: str) -> str:
+    if is_url(path):
+        raise ValueError("must be a path on a file system, not a URL")
+    return path
+
+
+#: A path that cannot be a URL.
+OnFileSystem = Annotated[str, AfterValidator(_no_url)]
+
+
+class CalibrateConfig(Section):
+    """How the items are calibrated: their posterior, or marginal maximum likelihood."""
+
+    method: Literal["bayes", "marginal"] = "bayes"
+
+
+class MarginalConfig(Section):
+    """Marginal maximum likelihood; the options are those of :func:`irt_dask.fit_marginal`.
+
+    ``fixed_items`` is the file of a bank; ``guessing_prior`` is "none" for the maximum of the
+    likelihood alone.  What is left out is as the function has it.
+    """
+
+    model: str = "2pl"
+    max_iterations: int | None = Field(default=None, ge=1)
+    tolerance: float | None = Field(default=None, gt=0.0)
+    groups: bool | None = None
+    reference_group: str | None = None
+    latent: Literal["normal", "histogram"] | None = None
+    fixed_items: str | None = None
+    guessing_prior: tuple[float, float] | Literal["none"] | None = None
+    standard_errors: bool | None = None
+
+    @model_validator(mode="after")
+    def _known(self) -> MarginalConfig:
+        if self.model not in MODELS:
+            raise ValueError(f"model = {self.model!r} is not one of {', '.join(MODELS)}")
+        if self.guessing_prior is not None and not any(
+            p.prior for p in MODELS[self.model].parameters
+        ):
+            raise ValueError(f"guessing_prior: items of model = {self.model!r} have no guessing")
+        if self.reference_group is not None and self.fixed_items is not None:
+            raise ValueError("reference_group has no meaning with fixed_items, which fix the scale")
+        return self
+
+    def options(self) -> dict[str, Any]:
+        """Return what fit_marginal is given, but for the items of the bank."""
+        given = self.model_dump(exclude={"fixed_items"}, exclude_none=True)
+        if given.get("guessing_prior") == "none":
+            given["guessing_prior"] = None
+        return given
+
+
+class SpectralConfig(Section):
+    """Start values: the spectral estimator."""
+
+    regularization: float | None = Field(default=None, ge=0.0)
+
+
+class JointConfig(Section):
+    """Joint maximum likelihood; ``coreset`` persons are drawn per iteration; 0 uses all."""
+
+    coreset: int = Field(default=2000, ge=0)
+    max_iterations: int = Field(default=50, ge=8)
+    tolerance: float = Field(default=1e-6, gt=0.0)
+
+
+class BayesConfig(Section):
+    """LS-WASP; ``shards = 0`` takes one shard for each 5,000 persons, at most 16.
+
+    ``chains = 0`` takes one chain a shard; four, which share the draws, where one shard has 256
+    items or more, because a chain uses one core.  The items' prior is learned; ``prior = "fixed"``,
+    or giving one of its parts, makes it ``ItemPrior``.
+    """
+
+    shards: int = Field(default=0, ge=0)
+    draws: int = Field(default=2000, ge=100)
+    warmup: int = Field(default=500, ge=50)
+    chains: int = Field(default=0, ge=0)
+    prior: Literal["hierarchical", "fixed"] | None = None
+    prior_discrimination: tuple[float, float] | None = None
+    prior_intercept: tuple[float, float] | None = None
+
+    @model_validator(mode="after")
+    def _one_prior(self) -> BayesConfig:
+        given = [k for k in ("prior_discrimination", "prior_intercept") if getattr(self, k)]
+        if self.prior == "hierarchical" and given:
+            raise ValueError(
+                f"{given[0]} is of prior = 'fixed'; a hierarchical prior learns it from the items"
+            )
+        return self
+
+    def item_prior(self) -> ItemPrior | None:
+        """The prior of the items; None for the default of fit_bayes, which is learned."""
+        discrimination, intercept = self.prior_discrimination, self.prior_intercept
+        if self.prior != "fixed" and discrimination is None and intercept is None:
+            return None
+        usual = ItemPrior()
+        return ItemPrior(discrimination or usual.discrimination, intercept or usual.intercept)
+
+    def draws_of(self, chains: int) -> int:
+        """Draws that each of the chains keeps, and their combination too."""
+        return self.draws if self.chains else max(_FEWEST_DRAWS, -(-self.draws // chains))
+
+
+class CheckConfig(Section):
+    """Posterior predictive check of the scores; ``replicates = 0`` makes none."""
+
+    replicates: int = Field(default=50, ge=0)
+
+    @model_validator(mode="after")
+    def _enough(self) -> CheckConfig:
+        if 0 < self.replicates < _LEAST_REPLICATES:
+            raise ValueError(
+                f"replicates = {self.replicates} are too few; give {_LEAST_REPLICATES} or more, or "
+                f"0 for no check"
+            )
+        return self
+
+
+class PrivateConfig(Section):
+    """Difficulties under differential privacy; every release is kept in ``ledger``.
+
+    ``budget`` is that of the ledger, for all its releases together.
+    """
+
+    ledger: OnFileSystem
+    budget: dict[str, float] | None = None
+    epsilon: float | None = Field(default=None, gt=0.0)
+    delta: float | None = Field(default=None, gt=0.0, lt=1.0)
+    rho: float | None = Field(default=None, gt=0.0)
+    adjacency: Literal["replace", "add-remove"] = "replace"
+    max_items_per_person: int | None = Field(default=None, ge=2)
+    pairs: Literal["all", "random"] = "all"
+    p0: float | None = Field(default=None, gt=0.0, le=1.0)
+
+    @model_validator(mode="after")
+    def _one_budget(self) -> PrivateConfig:
+        if (self.rho is None) == (self.epsilon is None):
+            raise ValueError("give either epsilon and delta, or rho")
+        if self.epsilon is not None and self.delta is None:
+            raise ValueError("epsilon needs a delta")
+        if self.p0 is not None and self.pairs == "all":
+            raise ValueError('p0 belongs to pairs = "random"')
+        return self

@@ -1,0 +1,234 @@
+"""What the commands fit, dif, information, link and calibrate say: as Python does."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import irt_dask as irt
+from irt_dask.banks.saved import read_bank, write_result
+from irt_dask.report import page
+
+GROUPS, N, M = ("a", "b"), 800, 8
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A store of two groups with weights, one item harder for the second, one reversed."""
+    folder = tmp_path_factory.mktemp("agency")
+    y = irt.simulate(N, M, seed=3).read_block(0).data.values.copy()
+    second = np.arange(N) % 2 == 1
+    y[second & (np.arange(N) % 3 > 0), 2] = 0
+    frame = pd.DataFrame(y, columns=[f"q{j}" for j in range(M)])
+    frame.insert(0, "person", [f"p{i}" for i in range(N)])
+    frame["weight"] = 1.0 + np.arange(N) % 4
+    frame["group"] = np.where(second, "b", "a")
+    frame.to_csv(folder / "y.csv", index=False)
+    irt.ingest(folder / "y.csv", folder / "s", shape="wide",
+               columns={"weight": "weight", "group": "group"})  # fmt: skip
+    plain = frame.drop(columns=["weight"])
+    plain.to_csv(folder / "plain.csv", index=False)
+    unweighted = irt.ingest(folder / "plain.csv", folder / "plain", shape="wide",
+                            columns={"group": "group"})  # fmt: skip
+    irt.write_items(irt.fit_marginal(unweighted, groups=False), folder / "bank.csv")
+    return folder
+
+
+def test_calibrate_keeps_groups_criteria_and_the_whole_fit(made, typed):
+    about = typed("calibrate", made / "s", "--out", "bank.csv", "--method", "marginal", "--fit",
+                  "fit.nc", "--reference-group", "b", "--json", "--quiet")  # fmt: skip
+    said = json.loads(about.out)
+    fit = irt.fit_marginal(irt.open_responses(made / "s"), reference_group="b")
+    assert [g["group"] for g in said["groups"]] == ["a", "b"]
+    assert said["groups"][0]["mean"] == fit["group_mean"].values[0]
+    assert said["groups"][0]["mean_se"] == fit["group_mean_se"].values[0] > 0.0
+    assert said["groups"][1]["mean"] == 0.0
+    assert (said["aic"], said["bic"]) == (fit.attrs["aic"], fit.attrs["bic"])
+    assert said["weight_kind"] == "sampling"
+    xr.testing.assert_allclose(read_bank("fit.nc"), fit, rtol=1e-15)
+    text = typed("calibrate", made / "s", "--out", "again.csv", "--method", "marginal").out
+    on = typed("calibrate", made / "s", "--out", "again.csv", "--method", "marginal", "--start",
+               "fit.nc", "--reference-group", "b", "--json").out  # fmt: skip
+    assert json.loads(on)["n_iterations"] < said["n_iterations"]
+    assert json.loads(on)["log_likelihood"] == pytest.approx(said["log_likelihood"], rel=1e-9)
+    assert "Ability of the groups:" in text
+    assert "mean se" in text
+    assert "aic" in text
+    assert pd.read_csv("again.csv")["calibration_groups"].eq(2).all()
+
+
+def test_weights_can_be_ignored(made, typed):
+    """The same bits as the store without them has; and what cannot use them says so."""
+    for command in ("fit", "dif"):
+        options = ("--reference", "a", "--focal", "b") if command == "dif" else ()
+        refused = typed(command, made / "s", made / "bank.csv", *options, code=2).err
+        assert "does not support person weights" in refused
+        assert "count every person once: select the responses with --weights ignore" in refused
+        both = [
+            json.loads(typed(command, made / store, made / "bank.csv", *options, "--weights",
+                             "ignore", "--json").out)
+            for store in ("s", "plain")
+        ]  # fmt: skip
+        assert both[0] == both[1]
+    banks = []
+    for store in ("s", "plain"):
+        typed("calibrate", made / store, "--out", f"{store}.csv", "--method", "marginal",
+              "--weights", "ignore")  # fmt: skip
+        banks.append(Path(f"{store}.csv").read_text())
+    assert banks[0] == banks[1]
+
+
+def test_fit_names_the_items_that_do_not_fit(made, typed):
+    printed = typed("fit", made / "plain", made / "bank.csv", "--out", "items.csv", "--persons",
+                    "persons").out  # fmt: skip
+    r, bank = irt.open_responses(made / "plain"), irt.read_items(made / "bank.csv")
+    tests = irt.item_fit(r, bank)
+    frame = pd.read_csv("items.csv", float_precision="round_trip")
+    assert frame["item"].tolist() == list(r.item_id)
+    for name in ("infit", "outfit", "sx2", "sx2_p_value"):
+        np.testing.assert_array_equal(frame[name], tests[f"item_{name}"].values)
+    assert len(pd.read_parquet("persons")) == N
+    said = json.loads(typed("fit", made / "plain", made / "bank.csv", "--json").out)
+    low = tests["item_sx2_p_value"].values < 0.05 / M
+    low |= ((frame[["infit", "outfit"]] - 1.0).abs() > 0.3).any(axis=1).values
+    assert said["items_that_do_not_fit"] == low.sum()
+    assert ("Items that do not fit" in printed) == low.any()
+    shares = irt.person_fit(r, bank).attrs
+    assert said["persons_share_below_5"] == shares["share_below_5"]
+    assert f"persons share below 5  {shares['share_below_5']}" in printed.replace("   ", "  ")
+
+
+def test_fit_takes_the_options_of_python(made, typed):
+    r, bank = irt.open_responses(made / "plain"), irt.read_items(made / "bank.csv")
+    said = json.loads(typed("fit", made / "plain", made / "bank.csv", "--not-fitted", "--ability",
+                            "0.5,1.5", "--json").out)  # fmt: skip
+    tests = irt.item_fit(r, bank, fitted=False, ability=(0.5, 1.5))
+    assert [s["sx2_df"] for s in said["statistics"]] == tests["item_sx2_df"].values.tolist()
+    assert (said["ability_mean"], said["ability_sd"]) == (0.5, 1.5)
+
+
+def test_dif_finds_the_item_that_is_harder_for_a_group(made, typed):
+    args = ("dif", made / "plain", made / "bank.csv", "--reference", "a", "--focal", "b")
+    printed = typed(*args, "--out", "dif.csv")
+    assert "warning: fewer than 500 persons of a group" in printed.err
+    assert "Items that may favour a group" in printed.out
+    frame = pd.read_csv("dif.csv", float_precision="round_trip")
+    assert frame["item"].tolist() == [f"q{j}" for j in range(M)]
+    assert frame["class"][2] == "C"
+    assert frame["shift"][2] < -0.5
+    with pytest.warns(irt.ApproximationWarning):
+        tests = irt.dif(irt.open_responses(made / "plain"), irt.read_items(made / "bank.csv"),
+                        reference="a", focal="b")  # fmt: skip
+    np.testing.assert_array_equal(frame["uniform_p_value"], tests["item_dif_uniform_p_value"])
+    said = json.loads(typed(*args, "--json").out)
+    assert said["groups"][0]["class_C"] == (frame["class"] == "C").sum()
+    assert len(said["tests"]) == M
+    assert "the groups are a, b" in typed(*args[:-1], "c", code=2).err
+
+
+def test_information_by_ability(made, typed):
+    typed("information", made / "bank.csv", "--from", "-2", "--to", "2", "--points", "5", "--out",
+          "test.csv", "--items", "items.csv", "--plot", "test.png")  # fmt: skip
+    found = irt.information(irt.read_items(made / "bank.csv"), ability=[-2, -1, 0, 1, 2])
+    test, items = (pd.read_csv(f, float_precision="round_trip") for f in ("test.csv", "items.csv"))
+    np.testing.assert_array_equal(test["information"], found["test_information"])
+    np.testing.assert_array_equal(test["se"], found["ability_se"])
+    of_each = items.pivot(index="item", columns="ability", values="information")
+    np.testing.assert_array_equal(of_each.to_numpy(), found["item_information"].values)
+    assert Path("test.png").read_bytes()[:4] == b"\x89PNG"
+    said = json.loads(typed("information", made / "bank.csv", "--json").out)
+    assert len(said["test"]) == 81
+    assert said["peaks"][0]["most_information"] >= said["peaks"][1]["most_information"]
+    assert "must be below" in typed("information", made / "bank.csv", "--from", 1, "--to", 1,
+                                    code=2).err  # fmt: skip
+    assert ".png, .svg or .pdf" in typed("information", made / "bank.csv", "--plot", "x.txt",
+                                         code=2).err  # fmt: skip
+
+
+def test_link_puts_a_bank_on_the_scale_of_another(made, typed):
+    bank = pd.read_csv(made / "bank.csv")
+    other = bank.assign(a=bank["a"] * 2.0, b=(bank["b"] - 0.5) / 2.0).drop(columns="d")
+    other[["item", "model", "a", "b"]].to_csv(made / "other.csv", index=False)
+    said = json.loads(typed("link", made / "bank.csv", made / "other.csv", "--out", "linked.csv",
+                            "--common", "common.csv", "--json").out)  # fmt: skip
+    assert (said["A"], said["B"]) == pytest.approx((2.0, 0.5), abs=1e-6)
+    np.testing.assert_allclose(pd.read_csv("linked.csv")["b"], bank["b"], atol=1e-6)
+    common = pd.read_csv("common.csv")
+    assert set(common["item"]) == set(bank["item"])
+    assert common["rmsd"].max() < 1e-6
+    text = typed("link", made / "bank.csv", made / "other.csv", "--out", "l.csv", "--method",
+                 "mean-mean").out  # fmt: skip
+    assert "Common items, the farthest apart first" in text
+    said = typed("link", made / "bank.csv", made / "other.csv", "--out", "l.csv", "--method",
+                 "mean-mean", "--json").out  # fmt: skip
+    assert json.loads(said)["criterion"] is None  # NaN is no JSON
+
+
+def test_anchors_keep_their_standard_errors(made, typed):
+    """Rows of anchors come out as they went in; groups and tests of anchors are printed."""
+    bank = pd.read_csv(made / "bank.csv")
+    bank.head(5).to_csv("anchors.csv", index=False)
+    args = ("calibrate", made / "plain", "--method", "marginal", "--fixed-items", "anchors.csv")
+    printed = typed(*args, "--out", "new.csv", "--fit", "new.nc")
+    new = pd.read_csv("new.csv")
+    columns = ["item", "a", "b", "se_a", "se_b", "se_d"]
+    pd.testing.assert_frame_equal(new[columns].head(5), bank[columns].head(5), rtol=1e-12)
+    assert new["se_a"].gt(0).all()
+    np.testing.assert_array_equal(read_bank("new.nc")["item_difficulty_se"], new["se_b"])
+    assert "Anchors, the worst first" in printed.out
+    said = json.loads(typed(*args, "--out", "new.csv", "--json").out)
+    assert {a["item"] for a in said["anchors"]} == set(bank["item"].head(5))
+    assert all(g["mean_se"] > 0 and g["sd_se"] > 0 for g in said["groups"])
+    assert said["anchor_df"] > 0
+
+
+def test_a_page_is_made_of_a_fit_and_says_what_it_is_of(made, typed, monkeypatch):
+    """What the page is told; that it shows it is for tests of pages."""
+    told = {}
+    monkeypatch.setattr(page, "write_report", lambda path, **content: told.update(content) or path)
+    typed("calibrate", made / "plain", "--out", "b.csv", "--fit", "fit.nc", "--method", "marginal")
+    typed("score", made / "plain", "b.csv", "--prior", "groups", "--out", "scores")
+    out = typed("report", "fit.nc", "--store", made / "plain", "--scores", "scores", "--out",
+                "page.html", "--title", "Spring").out  # fmt: skip
+    assert out == "page.html\n"
+    assert told["title"] == "Spring"
+    assert told["marginal"]["group_mean"].values[0] == 0.0
+    facts = dict(told["run"])
+    assert (facts["Persons"], facts["Items"], facts["Responses"]) == ("800", "8", "6,400")
+    assert facts["Groups"] == "known"
+    ability = pd.read_parquet("scores")["person_ability"]
+    count = told["scores"]["ability_count"]
+    assert int(count.sum()) == N
+    assert int(count.sel(ability=slice(-6.0, 0.0)).sum()) == (ability < 0.0).sum()
+    assert "must end in .html" in typed("report", "fit.nc", "--out", "b.csv", code=2).err
+    other = irt.simulate(50, 3, store="other", seed=1)
+    assert other.n_items == 3
+    assert "has other items" in typed("report", "fit.nc", "--store", "other", "--out", "p.html",
+                                      code=2).err  # fmt: skip
+    write_result(read_bank("fit.nc").assign_attrs(method="spectral"), Path("rasch.nc"))
+    assert "of the method 'spectral'" in typed("report", "rasch.nc", "--out", "p.html", code=2).err
+
+
+@pytest.mark.parametrize(
+    "args, message",
+    [
+        (("calibrate", "s", "--out", "b.csv", "--fit", "f.txt"), "must end in .nc"),
+        (("calibrate", "s", "--out", "b.csv", "--fit", "no/f.nc"), "there is no folder"),
+        (("calibrate", "s", "--out", "b.csv", "--groups"), "--groups belongs to --method marginal"),
+        (("fit", "s", "b.csv", "--out", "o.txt"), "must end in .csv"),
+        (("fit", "s", "b.csv", "--ability", "1"), "give mean and SD"),
+        (("dif", "s", "b.nc", "--reference", "a", "--focal", "b"), "is not a store"),
+        (("report", "gone.nc", "--out", "p.html"), "there is no file gone.nc"),
+        (("report", "gone.nc"), "--out PAGE.html is missing"),
+        (("report", ".", "--out", "p.html"), "--out: . is no fit"),
+        (("information", "gone.nc"), "there is no file gone.nc"),
+        (("information", "bad.nc"), "bad.nc is not a fit that was saved"),
+        (("link", "a.csv", "b.csv", "--out", "c.csv"), "there is no item bank a.csv"),
+    ],
+)
+def test_mistakes(tmp_path, typed, args, message):
+    (tmp_path / "bad.nc").write_bytes(b"no netCDF")
+    assert message in typed(*args, code=2).err

@@ -1,0 +1,301 @@
+"""check and init: what they see of a file, and a pipeline file that runs."""
+
+import gzip
+import json
+import os
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import irt_dask as irt
+from irt_dask.cli import main
+from irt_dask.ingest import look
+from irt_dask.workflow import read_config
+from irt_dask.workflow.config import OF_A_SOURCE
+
+
+@pytest.fixture
+def typed(tmp_path, monkeypatch, capsys):
+    """Run a command in this process, in a folder of its own; return what it prints."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args, code=0):
+        monkeypatch.setattr(sys, "argv", ["irt-dask", *map(str, args)])
+        ended = 0
+        try:
+            main()
+        except SystemExit as exit:
+            ended = exit.code
+        text = capsys.readouterr()
+        assert ended == code, text.err
+        return text
+
+    return run
+
+
+def checked(typed, *args, code=0):
+    return json.loads(typed("check", *args, "--json", code=code).out)
+
+
+def write_exam(path, n=200, unknown=""):
+    """A wide file with what such files have: a sex, a total, an empty column, weights, groups."""
+    y = np.random.default_rng(1).integers(0, 2, (n, 6))
+    table = pd.DataFrame(y.astype(str), columns=[f"q{j}" for j in range(1, 7)])
+    table.insert(0, "id", [f"p{i:03d}" for i in range(n)])
+    table.insert(3, "sex", np.arange(n) % 2)
+    table["q7"] = ""
+    table["w"] = np.arange(n) % 3 + 0.5
+    table["land"] = np.where(np.arange(n) < 50, "AUT", "FIN")
+    table.loc[:9, "q1"] = "NA"
+    if unknown:
+        table.loc[5:7, "q2"] = unknown
+    table.to_csv(path, index=False)
+    return table
+
+
+ROLES = ("--column", "weight=w", "--column", "group=land")
+
+
+def test_check_says_what_an_ingest_makes_of_it(tmp_path, typed):
+    write_exam(tmp_path / "f.csv")
+    seen = checked(typed, "f.csv", *ROLES)
+    assert (seen["form"], seen["rows"], seen["persons"], seen["items"]) == ("wide", 200, 200, 7)
+    assert seen["columns"] == {"person": "id", "weight": "w", "group": "land"}
+    assert seen["item_id"] == ["q1", "q2", "sex", "q3", "q4", "q5", "q6"]
+    assert seen["perhaps_no_items"] == {"sex": "the name says 'sex'"}
+    assert seen["items_without_responses"] == ["q7"]
+    assert seen["missing_share"] == pytest.approx(10 / 1400)
+    assert seen["weights"] == [0.5, 2.5]
+    assert seen["groups"] == {"FIN": 150, "AUT": 50}
+    values = {v["text"]: v for v in seen["values"]}
+    assert {t: v["meaning"] for t, v in values.items()} == {
+        "0": "wrong", "1": "right", "": "not observed", "NA": "not observed",
+    }  # fmt: skip
+    assert (values["NA"]["n"], values["NA"]["columns"]) == (10, ["q1"])
+    assert (values[""]["n"], values[""]["columns"]) == (200, ["q7"])
+    assert seen["problem"] is None
+    assert not [p for p in tmp_path.iterdir() if p.name != "f.csv"]
+    text = typed("check", "f.csv", *ROLES, "--exclude", "sex").out
+    assert "items               6: q1, q2, q3 ... q6 (4)" in text or "6: q1 ... q6 (6)" in text
+    assert "other columns       sex\n" in text
+    assert "perhaps" not in text
+    # The columns are the same as those of the ingest, whose notes and warnings say so too.
+    told = typed("ingest", "f.csv", "s", *ROLES).err
+    assert "'q7'" in told
+    assert "--exclude sex" in told
+    assert irt.open_responses("s").item_id == tuple(seen["item_id"])
+
+
+@pytest.mark.parametrize("kind", ["long.csv", "f.parquet", "f.jsonl", "nested.jsonl", "f.csv.gz"])
+def test_check_reads_every_format(kind, tmp_path, typed):
+    table = write_exam(tmp_path / "f.csv").drop(columns=["w", "land", "sex"])
+    records = json.loads(table.to_json(orient="records"))
+    if kind == "long.csv":
+        long = table.melt("id", var_name="item", value_name="score")
+        long.assign(note="x").to_csv(tmp_path / kind, index=False)
+    elif kind == "f.parquet":
+        table.to_parquet(tmp_path / kind)
+    elif kind == "f.csv.gz":
+        (tmp_path / kind).write_bytes(gzip.compress(table.to_csv(index=False).encode()))
+    else:
+        if kind == "nested.jsonl":
+            records = [{"id": r.pop("id"), "responses": r} for r in records]
+        (tmp_path / kind).write_text("\n".join(map(json.dumps, records)))
+    seen = checked(typed, kind)
+    form = {"long.csv": "long", "nested.jsonl": "nested"}.get(kind, "wide")
+    assert (seen["form"], seen["persons"], seen["items"]) == (form, 200, 6)
+    assert seen["rows"] == (1400 if form == "long" else 200)
+    assert seen["items_without_responses"] == ["q7"]
+    assert seen["missing_share"] == pytest.approx(10 / 1200)
+    assert sum(v["n"] for v in seen["values"]) == 1400
+    assert seen["other_columns"] == (["note"] if form == "long" else [])
+
+
+def test_check_ends_with_the_error_of_the_ingest(tmp_path, typed):
+    write_exam(tmp_path / "f.csv", unknown="9")
+    told = typed("check", "f.csv", *ROLES, code=2)
+    assert "9: 3 no response in q2" in told.out
+    assert told.err == typed("ingest", "f.csv", "s", *ROLES, code=2).err
+    seen = checked(typed, "f.csv", *ROLES, "--missing", 9)
+    assert {v["text"]: v["meaning"] for v in seen["values"]}["9"] == "not observed"
+    seen = checked(typed, "f.csv", *ROLES, "--on-error", "quarantine")
+    assert (seen["problem"], seen["bad_rows"], seen["persons"]) == (None, 3, 197)
+    # What contradicts itself is found too: rows of one person.
+    (tmp_path / "g.csv").write_text("id,q1,q2\na,1,0\nb,0,1\na,1,1\n")
+    assert "line 4: the person 'a' is on line 2 already" in typed("check", "g.csv", code=2).err
+    (tmp_path / "p.csv").write_text("id,age\na,1\nb,2\nc,3\n")
+    (tmp_path / "g.csv").write_text("id,q1,q2\na,1,0\nb,0,1\n")
+    assert "1 person(s) have no responses" in typed("check", "g.csv", "--persons", "p.csv").out
+    assert "--column item=x: there is no such" in typed("check", "g.csv", "--column", "item=x",
+                                                        code=2).err  # fmt: skip
+
+
+def test_a_large_file_is_sampled_and_the_figures_say_so(tmp_path, typed, monkeypatch):
+    from irt_dask.ingest.text import lines
+
+    monkeypatch.setattr(lines, "piece_bytes", lambda size: 500)
+    monkeypatch.setattr(look, "_HASHES", 64)
+    table = write_exam(tmp_path / "f.csv", n=600)
+    table.loc[450, "q3"] = "7"  # in a piece that is not read
+    table.to_csv(tmp_path / "f.csv", index=False)
+    seen = checked(typed, "f.csv", *ROLES)
+    assert not seen["whole"]
+    assert seen["bytes_read"] < seen["bytes"] / 5
+    assert seen["rows"] == pytest.approx(600, rel=0.1)
+    assert seen["problem"] is None
+    assert "--all reads everything" in typed("check", "f.csv", *ROLES).out
+    assert "line 452" in checked(typed, "f.csv", *ROLES, "--all", code=2)["problem"]
+    seen = checked(typed, "f.csv", *ROLES, "--all", "--missing", 7)
+    assert (seen["whole"], seen["rows"], seen["persons"]) == (True, 600, 600)
+
+
+def test_persons_are_counted_by_the_smallest_of_their_hashes(tmp_path, monkeypatch):
+    monkeypatch.setattr(look, "_HASHES", 1024)
+    monkeypatch.setattr(look, "_try", lambda *args: None)
+    rows = "".join(f"p{i},q,{i % 2}\np{i},r,1\n" for i in range(20_000))
+    (tmp_path / "f.csv").write_text("id,item,x\n" + rows)
+    options = look.Options(
+        shape=None, columns=None, missing=(), recode=None, key=None, persons=None,
+        on_error="raise", rows_per_block=None,
+    )  # fmt: skip
+    assert look.look_at(tmp_path / "f.csv", options).n_persons == pytest.approx(20_000, rel=0.1)
+
+
+# --- init -----------------------------------------------------------------------------------------
+
+
+def of_toml(path):
+    """The options of ingest that a run of this file has."""
+    data = read_config(path).data
+    return data.source, data.model_dump(include={*OF_A_SOURCE, "rows_per_block"})
+
+
+@pytest.mark.parametrize("folder", ["", "runs"])
+def test_init_writes_what_the_ingest_does_unasked(folder, tmp_path, typed):
+    write_exam(tmp_path / "f.csv")
+    (tmp_path / folder).mkdir(exist_ok=True)
+    file = tmp_path / folder / "p.toml"
+    out = typed("init", "f.csv", "--out", file, *ROLES).out
+    assert "to decide: are these items? sex" in out
+    text = file.read_text()
+    assert '# exclude = ["sex"]' in text
+    assert 'method = "marginal"' in text  # there are weights
+    assert "# 2 groups: FIN, AUT" in text
+    source, options = of_toml(file)
+    assert Path(source).resolve() == tmp_path / "f.csv"
+    with pytest.warns(irt.errors.DataWarning, match="'sex'"), pytest.warns(irt.errors.Notice):
+        made = irt.ingest(source, tmp_path / "a", **options)
+    assert made.item_id == ("q1", "q2", "sex", "q3", "q4", "q5", "q6")
+    assert made.has_groups
+    assert made.max_weight == 2.5
+    # The comment, taken in, is what it says it is.
+    file.write_text(text.replace('# exclude = ["sex"]', 'exclude = ["sex"]'))
+    with pytest.warns(irt.errors.Notice):
+        made = irt.ingest(source, tmp_path / "b", **of_toml(file)[1])
+    assert "sex" not in made.item_id
+    assert "there already, and not overwritten" in typed("init", "f.csv", "--out", file, code=2).err
+    said = typed("init", "f.csv", "--out", "s3://bucket/p.toml", code=2).err
+    assert "a pipeline file must be on a file system; s3://bucket/p.toml is a URL" in said
+
+
+def test_init_asks_what_it_cannot_know(tmp_path, typed):
+    write_exam(tmp_path / "f.csv", unknown="9")
+    out = typed("init", "f.csv", *ROLES, "--exclude", "sex").out
+    assert out.count("to decide") == 1
+    assert "what does '9' mean? 9: 3 no response in q2" in out
+    text = (tmp_path / "pipeline.toml").read_text()
+    assert "[bayes]" not in text
+    assert tomllib.loads(text)["data"]["exclude"] == ["sex"]
+    with pytest.raises(irt.errors.InputError, match="'9'"):
+        irt.ingest(of_toml("pipeline.toml")[0], tmp_path / "a", **of_toml("pipeline.toml")[1])
+    for line in ('missing = ["9"]', 'recode = { "9" = "wrong" }', 'exclude = ["sex", "q2"]'):
+        assert f"# {line}" in text.replace("{ 9 =", '{ "9" =')
+
+
+def test_a_header_alone(tmp_path, typed):
+    (tmp_path / "f.csv").write_text("id,q1,q2\n")
+    assert "f.csv: has a header but no rows" in typed("check", "f.csv", code=2).err
+    assert "to decide: f.csv: has a header but no rows" in typed("init", "f.csv").out
+
+
+def test_bad_rows_count_until_it_is_said_what_becomes_of_them(tmp_path, typed):
+    """A column of text makes all rows bad; the others are items all the same."""
+    rows = "".join(f"p{i},Place {i},{i % 2},{i % 3 > 0:d}\n" for i in range(60))
+    (tmp_path / "f.csv").write_text("id,place,q1,q2\n" + rows)
+    seen = checked(typed, "f.csv", code=2)
+    assert (seen["rows"], seen["bad_rows"], seen["persons"]) == (60, 60, 60)
+    assert (seen["item_id"], seen["items_without_responses"]) == (["place", "q1", "q2"], [])
+    out = typed("init", "f.csv", "--missing", "77", "--recode", "88=wrong").out
+    assert "to decide: what do they mean? other values: 10 no response in place" in out
+    text = (tmp_path / "pipeline.toml").read_text()
+    assert '= ["other values"]' not in text
+    assert '# missing = ["77", "Place 0"] ' in text  # takes the place of the line that is there
+    assert '# recode = { 88 = "wrong", "Place 0" = "wrong" } ' in text
+    (tmp_path / "f.csv").write_text("id,place,q1\na,,1\nb,Rome,0\n")
+    seen = checked(typed, "f.csv", "--on-error", "quarantine")
+    assert (seen["item_id"], seen["items_without_responses"]) == (["q1"], ["place"])
+
+
+def test_weights_and_groups_of_a_table_of_persons(tmp_path, typed):
+    (tmp_path / "f.csv").write_text("id,q1,q2\na,1,0\nb,0,1\n")
+    (tmp_path / "p.csv").write_text("id,weight,group\na,2,x\nb,3,y\n")
+    seen = checked(typed, "f.csv", "--persons", "p.csv")
+    assert (seen["weights"], seen["groups"]) == ([2.0, 3.0], {"x": 1, "y": 1})
+    typed("init", "f.csv", "--persons", "p.csv")
+    assert read_config("pipeline.toml").is_marginal
+
+
+def test_a_name_that_no_pipeline_can_have(tmp_path, typed):
+    file = os.fsdecode(b"caf\xe9.csv")
+    (tmp_path / file).write_text("id,q1\na,1\nb,0\n")
+    assert "caf\\udce9.csv" in typed("check", file).out
+    assert "is not; rename it" in typed("init", file, code=2).err
+    assert not (tmp_path / "pipeline.toml").exists()
+
+
+def test_a_column_for_which_no_row_is_good_is_asked_about(tmp_path, typed):
+    """What is known of items and weights does not rest on the rows without a mistake."""
+    table = write_exam(tmp_path / "f.csv")
+    table.assign(age=np.arange(200) % 9 + 10).to_csv("f.csv", index=False)
+    seen = checked(typed, "f.csv", *ROLES, code=2)
+    assert seen["items_without_responses"] == ["q7"]
+    assert {"age", "sex"} <= seen["perhaps_no_items"].keys()
+    typed("init", "f.csv", *ROLES)
+    text = Path("pipeline.toml").read_text()
+    assert "# Without any response, left out: q7\n" in text
+    assert 'method = "marginal"' in text
+    assert "0 groups" not in text
+
+
+@pytest.mark.parametrize(
+    "name, text, args",
+    [
+        ("f.csv", "person,item,score\na,i,1\nb,i,0\na,j,0\nb,j,1\n", ()),
+        ("f.tsv", "who\tq 1\tz\na\t1\t0\nb\t0\t1\n", ("--column", "person=who", "--shape", "wide")),
+        ("f.csv", "id;q1;q2\na;A;B\nb;9;B\n", ("--key", "k.csv", "--recode", "9=wrong")),
+        ("f.jsonl", '{"id": "a", "responses": {"q": 1}}\n{"id": "b", "responses": {"q": 0}}\n', ()),
+        ("f.csv", "id,x1,x2,z\na,1,0,5\nb,0,99,6\n", ("--column", "items=x*", "--missing", "99")),
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore::irt_dask.errors.Notice")
+def test_the_file_reads_what_check_accepts(name, text, args, tmp_path, typed):
+    (tmp_path / name).write_text(text)
+    (tmp_path / "k.csv").write_text("item,key\nq1,A\nq2,B\n")
+    seen = checked(typed, name, *args)
+    assert seen["problem"] is None
+    typed("init", name, *args)
+    source, options = of_toml("pipeline.toml")
+    made = irt.ingest(source, tmp_path / "s", **options)
+    assert (made.n_persons, list(made.item_id)) == (seen["persons"], seen["item_id"])
+
+
+@pytest.mark.slow
+def test_the_file_runs_unchanged(tmp_path, typed):
+    write_exam(tmp_path / "f.csv")
+    typed("init", "f.csv", *ROLES)
+    typed("run", "pipeline.toml", "--cluster", "none", "--quiet")
+    assert (tmp_path / "runs" / "pipeline" / "report.html").exists()

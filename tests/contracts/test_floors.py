@@ -1,0 +1,37 @@
+"""The lowest versions: what pyproject.toml declares is what the session "floors" installs."""
+
+import re
+import tomllib
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def declared():
+    """The lower bounds of all dependencies, a set for each name."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    bounds = {}
+    for line in (x for lines in (project["dependencies"], *extras) for x in lines):
+        requirement = Requirement(line)
+        low = [s.version for s in requirement.specifier if s.operator == ">="]
+        assert len(low) == 1, f"{line} needs one lower bound"
+        bounds.setdefault(requirement.name, set()).update(low)
+    return bounds
+
+
+def test_the_floors_are_the_lower_bounds_of_pyproject():
+    lines = (ROOT / ".ci" / "floors.txt").read_text().splitlines()
+    floors = dict(line.split("==") for line in lines if not line.startswith("#"))
+    assert {name: {version} for name, version in floors.items()} == declared()
+
+
+def test_the_pythons_that_are_tried_begin_above_the_lowest():
+    """The lowest Python has all of .ci/run; each one above it has a run of its own."""
+    lowest = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
+    session = (ROOT / ".ci" / "noxfile.py").read_text()
+    minors = [int(x) for x in re.findall(r'"3\.(\d+)"', session.partition("PYTHONS")[2])]
+    assert lowest == f">=3.{minors[0] - 1}"
+    assert minors == list(range(minors[0], minors[-1] + 1))
