@@ -1,7 +1,7 @@
 """The example files that come with the package: pipelines, and files for kinds of cluster.
 
-In a checkout ``irt_dask/examples`` links to the folders ``cluster`` and ``pipelines`` beside the
-package; built distributions hold copies.
+In a checkout they are the folders ``cluster`` and ``pipelines`` beside the package; built
+distributions have copies in ``irt_dask/examples``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ KINDS = ("cluster", "pipelines")
 
 def folder(kind: str) -> Path:
     """The folder of the examples of a kind."""
-    return Path(irt_dask.__file__).with_name("examples") / kind
+    package = Path(irt_dask.__file__).parent
+    copies = package / "examples" / kind
+    return copies if copies.is_dir() else package.with_name(kind)
 
 
 def names(kind: str) -> list[str]:

@@ -1,5 +1,6 @@
 """The command docs, and the example files that come with the package."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -61,7 +62,7 @@ def test_distributions_hold_the_examples(tmp_path):
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree)
     for name in ("irt_dask", *examples.KINDS):
-        shutil.copytree(ROOT / name, tree / name, symlinks=True, ignore=_no_caches)
+        shutil.copytree(ROOT / name, tree / name, ignore=_no_caches)
     beside = [p for kind in examples.KINDS for p in (ROOT / kind).rglob("*") if p.is_file()]
     wanted = {f"irt_dask/examples/{p.relative_to(ROOT)}" for p in beside}
     sdist, wheel = built(tree, "sdist"), built(tree, "wheel")
@@ -83,9 +84,11 @@ def built(tree, kind):
     """Build a distribution as pip does, in a process of its own; return its file."""
     out = tree / "dist"
     out.mkdir(exist_ok=True)
-    script = f"import setuptools.build_meta as b; print(b.build_{kind}('dist'))"
+    script = f"import distributions; print(distributions.build_{kind}('dist'))"
+    backend = {**os.environ, "PYTHONPATH": "irt_dask/examples"}
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tree, capture_output=True, text=True, timeout=300
-    )
+        [sys.executable, "-c", script], cwd=tree, env=backend, capture_output=True, text=True,
+        timeout=300,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return out / done.stdout.split()[-1]
