@@ -2,7 +2,8 @@
 
     python tests/benchmarks/bayes.py speed        time of a sweep, effective draws a second
     python tests/benchmarks/bayes.py large        600,000 x 30 from a store, 8 shards, 2 workers
-    python tests/benchmarks/bayes.py shards       distance to the full posterior    [data sets [n]]
+    python tests/benchmarks/bayes.py shards       distance to the full posterior
+                                                  [data sets [n [variants, the first ones only]]]
     python tests/benchmarks/bayes.py coverage     of 95% intervals                    [data sets]
     python tests/benchmarks/bayes.py abilities    differences of EAPs between K = 10 and K = 1
     python tests/benchmarks/bayes.py bias         bias and RMSE against K (Figures S-1 to S-4)
@@ -220,14 +221,14 @@ VARIANTS = (
 )
 
 
-def shards(data_sets=10, only=0):
+def shards(data_sets=10, only=0, variants=5):
     """Squared W2 distance and SD ratios, averaged over data sets (of so many persons only)."""
     print(
         f"means of {data_sets} data sets; (log a, d); 20,000 draws in full, " + f"a shard {DRAWS}"
     )
     print(
         f"{'persons':>7} {'items':>5} {'K':>3} {'powering':>10} {'location':>10}"
-        f" {'W2^2 / trace':>12} {'SD a':>6} {'SD d':>6} {'least':>6} {'largest':>7}"
+        f" {'W2^2 / trace':>16} {'SD a':>16} {'SD d':>16} {'least':>6} {'largest':>7}"
     )
     with cluster() as client:
         for n, m, many in ((10_000, 20, (10, 20)), (3_000, 15, (6,))):
@@ -239,7 +240,9 @@ def shards(data_sets=10, only=0):
                 full = fit(y, n_chains=2, n_draws=10_000, seed=s, client=client)
                 for k in many:
                     with tempfile.TemporaryDirectory() as folder:
-                        for v in VARIANTS:  # locations of the same chains share a checkpoint
+                        for v in VARIANTS[
+                            :variants
+                        ]:  # locations of the same chains share a checkpoint
                             n_draws = DRAWS[v["powering"]]
                             f = fit(
                                 y, n_shards=k, n_draws=n_draws, seed=1000 + s, client=client,
@@ -248,11 +251,12 @@ def shards(data_sets=10, only=0):
                             row = (distance(f, full), *ratios(f, full))
                             found.setdefault((k, *v.values()), []).append(row)
             for (k, powering, location), x in found.items():
-                w, ra, rd = np.mean(x, axis=0)[:3]
+                mean, error = np.mean(x, axis=0)[:3], np.std(x, axis=0)[:3] / len(x) ** 0.5
                 least, largest = np.min(x, axis=0)[3], np.max(x, axis=0)[4]
                 print(
-                    f"{n:>7} {m:>5} {k:>3} {powering:>10} {location:>10} {w:>12.4f}"
-                    f" {ra:>6.3f} {rd:>6.3f} {least:>6.3f} {largest:>7.3f}",
+                    f"{n:>7} {m:>5} {k:>3} {powering:>10} {location:>10} "
+                    + " ".join(f"{v:>6.4f} +- {e:.4f}" for v, e in zip(mean, error, strict=True))
+                    + f" {least:>6.3f} {largest:>7.3f}",
                     flush=True,
                 )
 

@@ -10,6 +10,7 @@ import pytest
 from items import simulated_2pl
 from scipy.linalg import sqrtm
 from scipy.optimize import minimize
+from scipy.special import polygamma
 from scipy.stats import ortho_group
 
 from irt_dask import fit_bayes
@@ -279,6 +280,52 @@ def test_refined_location_is_the_mode_and_the_way_to_the_mean(full):
     # The covariance for the steps has the blocks of the barycenter either way.
     scale = np.diag(seen["cov"][0])[[0, 2]]
     np.testing.assert_allclose(scale, log_a.var(axis=0), rtol=0.03)
+
+
+@pytest.mark.parametrize("n_shards", [2, 8])
+def test_refined_spread_is_that_of_all_persons(n_shards):
+    # x = -log G, G of shape k, has variance trigamma(k); the product of the shards has k = 40, the
+    # shrunk variance of a shard is trigamma(40 / K) / K: SDs 0.6% too large for K = 2, 4.5% for 8.
+    rng, shape, n_items = np.random.default_rng(27), 40.0, 4
+    turn = np.array([[0.8, 0.6], [-0.6, 0.8]])
+    parts = []
+    for _ in range(n_shards):
+        x = -np.log(rng.gamma(shape / n_shards, size=(100_000, n_items, 2)))
+        parts.append(shard(0.1 * np.einsum("ab,njb->naj", turn, x), 100))
+    got = {}
+    for location in ("average", "refined"):
+        combined = barycenter.combine(
+            parts, 100_000, location=location, locate=lambda _, x, c: Refined(x, 1, 0.1, True)
+        )
+        x = np.stack([np.log(combined.data["item_discrimination_draw"]),
+                      combined.data["item_intercept_draw"]])  # fmt: skip
+        got[location] = np.einsum("ab,anj->bnj", turn, x).std(axis=1) / 0.1
+    right = np.sqrt(polygamma(1, shape))
+    wide = np.sqrt(polygamma(1, shape / n_shards) / n_shards) / right
+    np.testing.assert_allclose(got["average"] / right, wide, rtol=0.006)
+    # What is left is of second order; 0.006 are 2.5 standard errors of an SD, 16 of their mean.
+    np.testing.assert_allclose(got["refined"] / right, 1.0, atol=0.012)
+    assert got["refined"].mean() / right == pytest.approx(1.0, abs=0.12 * (wide - 1.0) + 0.001)
+
+
+def test_excess_spread_of_products_and_of_turned_axes():
+    # By numerical integration: exp(-x'x / 2 + third and fourth order), small, and its variances.
+    rng = np.random.default_rng(28)
+    u = np.linspace(-9.0, 9.0, 361)
+    x = np.stack(np.meshgrid(u, u, indexing="ij")).reshape(2, -1)
+    third, fourth = 0.02 * rng.standard_normal(4), -0.002 * rng.random(5)
+    log_p = -0.5 * (x**2).sum(axis=0)
+    log_p += sum(t * x[0] ** k * x[1] ** (3 - k) for k, t in enumerate(third))
+    log_p += sum(t * x[0] ** k * x[1] ** (4 - k) for k, t in enumerate(fourth))
+    p = np.exp(np.where((x**2).sum(axis=0) < 36.0, log_p, -np.inf))
+    drawn = x.T[rng.choice(len(p), size=500_000, p=p / p.sum())]
+    drawn += rng.uniform(-0.5, 0.5, drawn.shape) * (u[1] - u[0])
+    whole = np.cov(drawn, rowvar=False)
+    excess = wasserstein.excess_spread(drawn[:, None])[0]
+    root = wasserstein.power(whole, 0.5)
+    # The Gaussian at the mode has covariance I; what is left is of second order.
+    assert np.abs(whole - np.eye(2)).max() > 0.015
+    np.testing.assert_allclose(root @ (np.eye(2) - excess) @ root, np.eye(2), atol=0.008)
 
 
 def test_a_large_first_step_warns_and_few_persons_do_not():

@@ -6,7 +6,10 @@ product of the shards' posteriors is the full posterior.
 - scale: a shard that was sampled as it is has the spread of n_k persons; its deviations are shrunk
   by sqrt(n_k / n), which is asymptotically the powered posterior.  A shard that was sampled with a
   power has the spread of n persons already;
-- shape: the covariance is the Bures-Wasserstein barycenter of these covariances;
+- shape: the covariance is the Bures-Wasserstein barycenter of these covariances.  A shard of n_k
+  persons is wider than the Gaussian at its mode by a share that falls like one over the persons;
+  all persons have n_k / n of it.  With one ability and a refined location the rest is taken away,
+  item by item, as the third and fourth moments of the draws say;
 - location: the mode of the posterior of all persons, found by steps on the full data
   (:mod:`irt_dask.calibrate.bayes.full_data_mode`), plus the distance of the mean from the mode.  To
   third order that is half the expectation of the deviation times its squared Mahalanobis length,
@@ -59,6 +62,11 @@ _MOST_POOLED = 1000
 #: booklets steps of 4 to 5 went with SDs of slopes 8 to 19% too wide on average (two designs), 28
 #: and 40% at worst.
 _LARGE_STEP = 3.0
+
+#: Coordinates of an item with one ability, whose excess of spread is known to be small enough.
+_NARROWED = 2
+#: Share of a variance that is left at least: where it would be less, moments say little.
+_LEAST_LEFT = 0.5
 
 #: What :func:`combine` knows, and whether deviations have to be shrunk.
 POWERINGS = {"shrink": True, "published": False, "replicate": False}
@@ -153,7 +161,7 @@ def combine(
     moved, covariance, refined = [space.of_draws(s.draws) for s in shards], None, None
     if len(shards) > 1:
         factor = share if POWERINGS[powering] else np.ones(len(shards))
-        merged = _Merged.of(moved, share, factor, full, free)
+        merged = _Merged.of(moved, share, factor, full, free, location == "refined")
         if location != "refined":
             _warn_small(shards, n_items)
             centre = merged.average() if location == "average" else merged.precise()
@@ -243,6 +251,36 @@ def _with_correlation(shard: ShardPosterior, space: Space) -> ShardPosterior:
 # loadings keep their place, with deviations 0 and some variance, and so take no part.
 
 
+def _excess(draws: list[Floats], share: Floats, factor: Floats) -> Floats:
+    """What all persons do not have of the shards' excess of spread, (items, P, P).
+
+    That of a single item is uncertain: it is pulled towards the mean over items by as much as
+    shards disagree about it.
+    """
+    n_items = draws[0].shape[2]
+    each = np.stack([wasserstein.excess_spread(by_item(x, n_items)) for x in draws])
+    each *= (1.0 - factor)[:, None, None, None]
+    own = np.einsum("k,kjab->jab", share, each)
+    rough = share @ share  # the variance of a weighted mean, of one shard's
+    noise = np.einsum("k,kjab->ab", share, (each - own) ** 2) / n_items * rough / (1.0 - rough)
+    middle = own.mean(axis=0)
+    between = ((own - middle) ** 2).mean(axis=0)
+    trust = np.clip(1.0 - noise / np.maximum(between, np.finfo(float).tiny), 0.0, 1.0)
+    return middle + trust * (own - middle)
+
+
+def _narrowed(covariance: Floats, excess: Floats) -> Floats:
+    """Covariances (blocks, size, size) less the excess of each item (items, P, P)."""
+    value, vector = np.linalg.eigh(np.eye(excess.shape[1]) - excess)
+    left = np.sqrt(np.clip(value, _LEAST_LEFT, 1.0 / _LEAST_LEFT))
+    inner = (vector * left[:, None, :]) @ np.swapaxes(vector, 1, 2)
+    p, (n_blocks, size, _) = excess.shape[1], covariance.shape
+    c = covariance.reshape(n_blocks, size // p, p, size // p, p)
+    own = np.einsum("biaic->biac", c)
+    by = wasserstein.power(own, 0.5) @ inner.reshape(own.shape) @ wasserstein.power(own, -0.5)
+    return np.einsum("biac,bicjd,bjed->biaje", by, c, by, optimize=True).reshape(covariance.shape)
+
+
 @dataclass(frozen=True)
 class _Merged:
     """What shards say together; arrays have leading block axes."""
@@ -251,14 +289,15 @@ class _Merged:
     own: Floats  # covariance of each shard, (shards, blocks, size, size)
     factor: Floats  # by which each shard's covariance is multiplied
     share: Floats
-    covariance: Floats  # of the barycenter
+    covariance: Floats  # of the barycenter, narrowed
     skew: Floats  # mean minus mode of the full posterior, (blocks, size)
     n_rows: int
 
     @classmethod
     def of(
-        cls, draws: list[Floats], share: Floats, factor: Floats, full: bool, free: Bools
-    ) -> _Merged:
+        cls, draws: list[Floats], share: Floats, factor: Floats, full: bool, free: Bools,
+        narrow: bool,
+    ) -> _Merged:  # fmt: skip
         """Moments of the shards' draws and their barycenter."""
         n_blocks = 1 if full else free.shape[1]
         x = [by_item(d, n_blocks) for d in draws]
@@ -271,12 +310,15 @@ class _Merged:
         # Of each item by itself: nearly all of it, and little sampling error.
         skew = [wasserstein.mean_less_mode(by_item(d, free.shape[1])) for d in draws]
         total = sum(s * f * d for s, f, d in zip(share, factor, skew, strict=True))
+        covariance = wasserstein.barycenter(own * factor[:, None, None, None], share)
+        if narrow and len(free) == _NARROWED and free.all() and (factor < 1.0).all():
+            covariance = _narrowed(covariance, _excess(draws, share, factor))
         return cls(
             np.stack([d.mean(axis=0) for d in x]),
             own,
             factor,
             share,
-            wasserstein.barycenter(own * factor[:, None, None, None], share),
+            covariance,
             np.reshape(total, dummy.shape),
             len(free),
         )

@@ -79,3 +79,21 @@ def mean_less_mode(x: Floats) -> Floats:
     inverse = np.linalg.pinv(covariances(x), hermitian=True)
     length = (deviation * (inverse @ deviation)).sum(axis=1, keepdims=True)
     return 0.5 * (deviation * (length - length.mean(axis=2, keepdims=True))).mean(axis=2)
+
+
+def excess_spread(x: Floats) -> Floats:
+    """Excess of each block's covariance over that of the Gaussian at its mode, from draws of it.
+
+    To second order of exp(-x'Hx/2 + third + fourth order), with x in units of its own spread, it is
+    half of ``E[x x' x'x] - (size + 2) I - K K'``, K the third moments: like the distance of mean
+    from mode (:func:`mean_less_mode`) it falls like one over the persons.  Draws (draw, blocks,
+    size) give (blocks, size, size), relative to the covariance: ``C^1/2 (I - excess) C^1/2`` is
+    the Gaussian's.
+    """
+    deviation = (x - x.mean(axis=0)).transpose(1, 2, 0)
+    z = power(covariances(x), -0.5) @ deviation
+    length = (z**2).sum(axis=1, keepdims=True)
+    fourth = (z * length) @ z.transpose(0, 2, 1) / len(x) - (z.shape[1] + 2) * np.eye(z.shape[1])
+    pairs = (z[:, :, None] * z[:, None]).reshape(len(z), -1, len(x))
+    third = z @ pairs.transpose(0, 2, 1) / len(x)
+    return 0.5 * (fourth - third @ third.transpose(0, 2, 1))
