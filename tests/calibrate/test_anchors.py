@@ -71,6 +71,49 @@ def test_chi_square_is_the_drop_of_a_quadratic_by_brute_force(model):
     assert f.attrs["anchor_df"] == (1 if model == "1pl" else 2)
 
 
+ESTIMATES = (
+    "item_discrimination", "item_difficulty", "item_intercept", "group_mean", "group_sd",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ["2pl", "3pl", "1pl", "two groups", "weights"])
+def test_errors_of_the_bank_are_in_those_of_the_fit(case):
+    """Variances that they add, by fitting again with each parameter of the bank moved."""
+    rng = np.random.default_rng(3)
+    model = case if case.endswith("pl") else "2pl"
+    a, b, y = of_a_group(rng, 600, one_slope=model == "1pl")
+    table = {
+        "two groups": {"group": np.where(rng.random(600) < 0.5, "a", "b")},
+        "weights": {"weight": rng.uniform(0.2, 1.8, 600)},
+    }.get(case, {})
+    table["person_id"] = list(map(str, range(600)))
+    k = np.arange(K)
+    se = {
+        "item_discrimination_se": np.full(K, 0.0 if model == "1pl" else 0.15),
+        "item_difficulty_se": 0.1 + 0.02 * k,
+    }
+
+    def fitted(a, b, **se):
+        known = bank(a, b, 0.1 if model == "3pl" else None, **se)
+        return fit(with_persons(y, table), model=model, fixed_items=known)
+
+    known, unsure = fitted(a[:K], b[:K]), fitted(a[:K], b[:K], **se)
+    assert known.attrs["anchor_errors"] == "taken as known: not in the standard errors"
+    assert unsure.attrs["anchor_errors"] == "in the standard errors"
+    added = dict.fromkeys(ESTIMATES, 0.0)
+    for by in range(1 if model == "1pl" else 0, 2):
+        for j in range(K):
+            step = 0.1 * list(se.values())[by][j] * np.outer(k[:2] == by, k == j)
+            low, high = (fitted(*np.array([a[:K], b[:K]]) + s * step) for s in (-1, 1))
+            for name in ESTIMATES:
+                added[name] = added[name] + ((high[name] - low[name]).values / 0.2) ** 2
+    for name in ESTIMATES:
+        got = np.sqrt(unsure[f"{name}_se"].values ** 2 - known[f"{name}_se"].values ** 2)
+        free = np.isfinite(known[f"{name}_se"].values)
+        assert free.any()
+        np.testing.assert_allclose(got[free], np.sqrt(added[name])[free], rtol=0.03, atol=2e-3)
+
+
 def test_wrong_anchors_are_named():
     """Two of six off by 1.5: before, not a word."""
     rng = np.random.default_rng(1)

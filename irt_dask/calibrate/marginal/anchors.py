@@ -4,6 +4,9 @@ At the maximum with all anchors fixed, the derivatives of the log-likelihood by 
 two parameters (slope and intercept), less what those of the free parameters explain of them, have
 mean 0 if the bank is right (Rao 1948; Silvey 1959).  Their covariance is the efficient information
 I; errors of the bank with covariance S add I S I.
+
+Free parameters follow the anchors, dx / d anchor = -H^-1 C with H their information and C that
+between them and the anchors: errors of the bank add H^-1 C S C' H^-1 to their covariance.
 """
 
 from __future__ import annotations
@@ -36,13 +39,17 @@ _LEVEL, _CHANGE = 0.01, 0.05
 
 @dataclass(frozen=True)
 class Test:
-    """Chi-squares of the anchors, and of all of them together."""
+    """Chi-squares of the anchors, and of all of them together.
+
+    ``carried`` is the covariance of the free parameters that errors of the bank make.
+    """
 
     chi2: Floats
     p_value: Floats
     rmsd: Floats
     together: float
     df: int
+    carried: Floats
 
     def variables(self) -> dict[str, Any]:
         """Arrays by name, NaN for items that are no anchors or have no test."""
@@ -57,6 +64,11 @@ class Test:
         """Test of all anchors."""
         p = float(chdtrc(self.df, np.maximum(self.together, 0.0))) if self.df else float("nan")
         return {"anchor_chi2": self.together, "anchor_df": self.df, "anchor_p_value": p}
+
+    @property
+    def carries(self) -> bool:
+        """Whether the bank has errors, which the covariance of the free parameters has then."""
+        return bool(self.carried.any())
 
     def warn(self, item_id: tuple[str, ...], *, stacklevel: int = 2) -> None:
         """Name the anchors that the data contradict, the worst first."""
@@ -157,13 +169,14 @@ def test(fit: Rounds, x: Floats, expected: Expected, errors: Floats) -> Test | N
     # Errors of the bank, in the order of the tested parameters and their units.
     bank = scipy.linalg.block_diag(*errors[anchors])[np.ix_(*2 * [np.flatnonzero(columns >= 0)])]
     bank = bank * np.outer(size[tested], size[tested])
+    carried = explained.T @ bank @ explained / np.outer(size[others], size[others])
     place = np.full(columns.shape, -1)
     place[columns >= 0] = np.arange(tested.size)
     # Weighted persons count by their squares in products, as free parameters show.
     robust, free = fit.engine.sampled, np.ix_(others, others)
     ratio = float(np.trace(squares[free]) / np.trace(information[free])) if robust else 1.0
     parts = _Parts(efficient, left, products, bank, size[tested], place, robust, ratio)
-    return _tests(model, x, expected, anchors, parts)
+    return _tests(model, x, expected, anchors, parts, carried)
 
 
 @dataclass(frozen=True)
@@ -200,7 +213,9 @@ class _Parts:
         return float(u @ np.linalg.solve(total, u)), step
 
 
-def _tests(model: Model, x: Floats, e: Expected, anchors: Any, parts: _Parts) -> Test:
+def _tests(
+    model: Model, x: Floats, e: Expected, anchors: Any, parts: _Parts, carried: Floats
+) -> Test:
     """Tests of each anchor and of all, and how far P would move."""
     each, p_value, rmsd = np.full((3, model.n_items), np.nan)
     items, _ = model.unpack(x)
@@ -226,4 +241,4 @@ def _tests(model: Model, x: Floats, e: Expected, anchors: Any, parts: _Parts) ->
         along[at, 1 - k] = move[k, anchors[known]] * parts.unit[at]
     basis = scipy.linalg.null_space(along.T)
     together = parts.on(basis)[0] if basis.shape[1] else float("nan")
-    return Test(each, p_value, rmsd, together, basis.shape[1])
+    return Test(each, p_value, rmsd, together, basis.shape[1], carried)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +98,8 @@ def fit_marginal(
     Dataset over items
         ``item_discrimination``, ``item_difficulty``, ``item_intercept``, for 3PL and 4PL
         ``item_guessing``, for 4PL ``item_upper_asymptote``, with ``_se`` (from the observed
-        information; NaN for what is fixed or at a bound, and without ``standard_errors``),
+        information, with the errors of fixed items that their bank tells: attrs
+        ``anchor_errors``; NaN for what is fixed or at a bound, and without ``standard_errors``),
         ``item_at_bound``, ``item_flag``, ``item_n_responses``, ``item_n_right``,
         ``iteration_objective``. With groups, fixed items or a histogram over ``groups``:
         ``group_label``, ``group_mean`` and ``group_sd`` with ``_se``, and ``group_at_bound``; with
@@ -284,6 +285,8 @@ def _found(fit: Rounds, x: Floats, wanted: bool, bank: xr.Dataset | None) -> _Fo
     if bank is not None and covariance.inverse is not None:
         errors = anchors.bank_errors(bank, fit.engine.responses.item_id)
         anchored = anchors.test(fit, end, expected, errors)
+        if anchored is not None and covariance.matrix is not None:
+            covariance = replace(covariance, matrix=covariance.matrix + anchored.carried)
     return _Found(end, value, expected, covariance, anchored)
 
 
@@ -365,7 +368,7 @@ def _attrs(fit: Rounds, found: _Found, labels: tuple[str, ...]) -> dict[str, Any
         "objective": value + log_prior,
         "log_likelihood": value,
         **of_prior,
-        **({} if found.anchored is None else found.anchored.attrs),
+        **_of_anchors(model, found),
         "identification": _identification(model, labels),
         "n_persons": fit.engine.n_persons,
         **fit.engine.weight_attrs,
@@ -374,6 +377,16 @@ def _attrs(fit: Rounds, found: _Found, labels: tuple[str, ...]) -> dict[str, Any
         "bic": model.n_parameters * math.log(float(found.expected.persons.sum())) - 2.0 * value,
         "latent": "histogram" if model.histogram else "normal",
     }
+
+
+def _of_anchors(model: Model, found: _Found) -> dict[str, Any]:
+    """What is said of fixed items together: their test, and whether their errors are counted."""
+    if not model.anchored:
+        return {}
+    test = found.anchored
+    known = test is None or not test.carries
+    said = "taken as known: not in the standard errors" if known else "in the standard errors"
+    return {**({} if test is None else test.attrs), "anchor_errors": said}
 
 
 def _identification(model: Model, labels: tuple[str, ...]) -> str:
