@@ -1,14 +1,17 @@
-"""Fits whose anchors have the standard errors of the bank that they came from."""
+"""Fits whose anchors have the standard errors and flags of the bank that they came from."""
 
 from __future__ import annotations
 
 import xarray as xr
 
+from irt_dask.items.checks import OK
+
 
 def with_errors_of_anchors(fit: xr.Dataset, bank: xr.Dataset | None) -> xr.Dataset:
-    """The fit, its anchors with the standard errors that their bank has for them.
+    """The fit, its anchors with the standard errors and the flags that their bank has for them.
 
-    A fit estimates nothing of them; a bank says how well each of its items is known.
+    A fit estimates nothing of them; a bank says how well each of its items is known, and which of
+    them are not to be relied on.
     """
     if bank is None:
         return fit
@@ -23,4 +26,16 @@ def with_errors_of_anchors(fit: xr.Dataset, bank: xr.Dataset | None) -> xr.Datas
             values = fit[name].values.astype(float)
             values[at] = bank[known[0]].values[of]
             out[name] = (fit[name].dims, values)
+    if "item_flag" in bank:
+        flags = fit["item_flag"].values.astype(object)
+        flags[at] = [
+            _together(*pair)
+            for pair in zip(flags[at], bank["item_flag"].values[of].astype(str), strict=True)
+        ]
+        out["item_flag"] = (fit["item_flag"].dims, flags.astype(str))
     return out
+
+
+def _together(one: str, two: str) -> str:
+    """Flags of an item that has these and those."""
+    return "|".join(sorted({*one.split("|"), *two.split("|")} - {OK})) or OK

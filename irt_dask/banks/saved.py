@@ -9,10 +9,14 @@ import xarray as xr
 
 from irt_dask.banks.files import read_items
 from irt_dask.errors import InputError
+from irt_dask.store import Responses
 from irt_dask.store.manifest import write_atomically
-from irt_dask.store.places import local_path
+from irt_dask.store.places import local_path, read_bytes
+from irt_dask.variables import describe
 
 _INT32 = 2**31 - 1
+#: Attribute: fingerprints of the responses that were fitted, with their weights and without.
+_FITTED = "data_checksums"
 
 
 def netcdf(result: xr.Dataset) -> bytes:
@@ -48,6 +52,18 @@ def write_result(result: xr.Dataset, path: Path) -> None:
     write_atomically(path.absolute(), netcdf(result))
 
 
+def of_responses(fit: xr.Dataset, responses: Responses) -> xr.Dataset:
+    """Return the fit with a note of the responses that it is of."""
+    both = responses.fingerprint, responses.select(weights="ignore").fingerprint
+    return fit.assign_attrs({_FITTED: list(dict.fromkeys(both))})
+
+
+def is_of(fit: xr.Dataset, checksum: str) -> bool | None:
+    """Whether these are the responses that were fitted; None if the fit does not say."""
+    known = fit.attrs.get(_FITTED)
+    return None if known is None else checksum in known.split(",")
+
+
 def read_bank(path: str | Path) -> xr.Dataset:
     """Items of a bank (.csv, .json), or the whole fit that a run or ``calibrate`` left (.nc).
 
@@ -60,10 +76,24 @@ def read_bank(path: str | Path) -> xr.Dataset:
         return read_items(path)
     path = local_path(path, "the result of a run")
     try:
-        with open(path, "rb") as file:
-            result = xr.load_dataset(io.BytesIO(file.read()), engine="scipy")
+        data = read_bytes(path)
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
-    except (TypeError, ValueError, OSError) as error:
-        raise InputError(f"{path} is not a fit that was saved: {error}") from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+    try:
+        result = xr.load_dataset(io.BytesIO(data), engine="scipy")
+        _check_names(result)
+    except Exception as error:  # a damaged file can raise anything
+        raise InputError(f"{path} is not a fit that was saved, or is damaged: {error}") from error
     return result
+
+
+def _check_names(result: xr.Dataset) -> None:
+    """Stop at arrays that no result has; dtypes are those of netCDF 3, which lacks some."""
+    if "item_id" not in result:
+        raise ValueError("it has no item_id")
+    for name, array in result.variables.items():
+        dims = describe(str(name)).dims_of(array.ndim)
+        if array.dims != dims:
+            raise ValueError(f"{name} is over {array.dims}, not {dims}")

@@ -12,11 +12,12 @@ from click.core import ParameterSource
 
 from irt_dask.cli.common import (
     cluster_option,
+    counted,
+    groups_of,
     json_option,
     quiet_option,
-    remark,
-    responses_of,
     rows,
+    say,
     show,
     warned,
     weights_option,
@@ -24,6 +25,7 @@ from irt_dask.cli.common import (
 )
 from irt_dask.curves import MODELS
 from irt_dask.errors import InputError
+from irt_dask.store import open_responses
 
 #: Methods, and those of the options of ``calibrate`` that only some have.
 _METHODS: dict[str, tuple[str, ...]] = {
@@ -46,6 +48,7 @@ _SHOWN = (
     "method", "model", "identification", "latent", "converged", "n_iterations", "objective",
     "log_likelihood", "log_prior", "guessing_prior", "n_parameters", "aic", "bic", "n_persons",
     "weight_kind", "mean_weight", "anchor_chi2", "anchor_df", "anchor_p_value",
+    "anchor_errors",
 )  # fmt: skip
 
 
@@ -74,13 +77,6 @@ def _guessing_prior(text: str | None, model: str) -> dict[str, Any]:
             f"--guessing-prior {text!r}: give two numbers, as in 5,17, or none"
         ) from None
     return {"guessing_prior": (alpha, beta)}
-
-
-#: Said where estimates do not maximise the likelihood that is shown.
-_PENALISED = (
-    "note: estimates maximise the objective, which is log likelihood plus log prior; the log "
-    "likelihood may lie below that of the 2PL (--guessing-prior none maximises it alone)"
-)
 
 
 @click.command()
@@ -146,6 +142,7 @@ def calibrate(
     """
     from irt_dask.banks import check_new_path, write_items
     from irt_dask.banks.saved import check_new_result, write_result
+    from irt_dask.report.tables import caveats
 
     check_new_path(out)
     path = None if kept is None else check_new_result(kept)
@@ -156,8 +153,8 @@ def calibrate(
     write_items(fit, out)
     if path is not None:
         write_result(fit, path)
-    if fit.attrs.get("guessing_prior", "none") != "none":
-        remark(_PENALISED, quiet)
+    for text in () if quiet else caveats(fit.attrs):
+        say(f"note: {text}", err=True)
     files = {"items": out} | ({} if kept is None else {"fit": kept})
     _tell(fit, files, as_json)
 
@@ -165,12 +162,13 @@ def calibrate(
 def _fitted(
     store: str, method: str, weights: str, cluster: str, quiet: bool, options: dict[str, Any]
 ) -> xr.Dataset:
-    """The fit, its anchors with the standard errors of their bank."""
+    """The fit, its anchors with what their bank says of them, and which responses it is of."""
     import irt_dask as irt
     from irt_dask.banks.anchors import with_errors_of_anchors
-    from irt_dask.banks.saved import read_bank
+    from irt_dask.banks.saved import of_responses, read_bank
 
-    r = responses_of(store, weights)
+    stored = open_responses(store)
+    r = counted(stored, weights, quiet)
     with warned(quiet):
         for name in ("fixed_items", "start"):
             if options[name] is not None:
@@ -189,7 +187,9 @@ def _fitted(
                 client=client,
                 progress=False if quiet else None,
             )
-    return with_errors_of_anchors(fit, options["fixed_items"])
+    if stored.max_weight is not None and r.max_weight is None:
+        fit.attrs["weight_kind"] = "ignored"
+    return of_responses(with_errors_of_anchors(fit, options["fixed_items"]), stored)
 
 
 def _tell(fit: xr.Dataset, files: dict[str, str], as_json: bool) -> None:
@@ -202,24 +202,14 @@ def _tell(fit: xr.Dataset, files: dict[str, str], as_json: bool) -> None:
     shown = {**files, **shown, "flagged_items": flagged}
     if as_json:
         if "group_label" in fit:
-            shown["groups"] = _groups(fit)
+            shown["groups"] = groups_of(fit)
         if "item_anchor_chi2" in fit:
             shown["anchors"] = _anchors(fit)
     show(shown, as_json)
     if not as_json and "group_label" in fit:
-        click.echo(f"\nAbility of the groups:\n\n{rows(_groups(fit))}")
+        click.echo(f"\nAbility of the groups:\n\n{rows(groups_of(fit))}")
     if not as_json and "item_anchor_chi2" in fit:
         click.echo(f"\nAnchors, the worst first:\n\n{rows(_anchors(fit)[:_MOST_ANCHORS])}")
-
-
-def _groups(fit: xr.Dataset) -> list[dict[str, Any]]:
-    """Means and SDs of the groups, with standard errors."""
-    names = {"mean": "group_mean", "mean_se": "group_mean_se", "sd": "group_sd",
-             "sd_se": "group_sd_se"}  # fmt: skip
-    return [
-        {"group": str(label)} | {k: float(fit[v].values[g]) for k, v in names.items() if v in fit}
-        for g, label in enumerate(fit["group_label"].values)
-    ]
 
 
 def _anchors(fit: xr.Dataset) -> list[dict[str, Any]]:

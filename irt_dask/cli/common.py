@@ -104,12 +104,37 @@ weights_option = click.option(
     help="Person weights of the store, if it has any: use them (a method that cannot says so), or "
     "count every person once.",
 )  # fmt: skip
+items_option = click.option(
+    "--items", type=click.Choice(["all", "bank"]), default="all", show_default=True,
+    help="Items of STORE that BANK lacks: an error (all), or ignored with a note (bank).",
+)  # fmt: skip
 
 
-def responses_of(store: str, weights: str = "use") -> Responses:
-    """The responses of a store, without their weights if these are to be ignored."""
-    responses = open_responses(store)
-    return responses.select(weights="ignore") if weights == "ignore" else responses
+def counted(responses: Responses, weights: str, quiet: bool) -> Responses:
+    """The responses, without their weights if these are to be ignored, which is said."""
+    if weights != "ignore" or responses.max_weight is None:
+        return responses
+    if not quiet:
+        say(
+            f"note: the persons' {responses.weight_kind} weights are ignored, as weights='ignore' "
+            f"asks for: results are those of the persons in the sample, who count alike, not of "
+            f"the population that they stand for",
+            err=True,
+        )
+    return responses.select(weights="ignore")
+
+
+def responses_and_bank(
+    store: str, bank: str, *, items: str, weights: str, quiet: bool
+) -> tuple[Responses, xr.Dataset]:
+    """The responses of a store to the items of a bank, and these; others as ``items`` says."""
+    from irt_dask.banks.saved import read_bank
+    from irt_dask.score.outside import of_bank
+
+    responses = counted(open_responses(store), weights, quiet)
+    known = read_bank(bank)
+    with warned(quiet):
+        return of_bank(responses, known, "ignore" if items == "bank" else "raise"), known
 
 
 def remark(text: str, quiet: bool) -> None:
@@ -165,6 +190,17 @@ def rows(records: list[dict[str, Any]], digits: int = 3) -> str:
     """Align records that have the same keys, a line each below a line of headings."""
     heads = records[0] if records else {}
     return table({h.replace("_", " "): [of[h] for of in records] for h in heads}, digits)
+
+
+def groups_of(result: xr.Dataset) -> list[dict[str, Any]]:
+    """Means and SDs of ability of the groups of a fit or of scores, with standard errors."""
+    names = {"mean": "group_mean", "mean_se": "group_mean_se", "sd": "group_sd",
+             "sd_se": "group_sd_se"}  # fmt: skip
+    return [
+        {"group": str(label)}
+        | {k: float(result[v].values[g]) for k, v in names.items() if v in result}
+        for g, label in enumerate(result["group_label"].values)
+    ]
 
 
 def table(columns: dict[str, Any], digits: int = 3) -> str:

@@ -10,9 +10,10 @@ import pandas as pd
 
 from irt_dask.cli.common import (
     cluster_option,
+    items_option,
     json_option,
     quiet_option,
-    responses_of,
+    responses_and_bank,
     rows,
     show,
     warned,
@@ -70,13 +71,15 @@ def _ability(
 @click.option("--ability", callback=_ability, metavar="MEAN,SD",
               help="Normal distribution of the persons' abilities on the scale of BANK (default: "
               "the likeliest).")  # fmt: skip
+@items_option
 @weights_option
 @cluster_option()
 @json_option
 @quiet_option
 def fit(
     store: str, bank: str, out: str | None, persons: str | None, fitted: bool,
-    ability: tuple[float, float] | None, weights: str, cluster: str, as_json: bool, quiet: bool,
+    ability: tuple[float, float] | None, items: str, weights: str, cluster: str, as_json: bool,
+    quiet: bool,
 ) -> None:  # fmt: skip
     """Say which items and how many persons of STORE do not fit the items of BANK.
 
@@ -87,16 +90,15 @@ def fit(
     (l_z*). Cut-offs are conventions: see 'irt-dask docs fit'.
     """
     import irt_dask as irt
-    from irt_dask.banks.saved import read_bank
 
-    path, r = new_csv(out), responses_of(store, weights)
-    items = read_bank(bank)
+    path = new_csv(out)
+    r, known = responses_and_bank(store, bank, items=items, weights=weights, quiet=quiet)
     options: dict[str, Any] = {"ability": ability, "progress": False if quiet else None}
     with warned(quiet), workers(cluster, r, quiet=quiet) as client:
-        tests = irt.item_fit(r, items, fitted=fitted, client=client, **options)
+        tests = irt.item_fit(r, known, fitted=fitted, client=client, **options)
         of_persons = None
         if persons is not None or r.n_persons <= _MOST_PERSONS:
-            of_persons = irt.person_fit(r, items, store=persons, client=client, **options)
+            of_persons = irt.person_fit(r, known, store=persons, client=client, **options)
     frame = by_item(tests)
     write_csv(frame, path)
     misfit = frame[_misfits(frame)]
@@ -140,13 +142,14 @@ def _misfits(frame: pd.DataFrame) -> Any:
               "the reference, one after the other.")  # fmt: skip
 @click.option("--out", type=click.Path(), metavar="DIF.csv",
               help="Write the tests, a row for each item and focal group.")  # fmt: skip
+@items_option
 @weights_option
 @cluster_option()
 @json_option
 @quiet_option
 def dif(
-    store: str, bank: str, reference: str, focal: tuple[str, ...], out: str | None, weights: str,
-    cluster: str, as_json: bool, quiet: bool,
+    store: str, bank: str, reference: str, focal: tuple[str, ...], out: str | None, items: str,
+    weights: str, cluster: str, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Test the items of BANK for differential functioning between groups of persons of STORE.
 
@@ -156,14 +159,13 @@ def dif(
     items; shift is in logits, positive where the item is easier for the focal group.
     """
     import irt_dask as irt
-    from irt_dask.banks.saved import read_bank
 
-    path, r = new_csv(out), responses_of(store, weights)
-    items, frames, groups = read_bank(bank), [], []
+    path, frames, groups = new_csv(out), [], []
+    r, known = responses_and_bank(store, bank, items=items, weights=weights, quiet=quiet)
     with warned(quiet), workers(cluster, r, quiet=quiet) as client:
         for label in focal:
             tests = irt.dif(
-                r, items, reference=reference, focal=label, client=client,
+                r, known, reference=reference, focal=label, client=client,
                 progress=False if quiet else None,
             )  # fmt: skip
             frame = by_item(tests, "item_dif_")

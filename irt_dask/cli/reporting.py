@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 import xarray as xr
 
-from irt_dask.errors import InputError
+from irt_dask.errors import InputError, listed
 from irt_dask.store import open_responses
 
 
@@ -17,7 +18,7 @@ from irt_dask.store import open_responses
 @click.option("--out", type=click.Path(), metavar="PAGE.html",
               help="File to write, for a fit; the page of a run lies in its folder.")  # fmt: skip
 @click.option("--store", type=click.Path(), help="The responses that were fitted: the page says "
-              "what they are.")  # fmt: skip
+              "what they are. Others are refused.")  # fmt: skip
 @click.option("--scores", type=click.Path(), metavar="FOLDER", help="Scores of these persons "
               "(irt-dask score --out): the person-item map shows their distribution.")  # fmt: skip
 @click.option("--title", help="Heading of the page (default: the name of the fit).")
@@ -46,15 +47,20 @@ def report(
     if not out.endswith((".html", ".htm")):
         raise InputError(f"--out {out}: the file name must end in .html")
     from irt_dask.banks.saved import read_bank
-    from irt_dask.report.abilities import count_abilities
+    from irt_dask.report.abilities import count_abilities, description
     from irt_dask.report.page import write_report
 
     fit = read_bank(source)
     fits: dict[str, Any] = {_kind(source, fit): fit}
+    facts = _facts(source, fit, store)
+    if scores is not None:
+        said = description(scores)
+        persons = said.get("data", ""), said.get("n_persons", 0), said.get("item_id", [])
+        _check_data(f"--scores {scores}", source, fit, *persons)
     page = write_report(
         out,
         title=title or Path(source).stem,
-        run=_facts(source, fit, store),
+        run=facts,
         timings=(),
         scores=None if scores is None else count_abilities(scores),
         **fits,
@@ -86,9 +92,37 @@ def _facts(source: str, fit: xr.Dataset, store: str | None) -> list[tuple[str, o
         r = open_responses(store)
         if list(r.item_id) != [str(i) for i in fit["item_id"].values]:
             raise InputError(f"--store {store} has other items than {source}: it was not fitted")
+        _check_data(f"--store {store}", source, fit, r.fingerprint, r.n_persons)
         groups = "known" if r.has_groups else "none"
-        kind = "none" if r.max_weight is None else r.weight_kind
+        kind = "none" if r.max_weight is None else fit.attrs.get("weight_kind", "ignored")
         facts += [("Store", store), ("Persons of the store", f"{r.n_persons:,}"),
                   ("Groups", groups), ("Weights", kind),
                   ("Data checksum", r.fingerprint[:16])]  # fmt: skip
     return [*facts, ("Version of irt_dask", fit.attrs.get("version"))]
+
+
+def _check_data(
+    option: str, source: str, fit: xr.Dataset, checksum: str, n_persons: int,
+    item_id: Sequence[str] = (),
+) -> None:  # fmt: skip
+    """Stop at responses that were not fitted, or scores of others.
+
+    A fit that was saved elsewhere does not say which it is of: then persons are counted, but where
+    weights count them.
+    """
+    from irt_dask.banks.saved import is_of
+
+    same, n = is_of(fit, checksum), fit.attrs.get("n_persons")
+    if same is None and n is not None and fit.attrs.get("weight_kind") != "frequency":
+        same = bool(n_persons == n)
+    unknown = [i for i in item_id if i not in set(fit["item_id"].values.astype(str))]
+    if unknown:
+        raise InputError(
+            f"{option}: these are scores by items that {source} does not have: "
+            f"{listed(unknown, 10)}"
+        )
+    if same is False:
+        raise InputError(
+            f"{option}: {n_persons:,} persons and their responses, which are not those that "
+            f"{source} was fitted to" + ("" if n is None else f" ({n:,} persons)")
+        )

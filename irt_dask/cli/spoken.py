@@ -26,6 +26,8 @@ _TOKEN = re.compile(rf"{_STRING}|[][(){{}}]|[^][(){{}}'\"]+")
 _PLAIN = re.compile(rf"{_STRING}|\.\.\.|[+-]?\w+(?:[.\w+-]*\w)?")
 #: Keywords of functions that begin so are options without it: n_shards is --shards.
 _NUMBER_OF = "n_"
+#: What does not stand before a keyword, but before a part of something else.
+_BEFORE = r"(?<![\w.'\"`/-])"
 
 
 def typed(text: str, command: click.Command | None) -> str:
@@ -35,8 +37,11 @@ def typed(text: str, command: click.Command | None) -> str:
         return text
     if methods := _methods(command):
         text = re.sub(rf"\bfit_({'|'.join(methods)})\b", r"--method \1", text)
+    if bare := [name for name in write if "_" in name and name in _options(command)]:
+        named = rf"{_BEFORE}(?:{_NUMBER_OF})?({'|'.join(bare)})(?![\w'\"`/=-]|\.\w)"
+        text = re.sub(named, lambda found: write[found[1]](None), text)
     names = "|".join(sorted(map(re.escape, write), key=len, reverse=True))
-    keyword = re.compile(rf"(?<![\w.'\"`/-])(?:{_NUMBER_OF})?({names})=(?!=)")
+    keyword = re.compile(rf"{_BEFORE}(?:{_NUMBER_OF})?({names})=(?!=)")
     parts, at = [], 0
     while found := keyword.search(text, at):
         end = _end_of_value(text, found.end())
@@ -47,6 +52,10 @@ def typed(text: str, command: click.Command | None) -> str:
         parts += [text[at : found.start()], write[found[1]](_value(text[found.end() : end]))]
         at = end
     return "".join(parts) + text[at:]
+
+
+def _options(command: click.Command) -> set[str]:
+    return {str(p.name) for p in command.params if isinstance(p, click.Option)}
 
 
 def _methods(command: click.Command) -> list[str]:
@@ -73,14 +82,14 @@ def _of_command(command: click.Command | None) -> dict[str, Writer]:
     for option in command.params:
         if isinstance(option, click.Option) and option.name not in write:
             write[str(option.name)] = _option_writer(option)
-    if "items" in write and command.name in _SCORING:
+    if "items" in write and command.name in _OF_BANKS:
         items = write.pop("items")
         write["unknown_items"] = lambda value: items("bank" if value == "ignore" else "all")
     return write
 
 
-#: Commands that score, with an option or key ``items`` for what is ``unknown_items`` in Python.
-_SCORING = ("score", "run")
+#: Commands with an option or key ``items`` for what is ``unknown_items`` in Python.
+_OF_BANKS = ("score", "run", "fit", "dif")
 
 
 def _keys_of_runs() -> set[str]:

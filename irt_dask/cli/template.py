@@ -132,7 +132,7 @@ def _values(look: Look, given: dict[str, Any], to_decide: list[str]) -> list[str
 
 def _persons(look: Look) -> str:
     """The sections after [data], which depend on whether persons have weights and groups."""
-    prior = 'prior = "normal"              # or "groups", "covariates"\n'
+    prior = 'prior = "normal"              # or "population", "groups", "covariates"\n'
     if look.groups is not None:
         some = ", ".join(list(look.groups)[:_SHOWN])
         prior = (

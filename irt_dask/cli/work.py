@@ -9,20 +9,27 @@ from pathlib import Path
 from typing import Any
 
 import click
+import xarray as xr
 
 from irt_dask.cli.common import (
     absolute,
     cluster_option,
+    counted,
+    groups_of,
     item_table,
+    items_option,
     json_option,
     quiet_option,
+    rows,
     say,
     show,
     warned,
+    weights_option,
     workers,
 )
 from irt_dask.errors import InputError, MachineWarning
 from irt_dask.store import open_responses
+from irt_dask.store.responses import SAMPLING
 
 
 @click.command()
@@ -30,7 +37,8 @@ from irt_dask.store import open_responses
 @click.option("--source", type=click.Path(), help="Response file, in place of the pipeline's.")
 @click.option("--out", type=click.Path(), help="Run directory (default: runs/NAME here).")
 @click.option("--cluster", metavar="WHERE", help="Where to compute, in place of the pipeline's "
-              "[cluster]: 'local', 'none', tcp://127.0.0.1:port or a TOML file.")  # fmt: skip
+              "[cluster]: 'local', 'none', tcp://127.0.0.1:port, a TOML file, or 'auto' "
+              "(without such a section): 'local', but 'none' for data below 10 MB.")  # fmt: skip
 @click.option("--fresh", is_flag=True, help="Discard what an earlier run left and start over.")
 @quiet_option
 def run(
@@ -45,7 +53,7 @@ def run(
     With a [scoring] section it is a scheduled scoring instead: 'irt-dask score' with the options of
     the file, and --out names the folder of the scores.
     """
-    from irt_dask.workflow import read_config, read_scoring
+    from irt_dask.workflow import is_small, read_config, read_scoring
     from irt_dask.workflow import run as run_pipeline
 
     scoring = read_scoring(pipeline, out)
@@ -64,14 +72,12 @@ def run(
     if config.directory is None:
         directory = str(absolute("runs") / Path(pipeline).stem)
         config = config.model_copy(update={"directory": directory})
-    if cluster == "auto":
-        raise InputError(
-            "--cluster auto: a run computes for minutes, on the [cluster] of its file, by default "
-            "on all cores; give local, none, an address or a TOML file"
-        )
+    where = cluster or (config.cluster if "cluster" in config.model_fields_set else "auto")
+    if where == "auto":
+        where = "none" if is_small(config) else "local"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MachineWarning)  # the run says it, and keeps it
-        with workers(cluster or config.cluster, quiet=quiet) as client:
+        with workers(where, quiet=quiet) as client:
             path = run_pipeline(
                 config, client=client, fresh=fresh, progress=False if quiet else None,
                 say=_say(quiet),
@@ -149,16 +155,16 @@ def demo(out: str, cluster: str, quiet: bool) -> None:
 @click.option("--method", type=click.Choice(["eap", "map", "ml", "wle"]), default="eap",
               show_default=True, help="Estimate of ability.")  # fmt: skip
 @click.option("--prior", default="normal", show_default=True, metavar="PRIOR",
-              help="Distribution of ability: normal (mean 0, SD 1), groups (estimated for each "
-              "group of persons), covariates, or names of covariates with commas.")  # fmt: skip
+              help="Distribution of ability: normal (mean 0, SD 1), population (mean and SD "
+              "estimated), groups (those of each group of persons), covariates, or names of "
+              "covariates with commas.")  # fmt: skip
 @click.option("--plausible", type=int, default=0, show_default=True, metavar="N",
               help="Plausible values for each person, columns pv1 to pvN.")  # fmt: skip
 @click.option("--item-draws", type=int, default=None, metavar="N",
               help="Draws of the items to average over, 0 for none (default: 20 where BANK has "
               "draws, as the posterior.nc of a run, else none).")  # fmt: skip
-@click.option("--items", type=click.Choice(["all", "bank"]), default="all", show_default=True,
-              help="Items of STORE that BANK lacks: an error (all), or ignored with a note "
-              "(bank).")  # fmt: skip
+@items_option
+@weights_option
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the plausible values.")
 @cluster_option()
 @json_option
@@ -183,7 +189,7 @@ def score(prior: str, seed: int, cluster: str, as_json: bool, quiet: bool, **sec
     from irt_dask.clusters.config import validated
     from irt_dask.workflow import ScoringConfig
 
-    known = prior in ("normal", "groups", "covariates")
+    known = prior in ("normal", "population", "groups", "covariates")
     section["prior"] = prior if known else prior.split(",")
     config = validated(ScoringConfig, {"scoring": section, "seed": seed}, "score")
     _score(config, cluster, as_json, quiet)
@@ -192,9 +198,37 @@ def score(prior: str, seed: int, cluster: str, as_json: bool, quiet: bool, **sec
 def _score(config: Any, cluster: Any, as_json: bool, quiet: bool) -> None:
     from irt_dask.workflow import score_store
 
-    store = open_responses(config.scoring.store)
+    store = counted(open_responses(config.scoring.store), config.scoring.weights, quiet)
     with warned(quiet), workers(cluster, store, quiet=quiet) as client:
         result = score_store(config, client=client, progress=False if quiet else None)
     keys = ("n_persons", "n_blocks_scored", "n_blocks_kept", "n_at_bound", "mean_ability",
             "sd_ability", "reliability", "n_item_draws", "n_plausible", "store")  # fmt: skip
-    show({k: result.attrs[k] for k in keys}, as_json)
+    about = {k: result.attrs[k] for k in keys}
+    groups = groups_of(result) if "group_label" in result.coords else []
+    terms = _terms(result) if "regression_coefficient" in result else []
+    if as_json:
+        found = {"groups": groups, "coefficients": terms}
+        show(about | {k: table for k, table in found.items() if table}, True)
+        return
+    if store.max_weight is not None and store.weight_kind == SAMPLING:
+        about = {f"{k}, unweighted" if k in _UNWEIGHTED else k: v for k, v in about.items()}
+    show(about, False)
+    if groups:
+        click.echo(f"\nAbility of the groups:\n\n{rows(groups)}")
+    if terms:
+        click.echo(f"\nAbility by covariates:\n\n{rows(terms)}")
+
+
+#: Said of all scores, in which every person with an estimate counts once under sampling weights.
+_UNWEIGHTED = ("mean_ability", "sd_ability", "reliability")
+
+
+def _terms(result: xr.Dataset) -> list[dict[str, Any]]:
+    """Coefficients of a latent regression and its residual SD, with standard errors."""
+    names, of = result["covariate"].values.astype(str), "regression_coefficient"
+    values = zip(names, result[of].values, result[f"{of}_se"].values, strict=True)
+    residual = ("residual SD", result["residual_sd"], result["residual_sd_se"])
+    return [
+        {"term": str(name), "coefficient": float(x), "se": float(se)}
+        for name, x, se in (*values, residual)
+    ]

@@ -108,9 +108,13 @@ def parameters(
         more = [k for k, p in enumerate(g.model.parameters) if p not in own]
         if more:
             p = g.model.parameters[more[0]]
+            remedy = f"models with it are not available here, fit the {model.upper()}"
+            if what == "fixed_items":  # beside which others are estimated, by a model of choice
+                having = [m.name for m in _KINDS if {*g.model.parameters} <= {*m.parameters}]
+                named = " or ".join(f"model={name!r}" for name in having)
+                remedy = f"choose a model that has it ({named}), or leave this item out of the bank"
             raise InputError(
-                f"{what}: item {item_id[g.at[0]]} has the {p.name} {g.x[more[0], 0]:.3g}; models "
-                f"with it are not available here, fit the {model.upper()}"
+                f"{what}: item {item_id[g.at[0]]} has the {p.name} {g.x[more[0], 0]:.3g}; {remedy}"
             )
     return tuple(found.column(p) for p in own)
 

@@ -180,11 +180,16 @@ def _largest(items: ItemSet, nodes: Floats) -> float:
 
 def one_normal(engine: Engine, items: ItemSet) -> Estimate:
     """Mean and SD of the normal distribution of highest likelihood of all persons."""
+    return climb(engine, items, STANDARD, np.full((1, 1, 1), total_weight(engine)))
+
+
+def total_weight(engine: Engine) -> float:
+    """Sum of the weights of persons with responses; an error if there is none."""
     scale = scale_for(engine, 1.0)
     total = engine.map_reduce(_persons, scale)[0] / scale
     if total == 0.0:
         raise EstimationError("there is no observed response")
-    return climb(engine, items, STANDARD, np.full((1, 1, 1), total))
+    return float(total)
 
 
 def _persons(block: Block, scale: float) -> Any:

@@ -18,10 +18,20 @@ from irt_dask.engine import Engine
 from irt_dask.errors import ApproximationWarning, DataWarning, EstimationError, InputError
 from irt_dask.kernels.base import fixed_point
 from irt_dask.population import regression_errors
-from irt_dask.population.em import SD_BOUNDS, Estimate, add_by_group, climb, scale_for, weights_of
-from irt_dask.population.population import Covariates, Population
+from irt_dask.population.em import (
+    SD_BOUNDS,
+    Estimate,
+    add_by_group,
+    climb,
+    scale_for,
+    total_weight,
+    weights_of,
+)
+from irt_dask.population.population import STANDARD, Covariates, Population
 from irt_dask.store import Responses
 
+#: Label of the group of all persons.
+EVERYBODY = "all"
 #: More groups than this have no place on the driver.
 MOST_GROUPS = 1000
 #: Persons of a covariate and of a group below which a warning says how few there are.
@@ -34,19 +44,21 @@ def begin(responses: Responses, prior: Any) -> Population | None:
     """What ``prior`` asks for, without its numbers; None: N(0, 1)."""
     if isinstance(prior, str) and prior == "normal":
         return None
+    if isinstance(prior, str) and prior == "population":
+        return STANDARD
     if isinstance(prior, str) and prior == "groups":
         if not responses.has_groups:
             raise InputError(
                 "prior='groups': the responses have no groups of persons; give them as column "
                 "'group' of persons"
             )
-        return Population(np.zeros((0, 1)), np.ones(0))
+        return Population(np.zeros((0, 1)), np.ones(0))  # groups are found later
     known = responses.covariate_names
     if isinstance(prior, str):
         if prior != "covariates":
             raise InputError(
-                f"prior={prior!r} is not available; choose 'normal', 'groups', 'covariates' or a "
-                f"list of names of covariates"
+                f"prior={prior!r} is not available; choose 'normal', 'population', 'groups', "
+                f"'covariates' or a list of names of covariates"
             )
         names = known
     else:
@@ -68,7 +80,9 @@ def begin(responses: Responses, prior: Any) -> Population | None:
 
 def estimate(engine: Engine, items: ItemSet, start: Population) -> Estimate:
     """Estimate the population by EM; warns where it does not converge."""
-    if start.covariates is None:
+    if start is STANDARD:
+        population, gram = start, np.full((1, 1, 1), total_weight(engine))
+    elif start.covariates is None:
         population, gram = _groups(engine)
     else:
         population, gram = _covariates(engine, start)
@@ -79,7 +93,7 @@ def estimate(engine: Engine, items: ItemSet, start: Population) -> Estimate:
     _warn_of_few(fitted.population, persons)
     at_bound = [
         repr(label)
-        for label, sd in zip(population.labels or ("residual",), fitted.population.sd, strict=True)
+        for label, sd in zip(_names(population), fitted.population.sd, strict=True)
         if sd <= SD_BOUNDS[0] * 1.0001
     ]
     if at_bound:
@@ -92,10 +106,17 @@ def estimate(engine: Engine, items: ItemSet, start: Population) -> Estimate:
     return fitted
 
 
+def _names(population: Population) -> tuple[str, ...]:
+    """Whose standard deviations there are."""
+    if population.plain:
+        return (EVERYBODY,)
+    return population.labels or ("residual",)
+
+
 def _warn_of_few(population: Population, persons: Floats) -> None:
     """Warn of groups and covariates of which few persons tell; numbers as of ``covariance``."""
     if population.covariates is None:
-        names, counted, few = population.labels, persons[:, 0], _FEW_OF_GROUP
+        names, counted, few = _names(population), persons[:, 0], _FEW_OF_GROUP
         what = "mean and standard deviation of ability of group"
     else:
         names, counted, few = population.covariates.names, persons[0, 1:], _FEW_OF_TERM
@@ -201,7 +222,7 @@ def described(found: Estimate) -> tuple[dict[str, Any], dict[str, Any]]:
     if p.covariates is None:
         data = {"group_mean": p.coefficients[:, 0], "group_mean_se": se[:, 0]}
         data |= {"group_sd": p.sd, "group_sd_se": se[:, 1]}
-        return data, {"group_label": np.array(p.labels, dtype=str)}
+        return data, {"group_label": np.array(p.labels or (EVERYBODY,), dtype=str)}
     data = {
         "regression_coefficient": p.covariates.original() @ p.coefficients[0],
         "regression_coefficient_se": se[0, :-1],

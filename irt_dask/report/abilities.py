@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -14,6 +15,14 @@ from irt_dask.store.places import local_path, read_bytes
 
 #: Classes of the histogram of scores, which counts abilities beyond in the last one.
 _LOW, _HIGH, _CLASSES = -6.0, 6.0, 60
+
+
+def description(folder: str | Path) -> dict[str, Any]:
+    """Return what a folder of finished scores says of itself; InputError if it is none."""
+    path = local_path(folder, "a folder of scores")
+    if not (path / person_files.DONE).exists():
+        raise InputError(f"{folder} holds no finished scores; make them with irt-dask score")
+    return dict(from_json(read_bytes(path / person_files.DONE), constants=True))
 
 
 def count_abilities(folder: str | Path) -> xr.Dataset:
@@ -29,10 +38,7 @@ def count_abilities(folder: str | Path) -> xr.Dataset:
     InputError
         If the folder holds no finished scores of one ability, or a file is damaged.
     """
-    path = local_path(folder, "a folder of scores")
-    if not (path / person_files.DONE).exists():
-        raise InputError(f"{folder} holds no finished scores; make them with irt-dask score")
-    n_blocks = from_json(read_bytes(path / person_files.DONE), constants=True)["n_blocks"]
+    path, n_blocks = local_path(folder, "a folder of scores"), description(folder)["n_blocks"]
     count = np.zeros(_CLASSES, dtype=np.int64)
     for file in (person_files.file_of(path, k) for k in range(n_blocks)):
         said = person_files.footer(file)

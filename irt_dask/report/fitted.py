@@ -20,13 +20,19 @@ def groups_table(fit: xr.Dataset) -> Table | None:
     if "group_mean" not in fit:
         return None
     columns: list[Any] = [fit["group_label"].values.astype(str)]
+    at = fit["group_at_bound"].values if "group_at_bound" in fit else [0] * len(columns[0])
+    lacking = []
     for name in ("group_mean", "group_sd"):
         error = optional(fit, f"{name}_se")
         values = fit[name].values
         errors = [math.nan] * len(values) if error is None else error
         columns.append([_with_error(v, e) for v, e in zip(values, errors, strict=True)])
-    at = fit["group_at_bound"].values if "group_at_bound" in fit else [0] * len(columns[0])
-    remarks = ["After ± stands the standard error; the reference group has none."]
+        lacking += [math.isnan(e) for e, ended in zip(errors, at, strict=True) if not ended]
+    if all(lacking):
+        remarks = ["No standard errors were estimated for the groups."]
+    else:
+        reference = "; the reference group has none" if any(lacking) else ""
+        remarks = [f"After ± stands the standard error{reference}."]
     if any(at):
         ended = ", ".join(label for label, x in zip(columns[0], at, strict=True) if x)
         remarks.append(f"Ended at a bound, and says nothing: {ended}.")
@@ -57,6 +63,8 @@ def anchors_table(fit: xr.Dataset) -> Table | None:
             f"All together: {number(float(together), 1)} with {number(float(df), 0)} degrees of "
             f"freedom, p {_p(float(p_value), 'is ')}."
         )
+    if "anchor_errors" in fit.attrs:
+        remarks.append(f"Errors of the bank: {fit.attrs['anchor_errors']}.")
     if left := len(fixed) - len(rows):
         remarks.append(f"{left:,} more fixed items are left out.")
     return Table(("fixed item", "chi-square", "p", "RMSD"), rows, tuple(remarks))

@@ -204,6 +204,7 @@ def fits_table(fits: Mapping[str, xr.Dataset | None]) -> Table | None:
     present = {k: f.attrs for k, f in fits.items() if f is not None}
     present = {k: a for k, a in present.items() if any(n in a for n in ATTRIBUTES)}
     priors = sorted({k for a in present.values() for k in a if k.endswith("_prior")})
+    remarks = dict.fromkeys(text for a in present.values() for text in caveats(a))
     rows = []
     for name in (*ATTRIBUTES, *priors):
         cells = [_attribute(a.get(name)) for a in present.values()]
@@ -211,7 +212,25 @@ def fits_table(fits: Mapping[str, xr.Dataset | None]) -> Table | None:
             cells = [{"1": "yes", "0": "no"}.get(c, c) for c in cells]
         if any(c != NOTHING for c in cells):
             rows.append([name.replace("n_", "").replace("_", " "), *cells])
-    return Table(("attribute", *present), rows) if rows else None
+    said = tuple(f"{text[0].upper()}{text[1:]}." for text in remarks)
+    return Table(("attribute", *present), rows, said) if rows else None
+
+
+def caveats(attrs: Mapping[Any, Any]) -> list[str]:
+    """What to know of the likelihood of a fit, and of AIC and BIC, which come from it."""
+    said = []
+    if attrs.get("guessing_prior", "none") != "none":
+        said.append(
+            "estimates maximise the objective, which is log likelihood plus log prior: the log "
+            "likelihood may lie below that of the 2PL, and AIC and BIC are too high "
+            "(guessing_prior='none' maximises the likelihood alone)"
+        )
+    if "aic" in attrs and attrs.get("weight_kind") == "sampling":
+        said.append(
+            "with sampling weights the likelihood is a pseudo-likelihood: AIC, BIC and "
+            "likelihood-ratio tests do not have their usual meaning"
+        )
+    return said
 
 
 def diagnostics_table(posterior: xr.Dataset) -> Table | None:

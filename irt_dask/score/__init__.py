@@ -49,13 +49,13 @@ def score(
         likelihood, or the weighted likelihood, whose logarithm has the derivative above.  For
         "wle" it is looked for within the bounds of "ml"; if it is at such an end and rises, it is
         the next maximum outwards (up to 96, without a standard error there).
-    prior : {"normal", "groups", "covariates"} or list of names of covariates
+    prior : {"normal", "population", "groups", "covariates"} or list of names of covariates
         Distribution of ability, of "eap", "map" and plausible values.  "normal": N(0, 1), with two
-        abilities with the correlation of the fit, in each item draw that draw's.  "groups": a
-        normal for each ``person_group``.  Covariates: normal about a linear predictor.  These are
-        estimated first, by EM with the items fixed at their point estimates and the person weights
-        in use; persons without responses do not take part in this, and have the prior of their
-        group or covariates.
+        abilities with the correlation of the fit, in each item draw that draw's.  "population": one
+        normal.  "groups": a normal for each ``person_group``.  Covariates: normal about a linear
+        predictor.  These are estimated first, by EM with the items fixed at their point estimates
+        and the person weights in use; persons without responses do not take part in this, and have
+        the prior of their group or covariates.
     n_plausible : int
         Plausible values for each person: draws of ability from its continuous posterior, whatever
         the method.  With item draws each is made under an item draw of its own, evenly spaced

@@ -233,8 +233,10 @@ def _identification(plan: Plan) -> str:
         if any(items.correlation for items in plan.averaged):
             return "abilities normal, correlated, SD 1"
         return "abilities independent N(0, 1)"
-    if plan.population.plain:
+    if plan.population.standard:
         return "ability N(0, 1)"
+    if plan.population.plain:
+        return "ability normal, on the scale of the items"
     if plan.population.covariates is None:
         return "ability normal in each group, on the scale of the items"
     return "ability normal given covariates, on the scale of the items"

@@ -56,6 +56,14 @@ def warn_of_groups(items: xr.Dataset, options: Options) -> None:
     plain = isinstance(options.prior, str) and options.prior == "normal"
     if not plain or (options.method in ("ml", "wle") and not options.n_plausible):
         return
+    if items.attrs.get("latent") == "histogram":
+        warnings.warn(
+            "the items were calibrated with a histogram of ability, and prior='normal' takes "
+            "everybody from N(0, 1): posteriors know its shape no more, and the log-likelihood is "
+            "not that of the fit; with skewed abilities prefer method='ml' or 'wle'",
+            DataWarning,
+            stacklevel=4,
+        )
     n = calibration_groups(items)
     if n == 0:
         return
@@ -64,17 +72,16 @@ def warn_of_groups(items: xr.Dataset, options: Options) -> None:
         of_each = zip(items["group_mean"].values[:5], items["group_sd"].values[:5], strict=True)
         listed = ", ".join(f"{mean:.2f} (SD {sd:.2f})" for mean, sd in of_each)
         said = f" of mean ability {listed}{', ...' if n > 5 else ''}"
-    use = "use prior='groups' or covariates, which are estimated"
     if n == 1:
         text = (
             f"the items were calibrated with persons{said}, and prior='normal' takes everybody "
-            f"from N(0, 1): abilities are drawn towards 0; {use} (persons without groups: give "
-            f"all of them the same one)"
+            f"from N(0, 1): abilities are drawn towards 0; use prior='population', whose mean and "
+            f"SD are estimated"
         )
     else:
         text = (
             f"the items were calibrated with {n} groups of persons{said}, and prior='normal' takes "
             f"everybody from N(0, 1): abilities are drawn towards 0, and differences between "
-            f"groups come out too small; {use}"
+            f"groups come out too small; use prior='groups' or covariates, which are estimated"
         )
     warnings.warn(text, DataWarning, stacklevel=4)

@@ -22,7 +22,7 @@ def of_bank(responses: Responses, items: xr.Dataset, unknown_items: str) -> Resp
     text = f"{len(outside)} item(s) of the responses are not in items"
     if unknown_items == "raise":
         raise InputError(
-            f"{text}: {', '.join(outside[:20])}; calibrate them, or leave them out of the scores: "
+            f"{text}: {', '.join(outside[:20])}; calibrate them, or leave them out: "
             f"unknown_items='ignore'"
         )
     inside = [i for i in responses.item_id if i in there]

@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from irt_dask.workflow.config import RunConfig, read_config
+    from irt_dask.workflow.inputs import is_small
     from irt_dask.workflow.running import run
     from irt_dask.workflow.scoring import ScoringConfig, read_scoring, score_store
 
 _HOME = {
     "RunConfig": "config", "read_config": "config", "run": "running",
+    "is_small": "inputs",
     "ScoringConfig": "scoring", "read_scoring": "scoring", "score_store": "scoring",
 }  # fmt: skip
 
-__all__ = ["RunConfig", "ScoringConfig", "read_config", "read_scoring", "run", "score_store"]
+__all__ = [
+    "RunConfig", "ScoringConfig", "is_small", "read_config", "read_scoring", "run", "score_store",
+]  # fmt: skip
 
 
 if not TYPE_CHECKING:  # a type checker would take any name for known

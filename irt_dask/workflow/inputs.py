@@ -18,6 +18,9 @@ from irt_dask.store import Responses, open_responses
 from irt_dask.store.places import checksum, lies_in, location
 from irt_dask.workflow.config import INPUT_FILES, RunConfig
 
+#: Persons x items, or bytes of a file, below which a run starts no cluster unless it is asked to.
+_SMALL = 10**7
+
 
 def data_checksum(config: RunConfig) -> str:
     """Checksum of the run's input: of the file's bytes, or of the store's manifest."""
@@ -38,6 +41,23 @@ def data_checksum(config: RunConfig) -> str:
     if len(digests) == 1:
         return digests[0].partition(" ")[2]
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+
+def is_small(config: RunConfig) -> bool:
+    """Whether a run takes seconds in the threads of one process: by persons x items, or by bytes.
+
+    Of a file nobody knows more before it is read; one in object storage is not called small.
+    """
+    data = config.data
+    if data.simulate is not None:
+        return data.simulate.persons * data.simulate.items < _SMALL
+    if data.store is not None:
+        r = open_responses(data.store)
+        return r.n_persons * r.n_items < _SMALL
+    if data.source is None:
+        return True
+    place = location(data.source)
+    return isinstance(place, Path) and place.is_file() and place.stat().st_size < _SMALL
 
 
 def looks(config: RunConfig) -> tuple[tuple[int, int, int], ...]:

@@ -31,6 +31,8 @@ class ScoringSection(AbilitySection):
     item_draws: int | None = Field(default=None, ge=0)
     #: "all": every item of the store must be in the bank; "bank": others are ignored.
     items: Literal["all", "bank"] = "all"
+    #: "ignore": every person counts once, whatever weights the store has.
+    weights: Literal["use", "ignore"] = "use"
 
 
 class ScoringConfig(Section):
@@ -74,7 +76,10 @@ def score_store(config: ScoringConfig, *, client: Any = None, progress: Any = No
         If another run is working in the folder.
     """
     options, client = config.scoring, current_client(client)
-    items, responses = read_bank(options.bank), open_responses(options.store)
+    items = read_bank(options.bank)
+    responses = open_responses(options.store)
+    if options.weights == "ignore":
+        responses = responses.select(weights="ignore")
     if client is not None:
         check_store(client, responses)
     return score(

@@ -12,7 +12,7 @@ import xarray as xr
 
 from irt_dask.banks.anchors import with_errors_of_anchors
 from irt_dask.banks.files import items_text
-from irt_dask.banks.saved import read_bank
+from irt_dask.banks.saved import of_responses, read_bank
 from irt_dask.calibrate.bayes.fit import fit_bayes
 from irt_dask.calibrate.joint.coreset_spec import Coreset
 from irt_dask.calibrate.joint.fit import fit_joint
@@ -201,7 +201,9 @@ def marginal(c: Context) -> list[str]:
         **c.common,
         checkpoint=c.directory.checkpoint("marginal"),
     )
-    fit = with_errors_of_anchors(fit, bank)
+    if c.stored.max_weight is not None and c.responses.max_weight is None:
+        fit.attrs["weight_kind"] = "ignored"
+    fit = of_responses(with_errors_of_anchors(fit, bank), c.stored)
     items = c.directory.write("items.csv", items_text(fit, ".csv").encode())
     return [c.directory.save(MARGINAL, fit), items]
 

@@ -185,6 +185,154 @@ def test_anchors_keep_their_standard_errors(made, typed):
     assert said["anchor_df"] > 0
 
 
+def test_anchors_keep_their_flags(made, typed):
+    """Those of the bank, and what the responses say of them: no second link has them for sound."""
+    bank = pd.read_csv(made / "bank.csv").head(5)
+    bank["flag"] = ["ok", "at_bound|reversed", "large_se", "ok", "few_responses"]
+    bank.loc[3, ["a", "b", "d", "se_a"]] = [0.01, 0.0, 0.0, 0.01]  # flat, as its numbers say
+    bank.to_csv("anchors.csv", index=False)
+    args = ("calibrate", made / "plain", "--method", "marginal", "--fixed-items", "anchors.csv")
+    printed = typed(*args, "--out", "new.csv", "--fit", "new.nc")
+    flags = ["ok", "at_bound|reversed", "large_se", "flat", "few_responses", *["ok"] * 3]
+    assert pd.read_csv("new.csv")["flag"].tolist() == flags
+    assert read_bank("new.nc")["item_flag"].values.tolist() == flags
+    assert "at_bound: q1; few_responses: q4; flat: q3; large_se: q2; reversed: q1" in printed.out
+    assert "2 of 5 items of --fixed-items are flagged" in printed.err
+
+
+def test_anchors_by_a_model_that_has_not_their_parameters(made, typed):
+    bank = pd.read_csv(made / "bank.csv").head(2).assign(model="3pl", c=[0.0, 0.2])
+    bank.to_csv("three.csv", index=False)
+    args = ("calibrate", made / "plain", "--method", "marginal", "--out", "n.csv", "--fixed-items")
+    said = typed(*args, "three.csv", "--model", "2pl", code=2).err
+    assert (
+        "--fixed-items: item q1 has the guessing parameter 0.2; choose a model that has it " in said
+    )
+    assert "(--model 3pl or --model 4pl), or leave this item out of the bank" in said
+    said = typed(*args, made / "bank.csv", "--reference-group", "a", code=2).err
+    assert "--reference-group has no meaning with --fixed-items, which" in said
+    bank.assign(item=["x", "y"], c=0.0).to_csv("others.csv", index=False)
+    assert "--fixed-items has none of" in typed(*args, "others.csv", code=2).err
+
+
+def test_weights_that_are_ignored_are_told_of(made, typed, monkeypatch):
+    """By a note, the fit and its page; of weights that are used AIC is no AIC."""
+    told = {}
+    monkeypatch.setattr(page, "write_report", lambda path, **content: told.update(content) or path)
+    args = ("calibrate", made / "s", "--out", "b.csv", "--fit", "fit.nc", "--method", "marginal")
+    said = typed(*args, "--weights", "ignore")
+    note = "note: the persons' sampling weights are ignored, as --weights ignore asks for: "
+    assert said.err.count(note) == 1
+    assert "pseudo-likelihood" not in said.err
+    assert read_bank("fit.nc").attrs["weight_kind"] == "ignored"
+    typed("report", "fit.nc", "--store", made / "s", "--out", "p.html")
+    assert dict(told["run"])["Weights"] == "ignored"
+    assert typed(*args, "--weights", "ignore", "--quiet").err == ""
+    assert "AIC, BIC and likelihood-ratio tests do not have" in typed(*args).err
+    typed("report", "fit.nc", "--store", made / "s", "--out", "p.html")
+    assert dict(told["run"])["Weights"] == "sampling"
+    for command, *more in (("fit",), ("dif", "--reference", "a", "--focal", "b")):
+        used = (command, made / "s", made / "bank.csv", *more, "--weights", "ignore")
+        assert note in typed(*used).err
+    assert "weights are ignored" not in typed(*args[:1], made / "plain", *args[2:], "--weights",
+                                              "ignore").err  # fmt: skip
+
+
+def test_scores_without_weights(made, typed):
+    """The bits of the store that has none, by the option and by the key of a file."""
+    said = {}
+    options = ("--prior", "groups", "--weights", "ignore")
+    for store in ("s", "plain"):
+        said[store] = typed("score", made / store, made / "bank.csv", *options, "--out", store)
+    assert "as --weights ignore asks for" in said["s"].err
+    assert "weights" not in said["plain"].err
+    one, two = (pd.read_parquet(store) for store in ("s", "plain"))
+    pd.testing.assert_frame_equal(one, two)
+    Path("p.toml").write_text(
+        f'[scoring]\nstore = "{made}/s"\nbank = "{made}/bank.csv"\nout = "by-key"\n'
+        f'prior = "groups"\nweights = "ignore"\n'
+    )
+    assert 'as weights = "ignore" asks for' in typed("run", "p.toml").err
+    pd.testing.assert_frame_equal(pd.read_parquet("by-key"), one)
+
+
+def test_scores_tell_of_groups_and_covariates(made, typed):
+    """With what the prior was estimated; means of persons say whether weights count in them."""
+    args = ("score", made / "s", made / "bank.csv", "--prior", "groups", "--out", "scores")
+    printed, said = typed(*args).out, json.loads(typed(*args, "--json").out)
+    result = irt.score(irt.open_responses(made / "s"), irt.read_items(made / "bank.csv"),
+                       prior="groups")  # fmt: skip
+    assert [g["group"] for g in said["groups"]] == ["a", "b"]
+    assert [g["mean"] for g in said["groups"]] == result["group_mean"].values.tolist()
+    assert [g["sd_se"] for g in said["groups"]] == result["group_sd_se"].values.tolist()
+    assert "Ability of the groups:" in printed
+    assert f"mean ability, unweighted  {said['mean_ability']}" in printed
+    plain = typed("score", made / "plain", made / "bank.csv", "--out", "plain").out
+    assert "unweighted" not in plain
+    assert "Ability of" not in plain
+    y = np.random.default_rng(1).integers(0, 2, (200, M))
+    frame = pd.DataFrame(y, columns=[f"q{j}" for j in range(M)])
+    frame.assign(person=range(200)).to_csv("y.csv", index=False)
+    ages = pd.DataFrame({"person": range(200), "age": np.arange(200) % 7})
+    ages.to_csv("ages.csv", index=False)
+    irt.ingest("y.csv", "with-age", shape="wide", persons="ages.csv")
+    args = ("score", "with-age", made / "bank.csv", "--prior", "covariates", "--out", "by-age")
+    terms = json.loads(typed(*args, "--json").out)["coefficients"]
+    assert [t["term"] for t in terms] == ["intercept", "age", "residual SD"]
+    assert all(t["se"] > 0 for t in terms)
+    assert "Ability by covariates:" in typed(*args).out
+
+
+def test_items_that_the_bank_lacks_are_left_out(made, typed):
+    """As score does: an error that says what to type, or a note; and what the others alone give."""
+    bank = pd.read_csv(made / "bank.csv")
+    bank.head(6).to_csv("some.csv", index=False)
+    few = irt.open_responses(made / "plain").select(items=[f"q{j}" for j in range(6)])
+    for command, *more in (("fit",), ("dif", "--reference", "a", "--focal", "b")):
+        args = (command, made / "plain", "some.csv", *more)
+        assert "q6, q7; calibrate them, or leave them out: --items bank" in typed(*args, code=2).err
+        printed = typed(*args, "--items", "bank", "--out", f"{command}.csv")
+        assert "2 item(s) of the responses are not in items and are ignored: " in printed.err
+    tests = irt.item_fit(few, irt.read_items("some.csv"))
+    np.testing.assert_array_equal(
+        pd.read_csv("fit.csv", float_precision="round_trip")["infit"], tests["item_infit"]
+    )
+    assert pd.read_csv("dif.csv")["item"].tolist() == list(few.item_id)
+
+
+def test_a_page_is_of_the_persons_that_were_fitted(made, typed, monkeypatch):
+    """Stores and scores of others with the same items are refused by name."""
+    monkeypatch.setattr(page, "write_report", lambda path, **content: path)
+    r = irt.open_responses(made / "plain")
+    for store, rows in (("half", slice(0, 300)), ("other", slice(None, None, -1))):
+        y = r.read_block(0).data.values[rows]
+        frame = pd.DataFrame(y, columns=r.item_id).rename_axis("person")
+        frame.to_csv("y.csv")
+        irt.ingest("y.csv", store, shape="wide")
+        typed("score", store, made / "bank.csv", "--out", f"{store}-scores")
+    options = ("--out", "b.csv", "--fit", "fit.nc", "--method", "marginal", "--weights", "ignore")
+    typed("calibrate", made / "s", *options)
+    typed("score", made / "s", "b.csv", "--out", "scores")
+    typed("score", made / "s", "b.csv", "--weights", "ignore", "--out", "unweighted")
+    args = ("report", "fit.nc", "--out", "p.html")
+    for scores in ("scores", "unweighted"):
+        typed(*args, "--store", made / "s", "--scores", scores)
+    for option, given in (("store", "half"), ("store", "other"), ("scores", "half-scores"),
+                          ("scores", "other-scores")):  # fmt: skip
+        said = typed(*args, f"--{option}", given, code=2).err
+        assert f"--{option} {given}: " in said
+        assert "which are not those that fit.nc was fitted to (800 persons)" in said
+    irt.fit_marginal(r, groups=False).to_netcdf("python.nc", engine="scipy")  # says persons alone
+    args = ("report", "python.nc", "--out", "p.html")
+    typed(*args, "--store", made / "plain", "--scores", "scores")
+    assert "not those that" in typed(*args, "--store", "half", code=2).err
+    assert "not those that" in typed(*args, "--scores", "half-scores", code=2).err
+    few = irt.fit_marginal(r.select(items=["q0", "q1", "q2"]), groups=False)
+    write_result(few, Path("few.nc"))
+    said = typed("report", "few.nc", "--out", "p.html", "--scores", "scores", code=2).err
+    assert "scores by items that few.nc does not have: 'q3', " in said
+
+
 def test_a_page_is_made_of_a_fit_and_says_what_it_is_of(made, typed, monkeypatch):
     """What the page is told; that it shows it is for tests of pages."""
     told = {}

@@ -11,8 +11,10 @@ from contextlib import contextmanager
 import pytest
 
 import irt_dask as irt
+import irt_dask.workflow
 from irt_dask.cli import common, data, work
 from irt_dask.errors import MachineWarning
+from irt_dask.workflow import inputs
 
 #: What takes long to import, and nobody needs for calibrating and scoring in this process.
 HEAVY = ("distributed", "matplotlib", "dask.array", "dask.dataframe", "scipy.stats",
@@ -85,8 +87,39 @@ def test_a_scoring_file_without_a_cluster_goes_by_size(tmp_path, typed, started)
     typed("run", "auto.toml")
     assert not started
     assert "would start local" in typed("run", "local.toml", code=2).err
-    (tmp_path / "p.toml").write_text("[data]\nbuiltin = 'lsat'\n")
-    assert "a run computes for minutes" in typed("run", "p.toml", "--cluster", "auto", code=2).err
+
+
+def test_a_small_run_starts_no_cluster_unless_asked(tmp_path, typed, started, monkeypatch):
+    runs = []
+
+    def run(config, **_):
+        runs.append(config)
+        return tmp_path
+
+    monkeypatch.setattr(irt_dask.workflow, "run", run, raising=False)
+    irt.simulate(60, 4, store=tmp_path / "s", seed=2)
+    (tmp_path / "y.csv").write_text("person,a,b\n1,0,1\n")
+    for name, source in {
+        "lsat": "builtin = 'lsat'",
+        "store": "store = 's'",
+        "file": "source = 'y.csv'\nshape = 'wide'",
+        "simulate": "simulate = {persons = 60, items = 4}",
+    }.items():
+        (tmp_path / f"{name}.toml").write_text(f"[data]\n{source}\n")
+        typed("run", f"{name}.toml")
+        assert not started
+        with monkeypatch.context() as patch:
+            patch.setattr(inputs, "_SMALL", 10)
+            if name == "lsat":
+                continue
+            assert "would start local" in typed("run", f"{name}.toml", code=2).err
+            assert started.pop() == "local"
+            typed("run", f"{name}.toml", "--cluster", "none")
+            assert not started
+    (tmp_path / "own.toml").write_text("[data]\nbuiltin = 'lsat'\n[cluster]\nkind = 'local'\n")
+    assert "would start local" in typed("run", "own.toml", code=2).err
+    typed("run", "own.toml", "--cluster", "auto")
+    assert len(runs) == 8
 
 
 def test_quiet_leaves_warnings_alone(tmp_path, typed):

@@ -14,7 +14,7 @@ import xarray as xr
 
 import irt_dask as irt
 from irt_dask.errors import InputError
-from irt_dask.report import common, figures, plots, tables, wright
+from irt_dask.report import common, figures, fitted, plots, tables, wright
 from irt_dask.report.abilities import count_abilities
 from irt_dask.report.page import write_report
 
@@ -257,6 +257,42 @@ def test_page_of_a_marginal_fit(tmp_path):
     assert "last bits may" in text
     with pytest.raises(InputError, match="give one of them"):
         write_report(path, title="t", run=[], timings=[])
+
+
+def groups_of(mean_se, sd_se, **more):
+    n = len(mean_se)
+    return xr.Dataset({
+        "group_label": ("groups", list("abcdef"[:n])), "group_mean": ("groups", [0.25] * n),
+        "group_mean_se": ("groups", mean_se), "group_sd": ("groups", [1.5] * n),
+        "group_sd_se": ("groups", sd_se), **more,
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "fit, said",
+    [
+        (groups_of([np.nan], [np.nan]), "No standard errors were estimated for the groups."),
+        (groups_of([0.1, 0.2], [0.1, 0.1]), "After ± stands the standard error."),
+        (groups_of([np.nan, 0.2], [np.nan, 0.1]),
+         "After ± stands the standard error; the reference group has none."),
+        (groups_of([0.1, 0.2], [0.1, np.nan], group_at_bound=("groups", [0, 1])),
+         "After ± stands the standard error."),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_errors_of_groups_is_so(fit, said):
+    assert fitted.groups_table(fit).remarks[0] == said
+
+
+def test_the_page_says_what_aic_is_not():
+    _, fit, *_ = make(3)
+    fit = fit.assign_attrs(method="marginal maximum likelihood", aic=10.0, bic=12.0)
+    for attrs, said in (
+        ({"weight_kind": "sampling"}, "With sampling weights the likelihood is a pseudo"),
+        ({"guessing_prior": "Beta(5, 17)"}, "below that of the 2PL, and AIC and BIC are too high"),
+        ({"weight_kind": "frequency", "guessing_prior": "none"}, None),
+    ):
+        remarks = tables.fits_table({"marginal ML": fit.assign_attrs(attrs)}).remarks
+        assert [said in remark for remark in remarks] == ([] if said is None else [True])
 
 
 @pytest.mark.parametrize("kind", ["sampling", "frequency"])

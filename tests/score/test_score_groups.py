@@ -68,13 +68,33 @@ def test_items_of_a_bank_fix_the_scale(fit):
     able = irt.from_array(Y[GROUP == "b"])
     bank = fit[["item_discrimination", "item_difficulty", "item_intercept"]]
     on_scale = irt.fit_marginal(able, fixed_items=bank, standard_errors=False)
-    said = r"calibrated with persons of mean ability 1\..*give all of them the same one"
+    said = r"calibrated with persons of mean ability 1\..*use prior='population'"
     with pytest.warns(DataWarning, match=said):
         irt.score(able, on_scale)
-    # What it says to do.
+    # What it says to do; a group of all persons is another way to say it.
+    population = irt.score(able, on_scale, prior="population")
+    assert population.group_label.values.tolist() == ["all"]
+    for of in ("mean", "sd"):
+        got = float(population[f"group_{of}"].values[0])
+        assert got == pytest.approx(float(on_scale[f"group_{of}"].values[0]), abs=1e-5)
     same = irt.from_array(Y[GROUP == "b"], persons={"group": np.repeat("all", N // 2)})
     own = irt.score(same, on_scale, prior="groups")
     assert float(own["person_ability"].mean()) == pytest.approx(1.3, abs=0.3)
+    for name in (
+        "person_ability",
+        "person_ability_sd",
+        "group_mean",
+        "group_mean_se",
+        "group_sd_se",
+    ):
+        np.testing.assert_allclose(population[name], own[name], rtol=1e-6, atol=1e-7)
+    assert "on the scale of the items" in population.attrs["identification"]
+
+
+def test_items_of_a_histogram_and_a_normal_prior():
+    fit = irt.fit_marginal(R, groups=False, latent="histogram", max_iterations=40, tolerance=1e-3)
+    with pytest.warns(DataWarning, match="calibrated with a histogram of ability"):
+        irt.score(R, fit)
 
 
 def test_linked_items_and_joined_files_remember(fit, tmp_path):

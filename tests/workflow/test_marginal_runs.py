@@ -12,6 +12,7 @@ import xarray as xr
 from run_results import results
 
 import irt_dask as irt
+from irt_dask.banks.saved import is_of
 from irt_dask.errors import ChangedRunError, DataWarning, InputError, RunError
 from irt_dask.report import figures
 from irt_dask.workflow import RunConfig, read_config, read_scoring, run, score_store
@@ -322,6 +323,13 @@ def test_weights_are_used_or_ignored_never_a_dead_end(tmp_path):
     for place in ("report.html", "log.txt"):
         assert "weights are ignored" in (tmp_path / "run with" / place).read_text()
         assert "weights are ignored" not in (tmp_path / "run without" / place).read_text()
+    data = {"store": str(tmp_path / "with"), "weights": "ignore"}
+    counted = configured(tmp_path / "run counted", data, check={"replicates": 0})
+    run(counted)
+    fit = load(tmp_path / "run counted" / "marginal.nc")
+    assert fit.attrs["weight_kind"] == "ignored"
+    assert is_of(fit, irt.open_responses(tmp_path / "with").fingerprint)
+    assert is_of(fit, irt.open_responses(tmp_path / "without").fingerprint) is False
 
 
 def test_weights_and_covariates_of_a_person_file(tmp_path):
