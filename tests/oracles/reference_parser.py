@@ -434,11 +434,12 @@ class Codes:
 
     def __init__(self, missing: Any, recode: dict[str, str] | None, key: dict[str, str] | None):
         more = [missing] if isinstance(missing, (str, int, float)) else list(missing)
-        self.table = dict.fromkeys([*MISSING_CODES, *(str(code).strip() for code in more)], MISSING)
+        self.table = dict.fromkeys([*MISSING_CODES, *written(more)], MISSING)
         if key is None:
             self.table |= {"1": RIGHT, "1.0": RIGHT, "0": WRONG, "0.0": WRONG, **TRUTH}
             self.table.setdefault("None", MISSING)
-        self.table |= {str(code).strip(): WORDS[word] for code, word in (recode or {}).items()}
+        for code, word in (recode or {}).items():
+            self.table |= dict.fromkeys(written([code]), WORDS[word])
         self.key = None if key is None else {composed(i): option for i, option in key.items()}
         if key is not None and any(self.key[composed(i)] != option for i, option in key.items()):
             raise RefusedError
@@ -450,7 +451,37 @@ class Codes:
                 return self.table[text]
         if self.key is None or ({*texts} & {"None", "-"} - {*self.key.values()}):
             raise BadRowError
-        return RIGHT if self.key.get(item) in texts else WRONG
+        for text, code in self.table.items():  # beside a key, numbers are compared as numbers
+            if one_number(text, texts[-1]):
+                return code
+        option = self.key.get(item)
+        return RIGHT if option in texts or one_number(option, texts[-1]) else WRONG
+
+
+def number_in(text: str | None) -> float:
+    """Return the number that a text is; NaN for others."""
+    try:
+        return math.nan if text is None or "_" in text else float(text)
+    except ValueError:
+        return math.nan
+
+
+def one_number(one: str | None, other: str) -> bool:
+    """Whether two texts are the same finite number."""
+    return math.isfinite(number_in(one)) and number_in(one) == number_in(other)
+
+
+def written(codes: Any) -> Iterator[str]:
+    """Yield codes as they may stand in a file: 9 is also 9.0, and 9.0 is also 9."""
+    for code in codes:
+        text, number = str(code).strip(), number_in(str(code))
+        yield text
+        if (
+            math.isfinite(number)
+            and number == int(number)
+            and text in (str(int(number)), str(number))
+        ):
+            yield from (str(int(number)), str(number))
 
 
 def spellings(value: Any) -> list[str]:
