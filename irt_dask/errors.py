@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-#: User and password of a URL, and what lets somebody in among the words after its "?".
-_LOGIN = re.compile(
-    r"(?<=://)[^\s/@'\"]*:[^\s/@'\"]*(?:/[^\s/@'\"]*)*@(?=[^\s@])|(?<=http://)[^\s/@'\"]+@|"
-    r"(?<=https://)[^\s/@'\"]+@"
-)
+#: User and password of a URL (to the last @ before a blank, as passwords may hold any sign), and
+#: what lets somebody in among the words after its "?" or "#".
+_LOGIN = re.compile(r"(?i)(?<=://)[^\s/?#:]*:\S*@|(?<=http://)[^\s/?#]+@|(?<=https://)[^\s/?#]+@")
 _TOKEN = re.compile(
-    r"(?i)([?&;][\w-]*(?:token|secret|sig|signature|credential|passw|pwd|auth|key)[\w-]*=)[^&;\s'\"]+"
+    r"(?i)([?&;#][\w-]*(?:token|secret|sig|signature|credential|passw|pwd|pw|auth|key|code|access)"
+    r"[\w-]*=)(?:[^&;\s'\"]|['\"](?=\w))+"
 )
 
 

@@ -9,6 +9,7 @@ import xarray as xr
 
 from irt_dask.banks.files import read_items
 from irt_dask.errors import InputError
+from irt_dask.items.checks import check_flags
 from irt_dask.store import Responses
 from irt_dask.store.manifest import write_atomically
 from irt_dask.store.places import local_path, read_bytes
@@ -83,17 +84,19 @@ def read_bank(path: str | Path) -> xr.Dataset:
         raise InputError(f"{path} cannot be read: {error}") from error
     try:
         result = xr.load_dataset(io.BytesIO(data), engine="scipy")
-        _check_names(result)
+        _check(result)
     except Exception as error:  # a damaged file can raise anything
         raise InputError(f"{path} is not a fit that was saved, or is damaged: {error}") from error
     return result
 
 
-def _check_names(result: xr.Dataset) -> None:
-    """Stop at arrays that no result has; dtypes are those of netCDF 3, which lacks some."""
+def _check(result: xr.Dataset) -> None:
+    """Stop at what no result has; dtypes are those of netCDF 3, which lacks some."""
     if "item_id" not in result:
         raise ValueError("it has no item_id")
     for name, array in result.variables.items():
         dims = describe(str(name)).dims_of(array.ndim)
         if array.dims != dims:
             raise ValueError(f"{name} is over {array.dims}, not {dims}")
+    if "item_flag" in result:
+        check_flags(result["item_flag"].values.astype(str))

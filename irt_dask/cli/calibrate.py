@@ -112,7 +112,8 @@ def _guessing_prior(text: str | None, model: str) -> dict[str, Any]:
               "their matrix is not too large, with marginal up to 2,000 parameters).")  # fmt: skip
 @click.option("--max-iterations", type=click.IntRange(min=1), metavar="N",
               help="Iterations after which an estimate that has not converged is given up "
-              "(marginal: 500, joint: 50, conditional: 50).")  # fmt: skip
+              "(marginal: 500; joint: 50, with --coreset at least 8; conditional: 50).",
+              )  # fmt: skip
 @click.option("--start", type=click.Path(), metavar="BANK",
               help="Start values: a bank or a fit of the same items, such as the 2PL for a 3PL "
               "(marginal, joint, bayes).")  # fmt: skip

@@ -19,7 +19,7 @@ import numpy as np
 import xarray as xr
 
 from irt_dask.cli.spoken import typed
-from irt_dask.errors import IrtDaskWarning, Notice
+from irt_dask.errors import InputError, IrtDaskWarning, Notice
 from irt_dask.store import Responses, open_responses
 from irt_dask.store.places import local_path
 
@@ -67,6 +67,8 @@ def workers(
     if cluster == "auto" and responses is not None:
         large = responses.n_persons * responses.n_items >= LARGE
         cluster = "local" if large else "none"
+    if cluster == "auto":
+        raise InputError("--cluster auto: this command takes 'none', 'local', an address or a file")
     if cluster == "none":
         yield None
         return
@@ -162,7 +164,18 @@ def warned(quiet: bool = False) -> Iterator[None]:
 def say(text: str, err: bool = False) -> None:
     """Print a message, keywords of Python as the options of the command that runs."""
     context = click.get_current_context(silent=True)
-    click.echo(typed(text, context.command if context else None), err=err)
+    click.echo(printable(typed(text, context.command if context else None)), err=err)
+
+
+def printable(text: str) -> str:
+    """Text with control characters, which a terminal would obey, as their escapes.
+
+    Identifiers may hold any.  Tabs and ends of lines stay.
+    """
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def show(result: dict[str, Any], as_json: bool) -> None:
@@ -172,7 +185,7 @@ def show(result: dict[str, Any], as_json: bool) -> None:
         return
     width = max(len(k) for k in result)
     for key, value in result.items():
-        click.echo(f"{key.replace('_', ' '):<{width}}  {value}")
+        click.echo(printable(f"{key.replace('_', ' '):<{width}}  {value}"))
 
 
 def _of_json(value: Any) -> Any:
@@ -218,7 +231,7 @@ def table(columns: dict[str, Any], digits: int = 3) -> str:
 
 def _cell(value: Any, digits: int) -> str:
     if not isinstance(value, float):
-        return str(value)
+        return printable(str(value))
     return f"{value:.{digits}f}" if math.isfinite(value) else "-"
 
 

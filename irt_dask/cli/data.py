@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from irt_dask.cli import common
 from irt_dask.cli.common import (
     cluster_option,
     json_option,
@@ -76,7 +77,8 @@ def _source_options(command: Any) -> Any:
         click.option("--on-error", type=click.Choice(["raise", "quarantine"]), default="raise",
                      show_default=True, help="Stop at a bad row, or put bad rows into a file "
                      "beside the store and go on."),
-        click.option("--rows-per-block", type=int, help="Persons per block (default: by size)."),
+        click.option("--rows-per-block", type=click.IntRange(min=1),
+                     help="Persons per block (default: by size)."),
     ]):  # fmt: skip
         command = option(command)
     return command
@@ -168,7 +170,7 @@ def append(**options: Any) -> None:
 @click.option("--missing", type=float, default=0.0, show_default=True, help="Share not observed.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--truth", type=click.Path(), help="Write the true items as a bank (.csv, .json).")
-@cluster_option("none")
+@cluster_option()
 @json_option
 @quiet_option
 def simulate(
@@ -181,6 +183,8 @@ def simulate(
 
     if truth is not None:
         check_new_path(truth)
+    if cluster == "auto":
+        cluster = "local" if persons * items >= common.LARGE else "none"
     with warned(quiet), workers(cluster, quiet=quiet) as client:
         made = simulate_responses(
             persons, items, missing=missing, seed=seed, store=store, client=client,

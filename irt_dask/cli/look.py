@@ -121,11 +121,12 @@ def missing_share(look: Look) -> float | None:
     return max(0.0, 1.0 - look.n_observed / look.n_cells)
 
 
-def value_line(value: Value) -> str:
+def value_line(value: Value, look: Look) -> str:
     """Say how often a value occurs, and where, if that is not everywhere."""
+    n = _about(round(value.n / (1 if look.whole else look.share)), look)
     where = f" in {shortened(value.columns, 4)}" if value.columns else ""
     text = value.text or "(empty)"
-    return f"{text}: {value.n:,} {value.meaning}{where if value.meaning == 'no response' else ''}"
+    return f"{text}: {n} {value.meaning}{where if value.meaning == 'no response' else ''}"
 
 
 def _in_words(look: Look) -> dict[str, str]:
@@ -142,7 +143,7 @@ def _in_words(look: Look) -> dict[str, str]:
         "items": f"{least}{len(look.items)}: {shortened(look.items, _SHOWN)}",
         "other columns": shortened(others(look), _SHOWN) or "none",
         "not observed": f"not known{sample}" if share is None else f"{share:.1%} of cells",
-        "values": "; ".join(value_line(v) for v in look.values[:_SHOWN]),
+        "values": "; ".join(value_line(v, look) for v in look.values[:_SHOWN]),
     }
     if look.weights is not None:
         said["weights"] = f"{look.weights[0]:g} to {look.weights[1]:g}"
@@ -158,7 +159,7 @@ def _in_words(look: Look) -> dict[str, str]:
         said["without responses"] = f"{shortened(look.empty, _SHOWN)}: left out"
     if look.n_bad:
         said["bad rows"] = _about(round(look.n_bad / (1 if look.whole else look.share)), look)
-    for k, note in enumerate(look.notes):
+    for k, note in enumerate(_notes(look)):
         said["notes" if k == 0 else " " * k] = typed(note, click.get_current_context().command)
     for what, (seconds, memory) in estimates(look).items():
         said[what] = f"about {_duration(seconds)}, {memory / 1e9:.1f} GB of memory"
@@ -166,6 +167,16 @@ def _in_words(look: Look) -> dict[str, str]:
         f"for {_cores()} core(s), from figures of another machine (irt-dask docs scaling)"
     )
     return said
+
+
+def _notes(look: Look) -> list[str]:
+    """Return what an ingest would say beside what is shown elsewhere."""
+    unused = [
+        f"{look.source.path}: the column {name!r} is not used; columns={{{role!r}: {name!r}}} "
+        f"would do so"
+        for role, name in look.unused.items()
+    ]
+    return look.notes + unused
 
 
 def others(look: Look) -> list[str]:
@@ -196,7 +207,7 @@ def _as_json(look: Look) -> dict[str, Any]:
         "groups": look.groups,
         "perhaps_no_items": look.suspects,
         "items_without_responses": list(look.empty),
-        "notes": look.notes,
+        "notes": _notes(look),
         "problem": look.problem,
         "estimates": {
             what: {"seconds": round(seconds, 1), "bytes": round(memory)}

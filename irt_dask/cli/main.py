@@ -13,6 +13,7 @@ import click
 
 from irt_dask._version import __version__
 from irt_dask.cli import calibrate, data, documents, examine, look, reporting, secure, work
+from irt_dask.cli.common import printable
 from irt_dask.cli.garbage import collected_seldom
 from irt_dask.cli.interrupts import Interrupts
 from irt_dask.cli.spoken import typed
@@ -88,7 +89,7 @@ def main() -> None:
             signal.raise_signal(signal.SIGTERM)  # so that whoever sent it sees that it did it
         sys.exit(1)
     except IrtDaskError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo(f"error: {printable(str(error))}", err=True)
         sys.exit(2 if isinstance(error, InputError) else 1)
     except OSError as error:
         remedy = _REMEDIES.get(error.errno or 0)

@@ -26,6 +26,8 @@ _TOKEN = re.compile(rf"{_STRING}|[][(){{}}]|[^][(){{}}'\"]+")
 _PLAIN = re.compile(rf"{_STRING}|\.\.\.|[+-]?\w+(?:[.\w+-]*\w)?")
 #: Keywords of functions that begin so are options without it: n_shards is --shards.
 _NUMBER_OF = "n_"
+#: What is done to responses in Python, and said of a store by an option.
+_SELECTED = "select the responses with "
 #: What does not stand before a keyword, but before a part of something else.
 _BEFORE = r"(?<![\w.'\"`/-])"
 
@@ -37,6 +39,7 @@ def typed(text: str, command: click.Command | None) -> str:
         return text
     if methods := _methods(command):
         text = re.sub(rf"\bfit_({'|'.join(methods)})\b", r"--method \1", text)
+    text = text.replace(_SELECTED, "")
     if bare := [name for name in write if "_" in name and name in _options(command)]:
         named = rf"{_BEFORE}(?:{_NUMBER_OF})?({'|'.join(bare)})(?![\w'\"`/=-]|\.\w)"
         text = re.sub(named, lambda found: write[found[1]](None), text)

@@ -11,23 +11,22 @@ from irt_dask.cli import work
 from irt_dask.cli.common import shortened
 from irt_dask.cli.look import amount, missing_share, others, value_line
 from irt_dask.cli.spoken import toml_value, typed
+from irt_dask.ingest.columns.values import of_decimal
 from irt_dask.ingest.look import OTHER, Look
+from irt_dask.ingest.sources.delimited import DelimitedSource
 from irt_dask.store.places import is_url
 
 #: Options that are keys of [data] as they were given.
-_AS_GIVEN = ("missing", "recode", "key", "persons", "delimiter", "decimal", "encoding",
+_AS_GIVEN = ("exclude", "missing", "recode", "key", "persons", "delimiter", "decimal", "encoding",
              "weight_kind", "on_error", "layout", "rows_per_block")  # fmt: skip
 _USUAL = ("sampling", "raise", "auto")
 _FILES = ("key", "persons")
 _SHOWN = 12
 
 _REST = """
-[cluster]
-kind = "local"                # worker processes on all cores of this machine
+# [cluster]                   # without it: this process, or worker processes if there are many data
+# kind = "local"              # worker processes on all cores of this machine
 {calibrate}
-[check]
-replicates = 50               # data sets simulated to check the scores; 0: no check
-
 [score]
 method = "eap"                # or "map", "ml", "wle"
 {prior}plausible = 0                 # plausible values of each person, columns pv1, pv2, ...
@@ -35,6 +34,9 @@ method = "eap"                # or "map", "ml", "wle"
 _BAYES = """
 [calibrate]
 method = "bayes"              # the items' posterior; or "marginal": marginal maximum likelihood
+
+[check]
+replicates = 50               # data sets simulated to check the scores; 0: no check
 """
 _MARGINAL = """
 # Persons have weights, which marginal maximum likelihood uses and method = "bayes" does not.
@@ -50,7 +52,6 @@ model = "2pl"                 # or "1pl", "3pl", "4pl"
 def pipeline(look: Look, given: dict[str, Any], target: Path) -> tuple[str, list[str]]:
     """Return the text of a file at ``target``, and what is to be decided before it runs."""
     source, roles = look.source, look.source.roles
-    to_decide: list[str] = []
     lines = [
         f"# Made by irt-dask init from a look at {_comment(source.path)} ({amount(look)}).",
         '# Paths are relative to this file; "irt-dask docs pipelines" lists every key.',
@@ -64,26 +65,16 @@ def pipeline(look: Look, given: dict[str, Any], target: Path) -> tuple[str, list
     if roles.form in ("long", "wide"):
         a_row = "response" if roles.form == "long" else "person"
         lines.append(f'shape = "{roles.form}"{" " * 15}# a row per {a_row}')
-    columns: dict[str, Any] = dict(roles.single)
-    if given.get("columns") and "items" in given["columns"]:
-        columns["items"] = given["columns"]["items"]
-    lines += [f"columns = {toml_value(columns)}", *_items(look, given, to_decide)]
-    for key in _AS_GIVEN:
-        value = given.get(key)
-        if value and value not in _USUAL:
-            value = _relative(value, target) if key in _FILES else value
-            lines.append(f"{key} = {toml_value(value)}")
-    lines += _values(look, given, to_decide)
+    lines += _seen(look)
+    questions = _Questions(look, given)
+    lines += questions.lines + questions.keys(target)
     lines += [f"# {_comment(typed(note, work.run))}" for note in look.notes]
-    if look.problem is not None and not to_decide:
-        to_decide.append(typed(look.problem, work.run))
-        lines.append(f"# TO DECIDE: {_comment(to_decide[-1])}")
     lines.append(_persons(look))
-    return "\n".join(lines), to_decide
+    return "\n".join(lines), questions.to_decide
 
 
-def _items(look: Look, given: dict[str, Any], to_decide: list[str]) -> list[str]:
-    """The lines about columns."""
+def _seen(look: Look) -> list[str]:
+    """The lines about what there is."""
     share = missing_share(look)
     observed = "" if share is None else f"; {share:.1%} of cells are not observed"
     lines = [f"# {len(look.items)} items: {_comment(shortened(look.items, _SHOWN))}{observed}"]
@@ -91,53 +82,127 @@ def _items(look: Look, given: dict[str, Any], to_decide: list[str]) -> list[str]
         lines.append(f"# Columns that are not used: {_comment(shortened(others(look), _SHOWN))}")
     if look.empty:
         lines.append(f"# Without any response, left out: {_comment(shortened(look.empty, _SHOWN))}")
-    exclude = list(given.get("exclude") or [])
-    if exclude:
-        lines.append(f"exclude = {toml_value(exclude)}")
-    if look.suspects:
-        to_decide.append(f"are these items? {shortened(list(look.suspects), _SHOWN)}")
-        lines.append("# TO DECIDE: these columns are taken for items and perhaps are none:")
-        lines += [f"#   {_comment(f'{name!r}: {why}')}" for name, why in look.suspects.items()]
-        lines.append("# To leave out those that are none:")
-        lines.append(f"# exclude = {_comment(toml_value([*exclude, *look.suspects]))}")
-    return lines
+    known = [value_line(v, look) for v in look.values if v.meaning != "no response"]
+    return [*lines, f"# Values: {_comment('; '.join(known[:_SHOWN]))}"]
 
 
-def _values(look: Look, given: dict[str, Any], to_decide: list[str]) -> list[str]:
-    """The lines about values: what they are taken for, and what may be meant by the others."""
-    missing, exclude = (list(given.get(key) or []) for key in ("missing", "exclude"))
-    known = [v for v in look.values if v.meaning != "no response"]
-    lines = [f"# Values: {_comment('; '.join(map(value_line, known[:_SHOWN])))}"]
-    unknown = [v for v in look.values if v.meaning == "no response"]
-    for value in unknown[:_SHOWN]:
-        line, codes = value_line(value), toml_value([*missing, value.text])
-        recode = toml_value({**(given.get("recode") or {}), value.text: "wrong"})
-        if value.text == OTHER:
-            to_decide.append(f"what do they mean? {line}")
-            lines.append(f"# TO DECIDE: {_comment(line)}. What do they mean?")
-        else:
-            to_decide.append(f"what does {value.text!r} mean? {line}")
-            lines += [
-                f"# TO DECIDE: {_comment(line)}. What does it mean?",
-                f"# missing = {_comment(codes)}              # not observed",
-                f'# recode = {_comment(recode)}   # or "right"',
-            ]
-        if 0 < len(value.columns) <= _SHOWN:
-            columns = toml_value([*exclude, *value.columns])
-            lines.append(f"# exclude = {_comment(columns)}   # where the column is no item")
-    if len(unknown) > _SHOWN:
-        lines.append(f"# ... and {len(unknown) - _SHOWN} more such values")
-    return lines
+class _Questions:
+    """What is to be decided, and the keys of [data], with what may be decided as comments."""
+
+    def __init__(self, look: Look, given: dict[str, Any]) -> None:
+        self.look, self.given = look, given
+        self.to_decide: list[str] = []
+        self.lines: list[str] = []
+        self.sure: dict[str, Any] = {"columns": dict(look.source.roles.single)}
+        if given.get("columns") and "items" in given["columns"]:
+            self.sure["columns"]["items"] = given["columns"]["items"]
+        for key in _AS_GIVEN:
+            if given.get(key) and given[key] not in _USUAL:
+                self.sure[key] = given[key]
+        self._perhaps: dict[str, tuple[Any, str]] = {}  # values of keys, and when they are right
+        self._roles = {
+            role: name for role, name in _called(look) if role not in self.sure["columns"]
+        }
+        self._no_items = [name for name in look.suspects if name not in self._roles.values()]
+        if look.suspects:
+            self._ask_about_columns()
+        self._ask_about_values()
+        if look.problem is not None and not self.to_decide:
+            self._ask(typed(look.problem, work.run), typed(look.problem, work.run))
+        self._ask_about_roles()
+        if self._no_items:
+            exclude = [*dict.fromkeys([*(given.get("exclude") or []), *self._no_items])]
+            self._perhaps["exclude"] = exclude, "those of them that are no items"
+
+    def keys(self, target: Path) -> list[str]:
+        """Return a line for each key that is sure, and after it for what may take its place."""
+        lines = []
+        for key in dict.fromkeys([*self.sure, *self._perhaps]):
+            if key in self.sure:
+                value = self.sure[key]
+                value = _relative(value, target) if key in _FILES else value
+                lines.append(f"{key} = {toml_value(value)}")
+            if key in self._perhaps:
+                value, why = self._perhaps[key]
+                instead = "in place of the line above: " if key in self.sure else ""
+                lines.append(f"# {key} = {_comment(toml_value(value))}   # {instead}{why}")
+        return lines
+
+    def _ask(self, question: str, *lines: str) -> None:
+        self.to_decide.append(question)
+        self.lines.append(f"# TO DECIDE: {_comment(lines[0])}")
+        self.lines += [f"#   {_comment(line)}" for line in lines[1:]]
+
+    def _ask_about_columns(self) -> None:
+        suspects = self.look.suspects
+        self._ask(
+            f"are these items? {shortened(list(suspects), _SHOWN)}",
+            "these columns are taken for items and perhaps are none:",
+            *(f"{name!r}: {why}" for name, why in suspects.items()),
+        )
+
+    def _ask_about_values(self) -> None:
+        """Ask what values mean that are no responses: one line a key has them all."""
+        decimal = (
+            self.given.get("decimal") if isinstance(self.look.source, DelimitedSource) else "."
+        )
+        unknown = [v for v in self.look.values if v.meaning == "no response"]
+        of_roles = {*self._roles.values()}
+        unknown = [v for v in unknown if not v.columns or not of_roles.issuperset(v.columns)]
+        codes = []
+        for value in unknown[:_SHOWN]:
+            line = value_line(value, self.look)
+            if value.text == OTHER:
+                self._ask(f"what do they mean? {line}", f"{line}. What do they mean?")
+            elif of_decimal(value.text, decimal):
+                if "decimal" not in self._perhaps:
+                    sign = "." if decimal == "," else ","
+                    question = f"is {sign!r} the decimal sign?"
+                    self._ask(f"{question} {line}", f"{line}. I{question[1:]}")
+                    self._perhaps["decimal"] = sign, "if that is the decimal sign"
+                continue
+            else:
+                codes.append(value.text)
+                question = f"what does {value.text!r} mean?"
+                self._ask(f"{question} {line}", f"{line}. What does it mean?")
+            if 0 < len(value.columns) <= _SHOWN:
+                self._no_items += value.columns
+        if len(unknown) > _SHOWN:
+            self.lines.append(f"# ... and {len(unknown) - _SHOWN} more such values")
+        if codes:
+            recode = {**(self.given.get("recode") or {}), **dict.fromkeys(codes, "wrong")}
+            missing = [*(self.given.get("missing") or []), *codes]
+            self._perhaps["missing"] = missing, "those of them that mean not observed"
+            self._perhaps["recode"] = recode, 'the others; or "right"'
+
+    def _ask_about_roles(self) -> None:
+        for role, name in self._roles.items():
+            question = f"does the column {name!r} hold the {role} of each person?"
+            self._ask(question, f"{question} As it is, it does not.")
+        if self._roles:
+            self._perhaps["columns"] = self.sure["columns"] | self._roles, "if so"
+
+
+def _called(look: Look) -> list[tuple[str, str]]:
+    """Return columns that are called weight or group and have another role, or none."""
+    lacking = [("weight", not look.weighted), ("group", not look.grouped)]
+    items = [i for i in look.items if i not in look.source.roles.confirmed]
+    return [
+        *look.unused.items(),
+        *((role, i) for role, lacks in lacking for i in items if lacks and i.casefold() == role),
+    ]
 
 
 def _persons(look: Look) -> str:
     """The sections after [data], which depend on whether persons have weights and groups."""
     prior = 'prior = "normal"              # or "population", "groups", "covariates"\n'
     if look.groups is not None:
-        some = ", ".join(list(look.groups)[:_SHOWN])
+        some = _comment(", ".join(list(look.groups)[:_SHOWN]))
+        each, all_alike = "with a distribution of ability each", "with one for everybody"
+        used, other = ("groups", "normal") if look.weighted else ("normal", "groups")
+        told = all_alike if look.weighted else each
         prior = (
-            f"# {len(look.groups)} groups: {_comment(some)}; with a distribution of ability "
-            f'each:  prior = "groups"\nprior = "normal"\n'
+            f'# {len(look.groups)} groups: {some}; {told}:  prior = "{other}"\nprior = "{used}"\n'
         )
     return _REST.format(calibrate=_MARGINAL if look.weighted else _BAYES, prior=prior)
 
@@ -149,7 +214,8 @@ def _title(path: Any) -> str:
 def _relative(path: str, target: Path) -> str:
     if is_url(path) or os.path.isabs(path):
         return path
-    return os.path.relpath(path, target.parent)
+    folder, name = os.path.split(path)  # links are followed, as ".." does not lead back over them
+    return os.path.relpath(os.path.join(os.path.realpath(folder), name), target.parent.resolve())
 
 
 def _comment(text: Any) -> str:

@@ -123,7 +123,7 @@ def demo(out: str, cluster: str, quiet: bool) -> None:
     """Calibrate and score built-in and simulated data on a cluster started for the purpose."""
     from irt_dask.workflow import RunConfig
     from irt_dask.workflow import run as run_pipeline
-    from irt_dask.workflow.directory import load_result
+    from irt_dask.workflow.directory import RunDirectory
 
     begun, folder = time.monotonic(), absolute(out)
     with workers(cluster, quiet=quiet) as client:
@@ -136,8 +136,9 @@ def demo(out: str, cluster: str, quiet: bool) -> None:
                 config, client=client, fresh=True, progress=False if quiet else None,
                 say=_say(quiet),
             )  # fmt: skip
+            made = RunDirectory.existing(path)
             posterior, joint, truth = (
-                load_result(path / f"{n}.nc") for n in ("posterior", "joint", "truth")
+                made.find(f"{n}.nc") for n in ("posterior", "joint", "truth")
             )
             assert posterior is not None
             click.echo(
@@ -158,9 +159,9 @@ def demo(out: str, cluster: str, quiet: bool) -> None:
               help="Distribution of ability: normal (mean 0, SD 1), population (mean and SD "
               "estimated), groups (those of each group of persons), covariates, or names of "
               "covariates with commas.")  # fmt: skip
-@click.option("--plausible", type=int, default=0, show_default=True, metavar="N",
+@click.option("--plausible", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
               help="Plausible values for each person, columns pv1 to pvN.")  # fmt: skip
-@click.option("--item-draws", type=int, default=None, metavar="N",
+@click.option("--item-draws", type=click.IntRange(min=0), default=None, metavar="N",
               help="Draws of the items to average over, 0 for none (default: 20 where BANK has "
               "draws, as the posterior.nc of a run, else none).")  # fmt: skip
 @items_option

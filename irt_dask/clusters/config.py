@@ -148,6 +148,11 @@ class ClusterConfig(BaseModel):
             return self
         from distributed.comm.addressing import parse_address, parse_host_port
 
+        if "@" in self.address:
+            raise ValueError(
+                "address must be tls://host:port or tcp://host:port, without user and password: "
+                "certificates say who connects"
+            )
         try:
             scheme, place = parse_address(self.address, strict=True)
             host = "" if scheme == "inproc" else parse_host_port(place)[0]
@@ -186,7 +191,7 @@ class ClusterConfig(BaseModel):
         if isinstance(cluster, dict):
             return validated(cls, cluster, "cluster")
         text = str(cluster)
-        if "://" in text:
+        if "://" in text or ("@" in text and not text.endswith(".toml")):
             return validated(cls, {"kind": "address", "address": text}, "cluster")
         path = local_path(cluster if isinstance(cluster, Path) else text, "a cluster file")
         if path.suffix != ".toml":

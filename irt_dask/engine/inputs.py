@@ -42,9 +42,10 @@ def refuse_graded(responses: Responses, method: str) -> None:
 def refuse_weights(responses: Responses, method: str) -> None:
     """Stop if the persons carry weights and the method has no use for them."""
     if responses.max_weight is not None:
+        other = "use a method that does (fit_marginal), or " if method.startswith("fit_") else ""
         raise InputError(
             f"{method} does not support person weights, and these responses have "
-            f"{responses.weight_kind} weights; use a method that does (fit_marginal), or count "
+            f"{responses.weight_kind} weights; {other}count "
             f"every person once: select the responses with weights='ignore'"
         )
 

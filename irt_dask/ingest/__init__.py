@@ -123,8 +123,9 @@ def ingest(
     -----
     DataWarning
         ``persons`` has persons without responses.  Columns of a wide file are taken for items and
-        perhaps are none, by a word in their names such as "sex" or "total", or because all
-        responses, 100 or more, are the same.
+        perhaps are none, by a word in their names such as "sex" or "total", as they are no part of
+        the series of most others (q1, q2, ...), or because all responses, 100 or more, are the
+        same.  The file is sound UTF-8, and ``encoding`` says something else.
     Notice
         What was found out about a file: its delimiter, its encoding, rows over several lines.
         Items without any response are left out.
@@ -192,7 +193,8 @@ def append(
     a notice lists them.  The file may lack items of the store.  Weights, groups and covariates
     must be there if and only if the store has them.  Parameters and guarantees are those of
     :func:`ingest`; layout and kind of weights are the store's, and rows put aside go to
-    ``STORE.quarantine-NNNNN.csv``, NNNNN the number of the part.
+    ``STORE.quarantine-NNNNN.csv``, NNNNN the number of the part.  What adds nothing leaves the
+    store as it is, with a notice that names the file of rows put aside, if any are.
 
     Parameters
     ----------

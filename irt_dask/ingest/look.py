@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from irt_dask.arrays import Ints
 from irt_dask.engine.progress import ProgressOption
-from irt_dask.errors import DataWarning, InputError
+from irt_dask.errors import DataWarning, InputError, IrtDaskWarning
 from irt_dask.ingest.columns.rows import Rows
 from irt_dask.ingest.columns.suspects import Seen, by_name
 from irt_dask.ingest.columns.values import MISSING, UNKNOWN, Codes, Distinct
@@ -66,10 +66,12 @@ class Look:
     suspects: dict[str, str] = field(default_factory=dict)  # why these are perhaps no items
     values: list[Value] = field(default_factory=list)
     weighted: bool = False  # persons have weights, here or in the second file
+    grouped: bool = False  # and groups
     weights: tuple[float, float] | None = None  # the smallest and the largest
     groups: dict[str, int] | None = None
     notes: list[str] = field(default_factory=list)
     problem: str | None = None  # at which an ingest would stop
+    unused: dict[str, str] = field(default_factory=dict)  # by role columns that are called so
 
     @property
     def share(self) -> float:
@@ -95,16 +97,21 @@ def look_at(
     Raises InputError where the options or the columns are such that nothing can be read; what is
     wrong with rows is the ``problem`` of the look.
     """
-    codes = options.checked()
-    with tempfile.TemporaryDirectory(prefix="irt_dask-look-") as scratch:
-        folder = Path(scratch)
+    with (
+        tempfile.TemporaryDirectory(prefix="irt_dask-look-") as scratch,
+        warnings.catch_warnings(record=True) as caught,
+    ):
+        warnings.simplefilter("always")
+        codes, folder = options.checked(), Path(scratch)
         found = _read(path, options, codes, folder / "source", everything)
         if found is None:  # rows go over several lines
             options = replace(options, several_lines=True)
-            found = _read(path, options, options.checked(), folder / "again", everything)
+            found = _read(path, options, codes, folder / "again", everything)
             assert found is not None
         if found.whole:
             _try(found, path, replace(options, several_lines=False), folder / "store", progress)
+    said = [str(w.message) for w in caught if issubclass(w.category, IrtDaskWarning)]
+    found.notes = [*dict.fromkeys([*said, *found.notes])]
     return found
 
 
@@ -126,7 +133,13 @@ def _read(
     pieces = range(n) if whole else (0, n // 2, n - 1)
     recorder = _Recorder(codes.table, codes.key, codes.decimal)
     found = Look(source, sum(_size(source, k) for k in pieces), whole)
-    found.weighted = any(t.roles.weight is not None for t in (source, persons) if t is not None)
+    tables = [table for table in (source, persons) if table is not None]
+    roles = {role for table in tables for role in table.roles.single}
+    found.weighted, found.grouped = "weight" in roles, "group" in roles
+    lacking = {"weight", "group"} - roles
+    for name in source.column_names:
+        if name.casefold() in lacking and name not in source.roles.items:
+            found.unused[name.casefold()] = name
     tally = _Tally(found)
     for k in pieces:
         rows = source.read(k, recorder, _MOST)
@@ -274,7 +287,10 @@ class _Tally:
             counts = {item: max(count, 1) for item, count in counts.items()}
         found.items = tuple(item for item, count in counts.items() if count)
         found.empty = tuple(item for item, count in counts.items() if not count)
-        found.n_cells = found.n_persons * len(found.items)
+        n_rows = found.n_persons
+        if found.source.one_row_per_person and not found.whole:  # of which persons are an estimate
+            n_rows = found.n_rows - (0 if self._columns and undecided else found.n_bad)
+        found.n_cells = n_rows * len(found.items)
         if self.roles.form == "wide":
             suspects = by_name(found.items)
             for item, why in self._seen.constant(self._columns).items():

@@ -22,7 +22,7 @@ from irt_dask.ingest.sort.joining import LISTED, refuse_table, together
 from irt_dask.ingest.sort.known import ASIDE, MERGE, SKIP
 from irt_dask.ingest.sort.merging import Compared, Merge, compare, write_added
 from irt_dask.ingest.sort.partition import Job
-from irt_dask.ingest.sort.quarantine import publish_quarantine, write_quarantine
+from irt_dask.ingest.sort.quarantine import publish_alone, publish_quarantine, write_quarantine
 from irt_dask.ingest.sort.runs import NOWHERE, Run, make_run, of_known
 from irt_dask.ingest.sort.spill import Pieces
 from irt_dask.ingest.sources.opening import open_source, persons_table
@@ -102,7 +102,8 @@ class _Ingest:
         self._tell_of_files()
         item_id, kept = self._kept_items(item_id)
         self.items.tell(item_id)
-        if self._adds_nothing(runs, item_id, merged):
+        aside = self._aside(merged)
+        if self._adds_nothing(runs, item_id, merged, aside):
             assert self.old is not None
             return self.old
         part, stretches, files = self._part(runs, item_id, kept, merged)
@@ -112,12 +113,6 @@ class _Ingest:
         for written in self.tasks.run("merge", write_added, jobs):
             files |= written
         weights = [r.max_weight for r in runs if r.max_weight is not None]
-        aside = None
-        if self.n_bad:
-            compared = [m.block for m in merged if m.n_bad]
-            aside = write_quarantine(
-                self.draft, self.source, self.pieces, self.runs_folder, self.n_parts, compared
-            )
         with self.tasks.shown("upload") as uploaded:
             return self.draft.commit(
                 part,
@@ -303,8 +298,17 @@ class _Ingest:
             key, first = min(bad, key=lambda b: b[0])
             raise self.source.error(first.message, self.pieces.line(key))
 
+    def _aside(self, merged: list[Compared]) -> Path | None:
+        """Write the rows that were refused to a file, if there are any."""
+        if not self.n_bad:
+            return None
+        compared = [m.block for m in merged if m.n_bad]
+        return write_quarantine(
+            self.draft, self.source, self.pieces, self.runs_folder, self.n_parts, compared
+        )
+
     def _adds_nothing(
-        self, runs: list[Run], item_id: tuple[str, ...], merged: list[Compared]
+        self, runs: list[Run], item_id: tuple[str, ...], merged: list[Compared], aside: Path | None
     ) -> bool:
         """Whether the store has all of it already; say so, and which items join it otherwise."""
         if self.old is None:
@@ -317,9 +321,12 @@ class _Ingest:
                 Notice,
                 stacklevel=5,
             )
-        n = sum(r.new[0] for r in runs) + sum(m.n_added for m in merged) + len(new) + self.n_bad
+        n = sum(r.new[0] for r in runs) + sum(m.n_added for m in merged) + len(new)
         if n == 0:
             text = f"{self.source.path} adds nothing to the store {self.old.path}"
+            if aside is not None:
+                file = publish_alone(self.draft, aside)
+                text += f"; {self.n_bad} row(s) are put aside in {file.name}"
             warnings.warn(text, Notice, stacklevel=5)
         return n == 0
 

@@ -61,10 +61,12 @@ def _spaced(
 ) -> Iterator[tuple[str, xr.Dataset]]:
     """Yield ``n`` draws under the names of the parameters, and what to call them."""
     names = [f"{name}_draw" for name in drawn]
-    if not isinstance(items, xr.Dataset) or any(name not in items for name in names):
+    lacking = [name for name in names if not isinstance(items, xr.Dataset) or name not in items]
+    if lacking:
+        which = "" if lacking == names else f" of all parameters ({', '.join(lacking)})"
         raise InputError(
-            f"{option}={n}: {what} carry no draws ({', '.join(names)}); give the result of "
-            f"fit_bayes"
+            f"{option}={n}: {what} carry no draws{which}; give a posterior, which has them: the "
+            f"result of fit_bayes, or the posterior.nc of a run"
         )
     there = items.sizes[DRAW]
     if n > there:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import MemoryStore, WrapperStore
 
 from irt_dask.errors import StoreError
-from irt_dask.store import manifest, schema, supplements
+from irt_dask.store import frames, manifest, schema, supplements
 from irt_dask.store.documents import from_json
 from irt_dask.store.parts import Part
 from irt_dask.store.places import Location, location, read_bytes
@@ -23,12 +24,16 @@ class CheckedStore(WrapperStore[MemoryStore]):
     """A Zarr store of one part that serves exactly the bytes that the manifest lists.
 
     They are read here, a file whole or an object by one request; what Zarr is given to hold is
-    empty.
+    empty.  Chunks are of one array, of this type and shape.
     """
 
-    def __init__(self, root: Location, part: str, files: dict[str, list[int | str]]) -> None:
+    def __init__(
+        self, root: Location, part: str, files: dict[str, list[int | str]], dtype: str,
+        shape: Sequence[int],
+    ) -> None:  # fmt: skip
         super().__init__(MemoryStore(read_only=True))
         self.root, self.part, self.files = root, part, files
+        self.dtype, self.shape = dtype, shape
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
@@ -37,9 +42,9 @@ class CheckedStore(WrapperStore[MemoryStore]):
 
         A chunk is never absent: Zarr would take the fill value for it.
         """
-        path = f"{self.part}/{key}"
+        path, chunk = f"{self.part}/{key}", "c" in key.split("/")
         if path not in self.files:
-            if "c" in key.split("/"):
+            if chunk:
                 raise StoreError(
                     f"{manifest.describe(path)} of {self.root}: the manifest does not list it"
                 )
@@ -47,6 +52,8 @@ class CheckedStore(WrapperStore[MemoryStore]):
         if byte_range is not None:
             raise StoreError(f"{self.root / path}: part of a file was asked for; files are whole")
         data = await asyncio.to_thread(_listed, self.root, path, self.files[path])
+        if chunk and (wrong := frames.fault(data, self.dtype, self.shape)):
+            raise StoreError(f"{manifest.describe(path)} of {self.root}: {wrong}")
         return prototype.buffer.from_bytes(data)
 
 
@@ -112,7 +119,9 @@ def array_of(path: str, checksum: str, part: str, name: str) -> zarr.Array:
     fault = next(schema.array_faults(said, wanted.dtype, shape, chunks, sizes, whole), None)
     if fault is not None:
         raise StoreError(f"{where} {fault}")
-    return zarr.open_array(CheckedStore(root, part, files), path=name, mode="r", zarr_format=3)
+    chunk_shape = said["chunk_grid"]["configuration"]["chunk_shape"]
+    checked = CheckedStore(root, part, files, wanted.dtype, chunk_shape)
+    return zarr.open_array(checked, path=name, mode="r", zarr_format=3)
 
 
 def _part(content: dict[str, Any], name: str) -> Part:

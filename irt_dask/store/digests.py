@@ -62,6 +62,8 @@ def earlier_digests(ref: BlockRef) -> list[str]:
         if ref.kind == SAMPLING:
             return inner
         return [sha256(one.encode(), ref.kind.encode()) for one in inner]
+    if isinstance(ref, UnweightedRef):
+        return [sha256(one.encode(), b"without weights") for one in earlier_digests(ref.ref)]
     return [block_digest(one) for one in ref.earlier()] if isinstance(ref, StoredBlock) else []
 
 

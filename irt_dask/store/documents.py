@@ -13,11 +13,16 @@ from irt_dask.errors import repeated
 if TYPE_CHECKING:
     import pandas as pd
 
+_UNSIGNED = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 #: What a spreadsheet takes for a formula, after apostrophes: numbers are none.
-_FORMULA = re.compile(
-    r"'*(?:[=@\t\r\n]|[+-](?!(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z))"
-)
+_FORMULA = re.compile(rf"'*(?:[=@\t\r\n]|[+-](?!{_UNSIGNED}\Z))")
+#: Where a cell that is one would begin, if semicolons or tabs parted cells.
+_INSIDE = re.compile(rf"""[;\t\r\n](?=['" ]*(?:[=@]|[+-](?!{_UNSIGNED}(?:[;\t\r\n"]|\Z))))""")
 _DEEP = "its values are nested too deeply"
+#: A hundred names joined by dots: reading a key takes the square of their number.
+_LONG_KEY = re.compile(
+    r"""(?<![\w-])(?:(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\.[ \t]*){100}"""
+)
 
 
 def from_json(data: bytes | str, *, constants: bool = False) -> Any:
@@ -35,8 +40,11 @@ def from_json(data: bytes | str, *, constants: bool = False) -> Any:
 
 def from_toml(data: bytes) -> dict[str, Any]:
     """Return what a TOML document says; a ValueError says why there is none."""
+    text = data.decode()
+    if _LONG_KEY.search(text):
+        raise ValueError(_DEEP)
     try:
-        return tomllib.loads(data.decode())
+        return tomllib.loads(text)
     except RecursionError:
         raise ValueError(_DEEP) from None
 
@@ -48,6 +56,14 @@ def to_cell(text: str) -> str:
     :func:`from_cell` takes it off again, and nothing else.
     """
     return f"'{text}" if _FORMULA.match(text) else text
+
+
+def to_raw_cell(text: str) -> str:
+    """As :func:`to_cell`, of what stood in a file: also after ``;``, tabs and lines' ends.
+
+    There cells begin in spreadsheets that do not part them at commas.  Nothing takes it off again.
+    """
+    return to_cell(_INSIDE.sub(r"\g<0>'", text))
 
 
 def to_csv(frame: pd.DataFrame) -> str:

@@ -38,6 +38,7 @@ from irt_dask.store.publish import (
 )
 from irt_dask.store.responses import FREQUENCY, SAMPLING, Responses
 from irt_dask.store.stored import open_responses
+from irt_dask.variables import identifier
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,9 @@ class Draft:
         ``uploaded`` with the number of files that are in object storage and that of all, for a
         store there.
         """
-        known = [] if self.old is None else self.old["item_id"]
-        n_new = len(item_id) - len(known)
-        if list(item_id[: len(known)]) != known or part.n_items != len(item_id):
+        known = [] if self.old is None else self.old["item_id"]  # as the store writes them
+        new = item_id[len(known) :]
+        if [*map(identifier, known), *new] != [*item_id] or part.n_items != len(item_id):
             raise ValueError(
                 "a part has the items of its store, in their order, and new ones after"
             )
@@ -85,15 +86,15 @@ class Draft:
             "max_weight": max_weight,
             "n_quarantined": n_quarantined,
         }
-        if known and n_new:
-            entry["new_items"] = n_new
+        if known and new:
+            entry["new_items"] = len(new)
         if merged[1]:
             entry["merged_persons"], entry["merged_responses"] = merged
         of_known = (self.old or {}).get("n_categories", [BINARY] * len(known))
         content: dict[str, Any] = {
             "layout": part.layout,
-            "item_id": list(item_id),
-            "n_categories": [*of_known, *of_each(categories, n_new)],
+            "item_id": [*known, *new],
+            "n_categories": [*of_known, *of_each(categories, len(new))],
             "weighted": part.weighted,
             "grouped": part.grouped,
             "covariates": list(covariates),

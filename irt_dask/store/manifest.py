@@ -82,6 +82,10 @@ def read(root: Location) -> dict[str, Any]:
     except FileNotFoundError:
         what = "there is no such folder" if not root.exists() else f"it has no {NAME}"
         raise NoStoreError(f"{root} is not a store of responses: {what}") from None
+    except NotADirectoryError:
+        raise NoStoreError(
+            f"{root} is a file, not a store of responses: make one by irt-dask ingest"
+        ) from None
     except OSError as error:
         raise StoreError(f"the manifest {path} cannot be read: {error}") from error
     return decoded(path, data)
@@ -102,7 +106,7 @@ def decoded(path: Location, data: bytes) -> dict[str, Any]:
             f"it, or ingest again"
         )
     claimed = content.pop("checksum", None)
-    if claimed != digest(content):
+    if not claimed or claimed != digest(content):
         raise StoreError(f"the manifest {path} is damaged: its checksum does not match its content")
     needs = content.get("needs")
     unknown = sorted({str(x) for x in needs} - _KNOWN) if isinstance(needs, list) else []

@@ -21,8 +21,10 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 from zarr.storage import LocalStore
 
 from irt_dask.arrays import Floats
+from irt_dask.errors import InputError
 from irt_dask.kernels.responses.layouts import Layout, Sparse, to_dense, to_sparse
 from irt_dask.store import supplements
+from irt_dask.store.frames import most_text
 from irt_dask.store.manifest import Files, writing
 from irt_dask.store.supplements import Cells
 
@@ -184,6 +186,7 @@ class Part:
             column = content[name]
             if spec.dtype == "str":
                 column = np.array([str(c) for c in column], dtype=object)
+                self._check_length(name, column)
             rows = (
                 slice(first, stop)
                 if spec.dimension_names[0] == "persons"
@@ -196,6 +199,17 @@ class Part:
             chunks = [f"c/{b}{tail}" for b in blocks]
             files |= {f"{name}/{chunk}": store.noted[chunk] for chunk in chunks}
         return self._flushed(files)
+
+    def _check_length(self, name: str, texts: NDArray[np.object_]) -> None:
+        """Refuse texts for which a reader takes no memory."""
+        rows = self.rows_per_block
+        for first in range(0, len(texts), rows):
+            n = sum(map(len, texts[first : first + rows]))
+            if 4 * (n + rows + 1) > most_text(rows):
+                raise InputError(
+                    f"{name}: {n} characters of {rows} persons are more than a block can hold; "
+                    f"say a smaller rows_per_block, or give shorter texts"
+                )
 
     def write_supplement(self, k: int, cells: Cells) -> Files:
         """Write what persons of block ``k``, of an earlier part, have answered since."""

@@ -139,8 +139,16 @@ def open_file(path: Path) -> Iterator[BufferedReader]:
 
 
 def open_to_append(path: Path) -> BufferedWriter:
-    """Open a file to be locked or written at its end, made if need be; else as open_file."""
-    return open(_descriptor(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "ab")
+    """Open a file to be locked or written at its end, made if need be; else as open_file.
+
+    A symbolic link is no such file: who put it there would have us make files elsewhere.
+    """
+    try:
+        return open(_descriptor(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW), "ab")
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise StoreError(f"{path} is a symbolic link, which is not followed; remove it") from None
 
 
 def _descriptor(path: Path, flags: int) -> int:

@@ -38,8 +38,6 @@ def faults(content: dict[str, Any]) -> Iterator[str]:
     for name, least in (("item_id", 1), ("covariates", 0), ("needs", 0)):
         yield from _names(name, content.get(name, [] if name == "needs" else None), least)
     items = content["item_id"]
-    if twice := repeated(map(identifier, items)):
-        yield f"item_id has {twice[0]!r} twice (in Unicode's normal form)"
     k = content.get("n_categories", [BINARY] * len(items))
     if not isinstance(k, list) or len(k) != len(items) or not all(_whole(x, BINARY) for x in k):
         yield "n_categories is no list of a whole number for each item"
@@ -49,6 +47,8 @@ def faults(content: dict[str, Any]) -> Iterator[str]:
     yield from _files(content.get("files"), {p["name"] for p in content["parts"]})
     for part in content["parts"]:
         yield from _persons(part, content["files"])
+        if part["max_weight"] is not None and not content["weighted"]:
+            yield f"{part['name']} has a largest weight, and the store has none"
         added = bool(chunk_sizes(content["files"], part["name"], supplements.NAME))
         if added != ("merged_responses" in part):
             yield f"{part['name']} has a supplement or merged responses, not both"
@@ -63,6 +63,11 @@ def _names(name: str, given: Any, least: int) -> Iterator[str]:
         yield f"{name} is no list of names"
     if twice := repeated(given):
         yield f"{name} has {twice[0]!r} twice"
+    if twice := repeated(map(identifier, given)):
+        yield (
+            f"{name} has {twice[0]!r} twice, with accents written in two ways; "
+            f"write it in one way in the files, and ingest them again"
+        )
 
 
 def _is_text(x: Any) -> bool:

@@ -19,7 +19,7 @@ from irt_dask.store.blocks import Block, BlockRef, Refs
 from irt_dask.store.categories import together
 from irt_dask.store.responses import Responses, check_item_ids, sha256
 from irt_dask.store.stored import StoredBlock
-from irt_dask.store.weights import WeightedRef, without
+from irt_dask.store.weights import UnweightedRef, WeightedRef, without
 from irt_dask.variables import identifier
 
 
@@ -76,14 +76,15 @@ class SelectedBlock(BlockRef):
 def of_all_items(ref: BlockRef) -> BlockRef:
     """The stored block of whose items this has some, if it has all of its persons; else itself.
 
-    On the same scale of weights.
+    On the same scale of weights, or without them.
     """
-    if isinstance(ref, WeightedRef):
+    if isinstance(ref, (WeightedRef, UnweightedRef)):
         return replace(ref, ref=of_all_items(ref.ref))
-    if not isinstance(ref, SelectedBlock) or not isinstance(ref.ref, StoredBlock):
+    if not isinstance(ref, SelectedBlock):
         return ref
+    whole = ref.ref.ref if isinstance(ref.ref, UnweightedRef) else ref.ref
     every = isinstance(ref.rows, slice) and ref.rows == slice(None)
-    return ref.ref if every else ref
+    return ref.ref if every and isinstance(whole, StoredBlock) else ref
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +209,7 @@ def _starts(responses: Responses) -> Ints:
 def _columns(responses: Responses, items: Sequence[str]) -> NDArray[np.intp]:
     if isinstance(items, str) or not isinstance(items, Iterable):
         raise InputError(f"items={items!r} must be a list of item identifiers")
-    known = {identifier(name): j for j, name in enumerate(responses.item_id)}
+    known = {name: j for j, name in enumerate(responses.item_id)}
     items = list(items)
     if not items:
         raise InputError("no item is selected; give at least one")
@@ -298,8 +299,7 @@ def _rows_of_ids(responses: Responses, persons: Any) -> dict[int, Rows]:
     found: set[str] = set()
     rows: dict[int, Rows] = {}
     for k in range(responses.n_blocks):
-        ids = responses.person_ids(k)
-        names = [identifier(name) for name in ids]
+        names = responses.person_ids(k).tolist()
         at = np.array([i for i, name in enumerate(names) if name in wanted], dtype=np.intp)
         if at.size:
             rows[k] = at

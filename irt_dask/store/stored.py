@@ -27,10 +27,23 @@ from irt_dask.store.checked import array_of, bytes_of, content_of
 from irt_dask.store.objects import AT_ONCE, ObjectPath
 from irt_dask.store.places import location
 from irt_dask.store.responses import FREQUENCY, SAMPLING, Responses
+from irt_dask.store.weights import refused, rule
+from irt_dask.variables import identifier
 
 
 def _categories(content: dict[str, Any]) -> Categories:
     return together(content.get("n_categories", [BINARY]))
+
+
+def _weight_kind(content: dict[str, Any]) -> str:
+    return FREQUENCY if manifest.FREQUENCY_WEIGHTS in content.get("needs", ()) else SAMPLING
+
+
+def _identifiers(given: NDArray[np.object_]) -> NDArray[np.object_]:
+    """Texts in normal form, whatever they were when they were written."""
+    if "".join(given).isascii():
+        return given
+    return np.array([identifier(text) for text in given], dtype=object)
 
 
 @functools.lru_cache(maxsize=16)
@@ -85,7 +98,16 @@ class StoredBlock(BlockRef):
         if name not in self.columns:
             return None
         column = self._array(name, slice(self.first, self.last))
-        return column.astype(object) if name in ("person_id", "person_group") else column
+        if name in ("person_id", "person_group"):
+            return _identifiers(column.astype(object))
+        if name == "person_weight":
+            kind = _weight_kind(content_of(self.path, self.checksum))
+            bad = refused(column, kind)
+            if bad.size:
+                raise self._wrong(name, f"holds {column[bad[0]]}: {rule(kind)}")
+        elif np.isinf(column).any():
+            raise self._wrong(name, "holds an infinite value")
+        return column
 
     def read(self) -> Block:
         """Return the block, checked."""
@@ -257,21 +279,20 @@ def open_responses(store: str | os.PathLike[str] | ObjectPath) -> Responses:
     if isinstance(path, Path):
         path = path.resolve()
     content = manifest.read(path)
-    needs = content.get("needs", ())
     weights = [p["max_weight"] for p in content["parts"] if p["max_weight"] is not None]
     blocks = _StoredBlocks(str(path), content)
     return Responses(
         refs=blocks,
         n_persons=blocks.n_persons,
-        item_id=tuple(content["item_id"]),
+        item_id=tuple(map(identifier, content["item_id"])),
         checksum=content["checksum"],
         layout=content["layout"],
         path=str(path),
         max_weight=max(weights, default=None),
         has_groups=content["grouped"],
-        covariate_names=tuple(content["covariates"]),
+        covariate_names=tuple(map(identifier, content["covariates"])),
         n_quarantined=sum(p["n_quarantined"] for p in content["parts"]),
-        weight_kind=FREQUENCY if manifest.FREQUENCY_WEIGHTS in needs else SAMPLING,
+        weight_kind=_weight_kind(content),
         categories=_categories(content),
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import platform
 import shutil
 import time
@@ -97,17 +96,13 @@ class RunDirectory:
         self._lock.close()
 
     def _refuse_links(self) -> None:
-        """Stop at a link among what the run writes and removes, or in its checkpoints.
+        """Stop at a link among what the run writes, reads again and removes.
 
-        Stores and scores are replaced file by file and removed without following links, but their
-        folders and the checkpoints are written into.
+        Of a store its manifest has the checksums of what lies deeper.
         """
-        names = [p.name for p in self.path.iterdir()]
-        for folder, folders, files in os.walk(self.place(_CHECKPOINTS)):
-            inside = Path(folder).relative_to(self.path)
-            names += [(inside / name).as_posix() for name in (*folders, *files)]
-        for name in names:
-            self.place(name)
+        for pattern in ("*", "responses/*", f"{_CHECKPOINTS}/**/*", f"{SCORES}/**/*"):
+            for file in self.path.glob(pattern):
+                self.place(file.relative_to(self.path).as_posix())
 
     def place(self, name: str) -> Path:
         """Return the path of a file or folder in the directory, to write to or to remove.
@@ -354,11 +349,6 @@ def _changed(file: Location) -> RunError:
 
 def _damaged(file: Path) -> RunError:
     return RunError(f"{file} is missing or damaged; use --fresh to start over")
-
-
-def load_result(path: Path) -> xr.Dataset | None:
-    """A result file of a run, None if the run did not write it."""
-    return xr.load_dataset(path, engine="scipy") if path.exists() else None
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any]) -> str:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 
 import numpy as np
 import pytest
 from items import intercept_bank
 
 import irt_dask as irt
+from irt_dask.banks.saved import netcdf, read_bank
 from irt_dask.curves import MODELS
-from irt_dask.errors import InputError
+from irt_dask.errors import InputError, StoreError
 
 NAMES = ["item_discrimination", "item_difficulty", "item_intercept"]
 
@@ -162,6 +164,39 @@ def test_nested_json(tmp_path, depth):
 def test_bad_json_names_the_file(tmp_path, text):
     with pytest.raises(InputError, match=r"b\.json"):
         irt.read_items(write(tmp_path, text, "b.json"))
+
+
+@pytest.fixture(scope="module")
+def fit():
+    return netcdf(irt.fit_marginal(irt.simulate(50, 3, seed=1)))
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda data: data[:20],
+        lambda data: data[:-8],
+        lambda data: data.replace(b"item_difficulty", b"item_diffixulty"),
+        lambda data: data.replace(b"item_difficulty", b"item_diff\xffculty"),
+        lambda data: data.replace(b"items", b"itemz"),
+        lambda data: data.replace(b"item_id", b"item_ib"),
+        lambda data: data.replace(b"flat", b"f\x0eat"),
+        lambda data: b"",
+    ],
+)
+def test_a_damaged_fit_is_an_error_that_names_it(tmp_path, fit, harm):
+    file = tmp_path / "fit.nc"
+    file.write_bytes(fit)
+    assert read_bank(file).sizes["items"] == 3
+    file.write_bytes(harm(fit))
+    with pytest.raises(InputError, match=r"fit\.nc is not a fit that was saved, or is damaged: "):
+        read_bank(file)
+
+
+def test_a_fit_that_is_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "fit.nc")
+    with pytest.raises(StoreError, match=r"fit\.nc is no file, but a folder, a pipe or a device"):
+        read_bank(tmp_path / "fit.nc")
 
 
 def test_paths(tmp_path):

@@ -66,7 +66,7 @@ def test_weights_can_be_ignored(made, typed):
         options = ("--reference", "a", "--focal", "b") if command == "dif" else ()
         refused = typed(command, made / "s", made / "bank.csv", *options, code=2).err
         assert "does not support person weights" in refused
-        assert "count every person once: select the responses with --weights ignore" in refused
+        assert "have sampling weights; count every person once: --weights ignore" in refused
         both = [
             json.loads(typed(command, made / store, made / "bank.csv", *options, "--weights",
                              "ignore", "--json").out)
@@ -358,6 +358,23 @@ def test_a_page_is_made_of_a_fit_and_says_what_it_is_of(made, typed, monkeypatch
                                       code=2).err  # fmt: skip
     write_result(read_bank("fit.nc").assign_attrs(method="spectral"), Path("rasch.nc"))
     assert "of the method 'spectral'" in typed("report", "rasch.nc", "--out", "p.html", code=2).err
+
+
+def test_identifiers_do_not_command_the_terminal(tmp_path, typed):
+    red, c1 = "\x1b[31mred", "q\x9b2J"
+    (tmp_path / "y.csv").write_text(f"person,{red},{c1}\na,1,0\nb,0,1\nc,1,1\n")
+    (tmp_path / "bank.csv").write_text(f"item,a,b\n{red},1,0\n{c1},1,1\n")
+    (tmp_path / "bad.csv").write_text(f"item,a,b\n{red},x,0\n")
+    shown = [
+        typed("ingest", "y.csv", "s", "--shape", "wide"), typed("info", "s"),
+        typed("information", "bank.csv"), typed("fit", "s", "bank.csv"),
+    ]  # fmt: skip
+    assert r"\x1b[31mred" in shown[1].out
+    assert r"\x9b2J" in shown[1].out
+    shown.append(typed("score", "s", "bad.csv", "--out", "o", code=2))
+    assert r"item \x1b[31mred" in shown[-1].err
+    for said in shown:
+        assert not set(said.out + said.err) & {"\x1b", "\x9b"}
 
 
 @pytest.mark.parametrize(

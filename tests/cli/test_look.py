@@ -197,6 +197,9 @@ def test_init_writes_what_the_ingest_does_unasked(folder, tmp_path, typed):
     with pytest.warns(irt.errors.Notice):
         made = irt.ingest(source, tmp_path / "b", **of_toml(file)[1])
     assert "sex" not in made.item_id
+    assert 'prior = "groups"\n' in text
+    config = tomllib.loads(text)
+    assert not config.keys() & {"cluster", "check"}  # by size; of weights none can be made
     assert "there already, and not overwritten" in typed("init", "f.csv", "--out", file, code=2).err
     said = typed("init", "f.csv", "--out", "s3://bucket/p.toml", code=2).err
     assert "a pipeline file must be on a file system; s3://bucket/p.toml is a URL" in said
@@ -233,8 +236,8 @@ def test_bad_rows_count_until_it_is_said_what_becomes_of_them(tmp_path, typed):
     assert "to decide: what do they mean? other values: 10 no response in place" in out
     text = (tmp_path / "pipeline.toml").read_text()
     assert '= ["other values"]' not in text
-    assert '# missing = ["77", "Place 0"] ' in text  # takes the place of the line that is there
-    assert '# recode = { 88 = "wrong", "Place 0" = "wrong" } ' in text
+    assert 'missing = ["77"]\n# missing = ["77", "Place 0", "Place 1", ' in text
+    assert '# recode = { 88 = "wrong", "Place 0" = "wrong", "Place 1" = "wrong", ' in text
     (tmp_path / "f.csv").write_text("id,place,q1\na,,1\nb,Rome,0\n")
     seen = checked(typed, "f.csv", "--on-error", "quarantine")
     assert (seen["item_id"], seen["items_without_responses"]) == (["q1"], ["place"])
@@ -291,6 +294,106 @@ def test_the_file_reads_what_check_accepts(name, text, args, tmp_path, typed):
     source, options = of_toml("pipeline.toml")
     made = irt.ingest(source, tmp_path / "s", **options)
     assert (made.n_persons, list(made.item_id)) == (seen["persons"], seen["item_id"])
+
+
+def test_the_alternatives_of_several_values_go_together(tmp_path, typed):
+    rows = "".join(f"p{i},{i % 2},9,1,{i % 2 + 7}\n" for i in range(4))
+    (tmp_path / "f.csv").write_text("id,q1,q2,sex,q3\n" + rows)
+    typed("init", "f.csv", "--missing", "77")
+    text = Path("pipeline.toml").read_text()
+    assert '\nmissing = ["77"]\n# missing = ["77", "9", "7", "8"]   # in place of' in text
+    for key in ("missing", "recode", "exclude"):
+        assert text.count(f"# {key} = ") == 1
+    Path("all.toml").write_text(
+        text.replace('missing = ["77"]\n', "", 1).replace("# missing", "missing")
+        .replace("# exclude", "exclude")
+    )  # fmt: skip
+    source, options = of_toml("all.toml")
+    assert options["missing"] == ["77", "9", "7", "8"]
+    assert irt.ingest(source, "s", **options).item_id == ("q1",)
+    Path("recoded.toml").write_text(text.replace("# recode", "recode"))
+    source, options = of_toml("recoded.toml")
+    assert options["recode"] == {"9": "wrong", "7": "wrong", "8": "wrong"}
+    with pytest.warns(irt.errors.DataWarning, match="'sex'"):
+        assert irt.ingest(source, "t", **options).item_id == ("q1", "q2", "sex", "q3")
+
+
+def test_a_comma_is_asked_about_as_a_decimal_sign(tmp_path, typed):
+    (tmp_path / "f.csv").write_text("student;item;score\n7;q1;1,0\n7;q2;0,0\n8;q1;9\n8;q2;1,0\n")
+    out = typed("init", "f.csv").out
+    assert "to decide: is ',' the decimal sign? 1,0: 2 no response\n" in out
+    assert out.count("to decide") == 2
+    text = Path("pipeline.toml").read_text()
+    assert '# missing = ["9"]   # ' in text
+    decided = text.replace("# decimal", "decimal").replace("# missing", "missing")
+    Path("pipeline.toml").write_text(decided)
+    with pytest.warns(irt.errors.Notice):
+        made = irt.ingest(of_toml("pipeline.toml")[0], "s", **of_toml("pipeline.toml")[1])
+    assert made.read_block(0).data.values.tolist() == [[1, 0], [-1, 1]]
+
+
+@pytest.mark.parametrize("form", ["long", "wide"])
+def test_weights_that_are_not_used_are_asked_about(form, tmp_path, typed):
+    text = "id,item,score,Weight,Group\na,q1,1,2,x\nb,q1,0,3,y\n"
+    if form == "wide":
+        text = "id,q1,Weight,Group\na,1,2,x\nb,0,3,y\n"
+    (tmp_path / "f.csv").write_text(text)
+    if form == "long":
+        seen = checked(typed, "f.csv")
+        assert [note.partition("; ")[2] for note in seen["notes"]] == [
+            "columns={'weight': 'Weight'} would do so", "columns={'group': 'Group'} would do so",
+        ]  # fmt: skip
+        assert "not used; --column weight=Weight would" in typed("check", "f.csv").out
+    out = typed("init", "f.csv").out
+    assert "to decide: does the column 'Weight' hold the weight of each person?" in out
+    assert "what does" not in out
+    text = Path("pipeline.toml").read_text()
+    active = next(line for line in text.splitlines() if "columns = {" in line)
+    decided = text.replace(active + "\n", "").replace("# columns", "columns")
+    Path("pipeline.toml").write_text(decided.replace('"bayes"', '"marginal"'))
+    source, options = of_toml("pipeline.toml")
+    made = irt.ingest(source, "s", **options)
+    assert (made.max_weight, made.has_groups, made.item_id) == (3.0, True, ("q1",))
+
+
+def test_a_look_says_as_notes_what_an_ingest_warns_of(tmp_path, typed, recwarn):
+    (tmp_path / "k.csv").write_text("item;key\nq1;A\nq2;B\n")
+    (tmp_path / "f.csv").write_text('id,q1,q2,why\nzoë,A,B,"a\nb"\n', encoding="utf-8")
+    options = ("f.csv", "--key", "k.csv", "--encoding", "cp1252", "--exclude", "why", "--quiet")
+    said = typed("check", *options, "--json")
+    assert said.err == ""
+    notes = [note.partition(": ")[2] for note in json.loads(said.out)["notes"]]
+    assert [note.partition(",")[0] for note in notes] == [
+        "the delimiter is ';'", "read as cp1252", "1 row(s) go over several lines",
+    ]  # fmt: skip
+    assert typed("init", *options).err == ""
+    assert not recwarn.list
+
+
+def test_a_sample_of_many_persons_has_the_share_of_its_own_rows(tmp_path, typed, monkeypatch):
+    from irt_dask.ingest.text import lines
+
+    monkeypatch.setattr(lines, "piece_bytes", lambda size: 2000)
+    monkeypatch.setattr(look, "_HASHES", 16)
+    rows = "".join(f"p{i:04d}{',1,0' * 5}\n" for i in range(1000))
+    (tmp_path / "f.csv").write_text(f"id,{','.join(f'q{j}' for j in range(10))}\n{rows}")
+    seen = checked(typed, "f.csv")
+    assert (seen["whole"], seen["missing_share"]) == (False, 0.0)
+    text = typed("check", "f.csv").out
+    assert "not observed        0.0% of cells" in text
+    (n,) = {v["n"] for v in seen["values"]}
+    about = f"about {round(n / (seen['bytes_read'] / seen['bytes'])):,}"
+    assert f"{about} right" in text
+    assert 4900 < int(about[6:].replace(",", "")) < 5100
+
+
+def test_the_source_is_found_from_a_folder_behind_a_link(tmp_path, typed):
+    (tmp_path / "f.csv").write_text("id,q1,q2\na,1,0\nb,0,1\n")
+    (tmp_path / "far" / "away").mkdir(parents=True)
+    (tmp_path / "near").symlink_to(tmp_path / "far" / "away")
+    typed("init", "f.csv", "--out", "near/p.toml")
+    assert tomllib.loads(Path("near/p.toml").read_text())["data"]["source"] == "../../f.csv"
+    assert Path(of_toml("near/p.toml")[0]).read_text().startswith("id,q1")
 
 
 @pytest.mark.slow

@@ -78,6 +78,17 @@ def test_the_size_of_the_store_decides(tmp_path, typed, started, monkeypatch, co
     assert "would start local" in typed(command, *args, "--cluster", "local", code=2).err
 
 
+def test_the_size_of_what_is_simulated_decides(typed, started, monkeypatch):
+    monkeypatch.setattr(common, "LARGE", 61)
+    typed("simulate", "s", "--persons", 20, "--items", 3)
+    monkeypatch.setattr(common, "LARGE", 60)
+    assert "would start local" in typed("simulate", "t", "--persons", 20, "--items", 3, code=2).err
+    typed("simulate", "u", "--persons", 20, "--items", 3, "--cluster", "none")
+    assert started == ["local"]
+    said = typed("ingest", "f.csv", "v", "--cluster", "auto", code=2).err
+    assert "--cluster auto: this command takes 'none', 'local'" in said
+
+
 def test_a_scoring_file_without_a_cluster_goes_by_size(tmp_path, typed, started):
     r = irt.simulate(60, 4, store=tmp_path / "s", seed=2)
     irt.write_items(r.truth, tmp_path / "b.csv")

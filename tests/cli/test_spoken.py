@@ -66,6 +66,12 @@ def test_each_command_has_its_own_options():
         ),
         ("marginal.fixed_items and fixed_items.csv, 'fixed_items'", calibrate.calibrate, None),
         ("reference_group has no meaning", work.run, None),  # a key of its file
+        (
+            "once: select the responses with weights='ignore'",
+            work.score,
+            "once: --weights ignore",
+        ),
+        ("fit_pairwise with all pairs", calibrate.calibrate, "--method pairwise with all pairs"),
         ("one that does (fit_marginal)", calibrate.calibrate, "one that does (--method marginal)"),
     ],
 )
@@ -138,6 +144,20 @@ def test_the_shell_is_told_what_to_type(args, message, tmp_path, monkeypatch, ca
     (tmp_path / "f.csv").write_text("id,q1,sex\na,1,m\nb,0,w\n")
     error = shown(["ingest", "f.csv", "s", *args], 2, tmp_path, monkeypatch, capsys).err
     assert message in error
+
+
+def test_numbers_out_of_range_and_what_is_no_store(tmp_path, typed):
+    r = irt.simulate(20, 3, store="s", seed=2)
+    irt.write_items(r.truth, "b.csv")
+    said = typed("score", "s", "b.csv", "--out", "o", "--plausible", -1, code=2).err
+    assert "'--plausible': -1 is not in the range x>=0" in said
+    said = typed("score", "s", "b.csv", "--out", "o", "--item-draws", 5, code=2).err
+    assert "carry no draws; give a posterior" in said
+    said = typed("ingest", "b.csv", "t", "--rows-per-block", 0, code=2).err
+    assert "'--rows-per-block': 0 is not in the range x>=1" in said
+    said = typed("calibrate", "b.csv", "--out", "z.csv", code=2).err
+    assert "b.csv is a file, not a store of responses: make one by irt-dask ingest" in said
+    assert "with --coreset at least 8" in " ".join(typed("calibrate", "--help").out.split())
 
 
 def test_warnings_and_runs_too(tmp_path, monkeypatch, capsys):

@@ -67,6 +67,22 @@ def test_bad_configurations(cluster, message):
         ClusterConfig.of(cluster)
 
 
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        "tls://user:p@SECRET@host:8786",
+        "tls://user:it'sSECRET@host:8786",
+        "tls://SECRET@host:8786",
+        "user:SECRET@host:8786",
+        {**TLS, "address": "tls://user:p SECRET@host:8786"},
+    ],
+)
+def test_a_password_in_an_address_is_refused_and_not_said(cluster):
+    with pytest.raises(InputError, match="without user and password") as caught:
+        ClusterConfig.of(cluster)
+    assert "SECRET" not in str(caught.value)
+
+
 def test_paths_are_relative_to_the_file_they_stand_in(tmp_path, monkeypatch):
     section = "[cluster]\n" + "".join(f'{k} = "{v}"\n' for k, v in TLS.items())
     folder = tmp_path / "configs"

@@ -1,9 +1,13 @@
 """The lowest versions: what pyproject.toml declares is what the session "floors" installs."""
 
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,3 +39,20 @@ def test_the_pythons_that_are_tried_begin_above_the_lowest():
     minors = [int(x) for x in re.findall(r'"3\.(\d+)"', session.partition("PYTHONS")[2])]
     assert lowest == f">=3.{minors[0] - 1}"
     assert minors == list(range(minors[0], minors[-1] + 1))
+
+
+def test_a_python_that_is_not_here_is_not_passed(tmp_path):
+    """By .ci/extended with tools that make no environment, and no Python above the lowest."""
+    pytest.importorskip("nox")
+    tools = {"python3.11": 'mkdir -p "$3/bin"; touch "$3/bin/activate"', "pip": "",
+             "python3.14": "exit 1"}  # fmt: skip
+    for name, script in tools.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    ended = subprocess.run(
+        [ROOT / ".ci" / "extended", "pythons(version='3.14')"], capture_output=True, text=True,
+        env={**os.environ, "PATH": path, "PYENV_ROOT": str(tmp_path)},
+    )  # fmt: skip
+    assert ended.returncode == 3, ended.stderr
+    assert ended.stdout.endswith("UNTESTED, as they are not here: Python 3.14 \n")

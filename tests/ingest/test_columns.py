@@ -218,6 +218,15 @@ def test_an_item_of_a_long_file_may_be_called_anything(tmp_path):
         ("q1 sexton average classic ages dated", ""),  # whole words only
         ("grade4_q1 grade4_q2 grade4_q3 grade4_q4", ""),  # all share it
         ("q1 score_a score_b", "score_a score_b"),
+        (
+            "geschlecht alter q1 passed form_a âge Año país",
+            "geschlecht alter passed form_a âge Año país",
+        ),
+        ("q1 q2 x q3 q4", ""),  # too few
+        ("q1 q2 x q3 q4 пол q5 q6 q7 q8", "x пол"),  # whatever the language
+        ("q1 q2 q3 q4 q5 x y", ""),  # most are not called alike
+        ("q1 q2 q3 q4 q5 q6 q7 q8 q9 q10 q11 q12 q13 q14 q15 q16 r1 r2 r3 r4", ""),  # two series
+        ("Q01-a Q02-a Q03-a Q04-a Q05-a Q05-b", "Q05-b"),
         ("123 ! Größe", ""),
     ],
 )

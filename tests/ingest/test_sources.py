@@ -122,6 +122,17 @@ def test_pieces_cover_every_line_once(tmp_path: Path, monkeypatch: pytest.Monkey
         assert not bad
 
 
+@pytest.mark.parametrize("look", [1, 4, 1 << 16])
+def test_empty_rows_at_the_end_are_left_out(
+    look: int, tmp_path: Path, pieces: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "_LOOK", look)
+    text = "person,item,response\nann,q1,1\n,,\nbob,q1,\n,,\n\n,,\r\n,,"
+    got, (bad,) = responses(write(tmp_path, text))
+    assert [row[1:] for row in got] == [("ann", "q1", 1), ("bob", "q1", -1)]
+    assert (bad.line, bad.text) == (3, ",,")
+
+
 BAD_LINES: dict[bytes, tuple[str, ...]] = {
     b"a,i,2": ("'response'", "'2'", "a partial score", "recode={'2'"),
     b"a,i": ("expected 3", "found 2"),
@@ -143,8 +154,8 @@ BAD_LINES: dict[bytes, tuple[str, ...]] = {
 @pytest.mark.parametrize("where", [0, 2, 3])
 def test_bad_lines(line: bytes, where: int, tmp_path: Path, pieces: int) -> None:
     good = [b"ann,q1,1", b'"b""ob",q1,0', b"ann,q2,NA"]
-    if line == b"" and where == 3:
-        return  # blank lines at the end are none
+    if line in (b"", b",,") and where == 3:
+        return  # at the end these are none
     lines = [b"person,item,response", *good[:where], line, *good[where:]]
     end = b"\r\n" if line.endswith(b"\r") else b"\n"
     path = write(tmp_path, end.join(lines) + end)

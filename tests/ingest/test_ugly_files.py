@@ -17,7 +17,7 @@ from ugly import CASES, COMMAS, ITEMS, MATRIX, PERSONS, ROWS, Case
 
 import irt_dask as irt
 from irt_dask.cli import main
-from irt_dask.errors import InputError, Notice
+from irt_dask.errors import DataWarning, InputError, Notice
 from irt_dask.ingest.text import encoding, lines
 from irt_dask.workflow import stages
 from irt_dask.workflow.config import read_config
@@ -166,6 +166,34 @@ def test_notices_name_the_line_of_the_caller(tmp_path: Path) -> None:
     files = [str(w.message).partition(": ")[0].rpartition("/")[2] for w in said]
     assert files == ["key.csv", "f.csv", "persons.csv"]
     assert {w.filename for w in said} == {__file__}
+
+
+def test_a_doubt_about_the_encoding_is_said_once_where_the_call_is(tmp_path: Path) -> None:
+    (tmp_path / "key.csv").write_text("item;key\nq1;1\nq2;ë\n", encoding="utf-8")
+    text = 'id,q1,q2,note\nzoë,1,0,"a\nb"\n'
+    (tmp_path / "f.csv").write_text(text, encoding="utf-8")
+    with pytest.warns(Notice), pytest.warns(DataWarning) as said:
+        irt.ingest(
+            tmp_path / "f.csv", tmp_path / "s", key=tmp_path / "key.csv", encoding="cp1252",
+            exclude="note",
+        )  # fmt: skip
+    doubts = [w for w in said if "sound UTF-8 as well" in str(w.message)]
+    assert [str(w.message).partition(": ")[0].rpartition("/")[2] for w in doubts] == [
+        "key.csv", "f.csv",
+    ]  # fmt: skip
+    assert {(w.filename, w.category) for w in doubts} == {(__file__, DataWarning)}
+
+
+@pytest.mark.parametrize("name", ["f.jsonl", "f.parquet"])
+def test_no_decimal_sign_where_the_format_has_one(name: str, tmp_path: Path) -> None:
+    table = pd.DataFrame({"id": ["a"], "q1": ["1,0"]})
+    if name == "f.jsonl":
+        table.to_json(tmp_path / name, orient="records", lines=True)
+    else:
+        table.to_parquet(tmp_path / name)
+    with pytest.raises(InputError, match="has the value '1,0'; a response is 0") as refused:
+        stored(tmp_path / name)
+    assert "decimal=" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

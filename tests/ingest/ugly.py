@@ -83,6 +83,35 @@ CASES = [
         says=("exam.csv, line 4: the byte 0xeb is not UTF-8", "'zoë' in cp1252", "'zoл' in cp1251"),
         refused=True,
     ),
+    Case(
+        "cp1252, a quote", COMMAS.replace("zoë", "O’Brien").encode("cp1252"), refused=True,
+        says=("exam.csv, line 4: the byte 0x92 is not UTF-8", "'O’Brien' in cp1252, cp1250, cp125",
+              "which is right, as in --encoding cp1252 "),
+    ),
+    Case(
+        "cp1252, quotes in the header", COMMAS.replace("q1", "“q1”").encode("cp1252"),
+        says=("exam.csv, line 1: the byte 0x93 is not UTF-8", "'“q1”' in cp1252"), refused=True,
+    ),
+    Case(
+        "cp1252, a currency", COMMAS.replace("q1", "Preis €").encode("cp1252"),
+        says=("exam.csv, line 1: the byte 0x80 is not UTF-8", "'€' in cp1252"), refused=True,
+    ),
+    Case(
+        "cp1252, a word of Greek", COMMAS.replace("zoë", "Ζωή").encode("cp1253"), refused=True,
+        says=("'ÆùÞ' in cp1252", "'Ζωή' in cp1253", "as in --encoding cp1252 "),
+    ),
+    Case(
+        "cp1252, said to be latin-1", COMMAS.replace("zoë", "O’Brien").encode("cp1252"),
+        "--encoding latin-1", refused=True,
+        says=("exam.csv, line 4: the byte 0x92 is a control character in iso8859-1",
+              "say --encoding cp1252"),
+    ),
+    Case(
+        "cp1250, said to be latin-2", COMMAS.replace("q2", "q2 – b").encode("cp1250"),
+        "--encoding latin2", refused=True,
+        says=("exam.csv, line 1: the byte 0x96 is a", "in iso8859-2", "say --encoding cp1250"),
+    ),
+    Case("latin-1, said", COMMAS.encode("latin-1"), "--encoding latin-1"),
     Case("cp1252, said", COMMAS.encode("cp1252"), "--encoding cp1252"),
     Case(
         "cp1250, said", COMMAS.replace("007", "Dvořák").encode("cp1250"), "--encoding cp1250",
@@ -94,7 +123,7 @@ CASES = [
     ),
     Case(
         "UTF-8, said to be cp1252", COMMAS.encode(), "--encoding cp1252",
-        ("note: ", "it is sound UTF-8 as well"), persons=(*PERSONS[:2], "zoÃ«"),
+        ("warning: ", "it is sound UTF-8 as well"), persons=(*PERSONS[:2], "zoÃ«"),
     ),
     Case(
         "UTF-16 with tabs", ROWS.replace(";", "\t").replace("\n", "\r\n").encode("utf-16"),
@@ -125,6 +154,20 @@ CASES = [
         "empty columns at the end", ROWS.replace("\n", ";;\r\n").encode("utf-8-sig"),
         "--delimiter ';'",
     ),
+    Case(
+        "empty rows at the end", ROWS.encode() + b";;\n\r\n;;\r\n;;", "--delimiter ';'",
+        says=("note: exam.csv: the last 4 row(s), which hold nothing but delimiters, are left",),
+    ),
+    Case(
+        "empty rows at the end of a long file", b"id,item,score\n007,q1,1\n007,q2,0\n,,\n",
+        says=("note: exam.csv: the last 1 row(s)",), persons=("007",), matrix=[[1, 0]],
+    ),
+    Case(
+        "an empty row amid others", b"id,q1,q2\n007,1,0\n,,\n008,0,1\n", refused=True,
+        says=("exam.csv, line 3: the person id is empty",),
+    ),
+    Case("empty rows alone", b"id,q1,q2\n,,\n,,\n", refused=True,
+         says=("exam.csv, line 2: the person id is empty",)),
     Case(
         "a value in a column without a name", b"id,q1,q2,\n007,1,0,\n008,0,NA,x\n",
         says=("exam.csv, line 3: there is the value 'x' in column 4, which has no name",),
@@ -189,12 +232,28 @@ CASES = [
         says=("warning: ", "'sex' (the name says 'sex')", "what is no item: --exclude sex;"),
         items=("sex", "q1", "q2"), matrix=[[1, 1, 0], [0, 0, -1], [1, 1, 1]],
     ),
+    Case(
+        "background columns in German", b"id;geschlecht;Schule;q1;q2\n007;1;1;1;0\n",
+        says=("warning: ", "what is no item: --exclude geschlecht --exclude Schule;"),
+        persons=("007",), items=("geschlecht", "Schule", "q1", "q2"), matrix=[[1, 1, 1, 0]],
+    ),
+    Case(
+        "a background column in Japanese",
+        "id,q1,q2,q3,q4,q5,性別\n007,1,0,1,0,1,1\n".encode(), persons=("007",),
+        says=("warning: ", "'性別' (5 others are called as 'q1')", "--exclude '性別';"),
+        items=(*(f"q{j}" for j in range(1, 6)), "性別"), matrix=[[1, 0, 1, 0, 1, 1]],
+    ),
     Case("a background column, left out", _SEX, "--exclude sex"),
     Case("a background column, items by a glob", _SEX, "--column 'items=q*'"),
     Case(
         "a background column that is no 0 and 1", _SEX.replace(b"\n007,1", b"\n007,m"),
         says=("exam.csv, line 2: column 'sex' has the value 'm'", "no item, --exclude sex"),
         refused=True,
+    ),
+    Case(
+        "comments over several lines, not left out", _SURVEY.encode(), refused=True,
+        says=("column 'What did you think?' has the value 'It was\\nlong, and \"hard\".'; a "
+              "response is 0 (wrong) or 1 (right); if the column is no item, --exclude",),
     ),
     Case(
         "columns between items",

@@ -202,6 +202,8 @@ def text_table(
     labels = [roles[role] for role in ("person", "item", "group") if role in roles]
     rows: list[tuple[int, Row | None]] = []
     at += n
+    filled = [k for k, line in enumerate(lines) if line.strip(delimiter.encode()) and k >= at]
+    del lines[max(filled, default=len(lines)) + 1 :]
     while at < len(lines):
         number, row, n = at + 1, None, 1
         try:

@@ -6,20 +6,25 @@ import errno
 import hashlib
 import json
 import os
+import struct
 import threading
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import numpy as np
+import pandas as pd
 import pytest
+import zarr
+from numcodecs.zstd import Zstd
 from parts import made
 
 import irt_dask as irt
 from irt_dask.engine.lock import FolderLock
-from irt_dask.errors import DiskError, IrtDaskError, StoreError
-from irt_dask.store import manifest
+from irt_dask.errors import DiskError, InputError, IrtDaskError, StoreError
+from irt_dask.store import StoreWriter, frames, manifest
 
 Y = np.random.default_rng(0).integers(-1, 2, (7, 3)).astype(np.int8)
 LAYOUTS = pytest.mark.parametrize("layout", ["dense", "csr"])
@@ -104,9 +109,11 @@ CHANGES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         lambda c: part(c, n_persons=3 * HUGE, rows_per_block=HUGE), "listed is too small",
     ),
     "a weight": (lambda c: part(c, max_weight=-1.0), "max_weight"),
+    "a weight of none": (lambda c: part(c, max_weight=3.0), "a largest weight, and the store has"),
     "items twice": (lambda c: c.update(item_id=["a", "b", "a"]), "'a' twice"),
     "items that look the same": (
-        lambda c: c.update(item_id=["\u00e9", "e\u0301", "c"]), "twice .in Unicode's normal form",
+        lambda c: c.update(item_id=["\u00e9", "e\u0301", "c"]),
+        "'\u00e9' twice, with accents written in two ways; write it in one .* ingest them again",
     ),
     "no items": (lambda c: c.update(item_id=[]), "item_id is no list of names"),
     "numbers for names": (lambda c: c.update(item_id=[1, 2, 3]), "item_id is no list of names"),
@@ -147,6 +154,14 @@ def test_a_key_that_stands_twice(store: Path) -> None:
     path = store / "manifest.json"
     path.write_text(path.read_text().replace('"parts"', '"layout": "csr", "parts"', 1))
     assert "the key 'layout' stands twice" in refused(store)
+
+
+def test_what_has_no_checksum(store: Path) -> None:
+    """A text that cannot be encoded: an empty checksum is none that is right."""
+    path = store / "manifest.json"
+    content = json.loads(path.read_text()) | {"checksum": "", "item_id": ["\ud800", "b", "c"]}
+    path.write_text(json.dumps(content))
+    assert "its checksum does not match" in refused(store)
 
 
 @pytest.mark.parametrize("depth", [500, 3000, 100_000])
@@ -200,6 +215,84 @@ def test_resealed_chunk_that_cannot_be_decoded(tmp_path: Path, layout: str, data
     name = "response/c/0/0" if layout == "dense" else "response_indices/c/0/0"
     relist(tmp_path / "s", f"part-00000/{name}", data)
     assert "cannot be decoded" in refused(tmp_path / "s") or not data
+
+
+def rle(size: int, said: bool = True) -> bytes:
+    """A frame of a byte so often, 4 bytes for each 2^17; perhaps its header says how often."""
+    out = b"\x28\xb5\x2f\xfd" + (b"\xe0" + struct.pack("<Q", size) if said else b"\x00\x58")
+    for left in range(size, 0, -(1 << 17)):
+        n = min(left, 1 << 17)
+        out += struct.pack("<I", n << 3 | 2 | (left == n))[:3] + b"\x01"
+    return out
+
+
+BOMBS = {
+    "one frame": rle(200_000_000),
+    "two frames": rle(9) + rle(200_000_000),
+    "of no size": rle(200_000_000, said=False),
+    "many texts": Zstd().encode(struct.pack("<I", 1 << 25) + bytes(16)),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+@pytest.mark.parametrize("name", ["response/c/0/0", "person_id/c/0"])
+def test_a_chunk_of_a_few_bytes_that_stand_for_many(store: Path, name: str, bomb: str) -> None:
+    """With a right checksum of its own too."""
+    frame = bytes(BOMBS[bomb])
+    relist(store, f"part-00000/{name}", frame + struct.pack("<I", google_crc32c.value(frame)))
+    assert "cannot be decoded: it is not one frame of" in refused(store)
+
+
+@pytest.mark.parametrize("n", [0, 1, 255, 256, 300, 65_535, 65_791, 65_792, 1 << 20])
+def test_the_size_of_a_frame_is_known(n: int) -> None:
+    """Of those that we write: one block or several, of noise or of nothing."""
+    rng = np.random.default_rng(0)
+    for content in (np.zeros(n, np.uint8), rng.integers(0, 256, n, np.uint8), rng.bytes(9) * n):
+        for level in (1, 3):
+            frame = memoryview(Zstd(level=level, checksum=level == 3).encode(content))
+            size = memoryview(content).nbytes
+            assert frames.content_size(frame) == size
+            assert frames.content_size(frame[:-1]) is None
+            assert frames.content_size(memoryview(bytes(frame) + b"x")) is None
+
+
+def test_texts_that_no_reader_would_take(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(frames, "_TEXTS", 0)
+    ids = ["x" * 1000, "y" * 1046]
+    for name, fits in (("a", True), ("b", False)):
+        with StoreWriter(tmp_path / name, item_id=["a"], n_persons=2, rows_per_block=2) as writer:
+            if fits:
+                writer.write(Y[:2, :1], person_id=[ids[0], ids[1][1:]])
+                assert list(writer.commit().person_ids(0)) == [ids[0], ids[1][1:]]
+                continue
+            with pytest.raises(InputError, match=r"person_id: 2046 .* a smaller rows_per_block"):
+                writer.write(Y[:2, :1], person_id=ids)
+
+
+COLUMNS = [
+    ("sampling", "person_weight", np.nan, "holds nan: a weight is a finite number above 0"),
+    ("sampling", "person_weight", -1.0, "holds -1.0: a weight is"),
+    ("frequency", "person_weight", 1.5, "holds 1.5: a frequency weight is a whole number"),
+    ("sampling", "person_covariate", np.inf, "holds an infinite value"),
+]
+
+
+@pytest.mark.parametrize("kind, name, value, words", COLUMNS)
+def test_weights_and_covariates_that_are_none(
+    tmp_path: Path, kind: str, name: str, value: float, words: str
+) -> None:
+    (tmp_path / "f.csv").write_text("person,item,response\nu,a,1\nv,a,0\n")
+    persons = pd.DataFrame({"person": ["u", "v"], "weight": [1, 2], "age": [1.0, 2.0]})
+    store = tmp_path / "s"
+    irt.ingest(tmp_path / "f.csv", store, persons=persons, weight_kind=kind)
+    zarr.open_array(store / "part-00000" / name, mode="r+")[1] = value
+    for path in (store / "part-00000" / name / "c").rglob("0"):
+        if path.is_file():
+            relist(store, str(path.relative_to(store)), path.read_bytes())
+    read = irt.Responses.covariates if name == "person_covariate" else irt.Responses.read_block
+    assert f"array {name} in part-00000, chunk 0 (rows 0 to 1): {words}" in refused(
+        store, lambda path: read(irt.open_responses(path), 0)
+    )
 
 
 # --- what is no file, and disks that fail ---------------------------------------------------------

@@ -226,6 +226,21 @@ def test_credentials_of_a_url_are_not_taken_and_not_said(url, tmp_path, monkeypa
     assert not (tmp_path / "r" / "run.json").exists()
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"tls://user:p@{SECRET}@host:8786", f"tls://user:it's{SECRET}@host:8786",
+        f'https://say"{SECRET.replace("/", "")}@host/x', f"https://h/x#access_token={SECRET}",
+        f"https://h/x?a=1;pw={SECRET}&b=2", f"https://h/x?code=it's{SECRET}",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("said", ["no answer of '{}', me@home", "{}: no", "{}"])
+def test_credentials_with_any_sign_are_not_said(url, said):
+    shown = without_credentials(said.format(url))
+    assert "***" in shown
+    assert "FEMI" not in shown
+
+
 @pytest.mark.parametrize("url", ["s3://bucket/a:b/c@d", "s3://bucket/store", "abfs://c@a/x"])
 def test_urls_without_credentials_are_said_as_they_are(url):
     assert without_credentials(f"{url}: no") == f"{url}: no"

@@ -21,7 +21,7 @@ from irt_dask.cli import main
 from irt_dask.errors import InputError, Notice, StoreError
 from irt_dask.ingest.sort import spill
 from irt_dask.ingest.text import lines
-from irt_dask.store import manifest
+from irt_dask.store import StoreWriter, manifest, responses
 from irt_dask.store.draft import extend
 from irt_dask.store.supplements import Cells
 
@@ -249,15 +249,34 @@ def test_a_part_without_persons(layout: str, tmp_path: Path) -> None:
     r.verify()
 
 
-def test_a_part_that_puts_all_rows_aside(tmp_path: Path) -> None:
-    """Nobody joins and nothing is merged; the rows are counted, and their file is there."""
+@pytest.mark.parametrize("on_duplicate", ["merge", "quarantine"])
+def test_rows_put_aside_alone_change_nothing(tmp_path: Path, on_duplicate: str) -> None:
+    """However often they are appended; their file is there, and stays."""
     store = first(tmp_path)
-    r = irt.append(more(tmp_path, "u,d,0\nw,c,1\n"), store, on_duplicate="quarantine")
-    assert (r.n_persons, r.item_id, r.n_quarantined) == (3, ("a", "b", "c"), 2)
-    part = listed(store)["parts"][1]
-    assert (part["n_persons"], part["max_weight"]) == (0, None)
-    assert "needs" not in listed(store)
-    assert len(pd.read_csv(tmp_path / "s.quarantine-00001.csv")) == 2
+    new = more(tmp_path, "u,a,0\nx,a,1\n" if on_duplicate == "merge" else "u,d,0\nw,c,1\n")
+    options = {"on_duplicate": on_duplicate, "on_error": "quarantine"}
+    if on_duplicate == "merge":
+        assert irt.append(new, store, **options).n_quarantined == 1
+    before, n = tree(store), irt.open_responses(store).n_quarantined
+    for _ in range(2):
+        with pytest.warns(
+            Notice, match=r"adds nothing .* row\(s\) are put aside in s\.quar"
+        ) as said:
+            r = irt.append(new, store, **options)
+        assert (tree(store), r.n_quarantined) == (before, n)
+    files = {*tmp_path.glob("s.quarantine-*.csv")} - {tmp_path / "s.quarantine-00001.csv"}
+    (file,) = files
+    assert str(said[-1].message).endswith(file.name)
+    assert len(pd.read_csv(file)) == (1 if on_duplicate == "merge" else 2)
+    r = irt.append(more(tmp_path, "y,a,1\n"), store)
+    assert cells(r)[-1].tolist() == [1, -1, -1]
+    assert file.exists()
+
+
+def test_parts_after_rows_put_aside(tmp_path: Path) -> None:
+    store = first(tmp_path)
+    with pytest.warns(Notice, match="2 row"):
+        irt.append(more(tmp_path, "u,d,0\nw,c,1\n"), store, on_duplicate="quarantine")
     r = irt.append(more(tmp_path, "x,a,1\n"), store)
     assert cells(r).tolist() == [*MATRIX, [1, -1, -1]]
     with pytest.warns(Notice, match="join it: 'd'"):
@@ -331,10 +350,91 @@ def test_an_object_of_many_responses_is_put_aside_once(tmp_path: Path) -> None:
     store = tmp_path / "s"
     assert irt.ingest(lines, store, columns=columns, on_error="quarantine").n_quarantined == 1
     lines.write_text(objects.splitlines()[1])
-    r = irt.append(lines, store, columns=columns, on_duplicate="merge", on_error="quarantine")
-    assert (r.n_quarantined, cells(r).tolist()) == (2, [[1]])
-    for name in ("s.quarantine.csv", "s.quarantine-00001.csv"):
-        assert len((tmp_path / name).read_text().splitlines()) == 2
+    with pytest.warns(Notice, match="adds nothing"):
+        r = irt.append(lines, store, columns=columns, on_duplicate="merge", on_error="quarantine")
+    assert (r.n_quarantined, cells(r).tolist()) == (1, [[1]])
+    files = [*tmp_path.glob("s.quarantine*.csv")]
+    assert [len(file.read_text().splitlines()) for file in files] == [2, 2]
+
+
+# --- what else rests on a store -------------------------------------------------------------------
+
+
+WITHOUT_WEIGHTS = {
+    "all items": lambda r: r.select(weights="ignore"),
+    "some": lambda r: r.select(items=list("abc"), weights="ignore"),
+    "some, then": lambda r: r.select(items=list("abc")).select(weights="ignore"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:1 item.* are ignored:irt_dask.errors.Notice")
+@pytest.mark.parametrize("view", WITHOUT_WEIGHTS)
+def test_scores_without_weights_after_a_merge(tmp_path: Path, view: str) -> None:
+    """The folder is known again though its first block has got responses, and an item joined."""
+    store, of = first(tmp_path, persons=PERSONS), WITHOUT_WEIGHTS[view]
+    fit = irt.simulate(2, 3, seed=1).truth.assign_coords(item_id=("items", list("abc")))
+    irt.score(of(irt.open_responses(store)), fit, store=tmp_path / "scores")
+    with pytest.warns(Notice, match="'d'"):
+        r = irt.append(more(tmp_path, "u,c,0\nv,d,1\n"), store, on_duplicate="merge")
+    for folder in ("scores", "fresh"):
+        irt.score(of(r), fit, store=tmp_path / folder, unknown_items="ignore")
+    a, b = (pd.read_parquet(tmp_path / folder) for folder in ("scores", "fresh"))
+    pd.testing.assert_frame_equal(a, b, check_exact=True)
+
+
+#: An accent as a character of its own, and a letter that has its accent.
+APART, ONE = "Jose\u0301", "Jos\u00e9"
+
+
+@pytest.fixture
+def as_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Write a store whose identifiers are as they are given, as stores were once."""
+
+    def write(item_id: list[str], ids: list[str], rows: int = 2) -> Path:
+        y = np.tile([[1, -1], [0, 1]], (len(ids), 1))[: len(ids)].astype(np.int8)
+        with monkeypatch.context() as m:
+            m.setattr(responses, "identifier", str)
+            with StoreWriter(
+                tmp_path / "s", item_id=item_id, n_persons=len(ids), rows_per_block=rows
+            ) as writer:
+                writer.write(y, person_id=ids, group=ids)
+                writer.commit()
+        return tmp_path / "s"
+
+    return write
+
+
+def test_accents_of_a_store_are_those_of_files(tmp_path: Path, as_given: Any) -> None:
+    """Read, scored and appended to in one form, kept in that of the store."""
+    store = as_given([APART, "q"], ["ann", APART, "bob"])
+    raw, old = listed(store), irt.open_responses(store)
+    assert raw["item_id"] == [APART, "q"]
+    assert (old.item_id, person_ids(old)) == ((ONE, "q"), ["ann", ONE, "bob"])
+    assert (list(old.groups(0)), old.fingerprint) == (["ann", ONE], raw["checksum"])
+    assert person_ids(old.select(persons=[APART], items=[APART])) == [ONE]
+    fit = irt.simulate(2, 2, seed=1).truth.assign_coords(item_id=("items", [ONE, "q"]))
+    assert list(irt.score(old, fit)["person_id"].values) == ["ann", ONE, "bob"]
+    new = more(tmp_path, f"ann,q,0,ann\n{APART},{ONE},0,{APART}\ncy,{APART},1,c\ncy,z,1,c\n",
+               "person,item,response,group")  # fmt: skip
+    options = {"columns": {"group": "group"}, "on_duplicate": "merge"}
+    with pytest.warns(Notice, match="join it: 'z'"):
+        r = irt.append(new, store, **options)
+    assert (r.item_id, person_ids(r)) == ((ONE, "q", "z"), ["ann", ONE, "bob", "cy"])
+    assert cells(r).tolist() == [[1, 0, -1], [0, 1, -1], [1, -1, -1], [1, -1, 1]]
+    assert listed(store)["item_id"] == [APART, "q", "z"]
+    assert cells(old).tolist() == [[1, -1], [0, 1], [1, -1]]
+    r.verify()
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("on_duplicate", ["raise", "skip", "merge"])
+def test_a_person_with_accents_of_two_forms(
+    tmp_path: Path, as_given: Any, rows: int, on_duplicate: str
+) -> None:
+    store = as_given(["p", "q"], [APART, ONE, "ann"], rows)
+    new = more(tmp_path, f"{ONE},p,1,{ONE}\n", "person,item,response,group")
+    with pytest.raises(StoreError, match=rf"1 person.* twice.*'{ONE}'; ingest its files again"):
+        irt.append(new, store, columns={"group": "group"}, on_duplicate=on_duplicate)
 
 
 # --- three waves are one file ---------------------------------------------------------------------
@@ -405,16 +505,17 @@ class Oracle:
 
     def add(self, wave: pd.DataFrame, on_duplicate: str, on_error: str) -> bool:
         """Take a wave; False if it is refused."""
-        there = self.rows.drop_duplicates(["person", "item"])
+        there, n_aside = self.rows.drop_duplicates(["person", "item"]), 0
         known = wave["person"].isin(there["person"])
         if on_duplicate != "merge":
-            self.n_aside += int(known.sum()) if on_duplicate == "quarantine" else 0
+            n_aside = int(known.sum()) if on_duplicate == "quarantine" else 0
             wave = wave[~known]
         both = wave.merge(there, how="left", on=["person", "item"], suffixes=("", "_there"))
         wrong = both["response_there"].notna() & (both["response_there"] != both["response"])
         if wrong.any() and on_error == "raise":
             return False
-        self.n_aside += int(wrong.sum())
+        if both["response_there"].isna().any():  # else nothing is added, and no row counted
+            self.n_aside += n_aside + int(wrong.sum())
         self.rows = pd.concat([self.rows, both.loc[~wrong, ["person", "item", "response"]]])
         return True
 

@@ -8,6 +8,7 @@ import pytest
 from run_results import results
 
 from irt_dask.clusters import checks
+from irt_dask.engine.lock import LOCK, FolderLock
 from irt_dask.errors import MachineWarning, RunError, StoreError
 from irt_dask.report import figures
 from irt_dask.workflow import RunConfig, run
@@ -70,6 +71,7 @@ NAMES = [
     "checkpoints", "checkpoints/marginal", "checkpoints/marginal/marginal.checkpoint", "log.txt",
     "responses", "responses.quarantine.csv", "summary.nc", "truth.nc", "marginal.nc", "items.csv",
     "check.nc", "scores", "scores.nc", "private.nc", "report.html", "run.json", ".lock",
+    "responses/manifest.json", "scores/part-000000.parquet",
 ]  # fmt: skip
 
 
@@ -99,6 +101,23 @@ def test_links_are_refused_and_what_they_lead_to_is_left(begun, tmp_path, name):
 def _content(path):
     files = [path] if path.is_file() else [f for f in path.rglob("*") if f.is_file()]
     return {f: f.read_bytes() for f in files}
+
+
+@pytest.mark.parametrize("name", [".lock", "part-000000.parquet"])
+def test_links_among_scores_are_neither_followed_nor_believed(finished, tmp_path, name):
+    folder = shutil.copytree(finished, tmp_path / "r") / "scores"
+    (folder / name).unlink()
+    (folder / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RunError, match=rf"{folder / name} is a symbolic link"):
+        run(configured(tmp_path / "r"))
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path):
+    (tmp_path / LOCK).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match=r"\.lock is a symbolic link, which is not followed"):
+        FolderLock(tmp_path)
+    assert not (tmp_path / "elsewhere").exists()
 
 
 @pytest.mark.parametrize(

@@ -216,7 +216,7 @@ def warn_of_sparse(
     if told:
         warnings.warn(
             f"fit_spectral: {'; '.join(told)}. Collect more responses or remove these items; "
-            f'fit_pairwise(pairing="all") makes more of sparse responses',
+            f"fit_pairwise with all pairs makes more of sparse responses",
             SparseDataWarning,
             stacklevel=stacklevel,
         )

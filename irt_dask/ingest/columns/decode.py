@@ -40,7 +40,9 @@ class Decoder:
         decimal: str | None = None, line_end: str | None = None,
     ) -> None:  # fmt: skip
         self.n_lines, self.lines = n_lines, lines
-        self._decimal = decimal  # the sign in numbers; None is a dot
+        self._decimal = (
+            decimal  # the sign in numbers; None is a dot, unless somebody says otherwise
+        )
         self._line_end = line_end  # what stands for a line end within a value, if any may be there
         self.bad = bad or []  # rows that the parser has put aside: not among ``lines``
         self._which = np.zeros(len(lines), dtype=np.int16)
@@ -127,7 +129,7 @@ class Decoder:
         self._taken["codes"] = found = codes.decode(values, items, at)
 
         def message(row: int) -> str:
-            text = codes.unknown(values.text(row), name(row))
+            text = codes.unknown(values.text(row), name(row), self._decimal)
             return f"{text}{_or_no_item(name(row))}" if of_keys else text
 
         self.refuse(found == UNKNOWN, column, values.text, message)
@@ -156,7 +158,7 @@ class Decoder:
 
         def message(row: int) -> str:
             name = names[item_of(row)]
-            return f"{codes.unknown(value(row), name)}{_or_no_item(name)}"
+            return f"{codes.unknown(value(row), name, self._decimal)}{_or_no_item(name)}"
 
         wrong = (matrix == UNKNOWN).any(axis=1)
         self.refuse(wrong, lambda row: names[item_of(row)], value, message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -11,29 +12,67 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-#: Words, whole ones, that a column has in its name where it tells something else than a response.
+#: Words, whole ones without accents, that a column has in its name where it tells something else
+#: than a response: English ones, then German, French, Spanish, Italian, Portuguese, Dutch ones.
 WORDS = frozenset([
-    "address", "age", "birthdate", "birthday", "birthyear", "booklet", "city", "class",
+    "address", "age", "attempt", "birthdate", "birthday", "birthyear", "booklet", "city", "class",
     "classroom", "cohort", "comment", "comments", "consent", "country", "date", "district", "dob",
-    "duration", "education", "email", "ethnicity", "female", "gender", "girl", "grade", "group",
-    "household", "income", "language", "male", "migrant", "minutes", "month", "nationality",
-    "percent", "percentage", "percentile", "rank", "region", "repeater", "rowid", "school",
+    "duration", "education", "email", "ethnicity", "failed", "female", "form", "gender", "girl",
+    "grade", "group", "household", "immigrant", "income", "language", "male", "migrant", "minutes",
+    "month", "nationality", "pass", "passed", "percent", "percentage", "percentile", "rank",
+    "region", "repeater", "rowid", "school",
     "schoolid", "score", "seconds", "ses", "sex", "stratum", "sum", "teacher", "time",
-    "timestamp", "total", "urban", "weight", "year", "zip",
+    "timestamp", "total", "treatment", "urban", "version", "wave", "weight", "year", "zip",
+    "alter", "bestanden", "dauer", "datum", "geschlecht", "gesamt", "gewicht", "gruppe", "heft",
+    "jahr", "klasse", "land", "maennlich", "mannlich", "punkte", "schule", "sprache", "summe",
+    "weiblich",
+    "annee", "classe", "ecole", "fille", "groupe", "langue", "pays", "poids", "sexe",
+    "clase", "edad", "escuela", "fecha", "grado", "grupo", "idioma", "mujer", "pais", "peso",
+    "sexo",
+    "eta", "gruppo", "lingua", "paese", "scuola", "sesso",
+    "ano", "escola", "idade", "turma",
+    "geslacht", "groep", "jaar", "klas", "leeftijd", "taal",
 ])  # fmt: skip
 #: Columns that share a word, such as the items of "grade4_q1" to "grade4_q40", say nothing by it.
 _SHARED = 3
 #: Fewer equal responses than these are no sign of anything.
 ENOUGH = 100
+#: Names with a number make a series if at least so many, and this share of all, differ in it alone.
+_SERIES, _MOST = 5, 0.8
+#: What surrounds the last number of a name, which is read from its end: no name takes long then.
+_AROUND = re.compile(r"([^0-9]*)[0-9]+(.*)", re.DOTALL)
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 def words_of(name: str) -> set[str]:
     """Return the words of a name: ``Test_date`` and ``testDate`` have "test" and "date"."""
-    return {word.casefold() for word in _WORD.findall(name)}
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    return {word.casefold() for word in _WORD.findall(plain)}
 
 
 def by_name(names: Sequence[str]) -> dict[str, str]:
+    """Return the columns whose names are not those of items, by a word or by what others have."""
+    found = _unlike_others(names) | _by_word(names)
+    return {name: found[name] for name in names if name in found}
+
+
+def _unlike_others(names: Sequence[str]) -> dict[str, str]:
+    """Return the few columns that are no part of a series, such as q1 to q40, where most are."""
+    found = {name: _AROUND.fullmatch(name[::-1]) for name in names}
+    stem = {name: match and match.groups() for name, match in found.items()}
+    of = Counter(s for s in stem.values() if s is not None)
+    usual, n = max(of.items(), key=lambda one: one[1], default=(None, 0))
+    if n < max(_SERIES, _MOST * len(names)):
+        return {}
+    one = next(name for name in names if stem[name] == usual)
+    return {
+        name: f"{n} others are called as {one!r}"
+        for name, s in stem.items()
+        if s is None or of[s] <= _SHARED
+    }
+
+
+def _by_word(names: Sequence[str]) -> dict[str, str]:
     """Return the columns with a word of ``WORDS`` in their names, which few of them share."""
     of = {name: words_of(name) & WORDS for name in names}
     n = Counter(word for words in of.values() for word in words)

@@ -27,6 +27,8 @@ MISSING = -1
 UNKNOWN = -2
 #: Whole numbers from here on are codes for missing more often than scores of one item.
 _FEWEST_MISSING = 7
+#: More letters than these are no code, but what somebody has written.
+_LONGEST_CODE = 40
 _NONE = -3  # an index that no value has
 
 
@@ -135,13 +137,18 @@ class Codes:
         texts = spellings(number)
         return next((text for text in texts if text in self._known), texts[0])
 
-    def unknown(self, value: str, column: str) -> str:
-        """Return the message about a value that is neither a response nor missing."""
-        why = self._reason(value.strip())
+    def unknown(self, value: str, column: str, decimal: str | None = None) -> str:
+        """Return the message about a value that is neither a response nor missing.
+
+        ``decimal`` is the sign in numbers of the file, where it can have another one than a dot.
+        """
+        why = self._reason(value.strip(), decimal)
         return f"column {column!r} has the value {shorten(value)}; {why}"
 
-    def _reason(self, code: str) -> str:
+    def _reason(self, code: str, decimal: str | None) -> str:
         """Say why a value is refused, and what to do."""
+        if len(code) > _LONGEST_CODE or len(code.splitlines()) > 1:  # nobody would type it
+            return "a response is 0 (wrong) or 1 (right)"
         said = shorten(code)
         missing = f"missing=[{said}]"
         recode = f"recode={{{said}: 'right'}} or recode={{{said}: 'wrong'}}"
@@ -151,7 +158,7 @@ class Codes:
                 f"recode={{{said}: 'wrong'}}"
             )
         number = number_of(code, self.decimal)
-        hint = of_decimal(code, self.decimal)
+        hint = of_decimal(code, decimal)
         if hint:
             return f"a response is 0 (wrong) or 1 (right){hint}"
         if number in (0.0, 1.0):
@@ -237,7 +244,12 @@ def number_of(text: str, decimal: str | None = None) -> float:
 
 
 def of_decimal(text: str, decimal: str | None) -> str:
-    """Return what to add to a message about a number that has the other decimal sign."""
+    """Return what to add to a message about a number that has the other decimal sign.
+
+    None says that nobody has said which it is: the dot.
+    """
+    if decimal == ".":
+        return ""
     other = "." if decimal == "," else ","
     if other not in text or math.isnan(number_of(text, other)):
         return ""

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from irt_dask.arrays import Ints
+from irt_dask.errors import StoreError, listed, repeated
 from irt_dask.ingest.sort import spill
 from irt_dask.ingest.sort.partition import Job
-from irt_dask.ingest.text.bundles import Bundle
+from irt_dask.ingest.text.bundles import Bundle, string_buffers
 
 #: What becomes of the rows of such persons.
 RAISE, SKIP, ASIDE, MERGE = "raise", "skip", "quarantine", "merge"
@@ -46,10 +47,19 @@ class Known:
         return known
 
     def _look(self, piece: Bundle, rows: slice, k: int, ids: pa.Array) -> None:
-        at = pc.index_in(ids, value_set=piece.strings("id", rows))
+        stored = piece.strings("id", rows)
+        at = pc.index_in(ids, value_set=stored)
         found = at.is_valid().to_numpy(zero_copy_only=False)
         if not found.any():
             return
+        twice = ids.filter(pa.array(found & (self.place >= 0))).to_pylist()
+        if string_buffers(stored)[1].max(initial=0) >= 128:  # else they are as they were written
+            twice += repeated(stored.to_pylist())
+        if twice:
+            raise StoreError(
+                f"the store has {len(twice)} person(s) twice, with accents written in two ways: "
+                f"{listed(twice, 10)}; ingest its files again, which makes one person of each"
+            )
         at = at.fill_null(-1).to_numpy(zero_copy_only=False)[found]
         self.place[found] = (k << BLOCK_BITS) + piece["at"][rows][at]
         given: dict[str, Any] = {n: piece[n][rows][at] for n in _NUMBERS if n in piece}

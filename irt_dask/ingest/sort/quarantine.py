@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import heapq
 import itertools
 import os
@@ -12,7 +13,7 @@ from pathlib import Path
 from irt_dask.ingest.sort import spill
 from irt_dask.ingest.sort.spill import Pieces, read_bad
 from irt_dask.ingest.sources.source import Source
-from irt_dask.store.documents import to_cell
+from irt_dask.store.documents import to_raw_cell
 from irt_dask.store.draft import Draft
 from irt_dask.store.manifest import sync_folder
 from irt_dask.store.objects import ObjectPath
@@ -46,7 +47,7 @@ def write_quarantine(
             texts = iter(source.texts(k, untold) if untold else ())
             for key, bad in rows:
                 text = bad.text or next(texts)
-                cells = map(to_cell, (bad.column, bad.value, bad.message, text))
+                cells = map(to_raw_cell, (bad.column, bad.value, bad.message, text))
                 writer.writerow([pieces.line(key), *cells])
         file.flush()
         os.fsync(file.fileno())
@@ -55,11 +56,28 @@ def write_quarantine(
 
 def publish_quarantine(draft: Draft, temporary: Path | None) -> None:
     """Put the file beside the store; None removes one that an earlier or removed store has left."""
-    file = _file(draft)
+    file = _file(draft, "" if draft.old is None else draft.name.removeprefix("part"))
     if temporary is None:
         if _is_ours(file):
             file.unlink()
-    elif isinstance(file, ObjectPath):
+    else:
+        _put(file, temporary)
+
+
+def publish_alone(draft: Draft, temporary: Path) -> Location:
+    """Put the file beside the store, of an append that makes no part.
+
+    Its name is of what it holds: the same append finds it there, no other one replaces it.
+    """
+    with open(temporary, "rb") as content:
+        word = hashlib.file_digest(content, "sha256").hexdigest()[:8]
+    file = _file(draft, f"-{word}")
+    _put(file, temporary)
+    return file
+
+
+def _put(file: Location, temporary: Path) -> None:
+    if isinstance(file, ObjectPath):
         file.upload(temporary)
     else:
         os.replace(temporary, file)
@@ -77,6 +95,5 @@ def _is_ours(file: Location) -> bool:
         return f.readline().rstrip() == header
 
 
-def _file(draft: Draft) -> Location:
-    part = "" if draft.old is None else f"-{draft.name.removeprefix('part-')}"
-    return draft.path.with_name(f"{draft.path.name}.quarantine{part}.csv")
+def _file(draft: Draft, word: str) -> Location:
+    return draft.path.with_name(f"{draft.path.name}.quarantine{word}.csv")

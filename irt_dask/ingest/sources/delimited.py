@@ -147,7 +147,7 @@ def open_delimited(
 
 def open_table(path: Location, scratch: Path, dialect: Dialect = UNSAID) -> Table:
     """Open a file of delimited text and read its header."""
-    text = open_text(path, scratch, dialect.encoding)
+    text = open_text(path, scratch, dialect)
     rest, line = text.without_first()
     first, said = 1, _SAID.fullmatch(line.decode("utf-8", "replace"))
     if said is not None:
@@ -160,9 +160,13 @@ def open_table(path: Location, scratch: Path, dialect: Dialect = UNSAID) -> Tabl
     names = [identifier(re.sub(rf"\s*{LINE_END}\s*", " ", name.strip())) for name in fields]
     names, unnamed, row_names = _called(names)
     Header(names, lambda message, _: text.error(message, first)).checked()
-    text, first = head.rest, first + head.n_lines
+    text, n_empty = head.rest.without_empty_rows(head.delimiter)
+    first += head.n_lines
     if head.note is not None:
         text = replace(text, notes=(*text.notes, head.note))
+    if n_empty:
+        note = f"the last {n_empty} row(s), which hold nothing but delimiters, are left out"
+        text = replace(text, notes=(*text.notes, note))
     if dialect.several_lines:
         text = on_one_line(text, scratch, head.delimiter, len(names), first)
     return Table(

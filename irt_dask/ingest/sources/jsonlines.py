@@ -70,7 +70,7 @@ class JsonSource(TextSource):
             else:
                 kept += rows
                 at += [j] * len(rows)
-        decoder = Decoder(len(lines), np.array(at, dtype=np.int32), bad)
+        decoder = Decoder(len(lines), np.array(at, dtype=np.int32), bad, decimal=".")
         self._decode(decoder, kept, codes)
         return decoder.finish(lambda offsets: take_lines(data, offsets), most)
 
@@ -141,7 +141,7 @@ class JsonSource(TextSource):
 
 def open_jsonlines(path: Location, scratch: Path, wanted: Wanted, dialect: Dialect) -> JsonSource:
     """Open a file of JSON lines; its first sound object says what the keys are."""
-    text = open_text(path, scratch, dialect.encoding, share=4)
+    text = open_text(path, scratch, dialect, share=4)
     row = _first_object(text)
     header = Header([*row], text.error, nests=True)
     roles = resolve(header, wanted, nested=isinstance(row.get("responses"), dict))

@@ -53,7 +53,7 @@ class ParquetSource(Source):
         with opened(self.path, self.file) as file:
             table = file.read_row_group(k, [self.stored[n] for n in names], use_threads=False)
             n = table.num_rows
-            decoder = Decoder(n, np.arange(n, dtype=np.int32))
+            decoder = Decoder(n, np.arange(n, dtype=np.int32), decimal=".")
             columns = {c: self._strings(table, c, codes, decoder) for c in names}
         decoder.table(roles, columns, codes)
         return decoder.finish(lambda offsets: self.texts(k, offsets), most)

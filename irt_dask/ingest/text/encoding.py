@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +30,12 @@ _MARKS = {
 #: What spreadsheets of the world write besides UTF-8: tried on a word that is not UTF-8.
 _USUAL = ("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "mac-roman")
 _OF_TWO_BYTES = ("gb18030", "cp932", "cp949", "big5")
+#: Encodings with control characters where those of Windows have quotes and dashes.
+_OF_WINDOWS = {
+    "iso8859-1": "cp1252", "iso8859-15": "cp1252", "iso8859-2": "cp1250", "iso8859-5": "cp1251",
+    "iso8859-7": "cp1253", "iso8859-9": "cp1254",
+}  # fmt: skip
+_CONTROL = re.compile("[\x80-\x9f]")
 _SHOWN = 4
 _BLOCK = 1 << 20
 
@@ -38,6 +45,7 @@ class InUtf8(NamedTuple):
 
     plain: Path | Copy
     note: str | None = None
+    doubt: str | None = None  # why the encoding that was given is perhaps not the right one
 
 
 def in_utf8(path: Location, plain: Path | Copy, scratch: Path, given: str | None) -> InUtf8:
@@ -71,11 +79,11 @@ def in_utf8(path: Location, plain: Path | Copy, scratch: Path, given: str | None
     if given is None:
         return InUtf8(copy, f"read as {name}, which its byte order mark says")
     if translation.also_utf8:
-        return InUtf8(
-            copy,
+        doubt = (
             f"read as {name}, and it is sound UTF-8 as well, which text in {name} seldom is; if "
-            f"names look wrong, leave encoding= out",
+            f"names look wrong, leave encoding= out"
         )
+        return InUtf8(copy, doubt=doubt)
     return InUtf8(copy)
 
 
@@ -121,9 +129,23 @@ class _Translation:
                         f"as UTF-8",
                         line + text.count("\n", 0, error.start),
                     ) from None
+                if self._name in _OF_WINDOWS:
+                    self._refuse_control(text, line)
                 self._look(block)
                 line += text.count("\n")
                 yield piece
+
+    def _refuse_control(self, text: str, line: int) -> None:
+        """Refuse control characters, which nobody sees and no text has."""
+        found = _CONTROL.search(text)
+        if found is not None:
+            raise located(
+                self._path,
+                f"the byte 0x{ord(found[0]):02x} is a control character in {self._name}, and a "
+                f"quote, a dash or the like in {_OF_WINDOWS[self._name]}; say "
+                f"encoding={_OF_WINDOWS[self._name]!r}",
+                line + text.count("\n", 0, found.start()),
+            )
 
     def _look(self, block: bytes) -> None:
         """Keep in mind whether the bytes could be UTF-8."""
@@ -152,7 +174,7 @@ def not_utf8(line: bytes, at: int) -> str:
             text = word.decode(name)
         except UnicodeDecodeError:
             continue
-        if all(c.isascii() or c.isalpha() for c in text):
+        if name == "cp1252" or all(map(_in_words, text)):
             read.setdefault(text, []).append(name)
     if not read:
         return (
@@ -167,6 +189,13 @@ def not_utf8(line: bytes, at: int) -> str:
 
 
 _PAIR = re.compile(rb"[\x80-\xff]{2}")
+_SIGNS = ("Pd", "Ps", "Pi", "Pe", "Pf", "Po", "Sc")  # categories of Unicode: quotes, dashes, €
+
+
+def _in_words(character: str) -> bool:
+    """Tell whether a character is usual in words, as box drawing and control characters are not."""
+    usual = character.isascii() or character.isalnum() or character in "°\xa0"
+    return usual or unicodedata.category(character) in _SIGNS
 
 
 def with_nuls(line: bytes) -> str:

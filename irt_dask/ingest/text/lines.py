@@ -7,6 +7,8 @@ without the pieces before it; :mod:`irt_dask.ingest.text.quotes` sees to it wher
 from __future__ import annotations
 
 import os
+import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,8 +17,9 @@ from typing import IO, Self
 import numpy as np
 import pyarrow as pa
 
-from irt_dask.errors import InputError
+from irt_dask.errors import DataWarning, InputError
 from irt_dask.ingest.text.bundles import Copy
+from irt_dask.ingest.text.dialect import UNSAID, Dialect
 from irt_dask.ingest.text.encoding import BOM, in_utf8, not_utf8, with_nuls
 from irt_dask.ingest.text.files import fetched, located, opened, reading
 from irt_dask.store.places import Location
@@ -85,6 +88,27 @@ class TextFile:
         rest = replace(self, start=start, stop=max(start, self.stop))
         return rest, line.removesuffix(b"\n").removesuffix(b"\r")
 
+    def without_empty_rows(self, delimiter: str) -> tuple[Self, int]:
+        """Leave out the last lines that hold nothing but delimiters; return how many these are."""
+        sign = delimiter.encode()
+        with reading(self.path), opened(self.plain) as file:
+            place, last = self.stop, 0
+            while place > self.start and not last:
+                before, place = place, max(self.start, place - _LOOK)
+                file.seek(place)
+                last = len(file.read(before - place).rstrip(sign + b"\r\n"))
+            if not last:  # which leaves nothing
+                return self, 0
+            stop = self._line_start(file, place + last + 1, self.stop)
+            n, at = 0, stop
+            file.seek(at)
+            while at < self.stop:
+                line = file.readline(self.stop - at)
+                n, at = n + 1, at + len(line)
+                if line.removesuffix(b"\n").removesuffix(b"\r").strip(sign):
+                    n, stop = 0, at  # an odd carriage return
+        return replace(self, stop=stop), n
+
     def _line_start(self, file: IO[bytes], at: int, most: int) -> int:
         """Return where the first line that starts at or after ``at`` does; ``most`` at the most."""
         file.seek(at - 1)
@@ -101,13 +125,15 @@ class TextFile:
 
 
 def open_text(
-    path: Location, scratch: Path, encoding: str | None = None, *, share: int = 1
+    path: Location, scratch: Path, dialect: Dialect = UNSAID, *, share: int = 1
 ) -> TextFile:
-    """Open a file, all lines of which are data; None finds its encoding out.
+    """Open a file, all lines of which are data; its encoding is found out unless it is said.
 
     ``share`` makes pieces smaller where a row in memory is much larger than its text.
     """
-    plain, note = in_utf8(path, fetched(path, scratch), scratch, encoding)
+    plain, note, doubt = in_utf8(path, fetched(path, scratch), scratch, dialect.encoding)
+    if doubt is not None and not dialect.several_lines:  # else it has been said before
+        warnings.warn(f"{path}: {doubt}", DataWarning, stacklevel=_depth())
     with reading(path), opened(plain) as text:
         first = text.readline(LINE_MOST)
         if first.startswith(b"\x1f\x8b"):
@@ -121,6 +147,14 @@ def open_text(
         raise located(path, "the file is empty")
     step = max(1, piece_bytes(stop - start) // share)
     return TextFile(path, plain, start, stop, size, step, (note,) if note else ())
+
+
+def _depth() -> int:
+    """Return the stacklevel at which the caller of the package stands: files are opened by many."""
+    frame, depth = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("irt_dask."):
+        frame, depth = frame.f_back, depth + 1
+    return depth
 
 
 def _end_of_data(file: IO[bytes], start: int, size: int) -> int:
