@@ -321,11 +321,21 @@ def test_excess_spread_of_products_and_of_turned_axes():
     drawn = x.T[rng.choice(len(p), size=500_000, p=p / p.sum())]
     drawn += rng.uniform(-0.5, 0.5, drawn.shape) * (u[1] - u[0])
     whole = np.cov(drawn, rowvar=False)
-    excess = wasserstein.excess_spread(drawn[:, None])[0]
+    excess = wasserstein.excess_spread(drawn[:, None], np.array([5e5]))[0]
     root = wasserstein.power(whole, 0.5)
     # The Gaussian at the mode has covariance I; what is left is of second order.
     assert np.abs(whole - np.eye(2)).max() > 0.015
     np.testing.assert_allclose(root @ (np.eye(2) - excess) @ root, np.eye(2), atol=0.008)
+
+
+def test_excess_spread_of_few_gaussian_draws_is_none():
+    # 133 effective draws: without the correction -0.075 on average; 0.013 are 4 standard errors.
+    rng, n, r = np.random.default_rng(29), 400, 0.5
+    x = rng.standard_normal((n, 1200, 2))
+    for t in range(1, n):
+        x[t] = r * x[t - 1] + np.sqrt(1.0 - r * r) * x[t]
+    excess = wasserstein.excess_spread(x, np.full(1200, n * (1.0 - r) / (1.0 + r)))
+    np.testing.assert_allclose(excess.mean(axis=0), 0.0, atol=0.013)
 
 
 def test_a_large_first_step_warns_and_few_persons_do_not():

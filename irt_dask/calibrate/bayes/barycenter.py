@@ -161,7 +161,8 @@ def combine(
     moved, covariance, refined = [space.of_draws(s.draws) for s in shards], None, None
     if len(shards) > 1:
         factor = share if POWERINGS[powering] else np.ones(len(shards))
-        merged = _Merged.of(moved, share, factor, full, free, location == "refined")
+        of_each = [s.ess for s in shards] if location == "refined" else None
+        merged = _Merged.of(moved, share, factor, full, free, of_each)
         if location != "refined":
             _warn_small(shards, n_items)
             centre = merged.average() if location == "average" else merged.precise()
@@ -251,14 +252,19 @@ def _with_correlation(shard: ShardPosterior, space: Space) -> ShardPosterior:
 # loadings keep their place, with deviations 0 and some variance, and so take no part.
 
 
-def _excess(draws: list[Floats], share: Floats, factor: Floats) -> Floats:
+def _excess(draws: list[Floats], ess: list[Floats], share: Floats, factor: Floats) -> Floats:
     """What all persons do not have of the shards' excess of spread, (items, P, P).
 
     That of a single item is uncertain: it is pulled towards the mean over items by as much as
     shards disagree about it.
     """
     n_items = draws[0].shape[2]
-    each = np.stack([wasserstein.excess_spread(by_item(x, n_items)) for x in draws])
+    each = np.stack(
+        [
+            wasserstein.excess_spread(by_item(x, n_items), np.clip(e.min(axis=0), 1.0, len(x)))
+            for x, e in zip(draws, ess, strict=True)
+        ]
+    )
     each *= (1.0 - factor)[:, None, None, None]
     own = np.einsum("k,kjab->jab", share, each)
     rough = share @ share  # the variance of a weighted mean, of one shard's
@@ -296,9 +302,12 @@ class _Merged:
     @classmethod
     def of(
         cls, draws: list[Floats], share: Floats, factor: Floats, full: bool, free: Bools,
-        narrow: bool,
+        ess: list[Floats] | None,
     ) -> _Merged:  # fmt: skip
-        """Moments of the shards' draws and their barycenter."""
+        """Moments of the shards' draws and their barycenter.
+
+        ``ess`` (P, items) of each, where what they have in excess is to be taken away.
+        """
         n_blocks = 1 if full else free.shape[1]
         x = [by_item(d, n_blocks) for d in draws]
         # A fixed loading gets some variance, the same in all shards once they are shrunk.
@@ -311,8 +320,8 @@ class _Merged:
         skew = [wasserstein.mean_less_mode(by_item(d, free.shape[1])) for d in draws]
         total = sum(s * f * d for s, f, d in zip(share, factor, skew, strict=True))
         covariance = wasserstein.barycenter(own * factor[:, None, None, None], share)
-        if narrow and len(free) == _NARROWED and free.all() and (factor < 1.0).all():
-            covariance = _narrowed(covariance, _excess(draws, share, factor))
+        if ess is not None and len(free) == _NARROWED and free.all() and (factor < 1.0).all():
+            covariance = _narrowed(covariance, _excess(draws, ess, share, factor))
         return cls(
             np.stack([d.mean(axis=0) for d in x]),
             own,

@@ -81,7 +81,7 @@ def mean_less_mode(x: Floats) -> Floats:
     return 0.5 * (deviation * (length - length.mean(axis=2, keepdims=True))).mean(axis=2)
 
 
-def excess_spread(x: Floats) -> Floats:
+def excess_spread(x: Floats, ess: Floats) -> Floats:
     """Excess of each block's covariance over that of the Gaussian at its mode, from draws of it.
 
     To second order of exp(-x'Hx/2 + third + fourth order), with x in units of its own spread, it is
@@ -89,11 +89,20 @@ def excess_spread(x: Floats) -> Floats:
     from mode (:func:`mean_less_mode`) it falls like one over the persons.  Draws (draw, blocks,
     size) give (blocks, size, size), relative to the covariance: ``C^1/2 (I - excess) C^1/2`` is
     the Gaussian's.
+
+    Of n independent draws of a Gaussian the estimate would be ``-((size + 2) + 3 size) / n`` times
+    I on average, the first part from the covariance, the second from squares of third moments: it
+    is added.  ``ess`` (blocks,), of the means, says what n is: in a chain with autocorrelation r
+    of x that of Hermite polynomials of degree k is about r^k.
     """
     deviation = (x - x.mean(axis=0)).transpose(1, 2, 0)
-    z = power(covariances(x), -0.5) @ deviation
+    z = power((1.0 - 1.0 / len(x)) * covariances(x), -0.5) @ deviation  # mean square 1
     length = (z**2).sum(axis=1, keepdims=True)
     fourth = (z * length) @ z.transpose(0, 2, 1) / len(x) - (z.shape[1] + 2) * np.eye(z.shape[1])
     pairs = (z[:, :, None] * z[:, None]).reshape(len(z), -1, len(x))
     third = z @ pairs.transpose(0, 2, 1) / len(x)
-    return 0.5 * (fourth - third @ third.transpose(0, 2, 1))
+    size, r = z.shape[1], (len(x) - ess) / (len(x) + ess)
+    of_second, of_third = ((1.0 + r**k) / (1.0 - r**k) / len(x) for k in (2, 3))
+    lost = (size + 2) * of_second + 3 * size * of_third
+    excess = 0.5 * (fourth - third @ third.transpose(0, 2, 1))
+    return excess + lost[:, None, None] * np.eye(size)
