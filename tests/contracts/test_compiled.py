@@ -72,6 +72,7 @@ def package(tmp_path):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
     shutil.copy(compiled.__file__, tmp_path / "irt_dask" / "kernels" / "base")
+    shutil.copy(PACKAGE / "errors.py", tmp_path / "irt_dask")  # which that imports
     return tmp_path
 
 
