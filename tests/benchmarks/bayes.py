@@ -4,6 +4,8 @@
     python tests/benchmarks/bayes.py large        600,000 x 30 from a store, 8 shards, 2 workers
     python tests/benchmarks/bayes.py shards       distance to the full posterior
                                                   [data sets [n [variants, the first ones only]]]
+    python tests/benchmarks/bayes.py spread       with and without the shards' excess of spread
+                                                  [data sets]
     python tests/benchmarks/bayes.py coverage     of 95% intervals                    [data sets]
     python tests/benchmarks/bayes.py abilities    differences of EAPs between K = 10 and K = 1
     python tests/benchmarks/bayes.py bias         bias and RMSE against K (Figures S-1 to S-4)
@@ -31,7 +33,7 @@ import numpy as np
 from scipy.linalg import sqrtm
 
 import irt_dask as irt
-from irt_dask.calibrate.bayes import grid_chain, polya_gamma_chain
+from irt_dask.calibrate.bayes import barycenter, grid_chain, polya_gamma_chain
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy
 from irt_dask.engine.threads import single_threaded
 from irt_dask.kernels.combine import convergence
@@ -251,14 +253,44 @@ def shards(data_sets=10, only=0, variants=5):
                             row = (distance(f, full), *ratios(f, full))
                             found.setdefault((k, *v.values()), []).append(row)
             for (k, powering, location), x in found.items():
-                mean, error = np.mean(x, axis=0)[:3], np.std(x, axis=0)[:3] / len(x) ** 0.5
-                least, largest = np.min(x, axis=0)[3], np.max(x, axis=0)[4]
                 print(
-                    f"{n:>7} {m:>5} {k:>3} {powering:>10} {location:>10} "
-                    + " ".join(f"{v:>6.4f} +- {e:.4f}" for v, e in zip(mean, error, strict=True))
-                    + f" {least:>6.3f} {largest:>7.3f}",
-                    flush=True,
+                    f"{n:>7} {m:>5} {k:>3} {powering:>10} {location:>10} {averaged(x)}", flush=True
                 )
+
+
+def spread(data_sets=4):
+    """The same chains combined with and without what shards have in excess of spread."""
+    from unittest.mock import patch
+
+    def nothing(draws, *_):
+        return np.zeros((draws[0].shape[2], 2, 2))
+
+    print(f"means of {data_sets} data sets; (log a, d); 20,000 draws in full, a shard 2,000")
+    print(
+        f"{'persons':>7} {'items':>5} {'K':>3} {'excess':>7} {'W2^2 / trace':>16} {'SD a':>16}"
+        f" {'SD d':>16} {'least':>6} {'largest':>7}"
+    )
+    for n, m, k in ((3_000, 15, 6), (10_000, 20, 10), (10_000, 20, 20)):
+        found = {"kept": [], "taken": []}
+        for s in range(data_sets):
+            y = simulated(n, m, 100 + s)[0]
+            full = fit(y, n_chains=2, n_draws=10_000, seed=s)
+            with tempfile.TemporaryDirectory() as folder:
+                options = {"n_shards": k, "seed": 1000 + s, "checkpoint": Path(folder) / "c"}
+                with patch.object(barycenter, "_excess", nothing):
+                    f = fit(y, **options)
+                found["kept"].append((distance(f, full), *ratios(f, full)))
+                f = fit(y, **options)
+                found["taken"].append((distance(f, full), *ratios(f, full)))
+        for excess, rows in found.items():
+            print(f"{n:>7} {m:>5} {k:>3} {excess:>7} {averaged(rows)}", flush=True)
+
+
+def averaged(rows):
+    """Means of distances and ratios with their Monte Carlo errors, and the extreme ratios."""
+    mean, error = np.mean(rows, axis=0)[:3], np.std(rows, axis=0)[:3] / len(rows) ** 0.5
+    cells = [f"{v:>6.4f} +- {e:.4f}" for v, e in zip(mean, error, strict=True)]
+    return " ".join(cells) + f" {np.min(rows, axis=0)[3]:>6.3f} {np.max(rows, axis=0)[4]:>7.3f}"
 
 
 # --- coverage -------------------------------------------------------------------------------------
@@ -444,7 +476,9 @@ def m2pl(*many):
 
 def main():
     what, *rest = sys.argv[1:] or [""]
-    tables = {f.__name__: f for f in (speed, large, shards, coverage, abilities, bias, many, m2pl)}
+    tables = {
+        f.__name__: f for f in (speed, large, shards, spread, coverage, abilities, bias, many, m2pl)
+    }
     if what not in tables:
         raise SystemExit(__doc__)
     tables[what](*(int(x) for x in rest))

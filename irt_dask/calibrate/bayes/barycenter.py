@@ -20,8 +20,8 @@ Everything happens in (log a, d), where no draw can have a negative discriminati
 may be negative enter as they are).  Correlations of the abilities, where they are free, are some
 more coordinates: atanh of their canonical partial correlations, which make a positive definite
 matrix whatever they are.  Their uniform prior to any power is itself.  Squared W2
-distance of the result from the full posterior over the trace of its covariance, in simulations
-(4 data sets of 10,000 x 20 with K = 10, and with K = 20; 5 of 3,000 x 15 with K = 6), without the
+distance of the result, with its excess of spread, from the full posterior over the trace of its
+covariance, in simulations (4 data sets of 10,000 x 20 with K = 10, and with K = 20; 5 of 3,000 x 15 with K = 6), without the
 sampling error of the draws: average .10, .47, .12; precision .21, .92, .30; refined .001, .002,
 .008, of which all but .001 is the covariance.  In (a, d) the refined figures are .001, .003, .004;
 SDs of a come out 1.02 to 1.05 times those of the full posterior, not 1.01 to 1.04, and with more
