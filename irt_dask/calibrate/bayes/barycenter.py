@@ -21,12 +21,13 @@ may be negative enter as they are).  Correlations of the abilities, where they a
 more coordinates: atanh of their canonical partial correlations, which make a positive definite
 matrix whatever they are.  Their uniform prior to any power is itself.  Squared W2
 distance of the result, with its excess of spread, from the full posterior over the trace of its
-covariance, in simulations (4 data sets of 10,000 x 20 with K = 10, and with K = 20; 5 of 3,000 x 15 with K = 6), without the
-sampling error of the draws: average .10, .47, .12; precision .21, .92, .30; refined .001, .002,
-.008, of which all but .001 is the covariance.  In (a, d) the refined figures are .001, .003, .004;
-SDs of a come out 1.02 to 1.05 times those of the full posterior, not 1.01 to 1.04, and with more
-and smaller shards that gets worse faster (4,000 x 40, K = 40: 1.48, not 1.12).  Without the
-distance of mean from mode: .001, .002, .009 in (log a, d) and .003, .005, .011 in (a, d).
+covariance, in simulations (4 data sets of 10,000 x 20 with K = 10, and with K = 20; 5 of
+3,000 x 15 with K = 6), without the sampling error of the draws: average .10, .47, .12; precision
+.21, .92, .30; refined .001, .002, .008, of which all but .001 is the covariance.  In (a, d) the
+refined figures are .001, .003, .004; SDs of a come out 1.02 to 1.05 times those of the full
+posterior, not 1.01 to 1.04, and with more and smaller shards that gets worse faster (4,000 x 40,
+K = 40: 1.48, not 1.12).  Without the distance of mean from mode: .001, .002, .009 in (log a, d) and
+.003, .005, .011 in (a, d).
 """
 
 from __future__ import annotations
