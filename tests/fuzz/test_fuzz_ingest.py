@@ -24,7 +24,6 @@ import irt_dask as irt
 from irt_dask.errors import InputError
 from irt_dask.kernels.responses.layouts import to_dense
 from irt_dask.store import manifest
-from irt_dask.store.documents import from_cell
 
 IDS = [
     "a", "b", "A", "ann b", "Korea, Republic of", 'say "hi"', "é", "e\u0301", "学生", "🙂", "Ω",
@@ -449,7 +448,8 @@ def compare(path: Path, case: Case, read: Callable[..., reference.Reading], tall
         for row in rows:
             at, n = int(row["line"]) - 1, 1 + row["text"].count("\n")
             text = b"\n".join(raw[at : at + n]).decode("utf-8", "backslashreplace")
-            must(from_cell(row["text"]) == text, f"quarantine: text {row['text']!r} for {text!r}")
+            got, wanted = (re.sub(r"(^|[;\t\r\n])'+", r"\1", x) for x in (row["text"], text))
+            must(got == wanted, f"quarantine: text {row['text']!r} for {text!r}")
     tally["quarantine: rows set aside"] += len(rows)
     tally["quarantine: files with such rows"] += bool(rows)
 
