@@ -11,7 +11,6 @@ from contextlib import contextmanager
 import pytest
 
 import irt_dask as irt
-import irt_dask.workflow
 from irt_dask.cli import common, data, work
 from irt_dask.errors import MachineWarning
 from irt_dask.workflow import inputs
@@ -107,7 +106,7 @@ def test_a_small_run_starts_no_cluster_unless_asked(tmp_path, typed, started, mo
         runs.append(config)
         return tmp_path
 
-    monkeypatch.setattr(irt_dask.workflow, "run", run, raising=False)
+    monkeypatch.setattr("irt_dask.workflow.running.run", run)
     irt.simulate(60, 4, store=tmp_path / "s", seed=2)
     (tmp_path / "y.csv").write_text("person,a,b\n1,0,1\n")
     for name, source in {

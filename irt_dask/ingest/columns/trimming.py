@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from irt_dask.ingest.text.bundles import string_buffers
 from irt_dask.kernels.base.strings import may_need_trimming
+from irt_dask.variables import identifier
 
 
 def trimmed(
@@ -46,12 +47,16 @@ def has(column: pa.StringArray | pa.DictionaryArray, text: str) -> np.ndarray:
 def composed(
     column: pa.StringArray | pa.DictionaryArray,
 ) -> pa.StringArray | pa.DictionaryArray:
-    """Bring identifiers into Unicode's normal form C, as :func:`irt_dask.variables.identifier`."""
+    """Bring identifiers into Unicode's normal form C, as :func:`irt_dask.variables.identifier`.
+
+    Python's normal form: that of Arrow (``utf8_normalize``) leaves texts as they are up to 23.0.
+    """
     whole = not hasattr(column, "dictionary")
     entries = column if whole else column.dictionary
     if string_buffers(entries)[1].max(initial=0) < 128:
         return column
-    normal = pc.utf8_normalize(entries, "NFC")
+    texts = (None if text is None else identifier(text) for text in entries.to_pylist())
+    normal = pa.array(texts, entries.type)
     if whole:
         return normal
     return column if normal.equals(entries) else _with_entries(column, normal)
