@@ -44,7 +44,7 @@ def data_checksum(config: RunConfig) -> str:
 
 
 def is_small(config: RunConfig) -> bool:
-    """Whether a run takes seconds in the threads of one process: by persons x items, or by bytes.
+    """Whether a run starts no cluster unless asked: by persons x items, or by a file's bytes.
 
     Of a file nobody knows more before it is read; one in object storage is not called small.
     """

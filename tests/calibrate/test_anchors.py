@@ -99,7 +99,7 @@ def test_errors_of_the_bank_are_in_those_of_the_fit(case):
 
     known, unsure = fitted(a[:K], b[:K]), fitted(a[:K], b[:K], **se)
     assert known.attrs["anchor_errors"] == "taken as known: not in the standard errors"
-    assert unsure.attrs["anchor_errors"] == "in the standard errors"
+    assert unsure.attrs["anchor_errors"] == "of slopes and difficulties: in the standard errors"
     added = dict.fromkeys(ESTIMATES, 0.0)
     for by in range(1 if model == "1pl" else 0, 2):
         for j in range(K):

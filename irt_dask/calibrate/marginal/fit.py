@@ -385,7 +385,7 @@ def _of_anchors(model: Model, found: _Found) -> dict[str, Any]:
         return {}
     test = found.anchored
     known = test is None or not test.carries
-    said = "taken as known: not in the standard errors" if known else "in the standard errors"
+    said = "taken as known: not in the standard errors" if known else "of slopes and difficulties: in the standard errors"
     return {**({} if test is None else test.attrs), "anchor_errors": said}
 
 
