@@ -384,8 +384,9 @@ def _of_anchors(model: Model, found: _Found) -> dict[str, Any]:
     if not model.anchored:
         return {}
     test = found.anchored
-    known = test is None or not test.carries
-    said = "taken as known: not in the standard errors" if known else "of slopes and difficulties: in the standard errors"
+    said = "of slopes and difficulties: in the standard errors"
+    if test is None or not test.carries:
+        said = "taken as known: not in the standard errors"
     return {**({} if test is None else test.attrs), "anchor_errors": said}
 
 
