@@ -3,7 +3,8 @@
     python tests/benchmarks/chaos.py [--faults 200] [--seed 0] [--out results.jsonl]
                                      [--only KIND]... [--stop 60]
 
-Each fault strikes one ``irt-dask run`` of a small pipeline; then the run is started again until it
+Each fault strikes one ``irt-dask run`` of a small pipeline, which calibrates by LS-WASP or, with
+fixed items, by marginal maximum likelihood; then the run is started again until it
 is finished.  What it wrote must be what an undisturbed run wrote.  Faults are drawn until so many
 struck: others come after the end of their run, or before there is a worker or a file.  Results are
 kept in ``--out``, so that an interrupted table goes on.  What is stopped, or cut off, is so for
@@ -20,6 +21,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
+import functools
 import json
 import os
 import random
@@ -33,7 +35,7 @@ from collections import Counter
 from pathlib import Path
 
 import psutil
-from chaos_trial import LOCAL, Trial, command_line, source
+from chaos_trial import BANK, LOCAL, METHODS, STAGES, Trial, command_line, source
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import failing_calls
@@ -46,7 +48,6 @@ LIMIT, LINGER = 150, 15
 MEMORY = 512 << 20
 #: Seconds after which Dask gives up a worker that is silent, in trials of links; 300 by default.
 SILENT = 30
-STAGES = "ingest", "summary", "spectral", "joint", "bayes", "check", "score", "report"
 FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
 #: libfaketime mistakes waits on the monotonic clock, which it is told to leave alone: sleeps fail,
 #: and Python's threads no longer take turns.  These two go past it, so that clocks lie, not waits.
@@ -237,6 +238,12 @@ def store_made_anew(trial, driver, rng):
     return True
 
 
+def bank_changed(trial, driver, rng):
+    """A fixed item has another intercept."""
+    (trial.folder / "bank.csv").write_text(BANK.replace("1.0,0.0", "1.0,0.5", 1))
+    return True
+
+
 def clock_backwards(trial, driver, rng):
     (trial.folder / "clock").write_text(f"-{rng.choice([2, 60, 86400])}")
     return True
@@ -265,6 +272,7 @@ KINDS = {
     "store appended to": store_appended,
     "own store appended to": own_store_appended,
     "store made anew": store_made_anew,
+    "bank changed": bank_changed,
     "call fails: EIO": input_output_error,
     "call fails: ESTALE": stale_handle,
     "call fails: ENOSPC": no_space,
@@ -277,7 +285,7 @@ LONGER = worker_stopped, worker_stalled, scheduler_stopped, scheduler_stalled, l
 #: After these the run's data or results may be others than it was started with, and it says so.
 CHANGED = (
     "file damaged", "source changed", "store appended to", "own store appended to",
-    "store made anew",
+    "store made anew", "bank changed",
 )  # fmt: skip
 
 
@@ -357,12 +365,13 @@ def undone(trial, kind, whole):
 
 
 class Whole:
-    """What undisturbed runs leave, and what trials copy."""
+    """What undisturbed runs by a method leave, and what trials copy."""
 
-    def __init__(self, folder):
-        self.folder, self.responses = folder, folder / "d.csv"
+    def __init__(self, folder, method):
+        self.folder, self.responses, self.method = folder, folder / "d.csv", method
+        folder.mkdir()
         source(self.responses)
-        trial = Trial(folder / "whole", self.responses, f"{os.getpid()}-whole")
+        trial = Trial(folder / "whole", self.responses, f"{os.getpid()}-whole", method)
         for _ in range(2):  # the second with compiled kernels
             self.seconds = finished(trial, "--fresh")
         self.of_file, self.most = results(trial.folder / "r"), trial.most
@@ -370,7 +379,11 @@ class Whole:
         self.size = sum(f.stat().st_size for f in files)
         self.store, self.other = folder / "d.store", folder / "other.store"
         shutil.copytree(trial.folder / "r" / "responses", self.store)
-        self._of_store, self._checksums = None, {False: checksum_of_data(trial)}
+        self._of_store, self._checksums = None, {False: checksums_of_data(trial)}
+        print(
+            f"undisturbed, {method}: {self.seconds:.1f} s, {len(self.of_file)} files, "
+            f"{self.size / 1e6:.1f} MB, largest worker {self.most >> 20} MiB", flush=True,
+        )  # fmt: skip
 
     def make_other(self):
         """A store of as many other persons."""
@@ -387,22 +400,23 @@ class Whole:
         """Results of a run on the store: it has none of its own."""
         if self._of_store is None:
             self.make_other()
-            trial = Trial(self.folder / "of_store", self.store, f"{os.getpid()}-store")
+            trial = Trial(self.folder / "of_store", self.store, f"{os.getpid()}-store", self.method)
             finished(trial)
             self._of_store = results(trial.folder / "r")
-            self._checksums[True] = checksum_of_data(trial)
+            self._checksums[True] = checksums_of_data(trial)
         return self._of_store
 
     def want(self, kind):
         return self.of_store if kind.startswith("store") else self.of_file
 
-    def checksum(self, kind):
+    def checksums(self, kind):
         return self._checksums[kind.startswith("store")]
 
 
-def checksum_of_data(trial):
-    """What the run says that its data were."""
-    return json.loads((trial.folder / "r" / "run.json").read_text())["data_checksum"]
+def checksums_of_data(trial):
+    """What the run says that its data and its bank were."""
+    content = json.loads((trial.folder / "r" / "run.json").read_text())
+    return content["data_checksum"], content.get("bank_checksum")
 
 
 def finished(trial, *options):
@@ -446,7 +460,7 @@ def disturbed(t, kind, rng, whole, out):
     begun = time.monotonic()
     driver = t.run()
     if kind.endswith("between stages"):
-        stage = out["at"] = rng.choice(STAGES)
+        stage = out["at"] = rng.choice(STAGES[t.method])
         pause, come = 0.003, lambda: stage in t.finished()
     else:
         at = out["at"] = round(rng.uniform(0.3, whole.seconds), 2)
@@ -466,7 +480,7 @@ def disturbed(t, kind, rng, whole, out):
     out["silent"] = []
     if code == 0 and KINDS[kind] not in LONGER:  # the machine may be busier, or less, than it was
         whole.seconds = out["first_seconds"]
-    if code == 0 and kind != "file damaged" and checksum_of_data(t) == whole.checksum(kind):
+    if code == 0 and kind != "file damaged" and checksums_of_data(t) == whole.checksums(kind):
         own = kind.startswith("own")  # that the store has changed is what was done to it
         found = differing(t, whole.want(kind))
         out["silent"] = [f for f in found if not (own and f.startswith("responses/"))]
@@ -510,13 +524,15 @@ def resumed(t, want, out):
         out["differs"] = differing(t, want)
 
 
-def trial(k, options, whole):
+def trial(k, options, whole_by):
     rng = random.Random(f"{options.seed}-{k}")
     kind = options.only[k % len(options.only)] if options.only else rng.choice(kinds()[0])
+    method = "marginal" if kind == "bank changed" else rng.choice(sorted(METHODS))
+    whole = whole_by(method)
     want = whole.want(kind)
-    t = Trial(whole.folder / f"t{k}", whole.responses, f"{os.getpid()}-{k}")
+    t = Trial(whole.folder / f"t{k}", whole.responses, f"{os.getpid()}-{k}", method)
     t.stop, t.limit = options.stop, max(LIMIT, 10 * whole.seconds) + options.stop + SILENT
-    out = {"k": k, "kind": kind}
+    out = {"k": k, "kind": kind, "method": method}
     try:
         prepared(t, kind, rng, whole)
         disturbed(t, kind, rng, whole, out)
@@ -569,13 +585,11 @@ def main():
     if options.out and options.out.exists():
         done = [json.loads(line) for line in options.out.read_text().splitlines()]
     with tempfile.TemporaryDirectory(prefix="chaos-") as name:
-        whole = Whole(Path(name).resolve())
-        print(f"undisturbed: {whole.seconds:.1f} s, {len(whole.of_file)} files, "
-              f"{whole.size / 1e6:.1f} MB, largest worker {whole.most >> 20} MiB")  # fmt: skip
+        whole_by = functools.cache(lambda method: Whole(Path(name).resolve() / method, method))
         for kind, reason in kinds()[1].items():
             print(f"left out: {kind} ({reason})")
         while sum(d["struck"] for d in done) < options.faults:
-            done.append(trial(len(done), options, whole))
+            done.append(trial(len(done), options, whole_by))
             if options.out:
                 with options.out.open("a") as file:
                     file.write(json.dumps(done[-1]) + "\n")

@@ -21,6 +21,12 @@ directory = "{folder}/r"
 {data}
 [cluster]
 {cluster}
+[check]
+replicates = 10
+"""
+#: What is added to it for each method of calibration, and its stages.
+METHODS = {
+    "bayes": """
 [joint]
 coreset = 400
 max_iterations = 8
@@ -28,9 +34,23 @@ max_iterations = 8
 shards = 2
 draws = 200
 warmup = 50
-[check]
-replicates = 10
-"""
+""",
+    "marginal": """
+[calibrate]
+method = "marginal"
+[marginal]
+model = "3pl"
+fixed_items = "{folder}/bank.csv"
+[score]
+prior = "population"
+""",
+}
+_CALIBRATION = {"bayes": ("spectral", "joint", "bayes"), "marginal": ("marginal",)}
+STAGES = {
+    method: ("ingest", "summary", *own, "check", "score", "report")
+    for method, own in _CALIBRATION.items()
+}
+BANK = "item,a,b,c\nq0,1.0,0.0,0.0\nq1,1.0,0.0,0.0\n"
 LOCAL = 'kind = "local"\nworkers = 2'
 #: Environment variable that marks all processes of a trial.
 MARK = "IRT_DASK_CHAOS"
@@ -54,8 +74,9 @@ def source(path, n=4000, first=0):
 class Trial:
     """One run in a folder of its own, with everything that it starts."""
 
-    def __init__(self, folder, responses, mark):
+    def __init__(self, folder, responses, mark, method):
         self.folder, self.mark, self.helpers, self.most = folder, mark, [], 0
+        self.method = method
         folder.mkdir(parents=True, exist_ok=True)
         self.responses, self.environment, self.links, self.others = responses, {}, [], []
         self.configure(LOCAL)
@@ -66,8 +87,10 @@ class Trial:
             data = f'store = "{self.responses}"'
         else:
             data = f'source = "{self.responses}"\nrows_per_block = 512'
-        text = PIPELINE.format(folder=self.folder, data=data, cluster=cluster)
+        text = PIPELINE + METHODS[self.method]
+        text = text.format(folder=self.folder, data=data, cluster=cluster)
         (self.folder / "p.toml").write_text(text)
+        (self.folder / "bank.csv").write_text(BANK)
 
     def start(self, *arguments, log="log"):
         with (self.folder / log).open("ab") as out:
