@@ -208,9 +208,9 @@ def distance(f, full):
 
 
 def ratios(f, full):
-    """SDs over those of the full posterior: mean over a, over intercepts; least, largest."""
+    """SDs over those of the full posterior: means over a and d, RMS of logs; least, largest."""
     r = np.array([f[f"item_{p}_sd"] / full[f"item_{p}_sd"] for p in ITEMS])
-    return *r.mean(axis=1), r.min(), r.max()
+    return *r.mean(axis=1), (np.log(r) ** 2).mean() ** 0.5, r.min(), r.max()
 
 
 DRAWS = {"shrink": 10_000, "published": 2_000, "replicate": 1_000}
@@ -230,7 +230,8 @@ def shards(data_sets=10, only=0, variants=5):
     )
     print(
         f"{'persons':>7} {'items':>5} {'K':>3} {'powering':>10} {'location':>10}"
-        f" {'W2^2 / trace':>16} {'SD a':>16} {'SD d':>16} {'least':>6} {'largest':>7}"
+        f" {'W2^2 / trace':>16} {'SD a':>16} {'SD d':>16} {'RMS of log':>16}"
+        f" {'least':>6} {'largest':>7}"
     )
     with cluster() as client:
         for n, m, many in ((10_000, 20, (10, 20)), (3_000, 15, (6,))):
@@ -268,9 +269,9 @@ def spread(data_sets=4):
     print(f"means of {data_sets} data sets; (log a, d); 20,000 draws in full, a shard 2,000")
     print(
         f"{'persons':>7} {'items':>5} {'K':>3} {'excess':>7} {'W2^2 / trace':>16} {'SD a':>16}"
-        f" {'SD d':>16} {'least':>6} {'largest':>7}"
+        f" {'SD d':>16} {'RMS of log':>16} {'least':>6} {'largest':>7}"
     )
-    for n, m, k in ((3_000, 15, 6), (10_000, 20, 10), (10_000, 20, 20)):
+    for n, m, k in ((1_200, 15, 10), (3_000, 15, 6), (10_000, 20, 10), (10_000, 20, 20)):
         found = {"kept": [], "taken": []}
         for s in range(data_sets):
             y = simulated(n, m, 100 + s)[0]
@@ -288,9 +289,9 @@ def spread(data_sets=4):
 
 def averaged(rows):
     """Means of distances and ratios with their Monte Carlo errors, and the extreme ratios."""
-    mean, error = np.mean(rows, axis=0)[:3], np.std(rows, axis=0)[:3] / len(rows) ** 0.5
+    mean, error = np.mean(rows, axis=0)[:4], np.std(rows, axis=0)[:4] / len(rows) ** 0.5
     cells = [f"{v:>6.4f} +- {e:.4f}" for v, e in zip(mean, error, strict=True)]
-    return " ".join(cells) + f" {np.min(rows, axis=0)[3]:>6.3f} {np.max(rows, axis=0)[4]:>7.3f}"
+    return " ".join(cells) + f" {np.min(rows, axis=0)[4]:>6.3f} {np.max(rows, axis=0)[5]:>7.3f}"
 
 
 # --- coverage -------------------------------------------------------------------------------------
