@@ -14,6 +14,8 @@ from irt_dask.store.blocks import Block, BlockRef
 
 #: Share of the memory of the worker (or of what the machine has free) that may hold blocks.
 _SHARE = 0.25
+#: Bytes that are held without a look at how much memory there is, which takes as long as a table.
+_ALWAYS = 16 << 20
 
 
 class _Sized(Protocol):
@@ -56,7 +58,7 @@ def keep(key: Hashable | None, make: Callable[[], T]) -> T:
                     _held.move_to_end(key)
                     return _held[key]  # type: ignore[return-value]
             value = make()
-            _hold(key, value, _budget())
+            _hold(key, value)
             return value
     finally:
         with _lock:
@@ -90,9 +92,10 @@ def _drop(key: Hashable, value: _Sized) -> None:
             _size -= _held.pop(key).nbytes
 
 
-def _hold(key: Hashable, value: _Sized, budget: float) -> None:
+def _hold(key: Hashable, value: _Sized) -> None:
     global _size
     with _lock:
+        budget = _budget() if _size + value.nbytes > _ALWAYS else _ALWAYS
         if key not in _held and value.nbytes <= budget:
             _held[key] = value
             _size += value.nbytes

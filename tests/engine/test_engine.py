@@ -195,6 +195,7 @@ def test_cache_returns_the_same_block(tmp_path, empty_cache):
 
 
 def test_cache_stays_within_its_budget(tmp_path, empty_cache, monkeypatch):
+    monkeypatch.setattr(cache, "_ALWAYS", 0)
     monkeypatch.setattr(cache, "_budget", lambda: 150.0)
     r = irt.simulate(64, 4, store=tmp_path / "s", rows_per_block=16)  # 64 bytes a block
     held = [cache.read_block(ref) for ref in r.refs]
@@ -209,6 +210,7 @@ def test_cache_stays_within_its_budget(tmp_path, empty_cache, monkeypatch):
 
 
 def test_of_versions_the_last_one_is_kept(empty_cache, monkeypatch):
+    monkeypatch.setattr(cache, "_ALWAYS", 100)
     monkeypatch.setattr(cache, "_budget", lambda: 1000.0)
     other = cache.keep("other", lambda: np.zeros(10))
     first = cache.keep_last("slot", 1, lambda: np.full(10, 1.0))
@@ -220,6 +222,8 @@ def test_of_versions_the_last_one_is_kept(empty_cache, monkeypatch):
     assert cache.keep("other", lambda: np.ones(10)) is other
     monkeypatch.setattr(cache, "_budget", lambda: 10.0)
     assert cache.keep_last("slot", 4, lambda: np.full(10, 4.0))[0] == 4.0  # not held, all the same
+    assert not cache._held
+    assert cache.keep("small", lambda: np.zeros(10)) is cache.keep("small", lambda: np.zeros(10))
 
 
 def test_blocks_in_memory_are_not_cached(empty_cache):
