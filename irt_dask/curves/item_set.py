@@ -181,6 +181,7 @@ class ItemSet:
                 found = (f"the item with {g.model.in_words(g.x[:, j])}", float(far[j]))
         return found
 
+    @functools.cached_property
     def scores(self) -> tuple[Floats, Floats] | None:
         """Score s and constant c of each row where ``log P = s theta + c - log Z``; else None."""
         score, constant = np.empty((2, self.first[-1]))

@@ -42,7 +42,10 @@ class TwoParameters(ItemModel):
     def log_p(self, x: Floats, nodes: Floats) -> Floats:
         """See :class:`ItemModel`."""
         z = logits(x, nodes)
-        return -np.stack([log_add(0.0, z), log_add(0.0, -z)], axis=1)
+        both = np.stack([z, -z], axis=1)
+        np.maximum(both, 0.0, out=both)
+        both += np.log1p(np.exp(-np.abs(z)))[:, None]  # log(1 + e^z) and log(1 + e^-z)
+        return np.negative(both, out=both)
 
     def by_logit(self, x: Floats, nodes: Floats) -> tuple[Floats, Floats]:
         """First and second derivative of ``log_p`` by z."""
@@ -66,8 +69,8 @@ class TwoParameters(ItemModel):
 
     def sharpness(self, x: Floats, nodes: Floats) -> Floats:
         """See :class:`ItemModel`: that of the lower category, of others no larger."""
-        p, q = halves(logits(x, nodes))
-        return x[0][:, None] ** 2 * p * q
+        e = np.exp(-np.abs(logits(x, nodes)))
+        return x[0][:, None] ** 2 * e / (1.0 + e) ** 2
 
     def scores(self, x: Floats) -> Floats | None:
         """See :class:`ItemModel`."""

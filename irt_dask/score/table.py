@@ -157,7 +157,7 @@ def _inverse(items: ItemSet) -> tuple[Floats, Floats]:
 
 def _warm(items: ItemSet) -> tuple[Floats, Floats]:
     """Weighted likelihood estimate of one pattern of each score: of all, where slopes are one."""
-    linear = items.scores()
+    linear = items.scores
     if linear is None or np.unique(linear[0][1::2]).size > 1:
         raise InputError(
             "method='wle' of raw scores needs items of one discrimination without guessing: in "

@@ -181,7 +181,7 @@ def _moved(g: Group, z: Floats) -> Group:
 def costs(items: ItemSet, counts: Counts) -> Floats:
     """Negative log-likelihood of each item, abilities held; (items,)."""
     log_p = items.log_p(counts.nodes)
-    right, lines = counts.right_by_node, items.scores()
+    right, lines = counts.right_by_node, items.scores
     if right.size or lines is None:
         return -((counts.seen - right) * log_p[::2] + right * log_p[1::2]).sum(axis=1)
     slope, intercept = (x[1::2] for x in lines)

@@ -34,7 +34,7 @@ Between = Lines | Curves
 
 def between(items: ItemSet, low: float, high: float, spacing: float = hermite.SPACING) -> Between:
     """What is needed of items at any ability from ``low`` to ``high``."""
-    linear = items.scores()
+    linear = items.scores
     if linear is None:
         return hermite.curves(items, low, high, spacing)
     return Lines(items.first, *(np.ascontiguousarray(x[1::2]) for x in linear))

@@ -85,7 +85,7 @@ def padded(nodes: Floats) -> Floats:
 
 def tables(items: ItemSet, nodes: Floats) -> Tables:
     """Tables of items on equally spaced nodes, a multiple of LANES."""
-    linear = items.scores()
+    linear = items.scores
     if linear is None:
         log_p, first = items.log_p(nodes), items.first
         higher = np.delete(np.arange(first[-1]), first[:-1])

@@ -19,17 +19,19 @@ _GATHER = np.uint64(0x0102040810204080)
 _SIGN, _TOP = np.uint64(7), np.uint64(56)
 
 
+@jit
 def byte_table(terms: Floats) -> Floats:
     """Sums of ``terms``, (items, k), over the right ones of eight items by their bits.
 
     Shape (items / 8, 256, k).
     """
-    padded = np.zeros((-(-len(terms) // 8) * 8, terms.shape[1]))
-    padded[: len(terms)] = terms
-    eight = padded.reshape(-1, 8, terms.shape[1])
-    out = np.zeros((len(eight), 256, terms.shape[1]))
-    for k in range(8):
-        out[:, 1 << k : 2 << k] = out[:, : 1 << k] + eight[:, k, None]
+    n, size = terms.shape
+    out = np.zeros((-(-n // 8), 256, size))
+    for j in range(8 * len(out)):
+        table, first = out[j // 8], 1 << j % 8
+        for byte in range(first, 2 * first):
+            for k in range(size):
+                table[byte, k] = table[byte - first, k] + (terms[j, k] if j < n else 0.0)
     return out
 
 
