@@ -33,7 +33,7 @@ import numpy as np
 from scipy.linalg import sqrtm
 
 import irt_dask as irt
-from irt_dask.calibrate.bayes import barycenter, grid_chain, polya_gamma_chain
+from irt_dask.calibrate.bayes import grid_chain, narrowing, polya_gamma_chain
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy
 from irt_dask.engine.threads import single_threaded
 from irt_dask.kernels.combine import convergence
@@ -278,7 +278,7 @@ def spread(data_sets=4):
             full = fit(y, n_chains=2, n_draws=10_000, seed=s)
             with tempfile.TemporaryDirectory() as folder:
                 options = {"n_shards": k, "seed": 1000 + s, "checkpoint": Path(folder) / "c"}
-                with patch.object(barycenter, "_excess", nothing):
+                with patch.object(narrowing, "excess", nothing):
                     f = fit(y, **options)
                 found["kept"].append((distance(f, full), *ratios(f, full)))
                 f = fit(y, **options)

@@ -14,7 +14,7 @@ from scipy.special import polygamma
 from scipy.stats import ortho_group
 
 from irt_dask import fit_bayes
-from irt_dask.calibrate.bayes import barycenter
+from irt_dask.calibrate.bayes import barycenter, narrowing
 from irt_dask.calibrate.bayes.coordinates import Space
 from irt_dask.calibrate.bayes.full_data_mode import Refined
 from irt_dask.calibrate.bayes.shards import ShardPosterior
@@ -336,6 +336,31 @@ def test_excess_spread_of_few_gaussian_draws_is_none():
         x[t] = r * x[t - 1] + np.sqrt(1.0 - r * r) * x[t]
     excess = wasserstein.excess_spread(x, np.full(1200, n * (1.0 - r) / (1.0 + r)))
     np.testing.assert_allclose(excess.mean(axis=0), 0.0, atol=0.013)
+
+
+def test_excess_of_single_items_is_pulled_towards_the_mean():
+    # Four items of -log G, G of shape 2, the others Gaussian: nearer to the truth than what each
+    # item's own draws say, and than one number for all.
+    rng, n = np.random.default_rng(30), 2000
+    skewed = -np.log(rng.gamma(2.0, size=(500_000, 1, 1)))
+    whole = wasserstein.excess_spread(skewed, np.full(1, 5e5))[0, 0, 0]
+    right = np.where(np.arange(12) < 4, 0.75 * whole, 0.0)  # of four shards
+    errors = []
+    for _ in range(40):
+        parts = [rng.standard_normal((n, 2, 12)) for _ in range(4)]
+        for x in parts:
+            x[:, 0, :4] = -np.log(rng.gamma(2.0, size=(n, 4)))
+        quarter = np.full(4, 0.25)
+        got = narrowing.excess(parts, [np.full((2, 12), float(n))] * 4, quarter, quarter)
+        of_each = [
+            wasserstein.excess_spread(x.transpose(0, 2, 1), np.full(12, float(n))) for x in parts
+        ]
+        own = 0.75 * np.mean(of_each, axis=0)
+        np.testing.assert_allclose(own.mean(axis=0), got.mean(axis=0), atol=0.05)
+        errors.append([got[:, 0, 0] - right, own[:, 0, 0] - right, own[:, 0, 0].mean() - right])
+    pulled, alone, together = np.sqrt(np.mean(np.square(errors), axis=(0, 2)))
+    assert pulled < 0.9 * alone
+    assert pulled < 0.5 * together
 
 
 def test_a_large_first_step_warns_and_few_persons_do_not():

@@ -40,7 +40,7 @@ from typing import Any
 import numpy as np
 
 from irt_dask.arrays import Bools, Floats
-from irt_dask.calibrate.bayes import summaries
+from irt_dask.calibrate.bayes import narrowing, summaries
 from irt_dask.calibrate.bayes.coordinates import Space, by_item, from_items
 from irt_dask.calibrate.bayes.full_data_mode import Refined
 from irt_dask.calibrate.bayes.hierarchy import Learned
@@ -66,8 +66,6 @@ _LARGE_STEP = 3.0
 
 #: Coordinates of an item with one ability, whose excess of spread is known to be small enough.
 _NARROWED = 2
-#: Share of a variance that is left at least: where it would be less, moments say little.
-_LEAST_LEFT = 0.5
 
 #: What :func:`combine` knows, and whether deviations have to be shrunk.
 POWERINGS = {"shrink": True, "published": False, "replicate": False}
@@ -253,41 +251,6 @@ def _with_correlation(shard: ShardPosterior, space: Space) -> ShardPosterior:
 # loadings keep their place, with deviations 0 and some variance, and so take no part.
 
 
-def _excess(draws: list[Floats], ess: list[Floats], share: Floats, factor: Floats) -> Floats:
-    """What all persons do not have of the shards' excess of spread, (items, P, P).
-
-    That of a single item is uncertain: it is pulled towards the mean over items by as much as
-    shards disagree about it.
-    """
-    n_items = draws[0].shape[2]
-    each = np.stack(
-        [
-            wasserstein.excess_spread(by_item(x, n_items), np.clip(e.min(axis=0), 1.0, len(x)))
-            for x, e in zip(draws, ess, strict=True)
-        ]
-    )
-    each *= (1.0 - factor)[:, None, None, None]
-    own = np.einsum("k,kjab->jab", share, each)
-    rough = share @ share  # the variance of a weighted mean, of one shard's
-    noise = np.einsum("k,kjab->ab", share, (each - own) ** 2) / n_items * rough / (1.0 - rough)
-    middle = own.mean(axis=0)
-    between = ((own - middle) ** 2).mean(axis=0)
-    trust = np.clip(1.0 - noise / np.maximum(between, np.finfo(float).tiny), 0.0, 1.0)
-    return middle + trust * (own - middle)
-
-
-def _narrowed(covariance: Floats, excess: Floats) -> Floats:
-    """Covariances (blocks, size, size) less the excess of each item (items, P, P)."""
-    value, vector = np.linalg.eigh(np.eye(excess.shape[1]) - excess)
-    left = np.sqrt(np.clip(value, _LEAST_LEFT, 1.0 / _LEAST_LEFT))
-    inner = (vector * left[:, None, :]) @ np.swapaxes(vector, 1, 2)
-    p, (n_blocks, size, _) = excess.shape[1], covariance.shape
-    c = covariance.reshape(n_blocks, size // p, p, size // p, p)
-    own = np.einsum("biaic->biac", c)
-    by = wasserstein.power(own, 0.5) @ inner.reshape(own.shape) @ wasserstein.power(own, -0.5)
-    return np.einsum("biac,bicjd,bjed->biaje", by, c, by, optimize=True).reshape(covariance.shape)
-
-
 @dataclass(frozen=True)
 class _Merged:
     """What shards say together; arrays have leading block axes."""
@@ -322,7 +285,7 @@ class _Merged:
         total = sum(s * f * d for s, f, d in zip(share, factor, skew, strict=True))
         covariance = wasserstein.barycenter(own * factor[:, None, None, None], share)
         if ess is not None and len(free) == _NARROWED and free.all() and (factor < 1.0).all():
-            covariance = _narrowed(covariance, _excess(draws, ess, share, factor))
+            covariance = narrowing.narrowed(covariance, narrowing.excess(draws, ess, share, factor))
         return cls(
             np.stack([d.mean(axis=0) for d in x]),
             own,
