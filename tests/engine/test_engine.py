@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import logging
 import math
 import platform
 import resource
 import threading
+import zipfile
 
 import numpy as np
 import pytest
@@ -276,6 +279,58 @@ def test_checkpoint_of_another_computation_is_refused(tmp_path, identity):
     Checkpoint(tmp_path, {"seed": 1}).save("x", STATE)
     with pytest.raises(CheckpointError, match="another computation"):
         Checkpoint(tmp_path, identity).load("x")
+
+
+def archive(**members: bytes) -> bytes:
+    """A zip file of these members, as numpy writes and reads them."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as file:
+        for name, data in members.items():
+            file.writestr(f"{name}.npy", data)
+    return out.getvalue()
+
+
+def npy(*, n: int) -> bytes:
+    """An array of n numbers, of which there are three."""
+    out = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        out, {"descr": "<f8", "fortran_order": False, "shape": (n,)}
+    )
+    return out.getvalue() + np.arange(3.0).tobytes()
+
+
+def pickled() -> bytes:
+    out = io.BytesIO()
+    np.save(out, np.array([{"a": 1}], dtype=object))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "body",
+    {
+        "empty": b"",
+        "no archive": b"abc",
+        "an array": npy(n=3),
+        "cut": archive(a=npy(n=3))[:-9],
+        "an array too short": archive(a=npy(n=4)),
+        "an array larger than any memory": archive(a=npy(n=2**45)),
+        "a pickled object": archive(a=pickled()),
+    }.items(),
+    ids=lambda x: x[0],
+)
+def test_checkpoint_of_somebody_else_is_an_error(tmp_path, body):
+    # Its identity and checksum are right: nobody but a forger writes such a file.
+    kept = Checkpoint(tmp_path, {"seed": 1})
+    kept.save("x", STATE)
+    path = tmp_path / "x.checkpoint"
+    identity = path.read_bytes().partition(b" ")[0]
+    checksum = hashlib.sha256(body[1]).hexdigest().encode()
+    path.write_bytes(identity + b" " + checksum + b"\n" + body[1])
+    with pytest.raises(CheckpointError, match=r"none that irt_dask writes \(.+\); remove it"):
+        kept.load("x")
+    path.write_bytes(identity + b" " + checksum + b"\n" + archive(a=npy(n=3)))
+    with pytest.raises(CheckpointError, match="is damaged"):
+        kept.load("x")
 
 
 # --- chains ---------------------------------------------------------------------------------------
