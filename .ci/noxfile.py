@@ -32,6 +32,7 @@ COMMANDS = {
     "slow": "pytest -q --durations=12 -m 'slow and not nightly'",
     "nightly": "pytest -q --durations=12 -m nightly",
     "planted": "python tests/planted_bugs.py",
+    "mutations": "python tests/mutations.py",
     "benchmarks": "python tests/benchmarks/results.py",
 }
 LOWEST = "3.11"
