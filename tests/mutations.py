@@ -205,7 +205,7 @@ def main() -> None:
     options = parser.parse_args()
     files = [f for f in TARGETS if not options.files or any(n in f for n in options.files)]
     reasons = dict(
-        line.split(" | ", 1) for line in SURVIVORS.read_text().splitlines() if " | " in line
+        line.split(" ## ", 1) for line in SURVIVORS.read_text().splitlines() if " ## " in line
     )
     os.environ.pop("PYTEST_ADDOPTS", None)
     without_package()
@@ -231,7 +231,7 @@ def tried(file: str, folder: Path, options: argparse.Namespace, reasons: dict[st
         counts["timeout" if said == "" else "noticed" if said else "survived"] += 1
         if said is None:
             kept.append(mutant)
-            print(f"{mutant.key} | {reasons.get(mutant.key, '')}", flush=True)
+            print(f"{mutant.key} ## {reasons.get(mutant.key, '')}", flush=True)
         elif options.verbose:
             print(f"{mutant.key}: {said or 'limit'}", flush=True)
     unexplained = [m for m in kept if m.key not in reasons]

@@ -229,12 +229,10 @@ def weigh(c: Some, count: int) -> None:
         w, lo, hi = c.w[r], c.lo[r], c.hi[r]
         peak = largest(w[lo:hi])
         cut = peak + c.cut
-        while lo < hi - 1 and w[lo] <= cut:
-            lo += 1
-        while lo < hi - 1 and w[hi - 1] <= cut:
-            hi -= 1
-        lo -= lo % LANES
-        hi += -hi % LANES
+        while lo < hi - LANES and largest(w[lo : lo + LANES]) <= cut:
+            lo += LANES
+        while lo < hi - LANES and largest(w[hi - LANES : hi]) <= cut:
+            hi -= LANES
         exponentials(w[lo:hi], peak, c.scratch[lo:hi], c.cut)
         c.lo[r], c.hi[r], c.peak[r] = lo, hi, peak
 
