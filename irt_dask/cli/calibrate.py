@@ -188,9 +188,7 @@ def _fitted(
                 client=client,
                 progress=False if quiet else None,
             )
-    if stored.max_weight is not None and r.max_weight is None:
-        fit.attrs["weight_kind"] = "ignored"
-    return of_responses(with_errors_of_anchors(fit, options["fixed_items"]), stored)
+    return of_responses(with_errors_of_anchors(fit, options["fixed_items"]), stored, r)
 
 
 def _tell(fit: xr.Dataset, files: dict[str, str], as_json: bool) -> None:

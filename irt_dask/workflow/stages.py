@@ -201,9 +201,7 @@ def marginal(c: Context) -> list[str]:
         **c.common,
         checkpoint=c.directory.checkpoint("marginal"),
     )
-    if c.stored.max_weight is not None and c.responses.max_weight is None:
-        fit.attrs["weight_kind"] = "ignored"
-    fit = of_responses(with_errors_of_anchors(fit, bank), c.stored)
+    fit = of_responses(with_errors_of_anchors(fit, bank), c.stored, c.responses)
     items = c.directory.write("items.csv", items_text(fit, ".csv").encode())
     return [c.directory.save(MARGINAL, fit), items]
 
