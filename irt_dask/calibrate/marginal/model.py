@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -44,17 +45,17 @@ class Model:
         """Number of items."""
         return self.fixed.shape[1]
 
-    @property
+    @functools.cached_property
     def free(self) -> Bools:
         """Parameters of items that are estimated, (parameters, items)."""
         return np.asarray(np.isnan(self.fixed))
 
-    @property
+    @functools.cached_property
     def shared(self) -> Bools:
         """Which parameters the items that are estimated share."""
         return np.isin(self.items.letters, self.items.shared)
 
-    @property
+    @functools.cached_property
     def free_groups(self) -> Bools:
         """Groups with a mean and an SD of their own."""
         return (np.arange(self.n_groups) != self.reference) | self.anchored
