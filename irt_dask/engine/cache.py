@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -14,8 +16,8 @@ from irt_dask.store.blocks import Block, BlockRef
 
 #: Share of the memory of the worker (or of what the machine has free) that may hold blocks.
 _SHARE = 0.25
-#: Bytes that are held without a look at how much memory there is, which takes as long as a table.
-_ALWAYS = 16 << 20
+#: Seconds for which a look at how much memory there is holds: it takes as long as a small table.
+_FRESH = 1.0
 
 
 class _Sized(Protocol):
@@ -28,6 +30,8 @@ T = TypeVar("T", bound=_Sized)
 _lock = threading.Lock()
 _held: OrderedDict[Hashable, _Sized] = OrderedDict()
 _size = 0
+#: When there was a look at the memory, and what it allowed.
+_looked, _allowed = -math.inf, 0.0
 #: Held while what it names is made: several threads want the same tables at once.
 _making: dict[Hashable, threading.Lock] = {}
 
@@ -93,13 +97,14 @@ def _drop(key: Hashable, value: _Sized) -> None:
 
 
 def _hold(key: Hashable, value: _Sized) -> None:
-    global _size
+    global _size, _looked, _allowed
     with _lock:
-        budget = _budget() if _size + value.nbytes > _ALWAYS else _ALWAYS
-        if key not in _held and value.nbytes <= budget:
+        if time.monotonic() > _looked + _FRESH:
+            _looked, _allowed = time.monotonic(), _budget()
+        if key not in _held and value.nbytes <= _allowed:
             _held[key] = value
             _size += value.nbytes
-        while _size > budget and _held:
+        while _size > _allowed and _held:
             _size -= _held.popitem(last=False)[1].nbytes
 
 

@@ -28,6 +28,7 @@ from irt_dask.store import stored
 def empty_cache(monkeypatch):
     monkeypatch.setattr(cache, "_held", type(cache._held)())
     monkeypatch.setattr(cache, "_size", 0)
+    monkeypatch.setattr(cache, "_FRESH", -1.0)  # every time a look at the memory
 
 
 def blocks_of(n_blocks, rows=3, m=4):
@@ -198,7 +199,6 @@ def test_cache_returns_the_same_block(tmp_path, empty_cache):
 
 
 def test_cache_stays_within_its_budget(tmp_path, empty_cache, monkeypatch):
-    monkeypatch.setattr(cache, "_ALWAYS", 0)
     monkeypatch.setattr(cache, "_budget", lambda: 150.0)
     r = irt.simulate(64, 4, store=tmp_path / "s", rows_per_block=16)  # 64 bytes a block
     held = [cache.read_block(ref) for ref in r.refs]
@@ -213,7 +213,6 @@ def test_cache_stays_within_its_budget(tmp_path, empty_cache, monkeypatch):
 
 
 def test_of_versions_the_last_one_is_kept(empty_cache, monkeypatch):
-    monkeypatch.setattr(cache, "_ALWAYS", 100)
     monkeypatch.setattr(cache, "_budget", lambda: 1000.0)
     other = cache.keep("other", lambda: np.zeros(10))
     first = cache.keep_last("slot", 1, lambda: np.full(10, 1.0))
@@ -226,7 +225,17 @@ def test_of_versions_the_last_one_is_kept(empty_cache, monkeypatch):
     monkeypatch.setattr(cache, "_budget", lambda: 10.0)
     assert cache.keep_last("slot", 4, lambda: np.full(10, 4.0))[0] == 4.0  # not held, all the same
     assert not cache._held
-    assert cache.keep("small", lambda: np.zeros(10)) is cache.keep("small", lambda: np.zeros(10))
+
+
+def test_memory_is_looked_at_once_in_a_while(empty_cache, monkeypatch):
+    looks = []
+    monkeypatch.setattr(cache, "_looked", -np.inf)
+    monkeypatch.setattr(cache, "_budget", lambda: looks.append(1) or 1e6)
+    for fresh, expected in ((60.0, 1), (-1.0, 11)):
+        monkeypatch.setattr(cache, "_FRESH", fresh)
+        for k in range(10):
+            cache.keep((fresh, k), lambda: np.zeros(10))
+        assert len(looks) == expected
 
 
 def test_blocks_in_memory_are_not_cached(empty_cache):
