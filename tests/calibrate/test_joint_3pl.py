@@ -105,6 +105,7 @@ def is_a_high_maximum(raw, missing, seed, n_starts):
     assert np.diff(trace).min() >= -1e-12 * abs(trace[-1])
 
 
+@pytest.mark.slow
 def test_fit_is_a_high_maximum(raw):
     is_a_high_maximum(raw, 0.0, seed=0, n_starts=6)
 

@@ -106,6 +106,7 @@ def edit(package, name, old, new):
     file.write_text(text.replace(old, new))
 
 
+@pytest.mark.slow
 def test_edits_of_what_a_kernel_calls_and_of_constants_are_seen(package):
     assert run(package).split() == ["13.0", "0", "1"]
     assert run(package).split() == ["13.0", "1", "0"]
@@ -119,6 +120,7 @@ def test_edits_of_what_a_kernel_calls_and_of_constants_are_seen(package):
     assert run(package).split() == ["19.0", "1", "0"]  # as before, and so is its machine code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "before, after",
     [
@@ -136,6 +138,7 @@ def test_a_process_whose_sources_changed_keeps_no_machine_code(package, before, 
     assert run(package, changed).split() == ["13.0", "0", "1"]  # nor does it read any
 
 
+@pytest.mark.slow
 def test_the_folder_lies_where_one_may_write(package):
     beside(package).parent.joinpath("__pycache__").write_text("no folder can be made here")
     for counts in ("0 1", "1 0"):
@@ -163,6 +166,7 @@ def test_folders_of_other_sources_are_removed_but_the_last_used(package):
     assert (beside(package) / "somebody-elses").is_dir()
 
 
+@pytest.mark.slow
 def test_a_file_that_was_cut_off_is_made_again(package):
     run(package)
     for file in folders(beside(package))[0].glob("caller*"):
@@ -171,6 +175,7 @@ def test_a_file_that_was_cut_off_is_made_again(package):
     assert run(package).split() == ["13.0", "1", "0"]
 
 
+@pytest.mark.slow
 def test_processes_that_start_at_once(package):
     started = [
         subprocess.Popen(

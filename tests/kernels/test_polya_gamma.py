@@ -206,6 +206,7 @@ def test_item_step_forgets_where_it_was():
     assert (np.abs(near.mean(0) - far.mean(0)) < 4.5 * error).all()
 
 
+@pytest.mark.slow
 def test_loadings_that_are_fixed_stay_at_zero_and_do_not_count():
     rng = np.random.default_rng(5)
     x = np.c_[rng.standard_normal((80, 3)), np.ones(80)]
