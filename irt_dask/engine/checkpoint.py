@@ -65,6 +65,6 @@ class Checkpoint:
                 return {k: content[k] for k in content.files}
         except Exception as error:  # whatever bytes of somebody else's may lead to
             raise CheckpointError(
-                f"the checkpoint {path} is none that irt_dask writes ({error}); remove it to start "
-                f"over"
+                f"the checkpoint {path} cannot be read ({error}): unless memory is short, it is "
+                f"none that irt_dask writes; remove it to start over"
             ) from error
