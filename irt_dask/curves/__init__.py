@@ -1,32 +1,60 @@
 """Item models: all that a method needs to know of an item, as functions of ability.
 
 A model is one class of :class:`irt_dask.curves.base.ItemModel`, in a file of its own, and one entry
-of :data:`MODELS`.  Pure NumPy, (items, categories, nodes) at a time, never a person.
+of :data:`MODELS`, or of :data:`FAMILIES` if its items may have more than two categories.  Pure
+NumPy, (items, categories, nodes) at a time, never a person.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 from irt_dask.curves.base import ItemModel, Parameter
+from irt_dask.curves.graded import Graded
 from irt_dask.curves.guessing import ThreeParameters
 from irt_dask.curves.logistic import OneSlope, TwoParameters
+from irt_dask.curves.nominal import Nominal
+from irt_dask.curves.partial_credit import GeneralisedPartialCredit, PartialCredit, RatingScale
 from irt_dask.curves.upper import FourParameters
 from irt_dask.errors import InputError
 
-__all__ = ["MODELS", "MORE_PARAMETERS", "ItemModel", "Parameter", "check_model", "model_named"]
+__all__ = [
+    "FAMILIES",
+    "MODELS",
+    "MORE_PARAMETERS",
+    "ItemModel",
+    "Parameter",
+    "check_model",
+    "model_named",
+]
 
-#: Models by name, those with fewer parameters first.
+#: Models of items with two categories by name, those with fewer parameters first.
 MODELS: dict[str, ItemModel] = {
     m.name: m for m in (OneSlope(), TwoParameters(), ThreeParameters(), FourParameters())
 }
-#: Parameters that items of some model have beside slope and intercept.
+#: Models of items with any number of categories, which they are made for.
+FAMILIES: dict[str, Callable[[int], ItemModel]] = {
+    f.name: f for f in (Graded, GeneralisedPartialCredit, PartialCredit, RatingScale, Nominal)
+}
+#: Parameters that items of two categories have in some model beside slope and intercept.
 MORE_PARAMETERS: tuple[Parameter, ...] = tuple(
     dict.fromkeys(p for m in MODELS.values() for p in m.parameters if p.neutral is not None)
 )
 
 
-def model_named(name: str) -> ItemModel:
-    """Return a model; InputError for a name that there is none of."""
-    return MODELS[check_model(name, tuple(MODELS))]
+@functools.cache
+def model_named(name: str, n_categories: int = 2) -> ItemModel:
+    """Return a model for items of so many categories; InputError if there is none."""
+    check_model(name, (*MODELS, *FAMILIES))
+    if name in FAMILIES:
+        return FAMILIES[name](n_categories)
+    if n_categories != 2:
+        raise InputError(
+            f"model={name!r} is for items of two categories, not {n_categories}; choose one of "
+            f"{', '.join(FAMILIES)}"
+        )
+    return MODELS[name]
 
 
 def check_model(model: str, known: tuple[str, ...]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from irt_dask.arrays import Bools, Floats
+from irt_dask.arrays import Bools, Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,8 @@ class Parameter:
     joint_starts: tuple[float, ...] = ()
     #: Whether files of banks have its column even where no item needs it.
     always_written: bool = False
+    #: Of the parameters that are one variable of (items, steps): the step, from 1; else 0.
+    step: int = 0
 
 
 class ItemModel:
@@ -44,6 +46,8 @@ class ItemModel:
     """
 
     name: str
+    #: K: responses are 0 to K - 1.
+    n_categories: int = 2
     parameters: tuple[Parameter, ...]
     #: Parameters that all items share when they are estimated.
     shared: tuple[str, ...] = ()
@@ -82,6 +86,22 @@ class ItemModel:
         """Ability at the middle of an item, (items,), and its gradient, (parameters, items)."""
         raise NotImplementedError
 
+    def step_intercepts(self, x: Floats) -> tuple[Floats, Floats]:
+        """Intercepts d_1 to d_{K-1} (steps, items); their gradients (steps, parameters, items)."""
+        raise NotImplementedError
+
+    def step_difficulties(self, x: Floats) -> tuple[Floats, Floats]:
+        """Abilities b_1 to b_{K-1} at which steps are as likely as not, and their gradients.
+
+        Shapes as those of :meth:`step_intercepts`.
+        """
+        raise NotImplementedError
+
+    def ends(self, x: Floats) -> tuple[Ints, Ints]:
+        """Category of those with the lowest abilities, and with the highest, (items,)."""
+        lowest = np.zeros(x.shape[1], dtype=np.int64)
+        return lowest, lowest + (self.n_categories - 1)
+
     def floor(self, x: Floats) -> Floats:
         """Probability of the highest category far below the item, (items,)."""
         return np.zeros(x.shape[1])
@@ -95,7 +115,7 @@ class ItemModel:
         raise NotImplementedError
 
     def steepness(self, x: Floats) -> Floats:
-        """Largest slope of a difference of two ``log_p``, (items,)."""
+        """A slope s such that ``log_p`` has no singularity within pi / s of real abilities."""
         raise NotImplementedError
 
     # --- what follows ---------------------------------------------------------------------------

@@ -34,10 +34,10 @@ class ItemSet:
     groups: tuple[Group, ...]
 
     @classmethod
-    def of(cls, name: str, *parameters: Floats) -> ItemSet:
+    def of(cls, name: str, *parameters: Floats, n_categories: int = 2) -> ItemSet:
         """Items of one model, by its parameters in their order."""
         x = np.stack([np.asarray(p, dtype=float) for p in parameters])
-        return cls((Group(model_named(name), np.arange(x.shape[1]), x),))
+        return cls((Group(model_named(name, n_categories), np.arange(x.shape[1]), x),))
 
     @property
     def n_items(self) -> int:
@@ -47,7 +47,15 @@ class ItemSet:
     @functools.cached_property
     def n_categories(self) -> Ints:
         """Categories of each item."""
-        return np.full(self.n_items, 2)
+        out = np.empty(self.n_items, dtype=np.int64)
+        for g in self.groups:
+            out[g.at] = g.model.n_categories
+        return out
+
+    @property
+    def graded(self) -> bool:
+        """Whether some items have more than two categories."""
+        return any(g.model.n_categories > 2 for g in self.groups)
 
     @functools.cached_property
     def first(self) -> Ints:
@@ -105,13 +113,13 @@ class ItemSet:
 
     def _parts(self, n_nodes: int) -> Iterator[Group]:
         """Groups, cut so that a table of one is not large."""
-        size = max(1, _CHUNK // max(n_nodes, 1))
         for g in self.groups:
+            size = max(1, 2 * _CHUNK // (max(n_nodes, 1) * g.model.n_categories))
             for k in range(0, g.at.size, size):
                 yield Group(g.model, g.at[k : k + size], g.x[:, k : k + size])
 
     def _rows(self, g: Group) -> Ints:
-        return self.first[g.at][:, None] + np.arange(self.n_categories[g.at[0]])
+        return self.first[g.at][:, None] + np.arange(g.model.n_categories)
 
     # --- curves ---------------------------------------------------------------------------------
 
@@ -166,9 +174,10 @@ class ItemSet:
         """Log-likelihood of the highest (lowest) category in all items; its slope; (nodes,)."""
         value, slope = np.zeros((2, nodes.size))
         for g in self._parts(nodes.size):
-            k = -1 if highest else 0
-            value += g.model.log_p(g.x, nodes)[:, k].sum(axis=0)
-            slope += g.model.by_ability(g.x, nodes)[0][:, k].sum(axis=0)
+            k = g.model.ends(g.x)[highest][:, None, None]
+            value += np.take_along_axis(g.model.log_p(g.x, nodes), k, axis=1).sum(axis=(0, 1))
+            first = g.model.by_ability(g.x, nodes)[0]
+            slope += np.take_along_axis(first, k, axis=1).sum(axis=(0, 1))
         return value, slope
 
     def logit_at(self, bound: float) -> tuple[str, float]:

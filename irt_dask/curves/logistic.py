@@ -97,6 +97,17 @@ class TwoParameters(ItemModel):
         gradient[0], gradient[1] = d / a**2, -1.0 / a
         return -d / a, gradient
 
+    def step_intercepts(self, x: Floats) -> tuple[Floats, Floats]:
+        """See :class:`ItemModel`."""
+        gradient = np.zeros_like(x)
+        gradient[1] = 1.0
+        return x[1:2], gradient[None]
+
+    def step_difficulties(self, x: Floats) -> tuple[Floats, Floats]:
+        """See :class:`ItemModel`."""
+        b, gradient = self.difficulty(x)
+        return b[None], gradient[None]
+
     def where(self, difficulty: Floats, discrimination: Floats) -> Floats:
         """See :class:`ItemModel`."""
         return -discrimination * difficulty

@@ -1,0 +1,70 @@
+"""Nominal categories: ``log P(k) = s_k theta + d_k - log Z(theta)``, s_0 = d_0 = 0 (Bock 1972).
+
+Bock's model in the parameters of Thissen, Cai and Bock (2010) is ``s_k = a alpha_k`` with
+``alpha_{K-1} = K - 1``: ``a = s_{K-1} / (K - 1)``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from irt_dask.arrays import Bools, Floats
+from irt_dask.curves.base import Parameter
+from irt_dask.curves.partial_credit import DividedByTotal, step_intercepts
+
+
+class Nominal(DividedByTotal):
+    """A score and an intercept for each category but the first, of any sign and order."""
+
+    name = "nominal"
+    rule = "category scores and step intercepts must be finite, and some score not 0"
+
+    def __init__(self, n_categories: int) -> None:
+        self.n_categories = n_categories
+        scores = tuple(
+            Parameter(f"s{k}", "item_category_score", f"score of category {k}", (-50.0, 50.0),
+                      float(k), step=k)
+            for k in range(1, n_categories)
+        )  # fmt: skip
+        self.parameters = (*scores, *step_intercepts(n_categories))
+
+    def scores(self, x: Floats) -> Floats:
+        """See :class:`ItemModel`."""
+        steps = self.n_categories - 1
+        return np.concatenate([np.zeros((1, x.shape[1])), x[:steps]]).T
+
+    def constants(self, x: Floats) -> Floats:
+        """See :class:`DividedByTotal`."""
+        steps = self.n_categories - 1
+        return np.concatenate([np.zeros((1, x.shape[1])), x[steps:]]).T
+
+    def by_parameter(self, x: Floats, nodes: Floats) -> Floats:
+        """See :class:`ItemModel`."""
+        by_step = self.by_constants(x, nodes)
+        return np.concatenate([by_step * nodes, by_step])
+
+    def by_scores(self, x: Floats) -> tuple[Floats, Floats]:
+        """See :class:`DividedByTotal`."""
+        by_score, by_constant = np.zeros((2, self.n_categories, *x.shape))
+        steps = np.arange(1, self.n_categories)
+        by_score[steps, steps - 1] = by_constant[steps, steps + self.n_categories - 2] = 1.0
+        return by_score, by_constant
+
+    def rescaling(self, mean: float, sd: float) -> Floats:
+        """See :class:`ItemModel`: ``s_k (mean + sd theta') + d_k``."""
+        steps, out = self.n_categories - 1, np.eye(len(self.parameters))
+        out[:steps, :steps] *= sd
+        out[steps:, :steps] = mean * np.eye(steps)
+        return out
+
+    def difficulty(self, x: Floats) -> tuple[Floats, Floats]:
+        """Ability at which the last category is as likely as the first, and its gradient."""
+        steps, gradient = self.n_categories - 1, np.zeros_like(x)
+        s, d = x[steps - 1], x[-1]
+        with np.errstate(divide="ignore", invalid="ignore"):  # they are nowhere, or everywhere
+            gradient[steps - 1], gradient[-1] = d / s**2, -1.0 / s
+            return -d / s, gradient
+
+    def valid(self, x: Floats) -> Bools:
+        """See :class:`ItemModel`."""
+        return np.asarray((x[: self.n_categories - 1] != 0.0).any(axis=0))
