@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from scipy.stats import beta
 
 from irt_dask.arrays import Floats
-from irt_dask.curves import model_named
+from irt_dask.curves import MODELS, check_model, model_named
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import ProgressOption, dataset
 from irt_dask.engine.inputs import whole_number
@@ -101,7 +101,7 @@ def generate(
     rows_per_block: int | None, client: Any = None, progress: ProgressOption = None,
 ) -> Responses:  # fmt: skip
     """See :func:`irt_dask.simulate`."""
-    model_named(model)
+    check_model(model, tuple(MODELS))
     for name, value in (("n_persons", n_persons), ("n_items", n_items)):
         whole_number(name, value, 1)
     if not 0.0 <= missing < 1.0:
