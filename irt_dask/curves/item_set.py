@@ -52,11 +52,6 @@ class ItemSet:
             out[g.at] = g.model.n_categories
         return out
 
-    @property
-    def graded(self) -> bool:
-        """Whether some items have more than two categories."""
-        return any(g.model.n_categories > 2 for g in self.groups)
-
     @functools.cached_property
     def first(self) -> Ints:
         """First row of each item, and the number of rows."""
@@ -192,11 +187,14 @@ class ItemSet:
 
     @functools.cached_property
     def scores(self) -> tuple[Floats, Floats] | None:
-        """Score s and constant c of each row where ``log P = s theta + c - log Z``; else None."""
+        """Score s and constant c of each row where ``log P = s theta + c - log Z``; else None.
+
+        None for more than two categories too: the tables that are made of these know two.
+        """
         score, constant = np.empty((2, self.first[-1]))
         for g in self.groups:
             found = g.model.scores(g.x)
-            if found is None:
+            if found is None or g.model.n_categories > 2:
                 return None
             at_zero = g.model.log_p(g.x, np.zeros(1))[..., 0]
             score[self._rows(g)] = found

@@ -31,8 +31,8 @@ def log_shares(u: Floats) -> Floats:
 class DividedByTotal(ItemModel):
     """``log P(k) = s_k theta + c_k - log Z(theta)``: what follows from scores and constants.
 
-    P falls by no category faster than by powers of ``e^theta``, so that ``log Z`` is convex and
-    every posterior under a log-concave prior has one mode.
+    ``log Z`` is convex in ability whatever the scores, so that every posterior under a log-concave
+    prior has one mode.
     """
 
     def scores(self, x: Floats) -> Floats:

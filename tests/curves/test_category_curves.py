@@ -10,6 +10,7 @@ from categories import category_probability
 
 from irt_dask.curves import ItemModel
 from irt_dask.curves.graded import Graded
+from irt_dask.curves.item_set import Group, ItemSet
 from irt_dask.curves.logistic import TwoParameters
 from irt_dask.curves.nominal import Nominal
 from irt_dask.curves.partial_credit import GeneralisedPartialCredit, PartialCredit, RatingScale
@@ -106,10 +107,9 @@ def test_what_follows(model: ItemModel) -> None:
 
 @every
 def test_no_singularity_near_the_real_line(model: ItemModel) -> None:
-    """``log P`` is smooth within pi / steepness: Taylor series converge as fast as they then must.
+    """P has neither zeros nor poles in circles of .9 pi / steepness: its angle turns 0 times.
 
-    The k-th coefficient of a function that is analytic within r is at most M / r^k, with M its
-    maximum there.  Coefficients come from values on a circle of .9 r in the complex plane.
+    The turns along a circle are the zeros inside less the poles (argument principle).
     """
     x = parameters(model)
     for j, one in enumerate(x.T):
@@ -191,3 +191,29 @@ def test_steps(model: ItemModel) -> None:
         for got, f in ((by_d, model.step_intercepts), (by_b, model.step_difficulties)):
             want = by(lambda moved, f=f: f(moved)[0], x, k, 1e-6)
             np.testing.assert_allclose(got[:, k], want, rtol=1e-4, atol=1e-4)
+
+
+def test_a_set_of_items_of_all_kinds() -> None:
+    """Rows of tables by item and category, some of the items, and the ends of scales."""
+    models = [TwoParameters(), Graded(4), Nominal(3), RatingScale(5)]
+    columns = [parameters(m, 2) for m in models]
+    at = [np.array([k, 7 - k]) for k in range(4)]
+    items = ItemSet(tuple(Group(m, a, x) for m, a, x in zip(models, at, columns, strict=True)))
+    np.testing.assert_array_equal(items.n_categories, [2, 4, 3, 5, 5, 3, 4, 2])
+    log_p, lowest, highest = items.log_p(THETA), 0.0, 0.0
+    for m, a, x in zip(models, at, columns, strict=True):
+        for j, one in zip(a, x.T, strict=True):
+            own = np.log(category_probability(m.name, THETA, one)).T
+            got = log_p[items.first[j] : items.first[j + 1]]
+            np.testing.assert_allclose(got, own, rtol=1e-8, atol=1e-9)
+            order = np.argsort([0.0, *one[:2]]) if m.name == "nominal" else np.arange(len(own))
+            lowest, highest = lowest + own[order[0]], highest + own[order[-1]]
+    np.testing.assert_allclose(items.extreme(THETA, highest=False)[0], lowest, atol=1e-8)
+    np.testing.assert_allclose(items.extreme(THETA, highest=True)[0], highest, atol=1e-8)
+    some = items.take(np.array([6, 2]))
+    np.testing.assert_allclose(
+        some.log_p(THETA), log_p[[*range(*items.first[6:8]), *range(*items.first[2:4])]]
+    )
+    partial = ItemSet.of("gpcm", *parameters(GeneralisedPartialCredit(4)), n_categories=4)
+    assert partial.scores is None  # linear tables are of two categories
+    assert ItemSet.of("gpcm", *parameters(GeneralisedPartialCredit(2))).scores is not None
