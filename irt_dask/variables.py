@@ -58,6 +58,12 @@ person_ability_correlation(persons)  f  -  posterior correlation of the person's
 person_plausible_value(persons, plausible [latent_dims])  f  theta  draws of the ability
 item_id(items)                  UOT  -        the item's identifier
 item_n_categories(items)        iu   -        K: responses are 0 to K - 1
+item_model(items)               UOT  -        name of the item's model
+item_step_intercept(items, steps)  f  logit  intercepts d_k of steps k = 1 to K - 1: cumulative, and
+    falling in the graded model; NaN beyond an item's
+item_step_difficulty(items, steps)  f  theta  b_k, where a step is as likely as not
+item_threshold(items, steps)    f    theta    where P(category k or higher) is 1/2 (Thurstone)
+item_category_score(items, categories)  f  1/theta  scores s_k of nominal categories 0 to K - 1
 item_discrimination(items)      f    1/theta  slope a
 item_difficulty(items)          f    theta    location b, where P is halfway
 item_intercept(items)           f    logit    intercept d = -a b

@@ -49,7 +49,7 @@ def datasets() -> dict[str, tuple[Any, dict[str, Any]]]:
 
 def results() -> dict[str, dict[str, Any]]:
     """Variables and attributes of every method on all data, or the error's text."""
-    from registry import METHODS, as_responses, banks, table, weights
+    from registry import METHODS, as_responses, banks, table, values, weights
 
     out = {}
     for data, (y, options) in datasets().items():
@@ -68,7 +68,12 @@ def results() -> dict[str, dict[str, Any]]:
             for extra, persons in given.items():
                 label = ", ".join(x for x in (method.label, data, extra) if x)
                 try:
-                    found = method(as_responses(y, persons=persons, **options), banks=known)
+                    own = y
+                    if method.categories is not None:  # as many are not observed
+                        own = values(*y.shape[:1], m=y.shape[1], of=method)
+                        own[y < 0] = -1
+                    given_data = as_responses(own, of=method, persons=persons, **options)
+                    found = method(given_data, banks=known)
                 except Exception as error:
                     out[label] = {"error": f"{type(error).__name__}: {error}"}
                 else:

@@ -13,10 +13,11 @@ from scipy.optimize import least_squares
 from irt_dask.arrays import Bools, Floats
 from irt_dask.curves import MORE_PARAMETERS
 from irt_dask.curves.item_set import ItemSet
-from irt_dask.curves.logistic import INTERCEPT, SLOPE
 from irt_dask.engine import dataset
 from irt_dask.errors import EstimationError, InputError
 from irt_dask.items import checks
+from irt_dask.items.described import described
+from irt_dask.items.mixture import Mixture
 from irt_dask.items.parameters import bank_item_ids, calibration_groups, item_set
 
 _METHODS = ("haebara", "stocking-lord", "mean-sigma", "mean-mean")
@@ -36,8 +37,18 @@ _LEAST_FOR_ORDER = 3
 
 
 def _curves(items: ItemSet) -> Floats:
-    """P(right), shape (nodes, items)."""
-    return np.exp(items.log_p(_NODES)[1::2]).T
+    """P of each category, shape (nodes, rows)."""
+    return np.exp(items.log_p(_NODES)).T
+
+
+def _halves(items: ItemSet) -> Floats:
+    """The same, so that the squares of two categories add up to that of one."""
+    return _curves(items) * math.sqrt(0.5)
+
+
+def _tests(items: ItemSet) -> Floats:
+    """Expected score of all items, (nodes, 1)."""
+    return items.expected(_NODES).sum(axis=0)[:, None]
 
 
 def _moved(items: ItemSet, slope: float, shift: float) -> ItemSet:
@@ -71,9 +82,9 @@ def _check_order(b_a: Floats, b_b: Floats) -> None:
 
 def _moments(method: str, one: ItemSet, two: ItemSet) -> tuple[float, float]:
     """A and B from means and standard deviations of the items that link."""
-    b_a, b_b = one.difficulty(), two.difficulty()
+    b_a, b_b = one.step_difficulties(), two.step_difficulties()
     if method == "mean-mean":
-        slope = float(two.column(SLOPE).mean() / one.column(SLOPE).mean())
+        slope = float(two.slope().mean() / one.slope().mean())
     else:
         if b_a.std() == 0.0 or b_b.std() == 0.0:
             raise EstimationError(
@@ -87,15 +98,13 @@ def _moments(method: str, one: ItemSet, two: ItemSet) -> tuple[float, float]:
 def _residuals(method: str, one: ItemSet, two: ItemSet) -> Callable[..., Floats]:
     """Differences of the curves on both scales, weighted, as a function of A and B."""
     root = np.sqrt(_WEIGHTS)[:, None]
-    given = _curves(one), _curves(two)
+    curves = _tests if method == "stocking-lord" else _halves
+    given = curves(one), curves(two)
 
     def differences(slope: float, shift: float) -> Floats:
-        on_a = given[0] - _curves(_moved(two, slope, shift))
-        on_b = given[1] - _curves(_moved(one, 1.0 / slope, -shift / slope))
-        both = np.stack([on_a, on_b])
-        if method == "stocking-lord":
-            both = both.sum(axis=2, keepdims=True)
-        return (root * both).ravel()
+        on_a = given[0] - curves(_moved(two, slope, shift))
+        on_b = given[1] - curves(_moved(one, 1.0 / slope, -shift / slope))
+        return (root * np.stack([on_a, on_b])).ravel()
 
     return differences
 
@@ -109,22 +118,23 @@ def link(bank_a: xr.Dataset, bank_b: xr.Dataset, *, method: str = "haebara") -> 
     Parameters
     ----------
     bank_a, bank_b : Dataset
-        Fits or item banks (1PL, 2PL, 3PL); items are matched by ``item_id``.
+        Fits or item banks; items are matched by ``item_id``.
     method : {"haebara", "stocking-lord", "mean-sigma", "mean-mean"}
-        "haebara" minimises the squared differences of the item curves, "stocking-lord" those of
-        the test curve (their sum over the common items).  Both sum over 101 even abilities from -5
+        "haebara" minimises the squared differences of the curves of all categories (half their
+        sum, which with two categories is that of P(right)), "stocking-lord" those of the test curve
+        (the sum of the expected scores).  Both sum over 101 even abilities from -5
         to 5 with weights N(0, 1), once on each scale, so that exchanging the banks inverts the
-        link.  "mean-sigma" matches mean and standard deviation of the common difficulties,
-        "mean-mean" their mean and the mean discrimination.  Where all items of each bank
-        have one discrimination (1PL), the two slopes give A, whatever the method.
+        link.  "mean-sigma" matches mean and standard deviation of the common difficulties
+        (of all steps), "mean-mean" their mean and the mean discrimination.  Where all items of each
+        bank have one discrimination (1PL), the two slopes give A, whatever the method.
 
     Returns
     -------
     Dataset over the items of bank_b
-        ``item_discrimination``, ``item_difficulty``, ``item_intercept`` (and ``item_guessing``) on
-        the scale of bank_a; ``item_discrimination_se``, ``item_difficulty_se`` and
-        ``item_guessing_se`` where bank_b has them (or posterior SDs), scaled, A and B taken as
-        known.  That of the intercept would need a covariance and is left out.
+        ``item_discrimination``, ``item_difficulty``, ``item_intercept`` and what else the items
+        have on the scale of bank_a; ``_se`` of discriminations, difficulties, thresholds, category
+        scores and asymptotes where bank_b has them (or posterior SDs), scaled, A and B taken as
+        known.  Those of intercepts would need a covariance and are left out.
         ``item_link_rmsd``, the root mean square difference of the curves of a common item on the
         scale of bank_a, weights N(0, 1); NaN for other items.  Large ones tell of drift.  attrs:
         ``A``, ``B``, ``criterion`` (weighted sum of squared differences on both scales; NaN for
@@ -169,26 +179,29 @@ def link(bank_a: xr.Dataset, bank_b: xr.Dataset, *, method: str = "haebara") -> 
     common = _common(bank_a, bank_b)
     one, two = item_set(bank_a, common, what="bank_a"), item_set(bank_b, common, what="bank_b")
     used = _sound(bank_a, bank_b, common)
+    _check_models(one, two, common)
     pair = one.take(np.flatnonzero(used)), two.take(np.flatnonzero(used))
     _check_order(*(items.difficulty() for items in pair))
     everyone = bank_item_ids(bank_b, "bank_b")
     all_b = item_set(bank_b, everyone, what="bank_b")
-    one_slope = all(np.unique(items.column(SLOPE)).size == 1 for items in (one, all_b))
+    one_slope = all(np.unique(items.slope()).size == 1 for items in (one, all_b))
     slope, shift, criterion = _fit(method, *pair, one_slope)
     linked = _moved(all_b, slope, shift)
-    apart = _curves(one) - _curves(_moved(two, slope, shift))
+    apart = one.expected(_NODES) - _moved(two, slope, shift).expected(_NODES)
     rmsd = np.full(len(everyone), np.nan)
-    rmsd[[everyone.index(i) for i in common]] = np.sqrt(_WEIGHTS @ apart**2)
-    data: dict[str, Any] = {
-        "item_discrimination": linked.column(SLOPE),
-        "item_difficulty": linked.difficulty(),
-        "item_intercept": linked.column(INTERCEPT),
-        "item_link_rmsd": rmsd,
-        **{p.variable: linked.column(p) for p in MORE_PARAMETERS if p.variable in bank_b},
-    }
+    place = {i: k for k, i in enumerate(everyone)}
+    rmsd[[place[i] for i in common]] = np.sqrt(apart**2 @ _WEIGHTS)
+    models, x = Mixture.of_items(linked)
+    data: dict[str, Any] = {name: value.T for name, (value, _) in described(models, x).items()}
+    data |= {p.variable: linked.column(p) for p in MORE_PARAMETERS if p.variable in bank_b}
+    data |= {n: bank_b[n].values for n in ("item_model", "item_n_categories") if n in bank_b}
+    data["item_link_rmsd"] = rmsd
     if "item_flag" in bank_b:
         data["item_flag"] = bank_b["item_flag"].values.astype(str)
-    factors = {"item_discrimination": 1.0 / slope, "item_difficulty": slope}
+    factors = dict.fromkeys(("item_discrimination", "item_category_score"), 1.0 / slope)
+    factors |= dict.fromkeys(
+        ("item_difficulty", "item_step_difficulty", "item_threshold"), abs(slope)
+    )
     for name, factor in (factors | {p.variable: 1.0 for p in MORE_PARAMETERS}).items():
         for suffix in ("sd", "se"):
             if f"{name}_{suffix}" in bank_b:
@@ -230,10 +243,21 @@ def _sound(bank_a: xr.Dataset, bank_b: xr.Dataset, common: tuple[str, ...]) -> B
     return used
 
 
+def _check_models(one: ItemSet, two: ItemSet, common: tuple[str, ...]) -> None:
+    """Stop at items whose categories differ between the banks."""
+    differ = np.flatnonzero(one.n_categories != two.n_categories)
+    if differ.size:
+        j = differ[0]
+        raise InputError(
+            f"{differ.size} common item(s) have other categories in bank_b than in bank_a: "
+            f"{common[j]} has {two.n_categories[j]} and {one.n_categories[j]}"
+        )
+
+
 def _starts(one: ItemSet, two: ItemSet) -> list[tuple[float, float]]:
     """Links by moments and by medians, and slopes on both sides of them."""
-    b_a, b_b = one.difficulty(), two.difficulty()
-    ratio = float(np.median(two.column(SLOPE) / one.column(SLOPE)))
+    b_a, b_b = one.step_difficulties(), two.step_difficulties()
+    ratio = float(np.median(two.slope() / one.slope()))
     slopes = [ratio * factor for factor in (1.0, 0.25, 0.5, 0.75, 1.33, 2.0, 4.0)]
     starts = [_moments("mean-mean", one, two)]
     if b_a.std() > 0.0 and b_b.std() > 0.0:
@@ -266,7 +290,7 @@ def _fit(method: str, one: ItemSet, two: ItemSet, one_slope: bool) -> tuple[floa
         for x in best[:_SEARCHED]
     ]
     x = min([x for x in found if np.isfinite(x).all()] + [best[0]], key=value)
-    _check_minimum(method, value, x, float(np.median(one.column(SLOPE))))
+    _check_minimum(method, value, x, float(np.median(one.slope())))
     slope = slope if one_slope else math.exp(x[1])
     _check_slope(method, slope, one, two)
     return slope, float(x[0]), value(x)
@@ -288,7 +312,7 @@ def _check_minimum(method: str, value: Callable[[Any], float], x: Any, unit: flo
 
 def _check_slope(method: str, slope: float, one: ItemSet, two: ItemSet) -> None:
     """Stop at a slope that the discriminations of the items contradict."""
-    ratio = float(np.median(two.column(SLOPE) / one.column(SLOPE)))
+    ratio = float(np.median(two.slope() / one.slope()))
     if not ratio / _FARTHEST <= slope <= ratio * _FARTHEST:
         raise EstimationError(
             f"method={method!r} gives A = {slope:.3g}, but the discriminations of the common items "

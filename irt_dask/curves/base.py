@@ -97,6 +97,20 @@ class ItemModel:
         """
         raise NotImplementedError
 
+    def start(self, x: Floats, n: Floats) -> None:
+        """Fill in intercepts that belong to counts of categories, (items, categories), in place.
+
+        Abilities are N(0, 1); the slopes of x are given.
+        """
+        raise NotImplementedError
+
+    def of_steps(self, scores: Floats, intercepts: Floats) -> Floats:
+        """Parameters of items with these scores (0 for the first category) and step intercepts.
+
+        Both (steps, items); models with a discrimination a have scores a, 2 a, ...
+        """
+        raise NotImplementedError
+
     def ends(self, x: Floats) -> tuple[Ints, Ints]:
         """Category of those with the lowest abilities, and with the highest, (items,)."""
         lowest = np.zeros(x.shape[1], dtype=np.int64)
@@ -120,6 +134,24 @@ class ItemModel:
 
     # --- what follows ---------------------------------------------------------------------------
 
+    def slope(self, x: Floats) -> tuple[Floats, Floats]:
+        """Discrimination, (items,), and its gradient, (parameters, items)."""
+        gradient = np.zeros_like(x)
+        gradient[0] = 1.0
+        return x[0], gradient
+
+    def intercept(self, x: Floats) -> tuple[Floats, Floats]:
+        """Discrimination times minus the difficulty, and its gradient."""
+        (a, by_a), (b, by_b) = self.slope(x), self.difficulty(x)
+        return -a * b, -by_a * b - a * by_b
+
+    def thresholds(self, x: Floats) -> tuple[Floats, Floats]:
+        """Abilities at which P(category k or higher) is 1/2 (Thurstone), and their gradients.
+
+        Shapes as those of :meth:`step_intercepts`.  NaN where no ability has that, or several may.
+        """
+        return _thresholds(self, x)
+
     def in_words(self, x: Floats) -> str:
         """Parameters of one item for a message."""
         words = [f"{p.name} {v:.6g}" for p, v in zip(self.parameters, x, strict=True)]
@@ -138,3 +170,51 @@ class ItemModel:
     def sharpness(self, x: Floats, nodes: Floats) -> Floats:
         """Largest curvature that a response can give a log posterior, (items, nodes)."""
         return np.asarray(np.maximum(-self.by_ability(x, nodes)[1].min(axis=1), 0.0))
+
+
+# --- thresholds -----------------------------------------------------------------------------------
+
+#: Doublings of an interval that a threshold may lie in, and halvings until it is found.
+_DOUBLINGS, _BISECTIONS = 40, 80
+
+
+def _moved(model: ItemModel, x: Floats, ability: Floats) -> tuple[Floats, Floats]:
+    """Parameters that have at 0 what x has at abilities, one an item; their derivatives by x.
+
+    (parameters, items) and (parameters, parameters, items): scales change by matrices that are
+    linear in the mean.
+    """
+    still = model.rescaling(0.0, 1.0)
+    by_mean = model.rescaling(1.0, 1.0) - still
+    change = still[:, :, None] + by_mean[:, :, None] * ability
+    return np.einsum("pqm,qm->pm", change, x), change
+
+
+def _thresholds(model: ItemModel, x: Floats) -> tuple[Floats, Floats]:
+    steps, zero = model.n_categories - 1, np.zeros(1)
+    value, gradient = np.empty((steps, x.shape[1])), np.empty((steps, *x.shape))
+    for k in range(1, steps + 1):
+
+        def reaches(ability: Floats, k: int = k) -> Floats:
+            log_p = model.log_p(_moved(model, x, ability)[0], zero)[:, :, 0]
+            return np.asarray(np.exp(log_p[:, k:]).sum(axis=1))
+
+        low, high = np.full(x.shape[1], -1.0), np.ones(x.shape[1])
+        for _ in range(_DOUBLINGS):
+            low = np.where(reaches(low) > 0.5, 2.0 * low, low)
+            high = np.where(reaches(high) < 0.5, 2.0 * high, high)
+        known = (reaches(low) <= 0.5) & (reaches(high) >= 0.5)
+        for _ in range(_BISECTIONS):
+            middle = 0.5 * (low + high)
+            above = reaches(middle) > 0.5
+            low, high = np.where(above, low, middle), np.where(above, middle, high)
+        at = 0.5 * (low + high)
+        moved, change = _moved(model, x, at)
+        p = np.exp(model.log_p(moved, zero))[:, k:]
+        rise = (p * model.by_ability(moved, zero)[0][:, k:]).sum(axis=(1, 2))
+        by_moved = (p * model.by_parameter(moved, zero)[:, :, k:]).sum(axis=(2, 3))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            by_x = -np.einsum("pm,pqm->qm", by_moved, change) / rise
+        value[k - 1] = np.where(known, at, np.nan)
+        gradient[k - 1] = np.where(known, by_x, np.nan)
+    return value, gradient

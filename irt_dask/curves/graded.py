@@ -6,7 +6,7 @@ import numpy as np
 
 from irt_dask.arrays import Bools, Floats
 from irt_dask.curves.base import ItemModel
-from irt_dask.curves.logistic import SLOPE, halves
+from irt_dask.curves.logistic import SLOPE, halves, share_logit, widened
 from irt_dask.curves.partial_credit import step_intercepts
 
 
@@ -97,6 +97,20 @@ class Graded(ItemModel):
         gradient /= -x[0]
         gradient[:, 0] = d / x[0] ** 2
         return -d / x[0], gradient
+
+    def thresholds(self, x: Floats) -> tuple[Floats, Floats]:
+        """See :class:`ItemModel`: the step difficulties."""
+        return self.step_difficulties(x)
+
+    def start(self, x: Floats, n: Floats) -> None:
+        """See :class:`ItemModel`: as items of two categories, k or higher and below."""
+        n = n + 0.5 / self.n_categories  # intercepts fall strictly
+        higher = n[:, ::-1].cumsum(axis=1)[:, -2::-1]
+        x[1:] = widened(x[0]) * share_logit(higher, n.sum(axis=1, keepdims=True)).T
+
+    def of_steps(self, scores: Floats, intercepts: Floats) -> Floats:
+        """See :class:`ItemModel`."""
+        return np.concatenate([scores[-1:] / (self.n_categories - 1), intercepts])
 
     def valid(self, x: Floats) -> Bools:
         """See :class:`ItemModel`."""

@@ -75,6 +75,31 @@ class ItemSet:
                 out[g.at] = g.x[g.model.parameters.index(parameter)]
         return out
 
+    def slope(self) -> Floats:
+        """Discrimination of each item."""
+        out = np.empty(self.n_items)
+        for g in self.groups:
+            out[g.at] = g.model.slope(g.x)[0]
+        return out
+
+    def step_difficulties(self) -> Floats:
+        """Those of all steps of all items, item after item."""
+        out, first = (
+            np.empty(self.first[-1] - self.n_items),
+            self.first - np.arange(self.n_items + 1),
+        )
+        for g in self.groups:
+            steps = g.model.step_difficulties(g.x)[0]
+            out[first[g.at] + np.arange(len(steps))[:, None]] = steps
+        return out
+
+    def expected(self, nodes: Floats) -> Floats:
+        """Expected score of each item, (items, nodes); P of the higher of two categories."""
+        score = np.arange(self.first[-1]) - np.repeat(self.first[:-1], self.n_categories)
+        p = np.exp(self.log_p(nodes))
+        p *= score[:, None]
+        return np.asarray(np.add.reduceat(p, self.first[:-1], axis=0))
+
     def difficulty(self) -> Floats:
         """Ability at the middle of each item."""
         out = np.empty(self.n_items)
@@ -133,10 +158,11 @@ class ItemSet:
         return first, second
 
     def by_parameter(self, nodes: Floats, n: int) -> Floats:
-        """Derivatives of ``log_p`` by the first ``n`` parameters, (n, rows, nodes)."""
-        out = np.empty((n, self.first[-1], nodes.size))
+        """Derivatives of ``log_p`` by the first ``n`` parameters, (n, rows, nodes); else 0."""
+        out = np.zeros((n, self.first[-1], nodes.size))
         for g in self._parts(nodes.size):
-            out[:, self._rows(g)] = g.model.by_parameter(g.x, nodes)[:n]
+            found = g.model.by_parameter(g.x, nodes)[:n]
+            out[: len(found), self._rows(g)] = found
         return out
 
     def information(self, nodes: Floats) -> Floats:
@@ -161,9 +187,17 @@ class ItemSet:
         )
 
     @property
+    def steepness(self) -> Floats:
+        """Slope of each item, (items,), as its model says."""
+        out = np.empty(self.n_items)
+        for g in self.groups:
+            out[g.at] = g.model.steepness(g.x)
+        return out
+
+    @property
     def steepest(self) -> float:
         """Slope of the steepest item."""
-        return max(float(g.model.steepness(g.x).max()) for g in self.groups)
+        return float(self.steepness.max())
 
     def extreme(self, nodes: Floats, highest: bool) -> tuple[Floats, Floats]:
         """Log-likelihood of the highest (lowest) category in all items; its slope; (nodes,)."""

@@ -31,6 +31,21 @@ def log_add(x: Floats | float, y: Floats) -> Floats:
     return np.asarray(np.maximum(x, y) + np.log1p(np.exp(-np.abs(x - y))))
 
 
+def widened(a: Floats) -> Floats:
+    """Logits at the mean ability, as multiples of those of shares under N(0, 1)."""
+    return np.asarray(np.sqrt(1.0 + a**2 * np.pi / 8.0))
+
+
+def logit(p: Floats) -> Floats:
+    """``log(p / (1 - p))``."""
+    return np.asarray(np.log(p) - np.log1p(-p))
+
+
+def share_logit(right: Floats, seen: Floats) -> Floats:
+    """Logits of shares, with half a person added on each side."""
+    return logit((right + 0.5) / (seen + 1.0))
+
+
 class TwoParameters(ItemModel):
     """The 2PL: a discrimination and an intercept for each item."""
 
@@ -107,6 +122,23 @@ class TwoParameters(ItemModel):
         """See :class:`ItemModel`."""
         b, gradient = self.difficulty(x)
         return b[None], gradient[None]
+
+    def intercept(self, x: Floats) -> tuple[Floats, Floats]:
+        """See :class:`ItemModel`."""
+        value, gradient = self.step_intercepts(x)
+        return value[0], gradient[0]
+
+    def thresholds(self, x: Floats) -> tuple[Floats, Floats]:
+        """See :class:`ItemModel`: the difficulty, unless there are asymptotes."""
+        return super().thresholds(x) if self.asymptotes else self.step_difficulties(x)
+
+    def start(self, x: Floats, n: Floats) -> None:
+        """See :class:`ItemModel`.
+
+        A marginal share p under N(0, 1) and slope a belongs to an intercept of about
+        ``sqrt(1 + a^2 pi / 8) logit(p)``.
+        """
+        x[1] = widened(x[0]) * share_logit(n[:, 1], n.sum(axis=1))
 
     def where(self, difficulty: Floats, discrimination: Floats) -> Floats:
         """See :class:`ItemModel`."""

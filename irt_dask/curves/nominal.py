@@ -10,7 +10,7 @@ import numpy as np
 
 from irt_dask.arrays import Bools, Floats
 from irt_dask.curves.base import Parameter
-from irt_dask.curves.partial_credit import DividedByTotal, step_intercepts
+from irt_dask.curves.partial_credit import DividedByTotal, log_odds_of, step_intercepts
 
 
 class Nominal(DividedByTotal):
@@ -49,6 +49,36 @@ class Nominal(DividedByTotal):
         steps = np.arange(1, self.n_categories)
         by_score[steps, steps - 1] = by_constant[steps, steps + self.n_categories - 2] = 1.0
         return by_score, by_constant
+
+    def start(self, x: Floats, n: Floats) -> None:
+        """See :class:`ItemModel`."""
+        x[self.n_categories - 1 :] = log_odds_of(n)
+
+    def of_steps(self, scores: Floats, intercepts: Floats) -> Floats:
+        """See :class:`ItemModel`."""
+        return np.concatenate([scores, intercepts])
+
+    def category_scores(self, x: Floats) -> tuple[Floats, Floats]:
+        """Scores s_0 = 0 to s_{K-1}, (categories, items), and their gradients."""
+        return self.scores(x).T, self.by_scores(x)[0]
+
+    def slope(self, x: Floats) -> tuple[Floats, Floats]:
+        """``s_{K-1} / (K - 1)``, the mean rise of a score, and its gradient."""
+        steps, gradient = self.n_categories - 1, np.zeros_like(x)
+        gradient[steps - 1] = 1.0 / steps
+        return x[steps - 1] / steps, gradient
+
+    def intercept(self, x: Floats) -> tuple[Floats, Floats]:
+        """``d_{K-1} / (K - 1)``, also where the last category's score is 0."""
+        steps, gradient = self.n_categories - 1, np.zeros_like(x)
+        gradient[-1] = 1.0 / steps
+        return x[-1] / steps, gradient
+
+    def thresholds(self, x: Floats) -> tuple[Floats, Floats]:
+        """See :class:`ItemModel`: none, as categories need not follow each other."""
+        return np.full((self.n_categories - 1, x.shape[1]), np.nan), np.full(
+            (self.n_categories - 1, *x.shape), np.nan
+        )
 
     def rescaling(self, mean: float, sd: float) -> Floats:
         """See :class:`ItemModel`: ``s_k (mean + sd theta') + d_k``."""

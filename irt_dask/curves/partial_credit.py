@@ -9,7 +9,7 @@ import numpy as np
 
 from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.curves.base import ItemModel, Parameter
-from irt_dask.curves.logistic import SLOPE
+from irt_dask.curves.logistic import SLOPE, widened
 
 
 def step_intercepts(n_categories: int) -> tuple[Parameter, ...]:
@@ -26,6 +26,12 @@ def log_shares(u: Floats) -> Floats:
     u -= u.max(axis=1, keepdims=True)
     u -= np.log(np.exp(u).sum(axis=1, keepdims=True))
     return u
+
+
+def log_odds_of(n: Floats) -> Floats:
+    """Log odds of each higher category against the first, (steps, items), of counts."""
+    n = n + 0.5
+    return np.asarray(np.log(n[:, 1:] / n[:, :1]).T)
 
 
 class DividedByTotal(ItemModel):
@@ -121,6 +127,14 @@ class GeneralisedPartialCredit(DividedByTotal):
         by_constant[steps, steps] = 1.0
         return by_score, by_constant
 
+    def start(self, x: Floats, n: Floats) -> None:
+        """See :class:`ItemModel`."""
+        x[1:] = widened(x[0]) * log_odds_of(n)
+
+    def of_steps(self, scores: Floats, intercepts: Floats) -> Floats:
+        """See :class:`ItemModel`."""
+        return np.concatenate([scores[-1:] / (self.n_categories - 1), intercepts])
+
     def rescaling(self, mean: float, sd: float) -> Floats:
         """See :class:`ItemModel`: ``k a (mean + sd theta') + d_k``."""
         out = np.eye(len(self.parameters))
@@ -189,6 +203,19 @@ class RatingScale(DividedByTotal):
         inner = np.arange(1, self.n_categories - 1)
         by_constant[inner, inner + 1] = 1.0
         return by_score, by_constant
+
+    def start(self, x: Floats, n: Floats) -> None:
+        """See :class:`ItemModel`: the line through the intercepts, and what is left on average."""
+        d, steps = widened(x[0]) * log_odds_of(n), np.arange(1.0, self.n_categories)
+        x[1] = steps @ d / (steps @ steps)
+        x[2:] = (d - np.multiply.outer(steps, x[1]))[:-1].mean(axis=1, keepdims=True)
+
+    def of_steps(self, scores: Floats, intercepts: Floats) -> Floats:
+        """See :class:`ItemModel`: shifts are what a line from 0 to the last intercept leaves."""
+        last, steps = self.n_categories - 1, np.arange(1.0, self.n_categories - 1)
+        location = intercepts[-1:] / last
+        shifts = intercepts[:-1] - steps[:, None] * location
+        return np.concatenate([scores[-1:] / last, location, shifts])
 
     def rescaling(self, mean: float, sd: float) -> Floats:
         """See :class:`ItemModel`."""

@@ -54,11 +54,15 @@ _NAMED = 10
 
 @dataclass(frozen=True)
 class Counts:
-    """Persons with each item right, and observed; whether it falls with ability, if looked at."""
+    """Persons with each item right, and observed; whether it falls with ability, if looked at.
+
+    Of an item with more categories the highest is right, the lowest ``wrong`` (None: all others).
+    """
 
     right: Ints
     seen: Ints
     reversed: Bools | None = None
+    wrong: Ints | None = None
 
 
 # --- what the responses say -----------------------------------------------------------------------
@@ -68,8 +72,8 @@ def _count(block: Block) -> tuple[Any, ...]:
     return tuple(response_counts.response_counts(block.data, block.times))
 
 
-def _rest(block: Block, share: Floats, scale: tuple[float, float]) -> tuple[Any, ...]:
-    return (rest_scores.rest_scores(block.data, share, scale, block.times),)
+def _rest(block: Block, steps: Ints, share: Floats, scale: tuple[float, float]) -> tuple[Any, ...]:
+    return (rest_scores.rest_scores(block.data, steps, share, scale, block.times),)
 
 
 def count(engine: Engine) -> Counts:
@@ -78,16 +82,18 @@ def count(engine: Engine) -> Counts:
     return Counts(right, seen, falling(engine, right, seen))
 
 
-def falling(engine: Engine, right: Ints, seen: Ints) -> Bools:
+def falling(engine: Engine, right: Ints | Floats, seen: Ints) -> Bools:
     """Items that able persons get wrong more often: one pass.
 
-    Ability is the sum of the responses to the other items, each less its share of right ones; the
+    ``right`` are persons with the item right; of more categories the sum of scores as shares of the
+    highest.  Ability is the sum of the responses to the other items, each less its mean; the
     sum of its products with responses has mean 0 where an item has nothing to do with the others,
     and its variance is the sum of their squares.  Sampling weights do not count.
     """
     share = (right + 0.5) / (seen + 1.0)
     scale = rest_scores.scales(engine.n_persons, engine.responses.n_items)
-    (sums,) = engine.map_reduce(_rest, share, scale)
+    steps = np.array(engine.responses.n_categories) - 1
+    (sums,) = engine.map_reduce(_rest, steps, share, scale)
     product, square, own, rest = (row / s for row, s in zip(sums, (*scale, *scale), strict=True))
     with np.errstate(divide="ignore", invalid="ignore"):
         z, correlation = product / np.sqrt(square), product / np.sqrt(own * rest)
@@ -202,9 +208,14 @@ def flags(
         some = seen.seen > 0
         found["few_responses"] = seen.seen < FEW_RESPONSES
         found["all_right"] = some & (seen.right == seen.seen)
-        found["all_wrong"] = some & (seen.right == 0)
+        wrong = seen.seen - seen.right if seen.wrong is None else seen.wrong
+        found["all_wrong"] = some & (wrong == seen.seen)
         if seen.reversed is not None:
             found["reversed"] = seen.reversed & _low(fit, one_slope)
+    if "item_model" in fit:  # the order of nominal categories says nothing
+        ordered = np.asarray(fit["item_model"]) != "nominal"
+        for name in {"flat", "extreme", "reversed"} & found.keys():
+            found[name] = found[name] & ordered
     if fixed is not None:
         found = {k: v & (~fixed | (k in ("flat", "extreme"))) for k, v in found.items()}
     names = [np.array([name if x else "" for x in found[name]]) for name in sorted(found)]
@@ -217,16 +228,20 @@ _PARAMETERS = ("item_discrimination", "item_difficulty", "item_intercept")
 
 def of_fit(
     engine: Engine, fit: dict[str, Any], *, fixed: Bools | None = None, own_scale: bool = True,
-    one_slope: bool = False,
+    one_slope: bool = False, wrong: Ints | None = None, score: Floats | None = None,
 ) -> Flags:  # fmt: skip
-    """:func:`flags` of a fit that counted its responses; a pass more if some item is flat."""
+    """:func:`flags` of a fit that counted its responses; a pass more if some item is flat.
+
+    With more than two categories ``wrong`` and ``score`` are as in :class:`Counts` and
+    :func:`falling`.
+    """
     right, seen = np.asarray(fit["item_n_right"]), np.asarray(fit["item_n_responses"])
     options: dict[str, Any] = {"fixed": fixed, "own_scale": own_scale, "one_slope": one_slope}
-    got = flags(fit, seen=Counts(right, seen), **options)
+    got = flags(fit, seen=Counts(right, seen, wrong=wrong), **options)
     if not (_low(fit, one_slope) | has(got, {"flat"})).any():
         return got
-    looked = Counts(right, seen, falling(engine, right, seen))
-    return flags(fit, seen=looked, **options)
+    falls = falling(engine, right if score is None else score, seen)
+    return flags(fit, seen=Counts(right, seen, falls, wrong), **options)
 
 
 def of_items(items: xr.Dataset) -> Flags:

@@ -22,13 +22,14 @@ _STEP = 5e-4
 
 
 class Counts(NamedTuple):
-    """Persons who answered some items, by ability.
+    """Persons who answered some items of one model, by ability.
 
     ``items`` are their places among all.  ``seen`` is (items, nodes), or (1, nodes) where it is the
     same for all; ``higher`` are responses above the lowest category, (items, categories - 1,
     nodes).
     """
 
+    model: ItemModel
     items: Ints
     nodes: Floats
     seen: Floats
@@ -40,7 +41,12 @@ class Counts(NamedTuple):
         if own.all():
             return self
         seen = self.seen if len(self.seen) == 1 else self.seen[own]
-        return Counts(self.items[own], self.nodes, seen, self.higher[own])
+        return Counts(self.model, self.items[own], self.nodes, seen, self.higher[own])
+
+    @property
+    def size(self) -> int:
+        """Parameters of an item: the first rows of all items' parameters."""
+        return len(self.model.parameters)
 
     def chunks(self) -> Iterator[tuple[Ints, Floats]]:
         """Some items at a time, and their counts by category, (items, categories, nodes)."""
@@ -59,46 +65,47 @@ class Derivatives(NamedTuple):
     information: Floats  # (items, parameters, parameters)
 
 
-def derivatives(model: ItemModel, counts: Sequence[Counts], x: Floats) -> Derivatives:
-    """Derivatives at parameters x; counts of items that are left out are 0.
+def derivatives(counts: Sequence[Counts], x: Floats) -> Derivatives:
+    """Derivatives at parameters x; 0 for items without counts, and parameters that they lack.
 
     Where a likelihood falls without bound by a parameter its derivatives are not finite.
     """
     size, m = x.shape
     value, gradient, information = np.zeros(m), np.zeros((size, m)), np.zeros((m, size, size))
     for part in counts:
+        own, size = x[: part.size], part.size
         for at, n in part.chunks():
-            log_p = model.log_p(x[:, at], part.nodes)
-            slope = _flat(model.by_parameter(x[:, at], part.nodes))
+            log_p = part.model.log_p(own[:, at], part.nodes)
+            slope = _flat(part.model.by_parameter(own[:, at], part.nodes))
             expected = n.sum(axis=1, keepdims=True) * np.exp(log_p)
             value[at] = (n * log_p).sum(axis=(1, 2))
-            gradient[:, at] = _sums(slope, n)
+            gradient[:size, at] = _sums(slope, n)
             weighted = slope * expected.reshape(at.size, -1)
-            information[at] = weighted.transpose(1, 0, 2) @ slope.transpose(1, 2, 0)
+            information[at, :size, :size] = weighted.transpose(1, 0, 2) @ slope.transpose(1, 2, 0)
     return Derivatives(value, gradient, information)
 
 
-def values(model: ItemModel, counts: Sequence[Counts], x: Floats) -> Floats:
+def values(counts: Sequence[Counts], x: Floats) -> Floats:
     """Log-likelihood of each item at x, (items,)."""
     out = np.zeros(x.shape[1])
     for part in counts:
         for at, n in part.chunks():
-            out[at] = (n * model.log_p(x[:, at], part.nodes)).sum(axis=(1, 2))
+            log_p = part.model.log_p(x[: part.size, at], part.nodes)
+            out[at] = (n * log_p).sum(axis=(1, 2))
     return out
 
 
-def gradient(model: ItemModel, counts: Sequence[Counts], x: Floats) -> Floats:
+def gradient(counts: Sequence[Counts], x: Floats) -> Floats:
     """Derivatives of the log-likelihood of each item at x, (parameters, items)."""
     out = np.zeros_like(x)
     for part in counts:
         for at, n in part.chunks():
-            out[:, at] = _sums(_flat(model.by_parameter(x[:, at], part.nodes)), n)
+            slope = _flat(part.model.by_parameter(x[: part.size, at], part.nodes))
+            out[: part.size, at] = _sums(slope, n)
     return out
 
 
-def observed_information(
-    model: ItemModel, counts: Sequence[Counts], x: Floats, free: Bools
-) -> Floats:
+def observed_information(counts: Sequence[Counts], x: Floats, free: Bools) -> Floats:
     """Second derivatives with the sign changed, (items, parameters, parameters).
 
     By those that are ``free``, (parameters, items); for others they are 0.  Central differences of
@@ -107,17 +114,18 @@ def observed_information(
     size, m = x.shape
     out = np.zeros((m, size, size))
     for part in counts:
+        by_parameter, p = part.model.by_parameter, part.size
         for at, n in part.chunks():
-            own, known = x[:, at], free[:, at]
-            steep = np.abs(_flat(model.by_parameter(own, part.nodes))).max(axis=2)
+            own, known = x[:p, at], free[:p, at]
+            steep = np.abs(_flat(by_parameter(own, part.nodes))).max(axis=2)
             h = _STEP / np.where(known & (steep > 1.0), steep, 1.0)
-            for k in range(size):
+            for k in range(p):
                 difference = np.zeros_like(own)
                 for times, weight in ((1.0, 8.0), (-1.0, -8.0), (2.0, -1.0), (-2.0, 1.0)):
                     moved = own.copy()
                     moved[k] += np.where(known[k], times * h[k], 0.0)
-                    difference += weight * _sums(_flat(model.by_parameter(moved, part.nodes)), n)
-                out[at, k] = np.where(known & known[k], -difference / (12.0 * h[k]), 0.0).T
+                    difference += weight * _sums(_flat(by_parameter(moved, part.nodes)), n)
+                out[at, k, :p] = np.where(known & known[k], -difference / (12.0 * h[k]), 0.0).T
     return 0.5 * (out + out.transpose(0, 2, 1))
 
 

@@ -9,13 +9,13 @@ of them (their own are eliminated first), and then all items take the same share
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from irt_dask.arrays import Bools, Floats
-from irt_dask.curves import ItemModel
+from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.curves.betas import Betas
 from irt_dask.items.derivatives import Counts, Derivatives, derivatives, values
 from irt_dask.kernels.joint import item_maximum
@@ -36,23 +36,24 @@ _CONCAVE = 1e-8
 class Problem:
     """What is maximised: ``low`` and ``high`` bound the parameters, (parameters, items).
 
-    Equal bounds hold a parameter.  Parameters that are shared have one value for all items.
+    Equal bounds hold a parameter.  Parameters with the same number ``of_all``, from 0, have one
+    value; -1 are items' own.
     """
 
-    model: ItemModel
     counts: Sequence[Counts]
     low: Floats
     high: Floats
     prior: Betas
+    of_all: Ints  # (parameters, items)
 
-    @property
-    def shared(self) -> Bools:
-        """Which parameters items share."""
-        return np.isin(self.model.letters, self.model.shared)
+    @functools.cached_property
+    def shares(self) -> bool:
+        """Whether items share parameters."""
+        return bool((self.of_all >= 0).any())
 
     def at(self, x: Floats, kept: Bools) -> Derivatives:
         """Objective and derivatives of the items that are kept; 0 for the others."""
-        d = derivatives(self.model, [c.take(kept) for c in self.counts], x)
+        d = derivatives([c.take(kept) for c in self.counts], x)
         d.value[:] += self.prior.log_density(x)
         d.gradient[:] += self.prior.gradient(x)
         diagonal = np.arange(len(x))
@@ -61,7 +62,7 @@ class Problem:
 
     def value(self, x: Floats, kept: Bools) -> Floats:
         """Objective of the items that are kept."""
-        of_data = values(self.model, [c.take(kept) for c in self.counts], x)
+        of_data = values([c.take(kept) for c in self.counts], x)
         return of_data + self.prior.log_density(x)
 
 
@@ -77,11 +78,11 @@ def maximise(
     going = np.ones(x.shape[1], dtype=bool)
     d = problem.at(x, going)
     for k in range(steps):
-        if k >= _SCORING and not problem.shared.any():
+        if k >= _SCORING and not problem.shares:
             _bend(problem, x, d, going)
         step = np.where(going, _step(problem, x, d), 0.0)
         longest = np.abs(step).max(axis=0)
-        if problem.shared.any():
+        if problem.shares:
             longest[:] = longest.max()
         size = np.minimum(1.0, _LONGEST / np.maximum(longest, _LONGEST))
         left = going & (longest > 0.0)
@@ -117,7 +118,8 @@ def likeliest(problem: Problem, start: Floats, *, steps: int, precision: float) 
     """
     low, high = problem.low, problem.high
     alike = bool((low == low[:, :1]).all() and (high == high[:, :1]).all())
-    if not problem.model.log_odds or problem.shared.any() or not alike or problem.prior.informative:
+    log_odds = all(c.model.log_odds for c in problem.counts)
+    if not log_odds or problem.shares or not alike or problem.prior.informative:
         return maximise(problem, start, steps=steps, precision=precision)
     box, out = item_maximum.Box(low[:, 0], high[:, 0]), start.copy()
     for c in problem.counts:
@@ -129,7 +131,7 @@ def likeliest(problem: Problem, start: Floats, *, steps: int, precision: float) 
 
 def _rises(problem: Problem, before: Floats, after: Floats) -> Bools:
     """Items whose objective (with shared parameters: the sum) is no lower."""
-    if problem.shared.any():
+    if problem.shares:
         return np.full(before.size, after.sum() >= before.sum())
     return after >= before
 
@@ -155,39 +157,52 @@ def _bend(problem: Problem, x: Floats, d: Derivatives, kept: Bools) -> None:
 
 def _step(problem: Problem, x: Floats, d: Derivatives) -> Floats:
     """Scoring step from x; 0 for what is held, or at a bound and led outwards."""
-    shared, way = problem.shared, d.gradient.copy()
-    way[shared] = way[shared].sum(axis=1, keepdims=True)
+    of_all, way = problem.of_all, d.gradient.copy()
+    if problem.shares:
+        common = of_all >= 0
+        way[common] = np.bincount(of_all[common], way[common])[of_all[common]]
     held, lowest, highest = problem.low == problem.high, x <= problem.low, x >= problem.high
     for attempt in range(len(x) + 1):
         led = (lowest & (way < 0.0)) | (highest & (way > 0.0))
         if attempt and not (led & ~held).any():
             break
         held |= led
-        way = _solved(d, held, shared)
+        way = _solved(d, held, of_all)
     return way
 
 
-def _solved(d: Derivatives, held: Bools, shared: Bools) -> Floats:
+def _solved(d: Derivatives, held: Bools, of_all: Ints) -> Floats:
     """Solve for the parameters that are not held: those that are shared last."""
-    size, m = held.shape
-    free = ~held.T
+    size = len(held)
+    free, common = ~held.T, (of_all >= 0).T
     of_each = np.diagonal(d.information, axis1=1, axis2=2)
     system = np.where(free[:, :, None] & free[:, None, :], d.information, 0.0)
     right = np.where(free, d.gradient.T, 0.0)
-    own, diagonal = ~shared, np.arange(size)
-    nothing = own & (of_each == 0.0)  # nobody answered: no step
+    diagonal = np.arange(size)
+    nothing = ~common & (of_each == 0.0)  # nobody answered: no step
     system[:, diagonal, diagonal] += np.where(free, _RIDGE * of_each + nothing, 1.0)
-    if not shared.any():
+    if not common.any():
         return np.asarray(np.linalg.solve(system, right[:, :, None])[:, :, 0].T)
-    across = system[:, own][:, :, shared]
-    solved = np.linalg.solve(
-        system[:, own][:, :, own], np.concatenate([right[:, own, None], across], axis=2)
-    )
+    return _with_shared(system, right, common, of_all.T).T
+
+
+def _with_shared(system: Floats, right: Floats, common: Bools, of_all: Ints) -> Floats:
+    """Solve (items, parameters) where those in ``common`` have one value for all of a number."""
+    size, n = right.shape[1], int(of_all.max()) + 1
+    own = ~common
+    inner = np.where(own[:, :, None] & own[:, None, :], system, 0.0)
+    inner[:, np.arange(size), np.arange(size)] += common
+    across = np.where(own[:, :, None] & common[:, None, :], system, 0.0)
+    both = np.concatenate([np.where(own, right, 0.0)[:, :, None], across], axis=2)
+    solved = np.linalg.solve(inner, both)
     back = across.transpose(0, 2, 1)
-    of_shared = (system[:, shared][:, :, shared] - back @ solved[:, :, 1:]).sum(axis=0)
-    out = np.zeros((size, m))
-    out[shared] = np.linalg.solve(
-        of_shared, (right[:, shared] - (back @ solved[:, :, :1])[:, :, 0]).sum(axis=0)
-    )[:, None]
-    out[own] = (solved[:, :, 0] - (solved[:, :, 1:] @ out[shared].T[:, :, None])[:, :, 0]).T
-    return out
+    place = np.where(common, of_all, n)  # the last place is nobody's
+    matrix, vector = np.zeros((n + 1, n + 1)), np.zeros(n + 1)
+    kept = common[:, :, None] & common[:, None, :]
+    left = np.where(kept, system - back @ solved[:, :, 1:], 0.0)
+    np.add.at(matrix, (place[:, :, None], place[:, None, :]), left)
+    np.add.at(vector, place, np.where(common, right - (back @ solved[:, :, :1])[:, :, 0], 0.0))
+    matrix[n, n] = 1.0
+    value = np.linalg.solve(matrix, vector)[place]
+    rest = solved[:, :, 0] - (solved[:, :, 1:] @ np.where(common, value, 0.0)[:, :, None])[:, :, 0]
+    return np.where(common, value, rest)

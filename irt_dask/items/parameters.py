@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
-from irt_dask.arrays import Bools, Floats
-from irt_dask.curves import MODELS, ItemModel
+from irt_dask.arrays import Bools, Floats, Ints
+from irt_dask.curves import FAMILIES, MODELS, ItemModel, check_model, model_named
 from irt_dask.curves.grids import GRID_BOUND, LARGEST_LOGIT
 from irt_dask.curves.item_set import Group, ItemSet
 from irt_dask.errors import InputError
+from irt_dask.items.mixture import Mixture
 from irt_dask.variables import ITEMS, LATENT_DIMS, unique_ids
 
 #: Models of items that are estimated alone: 1PL is 2PL with given parameters.
 _KINDS = [m for m in MODELS.values() if not m.shared]
+#: The same of items with more categories: what models that share something are by themselves.
+_AS_GIVEN = {"pcm": "gpcm", "rating": "gpcm"}
+#: Where steps are, the first that there is.
+_STEPS = ("item_step_intercept", "item_step_difficulty")
 
 
 def item_set(
@@ -27,29 +32,94 @@ def item_set(
     A fit with difficulties only (Rasch) has slope 1.  Each item is of the simplest model that
     describes it: with a guessing parameter of 0 it is one of the 2PL.
     """
-    at = _positions(items, item_id, what)
+    at = np.array(_positions(items, item_id, what), dtype=np.int64)
     refuse_loadings(items, what)
-    known = _variables(items, at, what)
-    kind = np.full(len(at), -1)
+    names, k = _models(items, at, item_id, what)
+    of_two = np.flatnonzero((k == 2) & (names != "nominal"))
+    groups = _of_two(items, at, of_two, item_id, what, checked) if of_two.size else []
+    rest = np.setdiff1d(np.arange(at.size), of_two)
+    for name, n in dict.fromkeys(zip(names[rest], k[rest], strict=True)):
+        own = rest[(names[rest] == name) & (k[rest] == n)]
+        model = model_named(_AS_GIVEN.get(name, str(name)), int(n))
+        x = _of_more(items, at[own], model, what)
+        if checked:
+            _refuse_bad(model, x, [item_id[j] for j in own], what)
+        groups.append(Group(model, own, x))
+    return ItemSet(tuple(groups))
+
+
+def _models(items: xr.Dataset, at: Ints, item_id: tuple[str, ...], what: str) -> tuple[Any, Ints]:
+    """Name of each item's model, "" where it is one of two categories, and categories."""
+    names = np.full(at.size, "", dtype=object)
+    if "item_model" in items:
+        names = items["item_model"].values[at].astype(str).astype(object)
+        for name in dict.fromkeys(names):
+            check_model(name, (*MODELS, *FAMILIES))
+    k = np.full(at.size, 2, dtype=np.int64)
+    if "item_n_categories" in items:
+        k = items["item_n_categories"].values[at].astype(np.int64)
+    elif steps := [v for v in _STEPS if v in items]:
+        k = np.maximum(1 + np.isfinite(items[steps[0]].values[at]).sum(axis=1), 2)
+    for j in np.flatnonzero((k > 2) & ~np.isin(names, tuple(FAMILIES))):
+        given = f"the item_model {names[j]!r}, which has two" if names[j] else "no item_model"
+        raise InputError(
+            f"{what}: item {item_id[j]} has {k[j]} categories and {given}; give one of "
+            f"{', '.join(FAMILIES)}"
+        )
+    return names, k
+
+
+def _of_two(
+    items: xr.Dataset, at: Ints, those: Ints, item_id: tuple[str, ...], what: str, checked: bool
+) -> list[Group]:
+    """Items of two categories by model."""
+    known = _variables(items, at[those], what)
+    kind = np.full(those.size, -1)
     for k, model in enumerate(_KINDS):
         kind[(kind < 0) & _describes(model, known)] = k
     kind[kind < 0] = len(_KINDS) - 1  # not numbers
-    for k in np.unique(kind) if checked else ():
-        _refuse_bad(_KINDS[k], known, np.flatnonzero(kind == k), item_id, what)
-    return ItemSet(
-        tuple(
-            Group(_KINDS[k], np.flatnonzero(kind == k), _columns(_KINDS[k], known)[:, kind == k])
-            for k in np.unique(kind)
-        )
-    )
+    groups = []
+    for k in np.unique(kind):
+        own = those[kind == k]
+        x = _columns(_KINDS[k], known)[:, kind == k]
+        if checked:
+            _refuse_bad(_KINDS[k], x, [item_id[j] for j in own], what)
+        groups.append(Group(_KINDS[k], own, x))
+    return groups
 
 
-def _variables(items: xr.Dataset, at: list[int], what: str) -> dict[str, Floats]:
+def _of_more(items: xr.Dataset, at: Ints, model: ItemModel, what: str) -> Floats:
+    """Parameters of items of one model and number of categories, (parameters, items)."""
+    steps = model.n_categories - 1
+    slope = np.ones(at.size)
+    if "item_discrimination" in items:
+        slope = items["item_discrimination"].values[at].astype(float)
+    if model.name == "nominal":
+        if "item_category_score" not in items:
+            raise InputError(f"{what} has items of model nominal, and no item_category_score")
+        scores = items["item_category_score"].values[at, 1 : steps + 1].astype(float).T
+    else:
+        scores = np.multiply.outer(np.arange(1.0, steps + 1), slope)
+    for name in _STEPS:
+        if name in items:
+            given = items[name].values[at, :steps].astype(float).T
+            break
+    else:
+        raise InputError(f"{what} has items of more than two categories, and no {_STEPS[0]}")
+    if name == "item_step_difficulty":
+        given = -slope * (given if model.name == "graded" else given.cumsum(axis=0))
+    return model.of_steps(scores, given)
+
+
+def _variables(items: xr.Dataset, at: Ints, what: str) -> dict[str, Floats]:
     """Parameters by variable, those that may be left out filled in."""
     names = {p.variable for m in _KINDS for p in m.parameters}
     known = {n: items[n].values[at].astype(float) for n in names if n in items}
     known.setdefault("item_discrimination", np.ones(len(at)))
     if "item_intercept" not in known:
+        if "item_step_intercept" in items:
+            known["item_intercept"] = items["item_step_intercept"].values[at, 0].astype(float)
+            return known
         if "item_difficulty" not in items:
             raise InputError(f"{what} has neither item_intercept nor item_difficulty")
         b = items["item_difficulty"].values[at].astype(float)
@@ -77,19 +147,20 @@ def _columns(model: ItemModel, known: dict[str, Floats]) -> Floats:
     )
 
 
-def _refuse_bad(
-    model: ItemModel, known: dict[str, Floats], at: NDArray[np.intp], ids: Any, what: str
-) -> None:
-    x = _columns(model, known)[:, at]
-    bad = np.flatnonzero(~(np.isfinite(x).all(axis=0) & model.valid(x)))
+def _refuse_bad(model: ItemModel, x: Floats, ids: Sequence[str], what: str) -> None:
+    with np.errstate(invalid="ignore"):
+        bad = np.flatnonzero(~(np.isfinite(x).all(axis=0) & model.valid(x)))
     if bad.size:
         j = bad[0]
-        raise InputError(f"{what}: item {ids[at[j]]} has {model.in_words(x[:, j])}; {model.rule}")
-    logit = x[0] * GRID_BOUND + np.abs(x[1])
+        raise InputError(f"{what}: item {ids[j]} has {model.in_words(x[:, j])}; {model.rule}")
+    if model.n_categories == 2 and model.name != "nominal":
+        logit = x[0] * GRID_BOUND + np.abs(x[1])
+    else:
+        logit = -model.log_p(x, np.array([-GRID_BOUND, GRID_BOUND])).min(axis=(1, 2))
     if logit.size and logit.max() > LARGEST_LOGIT:
         j = int(logit.argmax())
         raise InputError(
-            f"{what}: item {ids[at[j]]} has {model.in_words(x[:, j])}: its logit reaches "
+            f"{what}: item {ids[j]} has {model.in_words(x[:, j])}: its logit reaches "
             f"{logit[j]:.0f} for abilities up to {GRID_BOUND:.0f}, and probabilities are computed "
             f"up to {LARGEST_LOGIT:.0f}"
         )
@@ -105,6 +176,11 @@ def parameters(
     own = MODELS[model].parameters
     found = item_set(items, item_id, what=what)
     for g in found.groups:
+        if g.model.name not in MODELS:
+            raise InputError(
+                f"{what}: item {item_id[g.at[0]]} has {g.model.n_categories} categories (model "
+                f"{g.model.name}), and items of two are meant here; leave it out"
+            )
         more = [k for k, p in enumerate(g.model.parameters) if p not in own]
         if more:
             p = g.model.parameters[more[0]]
@@ -117,6 +193,64 @@ def parameters(
                 f"{what}: item {item_id[g.at[0]]} has the {p.name} {g.x[more[0], 0]:.3g}; {remedy}"
             )
     return tuple(found.column(p) for p in own)
+
+
+def parameters_of(
+    models: Mixture, items: xr.Dataset, item_id: Sequence[str], *, what: str, strict: bool = False
+) -> Floats:
+    """Parameters (parameters, items) of items whose models are known.
+
+    Of two categories: those of simpler models have the neutral value of what they lack; if
+    ``strict``, others are refused, else what is too much is dropped.
+    """
+    x = np.zeros((models.size, models.n_items))
+    for part in models.parts:
+        ids, size = tuple(item_id[j] for j in part.at), len(part.model.parameters)
+        if part.model.name in MODELS:
+            if strict:
+                found = parameters(items, ids, part.model.name, what=what)
+            else:
+                as_given = item_set(items, ids, what=what)
+                _refuse_others(as_given, part.model, ids, what)
+                found = tuple(as_given.column(p) for p in part.model.parameters)
+            x[:size, part.at] = np.stack(found)
+            continue
+        for g in item_set(items, ids, what=what).groups:
+            _refuse_others(ItemSet((g,)), part.model, tuple(ids[j] for j in g.at), what)
+            scores = g.model.scores(g.x)
+            if scores is None:  # graded
+                scores = np.multiply.outer(g.x[0], np.arange(part.model.n_categories))
+            steps = g.model.step_intercepts(g.x)[0]
+            x[:size, part.at[g.at]] = part.model.of_steps(scores.T[1:], steps)
+    return x
+
+
+def _refuse_others(given: ItemSet, model: ItemModel, ids: tuple[str, ...], what: str) -> None:
+    """Stop at items that no parameters of the model describe."""
+    for g in given.groups:
+        alike = g.model.name in MODELS and model.name in MODELS
+        alike |= (g.model.name == "graded") == (model.name == "graded") and model.name not in MODELS
+        if g.model.n_categories != model.n_categories or not alike:
+            raise InputError(
+                f"{what}: item {ids[g.at[0]]} is of model {g.model.name} with "
+                f"{g.model.n_categories} categories, and here it is of model {model.name} with "
+                f"{model.n_categories}; give that model, for this item by model={{item: name}}, "
+                f"or leave it out of {what}"
+            )
+
+
+def refuse_other_categories(
+    found: ItemSet, n_categories: Sequence[int], item_id: Sequence[str], what: str
+) -> None:
+    """Stop at items that have other categories in the responses than in a fit or a bank."""
+    differ = np.flatnonzero(found.n_categories != np.array(n_categories))
+    if differ.size:
+        j = differ[0]
+        raise InputError(
+            f"{differ.size} item(s) have other categories in {what} than in the responses: "
+            f"{item_id[j]} has {found.n_categories[j]} there and {n_categories[j]} here; declare "
+            f"them by categories= where the responses come from"
+        )
 
 
 def bank_item_ids(items: Any, what: str = "items") -> tuple[str, ...]:

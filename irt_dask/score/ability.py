@@ -18,7 +18,12 @@ from irt_dask.engine.identity import identified
 from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import InputError
 from irt_dask.items.draws import has_draws, item_draws, loading_draws
-from irt_dask.items.parameters import has_loadings, item_loadings, item_set
+from irt_dask.items.parameters import (
+    has_loadings,
+    item_loadings,
+    item_set,
+    refuse_other_categories,
+)
 from irt_dask.kernels.base import fixed_point, keyed_random
 from irt_dask.kernels.posterior import ability_histogram, point_estimates
 from irt_dask.kernels.responses import response_counts
@@ -188,6 +193,8 @@ def _plan(responses: Responses, items: xr.Dataset, options: Options) -> Plan:
         if keys:
             own = of_draws(items, item_id, n_plausible, "n_plausible")
             drawn = tuple((one, (k,)) for one, k in zip(own, keys, strict=True))
+    if n_dims == 1:
+        refuse_other_categories(averaged[0], responses.n_categories, item_id, "items")
     return Plan(options.method, n_dims, STANDARD, averaged, drawn, n_draws)
 
 
@@ -300,7 +307,8 @@ def run(
 ) -> xr.Dataset:  # fmt: skip
     """See :func:`irt_dask.score`."""
     check_options(options, items)
-    responses = of_bank(as_responses(responses, "score"), items, options.unknown_items)
+    responses = as_responses(responses, "score", graded=not has_loadings(items))
+    responses = of_bank(responses, items, options.unknown_items)
     plan = _plan(responses, items, options)
     warn_of_groups(items, options)
     start = regression.begin(responses, options.prior)
@@ -308,7 +316,7 @@ def run(
         _check_memory(responses.n_persons, options.n_plausible, plan.n_dims)
         return _in_memory(responses, items, options, plan, start, client, progress)
     path, lock = folder.opened(store)
-    with lock, Engine(responses, client=client, progress=progress, stage="scoring") as engine:
+    with lock, _engine(responses, plan, client, progress) as engine:
         found = _population(engine, plan, items, start)
         scored_with = folder.checksum((found.plan, responses.item_id))
         columns = _column_names(responses, found.plan)
@@ -323,12 +331,17 @@ def run(
     return _result({}, found, count, attrs)
 
 
+def _engine(responses: Responses, plan: Plan, client: Any, progress: ProgressOption) -> Engine:
+    graded = plan.n_dims == 1
+    return Engine(responses, client=client, progress=progress, stage="scoring", graded=graded)
+
+
 def _in_memory(
     responses: Responses, items: xr.Dataset, options: Options, plan: Plan, start: Population | None,
     client: Any, progress: ProgressOption,
 ) -> xr.Dataset:  # fmt: skip
     """Abilities of all persons in the result."""
-    with Engine(responses, client=client, progress=progress, stage="scoring") as engine:
+    with _engine(responses, plan, client, progress) as engine:
         found = _population(engine, plan, items, start)
         if found.plan.population.plain:
             blocks = engine.map_blocks(_score, found.plan, report=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import xarray as xr
 from scipy.optimize import brentq
 
-from irt_dask.arrays import Floats
+from irt_dask.arrays import Floats, Ints
 from irt_dask.curves.grids import ability_bound
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import dataset
@@ -25,12 +26,12 @@ METHODS = ("eap", "tcc", "wle")
 def score_table(
     items: xr.Dataset, *, method: str = "eap", ability: tuple[float, float] = (0.0, 1.0)
 ) -> xr.Dataset:
-    """Convert raw scores (numbers right) to abilities, for persons who answered every item.
+    """Convert raw scores (sums of the responses) to abilities, of persons who answered every item.
 
     Parameters
     ----------
     items : Dataset
-        A fit or an item bank (1PL, 2PL, 3PL): the items of the form, all of them.  To convert the
+        A fit or an item bank: the items of the form, all of them.  To convert the
         scores on a part of a bank select it first, ``bank.isel(items=...)``.
     method : {"eap", "tcc", "wle"}
         "eap": mean and standard deviation of ability given the score alone, not the pattern.
@@ -43,10 +44,10 @@ def score_table(
 
     Returns
     -------
-    Dataset over score, 0 to the number of items
+    Dataset over score, 0 to the highest (with two categories: to the number of items)
         ``score_ability`` with ``score_ability_sd`` ("eap") or ``score_ability_se``, and
         ``score_probability``, the share of persons expected to have the score.  The standard error
-        of "tcc" is that of the score divided by the slope of the curve, ``sqrt(sum P Q) / sum P'``;
+        of "tcc" is that of the score over the slope of the curve (``sqrt(sum P Q) / sum P'``);
         where no ability within the bounds has the score it is the bound, with a standard error NaN.
         That of "wle" is ``1 / sqrt(I)``.
 
@@ -85,7 +86,7 @@ def score_table(
         data |= {"score_ability": found, "score_ability_se": error}
     return dataset(
         data,
-        coords={"score": np.arange(len(item_id) + 1)},
+        coords={"score": np.arange(len(probability))},
         attrs={
             "method": method,
             "model": items.attrs.get("model"),
@@ -106,16 +107,18 @@ def _checked(ability: Any) -> tuple[float, float]:
     return mean, sd
 
 
-def score_log_probabilities(right: Floats, wrong: Floats) -> Floats:
-    """Log probability of each score, (items + 1, nodes), from those of right and wrong answers."""
-    m, n = right.shape
-    out = np.full((m + 1, n), -np.inf)
-    out[0] = 0.0
-    for j in range(m):  # in place, from the highest score: each needs itself and the one below
-        out[j + 1] = out[j] + right[j]
-        if j:
-            out[1 : j + 1] = np.logaddexp(out[1 : j + 1] + wrong[j], out[:j] + right[j])
-        out[0] += wrong[j]
+def score_log_probabilities(log_p: Floats, first: Ints) -> Floats:
+    """Log probability of each score, (scores, nodes), from those of categories, (rows, nodes).
+
+    Category k of item j has row ``first[j] + k``.
+    """
+    out = np.zeros((1, log_p.shape[1]))
+    for lo, hi in itertools.pairwise(first):
+        new = np.full((len(out) + hi - lo - 1, log_p.shape[1]), -np.inf)
+        for k in range(hi - lo):
+            into = new[k : k + len(out)]
+            np.logaddexp(into, out + log_p[lo + k], out=into)
+        out = new
     return out
 
 
@@ -123,7 +126,7 @@ def _expected(items: ItemSet) -> tuple[Floats, Floats, Floats]:
     """Mean, SD and probability of each score for abilities from N(0, 1)."""
     nodes = STANDARD.nodes(items)
     log_p = items.log_p(nodes)
-    log = score_log_probabilities(log_p[1::2], log_p[::2]) - 0.5 * nodes**2
+    log = score_log_probabilities(log_p, items.first) - 0.5 * nodes**2
     peak = log.max(axis=1, keepdims=True)
     w = np.exp(log - peak)
     total = w.sum(axis=1)
@@ -137,15 +140,20 @@ def _curve(items: ItemSet, theta: float) -> tuple[float, float, float]:
     """Expected score, its slope and the variance of the score at one ability."""
     node = np.array([theta])
     p, slope = np.exp(items.log_p(node))[:, 0], items.by_ability(node)[0][:, 0]
-    return float(p[1::2].sum()), float((p * slope)[1::2].sum()), float((p[1::2] * p[::2]).sum())
+    first = items.first[:-1]
+    score = np.arange(p.size) - np.repeat(first, items.n_categories)
+    mean = np.add.reduceat(p * score, first)
+    apart = score - np.repeat(mean, items.n_categories)
+    return float(mean.sum()), float((p * slope * score).sum()), float((p * apart**2).sum())
 
 
 def _inverse(items: ItemSet) -> tuple[Floats, Floats]:
     """Ability at which each score is expected, and its standard error."""
     bound = ability_bound(items)
     low, high = (_curve(items, x)[0] for x in (-bound, bound))
-    theta, se = np.full((2, items.n_items + 1), np.nan)
-    for score in range(items.n_items + 1):
+    n_scores = 1 + int((items.n_categories - 1).sum())
+    theta, se = np.full((2, n_scores), np.nan)
+    for score in range(n_scores):
         if score <= low or score >= high:
             theta[score] = -bound if score <= low else bound
             continue
@@ -157,13 +165,29 @@ def _inverse(items: ItemSet) -> tuple[Floats, Floats]:
 
 def _warm(items: ItemSet) -> tuple[Floats, Floats]:
     """Weighted likelihood estimate of one pattern of each score: of all, where slopes are one."""
-    linear = items.scores
-    if linear is None or np.unique(linear[0][1::2]).size > 1:
+    if not _one_slope(items):
         raise InputError(
-            "method='wle' of raw scores needs items of one discrimination without guessing: in "
-            "other models it depends on the pattern; use score(method='wle'), or 'tcc'"
+            "method='wle' of raw scores needs items of one discrimination without guessing (1PL, "
+            "partial credit, rating scale): in other models it depends on the pattern; use "
+            "score(method='wle'), or 'tcc'"
         )
-    m = items.n_items
-    patterns = Dense(np.tril(np.ones((m + 1, m), dtype=np.int8), -1))
+    steps = items.n_categories - 1
+    before = np.cumsum(steps) - steps
+    of_item = np.arange(steps.sum() + 1)[:, None] - before
+    patterns = Dense(np.clip(of_item, 0, steps).astype(np.int8))
     found = axis.estimates(patterns, "wle", items, STANDARD, NOBODY_APART)
     return found["person_ability"], found["person_ability_se"]
+
+
+def _one_slope(items: ItemSet) -> bool:
+    """Whether the sum of the responses says all of ability: scores are multiples of one slope."""
+    slopes = []
+    for g in items.groups:
+        scores = g.model.scores(g.x)
+        if scores is None:
+            return False
+        multiples = np.multiply.outer(scores[:, 1], np.arange(g.model.n_categories))
+        if not np.allclose(scores, multiples, rtol=1e-12, atol=0.0):
+            return False
+        slopes.append(scores[:, 1])
+    return np.unique(np.concatenate(slopes)).size == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,8 @@ def simulate(
     n_persons: int,
     n_items: int,
     *,
-    model: str = "2pl",
+    model: str | Mapping[str, str] = "2pl",
+    categories: Any = None,
     missing: float = 0.0,
     seed: int = 0,
     store: str | Path | None = None,
@@ -27,9 +29,13 @@ def simulate(
     Parameters
     ----------
     n_persons, n_items : int
-    model : {"2pl", "1pl", "3pl", "4pl"}
-        Abilities N(0, 1); difficulties N(0, 1); discriminations log-normal, exp(N(0, 0.3^2)), or 1;
-        guessing parameters Beta(5, 17), upper asymptotes Beta(17, 5).
+    model : str, or mapping of item to str
+        As in :func:`fit_marginal`. Abilities N(0, 1); difficulties N(0, 1); discriminations
+        log-normal, exp(N(0, 0.3^2)), or 1; guessing parameters Beta(5, 17), upper asymptotes
+        Beta(17, 5). Step difficulties lie 0.8 apart about the difficulty, but for N(0, 0.2^2) where
+        they may have any order.
+    categories : int, one an item, or mapping of item to int, optional
+        Responses are 0 to K - 1; default 2.
     missing : float in [0, 1)
         Probability that a response is not observed, independently of everything.
     seed : int
@@ -43,8 +49,8 @@ def simulate(
     -------
     Responses
         ``.truth`` is a Dataset of the true ``item_discrimination``, ``item_difficulty``,
-        ``item_intercept``, ``item_guessing`` (3PL, 4PL), ``item_upper_asymptote`` (4PL) and, up to
-        10^7 persons, ``person_ability``.
+        ``item_intercept`` and what else the model has, named as in a fit, and, up to 10^7 persons,
+        ``person_ability``.
 
     Examples
     --------
@@ -58,5 +64,14 @@ def simulate(
     from irt_dask.simulate.generate import generate
 
     return generate(
-        n_persons, n_items, model, missing, seed, store, rows_per_block, client, progress
+        n_persons,
+        n_items,
+        model,
+        categories,
+        missing,
+        seed,
+        store,
+        rows_per_block,
+        client,
+        progress,
     )

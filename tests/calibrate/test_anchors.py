@@ -14,7 +14,9 @@ from test_marginal import fit, log_likelihood, with_persons
 import irt_dask as irt
 from irt_dask.calibrate.marginal import anchors as marginal_anchors
 from irt_dask.calibrate.marginal.rounds import LOG_SDS, MEANS
+from irt_dask.curves import model_named
 from irt_dask.errors import DataWarning, IrtDaskWarning, ItemWarning
+from irt_dask.items.mixture import Mixture
 
 K, M = 6, 10
 
@@ -156,7 +158,8 @@ def test_errors_of_the_bank():
     sd = {"discrimination": draws[:, 0], "intercept": draws[:, 1],
           "difficulty": -draws[:, 1] / draws[:, 0]}  # fmt: skip
     errors = {f"item_{name}_se": np.array([x.std()]) for name, x in sd.items()}
-    got = marginal_anchors.bank_errors(bank([a], [-d / a], **errors), ("x", "0"))
+    models = Mixture.of(model_named("2pl"), 2)
+    got = marginal_anchors.bank_errors(bank([a], [-d / a], **errors), ("x", "0"), models)
     np.testing.assert_allclose(got[1], root @ root.T, rtol=0.02)
     assert not got[0].any()
 

@@ -273,7 +273,10 @@ def test_sums_of_complete_rows_are_those_person_by_person(shared_slope, weighted
     columns = np.stack([np.full(m, m + 2) if shared_slope else m + 2 + np.arange(m), np.arange(m)])
     ability_column = np.array([m, m + 1])
     slope = model_named("2pl").by_parameter(items.groups[0].x, nodes)
-    scores = lost_information.scores(slope, of_ability[None], columns, ability_column[:, None])
+    scores = lost_information.scores(
+        items.by_parameter(nodes, 2), items.first, of_ability[None], columns,
+        ability_column[:, None],
+    )  # fmt: skip
     y = (rng.random((n, m)) < 0.5).astype(np.int8)
     weight = rng.uniform(0.5, 3.0, n) if weighted else np.ones(n)
     size, largest = scores.bound.shape[1], float(weight.max())

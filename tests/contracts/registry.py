@@ -55,6 +55,8 @@ class Method:
     private: bool = False
     #: Whether variables of the result are over persons.
     persons: bool = False
+    #: Categories of the items of its data, where some have more than two.
+    categories: tuple[int, ...] | None = None
     #: Whether it takes so long that tests over all methods are marked slow for it.
     slow: bool = False
 
@@ -128,6 +130,29 @@ def _slipped(bank: xr.Dataset) -> xr.Dataset:
     return _guessed(bank).assign(more).assign_attrs(model="4pl")
 
 
+#: Categories and models of items of mixed formats, in turn.
+_CATEGORIES, _MODELS = (2, 3, 4, 3, 3), ("3pl", "gpcm", "graded", "nominal", "gpcm")
+
+
+def _mixed(bank: xr.Dataset) -> xr.Dataset:
+    """Items of several models, with steps about their difficulties."""
+    m = bank.sizes["items"]
+    k, a = np.resize(_CATEGORIES, m), bank["item_discrimination"].values
+    b, guessing = bank["item_difficulty"].values, np.where(k == 2, 0.1, 0.0)
+    steps, score = np.full((m, 3), np.nan), np.full((m, 4), np.nan)
+    models = np.resize(_MODELS, m)
+    for j in range(m):
+        apart = b[j] + 0.8 * (np.arange(k[j] - 1) - 0.5 * (k[j] - 2))
+        steps[j, : k[j] - 1] = -a[j] * (apart if models[j] == "graded" else apart.cumsum())
+        if models[j] == "nominal":
+            score[j, : k[j]] = a[j] * np.arange(k[j])
+    return bank.assign(
+        item_model=("items", models), item_n_categories=("items", k),
+        item_guessing=("items", guessing), item_step_intercept=(("items", "steps"), steps),
+        item_category_score=(("items", "categories"), score),
+    ).assign_attrs(model="by item")  # fmt: skip
+
+
 def banks(m: int) -> dict[str, xr.Dataset]:
     """Banks of ``m`` items, by what they hold."""
     bank = _bank(m)
@@ -138,6 +163,7 @@ def banks(m: int) -> dict[str, xr.Dataset]:
         "draws": _with_draws(bank),
         "plane": _plane(bank),
         "anchors": bank.isel(items=slice(0, 2)),
+        "mixed": _mixed(bank),
     }
 
 
@@ -188,6 +214,14 @@ METHODS = (
         "marginal, anchors", "fit_marginal", {"fixed_items": BANKS["anchors"]},
         weights=True, groups="yes",
     ),
+    Method(
+        "marginal, mixed", "fit_marginal", {"model": dict(zip(ITEMS, _MODELS, strict=True))},
+        weights=True, groups="yes", categories=_CATEGORIES,
+    ),
+    Method(
+        "marginal, rating", "fit_marginal", {"model": "rating"}, weights=True, groups="yes",
+        categories=(2, 3, 3, 4, 4),
+    ),
     Method("bayes", "fit_bayes", _FEW, random="keyed", slow=True),
     Method(
         "bayes, shards", "fit_bayes", {**_FEW, "n_shards": 2}, random="keyed", slow=True,
@@ -225,6 +259,18 @@ METHODS = (
         "score, two abilities", "score", items="plane", weights=True, uses_weights=False,
         persons=True, abilities=2,
     ),
+    Method(
+        "score, mixed", "score", {"n_plausible": 2, "seed": 5}, items="mixed", weights=True,
+        uses_weights=False, persons=True, random="keyed", categories=_CATEGORIES,
+    ),
+    Method(
+        "score, mixed groups", "score", {"prior": "groups", "method": "map"}, items="mixed",
+        weights=True, groups="needs", persons=True, categories=_CATEGORIES,
+    ),
+    Method(
+        "score, mixed WLE", "score", {"method": "wle"}, items="mixed", weights=True,
+        uses_weights=False, persons=True, categories=_CATEGORIES,
+    ),
     Method("evaluate", "evaluate", items="2pl"),
     Method("evaluate, 4PL", "evaluate", items="4pl"),
     Method("evaluate own", "evaluate", {"protocol": "own"}, items="2pl"),
@@ -254,12 +300,22 @@ def each(methods: Iterable[Method] = METHODS) -> list[Any]:
 # --- small data -----------------------------------------------------------------------------------
 
 
-def values(n: int = N, *, m: int = M, missing: float = 0.0, seed: int = 0) -> np.ndarray:
-    """Responses (n, m), int8; somebody right and somebody wrong on every item, and on any two."""
+def values(
+    n: int = N, *, m: int = M, missing: float = 0.0, seed: int = 0, of: Method | None = None
+) -> np.ndarray:
+    """Responses (n, m), int8; somebody right and somebody wrong on every item, and on any two.
+
+    ``of`` a method whose items have more categories: codes of these.
+    """
     rng = np.random.default_rng(seed)
     bank, theta = _bank(m), rng.normal(size=(n, 1))
     z = bank["item_discrimination"].values * theta + bank["item_intercept"].values
-    y = (rng.random((n, m)) < 1.0 / (1.0 + np.exp(-z))).astype(np.int8)
+    u = rng.random((n, m))
+    y = (u < 1.0 / (1.0 + np.exp(-z))).astype(np.int8)
+    if of is not None and of.categories is not None:
+        for k in range(2, max(of.categories)):
+            more = u < 1.0 / (1.0 + np.exp(0.9 * (k - 1) - z))
+            y += more & (np.resize(of.categories, m) > k)
     y[rng.random((n, m)) < missing] = -1
     y[:2] = np.stack([np.arange(1, m + 1) % 2, np.arange(m) % 2])
     y[2 : 2 + m] = np.eye(m)
@@ -282,9 +338,13 @@ def weights(n: int = N, *, whole: bool = False, seed: int = 0) -> np.ndarray:
     return rng.integers(1, 5, n).astype(float) if whole else rng.uniform(0.3, 2.5, n)
 
 
-def as_responses(y: np.ndarray, *, layout: str = "dense", **options: Any) -> irt.Responses:
-    """Responses in memory, dense or of observed responses alone ("csr")."""
+def as_responses(
+    y: np.ndarray, *, layout: str = "dense", of: Method | None = None, **options: Any
+) -> irt.Responses:
+    """Responses in memory, dense or of observed responses alone ("csr"), ``of`` a method."""
     options["item_id"] = item_ids(y.shape[1])
+    if of is not None and of.categories is not None:
+        options["categories"] = np.resize(of.categories, y.shape[1])
     if layout == "dense":
         return irt.from_array(y, **options)
     rows, columns = np.nonzero(y >= 0)

@@ -44,14 +44,19 @@ def every() -> list[Any]:
 @pytest.mark.parametrize("method", every())
 def test_a_worker_dies(method: Method, tmp_path: Path) -> None:
     """Each has a cluster of its own: Dask starts none anew that dies as it starts."""
-    y = values(missing=0.15)
+    y = values(missing=0.15, of=method)
     y[ROWS] = -1
     marked = y.copy()
     marked[ROWS] = -2
     array = da.from_array(marked, chunks=(ROWS, M))
     killed = da.map_blocks(deadly, array, tmp_path / "killed", dtype=y.dtype, meta=y[:0])
     columns = table() | ({"weight": weights()} if method.weights else {})
-    options = {"persons": columns, "item_id": ITEMS, "rows_per_block": ROWS}
+    options = {
+        "persons": columns,
+        "item_id": ITEMS,
+        "rows_per_block": ROWS,
+        "categories": method.categories,
+    }
     with irt.connect({"workers": 2}) as client:
         got = method(irt.from_array(killed, **options), client=client)
     assert (tmp_path / "killed").exists()

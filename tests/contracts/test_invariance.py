@@ -214,14 +214,15 @@ def close(got: xr.Dataset, expected: xr.Dataset, tolerance: float) -> None:
 @pytest.mark.parametrize("method", each(m for m in METHODS if m.random == "none"))
 def test_order_of_persons(method: Method) -> None:
     """Persons in another order, and so in other blocks: the same but for rounding."""
-    y, columns = registry.values(missing=0.2), registry.table()
+    y, columns = registry.values(missing=0.2, of=method), registry.table()
     if method.weights:
         columns["weight"] = registry.weights()
     ids = np.array([f"p{i}" for i in range(len(y))])
-    expected = method(as_responses(y, persons=columns, person_id=ids))
+    expected = method(as_responses(y, of=method, persons=columns, person_id=ids))
     order = np.random.default_rng(1).permutation(len(y))
     mixed = {k: v[order] for k, v in columns.items()}
-    got = method(as_responses(y[order], persons=mixed, person_id=ids[order], rows_per_block=70))
+    options = {"persons": mixed, "person_id": ids[order], "rows_per_block": 70}
+    got = method(as_responses(y[order], of=method, **options))
     if method.persons:
         back = np.argsort(order)
         assert list(got["person_id"].values[back]) == list(ids)

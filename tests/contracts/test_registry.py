@@ -30,13 +30,13 @@ def test_labels_are_unique() -> None:
 @pytest.mark.parametrize("method", each())
 def test_records_say_what_is_so(method: Method, bits: Any) -> None:
     """Which persons' columns a method takes and looks at, and whether chance is in it."""
-    y, columns = values(missing=0.2), table()
-    plain = as_responses(y, persons=columns)
+    y, columns = values(missing=0.2, of=method), table()
+    plain = as_responses(y, of=method, persons=columns)
     result = method(plain)
     assert ("persons" in result.dims) == method.persons
     assert result.sizes.get("latent_dims", 1) == method.abilities
 
-    again = bits(method(as_responses(y, persons=columns)))
+    again = bits(method(as_responses(y, of=method, persons=columns)))
     assert (again == bits(result)) == (method.random != "secret")
     assert method.random != "keyed" or "seed" in result.attrs
     assert not method.private or "objective" not in result.attrs
@@ -44,7 +44,7 @@ def test_records_say_what_is_so(method: Method, bits: Any) -> None:
     flagged = method.name.startswith("fit_") and not method.private
     assert ("item_flag" in result) == (flagged and method.name not in ("fit_choppin", "fit_saaty"))
 
-    weighted = as_responses(y, persons=columns | {"weight": weights()})
+    weighted = as_responses(y, of=method, persons=columns | {"weight": weights()})
     if not method.weights:
         with pytest.raises(irt.InputError, match="does not support person weights"):
             method(weighted)
@@ -54,13 +54,13 @@ def test_records_say_what_is_so(method: Method, bits: Any) -> None:
     without = {k: v for k, v in columns.items() if k != "group"}
     if method.groups == "needs":
         with pytest.raises(irt.InputError, match="group"):
-            method(as_responses(y, persons=without))
+            method(as_responses(y, of=method, persons=without))
     elif method.random != "secret":
-        same = bits(method(as_responses(y, persons=without))) == bits(result)
+        same = bits(method(as_responses(y, of=method, persons=without))) == bits(result)
         assert same == (method.groups == "no")
     if method.covariates:
         other = columns | {"age": np.roll(columns["age"], 1)}
-        assert bits(method(as_responses(y, persons=other))) != bits(result)
+        assert bits(method(as_responses(y, of=method, persons=other))) != bits(result)
 
 
 def test_data_are_what_methods_need() -> None:

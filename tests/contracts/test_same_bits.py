@@ -36,9 +36,9 @@ def digests(result: xr.Dataset) -> dict[str, str]:
 
 def data(method: Method, **options: Any) -> Any:
     """Some rows complete, some not; weighted where the method takes weights."""
-    y = values(missing=0.15)
+    y = values(missing=0.15, of=method)
     columns = table() | ({"weight": weights()} if method.weights else {})
-    return as_responses(y, persons=columns, **options)
+    return as_responses(y, of=method, persons=columns, **options)
 
 
 @pytest.mark.parametrize("method", each(SAME))
@@ -61,16 +61,22 @@ def test_workers(method: Method, client: Any) -> None:
     assert digests(method(r, client=client)) == digests(method(data(method)))
 
 
-@pytest.mark.parametrize("label", ["marginal 2PL", "marginal 3PL", "marginal, anchors"])
+@pytest.mark.parametrize(
+    "label", ["marginal 2PL", "marginal 3PL", "marginal, anchors", "marginal, mixed"]
+)
 def test_frequencies_are_the_expanded_data_to_the_bit(label: str) -> None:
     """Rounded contributions are added as often as weights say."""
     method = named(label)
-    y, times = values(missing=0.15), weights(whole=True).astype(int)
+    y, times = values(missing=0.15, of=method), weights(whole=True).astype(int)
     columns = {k: np.repeat(v, times) for k, v in table().items()}
     got = digests(
-        method(as_responses(y, persons=table() | {"weight": times}, weight_kind="frequency"))
+        method(
+            as_responses(y, of=method, persons=table() | {"weight": times}, weight_kind="frequency")
+        )
     )
-    expected = digests(method(as_responses(np.repeat(y, times, axis=0), persons=columns)))
+    expected = digests(
+        method(as_responses(np.repeat(y, times, axis=0), of=method, persons=columns))
+    )
     del got["attrs['weight_kind']"]
     assert got == expected
 

@@ -21,10 +21,21 @@ USED = [m for m in WEIGHTED if m.uses_weights]
 #: What a result says of the weights themselves, and of the way it took.
 ABOUT = {"mean_weight", "weight_kind", "n_iterations", "residual", "n_passes"}
 Y = values(missing=0.2)
+
+
+def codes(method: Method) -> np.ndarray:
+    return values(missing=0.2, of=method)
+
+
 NAMED: dict[str, Any] = {"columns": {"weight": "weight"}}
 
 
-def given(y: np.ndarray, weight: np.ndarray, kind: str = "sampling", **options: Any) -> Any:
+def given(
+    y: np.ndarray | Method, weight: np.ndarray, kind: str = "sampling", **options: Any
+) -> Any:
+    """Weighted responses, or those of a method."""
+    if isinstance(y, Method):
+        options["of"], y = y, codes(y)
     columns = table(len(y)) | {"weight": weight}
     return as_responses(y, persons=columns, weight_kind=kind, **options)
 
@@ -47,23 +58,23 @@ def same(got: xr.Dataset, expected: xr.Dataset, tolerance: float) -> None:
 @pytest.mark.parametrize("method", each(USED))
 def test_a_common_factor_changes_nothing(method: Method, bits: Any) -> None:
     """Not a bit if it is a power of two; and it is told."""
-    expected = method(given(Y, weights()))
+    expected = method(given(method, weights()))
     assert expected.attrs["mean_weight"] == pytest.approx(weights().mean(), rel=1e-15)
-    assert bits(method(given(Y, weights() * 2.0**900))) == bits(expected)
-    same(method(given(Y, weights() * 1e-6)), expected, 1e-9)
+    assert bits(method(given(method, weights() * 2.0**900))) == bits(expected)
+    same(method(given(method, weights() * 1e-6)), expected, 1e-9)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", each(USED))
 def test_a_million_times_changes_nothing(method: Method) -> None:
-    same(method(given(Y, weights() * 1e6)), method(given(Y, weights())), 1e-9)
+    same(method(given(method, weights() * 1e6)), method(given(method, weights())), 1e-9)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", each(USED))
 def test_equal_weights_are_none(method: Method) -> None:
-    got = method(given(Y, np.full(N, 1.0 / N)))
-    expected = method(as_responses(Y, persons=table()))
+    got = method(given(method, np.full(N, 1.0 / N)))
+    expected = method(as_responses(codes(method), of=method, persons=table()))
     about_se = [v for v in got.data_vars if str(v).endswith("_se") or "item_anchor" in str(v)]
     if method.name in ("fit_marginal", "score"):  # weights bring the sandwich
         got, expected = got.drop_vars(about_se), expected.drop_vars(about_se)
@@ -78,8 +89,10 @@ def test_a_table_of_patterns_is_the_expanded_data(method: Method) -> None:
     count = weights(whole=True)
     times = count.astype(int)
     columns = {k: np.repeat(v, times) for k, v in table().items()}
-    got = method(given(Y, count, "frequency"))
-    expected = method(as_responses(np.repeat(Y, times, axis=0), persons=columns))
+    got = method(given(method, count, "frequency"))
+    expected = method(
+        as_responses(np.repeat(codes(method), times, axis=0), of=method, persons=columns)
+    )
     if method.persons:
         each = ["person_id", *(v for v in got.variables if "persons" in got[v].dims)]
         if method.random == "none":

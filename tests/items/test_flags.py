@@ -204,7 +204,9 @@ def test_a_pattern_that_counts_often_is_as_many_persons(y):
         found = []
         for r in (responses, irt.from_array(same)):
             with Engine(r, progress=False) as engine:
-                sums = engine.map_reduce(checks._rest, np.full(5, 0.5), (2.0**20, 2.0**20))[0]
+                sums = engine.map_reduce(
+                    checks._rest, np.ones(5, dtype=int), np.full(5, 0.5), (2.0**20, 2.0**20)
+                )[0]
                 found.append((*engine.map_reduce(checks._count), sums))
         for got, expected in zip(*found, strict=True):
             np.testing.assert_array_equal(got, expected)

@@ -40,7 +40,8 @@ def counts_of(name, x, rng, persons=3000.0):
         else:
             seen = seen * rng.uniform(0.5, 1.0, seen.shape)
         p = np.exp(model.log_p(x[:, items], nodes)[:, 1:])
-        out.append(Counts(items, nodes, seen, rng.binomial(2000, p) / 2000.0 * seen[:, None]))
+        higher = rng.binomial(2000, p) / 2000.0 * seen[:, None]
+        out.append(Counts(model, items, nodes, seen, higher))
     return out
 
 
@@ -64,7 +65,9 @@ def problem(name, counts, m, prior=None, **fixed):
     low, high = np.array([p.bounds for p in model.parameters]).T[:, :, None] * np.ones(m)
     for letter, value in fixed.items():
         low[model.letters.index(letter), 0] = high[model.letters.index(letter), 0] = value
-    return Problem(model, counts, low, high, prior or Betas((FLAT,) * len(model.parameters)))
+    of_all = np.where(np.isin(model.letters, model.shared), 0, -1)[:, None] + np.zeros((1, m), int)
+    prior = prior or Betas.of(*(FLAT,) * len(model.parameters))
+    return Problem(counts, low, high, prior, of_all)
 
 
 def start(name, m):
@@ -81,19 +84,19 @@ def test_derivatives(name):
     x = true_items(name, m, rng)
     model, counts = model_named(name), counts_of(name, x, rng)
     at = x + rng.normal(0.0, 0.02, x.shape)  # not the maximum
-    d = derivatives.derivatives(model, counts, at)
+    d = derivatives.derivatives(counts, at)
     want = log_likelihood(name, counts, at)
     np.testing.assert_allclose(d.value, want, rtol=1e-12)
-    np.testing.assert_allclose(derivatives.values(model, counts, at), want, rtol=1e-12)
-    np.testing.assert_array_equal(derivatives.gradient(model, counts, at), d.gradient)
+    np.testing.assert_allclose(derivatives.values(counts, at), want, rtol=1e-12)
+    np.testing.assert_array_equal(derivatives.gradient(counts, at), d.gradient)
     free = np.ones(at.shape, dtype=bool)
-    observed = derivatives.observed_information(model, counts, at, free)
+    observed = derivatives.observed_information(counts, at, free)
     for k in range(len(x)):
         h = np.zeros_like(at)
         h[k] = 1e-5
         slope = (log_likelihood(name, counts, at + h) - log_likelihood(name, counts, at - h)) / 2e-5
         np.testing.assert_allclose(d.gradient[k], slope, rtol=1e-6, atol=1e-4)
-        ends = [derivatives.gradient(model, counts, at + s * h) for s in (1.0, -1.0)]
+        ends = [derivatives.gradient(counts, at + s * h) for s in (1.0, -1.0)]
         curvature = (ends[1] - ends[0]).T / 2e-5
         np.testing.assert_allclose(observed[:, k], curvature, rtol=1e-6, atol=1e-3)
     # The expected information is the variance of the scores under the model.
@@ -110,9 +113,9 @@ def test_observed_information_of_parameters_that_are_held():
     x = true_items("3pl", 4, rng)
     counts = counts_of("3pl", x, rng)
     free = np.ones(x.shape, dtype=bool)
-    whole = derivatives.observed_information(model_named("3pl"), counts, x, free)
+    whole = derivatives.observed_information(counts, x, free)
     free[2, 1] = free[:, 3] = False
-    some = derivatives.observed_information(model_named("3pl"), counts, x, free)
+    some = derivatives.observed_information(counts, x, free)
     both = free.T[:, :, None] & free.T[:, None, :]
     assert (some[~both] == 0.0).all()
     np.testing.assert_allclose(some[both], whole[both], rtol=1e-8)
@@ -121,10 +124,10 @@ def test_observed_information_of_parameters_that_are_held():
 def test_chunks_do_not_matter(monkeypatch):
     rng = np.random.default_rng(3)
     x = true_items("3pl", 12, rng)
-    counts, model = counts_of("3pl", x, rng), model_named("3pl")
-    want = derivatives.derivatives(model, counts, x)
+    counts = counts_of("3pl", x, rng)
+    want = derivatives.derivatives(counts, x)
     monkeypatch.setattr(derivatives, "_CHUNK", 100)
-    for got, of in zip(derivatives.derivatives(model, counts, x), want, strict=True):
+    for got, of in zip(derivatives.derivatives(counts, x), want, strict=True):
         np.testing.assert_array_equal(got, of)
 
 
@@ -139,11 +142,11 @@ def by_scipy(p, x0, j):
 
     def loss(x):
         x = x[:, None]
-        return -(log_likelihood(p.model.name, one, x) + p.prior.log_density(x))[0]
+        return -(log_likelihood(p.counts[0].model.name, one, x) + p.prior.log_density(x))[0]
 
     def slope(x):
         x = x[:, None]
-        gradient = derivatives.gradient(p.model, one, x) + p.prior.gradient(x)
+        gradient = derivatives.gradient(one, x) + p.prior.gradient(x)
         return -gradient[:, 0]
 
     assert check_grad(loss, slope, x0) < 1e-2
@@ -157,8 +160,8 @@ def by_scipy(p, x0, j):
 CASES = {
     "2pl": ("2pl", {}, None),
     "3pl": ("3pl", {}, None),
-    "3pl with a prior": ("3pl", {}, Betas((FLAT, FLAT, (5.0, 17.0)))),
-    "3pl with a parameter held": ("3pl", {"c": 0.11}, Betas((FLAT, FLAT, (5.0, 17.0)))),
+    "3pl with a prior": ("3pl", {}, Betas.of(FLAT, FLAT, (5.0, 17.0))),
+    "3pl with a parameter held": ("3pl", {"c": 0.11}, Betas.of(FLAT, FLAT, (5.0, 17.0))),
     "slope held": ("2pl", {"a": 0.7}, None),
 }
 
@@ -172,7 +175,7 @@ def test_the_maximum_of_each_item(case):
     p = problem(name, counts, m, prior, **fixed)
     found = maximise(p, start(name, m))
     for letter, value in fixed.items():
-        assert found[p.model.letters.index(letter), 0] == value
+        assert found[model_named(name).letters.index(letter), 0] == value
     value = p.value(found, np.ones(m, dtype=bool))
     for j in range(m):
         x, best = by_scipy(p, np.clip(start(name, m), p.low, p.high)[:, j], j)
@@ -257,12 +260,12 @@ def test_no_step_leads_down(name):
     p = problem(name, counts, m)
     for _ in range(10):
         x = start(name, m)
-        x[0] = np.exp(rng.normal()) if p.shared.any() else np.exp(rng.normal(0.0, 1.5, m))
+        x[0] = np.exp(rng.normal()) if p.shares else np.exp(rng.normal(0.0, 1.5, m))
         x[1] += rng.normal(0.0, 4.0, m)
         before = p.value(x, everything)
         for steps in (1, 2, 5):
             after = p.value(maximise(p, x, steps=steps), everything)
-            if p.shared.any():
+            if p.shares:
                 after, before_ = after.sum(keepdims=True), before.sum(keepdims=True)
             else:
                 before_ = before

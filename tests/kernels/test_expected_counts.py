@@ -14,6 +14,7 @@ from irt_dask.curves.betas import Betas
 from irt_dask.curves.grids import grid_of
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import Engine
+from irt_dask.items.mixture import Mixture
 from irt_dask.kernels.posterior import coarse_axis, expected_counts, person_weights, tables
 from irt_dask.kernels.responses import layouts
 from irt_dask.kernels.responses.item_sets import common_sets
@@ -190,7 +191,8 @@ def test_a_coarse_axis_changes_no_estimate(monkeypatch):
     a, d = rng.uniform(0.5, 1.5, m), rng.normal(size=m)
     a[7] = 12.0
     y = np.where(rng.random((30, m)) < 0.3, -1, rng.integers(0, 2, (30, m))).astype(np.int8)
-    model = Model(model_named("2pl"), np.full((2, m), np.nan), Betas(((1.0, 1.0),) * 2))
+    flat = Betas.of(*((1.0, 1.0),) * 2)
+    model = Model(Mixture.of(model_named("2pl"), m), np.full((2, m), np.nan), flat)
     x = model.start(np.stack([a, d]))
     with Engine(irt.from_array(csr_of(y), observed="stored")) as engine:
         value, coarse = expected.expect(engine, "one", model, x)

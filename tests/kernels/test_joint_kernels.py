@@ -242,8 +242,9 @@ def item_value(x, seen, right):
 
 def derivatives_3pl(x, seen, right):
     """Log-likelihood of one item, gradient and expected information, from the curves."""
-    counts = by_category(Counts(NODES, seen[None], *2 * [np.zeros(1)], right[None]))
-    found = derivatives(model_named("3pl"), [counts], np.asarray(x, dtype=float)[:, None])
+    counts = Counts(NODES, seen[None], *2 * [np.zeros(1)], right[None])
+    counts = by_category(model_named("3pl"), counts)
+    found = derivatives([counts], np.asarray(x, dtype=float)[:, None])
     return found.value[0], found.gradient[:, 0], found.information[0]
 
 
@@ -379,8 +380,8 @@ def test_the_compiled_step_agrees_with_that_of_any_curves():
     compiled = model_named("4pl")
     other = type("Other", (FourParameters,), {"asymptotes": None})()
     ends = [likeliest(m, start, Box(low, high), False, counts) for m in (compiled, other)]
-    flat = Betas(((1.0, 1.0),) * 4)
-    problem = Problem(other, [by_category(counts)], low[:, None], high[:, None], flat)
+    flat, alone = Betas.of(*((1.0, 1.0),) * 4), np.full(start.shape, -1)
+    problem = Problem([by_category(other, counts)], low[:, None], high[:, None], flat, alone)
     values = [problem.value(x, np.ones(len(drawn), dtype=bool)) for x in ends]
     np.testing.assert_allclose(*values, rtol=1e-8)
     held = Box(low, np.where([0, 0, 0, 1], low, high))

@@ -401,7 +401,7 @@ def test_derivatives_against_finite_differences():
     assert value == pytest.approx(f(a, d), rel=1e-12)
     check_derivatives(f, a, d, h, *derivatives)
     found = item_derivatives.derivatives(
-        model_named("2pl"), [by_category(as_counts(right[:, None], seen[:, None]))],
+        [by_category(model_named("2pl"), as_counts(right[:, None], seen[:, None]))],
         np.array([[a], [d]]),
     )  # fmt: skip
     np.testing.assert_allclose(

@@ -524,7 +524,7 @@ def fit(responses, *, free=None, positive="all", n_shards=1, n_draws=200, n_warm
         positive=polya_gamma_chain.pack(mask), powering=powering, correlated=correlated,
     )  # fmt: skip
     with Engine(responses, client=client) as engine:
-        right, seen, _ = response_counts(engine)
+        right, seen = response_counts(engine)[:2]
         start = loadings.start(right, seen, free, mask)
         chains = [
             Chain(f"{s}-{c}", polya_gamma_chain.first_state(s, c, *start, plan))

@@ -123,7 +123,6 @@ def test_item_parameters_have_the_documented_distribution():
         ((3, 3), {"missing": -0.1}, r"missing=-0\.1"),
         ((3, 3), {"missing": np.nan}, "missing=nan"),
         ((3, 3), {"model": "5pl"}, "model='5pl' is not available here"),
-        ((3, 3), {"model": "gpcm"}, "model='gpcm' is not available here"),
         ((3, 3), {"rows_per_block": 0}, "rows_per_block=0"),
     ],
 )

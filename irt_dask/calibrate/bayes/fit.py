@@ -26,6 +26,7 @@ from irt_dask.engine.identity import identified
 from irt_dask.engine.inputs import one_of, whole_number
 from irt_dask.errors import InputError
 from irt_dask.items import checks
+from irt_dask.items.mixture import Mixture
 from irt_dask.items.parameters import parameters
 from irt_dask.store import Responses
 
@@ -256,7 +257,8 @@ def _started(
     if start is not None:
         a, d = parameters(start, responses.item_id, what="start")
     else:
-        a, d = start_values(responses.item_id, model_named("2pl"), *counts[:2], None)
+        models = Mixture.of(model_named("2pl"), responses.n_items)
+        a, d = start_values(responses.item_id, models, counts.of_each, None)
     if o.sampler == "grid":
         return samplers.grid(engine, responses, o, a, d)
     return samplers.polya_gamma(responses, o, a[:, None], d)

@@ -17,7 +17,8 @@ import xarray as xr
 from scipy.optimize import linear_sum_assignment
 
 from irt_dask.arrays import Bools, Floats, Ints
-from irt_dask.calibrate.shared.start_values import logit, name_some
+from irt_dask.calibrate.shared.start_values import name_some
+from irt_dask.curves.logistic import logit
 from irt_dask.engine.inputs import one_of
 from irt_dask.errors import InputError
 

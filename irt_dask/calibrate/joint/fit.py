@@ -38,6 +38,7 @@ from irt_dask.engine.identity import checkpoint_of, identified
 from irt_dask.engine.person_files import finish, new_folder
 from irt_dask.errors import ConvergenceWarning, InputError
 from irt_dask.items import checks
+from irt_dask.items.mixture import Mixture
 from irt_dask.kernels.joint.item_maximum import Box
 from irt_dask.kernels.joint.parameters import Items
 from irt_dask.store import Responses
@@ -258,8 +259,10 @@ def _starts(
     if start is None and not model.shared and is_small(engine.n_persons, r.n_items):
         slopes += _OTHER_SLOPES
     starts = []
+    models = Mixture.of(model, r.n_items)
+    n = np.stack([data.seen - data.right, data.right], axis=1)
     for slope in slopes:
-        x = start_values(r.item_id, model, data.right, data.seen, start, slope=slope)
+        x = start_values(r.item_id, models, n, start, slope=slope)
         for k, p in enumerate(model.parameters):
             if start is None and p.joint_starts:
                 x[k] = p.joint_starts[0]

@@ -145,18 +145,21 @@ def likeliest(model: ItemModel, x: Floats, box: Box, everywhere: bool, seen: Cou
     if model.asymptotes is not None:
         return item_climb.climb(seen, np.stack(starts), box, model.asymptotes)
     low, high = (np.repeat(bound[:, None], x.shape[1], axis=1) for bound in box)
-    problem = Problem(model, [by_category(seen)], low, high, Betas(((1.0, 1.0),) * len(x)))
+    alone = np.full(x.shape, -1)
+    problem = Problem(
+        [by_category(model, seen)], low, high, Betas.of(*[(1.0, 1.0)] * len(x)), alone
+    )
     ends = [maximise_by_scoring(problem, s, steps=_STEPS, precision=_PRECISION) for s in starts]
     values = [problem.value(end, np.ones(x.shape[1], dtype=bool)) for end in ends]
     best = np.argmax(values, axis=0)[None, None]
     return np.asarray(np.take_along_axis(np.stack(ends), best, axis=0)[0])
 
 
-def by_category(seen: Counts) -> derivatives.Counts:
+def by_category(model: ItemModel, seen: Counts) -> derivatives.Counts:
     """The same counts for items of any model; without right answers where they are not known."""
     shape = (len(seen.right), 1, seen.nodes.size)
     higher = seen.right_by_node[:, None] if seen.right_by_node.size else np.broadcast_to(0.0, shape)
-    return derivatives.Counts(np.arange(shape[0]), seen.nodes, seen.seen, higher)
+    return derivatives.Counts(model, np.arange(shape[0]), seen.nodes, seen.seen, higher)
 
 
 def information(engine: Engine, seen: AtAbilities | Counts, model: ItemModel, x: Floats) -> Floats:
@@ -165,5 +168,5 @@ def information(engine: Engine, seen: AtAbilities | Counts, model: ItemModel, x:
 
 
 def _informed(model: ItemModel, x: Floats, seen: Counts) -> Floats:
-    found = derivatives.derivatives(model, [by_category(seen)], x)
+    found = derivatives.derivatives([by_category(model, seen)], x)
     return found.information.transpose(1, 2, 0)

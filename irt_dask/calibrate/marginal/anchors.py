@@ -1,7 +1,7 @@
 """Do the anchors fit?  Score tests of the parameters that items keep in marginal fits.
 
-At the maximum with all anchors fixed, the derivatives of the log-likelihood by an anchor's first
-two parameters (slope and intercept), less what those of the free parameters explain of them, have
+At the maximum with all anchors fixed, the derivatives of the log-likelihood by an anchor's slope
+and intercepts, less what those of the free parameters explain of them, have
 mean 0 if the bank is right (Rao 1948; Silvey 1959).  Their covariance is the efficient information
 I; errors of the bank with covariance S add I S I.
 
@@ -26,7 +26,9 @@ from irt_dask.calibrate.marginal.expected import Expected
 from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.marginal.rounds import Rounds, moves
 from irt_dask.calibrate.shared.start_values import name_some
+from irt_dask.curves import MODELS, Parameter
 from irt_dask.errors import DataWarning
+from irt_dask.items.mixture import Mixture
 
 #: Smallest eigenvalue of a covariance of scores, in units of the information of known abilities.
 _LEAST = 1e-6
@@ -88,45 +90,68 @@ class Test:
             )
 
 
-def bank_errors(bank: xr.Dataset, item_id: tuple[str, ...]) -> Floats:
-    """Covariances of the errors of (a, d), (items, 2, 2): 0 for what the bank does not tell.
+def _is_tested(p: Parameter) -> bool:
+    """Slopes and intercepts: asymptotes stay as given."""
+    return p.neutral is None
 
-    That of a and d follows from the error of b = -d / a, where all three are known.
+
+def bank_errors(bank: xr.Dataset, item_id: tuple[str, ...], models: Mixture) -> Floats:
+    """Covariances of the errors of slopes and intercepts, (items, parameters, parameters).
+
+    0 for what the bank does not tell.  That of a and d follows from the error of b = -d / a, where
+    all three are known; errors of steps are taken as independent.
     """
     place = {str(i): k for k, i in enumerate(bank["item_id"].values)}
-    at = [place[i] for i in item_id if i in place]
-    known = [j for j, i in enumerate(item_id) if i in place]
+    known = np.array([j for j, i in enumerate(item_id) if i in place], dtype=np.int64)
+    at = np.array([place[item_id[j]] for j in known], dtype=np.int64)
+    out = np.zeros((len(item_id), models.size, models.size))
+    for part in models.parts:
+        mine = np.isin(known, part.at)
+        of_part = bank.isel(items=at[mine])
+        if part.model.name in MODELS:
+            out[known[mine], :2, :2] = _of_two(of_part)
+            continue
+        for k, p in enumerate(part.model.parameters):
+            variance = _variance(of_part, p.variable.removeprefix("item_"))
+            if variance is not None and variance.ndim == 2:  # scores begin with category 0
+                variance = variance[:, p.step - (p.variable != "item_category_score")]
+            out[known[mine], k, k] = 0.0 if variance is None else variance
+    return out
 
-    def variance(name: str) -> Floats | None:
-        for suffix in ("se", "sd"):
-            if f"item_{name}_{suffix}" in bank:
-                return np.square(np.nan_to_num(bank[f"item_{name}_{suffix}"].values[at]))
-        return None
 
-    out = np.zeros((len(item_id), 2, 2))
-    of_a, of_b, of_d = (variance(n) for n in ("discrimination", "difficulty", "intercept"))
+def _variance(bank: xr.Dataset, name: str) -> Floats | None:
+    """Squares of the errors of a variable; None where there are none."""
+    for suffix in ("se", "sd"):
+        if f"item_{name}_{suffix}" in bank:
+            return np.asarray(np.square(np.nan_to_num(bank[f"item_{name}_{suffix}"].values)))
+    return None
+
+
+def _of_two(bank: xr.Dataset) -> Floats:
+    """Covariances of the errors of (a, d), (items, 2, 2)."""
+    m = bank.sizes["items"]
+    of_a, of_b, of_d = (_variance(bank, n) for n in ("discrimination", "difficulty", "intercept"))
     if "item_discrimination" in bank:
-        a = bank["item_discrimination"].values[at].astype(float)
+        a = bank["item_discrimination"].values.astype(float)
     else:
-        a = np.ones(len(at))
+        a = np.ones(m)
     if "item_difficulty" in bank:
-        b = bank["item_difficulty"].values[at].astype(float)
+        b = bank["item_difficulty"].values.astype(float)
     else:
-        b = -bank["item_intercept"].values[at] / a
-    of_a = np.zeros(len(at)) if of_a is None else of_a
+        b = -bank["item_intercept"].values / a
+    of_a = np.zeros(m) if of_a is None else of_a
     if of_d is None:
         if of_b is None:
-            return out
+            return np.zeros((m, 2, 2))
         of_d, between = a**2 * of_b + b**2 * of_a, -b * of_a  # a and b taken as independent
     elif of_b is None:
-        between = np.zeros(len(at))
+        between = np.zeros(m)
     else:  # var b = (b^2 var a + var d + 2 b cov) / a^2
         safe = np.where(np.abs(b) > 1e-3, b, np.inf)
         between = (a**2 * of_b - b**2 * of_a - of_d) / (2.0 * safe)
     largest = 0.99 * np.sqrt(of_a * of_d)
     between = np.clip(between, -largest, largest)
-    out[known] = np.moveaxis(np.array([[of_a, between], [between, of_d]]), -1, 0)
-    return out
+    return np.moveaxis(np.array([[of_a, between], [between, of_d]]), -1, 0)
 
 
 def test(fit: Rounds, x: Floats, expected: Expected, errors: Floats) -> Test | None:
@@ -136,12 +161,13 @@ def test(fit: Rounds, x: Floats, expected: Expected, errors: Floats) -> Test | N
     ability is not a few parameters, and singular information has no inverse.
     """
     model = fit.model
-    anchors = np.flatnonzero(np.isfinite(model.fixed[:2]).all(axis=0))
+    anchors = np.flatnonzero(np.isfinite(model.fixed).all(axis=0))
     if model.histogram or not anchors.size:
         return None
     freed = model.fixed.copy()
-    for k in np.flatnonzero(~model.shared[:2]):  # one that is shared would join that of the others
-        freed[k, anchors] = np.nan
+    # One that is shared would join that of the others.
+    tested_of = model.items.has & (model.items.of_all < 0) & model.items.table(_is_tested, False)
+    freed[:, anchors] = np.where(tested_of[:, anchors], np.nan, freed[:, anchors])
     wide = replace(model, fixed=freed)
     at = marginal_errors.columns(wide, x)
     information, squares, size = marginal_errors.observed(fit, wide, x, expected, True)
@@ -151,7 +177,7 @@ def test(fit: Rounds, x: Floats, expected: Expected, errors: Floats) -> Test | N
     information, size = information * np.outer(size / raised, size / raised), raised
     score = marginal_errors.scores(wide, x, expected, at) / size
     squares = squares / np.outer(size, size)
-    columns = at[0][:2, anchors].T  # (anchors, 2), -1 where a parameter is not tested
+    columns = at[0][:, anchors].T  # (anchors, parameters), -1 where a parameter is not tested
     tested = columns[columns >= 0]
     others = np.setdiff1d(np.arange(at[2]), tested)
     try:
@@ -228,17 +254,17 @@ def _tests(
         each[j], scaled = parts.on(every[:, k])
         p_value[j] = chdtrc(k.size, np.maximum(each[j], 0.0))
         both = items[:, [j, j]]
-        both[:2, 1][pair >= 0] += scaled / parts.unit[k]
-        chance = np.exp(model.items.log_p(both, e.nodes))
+        both[pair >= 0, 1] += scaled / parts.unit[k]
+        of_item = next(p.model for p in model.items.parts if j in p.at)
+        chance = np.exp(of_item.log_p(both[: len(of_item.parameters)], e.nodes))
         change = np.arange(chance.shape[1]) @ (chance[1] - chance[0])  # of the expected category
         rmsd[j] = np.sqrt(persons @ change**2 / persons.sum())
     # A common move of place or scale is no contradiction: it goes along with abilities.
     along = np.zeros((parts.unit.size, 2))
-    by_mean, by_sd = moves(model, items)
-    for k, move in ((0, by_sd), (1, by_mean)):
-        known = parts.place[:, k] >= 0
-        at = parts.place[known, k]
-        along[at, 1 - k] = move[k, anchors[known]] * parts.unit[at]
+    known = parts.place.T >= 0
+    at = parts.place.T[known]
+    for k, move in enumerate(moves(model, items)):
+        along[at, k] = move[:, anchors][known] * parts.unit[at]
     basis = scipy.linalg.null_space(along.T)
     together = parts.on(basis)[0] if basis.shape[1] else float("nan")
     return Test(each, p_value, rmsd, together, basis.shape[1], carried)

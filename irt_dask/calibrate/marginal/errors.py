@@ -15,6 +15,7 @@ from irt_dask.calibrate.marginal.model import HISTOGRAM_NODES, Model
 from irt_dask.calibrate.marginal.rounds import Rounds
 from irt_dask.errors import DataWarning, InputError
 from irt_dask.items import derivatives
+from irt_dask.items.described import described
 
 #: Smallest eigenvalue of the observed information, as a share of that of known abilities: it is
 #: known to 1e-7.
@@ -64,11 +65,11 @@ def columns(model: Model, x: Floats) -> tuple[Ints, Ints, int]:
     """
     items, ability = model.unpack(x)
     order = np.full(items.shape, -1)
-    own = model.inside(items) & ~model.shared[:, None]
+    own = model.inside(items) & model.own
     size = int(own.sum())
     order[own] = np.arange(size)
-    for k in np.flatnonzero(model.shared & model.free.any(axis=1)):
-        order[k, model.free[k]] = size  # one for all: their scores add up there
+    for k in np.unique(model.of_all[model.of_all >= 0]):
+        order[model.of_all == k] = size  # one for all: their scores add up there
         size += 1
     groups = np.full((2, model.n_groups), -1)
     if not model.histogram:
@@ -88,7 +89,7 @@ def _complete(model: Model, items: Floats, ability: Floats, e: Expected, at: Any
     """Information if abilities were known: blocks of items and of groups."""
     item_column, ability_column, _ = at
     free = item_column >= 0
-    block = derivatives.observed_information(model.items, e.counts, items, free)
+    block = derivatives.observed_information(e.counts, items, free)
     out = np.diag(_of_prior(model, items, at))
     for i, row in enumerate(item_column):
         for j, column in enumerate(item_column):
@@ -177,7 +178,7 @@ def scores(model: Model, x: Floats, e: Expected, at: tuple[Ints, Ints, int]) -> 
     """
     items, ability = model.unpack(x)
     item_column, ability_column, size = at
-    of_items = derivatives.gradient(model.items, e.counts, items)
+    of_items = derivatives.gradient(e.counts, items)
     of_items += np.where(model.free, model.prior.gradient(np.where(model.free, items, 0.5)), 0.0)
     score = np.zeros(size)
     np.add.at(score, item_column[item_column >= 0], of_items[item_column >= 0])
@@ -222,16 +223,15 @@ class Scale:
     def items(self, x: Floats, covariance: Covariance) -> dict[str, Any]:
         """Item parameters and their standard errors."""
         items, _ = self.model.unpack(x)
-        rescaling = self.model.items.rescaling(self.mean, self.sd)
-        new = rescaling @ items
-        b, by_new = self.model.items.difficulty(new)
-        found = [(p.variable, new[k], np.broadcast_to(rescaling[k], items.T.shape))
-                 for k, p in enumerate(self.model.items.parameters)]  # fmt: skip
-        found.insert(1, ("item_difficulty", b, by_new.T @ rescaling))
-        out = {}
-        for name, value, gradient in found:
-            out[name] = value
-            out[f"{name}_se"] = covariance.of(gradient, covariance.item_column.T)
+        found = described(self.model.items, items, self.mean, self.sd)
+        out: dict[str, Any] = {}
+        for name, (value, gradient) in found.items():
+            out[name] = value.T
+            errors = [
+                covariance.of(of_one.T, covariance.item_column.T)
+                for of_one in gradient.reshape(-1, *items.shape)
+            ]
+            out[f"{name}_se"] = np.array(errors).T.reshape(value.T.shape)
         return out
 
     def groups(self, x: Floats, covariance: Covariance) -> dict[str, Any]:

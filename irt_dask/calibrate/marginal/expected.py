@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from irt_dask.arrays import Floats
+from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.calibrate.marginal.model import HISTOGRAM_NODES, Model
 from irt_dask.curves.grids import GRID_BOUND, grid_of
 from irt_dask.curves.item_set import ItemSet
@@ -67,6 +67,10 @@ class Expected(NamedTuple):
     counts: tuple[Counts, ...]
 
 
+#: What is expected where there are no items.
+NOTHING = Expected(np.empty(0), np.empty((0, 0)), ())
+
+
 class Setting(NamedTuple):
     """What posteriors rest on; ``fit`` names the computation, for what is kept of its blocks."""
 
@@ -99,9 +103,9 @@ def _expect(
 
 def expect(engine: Engine, fit: str, model: Model, x: Floats) -> tuple[float, Expected]:
     """Log-likelihood and expected counts at x."""
-    items, (own, ability) = model.item_set(x), model.unpack(x)
+    items, ability = model.item_set(x), model.unpack(x)[1]
     grid = Grid.of(model, items, ability)
-    axis = axis_for(grid.nodes, model.items.steepness(own), items.first)
+    axis = axis_for(grid.nodes, items.steepness, items.first)
     reach = float(np.abs(grid.nodes).max())
     largest = items.n_items * (items.logit_at(reach)[1] + 1.0) - _LEAST_MASS
     _refuse_too_many(engine, items, grid.nodes.size, axis)
@@ -110,7 +114,7 @@ def expect(engine: Engine, fit: str, model: Model, x: Floats) -> tuple[float, Ex
         *engine.map_add(_expect, Setting(fit, items, grid), axis, scales)
     )
     value = float(found.log_marginal) / scales.log_marginal
-    return value, _expected(found, grid.nodes, axis, scales.weight)
+    return value, _expected(model, found, grid.nodes, axis, scales.weight)
 
 
 def _refuse_too_many(engine: Engine, items: ItemSet, n_nodes: int, axis: Axis) -> None:
@@ -125,19 +129,35 @@ def _refuse_too_many(engine: Engine, items: ItemSet, n_nodes: int, axis: Axis) -
     )
 
 
-def _expected(c: expected_counts.Counts, nodes: Floats, axis: Axis, scale: float) -> Expected:
+def _expected(
+    model: Model, c: expected_counts.Counts, nodes: Floats, axis: Axis, scale: float
+) -> Expected:
     """Counts as real numbers, items that are too steep for the axis by themselves."""
     m = len(c.seen)
-    steep = np.zeros(m, dtype=bool)
-    parts = []
+    steep, coarse = np.zeros(m, dtype=bool), nodes
     if axis.nodes.size:
-        steep = axis.steep >= 0
-    higher, seen = c.higher, c.seen
-    if steep.any():
-        higher, seen = higher[axis.steep_row < 0], seen[~steep]
-        parts.append((np.flatnonzero(steep), nodes, c.steep_seen, c.steep_higher))
-    parts.append((np.flatnonzero(~steep), axis.nodes if axis.nodes.size else nodes, seen, higher))
-    counts = tuple(
-        Counts(at, x, s / scale, (h / scale).reshape(at.size, -1, x.size)) for at, x, s, h in parts
-    )
-    return Expected(nodes, c.persons / scale, counts)
+        steep, coarse = axis.steep >= 0, axis.nodes
+    found = []
+    for own, x, seen, higher in (
+        (steep, nodes, c.steep_seen, c.steep_higher),
+        (~steep, coarse, _kept(c.seen, ~steep), _kept(c.higher, axis.steep_row < 0)),
+    ):
+        place = np.cumsum(own) - 1
+        more = np.where(own, model.items.n_categories - 1, 0)  # rows of higher categories
+        first = np.cumsum(more) - more
+        for part in model.items.parts:
+            at, steps = part.at[own[part.at]], part.model.n_categories - 1
+            if not at.size:
+                continue
+            its_seen, above = seen, higher
+            if at.size < own.sum():
+                its_seen = seen[place[at]]
+                above = higher[(first[at][:, None] + np.arange(steps)).ravel()]
+            by_step = (above / scale).reshape(at.size, steps, x.size)
+            found.append(Counts(part.model, at, x, its_seen / scale, by_step))
+    return Expected(nodes, c.persons / scale, tuple(found))
+
+
+def _kept(counts: Ints, rows: Bools) -> Ints:
+    """Some rows of counts; all where nothing is said of them."""
+    return counts[rows] if rows.size and not rows.all() else counts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,21 +20,28 @@ from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.marginal.rounds import Rounds
 from irt_dask.calibrate.shared import climb
 from irt_dask.calibrate.shared.groups import grouped
-from irt_dask.calibrate.shared.start_values import ResponseCounts, response_counts, start_values
-from irt_dask.curves import MODELS, ItemModel, check_model, model_named
+from irt_dask.calibrate.shared.start_values import (
+    ResponseCounts,
+    refuse_null_categories,
+    response_counts,
+    start_values,
+)
+from irt_dask.curves import MODELS
 from irt_dask.curves.betas import Betas
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset
 from irt_dask.engine.identity import checkpoint_of
 from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import ConvergenceWarning, DataWarning, InputError
 from irt_dask.items import checks
-from irt_dask.items.parameters import bank_item_ids, parameters
+from irt_dask.items.mixture import Mixture, mixture_named
+from irt_dask.items.parameters import bank_item_ids, parameters_of
 from irt_dask.store import Responses
 
 #: Below this slope an item hardly tells persons apart.
 _FLAT = 0.01
-#: Prior of the parameter that has one, in the models that have it.
-_GUESSING_PRIOR = next(p.prior for m in MODELS.values() for p in m.parameters if p.prior)
+#: The first parameter that has a prior, which users may change; a prior that says nothing.
+_GUESSING = next(p for m in MODELS.values() for p in m.parameters if p.prior)
+_FLAT_PRIOR = (1.0, 1.0)
 #: Newton steps at the end, at most, and the step after which none is needed.
 _POLISHING, _SMALL = 5, 1e-9
 
@@ -41,14 +49,14 @@ _POLISHING, _SMALL = 5, 1e-9
 def fit_marginal(
     responses: Any,
     *,
-    model: str = "2pl",
+    model: str | Mapping[str, str] = "2pl",
     max_iterations: int = 500,
     tolerance: float = 1e-9,
     groups: bool | None = None,
     reference_group: str | None = None,
     latent: str = "normal",
     fixed_items: xr.Dataset | None = None,
-    guessing_prior: tuple[float, float] | None = _GUESSING_PRIOR,
+    guessing_prior: tuple[float, float] | None = _GUESSING.prior,
     start: xr.Dataset | None = None,
     standard_errors: bool | None = None,
     client: Any = None,
@@ -62,8 +70,12 @@ def fit_marginal(
     responses : Responses or anything ``from_array`` takes
         Sampling weights are divided by their mean; standard errors are then those of a sample with
         unequal weights (sandwich).  A row with a frequency weight counts as so many persons.
-    model : {"2pl", "1pl", "3pl", "4pl"}
-        "1pl" estimates one slope that all items share.
+    model : str, or mapping of item to str
+        Of items with two categories "1pl" to "4pl"; of any number "graded" (graded response),
+        "gpcm" (generalised partial credit), "pcm" (partial credit), "rating" (rating scale) and
+        "nominal". Two names with a plus are for items of two and of more categories
+        ("3pl+gpcm"); a mapping names each item's. "1pl", "pcm" and "rating" estimate one slope,
+        which all such items share; "rating" also common steps, in each block ("rating:block").
     max_iterations, tolerance
         EM steps, accelerated; they end when the log-likelihood has twice in a row grown by less
         than ``tolerance`` relative to its size.
@@ -147,19 +159,25 @@ def fit_marginal(
     -2466.65
     """
     whole_number("max_iterations", max_iterations, 1)
-    check_model(model, tuple(MODELS))
-    responses, labels = _in_groups(as_responses(responses, "fit_marginal"), groups, client)
+    given = as_responses(responses, "fit_marginal", graded=True)
+    models = mixture_named(model, given.item_id, given.n_categories)
+    responses, labels = _in_groups(given, groups, client)
     what = _specified(
-        responses, model_named(model), labels, reference_group, latent, fixed_items, guessing_prior
+        responses, models, labels, reference_group, latent, fixed_items, guessing_prior
     )
     options = {
-        "method": "marginal", "tolerance": tolerance, "model": model, "fixed": what.fixed,
-        "latent": latent, "groups": labels, "reference": reference_group, "prior": what.prior.pairs,
+        "method": "marginal", "tolerance": tolerance, "model": models.names.tolist(),
+        "shared": models.of_all, "fixed": what.fixed, "latent": latent, "groups": labels,
+        "reference": reference_group, "prior": (what.prior.alpha, what.prior.beta),
     }  # fmt: skip
-    with Engine(responses, client=client, progress=progress, stage="marginal ML") as engine:
+    with Engine(
+        responses, client=client, progress=progress, stage="marginal ML", graded=True
+    ) as engine:
         counts = response_counts(engine)
+        estimated = what.free.any(axis=0)
+        refuse_null_categories(responses.item_id, counts.of_each, models.n_categories, estimated)
         fit = Rounds(engine, what)
-        x = start_values(responses.item_id, what.items, *counts[:2], start, prior=what.prior)
+        x = start_values(responses.item_id, models, counts.of_each, start, prior=what.prior)
         x = what.start(x)
         wanted = marginal_errors.are_wanted(what, x, standard_errors)
         saved = checkpoint_of(engine, checkpoint, {**options, "start": x})
@@ -182,7 +200,7 @@ def fit_marginal(
         item_id=responses.item_id,
         attrs={
             "method": "marginal maximum likelihood",
-            "model": model,
+            "model": model if isinstance(model, str) else "by item",
             "converged": end.converged,
             "n_iterations": len(end.trace),
             **_attrs(fit, found, labels),
@@ -206,7 +224,7 @@ def _in_groups(
 
 
 def _specified(
-    responses: Responses, model: ItemModel, labels: tuple[str, ...], reference: str | None,
+    responses: Responses, models: Mixture, labels: tuple[str, ...], reference: str | None,
     latent: str, bank: xr.Dataset | None, prior: tuple[float, float] | None,
 ) -> Model:  # fmt: skip
     """Say what is estimated; every complaint about it is made here."""
@@ -217,47 +235,53 @@ def _specified(
         raise InputError(f"reference_group={reference!r} is not a group: {known}")
     if reference is not None and bank is not None:
         raise InputError("reference_group has no meaning with fixed_items, which fix the scale")
-    fixed = np.full((len(model.parameters), responses.n_items), np.nan)
+    fixed = np.where(models.has, np.nan, 0.0)
     if bank is not None:
-        _fix(fixed, responses.item_id, bank, model)
+        _fix(fixed, responses.item_id, bank, models)
     return Model(
-        model, fixed, _prior(model, prior), max(1, len(labels)),
+        models, fixed, _prior(models, prior), max(1, len(labels)),
         labels.index(reference) if reference else 0, bank is not None, latent == "histogram",
     )  # fmt: skip
 
 
-def _fix(fixed: Floats, item_id: tuple[str, ...], bank: xr.Dataset, model: ItemModel) -> None:
+def _fix(fixed: Floats, item_id: tuple[str, ...], bank: xr.Dataset, models: Mixture) -> None:
     """Fill in the parameters of the items that the bank has."""
     known = set(bank_item_ids(bank, "fixed_items"))
     at = [j for j, i in enumerate(item_id) if i in known]
     if not at:
         raise InputError("fixed_items has none of the items of the responses: no scale to join")
     ids = tuple(item_id[j] for j in at)
-    fixed[:, at] = np.stack(parameters(bank, ids, model.name, what="fixed_items"))
+    own = parameters_of(models.take(at), bank, ids, what="fixed_items", strict=True)
+    fixed[: len(own), at] = own
     flagged = {i: str(f) for i, f in zip(ids, checks.unsound(bank, ids), strict=True) if f}
     checks.left_out(
         flagged, len(ids), "of fixed_items are flagged, and stay fixed as given", stacklevel=4
     )
 
 
-def _prior(model: ItemModel, given: tuple[float, float] | None) -> Betas:
-    """Priors of the model's parameters: the first that has one has that which is given."""
-    pairs = [p.prior or (1.0, 1.0) for p in model.parameters]
-    of = [k for k, p in enumerate(model.parameters) if p.prior]
-    if not of and given not in (None, _GUESSING_PRIOR):
+def _prior(models: Mixture, given: tuple[float, float] | None) -> Betas:
+    """Priors of the models' parameters: guessing has the one that is given."""
+    having = [p for p in models.parameters if p.prior]
+    if not having and given not in (None, _GUESSING.prior):
         those = [m.name for m in MODELS.values() if any(p.prior for p in m.parameters)]
-        wanted = " or ".join(map(repr, those))
-        raise InputError(f"guessing_prior={given!r} needs model={wanted}, not {model.name!r}")
+        names = ", ".join(dict.fromkeys(models.names.tolist()))
+        raise InputError(
+            f"guessing_prior={given!r} needs model={' or '.join(map(repr, those))}, not {names!r}"
+        )
     if given is None:
-        return Betas(((1.0, 1.0),) * len(pairs))
-    if of:
+        return Betas.of(*[_FLAT_PRIOR] * models.size)
+    if having:
         alpha, beta = given
         if not (math.isfinite(alpha) and math.isfinite(beta) and alpha >= 1.0 and beta >= 1.0):
             raise InputError(
                 f"guessing_prior={given!r}: give (alpha, beta), both at least 1, or None"
             )
-        pairs[of[0]] = (float(alpha), float(beta))
-    return Betas(tuple(pairs))
+    pairs = dict.fromkeys(models.parameters, _FLAT_PRIOR)
+    pairs |= {p: p.prior for p in having if p.prior is not None}
+    if _GUESSING in pairs:
+        pairs[_GUESSING] = (float(given[0]), float(given[1]))
+    alpha, beta = (models.table(of, 1.0) for of in (lambda p: pairs[p][0], lambda p: pairs[p][1]))
+    return Betas(alpha, beta)
 
 
 # --- what is found --------------------------------------------------------------------------------
@@ -283,7 +307,7 @@ def _found(fit: Rounds, x: Floats, wanted: bool, bank: xr.Dataset | None) -> _Fo
         covariance = marginal_errors.covariance(fit, end, expected, wanted)
     anchored = None
     if bank is not None and covariance.inverse is not None:
-        errors = anchors.bank_errors(bank, fit.engine.responses.item_id)
+        errors = anchors.bank_errors(bank, fit.engine.responses.item_id, fit.model.items)
         anchored = anchors.test(fit, end, expected, errors)
         if anchored is not None and covariance.matrix is not None:
             covariance = replace(covariance, matrix=covariance.matrix + anchored.carried)
@@ -312,6 +336,7 @@ def _items(fit: Rounds, found: _Found, counts: ResponseCounts) -> dict[str, Any]
     """What is said of the items."""
     model = fit.model
     items = {
+        **_of_models(model, counts),
         **marginal_errors.Scale.of(model, found.x).items(found.x, found.covariance),
         "item_at_bound": model.at_bound(model.unpack(found.x)[0]),
         "item_n_responses": counts.seen,
@@ -320,9 +345,17 @@ def _items(fit: Rounds, found: _Found, counts: ResponseCounts) -> dict[str, Any]
     }
     items["item_flag"] = checks.of_fit(
         fit.engine, items, fixed=np.asarray(~model.free[:2].any(axis=0)), own_scale=not
-        model.anchored, one_slope=bool(model.shared[0]),
+        model.anchored, one_slope=bool((model.of_all[0] >= 0).any() and not model.own[0].any()),
+        wrong=counts.of_each[:, 0], score=counts.score,
     )  # fmt: skip
     return items
+
+
+def _of_models(model: Model, counts: ResponseCounts) -> dict[str, Any]:
+    """Models and categories of the items, where they are not of one model and two categories."""
+    if model.items.only is not None and counts.by_category is None:
+        return {}
+    return {"item_model": model.items.names, "item_n_categories": model.items.n_categories}
 
 
 def _about_groups(model: Model, found: _Found, labels: tuple[str, ...]) -> dict[str, Any]:
@@ -357,13 +390,16 @@ def _attrs(fit: Rounds, found: _Found, labels: tuple[str, ...]) -> dict[str, Any
     """What is said of the fit as a whole."""
     model, value, log_prior = fit.model, found.value, fit.log_prior(found.x)
     of_prior: dict[str, Any] = {}
-    for p, (alpha, beta) in zip(model.items.parameters, model.prior.pairs, strict=True):
-        if p.prior:
-            flat = alpha == beta == 1.0
-            of_prior[f"{p.variable.removeprefix('item_')}_prior"] = (
-                "none" if flat else f"Beta({alpha:g}, {beta:g})"
-            )
-            of_prior["log_prior"] = log_prior
+    for p in (p for p in model.items.parameters if p.prior):
+        where = model.items.table(p.__eq__, missing=False)
+        alpha, beta = (
+            float(np.broadcast_to(of, where.shape)[where][0])
+            for of in (model.prior.alpha, model.prior.beta)
+        )
+        of_prior[f"{p.variable.removeprefix('item_')}_prior"] = (
+            "none" if alpha == beta == 1.0 else f"Beta({alpha:g}, {beta:g})"
+        )
+        of_prior["log_prior"] = log_prior
     return {
         "objective": value + log_prior,
         "log_likelihood": value,

@@ -113,16 +113,19 @@ def sums(
 
     ``at`` says where the scores go; ``squares`` are found if wanted, with those of weights.
     """
-    items, ability = model.unpack(x)
+    ability = model.unpack(x)[1]
     item_column, ability_column, size = at
     item_set = model.item_set(x)
     setting = Setting(fit, item_set, Grid.of(model, item_set, ability, coarse=True))
     nodes = setting.grid.nodes
-    slope = model.items.by_parameter(items, nodes)
+    slope = item_set.by_parameter(nodes, model.items.size)
     of_ability = _ability_scores(model, ability, nodes)
-    scores = lost_information.scores(slope, of_ability, item_column, ability_column)
+    scores = lost_information.scores(slope, item_set.first, of_ability, item_column, ability_column)
     largest = float(engine.responses.max_weight or 1.0) if engine.sampled else 1.0
-    usual = lost_information_complete.usual(slope) if model.items.log_odds else None
+    only, usual = model.items.only, None
+    if only is not None and only.log_odds:
+        slope = slope.reshape(len(slope), model.n_items, 2, nodes.size)
+        usual = lost_information_complete.usual(slope)
     units = lost_information.units_for(engine.n_persons, nodes.size, size)
     plan = _Plan(setting, scores, usual, largest, units, squares)
     whole, rest = engine.map_reduce(_sums, plan, combine=_together)

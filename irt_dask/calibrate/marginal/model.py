@@ -1,4 +1,4 @@
-"""What a marginal fit estimates: items of one model, and the distribution of ability by group."""
+"""What a marginal fit estimates: the items, and the distribution of ability by group."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from irt_dask.arrays import Bools, Floats
-from irt_dask.curves import ItemModel
+from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.curves.betas import Betas
-from irt_dask.curves.item_set import Group, ItemSet
+from irt_dask.curves.item_set import ItemSet
+from irt_dask.items.mixture import Mixture
 from irt_dask.kernels.joint.item_maximum import Box
 
 #: Bounds of the groups' means and SDs.
@@ -24,7 +24,8 @@ HISTOGRAM_NODES: Floats = np.arange(-60, 61, dtype=np.float64) / 10.0
 class Model:
     """What is estimated.
 
-    ``fixed`` are values (parameters, items) of items that are not, NaN for the others.  The group
+    ``fixed`` are values (parameters, items) of items that are not (0 for what an item's model does
+    not have), NaN for the others.  The group
     ``reference`` has mean 0 and SD 1, unless items of a bank fix the scale (``anchored``); with
     ``histogram`` every group has one.
 
@@ -32,7 +33,7 @@ class Model:
     SDs of the groups, or their histograms.
     """
 
-    items: ItemModel
+    items: Mixture
     fixed: Floats
     prior: Betas
     n_groups: int = 1
@@ -51,9 +52,14 @@ class Model:
         return np.asarray(np.isnan(self.fixed))
 
     @functools.cached_property
-    def shared(self) -> Bools:
-        """Which parameters the items that are estimated share."""
-        return np.isin(self.items.letters, self.items.shared)
+    def of_all(self) -> Ints:
+        """Numbers of parameters that items share, among those that are estimated; -1 for others."""
+        return np.where(self.free, self.items.of_all, -1)
+
+    @functools.cached_property
+    def own(self) -> Bools:
+        """Parameters that are estimated for an item alone, (parameters, items)."""
+        return self.free & (self.of_all < 0)
 
     @functools.cached_property
     def free_groups(self) -> Bools:
@@ -66,8 +72,7 @@ class Model:
 
         What ended at a bound counts too: that the data drove it there was not known before.
         """
-        of_each = self.free.sum(axis=1)
-        count = int(np.where(self.shared, np.minimum(of_each, 1), of_each).sum())
+        count = int(self.own.sum()) + np.unique(self.of_all[self.of_all >= 0]).size
         if not self.histogram:
             return count + 2 * int(self.free_groups.sum())
         # A mean and an SD of a histogram fix the scale, unless items do.
@@ -88,31 +93,32 @@ class Model:
 
     def item_set(self, x: Floats) -> ItemSet:
         """The items of a column."""
-        return ItemSet((Group(self.items, np.arange(self.n_items), self.unpack(x)[0]),))
+        return self.items.item_set(self.unpack(x)[0])
 
     def start(self, items: Floats) -> Floats:
         """Column to start from, near these items."""
         items = items.copy()
-        for k in np.flatnonzero(self.shared & self.free.any(axis=1)):
-            items[k] = items[k, self.free[k]].mean()
+        for k in np.unique(self.of_all[self.of_all >= 0]):
+            items[self.of_all == k] = items[self.of_all == k].mean()
         if self.histogram:
             density = np.exp(-0.5 * HISTOGRAM_NODES**2)
             ability = np.tile(density / density.sum(), (self.n_groups, 1))
         else:
             ability = np.zeros((2, self.n_groups))
-        low, high = self.item_bounds()
+        low, high = self.item_bounds
         return self.pack(np.clip(items, low, high), ability)
 
     # --- bounds ---------------------------------------------------------------------------------
 
+    @functools.cached_property
     def item_bounds(self) -> tuple[Floats, Floats]:
         """Bounds of the items' parameters, (parameters, items); those that are fixed are equal."""
-        low, high = np.array([p.bounds for p in self.items.parameters]).T[:, :, None]
+        low, high = self.items.table(lambda p: p.bounds[0]), self.items.table(lambda p: p.bounds[1])
         return np.where(self.free, low, self.fixed), np.where(self.free, high, self.fixed)
 
     def box(self) -> Box:
         """Bounds of the column."""
-        low, high = (bound.ravel() for bound in self.item_bounds())
+        low, high = (bound.ravel() for bound in self.item_bounds)
         if self.histogram:
             size = self.n_groups * HISTOGRAM_NODES.size
             return Box(np.append(low, np.zeros(size)), np.append(high, np.ones(size)))
@@ -124,14 +130,14 @@ class Model:
 
     def inside(self, items: Floats) -> Bools:
         """Parameters of items that are estimated and not at a bound, (parameters, items)."""
-        low, high = self.item_bounds()
+        low, high = self.item_bounds
         return np.asarray((items > low) & (items < high))
 
     def at_bound(self, items: Floats) -> Bools:
         """Items with a parameter that ended at a bound which is no answer."""
-        known = [[bound == p.answer for bound in p.bounds] for p in self.items.parameters]
-        low, high = self.item_bounds()
-        low_answer, high_answer = np.array(known).T[:, :, None]
+        low, high = self.item_bounds
+        low_answer = self.items.table(lambda p: p.bounds[0] == p.answer, missing=True)
+        high_answer = self.items.table(lambda p: p.bounds[1] == p.answer, missing=True)
         at = ((items <= low) & ~low_answer) | ((items >= high) & ~high_answer)
         return np.asarray((at & self.free).any(axis=0))
 

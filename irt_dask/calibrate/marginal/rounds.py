@@ -5,13 +5,14 @@ One round is one pass: the log-likelihood of the current parameters and the EM s
 
 from __future__ import annotations
 
+import functools
 import math
 import uuid
 
 import numpy as np
 
-from irt_dask.arrays import Floats
-from irt_dask.calibrate.marginal.expected import Expected, expect
+from irt_dask.arrays import Floats, Ints
+from irt_dask.calibrate.marginal.expected import NOTHING, Expected, expect
 from irt_dask.calibrate.marginal.model import HISTOGRAM_NODES, LOG_SDS, MEANS, Model
 from irt_dask.engine import Engine
 from irt_dask.errors import EstimationError
@@ -36,7 +37,9 @@ class Rounds:
         return value + self.log_prior(x), None, seen
 
     def expect(self, x: Floats) -> tuple[float, Expected]:
-        """Log-likelihood and expected counts at x."""
+        """Log-likelihood and expected counts at x; minus infinity where x describes no items."""
+        if not self.model.items.valid(self.model.unpack(x)[0]):
+            return -math.inf, NOTHING
         return expect(self.engine, self.name, self.model, x)
 
     def log_prior(self, x: Floats) -> float:
@@ -54,19 +57,34 @@ class Rounds:
         expected counts would be others too.
         """
         items, ability = self.model.unpack(x)
-        free, moved = np.asarray(self.model.free.any(axis=0)), items.copy()
-        if free.any():
-            place = np.cumsum(free) - 1
-            counts = [c.take(free) for c in seen.counts]
-            counts = [c._replace(items=place[c.items]) for c in counts]
-            low, high = (bound[:, free] for bound in self.model.item_bounds())
-            problem = Problem(self.model.items, counts, low, high, self.model.prior)
-            start = items[:, free]
-            moved[:, free] = likeliest(problem, start, steps=_STEPS, precision=_PRECISION)
+        moved = items.copy()
+        for at, size in self._problems:
+            place = np.full(self.model.n_items, -1)
+            place[at] = np.arange(at.size)
+            counts = [c.take(place >= 0) for c in seen.counts]
+            counts = [c._replace(items=place[c.items]) for c in counts if c.items.size]
+            low, high = (bound[:size, at] for bound in self.model.item_bounds)
+            prior, of_all = self.model.prior.take(at).first(size), self.model.of_all[:size, at]
+            problem, start = Problem(counts, low, high, prior, of_all), items[:size, at]
+            moved[:size, at] = likeliest(problem, start, steps=_STEPS, precision=_PRECISION)
         image = self.model.pack(moved, self._ability_step(seen, ability))
         if not np.isfinite(image).all():
             raise EstimationError("the EM step ended at a value that is not finite")
         return image
+
+    @functools.cached_property
+    def _problems(self) -> list[tuple[Ints, int]]:
+        """Items that are estimated together, and how many parameters they have at most.
+
+        Those that share parameters are one problem, the others one for each model.
+        """
+        model = self.model
+        sharing = np.flatnonzero((model.of_all >= 0).any(axis=0))
+        alone = np.setdiff1d(np.flatnonzero(model.free.any(axis=0)), sharing)
+        found = [(np.intersect1d(part.at, alone), len(part.model.parameters))
+                 for part in model.items.parts]  # fmt: skip
+        found.append((sharing, model.items.size))
+        return [(at, size) for at, size in found if at.size]
 
     def _ability_step(self, e: Expected, ability: Floats) -> Floats:
         """Means and SDs, or histograms, of expected persons."""
@@ -102,7 +120,7 @@ class Rounds:
         pull = np.zeros_like(items)
         if (at := np.asarray(~inside.all(axis=0))).any():
             held = [c.take(at) for c in e.counts]
-            pull = np.where(inside, 0.0, derivatives.gradient(model.items, held, items))
+            pull = np.where(inside, 0.0, derivatives.gradient(held, items))
         by_mean, by_sd = moves(model, items)
         persons = e.persons[model.reference]
         n = float(persons.sum())
@@ -114,7 +132,7 @@ class Rounds:
         variance /= 1.0 + stretched
         mean -= variance * float((pull * by_mean).sum()) / n
         sd = math.sqrt(variance)
-        moved = np.where(inside, model.items.rescaling(mean, sd) @ items, items)
+        moved = np.where(inside, model.items.rescaled(items, mean, sd), items)
         groups = np.stack([(ability[0] - mean) / sd, ability[1] - math.log(sd)])
         groups = np.where(model.free_groups, groups, 0.0)
         return np.clip(model.pack(moved, groups), self.box.low[:, None], self.box.high[:, None])
@@ -122,6 +140,6 @@ class Rounds:
 
 def moves(model: Model, items: Floats) -> tuple[Floats, Floats]:
     """How the items' parameters change with the mean and the SD of ability, at 0 and 1."""
-    rescaling = model.items.rescaling
-    here = rescaling(0.0, 1.0)
-    return (rescaling(1.0, 1.0) - here) @ items, (rescaling(0.0, 2.0) - here) @ items
+    here = model.items.rescaled(items, 0.0, 1.0)
+    by_mean, by_sd = (model.items.rescaled(items, *to) for to in ((1.0, 1.0), (0.0, 2.0)))
+    return by_mean - here, by_sd - here

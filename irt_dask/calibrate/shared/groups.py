@@ -51,7 +51,7 @@ def grouped(responses: Responses, client: Any) -> tuple[Responses, tuple[str, ..
 
     One pass over the labels; the driver holds those that differ.
     """
-    with Engine(responses, client=client, progress=False) as engine:
+    with Engine(responses, client=client, progress=False, graded=True) as engine:  # labels alone
         found = sorted({label for part in engine.map_refs(_distinct) for label in part})
     if len(found) > MOST_GROUPS:
         raise InputError(

@@ -9,12 +9,12 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from irt_dask.arrays import Floats, Ints
-from irt_dask.curves import ItemModel
+from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.curves.betas import Betas
 from irt_dask.engine import Engine
 from irt_dask.errors import EstimationError
-from irt_dask.items.parameters import item_set
+from irt_dask.items.mixture import Mixture
+from irt_dask.items.parameters import parameters_of
 from irt_dask.kernels.responses import response_counts as counts
 from irt_dask.store import Block
 
@@ -25,12 +25,37 @@ def _count_responses(block: Block) -> tuple[Any, ...]:
     return *counts.response_counts(block.data, block.times), persons
 
 
+def _count_categories(block: Block, first: Ints) -> tuple[Any, ...]:
+    some = counts.responses_per_person(block.data) > 0
+    persons = some.sum() if block.times is None else block.times[some].sum()
+    return counts.category_counts(block.data, first, block.times), persons
+
+
 class ResponseCounts(NamedTuple):
-    """Persons with each item right, and observed; persons with a response at all."""
+    """Persons with each item right, and observed; persons with a response at all.
+
+    Where items have more than two categories the highest is right, and ``by_category`` counts them
+    all, (items, categories), 0 beyond an item's.
+    """
 
     right: Ints
     seen: Ints
     n_persons: int
+    by_category: Ints | None = None
+
+    @property
+    def of_each(self) -> Ints:
+        """Persons by item and category."""
+        if self.by_category is not None:
+            return self.by_category
+        return np.stack([self.seen - self.right, self.right], axis=1)
+
+    @property
+    def score(self) -> Floats:
+        """Sum of the responses to each item, as shares of its highest category."""
+        n = self.of_each
+        steps = (n.shape[1] - 1) - np.argmax(n[:, ::-1] > 0, axis=1)
+        return n @ np.arange(float(n.shape[1])) / np.maximum(steps, 1)
 
 
 def response_counts(engine: Engine) -> ResponseCounts:
@@ -38,9 +63,37 @@ def response_counts(engine: Engine) -> ResponseCounts:
 
     Sampling weights do not count.
     """
+    if engine.responses.graded:
+        return _response_counts(engine)
     right, seen, persons = engine.map_reduce(_count_responses)
     refuse_unobserved(engine.responses.item_id, seen)
     return ResponseCounts(right, seen, int(persons))
+
+
+def _response_counts(engine: Engine) -> ResponseCounts:
+    k = np.array(engine.responses.n_categories)
+    first = np.concatenate([[0], np.cumsum(k)])
+    found, persons = engine.map_reduce(_count_categories, first)
+    out, own = np.zeros((k.size, k.max()), dtype=np.int64), np.arange(k.max()) < k[:, None]
+    out[own] = found
+    seen = out.sum(axis=1)
+    refuse_unobserved(engine.responses.item_id, seen)
+    return ResponseCounts(out[np.arange(k.size), k - 1], seen, int(persons), out)
+
+
+def refuse_null_categories(
+    item_id: tuple[str, ...], n: Ints, n_categories: Ints, estimated: Bools
+) -> None:
+    """Stop at categories of items to be estimated that nobody has, and name them."""
+    null = (n == 0) & (np.arange(n.shape[1]) < n_categories[:, None])
+    null &= (estimated & (n_categories > 2))[:, None]  # of two, flags say so
+    if null.any():
+        those = [f"{item_id[j]} ({', '.join(map(str, np.flatnonzero(null[j])))})"
+                 for j in np.flatnonzero(null.any(axis=1))]  # fmt: skip
+        raise EstimationError(
+            f"{len(those)} item(s) have a category that nobody has, whose parameters no data can "
+            f"tell: {name_some(those)}; declare fewer categories, or recode"
+        )
 
 
 def refuse_unobserved(item_id: tuple[str, ...], seen: Ints) -> None:
@@ -68,28 +121,24 @@ def list_groups(label: NDArray[Any], item_id: Sequence[str]) -> str:
     )
 
 
-def logit(p: Floats) -> Floats:
-    """Return ``log(p / (1 - p))``."""
-    return np.log(p) - np.log1p(-p)
-
-
 def start_values(
-    item_id: tuple[str, ...], model: ItemModel, right: Ints, seen: Ints,
-    start: xr.Dataset | None, *, slope: float | None = None, prior: Betas | None = None,
+    item_id: tuple[str, ...], models: Mixture, n: Ints, start: xr.Dataset | None, *,
+    slope: float | None = None, prior: Betas | None = None,
 ) -> Floats:  # fmt: skip
-    """Parameters of a model to start from, (parameters, items).
+    """Parameters of items to start from, (parameters, items).
 
     Those of a given fit; what it does not have is neutral.  Else the modes of the ``prior``, usual
-    values, and the share of right: a marginal share p under theta ~ N(0, 1) and slope a belongs to
-    an intercept of about ``sqrt(1 + a^2 pi / 8) logit(p)``.
+    values, and intercepts that belong to the counts ``n`` of categories, (items, categories).
     """
-    own = model.parameters
     if start is not None:
-        found = item_set(start, item_id, what="start")
-        return np.stack([found.column(p) for p in own])
-    x = np.tile([[p.usual] for p in own], (1, len(item_id)))
-    for k, a, b in [] if prior is None else prior.informative:
-        x[k] = a / (a + b) if a > 0.0 else x[k]
-    x[0] = own[0].usual if slope is None else slope
-    x[1] = np.sqrt(1.0 + x[0] ** 2 * np.pi / 8.0) * logit((right + 0.5) / (seen + 1.0))
+        return parameters_of(models, start, item_id, what="start")
+    x = models.table(lambda p: p.usual)
+    if prior is not None:
+        x = np.where(np.isnan(prior.modes), x, prior.modes)
+    if slope is not None:
+        x[0] = slope
+    for part in models.parts:
+        own = models.own(part, x).copy()
+        part.model.start(own, n[part.at, : part.model.n_categories].astype(float))
+        x[: len(own), part.at] = own
     return x

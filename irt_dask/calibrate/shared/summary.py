@@ -20,7 +20,7 @@ def summarise(responses: Any, *, client: Any = None, progress: ProgressOption = 
     """
     responses = as_responses(responses, "the summary of a run")
     with Engine(responses, client=client, progress=progress, stage="summary") as engine:
-        right, seen, _ = response_counts(engine)
+        right, seen = response_counts(engine)[:2]
     cells = engine.n_persons * responses.n_items
     return dataset(
         {"item_n_responses": seen, "item_n_right": right},

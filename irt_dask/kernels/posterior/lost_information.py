@@ -58,22 +58,31 @@ class Scores(NamedTuple):
     bound: Floats
 
 
-def scores(by_parameter: Floats, ability: Floats, column: Ints, of_ability: Ints) -> Scores:
-    """Scores of items with derivatives (parameters, items, categories, nodes).
+def scores(
+    by_parameter: Floats, first: Ints, ability: Floats, column: Ints, of_ability: Ints
+) -> Scores:
+    """Scores of items with derivatives (parameters, rows, nodes); item j has rows from first[j].
 
     ``column`` says where those of the items go, (parameters, items), ``of_ability`` those of
     ability, (2, groups).
     """
-    used = np.where((column >= 0)[:, :, None, None], by_parameter, 0.0)
+    n_categories = np.diff(first)
+    of_row = np.repeat(column, n_categories, axis=1)
+    used = np.where((of_row >= 0)[:, :, None], by_parameter, 0.0)
     deviation, mean = np.zeros((2, 1 + int(max(column.max(), of_ability.max()))))
-    for at, score in ((column, used), (of_ability.T, ability[:, :, None])):
-        np.add.at(deviation, at[at >= 0], np.ptp(score, axis=3).max(axis=2)[at >= 0])
-        np.add.at(mean, at[at >= 0], np.abs(score).max(axis=(2, 3))[at >= 0])
-    n_parameters, _, n_categories, n_nodes = used.shape
-    gain = (used[:, :, 1:] - used[:, :, :1]).reshape(n_parameters, -1, n_nodes)
+    of_items = [np.maximum.reduceat(v, first[:-1], axis=1) for v in
+                (np.ptp(used, axis=2), np.abs(used).max(axis=2))]  # fmt: skip
+    of_groups = [np.ptp(ability, axis=2).T, np.abs(ability).max(axis=2).T]
+    for at, (spread, largest) in ((column, of_items), (of_ability, of_groups)):
+        np.add.at(deviation, at[at >= 0], spread[at >= 0])
+        np.add.at(mean, at[at >= 0], largest[at >= 0])
+    lowest = used[:, first[:-1]]
+    higher = np.delete(np.arange(first[-1]), first[:-1])
+    of_item = np.repeat(np.arange(n_categories.size), n_categories - 1)
+    gain = used[:, higher] - lowest[:, of_item]
     return Scores(
-        np.ascontiguousarray(used[:, :, 0].T), np.ascontiguousarray(gain.T), ability,
-        np.ascontiguousarray(column.T), np.repeat(column.T, n_categories - 1, axis=0),
+        np.ascontiguousarray(lowest.T), np.ascontiguousarray(gain.T), ability,
+        np.ascontiguousarray(column.T), np.ascontiguousarray(column.T[of_item]),
         np.ascontiguousarray(of_ability.T), bound_above(np.stack([deviation, mean])),
     )  # fmt: skip
 

@@ -45,6 +45,26 @@ def response_counts(data: Layout, times: Ints | None = None) -> tuple[Ints, Ints
     return right, np.bincount(data.indices, minlength=m)
 
 
+@jit
+def _by_category(
+    indptr: Any, indices: Any, values: Any, first: Ints, times: Ints, out: Ints
+) -> None:
+    for i in range(n_rows(indptr, values)):
+        many = times[i] if times.size > 0 else 1
+        items, row = rows.row(indptr, indices, values, i)
+        for k in range(row.size):
+            if row[k] >= 0:
+                out[first[item(items, k)] + row[k]] += many
+
+
+def category_counts(data: Layout, first: Ints, times: Ints | None = None) -> Ints:
+    """Persons with each response; category k of item j has row ``first[j] + k``, (rows,)."""
+    out = np.zeros(first[-1], dtype=np.int64)
+    times = np.empty(0, dtype=np.int64) if times is None else times
+    _by_category(*rows.arrays(data), first, times, out)
+    return out
+
+
 def responses_per_person(data: Layout) -> Ints:
     """Observed responses of each person, shape (persons,)."""
     if isinstance(data, Dense):
