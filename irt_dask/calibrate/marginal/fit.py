@@ -174,7 +174,7 @@ def fit_marginal(
         responses, client=client, progress=progress, stage="marginal ML", graded=True
     ) as engine:
         counts = response_counts(engine)
-        estimated = what.free.any(axis=0)
+        estimated = np.asarray(what.free.any(axis=0))
         refuse_null_categories(responses.item_id, counts.of_each, models.n_categories, estimated)
         fit = Rounds(engine, what)
         x = start_values(responses.item_id, models, counts.of_each, start, prior=what.prior)
