@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import Engine
 from irt_dask.engine.cache import keep
 from irt_dask.errors import InputError
-from irt_dask.items.parameters import item_set
+from irt_dask.items.parameters import item_set, refuse_other_categories
+from irt_dask.kernels.misfit import predicted_scores
 from irt_dask.kernels.posterior import at_ability, hermite, leave_one_out, point_estimates
 from irt_dask.kernels.posterior.tables import LinearTables
 from irt_dask.kernels.responses.layouts import Layout, row_range
@@ -65,14 +67,28 @@ class Known:
         """Posterior mean and variance of each ability, and the log marginal likelihood."""
         return expectations(data, self.items, self.nodes, self.population)
 
+    @functools.cached_property
+    def graded(self) -> bool:
+        """Whether some item has more than two categories."""
+        return bool((self.items.n_categories > 2).any())
+
     def left_out(self, data: Layout) -> Floats:
         """Probability of each response given the person's others, in the order of the rows."""
         p = self.posteriors(data)
-        inverse = keep(
+        return leave_one_out.left_out(*p.arguments, self._inverse(p))
+
+    def moments(self, data: Layout) -> Floats:
+        """Residuals of responses given the person's others, and what belongs to them."""
+        p = self.posteriors(data)
+        inverse, key = self._inverse(p), ("chance", self.items.digest, sha256(self.nodes))
+        chance = keep(key, lambda: 1.0 / inverse.values)
+        return predicted_scores.moments(*p.arguments, inverse, chance)
+
+    def _inverse(self, p: Posteriors) -> leave_one_out.Inverse:
+        return keep(
             ("inverse", self.items.digest, sha256(self.nodes)),
             lambda: leave_one_out.inverse(self.items, p.tables),
         )
-        return leave_one_out.left_out(*p.arguments, inverse)
 
     def between(self, items: ItemSet | None = None) -> at_ability.Between:
         """Curves between the nodes, of these or of some of the items."""
@@ -119,7 +135,9 @@ def choose(
     engine: Engine, items: xr.Dataset, ability: Population | None
 ) -> tuple[Known, dict[str, Any]]:
     """Items under the given or the likeliest distribution; what attrs say of it."""
-    own = item_set(items, engine.responses.item_id)
+    responses = engine.responses
+    own = item_set(items, responses.item_id)
+    refuse_other_categories(own, responses.n_categories, responses.item_id, "items")
     steps, converged = 0, True
     if ability is None:
         found = em.one_normal(engine, own)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refus
 from irt_dask.errors import EstimationError
 from irt_dask.evaluate.abilities import Known, checked, choose, parts
 from irt_dask.kernels.base import fixed_point
-from irt_dask.kernels.misfit import predictions, sum_scores
+from irt_dask.kernels.misfit import predicted_scores, predictions, sum_scores
 from irt_dask.population.population import NOBODY_APART
 from irt_dask.store import Block
 
@@ -30,12 +31,28 @@ _LEAST_EXPECTED = 1.0
 def _sums(
     block: Block, known: Known, unit: float, wide: float, with_scores: bool
 ) -> tuple[Any, ...]:
+    if known.graded:
+        return _sums_of_categories(block, known, unit, wide, with_scores)
     m = known.items.n_items
     sums = np.zeros((m, 6), dtype=np.int64)
     classes = np.zeros((m, predictions.CLASSES, 2), dtype=np.int64)
     for data in parts(block.data):
         predictions.add_item_sums(data, known.left_out(data), unit, wide, sums, classes)
     return (sums, classes, *(predictions.by_score(block.data) if with_scores else ()))
+
+
+def _sums_of_categories(
+    block: Block, known: Known, unit: float, wide: float, with_scores: bool
+) -> tuple[Any, ...]:
+    items = known.items
+    sums = np.zeros((items.n_items, 6), dtype=np.int64)
+    classes = np.zeros((items.n_items, predictions.CLASSES, 2), dtype=np.int64)
+    steps = items.n_categories - 1
+    for data in parts(block.data):
+        given = known.moments(data)
+        predicted_scores.add_item_sums(data, given, steps, unit, wide, sums, classes)
+    by_score = predicted_scores.by_score(block.data, items.first) if with_scores else ()
+    return (sums, classes, *by_score)
 
 
 def item_fit(
@@ -49,10 +66,10 @@ def item_fit(
 ) -> xr.Dataset:
     """Fit of each item: infit and outfit mean squares, S-X2, and a chi-square for missing data.
 
-    Every response is compared with its probability p given the person's *other* responses, ability
-    integrated out.  Under the model it is Bernoulli(p) exactly, so mean squares are 1 on average
-    and z has variance 1, for tests of any length.  (With an estimate of ability in place of the
-    integral, outfit falls below 1 on short tests.)
+    Every response is compared with its distribution given the person's *other* responses, ability
+    integrated out.  Under the model it has this mean and variance exactly (with two categories p
+    and p (1 - p)), so mean squares are 1 on average and z has variance 1, for tests of any length.
+    (With an estimate of ability in place of the integral, outfit falls below 1 on short tests.)
 
     Parameters
     ----------
@@ -61,8 +78,10 @@ def item_fit(
         A fit or an item bank, matched by identifier.
     fitted : bool
         Whether the items were estimated from these responses.  Chi-squares then have as many
-        degrees of freedom less as an item has parameters (1PL: 1, 2PL: 2, 3PL: 3); those of a bank
-        that was calibrated on others keep them all.
+        degrees of freedom less as an item has parameters (1PL: 1, 2PL: 2, 3PL: 3, gpcm: K, where
+        all items have one slope: K - 1); the one of groups takes off one for all steps, whose mean
+        is most of what expected scores depend on. Those of a bank that was calibrated on others
+        keep them all.
     ability : (mean, sd), optional
         Normal distribution of the persons' abilities on the scale of the items.  Default: the one
         of the highest marginal likelihood (EM, items held).
@@ -73,11 +92,13 @@ def item_fit(
     -------
     Dataset over items
         ``item_infit``: ``sum (y - p)^2 / sum p (1 - p)``; ``item_outfit``: the mean of
-        ``(y - p)^2 / (p (1 - p))``; ``_z`` of both: their deviations from 1 in standard errors,
+        ``(y - p)^2 / (p (1 - p))`` (with more categories the mean and the variance of y stand for p
+        and p (1 - p)); ``_z`` of both: their deviations from 1 in standard errors,
         items taken as known.  Slopes fitted to the same persons take most of the deviation up: the
         SD of z is then .1 (infit) to .3 (outfit) in place of 1, and only the chi-squares tell.
         ``item_chi2``, ``item_chi2_df``, ``item_chi2_p_value``: ``sum (O - E)^2 / V`` over some ten
-        groups of persons by p; O is the number right, E the sum of p and V that of p (1 - p).
+        groups of persons by p, or by the expected score; O is the number right (the sum of the
+        responses), E the sum of p and V that of p (1 - p).
         With complete data and up to 1,000 items also ``item_sx2``, ``item_sx2_df`` and
         ``item_sx2_p_value`` (``attrs["s_x2"]`` says whether, and why not).
         ``item_n_responses``.  Values that the data do not give are NaN: of an item that nobody
@@ -97,10 +118,13 @@ def item_fit(
     an item, and ``32 items^2`` for S-X2.  p within 1e-6 of 0 or 1 counts as that.
 
     S-X2 compares the shares right by number right with those that the model expects, adjacent
-    numbers pooled until one right and one wrong answer are expected at least.  Sources: Orlando and
-    Thissen (2000); Lord and Wingersky (1984); infit and outfit: Wright and Masters (1982).  The
-    group chi-square is that of Hosmer and Lemeshow (1980) with p from the other responses: groups
-    do not depend on the answer that they are to predict.  Cut-offs: ``irt-dask docs fit``.
+    numbers pooled until one right and one wrong answer are expected at least.  With more categories
+    it compares counts of categories by the sum of the responses; sums are pooled until two
+    categories are expected once at least, categories with their neighbours until each is.  Sources:
+    Orlando and Thissen (2000); Kang and Chen (2008); Lord and Wingersky (1984); infit and outfit:
+    Wright and Masters (1982).  The group chi-square is that of Hosmer and Lemeshow (1980) with p
+    from the other responses: groups do not depend on the answer that they are to predict.
+    Cut-offs: ``irt-dask docs fit``.
 
     Examples
     --------
@@ -112,12 +136,16 @@ def item_fit(
     >>> tests["item_sx2_p_value"].round(1).values.tolist()
     [0.8, 0.4, 0.4, 0.9, 0.9]
     """
-    responses = as_responses(responses, "item_fit")
+    responses = as_responses(responses, "item_fit", graded=True)
     refuse_weights(responses, "item_fit")
     given = checked(ability)
     n, m = responses.n_persons, responses.n_items
-    unit, wide = fixed_point.scale_for(n), fixed_point.scale_for(n / predictions.CERTAIN)
-    with Engine(responses, client=client, progress=progress, stage="item fit") as engine:
+    most = float(max(responses.n_categories) - 1)  # residuals are at most this
+    unit = fixed_point.scale_for(n * most**4)
+    wide = fixed_point.scale_for(n * most**2 / predictions.CERTAIN)
+    with Engine(
+        responses, client=client, progress=progress, stage="item fit", graded=True
+    ) as engine:
         known, attrs = choose(engine, items, given)
         sums, classes, *by_score = engine.map_reduce(
             _sums, known, unit, wide, m <= _MAX_ITEMS, report=True
@@ -125,13 +153,17 @@ def item_fit(
     if not sums[:, 0].any():
         raise EstimationError("there is no observed response")
     lost = _n_parameters(known.items) if fitted else np.zeros(m, dtype=np.int64)
-    data = _mean_squares(sums.T, unit, wide) | _named("chi2", *_grouped(classes / unit), lost)
+    # Of steps, what moves expected scores is mainly their mean: beside a slope that is one.
+    of_scores = np.where(known.items.n_categories > 2, lost - (known.items.n_categories - 2), lost)
+    of_scores = np.maximum(of_scores, 0)
+    data = _mean_squares(sums.T, unit, wide) | _named("chi2", *_grouped(classes / unit), of_scores)
     if m > _MAX_ITEMS:
         said = f"not computed: more than {_MAX_ITEMS} items"
     elif by_score[2] > 0:
         said = f"not computed: {int(by_score[2])} persons did not answer every item"
     else:
-        data |= _named("sx2", *_s_x2(known, by_score[0], by_score[1]), lost)
+        of_items = _s_x2_of_categories if known.graded else _s_x2
+        data |= _named("sx2", *of_items(known, by_score[0], by_score[1]), lost)
         said = "computed"
     return dataset(
         data,
@@ -141,12 +173,12 @@ def item_fit(
 
 
 def _n_parameters(items: ItemSet) -> Ints:
-    """Parameters of each item: 1 where there are but locations, all slopes being the same."""
+    """Parameters of each item, without a slope that is the same for all."""
     out = np.empty(items.n_items, dtype=np.int64)
     for g in items.groups:
         out[g.at] = len(g.model.parameters)
-    slope = items.groups[0].x[0]
-    return np.ones_like(out) if (out == 2).all() and (slope == slope[0]).all() else out
+    one_slope = {g.model.name for g in items.groups} <= {"2pl", "gpcm"}
+    return out - (one_slope and np.unique(items.slope()).size == 1)
 
 
 def _mean_squares(sums: Ints, unit: float, wide: float) -> dict[str, Any]:
@@ -237,3 +269,47 @@ def _s_x2(known: Known, right: Ints, persons: Ints) -> tuple[Floats, Ints]:
         value[j] = (difference**2 * (1.0 / e_right + 1.0 / e_wrong)).sum()
         cells[j] = at.size
     return value, cells
+
+
+def _s_x2_of_categories(known: Known, counts: Ints, persons: Ints) -> tuple[Floats, Ints]:
+    """S-X2 of each item over categories and scores, and the number of its free cells.
+
+    Scores are pooled until two categories at least are expected once, categories of a pool with
+    their lower neighbours until each is; a pool of c categories has c - 1 free cells.
+    """
+    items = known.items
+    prior, _ = known.population.prior(known.nodes, NOBODY_APART)
+    p = np.exp(items.log_p(known.nodes))
+    share = predicted_scores.expected_by_score(p, items.first, np.exp(prior.log_mass[0]))
+    expected = np.where(persons > 0, persons * np.nan_to_num(share), 0.0)
+    value, cells = np.zeros(items.n_items), np.zeros(items.n_items, dtype=np.int64)
+    for j in range(items.n_items):
+        rows = slice(items.first[j], items.first[j + 1])
+        for o, e in _pools(counts[rows, 1:-1].astype(float), expected[rows, 1:-1]):
+            value[j] += ((o - e) ** 2 / e).sum()
+            cells[j] += e.size - 1
+    return value, cells
+
+
+def _pools(observed: Floats, expected: Floats) -> Iterator[tuple[Floats, Floats]]:
+    """Observed and expected counts of pooled categories, for pools of neighbouring scores.
+
+    What is left over at the end joins the last pool.
+    """
+    begin, pools = 0, []
+    for s in range(expected.shape[1]):
+        if _joined(expected[:, begin : s + 1].sum(axis=1)).size > 1:
+            pools.append(begin)
+            begin = s + 1
+    if not pools:
+        return
+    ends = [*pools[1:], expected.shape[1]]
+    for lo, hi in zip(pools, ends, strict=True):
+        e = expected[:, lo:hi].sum(axis=1)
+        at = _joined(e)
+        yield np.add.reduceat(observed[:, lo:hi].sum(axis=1), at), np.add.reduceat(e, at)
+
+
+def _joined(expected: Floats) -> NDArray[np.intp]:
+    """Starts of neighbouring categories that are together expected once at least."""
+    return pooled(expected[:, None], np.array([_LEAST_EXPECTED]))

@@ -24,6 +24,7 @@ from irt_dask.engine.identity import identified
 from irt_dask.errors import InputError
 from irt_dask.evaluate.abilities import Known, checked, choose, parts
 from irt_dask.kernels.misfit import person_fit as kernel
+from irt_dask.kernels.misfit import predicted_scores
 from irt_dask.kernels.responses import response_counts
 from irt_dask.kernels.responses.layouts import Layout
 from irt_dask.store import Block
@@ -46,7 +47,10 @@ def _block(block: Block, known: Known) -> tuple[Floats, Ints]:
 
 
 def _values(data: Layout, known: Known) -> Floats:
-    squares = kernel.mean_squares(data, known.left_out(data))
+    if known.graded:
+        squares = predicted_scores.mean_squares(data, known.moments(data))
+    else:
+        squares = kernel.mean_squares(data, known.left_out(data))
     return np.vstack([squares, kernel.standardised(data, known.modes(data), known.between())])
 
 
@@ -128,7 +132,7 @@ def person_fit(
     >>> round(tests.attrs["share_below_5"], 2)
     0.06
     """
-    responses = as_responses(responses, "person_fit")
+    responses = as_responses(responses, "person_fit", graded=True)
     refuse_weights(responses, "person_fit")
     given = checked(ability)
     if store is None and responses.n_persons > _MAX_IN_MEMORY:
@@ -138,7 +142,9 @@ def person_fit(
         )
     persons: dict[str, Any] = {}
     coords: dict[str, Any] = {}
-    with Engine(responses, client=client, progress=progress, stage="person fit") as engine:
+    with Engine(
+        responses, client=client, progress=progress, stage="person fit", graded=True
+    ) as engine:
         if store is not None:
             responses = identified(engine)  # for the folder's description
         known, attrs = choose(engine, items, given)

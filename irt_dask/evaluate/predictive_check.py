@@ -16,7 +16,7 @@ from irt_dask.engine.cache import keep
 from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import EstimationError
 from irt_dask.items.draws import has_draws, item_draws
-from irt_dask.items.parameters import item_set
+from irt_dask.items.parameters import item_set, refuse_other_categories
 from irt_dask.kernels.base import keyed_random
 from irt_dask.kernels.misfit import replicated_scores
 from irt_dask.kernels.posterior.at_ability import Between, between
@@ -44,19 +44,19 @@ def _curves(items: ItemSet) -> Between:
 def _histograms(
     block: Block, drawn: tuple[ItemSet, ...], keys: tuple[Words, ...]
 ) -> tuple[Ints, Ints]:
-    """Persons by number right, observed and in each replicate, and by number of responses."""
-    m = block.data.shape[1]
-    n_responses = response_counts.responses_per_person(block.data)
-    some = n_responses > 0
-    histograms = np.empty((len(drawn) + 1, m + 1), dtype=np.int64)
-    right = response_counts.right_per_person(block.data)
-    histograms[0] = np.bincount(right[some], minlength=m + 1)
+    """Persons by score, observed and in each replicate, and by the highest that they could have."""
+    steps = drawn[0].n_categories - 1
+    highest = response_counts.highest_per_person(block.data, steps)
+    some, n_scores = highest > 0, 1 + int(steps.sum())
+    histograms = np.empty((len(drawn) + 1, n_scores), dtype=np.int64)
+    score = response_counts.score_per_person(block.data)
+    histograms[0] = np.bincount(score[some], minlength=n_scores)
     for r, (items, key) in enumerate(zip(drawn, keys, strict=True), start=1):
         words = keyed_random.words(key, block.start, block.n_persons, 2)
         u = keyed_random.uniforms(key, block.start, block.n_persons)[:, 0]  # of the first word
-        right = replicated_scores.scores(block.data, ndtri(u), _curves(items), words[:, 1])
-        histograms[r] = np.bincount(right[some], minlength=m + 1)
-    return histograms, np.bincount(n_responses[some], minlength=m + 1)
+        score = replicated_scores.scores(block.data, ndtri(u), _curves(items), words[:, 1])
+        histograms[r] = np.bincount(score[some], minlength=n_scores)
+    return histograms, np.bincount(highest[some], minlength=n_scores)
 
 
 def predictive_check(
@@ -72,7 +72,7 @@ def predictive_check(
 
     For each of some draws of the items new persons are simulated: abilities from N(0, 1), responses
     to the items that each real person faced.  A model whose abilities, curves or independence are
-    wrong shows in the number of right responses.
+    wrong shows in the scores: the sums of the responses, with two categories the number right.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def predictive_check(
     >>> check.attrs["p_value"] > 0.05
     True
     """
-    responses = as_responses(responses, "predictive_check")
+    responses = as_responses(responses, "predictive_check", graded=True)
     refuse_weights(responses, "predictive_check")
     whole_number("n_replicates", n_replicates, _LEAST_REPLICATES)
     n_draws = n_replicates if has_draws(posterior) else 0
@@ -144,7 +144,10 @@ def predictive_check(
     else:
         drawn = [item_set(posterior, responses.item_id, what="posterior")] * n_replicates
     keys = tuple(keyed_random.key(seed, "predictive", r) for r in range(n_replicates))
-    with Engine(responses, client=client, progress=progress, stage="predictive check") as engine:
+    refuse_other_categories(drawn[0], responses.n_categories, responses.item_id, "posterior")
+    with Engine(
+        responses, client=client, progress=progress, stage="predictive check", graded=True
+    ) as engine:
         histograms, lengths = engine.map_reduce(_histograms, tuple(drawn), keys, report=True)
     if lengths.sum() == 0:
         raise EstimationError("there is no observed response to check")

@@ -73,8 +73,8 @@ def residual_correlations(
     Returns
     -------
     Dataset over pairs, by absolute correlation
-        ``pair_first``, ``pair_second``: items; ``pair_q3``: correlation of ``y - P(EAP)`` over the
-        persons who answered both; ``pair_q3_adjusted``: less the mean over all pairs, which is
+        ``pair_first``, ``pair_second``: items; ``pair_q3``: correlation of ``y - E(y | EAP)`` over
+        the persons who answered both; ``pair_q3_adjusted``: less the mean over all pairs, which is
         about ``-1 / (items - 1)`` under the model; ``pair_n_persons``.  attrs: ``mean_q3``,
         ``n_pairs`` (of which it is the mean), ``ability_mean``, ``ability_sd``.
 
@@ -103,7 +103,7 @@ def residual_correlations(
     >>> top["pair_first"].item(), top["pair_second"].item(), top["pair_q3"].round(1).item()
     ('0', '1', 0.4)
     """
-    responses = as_responses(responses, "residual_correlations")
+    responses = as_responses(responses, "residual_correlations", graded=True)
     refuse_weights(responses, "residual_correlations")
     whole_number("largest", largest, 1)
     whole_number("least", least, 2)
@@ -114,7 +114,9 @@ def residual_correlations(
     none = np.zeros(0, dtype=np.int64)
     kept = _Pairs(none, none, np.zeros(0), none)
     total, n_pairs = 0.0, 0
-    with Engine(responses, client=client, progress=progress, stage="correlations") as engine:
+    with Engine(
+        responses, client=client, progress=progress, stage="correlations", graded=True
+    ) as engine:
         known, attrs = choose(engine, items, given)
         for k, (one, two) in enumerate(both, start=1):
             sums = engine.map_reduce(_products, known, *one, *two)[0]

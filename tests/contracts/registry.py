@@ -279,6 +279,16 @@ METHODS = (
     Method("item_fit, 4PL", "item_fit", items="4pl"),
     Method("person_fit", "person_fit", items="2pl", persons=True),
     Method("residual_correlations", "residual_correlations", items="2pl"),
+    Method("item_fit, mixed", "item_fit", items="mixed", categories=_CATEGORIES),
+    Method("person_fit, mixed", "person_fit", items="mixed", persons=True, categories=_CATEGORIES),
+    Method(
+        "residual_correlations, mixed", "residual_correlations", items="mixed",
+        categories=_CATEGORIES,
+    ),
+    Method(
+        "predictive_check, mixed", "predictive_check", {"n_replicates": 20, "seed": 5},
+        items="mixed", random="keyed", categories=_CATEGORIES,
+    ),
     Method("dif", "dif", _GROUPS, items="2pl", groups="needs"),
     Method(
         "predictive_check", "predictive_check", {"n_replicates": 20, "seed": 5}, items="draws",

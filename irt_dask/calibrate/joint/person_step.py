@@ -269,7 +269,7 @@ def overview(p: Persons) -> tuple[Any, ...]:
         p.data, None if p.times is None else others
     )
     seen_by = response_counts.responses_per_person(p.data)
-    right_by = response_counts.right_per_person(p.data)
+    right_by = response_counts.score_per_person(p.data)
     some = seen_by > 0
     return (
         right + more_right,

@@ -184,84 +184,54 @@ def by_score(data: Layout, first: Ints) -> tuple[Ints, Ints, np.int64]:
     return counts, persons, np.int64(incomplete)
 
 
+# --- what is expected by score --------------------------------------------------------------------
+
+
 @jit
-def _convolve(f: Floats, n: int, p: Floats, out: Floats) -> int:
-    """Distribution of a sum whose first ``n`` values f has, and one more item; its length."""
-    longest = n + p.shape[0] - 1
-    out[:longest] = 0.0
+def _with_item(f: Floats, p: Floats) -> Floats:
+    """Distribution of a sum f, (scores, nodes), with one more item of probabilities p."""
+    out = np.zeros((f.shape[0] + p.shape[0] - 1, f.shape[1]))
     for k in range(p.shape[0]):
-        for s in range(n):
+        for s in range(f.shape[0]):
             for q in range(f.shape[1]):
                 out[s + k, q] += f[s, q] * p[k, q]
-    return longest
+    return out
 
 
 @jit
-def _joined(
-    f: Floats, n: int, lo: int, hi: int, first: Ints, p: Floats, out: Floats, room: Floats
-) -> int:
-    """Add items lo .. hi to the distribution f of a sum, into ``out``."""
-    out[:n] = f[:n]
-    for j in range(lo, hi):
-        room[:n] = out[:n]
-        n = _convolve(room, n, p[first[j] : first[j + 1]], out)
-    return n
+def _jointly(f: Floats, p: Floats, weight: Floats, out: Floats) -> None:
+    """Joint probability of an item's categories and the sum of all, f being that of the others."""
+    for k in range(p.shape[0]):
+        for s in range(f.shape[0]):
+            joint = 0.0
+            for q in range(weight.size):
+                joint += weight[q] * p[k, q] * f[s, q]
+            out[k, s + k] = joint
 
 
-@jit
-def expected_by_score(first: Ints, p: Floats, weight: Floats, n_scores: int) -> Floats:
+def expected_by_score(p: Floats, first: Ints, weight: Floats) -> Floats:
     """Probability of each category given the sum of all responses, (rows, scores).
 
-    ``p`` is (rows, nodes), ``weight`` that of the nodes.  The sum without an item comes from
-    halving the items again and again: all others are added to what is outside of a half.
+    ``p`` is (rows, nodes), ``weight`` that of the nodes.  The sum of all items but one is found by
+    halving the items again and again: what is outside of a half is the outside of the whole and
+    the other half (Lord and Wingersky 1984 for each step).  NaN where a score has no probability.
     """
-    m = first.size - 1
-    depth = 2
-    while 1 << (depth - 2) < m:
-        depth += 1
-    outside = np.zeros((depth, n_scores, p.shape[1]))
-    room = np.empty((n_scores, p.shape[1]))
-    length = np.ones(depth, dtype=np.int64)
-    outside[0, 0] = 1.0
-    out = np.zeros((first[-1], n_scores))
-    # A stack of ranges of items, each with the level at which its outside is.
-    low, high, level = (np.zeros(2 * depth, dtype=np.int64) for _ in range(3))
-    high[0] = m
-    top = 1
-    while top > 0:
-        top -= 1
-        lo, hi, at = low[top], high[top], level[top]
+    n_scores = int(first[-1]) - (first.size - 1) + 1
+    out = np.zeros((int(first[-1]), n_scores))
+
+    def halve(lo: int, hi: int, outside: Floats) -> None:
         if hi - lo == 1:
-            for k in range(first[lo + 1] - first[lo]):
-                row = p[first[lo] + k]
-                for s in range(length[at]):
-                    joint = 0.0
-                    for q in range(weight.size):
-                        joint += weight[q] * row[q] * outside[at, s, q]
-                    out[first[lo] + k, s + k] += joint
-            continue
-        if level[top] < 0:
-            continue
+            rows_ = slice(first[lo], first[hi])
+            _jointly(outside, p[rows_], weight, out[rows_])
+            return
         middle = (lo + hi) // 2
-        # The left half's outside has the right half; the right one's is made when it is reached.
-        _halve(outside, length, at, lo, middle, hi, first, p, room, out, weight)
-    return _shares(first, out)
+        for mine, others in (((lo, middle), (middle, hi)), ((middle, hi), (lo, middle))):
+            f = outside
+            for j in range(*others):
+                f = _with_item(f, p[first[j] : first[j + 1]])
+            halve(*mine, f)
 
-
-@jit
-def _halve(
-    outside: Floats, length: Ints, at: int, lo: int, middle: int, hi: int, first: Ints, p: Floats,
-    room: Floats, out: Floats, weight: Floats,
-) -> None:  # fmt: skip
-    raise NotImplementedError
-
-
-@jit
-def _shares(first: Ints, joint: Floats) -> Floats:
-    """Joint probabilities of categories and scores as shares given the score."""
-    for j in range(first.size - 1):
-        for s in range(joint.shape[1]):
-            sum_s = joint[first[j] : first[j + 1], s].sum()
-            for r in range(first[j], first[j + 1]):
-                joint[r, s] = joint[r, s] / sum_s if sum_s > 0.0 else math.nan
-    return joint
+    halve(0, first.size - 1, np.ones((1, p.shape[1])))
+    total_ = np.add.reduceat(out, first[:-1], axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(out / np.repeat(total_, np.diff(first), axis=0))

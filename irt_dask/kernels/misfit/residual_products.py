@@ -15,8 +15,7 @@ import numpy as np
 from irt_dask.arrays import Floats, Ints
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.base.lanes import LANES, dot, total
-from irt_dask.kernels.misfit.predictions import at_abilities
-from irt_dask.kernels.posterior.at_ability import Between
+from irt_dask.kernels.posterior.at_ability import Between, probabilities
 from irt_dask.kernels.posterior.person_weights import (
     Chosen,
     Prior,
@@ -48,32 +47,37 @@ def _ranges(n: int) -> Iterator[tuple[int, int]]:
 
 
 @jit
-def _residuals(indptr: Any, indices: Any, values: Any, given: Floats, out: Floats, seen: Floats,
-               ) -> None:  # fmt: skip
-    at = 0
+def _residuals(
+    indptr: Any, indices: Any, values: Any, theta: Floats, g: Any, out: Floats, seen: Floats
+) -> None:
+    w, p = np.empty((3, 6)), np.empty(g.first[-1])
     for i in range(n_rows(indptr, values)):
         items, row = rows.row(indptr, indices, values, i)
+        probabilities(items, row, g, theta[i], w, p)
+        n = 0
         for k in range(row.size):
             if row[k] >= 0:
-                rest = np.rint((1.0 - given[at]) * UNIT)
-                out[i, item(items, k)] = rest if row[k] == 1 else -rest
-                seen[i, item(items, k)] = 1.0
-                at += 1
+                j = item(items, k)
+                rest = 0.0  # sum of P times distance: as small as it is where y is all but certain
+                for c in range(g.first[j + 1] - g.first[j]):
+                    rest += (row[k] - c) * p[n + c]
+                out[i, j] = np.rint(rest * UNIT)
+                seen[i, j] = 1.0
+                n += g.first[j + 1] - g.first[j]
 
 
 def residual_products(data: Layout, theta: Floats, g: Between, first: slice, second: slice) -> Ints:
     """Sums over the persons who answered both of two items, one from each slice of them.
 
-    Shape (6, first, second): persons, residuals ``y - P`` at the ability ``theta`` of the first and
-    of the second, their squares, products, in multiples of ``1 / UNIT``.  Of items of two
-    categories.
+    Shape (6, first, second): persons, residuals ``y - E(y)`` at the ability ``theta`` of the first
+    and of the second, their squares, products, in multiples of ``1 / UNIT``.
     """
     m = data.shape[1]
     out = np.zeros((6, first.stop - first.start, second.stop - second.start), dtype=np.int64)
     for lo, hi in _ranges(data.shape[0]):
         part = row_range(data, lo, hi)
         r, seen = np.zeros((2, hi - lo, m))
-        _residuals(*rows.arrays(part), at_abilities(part, theta[lo:hi], g), r, seen)
+        _residuals(*rows.arrays(part), theta[lo:hi], g, r, seen)
         r1, r2, s1, s2 = r[:, first], r[:, second], seen[:, first], seen[:, second]
         if seen.all():  # everybody answered: column sums will do
             out[0] += hi - lo

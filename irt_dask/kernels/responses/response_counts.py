@@ -75,9 +75,17 @@ def responses_per_person(data: Layout) -> Ints:
     return np.diff(data.indptr)
 
 
-def right_per_person(data: Layout) -> Ints:
-    """Right responses of each person, shape (persons,)."""
+def score_per_person(data: Layout) -> Ints:
+    """Sum of the responses of each person, shape (persons,); of two categories: number right."""
     if isinstance(data, Dense):
-        return (data.values == 1).sum(axis=1)
-    before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(data.values == 1)])
+        return np.maximum(data.values, 0).sum(axis=1)
+    before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(data.values, dtype=np.int64)])
+    return np.diff(before[data.indptr])
+
+
+def highest_per_person(data: Layout, steps: Ints) -> Ints:
+    """Highest sum of the responses that each person could have; items have codes to ``steps``."""
+    if isinstance(data, Dense):
+        return (data.values >= 0) @ steps
+    before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(steps[data.indices])])
     return np.diff(before[data.indptr])
