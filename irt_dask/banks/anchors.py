@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import xarray as xr
 
 from irt_dask.items.checks import OK
@@ -24,7 +25,13 @@ def with_errors_of_anchors(fit: xr.Dataset, bank: xr.Dataset | None) -> xr.Datas
         known = [n for n in (name, f"{name[:-2]}sd") if n in bank]
         if name.startswith("item_") and name.endswith("_se") and known:
             values = fit[name].values.astype(float)
-            values[at] = bank[known[0]].values[of]
+            given = bank[known[0]].values[of]
+            if given.ndim > 1:  # others may have more steps, or fewer
+                wide = np.full((len(of), values.shape[1]), np.nan)
+                width = min(given.shape[1], wide.shape[1])
+                wide[:, :width] = given[:, :width]
+                given = wide
+            values[at] = given
             out[name] = (fit[name].dims, values)
     if "item_flag" in bank:
         flags = fit["item_flag"].values.astype(object)

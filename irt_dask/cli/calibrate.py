@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import itertools
+from pathlib import Path
 from typing import Any
 
 import click
@@ -23,8 +26,8 @@ from irt_dask.cli.common import (
     weights_option,
     workers,
 )
-from irt_dask.curves import MODELS
-from irt_dask.errors import InputError
+from irt_dask.errors import InputError, repeated
+from irt_dask.items.mixture import check_names, has_guessing
 from irt_dask.store import open_responses
 
 #: Methods, and those of the options of ``calibrate`` that only some have.
@@ -62,11 +65,30 @@ def _refuse_options_of_other_methods(method: str) -> None:
             raise InputError(f"--{name} belongs to --method {' or '.join(methods)}")
 
 
-def _guessing_prior(text: str | None, model: str) -> dict[str, Any]:
+def _model(text: str) -> str | dict[str, str]:
+    """The option --model: a name, or the models that a file says."""
+    if not text.lower().endswith(".csv"):
+        check_names(text)
+        return text
+    try:
+        table = [*csv.DictReader(io.StringIO(Path(text).read_text("utf-8-sig")))]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"--model {text} cannot be read: {error}") from None
+    if not table or not {"item", "model"} <= table[0].keys():
+        raise InputError(f"--model {text}: the file needs rows, and the columns item and model")
+    items = [(row["item"] or "").strip() for row in table]
+    if twice := repeated(items):
+        raise InputError(f"--model {text}: the item {twice[0]!r} is there twice")
+    found = {i: (row["model"] or "").strip() for i, row in zip(items, table, strict=True)}
+    check_names(found)
+    return found
+
+
+def _guessing_prior(text: str | None, model: Any) -> dict[str, Any]:
     """The option --guessing-prior as one of ``fit_marginal``; nothing if it was not typed."""
     if text is None:
         return {}
-    if not any(p.prior for p in MODELS[model].parameters):
+    if not has_guessing(model):
         raise InputError(f"--guessing-prior: the items of --model {model} have no guessing")
     if text == "none":
         return {"guessing_prior": None}
@@ -89,8 +111,11 @@ def _guessing_prior(text: str | None, model: str) -> dict[str, Any]:
 @click.option("--method", type=click.Choice([*_METHODS]), default="bayes", show_default=True,
               help="Posterior by LS-WASP, marginal or joint maximum likelihood, or a Rasch one: "
               "spectral, pairwise (all pairs) or conditional.")  # fmt: skip
-@click.option("--model", type=click.Choice([*MODELS]), default="2pl",
-              show_default=True, help="Item response model (marginal, joint).")  # fmt: skip
+@click.option("--model", default="2pl", show_default=True, metavar="MODEL",
+              help="Item response model: 1pl to 4pl (marginal, joint); with marginal also those of "
+              "any number of categories: graded, gpcm, pcm, rating, nominal; two joined by a plus "
+              "(of two categories, of more: 3pl+gpcm); or a CSV file with columns item and model.",
+              )  # fmt: skip
 @click.option("--groups/--no-groups", default=None,
               help="Whether each group of persons has its own mean and SD of ability (marginal; "
               "default: if the store has groups).")  # fmt: skip
@@ -148,6 +173,7 @@ def calibrate(
     check_new_path(out)
     path = None if kept is None else check_new_result(kept)
     _refuse_options_of_other_methods(method)
+    options["model"] = _model(options["model"])
     options |= _guessing_prior(options.pop("guessing_prior"), options["model"])
     options["pairing"] = "all"  # of items, not chosen at random
     fit = _fitted(store, method, weights, cluster, quiet, options)

@@ -172,9 +172,31 @@ def mixture_named(
     )
 
 
+def check_names(model: str | Mapping[str, str]) -> None:
+    """Stop at names of models that there are not, whatever the items."""
+    if isinstance(model, Mapping):
+        names: Sequence[str] = [str(name) for name in model.values()]
+    else:
+        of_two, plus, of_more = str(model).partition("+")
+        names = [of_two]
+        if plus:
+            check_model(of_more, tuple(FAMILIES))
+    for name in dict.fromkeys(names):
+        base, colon, block = name.partition(":")
+        check_model(base, (*MODELS, *FAMILIES))
+        if colon and (base != "rating" or not block):
+            raise InputError(f"model={name!r}: only rating has blocks, as rating:NAME")
+
+
+def has_guessing(model: str | Mapping[str, str]) -> bool:
+    """Whether some of the models named have a guessing parameter."""
+    names = model.values() if isinstance(model, Mapping) else str(model).split("+")
+    return any(p.prior for name in names if name in MODELS for p in MODELS[name].parameters)
+
+
 def _of_items(model: Any, item_id: Sequence[str], n_categories: Sequence[int]) -> list[str]:
     """Name of each item's model, checked."""
-    known = (*MODELS, *FAMILIES)
+    check_names(model)
     if isinstance(model, Mapping):
         given = {identifier(i): name for i, name in model.items()}
         if unknown := sorted(given.keys() - set(item_id)):
@@ -186,19 +208,9 @@ def _of_items(model: Any, item_id: Sequence[str], n_categories: Sequence[int]) -
             raise InputError(
                 f"model= names no model for {len(lacking)} item(s): {', '.join(lacking[:10])}"
             )
-        names = [str(given[i]) for i in item_id]
-    else:
-        of_two, plus, of_more = str(model).partition("+")
-        if plus:
-            check_model(of_two, known)
-            check_model(of_more, tuple(FAMILIES))
-        names = [of_more if plus and k > 2 else of_two for k in n_categories]
-    for name in dict.fromkeys(names):
-        base, colon, block = name.partition(":")
-        check_model(base, known)
-        if colon and (base != "rating" or not block):
-            raise InputError(f"model={name!r}: only rating has blocks, as rating:NAME")
-    return names
+        return [str(given[i]) for i in item_id]
+    of_two, plus, of_more = str(model).partition("+")
+    return [of_more if plus and k > 2 else of_two for k in n_categories]
 
 
 def _refuse_two(

@@ -82,7 +82,8 @@ def check_input(config: RunConfig) -> None:
         _check_private(config)
     if data.store is not None:
         found = open_responses(data.store)
-        refuse_graded(found, "a pipeline")
+        if not config.is_marginal:
+            refuse_graded(found, 'a pipeline, but for [calibrate] method = "marginal",')
         refuse_unused_weights(config, found)
     if data.persons is not None:
         with tempfile.TemporaryDirectory() as scratch:

@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from irt_dask.curves import MODELS
 from irt_dask.curves.priors import ItemPrior
+from irt_dask.errors import InputError
+from irt_dask.items.mixture import check_names, has_guessing
 from irt_dask.store.places import is_url
 
 #: Chains of one shard with many items, which share the draws, and the fewest draws of each.
@@ -43,10 +44,11 @@ class MarginalConfig(Section):
     """Marginal maximum likelihood; the options are those of :func:`irt_dask.fit_marginal`.
 
     ``fixed_items`` is the file of a bank; ``guessing_prior`` is "none" for the maximum of the
-    likelihood alone.  What is left out is as the function has it.
+    likelihood alone; ``model`` is a name, two joined by a plus, or a table of item = name.  What is
+    left out is as the function has it.
     """
 
-    model: str = "2pl"
+    model: str | dict[str, str] = "2pl"
     max_iterations: int | None = Field(default=None, ge=1)
     tolerance: float | None = Field(default=None, gt=0.0)
     groups: bool | None = None
@@ -58,11 +60,11 @@ class MarginalConfig(Section):
 
     @model_validator(mode="after")
     def _known(self) -> MarginalConfig:
-        if self.model not in MODELS:
-            raise ValueError(f"model = {self.model!r} is not one of {', '.join(MODELS)}")
-        if self.guessing_prior is not None and not any(
-            p.prior for p in MODELS[self.model].parameters
-        ):
+        try:
+            check_names(self.model)
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        if self.guessing_prior is not None and not has_guessing(self.model):
             raise ValueError(f"guessing_prior: items of model = {self.model!r} have no guessing")
         if self.reference_group is not None and self.fixed_items is not None:
             raise ValueError("reference_group has no meaning with fixed_items, which fix the scale")

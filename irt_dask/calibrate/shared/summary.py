@@ -18,8 +18,10 @@ def summarise(responses: Any, *, client: Any = None, progress: ProgressOption = 
     EstimationError
         If nobody answered some item; it lists them.
     """
-    responses = as_responses(responses, "the summary of a run")
-    with Engine(responses, client=client, progress=progress, stage="summary") as engine:
+    responses = as_responses(responses, "the summary of a run", graded=True)
+    with Engine(
+        responses, client=client, progress=progress, stage="summary", graded=True
+    ) as engine:
         right, seen = response_counts(engine)[:2]
     cells = engine.n_persons * responses.n_items
     return dataset(
