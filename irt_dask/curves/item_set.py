@@ -53,6 +53,11 @@ class ItemSet:
         return out
 
     @functools.cached_property
+    def of_two(self) -> bool:
+        """Whether every item has two categories."""
+        return all(g.model.n_categories == 2 for g in self.groups)
+
+    @functools.cached_property
     def first(self) -> Ints:
         """First row of each item, and the number of rows."""
         return np.concatenate([[0], np.cumsum(self.n_categories)])
@@ -221,14 +226,11 @@ class ItemSet:
 
     @functools.cached_property
     def scores(self) -> tuple[Floats, Floats] | None:
-        """Score s and constant c of each row where ``log P = s theta + c - log Z``; else None.
-
-        None for more than two categories too: the tables that are made of these know two.
-        """
+        """Score s and constant c of each row where ``log P = s theta + c - log Z``; else None."""
         score, constant = np.empty((2, self.first[-1]))
         for g in self.groups:
             found = g.model.scores(g.x)
-            if found is None or g.model.n_categories > 2:
+            if found is None:
                 return None
             at_zero = g.model.log_p(g.x, np.zeros(1))[..., 0]
             score[self._rows(g)] = found

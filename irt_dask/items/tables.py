@@ -26,9 +26,9 @@ def item_tables(items: ItemSet, nodes: Floats, fit: str | None = None) -> tables
 
 
 class _Complete(NamedTuple):
-    """Sums by bytes of eight responses, and cumulants of those who answered every item."""
+    """Tables of the items, and cumulants of those who answered every item."""
 
-    eight: Floats
+    tables: tables.Tables
     cells: moments.Cells
 
     @property
@@ -49,7 +49,7 @@ def complete(
         sets = CommonSets(np.zeros(n_persons, dtype=np.int32), observed)
         prior = person_weights.prior(person_weights.normal(nodes, *normal))
         made = cells(items, g, sets, person_weights.shared(sets, g), prior)
-        return _Complete(g.eight if isinstance(g, tables.LinearTables) else np.empty(0), made)
+        return _Complete(g, made)
 
     key = ("complete", items.digest, nodes.tobytes(), normal, n_persons.bit_length())
     found = keep(key, make)
@@ -61,7 +61,7 @@ def cells(items: ItemSet, g: tables.Tables, sets: CommonSets, s: Shared, p: Prio
 
     Which have one decides nothing but time (:mod:`irt_dask.kernels.posterior.moments`).
     """
-    if not isinstance(g, tables.LinearTables) or not g.base.size or p.tilt.size:
+    if isinstance(g, tables.CategoryTables) or not g.base.size or p.tilt.size:
         return moments.NO_CELLS
     n_groups, identity = len(p.log_mass), (items.digest, g.nodes.tobytes())
     place = s.number + np.int32(1)  # 0: none

@@ -421,3 +421,47 @@ def test_parameters_that_are_shared():
     assert (shared[2:, 2] == shared[2:, 3]).all()
     assert not np.intersect1d(shared[2:, 2], shared[2:, 4]).size
     assert (shared[1] == -1).all()
+
+
+# --- real data: R mirt 1.45.1 ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "tag, model, name, n_items", [
+        ("science_grm", "graded", "science.csv", 4), ("science_gpcm", "gpcm", "science.csv", 4),
+        ("science_pcm", "pcm", "science.csv", 4), ("science_rsm", "rating", "science.csv", 4),
+        ("timss_2pl_gpcm", "2pl+gpcm", "timss_aus_twn.csv", 11),
+        ("timss_2pl_grm", "2pl+graded", "timss_aus_twn.csv", 11),
+        ("timss_pcm", "pcm", "timss_aus_twn.csv", 11),
+        ("eclsk_grm", "graded", "eclsk_atl.csv", 12),
+        ("eclsk_gpcm", "gpcm", "eclsk_atl.csv", 12), ("eclsk_rsm", "rating", "eclsk_atl.csv", 12),
+    ],
+)  # fmt: skip
+def test_maxima_of_mirt(real_data, tag, model, name, n_items):
+    """Likelihoods, and parameters with their errors (Oakes) on the scale that mirt has them."""
+    folder = real_data / "reference_r"
+    y = pd.read_csv(folder / "data" / name).iloc[:, :n_items]
+    k = y.max().astype(int) + 1
+    found = fit(irt.from_array(y, categories=k.to_dict()), model=model)
+    models = pd.read_csv(folder / "models.csv").set_index("tag")
+    assert found.attrs["log_likelihood"] == pytest.approx(models.loc[tag, "logLik"], abs=1e-3)
+    assert found.attrs["n_parameters"] == models.loc[tag, "npar"]
+    table = pd.read_csv(folder / "params" / f"{tag}.csv")
+    table = table[table["form"] == "slope-intercept"].set_index(["item", "par"])
+    for j, item in enumerate(y.columns):
+        steps = found["item_step_intercept"].values[j, : k[item] - 1]
+        errors = found["item_step_intercept_se"].values[j, : k[item] - 1]
+        names = [f"d{s}" for s in range(1, k[item])] if k[item] > 2 else ["d"]
+        if (item, names[0]) not in table.index:  # the rating scale has b and c there
+            continue
+        if ("GroupPars", "COV_11") in table.index and model == "pcm":
+            sd = np.sqrt(table.loc[("GroupPars", "COV_11"), "est"])
+            assert float(found["item_discrimination"][j]) == pytest.approx(sd, abs=1e-3)
+        else:
+            slope = table.loc[(item, "a1")]
+            assert float(found["item_discrimination"][j]) == pytest.approx(slope["est"], abs=1e-3)
+            got = float(found["item_discrimination_se"][j])
+            assert got == pytest.approx(slope["se"], rel=1e-3)
+        of_steps = table.loc[[(item, n) for n in names]]
+        np.testing.assert_allclose(steps, of_steps["est"], atol=1e-3)
+        np.testing.assert_allclose(errors, of_steps["se"], rtol=1e-3)

@@ -215,5 +215,6 @@ def test_a_set_of_items_of_all_kinds() -> None:
         some.log_p(THETA), log_p[[*range(*items.first[6:8]), *range(*items.first[2:4])]]
     )
     partial = ItemSet.of("gpcm", *parameters(GeneralisedPartialCredit(4)), n_categories=4)
-    assert partial.scores is None  # linear tables are of two categories
+    assert partial.scores is not None
+    assert not partial.of_two
     assert ItemSet.of("gpcm", *parameters(GeneralisedPartialCredit(2))).scores is not None

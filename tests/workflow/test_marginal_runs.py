@@ -250,7 +250,10 @@ MARGINAL = "[data]\nbuiltin = 'lsat'\n[calibrate]\nmethod = 'marginal'\n"
         (MARGINAL + "[bayes]\ndraws = 500\n", r"\[bayes\] belongs to calibrate.method = 'bayes'"),
         (MARGINAL + "[joint]\n", r"\[joint\] belongs to calibrate.method = 'bayes'"),
         ("[data]\nbuiltin = 'lsat'\n[marginal]\n", r"\[marginal\] belongs to .* = 'marginal'"),
-        (MARGINAL + "[marginal]\nmodel = '5pl'\n", "'5pl' is not available here; choose one of 1pl, 2pl"),
+        (
+            MARGINAL + "[marginal]\nmodel = '5pl'\n",
+            "'5pl' is not available here; choose one of 1pl, 2pl",
+        ),
         (MARGINAL + "[marginal]\nguessing_prior = [5, 17]\n", "items of model = '2pl' have no gu"),
         (MARGINAL + "[marginal]\nshards = 2\n", "unknown key 'marginal.shards'"),
         (MARGINAL + "[marginal]\nlatent = 'skew'\n", "marginal.latent"),

@@ -35,7 +35,7 @@ Between = Lines | Curves
 def between(items: ItemSet, low: float, high: float, spacing: float = hermite.SPACING) -> Between:
     """What is needed of items at any ability from ``low`` to ``high``."""
     linear = items.scores
-    if linear is None:
+    if linear is None or not items.of_two:
         return hermite.curves(items, low, high, spacing)
     return Lines(items.first, *(np.ascontiguousarray(x[1::2]) for x in linear))
 

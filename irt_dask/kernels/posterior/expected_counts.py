@@ -173,7 +173,7 @@ def _add_sets(observed: Bools, of_set: Ints, seen: Ints) -> None:
 
 def nothing(n_items: int, g: Tables, p: Prior, axis: Axis) -> Counts:
     """Counts of nobody."""
-    n_rows = n_items if isinstance(g, LinearTables) else len(g.gain)
+    n_rows = n_items if isinstance(g, LinearTables) else int(g.first[-1])
     steep_rows, steep = int((axis.steep_row >= 0).sum()), int((axis.steep >= 0).sum())
 
     def zeros(rows: int, nodes: Floats) -> Ints:

@@ -30,7 +30,12 @@ from irt_dask.kernels.posterior.person_weights import (
     some,
     weigh,
 )
-from irt_dask.kernels.posterior.tables import LinearTables, Tables
+from irt_dask.kernels.posterior.tables import (
+    CategoryTables,
+    LinearTables,
+    ScoreTables,
+    Tables,
+)
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Dense, Layout
 from irt_dask.kernels.responses.right_sums import right_sums, sums_of, words_of
@@ -125,15 +130,25 @@ def _tabulate(base: Floats, mass: Floats, nodes: Floats, first: int, c: Some, ou
         _cumulants(c.w[0, lo:hi], nodes[lo:hi], c.peak[0], out[k])
 
 
-def worth_a_table(n_persons: Ints, g: LinearTables, observed: Bools) -> Ints:
+def ends(g: LinearTables | ScoreTables) -> tuple[Floats, Floats]:
+    """Lowest and highest score of each item."""
+    if isinstance(g, LinearTables):
+        return np.minimum(g.slope, 0.0), np.maximum(g.slope, 0.0)
+    low, high = (f.reduceat(g.score, g.first[:-1]) for f in (np.minimum, np.maximum))
+    return np.minimum(low, 0.0), np.maximum(high, 0.0)
+
+
+def worth_a_table(n_persons: Ints, g: LinearTables | ScoreTables, observed: Bools) -> Ints:
     """Which groups have so many persons with these items that they pay for a table."""
-    return np.flatnonzero(n_persons > _WORTH * _CELLS * (observed @ np.abs(g.slope)))
+    low, high = ends(g)
+    return np.flatnonzero(n_persons > _WORTH * _CELLS * (observed @ (high - low)))
 
 
-def table_of_cells(g: LinearTables, observed: Bools, base: Floats, mass: Floats) -> Table:
+def table_of_cells(
+    g: LinearTables | ScoreTables, observed: Bools, base: Floats, mass: Floats
+) -> Table:
     """Table of persons with these items; ``base`` are their sums, ``mass`` is their prior."""
-    slopes = g.slope[observed]
-    low, high = slopes[slopes < 0.0].sum(), slopes[slopes > 0.0].sum()
+    low, high = (x[observed].sum() for x in ends(g))
     first = math.floor(low * _CELLS) - 1
     out = np.empty((math.floor(high * _CELLS) + 2 - first, _ORDERS))
     _tabulate(base, mass, g.nodes, first, some(1, 0, g.nodes.size), out)
@@ -152,6 +167,50 @@ def _from_one_table(words: Words, eight: Floats, values: Floats, first: int, out
         out[0, i], out[1, i], log_m = _taylor(values, cell - first, t - middle)
         out[2, i] = log_m + constant
     return True
+
+
+@jit
+def _scores_from_one_table(
+    values: Any, of_row: Ints, score: Floats, constant: Floats, table: Floats, first: int,
+    out: Floats,
+) -> bool:  # fmt: skip
+    """As :func:`_from_one_table`, of scores."""
+    for i in range(values.shape[0]):
+        t = c = 0.0
+        for j in range(values.shape[1]):
+            y = values[i, j]
+            if y < 0:
+                return False
+            if y > 0:
+                t += score[of_row[j] + y - 1]
+                c += constant[of_row[j] + y - 1]
+        cell = math.floor(t * _CELLS)
+        middle = (cell + 0.5) / _CELLS
+        out[0, i], out[1, i], log_m = _taylor(table, cell - first, t - middle)
+        out[2, i] = log_m + c
+    return True
+
+
+@jit
+def _score_sums(indptr: Any, indices: Any, values: Any, g: Any, out: Floats) -> None:
+    for i in range(n_rows(indptr, values)):
+        its, row = rows.row(indptr, indices, values, i)
+        t = c = 0.0
+        for k in range(row.size):
+            if row[k] > 0:
+                at = g.first[rows.item(its, k)] + row[k] - 1
+                t += g.score[at]
+                c += g.constant[at]
+        out[i, 0], out[i, 1] = t, c
+
+
+def sums(data: Layout, g: LinearTables | ScoreTables) -> Floats:
+    """Sums of scores and constants of each person's responses, (persons, 2)."""
+    if isinstance(g, LinearTables):
+        return right_sums(data, g.eight)
+    out = np.empty((data.shape[0], 2))
+    _score_sums(*rows.arrays(data), g, out)
+    return out
 
 
 @jit
@@ -203,10 +262,14 @@ def _one_by_one(
             out[2, i] = c.peak[r] + math.log(sum_w) + c.constant[r]
 
 
-def of_complete(data: Dense, eight: Floats, cells: Cells) -> Floats | None:
+def of_complete(data: Dense, g: Tables, cells: Cells) -> Floats | None:
     """As :func:`expectations`, by one table of all items; None if somebody lacks a response."""
-    out = np.empty((3, data.shape[0]))
-    found = _from_one_table(words_of(data), eight, cells.values, cells.first[0, 0], out)
+    out, table = np.empty((3, data.shape[0])), (cells.values, cells.first[0, 0])
+    if isinstance(g, LinearTables):
+        found = _from_one_table(words_of(data), g.eight, *table, out)
+    else:
+        assert isinstance(g, ScoreTables)
+        found = _scores_from_one_table(data.values, g.first, g.score, g.constant, *table, out)
     return out if found else None
 
 
@@ -217,19 +280,19 @@ def expectations(data: Layout, g: Tables, s: Shared, p: Prior, cells: Cells = NO
     """
     out = np.empty((3, data.shape[0]))
     n, m = data.shape
-    if not isinstance(g, LinearTables) or not g.base.size:
+    if isinstance(g, CategoryTables) or not g.base.size:
         _one_by_one(*rows.arrays(data), g, s, p, EVERYBODY, some(n, m, g.nodes.size), _NONE, out)
         return out
-    rest, k, sums = np.arange(n), n, right_sums(data, g.eight)
+    rest, k, of_each = np.arange(n), n, sums(data, g)
     if cells.values.size:
-        k = _from_cells(sums, s.number, p.group, p.tilt, *cells, out, rest)
+        k = _from_cells(of_each, s.number, p.group, p.tilt, *cells, out, rest)
     if k:
         rest = rest[:k]
-        t = sums[:, 0] + p.tilt if p.tilt.size else sums[:, 0].copy()
+        t = of_each[:, 0] + p.tilt if p.tilt.size else of_each[:, 0].copy()
         middle = (np.floor(t * _CELLS) + 0.5) / _CELLS
         room = some(k, m, g.nodes.size)
         _one_by_one(*rows.arrays(data), g, s, p, Chosen(rest, middle), room, t, out)
-        out[2, rest] += sums[rest, 1]
+        out[2, rest] += of_each[rest, 1]
     return out
 
 

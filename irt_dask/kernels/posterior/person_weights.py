@@ -24,7 +24,9 @@ from irt_dask.kernels.base.exponential import LOG_NEGLIGIBLE, exponentials
 from irt_dask.kernels.base.lanes import LANES, largest
 from irt_dask.kernels.posterior.tables import (
     CHUNK,
+    CategoryTables,
     LinearTables,
+    ScoreTables,
     Tables,
     add_chunk,
     add_chunks,
@@ -130,7 +132,7 @@ def gather(
 def _gather(
     indptr: Any, indices: Any, values: Any, g: Any, s: Any, p: Any, who: Any, begin: Any, c: Any
 ) -> Callable[..., Any]:
-    f = _linear if g.instance_class is LinearTables else _categories
+    f = _KINDS[g.instance_class]
     return lambda indptr, indices, values, g, s, p, who, begin, c: f(
         indptr, indices, values, g, s, p, who, begin, c
     )
@@ -184,6 +186,48 @@ def _linear(
 
 
 @jit
+def _scores(
+    indptr: Any, indices: Any, values: Any, g: Any, s: Shared, p: Prior, who: Chosen, begin: int,
+    c: Some,
+) -> int:  # fmt: skip
+    everybody = who.who.size == 0
+    count = min(c.n.size, (rows.n_rows(indptr, values) if everybody else who.who.size) - begin)
+    nodes = g.nodes
+    for r in range(count):
+        i = c.person[r] = begin + r if everybody else who.who[begin + r]
+        its, row = rows.row(indptr, indices, values, i)
+        index, higher, w = c.items[r], c.higher[r], c.w[r]
+        n = n_higher = 0
+        t = constant = 0.0
+        for k in range(row.size):
+            j = rows.item(its, k)
+            index[n] = j
+            n += row[k] >= 0
+            if row[k] > 0:
+                at = g.first[j] + row[k] - 1
+                higher[n_higher] = at
+                n_higher += 1
+                t += g.score[at]
+                constant += g.constant[at]
+        c.n[r], c.n_higher[r], c.constant[r] = n, n_higher, constant
+        if p.tilt.size > 0:
+            t += p.tilt[i]
+        if who.t.size > 0:
+            t = who.t[i]
+        mass = p.log_mass[p.group[i] if p.group.size > 0 else 0]
+        c.lo[r], c.hi[r] = 0, w.size
+        number = s.number[i]
+        if number >= 0:
+            w[:] = s.base[number]
+        else:
+            w[:] = 0.0
+            add_rows(index, n, g.base, w)
+        for q in range(w.size):
+            w[q] = (w[q] + mass[q]) + t * nodes[q]
+    return count
+
+
+@jit
 def _categories(
     indptr: Any, indices: Any, values: Any, g: Any, s: Shared, p: Prior, who: Chosen, begin: int,
     c: Some,
@@ -217,6 +261,9 @@ def _categories(
         add_rows(higher, n_higher, g.gain, w)
         c.lo[r], c.hi[r] = 0, w.size
     return count
+
+
+_KINDS = {LinearTables: _linear, ScoreTables: _scores, CategoryTables: _categories}
 
 
 @jit

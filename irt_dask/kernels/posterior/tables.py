@@ -1,8 +1,9 @@
-"""Tables of items on a grid of ability, of two kinds, and what a person's responses add up to.
+"""Tables of items on a grid of ability, of three kinds, and what a person's responses add up to.
 
-- :class:`LinearTables` where log P = s theta + c - log Z(theta) for every category of every item
-  (the 2PL): a person's responses enter through ``t = sum s``; the sum of -log Z is the same for all
-  who answered the same items.
+- :class:`ScoreTables` where log P = s theta + c - log Z(theta) for every category of every item
+  (partial credit): a person's responses enter through ``t = sum s``; the sum of -log Z is the same
+  for all who answered the same items.
+- :class:`LinearTables` for the same of items with two categories (the 2PL), a bit a response.
 - :class:`CategoryTables` for any items: the lowest category's log P of all items that were answered
   is the same for these persons, and each higher response adds a row.
 
@@ -58,8 +59,24 @@ class LinearTables(NamedTuple):
         return sum(x.nbytes for x in self)
 
 
+class ScoreTables(NamedTuple):
+    """As :class:`LinearTables`; the higher categories of item j are rows from ``first[j]``."""
+
+    first: Ints  # (items + 1,)
+    score: Floats  # s less that of the lowest category, (rows,)
+    constant: Floats  # c less that of the lowest category
+    nodes: Floats
+    total: Floats  # log P of the lowest categories of all items
+    base: Floats  # the same of each item, (items, nodes)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, bytes."""
+        return sum(x.nbytes for x in self)
+
+
 class CategoryTables(NamedTuple):
-    """As :class:`LinearTables`; ``gain`` has the higher categories of item j from ``first[j]``."""
+    """As :class:`ScoreTables`; ``gain`` has the higher categories of item j from ``first[j]``."""
 
     first: Ints  # (items + 1,)
     gain: Floats  # log P less that of the lowest category, (rows, nodes)
@@ -73,7 +90,7 @@ class CategoryTables(NamedTuple):
         return sum(x.nbytes for x in self)
 
 
-Tables = LinearTables | CategoryTables
+Tables = LinearTables | ScoreTables | CategoryTables
 
 
 def padded(nodes: Floats) -> Floats:
@@ -86,6 +103,8 @@ def padded(nodes: Floats) -> Floats:
 def tables(items: ItemSet, nodes: Floats) -> Tables:
     """Tables of items on equally spaced nodes, a multiple of LANES."""
     linear = items.scores
+    if linear is not None and not items.of_two:
+        return _by_score(items, nodes, *linear)
     if linear is None:
         log_p, first = items.log_p(nodes), items.first
         higher = np.delete(np.arange(first[-1]), first[:-1])
@@ -113,6 +132,18 @@ def tables(items: ItemSet, nodes: Floats) -> Tables:
     )
     add_chunks(np.arange(a.size - 1 + -(a.size - 1) % 4).clip(max=a.size - 1), fine, total)
     return fine
+
+
+def _by_score(items: ItemSet, nodes: Floats, score: Floats, constant: Floats) -> ScoreTables:
+    first, total = items.first, np.zeros(nodes.size)
+    higher = np.delete(np.arange(first[-1]), first[:-1])
+    lowest = np.repeat(first[:-1], items.n_categories - 1)
+    base = np.ascontiguousarray(items.log_p(nodes)[first[:-1]])
+    add_rows(np.arange(items.n_items), items.n_items, base, total)
+    return ScoreTables(
+        first - np.arange(items.n_items + 1), score[higher] - score[lowest],
+        constant[higher] - constant[lowest], nodes, total, base,
+    )  # fmt: skip
 
 
 # --- sums over the items that a person answered ---------------------------------------------------
