@@ -162,6 +162,11 @@ item_dif_shift(items)           f    logit    focal intercept less reference's
 item_dif_slope(items)           f    1/theta  focal slope less reference's
 item_dif_delta(items)           f    delta    shift on the ETS delta scale
 item_dif_class(items)           UOT  -        ETS class A, B or C of uniform DIF
+item_dif_score(items)           f    -        focal expected score less reference's
+item_dif_joint_df(items)        iu   -        degrees of freedom of joint DIF
+item_dif_uniform_q_value(items)  f  -  p-value adjusted for the number of items
+item_dif_nonuniform_q_value(items)  f  -  p-value adjusted for the number of items
+item_dif_joint_q_value(items)   f    -        p-value adjusted for the number of items
 item_dif_uniform_chi2(items)    f    -        test of uniform DIF
 item_dif_uniform_p_value(items)  f  -  its p-value
 item_dif_nonuniform_chi2(items)  f  -  test of nonuniform DIF

@@ -18,14 +18,16 @@ from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refus
 from irt_dask.engine.cache import keep
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import ApproximationWarning, EstimationError, InputError
+from irt_dask.evaluate import dif_directions
 from irt_dask.evaluate.abilities import Known
 from irt_dask.evaluate.groups import of_groups
 from irt_dask.items import checks
-from irt_dask.items.parameters import item_set
+from irt_dask.items.parameters import item_set, refuse_other_categories
 from irt_dask.kernels.base.lanes import LANES
 from irt_dask.kernels.misfit import residual_products
 from irt_dask.kernels.responses import response_counts
 from irt_dask.population import em
+from irt_dask.population.population import NOBODY_APART
 from irt_dask.store import Block, Responses
 from irt_dask.store.responses import sha256
 
@@ -34,13 +36,15 @@ _MAX_ITEMS = 1500
 DELTA = 2.35
 #: Absolute values of delta that part A from B and B from C.
 _A, _C = 1.0, 1.5
+#: The same of differences of expected scores, in SDs of the score (Zwick, Thayer and Mazzeo 1997).
+_A_SCORE, _C_SCORE = 0.17, 0.25
 _LEVEL = 0.05
 #: Persons of a group below which tests of an item's slope are not trusted.
 _FEW = 500
 
 
 class _Group(NamedTuple):
-    """Score of a group and its sum of squares and products: intercepts, slopes, mean and SD."""
+    """Score of a group and its sum of squares and products: by direction, then mean and SD."""
 
     known: Known
     score: Floats
@@ -51,8 +55,10 @@ class _Group(NamedTuple):
 
 def _products(block: Block, known: Known, bound: Floats) -> tuple[Any, ...]:
     key = ("derivatives", known.items.digest, sha256(known.nodes, bound))
-    # Derivatives of log P by intercept and slope, in units of ``bound``; (2, rows, nodes).
-    table = keep(key, lambda: known.items.by_parameter(known.nodes, 2)[::-1] / bound[:, None, None])
+    # Derivatives of log P, in units of ``bound``.
+    table = keep(
+        key, lambda: dif_directions.tables(known.items, known.nodes) / bound[:, None, None]
+    )
     sums = residual_products.score_products(
         *known.posteriors(block.data).arguments, known.items.first, table, known.mean, known.sd
     )
@@ -91,14 +97,21 @@ def dif(
     -------
     Dataset over items
         ``item_dif_uniform_chi2`` (1 degree of freedom), ``item_dif_nonuniform_chi2`` (1, the slope
-        given the intercept) and ``item_dif_joint_chi2`` (2); ``item_dif_uniform_p_value``,
-        ``item_dif_nonuniform_p_value`` and ``item_dif_joint_p_value``.
+        given the intercept) and ``item_dif_joint_chi2`` (``item_dif_joint_df``: 2, and with more
+        than two categories one for each free parameter of the item), each with ``_p_value`` and
+        ``_q_value``, adjusted for the number of items (Benjamini and Hochberg 1995: of items with
+        q below .05 some 5% have no DIF).
         ``item_dif_shift`` and ``_se``: the focal group's intercept less the reference's, slopes
         equal, logits (positive: easier for the focal group); ``item_dif_slope`` and ``_se``: the
-        difference in slopes.  Both are one step from no DIF, too small where it is large.
+        difference in slopes.  Both are one step from no DIF, too small where it is large.  With
+        more than two categories the shift is that of all steps together.
+        ``item_dif_score`` and ``_se``: what the shift makes of the expected score, the mean over
+        the focal group.
         ``item_dif_delta``: 2.35 times the shift, the ETS delta scale (negative: harder for the
         focal group); ``item_dif_class``: A (absolute value below 1, or not different from 0), C (at
         least 1.5 and beyond 1 by a one-sided test), else B, at the 5% level; "" without result.
+        With more than two categories by ``item_dif_score`` over the SD of the score: A up to .17 or
+        not different from 0, C above .25, else B.
         An item that a group did not answer, or that is flagged, has NaN.  attrs:
         ``ability_mean_reference``, ``ability_sd_reference``, ``ability_mean_focal``,
         ``ability_sd_focal``, ``n_reference``, ``n_focal``.
@@ -133,7 +146,7 @@ def dif(
     ten), and one with a matrix product of ``4 items^2`` operations a person.  Driver memory:
     ``100 items^2`` bytes.
     Sources: Neyman (1959); Glas (1998), score tests for DIF; classes: Zwick (2012), with the shift
-    in place of the Mantel-Haenszel log odds ratio.
+    in place of the Mantel-Haenszel log odds ratio; Zwick, Thayer and Mazzeo (1997).
 
     Examples
     --------
@@ -146,7 +159,7 @@ def dif(
     >>> tests["item_dif_class"].values.tolist()
     ['C', 'A', 'A', 'A', 'A', 'A', 'A', 'A', 'A', 'A']
     """
-    responses = as_responses(responses, "dif")
+    responses = as_responses(responses, "dif", graded=True)
     refuse_weights(responses, "dif")
     m = responses.n_items
     if reference == focal:
@@ -157,8 +170,10 @@ def dif(
             f"fewer items"
         )
     known = item_set(items, responses.item_id)
+    refuse_other_categories(known, responses.n_categories, responses.item_id, "items")
     parts = of_groups(responses, (str(reference), str(focal)), client, progress)
-    n, common = parts[0].n_persons + parts[1].n_persons, 2 * m + 2
+    n = parts[0].n_persons + parts[1].n_persons
+    common = int(dif_directions.numbers(known).sum()) + 2
     if n <= common:
         raise EstimationError(
             f"{n} persons and {common} common parameters: there must be more persons; select fewer "
@@ -166,10 +181,12 @@ def dif(
         )
     groups, bound, steps, converged = _groups(parts, known, client, progress)
     with single_threaded():  # products of matrices: the same bits, whatever threads there are
-        data = _tests(groups, bound, n)
+        data = _tests(groups, known, bound, n)
     flagged = checks.unsound(items, responses.item_id)
     _warn_of_few(groups, (str(reference), str(focal)), responses.item_id, flagged == "")
     for name, values in data.items():
+        if name == "item_dif_joint_df":
+            continue
         data[name] = np.where(flagged != "", "" if name == "item_dif_class" else np.nan, values)
     named = {i: str(f) for i, f in zip(responses.item_id, flagged, strict=True) if f}
     checks.left_out(named, m, "are not tested, being flagged")
@@ -192,31 +209,80 @@ def _groups(
     parts: list[Responses], items: ItemSet, client: Any, progress: ProgressOption
 ) -> tuple[list[_Group], Floats, int, bool]:
     """Ability and scores of each group; the scores' divisors, EM steps, whether all ended."""
-    fitted = []
+    fitted, how = [], {"client": client, "progress": progress, "graded": True}
     for part in parts:
-        with Engine(part, client=client, progress=progress, stage="abilities") as engine:
+        with Engine(part, **how, stage="abilities") as engine:
             fitted.append(em.one_normal(engine, items))
     settings = [Known.of(items, found.population) for found in fitted]
-    steep = [items.by_parameter(k.nodes[:-LANES], 2)[::-1] for k in settings]
+    steep = [dif_directions.tables(items, k.nodes[:-LANES]) for k in settings]
     bound = 2.0 ** np.ceil(np.log2(np.max([np.abs(x).max(axis=(1, 2)) for x in steep], axis=0)))
     groups = []
     for part, known in zip(parts, settings, strict=True):
-        with Engine(part, client=client, progress=progress, stage="scores") as engine:
+        with Engine(part, **how, stage="scores") as engine:
             score, products, seen = engine.map_reduce(_products, known, bound, report=True)
         unit = residual_products.UNIT
         groups.append(_Group(known, score / unit, products / unit**2, seen))
     return groups, bound, max(f.passes for f in fitted), all(f.converged for f in fitted)
 
 
-def _tests(groups: list[_Group], bound: Floats, n: int) -> dict[str, Any]:
+def _tests(groups: list[_Group], items: ItemSet, bound: Floats, n: int) -> dict[str, Any]:
     """Chi-squares, p-values and effects from the groups' scores."""
     one, two = groups
-    m = (two.score.size - 2) // 2
+    m, n_directions = items.n_items, bound.size
+    size = n_directions * m
     # Common parameters: items from both groups, mean and SD of the focal group (the reference
     # group's fix the scale).
     score, products = two.score.copy(), two.products.copy()
-    score[: 2 * m] += one.score[: 2 * m]
-    products[: 2 * m, : 2 * m] += one.products[: 2 * m, : 2 * m]
+    score[:size] += one.score[:size]
+    products[:size, :size] += one.products[:size, :size]
+    efficient, cross, solved, rest = _efficient(score, products, two, n)
+    shift, slope = np.full((2, m), np.nan), np.full((2, m), np.nan)
+    uniform, nonuniform, joint = np.full((3, m), np.nan)
+    for j, directions in enumerate(dif_directions.numbers(items)):
+        at = j + m * np.arange(directions)
+        if one.products[j, j] <= 0.0 or two.products[j, j] <= 0.0:
+            continue
+        v = rest * (two.products[np.ix_(at, at)] - cross[:, at].T @ solved[:, at])
+        v = 0.5 * (v + v.T)
+        u = efficient[at]
+        if not v[0, 0] > 1e-9 * two.products[j, j]:
+            continue
+        uniform[j] = u[0] ** 2 / v[0, 0]
+        shift[:, j] = np.array([u[0] / v[0, 0], 1.0 / math.sqrt(v[0, 0])]) / bound[0]
+        if np.linalg.det(v[:2, :2]) > 1e-9 * v[0, 0] * v[1, 1]:
+            inverse = np.linalg.inv(v[:2, :2])
+            nonuniform[j] = max(u[:2] @ inverse @ u[:2] - uniform[j], 0.0)
+            slope[:, j] = np.array([(inverse @ u[:2])[1], math.sqrt(inverse[1, 1])]) / bound[1]
+            joint[j] = _joint(u, v)
+    effect, spread = _of_scores(groups, items, shift)
+    tests = {"uniform": uniform, "nonuniform": nonuniform, "joint": joint}
+    degrees = dict.fromkeys(("uniform", "nonuniform"), np.ones(m, dtype=np.int64))
+    degrees["joint"] = dif_directions.numbers(items)
+    data: dict[str, Any] = {
+        "item_dif_shift": shift[0],
+        "item_dif_shift_se": shift[1],
+        "item_dif_slope": slope[0],
+        "item_dif_slope_se": slope[1],
+        "item_dif_delta": DELTA * shift[0],
+        "item_dif_class": np.where(
+            items.n_categories > 2, _classes_of_scores(*effect / spread), _classes(*shift)
+        ),
+        "item_dif_score": effect[0],
+        "item_dif_score_se": effect[1],
+        "item_dif_joint_df": degrees["joint"],
+    }
+    for name, value in tests.items():
+        p = chdtrc(degrees[name], np.maximum(value, 0.0))
+        data[f"item_dif_{name}_chi2"] = value
+        data[f"item_dif_{name}_p_value"] = p
+        data[f"item_dif_{name}_q_value"] = adjusted(p)
+    return data
+
+
+def _efficient(
+    score: Floats, products: Floats, focal: _Group, n: int
+) -> tuple[Floats, Floats, Floats, float]:
+    """The focal group's score less what the common ones explain, and what that is made of."""
     known = np.flatnonzero(np.diag(products) > 0.0)
     size = np.sqrt(np.diag(products)[known])
     try:
@@ -226,44 +292,54 @@ def _tests(groups: list[_Group], bound: Floats, n: int) -> dict[str, Any]:
             "the scores of the items are linearly dependent: too few persons answered some items; "
             "remove these or give more persons"
         ) from None
-    cross = two.products[known] / size[:, None]  # of the common scores with the focal group's own
+    cross = focal.products[known] / size[:, None]  # of the common scores with the focal group's own
     solved = scipy.linalg.cho_solve(factor, cross)
     total = score[known] / size
-    efficient = two.score - solved.T @ total
     # Squares that are left after a regression on so many scores are too small; so is the sum, by
     # the part of it that these scores explain (none at their maximum).
     rest = (n - total @ scipy.linalg.cho_solve(factor, total)) / (n - known.size)
-    shift, slope = np.full((2, m), np.nan), np.full((2, m), np.nan)
-    uniform, joint = np.full(m, np.nan), np.full(m, np.nan)
-    for j in range(m):
-        at = [j, m + j]
-        if one.products[j, j] <= 0.0 or two.products[j, j] <= 0.0:
-            continue
-        v = rest * (two.products[np.ix_(at, at)] - cross[:, at].T @ solved[:, at])
-        v[0, 1] = v[1, 0] = 0.5 * (v[0, 1] + v[1, 0])
-        u = efficient[at]
-        if not v[0, 0] > 1e-9 * two.products[j, j]:
-            continue
-        uniform[j] = u[0] ** 2 / v[0, 0]
-        shift[:, j] = np.array([u[0] / v[0, 0], 1.0 / math.sqrt(v[0, 0])]) / bound[0]
-        if np.linalg.det(v) > 1e-9 * v[0, 0] * v[1, 1]:
-            inverse = np.linalg.inv(v)
-            joint[j] = u @ inverse @ u
-            slope[:, j] = np.array([(inverse @ u)[1], math.sqrt(inverse[1, 1])]) / bound[1]
-    nonuniform = np.maximum(joint - uniform, 0.0)
-    data: dict[str, Any] = {
-        "item_dif_shift": shift[0],
-        "item_dif_shift_se": shift[1],
-        "item_dif_slope": slope[0],
-        "item_dif_slope_se": slope[1],
-        "item_dif_delta": DELTA * shift[0],
-        "item_dif_class": _classes(*shift),
-    }
-    tests = (("uniform", uniform, 1), ("nonuniform", nonuniform, 1), ("joint", joint, 2))
-    for name, value, df in tests:
-        data[f"item_dif_{name}_chi2"] = value
-        data[f"item_dif_{name}_p_value"] = chdtrc(df, np.maximum(value, 0.0))
-    return data
+    return focal.score - solved.T @ total, cross, solved, rest
+
+
+def _joint(u: Floats, v: Floats) -> float:
+    """Chi-square of all directions; NaN where some cannot be told apart."""
+    size = np.sqrt(np.diag(v))
+    if not (size > 0.0).all() or np.linalg.eigvalsh(v / np.outer(size, size))[0] < 1e-9:
+        return math.nan
+    return float(u @ np.linalg.solve(v, u))
+
+
+def adjusted(p: Floats) -> Floats:
+    """p-values adjusted for the number of tests by Benjamini and Hochberg; NaN are none."""
+    out, known = np.full(p.shape, np.nan), np.flatnonzero(np.isfinite(p))
+    order = known[np.argsort(p[known], kind="stable")]
+    scaled = p[order] * order.size / np.arange(1, order.size + 1)
+    out[order] = np.minimum(np.minimum.accumulate(scaled[::-1])[::-1], 1.0)
+    return out
+
+
+def _of_scores(groups: list[_Group], items: ItemSet, shift: Floats) -> tuple[Floats, Floats]:
+    """Differences of expected scores over the focal group with errors; SDs of scores, (items,).
+
+    SDs are those in both groups together.
+    """
+    score = np.arange(items.first[-1]) - np.repeat(items.first[:-1], items.n_categories)
+    moments = np.zeros((2, items.n_items))
+    slope = np.zeros(items.n_items)
+    sizes = [float(g.seen.sum()) for g in groups]
+    for group, size in zip(groups, sizes, strict=True):
+        nodes = group.known.nodes
+        mass = np.exp(group.known.population.prior(nodes, NOBODY_APART)[0].log_mass[0])
+        mass /= mass.sum()
+        p = np.exp(items.log_p(nodes))
+        for k in (1, 2):
+            by_row = p @ mass * score**k
+            moments[k - 1] += np.add.reduceat(by_row, items.first[:-1]) * size / sum(sizes)
+        if group is groups[1]:
+            moved = (p * dif_directions.tables(items, nodes)[0] * score[:, None]) @ mass
+            slope = np.add.reduceat(moved, items.first[:-1])
+    with np.errstate(invalid="ignore"):
+        return shift * np.stack([slope, np.abs(slope)]), np.sqrt(moments[1] - moments[0] ** 2)
 
 
 def _warn_of_few(
@@ -293,3 +369,10 @@ def _classes(shift: Floats, se: Floats) -> NDArray[np.str_]:
     large = (delta >= _C) & (delta - _A > ndtri(1.0 - _LEVEL) * error)
     out = np.where(small, "A", np.where(large, "C", "B"))
     return np.where(np.isnan(shift), "", out)
+
+
+def _classes_of_scores(effect: Floats, se: Floats) -> NDArray[np.str_]:
+    """Classes of items with more categories, of effects in SDs of the score."""
+    small = (np.abs(effect) <= _A_SCORE) | (np.abs(effect) <= ndtri(1.0 - _LEVEL / 2.0) * se)
+    out = np.where(small, "A", np.where(np.abs(effect) > _C_SCORE, "C", "B"))
+    return np.where(np.isnan(effect), "", out)

@@ -60,7 +60,7 @@ def of_groups(
             "the responses have no groups of persons; give persons= with a column group to "
             "from_array or ingest"
         )
-    with Engine(responses, client=client, progress=progress, stage="groups") as engine:
+    with Engine(responses, client=client, progress=progress, stage="groups", graded=True) as engine:
         found = engine.map_refs(_count)
     out, of_all = [], responses.checksum
     for label in labels:

@@ -134,13 +134,13 @@ def _slipped(bank: xr.Dataset) -> xr.Dataset:
 _CATEGORIES, _MODELS = (2, 3, 4, 3, 3), ("3pl", "gpcm", "graded", "nominal", "gpcm")
 
 
-def _mixed(bank: xr.Dataset) -> xr.Dataset:
+def _mixed(bank: xr.Dataset, models: tuple[str, ...] = _MODELS) -> xr.Dataset:
     """Items of several models, with steps about their difficulties."""
     m = bank.sizes["items"]
     k, a = np.resize(_CATEGORIES, m), bank["item_discrimination"].values
-    b, guessing = bank["item_difficulty"].values, np.where(k == 2, 0.1, 0.0)
+    b, models = bank["item_difficulty"].values, np.resize(models, m)
+    guessing = np.where(models == "3pl", 0.1, 0.0)
     steps, score = np.full((m, 3), np.nan), np.full((m, 4), np.nan)
-    models = np.resize(_MODELS, m)
     for j in range(m):
         apart = b[j] + 0.8 * (np.arange(k[j] - 1) - 0.5 * (k[j] - 2))
         steps[j, : k[j] - 1] = -a[j] * (apart if models[j] == "graded" else apart.cumsum())
@@ -164,6 +164,7 @@ def banks(m: int) -> dict[str, xr.Dataset]:
         "plane": _plane(bank),
         "anchors": bank.isel(items=slice(0, 2)),
         "mixed": _mixed(bank),
+        "partial credit": _mixed(bank, ("2pl", "gpcm", "gpcm", "nominal", "gpcm")),
     }
 
 
@@ -290,6 +291,13 @@ METHODS = (
         items="mixed", random="keyed", categories=_CATEGORIES,
     ),
     Method("dif", "dif", _GROUPS, items="2pl", groups="needs"),
+    Method(
+        "dif, mixed", "dif", _GROUPS, items="mixed", groups="needs", categories=_CATEGORIES,
+    ),
+    Method(
+        "score, partial credit", "score", items="partial credit", weights=True, uses_weights=False,
+        persons=True, categories=_CATEGORIES,
+    ),
     Method(
         "predictive_check", "predictive_check", {"n_replicates": 20, "seed": 5}, items="draws",
         random="keyed",

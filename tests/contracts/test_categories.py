@@ -187,6 +187,7 @@ def graded() -> tuple[irt.Responses, list[str]]:
 #: What knows more than two categories.
 GRADED = (
     "fit_marginal", "score", "item_fit", "person_fit", "residual_correlations", "predictive_check",
+    "dif",
 )  # fmt: skip
 BINARY = [m for m in METHODS if m.name not in GRADED or m.abilities == 2]
 

@@ -1,0 +1,120 @@
+"""Differential functioning of items with more than two categories."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from categories import category_probability
+
+import irt_dask as irt
+from irt_dask.curves import FAMILIES
+from irt_dask.curves.item_set import ItemSet
+from irt_dask.evaluate import dif_directions
+from irt_dask.evaluate.dif import adjusted
+from irt_dask.items.parameters import item_set
+
+K = (2, 2, 3, 4, 3, 4, 3, 4)
+MODEL = "2pl+gpcm"
+
+
+def simulated(n, seed, *, focal=0.5, shift=(), mean=-0.5, graded=False):
+    """Groups a and b; ``shift`` are logits that steps of items are easier for b."""
+    rng = np.random.default_rng(seed)
+    theta = np.concatenate(
+        [rng.normal(size=n - int(n * focal)), rng.normal(mean, 1.1, int(n * focal))]
+    )
+    group = np.repeat(["a", "b"], [n - int(n * focal), int(n * focal)])
+    y = np.empty((n, len(K)), dtype=np.int8)
+    for j, k in enumerate(K):
+        b = np.linspace(-0.7, 0.7, len(K))[j] + 0.7 * (np.arange(k - 1) - 0.5 * (k - 2))
+        a = 0.8 + 0.1 * j
+        for g in "ab":
+            own, move = group == g, dict(shift).get(j, 0.0) * (g == "b")
+            if k == 2:
+                p = category_probability("2pl", theta[own], [a, -a * b[0] + move])
+            elif graded:
+                p = category_probability("graded", theta[own], [a, *(-a * b + move)])
+            else:
+                steps = (-a * b + move).cumsum()
+                p = category_probability("gpcm", theta[own], [a, *steps])
+            y[own, j] = (rng.random(own.sum())[:, None] > p.cumsum(axis=1)[:, :-1]).sum(axis=1)
+    return irt.from_array(y, categories=K, persons={"group": group})
+
+
+def results(r, model=MODEL):
+    fit = irt.fit_marginal(r, model=model, standard_errors=False, progress=False)
+    return fit, irt.dif(r, fit, reference="a", focal="b", progress=False)
+
+
+@pytest.mark.parametrize("name", ["graded", "gpcm", "nominal"])
+def test_directions_are_all_parameters(name):
+    """Together they span the derivatives by parameters; the shift is what it says."""
+    model = FAMILIES[name](4)
+    slope = np.array([[1.3, 0.7]])
+    if name == "nominal":
+        x = np.concatenate(
+            [[[0.4, 1.0], [-0.3, 1.5], [1.1, 2.2]], [[0.2, 0.5], [0.1, 0.3], [-1, 0]]]
+        )
+    else:
+        x = np.concatenate([slope, [[1.2, 2.0], [0.1, 0.5], [-1.0, -0.2]]])
+    items = ItemSet.of(name, *x, n_categories=4)
+    nodes = np.linspace(-3.0, 3.0, 31)
+    table, by_parameter = dif_directions.tables(items, nodes), model.by_parameter(x, nodes)
+    n = dif_directions.numbers(items)
+    assert (n == len(model.parameters)).all()
+    for j in range(2):
+        own = table[:, 4 * j : 4 * j + 4].reshape(n[j], -1)
+        want = by_parameter[:, j].reshape(n[j], -1)
+        assert np.linalg.matrix_rank(own) == n[j]
+        left = want - np.linalg.lstsq(own.T, want.T, rcond=None)[0].T @ own
+        np.testing.assert_allclose(left, 0.0, atol=1e-9)
+    h, a = 1e-5, items.slope()[:, None, None]
+    moved = [model.log_p(x, nodes + s * h) for s in (1.0, -1.0)]
+    shift = (moved[0] - moved[1]) / (2.0 * h) / a
+    np.testing.assert_allclose(table[0], shift.reshape(table[0].shape), atol=1e-6)
+
+
+def test_planted_differences_are_found():
+    """A step of -.6 logits on item 3; its score falls by what quadrature says."""
+    r = simulated(4000, 1, shift=((3, -0.6),))
+    fit, found = results(r)
+    assert int(np.nanargmax(found["item_dif_joint_chi2"].values)) == 3
+    assert found["item_dif_class"].values[3] in "BC"
+    assert (found["item_dif_class"].values[[0, 1, 2, 4, 5, 6, 7]] == "A").all()
+    assert found["item_dif_joint_df"].values.tolist() == list(K)
+    assert -0.8 < float(found["item_dif_shift"][3]) < -0.4
+    items, x = item_set(fit, r.item_id), np.linspace(-7.0, 7.0, 1401)
+    weight = np.exp(-0.5 * ((x - found.attrs["ability_mean_focal"])
+                            / found.attrs["ability_sd_focal"]) ** 2)  # fmt: skip
+    weight /= weight.sum()
+    h, slope = 1e-4, float(fit["item_discrimination"][3])
+    up, down = (items.expected(x + s * h)[3] @ weight for s in (1.0, -1.0))
+    effect = (up - down) / (2.0 * h) / slope * float(found["item_dif_shift"][3])
+    assert float(found["item_dif_score"][3]) == pytest.approx(effect, rel=1e-3)
+    q = found["item_dif_uniform_q_value"].values
+    assert q[3] < 0.05 < q[0]
+
+
+@pytest.mark.slow
+def test_levels():
+    """60 data sets x 8 items without DIF: a share of .05 has an SD of .01; 3.5 of these."""
+    p = []
+    for seed in range(60):
+        _, found = results(simulated(1600, 100 + seed))
+        p.append(
+            [found[f"item_dif_{x}_p_value"].values for x in ("uniform", "nonuniform", "joint")]
+        )
+    low = (np.array(p) < 0.05).mean(axis=(0, 2))
+    assert ((low > 0.015) & (low < 0.085)).all(), low
+
+
+def test_adjusted_p_values():
+    """Against the definition: the smallest p n / rank of those no smaller."""
+    p = np.array([0.01, np.nan, 0.04, 0.03, 0.5, 0.03])
+    known = np.sort(p[np.isfinite(p)])
+    want = [
+        min(1.0, min(known[k] * 5 / (k + 1) for k in range(5) if known[k] >= x)) for x in p
+        if np.isfinite(x)
+    ]  # fmt: skip
+    np.testing.assert_allclose(adjusted(p)[np.isfinite(p)], want)
+    assert np.isnan(adjusted(p)[1])
