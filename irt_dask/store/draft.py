@@ -120,7 +120,7 @@ class Draft:
             os.rename(new.part.folder, whole / self.name)
             manifest.write(whole, new.after(None, self.name))
             os.rename(whole, path)
-            manifest.sync_folder(path.parent)
+            manifest.settle(path)
         else:
             now = manifest.read(path)
             if now["checksum"] != self.old["checksum"]:

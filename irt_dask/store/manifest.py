@@ -200,22 +200,37 @@ def replacing(path: Path, scratch: Path | None = None) -> Iterator[Path]:
 
 def write_atomically(path: Path, data: bytes, scratch: Path | None = None) -> None:
     """Replace a file as a whole: temporary file, fsync, rename, fsync of the folder."""
-    with writing(path):
-        with replacing(path, scratch) as temporary, open(temporary, "wb") as f:
-            f.write(data)
-            f.flush()
-            os.fsync(f.fileno())
-        sync_folder(path.parent)
+    with writing(path), replacing(path, scratch) as temporary, open(temporary, "wb") as f:
+        f.write(data)
+        f.flush()
+        os.fsync(f.fileno())
+    settle(path)
+
+
+def settle(path: Path) -> None:
+    """Make the rename that brought something to its place durable."""
+    try:
+        _sync(path.parent)
+    except OSError as error:
+        raise DiskError(
+            f"{path} is written, but its folder {path.parent} does not answer: "
+            f"{error.strerror or error}; after a power failure it may be as before: look at it "
+            f"when the disk or the network file system answers, and go on from there"
+        ) from error
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames inside a folder durable."""
+    """Make renames inside a folder durable, of what is not in its place yet."""
     with writing(folder):
-        fd = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        _sync(folder)
+
+
+def _sync(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def put(path: Location, data: bytes) -> None:

@@ -62,8 +62,10 @@ class Work:
         self.items = irt.fit_marginal(irt.open_responses(self.store), progress=False)
 
     def ingest(self, folder: Path) -> None:
-        if not (folder / "store").exists():  # an error may come after all was done
+        if not (folder / "store").exists():
             self.irt.ingest(self.source, folder / "store", **self.options)
+        else:  # an error came after all was done: the next call removes what it left
+            self.irt.append(self.source, folder / "store", on_duplicate="skip", **self.options)
         self.irt.open_responses(folder / "store").verify()
 
     def append(self, folder: Path) -> None:

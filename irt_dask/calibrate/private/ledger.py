@@ -30,7 +30,7 @@ import numpy as np
 from irt_dask._version import __version__
 from irt_dask.errors import BudgetError, InputError, StoreError
 from irt_dask.store.documents import from_json
-from irt_dask.store.manifest import replacing, sync_folder
+from irt_dask.store.manifest import replacing, settle
 from irt_dask.store.places import local_path, read_bytes
 
 FORMAT = "irt_dask privacy ledger"
@@ -397,4 +397,4 @@ def _replace(path: Path, data: bytes) -> None:
             f.write(data)
             f.flush()
             os.fsync(f.fileno())
-    sync_folder(path.parent)
+    settle(path)

@@ -15,7 +15,7 @@ from irt_dask.ingest.sort.spill import Pieces, read_bad
 from irt_dask.ingest.sources.source import Source
 from irt_dask.store.documents import to_raw_cell
 from irt_dask.store.draft import Draft
-from irt_dask.store.manifest import sync_folder
+from irt_dask.store.manifest import settle
 from irt_dask.store.objects import ObjectPath
 from irt_dask.store.places import Location
 
@@ -81,7 +81,7 @@ def _put(file: Location, temporary: Path) -> None:
         file.upload(temporary)
     else:
         os.replace(temporary, file)
-        sync_folder(file.parent)
+        settle(file)
 
 
 def _is_ours(file: Location) -> bool:
