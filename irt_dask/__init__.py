@@ -49,6 +49,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.errors import StoreError as StoreError
     from irt_dask.evaluate.dif import dif as dif
     from irt_dask.evaluate.information import information as information
+    from irt_dask.evaluate.item_curves import item_curves as item_curves
     from irt_dask.evaluate.item_fit import item_fit as item_fit
     from irt_dask.evaluate.lord import lord_dif as lord_dif
     from irt_dask.evaluate.person_fit import person_fit as person_fit
@@ -86,6 +87,7 @@ _NAMES = {
     "evaluate.predictive_check": "predictive_check",
     "evaluate.dif": "dif",
     "evaluate.information": "information",
+    "evaluate.item_curves": "item_curves",
     "evaluate.item_fit": "item_fit",
     "evaluate.lord": "lord_dif",
     "evaluate.person_fit": "person_fit",

@@ -129,6 +129,10 @@ group_at_bound(groups)          b    -        whether mean or SD is at a bound
 group_sd(groups)                f    theta    SD of ability in the group
 group_ability_share(groups, ability)  f  -  share of the group by ability
 covariate(covariate)            UOT  -        name of the covariate, or intercept
+group_item_rmsd(groups, items)  f   -        RMS of observed less modelled expected score
+group_item_md(groups, items)    f    -        mean of observed less modelled expected score
+group_item_observed_score(groups, items, ability)  f  -  expected score that the responses show
+item_expected_score(items, ability)  f  -  expected score of the model
 regression_coefficient(covariate)  f  theta  change of mean ability by a unit of the covariate
 residual_sd()                   f    theta    SD of ability given the covariates
 score_ability(score)            f    theta    ability of persons with the score

@@ -16,6 +16,9 @@ from irt_dask.store import Block, Responses
 from irt_dask.store.blocks import BlockRef
 from irt_dask.store.responses import sha256
 
+#: Groups that are looked at one by one, each by passes of its own.
+_MOST_GROUPS = 200
+
 
 @dataclass(frozen=True, eq=False)
 class GroupBlock(BlockRef):
@@ -49,6 +52,19 @@ class GroupBlock(BlockRef):
 
 def _count(ref: Any) -> Counter[str]:
     return Counter(ref.groups())
+
+
+def labels_of(responses: Responses, client: Any) -> tuple[str, ...]:
+    """Labels of the groups in alphabetical order; one pass over the labels."""
+    with Engine(responses, client=client, progress=False, graded=True) as engine:
+        found = engine.map_refs(_count)
+    labels = tuple(sorted({str(k) for c in found for k in c}))
+    if len(labels) > _MOST_GROUPS:
+        raise InputError(
+            f"person_group has {len(labels)} labels, the first {', '.join(labels[:3])}; at most "
+            f"{_MOST_GROUPS} groups are looked at one by one"
+        )
+    return labels
 
 
 def of_groups(

@@ -280,6 +280,10 @@ METHODS = (
     Method("item_fit, 4PL", "item_fit", items="4pl"),
     Method("person_fit", "person_fit", items="2pl", persons=True),
     Method("residual_correlations", "residual_correlations", items="2pl"),
+    Method("item_curves", "item_curves", items="2pl", groups="yes"),
+    Method(
+        "item_curves, mixed", "item_curves", items="mixed", groups="yes", categories=_CATEGORIES,
+    ),
     Method("item_fit, mixed", "item_fit", items="mixed", categories=_CATEGORIES),
     Method("person_fit, mixed", "person_fit", items="mixed", persons=True, categories=_CATEGORIES),
     Method(

@@ -186,7 +186,7 @@ def graded() -> tuple[irt.Responses, list[str]]:
 #: What knows more than two categories.
 GRADED = (
     "fit_marginal", "score", "item_fit", "person_fit", "residual_correlations", "predictive_check",
-    "dif",
+    "dif", "item_curves",
 )  # fmt: skip
 BINARY = [m for m in METHODS if m.name not in GRADED or m.abilities == 2]
 

@@ -1,0 +1,89 @@
+"""Observed and modelled curves: brute force over persons, groups, published distances."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from categories import category_probability
+
+import irt_dask as irt
+from irt_dask.errors import InputError
+
+SCIENCE = Path(__file__).parents[1] / "oracles" / "science.csv"
+
+
+def test_distances_of_the_science_data():
+    """Those of the graded model at its maximum, over N(0, 1), found by other code."""
+    table = pd.read_csv(SCIENCE)
+    y = np.repeat(table.values[:, :4], table["persons"], axis=0)
+    r = irt.from_array(y, categories=4, item_id=list(table.columns[:4]))
+    fit = irt.fit_marginal(r, model="graded", standard_errors=False, progress=False)
+    found = irt.item_curves(r, fit, progress=False)
+    np.testing.assert_allclose(
+        found["group_item_rmsd"][0], [0.0417, 0.0571, 0.0153, 0.0493], atol=6e-5
+    )
+
+
+def test_curves_by_brute_force():
+    """Each person's posterior on a grid of our own, responses counted at its nodes."""
+    models, k = ("3pl", "gpcm", "graded"), (2, 3, 4)
+    names = ["item1", "item2", "item3"]
+    r = irt.simulate(150, 3, model=dict(zip(names, models, strict=True)), categories=k, seed=1,
+                     missing=0.2)  # fmt: skip
+    bank, y = r.truth.drop_dims("persons"), r.to_xarray()["response"].values
+    found = irt.item_curves(r, bank, progress=False)
+    mean, sd = float(found["group_mean"][0]), float(found["group_sd"][0])
+    x = np.linspace(mean - 8.0 * sd, mean + 8.0 * sd, 3201)
+    prior = np.exp(-0.5 * ((x - mean) / sd) ** 2)
+    p = []
+    for j, model in enumerate(models):
+        steps = bank["item_step_intercept"].values[j, : k[j] - 1]
+        own = [float(bank["item_discrimination"][j]), *steps]
+        own += [float(bank["item_guessing"][j])] if model == "3pl" else []
+        p.append(category_probability(model, x, np.array(own)))
+    w = np.tile(prior, (150, 1))
+    for j in range(3):
+        seen = y[:, j] >= 0
+        w[seen] *= p[j][:, y[seen, j]].T
+    w /= w.sum(axis=1, keepdims=True)
+    for j in range(3):
+        seen = y[:, j] >= 0
+        observed = (w[seen] * y[seen, j][:, None]).sum(axis=0) / w[seen].sum(axis=0)
+        apart = observed - p[j] @ np.arange(k[j])
+        rmsd = np.sqrt(prior @ apart**2 / prior.sum())
+        assert float(found["group_item_rmsd"][0, j]) == pytest.approx(rmsd, rel=2e-4)
+        assert float(found["group_item_md"][0, j]) == pytest.approx(
+            prior @ apart / prior.sum(), rel=1e-3, abs=1e-6
+        )
+        got = found["group_item_observed_score"].values[0, j]
+        at = np.interp(found["ability"].values, x, observed)
+        np.testing.assert_allclose(got, at, atol=3e-5)
+        np.testing.assert_allclose(
+            found["item_expected_score"][j],
+            np.interp(found["ability"].values, x, p[j] @ np.arange(k[j])), atol=1e-5,
+        )  # fmt: skip
+
+
+def test_an_item_that_is_harder_in_one_group():
+    rng = np.random.default_rng(0)
+    n, m = 4000, 20
+    theta, group = rng.normal(size=n), np.repeat(["a", "b"], n // 2)
+    z = theta[:, None] - np.linspace(-1.0, 1.0, m)
+    z[group == "b", 3] -= 1.0
+    y = (rng.random((n, m)) < 1.0 / (1.0 + np.exp(-z))).astype(np.int8)
+    r = irt.from_array(y, persons={"group": group})
+    fit = irt.fit_marginal(r, standard_errors=False, progress=False)
+    found = irt.item_curves(r, fit, progress=False)
+    assert found["group_label"].values.tolist() == ["a", "b"]
+    rmsd, md = found["group_item_rmsd"].values, found["group_item_md"].values
+    assert (rmsd.argmax(axis=1) == 3).all()
+    assert rmsd[:, 3].min() > 0.08 > 2.0 * np.delete(rmsd, 3, axis=1).max()
+    assert md[0, 3] > 0.07
+    assert md[1, 3] < -0.07
+    together = irt.item_curves(r, fit, groups=False, progress=False)
+    assert together.sizes["groups"] == 1
+    with pytest.raises(InputError, match="no person_group"):
+        irt.item_curves(irt.from_array(y), fit, groups=True)
