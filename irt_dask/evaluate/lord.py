@@ -9,7 +9,6 @@ import xarray as xr
 from scipy.special import chdtrc
 
 from irt_dask.arrays import Bools, Floats
-from irt_dask.curves.logistic import SLOPE
 from irt_dask.engine import dataset
 from irt_dask.errors import InputError
 from irt_dask.items import checks
@@ -71,7 +70,7 @@ def lord_dif(reference: xr.Dataset, focal: xr.Dataset) -> xr.Dataset:
     for bank, own, what in zip((reference, focal), ids, ("reference", "focal"), strict=True):
         items = item_set(bank, common, what=what)
         at = [own.index(i) for i in common]
-        values.append({"difficulty": items.difficulty(), "discrimination": items.column(SLOPE)})
+        values.append({"difficulty": items.difficulty(), "discrimination": items.slope()})
         errors.append({name: _errors(bank, name, at) for name in values[-1]})
         if errors[-1]["difficulty"] is None:
             raise InputError(
