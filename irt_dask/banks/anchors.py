@@ -23,8 +23,12 @@ def with_errors_of_anchors(fit: xr.Dataset, bank: xr.Dataset | None) -> xr.Datas
     for name in map(str, fit.data_vars):
         known = [n for n in (name, f"{name[:-2]}sd") if n in bank]
         if name.startswith("item_") and name.endswith("_se") and known:
-            values = fit[name].values.astype(float)
-            values[at] = bank[known[0]].values[of]
+            values, given = fit[name].values.astype(float), bank[known[0]].values[of]
+            if given.ndim > 1:  # the bank may know items of more steps, or of fewer
+                n = min(values.shape[1], given.shape[1])
+                values[at, :n] = given[:, :n]
+            else:
+                values[at] = given
             out[name] = (fit[name].dims, values)
     if "item_flag" in bank:
         flags = fit["item_flag"].values.astype(object)
