@@ -158,6 +158,8 @@ def test_banks_made_by_hand(tmp_path):
     np.testing.assert_allclose(curves(again), p, atol=1e-12)
     both = irt.read_items(write(tmp_path, "item,a,b,d1,b1\nx,2,0.5,-1,0.5\n"))
     assert both["item_intercept"].item() == -1.0
+    text = "item,model,a,d1,d2,d3,b4,s1,u\nx,gpcm,1,1,0,,,,\n"  # columns that no item needs
+    assert irt.read_items(write(tmp_path, text))["item_step_intercept"].values.tolist() == [[1, 0]]
     flipped = irt.read_items(write(tmp_path, "item,model,s1,d1\nx,nominal,-1,0.5\n"))
     p = category_probability("nominal", ABILITY, (-1, 0.5)).T
     np.testing.assert_allclose(curves(flipped), p, atol=1e-12)
