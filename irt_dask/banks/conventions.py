@@ -42,7 +42,6 @@ def read(table: ItemTable, convention: str, ability: Ability | None) -> xr.Datas
         )
     mean, sd = ability = ability or STANDARD
     attrs = {
-        "method": "item bank",
         "convention": convention,
         "identification": f"ability N(0, 1), which is N({mean:g}, {sd:g}^2) in the table",
     }

@@ -233,7 +233,7 @@ def read_items(
 def _extras(table: ItemTable) -> tuple[dict[str, Any], dict[str, Any]]:
     """Variables and attributes of a bank beside its curves: flags, groups of its calibration."""
     data: dict[str, Any] = {}
-    attrs: dict[str, Any] = {"method": "item bank"}
+    attrs: dict[str, Any] = {}
     if "flag" in table:
         data["item_flag"] = _flags(table)
     if _GROUPS in table:  # blank: rows from elsewhere
@@ -275,7 +275,8 @@ def _bank(table: ItemTable) -> xr.Dataset:
         if column in errors and name in data:
             data[f"{name}_se"] = errors[column]
     more, attrs = _extras(table)
-    bank = dataset(data | more, item_id=ids, attrs={"model": _model(data, models), **attrs})
+    attrs = {"method": "item bank", "model": _model(data, models), **attrs}
+    bank = dataset(data | more, item_id=ids, attrs=attrs)
     item_set(bank, ids, what=str(path))  # stops at parameters that describe no item
     return bank
 

@@ -121,9 +121,10 @@ def _need(table: ItemTable, item: _Item, *pars: str) -> None:
 def _errors(item: _Item, n_steps: int) -> dict[str, float]:
     """Errors of the slope and the step intercepts."""
     errors = {"a": item.se["a1"]} if "a1" in item.se else {}
-    for k in range(1, n_steps + 1):
-        if f"d{k}" in item.se:
-            errors |= {f"d{k}": item.se[f"d{k}"]} | ({"d": item.se["d1"]} if n_steps == 1 else {})
+    of_steps = {f"d{k}" for k in range(1, n_steps + 1)} & item.se.keys()
+    errors |= {par: item.se[par] for par in of_steps}
+    if n_steps == 1 and of_steps:
+        errors["d"] = item.se["d1"]
     return errors
 
 
@@ -154,16 +155,19 @@ def _rating(table: ItemTable, name: Any, item: _Item) -> Row:
 def _of_scores(table: ItemTable, name: Any, item: _Item) -> Row:
     """Partial credit if the scores are 0, 1, ..., K - 1, else nominal categories."""
     n = sum(bool(re.fullmatch("ak[0-9]+", par)) for par in item.est) - 1
-    _need(table, item, *(f"ak{k}" for k in range(n + 1)), *(f"d{k}" for k in range(n + 1)))
+    _need(table, item, *(f"{x}{k}" for x in ("ak", "d") for k in range(max(n, 1) + 1)))
     a = item.est["a1"]
     of = {x: np.array([item.est[f"{x}{k}"] for k in range(n + 1)]) for x in ("ak", "d")}
     scores, steps = of["ak"] - of["ak"][0], list((of["d"] - of["d"][0])[1:])
     errors = _errors(item, n)
+    of_slope = errors.get("a", math.nan)
     if a > 0.0 and (scores == np.arange(n + 1)).all():
         return Row(name, "gpcm" if n > 1 else "", steps, a, errors=errors)
+    if not math.isclose(scores[-1], n, rel_tol=1e-9):  # as mirt has it; else a is no parameter
+        errors.pop("a", None)
     for k in range(1, n + 1):  # those of a product of two estimates need their covariance
-        if f"ak{k}" not in item.se and "a" in errors:
-            errors[f"s{k}"] = abs(float(scores[k])) * errors["a"]
+        if f"ak{k}" not in item.se and not math.isnan(of_slope):
+            errors[f"s{k}"] = abs(float(scores[k])) * of_slope
     return Row(name, "nominal", steps, scores=list(a * scores[1:]), errors=errors)
 
 

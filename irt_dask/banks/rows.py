@@ -79,7 +79,8 @@ def bank_of(
     if any(r.several for r in rows):
         data |= {"item_model": names, "item_n_categories": given["item_n_categories"]}
     data |= _errors(rows, data, ability) | dict(more or {})
-    return dataset(data, item_id=ids, attrs={"model": _model(names, found), **attrs})
+    attrs = {"method": "item bank", "model": _model(names, found), **attrs}
+    return dataset(data, item_id=ids, attrs=attrs)
 
 
 def _given(rows: Sequence[Row]) -> dict[str, Any]:

@@ -376,6 +376,7 @@ def lines(*pars):
         ("mirt", lines("d,0"), "item x, column par: a1 is missing"),
         ("mirt", lines("a1,1", "d1,0", "d3,-1"), "item x, column par: d2 is missing"),
         ("mirt", lines("a1,1"), "item x, column par: d1 is missing"),
+        ("mirt", lines("a1,1", "ak0,0", "d0,0"), "item x, column par: ak1 is missing"),
         ("mirt", lines("a1,1", "a2,1", "d,0"), "item x, column par: a2: several abilities"),
         ("mirt", lines("a1,1", "zeta,0"), "item x, column par: 'zeta' is no parameter"),
         ("mirt", lines("a1,-1", "d,0"), "item x has discrimination -1"),
