@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import xarray as xr
 
 from irt_dask.items.checks import OK
@@ -24,14 +23,12 @@ def with_errors_of_anchors(fit: xr.Dataset, bank: xr.Dataset | None) -> xr.Datas
     for name in map(str, fit.data_vars):
         known = [n for n in (name, f"{name[:-2]}sd") if n in bank]
         if name.startswith("item_") and name.endswith("_se") and known:
-            values = fit[name].values.astype(float)
-            given = bank[known[0]].values[of]
-            if given.ndim > 1:  # others may have more steps, or fewer
-                wide = np.full((len(of), values.shape[1]), np.nan)
-                width = min(given.shape[1], wide.shape[1])
-                wide[:, :width] = given[:, :width]
-                given = wide
-            values[at] = given
+            values, given = fit[name].values.astype(float), bank[known[0]].values[of]
+            if given.ndim > 1:  # the bank may know items of more steps, or of fewer
+                n = min(values.shape[1], given.shape[1])
+                values[at, :n] = given[:, :n]
+            else:
+                values[at] = given
             out[name] = (fit[name].dims, values)
     if "item_flag" in bank:
         flags = fit["item_flag"].values.astype(object)

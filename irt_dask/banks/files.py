@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import math
-import re
 from pathlib import Path
 from typing import Any
 
@@ -14,29 +10,27 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from irt_dask.curves import MODELS, MORE_PARAMETERS
+from irt_dask.banks import categories, conventions, mirt
+from irt_dask.banks.rows import OF_ITEMS, Ability
+from irt_dask.banks.tables import ItemTable, check_path, lacking, read_table
+from irt_dask.curves import FAMILIES, MODELS, MORE_PARAMETERS
+from irt_dask.curves.item_set import ItemSet
 from irt_dask.curves.logistic import INTERCEPT, SLOPE
 from irt_dask.engine import dataset
 from irt_dask.errors import InputError
 from irt_dask.items import checks
+from irt_dask.items.mixture import Mixture
 from irt_dask.items.parameters import bank_item_ids, calibration_groups, item_set
-from irt_dask.store.documents import from_cell, from_json, to_csv
+from irt_dask.store.documents import to_csv
 from irt_dask.store.manifest import write_atomically
-from irt_dask.store.places import Location, local_path, location, read_bytes
+from irt_dask.store.places import local_path
 from irt_dask.variables import unique_ids
 
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 #: Column: groups of persons in the calibration, where there were several.
 _GROUPS = "calibration_groups"
-_COLUMNS = {
-    "a": "item_discrimination",
-    "b": "item_difficulty",
-    **{p.letter: p.variable for p in MORE_PARAMETERS},
-    "d": "item_intercept",
-}
 
 
-def write_items(items: xr.Dataset, path: str | Path) -> Path:
+def write_items(items: xr.Dataset, path: str | Path, *, convention: str | None = None) -> Path:
     """Write item parameters as a bank.
 
     Parameters
@@ -46,17 +40,34 @@ def write_items(items: xr.Dataset, path: str | Path) -> Path:
         Columns ``item, model, a, b, c, d, se_a, se_b, se_d`` (3PL: ``se_c``): discrimination,
         difficulty, lower asymptote, intercept and their standard errors (posterior standard
         deviations for a Bayesian fit); with flags of the items also ``flag``
-        (``item_flag``).  Numbers are written in full.  In .csv an apostrophe stands before an item
+        (``item_flag``).  Where items have more than two categories also ``categories`` (K), the
+        step intercepts ``d1, d2, ...``, step difficulties ``b1, b2, ...``, the scores of nominal
+        categories ``s1, s2, ...`` and their errors ``se_d1, ...``; ``model`` is that of the item,
+        ``b`` and ``d`` are its difficulty and ``-a b``, and what an item does not have stays empty.
+        Numbers are written in full.  In .csv an apostrophe stands before an item
         that a spreadsheet would run (``=``, ``@``, ``+``, ``-``, tab or line's end first, and no
         number); :func:`read_items` takes it off.  A row is one curve, so b is
         ``-d / a`` of the a and d beside it: the mean of b over a posterior, which a fit reports, is
         not.  Items calibrated with groups of persons, whose abilities are not all N(0, 1), have
         their number in the column ``calibration_groups``, which ``score`` warns by; the means and
         standard deviations of the groups are not written.
+    convention : {None, "mirt"}
+        "mirt" writes R mirt's slope-intercept parameters, a row each, with the columns ``form,
+        group, item, par, est, se``, as :func:`read_items` takes them.
 
     Returns
     -------
     Path
+
+    Raises
+    ------
+    InputError
+        Another ending, a folder that does not exist, an unknown convention, or an item that the
+        convention cannot say.
+
+    Notes
+    -----
+    On the driver; memory proportional to items x categories.
 
     Examples
     --------
@@ -64,53 +75,130 @@ def write_items(items: xr.Dataset, path: str | Path) -> Path:
     >>> path = irt.write_items(irt.fit_marginal(irt.load_lsat()), "lsat.csv")
     >>> path.read_text().splitlines()[0]
     'item,model,a,b,c,d,se_a,se_b,se_d,flag'
+    >>> truth = irt.simulate(100, 2, model="graded", categories=3, seed=1).truth
+    >>> irt.write_items(truth, "graded.csv").read_text().splitlines()[0]
+    'item,model,categories,a,b,d,d1,d2,b1,b2'
     """
     path = check_new_path(path)
-    write_atomically(path.absolute(), items_text(items, path.suffix).encode())
+    if convention is None:
+        text = items_text(items, path.suffix)
+    elif convention == "mirt":
+        text = _text(mirt.table(items), path.suffix)
+    else:
+        raise InputError(f"convention={convention!r}: banks are written by None (ours) or 'mirt'")
+    write_atomically(path.absolute(), text.encode())
     return path
 
 
 def items_text(items: xr.Dataset, suffix: str) -> str:
     """Return what :func:`write_items` writes to a file of this suffix."""
     known = item_set(items, bank_item_ids(items))
+    several = categories.several(known)
+    parameters = categories.columns(items, known) if several else _of_two(items, known)
+    table = {"item": items["item_id"].values, "model": _names(items, known), **parameters}
+    if "item_flag" in items:
+        table["flag"] = items["item_flag"].values.astype(str)
+    if n := calibration_groups(items):
+        table[_GROUPS] = n
+    return _text(pd.DataFrame(table), suffix, sparse=several)
+
+
+def _of_two(items: xr.Dataset, known: ItemSet) -> dict[str, Any]:
+    """Columns of items of two categories."""
     more = [(p, known.column(p)) for p in MORE_PARAMETERS]
     table: dict[str, Any] = {
-        "item": items["item_id"].values,
-        "model": items.attrs.get("model", "2pl"),
         "a": known.column(SLOPE),
         "b": known.difficulty(),
         **{p.letter: x for p, x in more if p.always_written or (x != p.neutral).any()},
         "d": known.column(INTERCEPT),
     }
-    for column, name in _COLUMNS.items():
+    for column, name in OF_ITEMS.items():
         for kind in ("se", "sd"):
             if f"{name}_{kind}" in items:
                 table[f"se_{column}"] = items[f"{name}_{kind}"].values
-    if "item_flag" in items:
-        table["flag"] = items["item_flag"].values.astype(str)
-    if n := calibration_groups(items):
-        table[_GROUPS] = n
-    frame = pd.DataFrame(table)
+    return table
+
+
+def _names(items: xr.Dataset, known: ItemSet) -> Any:
+    """Name of each item's model: as the items say, unless two categories need another name."""
+    named = str(items.attrs.get("model", "2pl"))
+    if "item_model" in items:
+        names = items["item_model"].values.astype(str).astype(object)
+    elif named in MODELS:
+        return named
+    else:
+        names = np.full(known.n_items, "", dtype=object)
+    simplest = Mixture.of_items(known)[0].names
+    several = known.n_categories > 2
+    unnamed = ~np.isin(names, (*MODELS, "nominal")) & ~several
+    return np.where(unnamed | (names == ""), simplest, names)
+
+
+def _text(frame: pd.DataFrame, suffix: str, *, sparse: bool = True) -> str:
+    """A table as the text of a file; in JSON without what rows lack, if ``sparse``."""
     if suffix == ".csv":
         return to_csv(frame)
-    return json.dumps(frame.to_dict(orient="records"), indent=1, ensure_ascii=False)
+    records = frame.to_dict(orient="records")
+    if sparse:
+        records = [{k: x for k, x in row.items() if not lacking(x)} for row in records]
+    return json.dumps(records, indent=1, ensure_ascii=False)
 
 
-def read_items(path: str | Path) -> xr.Dataset:
-    """Read an item bank of :func:`write_items`, or one made by hand.
+def read_items(
+    path: str | Path, *, convention: str | None = None, ability: Ability | None = None
+) -> xr.Dataset:
+    """Read an item bank of :func:`write_items`, one made by hand, or a table of another program.
 
-    Needs ``item``, and ``a`` with ``b`` or ``d`` (``d`` is the intercept, ``-a b``; where both
-    stand they must agree); for the 3PL also ``c``; ``flag`` is read where it stands.  The path may
-    be a URL of object storage.
+    A bank needs ``item``, and ``a`` with ``b`` or ``d`` (``d`` is the intercept, ``-a b``; where
+    both stand they must agree); for the 3PL also ``c``; ``flag`` is read where it stands.  Items of
+    more than two categories need ``model`` (graded, gpcm, pcm, rating, nominal) and, of K
+    categories, ``d1`` to ``d{K-1}`` or ``b1`` to ``b{K-1}``; nominal ones ``s1`` to ``s{K-1}`` in
+    place of ``a``.  ``categories`` says K, which the steps say too.
+
+    Parameters
+    ----------
+    path : .csv or .json
+        The path may be a URL of object storage.
+    convention : {None, "mirt", "tam", "oplm", "naep"}
+        What the columns mean; None: as above.
+
+        "mirt": R mirt's parameters, a row each, columns ``item, par, est`` and, where there are
+        some, ``se``, ``group`` (one) and ``form`` (rows of "slope-intercept" are read): ``a1`` with
+        ``d``, ``logit(g)``, ``logit(u)`` (or ``g``, ``u``), ``d1, ...`` (graded), ``ak0, ...`` and
+        ``d0, ...`` (gpcm, nominal), or ``b1, ...`` and ``c`` (rsm).  ``MEAN_1`` and ``COV_11`` of
+        the item ``GroupPars`` are those of ability.
+
+        "tam": ``mod$item`` of R TAM, columns ``item``, ``AXsi_.Cat1, ...`` and ``B.Cat1.Dim1,
+        ...``: P(k) is proportional to ``exp(B_k theta - AXsi_k)``.
+
+        "oplm": ``item``, a whole number ``a`` and the step difficulties ``b1, ...`` (``se_b1``):
+        P(k) is proportional to ``exp(sum_{v<=k} a (theta - b_v))``.
+
+        "naep": ``item, a, b, c`` (``se_a, se_b, se_c``) and, of items of K categories, ``d1`` to
+        ``d{K-1}``, whose sum is 0: P(k) is proportional to
+        ``exp(sum_{v<=k} 1.7 a (theta - b + d_v))``, and for the others
+        ``c + (1 - c) / (1 + exp(-1.7 a (theta - b)))`` that of a right response.
+    ability : (mean, SD), for "mirt", "tam", "oplm" and "naep"
+        Of ability on the scale of the table.  Items come back on the scale on which it is N(0, 1),
+        as ``score`` takes it.  Default: (0, 1), but for "mirt" what ``GroupPars`` says.  TAM's
+        models of one slope estimate a variance that the table does not hold: they need it.
 
     Returns
     -------
     Dataset over items, to be passed to ``score`` and ``evaluate``.
+        With items of more than two categories also ``item_model``, ``item_n_categories``,
+        ``item_step_intercept``, ``item_step_difficulty``, ``item_threshold`` (items, steps), and of
+        nominal ones ``item_category_score`` (items, categories).  ``_se`` as far as the table has
+        them and they need no covariance; mean and SD of ability are taken as known.
 
     Raises
     ------
     InputError
         Names the file, the item and the column.
+
+    Notes
+    -----
+    On the driver; memory proportional to items x categories.
 
     Examples
     --------
@@ -120,126 +208,89 @@ def read_items(path: str | Path) -> xr.Dataset:
     >>> bank.to_csv("by_hand.csv", index=False)
     >>> irt.read_items("by_hand.csv")["item_intercept"].values.tolist()
     [0.5, -0.75]
+    >>> naep = pd.DataFrame({"item": ["q3"], "a": [1.0], "b": [0.5], "d1": [0.25], "d2": [-0.25]})
+    >>> naep.to_csv("naep.csv", index=False)
+    >>> irt.read_items("naep.csv", convention="naep")["item_step_difficulty"].values.tolist()
+    [[0.25, 0.75]]
     """
-    where = check_path(path)
-    try:
-        text = read_bytes(where).decode("utf-8-sig")
-        rows = _csv(text) if where.name.endswith(".csv") else _json(text)
-        frame = pd.DataFrame(rows, dtype=object)
-    except FileNotFoundError:
-        raise InputError(f"there is no item bank {path}") from None
-    except (ValueError, OSError, csv.Error) as error:
-        raise InputError(f"the item bank {path} cannot be read: {error}") from error
-    missing = [c for c in ("item", "a") if c not in frame] or (
-        [] if {"b", "d"} & set(frame) else ["b (or d)"]
-    )
-    if missing:
+    table = read_table(path)
+    if convention is not None:
+        return conventions.read(table, convention, ability)
+    if ability is not None:
         raise InputError(
-            f"the item bank {path} has no column {', '.join(missing)}; it has "
-            f"{', '.join(map(str, frame.columns))}"
+            f"ability={ability!r} is for tables of a convention; {table.path} is read as a bank of "
+            f"irt_dask, which stays on its scale"
         )
-    for k, item in enumerate(frame["item"]):
-        if not isinstance(item, (str, int)) or isinstance(item, bool) or item == "":
-            raise InputError(f"{path}: row {k + 1} has no item identifier (text or a whole number)")
-    _check_models(frame, where)
-    errors = [f"se_{c}" for c in _COLUMNS]
-    for column in [c for c in (*_COLUMNS, *errors, _GROUPS) if c in frame]:
-        values = [_number(x, column in errors or column == _GROUPS) for x in frame[column]]
-        if None in values:
-            k = values.index(None)
-            raise InputError(
-                f"{path}: item {frame['item'][k]}, column {column}: {frame[column][k]!r} is not a "
-                f"finite number"
-            )
-        frame[column] = np.array(values, dtype=float)
-    return _bank(frame, where)
+    if categories.is_of_several(table):
+        table.check_columns("item")
+        table.check_items()
+        return categories.bank(table, *_extras(table))
+    table.check_columns("item", "a", "b (or d)")
+    table.check_items()
+    return _bank(table)
 
 
-def _csv(text: str) -> dict[str, list[Any]]:
-    """Columns of text; every row must have as many fields as the header."""
-    if "\0" in text:
-        raise ValueError("it holds a zero byte")
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    header = [name.strip() for name in next(reader, [])]
-    if not header:
-        raise ValueError("it has no header")
-    if len(set(header)) < len(header):
-        raise ValueError(f"a column stands twice in the header {','.join(header)}")
-    rows = []
-    for row in reader:
-        if row and len(row) != len(header):
-            raise ValueError(
-                f"line {reader.line_num} has {len(row)} fields, the header has {len(header)}"
-            )
-        if row:
-            rows.append([field or None for field in row])
-    columns: dict[str, list[Any]] = {n: [row[k] for row in rows] for k, n in enumerate(header)}
-    if "item" in columns:
-        columns["item"] = [item and from_cell(item) for item in columns["item"]]
-    return columns
+def _extras(table: ItemTable) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Variables and attributes of a bank beside its curves: flags, groups of its calibration."""
+    data: dict[str, Any] = {}
+    attrs: dict[str, Any] = {}
+    if "flag" in table:
+        data["item_flag"] = _flags(table)
+    if _GROUPS in table:  # blank: rows from elsewhere
+        n = table.numbers(_GROUPS, may_lack=True)
+        if most := int(np.nan_to_num(n).max()):
+            attrs[_GROUPS] = most
+    return data, attrs
 
 
-def _json(text: str) -> Any:
-    """A list of rows, or columns by name."""
-    content = from_json(text, constants=True)
-    rows = isinstance(content, list) and all(isinstance(row, dict) for row in content)
-    columns = isinstance(content, dict) and all(isinstance(c, list) for c in content.values())
-    if not rows and not columns:
-        raise ValueError("it must be a list of objects, one for each item, or lists by column")
-    return content
-
-
-def _number(x: Any, may_lack: bool) -> float | None:
-    """A finite number; NaN where none stands and ``may_lack``; None for anything else."""
-    if may_lack and (x is None or x != x):
-        return math.nan
-    if isinstance(x, str):
-        if not _NUMBER.fullmatch(x.strip()):
-            return math.nan if may_lack and x.strip().lower() == "nan" else None
-    elif isinstance(x, bool) or not isinstance(x, (int, float)):
-        return None
-    try:
-        value = float(x)
-    except OverflowError:
-        return None
-    return value if math.isfinite(value) else None
-
-
-def _bank(frame: pd.DataFrame, path: Location) -> xr.Dataset:
-    a = frame["a"].to_numpy()
-    d = frame["d"].to_numpy() if "d" in frame else -a * frame["b"].to_numpy()
+def _bank(table: ItemTable) -> xr.Dataset:
+    """The items of a table where all have two categories."""
+    path, items = table.path, table.items
+    models = set(_checked_models(table))
+    given = {c: table.numbers(c) for c in OF_ITEMS if c in table}
+    errors = {c: table.numbers(f"se_{c}", may_lack=True) for c in OF_ITEMS if f"se_{c}" in table}
+    a = given["a"]
+    d = given["d"] if "d" in given else -a * given["b"]
     for k in np.flatnonzero(a <= 0):
-        raise InputError(f"{path}: item {frame['item'][k]} has a = {a[k]}; it must be positive")
-    if "b" in frame:
-        for k in np.flatnonzero(~np.isclose(-a * frame["b"], d, rtol=1e-3, atol=1e-3)):
+        raise InputError(f"{path}: item {items[k]} has a = {a[k]}; it must be positive")
+    if "b" in given:
+        for k in np.flatnonzero(~np.isclose(-a * given["b"], d, rtol=1e-3, atol=1e-3)):
             raise InputError(
-                f"{path}: item {frame['item'][k]} has a = {a[k]}, b = {frame['b'][k]} and d = "
+                f"{path}: item {items[k]} has a = {a[k]}, b = {given['b'][k]} and d = "
                 f"{d[k]}; d is the intercept and must be -a b (leave column d out if it is "
                 f"something else)"
             )
-    ids = unique_ids(frame["item"], str(path))
+    ids = unique_ids(items, str(path))
     data: dict[str, Any] = {
         "item_discrimination": a,
         "item_difficulty": -d / a,
         "item_intercept": d,
     }
-    models = set(frame["model"]) if "model" in frame else set()
     for p in MORE_PARAMETERS:
-        given = frame[p.letter].to_numpy() if p.letter in frame else np.full(len(a), p.neutral)
+        own = given.get(p.letter, np.full(len(a), p.neutral))
         having = {m.name for m in MODELS.values() if p in m.parameters}
-        if (given != p.neutral).any() or models & having:
-            data[p.variable] = given
-    for column, name in _COLUMNS.items():
-        if f"se_{column}" in frame and name in data:
-            data[f"{name}_se"] = frame[f"se_{column}"].to_numpy()
-    if "flag" in frame:
-        data["item_flag"] = _flags(frame, path)
-    attrs: dict[str, Any] = {"method": "item bank", "model": _model(data, models)}
-    if _GROUPS in frame and (n := int(np.nan_to_num(frame[_GROUPS]).max())):
-        attrs[_GROUPS] = n  # blank: rows from elsewhere
-    bank = dataset(data, item_id=ids, attrs=attrs)
+        if (own != p.neutral).any() or models & having:
+            data[p.variable] = own
+    for column, name in OF_ITEMS.items():
+        if column in errors and name in data:
+            data[f"{name}_se"] = errors[column]
+    more, attrs = _extras(table)
+    attrs = {"method": "item bank", "model": _model(data, models), **attrs}
+    bank = dataset(data | more, item_id=ids, attrs=attrs)
     item_set(bank, ids, what=str(path))  # stops at parameters that describe no item
     return bank
+
+
+def _checked_models(table: ItemTable) -> list[Any]:
+    """Names of the items' models, if the table has them."""
+    names = list(table.frame["model"]) if "model" in table else []
+    for k, name in enumerate(names):
+        if name not in MODELS:
+            raise InputError(
+                f"{table.path}: item {table.items[k]} has model {name!r}; known are "
+                f"{', '.join((*MODELS, *FAMILIES))}"
+            )
+    return names
 
 
 def _model(data: dict[str, Any], named: set[str]) -> str:
@@ -254,34 +305,15 @@ def _model(data: dict[str, Any], named: set[str]) -> str:
     return next(name for name in fitting if not MODELS[name].shared)
 
 
-def _flags(frame: pd.DataFrame, path: Location) -> Any:
+def _flags(table: ItemTable) -> Any:
     """Flags of the items; nothing is "ok"."""
-    given = ["ok" if x is None or x != x else x for x in frame["flag"]]
-    for item, flag in zip(frame["item"], given, strict=True):
+    given = [flag or "ok" for flag in table.words("flag")]
+    for item, flag in zip(table.items, given, strict=True):
         try:
-            checks.check_flags(np.array([str(flag)]))
+            checks.check_flags(np.array([flag]))
         except InputError as error:
-            raise InputError(f"{path}: item {item}: {error}") from None
-    return np.array([str(x) for x in given])
-
-
-def _check_models(frame: pd.DataFrame, path: Location) -> None:
-    if len(frame) == 0:
-        raise InputError(f"the item bank {path} lists no item")
-    if "model" in frame:
-        for k in np.flatnonzero(~frame["model"].isin(list(MODELS))):
-            raise InputError(
-                f"{path}: item {frame['item'][k]} has model {frame['model'][k]!r}; known are "
-                f"{', '.join(MODELS)}"
-            )
-
-
-def check_path(path: str | Path) -> Location:
-    """Return the place of a bank, refusing a name that ends in something else than .csv, .json."""
-    where = location(path)
-    if Path(where.name).suffix not in (".csv", ".json"):
-        raise InputError(f"item bank {path}: the file name must end in .csv or .json")
-    return where
+            raise InputError(f"{table.path}: item {item}: {error}") from None
+    return np.array(given)
 
 
 def check_new_path(path: str | Path) -> Path:

@@ -27,12 +27,13 @@ def information(items: xr.Dataset, ability: Any = None) -> xr.Dataset:
     Returns
     -------
     Dataset over ability
-        ``item_information`` (items, ability), ``sum P'^2 / P`` over the
-        categories; ``test_information``, its sum
-        over the items; ``ability_se``, one over its root (infinite where there is none).
+        ``item_information`` (items, ability), ``sum P'^2 / P`` over the categories, whatever the
+        items' models; ``test_information``, its sum over the items; ``ability_se``, one over its
+        root (infinite where there is none).
         ``attrs["marginal_reliability"]``: the mean of ``I / (I + 1)`` over abilities N(0, 1), the
         share of the variance of ability that the test explains.  It means something on a scale on
-        which abilities are N(0, 1) only (2PL, 3PL; not a Rasch fit of mean difficulty 0).
+        which abilities are N(0, 1) only (marginal and Bayesian fits; not a Rasch fit of mean
+        difficulty 0).
 
     Raises
     ------

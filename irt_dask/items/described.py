@@ -16,10 +16,12 @@ Described = dict[str, tuple[Floats, Floats]]
 def described(mixture: Mixture, x: Floats, mean: float = 0.0, sd: float = 1.0) -> Described:
     """Variables of items on the scale ``(theta - mean) / sd`` and gradients by x, (.., parameters).
 
-    Those of steps and categories only where some item has more than two; NaN beyond an item's.
+    Those of steps only where some item has more than two categories, or nominal ones; NaN beyond
+    an item's.
     """
     most = int(mixture.n_categories.max())
     new, out = mixture.rescaled(x, mean, sd), _empty(mixture, x, most)
+    stepwise = "item_step_intercept" in out
     for part in mixture.parts:
         model, own = part.model, mixture.own(part, new)
         rescaling, size = model.rescaling(mean, sd), len(model.parameters)
@@ -28,7 +30,7 @@ def described(mixture: Mixture, x: Floats, mean: float = 0.0, sd: float = 1.0) -
             "item_difficulty": model.difficulty(own),
             "item_intercept": model.intercept(own),
         }
-        if most > 2:
+        if stepwise:
             found["item_step_intercept"] = model.step_intercepts(own)
             found["item_step_difficulty"] = model.step_difficulties(own)
             found["item_threshold"] = model.thresholds(own)
@@ -56,10 +58,11 @@ def _empty(mixture: Mixture, x: Floats, most: int) -> Described:
         "item_discrimination": (m,), "item_difficulty": (m,), "item_intercept": (m,),
     }  # fmt: skip
     shape |= dict.fromkeys(more, (m,))
-    if most > 2:
+    nominal = any(isinstance(p.model, Nominal) for p in mixture.parts)
+    if most > 2 or nominal:
         steps = ("item_step_intercept", "item_step_difficulty", "item_threshold")
         shape |= dict.fromkeys(steps, (most - 1, m))
-    if any(isinstance(p.model, Nominal) for p in mixture.parts):
+    if nominal:
         shape["item_category_score"] = (most, m)
     return {
         name: (np.full(s, more.get(name, np.nan)), np.zeros((*s[:-1], *x.shape)))

@@ -54,7 +54,8 @@ def optional(
     if own == list(ids):
         return values
     where = {item: i for i, item in enumerate(own)}
-    return np.array([values[where[i]] if i in where else np.nan for i in ids], dtype=float)
+    unknown = np.full(values.shape[1:], np.nan)  # of each step, where there are some
+    return np.array([values[where[i]] if i in where else unknown for i in ids], dtype=float)
 
 
 def required(dataset: xr.Dataset, name: str, ids: Sequence[str] | None = None) -> np.ndarray:

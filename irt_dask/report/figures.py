@@ -54,6 +54,11 @@ def inline(ax: Axes, alt: str, caption: str) -> Image:
     return Image(f"data:image/png;base64,{data}", alt, caption, width)
 
 
+def several(items: xr.Dataset) -> bool:
+    """Whether some item has more than two categories."""
+    return "item_n_categories" in items and bool((items["item_n_categories"] > 2).any())
+
+
 def _has(dataset: xr.Dataset | None, *names: str) -> bool:
     return dataset is not None and all(optional(dataset, name) is not None for name in names)
 
@@ -63,7 +68,10 @@ def icc_image(items: xr.Dataset, at: str = "posterior means") -> Image | None:
     if not _has(items, "item_discrimination", "item_intercept"):
         return None
     n = len(item_ids(items))
-    caption = f"Probability of a right response by ability, at the {at}."
+    shown = "Probability of a right response"
+    if several(items):
+        shown = "Expected score as a share of the highest (of two categories: P(right))"
+    caption = f"{shown} by ability, at the {at}."
     if n > plots.MOST_COLOURED:
         caption += " Coloured: the items most extreme in discrimination or difficulty."
     alt = f"Item characteristic curves of {n} items; the item table has their parameters."
@@ -176,10 +184,17 @@ def wright_image(posterior: xr.Dataset, scores: xr.Dataset | None) -> Image | No
     if not _has(posterior, "item_difficulty"):
         return None
     persons = scores if _has(scores, "ability_count", "ability") else None
-    who = "Difficulties"
+    who, what = "Difficulties", "difficulties"
+    if several(posterior):
+        who, what = "Thresholds", "thresholds"
     if persons is not None:
-        who = "Estimated abilities of the persons (left) and difficulties"
-    caption = f"{who} of the items on one scale. Arrows: difficulties beyond ±5."
+        who = f"Estimated abilities of the persons (left) and {what}"
+    caption = f"{who} of the items on one scale. Arrows: {what} beyond ±5."
+    if several(posterior):
+        caption += (
+            " Item ≥ k: the ability at which category k or a higher one has probability one half; "
+            "an item of two categories stands at its difficulty."
+        )
     alt = "Person-item map; the item table has the difficulties."
     return inline(plots.wright_map(posterior, persons), alt, caption)
 

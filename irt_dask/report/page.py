@@ -8,7 +8,7 @@ from pathlib import Path
 import xarray as xr
 
 from irt_dask.errors import InputError
-from irt_dask.report import figures, fitted, tables
+from irt_dask.report import category_figures, figures, fitted, tables
 from irt_dask.store.manifest import write_atomically
 from irt_dask.store.places import local_path
 
@@ -84,6 +84,8 @@ def write_report(
         flagged=tables.flags_table(fits),
         recovery=None if truth is None else tables.recovery_table(truth, list(fits.items())),
         forest=figures.forest_image(items),
+        several=figures.several(items),
+        categories=category_figures.categories_image(items),
         icc=figures.icc_image(items, "posterior means" if posterior is not None else "estimates"),
         wright=figures.wright_image(items, scores),
         compare=None if posterior is None else figures.compare_image(joint, posterior),

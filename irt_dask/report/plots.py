@@ -1,7 +1,7 @@
 """Plots of item parameters, fits and runs: each takes Datasets and returns Matplotlib Axes.
 
-All functions accept ``ax=None`` and then make a figure of their own (``ax.figure``); none of them
-touches pyplot's global state.
+All functions but ``categories``, which draws panels, accept ``ax=None`` and then make a figure of
+their own (``ax.figure``); none of them touches pyplot's global state.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import xarray as xr
 from irt_dask.curves import MORE_PARAMETERS
 from irt_dask.errors import InputError
 from irt_dask.items.parameters import item_set
+from irt_dask.report.category_plots import categories
 from irt_dask.report.common import (
     COLOURS,
     GREY,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
+    "categories",
     "compare",
     "convergence",
     "forest",
@@ -72,11 +74,15 @@ def icc(
 ) -> Axes:
     """Draw item characteristic curves, the probability of a right response against ability.
 
+    Of items of more than two categories the curve is the expected score as a share of the highest,
+    K - 1 (the mean code, where categories are nominal); :func:`categories` draws theirs.
+
     Parameters
     ----------
     items
         Dataset with ``item_discrimination`` and ``item_intercept`` (or ``item_difficulty``), and
-        ``item_guessing`` where items can be guessed (3PL): curves rise from there.
+        ``item_guessing`` where items can be guessed (3PL): curves rise from there; of items of
+        more than two categories what a fit or :func:`irt_dask.read_items` says of their steps.
     which
         Item identifiers or positions to draw; all by default.  Of more than 12 items, the six
         most extreme in discrimination or difficulty are coloured and the others are grey.
@@ -98,10 +104,12 @@ def icc(
     a, b = required(items, "item_discrimination")[index], required(items, "item_difficulty")[index]
     theta = np.linspace(-4, 4, 161)
     known = item_set(items, tuple(ids[i] for i in index), checked=False)
-    curves = np.exp(known.log_p(theta)[1::2])
+    highest = known.n_categories - 1
+    curves = known.expected(theta) / highest[:, None]
     more = [(p, known.column(p)) for p in MORE_PARAMETERS]
     usable = np.isfinite(curves).all(axis=1)
     index, a, b, curves = index[usable], a[usable], b[usable], curves[usable]
+    highest = highest[usable]
     ax = axes(ax)
     many = len(index) > MOST_COLOURED
     if many:
@@ -117,10 +125,12 @@ def icc(
     names = [
         f"{short(ids[index[i]])}  a={a[i]:.2f}, b={b[i]:.2f}"
         + "".join(f", {p.letter}={x[usable][i]:.2f}" for p, x in more if x[usable][i] != p.neutral)
+        + (f", {highest[i] + 1} categories" if highest[i] > 1 else "")
         for i in chosen
     ]
     legend(ax, handles, names)
-    ax.set(xlim=(-4, 4), ylim=(-0.01, 1.01), xlabel="ability θ", ylabel="P(right)")
+    score = "P(right)" if (highest == 1).all() else "expected score, share of the highest"
+    ax.set(xlim=(-4, 4), ylim=(-0.01, 1.01), xlabel="ability θ", ylabel=score)
     ax.set_title(f"Item characteristic curves of {len(index):,} item{'s' * (len(index) != 1)}")
     ax.grid(color="#eceef0", lw=0.7)
     return ax
@@ -144,7 +154,9 @@ def compare(
     labels: tuple[str, str] = ("joint ML", "posterior"),
     ax: Axes | None = None,
 ) -> Axes:
-    """Scatter one per-item variable of a fit against that of another, items matched by identifier.
+    """Scatter one variable of the items of a fit against that of another, matched by identifier.
+
+    Of a variable of steps, like ``item_step_difficulty``, each step is a point.
 
     Bars are one standard error or posterior standard deviation long to each side, where the
     datasets have one.  The title tells the correlation over all items that have both values.
@@ -162,9 +174,14 @@ def compare(
     x = required(reference, variable)
     y = required(other, variable, ids)
     dx, dy = spread(reference, variable), spread(other, variable, ids)
+    common = tuple(slice(n) for n in np.minimum(x.shape, y.shape))  # of steps
+    x, y = x[common], y[common]
     both = np.isfinite(x) & np.isfinite(y)
+    bars = [
+        None if e is None else np.nan_to_num(np.abs(e[common][both]), posinf=0) for e in (dx, dy)
+    ]
+    point = "item" if x.ndim == 1 else "step"
     x, y = x[both], y[both]
-    bars = [None if e is None else np.nan_to_num(np.abs(e[both]), posinf=0) for e in (dx, dy)]
     ax = axes(ax, 4.6, 4.4)
     title = variable.removeprefix("item_").replace("_", " ")
     if len(x) == 0:
@@ -181,11 +198,11 @@ def compare(
     ax.scatter(x, y, s=size, color=COLOURS[0], edgecolors="white", linewidths=0.3, zorder=3)
     outside = int(np.sum((np.minimum(x, y) < low) | (np.maximum(x, y) > high)))
     if outside:
-        beyond = f"{outside} item{'s' * (outside != 1)} beyond the frame"
+        beyond = f"{outside} {point}{'s' * (outside != 1)} beyond the frame"
         ax.text(0.98, 0.02, beyond, transform=ax.transAxes, ha="right", fontsize=8, color=INK)
     constant = len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0
     r = "r undefined" if constant else f"r = {np.corrcoef(x, y)[0, 1]:.4f}"
-    ax.set_title(f"{title}: {r}, {len(x):,} item{'s' * (len(x) != 1)}")
+    ax.set_title(f"{title}: {r}, {len(x):,} {point}{'s' * (len(x) != 1)}")
     ax.set(xlim=(low, high), ylim=(low, high), xlabel=labels[0], ylabel=labels[1])
     ax.set_aspect("equal")
     return ax

@@ -57,21 +57,48 @@ def number(value: float, digits: int = 3) -> str:
     return text.removeprefix("-") if not text.strip("-0.") else text
 
 
+def _with_error(value: float, error: float) -> str:
+    if np.isnan(value) or np.isnan(error):
+        return number(value)
+    return f"{number(value)} ± {number(error)}"
+
+
 def _column(ids: Sequence[str], dataset: xr.Dataset, name: str, bars: bool) -> list[str] | None:
+    """Values with their errors, those of steps and categories a line each."""
     values = optional(dataset, name, ids)
     if values is None:
         return None
     error = spread(dataset, name, ids) if bars else None
     if error is None:
-        return [number(v) for v in values]
-    return [
-        number(v) if np.isnan(v) or np.isnan(e) else f"{number(v)} ± {number(e)}"
-        for v, e in zip(values, error, strict=True)
+        error = np.full(values.shape, np.nan)
+    if values.ndim == 1:
+        if name in _ASYMPTOTES and (k := optional(dataset, "item_n_categories", ids)) is not None:
+            values = np.where(k > 2, np.nan, values)  # these items have none
+        return [_with_error(v, e) for v, e in zip(values, error, strict=True)]
+    # a score of category 0 is 0, and a single step is in the other columns
+    first = 1 if name == "item_category_score" else 0
+    of_steps = [
+        [_with_error(v, e) for v, e in zip(vs[first:], es[first:], strict=True) if not np.isnan(v)]
+        for vs, es in zip(values, error, strict=True)
     ]
+    cells = ["\n".join(f"{k}: {x}" for k, x in enumerate(of, 1)) for of in of_steps]
+    cells = [cell if len(of) > 1 else NOTHING for cell, of in zip(cells, of_steps, strict=True)]
+    return None if set(cells) <= {NOTHING} else cells
+
+
+def _models(fit: xr.Dataset) -> dict[str, list[str]]:
+    """Columns of the models and numbers of categories, where items differ in them."""
+    if "item_model" not in fit:
+        return {}
+    columns = {"model": [str(name) for name in fit["item_model"].values]}
+    return columns | {"categories": [str(k) for k in fit["item_n_categories"].values]}
 
 
 def _counts(ids: Sequence[str], fits: Sequence[xr.Dataset]) -> dict[str, list[str]]:
-    """Columns of the number of responses and the share right, of the first fit that has them."""
+    """Columns of the number of responses and the share right, of the first fit that has them.
+
+    Right is the highest of more than two categories.
+    """
     for fit in fits:
         n, right = (optional(fit, f"item_n_{of}", ids) for of in ("responses", "right"))
         if n is None:
@@ -79,7 +106,9 @@ def _counts(ids: Sequence[str], fits: Sequence[xr.Dataset]) -> dict[str, list[st
         columns = {"responses": [number(v, 0) for v in n]}
         if right is not None:
             with np.errstate(divide="ignore", invalid="ignore"):
-                columns["% right"] = [number(v, 1) for v in 100 * right / n]
+                several = bool((fit.get("item_n_categories", np.array(2)) > 2).any())
+                name = "% highest" if several else "% right"
+                columns[name] = [number(v, 1) for v in 100 * right / n]
         return columns
     return {}
 
@@ -98,7 +127,8 @@ def item_table(
         raise InputError(f"the {name} has no items to report")
     head = fit.isel(items=slice(MOST_ITEMS))
     ids = everything[:MOST_ITEMS]
-    columns = {"item": ids, **_counts(ids, [f for f in (head, joint, spectral) if f is not None])}
+    columns = {"item": ids, **_models(head)}
+    columns |= _counts(ids, [f for f in (head, joint, spectral) if f is not None])
     for owner, dataset, bars in (
         (name, head, True),
         ("joint ML", joint, True),
@@ -109,7 +139,7 @@ def item_table(
             if dataset is None or (owner == "spectral" and symbol == "a"):
                 continue
             column = _column(ids, dataset, variable, bars)
-            if column is not None:
+            if column is not None and column != columns.get(f"{owner} steps"):
                 columns[f"{owner} {symbol}"] = column
     remarks: tuple[str, ...] = ()
     if left := len(everything) - len(ids):
@@ -125,7 +155,12 @@ _PARAMETERS = (
     ("a", "item_discrimination"),
     ("b", "item_difficulty"),
     *((p.letter, p.variable) for p in MORE_PARAMETERS),
+    ("scores", "item_category_score"),
+    ("steps", "item_step_difficulty"),
+    ("thresholds", "item_threshold"),
 )
+
+_ASYMPTOTES = {p.variable for p in MORE_PARAMETERS}
 
 #: What to do about an item that carries a flag.
 REMEDIES = {
@@ -170,21 +205,22 @@ def recovery_table(
 ) -> Table | None:
     """Compare fits with the parameters that the data were simulated from."""
     ids, rows = item_ids(truth), []
-    for symbol, name in (("a", "item_discrimination"), ("b", "item_difficulty")):
+    for symbol, name in (*_PARAMETERS[:2], ("steps", "item_step_difficulty")):
         true = optional(truth, name)
         for owner, fit in fits:
             found = optional(fit, name, ids)
             if true is None or found is None:
                 continue
-            both = np.isfinite(true) & np.isfinite(found)
-            x, y = true[both], found[both]
+            common = tuple(slice(n) for n in np.minimum(true.shape, found.shape))  # of steps
+            both = np.isfinite(true[common]) & np.isfinite(found[common])
+            x, y = true[common][both], found[common][both]
             varied = len(x) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0
             r = float(np.corrcoef(x, y)[0, 1]) if varied else np.nan
             bias, rmse = np.nan, np.nan
             if len(x):
                 bias, rmse = float(np.mean(y - x)), float(np.sqrt(np.mean((y - x) ** 2)))
             cells = [number(r, 4), number(bias), number(rmse)]
-            rows.append([f"{owner} {symbol}", f"{len(x):,}", *cells])
+            rows.append([f"{owner} {symbol}", f"{len(x):,}{' steps' * (true.ndim - 1)}", *cells])
     head = ("estimate", "items", "correlation", "mean error", "root mean square error")
     return Table(head, rows) if rows else None
 

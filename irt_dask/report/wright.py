@@ -1,4 +1,7 @@
-"""The person-item map (Wright map): abilities to the left, difficulties to the right, one scale."""
+"""The person-item map (Wright map): abilities to the left, difficulties to the right, one scale.
+
+Items of more than two categories have a place for each step: their Thurstonian thresholds.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import pandas as pd
 import xarray as xr
 
 from irt_dask.errors import InputError
+from irt_dask.items.parameters import item_set
 from irt_dask.report.common import COLOURS, GREY, INK, axes, item_ids, required, short
 
 if TYPE_CHECKING:
@@ -58,6 +62,10 @@ def _stacked(y: np.ndarray, bin_height: float) -> np.ndarray:
     return cells.groupby(cells).cumcount().to_numpy(dtype=float)
 
 
+def _counted(n: int, what: str) -> str:
+    return f"{n:,} {what}{'s' * (n != 1)}"
+
+
 def _labelled(y: np.ndarray, room: int) -> np.ndarray:
     """Positions in the sorted ``y`` to label: all where there is room, else spread over the scale.
 
@@ -77,6 +85,29 @@ def _heights(wanted: np.ndarray, line: float, low: float, high: float) -> np.nda
     steps = line * np.arange(len(wanted))
     level = isotonic_regression(wanted - steps).x
     return np.clip(level, low + line / 2, max(low, high - line / 2 - steps[-1])) + steps
+
+
+def _places(items: xr.Dataset) -> tuple[list[str], np.ndarray]:
+    """Names and abilities of the points of the items, NaN where there is none.
+
+    The difficulty of an item of two categories; the threshold of each step of others, the ability
+    at which P(category k or higher) is 1/2.
+    """
+    ids = item_ids(items)
+    if {"item_model", "item_step_intercept", "item_step_difficulty"}.isdisjoint(items.variables):
+        return [short(i) for i in ids], required(items, "item_difficulty")
+    of: list[np.ndarray] = [np.empty(0)] * len(ids)
+    for g in item_set(items, tuple(ids), checked=False).groups:
+        two = g.model.n_categories == 2
+        points = g.model.difficulty(g.x)[0][None] if two else g.model.thresholds(g.x)[0]
+        for j, at in zip(g.at, points.T, strict=True):
+            of[j] = at
+    names = [
+        short(name) if len(at) == 1 else f"{short(name)} ≥ {k}"
+        for name, at in zip(ids, of, strict=True)
+        for k in range(1, len(at) + 1)
+    ]
+    return names, np.concatenate([*of, np.empty(0)])
 
 
 def _draw_items(ax: Axes, ids: list[str], b: np.ndarray, low: float, high: float) -> None:
@@ -102,7 +133,7 @@ def _draw_items(ax: Axes, ids: list[str], b: np.ndarray, low: float, high: float
     chosen = _labelled(y, int((high - low) / line))
     start = 0.3 if not many else 0.6
     for i, height in zip(chosen, _heights(y[chosen], line, low, high), strict=True):
-        text = short(ids[i])
+        text = ids[i]
         if above[i] or below[i]:
             text += f"  (b = {b[i]:.1f})" if np.isfinite(b[i]) else f"  (b = {b[i]})"
         ax.plot(
@@ -119,12 +150,15 @@ def wright_map(items: xr.Dataset, scores: xr.Dataset | None, *, ax: Axes | None 
     Parameters
     ----------
     items
-        Dataset with ``item_difficulty``.  Difficulties outside [-5, 5] are arrows at the edge.
+        Dataset with ``item_difficulty``.  Items of more than two categories, as a fit or
+        :func:`irt_dask.read_items` gives them, have a point for each step k, labelled ``item ≥ k``:
+        the threshold, where category k or a higher one has probability 1/2 (nominal items have
+        none).  Points outside [-5, 5] are arrows at the edge.
     scores
         Dataset with ``ability_count`` on ``ability``, the middles of classes of equal width; None
         draws the items alone.
     ax
-        Axes to draw on; a new figure by default.  Up to 40 items are all labelled where the axes
+        Axes to draw on; a new figure by default.  Up to 40 points are all labelled where the axes
         are tall enough, otherwise some that are spread over the scale.
 
     Examples
@@ -136,8 +170,8 @@ def wright_map(items: xr.Dataset, scores: xr.Dataset | None, *, ax: Axes | None 
     >>> ax.get_ylabel()
     'θ: ability of persons, difficulty of items'
     """
-    b = required(items, "item_difficulty")
-    ids = item_ids(items)
+    ids, b = _places(items)
+    n_items, steps = items.sizes["items"], len(b) > items.sizes["items"]
     order = np.argsort(b, kind="stable")
     order = order[~np.isnan(b[order])]
     n_lost = len(b) - len(order)
@@ -154,8 +188,13 @@ def wright_map(items: xr.Dataset, scores: xr.Dataset | None, *, ax: Axes | None 
     ax.axvline(0, color=INK, lw=0.8)
     if len(b):
         _draw_items(ax, ids, b, low, high)
-    heading = f"{len(b):,} item{'s' * (len(b) != 1)}"
-    heading += f" ({n_lost} without difficulty)" if n_lost else ""
+    heading = _counted(len(b), "item")
+    lost = f" ({n_lost} without difficulty)"
+    if steps:
+        heading = f"{_counted(n_items, 'item')}, {_counted(len(b), 'threshold')}"
+        lost = f" ({_counted(n_lost, 'step')} without one)"
+    heading += lost if n_lost else ""
     ax.text(0.5, 1.015, heading, transform=ax.get_xaxis_transform(), ha="center", fontsize=9)
-    ax.set_ylabel("θ: ability of persons, difficulty of items")
+    of_items = "thresholds of items" if steps else "difficulty of items"
+    ax.set_ylabel(f"θ: ability of persons, {of_items}")
     return ax

@@ -167,7 +167,7 @@ def generate(
         else:
             made = _stored(tasks, store, n_persons, rows, item_id, k, *how)
     data: dict[str, Any] = {name: value.T for name, (value, _) in described(models, x).items()}
-    if models.only is None or k != BINARY:
+    if models.only is None or models.only.name not in MODELS:
         data |= {"item_model": models.names, "item_n_categories": models.n_categories}
     if n_persons <= _MAX_ABILITIES:
         data["person_ability"] = _abilities(0, n_persons, seed)

@@ -336,7 +336,7 @@ def _items(fit: Rounds, found: _Found, counts: ResponseCounts) -> dict[str, Any]
     """What is said of the items."""
     model = fit.model
     items = {
-        **_of_models(model, counts),
+        **_of_models(model),
         **marginal_errors.Scale.of(model, found.x).items(found.x, found.covariance),
         "item_at_bound": model.at_bound(model.unpack(found.x)[0]),
         "item_n_responses": counts.seen,
@@ -351,9 +351,9 @@ def _items(fit: Rounds, found: _Found, counts: ResponseCounts) -> dict[str, Any]
     return items
 
 
-def _of_models(model: Model, counts: ResponseCounts) -> dict[str, Any]:
+def _of_models(model: Model) -> dict[str, Any]:
     """Models and categories of the items, where they are not of one model and two categories."""
-    if model.items.only is not None and counts.by_category is None:
+    if model.items.only is not None and model.items.only.name in MODELS:
         return {}
     return {"item_model": model.items.names, "item_n_categories": model.items.n_categories}
 
