@@ -465,3 +465,18 @@ def test_maxima_of_mirt(real_data, tag, model, name, n_items):
         of_steps = table.loc[[(item, n) for n in names]]
         np.testing.assert_allclose(steps, of_steps["est"], atol=1e-3)
         np.testing.assert_allclose(errors, of_steps["se"], rtol=1e-3)
+
+
+def test_nominal_items_of_two_categories_say_their_model():
+    """A falling one too is scored as it was fitted."""
+    y = irt.simulate(800, 6, seed=2).to_xarray()["response"].values.copy()
+    y[:, 2] = 1 - y[:, 2]
+    r = irt.from_array(y)
+    found = fit(r, model="nominal")
+    assert found["item_model"].values.tolist() == ["nominal"] * 6
+    assert float(found["item_category_score"][2, 1]) < 0.0
+    own = irt.score(r, found, progress=False)["person_ability"].values
+    y[:, 2] = 1 - y[:, 2]
+    turned = irt.from_array(y)
+    other = irt.score(turned, fit(turned), progress=False)["person_ability"].values
+    np.testing.assert_allclose(own, other, atol=2e-4)
