@@ -14,18 +14,14 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
-from irt_dask.arrays import Floats, Ints
+from irt_dask.arrays import Floats
+from irt_dask.calibrate.rasch import conditional_sets
 from irt_dask.calibrate.rasch.conditional_likelihoods import Categories, Difficulties, Likelihood
 from irt_dask.calibrate.rasch.conditional_maximum import covariance, maximise
 from irt_dask.calibrate.rasch.pair_counts import MEAN_ZERO
 from irt_dask.calibrate.shared.start_values import (
     ResponseCounts,
-    list_groups,
-    name_some,
     refuse_null_categories,
     refuse_unobserved,
 )
@@ -35,141 +31,16 @@ from irt_dask.errors import ConvergenceWarning, EstimationError, InputError
 from irt_dask.items import checks
 from irt_dask.items.described import described
 from irt_dask.items.mixture import Mixture, mixture_named
-from irt_dask.kernels.responses import item_sets
 from irt_dask.kernels.responses.item_sets import Sets
-from irt_dask.kernels.responses.response_counts import category_counts
-from irt_dask.store import Block, Responses
+from irt_dask.store import Responses
 
-#: The information of 5,000 steps takes 200 MB; sets of 2 * 10^7 steps in all take 0.5 GB.
-_MAX_ITEMS, _MAX_CELLS = 5_000, 20_000_000
+#: The information of 5,000 steps takes 200 MB.
+_MAX_ITEMS = 5_000
 #: Models of items whose sum of responses is sufficient; "1pl" is for two categories.
 _OF_ITEMS = ("1pl", "pcm", "rating")
+#: What described items have that is known here.
+_OF_SLOPES = ("item_discrimination", "item_intercept")
 _STEPS_ZERO = "mean of all step difficulties 0, discrimination 1"
-
-
-# --- counts of a pass over the data ---------------------------------------------------------------
-
-
-def _count(block: Block, steps: Ints, first: Ints) -> tuple[Any, ...]:
-    sets = _bounded(item_sets.observed_sets(block.data, steps))
-    return *sets, category_counts(block.data, first)
-
-
-def _merge(left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
-    sets = _bounded(item_sets.merge(Sets(*left[:-1]), Sets(*right[:-1])))
-    return *sets, left[-1] + right[-1]
-
-
-def _bounded(sets: Sets) -> Sets:
-    cells = sets.scores.size - sets.n_sets
-    if max(cells, sets.items.size) > _MAX_CELLS:
-        unit = "items" if cells == sets.items.size else "steps of items"
-        raise InputError(
-            f"persons answered {sets.n_sets} different sets of items or more, together of "
-            f"{cells} {unit}: fit_conditional keeps sets of {_MAX_CELLS} {unit} in all; "
-            f"use fit_spectral, whose work does not depend on who answered what, or select fewer "
-            f"items"
-        )
-    return sets
-
-
-def _counted(engine: Engine) -> tuple[Sets, Ints]:
-    """Sets of items, and persons by item and category: one pass."""
-    k = np.array(engine.responses.n_categories)
-    first = np.concatenate([[0], np.cumsum(k)])
-    *sets, found = engine.map_reduce(_count, k - 1, first, combine=_merge)
-    counts = np.zeros((k.size, k.max()), dtype=np.int64)
-    counts[np.arange(k.max()) < k[:, None]] = found
-    return Sets(*sets), counts
-
-
-def _taken(values: NDArray[Any], start: Ints, length: Ints) -> NDArray[Any]:
-    """Return pieces of an array, one after the other."""
-    ends = np.cumsum(length)
-    return values[np.repeat(start - ends + length, length) + np.arange(length.sum())]
-
-
-def _informative(sets: Sets, steps: Ints | None = None) -> Sets:
-    """Leave out persons all right or all wrong, and sets of nobody else; in a fixed order.
-
-    With more categories: of the highest or the lowest score.
-    """
-    start, length = sets.indptr[:-1], np.diff(sets.indptr)
-    first, size = sets.first[:-1], np.diff(sets.first)
-    last, scores = first + size - 1, sets.scores.copy()
-    highest = np.repeat(scores[last], length)
-    right = sets.right - highest * (1 if steps is None else steps[sets.items])
-    scores[first] = scores[last] = 0
-    kept = np.flatnonzero(np.add.reduceat(scores, first))
-    key = [sets.items[start[g] : start[g] + length[g]].astype(">i4").tobytes() for g in kept]
-    kept = kept[sorted(range(kept.size), key=key.__getitem__)]
-    zero = np.zeros(1, dtype=np.int64)
-    return Sets(
-        np.concatenate([zero, np.cumsum(length[kept])]),
-        _taken(sets.items, start[kept], length[kept]),
-        _taken(right, start[kept], length[kept]),
-        _taken(scores, first[kept], size[kept]),
-        np.concatenate([zero, np.cumsum(size[kept])]),
-    )
-
-
-def _extreme(sets: Sets) -> tuple[Ints, Ints]:
-    """Persons of each set with the lowest score, and with the highest."""
-    some = np.diff(sets.indptr) > 0
-    return sets.scores[sets.first[:-1]] * some, sets.scores[sets.first[1:] - 1] * some
-
-
-def _informative_counts(sets: Sets, counts: Ints, steps: Ints) -> Ints:
-    """Persons by item and category without those of the lowest or highest score on their items."""
-    low, high = (
-        np.bincount(sets.items, np.repeat(n, np.diff(sets.indptr)), minlength=steps.size)
-        for n in _extreme(sets)
-    )
-    out = counts.copy()
-    out[:, 0] -= low.astype(np.int64)
-    out[np.arange(steps.size), steps] -= high.astype(np.int64)
-    return out
-
-
-# --- whether there are estimates ------------------------------------------------------------------
-
-
-def _check_connected(sets: Sets, item_id: tuple[str, ...], steps: Ints | None = None) -> None:
-    """Stop unless the items are on one scale, at finite distances (Fischer 1981); name the groups.
-
-    With two categories the estimates exist then.
-    """
-    linked = csr_array(item_sets.links(sets, len(item_id), steps))
-    n, label = connected_components(linked, directed=True, connection="strong")
-    if n == 1:
-        return
-    graded = steps is not None and steps.max() > 1
-    right, wrong = ("above the lowest category", "below the highest") if graded else (
-        "right", "wrong")  # fmt: skip
-    remedy = "" if graded else ", or use fit_spectral, which regularizes"
-    raise EstimationError(
-        f"the items fall into {n} groups that the responses do not put on one scale: between two "
-        f"groups, everybody who was {right} on some items and {wrong} on others was {right} on the "
-        f"same group, or nobody answered both; remove items that all or none solved, or calibrate "
-        f"each group by itself{remedy}. " + list_groups(label, item_id)
-    )
-
-
-def _refuse_silent_categories(item_id: tuple[str, ...], counts: Ints, steps: Ints) -> None:
-    """Stop at categories that only persons have who do not count."""
-    null = (counts == 0) & (np.arange(counts.shape[1]) <= steps[:, None])
-    null &= (steps > 1)[:, None]
-    if null.any():
-        those = [f"{item_id[j]} ({', '.join(map(str, np.flatnonzero(null[j])))})"
-                 for j in np.flatnonzero(null.any(axis=1))]  # fmt: skip
-        raise EstimationError(
-            f"{len(those)} item(s) have a category that only persons with the lowest or the "
-            f"highest score on their items have, who say nothing of the items: "
-            f"{name_some(those)}; declare fewer categories, or recode"
-        )
-
-
-# --- what is asked, and found ---------------------------------------------------------------------
 
 
 def _models_of(model: Any, responses: Responses) -> Mixture | None:
@@ -193,10 +64,12 @@ def _refuse_size(responses: Responses) -> None:
     if responses.n_items < 2:
         raise EstimationError("difficulties are relative: at least two items are needed")
     if n > _MAX_ITEMS:
+        unit, other = "items", "fit_spectral"
+        if responses.graded:
+            unit, other = "steps of items", "fit_marginal"
         raise InputError(
-            f"{n} {'steps of items' if responses.graded else 'items'}: fit_conditional takes "
-            f"{_MAX_ITEMS} at most, whose information matrix the driver holds; use fit_spectral, "
-            f"or calibrate subsets of the items"
+            f"{n} {unit}: fit_conditional takes {_MAX_ITEMS} at most, whose information matrix the "
+            f"driver holds; use {other}, or calibrate subsets of the items"
         )
 
 
@@ -206,16 +79,20 @@ def _likelihood(
     """What is to be maximised, after checking that it has a maximum."""
     item_id = engine.responses.item_id
     steps = np.array(engine.responses.n_categories) - 1
-    informative = _informative(sets, steps)
-    if engine.responses.graded:
-        refuse_unobserved(item_id, counts.seen)
-        every = np.ones(steps.size, dtype=bool)
-        refuse_null_categories(item_id, counts.of_each, steps + 1, every)
-    _check_connected(informative, item_id, steps)
+    informative = conditional_sets.informative(sets, steps)
     if models is None:
+        conditional_sets.check_connected(informative, item_id, steps)
         return Difficulties(informative, item_id)
-    of_those = _informative_counts(sets, counts.of_each, steps)
-    _refuse_silent_categories(item_id, of_those, steps)
+    refuse_unobserved(item_id, counts.seen)
+    every = np.ones(steps.size, dtype=bool)
+    refuse_null_categories(
+        item_id, conditional_sets.in_common(models, counts.of_each), steps + 1, every
+    )
+    conditional_sets.check_connected(informative, item_id, steps)
+    of_those = conditional_sets.informative_counts(sets, counts.of_each, steps)
+    conditional_sets.refuse_silent_categories(
+        item_id, conditional_sets.in_common(models, of_those), steps
+    )
     return Categories(informative, item_id, models, of_those)
 
 
@@ -239,7 +116,7 @@ def _items(what: Likelihood, x: Floats, inverse: Floats) -> dict[str, Any]:
 
 def _attrs(what: Likelihood, model: Any, sets: Sets, converged: bool) -> dict[str, Any]:
     """What is said of the fit as a whole."""
-    low, high = _extreme(sets)
+    low, high = conditional_sets.extreme(sets)
     of_one = {"rasch": "1pl"}.get(model, model) if isinstance(model, str) else "by item"
     return {
         "method": "conditional maximum likelihood", "model": of_one, "converged": converged,
@@ -248,10 +125,6 @@ def _attrs(what: Likelihood, model: Any, sets: Sets, converged: bool) -> dict[st
         "n_lowest_score": int(low.sum()), "n_highest_score": int(high.sum()),
         "n_patterns": what.sets.n_sets,
     }  # fmt: skip
-
-
-#: What described items have that is known here.
-_OF_SLOPES = ("item_discrimination", "item_intercept")
 
 
 def fit_conditional(
@@ -302,8 +175,8 @@ def fit_conditional(
         If the estimates are not finite or not unique.  The links from items that somebody was right
         on to those the same person was wrong on (above the lowest category, below the highest) must
         connect all items both ways (Fischer 1981), and every category must have somebody whose
-        score is not extreme.  With two categories that suffices; with more, difficulties of steps
-        that run away are named when they do.
+        score is not extreme, on one of the items that share their steps.  With two categories that
+        suffices; with more, difficulties of steps that run away are named when they do.
 
     Warns
     -----
@@ -317,10 +190,11 @@ def fit_conditional(
     One pass over the data (and one for flags), to responses by item and persons by score for each
     set of items; then the driver alone, some six steps.  A step costs about k^2 (10 + k / 50)
     ns for each set of k items (100 items: 0.1 ms) and 2 k^2 operations for each score that occurs
-    in it (1,000 complete items: 0.2 s).  With K categories some k^3 K^2 ns, half as much again for
-    each further ability at which scores are looked up (40 items, K = 4: 1 ms; 100, K = 5: 20 ms).
-    Driver memory: 60 bytes for each step of each set, 40 bytes x steps^2, as much for the largest
-    set.  With complete data there is one set.
+    in it (1,000 complete items: 0.2 s).  With K categories k^3 K^2 / 2 ns, times the abilities at
+    which scores are looked up, mostly one, three for 500 items (40 items, K = 4: 0.4 ms; 100, K =
+    5: 8 ms; 500, K = 4: 2 s).  Driver memory: 60 bytes for each step of each set, 40 bytes x
+    items^2 and 24 bytes x items^2 of the largest set; with categories 100 bytes x steps^2.  With
+    complete data there is one set.
     Weights would need another variance, from more than these counts, and are refused.
 
     Source: Andersen (1970, 1972); Fischer (1981), *Psychometrika* 46, for existence; Fischer and
@@ -351,7 +225,7 @@ def fit_conditional(
     with Engine(
         responses, client=client, progress=progress, stage="conditional", graded=graded
     ) as engine:
-        sets, by_category = _counted(engine)
+        sets, by_category = conditional_sets.counted(engine)
         highest = np.array(responses.n_categories) - 1
         seen, right = by_category.sum(axis=1), by_category[np.arange(highest.size), highest]
         counts = ResponseCounts(right, seen, responses.n_persons, by_category)

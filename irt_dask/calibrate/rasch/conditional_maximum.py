@@ -25,29 +25,33 @@ _FAR, _NOTHING = 0.5, 1e-7
 def _factor(what: Likelihood, information: Floats) -> Any:
     """Cholesky factors of the information, made regular along the flat direction."""
     shift = float(np.trace(information)) / len(information) ** 2
+    regular = information + shift * np.outer(what.flat, what.flat)
     try:
-        return scipy.linalg.cho_factor(information + shift * np.outer(what.flat, what.flat))
+        return scipy.linalg.cho_factor(regular)
     except scipy.linalg.LinAlgError:
+        least = scipy.linalg.eigh(regular, subset_by_index=[0, 0])[1][:, 0]
         raise EstimationError(
             f"the conditional information of the items is singular to working precision: too few "
-            f"persons link some items to the others; {what.remedy}"
+            f"persons link some items to the others ({_moving(what, np.abs, least)}); {what.remedy}"
         ) from None
+
+
+def _moving(what: Likelihood, size: Any, direction: Floats) -> str:
+    """Names of the steps that move most along a direction."""
+    moves = what.difficulties(direction)
+    names = what.step_names()
+    return name_some([names[k] for k in np.flatnonzero(size(moves) > 0.5 * np.abs(moves).max())])
 
 
 def _refuse_runaways(what: Likelihood, step: Floats, gain: float) -> None:
     """Stop where the likelihood rises for ever, ever less: steps do not shrink there."""
-    moves = what.difficulties(step)
-    if np.abs(moves).max() < _FAR or gain > _NOTHING:
+    if np.abs(what.difficulties(step)).max() < _FAR or gain > _NOTHING:
         return
-    names = what.step_names()
-    up, down = (
-        [names[k] for k in np.flatnonzero(sign * moves > 0.5 * np.abs(moves).max())]
-        for sign in (1.0, -1.0)
-    )
-    ways = [f"up: {name_some(up)}"] * bool(up) + [f"down: {name_some(down)}"] * bool(down)
+    ways = [("up", np.positive), ("down", np.negative)]
+    named = [f"{way}: {those}" for way, sign in ways if (those := _moving(what, sign, step))]
     raise EstimationError(
         f"the estimates are not finite: the conditional likelihood rises for ever as some "
-        f"difficulties run away ({'; '.join(ways)}), because persons of the same score never show "
+        f"difficulties run away ({'; '.join(named)}), because persons of the same score never show "
         f"what would hold them; {what.remedy}"
     )
 
