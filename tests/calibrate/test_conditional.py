@@ -14,7 +14,7 @@ from parts import csr_of
 from scipy.sparse.csgraph import connected_components
 
 import irt_dask as irt
-from irt_dask.calibrate.rasch import conditional
+from irt_dask.calibrate.rasch import conditional_sets
 from irt_dask.errors import ConvergenceWarning, EstimationError, InputError
 from irt_dask.kernels.pairs import symmetric_functions
 from irt_dask.kernels.responses import item_sets
@@ -177,7 +177,7 @@ def test_probabilities_agree_with_integer_arithmetic(b):
 def test_derivatives_agree_with_finite_differences():
     b = np.random.default_rng(4).normal(size=9)
     y = rasch(5, 80, b, 0.3)
-    sets = conditional._informative(item_sets.observed_sets(Dense(y)))
+    sets = conditional_sets.informative(item_sets.observed_sets(Dense(y)))
     value, gradient, information = symmetric_functions.derivatives(sets, b)
     assert value == symmetric_functions.log_likelihood(sets, b)
     h = 1e-5
@@ -268,7 +268,7 @@ def test_links_connect_what_pairs_connect(missing):
         n, m = rng.integers(1, 16), rng.integers(2, 8)
         y = (rng.random((n, m)) < rng.random(m)).astype(np.int8)
         y[rng.random((n, m)) < missing] = -1
-        sets = conditional._informative(item_sets.observed_sets(Dense(y)))
+        sets = conditional_sets.informative(item_sets.observed_sets(Dense(y)))
         pairs = ((y == 1).T.astype(int) @ (y == 0)) > 0
         np.testing.assert_array_equal(reach(item_sets.links(sets, m)), reach(pairs))
         some += connected_components(sp.csr_array(pairs), connection="strong")[0] == 1
@@ -398,9 +398,9 @@ def test_too_many_sets_of_items(monkeypatch):
     y = rasch(17, 200, np.zeros(12), 0.5)
     n = len({tuple(row >= 0) for row in y})
     cells = sum(sum(s) for s in {tuple(row >= 0) for row in y})
-    monkeypatch.setattr(conditional, "_MAX_CELLS", cells)
+    monkeypatch.setattr(conditional_sets, "MAX_CELLS", cells)
     irt.fit_conditional(y)
-    monkeypatch.setattr(conditional, "_MAX_CELLS", cells - 1)
+    monkeypatch.setattr(conditional_sets, "MAX_CELLS", cells - 1)
     message = f"answered {n} different sets.*together of {cells} items.*fit_spectral"
     with pytest.raises(InputError, match=message):
         irt.fit_conditional(y)

@@ -185,6 +185,12 @@ METHODS = (
     Method("pairwise, random", "fit_pairwise", {"n_splits": 3, "seed": 5}, random="keyed"),
     Method("conditional", "fit_conditional"),
     Method(
+        "conditional, pcm", "fit_conditional", {"model": "pcm"}, categories=(2, 3, 4, 3, 3),
+    ),
+    Method(
+        "conditional, rating", "fit_conditional", {"model": "rating"}, categories=(2, 3, 3, 4, 4),
+    ),
+    Method(
         "private spectral", "fit_private_spectral", {"epsilon": 5.0, "delta": 1e-6},
         random="secret", private=True,
     ),

@@ -21,14 +21,16 @@ class Sets(NamedTuple):
     """Persons by the set of items they answered; what their conditional likelihood needs of them.
 
     Set g has the items ``items[indptr[g]:indptr[g + 1]]``, which ascend; ``right`` lies like
-    ``items`` (persons right), and the persons of the set with each score 0 .. k are
-    ``scores[indptr[g] + g:indptr[g + 1] + g + 1]``.
+    ``items`` (persons right; with more categories the sum of responses), and the persons of the set
+    with each score, from 0 to the highest, are ``scores[first[g]:first[g + 1]]``.  With two
+    categories ``first[g]`` is ``indptr[g] + g``.
     """
 
     indptr: Ints
     items: NDArray[np.int32]
     right: Ints
     scores: Ints
+    first: Ints
 
     @property
     def n_sets(self) -> int:
@@ -147,7 +149,7 @@ def common_sets(data: Layout) -> CommonSets:
 @jit
 def _tally(
     indptr: Any, indices: Any, values: NDArray[np.int8], number: Ints, start: Ints, right: Ints,
-    scores: Ints,
+    scores: Ints, first: Ints,
 ) -> None:  # fmt: skip
     for i in range(number.size):
         _, x = rows.row(indptr, indices, values, i)
@@ -158,80 +160,100 @@ def _tally(
                 right[at] += x[k]
                 score += x[k]
                 at += 1
-        scores[start[g] + g + score] += 1
+        scores[first[g] + score] += 1
 
 
-def observed_sets(data: Layout) -> Sets:
-    """Group the persons of a block by the items they answered."""
+def observed_sets(data: Layout, steps: Ints | None = None) -> Sets:
+    """Group the persons of a block by the items they answered.
+
+    ``steps`` are the categories of each item less one; None: all items have two.
+    """
     arrays = rows.arrays(data)
-    number, first = sets_of(data)
-    sets = layouts.to_sparse(layouts.take(data, first))
+    number, person = sets_of(data)
+    sets = layouts.to_sparse(layouts.take(data, person))
+    highest = np.diff(sets.indptr)
+    if steps is not None:
+        before = np.concatenate([[0], np.cumsum(steps[sets.indices])])
+        highest = np.diff(before[sets.indptr])
+    first = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(highest + 1)])
     right = np.zeros(sets.indices.size, dtype=np.int64)
-    scores = np.zeros(sets.indices.size + first.size, dtype=np.int64)
-    _tally(*arrays, number, sets.indptr, right, scores)
-    return Sets(sets.indptr, sets.indices.astype(np.int32), right, scores)
+    scores = np.zeros(first[-1], dtype=np.int64)
+    _tally(*arrays, number, sets.indptr, right, scores, first)
+    return Sets(sets.indptr, sets.indices.astype(np.int32), right, scores, first)
 
 
 @jit
-def _add(old: Ints, right: Ints, scores: Ints, number: Ints, new: Ints, r: Ints, s: Ints) -> None:
+def _add(old: Ints, values: Ints, number: Ints, new: Ints, out: Ints) -> None:
     for i in range(number.size):
-        lo, hi, g = old[i], old[i + 1], number[i]
-        for k in range(hi - lo):
-            r[new[g] + k] += right[lo + k]
-        for k in range(hi - lo + 1):
-            s[new[g] + g + k] += scores[lo + i + k]
+        lo, g = old[i], number[i]
+        for k in range(old[i + 1] - lo):
+            out[new[g] + k] += values[lo + k]
 
 
 def merge(left: Sets, right: Sets) -> Sets:
     """Add up two lists of sets."""
     indptr = np.concatenate([left.indptr, right.indptr[1:] + left.indptr[-1]])
+    before = np.concatenate([left.first, right.first[1:] + left.first[-1]])
     items = np.concatenate([left.items, right.items])
     values = np.zeros(items.size, dtype=np.int8)
     both = layouts.Sparse(indptr, items, values, 0)
-    number, first = sets_of(both)
-    kept = layouts.take(both, first)
+    number, one = sets_of(both)
+    kept = layouts.take(both, one)
     assert isinstance(kept, layouts.Sparse)
+    first = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.diff(before)[one])])
     n_right = np.zeros(kept.indices.size, dtype=np.int64)
-    scores = np.zeros(kept.indices.size + first.size, dtype=np.int64)
-    more = (np.concatenate([left.right, right.right]), np.concatenate([left.scores, right.scores]))
-    _add(indptr, *more, number, kept.indptr, n_right, scores)
-    return Sets(kept.indptr, kept.indices, n_right, scores)
+    scores = np.zeros(first[-1], dtype=np.int64)
+    _add(indptr, np.concatenate([left.right, right.right]), number, kept.indptr, n_right)
+    _add(before, np.concatenate([left.scores, right.scores]), number, first, scores)
+    return Sets(kept.indptr, kept.indices, n_right, scores, first)
 
 
 @jit
-def _link(indptr: Ints, items: Any, right: Ints, scores: Ints, linked: Bools) -> None:
+def _link(
+    indptr: Ints, items: Any, right: Ints, scores: Ints, first: Ints, steps: Ints, linked: Bools
+) -> None:
     for g in range(indptr.size - 1):
         lo, k = indptr[g], indptr[g + 1] - indptr[g]
-        order = np.argsort(-right[lo : lo + k])
-        start = level = above = got = most = 0  # the level above this one is order[above:level]
-        reached = scores[lo + g : lo + g + k + 1].sum()
+        mine = items[lo : lo + k]
+        share = right[lo : lo + k] / steps[mine]
+        order = np.argsort(-share)
+        start = level = above = got = most = points = 0  # the level above is order[above:level]
+        reached = scores[first[g] : first[g + 1]].sum()
         for t in range(k):
-            reached -= scores[lo + g + t]  # persons with a score of t + 1 or more
             got += right[lo + order[t]]
-            most += reached
+            for _ in range(steps[mine[order[t]]]):
+                reached -= scores[first[g] + points]  # persons with a score of points + 1 or more
+                most += reached
+                points += 1
             if got < most:
                 continue
             # Items order[start:t + 1] are linked in a circle.
             for u in range(start, t + 1):
                 v = u + 1 if u < t else start
-                linked[items[lo + order[u]], items[lo + order[v]]] = True
-            tied = start > 0 and right[lo + order[start]] == right[lo + order[start - 1]]
+                linked[mine[order[u]], mine[order[v]]] = True
+            tied = start > 0 and share[order[start]] == share[order[start - 1]]
             if not tied:
                 above, level = level, start
             for u in range(above, level):
                 for v in range(start, t + 1):
-                    linked[items[lo + order[u]], items[lo + order[v]]] = True
+                    linked[mine[order[u]], mine[order[v]]] = True
             start = t + 1
 
 
-def links(sets: Sets, n_items: int) -> Bools:
+def links(sets: Sets, n_items: int, steps: Ints | None = None) -> Bools:
     """Links i -> j with the same connections as "somebody was right on i and wrong on j".
 
     In a set the t items solved most often got ``sum_r n_r min(r, t)`` right answers at most, and so
     many if and only if nobody was right outside them and wrong inside: no link leads back.  These
     cuts part the items of the set into levels; inside one, items are linked both ways (or were
     answered alike by everybody, and are linked through others alone).
+
+    With more categories right is above the lowest, wrong below the highest, t the sum of the items'
+    ``steps``, and items are ordered by the mean response as a share of the highest: where nobody is
+    above the lowest outside and below the highest inside, everybody's shares are as high inside.
     """
     linked = np.zeros((n_items, n_items), dtype=bool)
-    _link(*sets, linked)
+    if steps is None:
+        steps = np.ones(n_items, dtype=np.int64)
+    _link(*sets, steps, linked)
     return linked
