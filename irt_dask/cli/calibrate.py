@@ -40,7 +40,7 @@ _METHODS: dict[str, tuple[str, ...]] = {
     "joint": ("model", "coreset", "max_iterations", "start", "checkpoint", "seed"),
     "spectral": ("standard_errors",),
     "pairwise": ("pairing", "standard_errors"),
-    "conditional": ("max_iterations",),
+    "conditional": ("model", "max_iterations"),
 }  # fmt: skip
 #: Options that the functions call otherwise.
 _KEYWORDS = {"shards": "n_shards", "draws": "n_draws", "chains": "n_chains"}
@@ -65,8 +65,11 @@ def _refuse_options_of_other_methods(method: str) -> None:
             raise InputError(f"--{name} belongs to --method {' or '.join(methods)}")
 
 
-def _model(text: str) -> str | dict[str, str]:
+def _model(text: str | None, method: str) -> str | dict[str, str]:
     """The option --model: a name, or the models that a file says."""
+    usual = "rasch" if method == "conditional" else "2pl"
+    if text is None or text == usual:
+        return usual
     if not text.lower().endswith(".csv"):
         check_names(text)
         return text
@@ -111,11 +114,11 @@ def _guessing_prior(text: str | None, model: Any) -> dict[str, Any]:
 @click.option("--method", type=click.Choice([*_METHODS]), default="bayes", show_default=True,
               help="Posterior by LS-WASP, marginal or joint maximum likelihood, or a Rasch one: "
               "spectral, pairwise (all pairs) or conditional.")  # fmt: skip
-@click.option("--model", default="2pl", show_default=True, metavar="MODEL",
-              help="Item response model: 1pl to 4pl (marginal, joint); with marginal also those of "
-              "any number of categories: graded, gpcm, pcm, rating, nominal; two joined by a plus "
-              "(of two categories, of more: 3pl+gpcm); or a CSV file with columns item and model.",
-              )  # fmt: skip
+@click.option("--model", metavar="MODEL",
+              help="Item response model: 1pl to 4pl (marginal, joint; default: 2pl); with marginal "
+              "also those of any number of categories: graded, gpcm, pcm, rating, nominal; two "
+              "joined by a plus (of two categories, of more: 3pl+gpcm); or a CSV file with columns "
+              "item and model. Conditional: rasch (the default), pcm or rating.")  # fmt: skip
 @click.option("--groups/--no-groups", default=None,
               help="Whether each group of persons has its own mean and SD of ability (marginal; "
               "default: if the store has groups).")  # fmt: skip
@@ -173,7 +176,7 @@ def calibrate(
     check_new_path(out)
     path = None if kept is None else check_new_result(kept)
     _refuse_options_of_other_methods(method)
-    options["model"] = _model(options["model"])
+    options["model"] = _model(options["model"], method)
     options |= _guessing_prior(options.pop("guessing_prior"), options["model"])
     options["pairing"] = "all"  # of items, not chosen at random
     fit = _fitted(store, method, weights, cluster, quiet, options)
