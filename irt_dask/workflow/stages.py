@@ -21,6 +21,7 @@ from irt_dask.calibrate.private.fit import fit_private_spectral
 from irt_dask.calibrate.rasch.spectral import fit_spectral
 from irt_dask.calibrate.shared.summary import summarise
 from irt_dask.datasets import load_lsat
+from irt_dask.engine import refuse_graded
 from irt_dask.engine.person_files import DONE
 from irt_dask.errors import ChangedRunError, DataWarning, Notice
 from irt_dask.evaluate.predictive_check import predictive_check
@@ -87,6 +88,7 @@ def ingest(c: Context) -> list[str]:
             data.source, target, **data.model_dump(include={*OF_A_SOURCE, "rows_per_block"}),
             **c.common,
         )  # fmt: skip
+        refuse_graded(made, "a pipeline")
         refuse_unused_weights(c.config, made)
         if made.n_quarantined:
             warnings.warn(
