@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -247,7 +248,6 @@ def info(store: str | None, as_json: bool) -> None:
 
 def _about(r: Responses, as_json: bool) -> dict[str, Any]:
     """Describe a store, for scripts with all items."""
-    n = Counter(r.n_categories)
     items: dict[str, Any] = {
         "items": r.n_items, "item_id": list(r.item_id), "n_categories": list(r.n_categories)
     }  # fmt: skip
@@ -256,7 +256,7 @@ def _about(r: Responses, as_json: bool) -> dict[str, Any]:
         "persons": r.n_persons,
         **(items if as_json else {"items": f"{r.n_items}: {shortened(r.item_id)}"}),
         "blocks": r.n_blocks,
-        "categories": _shown(n) if len(n) > 1 else str(min(n)),
+        "categories": of_categories(r.n_categories),
         "layout": r.layout,
         "weights": "none" if r.max_weight is None else r.weight_kind,
         "groups": r.has_groups,
@@ -266,6 +266,9 @@ def _about(r: Responses, as_json: bool) -> dict[str, Any]:
     }
 
 
-def _shown(n: Counter[int]) -> str:
+def of_categories(n_categories: Sequence[int]) -> str:
     """Say how many items have how many categories."""
+    n = Counter(n_categories)
+    if len(n) == 1:
+        return str(min(n))
     return ", ".join(f"{k} ({count} item{'s' * (count > 1)})" for k, count in sorted(n.items()))

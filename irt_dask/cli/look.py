@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from irt_dask.cli.common import json_option, quiet_option, shortened, show
-from irt_dask.cli.data import given_options, ingest_options
+from irt_dask.cli.data import given_options, ingest_options, of_categories
 from irt_dask.cli.spoken import typed
 from irt_dask.errors import InputError
+from irt_dask.store.categories import BINARY
 from irt_dask.store.places import local_path
 
 if TYPE_CHECKING:
@@ -164,6 +165,8 @@ def _in_words(look: Look) -> dict[str, str]:
         "not observed": f"not known{sample}" if share is None else f"{share:.1%} of cells",
         "values": "; ".join(value_line(v, look) for v in look.values[:_SHOWN]),
     }
+    if max(look.n_categories, default=BINARY) > BINARY:
+        said["categories"] = of_categories(look.n_categories)
     if look.weights is not None:
         said["weights"] = f"{look.weights[0]:g} to {look.weights[1]:g}"
     if look.groups is not None:
@@ -226,6 +229,7 @@ def _as_json(look: Look) -> dict[str, Any]:
         "item_id": list(look.items),
         "missing_share": missing_share(look),
         "values": [vars(v) for v in look.values],
+        "n_categories": list(look.n_categories) or None,
         "perhaps_categories": suggested(look) if look.perhaps_categories else None,
         "weights": look.weights,
         "groups": look.groups,

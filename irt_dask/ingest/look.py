@@ -67,6 +67,8 @@ class Look:
     empty: tuple[str, ...] = ()
     suspects: dict[str, str] = field(default_factory=dict)  # why these are perhaps no items
     values: list[Value] = field(default_factory=list)
+    #: Of each item, where a trial ingest says it.
+    n_categories: tuple[int, ...] = ()
     #: K that codes above 1 suggest, of columns of items or, in long files, of the responses; where
     #: nobody has said it.
     perhaps_categories: dict[str, int] = field(default_factory=dict)
@@ -180,6 +182,7 @@ def _try(found: Look, path: Any, options: Options, store: Path, progress: Progre
     found.empty += tuple(item for item in found.items if item not in made.item_id)
     found.n_persons, found.items, found.n_bad = made.n_persons, made.item_id, made.n_quarantined
     found.n_cells = made.n_persons * made.n_items
+    found.n_categories = made.n_categories
     found.notes += [
         str(w.message)
         for w in caught

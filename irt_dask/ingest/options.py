@@ -70,11 +70,15 @@ class Options:
         given = (
             ("layout", self.layout, LAYOUTS), ("on_error", self.on_error, ON_ERROR),
             ("on_duplicate", self.on_duplicate, ON_DUPLICATE),
-            ("null_categories", self.null_categories, (STOP, KEEP)),
         )  # fmt: skip
         for name, value, known in given:
             if value not in known:
                 raise InputError(f"{name}={value!r} is unknown; it is one of {', '.join(known)}")
+        if self.null_categories not in (STOP, KEEP):
+            raise InputError(
+                f"null_categories={self.null_categories!r} is not available; choose raise or keep, "
+                f"or join categories by recode="
+            )
         if self.shape not in (None, "long", "wide"):
             raise InputError(f"shape={self.shape!r} is unknown; say shape='long' or shape='wide'")
         if entries(self.exclude) is None:

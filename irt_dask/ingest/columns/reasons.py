@@ -70,8 +70,8 @@ def _beyond(value: str, item: str, limits: Limits, code: int, plain: bool) -> st
         return None
     meaning = "" if plain else f"it means {code}, and "
     said = shorten(value)
-    remedy = "" if item in limits.stored else "say categories= if it has more, or "
-    return f"{meaning}{limits.said(item)}; {remedy}recode={{{said}: CODE}} or missing=[{said}]"
+    remedy = "say" if item in limits.stored else "say categories= if it has more, or"
+    return f"{meaning}{limits.said(item)}; {remedy} recode={{{said}: CODE}} or missing=[{said}]"
 
 
 def _number(number: float, said: str, item: str, limits: Limits, *, digits: set[str]) -> str | None:

@@ -200,4 +200,4 @@ def _parsed(
             yield _Row(identifier(item), dict(zip(names[1:], values, strict=True)), at)
         first += parsed.n_lines
     for note in table.text.notes:
-        warnings.warn(f"{path}: {note}", Notice, stacklevel=8)
+        warnings.warn(f"{path}: {note}", Notice, stacklevel=9)
