@@ -267,10 +267,18 @@ def test_quarantine(tmp_path: Path) -> None:
 
 
 def test_a_code_for_missing_that_is_a_category(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"'4' is a response \(items have up to 5 categories"):
+    with pytest.raises(
+        InputError, match="'4' is a response where items have 5 categories, 0 to 4, and"
+    ):
         ingest(as_wide(tmp_path), categories=5, missing=["4"])
     r = ingest(as_wide(tmp_path), categories={"q2": 4, "q3": 3}, missing=["4"])
     assert cells(r)[0].tolist() == [1, -1, 0]
+    more = write(tmp_path / "more.csv", "person,q2\ng,3\n")
+    for categories in (None, "data", 15):
+        with pytest.raises(InputError, match=r"'3' is a response where items have (4|15)"):
+            irt.append(more, tmp_path / "s", missing=[3], categories=categories)
+    recode = {"3": "missing"}
+    assert cells(irt.append(more, tmp_path / "s", recode=recode))[-1].tolist() == [-1, -1, -1]
 
 
 # --- recode ---------------------------------------------------------------------------------------

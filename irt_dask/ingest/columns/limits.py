@@ -70,15 +70,20 @@ class Limits:
     @cached_property
     def by_item(self) -> bool:
         """Whether K differs between items."""
-        return len(self._counts()) > 1
+        return len({self.others, *self._known()}) > 1
 
     @cached_property
     def most(self) -> int:
         """The largest K that some item may have."""
-        return max(self._counts())
+        return max({self.others} | self._known())
 
-    def _counts(self) -> set[int]:
-        return {self.others, *self.named.values(), *self.keyed.values(), *self.stored.values()}
+    @property
+    def said_most(self) -> int:
+        """The largest K that somebody has said: the data say theirs when they are read."""
+        return max({BINARY} | self._known()) if self.from_data else self.most
+
+    def _known(self) -> set[int]:
+        return {*self.named.values(), *self.keyed.values(), *self.stored.values()}
 
     def said(self, item: str) -> str:
         """Say what K an item has, and who says so."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
 from irt_dask.errors import InputError
 from irt_dask.ingest.columns.numbers import alike, number_of, spellings
-from irt_dask.store.categories import MOST
+from irt_dask.store.categories import BINARY, MOST
 
 #: Codes as they are written; which of them an item has is another matter (``limits``).
 CODES = {text: code for code in range(MOST) for text in spellings(code)}
@@ -56,28 +56,29 @@ def texts_of(code: object, option: str) -> list[str]:
     return [str(int(code))] if isinstance(code, Integral) else spellings(float(code))
 
 
-def missing_codes(missing: Any, n_categories: int = 2) -> list[str]:
-    """Return the texts that mean not observed, none of them a code below ``n_categories``."""
+def missing_codes(missing: Any) -> list[str]:
+    """Return the texts that mean not observed."""
     if isinstance(missing, (str, Real)):
         missing = [missing]
     try:
         codes = [text for code in missing for text in texts_of(code, f"missing={missing!r}")]
     except TypeError:
         raise InputError(f"missing={missing!r} must be a list of codes") from None
-    for text in codes:
-        code = CODES.get(text, MOST)
-        if code < n_categories:
-            what = (
-                "(0 wrong, 1 right)"
-                if code < 2
-                else f"(items have up to {n_categories} categories, the codes 0 to "
-                f"{n_categories - 1})"
-            )
-            raise InputError(
-                f"missing={missing!r}: {text!r} is a response {what} and cannot mean "
-                f"missing; if it does in this file, recode it: recode={{{text!r}: 'missing'}}"
-            )
+    refuse_responses(codes, BINARY)
     return codes
+
+
+def refuse_responses(missing: Sequence[str], n_categories: int) -> None:
+    """Refuse texts for not observed that are a response where items have so many categories."""
+    for text in missing:
+        if CODES.get(text, MOST) < n_categories:
+            some = "(0 wrong, 1 right)"
+            if n_categories > BINARY:
+                some = f"where items have {n_categories} categories, 0 to {n_categories - 1},"
+            raise InputError(
+                f"missing={[*missing]!r}: {text!r} is a response {some} and cannot mean missing; "
+                f"if it does in this file, recode it: recode={{{text!r}: 'missing'}}"
+            )
 
 
 def recoded(recode: Any) -> dict[str, int]:

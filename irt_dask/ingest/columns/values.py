@@ -19,6 +19,7 @@ from irt_dask.ingest.columns.meanings import (
     meaning_of,
     missing_codes,
     recoded,
+    refuse_responses,
     table_of,
 )
 from irt_dask.ingest.columns.numbers import number_of, shorten, spellings
@@ -37,6 +38,7 @@ class Codes:
 
     table: dict[str, int]
     recodes: dict[str, int] = field(default_factory=dict)  # what the caller said of them
+    missing: Sequence[str] = ()  # and said to mean not observed
     key: Key | None = None  # for files of raw answers
     decimal: str | None = None  # the sign in numbers; None is a dot
     limits: Limits = field(default_factory=Limits)
@@ -48,11 +50,11 @@ class Codes:
         keyed: bool = False, limits: Limits | None = None,
     ) -> Codes:  # fmt: skip
         """Check the options of an ingest; without a key numbers are codes."""
-        limits = limits or Limits()
-        if not keyed and not limits.from_data:
-            missing_codes(missing, limits.most)
         table = table_of(missing, recode, decimal, keyed=keyed)
-        return cls(table, recoded(recode), decimal=decimal, limits=limits)
+        return cls(
+            table, recoded(recode), missing_codes(missing), decimal=decimal,
+            limits=limits or Limits(),
+        )  # fmt: skip
 
     def with_key(self, key: Key) -> Codes:
         """Return the codes of a file of raw answers, whose scores are ``key``."""
@@ -77,8 +79,10 @@ class Codes:
         """Return the codes of a source: which items are counted back, and K with the store's.
 
         InputError where a recode or a score of the key is a code that no item, or not this one,
-        has.
+        has, or what is said to be missing is a response.
         """
+        if self.key is None:
+            refuse_responses(self.missing, limits.said_most)
         for text, code in self.recodes.items():
             if code >= limits.most:
                 what = f"recode={{{text!r}: {code}}}: no item has the code {code}"
