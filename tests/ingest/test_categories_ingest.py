@@ -17,10 +17,12 @@ from parts import cells, person_ids
 
 import irt_dask as irt
 from irt_dask.errors import DataWarning, InputError, TooLargeError
+from irt_dask.ingest.columns import decode
 from irt_dask.ingest.columns.patterns import ItemFilter
 from irt_dask.ingest.columns.values import Codes, Distinct
 from irt_dask.ingest.options import codes_of
-from irt_dask.ingest.sort import row_grouping
+from irt_dask.ingest.sort import row_grouping, spill
+from irt_dask.ingest.text import lines
 from irt_dask.kernels.responses.layouts import to_dense
 from irt_dask.store import manifest
 
@@ -607,10 +609,6 @@ def test_codes_against_plain_python(
 def test_pieces_and_partitions_do_not_matter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from irt_dask.ingest.columns import decode
-    from irt_dask.ingest.sort import spill
-    from irt_dask.ingest.text import lines
-
     monkeypatch.setattr(lines, "PIECE", 40)
     monkeypatch.setattr(spill, "PARTITION", 60)
     monkeypatch.setattr(decode, "CELLS", 4)
@@ -624,3 +622,33 @@ def test_pieces_and_partitions_do_not_matter(
             expected[:, 1] = REVERSED[:, 1]
         np.testing.assert_array_equal(cells(r), expected)
         assert r.n_categories == K
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_files(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any K, form, layout and reversed items, in small pieces, against an array of the same."""
+    rng = np.random.default_rng(seed)
+    m, n = int(rng.integers(1, 7)), int(rng.integers(16, 60))
+    k = rng.integers(2, 16, m)
+    y = np.stack([rng.integers(-1, j, n) for j in k], axis=1)
+    y[:15] = np.minimum(np.arange(15)[:, None], k - 1)  # every category has a response
+    items = [f"i{j}" for j in range(m)]
+    back = rng.random(m) < 0.5
+    monkeypatch.setattr(lines, "PIECE", 100)
+    monkeypatch.setattr(spill, "PARTITION", 300)
+    table = pd.DataFrame(np.where(y < 0, np.nan, y), columns=items).astype("Int64")
+    table.insert(0, "person", [f"p{i}" for i in range(n)])
+    if seed % 2:
+        table = table.melt("person", var_name="item", value_name="response")
+        table = table.iloc[rng.permutation(len(table))] if seed % 4 == 1 else table
+    table.to_csv(tmp_path / "f.csv", index=False)
+    r = irt.ingest(
+        tmp_path / "f.csv", tmp_path / "s", categories=dict(zip(items, k.tolist(), strict=True)),
+        reverse=[i for i, b in zip(items, back, strict=True) if b],
+        layout=("dense", "csr")[seed // 4], rows_per_block=int(rng.integers(1, 20)),
+    )  # fmt: skip
+    expected = pd.DataFrame(np.where((y >= 0) & back, k - 1 - y, y), columns=items)
+    expected.index = [f"p{i}" for i in range(n)]
+    found = pd.DataFrame(cells(r), columns=[*r.item_id], index=person_ids(r))
+    np.testing.assert_array_equal(found.loc[expected.index, items], expected)
+    assert dict(zip(r.item_id, r.n_categories, strict=True)) == dict(zip(items, k, strict=True))
