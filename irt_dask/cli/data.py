@@ -21,6 +21,7 @@ from irt_dask.cli.common import (
 from irt_dask.cli.spoken import list_of
 from irt_dask.errors import InputError
 from irt_dask.store import Responses, open_responses
+from irt_dask.store.stored import collapsed_of
 
 
 def _columns(pairs: tuple[str, ...]) -> dict[str, Any] | None:
@@ -93,9 +94,9 @@ def _source_options(command: Any) -> Any:
                      "file with columns item and categories, or 'data': by the highest code."),
         click.option("--reverse", multiple=True, metavar="A,B", help="Items whose codes are "
                      "counted back, k to K - 1 - k: names, globs and ranges. Repeat as needed."),
-        click.option("--null-categories", type=click.Choice(["raise", "keep"]), default="raise",
-                     show_default=True, help="A category of an item with more than two that has "
-                     "no response: stop, or take it."),
+        click.option("--null-categories", type=click.Choice(["raise", "keep", "collapse"]),
+                     default="raise", show_default=True, help="A category of an item with more "
+                     "than two that has no response: stop, take it, or drop it for good."),
         click.option("--persons", type=click.Path(), help="A second file with a row per person: "
                      "person, weight, group, covariates."),
         click.option("--delimiter", metavar="SIGN", help="What separates values, ';' for example, "
@@ -257,6 +258,7 @@ def _about(r: Responses, as_json: bool) -> dict[str, Any]:
         **(items if as_json else {"items": f"{r.n_items}: {shortened(r.item_id)}"}),
         "blocks": r.n_blocks,
         "categories": of_categories(r.n_categories),
+        **_dropped(r, as_json),
         "layout": r.layout,
         "weights": "none" if r.max_weight is None else r.weight_kind,
         "groups": r.has_groups,
@@ -264,6 +266,18 @@ def _about(r: Responses, as_json: bool) -> dict[str, Any]:
         "rows_put_aside": r.n_quarantined,
         "checksum": r.fingerprint,
     }
+
+
+def _dropped(r: Responses, as_json: bool) -> dict[str, Any]:
+    """Say which items have lost categories without a response, for scripts what became of codes."""
+    collapsed = collapsed_of(r)
+    if as_json:
+        return {"collapsed": {item: list(codes) for item, codes in collapsed.items()}}
+    items = [
+        f"{item} ({', '.join(str(c) for c, to in enumerate(codes) if to is None)})"
+        for item, codes in collapsed.items()
+    ]
+    return {"dropped_categories": shortened(items)} if items else {}
 
 
 def of_categories(n_categories: Sequence[int]) -> str:

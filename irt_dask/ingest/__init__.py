@@ -96,9 +96,11 @@ def ingest(
         Items whose codes k become K - 1 - k, after ``recode``: names, globs and (wide files)
         ranges.  K must be known before the file is read, so not with ``categories="data"``, nor
         with ``key``, which says all scores.
-    null_categories : {"raise", "keep"}
+    null_categories : {"raise", "keep", "collapse"}
         What happens if a category of an item with more than two has no response in what is stored:
-        an error that names them before the store appears, or nothing.
+        an error that names them before the store appears, or nothing.  Collapsed, it is dropped,
+        and the codes above it move down; the store keeps that, so that ``append`` does the same
+        with later files and refuses a response of that category.  Blocks are written twice then.
     layout
         "dense" (a byte for each person and item), "csr" (observed responses alone), or "auto": csr
         where fewer than 10% of the cells are observed.  The result's ``layout`` says which; it
@@ -151,7 +153,8 @@ def ingest(
         ``encoding`` says something else.
     Notice
         What was found out about a file: its delimiter, its encoding, rows over several lines.
-        Items without any response are left out.
+        Items, and with ``null_categories="collapse"`` categories, without any response are left
+        out.
 
     Notes
     -----

@@ -13,20 +13,20 @@ from irt_dask.ingest.columns.limits import Limits
 from irt_dask.ingest.columns.patterns import HOW, ItemFilter, entries
 from irt_dask.ingest.columns.values import Codes
 from irt_dask.ingest.sort.known import ASIDE, MERGE, RAISE, SKIP
+from irt_dask.ingest.sort.writing import COLLAPSE, KEEP, STOP
 from irt_dask.ingest.sources.item_tables import read_categories, read_key
 from irt_dask.ingest.sources.source import Source
 from irt_dask.ingest.text.dialect import UNSAID, Dialect
 from irt_dask.ingest.text.files import kind_of
 from irt_dask.store.places import Location
 from irt_dask.store.responses import SAMPLING, Responses
+from irt_dask.store.stored import collapsed_of
 from irt_dask.store.weights import check_kind
 from irt_dask.store.writer import check_rows_per_block
 
 LAYOUTS = ("auto", "dense", "csr")
 ON_ERROR = ("raise", "quarantine")
 ON_DUPLICATE = (RAISE, SKIP, ASIDE, MERGE)
-#: What becomes of categories without a response.
-STOP, KEEP = "raise", "keep"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,15 +70,11 @@ class Options:
         given = (
             ("layout", self.layout, LAYOUTS), ("on_error", self.on_error, ON_ERROR),
             ("on_duplicate", self.on_duplicate, ON_DUPLICATE),
+            ("null_categories", self.null_categories, (STOP, KEEP, COLLAPSE)),
         )  # fmt: skip
         for name, value, known in given:
             if value not in known:
                 raise InputError(f"{name}={value!r} is unknown; it is one of {', '.join(known)}")
-        if self.null_categories not in (STOP, KEEP):
-            raise InputError(
-                f"null_categories={self.null_categories!r} is not available; choose raise or keep, "
-                f"or join categories by recode="
-            )
         if self.shape not in (None, "long", "wide"):
             raise InputError(f"shape={self.shape!r} is unknown; say shape='long' or shape='wide'")
         if entries(self.exclude) is None:
@@ -112,7 +108,7 @@ class Options:
         """
         limits = codes.limits
         if old is not None:
-            limits = limits.with_store(old.item_id, old.n_categories)
+            limits = limits.with_store(old.item_id, old.n_categories, collapsed_of(old))
         listed = entries(self.reverse) or []
         return codes.of_data(ItemFilter.of(listed, source.item_id, "reverse"), limits)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import warnings
 from collections.abc import Iterable, Iterator
@@ -15,25 +14,24 @@ import numpy as np
 from irt_dask.engine.tasks import Tasks, run_tasks
 from irt_dask.errors import DataWarning, InputError, Notice, listed
 from irt_dask.ingest.columns.values import Codes
-from irt_dask.ingest.options import STOP, Options
+from irt_dask.ingest.options import Options
 from irt_dask.ingest.sort import spill
 from irt_dask.ingest.sort.attributes import Attributes
-from irt_dask.ingest.sort.blocks import Stretch, cut, widest, write_blocks
+from irt_dask.ingest.sort.blocks import Stretch, cut, widest
 from irt_dask.ingest.sort.items import Items
 from irt_dask.ingest.sort.joining import LISTED, refuse_table, together
 from irt_dask.ingest.sort.known import ASIDE, MERGE, SKIP
-from irt_dask.ingest.sort.merging import Compared, Merge, compare, write_added
-from irt_dask.ingest.sort.occurring import Occurring, from_data, refuse_null
+from irt_dask.ingest.sort.merging import Compared, Merge, compare
 from irt_dask.ingest.sort.partition import Job
 from irt_dask.ingest.sort.quarantine import publish_alone, publish_quarantine, write_quarantine
 from irt_dask.ingest.sort.runs import NOWHERE, Run, make_run, of_known
 from irt_dask.ingest.sort.spill import Pieces
+from irt_dask.ingest.sort.writing import Writing
 from irt_dask.ingest.sources.opening import open_source, persons_table
 from irt_dask.ingest.sources.source import Source
 from irt_dask.ingest.text import bundles
 from irt_dask.kernels.responses.layouts import SPARSE_BELOW
 from irt_dask.store import Responses, open_responses
-from irt_dask.store.categories import BINARY, MOST
 from irt_dask.store.draft import Draft, create, extend
 from irt_dask.store.manifest import Files
 from irt_dask.store.parts import Part
@@ -111,18 +109,19 @@ class _Ingest:
             assert self.old is not None
             return self.old
         part, stretches, files = self._part(runs, item_id, kept, merged)
-        new = item_id[0 if self.old is None else self.old.n_items :]
-        jobs = [(merge, part, m.block, kept) for m in merged if m.n_added]
-        written, found = self._write(part, new, stretches, jobs)
-        files |= written
-        categories = self._categories(new, found)
+        writing = Writing(part, stretches, [(merge, m.block) for m in merged if m.n_added], kept)
+        written = writing.finish(
+            self.tasks, item_id, 0 if self.old is None else self.old.n_items, self.codes.limits,
+            self.source.path, self.options.null_categories,
+        )  # fmt: skip
         weights = [r.max_weight for r in runs if r.max_weight is not None]
         with self.tasks.shown("upload") as uploaded:
             return self.draft.commit(
                 part,
-                files,
+                files | written.files,
                 item_id=item_id,
-                categories=categories,
+                categories=written.categories,
+                collapsed=written.collapsed,
                 max_weight=max(weights, default=None),
                 weight_kind=self.weight_kind,
                 covariates=self.covariates,
@@ -369,31 +368,3 @@ class _Ingest:
             most_added=max((c.n_added for c in merged), default=0),
         )  # fmt: skip
         return part, stretches, part.create()
-
-    def _write(
-        self, part: Part, new: tuple[str, ...], stretches: list[Stretch], added: list[Any]
-    ) -> tuple[Files, Occurring]:
-        """Write all blocks, and what is added to those of before.
-
-        Return the files and, if some of the new items may have more than two categories, which
-        categories of the new ones occur.
-        """
-        look = any(self.codes.limits.of(item) > BINARY for item in new)
-        files: Files = {}
-        found = np.zeros((part.n_items, MOST), dtype=bool)
-        for written, occurring in itertools.chain(
-            self.tasks.run("write", write_blocks, [(s, part, look) for s in stretches]),
-            self.tasks.run("merge", write_added, [(*job, look) for job in added]),
-        ):
-            files |= written
-            if occurring is not None:
-                found |= occurring
-        return files, found[part.n_items - len(new) :]
-
-    def _categories(self, new: tuple[str, ...], found: Occurring) -> tuple[int, ...]:
-        """K of the items that are new, of which these categories occur."""
-        limits = self.codes.limits
-        counts = from_data(found) if limits.from_data else [limits.of(item) for item in new]
-        if self.options.null_categories == STOP:
-            refuse_null(self.source.path, new, counts, found)
-        return tuple(counts)

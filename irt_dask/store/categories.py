@@ -20,6 +20,9 @@ from irt_dask.variables import identifier
 BINARY, MOST = 2, 15
 #: K of all items, or of each where they differ.
 Categories = int | tuple[int, ...]
+#: By item what became of the codes of its files: the code in the store, None of a category that had
+#: no response and is none there.
+Collapsed = Mapping[str, tuple[int | None, ...]]
 
 
 def declared(categories: Any, item_id: Sequence[str]) -> Categories:

@@ -69,7 +69,7 @@ class DataConfig(Section):
     key: str | None = None
     categories: _Count | Literal["data"] | dict[str, _Count] | None = None
     reverse: str | list[str] = Field(default=[])
-    null_categories: Literal["raise", "keep"] = "raise"
+    null_categories: Literal["raise", "keep", "collapse"] = "raise"
     persons: str | None = None
     layout: Literal["auto", "dense", "csr"] = "auto"
     on_error: Literal["raise", "quarantine"] = "raise"

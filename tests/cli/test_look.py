@@ -470,7 +470,7 @@ def test_numbers_of_categories_that_are_typed_wrong(typed, tmp_path):
     told = typed("check", "g.csv", "--categories", "q2=5", "--categories", "4", code=2)
     assert "--categories '4': write ITEM=K" in told.err
     told = typed("ingest", "g.csv", "s", "--categories", "15", "--missing", "nine", code=2)
-    assert "take them as they are: --null-categories keep" in told.err
+    assert "--null-categories keep (they stay), or collapse" in told.err
 
 
 def test_init_writes_what_was_said_of_categories(typed, tmp_path):
@@ -483,3 +483,17 @@ def test_init_writes_what_was_said_of_categories(typed, tmp_path):
     assert (data.recode, data.null_categories) == ({"x": 4}, "keep")
     told = typed("run", "pipeline.toml", code=2)
     assert "a pipeline is for items of two categories" in told.err
+
+
+def test_categories_that_were_dropped_are_told(typed, tmp_path):
+    (tmp_path / "g.csv").write_text("person,q1,q2\na,0,3\nb,1,0\nc,1,1\n")
+    options = ("--categories", "q2=4", "--null-categories")
+    assert "--null-categories keep" in typed("ingest", "g.csv", "s", *options, "raise", code=2).err
+    told = typed("ingest", "g.csv", "s", *options, "collapse")
+    assert "categories without a response are dropped: 'q2' (2)" in told.err
+    told = typed("info", "s").out
+    assert "categories          2 (1 item), 3 (1 item)" in told
+    assert "dropped categories  q2 (2)" in told
+    assert json.loads(typed("info", "s", "--json").out)["collapsed"] == {"q2": [0, 1, None, 2]}
+    told = typed("check", "g.csv", *options, "collapse").out
+    assert "categories          2 (1 item), 3 (1 item)" in told

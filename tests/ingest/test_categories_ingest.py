@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from parts import cells, person_ids
 
 import irt_dask as irt
-from irt_dask.errors import DataWarning, InputError, TooLargeError
+from irt_dask.errors import DataWarning, InputError, StoreError, TooLargeError
 from irt_dask.ingest.columns import decode
 from irt_dask.ingest.columns.patterns import ItemFilter
 from irt_dask.ingest.columns.values import Codes, Distinct
@@ -25,6 +25,7 @@ from irt_dask.ingest.sort import row_grouping, spill
 from irt_dask.ingest.text import lines
 from irt_dask.kernels.responses.layouts import to_dense
 from irt_dask.store import manifest
+from irt_dask.store.stored import collapsed_of
 
 K = (2, 5, 3)
 ITEMS = ("q1", "q2", "q3")
@@ -487,9 +488,157 @@ def test_a_gap_in_the_data(tmp_path: Path) -> None:
     assert ingest(file, categories="data", null_categories="keep").n_categories == (4,)
 
 
-def test_categories_are_not_collapsed(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="'collapse' is not available; choose raise or keep"):
-        ingest(as_wide(tmp_path), categories=5, null_categories="collapse")
+def test_an_option_that_there_is_not(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="'drop' is unknown; it is one of raise, keep, collapse"):
+        ingest(as_wide(tmp_path), categories=5, null_categories="drop")
+
+
+# --- categories that are dropped ------------------------------------------------------------------
+
+GAPS = {"q2": 7, "q3": 5}  # of the codes doubled in q3: 1 and 3 are empty, of q2 5 and 6
+DROPPED = {"q2": (0, 1, 2, 3, 4, None, None), "q3": (0, None, 1, None, 2)}
+
+
+def doubled(file: Path) -> Path:
+    """The file with the codes of q3 doubled."""
+    text = file.read_text()
+    if "long" in file.name:
+        lines = [line.rsplit(",", 1) for line in text.split()]
+        text = "".join(
+            f"{head},{2 * int(code) if head.endswith('q3') else code}\n" for head, code in lines
+        )
+        return write(file, text)
+    table = pd.read_csv(file, dtype="string")
+    table["q3"] = (2 * table["q3"].astype("Int8")).astype("string")
+    table.to_csv(file, index=False)
+    return file
+
+
+@pytest.mark.parametrize("form", ["long", "wide"])
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+def test_collapse(form: str, layout: str, tmp_path: Path) -> None:
+    file = doubled(FORMS[form](tmp_path))
+    with pytest.warns(irt.errors.Notice, match=r"dropped: 'q2' \(5, 6\), 'q3' \(1, 3\)"):
+        r = ingest(
+            file, categories=GAPS, null_categories="collapse", layout=layout, rows_per_block=2
+        )
+    assert r.n_categories == K
+    np.testing.assert_array_equal(cells(r), Y)
+    r.verify()
+    assert collapsed_of(r) == DROPPED
+    content = manifest.read(tmp_path / "s")
+    assert content["needs"] == ["categories", "collapsed categories"]
+    assert content["collapsed"] == {item: [*codes] for item, codes in DROPPED.items()}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    with pytest.warns(irt.errors.Notice):
+        ingest(doubled(as_wide(tmp_path)), categories=GAPS, null_categories="collapse")
+    return tmp_path / "s"
+
+
+@pytest.mark.parametrize("form", ["long", "wide", "nested"])
+def test_append_drops_the_same(form: str, store: Path, tmp_path: Path) -> None:
+    rows = [("g", "4", "4"), ("h", "0", ""), ("i", "", "2")]
+    text = "person,q2,q3\n" + "".join(",".join(row) + "\n" for row in rows)
+    more = write(tmp_path / "more.csv", text)
+    if form == "long":
+        triples = [f"{p},q{j},{c}\n" for p, *cs in rows for j, c in enumerate(cs, 2)]
+        more = write(tmp_path / "more.csv", "person,item,response\n" + "".join(triples))
+    if form == "nested":
+        answers = [{"id": p, "responses": {"q2": a, "q3": b}} for p, a, b in rows]
+        more = write(tmp_path / "m.jsonl", "".join(json.dumps(row) + "\n" for row in answers))
+    r = irt.append(more, store, categories=GAPS)  # the same table as at first
+    assert cells(r)[6:].tolist() == [[-1, 4, 2], [-1, 0, -1], [-1, -1, 1]]
+    assert r.n_categories == K
+    r.verify()
+
+
+@pytest.mark.parametrize(
+    "value, options, message",
+    [
+        ("3", {}, "'3'; it is of category 3 of the item 'q3', which had no response when"),
+        ("1", {"reverse": ["q3"]}, "'1'; it is of category 3 of the item 'q3'"),
+        ("x", {"recode": {"x": 1}}, "'x'; it is of category 1 of the item 'q3'"),
+        ("B", {"key": {"q3": {"A": 2, "B": 3}}}, "'B'; it is of category 3 of the item 'q3'"),
+        ("5", {}, "in the store the item 'q3' has 5 categories, the codes 0 to 4, for good"),
+    ],
+)
+def test_a_category_that_was_dropped(
+    value: str, options: dict[str, Any], message: str, store: Path, tmp_path: Path
+) -> None:
+    more = write(tmp_path / "more.csv", f"person,q3\ng,{value}\n")
+    with pytest.raises(InputError, match=message):
+        irt.append(more, store, **options)
+    with pytest.raises(InputError, match=r"'q3' \(3, in the store 5\)"):
+        irt.append(more, store, categories={"q3": 3})
+
+
+def test_reversed_codes_of_a_store_that_dropped_some(store: Path, tmp_path: Path) -> None:
+    more = write(tmp_path / "more.csv", "person,q3\ng,0\nh,2\ni,4\n")
+    r = irt.append(more, store, reverse=["q3"])
+    assert cells(r)[6:, 2].tolist() == [2, 1, 0]
+    key = {"q3": {"A": 4, "B": 2}}
+    more = write(tmp_path / "more.csv", "person,q3\nj,A\nk,B\nl,C\n")
+    assert cells(irt.append(more, store, key=key))[9:, 2].tolist() == [2, 1, 0]
+
+
+@pytest.mark.filterwarnings("ignore::irt_dask.errors.Notice")
+def test_later_items_drop_their_own(store: Path, tmp_path: Path) -> None:
+    """Also by responses that are merged; the handle of before reads what it did."""
+    old = irt.open_responses(store)
+    more = write(tmp_path / "more.csv", "person,q3,q4\na,0,3\nb,NA,0\ng,4,1\nh,2,3\n")
+    r = irt.append(more, store, categories=4, null_categories="collapse", on_duplicate="merge")
+    expected = np.full((8, 4), -1)
+    expected[:6, :3] = Y
+    expected[[0, 1, 6, 7], 3] = [2, 0, 1, 2]
+    expected[6:, 2] = [2, 1]
+    np.testing.assert_array_equal(cells(r), expected)
+    assert collapsed_of(r) == DROPPED | {"q4": (0, 1, None, 2)}
+    np.testing.assert_array_equal(cells(old), Y)
+    assert collapsed_of(old) == DROPPED
+    again = write(tmp_path / "again.csv", "person,q4\na,3\nc,3\n")
+    r = irt.append(again, store, on_duplicate="merge")
+    assert cells(r)[[0, 2], 3].tolist() == [2, 2]
+    r.verify()
+
+
+def test_items_of_one_category_are_not_collapsed(tmp_path: Path) -> None:
+    file = write(tmp_path / "f.csv", "person,q1,q2\na,2,0\nb,2,1\n")
+    with pytest.raises(InputError, match=r"1 item\(s\) are of one category: 'q1'"):
+        ingest(file, categories={"q1": 3}, null_categories="collapse")
+    assert names(tmp_path) == {"f.csv"}
+
+
+def test_nothing_to_collapse(tmp_path: Path) -> None:
+    r = ingest(as_wide(tmp_path), categories=BY_ITEM, null_categories="collapse")
+    assert (r.n_categories, collapsed_of(r)) == (K, {})
+    assert "collapsed" not in manifest.read(tmp_path / "s")
+
+
+def test_a_gap_in_the_data_is_closed(tmp_path: Path) -> None:
+    file = write(tmp_path / "f.csv", "person,q1\na,0\nb,3\nc,1\n")
+    with pytest.warns(irt.errors.Notice, match=r"'q1' \(2\)"):
+        r = ingest(file, categories="data", null_categories="collapse")
+    assert (r.n_categories, cells(r)[:, 0].tolist()) == ((3,), [0, 2, 1])
+
+
+@pytest.mark.parametrize(
+    "collapsed",
+    [
+        [], {"q9": [0, None, 1]}, {"q3": [0, 1, 2]}, {"q3": [0, None, 2, 1]}, {"q3": [0, None, 1]},
+        {"q3": 3}, {"q3": [0, None, 1, 2.5]}, {"q3": [False, None, True, 2]},
+        {"q3": [0, 1, 2, *[None] * 13]},
+    ],
+)  # fmt: skip
+def test_forged_maps(collapsed: Any, store: Path) -> None:
+    content = json.loads((store / "manifest.json").read_text())
+    content["collapsed"] = collapsed
+    del content["checksum"]
+    manifest.write(store, content)
+    with pytest.raises(StoreError, match="is none that irt_dask writes: collapsed"):
+        irt.open_responses(store)
 
 
 # --- append ---------------------------------------------------------------------------------------

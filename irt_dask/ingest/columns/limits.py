@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from irt_dask.errors import InputError
-from irt_dask.store.categories import BINARY, MOST, check_count
+from irt_dask.store.categories import BINARY, MOST, Collapsed, check_count
 
 #: Said instead of numbers: K is one more than the highest code that occurs.
 DATA = "data"
@@ -25,7 +25,8 @@ class Limits:
     others: int = BINARY
     named: Mapping[str, int] = field(default_factory=dict)
     keyed: Mapping[str, int] = field(default_factory=dict)
-    stored: Mapping[str, int] = field(default_factory=dict)
+    stored: Mapping[str, int] = field(default_factory=dict)  # in files, if some have collapsed
+    collapsed: Collapsed = field(default_factory=dict)  # of the store
     declared: bool = False  # by categories=
     from_data: bool = False
 
@@ -47,9 +48,12 @@ class Limits:
             return self
         return replace(self, keyed={i: max(BINARY, s + 1) for i, s in scores.items()})
 
-    def with_store(self, item_id: Sequence[str], n_categories: Sequence[int]) -> Limits:
+    def with_store(
+        self, item_id: Sequence[str], n_categories: Sequence[int], collapsed: Collapsed
+    ) -> Limits:
         """Add the items of a store, whose K never changes."""
         stored = dict(zip(item_id, n_categories, strict=True))
+        stored |= {item: len(codes) for item, codes in collapsed.items()}
         wrong = [i for i, k in self.named.items() if stored.get(i, k) != k]
         if wrong:
             each = [f"{i!r} ({self.named[i]}, in the store {stored[i]})" for i in wrong[:10]]
@@ -58,7 +62,7 @@ class Limits:
                 f"store has, which never changes: {', '.join(each)}{' ...' * (len(wrong) > 10)}; "
                 f"leave them out"
             )
-        return replace(self, stored=stored)
+        return replace(self, stored=stored, collapsed=collapsed)
 
     def of(self, item: str) -> int:
         """K of an item."""
@@ -69,8 +73,8 @@ class Limits:
 
     @cached_property
     def by_item(self) -> bool:
-        """Whether K differs between items."""
-        return len({self.others, *self._known()}) > 1
+        """Whether K, or what becomes of codes, differs between items."""
+        return bool(self.collapsed) or len({self.others, *self._known()}) > 1
 
     @cached_property
     def most(self) -> int:

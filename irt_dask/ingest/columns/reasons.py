@@ -53,6 +53,16 @@ def reason(
     return f"{rule}; if the value means not observed, say {missing}, else {_recode(said, limits)}"
 
 
+def dropped(value: str, item: str, code: int) -> str:
+    """Say of a value that it is of a category that the store has dropped."""
+    said = shorten(value)
+    return (
+        f"it is of category {code} of the item {item!r}, which had no response when the item came "
+        f"into the store, by null_categories='collapse', and is none there; say "
+        f"recode={{{said}: CODE}} or missing=[{said}]"
+    )
+
+
 def rule_of(limits: Limits, item: str) -> str:
     """Say what a response of an item is."""
     k = limits.of(item)

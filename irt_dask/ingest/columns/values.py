@@ -24,8 +24,8 @@ from irt_dask.ingest.columns.meanings import (
 )
 from irt_dask.ingest.columns.numbers import number_of, shorten, spellings
 from irt_dask.ingest.columns.patterns import ItemFilter
-from irt_dask.ingest.columns.reasons import reason
-from irt_dask.store.categories import BINARY
+from irt_dask.ingest.columns.reasons import dropped, reason
+from irt_dask.store.categories import BINARY, MOST
 
 _NONE = -3  # an index that no value has
 #: The score of every answer of an item that has one; other answers have none.
@@ -135,7 +135,17 @@ class Codes:
         if back.any():
             mine = np.take(back, item) & (codes >= 0)
             codes[mine] = k[mine] - 1 - codes[mine]
+        if any(i in self.limits.collapsed for i in items):
+            codes = self._collapsed(codes, items, item)
         return codes
+
+    def _collapsed(self, codes: np.ndarray, items: Sequence[str], item: np.ndarray) -> np.ndarray:
+        """Move codes down where the store has dropped categories; their own are UNKNOWN."""
+        table = np.tile(np.arange(MOST, dtype=np.int8), (len(items), 1))
+        for j, i in enumerate(items):
+            moved = self.limits.collapsed.get(i, ())
+            table[j, : len(moved)] = [UNKNOWN if code is None else code for code in moved]
+        return np.where(codes < 0, codes, table[item, codes])
 
     def _score(
         self, codes: np.ndarray, values: Distinct, items: Sequence[str], item: np.ndarray
@@ -190,10 +200,16 @@ class Codes:
         """
         text = value.strip()
         code = self.code(text)
-        why = reason(
-            text, item, self.limits, code=UNKNOWN if code is None else code,
-            keyed=self.key is not None, decimal=self.decimal, of_file=decimal,
-        )  # fmt: skip
+        if code is None:  # an answer whose score is no category any more
+            code = dict(self._options.get(item, ())).get(self._answer(text), 0)
+        if item in self.limits.collapsed and 0 <= code < self.limits.of(item):
+            k = self.limits.of(item) - 1 - code if self.reverse.takes(item) else code
+            why = dropped(text, item, k)
+        else:
+            why = reason(
+                text, item, self.limits, code=code, keyed=self.key is not None,
+                decimal=self.decimal, of_file=decimal,
+            )  # fmt: skip
         return f"column {column!r} has the value {shorten(value)}; {why}"
 
 

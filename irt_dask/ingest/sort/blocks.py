@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from irt_dask.ingest.sort import spill
-from irt_dask.ingest.sort.occurring import Occurring, of_block
+from irt_dask.ingest.sort.occurring import Occurring, moved, of_block
 from irt_dask.ingest.text.bundles import Bundle
 from irt_dask.kernels.responses import layouts
 from irt_dask.kernels.responses.layouts import Dense, Layout, Sparse
@@ -177,10 +177,12 @@ def widest(s: Stretch, rows_per_block: int) -> int:
     return int(np.add.reduceat(observed, np.arange(0, observed.size, rows_per_block)).max())
 
 
-def write_blocks(s: Stretch, part: Part, look: bool) -> tuple[Files, Occurring | None]:
+def write_blocks(
+    s: Stretch, part: Part, look: bool, moves: np.ndarray | None
+) -> tuple[Files, Occurring | None]:
     """Write all blocks of the stretch, some at a time; return the files.
 
-    If asked to ``look``, also which categories occur.
+    If asked to ``look``, also which categories occur.  ``moves`` are other codes to write.
     """
     merged = _Merged(s)
     files: Files = {}
@@ -191,6 +193,8 @@ def write_blocks(s: Stretch, part: Part, look: bool) -> tuple[Files, Occurring |
         data, columns = merged.block(first, min(first + together, s.stop))
         if found is not None:
             found |= of_block(data)
+        if moves is not None:
+            data = moved(data, moves)
         k = first // part.rows_per_block
         files |= part.write_blocks(k, data, columns.pop("person_id"), **columns)
     return files, found

@@ -137,11 +137,11 @@ def _conflicts(
 
 
 def write_added(
-    m: Merge, part: Part, k: int, kept: np.ndarray | None, look: bool
+    m: Merge, part: Part, k: int, kept: np.ndarray | None, look: bool, moves: np.ndarray | None
 ) -> tuple[Files, Occurring | None]:
     """Write what persons of block ``k`` have answered since, the items put in order.
 
-    If asked to ``look``, return also which categories occur.
+    If asked to ``look``, return also which categories occur.  ``moves`` are other codes to write.
     """
     file = Bundle(spill.added_file(Path(m.job.runs), k))
     row, item, code = (file[name][:] for name in Cells._fields)
@@ -150,5 +150,6 @@ def write_added(
         place[kept] = np.arange(kept.size)
         item = place[item]
     order = np.lexsort((item, row))
-    files = part.write_supplement(k, Cells(row[order], item[order], code[order]))
+    written = code if moves is None else moves[item, code]
+    files = part.write_supplement(k, Cells(row[order], item[order], written[order]))
     return files, of_cells(item, code, part.n_items) if look else None
