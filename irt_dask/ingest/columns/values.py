@@ -135,7 +135,7 @@ class Codes:
         if back.any():
             mine = np.take(back, item) & (codes >= 0)
             codes[mine] = k[mine] - 1 - codes[mine]
-        if any(i in self.limits.collapsed for i in items):
+        if self.limits.collapsed and any(i in self.limits.collapsed for i in items):
             codes = self._collapsed(codes, items, item)
         return codes
 
