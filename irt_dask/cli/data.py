@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -19,6 +21,7 @@ from irt_dask.cli.common import (
 from irt_dask.cli.spoken import list_of
 from irt_dask.errors import InputError
 from irt_dask.store import Responses, open_responses
+from irt_dask.store.stored import collapsed_of
 
 
 def _columns(pairs: tuple[str, ...]) -> dict[str, Any] | None:
@@ -38,15 +41,33 @@ def _listed(texts: tuple[str, ...]) -> list[str]:
     return [name for text in texts for name in list_of(text)]
 
 
-def _recode(pairs: tuple[str, ...]) -> dict[str, str] | None:
-    out: dict[str, str] = {}
+def _recode(pairs: tuple[str, ...]) -> dict[str, str | int] | None:
+    out: dict[str, str | int] = {}
     for pair in pairs:
-        code, sign, meaning = pair.rpartition("=")
+        code, sign, word = pair.rpartition("=")
         if not sign:
             raise InputError(f"--recode {pair!r}: write CODE=MEANING, for example 9=wrong")
+        meaning = int(word) if word.isascii() and word.isdecimal() else word
         if out.setdefault(code, meaning) != meaning:
             raise InputError(f"--recode: {code!r} has two meanings, {out[code]!r} and {meaning!r}")
     return out or None
+
+
+def _categories(given: tuple[str, ...]) -> int | str | dict[str, int] | None:
+    """Return a number for all items, "data" or a file; numbers by item where several are given."""
+    by_item: dict[str, int] = {}
+    for text in given:
+        item, sign, k = text.rpartition("=")
+        if not (sign and k.isascii() and k.isdecimal()):
+            if len(given) == 1:
+                return int(text) if text.isascii() and text.isdecimal() else text
+            raise InputError(
+                f"--categories {text!r}: write ITEM=K where it is there several times, else a "
+                f"number, 'data' or a file"
+            )
+        if by_item.setdefault(item, int(k)) != int(k):
+            raise InputError(f"--categories: {item!r} has two numbers, {by_item[item]} and {k}")
+    return by_item or None
 
 
 def _source_options(command: Any) -> Any:
@@ -62,10 +83,20 @@ def _source_options(command: Any) -> Any:
                      "are no items: names, globs and ranges. Repeat as needed."),
         click.option("--missing", multiple=True, metavar="CODE", help="A code that means not "
                      "observed, beside empty, NA, N/A, NULL, -1, a dot, ... Repeat as needed."),
-        click.option("--recode", multiple=True, metavar="CODE=MEANING", help="What a code means: "
-                     "right, wrong or missing, for example 9=wrong. Repeat as needed."),
+        click.option("--recode", multiple=True, metavar="CODE=MEANING", help="What a code or label "
+                     "means: right, wrong, missing or a number, for example 9=wrong or agree=3. "
+                     "Repeat as needed."),
         click.option("--key", type=click.Path(), help="For raw answers: a CSV file with columns "
-                     "item and key, the right option of each item."),
+                     "item and key, the right option of each item; for partial credit also score, "
+                     "with a row for each option that has one."),
+        click.option("--categories", multiple=True, metavar="K", help="Number of categories of all "
+                     "items (codes 0 to K - 1; default 2), or ITEM=K (repeat as needed), or a CSV "
+                     "file with columns item and categories, or 'data': by the highest code."),
+        click.option("--reverse", multiple=True, metavar="A,B", help="Items whose codes are "
+                     "counted back, k to K - 1 - k: names, globs and ranges. Repeat as needed."),
+        click.option("--null-categories", type=click.Choice(["raise", "keep", "collapse"]),
+                     default="raise", show_default=True, help="A category of an item with more "
+                     "than two that has no response: stop, take it, or drop it for good."),
         click.option("--persons", type=click.Path(), help="A second file with a row per person: "
                      "person, weight, group, covariates."),
         click.option("--delimiter", metavar="SIGN", help="What separates values, ';' for example, "
@@ -105,6 +136,8 @@ def given_options(options: dict[str, Any]) -> dict[str, Any]:
         "columns": _columns(options["columns"]),
         "exclude": _listed(options["exclude"]),
         "recode": _recode(options["recode"]),
+        "categories": _categories(options["categories"]),
+        "reverse": _listed(options["reverse"]),
     }
     return options | lists
 
@@ -134,7 +167,7 @@ def ingest(**options: Any) -> None:
 
     SOURCE is a CSV, TSV or JSON lines file (.gz too) or a Parquet file, long (columns person, item,
     response) or wide (a row per person, a column per item). Responses are 1 (right) and 0 (wrong),
-    unless --key or --recode say otherwise.
+    or codes from 0 where --categories says so, unless --key or --recode say otherwise.
     """
     from irt_dask.ingest import ingest as ingest_responses
 
@@ -216,14 +249,16 @@ def info(store: str | None, as_json: bool) -> None:
 
 def _about(r: Responses, as_json: bool) -> dict[str, Any]:
     """Describe a store, for scripts with all items."""
-    k = r.n_categories
-    items: dict[str, Any] = {"items": r.n_items, "item_id": list(r.item_id)}
+    items: dict[str, Any] = {
+        "items": r.n_items, "item_id": list(r.item_id), "n_categories": list(r.n_categories)
+    }  # fmt: skip
     return {
         "store": r.path,
         "persons": r.n_persons,
         **(items if as_json else {"items": f"{r.n_items}: {shortened(r.item_id)}"}),
         "blocks": r.n_blocks,
-        "categories": " to ".join(map(str, sorted({min(k), max(k)}))),
+        "categories": of_categories(r.n_categories),
+        **_dropped(r, as_json),
         "layout": r.layout,
         "weights": "none" if r.max_weight is None else r.weight_kind,
         "groups": r.has_groups,
@@ -231,3 +266,23 @@ def _about(r: Responses, as_json: bool) -> dict[str, Any]:
         "rows_put_aside": r.n_quarantined,
         "checksum": r.fingerprint,
     }
+
+
+def _dropped(r: Responses, as_json: bool) -> dict[str, Any]:
+    """Say which items have lost categories without a response, for scripts what became of codes."""
+    collapsed = collapsed_of(r)
+    if as_json:
+        return {"collapsed": {item: list(codes) for item, codes in collapsed.items()}}
+    items = [
+        f"{item} ({', '.join(str(c) for c, to in enumerate(codes) if to is None)})"
+        for item, codes in collapsed.items()
+    ]
+    return {"dropped_categories": shortened(items)} if items else {}
+
+
+def of_categories(n_categories: Sequence[int]) -> str:
+    """Say how many items have how many categories."""
+    n = Counter(n_categories)
+    if len(n) == 1:
+        return str(min(n))
+    return ", ".join(f"{k} ({count} item{'s' * (count > 1)})" for k, count in sorted(n.items()))

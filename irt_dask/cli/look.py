@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from irt_dask.cli.common import json_option, quiet_option, shortened, show
-from irt_dask.cli.data import given_options, ingest_options
+from irt_dask.cli.data import given_options, ingest_options, of_categories
 from irt_dask.cli.spoken import typed
 from irt_dask.errors import InputError
+from irt_dask.store.categories import BINARY
 from irt_dask.store.places import local_path
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ _INGEST, _START, _BASE, _PIECES = 0.03, 1.0, 0.3e9, 10
 #: and for a response where some are missing; sweeps; bytes of a response.
 _SWEEP, _MISSING, _SWEEPS, _RESPONSE = (4.6e-6, 37e-9, 0.06e-9), 3.3e-9, 2500, 5
 _SHOWN = 12
+#: Items whose numbers of categories are spelled out.
+_SAID = 4
 
 _all_option = click.option(
     "--all", "everything", is_flag=True,
@@ -129,6 +132,23 @@ def value_line(value: Value, look: Look) -> str:
     return f"{text}: {n} {value.meaning}{where if value.meaning == 'no response' else ''}"
 
 
+def suggested(look: Look) -> int | dict[str, int]:
+    """Return the numbers of categories that the codes suggest, as one where all have the same."""
+    found = look.perhaps_categories
+    if {*look.items} <= found.keys() or "" in found:
+        k = {*found.values()}
+        return max(k) if len(k) == 1 or "" in found else found
+    return found
+
+
+def categories_line(look: Look) -> str:
+    """Say which codes are perhaps those of more than two categories."""
+    found, k = look.perhaps_categories, suggested(look)
+    where = f" in {shortened([c for c in found if c], 4)}" if "" not in found else ""
+    said = f"categories={k!r}" if isinstance(k, int) or len(k) <= _SAID else "categories= by item"
+    return f"codes up to {max(found.values()) - 1}{where}; if so, say {said}, or categories='data'"
+
+
 def _in_words(look: Look) -> dict[str, str]:
     roles, source = look.source.roles, look.source
     share = missing_share(look)
@@ -145,12 +165,18 @@ def _in_words(look: Look) -> dict[str, str]:
         "not observed": f"not known{sample}" if share is None else f"{share:.1%} of cells",
         "values": "; ".join(value_line(v, look) for v in look.values[:_SHOWN]),
     }
+    if max(look.n_categories, default=BINARY) > BINARY:
+        said["categories"] = of_categories(look.n_categories)
     if look.weights is not None:
         said["weights"] = f"{look.weights[0]:g} to {look.weights[1]:g}"
     if look.groups is not None:
         some = [f"{name} {n:,}" for name, n in list(look.groups.items())[:_SHOWN]]
         unit = "rows" if roles.group is not None else "persons"
         said["groups"] = f"{len(look.groups)}: {', '.join(some)} {unit}"
+    if look.perhaps_categories:
+        said["perhaps categories"] = typed(
+            categories_line(look), click.get_current_context().command
+        )
     if look.suspects:
         told = [f"{name!r} ({why})" for name, why in list(look.suspects.items())[:_SHOWN]]
         more = len(look.suspects) - len(told)
@@ -203,6 +229,8 @@ def _as_json(look: Look) -> dict[str, Any]:
         "item_id": list(look.items),
         "missing_share": missing_share(look),
         "values": [vars(v) for v in look.values],
+        "n_categories": list(look.n_categories) or None,
+        "perhaps_categories": suggested(look) if look.perhaps_categories else None,
         "weights": look.weights,
         "groups": look.groups,
         "perhaps_no_items": look.suspects,

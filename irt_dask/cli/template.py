@@ -9,15 +9,18 @@ from typing import Any
 
 from irt_dask.cli import work
 from irt_dask.cli.common import shortened
-from irt_dask.cli.look import amount, missing_share, others, value_line
+from irt_dask.cli.look import amount, missing_share, others, suggested, value_line
 from irt_dask.cli.spoken import toml_value, typed
-from irt_dask.ingest.columns.values import of_decimal
+from irt_dask.ingest.columns.numbers import of_decimal
 from irt_dask.ingest.look import OTHER, Look
 from irt_dask.ingest.sources.delimited import DelimitedSource
+from irt_dask.ingest.sources.item_tables import read_categories
+from irt_dask.ingest.text.dialect import Dialect
 from irt_dask.store.places import is_url
 
 #: Options that are keys of [data] as they were given.
-_AS_GIVEN = ("exclude", "missing", "recode", "key", "persons", "delimiter", "decimal", "encoding",
+_AS_GIVEN = ("exclude", "missing", "recode", "key", "categories", "reverse", "null_categories",
+             "persons", "delimiter", "decimal", "encoding",
              "weight_kind", "on_error", "layout", "rows_per_block")  # fmt: skip
 _USUAL = ("sampling", "raise", "auto")
 _FILES = ("key", "persons")
@@ -99,6 +102,9 @@ class _Questions:
         for key in _AS_GIVEN:
             if given.get(key) and given[key] not in _USUAL:
                 self.sure[key] = given[key]
+        if "categories" in self.sure:  # of a file what it says: a pipeline has no file for them
+            text = Dialect.checked(*(given.get(k) for k in ("delimiter", "decimal", "encoding")))
+            self.sure["categories"] = read_categories(given["categories"], text)
         self._perhaps: dict[str, tuple[Any, str]] = {}  # values of keys, and when they are right
         self._roles = {
             role: name for role, name in _called(look) if role not in self.sure["columns"]
@@ -174,6 +180,9 @@ class _Questions:
             missing = [*(self.given.get("missing") or []), *codes]
             self._perhaps["missing"] = missing, "those of them that mean not observed"
             self._perhaps["recode"] = recode, 'the others; or "right"'
+        if self.look.perhaps_categories:
+            why = 'where these codes are categories; or categories = "data"'
+            self._perhaps["categories"] = suggested(self.look), why
 
     def _ask_about_roles(self) -> None:
         for role, name in self._roles.items():

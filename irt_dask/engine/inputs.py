@@ -35,7 +35,8 @@ def refuse_graded(responses: Responses, method: str) -> None:
         raise InputError(
             f"{method} is for items of two categories (wrong and right), and {len(named)} of these "
             f"{responses.n_items} have more: {', '.join(named[:5])}{' ...' * (len(named) > 5)}; "
-            f"leave them out by responses.select(items=[...])"
+            f"leave them out by responses.select(items=[...]), or count their higher categories as "
+            f"right by responses.dichotomise(at=...)"
         )
 
 

@@ -91,8 +91,8 @@ def item_curves(
     >>> import irt_dask as irt
     >>> responses = irt.load_lsat()
     >>> curves = irt.item_curves(responses, irt.fit_marginal(responses))
-    >>> curves["group_item_rmsd"].round(2).values.tolist()
-    [[0.01, 0.01, 0.01, 0.01, 0.01]]
+    >>> curves["group_item_rmsd"].round(3).values.tolist()
+    [[0.001, 0.001, 0.0, 0.001, 0.001]]
     """
     responses = as_responses(responses, "item_curves", graded=True)
     refuse_weights(responses, "item_curves")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from irt_dask.store import Responses
+
+    Table: TypeAlias = str | PathLike[str] | pd.DataFrame  # a file or a table in memory
+    Categories: TypeAlias = int | Mapping[str, int] | pd.Series | Table | None
 
 __all__ = ["append", "ingest"]
 
@@ -24,10 +27,13 @@ def ingest(
     columns: Mapping[str, str | Sequence[str]] | None = None,
     exclude: str | Sequence[str] = (),
     missing: Sequence[str | int | float] | str | int | float = (),
-    recode: Mapping[Any, str] | None = None,
+    recode: Mapping[Any, str | int] | None = None,
     key: Mapping[str, Any] | str | PathLike[str] | None = None,
     persons: str | PathLike[str] | pd.DataFrame | None = None,
     layout: str = "auto",
+    categories: Categories = None,
+    reverse: str | Sequence[str] = (),
+    null_categories: str = "raise",
     on_error: str = "raise",
     rows_per_block: int | None = None,
     weight_kind: str = "sampling",
@@ -68,15 +74,33 @@ def ingest(
     missing
         More codes for "not observed", besides empty, NA, N/A, #N/A, NaN, NULL, None, -1 and a dot.
     recode
-        What codes mean: ``{"9": "wrong", "r": "missing", "2": "right"}``; goes before all other
-        rules, so that omitted can be wrong and not reached missing.
+        What codes and labels mean: ``{"9": "wrong", "r": "missing", "strongly agree": 4}``, a word
+        or a code from 0 to 14; goes before all other rules, so that omitted can be wrong and not
+        reached missing.
     key
         The right option of every item, ``{item: option}`` or a CSV file with columns item and key,
         for files of raw answers: that option is right, any other answer wrong; numbers are
-        compared as numbers.
+        compared as numbers.  With partial credit ``{item: {option: score}}``, or a third column
+        score and a row for each option that has one: other answers score 0, and the item has as
+        many categories as the highest score, plus one, unless ``categories`` says more.
     persons
         A second file or a DataFrame with one row per person: person, and weight, group and
         covariates (all other columns; numbers).  It is joined by the person's id.
+    categories : number of categories K, from 2 to 15, of all items, or of each
+        A number; or by item, in a dict (a Series), or in a CSV file or DataFrame with columns item
+        and categories; items that are not named have 2.  Responses are then the codes 0 to K - 1 of
+        their item, written 2 or 2.0, and another one is a bad row.  ``"data"``: K of each item is
+        one more than the highest code that occurs, and at least 2.  None: 2, so that codes above 1
+        are errors.
+    reverse
+        Items whose codes k become K - 1 - k, after ``recode``: names, globs and (wide files)
+        ranges.  K must be known before the file is read, so not with ``categories="data"``, nor
+        with ``key``, which says all scores.
+    null_categories : {"raise", "keep", "collapse"}
+        What happens if a category of an item with more than two has no response in what is stored:
+        an error that names them before the store appears, or nothing.  Collapsed, it is dropped,
+        and the codes above it move down; the store keeps that, so that ``append`` does the same
+        with later files and refuses a response of that category.  Blocks are written twice then.
     layout
         "dense" (a byte for each person and item), "csr" (observed responses alone), or "auto": csr
         where fewer than 10% of the cells are observed.  The result's ``layout`` says which; it
@@ -125,10 +149,12 @@ def ingest(
         ``persons`` has persons without responses.  Columns of a wide file are taken for items and
         perhaps are none, by a word in their names such as "sex" or "total", as they are no part of
         the series of most others (q1, q2, ...), or because all responses, 100 or more, are the
-        same.  The file is sound UTF-8, and ``encoding`` says something else.
+        same.  ``categories`` names items that are not in the file.  The file is sound UTF-8, and
+        ``encoding`` says something else.
     Notice
         What was found out about a file: its delimiter, its encoding, rows over several lines.
-        Items without any response are left out.
+        Items, and with ``null_categories="collapse"`` categories, without any response are left
+        out.
 
     Notes
     -----
@@ -154,12 +180,25 @@ def ingest(
     ('q1', 'q2')
     >>> responses.read_block(0).data.values.tolist()
     [[1, 1], [0, -1]]
+
+    Agreement, of which the second question counts back:
+
+    >>> survey = pd.DataFrame({"person": list("abc"), "q1": [0, 1, 2], "q2": ["2", "often", "0"]})
+    >>> survey.to_csv("survey.csv", index=False)
+    >>> responses = irt.ingest(
+    ...     "survey.csv", "survey.zarr", categories=3, recode={"often": 1}, reverse=["q2"]
+    ... )
+    >>> responses.n_categories
+    (3, 3)
+    >>> responses.read_block(0).data.values.tolist()
+    [[0, 0], [1, 1], [2, 2]]
     """
     from irt_dask.ingest import run
 
     options = run.Options(
         shape=shape, columns=columns, exclude=exclude, missing=missing, recode=recode, key=key,
-        persons=persons, layout=layout, on_error=on_error, rows_per_block=rows_per_block,
+        persons=persons, categories=categories, reverse=reverse, null_categories=null_categories,
+        layout=layout, on_error=on_error, rows_per_block=rows_per_block,
         weight_kind=weight_kind,
         delimiter=delimiter, decimal=decimal, encoding=encoding,
     )  # fmt: skip
@@ -174,9 +213,12 @@ def append(
     columns: Mapping[str, str | Sequence[str]] | None = None,
     exclude: str | Sequence[str] = (),
     missing: Sequence[str | int | float] | str | int | float = (),
-    recode: Mapping[Any, str] | None = None,
+    recode: Mapping[Any, str | int] | None = None,
     key: Mapping[str, Any] | str | PathLike[str] | None = None,
     persons: str | PathLike[str] | pd.DataFrame | None = None,
+    categories: Categories = None,
+    reverse: str | Sequence[str] = (),
+    null_categories: str = "raise",
     on_error: str = "raise",
     on_duplicate: str = "raise",
     rows_per_block: int | None = None,
@@ -192,8 +234,11 @@ def append(
     those that are there, in order of first appearance; earlier persons have not observed them, and
     a notice lists them.  The file may lack items of the store.  Weights, groups and covariates
     must be there if and only if the store has them.  Parameters and guarantees are those of
-    :func:`ingest`; layout and kind of weights are the store's, and rows put aside go to
-    ``STORE.quarantine-NNNNN.csv``, NNNNN the number of the part.  What adds nothing leaves the
+    :func:`ingest`; layout, kind of weights and the number of categories of items that are there are
+    the store's (``categories`` is for new ones; a table that gives others another number is an
+    error), and rows put aside go to ``STORE.quarantine-NNNNN.csv``, NNNNN the number of the part.
+    ``recode``, ``key`` and ``reverse`` speak of this file: what was reversed at first has to be
+    again.  What adds nothing leaves the
     store as it is, with a notice that names the file of rows put aside, if any are.
 
     Parameters
@@ -253,7 +298,8 @@ def append(
 
     options = run.Options(
         shape=shape, columns=columns, exclude=exclude, missing=missing, recode=recode, key=key,
-        persons=persons, layout="auto", on_error=on_error, rows_per_block=rows_per_block,
+        persons=persons, categories=categories, reverse=reverse, null_categories=null_categories,
+        layout="auto", on_error=on_error, rows_per_block=rows_per_block,
         on_duplicate=on_duplicate,
         delimiter=delimiter, decimal=decimal, encoding=encoding,
     )  # fmt: skip

@@ -11,7 +11,7 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,15 @@ import pyarrow as pa
 from irt_dask.arrays import Ints
 from irt_dask.engine.progress import ProgressOption
 from irt_dask.errors import DataWarning, InputError, IrtDaskWarning
+from irt_dask.ingest.columns.meanings import CODES, MISSING, UNKNOWN
 from irt_dask.ingest.columns.rows import Rows
 from irt_dask.ingest.columns.suspects import Seen, by_name
-from irt_dask.ingest.columns.values import MISSING, UNKNOWN, Codes, Distinct
+from irt_dask.ingest.columns.values import Codes, Distinct
 from irt_dask.ingest.options import Options
 from irt_dask.ingest.run import read_into
 from irt_dask.ingest.sources.opening import open_source, persons_table
 from irt_dask.ingest.sources.source import Source, TextSource
+from irt_dask.store.categories import BINARY
 
 #: Pieces of a file, of 16 MB and more, that are read; more are sampled.
 _PIECES = 3
@@ -44,7 +46,7 @@ class Value:
     """A value that stands for responses: what it is taken for, how often, and in which columns."""
 
     text: str
-    meaning: str  # right, wrong, not observed, an answer, no response
+    meaning: str  # right, wrong, code 2, ..., not observed, an answer, no response
     n: int
     columns: tuple[str, ...]
 
@@ -65,6 +67,11 @@ class Look:
     empty: tuple[str, ...] = ()
     suspects: dict[str, str] = field(default_factory=dict)  # why these are perhaps no items
     values: list[Value] = field(default_factory=list)
+    #: Of each item, where a trial ingest says it.
+    n_categories: tuple[int, ...] = ()
+    #: K that codes above 1 suggest, of columns of items or, in long files, of the responses; where
+    #: nobody has said it.
+    perhaps_categories: dict[str, int] = field(default_factory=dict)
     weighted: bool = False  # persons have weights, here or in the second file
     grouped: bool = False  # and groups
     weights: tuple[float, float] | None = None  # the smallest and the largest
@@ -131,7 +138,7 @@ def _read(
     n = source.n_pieces
     whole = everything or n <= _PIECES
     pieces = range(n) if whole else (0, n // 2, n - 1)
-    recorder = _Recorder(codes.table, codes.key, codes.decimal)
+    recorder = _Recorder.of(options.bound(codes, source, None))
     found = Look(source, sum(_size(source, k) for k in pieces), whole)
     tables = [table for table in (source, persons) if table is not None]
     roles = {role for table in tables for role in table.roles.single}
@@ -175,6 +182,7 @@ def _try(found: Look, path: Any, options: Options, store: Path, progress: Progre
     found.empty += tuple(item for item in found.items if item not in made.item_id)
     found.n_persons, found.items, found.n_bad = made.n_persons, made.item_id, made.n_quarantined
     found.n_cells = made.n_persons * made.n_items
+    found.n_categories = made.n_categories
     found.notes += [
         str(w.message)
         for w in caught
@@ -192,6 +200,11 @@ class _Recorder(Codes):
 
     seen: dict[str, Counter[str]] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, codes: Codes) -> _Recorder:
+        """Return codes that mean the same."""
+        return cls(**{f.name: getattr(codes, f.name) for f in fields(codes)})
+
     def decode(self, values: Distinct, items: Sequence[str], item: Ints) -> np.ndarray:
         """Return the codes of values; count these."""
         n = len(values.values)
@@ -207,16 +220,21 @@ class _Recorder(Codes):
             counter[text] += int(count)
         return super().decode(values, items, item)
 
-    def meaning(self, text: str) -> str:
-        """Return what a value is taken for."""
-        code = self.table.get(text, UNKNOWN) if self.key is None else self.code(text)
-        words = {1: "right", 0: "wrong", MISSING: "not observed", None: "an answer"}
-        return words.get(code, "no response")
+    def meaning(self, text: str, column: str) -> str:
+        """Return what a value is taken for; a column is an item, or "" where it holds any."""
+        code = self.code(text)
+        words = {MISSING: "not observed", UNKNOWN: "no response", None: "an answer"}
+        k = self.limits.of(column)
+        if code in words:
+            return words[code]
+        if code is None or code >= k:
+            return "no response"
+        return ("wrong", "right")[code] if k == BINARY else f"code {code}"
 
     def n_answers(self, column: str) -> int:
         """Return how many values of a column do not mean not observed, in bad rows too."""
         counts = self.seen.get(column, Counter())
-        return sum(n for text, n in counts.items() if self.meaning(text) != "not observed")
+        return sum(n for text, n in counts.items() if self.meaning(text, column) != "not observed")
 
 
 class _Tally:
@@ -299,17 +317,37 @@ class _Tally:
         if self._groups:
             found.groups = dict(self._groups.most_common())
         found.values = _values(recorder)
+        found.perhaps_categories = _perhaps_categories(recorder)
 
 
 def _values(recorder: _Recorder) -> list[Value]:
     """Return the values by how often they stand for responses."""
-    counts: Counter[str] = Counter()
-    columns: dict[str, list[str]] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    columns: dict[tuple[str, str], list[str]] = {}
     for column, counter in recorder.seen.items():
-        counts.update(counter)
-        for text in counter:
-            columns.setdefault(text, []).append(column)
+        for text, n in counter.items():
+            value = text, recorder.meaning(text, column)
+            counts[value] += n
+            columns.setdefault(value, []).append(column)
     return [
-        Value(text, recorder.meaning(text), n, tuple(c for c in columns[text] if c))
-        for text, n in counts.most_common()
+        Value(*value, n, tuple(c for c in columns[value] if c)) for value, n in counts.most_common()
     ]
+
+
+def _perhaps_categories(recorder: _Recorder) -> dict[str, int]:
+    """Return by column how many categories the codes suggest, if they may be more than two.
+
+    Only where nobody has said what such codes mean.  A lone 7, 8 or 9 means more often that
+    something is missing.
+    """
+    if recorder.limits.declared or recorder.key is not None:
+        return {}
+    codes = {
+        column: {CODES[t] for t in counter if t in CODES and recorder.table[t] == CODES[t]}
+        for column, counter in recorder.seen.items()
+    }
+    found = sorted({BINARY - 1}.union(*codes.values()))
+    while found[-1] in (7, 8, 9) and found[-1] - 1 not in found:
+        found.pop()
+    highest = {column: max(of & {*found}, default=0) for column, of in codes.items()}
+    return {column: code + 1 for column, code in highest.items() if code >= BINARY}

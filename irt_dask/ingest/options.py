@@ -9,14 +9,18 @@ from pathlib import PurePath
 from typing import Any
 
 from irt_dask.errors import InputError
-from irt_dask.ingest.columns.patterns import HOW, entries
+from irt_dask.ingest.columns.limits import Limits
+from irt_dask.ingest.columns.patterns import HOW, ItemFilter, entries
 from irt_dask.ingest.columns.values import Codes
 from irt_dask.ingest.sort.known import ASIDE, MERGE, RAISE, SKIP
-from irt_dask.ingest.sources.key_tables import read_key
+from irt_dask.ingest.sort.writing import COLLAPSE, KEEP, STOP
+from irt_dask.ingest.sources.item_tables import read_categories, read_key
+from irt_dask.ingest.sources.source import Source
 from irt_dask.ingest.text.dialect import UNSAID, Dialect
 from irt_dask.ingest.text.files import kind_of
 from irt_dask.store.places import Location
-from irt_dask.store.responses import SAMPLING
+from irt_dask.store.responses import SAMPLING, Responses
+from irt_dask.store.stored import collapsed_of
 from irt_dask.store.weights import check_kind
 from irt_dask.store.writer import check_rows_per_block
 
@@ -44,6 +48,9 @@ class Options:
     delimiter: Any = None
     decimal: Any = None
     encoding: Any = None
+    categories: Any = None
+    reverse: Any = ()
+    null_categories: str = STOP
     several_lines: bool = False  # rows have been found that go over several lines
 
     @property
@@ -54,14 +61,16 @@ class Options:
 
     def check_dialect(self, *files: Location | PurePath) -> None:
         """Refuse what is said of text where no file is any: neither ``files`` nor the key."""
-        key = [PurePath(self.key)] if isinstance(self.key, (str, PathLike)) else []
-        self.dialect.check_kinds({kind_of(file) for file in (*files, *key)})
+        tables = [t for t in (self.key, self.categories) if isinstance(t, (str, PathLike))]
+        kinds = {kind_of(file) for file in (*files, *map(PurePath, tables))}
+        self.dialect.check_kinds(kinds)
 
     def checked(self) -> Codes:
         """Check them before anything is read; return what the values of responses mean."""
         given = (
             ("layout", self.layout, LAYOUTS), ("on_error", self.on_error, ON_ERROR),
             ("on_duplicate", self.on_duplicate, ON_DUPLICATE),
+            ("null_categories", self.null_categories, (STOP, KEEP, COLLAPSE)),
         )  # fmt: skip
         for name, value, known in given:
             if value not in known:
@@ -71,14 +80,44 @@ class Options:
         if entries(self.exclude) is None:
             raise InputError(f"exclude={self.exclude!r} is no list of columns; {HOW}")
         check_rows_per_block(self.rows_per_block, 1)
-        codes = codes_of(self.missing, self.recode, self.key, self.dialect)
+        codes = codes_of(self.missing, self.recode, self.key, self.dialect, self.categories)
+        self._check_reverse(codes)
         check_kind(self.weight_kind)
         return codes
 
+    def _check_reverse(self, codes: Codes) -> None:
+        """Refuse to count codes back where K, or what is to be counted, is not said."""
+        reverse = entries(self.reverse)
+        if reverse is None:
+            raise InputError(f"reverse={self.reverse!r} is no list of items; {HOW}")
+        if reverse and codes.limits.from_data:
+            raise InputError(
+                f"reverse={reverse!r} makes K - 1 - k of a code k, and categories='data' leaves K "
+                f"to the data; say categories= as a number, or by item"
+            )
+        if reverse and codes.key is not None:
+            raise InputError(
+                f"reverse={reverse!r} is for codes, and with key= the key says all scores; write "
+                f"them the other way round there"
+            )
+
+    def bound(self, codes: Codes, source: Source, old: Responses | None) -> Codes:
+        """Return the codes of a source that is read for a new store, or for this one.
+
+        InputError where an option speaks of items, or of codes of an item, that are not there.
+        """
+        limits = codes.limits
+        if old is not None:
+            limits = limits.with_store(old.item_id, old.n_categories, collapsed_of(old))
+        listed = entries(self.reverse) or []
+        return codes.of_data(ItemFilter.of(listed, source.item_id, "reverse"), limits)
+
 
 def codes_of(
-    missing: Any = (), recode: Any = None, key: Any = None, dialect: Dialect = UNSAID
-) -> Codes:
+    missing: Any = (), recode: Any = None, key: Any = None, dialect: Dialect = UNSAID,
+    categories: Any = None,
+) -> Codes:  # fmt: skip
     """Put the options together that say what values mean."""
-    codes = Codes.checked(missing, recode, dialect.decimal, keyed=key is not None)
+    limits = Limits.checked(read_categories(categories, dialect))
+    codes = Codes.checked(missing, recode, dialect.decimal, keyed=key is not None, limits=limits)
     return codes if key is None else codes.with_key(read_key(key, dialect))

@@ -16,15 +16,17 @@ from irt_dask.errors import DataWarning, InputError, Notice, listed
 from irt_dask.ingest.columns.values import Codes
 from irt_dask.ingest.options import Options
 from irt_dask.ingest.sort import spill
-from irt_dask.ingest.sort.blocks import Stretch, cut, widest, write_blocks
+from irt_dask.ingest.sort.attributes import Attributes
+from irt_dask.ingest.sort.blocks import Stretch, cut, widest
 from irt_dask.ingest.sort.items import Items
 from irt_dask.ingest.sort.joining import LISTED, refuse_table, together
 from irt_dask.ingest.sort.known import ASIDE, MERGE, SKIP
-from irt_dask.ingest.sort.merging import Compared, Merge, compare, write_added
+from irt_dask.ingest.sort.merging import Compared, Merge, compare
 from irt_dask.ingest.sort.partition import Job
 from irt_dask.ingest.sort.quarantine import publish_alone, publish_quarantine, write_quarantine
 from irt_dask.ingest.sort.runs import NOWHERE, Run, make_run, of_known
 from irt_dask.ingest.sort.spill import Pieces
+from irt_dask.ingest.sort.writing import Writing
 from irt_dask.ingest.sources.opening import open_source, persons_table
 from irt_dask.ingest.sources.source import Source
 from irt_dask.ingest.text import bundles
@@ -33,7 +35,6 @@ from irt_dask.store import Responses, open_responses
 from irt_dask.store.draft import Draft, create, extend
 from irt_dask.store.manifest import Files
 from irt_dask.store.parts import Part
-from irt_dask.store.responses import SAMPLING
 from irt_dask.store.writer import check_rows_per_block
 
 
@@ -64,8 +65,7 @@ class _Ingest:
         self, path: Any, draft: Draft, options: Options, codes: Codes, tasks: Tasks,
         old: Responses | None,
     ) -> None:  # fmt: skip
-        self.draft, self.options, self.codes = draft, options, codes
-        self.tasks, self.old = tasks, old
+        self.draft, self.options, self.tasks, self.old = draft, options, tasks, old
         self.weight_kind = options.weight_kind if old is None else old.weight_kind
         dialect, scratch = options.dialect, draft.scratch
         source = open_source(
@@ -73,6 +73,7 @@ class _Ingest:
             dialect=dialect,
         )  # fmt: skip
         self.source = source.with_weights(self.weight_kind)
+        self.codes = options.bound(codes, self.source, old)
         self.tables, self.persons = [self.source], persons_table(options.persons, scratch, dialect)
         if self.persons is not None:
             self.persons = self.persons.with_weights(self.weight_kind)
@@ -87,7 +88,8 @@ class _Ingest:
         self.n_parts = spill.n_partitions(self.source.size)
         self.pieces_folder = self._folder("pieces")
         self.runs_folder = self._folder("runs")
-        self._check_columns()
+        attributes = Attributes(self.weighted, self.grouped, self.covariates)
+        self.unlike = attributes.check(self.tables, self.weight_kind, old, self.merging)
 
     def _folder(self, name: str) -> Path:
         folder = self.draft.scratch / name
@@ -107,17 +109,19 @@ class _Ingest:
             assert self.old is not None
             return self.old
         part, stretches, files = self._part(runs, item_id, kept, merged)
-        for written in self.tasks.run("write", write_blocks, [(s, part) for s in stretches]):
-            files |= written
-        jobs = [(merge, part, m.block, kept) for m in merged if m.n_added]
-        for written in self.tasks.run("merge", write_added, jobs):
-            files |= written
+        writing = Writing(part, stretches, [(merge, m.block) for m in merged if m.n_added], kept)
+        written = writing.finish(
+            self.tasks, item_id, 0 if self.old is None else self.old.n_items, self.codes.limits,
+            self.source.path, self.options.null_categories,
+        )  # fmt: skip
         weights = [r.max_weight for r in runs if r.max_weight is not None]
         with self.tasks.shown("upload") as uploaded:
             return self.draft.commit(
                 part,
-                files,
+                files | written.files,
                 item_id=item_id,
+                categories=written.categories,
+                collapsed=written.collapsed,
                 max_weight=max(weights, default=None),
                 weight_kind=self.weight_kind,
                 covariates=self.covariates,
@@ -126,39 +130,6 @@ class _Ingest:
                 before=lambda: publish_quarantine(self.draft, aside),
                 uploaded=uploaded,
             )
-
-    # --- what is known before anything is read ------------------------------------------------
-
-    def _check_columns(self) -> None:
-        source, old = self.source, self.old
-        self.unlike: InputError | None = None
-        for role in ("weight", "group"):
-            if sum(role in table.roles.single for table in self.tables) > 1:
-                assert self.persons is not None
-                raise source.error(
-                    f"has a {role} column, and so has {self.persons.path}; leave one of them out"
-                )
-        if old is None:
-            if self.weight_kind != SAMPLING and not self.weighted:
-                raise source.error(
-                    f"has no column of weights (nor has persons=), and weight_kind is "
-                    f"{self.weight_kind!r}; name the column (columns={{'weight': ...}}) or leave "
-                    f"weight_kind out"
-                )
-            return
-        for what, has, had in (
-            ("weights", self.weighted, old.max_weight is not None),
-            ("groups", self.grouped, old.has_groups),
-            ("covariates", self.covariates, old.covariate_names),
-        ):
-            if has == had:
-                continue
-            self.unlike = source.error(
-                f"brings {what}: {_said(has)}; the store {old.path} has {what}: {_said(had)}; "
-                f"what is appended must have the same"
-            )
-            if has or not self.merging:  # else new persons alone need it
-                raise self.unlike
 
     # --- pieces -------------------------------------------------------------------------------
 
@@ -206,6 +177,13 @@ class _Ingest:
         self.pieces = Pieces.of(source, self.pieces_folder, n_lines)
         if self.stop_at_bad:
             codes.check_items(self.items.read())
+        if source.item_id is None:
+            codes.reverse.check(self.items.named, "reverse")
+        if unused := codes.limits.unused(self.items.named):
+            text = f"categories= names {len(unused)} item(s) that are not in the file: "
+            warnings.warn(
+                f"{source.path}: {text}{listed(unused, LISTED)}", DataWarning, stacklevel=5
+            )
         return self.items.found()
 
     # --- partitions ---------------------------------------------------------------------------
@@ -390,9 +368,3 @@ class _Ingest:
             most_added=max((c.n_added for c in merged), default=0),
         )  # fmt: skip
         return part, stretches, part.create()
-
-
-def _said(has: bool | tuple[str, ...]) -> str:
-    if isinstance(has, bool):
-        return "yes" if has else "no"
-    return ", ".join(has) or "none"

@@ -20,6 +20,9 @@ from irt_dask.variables import identifier
 BINARY, MOST = 2, 15
 #: K of all items, or of each where they differ.
 Categories = int | tuple[int, ...]
+#: By item what became of the codes of its files: the code in the store, None of a category that had
+#: no response and is none there.
+Collapsed = Mapping[str, tuple[int | None, ...]]
 
 
 def declared(categories: Any, item_id: Sequence[str]) -> Categories:
@@ -46,14 +49,20 @@ def declared(categories: Any, item_id: Sequence[str]) -> Categories:
         counts = [categories] * len(item_id)
     if len(counts) != len(item_id):
         raise InputError(f"categories= has {len(counts)} entries for {len(item_id)} items")
-    for name, k in zip(item_id, counts, strict=True):
-        whole = isinstance(k, (int, np.integer)) and not isinstance(k, bool)
-        if not whole or not BINARY <= k <= MOST:
-            raise InputError(
-                f"categories= gives item {name} {k!r} categories; give a whole number from "
-                f"{BINARY} to {MOST}"
-            )
+    counts = [check_count(name, k) for name, k in zip(item_id, counts, strict=True)]
     return together(counts)
+
+
+def check_count(item: str | None, k: Any) -> int:
+    """Return K as an integer; InputError where an item (None: all) cannot have so many."""
+    whole = isinstance(k, (int, np.integer)) and not isinstance(k, bool)
+    if not whole or not BINARY <= k <= MOST:
+        whom = "all items" if item is None else f"item {item}"
+        raise InputError(
+            f"categories= gives {whom} {k!r} categories; give a whole number from {BINARY} to "
+            f"{MOST}"
+        )
+    return int(k)
 
 
 def together(counts: Iterable[int]) -> Categories:

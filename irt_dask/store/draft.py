@@ -23,7 +23,7 @@ from typing import Any
 
 from irt_dask.errors import InputError, StoreError
 from irt_dask.store import manifest
-from irt_dask.store.categories import BINARY, Categories, of_each
+from irt_dask.store.categories import BINARY, Categories, Collapsed, of_each
 from irt_dask.store.manifest import Files
 from irt_dask.store.objects import ObjectPath
 from irt_dask.store.parts import Part
@@ -60,8 +60,9 @@ class Draft:
 
     def commit(
         self, part: Part, files: Files, *, item_id: tuple[str, ...],
-        categories: Categories = BINARY, max_weight: float | None = None,
-        weight_kind: str = SAMPLING, covariates: tuple[str, ...] = (), n_quarantined: int = 0,
+        categories: Categories = BINARY, collapsed: Collapsed | None = None,
+        max_weight: float | None = None, weight_kind: str = SAMPLING,
+        covariates: tuple[str, ...] = (), n_quarantined: int = 0,
         merged: tuple[int, int] = (0, 0),
         before: Callable[[], None] = lambda: None,
         uploaded: Callable[[int, int], None] = lambda done, total: None,
@@ -69,10 +70,10 @@ class Draft:
         """Make the part belong to the store: until this returns, nothing has changed there.
 
         ``item_id`` names the part's items: those of the store, and new ones after them, which have
-        so many ``categories``.  ``merged`` counts the persons of earlier parts to whom this one
-        adds responses, and these.  ``before`` is called before the store shows the part;
-        ``uploaded`` with the number of files that are in object storage and that of all, for a
-        store there.
+        so many ``categories``, of which some have ``collapsed``.  ``merged`` counts the persons of
+        earlier parts to whom this one adds responses, and these.  ``before`` is called before the
+        store shows the part; ``uploaded`` with the number of files that are in object storage and
+        that of all, for a store there.
         """
         known = [] if self.old is None else self.old["item_id"]  # as the store writes them
         new = item_id[len(known) :]
@@ -95,6 +96,8 @@ class Draft:
             "layout": part.layout,
             "item_id": [*known, *new],
             "n_categories": [*of_known, *of_each(categories, len(new))],
+            "collapsed": (self.old or {}).get("collapsed", {})
+            | {item: [*codes] for item, codes in (collapsed or {}).items()},
             "weighted": part.weighted,
             "grouped": part.grouped,
             "covariates": list(covariates),

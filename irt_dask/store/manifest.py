@@ -9,6 +9,8 @@ store, and ``needs`` names why; a reader refuses names that it does not know:
 - "frequency weights": person weights count equal persons;
 - "categories": ``n_categories`` holds K of each item; without it every item has two.  K of an item
   in the store never changes;
+- "collapsed categories": ``collapsed`` says by item what became of the codes of its files, in their
+  order: the code in the store, or null of a category that had no response and is none there;
 - "items by part": the list of items has grown.  ``new_items`` of a part says how many items came
   with it; they follow those that were there, and an item keeps its place.  The chunks of a part
   have the items up to its own; to its persons later items are unobserved;
@@ -47,7 +49,8 @@ VERSION = 2
 VERSION_WITH_NEEDS = 3
 FREQUENCY_WEIGHTS = "frequency weights"
 CATEGORIES, ITEMS_BY_PART, MERGED = "categories", "items by part", "merged persons"
-_KNOWN = {FREQUENCY_WEIGHTS, CATEGORIES, ITEMS_BY_PART, MERGED}
+COLLAPSED = "collapsed categories"
+_KNOWN = {FREQUENCY_WEIGHTS, CATEGORIES, COLLAPSED, ITEMS_BY_PART, MERGED}
 
 #: ``{path relative to the store: [size, sha256]}``.
 Files = dict[str, list[int | str]]
@@ -138,8 +141,11 @@ def settled(content: dict[str, Any]) -> dict[str, Any]:
     grown = any("new_items" in p for p in content["parts"])
     needs = [name for name in content.get("needs", ()) if name == FREQUENCY_WEIGHTS]
     merged = any("merged_responses" in p for p in content["parts"])
-    needs += [CATEGORIES] * graded + [ITEMS_BY_PART] * grown + [MERGED] * merged
-    without = {name for name, has in (("needs", needs), ("n_categories", graded)) if not has}
+    collapsed = bool(content.get("collapsed"))
+    needs += [CATEGORIES] * graded + [COLLAPSED] * collapsed
+    needs += [ITEMS_BY_PART] * grown + [MERGED] * merged
+    has = {"needs": needs, "n_categories": graded, "collapsed": collapsed}
+    without = {name for name, used in has.items() if not used}
     return {k: v for k, v in {**content, "needs": needs}.items() if k not in without}
 
 
@@ -155,6 +161,7 @@ def as_of(content: dict[str, Any], checksum: str) -> dict[str, Any] | None:
             **content,
             "item_id": content["item_id"][:m],
             "n_categories": content.get("n_categories", [])[:m],
+            "collapsed": _of_items(content.get("collapsed", {}), content["item_id"][:m]),
             "parts": parts,
             "files": {k: v for k, v in content["files"].items() if k.partition("/")[0] in names},
         }
@@ -164,6 +171,10 @@ def as_of(content: dict[str, Any], checksum: str) -> dict[str, Any] | None:
         if digest(then) == checksum:
             return {**then, "checksum": checksum}
     return None
+
+
+def _of_items(by_item: dict[str, Any], item_id: list[str]) -> dict[str, Any]:
+    return {item: by_item[item] for item in item_id if item in by_item}
 
 
 @contextmanager

@@ -51,6 +51,7 @@ class Addition:
             **kept,
             "item_id": self.content["item_id"],
             "n_categories": self.content["n_categories"],
+            "collapsed": self.content["collapsed"],
             "parts": [*now["parts"], entry],
             "files": {**now["files"], **files},
         })  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -205,6 +205,44 @@ class Responses:
         from irt_dask.store.selection import select
 
         return select(self, items, persons, weights)
+
+    def dichotomise(self, at: int | Mapping[str, int]) -> Responses:
+        """Return the responses in two categories, without copying anything.
+
+        Each block is changed when it is read.  What methods for two categories make of the view is
+        theirs alone: ``fingerprint`` is another one.  ``path``, ``n_quarantined`` and ``verify``
+        remain those of the whole; ``truth`` is left out.
+
+        Parameters
+        ----------
+        at : the lowest code that counts as right, from 1 to K - 1
+            Of all items of more than two categories, or by identifier of each of these.  Items of
+            two categories stay as they are.
+
+        Returns
+        -------
+        Responses, of two categories; these themselves if no item has more
+
+        Raises
+        ------
+        InputError
+            If an item does not have that code, does not occur, or is not named.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import irt_dask as irt
+        >>> codes = np.array([[2, 0], [1, 1], [0, -1]])
+        >>> responses = irt.from_array(codes, item_id=["q1", "q2"], categories=[3, 2])
+        >>> right = responses.dichotomise(at=2)
+        >>> right.n_categories
+        (2, 2)
+        >>> right.read_block(0).data.values.tolist()
+        [[1, 0], [0, 1], [0, -1]]
+        """
+        from irt_dask.store.dichotomy import dichotomise
+
+        return dichotomise(self, at)
 
     def split(self, share: float, *, seed: int = 0) -> tuple[Responses, Responses]:
         """Deal the persons into two parts at random, without copying anything.

@@ -43,6 +43,7 @@ def faults(content: dict[str, Any]) -> Iterator[str]:
         yield "n_categories is no list of a whole number for each item"
     if max(k) > MOST:
         yield f"n_categories has {max(k)}, the most is {MOST}"
+    yield from _collapsed(content.get("collapsed", {}), dict(zip(items, k, strict=True)))
     yield from _parts(content.get("parts"), len(items))
     yield from _files(content.get("files"), {p["name"] for p in content["parts"]})
     for part in content["parts"]:
@@ -56,6 +57,17 @@ def faults(content: dict[str, Any]) -> Iterator[str]:
 
 def _whole(x: Any, least: int) -> bool:
     return isinstance(x, int) and not isinstance(x, bool) and x >= least
+
+
+def _collapsed(collapsed: Any, n_categories: dict[str, int]) -> Iterator[str]:
+    if not isinstance(collapsed, dict) or not collapsed.keys() <= n_categories.keys():
+        yield "collapsed is no list of codes by item"
+    for item, codes in collapsed.items():
+        kept = [c for c in codes if c is not None] if isinstance(codes, list) else None
+        if kept != [*range(n_categories[item])] or not len(kept) < len(codes) <= MOST:
+            yield f"collapsed has {codes!r} of an item with {n_categories[item]} categories"
+        if any(isinstance(c, bool) for c in codes):
+            yield f"collapsed has {codes!r}, which are no codes"
 
 
 def _names(name: str, given: Any, least: int) -> Iterator[str]:

@@ -22,7 +22,7 @@ from irt_dask.errors import (
 from irt_dask.kernels.responses.layouts import Dense, Layout, Sparse
 from irt_dask.store import manifest, supplements
 from irt_dask.store.blocks import Block, BlockRef, Refs
-from irt_dask.store.categories import BINARY, Categories, limits, together
+from irt_dask.store.categories import BINARY, Categories, Collapsed, limits, together
 from irt_dask.store.checked import array_of, bytes_of, content_of
 from irt_dask.store.objects import AT_ONCE, ObjectPath
 from irt_dask.store.places import location
@@ -33,6 +33,14 @@ from irt_dask.variables import identifier
 
 def _categories(content: dict[str, Any]) -> Categories:
     return together(content.get("n_categories", [BINARY]))
+
+
+def collapsed_of(responses: Responses) -> Collapsed:
+    """Which items of an opened store have lost empty categories, and how their codes moved down."""
+    if responses.path is None or responses.checksum is None:
+        return {}
+    content = content_of(responses.path, responses.checksum)
+    return {identifier(i): tuple(codes) for i, codes in content.get("collapsed", {}).items()}
 
 
 def _weight_kind(content: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path, PurePath
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -14,6 +14,7 @@ from irt_dask.clusters.config import located, validated
 from irt_dask.errors import InputError
 from irt_dask.ingest.text.dialect import Dialect
 from irt_dask.ingest.text.files import kind_of
+from irt_dask.store.categories import BINARY, MOST
 from irt_dask.store.documents import from_toml
 from irt_dask.store.places import local_path, placed, read_bytes
 from irt_dask.workflow.sections import (
@@ -45,9 +46,12 @@ _ITEM_DRAWS = 20
 INPUT_FILES = ("source", "key", "persons")
 _OTHER_DATA = ("store", "builtin", "simulate")
 OF_A_SOURCE = (
-    "shape", "columns", "exclude", "missing", "recode", "key", "persons", "layout", "on_error",
-    "delimiter", "decimal", "encoding", "weight_kind",
+    "shape", "columns", "exclude", "missing", "recode", "key", "categories", "reverse",
+    "null_categories", "persons", "layout", "on_error", "delimiter", "decimal", "encoding",
+    "weight_kind",
 )  # fmt: skip
+_Code = Annotated[int, Field(strict=True, ge=0, lt=MOST)]
+_Count = Annotated[int, Field(strict=True, ge=BINARY, le=MOST)]
 
 
 class DataConfig(Section):
@@ -61,8 +65,11 @@ class DataConfig(Section):
     columns: dict[str, str | list[str]] | None = None
     exclude: str | list[str] = Field(default=[])
     missing: list[str | int] = Field(default=[])
-    recode: dict[str, Literal["right", "wrong", "missing"]] | None = None
+    recode: dict[str, Literal["right", "wrong", "missing"] | _Code] | None = None
     key: str | None = None
+    categories: _Count | Literal["data"] | dict[str, _Count] | None = None
+    reverse: str | list[str] = Field(default=[])
+    null_categories: Literal["raise", "keep", "collapse"] = "raise"
     persons: str | None = None
     layout: Literal["auto", "dense", "csr"] = "auto"
     on_error: Literal["raise", "quarantine"] = "raise"

@@ -82,8 +82,7 @@ def check_input(config: RunConfig) -> None:
         _check_private(config)
     if data.store is not None:
         found = open_responses(data.store)
-        if not config.is_marginal:
-            refuse_graded(found, 'a pipeline, but for [calibrate] method = "marginal",')
+        refuse_unless_marginal(config, found)
         refuse_unused_weights(config, found)
     if data.persons is not None:
         with tempfile.TemporaryDirectory() as scratch:
@@ -93,6 +92,12 @@ def check_input(config: RunConfig) -> None:
                 config.check_weights(f"the column {weight!r} of {data.persons}")
     if config.marginal.fixed_items is not None:
         read_bank(config.marginal.fixed_items)  # a mistake in it shows before the long stages
+
+
+def refuse_unless_marginal(config: RunConfig, responses: Responses) -> None:
+    """Stop at items of more than two categories, which the marginal stage alone knows."""
+    if not config.is_marginal:
+        refuse_graded(responses, 'a pipeline, but for [calibrate] method = "marginal",')
 
 
 def _check_private(config: RunConfig) -> None:

@@ -33,7 +33,13 @@ from irt_dask.store.writer import check_rows_per_block
 from irt_dask.variables import DRAW
 from irt_dask.workflow.config import OF_A_SOURCE, RunConfig
 from irt_dask.workflow.directory import SCORES, RunDirectory
-from irt_dask.workflow.inputs import bank_checksum, check_prior, looks, refuse_unused_weights
+from irt_dask.workflow.inputs import (
+    bank_checksum,
+    check_prior,
+    looks,
+    refuse_unless_marginal,
+    refuse_unused_weights,
+)
 from irt_dask.workflow.reporting import MARGINAL, POSTERIOR, write_run_report
 from irt_dask.workflow.sections import SHARED_CHAINS
 
@@ -87,6 +93,7 @@ def ingest(c: Context) -> list[str]:
             data.source, target, **data.model_dump(include={*OF_A_SOURCE, "rows_per_block"}),
             **c.common,
         )  # fmt: skip
+        refuse_unless_marginal(c.config, made)
         refuse_unused_weights(c.config, made)
         if made.n_quarantined:
             warnings.warn(

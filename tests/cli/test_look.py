@@ -402,3 +402,98 @@ def test_the_file_runs_unchanged(tmp_path, typed):
     typed("init", "f.csv", *ROLES)
     typed("run", "pipeline.toml", "--cluster", "none", "--quiet")
     assert (tmp_path / "runs" / "pipeline" / "report.html").exists()
+
+
+# --- more than two categories ---------------------------------------------------------------------
+
+GRADED = "person,q1,q2,q3\na,0,4,1\nb,1,3,0\nc,1,2,9\nd,0,1,1\ne,1,0,0\n"
+
+
+def test_categories_are_suggested_and_not_decided(typed, tmp_path):
+    (tmp_path / "g.csv").write_text(GRADED)
+    told = typed("check", "g.csv", code=2)
+    assert "say --categories, the number K of each" in told.err
+    assert "perhaps categories  codes up to 4 in q2; if so, say --categories q2=5" in told.out
+    assert checked(typed, "g.csv", code=2)["perhaps_categories"] == {"q2": 5}
+    typed("init", "g.csv")
+    text = (tmp_path / "pipeline.toml").read_text()
+    assert "\n# categories = { q2 = 5 }   # where these codes are categories" in text
+    assert "categories" not in tomllib.loads(text)["data"]
+
+
+def test_categories_of_long_files_are_suggested_for_all(typed, tmp_path):
+    rows = "".join(f"p{k},q{k % 2},{k % 4}\n" for k in range(12))
+    (tmp_path / "g.csv").write_text(f"person,item,response\n{rows}")
+    told = typed("check", "g.csv", code=2).out
+    assert "codes up to 3; if so, say --categories 4, or --categories data" in told
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--categories", "q2=5", "--categories", "q3=2"),
+        ("--categories", "k.csv"),
+        ("--categories", "data"),
+    ],
+)
+def test_categories_are_typed(typed, tmp_path, options):
+    (tmp_path / "g.csv").write_text(GRADED)
+    (tmp_path / "k.csv").write_text("item,categories\nq2,5\n")
+    options = (*options, "--missing", "9")
+    told = typed("check", "g.csv", *options).out
+    assert "categories          2 (2 items), 5 (1 item)" in told
+    assert "2: 1 code 2" in told
+    assert "perhaps categories" not in told
+    assert checked(typed, "g.csv", *options)["n_categories"] == [2, 5, 2]
+    made = typed("ingest", "g.csv", "s", *options).out
+    assert "categories      2 (2 items), 5 (1 item)" in made
+    assert json.loads(typed("info", "s", "--json").out)["n_categories"] == [2, 5, 2]
+    (tmp_path / "more.csv").write_text("person,q2\nf,9\ng,often\n")
+    typed("append", "more.csv", "s", "--recode", "often=4", "--recode", "9=missing",
+          "--reverse", "q2")  # fmt: skip
+    last = irt.open_responses(tmp_path / "s").read_block(1).data.values
+    assert last.tolist() == [[-1, -1, -1], [-1, 0, -1]]
+
+
+def test_values_that_a_column_does_not_have_are_told_by_column(typed, tmp_path):
+    (tmp_path / "g.csv").write_text(GRADED)
+    told = typed("check", "g.csv", "--categories", "q2=4", "--categories", "q3=3", code=2)
+    assert "4: 1 no response in q2" in told.out
+    assert "'q2' has the value '4'; the item 'q2' has 4 categories" in told.err
+    assert "say --categories if it has more, or --recode 4=CODE or --missing 4" in told.err
+
+
+def test_numbers_of_categories_that_are_typed_wrong(typed, tmp_path):
+    (tmp_path / "g.csv").write_text(GRADED)
+    told = typed("check", "g.csv", "--categories", "q2=5", "--categories", "q2=4", code=2)
+    assert "--categories: 'q2' has two numbers, 5 and 4" in told.err
+    told = typed("check", "g.csv", "--categories", "q2=5", "--categories", "4", code=2)
+    assert "--categories '4': write ITEM=K" in told.err
+    told = typed("ingest", "g.csv", "s", "--categories", "15", "--missing", "nine", code=2)
+    assert "--null-categories keep (they stay), or collapse" in told.err
+
+
+def test_init_writes_what_was_said_of_categories(typed, tmp_path):
+    (tmp_path / "g.csv").write_text(GRADED)
+    (tmp_path / "k.csv").write_text("item,categories\nq2,5\n")
+    typed("init", "g.csv", "--categories", "k.csv", "--missing", 9, "--reverse", "q2,q3",
+          "--recode", "x=4", "--null-categories", "keep")  # fmt: skip
+    data = read_config(tmp_path / "pipeline.toml").data
+    assert (data.categories, data.reverse) == ({"q2": 5}, ["q2", "q3"])
+    assert (data.recode, data.null_categories) == ({"x": 4}, "keep")
+    told = typed("run", "pipeline.toml", code=2)
+    assert "a pipeline is for items of two categories" in told.err
+
+
+def test_categories_that_were_dropped_are_told(typed, tmp_path):
+    (tmp_path / "g.csv").write_text("person,q1,q2\na,0,3\nb,1,0\nc,1,1\n")
+    options = ("--categories", "q2=4", "--null-categories")
+    assert "--null-categories keep" in typed("ingest", "g.csv", "s", *options, "raise", code=2).err
+    told = typed("ingest", "g.csv", "s", *options, "collapse")
+    assert "categories without a response are dropped: 'q2' (2)" in told.err
+    told = typed("info", "s").out
+    assert "categories          2 (1 item), 3 (1 item)" in told
+    assert "dropped categories  q2 (2)" in told
+    assert json.loads(typed("info", "s", "--json").out)["collapsed"] == {"q2": [0, 1, None, 2]}
+    told = typed("check", "g.csv", *options, "collapse").out
+    assert "categories          2 (1 item), 3 (1 item)" in told

@@ -12,7 +12,7 @@ PROPERTY = settings(max_examples=60, deadline=None, derandomize=True, database=N
 
 
 @PROPERTY
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(-1, 5), st.integers(-1, 1)), max_size=40))
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(-1, 5), st.integers(-1, 14)), max_size=40))
 def test_group(rows):
     person, item, code = (
         np.array([r[k] for r in rows], dtype=t) for k, t in enumerate(("i4", "i4", "i1"))

@@ -201,7 +201,7 @@ CASES = [
     ),
     Case(
         "partial scores", COMMAS.replace("1,0\n", "1,2\n").encode(), refused=True,
-        says=("exam.csv, line 2: column 'q2' has the value '2'; a partial score: items with more",),
+        says=("exam.csv, line 2: column 'q2' has the value '2'; a partial score: if items",),
     ),
     Case(
         "answers as given", COMMAS.replace("1,0\n", "B,C\n").encode(), refused=True,

@@ -47,7 +47,8 @@ def called(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         monkeypatch.setattr(stages, name, call)
     for name in (
-        "refuse_unused_weights", "check_prior", "write_run_report", "items_text", "bank_checksum",
+        "refuse_graded", "refuse_unused_weights", "check_prior", "write_run_report", "items_text",
+        "bank_checksum",
     ):  # fmt: skip
         monkeypatch.setattr(stages, name, MagicMock())
     monkeypatch.setattr(stages, "open_responses", lambda path: responses)

@@ -8,18 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from irt_dask.ingest.columns.meanings import MISSING, NOT_OBSERVED, UNKNOWN
+from irt_dask.ingest.columns.numbers import number_of, of_decimal, shorten
 from irt_dask.ingest.columns.roles import Roles
 from irt_dask.ingest.columns.rows import Bad, Rows
 from irt_dask.ingest.columns.trimming import composed, filled, has, trimmed
-from irt_dask.ingest.columns.values import (
-    NOT_OBSERVED,
-    UNKNOWN,
-    Codes,
-    Distinct,
-    number_of,
-    of_decimal,
-    shorten,
-)
+from irt_dask.ingest.columns.values import Codes, Distinct
 from irt_dask.ingest.text.lines import fault
 from irt_dask.store.weights import refused, rule
 
@@ -123,13 +117,15 @@ class Decoder:
         """Take the responses of a long table, after its items; ``of_keys`` can be left out."""
         name = _of_row(column)
         item = self._taken["item"]
-        items = item.dictionary.to_pylist() if codes.key is not None else []
+        items = item.dictionary.to_pylist() if codes.by_item else []
         values = Distinct.of(strings)
         at = item.indices.fill_null(0).to_numpy() if items else np.zeros(1, dtype=np.int32)
         self._taken["codes"] = found = codes.decode(values, items, at)
+        if item.null_count:  # rows that only make a person exist
+            found[item.is_null().to_numpy(zero_copy_only=False)] = MISSING
 
         def message(row: int) -> str:
-            text = codes.unknown(values.text(row), name(row), self._decimal)
+            text = codes.unknown(values.text(row), name(row), item[row].as_py(), self._decimal)
             return f"{text}{_or_no_item(name(row))}" if of_keys else text
 
         self.refuse(found == UNKNOWN, column, values.text, message)
@@ -158,7 +154,7 @@ class Decoder:
 
         def message(row: int) -> str:
             name = names[item_of(row)]
-            return f"{codes.unknown(value(row), name, self._decimal)}{_or_no_item(name)}"
+            return f"{codes.unknown(value(row), name, name, self._decimal)}{_or_no_item(name)}"
 
         wrong = (matrix == UNKNOWN).any(axis=1)
         self.refuse(wrong, lambda row: names[item_of(row)], value, message)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from irt_dask.errors import InputError
 from irt_dask.variables import identifier
 
 _GLOB = frozenset("*?[")
@@ -75,6 +76,55 @@ def _takes(which: KeyFilter, key: str) -> bool:
     if key in which.roles or _is_any(key, which.exclude, which.names):
         return False
     return not which.items or _is_any(key, which.items, which.names)
+
+
+@dataclass(frozen=True)
+class ItemFilter:
+    """Items that the caller listed, by exact names and by globs."""
+
+    names: frozenset[str] = frozenset()
+    globs: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, listed: Sequence[str], items: Sequence[str] | None, option: str) -> ItemFilter:
+        """Take what was listed for ``option``; ``items`` are those of a wide file, in its order.
+
+        Elsewhere items are known only when all is read (:meth:`check`), and have no order.
+        InputError where an entry means none of the items.
+        """
+        if items is None:
+            return cls(frozenset(listed), tuple(filter(is_glob, listed)))
+        place = {item: k for k, item in enumerate(items)}
+        names: list[str] = []
+        for entry in listed:
+            found, problem = select(entry, place)
+            if problem:
+                raise InputError(f"{option}=[{entry!r}], of the items: {problem}; {HOW}")
+            names += found
+        return cls(frozenset(names))
+
+    def __bool__(self) -> bool:
+        return bool(self.names)
+
+    def takes(self, item: str) -> bool:
+        """Whether an item is one of them."""
+        return item in self.names or any(fnmatchcase(item, glob) for glob in self.globs)
+
+    def check(self, items: Collection[str], option: str) -> None:
+        """Refuse what was listed and means none of the items that were read, or not surely these.
+
+        Not for wide files, whose items were known before.
+        """
+        known = {*items}
+        for entry in sorted(self.names):
+            found = {i for i in known if is_glob(entry) and fnmatchcase(i, entry)}
+            if entry not in known and not found:
+                ends = ":" in entry and "; only the columns of a wide file have ranges"
+                raise InputError(f"{option}=[{entry!r}]: there is no such item{ends or ''}; {HOW}")
+            if entry in known and found - {entry}:
+                raise InputError(
+                    f"{option}=[{entry!r}] is an item, and others match it; list the items by name"
+                )
 
 
 def _is_any(key: str, listed: Sequence[str], names: Collection[str]) -> bool:

@@ -11,9 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from irt_dask.ingest.sort import spill
+from irt_dask.ingest.sort.occurring import Occurring, moved, of_block
 from irt_dask.ingest.text.bundles import Bundle
 from irt_dask.kernels.responses import layouts
 from irt_dask.kernels.responses.layouts import Dense, Layout, Sparse
+from irt_dask.store.categories import MOST
 from irt_dask.store.manifest import Files
 from irt_dask.store.parts import Part
 
@@ -175,14 +177,24 @@ def widest(s: Stretch, rows_per_block: int) -> int:
     return int(np.add.reduceat(observed, np.arange(0, observed.size, rows_per_block)).max())
 
 
-def write_blocks(s: Stretch, part: Part) -> Files:
-    """Write all blocks of the stretch, some at a time; return the files."""
+def write_blocks(
+    s: Stretch, part: Part, look: bool, moves: np.ndarray | None
+) -> tuple[Files, Occurring | None]:
+    """Write all blocks of the stretch, some at a time; return the files.
+
+    If asked to ``look``, also which categories occur.  ``moves`` are other codes to write.
+    """
     merged = _Merged(s)
     files: Files = {}
+    found = np.zeros((part.n_items, MOST), dtype=bool) if look else None
     room = part.capacity or part.rows_per_block * part.n_items
     together = max(1, _TOGETHER // max(room, 1)) * part.rows_per_block
     for first in range(s.first, s.stop, together):
         data, columns = merged.block(first, min(first + together, s.stop))
+        if found is not None:
+            found |= of_block(data)
+        if moves is not None:
+            data = moved(data, moves)
         k = first // part.rows_per_block
         files |= part.write_blocks(k, data, columns.pop("person_id"), **columns)
-    return files
+    return files, found

@@ -53,6 +53,11 @@ class Items:
                 self._place.setdefault(item, len(self._place))
         return check_item_ids([*self._place])
 
+    @property
+    def named(self) -> list[str]:
+        """The items that the source has, whether somebody answered them or not."""
+        return [*self._named]
+
     def read(self) -> list[str]:
         """Return the items that rows have, of the store or new."""
         return [item for item in self._place if item in self._named]

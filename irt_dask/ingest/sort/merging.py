@@ -15,6 +15,7 @@ import numpy as np
 from irt_dask.ingest.columns.rows import Bad
 from irt_dask.ingest.sort import spill
 from irt_dask.ingest.sort.blocks import source_rows
+from irt_dask.ingest.sort.occurring import Occurring, of_cells
 from irt_dask.ingest.sort.partition import Job
 from irt_dask.ingest.sort.refused import bad_row
 from irt_dask.ingest.sort.runs import NOWHERE
@@ -135,8 +136,13 @@ def _conflicts(
     return found
 
 
-def write_added(m: Merge, part: Part, k: int, kept: np.ndarray | None) -> Files:
-    """Write what persons of block ``k`` have answered since, the items put in order."""
+def write_added(
+    m: Merge, part: Part, k: int, kept: np.ndarray | None, look: bool, moves: np.ndarray | None
+) -> tuple[Files, Occurring | None]:
+    """Write what persons of block ``k`` have answered since, the items put in order.
+
+    If asked to ``look``, return also which categories occur.  ``moves`` are other codes to write.
+    """
     file = Bundle(spill.added_file(Path(m.job.runs), k))
     row, item, code = (file[name][:] for name in Cells._fields)
     if kept is not None:
@@ -144,4 +150,6 @@ def write_added(m: Merge, part: Part, k: int, kept: np.ndarray | None) -> Files:
         place[kept] = np.arange(kept.size)
         item = place[item]
     order = np.lexsort((item, row))
-    return part.write_supplement(k, Cells(row[order], item[order], code[order]))
+    written = code if moves is None else moves[item, code]
+    files = part.write_supplement(k, Cells(row[order], item[order], written[order]))
+    return files, of_cells(item, code, part.n_items) if look else None

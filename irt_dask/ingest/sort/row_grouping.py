@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irt_dask.arrays import Bytes, Ints, Words
+from irt_dask.errors import TooLargeError
 from irt_dask.kernels.base.compiled import jit
 
 
@@ -33,7 +34,11 @@ def partitions(offsets: NDArray[np.int32], data: Bytes, n: int) -> NDArray[np.ui
 
 
 # A row on its way is one 64-bit word, so that it is moved by one access to memory: the key of the
-# pass to come in the upper half, below it the row and, in the last two bits, its code plus one.
+# pass to come in the upper half, below it the row and, in the last four bits, its code plus one.
+_CODE_BITS = 4
+_CODE = np.uint64((1 << _CODE_BITS) - 1)
+#: Rows that the rest of the lower half can number.
+_MOST_ROWS = 1 << (32 - _CODE_BITS)
 
 
 @jit
@@ -44,8 +49,8 @@ def _by_item(
     for row in range(item.size):
         j = item[row]
         if j >= 0:
-            word = (np.uint64(person[row]) << np.uint64(32)) | (np.uint64(row) << np.uint64(2))
-            out[start[j]] = word | np.uint64(code[row] + 1)
+            low = (np.uint64(row) << np.uint64(_CODE_BITS)) | np.uint64(code[row] + 1)
+            out[start[j]] = (np.uint64(person[row]) << np.uint64(32)) | low
             start[j] += 1
 
 
@@ -82,7 +87,16 @@ def group(
     person: NDArray[np.int32], item: NDArray[np.int32], code: NDArray[np.int8], n_persons: int,
     n_items: int,
 ) -> Grouped:  # fmt: skip
-    """Group rows by person and item (two counting sorts); rows of item -1 are left out."""
+    """Group rows by person and item (two counting sorts); rows of item -1 are left out.
+
+    Codes are -1 to 14.  TooLargeError for more than 2^28 rows, which a partition of a source below
+    a terabyte does not have.
+    """
+    if item.size > _MOST_ROWS:
+        raise TooLargeError(
+            f"{item.size} responses fall into one partition of the persons, of at most "
+            f"{_MOST_ROWS}; cut the file into several by person, ingest one, append the others"
+        )
     inside = item >= 0
     every = bool(inside.all())
     start = ends_of(np.bincount(item if every else item[inside], minlength=n_items))
@@ -92,8 +106,8 @@ def group(
     indptr = ends_of(np.bincount(person if every else person[inside], minlength=n_persons))
     out = np.empty_like(words)
     again = _by_person(words, stop, indptr, indptr[:-1].copy(), out)
-    row = ((out & np.uint64(0xFFFFFFFF)) >> np.uint64(2)).astype(np.int32)
-    codes = (out & np.uint64(3)).astype(np.int8) - np.int8(1)
+    row = ((out & np.uint64(0xFFFFFFFF)) >> np.uint64(_CODE_BITS)).astype(np.int32)
+    codes = (out & _CODE).astype(np.int8) - np.int8(1)
     return Grouped(indptr, row, (out >> np.uint64(32)).astype(np.int32), codes, again)
 
 

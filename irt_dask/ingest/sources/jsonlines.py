@@ -18,10 +18,11 @@ import pyarrow as pa
 
 from irt_dask.errors import repeated
 from irt_dask.ingest.columns.decode import Decoder, dictionary_of
+from irt_dask.ingest.columns.numbers import shorten
 from irt_dask.ingest.columns.patterns import KeyFilter
 from irt_dask.ingest.columns.roles import Header, Wanted, resolve
 from irt_dask.ingest.columns.rows import Bad, Rows
-from irt_dask.ingest.columns.values import Codes, shorten
+from irt_dask.ingest.columns.values import Codes
 from irt_dask.ingest.sources.source import TextSource
 from irt_dask.ingest.text.dialect import Dialect
 from irt_dask.ingest.text.lines import TextFile, fault, open_text, split_lines, take_lines

@@ -1,0 +1,203 @@
+"""What the caller says of items one by one, in a dict or a small table: keys and categories."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from os import PathLike
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
+
+from irt_dask.errors import InputError, Notice
+from irt_dask.ingest.columns.limits import DATA
+from irt_dask.ingest.columns.meanings import texts_of
+from irt_dask.ingest.columns.numbers import number_of
+from irt_dask.ingest.columns.roles import Header
+from irt_dask.ingest.columns.values import Key
+from irt_dask.ingest.sources.delimited import DELIMITERS, open_table, parse
+from irt_dask.ingest.text.dialect import UNSAID, Dialect
+from irt_dask.ingest.text.files import checked_path, kind_of
+from irt_dask.ingest.text.quotes import LINE_END
+from irt_dask.store.categories import MOST, check_count
+from irt_dask.variables import identifier
+
+
+class _Row(NamedTuple):
+    """A row of a table: the item, what other columns have, and how to complain about it."""
+
+    item: str
+    values: dict[str, str]
+    error: Callable[[str], InputError]
+
+
+# --- keys -----------------------------------------------------------------------------------------
+
+
+def read_key(key: Mapping[str, Any] | str | PathLike[str], dialect: Dialect = UNSAID) -> Key:
+    """Return the scores of answers by item; InputError for what is no key."""
+    if isinstance(key, (str, PathLike)):
+        return _key_of_file(key, dialect)
+    if not isinstance(key, Mapping):
+        raise InputError(
+            f"key must be a dict of the items' right options or the path of a file with columns "
+            f"item and key, not {type(key).__name__}"
+        )
+    scores: Key = {}
+    for item, given in key.items():
+        name = identifier(texts_of(item, "key")[0])
+        several = given if isinstance(given, Mapping) else {given: 1}
+        of = {_option(item, option, dialect): _score(item, s) for option, s in several.items()}
+        if scores.setdefault(name, of) != of:
+            raise InputError(f"key: the item {name!r} has two right options")
+        if not name or not of or "" in of:
+            raise InputError(f"key: the item {item!r} has the option {given!r}; neither is empty")
+    return scores
+
+
+def _option(item: object, option: object, dialect: Dialect) -> str:
+    text = texts_of(option, f"key: the item {item!r}")[0]
+    if dialect.decimal == "," and math.isfinite(number_of(text)):
+        return text.replace(".", ",")  # as the file has it
+    return text
+
+
+def _score(item: object, score: Any) -> int:
+    whole = not isinstance(score, (bool, str)) and hasattr(score, "__index__")
+    if not whole or not 0 <= score < MOST:
+        raise InputError(
+            f"key: the item {item!r} has the score {score!r}; a score is a whole number from 0 to "
+            f"{MOST - 1}"
+        )
+    return int(score)
+
+
+def _key_of_file(path: str | PathLike[str], dialect: Dialect) -> Key:
+    """Read a table with the columns item and key, and perhaps score."""
+    scores: Key = {}
+    for item, values, error in _rows(path, ("item", "key"), ("score",), dialect):
+        option, score = values["key"], values.get("score")
+        if not option:
+            raise error("the key is empty")
+        if item in scores and score is None:
+            raise error(f"the item {item!r} has a key already, on an earlier line")
+        of_item = scores.setdefault(item, {})
+        if option in of_item:
+            raise error(f"the item {item!r} has a score for {option!r} already, on an earlier line")
+        try:
+            of_item[option] = 1 if score is None else _score(item, _whole(score, dialect))
+        except InputError as wrong:
+            raise error(str(wrong)) from None
+    return scores
+
+
+# --- categories -----------------------------------------------------------------------------------
+
+
+def read_categories(categories: Any, dialect: Dialect = UNSAID) -> Any:
+    """Return what ``categories=`` says as a number, ``"data"``, a dict by item, or None.
+
+    It may be these, a table (a file or a DataFrame with columns item and categories) or a Series by
+    item.
+    """
+    if isinstance(categories, (str, PathLike)) and categories != DATA:
+        if kind_of(PurePath(categories)) not in DELIMITERS:
+            raise InputError(
+                f"categories={str(categories)!r} is neither a number nor 'data', nor a .csv, .tsv "
+                f"or .tab file"
+            )
+        return _categories_of_file(categories, dialect)
+    if hasattr(categories, "columns"):
+        lacking = [name for name in ("item", "categories") if name not in categories.columns]
+        if lacking:
+            raise InputError(f"categories= is a table without the column {lacking[0]!r}")
+        pairs = [*zip(categories["item"].tolist(), categories["categories"].tolist(), strict=True)]
+    elif isinstance(categories, Mapping) or hasattr(categories, "items"):
+        pairs = [*categories.items()]
+    else:
+        return categories
+    found: dict[str, int] = {}
+    for given, k in pairs:
+        item = identifier(str(given).strip())
+        if item in found:
+            raise InputError(f"categories= names the item {item!r} twice")
+        found[item] = check_count(item, k)
+    return found
+
+
+def _categories_of_file(path: str | PathLike[str], dialect: Dialect) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for item, values, error in _rows(path, ("item", "categories"), (), dialect):
+        if item in found:
+            raise error(f"the item {item!r} has a number of categories already")
+        try:
+            found[item] = check_count(item, _whole(values["categories"], dialect))
+        except InputError as wrong:
+            raise error(str(wrong)) from None
+    return found
+
+
+def _whole(text: str, dialect: Dialect) -> int | str:
+    """Return the whole number that a text is, also as 3.0, else the text itself."""
+    number = number_of(text, dialect.decimal)
+    return int(number) if math.isfinite(number) and number == int(number) else text
+
+
+# --- small tables ---------------------------------------------------------------------------------
+
+
+def _rows(
+    path: str | PathLike[str], needed: tuple[str, ...], more: tuple[str, ...], dialect: Dialect
+) -> list[_Row]:
+    """Read a small table whole: its columns ``needed``, the item first, and ``more``."""
+    with tempfile.TemporaryDirectory(prefix="irt-dask-items-") as scratch:
+        dialect = dialect.of_others()
+        try:
+            return [*_parsed(path, Path(scratch), needed, more, dialect)]
+        except _RunsOnError:
+            again = Path(scratch) / "again"
+            again.mkdir()
+            dialect = replace(dialect, several_lines=True)
+            return [*_parsed(path, again, needed, more, dialect)]
+
+
+class _RunsOnError(Exception):
+    """A row goes on on the next line."""
+
+
+def _parsed(
+    path: str | PathLike[str], scratch: Path, needed: tuple[str, ...], more: tuple[str, ...],
+    dialect: Dialect,
+) -> Iterator[_Row]:  # fmt: skip
+    checked = checked_path(path)
+    if kind_of(checked) not in DELIMITERS:
+        raise InputError(f"{path}: must be a .csv, .tsv or .tab file")
+    table = open_table(checked, scratch, dialect)
+    error = table.text.error
+    for name in needed:
+        if name not in table.names:
+            header = Header([*table.names], error, table.delimiter)
+            raise error(f"there is no column {name!r}; {header.shown()}", 1)
+    names = [*needed, *(name for name in more if name in table.names)]
+    first = table.first_line
+    for k in range(table.text.n_pieces):
+        parsed = parse(table, k, [], names, 1)
+        if parsed.bad and parsed.bad[0].runs_on:
+            raise _RunsOnError
+        if parsed.bad:
+            raise error(parsed.bad[0].message, first + parsed.bad[0].line)
+        columns = [parsed.columns[name].to_pylist() for name in names]
+        for line, *texts in zip(parsed.lines.tolist(), *columns, strict=True):
+            item, *values = (text.strip() for text in texts)
+            at = partial(error, line=first + line)
+            if not item:
+                raise at("the item is empty")
+            if LINE_END in item:
+                raise at("the item has a line end within its quotes; write ids without line ends")
+            yield _Row(identifier(item), dict(zip(names[1:], values, strict=True)), at)
+        first += parsed.n_lines
+    for note in table.text.notes:
+        warnings.warn(f"{path}: {note}", Notice, stacklevel=9)
