@@ -47,7 +47,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         monkeypatch.setattr(stages, name, call)
     for name in (
-        "refuse_graded", "refuse_unused_weights", "check_prior", "write_run_report", "items_text",
+        "refuse_unless_marginal", "refuse_unused_weights", "check_prior", "write_run_report", "items_text",
         "bank_checksum",
     ):  # fmt: skip
         monkeypatch.setattr(stages, name, MagicMock())
