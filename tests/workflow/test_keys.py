@@ -47,8 +47,8 @@ def called(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         monkeypatch.setattr(stages, name, call)
     for name in (
-        "refuse_unless_marginal", "refuse_unused_weights", "check_prior", "write_run_report", "items_text",
-        "bank_checksum",
+        "refuse_unless_marginal", "refuse_unused_weights", "check_prior", "write_run_report",
+        "items_text", "bank_checksum",
     ):  # fmt: skip
         monkeypatch.setattr(stages, name, MagicMock())
     monkeypatch.setattr(stages, "open_responses", lambda path: responses)
