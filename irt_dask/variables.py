@@ -65,7 +65,7 @@ item_step_difficulty(items, steps)  f  theta  b_k, where a step is as likely as 
 item_threshold(items, steps)    f    theta    where P(category k or higher) is 1/2 (Thurstone)
 item_category_score(items, categories)  f  1/theta  scores s_k of nominal categories 0 to K - 1
 item_discrimination(items)      f    1/theta  slope a
-item_difficulty(items)          f    theta    location b, where P is halfway
+item_difficulty(items)          f    theta    location b, where P is halfway; of steps their mean
 item_intercept(items)           f    logit    intercept d = -a b
 item_guessing(items)            f    -        lower asymptote c
 item_upper_asymptote(items)     f    -        upper asymptote u
@@ -76,7 +76,7 @@ item_anchor_p_value(items)      f    -        its p-value
 item_anchor_rmsd(items)         f    -        RMS change of P that the data ask for
 item_linked_group(items)        iu   -        items that persons link share a number
 item_n_responses(items)         iu   persons  persons with the item observed
-item_n_right(items)             iu   persons  persons with the item right
+item_n_right(items)             iu   persons  persons with the item right (its highest category)
 item_mu0(items)                 f    -        complexity: numbers of responses (p = 0)
 item_mu1(items)                 f    -        complexity: sums of distances (p = 1)
 item_degenerate(items)          i    -        1: all or none have it right, else 0

@@ -18,8 +18,8 @@ from irt_dask.calibrate.marginal import errors as marginal_errors
 from irt_dask.calibrate.marginal.expected import Expected
 from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.marginal.rounds import Rounds
+from irt_dask.calibrate.marginal.specification import GUESSING, in_groups, specified
 from irt_dask.calibrate.shared import climb
-from irt_dask.calibrate.shared.groups import grouped
 from irt_dask.calibrate.shared.start_values import (
     ResponseCounts,
     refuse_null_categories,
@@ -27,21 +27,15 @@ from irt_dask.calibrate.shared.start_values import (
     start_values,
 )
 from irt_dask.curves import MODELS
-from irt_dask.curves.betas import Betas
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset
 from irt_dask.engine.identity import checkpoint_of
 from irt_dask.engine.inputs import whole_number
-from irt_dask.errors import ConvergenceWarning, DataWarning, InputError
+from irt_dask.errors import ConvergenceWarning, DataWarning
 from irt_dask.items import checks
-from irt_dask.items.mixture import Mixture, mixture_named
-from irt_dask.items.parameters import bank_item_ids, parameters_of
-from irt_dask.store import Responses
+from irt_dask.items.mixture import mixture_named
 
 #: Below this slope an item hardly tells persons apart.
 _FLAT = 0.01
-#: The first parameter that has a prior, which users may change; a prior that says nothing.
-_GUESSING = next(p for m in MODELS.values() for p in m.parameters if p.prior)
-_FLAT_PRIOR = (1.0, 1.0)
 #: Newton steps at the end, at most, and the step after which none is needed.
 _POLISHING, _SMALL = 5, 1e-9
 
@@ -56,7 +50,7 @@ def fit_marginal(
     reference_group: str | None = None,
     latent: str = "normal",
     fixed_items: xr.Dataset | None = None,
-    guessing_prior: tuple[float, float] | None = _GUESSING.prior,
+    guessing_prior: tuple[float, float] | None = GUESSING.prior,
     start: xr.Dataset | None = None,
     standard_errors: bool | None = None,
     client: Any = None,
@@ -113,13 +107,17 @@ def fit_marginal(
         information, with the errors of fixed items that their bank tells: attrs
         ``anchor_errors``; NaN for what is fixed or at a bound, and without ``standard_errors``),
         ``item_at_bound``, ``item_flag``, ``item_n_responses``, ``item_n_right``,
-        ``iteration_objective``. With groups, fixed items or a histogram over ``groups``:
-        ``group_label``, ``group_mean`` and ``group_sd`` with ``_se``, and ``group_at_bound``; with
-        fixed items, standard errors and a normal distribution score tests of the fixed items,
-        ``item_anchor_chi2`` (2 degrees of freedom, 1PL: 1), ``item_anchor_p_value`` and
-        ``item_anchor_rmsd``, by how much the curve would move (all together: attrs ``anchor_chi2``,
-        ``anchor_df``, ``anchor_p_value``); a histogram adds ``group_ability_share`` over
-        ``ability``. attrs: ``log_likelihood``, of the data alone, and from it ``aic`` and ``bic``
+        ``iteration_objective``. Where items have more than two categories also ``item_model``,
+        ``item_n_categories`` and, over steps, ``item_step_intercept``, ``item_step_difficulty`` and
+        ``item_threshold`` with ``_se`` (nominal: ``item_category_score`` over categories), NaN
+        beyond an item's; its difficulty is then the mean of the steps, its intercept minus the
+        slope times that, and right is the highest category. With groups, fixed items or a histogram
+        over ``groups``: ``group_label``, ``group_mean`` and ``group_sd`` with ``_se``, and
+        ``group_at_bound``; with fixed items, standard errors and a normal distribution score tests
+        of the fixed items, ``item_anchor_chi2`` (a degree of freedom for the slope, 1PL: none, and
+        for each step), ``item_anchor_p_value`` and ``item_anchor_rmsd``, by how much the curve
+        would move (all together: attrs ``anchor_chi2``, ``anchor_df``, ``anchor_p_value``); a
+        histogram adds ``group_ability_share`` over ``ability``. attrs: ``log_likelihood``, of the data alone, and from it ``aic`` and ``bic``
         with ``n_parameters`` (all that were to be estimated, those that ended at a bound too);
         ``objective``, what was maximised; ``n_flat_items``; where parameters have priors
         ``guessing_prior``, ``upper_asymptote_prior`` and ``log_prior``, the objective less the
@@ -128,7 +126,8 @@ def fit_marginal(
     Raises
     ------
     InputError, EstimationError, TooLargeError
-        The last one before work that would not fit into memory.
+        The last one before work that would not fit into memory.  A category of an item with more
+        than two that nobody has is an EstimationError.
 
     Warns
     -----
@@ -161,8 +160,8 @@ def fit_marginal(
     whole_number("max_iterations", max_iterations, 1)
     given = as_responses(responses, "fit_marginal", graded=True)
     models = mixture_named(model, given.item_id, given.n_categories)
-    responses, labels = _in_groups(given, groups, client)
-    what = _specified(
+    responses, labels = in_groups(given, groups, client)
+    what = specified(
         responses, models, labels, reference_group, latent, fixed_items, guessing_prior
     )
     options = {
@@ -207,81 +206,6 @@ def fit_marginal(
             "n_flat_items": int((items["item_discrimination"] < _FLAT).sum()),
         },
     )
-
-
-# --- what is asked --------------------------------------------------------------------------------
-
-
-def _in_groups(
-    responses: Responses, groups: bool | None, client: Any
-) -> tuple[Responses, tuple[str, ...]]:
-    """Responses whose blocks know their groups, and the labels of these."""
-    if groups is None:
-        groups = responses.has_groups
-    if groups and not responses.has_groups:
-        raise InputError("groups=True, but the responses have no person_group")
-    return grouped(responses, client) if groups else (responses, ())
-
-
-def _specified(
-    responses: Responses, models: Mixture, labels: tuple[str, ...], reference: str | None,
-    latent: str, bank: xr.Dataset | None, prior: tuple[float, float] | None,
-) -> Model:  # fmt: skip
-    """Say what is estimated; every complaint about it is made here."""
-    if latent not in ("normal", "histogram"):
-        raise InputError(f"latent={latent!r} is not available; choose normal or histogram")
-    if reference is not None and reference not in labels:
-        known = ", ".join(labels[:10]) if labels else "without groups there is none"
-        raise InputError(f"reference_group={reference!r} is not a group: {known}")
-    if reference is not None and bank is not None:
-        raise InputError("reference_group has no meaning with fixed_items, which fix the scale")
-    fixed = np.where(models.has, np.nan, 0.0)
-    if bank is not None:
-        _fix(fixed, responses.item_id, bank, models)
-    return Model(
-        models, fixed, _prior(models, prior), max(1, len(labels)),
-        labels.index(reference) if reference else 0, bank is not None, latent == "histogram",
-    )  # fmt: skip
-
-
-def _fix(fixed: Floats, item_id: tuple[str, ...], bank: xr.Dataset, models: Mixture) -> None:
-    """Fill in the parameters of the items that the bank has."""
-    known = set(bank_item_ids(bank, "fixed_items"))
-    at = [j for j, i in enumerate(item_id) if i in known]
-    if not at:
-        raise InputError("fixed_items has none of the items of the responses: no scale to join")
-    ids = tuple(item_id[j] for j in at)
-    own = parameters_of(models.take(at), bank, ids, what="fixed_items", strict=True)
-    fixed[: len(own), at] = own
-    flagged = {i: str(f) for i, f in zip(ids, checks.unsound(bank, ids), strict=True) if f}
-    checks.left_out(
-        flagged, len(ids), "of fixed_items are flagged, and stay fixed as given", stacklevel=4
-    )
-
-
-def _prior(models: Mixture, given: tuple[float, float] | None) -> Betas:
-    """Priors of the models' parameters: guessing has the one that is given."""
-    having = [p for p in models.parameters if p.prior]
-    if not having and given not in (None, _GUESSING.prior):
-        those = [m.name for m in MODELS.values() if any(p.prior for p in m.parameters)]
-        names = ", ".join(dict.fromkeys(models.names.tolist()))
-        raise InputError(
-            f"guessing_prior={given!r} needs model={' or '.join(map(repr, those))}, not {names!r}"
-        )
-    if given is None:
-        return Betas.of(*[_FLAT_PRIOR] * models.size)
-    if having:
-        alpha, beta = given
-        if not (math.isfinite(alpha) and math.isfinite(beta) and alpha >= 1.0 and beta >= 1.0):
-            raise InputError(
-                f"guessing_prior={given!r}: give (alpha, beta), both at least 1, or None"
-            )
-    pairs = dict.fromkeys(models.parameters, _FLAT_PRIOR)
-    pairs |= {p: p.prior for p in having if p.prior is not None}
-    if _GUESSING in pairs:
-        pairs[_GUESSING] = (float(given[0]), float(given[1]))
-    alpha, beta = (models.table(of, 1.0) for of in (lambda p: pairs[p][0], lambda p: pairs[p][1]))
-    return Betas(alpha, beta)
 
 
 # --- what is found --------------------------------------------------------------------------------

@@ -1,0 +1,96 @@
+"""What a marginal fit is asked for: groups, models, fixed items and priors, all checked."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from irt_dask.arrays import Floats
+from irt_dask.calibrate.marginal.model import Model
+from irt_dask.calibrate.shared.groups import grouped
+from irt_dask.curves import MODELS
+from irt_dask.curves.betas import Betas
+from irt_dask.errors import InputError
+from irt_dask.items import checks
+from irt_dask.items.mixture import Mixture
+from irt_dask.items.parameters import bank_item_ids, parameters_of
+from irt_dask.store import Responses
+
+#: The first parameter that has a prior, which users may change; a prior that says nothing.
+GUESSING = next(p for m in MODELS.values() for p in m.parameters if p.prior)
+_FLAT_PRIOR = (1.0, 1.0)
+
+
+def in_groups(
+    responses: Responses, groups: bool | None, client: Any
+) -> tuple[Responses, tuple[str, ...]]:
+    """Responses whose blocks know their groups, and the labels of these."""
+    if groups is None:
+        groups = responses.has_groups
+    if groups and not responses.has_groups:
+        raise InputError("groups=True, but the responses have no person_group")
+    return grouped(responses, client) if groups else (responses, ())
+
+
+def specified(
+    responses: Responses, models: Mixture, labels: tuple[str, ...], reference: str | None,
+    latent: str, bank: xr.Dataset | None, prior: tuple[float, float] | None,
+) -> Model:  # fmt: skip
+    """Say what is estimated; every complaint about it is made here."""
+    if latent not in ("normal", "histogram"):
+        raise InputError(f"latent={latent!r} is not available; choose normal or histogram")
+    if reference is not None and reference not in labels:
+        known = ", ".join(labels[:10]) if labels else "without groups there is none"
+        raise InputError(f"reference_group={reference!r} is not a group: {known}")
+    if reference is not None and bank is not None:
+        raise InputError("reference_group has no meaning with fixed_items, which fix the scale")
+    fixed = np.where(models.has, np.nan, 0.0)
+    if bank is not None:
+        _fix(fixed, responses.item_id, bank, models)
+    return Model(
+        models, fixed, _prior(models, prior), max(1, len(labels)),
+        labels.index(reference) if reference else 0, bank is not None, latent == "histogram",
+    )  # fmt: skip
+
+
+def _fix(fixed: Floats, item_id: tuple[str, ...], bank: xr.Dataset, models: Mixture) -> None:
+    """Fill in the parameters of the items that the bank has."""
+    known = set(bank_item_ids(bank, "fixed_items"))
+    at = [j for j, i in enumerate(item_id) if i in known]
+    if not at:
+        raise InputError("fixed_items has none of the items of the responses: no scale to join")
+    ids = tuple(item_id[j] for j in at)
+    own = parameters_of(models.take(at), bank, ids, what="fixed_items", strict=True)
+    fixed[: len(own), at] = own
+    flagged = {i: str(f) for i, f in zip(ids, checks.unsound(bank, ids), strict=True) if f}
+    checks.left_out(
+        flagged, len(ids), "of fixed_items are flagged, and stay fixed as given", stacklevel=4
+    )
+
+
+def _prior(models: Mixture, given: tuple[float, float] | None) -> Betas:
+    """Priors of the models' parameters: guessing has the one that is given."""
+    having = [p for p in models.parameters if p.prior]
+    if not having and given not in (None, GUESSING.prior):
+        those = [m.name for m in MODELS.values() if any(p.prior for p in m.parameters)]
+        names = ", ".join(dict.fromkeys(models.names.tolist()))
+        raise InputError(
+            f"guessing_prior={given!r} needs model={' or '.join(map(repr, those))}, not {names!r}"
+        )
+    if given is None:
+        return Betas.of(*[_FLAT_PRIOR] * models.size)
+    if having:
+        alpha, beta = given
+        if not (math.isfinite(alpha) and math.isfinite(beta) and alpha >= 1.0 and beta >= 1.0):
+            raise InputError(
+                f"guessing_prior={given!r}: give (alpha, beta), both at least 1, or None"
+            )
+    pairs = dict.fromkeys(models.parameters, _FLAT_PRIOR)
+    pairs |= {p: p.prior for p in having if p.prior is not None}
+    if GUESSING in pairs:
+        pairs[GUESSING] = (float(given[0]), float(given[1]))
+    alpha, beta = (models.table(of, 1.0) for of in (lambda p: pairs[p][0], lambda p: pairs[p][1]))
+    return Betas(alpha, beta)
