@@ -117,7 +117,8 @@ def fit_marginal(
         of the fixed items, ``item_anchor_chi2`` (a degree of freedom for the slope, 1PL: none, and
         for each step), ``item_anchor_p_value`` and ``item_anchor_rmsd``, by how much the curve
         would move (all together: attrs ``anchor_chi2``, ``anchor_df``, ``anchor_p_value``); a
-        histogram adds ``group_ability_share`` over ``ability``. attrs: ``log_likelihood``, of the data alone, and from it ``aic`` and ``bic``
+        histogram adds ``group_ability_share`` over ``ability``.
+        attrs: ``log_likelihood``, of the data alone, and from it ``aic`` and ``bic``
         with ``n_parameters`` (all that were to be estimated, those that ended at a bound too);
         ``objective``, what was maximised; ``n_flat_items``; where parameters have priors
         ``guessing_prior``, ``upper_asymptote_prior`` and ``log_prior``, the objective less the
