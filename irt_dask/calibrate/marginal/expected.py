@@ -121,7 +121,10 @@ def _refuse_too_many(engine: Engine, items: ItemSet, n_nodes: int, axis: Axis) -
     """Stop before counts, and tables of items, that do not fit into memory."""
     n_rows = int(items.first[-1])
     counts = n_rows * (axis.nodes.size or n_nodes) + np.count_nonzero(axis.steep >= 0) * n_nodes
-    tables = 3 * n_rows * n_nodes if items.scores is None else items.n_items * n_nodes
+    if items.scores is None:
+        tables = 3 * n_rows * n_nodes
+    else:
+        tables = (items.n_items if items.of_two else n_rows + items.n_items) * n_nodes
     refuse_beyond_memory(
         8.0 * ((engine.n_held + 2) * counts + tables),
         f"marginal maximum likelihood of {items.n_items} items, with counts at "
