@@ -73,7 +73,8 @@ item_at_bound(items)            b    -        whether a parameter is at a bound
 item_flag(items)                UOT  -        ok, or what is wrong with the item (ITEM_FLAGS)
 item_anchor_chi2(items)         f    -        test of the anchor's given parameters
 item_anchor_p_value(items)      f    -        its p-value
-item_anchor_rmsd(items)         f    -        RMS change of P that the data ask for
+item_anchor_rmsd(items)         f    -        RMS change of P that the data ask for (of more
+    categories: half the squares of all)
 item_linked_group(items)        iu   -        items that persons link share a number
 item_n_responses(items)         iu   persons  persons with the item observed
 item_n_right(items)             iu   persons  persons with the item right (its highest category)

@@ -82,6 +82,7 @@ def _check_order(b_a: Floats, b_b: Floats) -> None:
 
 def _moments(method: str, one: ItemSet, two: ItemSet) -> tuple[float, float]:
     """A and B from means and standard deviations of the items that link."""
+    one, two = _ordered(one, two)
     b_a, b_b = one.step_difficulties(), two.step_difficulties()
     if method == "mean-mean":
         slope = float(two.slope().mean() / one.slope().mean())
@@ -179,9 +180,9 @@ def link(bank_a: xr.Dataset, bank_b: xr.Dataset, *, method: str = "haebara") -> 
     common = _common(bank_a, bank_b)
     one, two = item_set(bank_a, common, what="bank_a"), item_set(bank_b, common, what="bank_b")
     used = _sound(bank_a, bank_b, common)
-    _check_models(one, two, common)
+    _check_models(method, one, two, common)
     pair = one.take(np.flatnonzero(used)), two.take(np.flatnonzero(used))
-    _check_order(*(items.difficulty() for items in pair))
+    _check_order(*(items.difficulty() for items in _ordered(*pair)))
     everyone = bank_item_ids(bank_b, "bank_b")
     all_b = item_set(bank_b, everyone, what="bank_b")
     one_slope = all(np.unique(items.slope()).size == 1 for items in (one, all_b))
@@ -243,8 +244,30 @@ def _sound(bank_a: xr.Dataset, bank_b: xr.Dataset, common: tuple[str, ...]) -> B
     return used
 
 
-def _check_models(one: ItemSet, two: ItemSet, common: tuple[str, ...]) -> None:
-    """Stop at items whose categories differ between the banks."""
+def _ordered(one: ItemSet, two: ItemSet) -> tuple[ItemSet, ItemSet]:
+    """The common items whose categories have an order: nominal ones have slopes of any sign."""
+    nominal = [g.at for items in (one, two) for g in items.groups if g.model.name == "nominal"]
+    kept = np.setdiff1d(np.arange(one.n_items), np.concatenate([np.empty(0, int), *nominal]))
+    return one.take(kept), two.take(kept)
+
+
+def _check_models(method: str, one: ItemSet, two: ItemSet, common: tuple[str, ...]) -> None:
+    """Stop at items whose categories differ between the banks, or what moments are taken of."""
+    if method.startswith("mean"):
+        graded = [np.isin(np.arange(one.n_items), np.concatenate(
+            [np.empty(0, int), *(g.at for g in items.groups if g.model.name == "graded")]
+        )) for items in (one, two)]  # fmt: skip
+        other = np.flatnonzero(graded[0] != graded[1])
+        if other.size:
+            raise InputError(
+                f"method={method!r}: the item {common[other[0]]} is graded in one bank alone, and "
+                f"steps of other models are others; use method='haebara'"
+            )
+        if _ordered(one, two)[0].n_items < 2:
+            raise InputError(
+                f"method={method!r} needs two common items at least that are not nominal; use "
+                f"method='haebara'"
+            )
     differ = np.flatnonzero(one.n_categories != two.n_categories)
     if differ.size:
         j = differ[0]
@@ -256,9 +279,13 @@ def _check_models(one: ItemSet, two: ItemSet, common: tuple[str, ...]) -> None:
 
 def _starts(one: ItemSet, two: ItemSet) -> list[tuple[float, float]]:
     """Links by moments and by medians, and slopes on both sides of them."""
+    one, two = _ordered(one, two)
+    factors = (1.0, 0.25, 0.5, 0.75, 1.33, 2.0, 4.0)
+    if one.n_items < 2:  # nominal items: scales that are not far apart
+        return [(s, 0.0) for s in factors]
     b_a, b_b = one.step_difficulties(), two.step_difficulties()
     ratio = float(np.median(two.slope() / one.slope()))
-    slopes = [ratio * factor for factor in (1.0, 0.25, 0.5, 0.75, 1.33, 2.0, 4.0)]
+    slopes = [ratio * factor for factor in factors]
     starts = [_moments("mean-mean", one, two)]
     if b_a.std() > 0.0 and b_b.std() > 0.0:
         starts.append(_moments("mean-sigma", one, two))
@@ -268,7 +295,9 @@ def _starts(one: ItemSet, two: ItemSet) -> list[tuple[float, float]]:
 def _fit(method: str, one: ItemSet, two: ItemSet, one_slope: bool) -> tuple[float, float, float]:
     """A, B and the criterion they reach."""
     by_moments = method if method.startswith("mean") else "mean-mean"
-    slope, shift = _moments("mean-mean" if one_slope else by_moments, one, two)
+    slope, shift = 1.0, 0.0
+    if _ordered(one, two)[0].n_items:
+        slope, shift = _moments("mean-mean" if one_slope else by_moments, one, two)
     if method.startswith("mean"):
         _check_slope(method, slope, one, two)
         return slope, shift, math.nan
@@ -290,7 +319,7 @@ def _fit(method: str, one: ItemSet, two: ItemSet, one_slope: bool) -> tuple[floa
         for x in best[:_SEARCHED]
     ]
     x = min([x for x in found if np.isfinite(x).all()] + [best[0]], key=value)
-    _check_minimum(method, value, x, float(np.median(one.slope())))
+    _check_minimum(method, value, x, float(np.median(np.abs(one.slope()))))
     slope = slope if one_slope else math.exp(x[1])
     _check_slope(method, slope, one, two)
     return slope, float(x[0]), value(x)
@@ -312,6 +341,9 @@ def _check_minimum(method: str, value: Callable[[Any], float], x: Any, unit: flo
 
 def _check_slope(method: str, slope: float, one: ItemSet, two: ItemSet) -> None:
     """Stop at a slope that the discriminations of the items contradict."""
+    one, two = _ordered(one, two)
+    if not one.n_items:
+        return
     ratio = float(np.median(two.slope() / one.slope()))
     if not ratio / _FARTHEST <= slope <= ratio * _FARTHEST:
         raise EstimationError(

@@ -16,6 +16,7 @@ from irt_dask.arrays import Floats, Ints
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
 from irt_dask.engine.cache import keep
+from irt_dask.engine.memory import refuse_beyond_memory
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import ApproximationWarning, EstimationError, InputError
 from irt_dask.evaluate import dif_directions
@@ -55,9 +56,13 @@ class _Group(NamedTuple):
 
 def _products(block: Block, known: Known, bound: Floats) -> tuple[Any, ...]:
     key = ("derivatives", known.items.digest, sha256(known.nodes, bound))
-    # Derivatives of log P, in units of ``bound``.
+    # Derivatives of log P, in units of ``bound``, (directions, items).
     table = keep(
-        key, lambda: dif_directions.tables(known.items, known.nodes) / bound[:, None, None]
+        key,
+        lambda: (
+            dif_directions.tables(known.items, known.nodes)
+            / np.repeat(bound, known.items.n_categories, axis=1)[:, :, None]
+        ),
     )
     sums = residual_products.score_products(
         *known.posteriors(block.data).arguments, known.items.first, table, known.mean, known.sd
@@ -121,7 +126,8 @@ def dif(
     InputError
         Without groups, for an unknown label or the same one twice, or for more than 1,500 items.
     EstimationError
-        If there are fewer persons than parameters (2 an item), or the scores are dependent.
+        If there are fewer persons than parameters (2 an item, with more than two categories as many
+        as it has), or the scores are dependent.
 
     Warns
     -----
@@ -143,8 +149,9 @@ def dif(
     others show some of the opposite: leave the worst out and test again.
 
     Passes over the data: one for the groups' labels, one for each EM step of either group (some
-    ten), and one with a matrix product of ``4 items^2`` operations a person.  Driver memory:
-    ``100 items^2`` bytes.
+    ten), and one with a matrix product of ``size^2`` operations a person, size being the items
+    times the directions of the one that has most (2 with two categories, K for K).  Driver memory:
+    some times ``8 size^2`` bytes, which are refused beyond what there is.
     Sources: Neyman (1959); Glas (1998), score tests for DIF; classes: Zwick (2012), with the shift
     in place of the Mantel-Haenszel log odds ratio; Zwick, Thayer and Mazzeo (1997).
 
@@ -173,7 +180,11 @@ def dif(
     refuse_other_categories(known, responses.n_categories, responses.item_id, "items")
     parts = of_groups(responses, (str(reference), str(focal)), client, progress)
     n = parts[0].n_persons + parts[1].n_persons
-    common = int(dif_directions.numbers(known).sum()) + 2
+    numbers = dif_directions.numbers(known)
+    common, size = int(numbers.sum()) + 2, int(numbers.max()) * m + 2
+    refuse_beyond_memory(
+        8.0 * 8 * size**2, f"tests of {m} items for differential functioning, {size} scores,"
+    )
     if n <= common:
         raise EstimationError(
             f"{n} persons and {common} common parameters: there must be more persons; select fewer "
@@ -215,7 +226,9 @@ def _groups(
             fitted.append(em.one_normal(engine, items))
     settings = [Known.of(items, found.population) for found in fitted]
     steep = [dif_directions.tables(items, k.nodes[:-LANES]) for k in settings]
-    bound = 2.0 ** np.ceil(np.log2(np.max([np.abs(x).max(axis=(1, 2)) for x in steep], axis=0)))
+    largest = np.max([np.abs(x).max(axis=2) for x in steep], axis=0)
+    largest = np.maximum.reduceat(largest, items.first[:-1], axis=1)
+    bound = 2.0 ** np.ceil(np.log2(np.where(largest > 0.0, largest, 1.0)))
     groups = []
     for part, known in zip(parts, settings, strict=True):
         with Engine(part, **how, stage="scores") as engine:
@@ -228,7 +241,7 @@ def _groups(
 def _tests(groups: list[_Group], items: ItemSet, bound: Floats, n: int) -> dict[str, Any]:
     """Chi-squares, p-values and effects from the groups' scores."""
     one, two = groups
-    m, n_directions = items.n_items, bound.size
+    m, n_directions = items.n_items, len(bound)
     size = n_directions * m
     # Common parameters: items from both groups, mean and SD of the focal group (the reference
     # group's fix the scale).
@@ -248,11 +261,11 @@ def _tests(groups: list[_Group], items: ItemSet, bound: Floats, n: int) -> dict[
         if not v[0, 0] > 1e-9 * two.products[j, j]:
             continue
         uniform[j] = u[0] ** 2 / v[0, 0]
-        shift[:, j] = np.array([u[0] / v[0, 0], 1.0 / math.sqrt(v[0, 0])]) / bound[0]
+        shift[:, j] = np.array([u[0] / v[0, 0], 1.0 / math.sqrt(v[0, 0])]) / bound[0, j]
         if np.linalg.det(v[:2, :2]) > 1e-9 * v[0, 0] * v[1, 1]:
             inverse = np.linalg.inv(v[:2, :2])
             nonuniform[j] = max(u[:2] @ inverse @ u[:2] - uniform[j], 0.0)
-            slope[:, j] = np.array([(inverse @ u[:2])[1], math.sqrt(inverse[1, 1])]) / bound[1]
+            slope[:, j] = np.array([(inverse @ u[:2])[1], math.sqrt(inverse[1, 1])]) / bound[1, j]
             joint[j] = _joint(u, v)
     effect, spread = _of_scores(groups, items, shift)
     tests = {"uniform": uniform, "nonuniform": nonuniform, "joint": joint}
@@ -265,7 +278,9 @@ def _tests(groups: list[_Group], items: ItemSet, bound: Floats, n: int) -> dict[
         "item_dif_slope_se": slope[1],
         "item_dif_delta": DELTA * shift[0],
         "item_dif_class": np.where(
-            items.n_categories > 2, _classes_of_scores(*effect / spread), _classes(*shift)
+            items.n_categories > 2,
+            _classes_of_scores(effect[0], effect[1], spread),
+            _classes(*shift),
         ),
         "item_dif_score": effect[0],
         "item_dif_score_se": effect[1],
@@ -371,8 +386,10 @@ def _classes(shift: Floats, se: Floats) -> NDArray[np.str_]:
     return np.where(np.isnan(shift), "", out)
 
 
-def _classes_of_scores(effect: Floats, se: Floats) -> NDArray[np.str_]:
-    """Classes of items with more categories, of effects in SDs of the score."""
+def _classes_of_scores(effect: Floats, se: Floats, spread: Floats) -> NDArray[np.str_]:
+    """Classes of items with more categories, of effects next to SDs of the score."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        effect, se = effect / spread, se / spread
     small = (np.abs(effect) <= _A_SCORE) | (np.abs(effect) <= ndtri(1.0 - _LEVEL / 2.0) * se)
     out = np.where(small, "A", np.where(np.abs(effect) > _C_SCORE, "C", "B"))
     return np.where(np.isnan(effect), "", out)

@@ -14,6 +14,9 @@ from irt_dask.arrays import Floats, Ints
 from irt_dask.curves import MODELS, ItemModel
 from irt_dask.curves.item_set import ItemSet
 
+#: Share of its steepness below which the slope of an item is no unit of shifts.
+_LEAST = 0.1
+
 
 def numbers(items: ItemSet) -> Ints:
     """Directions of each item, (items,)."""
@@ -32,17 +35,31 @@ def tables(items: ItemSet, nodes: Floats) -> Floats:
         if g.model.name in MODELS:
             out[:2, rows] = by_parameter[1::-1]
             continue
-        slope = g.model.slope(g.x)[0]
-        slope = np.where(slope == 0.0, g.model.steepness(g.x), slope)  # nominal: of any sign
+        # Nominal slopes are of any sign, and near 0 the shift would be without bounds.
+        slope, steep = g.model.slope(g.x)[0], g.model.steepness(g.x)
+        slope = np.where(np.abs(slope) < _LEAST * steep, steep, slope)
         shift = g.model.by_ability(g.x, nodes)[0] / slope[:, None, None]
-        own = _of_steps(g.model)
         out[0, rows], out[1, rows] = shift, shift * nodes
-        out[2 : 2 + len(own), rows] = by_parameter[own]
+        for j, own in enumerate(_left(g.model, g.x)):
+            out[2 : 2 + own.size, rows[j]] = by_parameter[own, j]
     return out
 
 
 def _of_steps(model: ItemModel) -> list[int]:
-    """Parameters that move single steps: all but the first of what is an intercept, or a score."""
+    """Parameters of steps but the first of each variable, where shift and slope are for those."""
     if model.name in MODELS:
         return []
     return [k for k, p in enumerate(model.parameters) if p.step > 1]
+
+
+def _left(model: ItemModel, x: Floats) -> list[Ints]:
+    """Parameters of each item that shift and slope leave to be moved.
+
+    Those are weighted sums of all steps', by category or, nominal, by its score: the step that is
+    left out has some weight in them, the largest score.
+    """
+    if model.name != "nominal":
+        return [np.array(_of_steps(model), dtype=np.int64)] * x.shape[1]
+    steps = model.n_categories - 1
+    largest = np.abs(x[:steps]).argmax(axis=0)
+    return [np.setdiff1d(np.arange(2 * steps), [k, steps + k]) for k in largest]

@@ -15,6 +15,7 @@ from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
 from irt_dask.errors import EstimationError
 from irt_dask.evaluate.abilities import Known, checked, choose, parts
+from irt_dask.items.parameters import models_of
 from irt_dask.kernels.base import fixed_point
 from irt_dask.kernels.misfit import predicted_scores, predictions, sum_scores
 from irt_dask.population.population import NOBODY_APART
@@ -79,9 +80,9 @@ def item_fit(
     fitted : bool
         Whether the items were estimated from these responses.  Chi-squares then have as many
         degrees of freedom less as an item has parameters (1PL: 1, 2PL: 2, 3PL: 3, gpcm: K, where
-        all items have one slope: K - 1); the one of groups takes off one for all steps, whose mean
-        is most of what expected scores depend on. Those of a bank that was calibrated on others
-        keep them all.
+        all items have one slope: K - 1; rating: 1); the one of groups takes off one for all steps,
+        whose mean is most of what expected scores depend on. Those of a bank that was calibrated on
+        others keep them all.
     ability : (mean, sd), optional
         Normal distribution of the persons' abilities on the scale of the items.  Default: the one
         of the highest marginal likelihood (EM, items held).
@@ -152,10 +153,11 @@ def item_fit(
         )
     if not sums[:, 0].any():
         raise EstimationError("there is no observed response")
-    lost = _n_parameters(known.items) if fitted else np.zeros(m, dtype=np.int64)
+    lost = np.zeros(m, dtype=np.int64)
+    if fitted:
+        lost = _n_parameters(known.items, models_of(items, responses.item_id))
     # Of steps, what moves expected scores is mainly their mean: beside a slope that is one.
-    of_scores = np.where(known.items.n_categories > 2, lost - (known.items.n_categories - 2), lost)
-    of_scores = np.maximum(of_scores, 0)
+    of_scores = np.where(known.items.n_categories > 2, np.minimum(lost, 2), lost)
     data = _mean_squares(sums.T, unit, wide) | _named("chi2", *_grouped(classes / unit), of_scores)
     if m > _MAX_ITEMS:
         said = f"not computed: more than {_MAX_ITEMS} items"
@@ -172,11 +174,14 @@ def item_fit(
     )
 
 
-def _n_parameters(items: ItemSet) -> Ints:
-    """Parameters of each item, without a slope that is the same for all."""
+def _n_parameters(items: ItemSet, models: NDArray[np.str_] | None) -> Ints:
+    """Parameters of each item alone: no slope that is the same for all, no common steps."""
     out = np.empty(items.n_items, dtype=np.int64)
     for g in items.groups:
         out[g.at] = len(g.model.parameters)
+    if models is not None:
+        out -= np.isin(models, ("1pl", "pcm"))
+        return np.where(models == "rating", 1, out)
     one_slope = {g.model.name for g in items.groups} <= {"2pl", "gpcm"}
     return out - (one_slope and np.unique(items.slope()).size == 1)
 

@@ -77,7 +77,8 @@ def lord_dif(reference: xr.Dataset, focal: xr.Dataset) -> xr.Dataset:
                 f"{what} has neither item_difficulty_se nor item_difficulty_sd, which the test "
                 f"needs; give a fit or bank with standard errors"
             )
-    tested = _tested(reference, focal, common, [e["difficulty"] for e in errors])
+    of_two = np.logical_and(*(item_set(b, common).n_categories == 2 for b in (reference, focal)))
+    tested = _tested(reference, focal, common, [e["difficulty"] for e in errors], of_two)
     data: dict[str, Any] = {}
     for name in ("difficulty", "discrimination"):
         one, two = errors[0][name], errors[1][name]
@@ -98,10 +99,15 @@ def lord_dif(reference: xr.Dataset, focal: xr.Dataset) -> xr.Dataset:
 
 
 def _tested(
-    reference: xr.Dataset, focal: xr.Dataset, common: tuple[str, ...], errors: list[Any]
-) -> Bools:
+    reference: xr.Dataset, focal: xr.Dataset, common: tuple[str, ...], errors: list[Any],
+    of_two: Bools,
+) -> Bools:  # fmt: skip
     """Items whose parameters can be compared; warns of the others."""
-    reasons: dict[str, list[str]] = {}
+    reasons: dict[str, list[str]] = {
+        i: ["more than two categories, see dif"]
+        for i, two in zip(common, of_two, strict=True)
+        if not two
+    }
     for name, bank, error in zip(("reference", "focal"), (reference, focal), errors, strict=True):
         for i, flag, e in zip(common, checks.unsound(bank, common), error, strict=True):
             if flag or not (np.isfinite(e) and e > 0.0):

@@ -72,7 +72,9 @@ def _count(block: Block) -> tuple[Any, ...]:
     return tuple(response_counts.response_counts(block.data, block.times))
 
 
-def _rest(block: Block, steps: Ints, share: Floats, scale: tuple[float, float]) -> tuple[Any, ...]:
+def _rest(
+    block: Block, steps: Floats, share: Floats, scale: tuple[float, float]
+) -> tuple[Any, ...]:
     return (rest_scores.rest_scores(block.data, steps, share, scale, block.times),)
 
 
@@ -82,17 +84,21 @@ def count(engine: Engine) -> Counts:
     return Counts(right, seen, falling(engine, right, seen))
 
 
-def falling(engine: Engine, right: Ints | Floats, seen: Ints) -> Bools:
+def falling(
+    engine: Engine, right: Ints | Floats, seen: Ints, ordered: Bools | np.bool_ = np.True_
+) -> Bools:
     """Items that able persons get wrong more often: one pass.
 
     ``right`` are persons with the item right; of more categories the sum of scores as shares of the
-    highest.  Ability is the sum of the responses to the other items, each less its mean; the
-    sum of its products with responses has mean 0 where an item has nothing to do with the others,
-    and its variance is the sum of their squares.  Sampling weights do not count.
+    highest; items that are not ``ordered`` have no say.  Ability is the sum of the responses to the
+    other items, each less its mean; the sum of its products with responses has mean 0 where an item
+    has nothing to do with the others, and its variance is the sum of their squares.  Sampling
+    weights do not count.
     """
-    share = (right + 0.5) / (seen + 1.0)
+    share = np.where(ordered, (right + 0.5) / (seen + 1.0), 0.0)
     scale = rest_scores.scales(engine.n_persons, engine.responses.n_items)
-    steps = np.array(engine.responses.n_categories) - 1
+    # Codes of nominal items say nothing of more or less: they count as 0.
+    steps = np.where(ordered, np.array(engine.responses.n_categories) - 1.0, np.inf)
     (sums,) = engine.map_reduce(_rest, steps, share, scale)
     product, square, own, rest = (row / s for row, s in zip(sums, (*scale, *scale), strict=True))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -108,12 +114,21 @@ def _free_slopes(fit: dict[str, Any]) -> bool:
     return np.unique(fit.get("item_discrimination", 1.0)).size > 1
 
 
-def _low(fit: dict[str, Any], one_slope: bool) -> Bools | np.bool_:
-    """Items whose slope is far below the others', or is not their own."""
-    if one_slope or not _free_slopes(fit):
+def _low(fit: dict[str, Any], one_slope: Bools | bool) -> Bools | np.bool_:
+    """Items whose slope is far below the others', or is not their own: ``one_slope``."""
+    if not _free_slopes(fit):
         return np.True_
     slope = np.asarray(fit["item_discrimination"], dtype=float)
-    return np.asarray(slope < _LOW_SLOPE * np.median(slope))
+    return np.asarray((slope < _LOW_SLOPE * np.median(slope)) | one_slope)
+
+
+def _of_any_sign(fit: dict[str, Any]) -> dict[str, Any]:
+    """The fit with the size of nominal slopes, which may be negative."""
+    if "item_model" not in fit or "item_discrimination" not in fit:
+        return fit
+    slope = np.asarray(fit["item_discrimination"], dtype=float)
+    nominal = np.asarray(fit["item_model"]) == "nominal"
+    return {**fit, "item_discrimination": np.where(nominal, np.abs(slope), slope)}
 
 
 def _spread_of(b: Floats) -> float:
@@ -163,7 +178,7 @@ def _of_parameters(
         floor = FLAT_SLOPE if own_scale else 0.0
         if _free_slopes(fit):
             found["flat"] = flat(slope, _errors(fit, "discrimination"), floor=floor)
-        if b is None:
+        if b is None and "item_intercept" in fit:
             b = -np.asarray(fit["item_intercept"], dtype=float) / slope
     if b is None:
         return found
@@ -185,7 +200,7 @@ def _of_parameters(
 
 def flags(
     fit: dict[str, Any], *, seen: Counts | None = None, fixed: Bools | None = None,
-    own_scale: bool = True, one_slope: bool = False,
+    own_scale: bool = True, one_slope: Bools | bool = False,
 ) -> Flags:  # fmt: skip
     """Flags of the items of a fit.
 
@@ -198,8 +213,9 @@ def flags(
         low or not estimated.
     fixed : items that were not estimated, but given
     own_scale : whether ability has an SD of about 1
-    one_slope : whether the items that were estimated share their slope
+    one_slope : items that share their slope, if they are not all of them
     """
+    fit = _of_any_sign(fit)
     m = len(next(np.asarray(v) for k, v in fit.items() if k in _PARAMETERS))
     bound = np.asarray(fit.get("item_at_bound", np.zeros(m, dtype=bool)))
     found = {"at_bound": bound, "flat": np.zeros(m, dtype=bool)}
@@ -228,7 +244,7 @@ _PARAMETERS = ("item_discrimination", "item_difficulty", "item_intercept")
 
 def of_fit(
     engine: Engine, fit: dict[str, Any], *, fixed: Bools | None = None, own_scale: bool = True,
-    one_slope: bool = False, wrong: Ints | None = None, score: Floats | None = None,
+    one_slope: Bools | bool = False, wrong: Ints | None = None, score: Floats | None = None,
 ) -> Flags:  # fmt: skip
     """:func:`flags` of a fit that counted its responses; a pass more if some item is flat.
 
@@ -240,7 +256,8 @@ def of_fit(
     got = flags(fit, seen=Counts(right, seen, wrong=wrong), **options)
     if not (_low(fit, one_slope) | has(got, {"flat"})).any():
         return got
-    falls = falling(engine, right if score is None else score, seen)
+    ordered = np.asarray(fit.get("item_model", "")) != "nominal"
+    falls = falling(engine, right if score is None else score, seen, ordered)
     return flags(fit, seen=Counts(right, seen, falls, wrong), **options)
 
 

@@ -95,6 +95,7 @@ def maximise(
                 return np.where(left, new, x)
             there = problem.at(new, left)
             taken = left & (certain | _rises(problem, d.value, there.value))
+            taken &= np.isfinite(there.value)  # graded: steps may not change their order
             x = np.where(taken, new, x)
             for mine, its in zip(
                 (d.value, d.gradient.T, d.information),

@@ -129,9 +129,15 @@ class Mixture:
 
     def own(self, part: Part, x: Floats) -> Floats:
         """Parameters of a part's items, without what is padded."""
-        if len(self.parts) == 1:
-            return x
         return x[: len(part.model.parameters), part.at]
+
+    def in_common(self, counts: Ints) -> Ints:
+        """Persons by category, (items, categories); of common steps those of all such items."""
+        out = counts.copy()
+        for p in self.parts:
+            if p.model.name == "rating":
+                out[p.at] = counts[p.at].sum(axis=0)
+        return out
 
     def rescaled(self, x: Floats, mean: float, sd: float) -> Floats:
         """Parameters for the ability ``(theta - mean) / sd``."""

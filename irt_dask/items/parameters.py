@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.curves import FAMILIES, MODELS, ItemModel, check_model, model_named
@@ -178,8 +179,9 @@ def parameters(
     for g in found.groups:
         if g.model.name not in MODELS:
             raise InputError(
-                f"{what}: item {item_id[g.at[0]]} has {g.model.n_categories} categories (model "
-                f"{g.model.name}), and items of two are meant here; leave it out"
+                f"{what}: item {item_id[g.at[0]]} is of model {g.model.name} with "
+                f"{g.model.n_categories} categories, and items of the "
+                f"{', '.join(m.name.upper() for m in MODELS.values())} are meant here; leave it out"
             )
         more = [k for k, p in enumerate(g.model.parameters) if p not in own]
         if more:
@@ -217,12 +219,35 @@ def parameters_of(
             continue
         for g in item_set(items, ids, what=what).groups:
             _refuse_others(ItemSet((g,)), part.model, tuple(ids[j] for j in g.at), what)
-            scores = g.model.scores(g.x)
-            if scores is None:  # graded
-                scores = np.multiply.outer(g.x[0], np.arange(part.model.n_categories))
-            steps = g.model.step_intercepts(g.x)[0]
-            x[:size, part.at[g.at]] = part.model.of_steps(scores.T[1:], steps)
+            own = tuple(ids[j] for j in g.at)
+            x[:size, part.at[g.at]] = _as_of(part.model, g, own, what, strict)
     return x
+
+
+def _as_of(model: ItemModel, g: Group, ids: tuple[str, ...], what: str, strict: bool) -> Floats:
+    """Parameters of a model of steps for given items; if ``strict`` their curves are the same."""
+    scores, steps = _scores(g.model, g.x), g.model.step_intercepts(g.x)[0]
+    x = model.of_steps(scores, steps)
+    if strict:
+        again = _scores(model, x), model.step_intercepts(x)[0]
+        same = [np.isclose(*pair, rtol=1e-9, atol=1e-12).all(axis=0)
+                for pair in zip(again, (scores, steps), strict=True)]  # fmt: skip
+        other = np.flatnonzero(~(same[0] & same[1] & model.valid(x)) | bool(g.model.asymptotes))
+        if other.size:
+            raise InputError(
+                f"{what}: item {ids[other[0]]} is of model {g.model.name}, and no item of model "
+                f"{model.name} has its curves; give that model, for this item by "
+                f"model={{item: name}}, or leave it out of {what}"
+            )
+    return x
+
+
+def _scores(model: ItemModel, x: Floats) -> Floats:
+    """Scores of the higher categories, (steps, items); of graded items and guessing a, 2 a, ..."""
+    scores = model.scores(x)
+    if scores is None:
+        return np.multiply.outer(np.arange(1.0, model.n_categories), x[0])
+    return scores.T[1:] - scores.T[:1]
 
 
 def _refuse_others(given: ItemSet, model: ItemModel, ids: tuple[str, ...], what: str) -> None:
@@ -237,6 +262,13 @@ def _refuse_others(given: ItemSet, model: ItemModel, ids: tuple[str, ...], what:
                 f"{model.n_categories}; give that model, for this item by model={{item: name}}, "
                 f"or leave it out of {what}"
             )
+
+
+def models_of(items: xr.Dataset, item_id: tuple[str, ...]) -> NDArray[np.str_] | None:
+    """Names of the models that items were fitted by, where their fit says it of each."""
+    if "item_model" not in items:
+        return None
+    return items["item_model"].values[_positions(items, item_id, "items")].astype(str)
 
 
 def refuse_other_categories(

@@ -77,6 +77,11 @@ def score_table(
     if not item_id:
         raise InputError("items has no item: a form needs at least one")
     known = item_set(items, item_id)
+    if method == "tcc" and any(g.model.name == "nominal" for g in known.groups):
+        raise InputError(
+            "method='tcc' needs items whose expected score rises with ability, and some are "
+            "nominal, whose codes have no order; use method='eap'"
+        )
     expected, spread, probability = _expected(known.rescaled(mean, sd))
     data: dict[str, Any] = {"score_probability": probability}
     if method == "eap":

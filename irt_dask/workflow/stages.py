@@ -25,6 +25,9 @@ from irt_dask.engine.person_files import DONE
 from irt_dask.errors import ChangedRunError, DataWarning, Notice
 from irt_dask.evaluate.predictive_check import predictive_check
 from irt_dask.ingest import ingest as ingest_responses
+from irt_dask.items.described import described
+from irt_dask.items.mixture import Mixture
+from irt_dask.items.parameters import bank_item_ids, item_set
 from irt_dask.kernels.responses.layouts import to_dense
 from irt_dask.score import score as score_persons
 from irt_dask.simulate import simulate
@@ -269,11 +272,10 @@ def _standardised(fit: xr.Dataset) -> xr.Dataset:
     if "group_mean" not in fit:
         return fit
     mean, sd = (float(fit[f"group_{of}"].values[0]) for of in ("mean", "sd"))
-    slope, intercept = fit["item_discrimination"], fit["item_intercept"]
+    items = item_set(fit, bank_item_ids(fit)).rescaled(mean, sd)
+    moved = described(*Mixture.of_items(items))
     return fit.assign(
-        item_discrimination=slope * sd,
-        item_intercept=intercept + slope * mean,
-        item_difficulty=(fit["item_difficulty"] - mean) / sd,
+        {name: (fit[name].dims, value.T) for name, (value, _) in moved.items() if name in fit}
     )
 
 

@@ -9,6 +9,9 @@ from scipy.optimize import minimize
 
 import irt_dask as irt
 from irt_dask.errors import EstimationError, InputError, ItemWarning
+from irt_dask.items.described import described
+from irt_dask.items.mixture import Mixture
+from irt_dask.items.parameters import item_set
 
 METHODS = ("haebara", "stocking-lord", "mean-sigma", "mean-mean")
 
@@ -214,3 +217,48 @@ def test_an_absurd_slope_is_an_error():
     a, b, _ = items(rng, 8)
     with pytest.raises(EstimationError, match=r"method='mean-sigma' gives A = 10, but the discrim"):
         irt.link(bank(a, 10.0 * b), bank(a, b), method="mean-sigma")
+
+
+# --- more than two categories ---------------------------------------------------------------------
+
+
+def mixed(seed=2):
+    names = [f"item{j + 1}" for j in range(10)]
+    model = dict(zip(names, ["nominal"] * 4 + ["gpcm"] * 3 + ["graded"] * 3, strict=True))
+    bank = irt.simulate(10, 10, model=model, categories=4, seed=seed).truth.drop_dims("persons")
+    bank["item_category_score"][1:3] *= -1.0
+    return bank
+
+
+@pytest.mark.parametrize("method", ["haebara", "stocking-lord", "mean-sigma", "mean-mean"])
+def test_a_scale_is_found_back_by_items_of_any_number_of_categories(method):
+    """Moved by known A and B; nominal items, whose slopes have any sign, do not mislead."""
+    bank = mixed()
+    models, x = Mixture.of_items(item_set(bank, tuple(bank["item_id"].values)))
+    moved = described(models, models.rescaled(x, 0.7, 1.4))
+    other = bank.assign({n: (bank[n].dims, v.T) for n, (v, _) in moved.items() if n in bank})
+    linked = irt.link(bank, other, method=method)
+    assert linked.attrs["A"] == pytest.approx(1.4, rel=1e-6)
+    assert linked.attrs["B"] == pytest.approx(0.7, rel=1e-6)
+    for name in ("item_step_intercept", "item_category_score", "item_threshold"):
+        np.testing.assert_allclose(linked[name], bank[name], atol=1e-5)
+    np.testing.assert_allclose(linked["item_link_rmsd"], 0.0, atol=1e-6)
+
+
+def test_links_that_moments_cannot_make():
+    bank = mixed()
+    with pytest.raises(InputError, match="two common items at least that are not nominal"):
+        irt.link(bank.isel(items=slice(0, 5)), bank.isel(items=slice(0, 5)), method="mean-sigma")
+    other = bank.copy(deep=True)
+    other["item_model"][4] = "graded"
+    other["item_step_intercept"][4] = [
+        2.0,
+        0.5,
+        -1.0,
+    ][: other.sizes["steps"]]
+    with pytest.raises(InputError, match="item5 is graded in one bank alone"):
+        irt.link(bank, other, method="mean-mean")
+    fewer = mixed().isel(items=slice(0, 9))
+    fewer["item_n_categories"][8] = 3
+    with pytest.raises(InputError, match="item9 has 3 and 4"):
+        irt.link(bank, fewer)

@@ -480,3 +480,48 @@ def test_nominal_items_of_two_categories_say_their_model():
     turned = irt.from_array(y)
     other = irt.score(turned, fit(turned), progress=False)["person_ability"].values
     np.testing.assert_allclose(own, other, atol=2e-4)
+
+
+def test_fixed_items_keep_their_curves_or_are_refused():
+    r = irt.simulate(2000, 4, model="gpcm", categories=3, seed=1)
+    bank = r.truth.drop_dims("persons").isel(items=slice(0, 2)).copy(deep=True)
+    bank["item_model"] = ("items", np.array(["nominal"] * 2))
+    for scores, same in (([0.0, 2.0, -1.0], False), ([0.0, 0.8, 1.6], True)):
+        bank["item_category_score"] = (("items", "categories"), np.array([scores, [0, 1, 2.0]]))
+        if same:
+            found = fit(r, model="gpcm", fixed_items=bank, standard_errors=False)
+            assert float(found["item_discrimination"][0]) == pytest.approx(0.8)
+            continue
+        with pytest.raises(
+            InputError, match="item1 is of model nominal, and no item of model gpcm"
+        ):
+            fit(r, model="gpcm", fixed_items=bank)
+
+
+def test_a_reversed_item_beside_others_of_one_slope_is_flagged():
+    """It cannot fall below the slope that all share, so the responses decide."""
+    y = irt.simulate(2000, 10, model="1pl", seed=3).to_xarray()["response"].values.copy()
+    y[:, 0] = 1 - y[:, 0]
+    more = irt.simulate(2000, 10, model="gpcm", categories=3, seed=3)
+    theta_same = np.concatenate([y, more.to_xarray()["response"].values[:, :3]], axis=1)
+    r = irt.from_array(theta_same, categories=[2] * 10 + [3] * 3)
+    flags = fit(r, model="1pl+gpcm")["item_flag"].values
+    assert "reversed" in flags[0]
+    assert not any("reversed" in f for f in flags[1:])
+
+
+def test_a_rating_scale_borrows_categories():
+    """A category that nobody has on one item is known from the others of its block."""
+    y = irt.simulate(1500, 6, model="rating", categories=4, seed=3).to_xarray()["response"].values
+    y = y.copy()
+    y[y[:, 2] == 3, 2] = 2
+    r = irt.from_array(y, categories=4)
+    assert np.isfinite(fit(r, model="rating")["item_step_intercept"]).all()
+    with pytest.raises(EstimationError, match=r"2 \(3\)"):
+        fit(r, model="pcm")
+
+
+def test_what_nominal_items_alone_are_measured_on():
+    found = fit(science(), model="nominal")
+    assert "direction is free" in found.attrs["identification"]
+    assert found.attrs["n_flat_items"] == 0

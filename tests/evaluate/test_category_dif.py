@@ -118,3 +118,17 @@ def test_adjusted_p_values():
     ]  # fmt: skip
     np.testing.assert_allclose(adjusted(p)[np.isfinite(p)], want)
     assert np.isnan(adjusted(p)[1])
+
+
+def test_nominal_items_whose_slopes_say_little():
+    """A last score of almost 0, and two categories alike: tested, and nobody else loses."""
+    r = irt.simulate(3000, 6, model="nominal", categories=3, seed=3)
+    y, bank = r.to_xarray()["response"].values, r.truth.drop_dims("persons")
+    group = np.array(["a", "b"])[np.arange(3000) % 2]
+    r = irt.from_array(y, categories=3, item_id=r.item_id, persons={"group": group})
+    bank["item_category_score"][0] = [0.0, 1.0, 1e-5]
+    bank["item_category_score"][1] = [0.0, 0.0, 1.0]
+    found = irt.dif(r, bank, reference="a", focal="b", progress=False)
+    assert np.isfinite(found["item_dif_joint_chi2"]).all()
+    chi2 = found["item_dif_uniform_chi2"].values[2:]
+    assert ((chi2 > 1e-4) & (chi2 < 20.0)).all()  # their scores are not rounded away

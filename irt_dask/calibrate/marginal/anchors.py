@@ -257,8 +257,8 @@ def _tests(
         both[pair >= 0, 1] += scaled / parts.unit[k]
         of_item = next(p.model for p in model.items.parts if j in p.at)
         chance = np.exp(of_item.log_p(both[: len(of_item.parameters)], e.nodes))
-        change = np.arange(chance.shape[1]) @ (chance[1] - chance[0])  # of the expected category
-        rmsd[j] = np.sqrt(persons @ change**2 / persons.sum())
+        change = 0.5 * ((chance[1] - chance[0]) ** 2).sum(axis=0)  # of P, with two categories
+        rmsd[j] = np.sqrt(persons @ change / persons.sum())
     # A common move of place or scale is no contradiction: it goes along with abilities.
     along = np.zeros((parts.unit.size, 2))
     known = parts.place.T >= 0

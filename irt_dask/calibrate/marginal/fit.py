@@ -175,7 +175,9 @@ def fit_marginal(
     ) as engine:
         counts = response_counts(engine)
         estimated = np.asarray(what.free.any(axis=0))
-        refuse_null_categories(responses.item_id, counts.of_each, models.n_categories, estimated)
+        refuse_null_categories(
+            responses.item_id, models.in_common(counts.of_each), models.n_categories, estimated
+        )
         fit = Rounds(engine, what)
         x = start_values(responses.item_id, models, counts.of_each, start, prior=what.prior)
         x = what.start(x)
@@ -204,7 +206,7 @@ def fit_marginal(
             "converged": end.converged,
             "n_iterations": len(end.trace),
             **_attrs(fit, found, labels),
-            "n_flat_items": int((items["item_discrimination"] < _FLAT).sum()),
+            "n_flat_items": _n_flat(items),
         },
     )
 
@@ -270,10 +272,16 @@ def _items(fit: Rounds, found: _Found, counts: ResponseCounts) -> dict[str, Any]
     }
     items["item_flag"] = checks.of_fit(
         fit.engine, items, fixed=np.asarray(~model.free[:2].any(axis=0)), own_scale=not
-        model.anchored, one_slope=bool((model.of_all[0] >= 0).any() and not model.own[0].any()),
-        wrong=counts.of_each[:, 0], score=counts.score,
+        model.anchored, one_slope=np.asarray(model.of_all[0] >= 0),
+        wrong=counts.of_each[:, 0], score=counts.score(model.items.n_categories),
     )  # fmt: skip
     return items
+
+
+def _n_flat(items: dict[str, Any]) -> int:
+    """Items that hardly tell persons apart; slopes of nominal ones are of any sign."""
+    slope = np.where(items.get("item_model") == "nominal", np.inf, items["item_discrimination"])
+    return int((slope < _FLAT).sum())
 
 
 def _of_models(model: Model) -> dict[str, Any]:
@@ -354,7 +362,12 @@ def _of_anchors(model: Model, found: _Found) -> dict[str, Any]:
 def _identification(model: Model, labels: tuple[str, ...]) -> str:
     if model.anchored:
         return "scale of the fixed items; a > 0"
-    kind = "has mean 0 and SD 1" if model.histogram else "N(0, 1)"
+    kind, names = "has mean 0 and SD 1" if model.histogram else "N(0, 1)", {*model.items.names}
+    signs = "a > 0"
+    if names == {"nominal"}:
+        signs = "its direction is free, that of most of the codes where the search began"
+    elif "nominal" in names:
+        signs = "a > 0 but for nominal items"
     if labels:
-        return f"ability of group {labels[model.reference]} {kind}; a > 0"
-    return f"ability {kind}; a > 0"
+        return f"ability of group {labels[model.reference]} {kind}; {signs}"
+    return f"ability {kind}; {signs}"

@@ -83,7 +83,9 @@ class Rounds:
         alone = np.setdiff1d(np.flatnonzero(model.free.any(axis=0)), sharing)
         found = [(np.intersect1d(part.at, alone), len(part.model.parameters))
                  for part in model.items.parts]  # fmt: skip
-        found.append((sharing, model.items.size))
+        sizes = (len(p.model.parameters) for p in model.items.parts
+                 if np.isin(p.at, sharing).any())  # fmt: skip
+        found.append((sharing, max(sizes, default=0)))
         return [(at, size) for at, size in found if at.size]
 
     def _ability_step(self, e: Expected, ability: Floats) -> Floats:

@@ -85,14 +85,10 @@ def _likelihood(
         return Difficulties(informative, item_id)
     refuse_unobserved(item_id, counts.seen)
     every = np.ones(steps.size, dtype=bool)
-    refuse_null_categories(
-        item_id, conditional_sets.in_common(models, counts.of_each), steps + 1, every
-    )
+    refuse_null_categories(item_id, models.in_common(counts.of_each), steps + 1, every)
     conditional_sets.check_connected(informative, item_id, steps)
     of_those = conditional_sets.informative_counts(sets, counts.of_each, steps)
-    conditional_sets.refuse_silent_categories(
-        item_id, conditional_sets.in_common(models, of_those), steps
-    )
+    conditional_sets.refuse_silent_categories(item_id, models.in_common(of_those), steps)
     return Categories(informative, item_id, models, of_those)
 
 
@@ -233,7 +229,7 @@ def fit_conditional(
         x, n_iterations, converged = maximise(what, max_iterations, tolerance, engine)
         value, _, information = what.derivatives(x)
         data = _items(what, x, covariance(what, information))
-        falls = checks.falling(engine, counts.score, seen)
+        falls = checks.falling(engine, counts.score(highest + 1), seen)
         data["item_flag"] = checks.flags(
             data, seen=checks.Counts(right, seen, falls, by_category[:, 0])
         )

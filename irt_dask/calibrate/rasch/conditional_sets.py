@@ -13,7 +13,6 @@ from irt_dask.arrays import Ints
 from irt_dask.calibrate.shared.start_values import list_groups, name_some
 from irt_dask.engine import Engine
 from irt_dask.errors import EstimationError, InputError
-from irt_dask.items.mixture import Mixture
 from irt_dask.kernels.responses import item_sets
 from irt_dask.kernels.responses.item_sets import Sets
 from irt_dask.kernels.responses.response_counts import category_counts
@@ -129,15 +128,6 @@ def check_connected(sets: Sets, item_id: tuple[str, ...], steps: Ints | None = N
         f"same group, or nobody answered both; remove items that all or none solved, or calibrate "
         f"each group by itself{remedy}. " + list_groups(label, item_id)
     )
-
-
-def in_common(models: Mixture, counts: Ints) -> Ints:
-    """Persons by category; of items with steps in common, those of all such items together."""
-    out = counts.copy()
-    for part in models.parts:
-        if part.model.name == "rating":
-            out[part.at] = counts[part.at].sum(axis=0)
-    return out
 
 
 def refuse_silent_categories(item_id: tuple[str, ...], counts: Ints, steps: Ints) -> None:

@@ -50,12 +50,10 @@ class ResponseCounts(NamedTuple):
             return self.by_category
         return np.stack([self.seen - self.right, self.right], axis=1)
 
-    @property
-    def score(self) -> Floats:
+    def score(self, n_categories: Ints) -> Floats:
         """Sum of the responses to each item, as shares of its highest category."""
         n = self.of_each
-        steps = (n.shape[1] - 1) - np.argmax(n[:, ::-1] > 0, axis=1)
-        return n @ np.arange(float(n.shape[1])) / np.maximum(steps, 1)
+        return np.asarray(n @ np.arange(float(n.shape[1])) / (n_categories - 1))
 
 
 def response_counts(engine: Engine) -> ResponseCounts:
@@ -92,7 +90,8 @@ def refuse_null_categories(
                  for j in np.flatnonzero(null.any(axis=1))]  # fmt: skip
         raise EstimationError(
             f"{len(those)} item(s) have a category that nobody has, whose parameters no data can "
-            f"tell: {name_some(those)}; declare fewer categories, or recode"
+            f"tell: {name_some(those)}; declare fewer categories, recode, or ingest with "
+            f"null_categories='collapse'"
         )
 
 
