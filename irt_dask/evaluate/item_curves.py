@@ -63,10 +63,10 @@ def item_curves(
         and the modelled expected score, over the group's normal distribution of ability;
         ``group_item_md``, the mean difference (positive: easier in the group than the model says).
         Both are in points of score; divide by K - 1 for items of K categories to compare them with
-        those of two.  ``group_item_observed_score`` (groups, items, ability), and
-        ``item_expected_score`` (items, ability), at 61 abilities within 3 SDs of all persons' mean.
-        NaN where a group did not answer.  ``group_label``, ``group_mean``, ``group_sd`` (estimated,
-        items held), ``item_n_responses``.
+        those of two; of nominal items they are of the codes.  ``group_item_observed_score``
+        (groups, items, ability), and ``item_expected_score`` (items, ability), at 61 abilities
+        within 3 SDs of all persons' mean.  NaN where a group did not answer.  ``group_label``,
+        ``group_mean``, ``group_sd`` (estimated, items held), ``item_n_responses``.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def _of_group(
         scales = expected_counts.scales_for(engine.n_persons, reach, 1.0)
         higher, seen, _ = engine.map_reduce(_count, known, scales, report=True)
     if not seen.any():
-        raise EstimationError("there is no observed response")
+        raise EstimationError("there is no observed response, of one of the groups at least")
     nodes = known.nodes[:-LANES]  # the last fill up the lanes
     steps = items.n_categories - 1
     score = np.concatenate([np.arange(1.0, k + 1.0) for k in steps])

@@ -21,8 +21,8 @@ from irt_dask.kernels.misfit import predicted_scores, predictions, sum_scores
 from irt_dask.population.population import NOBODY_APART
 from irt_dask.store import Block
 
-#: S-X2 counts items x number right: it is made up to this many items.
-_MAX_ITEMS = 1000
+#: S-X2 counts items x number right: it is made up to this many items, and categories x scores.
+_MAX_ITEMS, _MAX_CELLS = 1000, 10_000_000
 #: Groups of predictions, and the least variance of one.
 _GROUPS, _LEAST_VARIANCE = 10, 5.0
 #: Cells of S-X2 are pooled until so many right and so many wrong answers are expected.
@@ -102,8 +102,10 @@ def item_fit(
         responses), E the sum of p and V that of p (1 - p).
         With complete data and up to 1,000 items also ``item_sx2``, ``item_sx2_df`` and
         ``item_sx2_p_value`` (``attrs["s_x2"]`` says whether, and why not).
-        ``item_n_responses``.  Values that the data do not give are NaN: of an item that nobody
-        answered, and p-values without degrees of freedom.  attrs: ``ability_mean``, ``ability_sd``.
+        Of nominal items these are statistics of their codes: valid under the model, but of a size
+        that means nothing.  ``item_n_responses``.  Values that the data do not give are NaN: of an
+        item that nobody answered, and p-values without degrees of freedom.
+        attrs: ``ability_mean``, ``ability_sd``.
 
     Raises
     ------
@@ -116,7 +118,8 @@ def item_fit(
     -----
     One pass over the data, and one for each EM step (some ten) unless ``ability`` is given.  A
     person costs some operations for each response and node of the grid.  Driver memory: 600 bytes
-    an item, and ``32 items^2`` for S-X2.  p within 1e-6 of 0 or 1 counts as that.
+    an item, and for S-X2 ``32 items^2``, with more categories 16 bytes for each category
+    and score.  p within 1e-6 of 0 or 1 counts as that.
 
     S-X2 compares the shares right by number right with those that the model expects, adjacent
     numbers pooled until one right and one wrong answer are expected at least.  With more categories
@@ -144,12 +147,14 @@ def item_fit(
     most = float(max(responses.n_categories) - 1)  # residuals are at most this
     unit = fixed_point.scale_for(n * most**4)
     wide = fixed_point.scale_for(n * most**2 / predictions.CERTAIN)
+    cells = sum(responses.n_categories) * (1 + sum(k - 1 for k in responses.n_categories))
+    by_scores = m <= _MAX_ITEMS and cells <= _MAX_CELLS
     with Engine(
         responses, client=client, progress=progress, stage="item fit", graded=True
     ) as engine:
         known, attrs = choose(engine, items, given)
         sums, classes, *by_score = engine.map_reduce(
-            _sums, known, unit, wide, m <= _MAX_ITEMS, report=True
+            _sums, known, unit, wide, by_scores, report=True
         )
     if not sums[:, 0].any():
         raise EstimationError("there is no observed response")
@@ -161,6 +166,8 @@ def item_fit(
     data = _mean_squares(sums.T, unit, wide) | _named("chi2", *_grouped(classes / unit), of_scores)
     if m > _MAX_ITEMS:
         said = f"not computed: more than {_MAX_ITEMS} items"
+    elif not by_scores:
+        said = f"not computed: more than {_MAX_CELLS} categories times scores"
     elif by_score[2] > 0:
         said = f"not computed: {int(by_score[2])} persons did not answer every item"
     else:

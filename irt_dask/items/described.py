@@ -41,7 +41,8 @@ def described(mixture: Mixture, x: Floats, mean: float = 0.0, sd: float = 1.0) -
                 found[p.variable] = own[k], _only(k, own)
         for name, (value, gradient) in found.items():
             values, gradients = out[name]
-            by_old = np.swapaxes(np.swapaxes(gradient, -1, -2) @ rescaling, -1, -2)
+            with np.errstate(invalid="ignore"):  # steps that are nowhere, or everywhere
+                by_old = np.swapaxes(np.swapaxes(gradient, -1, -2) @ rescaling, -1, -2)
             if value.ndim == 1:
                 values[part.at], gradients[:size, part.at] = value, by_old
             else:

@@ -30,7 +30,7 @@ def score(
     responses : Responses or anything ``from_array`` takes
         Matched to the items by identifier.
     items : Dataset
-        A fit or an item bank (1PL, 2PL, 3PL), or a fit of two abilities (``fit_bayes(n_dims=2)``,
+        A fit or an item bank of any model, or a fit of two abilities (``fit_bayes(n_dims=2)``,
         for "eap" with a normal prior); items that the responses do not have are ignored.
     method : {"eap", "map", "ml", "wle"}
         "eap": posterior mean and standard deviation (``person_ability_sd``).  The others have a

@@ -32,7 +32,7 @@ from irt_dask.engine.identity import checkpoint_of
 from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import ConvergenceWarning, DataWarning
 from irt_dask.items import checks
-from irt_dask.items.mixture import mixture_named
+from irt_dask.items.mixture import Mixture, mixture_named
 
 #: Below this slope an item hardly tells persons apart.
 _FLAT = 0.01
@@ -165,11 +165,7 @@ def fit_marginal(
     what = specified(
         responses, models, labels, reference_group, latent, fixed_items, guessing_prior
     )
-    options = {
-        "method": "marginal", "tolerance": tolerance, "model": models.names.tolist(),
-        "shared": models.of_all, "fixed": what.fixed, "latent": latent, "groups": labels,
-        "reference": reference_group, "prior": (what.prior.alpha, what.prior.beta),
-    }  # fmt: skip
+    options = _identity(models, what, latent, tolerance, labels)
     with Engine(
         responses, client=client, progress=progress, stage="marginal ML", graded=True
     ) as engine:
@@ -276,6 +272,17 @@ def _items(fit: Rounds, found: _Found, counts: ResponseCounts) -> dict[str, Any]
         wrong=counts.of_each[:, 0], score=counts.score(model.items.n_categories),
     )  # fmt: skip
     return items
+
+
+def _identity(
+    models: Mixture, what: Model, latent: str, tolerance: float, labels: tuple[str, ...]
+) -> dict[str, Any]:
+    """What a checkpoint rests on, but for data and start values."""
+    return {
+        "method": "marginal", "tolerance": tolerance, "model": models.names.tolist(),
+        "shared": models.of_all, "fixed": what.fixed, "latent": latent, "groups": labels,
+        "reference": what.reference, "prior": (what.prior.alpha, what.prior.beta),
+    }  # fmt: skip
 
 
 def _n_flat(items: dict[str, Any]) -> int:
