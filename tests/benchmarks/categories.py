@@ -44,11 +44,12 @@ def simulated(n: int, seed: int, *, booklets: bool) -> Any:
 def fitted(r: Any, **options: Any) -> Any:
     """The fit, or None where a category has no response."""
     import irt_dask as irt
+    from irt_dask.errors import EstimationError
 
     try:
         return irt.fit_marginal(r, model=dict(zip(NAMES, MODELS, strict=True)), progress=False,
                                 **options)  # fmt: skip
-    except irt.EstimationError:
+    except EstimationError:
         return None
 
 

@@ -10,6 +10,7 @@ from categories import category_probability
 from scipy.optimize import minimize_scalar
 
 import irt_dask as irt
+from irt_dask.errors import EstimationError
 from irt_dask.items.parameters import item_set
 from irt_dask.kernels.misfit.predicted_scores import expected_by_score
 
@@ -152,7 +153,7 @@ def test_levels_of_chi_squares():
                          seed=seed)  # fmt: skip
         try:
             fit = irt.fit_marginal(r, model="2pl+gpcm", standard_errors=False, progress=False)
-        except irt.EstimationError:  # a category that nobody has
+        except EstimationError:  # a category that nobody has
             continue
         tests = irt.item_fit(r, fit, progress=False)
         p.append([tests["item_sx2_p_value"].values, tests["item_chi2_p_value"].values])
