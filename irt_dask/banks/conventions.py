@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import xarray as xr
@@ -83,17 +84,29 @@ def _errors(table: ItemTable, *columns: str) -> list[dict[str, float]]:
     ]
 
 
+def _check_none(table: ItemTable, **neutral: float) -> None:
+    """Stop at asymptotes that the convention does not have."""
+    for column, value in neutral.items():
+        values = table.numbers(column, may_lack=True) if column in table else np.array([])
+        for j in np.flatnonzero(np.isfinite(values) & (values != value)):
+            raise table.fault(int(j), column, f"{values[j]:g}: the convention has no such column")
+
+
 # --- conventions ----------------------------------------------------------------------------------
 
 
 def _tam(table: ItemTable) -> list[Row]:
-    """P(k) proportional to ``exp(B_k theta - AXsi_k)``."""
+    """P(k) proportional to ``exp(B_k theta - AXsi_k)``, k = 0 too; ``guess`` is an asymptote."""
     table.check_columns("AXsi_.Cat1", "B.Cat1.Dim1")
     for column, values in table.matching(r"B\.Cat[0-9]+\.Dim([2-9]|[1-9][0-9]+)").items():
         for at in np.flatnonzero(np.nan_to_num(values)):
             raise table.fault(int(at), column, "items of several abilities are not available here")
     found = []
     of_scores = table.matching(r"B\.Cat[0-9]+\.Dim1")
+    first, of_first, guess = (
+        np.nan_to_num(table.numbers(c, may_lack=True)) if c in table else np.zeros(len(table.frame))
+        for c in ("AXsi_.Cat0", "B.Cat0.Dim1", "guess")
+    )
     for j, steps in enumerate(_steps(table, "AXsi_.Cat{}")):
         if not steps:
             raise table.fault(j, "AXsi_.Cat1", "nothing stands there")
@@ -102,8 +115,15 @@ def _tam(table: ItemTable) -> list[Row]:
             column = f"B.Cat{k}.Dim1"
             if column not in of_scores or math.isnan(of_scores[column][j]):
                 raise table.fault(j, column, "nothing stands there")
-            scores.append(float(of_scores[column][j]))
-        found.append(divided_by_total(table.items[j], scores, [-x for x in steps]))
+            scores.append(float(of_scores[column][j] - of_first[j]))
+        row = divided_by_total(table.items[j], scores, [float(first[j]) - x for x in steps])
+        if guess[j] != 0.0:
+            if row.several:
+                raise table.fault(
+                    j, "guess", f"{guess[j]:g}: it is for rising items of two categories"
+                )
+            row = replace(row, more={"c": float(guess[j])})
+        found.append(row)
     return found
 
 
@@ -118,6 +138,7 @@ def divided_by_total(item: object, scores: list[float], steps: list[float]) -> R
 def _oplm(table: ItemTable) -> list[Row]:
     """P(k) proportional to ``exp(sum_{v<=k} a (theta - b_v))``, a whole."""
     table.check_columns("a", "b1")
+    _check_none(table, c=0.0, u=1.0)
     slopes, steps = table.numbers("a"), _steps(table, "b{}")
     errors = _errors(table, *(f"b{k}" for k in range(1, max(map(len, steps)) + 1)))
     found: list[Row] = []
@@ -136,6 +157,7 @@ def _oplm(table: ItemTable) -> list[Row]:
 def _naep(table: ItemTable) -> list[Row]:
     """P(k) proportional to ``exp(sum_{v<=k} 1.7 a (theta - b + d_v))``, or the 3PL."""
     table.check_columns("a", "b")
+    _check_none(table, u=1.0)
     a, b = table.numbers("a"), table.numbers("b")
     c = table.numbers("c", may_lack=True) if "c" in table else np.full(len(a), np.nan)
     found = []

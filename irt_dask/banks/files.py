@@ -53,7 +53,8 @@ def write_items(items: xr.Dataset, path: str | Path, *, convention: str | None =
         standard deviations of the groups are not written.
     convention : {None, "mirt"}
         "mirt" writes R mirt's slope-intercept parameters, a row each, with the columns ``form,
-        group, item, par, est, se``, as :func:`read_items` takes them.
+        group, item, par, est, se``, as :func:`read_items` takes them.  ``GroupPars`` is written
+        where ability is N(0, 1) for everybody; elsewhere a Notice says that it is not.
 
     Returns
     -------
@@ -165,11 +166,14 @@ def read_items(
         "mirt": R mirt's parameters, a row each, columns ``item, par, est`` and, where there are
         some, ``se``, ``group`` (one) and ``form`` (rows of "slope-intercept" are read): ``a1`` with
         ``d``, ``logit(g)``, ``logit(u)`` (or ``g``, ``u``), ``d1, ...`` (graded), ``ak0, ...`` and
-        ``d0, ...`` (gpcm, nominal), or ``b1, ...`` and ``c`` (rsm).  ``MEAN_1`` and ``COV_11`` of
-        the item ``GroupPars`` are those of ability.
+        ``d0, ...`` (gpcm, nominal), or ``b1, ...`` and ``c`` (rsm).  Others are refused, but
+        sequential items, whose parameters have the names of graded ones, cannot be told from them
+        and are read as graded.  ``MEAN_1`` and ``COV_11`` of the item ``GroupPars`` are those of
+        ability.
 
         "tam": ``mod$item`` of R TAM, columns ``item``, ``AXsi_.Cat1, ...`` and ``B.Cat1.Dim1,
-        ...``: P(k) is proportional to ``exp(B_k theta - AXsi_k)``.
+        ...``: P(k) is proportional to ``exp(B_k theta - AXsi_k)``, where ``AXsi_.Cat0`` and
+        ``B.Cat0.Dim1`` are 0 unless they stand there; ``guess`` (3PL) is the lower asymptote.
 
         "oplm": ``item``, a whole number ``a`` and the step difficulties ``b1, ...`` (``se_b1``):
         P(k) is proportional to ``exp(sum_{v<=k} a (theta - b_v))``.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,13 +16,16 @@ from irt_dask.banks.rows import Ability, Row
 from irt_dask.banks.tables import ItemTable
 from irt_dask.curves import MODELS, ItemModel
 from irt_dask.curves.item_set import Group
-from irt_dask.errors import InputError
-from irt_dask.items.parameters import bank_item_ids, item_set
+from irt_dask.errors import InputError, Notice
+from irt_dask.items.parameters import bank_item_ids, calibration_groups, item_set
 
 _FORM = "slope-intercept"
 _OF_GROUP = "GroupPars"
+#: What fits say of ability whose mean is 0 and SD 1.
+_STANDARD = ("ability N(0, 1)", "ability has mean 0 and SD 1")
 #: Logits that stand for an asymptote of 0, or of 1; beyond this they are meant, less a rounding.
 _NEVER, _AS_NEVER = 999.0, 700.0
+_ASYMPTOTES = ("g", "u", "logit(g)", "logit(u)")
 _KNOWN = r"a[0-9]+|ak[0-9]+|d[0-9]*|b[0-9]+|c|g|u|logit\(g\)|logit\(u\)"
 
 
@@ -43,7 +47,7 @@ def rows(table: ItemTable, ability: Ability | None) -> tuple[list[Row], Ability]
     items = _items(table)
     group = items.pop(_OF_GROUP, None)
     if not items:
-        raise InputError(f"the item bank {table.path} lists no item")
+        raise InputError(f"the item bank {table.path} lists no item{_other_forms(table)}")
     found = [_row(table, name, item) for name, item in items.items()]
     said = f"item {_OF_GROUP}, the distribution of ability"
     if group is not None:
@@ -53,6 +57,13 @@ def rows(table: ItemTable, ability: Ability | None) -> tuple[list[Row], Ability]
     if ability is None:
         raise InputError(f"{table.path} has no {said}: give ability=(mean, SD)")
     return found, ability
+
+
+def _other_forms(table: ItemTable) -> str:
+    """Words on the forms of a table that are not read."""
+    forms = {*table.words("form")} - {_FORM} if "form" in table else set()
+    named = ", ".join(map(repr, sorted(forms)))
+    return f" of form {_FORM!r}, which alone is read; there are rows of form {named}" * bool(forms)
 
 
 def _items(table: ItemTable) -> dict[Any, _Item]:
@@ -92,30 +103,35 @@ def _ability(table: ItemTable, group: _Item) -> Ability:
 
 
 def _row(table: ItemTable, name: Any, item: _Item) -> Row:
-    """An item, whose model its parameters say."""
+    """An item, whose model its parameters say; sequential items say what graded ones do."""
     for par, j in item.at.items():
         if not re.fullmatch(_KNOWN, par):
             raise table.fault(j, "par", f"{par!r} is no parameter of an item that is known here")
         if re.fullmatch("a([2-9]|1[0-9])", par) and item.est[par] != 0.0:
             raise table.fault(j, "par", f"{par}: several abilities are not available here")
-    _need(table, item, "a1")
     if "d" in item.est:
-        return _of_two(name, item)
+        return _of_two(table, name, item)
     if "c" in item.est:
         return _rating(table, name, item)
     if "ak0" in item.est:
         return _of_scores(table, name, item)
     n = sum(bool(re.fullmatch("d[1-9][0-9]*", par)) for par in item.est)
-    _need(table, item, "d1", *(f"d{k}" for k in range(2, n + 1)))
+    _check(table, item, *(f"d{k}" for k in range(1, max(n, 1) + 1)))
     steps = [item.est[f"d{k}"] for k in range(1, n + 1)]
     errors = _errors(item, n)
     return Row(name, "graded" if n > 1 else "", steps, item.est["a1"], errors=errors)
 
 
-def _need(table: ItemTable, item: _Item, *pars: str) -> None:
-    for par in pars:
+def _check(table: ItemTable, item: _Item, *pars: str, also: tuple[str, ...] = ()) -> None:
+    """Stop unless an item has a slope and ``pars``, and nothing else but what it may have."""
+    for par in ("a1", *pars):
         if par not in item.est:
             raise table.fault(next(iter(item.at.values())), "par", f"{par} is missing")
+    for par, j in item.at.items():
+        if par not in (*pars, *also) and not re.fullmatch("a[0-9]+", par):
+            raise table.fault(
+                j, "par", f"{par} beside {', '.join(('a1', *pars))}: no model that is known here"
+            )
 
 
 def _errors(item: _Item, n_steps: int) -> dict[str, float]:
@@ -128,8 +144,14 @@ def _errors(item: _Item, n_steps: int) -> dict[str, float]:
     return errors
 
 
-def _of_two(name: Any, item: _Item) -> Row:
+def _of_two(table: ItemTable, name: Any, item: _Item) -> Row:
     """1PL to 4PL; asymptotes as probabilities, or as logits, whose errors go by the delta rule."""
+    _check(table, item, "d", also=_ASYMPTOTES)
+    if item.est.keys().isdisjoint(_ASYMPTOTES):
+        raise table.fault(
+            item.at["d"], "par", "d without g and u, which all of 1PL to 4PL have: the ideal point "
+            "model, which is not available here",
+        )  # fmt: skip
     more, errors = {}, {k: item.se[par] for k, par in (("a", "a1"), ("d", "d")) if par in item.se}
     for letter, par, neutral in (("c", "g", 0.0), ("u", "u", 1.0)):
         p, se = item.est.get(par, neutral), item.se.get(par, math.nan)
@@ -146,7 +168,7 @@ def _of_two(name: Any, item: _Item) -> Row:
 def _rating(table: ItemTable, name: Any, item: _Item) -> Row:
     """``d_k = k c - a sum_{h<=k} b_h``; errors of which need covariances."""
     n = sum(bool(re.fullmatch("b[1-9][0-9]*", par)) for par in item.est)
-    _need(table, item, "b1", *(f"b{k}" for k in range(2, n + 1)))
+    _check(table, item, "c", *(f"b{k}" for k in range(1, max(n, 1) + 1)))
     a, b = item.est["a1"], [item.est[f"b{k}"] for k in range(1, n + 1)]
     steps = item.est["c"] * np.arange(1.0, n + 1) - a * np.cumsum(b)
     return Row(name, "rating" if n > 1 else "", list(steps), a)
@@ -155,7 +177,7 @@ def _rating(table: ItemTable, name: Any, item: _Item) -> Row:
 def _of_scores(table: ItemTable, name: Any, item: _Item) -> Row:
     """Partial credit if the scores are 0, 1, ..., K - 1, else nominal categories."""
     n = sum(bool(re.fullmatch("ak[0-9]+", par)) for par in item.est) - 1
-    _need(table, item, *(f"{x}{k}" for x in ("ak", "d") for k in range(max(n, 1) + 1)))
+    _check(table, item, *(f"{x}{k}" for x in ("ak", "d") for k in range(max(n, 1) + 1)))
     a = item.est["a1"]
     of = {x: np.array([item.est[f"{x}{k}"] for k in range(n + 1)]) for x in ("ak", "d")}
     scores, steps = of["ak"] - of["ak"][0], list((of["d"] - of["d"][0])[1:])
@@ -165,9 +187,9 @@ def _of_scores(table: ItemTable, name: Any, item: _Item) -> Row:
         return Row(name, "gpcm" if n > 1 else "", steps, a, errors=errors)
     if not math.isclose(scores[-1], n, rel_tol=1e-9):  # as mirt has it; else a is no parameter
         errors.pop("a", None)
-    for k in range(1, n + 1):  # those of a product of two estimates need their covariance
-        if f"ak{k}" not in item.se and not math.isnan(of_slope):
-            errors[f"s{k}"] = abs(float(scores[k])) * of_slope
+    # mirt fixes the last ak alone; the error of a product of two estimates needs their covariance
+    if f"ak{n}" not in item.se and not math.isnan(of_slope):
+        errors[f"s{n}"] = abs(float(scores[n])) * of_slope
     return Row(name, "nominal", steps, scores=list(a * scores[1:]), errors=errors)
 
 
@@ -175,23 +197,38 @@ def _of_scores(table: ItemTable, name: Any, item: _Item) -> Row:
 
 
 def table(items: xr.Dataset) -> pd.DataFrame:
-    """Return the parameters of items, a row each, and those of N(0, 1) abilities."""
+    """Return the parameters of items, a row each, and those of ability where it is N(0, 1)."""
     ids = bank_item_ids(items)
     known = item_set(items, ids)
     group = {g.at[j]: (g, j) for g in known.groups for j in range(g.at.size)}
     errors = {
         str(n).rpartition("_")[0]: x.values
         for n, x in items.items()
-        if str(n).endswith(("_se", "_sd"))
+        if str(n).endswith(("_se", "_sd")) and x.dims[:1] == ("items",)
     }
     found = [
         (_FORM, "", ids[j], par, est, se)
         for j in range(len(ids))
         for par, est, se in _written(*group[j], ids[j], {n: x[j] for n, x in errors.items()})
     ]
-    found += [(_FORM, "", _OF_GROUP, "MEAN_1", 0.0, math.nan)]
-    found += [(_FORM, "", _OF_GROUP, "COV_11", 1.0, math.nan)]
+    if _is_standard(items):
+        found += [(_FORM, "", _OF_GROUP, "MEAN_1", 0.0, math.nan)]
+        found += [(_FORM, "", _OF_GROUP, "COV_11", 1.0, math.nan)]
+    else:
+        warnings.warn(
+            Notice(
+                f"ability is not N(0, 1) for everybody on the scale of these items: the table has "
+                f"no item {_OF_GROUP}, and read_items needs ability=(mean, SD) with it"
+            ),
+            stacklevel=3,
+        )
     return pd.DataFrame(found, columns=["form", "group", "item", "par", "est", "se"])
+
+
+def _is_standard(items: xr.Dataset) -> bool:
+    """Whether ability has mean 0 and SD 1, as far as a fit says; banks say groups alone."""
+    said = str(items.attrs.get("identification", _STANDARD[0]))
+    return calibration_groups(items) == 0 and said.startswith(_STANDARD)
 
 
 def _written(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from items import bank as bank_of_two
 
 import irt_dask as irt
 from irt_dask.banks.anchors import with_errors_of_anchors
-from irt_dask.errors import InputError
+from irt_dask.errors import InputError, Notice
 from irt_dask.items.parameters import bank_item_ids, item_set
 
 ABILITY = np.linspace(-4.0, 4.0, 33)
@@ -311,6 +312,44 @@ def test_what_mirt_is_written_comes_back(tmp_path, model):
     np.testing.assert_allclose(again["item_step_intercept_se"], items["item_step_intercept_se"])
 
 
+def test_mirt_has_the_error_of_the_last_score_alone(tmp_path):
+    """That of a1 times K - 1, which mirt fixes; those of ak are not in the table."""
+    text = "item,model,s1,s2,d1,d2,se_a,se_s1,se_s2\nx,nominal,0.5,2,0,0,0.25,0.3,0.5\n"
+    items = irt.read_items(write(tmp_path, text))
+    path = irt.write_items(items, tmp_path / "m.csv", convention="mirt")
+    again = irt.read_items(path, convention="mirt")
+    np.testing.assert_array_equal(again["item_category_score_se"], [[np.nan, np.nan, 0.5]])
+
+
+@pytest.mark.parametrize("method", ["groups", "conditional", "bayes"])
+def test_fits_of_any_kind_are_written_for_mirt(tmp_path, method):
+    """Also with errors of what is not over items; ability is said where it is N(0, 1)."""
+    r = irt.simulate(300, 6, model="1pl", seed=1)
+    if method == "groups":
+        y = r.to_xarray()["response"].values
+        r = irt.from_array(y, persons={"group": np.repeat(["a", "b"], 150)})
+        fit = irt.fit_marginal(r, model="2pl", progress=False)
+    elif method == "conditional":
+        fit = irt.fit_conditional(r, progress=False)
+    else:
+        fit = irt.fit_bayes(r, n_warmup=100, n_draws=100, seed=1, progress=False)
+    path = tmp_path / "m.csv"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        irt.write_items(fit, path, convention="mirt")
+    noted = [str(w.message) for w in caught if issubclass(w.category, Notice)]
+    if method == "bayes":
+        assert noted == []
+        again = irt.read_items(path, convention="mirt")
+    else:
+        assert len(noted) == 1
+        assert "has no item GroupPars" in noted[0]
+        with pytest.raises(InputError, match=r"give ability=\(mean, SD\)"):
+            irt.read_items(path, convention="mirt")
+        again = irt.read_items(path, convention="mirt", ability=(0, 1))
+    np.testing.assert_allclose(curves(again), curves(fit), rtol=0, atol=1e-12)
+
+
 def test_tam_by_hand(tmp_path):
     text = (
         "item,N,M,xsi.item,AXsi_.Cat1,AXsi_.Cat2,B.Cat1.Dim1,B.Cat2.Dim1\n"
@@ -322,6 +361,18 @@ def test_tam_by_hand(tmp_path):
     assert list(found["item_model"].values) == ["2pl", "gpcm", "nominal"]
     moved = irt.read_items(tmp_path / "b.csv", convention="tam", ability=(1, 2))
     np.testing.assert_allclose(curves(moved), textbook(expected, 1.0 + 2.0 * ABILITY), atol=1e-12)
+
+
+def test_tam_with_guessing_and_a_first_category_that_is_not_0(tmp_path):
+    """tam.mml.3pl has ``guess``; designs of one's own have scores of category 0."""
+    text = (
+        "item,est.guess,guess,AXsi_.Cat0,AXsi_.Cat1,AXsi_.Cat2,B.Cat0.Dim1,B.Cat1.Dim1,B.Cat2.Dim1"
+        "\nx,1,0.2,NA,0.5,NA,0,2,0\ny,0,0,1,0,1.5,1,1.75,2.5\n"
+    )
+    found = irt.read_items(write(tmp_path, text), convention="tam")
+    expected = [("3pl", (2, -0.5, 0.2)), ("gpcm", (0.75, 1, -0.5))]
+    np.testing.assert_allclose(curves(found), textbook(expected), atol=1e-12)
+    assert list(found["item_model"].values) == ["3pl", "gpcm"]
 
 
 def test_oplm_by_hand(tmp_path):
@@ -370,7 +421,16 @@ def lines(*pars):
         ("irt", "item\nx\n", "convention='irt' is not available; choose None or 'mirt'"),
         ("mirt", "item,est\nx,1\n", "no column par"),
         ("mirt", "item,par,est\nGroupPars,COV_11,1\n", "lists no item"),
-        ("mirt", "item,par,est\nx,a1,1\nx,d,0\n", r"no item GroupPars.* give ability=\(mean, SD\)"),
+        (
+            "mirt",
+            "item,form,par,est\nx,IRT,a,1\nx,classical,b,1\n",
+            "no item of form 'slope-intercept', .* rows of form 'IRT', 'classical'",
+        ),
+        (
+            "mirt",
+            "item,par,est\nx,a1,1\nx,d,0\nx,g,0\n",
+            r"no item GroupPars.* give ability=\(mean, SD\)",
+        ),
         ("mirt", lines("a1,1", "a1,1"), "item x, column par: a1 stands twice"),
         ("mirt", lines("a1,1", "d,NA"), "item x, column est: nothing stands there, of d"),
         ("mirt", lines("d,0"), "item x, column par: a1 is missing"),
@@ -379,14 +439,39 @@ def lines(*pars):
         ("mirt", lines("a1,1", "ak0,0", "d0,0"), "item x, column par: ak1 is missing"),
         ("mirt", lines("a1,1", "a2,1", "d,0"), "item x, column par: a2: several abilities"),
         ("mirt", lines("a1,1", "zeta,0"), "item x, column par: 'zeta' is no parameter"),
-        ("mirt", lines("a1,-1", "d,0"), "item x has discrimination -1"),
-        ("mirt", lines("a1,1", "d,0") + "GroupPars,COV_22,1\n", "column par: COV_22: several"),
-        ("mirt", lines("a1,1", "d,0").replace("COV_11,1", "COV_11,0"), "COV_11 is 0, no variance"),
+        ("mirt", lines("a1,1", "d,0"), "item x, column par: d without g and u.* ideal point"),
+        (
+            "mirt",
+            lines("a1,1", "d,0", "g,0", "u,1", "ak0,0", "ak1,1", "d0,0", "d1,1"),
+            "item x, column par: ak0 beside a1, d: no model",
+        ),
+        ("mirt", lines("a1,1", "d1,0", "d2,-1", "g,0"), "item x, column par: g beside a1, d1, d2"),
+        ("mirt", lines("a1,1", "d1,0", "d2,-1", "c,0", "b1,0"), "column par: d1 beside a1, c, b1"),
+        ("mirt", lines("a1,1", "d1,0", "d2,-1", "c,0"), "item x, column par: b1 is missing"),
+        ("mirt", lines("a1,1", "ak0,0", "ak1,1", "d0,0", "d1,1", "d2,1"), "column par: d2 beside"),
+        ("mirt", lines("a1,-1", "d,0", "g,0"), "item x has discrimination -1"),
+        (
+            "mirt",
+            lines("a1,1", "d,0", "g,0") + "GroupPars,COV_22,1\n",
+            "column par: COV_22: several",
+        ),
+        (
+            "mirt",
+            lines("a1,1", "d,0", "g,0").replace("COV_11,1", "COV_11,0"),
+            "COV_11 is 0, no variance",
+        ),
         ("mirt", "item,group,par,est\nx,A,a1,1\nx,B,a1,1\n", "items of 2 groups, A, B"),
         ("tam", "item,xsi\nx,1\n", r"no column AXsi_\.Cat1, B\.Cat1\.Dim1"),
         ("tam", "item,AXsi_.Cat1,B.Cat1.Dim1\nx,0.5,1\n", "all slopes are 1, .* give ability="),
         ("tam", "item,AXsi_.Cat1,B.Cat1.Dim1\nx,0.5,\n", r"item x, column B\.Cat1\.Dim1: nothing"),
         ("tam", "item,AXsi_.Cat1,B.Cat1.Dim1,B.Cat1.Dim2\nx,0,2,1\n", "Dim2: items of several"),
+        (
+            "tam",
+            "item,guess,AXsi_.Cat1,AXsi_.Cat2,B.Cat1.Dim1,B.Cat2.Dim1\nx,.2,0,0,2,4\n",
+            "item x, column guess: 0.2: it is for rising items of two",
+        ),
+        ("oplm", "item,a,b1,c\nx,2,0,.2\n", "item x, column c: 0.2: the convention has no such"),
+        ("naep", "item,a,b,u\nx,1,0,.9\n", "item x, column u: 0.9: the convention has no such"),
         ("oplm", "item,a,b1\nx,1.5,0\n", r"item x, column a: 1\.5 is no whole number"),
         ("oplm", "item,a,b1,b2\nx,2,,0\n", "item x, column b1: nothing stands there"),
         ("oplm", "item,a,b1,b3\nx,2,1,0\n", "no column b2"),
