@@ -135,7 +135,8 @@ def dif(
         If fewer than 500 persons of a group answered some items: their nonuniform and joint
         p-values are too small then (without DIF 11% of the nonuniform ones are below .05 with 60
         persons in the focal group, 9-10% with 100, 6-7% with 200, 6% with 300, 5-6% with 500; the
-        uniform ones 6%, 6%, 6%, 5%, 5%).  The statistics are not corrected.
+        uniform ones 6%, 6%, 6%, 5%, 5%; with more than two categories the joint ones 12%, 9%, 8%
+        with 60, 100, 200).  The statistics are not corrected.
     ItemWarning
         Names the items that are not tested because of a flag (``item_flag``; without flags, what
         the numbers tell) other than few responses: their curves are not those of the responses.

@@ -25,6 +25,10 @@ def item_tables(items: ItemSet, nodes: Floats, fit: str | None = None) -> tables
     return keep(identity, make) if fit is None else keep_last(("tables", fit), identity, make)
 
 
+#: Persons up to which those who answered all items are counted: more pay for any table.
+_MOST_COUNTED = 1 << 22
+
+
 class _Complete(NamedTuple):
     """Tables of the items, and cumulants of those who answered every item."""
 
@@ -39,19 +43,24 @@ class _Complete(NamedTuple):
 def complete(
     items: ItemSet, nodes: Floats, normal: tuple[float, float], n_persons: int
 ) -> _Complete | None:
-    """Table of moments of so many persons of a normal distribution who answered all items.
+    """Table of moments of persons of a normal distribution who answered all items.
 
-    None where they do not pay for one.  Blocks find it at once, with nothing made again.
+    None where they do not pay for one: so many, and those of blocks that this process has seen
+    before.  Blocks find it at once, with nothing made again.
     """
+    identity = (items.digest, nodes.tobytes(), normal)
+    counted = keep(("complete, persons", *identity), lambda: np.zeros(1, dtype=np.int64))
+    counted += n_persons
+    n_seen = min(int(counted[0]), _MOST_COUNTED)
 
     def make() -> _Complete:
         g, observed = item_tables(items, nodes), np.ones((1, items.n_items), dtype=bool)
-        sets = CommonSets(np.zeros(n_persons, dtype=np.int32), observed)
+        sets = CommonSets(np.zeros(n_seen, dtype=np.int32), observed)
         prior = person_weights.prior(person_weights.normal(nodes, *normal))
         made = cells(items, g, sets, person_weights.shared(sets, g), prior)
         return _Complete(g, made)
 
-    key = ("complete", items.digest, nodes.tobytes(), normal, n_persons.bit_length())
+    key = ("complete", *identity, n_seen.bit_length())
     found = keep(key, make)
     return found if len(found.cells.values) else None
 
