@@ -446,6 +446,10 @@ def test_the_scores_of_a_key_are_held_to_what_is_declared(tmp_path: Path) -> Non
         ({"q1": {"A": True}, "q2": "C"}, "has the score True"),
         ({"q1": {}, "q2": "C"}, "has the option {}; neither is empty"),
         ({"q1": {"2": 1, "2.0": 2}, "q2": "C"}, "the same number as two options"),
+        ({"q1": [1], "q2": "C"}, r"key: the item 'q1': \[1\] must be a string or a number"),
+        ({"q1": {"A": 1, "A ": 2}, "q2": "C"}, "'q1' has two scores for 'A', 1 and 2"),
+        ({"q1": {"A": 0}, "q2": "C"}, "key: no answer to the item 'q1' has a score above 0"),
+        ("item,key,score\nq1,A,0\nq1,B,0\n", "key.csv: no answer to the item 'q1' has a score"),
         ({"q1": {"NA": 1}, "q2": "C"}, "'NA', which also means not observed"),
         ("item,key,score\nq1,A,2\nq1,A,1\n", "line 3: the item 'q1' has a score for 'A' already"),
         ("item,key,score\nq1,A,\n", "line 2: .*has the score ''"),
@@ -458,6 +462,25 @@ def test_keys_that_are_wrong(key: Any, message: str, tmp_path: Path) -> None:
         key = write(tmp_path / "key.csv", key)
     with pytest.raises(InputError, match=message):
         ingest(write(tmp_path / "f.csv", ANSWERS), key=key)
+
+
+@pytest.mark.parametrize("score", ["Score", "SCORE", "score"])
+def test_a_column_of_scores_is_found_in_any_case(score: str, tmp_path: Path) -> None:
+    lines = [f"{i},{o},{s}\n" for i, of in SCORES.items() for o, s in of.items()]
+    key = write(tmp_path / "key.csv", f"item,key,{score}\n" + "".join(lines))
+    assert ingest(write(tmp_path / "f.csv", ANSWERS), key=key).n_categories == (3, 4)
+
+
+def test_columns_that_are_not_read_are_told(tmp_path: Path) -> None:
+    key = write(tmp_path / "key.csv", "item,key,points\nq1,A,2\nq2,C,3\n")
+    file = write(tmp_path / "f.csv", ANSWERS)
+    with pytest.warns(
+        irt.errors.Notice, match=r"key.csv: the column 'points' is not read; .*score"
+    ):
+        assert ingest(file, "a", key=key).n_categories == (2, 2)
+    table = write(tmp_path / "k.csv", "item,categories,label\nq2,5,x\nq3,3,y\n")
+    with pytest.warns(irt.errors.Notice, match=r"k.csv: the column 'label' is not read"):
+        assert ingest(as_wide(tmp_path), "b", categories=table).n_categories == K
 
 
 # --- categories without a response ----------------------------------------------------------------

@@ -40,7 +40,19 @@ class _Row(NamedTuple):
 def read_key(key: Mapping[str, Any] | str | PathLike[str], dialect: Dialect = UNSAID) -> Key:
     """Return the scores of answers by item; InputError for what is no key."""
     if isinstance(key, (str, PathLike)):
-        return _key_of_file(key, dialect)
+        scores, where = _key_of_file(key, dialect), f"{key}: "
+    else:
+        scores, where = _key_of_dict(key, dialect), "key: "
+    for item, of in scores.items():
+        if not any(of.values()):
+            raise InputError(
+                f"{where}no answer to the item {item!r} has a score above 0, so nobody can be "
+                f"right; give one at least 1, or leave the item out"
+            )
+    return scores
+
+
+def _key_of_dict(key: Any, dialect: Dialect) -> Key:
     if not isinstance(key, Mapping):
         raise InputError(
             f"key must be a dict of the items' right options or the path of a file with columns "
@@ -49,8 +61,14 @@ def read_key(key: Mapping[str, Any] | str | PathLike[str], dialect: Dialect = UN
     scores: Key = {}
     for item, given in key.items():
         name = identifier(texts_of(item, "key")[0])
-        several = given if isinstance(given, Mapping) else {given: 1}
-        of = {_option(item, option, dialect): _score(item, s) for option, s in several.items()}
+        pairs = [*given.items()] if isinstance(given, Mapping) else [(given, 1)]
+        of: dict[str, int] = {}
+        for answer, points in pairs:
+            option, score = _option(item, answer, dialect), _score(item, points)
+            if of.setdefault(option, score) != score:
+                raise InputError(
+                    f"key: the item {item!r} has two scores for {option!r}, {of[option]} and {score}"
+                )
         if scores.setdefault(name, of) != of:
             raise InputError(f"key: the item {name!r} has two right options")
         if not name or not of or "" in of:
@@ -152,7 +170,10 @@ def _whole(text: str, dialect: Dialect) -> int | str:
 def _rows(
     path: str | PathLike[str], needed: tuple[str, ...], more: tuple[str, ...], dialect: Dialect
 ) -> list[_Row]:
-    """Read a small table whole: its columns ``needed``, the item first, and ``more``."""
+    """Read a small table whole: its columns ``needed``, the item first, and ``more``.
+
+    ``more`` are found in any case; a Notice names columns that are not read.
+    """
     with tempfile.TemporaryDirectory(prefix="irt-dask-items-") as scratch:
         dialect = dialect.of_others()
         try:
@@ -181,7 +202,9 @@ def _parsed(
         if name not in table.names:
             header = Header([*table.names], error, table.delimiter)
             raise error(f"there is no column {name!r}; {header.shown()}", 1)
-    names = [*needed, *(name for name in more if name in table.names)]
+    written = {name.casefold(): name for name in reversed([*table.names])}
+    found = {name: name for name in needed} | {n: written[n] for n in more if n in written}
+    names = [*found.values()]
     first = table.first_line
     for k in range(table.text.n_pieces):
         parsed = parse(table, k, [], names, 1)
@@ -197,7 +220,10 @@ def _parsed(
                 raise at("the item is empty")
             if LINE_END in item:
                 raise at("the item has a line end within its quotes; write ids without line ends")
-            yield _Row(identifier(item), dict(zip(names[1:], values, strict=True)), at)
+            yield _Row(identifier(item), dict(zip([*found][1:], values, strict=True)), at)
         first += parsed.n_lines
-    for note in table.text.notes:
+    unread = [name for name in table.names if name not in names]
+    read = ", ".join((*needed, *more))
+    notes = [f"the column {name!r} is not read; those that are: {read}" for name in unread]
+    for note in (*table.text.notes, *notes):
         warnings.warn(f"{path}: {note}", Notice, stacklevel=9)
