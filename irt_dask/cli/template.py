@@ -41,14 +41,18 @@ method = "bayes"              # the items' posterior; or "marginal": marginal ma
 [check]
 replicates = 50               # data sets simulated to check the scores; 0: no check
 """
-_MARGINAL = """
-# Persons have weights, which marginal maximum likelihood uses and method = "bayes" does not.
-# To calibrate as if nobody had one:  [data] weights = "ignore"
-[calibrate]
+_MARGINAL = """{why}[calibrate]
 method = "marginal"
 
 [marginal]
-model = "2pl"                 # or "1pl", "3pl", "4pl"
+model = {models}
+"""
+_WEIGHTED = """
+# Persons have weights, which marginal maximum likelihood uses and method = "bayes" does not.
+# To calibrate as if nobody had one:  [data] weights = "ignore"
+"""
+_GRADED = """
+# Items of more than two categories are calibrated by marginal maximum likelihood alone.
 """
 
 
@@ -213,7 +217,22 @@ def _persons(look: Look) -> str:
         prior = (
             f'# {len(look.groups)} groups: {some}; {told}:  prior = "{other}"\nprior = "{used}"\n'
         )
-    return _REST.format(calibrate=_MARGINAL if look.weighted else _BAYES, prior=prior)
+    return _REST.format(calibrate=_calibrate(look), prior=prior)
+
+
+def _calibrate(look: Look) -> str:
+    """The sections of the calibration: by a method that can use these items and weights."""
+    graded = max(look.n_categories, default=2) > 2
+    if not (graded or look.weighted):
+        return _BAYES
+    if not graded:
+        models = '"2pl"                 # or "1pl", "3pl", "4pl"'
+    elif min(look.n_categories) == 2:
+        models = '"2pl+graded"          # or "2pl+gpcm", "3pl+gpcm", "pcm", ...'
+    else:
+        models = '"graded"              # or "gpcm", "pcm", "rating", "nominal"'
+    why = _WEIGHTED * look.weighted + _GRADED * graded
+    return _MARGINAL.format(why=why, models=models)
 
 
 def _title(path: Any) -> str:

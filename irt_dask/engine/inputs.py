@@ -32,11 +32,13 @@ def refuse_graded(responses: Responses, method: str) -> None:
     if responses.graded:
         each = zip(responses.item_id, responses.n_categories, strict=True)
         named = [f"{item} ({k})" for item, k in each if k > 2]
+        fits = method.startswith("fit_")
+        other = "use fit_marginal with model='graded' or another, " if fits else ""
         raise InputError(
             f"{method} is for items of two categories (wrong and right), and {len(named)} of these "
             f"{responses.n_items} have more: {', '.join(named[:5])}{' ...' * (len(named) > 5)}; "
-            f"leave them out by responses.select(items=[...]), or count their higher categories as "
-            f"right by responses.dichotomise(at=...)"
+            f"{other}leave them out by responses.select(items=[...]), or count their higher "
+            f"categories as right by responses.dichotomise(at=...)"
         )
 
 

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -481,8 +482,28 @@ def test_init_writes_what_was_said_of_categories(typed, tmp_path):
     data = read_config(tmp_path / "pipeline.toml").data
     assert (data.categories, data.reverse) == ({"q2": 5}, ["q2", "q3"])
     assert (data.recode, data.null_categories) == ({"x": 4}, "keep")
+    file = tmp_path / "pipeline.toml"
+    bayes = re.sub(r'(?s)"marginal".*?(?=\[score])', '"bayes"\n', file.read_text())
+    file.write_text(bayes)
     told = typed("run", "pipeline.toml", code=2)
-    assert "a pipeline is for items of two categories" in told.err
+    assert 'a pipeline, but for [calibrate] method = "marginal", is for items of two' in told.err
+
+
+@pytest.mark.parametrize("least", [2, 3])
+def test_init_calibrates_items_of_more_categories_by_a_method_that_knows_them(
+    typed, tmp_path, least
+):
+    """The file runs as it is, with items of two categories among them and without."""
+    codes = np.random.default_rng(7).integers(0, [least, 3, 4, 4, 3], (300, 5))
+    table = pd.DataFrame(codes, columns=[f"q{i}" for i in range(5)]).rename_axis("person")
+    table.to_csv(tmp_path / "g.csv")
+    typed("init", "g.csv", "--categories", "data")
+    config = read_config(tmp_path / "pipeline.toml")
+    assert (config.calibrate.method, config.marginal.model) == (
+        "marginal",
+        "2pl+graded" if least == 2 else "graded",
+    )
+    typed("run", "pipeline.toml")
 
 
 def test_categories_that_were_dropped_are_told(typed, tmp_path):

@@ -67,7 +67,8 @@ def _key_of_dict(key: Any, dialect: Dialect) -> Key:
             option, score = _option(item, answer, dialect), _score(item, points)
             if of.setdefault(option, score) != score:
                 raise InputError(
-                    f"key: the item {item!r} has two scores for {option!r}, {of[option]} and {score}"
+                    f"key: the item {item!r} has two scores for {option!r}, {of[option]} "
+                    f"and {score}"
                 )
         if scores.setdefault(name, of) != of:
             raise InputError(f"key: the item {name!r} has two right options")
