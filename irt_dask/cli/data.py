@@ -21,7 +21,7 @@ from irt_dask.cli.common import (
 from irt_dask.cli.spoken import list_of
 from irt_dask.errors import InputError
 from irt_dask.store import Responses, open_responses
-from irt_dask.store.stored import collapsed_of
+from irt_dask.store.stored import collapsed_of, reversed_of
 
 
 def _columns(pairs: tuple[str, ...]) -> dict[str, Any] | None:
@@ -269,15 +269,17 @@ def _about(r: Responses, as_json: bool) -> dict[str, Any]:
 
 
 def _dropped(r: Responses, as_json: bool) -> dict[str, Any]:
-    """Say which items have lost categories without a response, for scripts what became of codes."""
-    collapsed = collapsed_of(r)
+    """Say which items have lost categories without a response, and which are counted back."""
+    collapsed, back = collapsed_of(r), reversed_of(r)
     if as_json:
-        return {"collapsed": {item: list(codes) for item, codes in collapsed.items()}}
+        by_item = {item: list(codes) for item, codes in collapsed.items()}
+        return {"collapsed": by_item, "reversed": list(back)}
     items = [
         f"{item} ({', '.join(str(c) for c, to in enumerate(codes) if to is None)})"
         for item, codes in collapsed.items()
     ]
-    return {"dropped_categories": shortened(items)} if items else {}
+    found = {"dropped_categories": shortened(items)} if items else {}
+    return found | ({"reversed_items": shortened(back)} if back else {})
 
 
 def of_categories(n_categories: Sequence[int]) -> str:

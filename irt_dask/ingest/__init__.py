@@ -238,8 +238,8 @@ def append(
     the store's (``categories`` is for new ones; a table that gives others another number is an
     error), and rows put aside go to ``STORE.quarantine-NNNNN.csv``, NNNNN the number of the part.
     ``recode``, ``key`` and ``reverse`` speak of this file: what was reversed at first has to be
-    again.  What adds nothing leaves the
-    store as it is, with a notice that names the file of rows put aside, if any are.
+    again, and a warning lists the items where it is not.  What adds nothing leaves the store as it
+    is, with a notice that names the file of rows put aside, if any are.
 
     Parameters
     ----------
@@ -272,7 +272,8 @@ def append(
         New items join; persons are left out (``on_duplicate="skip"``); the store has all of the
         file already, and stays as it is.
     DataWarning
-        ``persons`` has persons without responses.
+        ``persons`` has persons without responses; ``reverse`` is not what it was for items that
+        the store has.
 
     Notes
     -----

@@ -35,6 +35,7 @@ from irt_dask.store import Responses, open_responses
 from irt_dask.store.draft import Draft, create, extend
 from irt_dask.store.manifest import Files
 from irt_dask.store.parts import Part
+from irt_dask.store.stored import reversed_of
 from irt_dask.store.writer import check_rows_per_block
 
 
@@ -104,6 +105,7 @@ class _Ingest:
         self._tell_of_files()
         item_id, kept = self._kept_items(item_id)
         self.items.tell(item_id)
+        self._tell_of_reversed()
         aside = self._aside(merged)
         if self._adds_nothing(runs, item_id, merged, aside):
             assert self.old is not None
@@ -122,6 +124,7 @@ class _Ingest:
                 item_id=item_id,
                 categories=written.categories,
                 collapsed=written.collapsed,
+                is_reversed=self.codes.reverse.takes,
                 max_weight=max(weights, default=None),
                 weight_kind=self.weight_kind,
                 covariates=self.covariates,
@@ -320,6 +323,27 @@ class _Ingest:
                     f"the column {name!r} is not used; columns={{{role!r}: {name!r}}} would do so"
                 )
                 warnings.warn(f"{self.source.path}: {text}", Notice, stacklevel=5)
+
+    def _tell_of_reversed(self) -> None:
+        """Warn of items of the store whose codes run the other way in this file, as it is said."""
+        if self.old is None or self.codes.key is not None:
+            return
+        before, known = {*reversed_of(self.old)}, {*self.old.item_id}
+        read = [item for item in self.items.named if item in known]
+        now = {*filter(self.codes.reverse.takes, read)}
+        for how, other, those in (
+            ("leaves out", "are", before - now),
+            ("names", "are not", now - before),
+        ):
+            if named := [item for item in read if item in those]:
+                warnings.warn(
+                    f"{self.source.path}: reverse= {how} {len(named)} item(s) of the store "
+                    f"{self.old.path} whose codes {other} reversed there: "
+                    f"{listed(named, LISTED)}; unless this file counts them the other way than "
+                    f"the first one did, its responses to them are upside down",
+                    DataWarning,
+                    stacklevel=5,
+                )
 
     # --- blocks -------------------------------------------------------------------------------
 

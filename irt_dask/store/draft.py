@@ -61,6 +61,7 @@ class Draft:
     def commit(
         self, part: Part, files: Files, *, item_id: tuple[str, ...],
         categories: Categories = BINARY, collapsed: Collapsed | None = None,
+        is_reversed: Callable[[str], bool] = lambda item: False,
         max_weight: float | None = None, weight_kind: str = SAMPLING,
         covariates: tuple[str, ...] = (), n_quarantined: int = 0,
         merged: tuple[int, int] = (0, 0),
@@ -70,7 +71,8 @@ class Draft:
         """Make the part belong to the store: until this returns, nothing has changed there.
 
         ``item_id`` names the part's items: those of the store, and new ones after them, which have
-        so many ``categories``, of which some have ``collapsed``.  ``merged`` counts the persons of
+        so many ``categories``, of which some have ``collapsed``; ``is_reversed`` says of an item
+        whether its codes were counted back.  ``merged`` counts the persons of
         earlier parts to whom this one adds responses, and these.  ``before`` is called before the
         store shows the part; ``uploaded`` with the number of files that are in object storage and
         that of all, for a store there.
@@ -98,6 +100,7 @@ class Draft:
             "n_categories": [*of_known, *of_each(categories, len(new))],
             "collapsed": (self.old or {}).get("collapsed", {})
             | {item: [*codes] for item, codes in (collapsed or {}).items()},
+            "reversed": [*(self.old or {}).get("reversed", ()), *filter(is_reversed, new)],
             "weighted": part.weighted,
             "grouped": part.grouped,
             "covariates": list(covariates),

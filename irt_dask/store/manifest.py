@@ -18,6 +18,9 @@ store, and ``needs`` names why; a reader refuses names that it does not know:
   ``supplement`` of a later part (:mod:`irt_dask.store.supplements`) and fill cells that were not
   observed.  ``merged_persons`` and ``merged_responses`` of a part count them.
 
+``reversed`` names the items whose codes the first file with them counted back: nothing that a
+reader needs, but what a later file has to agree with.
+
 So a new part adds entries (its own, its files, its items at the end of theirs) and changes none,
 and :func:`as_of` can take parts off again: whatever was identified by a checksum stays readable.
 """
@@ -145,6 +148,7 @@ def settled(content: dict[str, Any]) -> dict[str, Any]:
     needs += [CATEGORIES] * graded + [COLLAPSED] * collapsed
     needs += [ITEMS_BY_PART] * grown + [MERGED] * merged
     has = {"needs": needs, "n_categories": graded, "collapsed": collapsed}
+    has["reversed"] = content.get("reversed")
     without = {name for name, used in has.items() if not used}
     return {k: v for k, v in {**content, "needs": needs}.items() if k not in without}
 
@@ -162,6 +166,7 @@ def as_of(content: dict[str, Any], checksum: str) -> dict[str, Any] | None:
             "item_id": content["item_id"][:m],
             "n_categories": content.get("n_categories", [])[:m],
             "collapsed": _of_items(content.get("collapsed", {}), content["item_id"][:m]),
+            "reversed": [i for i in content.get("reversed", []) if i in {*content["item_id"][:m]}],
             "parts": parts,
             "files": {k: v for k, v in content["files"].items() if k.partition("/")[0] in names},
         }

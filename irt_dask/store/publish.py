@@ -52,6 +52,7 @@ class Addition:
             "item_id": self.content["item_id"],
             "n_categories": self.content["n_categories"],
             "collapsed": self.content["collapsed"],
+            "reversed": self.content["reversed"],
             "parts": [*now["parts"], entry],
             "files": {**now["files"], **files},
         })  # fmt: skip

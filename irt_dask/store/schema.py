@@ -44,6 +44,9 @@ def faults(content: dict[str, Any]) -> Iterator[str]:
     if max(k) > MOST:
         yield f"n_categories has {max(k)}, the most is {MOST}"
     yield from _collapsed(content.get("collapsed", {}), dict(zip(items, k, strict=True)))
+    yield from _names("reversed", content.get("reversed", []), 0)
+    if not {*content.get("reversed", [])} <= {*items}:
+        yield "reversed names what is no item"
     yield from _parts(content.get("parts"), len(items))
     yield from _files(content.get("files"), {p["name"] for p in content["parts"]})
     for part in content["parts"]:

@@ -43,6 +43,14 @@ def collapsed_of(responses: Responses) -> Collapsed:
     return {identifier(i): tuple(codes) for i, codes in content.get("collapsed", {}).items()}
 
 
+def reversed_of(responses: Responses) -> tuple[str, ...]:
+    """The items of an opened store whose codes were counted back by the first file with them."""
+    if responses.path is None or responses.checksum is None:
+        return ()
+    content = content_of(responses.path, responses.checksum)
+    return tuple(map(identifier, content.get("reversed", ())))
+
+
 def _weight_kind(content: dict[str, Any]) -> str:
     return FREQUENCY if manifest.FREQUENCY_WEIGHTS in content.get("needs", ()) else SAMPLING
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import itertools
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from irt_dask.ingest.sort import row_grouping, spill
 from irt_dask.ingest.text import lines
 from irt_dask.kernels.responses.layouts import to_dense
 from irt_dask.store import manifest
-from irt_dask.store.stored import collapsed_of
+from irt_dask.store.stored import collapsed_of, reversed_of
 
 K = (2, 5, 3)
 ITEMS = ("q1", "q2", "q3")
@@ -600,11 +601,52 @@ def test_a_category_that_was_dropped(
 
 def test_reversed_codes_of_a_store_that_dropped_some(store: Path, tmp_path: Path) -> None:
     more = write(tmp_path / "more.csv", "person,q3\ng,0\nh,2\ni,4\n")
-    r = irt.append(more, store, reverse=["q3"])
+    with pytest.warns(DataWarning, match="names 1 item.*: 'q3';"):
+        r = irt.append(more, store, reverse=["q3"])
     assert cells(r)[6:, 2].tolist() == [2, 1, 0]
     key = {"q3": {"A": 4, "B": 2}}
     more = write(tmp_path / "more.csv", "person,q3\nj,A\nk,B\nl,C\n")
     assert cells(irt.append(more, store, key=key))[9:, 2].tolist() == [2, 1, 0]
+
+
+WAVE = "person,q1,q2\na,0,3\nb,3,0\nc,1,2\nd,2,1\n"
+
+
+@pytest.mark.parametrize("form", ["wide", "long"])
+@pytest.mark.filterwarnings("ignore::irt_dask.errors.Notice")
+def test_a_later_file_that_is_not_reversed_as_the_first_was(form: str, tmp_path: Path) -> None:
+    """Whoever forgets, or reverses what was not, is told the items; new items are free."""
+
+    def file(name: str, wide: str) -> Path:
+        if form == "wide":
+            return write(tmp_path / name, wide)
+        head, *rows = [line.split(",") for line in wide.split()]
+        long = ["person,item,response"]
+        for person, *x in rows:
+            long += [f"{person},{item},{code}" for item, code in zip(head[1:], x, strict=True)]
+        return write(tmp_path / name, "\n".join(long) + "\n")
+
+    s = tmp_path / "s"
+    r = irt.ingest(file("first.csv", WAVE), s, categories=4, reverse="q2")
+    first = r.checksum
+    assert first is not None
+    assert reversed_of(r) == ("q2",)
+    more = file("more.csv", "person,q1,q2,q3\ne,0,3,0\nf,3,0,3\ng,1,1,1\nh,2,2,2\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataWarning)
+        r = irt.append(more, s, categories=4, reverse=["q2", "q3"])
+    assert (reversed_of(r), cells(r)[4].tolist()) == (("q2", "q3"), [0, 0, 3])
+    r.verify()
+    more = file("next.csv", "person,q1,q2\ni,0,3\n")
+    with pytest.warns(DataWarning, match=r"leaves out 1 item.* are reversed there: 'q2';"):
+        irt.append(more, s)
+    more = file("last.csv", "person,q1\nj,0\n")
+    with pytest.warns(DataWarning, match=r"names 1 item.* are not reversed there: 'q1';"):
+        irt.append(more, s, reverse="q1")
+    assert reversed_of(r) == ("q2", "q3")  # opened before
+    then = manifest.as_of(manifest.read(s), first)
+    assert then is not None
+    assert then["reversed"] == ["q2"]
 
 
 @pytest.mark.filterwarnings("ignore::irt_dask.errors.Notice")
@@ -697,7 +739,8 @@ def test_append_holds_codes_to_the_store(tmp_path: Path) -> None:
         InputError, match=r"1 item\(s\) another number .* 'q3' \(4, in the store 3\)"
     ):
         irt.append(more, store, categories={"q3": 4})
-    r = irt.append(more, store, on_error="quarantine", reverse=["q2"], recode={"x": 4})
+    with pytest.warns(DataWarning, match="names 1 item"):
+        r = irt.append(more, store, on_error="quarantine", reverse=["q2"], recode={"x": 4})
     np.testing.assert_array_equal(cells(r)[6:], [[0, 3, 2]])
     assert r.n_quarantined == 2
     key, raw = {"q1": {"C": 2}}, write(tmp_path / "raw.csv", "person,q1\nz,A\n")
