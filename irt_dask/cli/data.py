@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -53,10 +55,16 @@ def _recode(pairs: tuple[str, ...]) -> dict[str, str | int] | None:
     return out or None
 
 
+def _numbered(text: str) -> list[str]:
+    """Return the parts of A=4,B=2; the text itself where they are none."""
+    parts = list_of(text)
+    return parts if all(re.fullmatch(r".+=[0-9]+", part, re.DOTALL) for part in parts) else [text]
+
+
 def _categories(given: tuple[str, ...]) -> int | str | dict[str, int] | None:
     """Return a number for all items, "data" or a file; numbers by item where several are given."""
     by_item: dict[str, int] = {}
-    for text in given:
+    for text in itertools.chain(*map(_numbered, given)):
         item, sign, k = text.rpartition("=")
         if not (sign and k.isascii() and k.isdecimal()):
             if len(given) == 1:
@@ -90,7 +98,7 @@ def _source_options(command: Any) -> Any:
                      "item and key, the right option of each item; for partial credit also score, "
                      "with a row for each option that has one."),
         click.option("--categories", multiple=True, metavar="K", help="Number of categories of all "
-                     "items (codes 0 to K - 1; default 2), or ITEM=K (repeat as needed), or a CSV "
+                     "items (codes 0 to K - 1; default 2), or A=K,B=K (repeat as needed), or a CSV "
                      "file with columns item and categories, or 'data': by the highest code."),
         click.option("--reverse", multiple=True, metavar="A,B", help="Items whose codes are "
                      "counted back, k to K - 1 - k: names, globs and ranges. Repeat as needed."),

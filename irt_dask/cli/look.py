@@ -146,7 +146,11 @@ def categories_line(look: Look) -> str:
     found, k = look.perhaps_categories, suggested(look)
     where = f" in {shortened([c for c in found if c], 4)}" if "" not in found else ""
     said = f"categories={k!r}" if isinstance(k, int) or len(k) <= _SAID else "categories= by item"
-    return f"codes up to {max(found.values()) - 1}{where}; if so, say {said}, or categories='data'"
+    said += ", or categories='data'" * look.perhaps_data
+    highest = max(found.values())
+    if look.perhaps_recode:
+        return f"codes 1 to {highest}{where}; if so, say {said}, with recode={look.perhaps_recode}"
+    return f"codes up to {highest - 1}{where}; if so, say {said}"
 
 
 def _in_words(look: Look) -> dict[str, str]:
@@ -231,6 +235,7 @@ def _as_json(look: Look) -> dict[str, Any]:
         "values": [vars(v) for v in look.values],
         "n_categories": list(look.n_categories) or None,
         "perhaps_categories": suggested(look) if look.perhaps_categories else None,
+        "perhaps_recode": look.perhaps_recode or None,
         "weights": look.weights,
         "groups": look.groups,
         "perhaps_no_items": look.suspects,

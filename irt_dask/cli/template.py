@@ -11,11 +11,13 @@ from irt_dask.cli import work
 from irt_dask.cli.common import shortened
 from irt_dask.cli.look import amount, missing_share, others, suggested, value_line
 from irt_dask.cli.spoken import toml_value, typed
+from irt_dask.ingest.columns.limits import DATA
 from irt_dask.ingest.columns.numbers import of_decimal
 from irt_dask.ingest.look import OTHER, Look
 from irt_dask.ingest.sources.delimited import DelimitedSource
 from irt_dask.ingest.sources.item_tables import read_categories
 from irt_dask.ingest.text.dialect import Dialect
+from irt_dask.store.categories import BINARY
 from irt_dask.store.places import is_url
 
 #: Options that are keys of [data] as they were given.
@@ -76,7 +78,7 @@ def pipeline(look: Look, given: dict[str, Any], target: Path) -> tuple[str, list
     questions = _Questions(look, given)
     lines += questions.lines + questions.keys(target)
     lines += [f"# {_comment(typed(note, work.run))}" for note in look.notes]
-    lines.append(_persons(look))
+    lines.append(_methods(look, questions.counts()))
     return "\n".join(lines), questions.to_decide
 
 
@@ -106,7 +108,7 @@ class _Questions:
         for key in _AS_GIVEN:
             if given.get(key) and given[key] not in _USUAL:
                 self.sure[key] = given[key]
-        if "categories" in self.sure:  # of a file what it says: a pipeline has no file for them
+        if "categories" in self.sure:  # of a file what it says, to be seen
             text = Dialect.checked(*(given.get(k) for k in ("delimiter", "decimal", "encoding")))
             self.sure["categories"] = read_categories(given["categories"], text)
         self._perhaps: dict[str, tuple[Any, str]] = {}  # values of keys, and when they are right
@@ -123,6 +125,15 @@ class _Questions:
         if self._no_items:
             exclude = [*dict.fromkeys([*(given.get("exclude") or []), *self._no_items])]
             self._perhaps["exclude"] = exclude, "those of them that are no items"
+
+    def counts(self) -> set[int]:
+        """The numbers of categories of items, as far as they are known."""
+        said = self.sure.get("categories")
+        if self.look.n_categories or said is None or said == DATA:
+            return {*self.look.n_categories}
+        if isinstance(said, int):
+            return {said}
+        return {said.get(item, BINARY) for item in self.look.items}
 
     def keys(self, target: Path) -> list[str]:
         """Return a line for each key that is sure, and after it for what may take its place."""
@@ -185,8 +196,12 @@ class _Questions:
             self._perhaps["missing"] = missing, "those of them that mean not observed"
             self._perhaps["recode"] = recode, 'the others; or "right"'
         if self.look.perhaps_categories:
-            why = 'where these codes are categories; or categories = "data"'
+            why = "where these codes are categories"
+            why += '; or categories = "data"' * self.look.perhaps_data
             self._perhaps["categories"] = suggested(self.look), why
+        if self.look.perhaps_recode:
+            recode = {**(self.given.get("recode") or {}), **self.look.perhaps_recode}
+            self._perhaps["recode"] = recode, "with categories, which have codes from 0"
 
     def _ask_about_roles(self) -> None:
         for role, name in self._roles.items():
@@ -206,8 +221,8 @@ def _called(look: Look) -> list[tuple[str, str]]:
     ]
 
 
-def _persons(look: Look) -> str:
-    """The sections after [data], which depend on whether persons have weights and groups."""
+def _methods(look: Look, counts: set[int]) -> str:
+    """The sections after [data], which depend on the items, and on weights and groups."""
     prior = 'prior = "normal"              # or "population", "groups", "covariates"\n'
     if look.groups is not None:
         some = _comment(", ".join(list(look.groups)[:_SHOWN]))
@@ -217,17 +232,17 @@ def _persons(look: Look) -> str:
         prior = (
             f'# {len(look.groups)} groups: {some}; {told}:  prior = "{other}"\nprior = "{used}"\n'
         )
-    return _REST.format(calibrate=_calibrate(look), prior=prior)
+    return _REST.format(calibrate=_calibrate(look, counts), prior=prior)
 
 
-def _calibrate(look: Look) -> str:
-    """The sections of the calibration: by a method that can use these items and weights."""
-    graded = max(look.n_categories, default=2) > 2
+def _calibrate(look: Look, counts: set[int]) -> str:
+    """The sections about the calibration, by a method that can use these items and weights."""
+    graded = max(counts, default=BINARY) > BINARY
     if not (graded or look.weighted):
         return _BAYES
     if not graded:
         models = '"2pl"                 # or "1pl", "3pl", "4pl"'
-    elif min(look.n_categories) == 2:
+    elif BINARY in counts:
         models = '"2pl+graded"          # or "2pl+gpcm", "3pl+gpcm", "pcm", ...'
     else:
         models = '"graded"              # or "gpcm", "pcm", "rating", "nominal"'

@@ -23,17 +23,26 @@ def as_responses(responses: Any, method: str, *, graded: bool = False) -> Respon
     return responses
 
 
-def refuse_graded(responses: Responses, method: str) -> None:
+#: What some methods are told beside leaving items out, for Python.
+_MARGINAL = "calibrate them by fit_marginal with model='graded', model='gpcm', ..."
+_KNOWING = {
+    **dict.fromkeys(("fit_bayes", "fit_joint", "fit_spectral"), _MARGINAL),
+    "fit_pairwise": f"{_MARGINAL}, or by fit_conditional with model='pcm'",
+    "fit_conditional": "say model='pcm' or model='rating'",
+}
+
+
+def refuse_graded(responses: Responses, method: str, also: str | None = None) -> None:
     """Stop if some items have more than two categories and the method knows two.
 
     Nothing has been read then.  Kernels check no bounds, and those for two categories would read
-    and write beyond their tables.
+    and write beyond their tables.  ``also`` says what would know more, if not its name.
     """
     if responses.graded:
         each = zip(responses.item_id, responses.n_categories, strict=True)
         named = [f"{item} ({k})" for item, k in each if k > 2]
-        fits = method.startswith("fit_")
-        other = "use fit_marginal with model='graded' or another, " if fits else ""
+        also = also or _KNOWING.get(method)
+        other = f"{also}, or " if also else ""
         raise InputError(
             f"{method} is for items of two categories (wrong and right), and {len(named)} of these "
             f"{responses.n_items} have more: {', '.join(named[:5])}{' ...' * (len(named) > 5)}; "

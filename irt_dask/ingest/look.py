@@ -28,6 +28,8 @@ from irt_dask.ingest.columns.suspects import Seen, by_name
 from irt_dask.ingest.columns.values import Codes, Distinct
 from irt_dask.ingest.options import Options
 from irt_dask.ingest.run import read_into
+from irt_dask.ingest.sort.occurring import recode_from_1
+from irt_dask.ingest.sort.writing import DROPPED
 from irt_dask.ingest.sources.opening import open_source, persons_table
 from irt_dask.ingest.sources.source import Source, TextSource
 from irt_dask.store.categories import BINARY
@@ -72,6 +74,9 @@ class Look:
     #: K that codes above 1 suggest, of columns of items or, in long files, of the responses; where
     #: nobody has said it.
     perhaps_categories: dict[str, int] = field(default_factory=dict)
+    #: What makes codes from 0 of them, where these seem to begin at 1.
+    perhaps_recode: dict[str, int] = field(default_factory=dict)
+    perhaps_data: bool = True  # whether the highest codes in the data say so too
     weighted: bool = False  # persons have weights, here or in the second file
     grouped: bool = False  # and groups
     weights: tuple[float, float] | None = None  # the smallest and the largest
@@ -186,8 +191,11 @@ def _try(found: Look, path: Any, options: Options, store: Path, progress: Progre
     found.notes += [
         str(w.message)
         for w in caught
-        if issubclass(w.category, DataWarning)
-        and not str(w.message).startswith(f"{found.source.path}: ")  # that of the columns
+        if DROPPED in str(w.message)
+        or (
+            issubclass(w.category, DataWarning)
+            and not str(w.message).startswith(f"{found.source.path}: ")
+        )  # that of the columns
     ]
 
 
@@ -317,7 +325,7 @@ class _Tally:
         if self._groups:
             found.groups = dict(self._groups.most_common())
         found.values = _values(recorder)
-        found.perhaps_categories = _perhaps_categories(recorder)
+        _suggest(found, recorder)
 
 
 def _values(recorder: _Recorder) -> list[Value]:
@@ -334,14 +342,14 @@ def _values(recorder: _Recorder) -> list[Value]:
     ]
 
 
-def _perhaps_categories(recorder: _Recorder) -> dict[str, int]:
-    """Return by column how many categories the codes suggest, if they may be more than two.
+def _suggest(look: Look, recorder: _Recorder) -> None:
+    """Note by column how many categories the codes suggest, if they may be more than two.
 
     Only where nobody has said what such codes mean.  A lone 7, 8 or 9 means more often that
     something is missing.
     """
     if recorder.limits.declared or recorder.key is not None:
-        return {}
+        return
     codes = {
         column: {CODES[t] for t in counter if t in CODES and recorder.table[t] == CODES[t]}
         for column, counter in recorder.seen.items()
@@ -349,5 +357,10 @@ def _perhaps_categories(recorder: _Recorder) -> dict[str, int]:
     found = sorted({BINARY - 1}.union(*codes.values()))
     while found[-1] in (7, 8, 9) and found[-1] - 1 not in found:
         found.pop()
+        look.perhaps_data = False
     highest = {column: max(of & {*found}, default=0) for column, of in codes.items()}
-    return {column: code + 1 for column, code in highest.items() if code >= BINARY}
+    high = {column: code for column, code in highest.items() if code >= BINARY}
+    from_1 = bool(high) and 0 not in found
+    if from_1:  # in no item, as what is recoded is so in all
+        look.perhaps_recode = recode_from_1(max(high.values()))
+    look.perhaps_categories = {column: code + (not from_1) for column, code in high.items()}

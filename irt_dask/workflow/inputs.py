@@ -97,7 +97,11 @@ def check_input(config: RunConfig) -> None:
 def refuse_unless_marginal(config: RunConfig, responses: Responses) -> None:
     """Stop at items of more than two categories, which the marginal stage alone knows."""
     if not config.is_marginal:
-        refuse_graded(responses, 'a pipeline, but for [calibrate] method = "marginal",')
+        refuse_graded(
+            responses,
+            'a pipeline, but for [calibrate] method = "marginal",',
+            'write that, and [marginal] model = "graded" or "gpcm"',
+        )
 
 
 def _check_private(config: RunConfig) -> None:

@@ -518,3 +518,63 @@ def test_categories_that_were_dropped_are_told(typed, tmp_path):
     assert json.loads(typed("info", "s", "--json").out)["collapsed"] == {"q2": [0, 1, None, 2]}
     told = typed("check", "g.csv", *options, "collapse").out
     assert "categories          2 (1 item), 3 (1 item)" in told
+
+
+# --- scales, and how they are spoken of -----------------------------------------------------------
+
+SCALE = "person,q1,q2\n" + "".join(f"p{k},{k % 5 + 1},{k * 3 % 5 + 1}\n" for k in range(40))
+
+
+def test_codes_that_begin_at_1_are_suggested_with_their_recode(typed, tmp_path):
+    """What is suggested, typed as it stands, makes a store of five categories."""
+    (tmp_path / "g.csv").write_text(SCALE)
+    told = typed("check", "g.csv", code=2).out
+    recode = [f"--recode {k}={k - 1}" for k in range(1, 6)]
+    assert "perhaps categories  codes 1 to 5 in q1, q2; if so, say --categories" in told
+    assert " ".join(recode) in told
+    typed("ingest", "g.csv", "s", "--categories", "5", *" ".join(recode).split())
+    assert irt.open_responses(tmp_path / "s").n_categories == (5, 5)
+    told = typed("ingest", "g.csv", "t", "--categories", "6", code=2).err
+    assert "2 item(s) have categories without a response" in told
+    assert f"codes seem to begin at 1: if so, say {' '.join(recode)}" in told
+    typed("init", "g.csv")
+    text = (tmp_path / "pipeline.toml").read_text()
+    assert "# recode = { 1 = 0, 2 = 1, 3 = 2, 4 = 3, 5 = 4 }   # with categories" in text
+
+
+def test_codes_do_not_begin_at_1_where_some_item_has_a_0(typed, tmp_path):
+    (tmp_path / "g.csv").write_text(SCALE.replace("p0,1,", "p0,0,"))
+    told = typed("check", "g.csv", code=2).out
+    assert "codes up to 5" in told
+    assert "--recode 1=0" not in told
+    told = typed("ingest", "g.csv", "t", "--categories", "6", code=2).err
+    assert "begin at 1" not in told
+
+
+def test_a_lone_9_is_no_reason_to_count_categories_by_the_data(typed, tmp_path):
+    """By the data, items with a 9 for what is missing would have ten categories."""
+    (tmp_path / "g.csv").write_text("person,q1,q2\na,0,3\nb,1,2\nc,0,1\nd,1,0\ne,9,9\n")
+    told = typed("check", "g.csv", code=2).out
+    assert "codes up to 3 in q2; if so, say --categories q2=4\n" in told
+    typed("init", "g.csv")
+    assert 'categories = "data"' not in (tmp_path / "pipeline.toml").read_text()
+
+
+def test_labels_are_told_how_they_become_codes(typed, tmp_path):
+    (tmp_path / "g.csv").write_text("person,q1\na,never\nb,often\n")
+    told = typed("ingest", "g.csv", "s", code=2).err
+    assert "say --categories and, for each label, --recode never=CODE" in told
+
+
+def test_numbers_of_categories_in_one_option(typed, tmp_path):
+    (tmp_path / "g.csv").write_text(GRADED)
+    options = ("--categories", "q2=5,q3=2", "--missing", "9")
+    assert checked(typed, "g.csv", *options)["n_categories"] == [2, 5, 2]
+    told = typed("check", "g.csv", "--categories", "q2=5,q3", code=2).err
+    assert "--categories q2=5,q3 is neither a number nor" in told
+
+
+def test_check_says_which_categories_would_be_dropped(typed, tmp_path):
+    (tmp_path / "g.csv").write_text("person,q1,q2\na,0,3\nb,1,0\nc,1,1\n")
+    told = typed("check", "g.csv", "--categories", "q2=4", "--null-categories", "collapse").out
+    assert "categories without a response are dropped: 'q2' (2)" in told

@@ -50,7 +50,14 @@ def reason(
         return f"{rule} say {missing} where it means not observed"
     if len(value) == 1 and value.isalpha():
         rule += "; if answers stand as they were given, say which are right by key="
-    return f"{rule}; if the value means not observed, say {missing}, else {_recode(said, limits)}"
+    more = ""
+    if limits.most == BINARY and not math.isfinite(number) and item not in limits.stored:
+        more = (
+            f"; where items have more than two categories, say categories= and, for each label, "
+            f"recode={{{said}: CODE}}"
+        )
+    remedy = f"say {missing}, else {_recode(said, limits)}{more}"
+    return f"{rule}; if the value means not observed, {remedy}"
 
 
 def dropped(value: str, item: str, code: int) -> str:

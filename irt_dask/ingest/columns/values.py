@@ -115,6 +115,11 @@ class Codes:
         """Whether what a value means depends on the item."""
         return self.key is not None or self.limits.by_item or bool(self.reverse)
 
+    @property
+    def plain(self) -> bool:
+        """Whether codes are as they stand in the file."""
+        return self.key is None and not self.recodes and not self.reverse
+
     def decode(self, values: Distinct, items: Sequence[str], item: np.ndarray) -> np.ndarray:
         """Return the int8 code of each value, ``UNKNOWN`` where its item has none for it.
 

@@ -58,14 +58,29 @@ def told(null: Null) -> str:
     return ", ".join(each[:LISTED]) + (" ..." if len(each) > LISTED else "")
 
 
-def refuse_null(path: object, null: Null) -> None:
-    """Stop if there are categories without a response."""
+def recode_from_1(highest: int) -> dict[str, int]:
+    """Return the recode that makes codes from 0 of those from 1."""
+    return {str(code): code - 1 for code in range(1, highest + 1)}
+
+
+def refuse_null(path: object, null: Null, found: Occurring, plain: bool) -> None:
+    """Stop if there are categories without a response.
+
+    ``plain``: codes are as they stand in the file.
+    """
     if null:
+        more = ""
+        if plain and not found[:, 0].any():
+            highest = int(np.flatnonzero(found.any(axis=0))[-1])
+            more = (
+                f"; codes seem to begin at 1: if so, say recode={recode_from_1(highest)}, and as "
+                f"categories= the highest code"
+            )
         raise InputError(
             f"{path}: {len(null)} item(s) have categories without a response: {told(null)}; "
             f"nothing can be estimated of these: say fewer categories=, join categories by "
             f"recode=, or null_categories='keep' (they stay), or collapse (they are dropped, for "
-            f"good)"
+            f"good){more}"
         )
 
 

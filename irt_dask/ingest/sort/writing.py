@@ -30,6 +30,8 @@ from irt_dask.store.parts import Part
 
 #: What becomes of categories without a response.
 STOP, KEEP, COLLAPSE = "raise", "keep", "collapse"
+#: What a Notice says of them.
+DROPPED = "categories without a response are dropped"
 
 
 class Written(NamedTuple):
@@ -70,11 +72,12 @@ class Writing:
 
     def finish(
         self, tasks: Tasks, item_id: tuple[str, ...], n_known: int, limits: Limits, path: Any,
-        null: str,
+        null: str, plain: bool,
     ) -> Written:  # fmt: skip
         """Write everything, and find K of the items after the ``n_known`` of the store.
 
-        ``null`` says what becomes of categories without a response.
+        ``null`` says what becomes of categories without a response; ``plain``: codes are as they
+        stand in the file.
         """
         new = item_id[n_known:]
         look = any(limits.of(item) > BINARY for item in new)
@@ -83,13 +86,13 @@ class Writing:
         counts = from_data(found) if limits.from_data else [limits.of(item) for item in new]
         empty = null_categories(new, counts, found)
         if null == STOP:
-            refuse_null(path, empty)
+            refuse_null(path, empty, found, plain)
         if null != COLLAPSE or not empty:
             return Written(files, tuple(counts), {})
         maps = collapsed(path, empty, new, counts)
         files |= self.write(tasks, False, moves_of(item_id, maps))[0]
         warnings.warn(
-            f"{path}: categories without a response are dropped: {told(empty)}; codes above them "
+            f"{path}: {DROPPED}: {told(empty)}; codes above them "
             f"move down, here and in what is appended",
             Notice,
             stacklevel=5,
