@@ -168,6 +168,7 @@ item_dif_slope(items)           f    1/theta  focal slope less reference's
 item_dif_delta(items)           f    delta    shift on the ETS delta scale
 item_dif_class(items)           UOT  -        ETS class A, B or C of uniform DIF
 item_dif_score(items)           f    -        focal expected score less reference's
+item_dif_anchor(items)          b    -        whether it was taken to be the same in both groups
 item_dif_joint_df(items)        iu   -        degrees of freedom of joint DIF
 item_dif_uniform_q_value(items)  f  -  p-value adjusted for the number of items
 item_dif_nonuniform_q_value(items)  f  -  p-value adjusted for the number of items

@@ -142,14 +142,16 @@ def _misfits(frame: pd.DataFrame) -> Any:
               "the reference, one after the other.")  # fmt: skip
 @click.option("--out", type=click.Path(), metavar="DIF.csv",
               help="Write the tests, a row for each item and focal group.")  # fmt: skip
+@click.option("--seed", type=int, default=0, show_default=True,
+              help="Of the persons who are simulated where a group is small.")  # fmt: skip
 @items_option
 @weights_option
 @cluster_option()
 @json_option
 @quiet_option
 def dif(
-    store: str, bank: str, reference: str, focal: tuple[str, ...], out: str | None, items: str,
-    weights: str, cluster: str, as_json: bool, quiet: bool,
+    store: str, bank: str, reference: str, focal: tuple[str, ...], out: str | None, seed: int,
+    items: str, weights: str, cluster: str, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Test the items of BANK for differential functioning between groups of persons of STORE.
 
@@ -165,7 +167,7 @@ def dif(
     with warned(quiet), workers(cluster, r, quiet=quiet) as client:
         for label in focal:
             tests = irt.dif(
-                r, known, reference=reference, focal=label, client=client,
+                r, known, reference=reference, focal=label, seed=seed, client=client,
                 progress=False if quiet else None,
             )  # fmt: skip
             frame = by_item(tests, "item_dif_")

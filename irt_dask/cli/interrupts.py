@@ -10,11 +10,21 @@ from typing import Any, NoReturn, Self
 _LATER = 0.1
 
 
+def _while_interrupted(error: BaseException) -> bool:
+    """Whether an error came up while a KeyboardInterrupt was on its way."""
+    seen: BaseException | None = error
+    while seen is not None and not isinstance(seen, KeyboardInterrupt):
+        seen = seen.__context__  # also of what was raised from something
+    return seen is not None
+
+
 class Interrupts:
     """Within it SIGTERM raises KeyboardInterrupt as Ctrl-C does, and no KeyboardInterrupt is lost.
 
     Python ignores exceptions in what it calls by itself, such as finalizers and the callback that
-    Dask has on garbage collection.  A KeyboardInterrupt that was ignored is raised again.
+    Dask has on garbage collection.  A KeyboardInterrupt that was ignored is raised again.  And what
+    fails while something interrupted is put away, such as a cluster that had not quite started, is
+    a KeyboardInterrupt too.
     """
 
     def __init__(self) -> None:
@@ -32,11 +42,13 @@ class Interrupts:
         sys.unraisablehook = self._unraisable
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         sys.unraisablehook = self._hook
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if isinstance(error, Exception) and _while_interrupted(error):
+            raise KeyboardInterrupt from error
 
     def _terminate(self, number: int, frame: object) -> NoReturn:
         self.terminated = True

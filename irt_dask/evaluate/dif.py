@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,21 +13,24 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.special import chdtrc, ndtri
 
-from irt_dask.arrays import Floats, Ints
+from irt_dask.arrays import Floats, Ints, Words
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
 from irt_dask.engine.cache import keep
 from irt_dask.engine.memory import refuse_beyond_memory
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import ApproximationWarning, EstimationError, InputError
-from irt_dask.evaluate import dif_directions
+from irt_dask.evaluate import dif_anchors, dif_directions
 from irt_dask.evaluate.abilities import Known
 from irt_dask.evaluate.groups import of_groups
 from irt_dask.items import checks
 from irt_dask.items.parameters import item_set, refuse_other_categories
+from irt_dask.kernels.base import keyed_random
 from irt_dask.kernels.base.lanes import LANES
-from irt_dask.kernels.misfit import residual_products
+from irt_dask.kernels.misfit import replicated_responses, residual_products
+from irt_dask.kernels.posterior import at_ability
 from irt_dask.kernels.responses import response_counts
+from irt_dask.kernels.responses.layouts import Layout
 from irt_dask.population import em
 from irt_dask.population.population import NOBODY_APART
 from irt_dask.store import Block, Responses
@@ -40,21 +44,54 @@ _A, _C = 1.0, 1.5
 #: The same of differences of expected scores, in SDs of the score (Zwick, Thayer and Mazzeo 1997).
 _A_SCORE, _C_SCORE = 0.17, 0.25
 _LEVEL = 0.05
-#: Persons of a group below which tests of an item's slope are not trusted.
-_FEW = 500
+#: No ability is drawn further out than so many SDs: the normal quantile of the smallest uniform.
+_FURTHEST = 8.3
+#: Responses of a group to each item from which on the squares of the scores that it has say how
+#: these vary; with fewer the scores of simulated persons do.
+_MANY = 5000
+#: Of those so many, or more for each parameter; and at most so many, or as many as there are.
+_SIMULATED, _FOR_EACH, _AT_MOST = 20_000, 20, 200_000
+#: Persons of a group below which the tests of an item are not trusted.
+_FEW = 15
 
 
 class _Group(NamedTuple):
     """Score of a group and its sum of squares and products: by direction, then mean and SD."""
 
     known: Known
+    n_persons: int
     score: Floats
     products: Floats
     #: Persons who answered each item.
     seen: Ints
+    #: How many times each person was simulated for the products; 0: they are the persons' own.
+    n_replicates: int
 
 
-def _products(block: Block, known: Known, bound: Floats) -> tuple[Any, ...]:
+def _scores(block: Block, known: Known, bound: Floats) -> tuple[Any, ...]:
+    """Sum of the persons' scores and of their products, and how many answered each item."""
+    return (*_products(block.data, known, bound), response_counts.response_counts(block.data)[1])
+
+
+def _simulated(
+    block: Block, known: Known, bound: Floats, keys: tuple[Words, ...]
+) -> tuple[Any, ...]:
+    """Sum of products of scores of persons who are simulated as the block's, once for each key."""
+    products: Any = 0
+    ends = known.mean - _FURTHEST * known.sd, known.mean + _FURTHEST * known.sd
+    curves = keep(
+        ("simulated", known.items.digest, *ends), lambda: at_ability.between(known.items, *ends)
+    )
+    for key in keys:
+        words = keyed_random.words(key, block.start, block.n_persons, 2)
+        u = keyed_random.uniforms(key, block.start, block.n_persons)[:, 0]  # of the first word
+        theta = known.mean + known.sd * ndtri(u)
+        drawn = replicated_responses.responses(block.data, theta, curves, words[:, 1])
+        products = products + _products(drawn, known, bound)[1]
+    return (products,)
+
+
+def _products(data: Layout, known: Known, bound: Floats) -> tuple[Ints, Ints]:
     key = ("derivatives", known.items.digest, sha256(known.nodes, bound))
     # Derivatives of log P, in units of ``bound``, (directions, items).
     table = keep(
@@ -64,10 +101,9 @@ def _products(block: Block, known: Known, bound: Floats) -> tuple[Any, ...]:
             / np.repeat(bound, known.items.n_categories, axis=1)[:, :, None]
         ),
     )
-    sums = residual_products.score_products(
-        *known.posteriors(block.data).arguments, known.items.first, table, known.mean, known.sd
+    return residual_products.score_products(
+        *known.posteriors(data).arguments, known.items.first, table, known.mean, known.sd
     )
-    return (*sums, response_counts.response_counts(block.data)[1])
 
 
 def dif(
@@ -76,6 +112,8 @@ def dif(
     *,
     reference: str,
     focal: str,
+    anchors: str | Sequence[str] = dif_anchors.ALL,
+    seed: int = 0,
     client: Any = None,
     progress: ProgressOption = None,
 ) -> xr.Dataset:
@@ -95,6 +133,16 @@ def dif(
         of estimation do not matter to first order; joint fits of short tests are biased too much.
     reference, focal : str
         Labels of the two groups; other persons are left out.
+    anchors : "all", "iterate" or list of items
+        The items that are taken to be the same in both groups, and say how able these are.  With
+        "all" each item is tested among all others: where many favour one group they pass for its
+        ability, and the others show the opposite.  Otherwise every item that is no anchor is tested
+        beside these, in turn.  "iterate" begins with all, leaves out those whose shift or change of
+        slope is more than 1.96 standard errors from that of the middle item, and tests again, until
+        the anchors stay (at most 20 rounds).  It finds them where more than half of the items are
+        the same; no statistic can tell which half is.
+    seed : int
+        Of the persons who are simulated where a group is small (see Notes).
     client, progress
         Dask client (default: the current one, else threads); progress bar.
 
@@ -119,7 +167,8 @@ def dif(
         not different from 0, C above .25, else B.
         An item that a group did not answer, or that is flagged, has NaN.  attrs:
         ``ability_mean_reference``, ``ability_sd_reference``, ``ability_mean_focal``,
-        ``ability_sd_focal``, ``n_reference``, ``n_focal``.
+        ``ability_sd_focal``, by the anchors, ``n_reference``, ``n_focal``, ``n_anchors``,
+        ``n_rounds``.  ``item_dif_anchor`` says which items are anchors.
 
     Raises
     ------
@@ -132,11 +181,7 @@ def dif(
     Warns
     -----
     ApproximationWarning
-        If fewer than 500 persons of a group answered some items: their nonuniform and joint
-        p-values are too small then (without DIF 11% of the nonuniform ones are below .05 with 60
-        persons in the focal group, 9-10% with 100, 6-7% with 200, 6% with 300, 5-6% with 500; the
-        uniform ones 6%, 6%, 6%, 5%, 5%; with more than two categories the joint ones 12%, 9%, 8%
-        with 60, 100, 200).  The statistics are not corrected.
+        If fewer than 15 persons of a group answered some items, with which nothing was tried.
     ItemWarning
         Names the items that are not tested because of a flag (``item_flag``; without flags, what
         the numbers tell) other than few responses: their curves are not those of the responses.
@@ -145,14 +190,20 @@ def dif(
     -----
     Neyman's C(alpha): the score of the focal group for the item's intercept and slope, less what
     the scores of all common parameters (every intercept and slope, the focal group's mean and SD)
-    explain of it, over the variance of the remainder.  Other parameters are taken as known.  An
-    item with DIF also moves the groups' abilities, and with many such items in one direction the
-    others show some of the opposite: leave the worst out and test again.
+    explain of it, over the variance of the remainder.  Other parameters are taken as known.  The
+    variance comes from the squares of the persons' own scores in a group with 5,000 responses to
+    every item.  In a smaller one these vary too much, and together with the scores themselves (with
+    60 persons 11% of the nonuniform p-values would be below .05 without DIF); there it comes from
+    20,000 persons or so who are simulated under the model with the same items unobserved.  Without
+    DIF, of either group's 15 to 1,000 persons, 4.5% to 5.6% of the p-values of each kind are below
+    .05.  An item with DIF also moves the groups' abilities, and with many such items in one
+    direction the others show some of the opposite: see ``anchors``.
 
     Passes over the data: one for the groups' labels, one for each EM step of either group (some
-    ten), and one with a matrix product of ``size^2`` operations a person, size being the items
-    times the directions of the one that has most (2 with two categories, K for K).  Driver memory:
-    some times ``8 size^2`` bytes, which are refused beyond what there is.
+    ten), one or, of small groups, two (of these the second over simulated persons, at most 200,000
+    of a group or as many as it has) with a matrix product of ``size^2`` operations a person, size
+    being the items times the directions of the one that has most (2 with two categories, K for K).
+    Driver memory: some times ``8 size^2`` bytes, which are refused beyond what there is.
     Sources: Neyman (1959); Glas (1998), score tests for DIF; classes: Zwick (2012), with the shift
     in place of the Mantel-Haenszel log odds ratio; Zwick, Thayer and Mazzeo (1997).
 
@@ -169,7 +220,7 @@ def dif(
     """
     responses = as_responses(responses, "dif", graded=True)
     refuse_weights(responses, "dif")
-    m = responses.n_items
+    ids, m = responses.item_id, responses.n_items
     if reference == focal:
         raise InputError(f"reference and focal are both {focal!r}; give two groups")
     if m > _MAX_ITEMS:
@@ -191,15 +242,33 @@ def dif(
             f"{n} persons and {common} common parameters: there must be more persons; select fewer "
             f"items"
         )
-    groups, bound, steps, converged = _groups(parts, known, client, progress)
-    with single_threaded():  # products of matrices: the same bits, whatever threads there are
-        data = _tests(groups, known, bound, n)
-    flagged = checks.unsound(items, responses.item_id)
-    _warn_of_few(groups, (str(reference), str(focal)), responses.item_id, flagged == "")
+    flagged, chosen = checks.unsound(items, ids), dif_anchors.given(anchors, ids)
+    sound = flagged == ""
+
+    def tested(at: Ints) -> tuple[dict[str, Any], tuple[Any, ...]]:
+        """Test some of the items among themselves."""
+        own, of, every = known, parts, at.size == m
+        if not every:
+            own = item_set(items, tuple(ids[j] for j in at))
+            of = [part.select(items=[ids[j] for j in at]) for part in parts]
+        groups, bound, steps, converged = _groups(of, own, seed, client, progress)
+        with single_threaded():  # products of matrices: the same bits, whatever threads there are
+            return _tests(groups, own, bound), (groups, steps, converged)
+
+    if anchors == dif_anchors.ITERATE:
+        data, (groups, steps, converged), same, rounds = dif_anchors.iterated(tested, sound)
+    else:
+        same, rounds = np.ones(m, dtype=bool) if chosen is None else chosen, 1
+        data, (groups, steps, converged) = dif_anchors.beside(tested, same)
+    seen = data.pop("seen")
+    _warn_of_few(seen, (str(reference), str(focal)), ids, sound)
     for name, values in data.items():
         if name == "item_dif_joint_df":
             continue
-        data[name] = np.where(flagged != "", "" if name == "item_dif_class" else np.nan, values)
+        data[name] = np.where(sound, values, "" if name == "item_dif_class" else np.nan)
+    for name in ("uniform", "nonuniform", "joint"):
+        data[f"item_dif_{name}_q_value"] = adjusted(data[f"item_dif_{name}_p_value"])
+    data["item_dif_anchor"] = same
     named = {i: str(f) for i, f in zip(responses.item_id, flagged, strict=True) if f}
     checks.left_out(named, m, "are not tested, being flagged")
     attrs: dict[str, Any] = {
@@ -207,6 +276,10 @@ def dif(
         "model": items.attrs.get("model"),
         "reference": str(reference),
         "focal": str(focal),
+        "anchors": anchors if chosen is None else "given",
+        "n_anchors": int(same.sum()),
+        "n_rounds": rounds,
+        "seed": seed,
         "converged": converged,
         "n_iterations": steps,
     }
@@ -218,7 +291,7 @@ def dif(
 
 
 def _groups(
-    parts: list[Responses], items: ItemSet, client: Any, progress: ProgressOption
+    parts: list[Responses], items: ItemSet, seed: int, client: Any, progress: ProgressOption
 ) -> tuple[list[_Group], Floats, int, bool]:
     """Ability and scores of each group; the scores' divisors, EM steps, whether all ended."""
     fitted, how = [], {"client": client, "progress": progress, "graded": True}
@@ -230,16 +303,31 @@ def _groups(
     largest = np.max([np.abs(x).max(axis=2) for x in steep], axis=0)
     largest = np.maximum.reduceat(largest, items.first[:-1], axis=1)
     bound = 2.0 ** np.ceil(np.log2(np.where(largest > 0.0, largest, 1.0)))
-    groups = []
+    groups: list[_Group] = []
     for part, known in zip(parts, settings, strict=True):
         with Engine(part, **how, stage="scores") as engine:
-            score, products, seen = engine.map_reduce(_products, known, bound, report=True)
+            score, products, seen = engine.map_reduce(_scores, known, bound, report=True)
+        times = _n_replicates(part.n_persons, seen, int(score.size))
+        if times:
+            keys = tuple(keyed_random.key(seed, "dif", len(groups), r) for r in range(times))
+            with Engine(part, **how, stage="simulated scores") as engine:
+                (products,) = engine.map_reduce(_simulated, known, bound, keys, report=True)
         unit = residual_products.UNIT
-        groups.append(_Group(known, score / unit, products / unit**2, seen))
+        products = products / (unit**2 * max(times, 1))
+        groups.append(_Group(known, part.n_persons, score / unit, products, seen, times))
     return groups, bound, max(f.passes for f in fitted), all(f.converged for f in fitted)
 
 
-def _tests(groups: list[_Group], items: ItemSet, bound: Floats, n: int) -> dict[str, Any]:
+def _n_replicates(n_persons: int, seen: Ints, size: int) -> int:
+    """How often persons are simulated, of a group that gave so many responses to each item."""
+    fewest = int(seen[seen > 0].min(initial=_MANY))
+    if fewest >= _MANY:
+        return 0
+    wanted = max(math.ceil(_SIMULATED / fewest), math.ceil(_FOR_EACH * size / n_persons))
+    return max(1, min(wanted, _AT_MOST // n_persons))
+
+
+def _tests(groups: list[_Group], items: ItemSet, bound: Floats) -> dict[str, Any]:
     """Chi-squares, p-values and effects from the groups' scores."""
     one, two = groups
     m, n_directions = items.n_items, len(bound)
@@ -249,6 +337,7 @@ def _tests(groups: list[_Group], items: ItemSet, bound: Floats, n: int) -> dict[
     score, products = two.score.copy(), two.products.copy()
     score[:size] += one.score[:size]
     products[:size, :size] += one.products[:size, :size]
+    n = one.n_persons + two.n_persons
     efficient, cross, solved, rest = _efficient(score, products, two, n)
     shift, slope = np.full((2, m), np.nan), np.full((2, m), np.nan)
     uniform, nonuniform, joint = np.full((3, m), np.nan)
@@ -286,12 +375,11 @@ def _tests(groups: list[_Group], items: ItemSet, bound: Floats, n: int) -> dict[
         "item_dif_score": effect[0],
         "item_dif_score_se": effect[1],
         "item_dif_joint_df": degrees["joint"],
+        "seen": np.stack([g.seen for g in groups], axis=1),
     }
     for name, value in tests.items():
-        p = chdtrc(degrees[name], np.maximum(value, 0.0))
         data[f"item_dif_{name}_chi2"] = value
-        data[f"item_dif_{name}_p_value"] = p
-        data[f"item_dif_{name}_q_value"] = adjusted(p)
+        data[f"item_dif_{name}_p_value"] = chdtrc(degrees[name], np.maximum(value, 0.0))
     return data
 
 
@@ -311,9 +399,11 @@ def _efficient(
     cross = focal.products[known] / size[:, None]  # of the common scores with the focal group's own
     solved = scipy.linalg.cho_solve(factor, cross)
     total = score[known] / size
-    # Squares that are left after a regression on so many scores are too small; so is the sum, by
-    # the part of it that these scores explain (none at their maximum).
-    rest = (n - total @ scipy.linalg.cho_solve(factor, total)) / (n - known.size)
+    # Squares that are left after a regression on so many scores are too small; so is the sum of the
+    # persons' own, by the part of it that these scores explain (none at their maximum).
+    n_each = max(focal.n_replicates, 1) * n
+    explained = 0.0 if focal.n_replicates else total @ scipy.linalg.cho_solve(factor, total)
+    rest = (n_each - explained) / (n_each - known.size)
     return focal.score - solved.T @ total, cross, solved, rest
 
 
@@ -359,20 +449,17 @@ def _of_scores(groups: list[_Group], items: ItemSet, shift: Floats) -> tuple[Flo
 
 
 def _warn_of_few(
-    groups: list[_Group], labels: tuple[str, str], item_id: tuple[str, ...], tested: Any
+    seen: Ints, labels: tuple[str, str], item_id: tuple[str, ...], tested: Any
 ) -> None:
-    """Warn if too few persons of a group answered tested items for the tests of their slopes."""
-    seen = np.stack([g.seen for g in groups])
-    fewest = np.where((seen > 0).all(axis=0) & tested, seen.min(axis=0), np.iinfo(np.int64).max)
+    """Warn if very few persons of a group answered tested items."""
+    fewest = np.where((seen > 0).all(axis=1) & tested, seen.min(axis=1), np.iinfo(np.int64).max)
     few = int((fewest < _FEW).sum())
     if few:
         j = int(fewest.argmin())
         warnings.warn(
             f"fewer than {_FEW} persons of a group answered {few} item(s) (the fewest: "
-            f"{fewest[j]} of group {labels[int(seen[:, j].argmin())]!r} item {item_id[j]}): the "
-            f"nonuniform and joint p-values of these items are too small. Without DIF, of the "
-            f"nonuniform ones 11% are below .05 with 60 persons, 9-10% with 100, 6-7% with 200, "
-            f"6% with 300 (uniform: 5-6%); ask for a smaller level, or use the uniform test",
+            f"{fewest[j]} of group {labels[int(seen[j].argmin())]!r} item {item_id[j]}): the "
+            f"p-values of these items are approximations for more persons than that",
             ApproximationWarning,
             stacklevel=3,
         )

@@ -18,7 +18,7 @@ from irt_dask.errors import EstimationError
 from irt_dask.items.draws import has_draws, item_draws
 from irt_dask.items.parameters import item_set, refuse_other_categories
 from irt_dask.kernels.base import keyed_random
-from irt_dask.kernels.misfit import replicated_scores
+from irt_dask.kernels.misfit import replicated_responses
 from irt_dask.kernels.posterior.at_ability import Between, between
 from irt_dask.kernels.responses import response_counts
 from irt_dask.store import Block
@@ -54,7 +54,10 @@ def _histograms(
     for r, (items, key) in enumerate(zip(drawn, keys, strict=True), start=1):
         words = keyed_random.words(key, block.start, block.n_persons, 2)
         u = keyed_random.uniforms(key, block.start, block.n_persons)[:, 0]  # of the first word
-        score = replicated_scores.scores(block.data, ndtri(u), _curves(items), words[:, 1])
+        drawn_data = replicated_responses.responses(
+            block.data, ndtri(u), _curves(items), words[:, 1]
+        )
+        score = response_counts.score_per_person(drawn_data)
         histograms[r] = np.bincount(score[some], minlength=n_scores)
     return histograms, np.bincount(highest[some], minlength=n_scores)
 

@@ -18,10 +18,10 @@ from irt_dask.errors import ApproximationWarning
 
 #: Items, reference persons, focal persons, impact.
 SETTINGS = (
-    *((20, 1000, n, 0) for n in (60, 100, 200, 300, 500, 1000)),
-    *((40, 1000, n, 0) for n in (100, 300, 500)),
-    *((20, 1000, n, -1) for n in (100, 300, 500)),
-    *((20, n, n, 0) for n in (200, 500)),
+    *((20, 1000, n, 0) for n in (15, 30, 60, 100, 200, 500, 1000)),
+    *((40, 1000, n, 0) for n in (30, 100, 500)),
+    *((20, 1000, n, -1) for n in (30, 100, 500)),
+    *((20, n, n, 0) for n in (30, 60, 200, 500)),
 )
 KINDS = ("uniform", "nonuniform", "joint")
 

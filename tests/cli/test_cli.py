@@ -313,6 +313,27 @@ def work(**options):
 
 
 @STOPS
+def test_what_fails_as_an_interrupted_command_ends_is_no_defect(stop, code):
+    """As Dask does when a cluster is closed that has not quite started."""
+    stopped(
+        """
+def work(**options):
+    try:
+        try:
+            print("begun", flush=True)
+            time.sleep(60)
+        finally:
+            raise ValueError("half open")
+    except ValueError as error:
+        print("closed")
+        raise RuntimeError("not closed") from error
+""",
+        stop,
+        code,
+    )
+
+
+@STOPS
 def test_signals_are_not_lost_where_python_ignores_exceptions(stop, code):
     """Twice in a row, in a callback of the garbage collector, which then fails by itself."""
     stopped(

@@ -300,9 +300,10 @@ METHODS = (
         "predictive_check, mixed", "predictive_check", {"n_replicates": 20, "seed": 5},
         items="mixed", random="keyed", categories=_CATEGORIES,
     ),
-    Method("dif", "dif", _GROUPS, items="2pl", groups="needs"),
+    Method("dif", "dif", {**_GROUPS, "seed": 5}, items="2pl", groups="needs", random="keyed"),
     Method(
-        "dif, mixed", "dif", _GROUPS, items="mixed", groups="needs", categories=_CATEGORIES,
+        "dif, mixed", "dif", {**_GROUPS, "seed": 5}, items="mixed", groups="needs", random="keyed",
+        categories=_CATEGORIES,
     ),
     Method(
         "score, partial credit", "score", items="partial credit", weights=True, uses_weights=False,

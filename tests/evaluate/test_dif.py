@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import sys
+import importlib
+import itertools
 
 import numpy as np
 import pytest
 from items import answers, bank, probability
 from parts import csr_of
 from scipy.special import expit
-from scipy.stats import chi2
+from scipy.stats import chi2, norm
 from threadpoolctl import threadpool_info
 
 import irt_dask as irt
 from irt_dask.errors import ApproximationWarning, EstimationError, InputError, ItemWarning
 
-#: For tests of arithmetic, on few persons.
-FEW = pytest.mark.filterwarnings(
-    "ignore:fewer than 500 persons:irt_dask.errors.ApproximationWarning"
-)
+#: The package has the function of that name.
+DIF = importlib.import_module("irt_dask.evaluate.dif")
 
 
 def two_groups(rng, n, m, *, impact=0.0, shift=None, tilt=None):
@@ -54,14 +53,16 @@ def posterior(y, a, d, c, x, mean, sd):
     return p, w / w.sum(axis=1, keepdims=True)
 
 
-def by_hand(y, groups, a, b, c):
-    """C(alpha) tests with the projection made by least squares on every person's scores."""
+def by_hand(y, groups, a, b, c, expected):
+    """C(alpha) tests: the scores' products over persons, or their expected values.
+
+    These are sums over all patterns of responses, of complete data.
+    """
     d, m = -a * b, len(a)
     x = np.linspace(-8, 8, 321)
-    own, common = [], []
-    for label in ("r", "f"):
-        part = y[groups == label]
-        mean, sd = normal_of(part, a, d, c)
+    own, common, by_pattern = [], [], []
+
+    def scores(part, label, mean, sd):
         p, w = posterior(part, a, d, c, x, mean, sd)
         s = (p - c) / (1 - c) / p
         known = (part >= 0)[:, None, :]
@@ -69,30 +70,48 @@ def by_hand(y, groups, a, b, c):
         scores = np.hstack([np.einsum("iq,iqj->ij", w, k * h) for k in (1.0, x[:, None])])
         u = (x - mean) / sd
         t = np.stack([w @ u, w @ u**2 - 1], axis=1) if label == "f" else np.zeros((len(part), 2))
-        own.append(scores if label == "f" else np.zeros_like(scores))
-        common.append(np.hstack([scores, t]))
+        return scores if label == "f" else np.zeros_like(scores), np.hstack([scores, t])
+
+    for label in ("r", "f"):
+        part = y[groups == label]
+        mean, sd = normal_of(part, a, d, c)
+        for to, found in zip((own, common), scores(part, label, mean, sd), strict=True):
+            to.append(found)
+        if expected:
+            patterns = np.array(list(itertools.product([0, 1], repeat=m)))
+            p = probability(x, a, d, c)
+            each = np.where(patterns[:, None, :] == 1, p, 1 - p).prod(axis=2)
+            share = each @ norm.pdf((x - mean) / sd) / norm.pdf((x - mean) / sd).sum()
+            by_pattern.append((*scores(patterns, label, mean, sd), len(part) * share))
     own, common = np.vstack(own), np.vstack(common)
-    beta = np.linalg.lstsq(common, own, rcond=None)[0]
-    rest = own - common @ beta
     n, k = common.shape
-    left = n - np.ones(n) @ common @ np.linalg.lstsq(common, np.ones(n), rcond=None)[0]
+    of_own, of_common, weight, scale = own, common, np.ones((n, 1)), 1.0
+    if expected:
+        of_own, of_common, weight = map(np.concatenate, zip(*by_pattern, strict=True))
+        weight = weight[:, None]
+    else:
+        explained = np.ones(n) @ common @ np.linalg.lstsq(common, np.ones(n), rcond=None)[0]
+        scale = (n - explained) / (n - k)
+    root = np.sqrt(weight)
+    beta = np.linalg.lstsq(root * of_common, root * of_own, rcond=None)[0]
+    rest, left = own - common @ beta, root * (of_own - of_common @ beta)
     out = []
     for j in range(m):
         at = [j, m + j]
         u = rest[:, at].sum(axis=0)
-        v = rest[:, at].T @ rest[:, at] * left / (n - k)
+        v = left[:, at].T @ left[:, at] * scale
         out.append((u[0] ** 2 / v[0, 0], u @ np.linalg.solve(v, u), u[0] / v[0, 0]))
     return np.array(out).T
 
 
-@FEW
 @pytest.mark.parametrize("guessing", [0.0, 0.2])
-def test_by_hand(guessing):
+def test_by_hand(guessing, monkeypatch):
+    monkeypatch.setattr(DIF, "_MANY", 0)  # the persons' own scores say how they vary
     rng = np.random.default_rng(1)
     a, b, y, groups = two_groups(rng, 150, 6, impact=0.4, shift=np.r_[0.8, np.zeros(5)])
     y[rng.random(y.shape) < 0.15] = -1
     c = np.full(6, guessing)
-    uniform, joint, shift = by_hand(y, groups, a, b, c)
+    uniform, joint, shift = by_hand(y, groups, a, b, c, expected=False)
     got = run(y, groups, bank(a, b, c))
     np.testing.assert_allclose(got["item_dif_uniform_chi2"], uniform, rtol=2e-3, atol=2e-4)
     np.testing.assert_allclose(got["item_dif_joint_chi2"], joint, rtol=2e-3, atol=5e-4)
@@ -107,6 +126,22 @@ def test_by_hand(guessing):
     assert got.attrs["ability_mean_focal"] == pytest.approx(mean, abs=1e-4)
     assert got.attrs["ability_sd_focal"] == pytest.approx(sd, abs=1e-4)
     assert (got.attrs["n_reference"], got.attrs["n_focal"]) == (150, 150)
+
+
+@pytest.mark.parametrize("guessing", [0.0, 0.2])
+def test_few_persons_by_hand(guessing, monkeypatch):
+    """Products of simulated scores, of some 200,000 persons a group."""
+    monkeypatch.setattr(DIF, "_SIMULATED", 200_000)
+    rng = np.random.default_rng(3)
+    a, b, y, groups = two_groups(rng, 60, 5, impact=0.4, shift=np.r_[0.8, np.zeros(4)])
+    c = np.full(5, guessing)
+    uniform, joint, shift = by_hand(y, groups, a, b, c, expected=True)
+    got = run(y, groups, bank(a, b, c))
+    np.testing.assert_allclose(got["item_dif_uniform_chi2"], uniform, rtol=0.05, atol=0.01)
+    np.testing.assert_allclose(got["item_dif_joint_chi2"], joint, rtol=0.05, atol=0.02)
+    np.testing.assert_allclose(got["item_dif_shift"], shift, rtol=0.03, atol=0.01)
+    own = by_hand(y, groups, a, b, c, expected=False)[1]
+    assert np.abs(own / joint - 1).max() > 0.2  # they are not the persons' own
 
 
 def test_a_shifted_item_is_found_and_measured():
@@ -127,21 +162,24 @@ def test_a_shifted_item_is_found_and_measured():
     assert got.attrs["ability_mean_focal"] == pytest.approx(-0.5, abs=0.1)
 
 
-@FEW
-def test_blocks_order_and_layouts_do_not_matter(bits):
+def test_blocks_order_and_layouts_do_not_matter(bits, monkeypatch):
     rng = np.random.default_rng(5)
     a, b, y, groups = two_groups(rng, 60, 5)
     y[rng.random(y.shape) < 0.3] = -1
     items = bank(a, b)
     want = bits(run(y, groups, items))
-    order = rng.permutation(120)
     for rows in (1, 17, 50):
-        assert bits(run(y[order], groups[order], items, rows_per_block=rows)) == want
+        assert bits(run(y, groups, items, rows_per_block=rows)) == want
+    order = rng.permutation(120)  # others are simulated then
+    monkeypatch.setattr(DIF, "_MANY", 0)
+    assert bits(run(y[order], groups[order], items, rows_per_block=17)) == bits(
+        run(y, groups, items)
+    )
+    monkeypatch.undo()
     stored = csr_of(y)
     assert bits(run(stored, groups, items, observed="stored", rows_per_block=33)) == want
 
 
-@FEW
 def test_two_processes(client, bits):
     rng = np.random.default_rng(6)
     a, b, y, groups = two_groups(rng, 50, 4)
@@ -150,7 +188,6 @@ def test_two_processes(client, bits):
     assert bits(irt.dif(r, bank(a, b), reference="r", focal="f", client=client)) == bits(alone)
 
 
-@FEW
 def test_other_groups_and_items_of_one_group_are_left_out():
     rng = np.random.default_rng(7)
     a, b, y, groups = two_groups(rng, 100, 5)
@@ -188,36 +225,34 @@ def test_refusals():
 def test_few_persons_of_a_group_are_warned_of():
     rng = np.random.default_rng(8)
     a, b, y, groups = two_groups(rng, 500, 4)
-    run(y, groups, bank(a, b))  # 500 are enough
+    few = np.r_[0:500, 500:515]
+    y, groups = y[few], groups[few]
+    run(y, groups, bank(a, b))  # 15 are enough
     y[-1, 2] = -1
-    with pytest.warns(ApproximationWarning, match=r"1 item\(s\) .*499 of group 'f' item 2"):
+    with pytest.warns(
+        ApproximationWarning, match=r"15 persons .* 1 item\(s\) .*14 of group 'f' item 2"
+    ):
         run(y, groups, bank(a, b))
     y[:, 3] = np.where(groups == "f", -1, y[:, 3])  # nobody: no result, no warning of it
     with pytest.warns(ApproximationWarning, match=r"1 item\(s\)"):
         run(y, groups, bank(a, b))
-    left = y[:, :3].copy()  # an item that is flagged has no test, whoever answered it
-    left[-1, 2], left[520:, 0] = 1, -1
-    left = np.where(left < 0, np.where(np.arange(3) == 0, -1, 0), left)
+    y[-1, 2], y[502:, 0] = 1, -1  # an item that is flagged has no test, whoever answered it
     flags = np.array(["flat", "ok", "ok"])
     with pytest.warns(ItemWarning, match="are not tested"):
-        run(left, groups, bank(a[:3], b[:3]).assign(item_flag=("items", flags)))
-    few = np.r_[0:500, 500:560]
-    with pytest.warns(ApproximationWarning, match="nonuniform and joint p-values"):
-        run(y[few, :2], groups[few], bank(a[:2], b[:2]))
+        run(y[:, :3], groups, bank(a[:3], b[:3]).assign(item_flag=("items", flags)))
 
 
 def test_tests_are_made_by_one_thread(monkeypatch):
     """Products and factors of matrices have other bits on other numbers of threads."""
     rng = np.random.default_rng(9)
     a, b, y, groups = two_groups(rng, 500, 4)
-    dif_module = sys.modules["irt_dask.evaluate.dif"]  # the package has the function of that name
-    made, original = [], dif_module._tests
+    made, original = [], DIF._tests
 
     def seen(*args):
         made.extend(x["num_threads"] for x in threadpool_info())
         return original(*args)
 
-    monkeypatch.setattr(dif_module, "_tests", seen)
+    monkeypatch.setattr(DIF, "_tests", seen)
     run(y, groups, bank(a, b))
     assert made == [1] * len(made) != []
 

@@ -1,4 +1,4 @@
-"""Scores of simulated persons who face the items that real ones faced.
+"""Responses of simulated persons who face the items that real ones faced.
 
 A person's responses come from a SplitMix64 stream (Steele, Lea and Flood 2014) that starts at the
 person's own random word: keyed by the global row, and as long as the row is.
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
-from irt_dask.arrays import Floats, Ints, Words
+from irt_dask.arrays import Floats, Words
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.posterior import hermite
 from irt_dask.kernels.posterior.at_ability import Between, Lines
@@ -36,57 +36,56 @@ def _uniform(state: Any) -> float:
     return (float(x >> _12) + 0.5) * _UNIT
 
 
-def _score(items: Any, row: Any, g: Any, x: float, w: Floats, state: Any) -> int:
-    """Sum of the categories of one person: those that are reached, P(at least it) being above u."""
+def _draw(items: Any, row: Any, g: Any, x: float, w: Floats, state: Any, out: Any) -> None:
+    """Draw the responses of one person: the categories reached, P(at least it) being above u."""
     raise NotImplementedError
 
 
-@overload(_score, strict=False)
-def _score_of(items: Any, row: Any, g: Any, x: Any, w: Any, state: Any) -> Callable[..., Any]:
+@overload(_draw, strict=False)
+def _draw_of(
+    items: Any, row: Any, g: Any, x: Any, w: Any, state: Any, out: Any
+) -> Callable[..., Any]:
     return _on_lines if g.instance_class is Lines else _on_curves
 
 
-def _on_lines(items: Any, row: Any, g: Any, x: float, w: Floats, state: Any) -> int:
-    score = 0
+def _on_lines(items: Any, row: Any, g: Any, x: float, w: Floats, state: Any, out: Any) -> None:
     for k in range(row.size):
         if row[k] >= 0:
             j = item(items, k)
             state = state + _STEP
-            score += _uniform(state) * (1.0 + math.exp(-(g.slope[j] * x + g.constant[j]))) < 1.0
-    return score
+            out[k] = _uniform(state) * (1.0 + math.exp(-(g.slope[j] * x + g.constant[j]))) < 1.0
 
 
-def _on_curves(items: Any, row: Any, g: Any, x: float, w: Floats, state: Any) -> int:
+def _on_curves(items: Any, row: Any, g: Any, x: float, w: Floats, state: Any, out: Any) -> None:
     q = hermite.weights(g, x, w)
     left, right = g.at[q], g.at[q + 1]
-    score = 0
     for k in range(row.size):
         if row[k] >= 0:
             j = item(items, k)
             state = state + _STEP
-            u, above = _uniform(state), 0.0
+            u, above, code = _uniform(state), 0.0, 0
             for r in range(g.first[j + 1] - 1, g.first[j], -1):
                 above += math.exp(hermite.combine(left[r], right[r], w[0]))
-                score += u < above
-    return score
+                code += u < above
+            out[k] = code
 
 
 @jit
-def _scores(
-    indptr: Any, indices: Any, values: Any, theta: Floats, g: Any, word: Words,
-    out: Ints,
-) -> None:  # fmt: skip
+def _responses(
+    indptr: Any, indices: Any, values: Any, theta: Floats, g: Any, word: Words, out: Any
+) -> None:
     w = np.empty((3, 6))
     for i in range(n_rows(indptr, values)):
         items, row = rows.row(indptr, indices, values, i)
-        out[i] = _score(items, row, g, theta[i], w, word[i])
+        _, drawn = rows.row(indptr, indices, out, i)
+        _draw(items, row, g, theta[i], w, word[i], drawn)
 
 
-def scores(data: Layout, theta: Floats, g: Between, word: Words) -> Ints:
-    """Sum of the categories of each person, simulated on the items observed.
+def responses(data: Layout, theta: Floats, g: Between, word: Words) -> Layout:
+    """Responses of simulated persons to the items that those of ``data`` responded to.
 
     ``theta`` are the abilities and ``word`` random 64-bit words, one for each person.
     """
-    out = np.empty(data.shape[0], dtype=np.int64)
-    _scores(*rows.arrays(data), theta, g, word, out)
+    out = data._replace(values=data.values.copy())
+    _responses(*rows.arrays(data), theta, g, word, out.values)
     return out

@@ -1,0 +1,116 @@
+"""Anchors of tests for differential functioning: items that are the same in both groups.
+
+They alone say how able the groups are.  Every other item is tested beside them, one at a time, so
+that those that favour a group do not stand for its ability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irt_dask.arrays import Ints
+from irt_dask.errors import EstimationError, InputError, listed
+from irt_dask.variables import identifier
+
+ALL, ITERATE = "all", "iterate"
+#: Standard errors from the middle item beyond which an item is no anchor in the next round.
+_FAR = 1.96
+#: Anchors at least, and rounds at most.
+_FEWEST, _MOST_ROUNDS = 3, 20
+#: Items that are named in a message.
+_NAMED = 10
+
+#: Tests of items by position: their results, (items,) each, and whatever else belongs to them.
+Test = Callable[[Ints], tuple[dict[str, NDArray[Any]], Any]]
+
+
+class Found(NamedTuple):
+    """Results of all items; what belongs to the test of the anchors; which these are."""
+
+    data: dict[str, NDArray[Any]]
+    of_anchors: Any
+    anchors: NDArray[np.bool_]
+    n_rounds: int
+
+
+def given(anchors: str | Sequence[str], item_id: Sequence[str]) -> NDArray[np.bool_] | None:
+    """Return which items were named; None where they are to be found, or all are."""
+    if isinstance(anchors, str):
+        if anchors in (ALL, ITERATE):
+            return None
+        raise InputError(
+            f"anchors={anchors!r} is none of 'all' and 'iterate', and no list of items"
+        )
+    names = [identifier(str(name)) for name in anchors]
+    unknown = [name for name in names if name not in {*item_id}]
+    if unknown:
+        raise InputError(f"anchors: no item is called {listed(unknown, _NAMED)}")
+    if not names:
+        raise InputError("anchors is empty; name items, or say 'all' or 'iterate'")
+    return np.isin(item_id, names)
+
+
+def beside(test: Test, anchors: NDArray[np.bool_]) -> tuple[dict[str, NDArray[Any]], Any]:
+    """Test the anchors together, and each other item beside them."""
+    at = np.flatnonzero(anchors)
+    own, of_anchors = test(at)
+    data = {}
+    for name, values in own.items():
+        data[name] = np.zeros((anchors.size, *values.shape[1:]), dtype=values.dtype)
+        data[name][at] = values
+    for j in np.flatnonzero(~anchors):
+        with_it = np.sort(np.append(at, j))
+        found, _ = test(with_it)
+        for name, values in found.items():
+            data[name][j] = values[with_it == j][0]
+    return data, of_anchors
+
+
+def _central(data: dict[str, NDArray[Any]], sound: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether shift and slope of an item are about those of the middle item.
+
+    Where many items favour one group, those that do not seem to favour the other, all of them
+    alike: they are the middle as long as they are more than half.
+    """
+    central = np.ones(sound.size, dtype=bool)
+    for name in ("item_dif_shift", "item_dif_slope"):
+        value, se = data[name], data[f"{name}_se"]
+        known = sound & np.isfinite(value)
+        middle = np.median(value[known]) if known.any() else np.nan
+        with np.errstate(invalid="ignore"):
+            central &= np.abs(value - middle) <= _FAR * se
+    return central
+
+
+def iterated(test: Test, sound: NDArray[np.bool_]) -> Found:
+    """Leave out what differs from most, test again, until the anchors stay what they are.
+
+    They begin as all that are ``sound``.  One that shows none beside later anchors is one again; if
+    that goes round in circles, those that come and go are none.
+    """
+    anchors = sound
+    before: list[NDArray[np.bool_]] = []
+    for n_rounds in range(1, _MOST_ROUNDS + 1):
+        if anchors.sum() < _FEWEST:
+            raise EstimationError(
+                f"anchors='iterate' has left {int(anchors.sum())} anchor(s) after {n_rounds - 1} "
+                f"round(s): the items differ in many ways between the groups; name the anchors"
+            )
+        data, of_anchors = beside(test, anchors)
+        same = sound & _central(data, sound)
+        if (same == anchors).all():
+            return Found(data, of_anchors, anchors, n_rounds)
+        if any((same == old).all() for old in before):
+            break
+        before.append(anchors)
+        anchors = same
+    anchors = same & anchors
+    if anchors.sum() < _FEWEST:
+        raise EstimationError(
+            f"anchors='iterate' has left {int(anchors.sum())} anchor(s) that stay: name the anchors"
+        )
+    return Found(*beside(test, anchors), anchors, n_rounds + 1)

@@ -1,0 +1,121 @@
+"""Anchors of DIF tests: others are tested beside them; they are found where a third differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from items import answers, bank
+from scipy.special import expit
+
+import irt_dask as irt
+from irt_dask.errors import EstimationError, InputError
+from irt_dask.evaluate import dif_anchors
+
+M, SHIFTED = 12, 4
+NAMES = np.array([f"i{j}" for j in range(M)])
+
+
+def shifted(rng: np.random.Generator, n: int) -> tuple[irt.Responses, Any]:
+    """The first items are harder for the focal group, by .8 logits."""
+    a, b = np.exp(rng.normal(0, 0.2, M)), rng.normal(size=M)
+    focal = np.repeat([False, True], n)
+    theta = rng.normal(size=2 * n) - 0.3 * focal
+    z = a * (theta[:, None] - b) - 0.8 * np.outer(focal, np.arange(M) < SHIFTED)
+    y = answers(rng, expit(z))
+    r = irt.from_array(y, item_id=NAMES, persons={"group": np.where(focal, "f", "r")})
+    return r, bank(a, b).assign_coords(item_id=("items", NAMES))
+
+
+def run(r: Any, items: Any, **options: Any) -> Any:
+    return irt.dif(r, items, reference="r", focal="f", **options)
+
+
+def test_others_are_tested_beside_the_anchors() -> None:
+    """As a test of the anchors, or of these and the item, would say: to the bit."""
+    r, items = shifted(np.random.default_rng(1), 300)
+    names = ["i5", "i7", "i10", "i2"]
+    found = run(r, items, anchors=names)
+    assert found["item_dif_anchor"].values.tolist() == [n in names for n in NAMES]
+    assert (found.attrs["anchors"], found.attrs["n_anchors"]) == ("given", 4)
+    for more in ([], ["i0"], ["i11"]):
+        own = run(r.select(items=sorted(names + more, key=lambda n: int(n[1:]))), items)
+        for name in ("shift", "shift_se", "slope", "joint_chi2", "uniform_p_value", "score"):
+            for item in more or names:
+                got = found[f"item_dif_{name}"].values[item == NAMES]
+                assert got == own[f"item_dif_{name}"].values[own["item_id"].values == item]
+        if not more:
+            assert found.attrs["ability_mean_focal"] == own.attrs["ability_mean_focal"]
+
+
+def test_anchors_are_found_where_a_third_of_the_items_differ() -> None:
+    """Where all are anchors the shifted items stand for ability, and the others seem to differ."""
+    r, items = shifted(np.random.default_rng(2), 1000)
+    found = run(r, items, anchors="iterate")
+    anchor, q = found["item_dif_anchor"].values, found["item_dif_uniform_q_value"].values
+    assert not anchor[:SHIFTED].any()
+    assert anchor[SHIFTED:].sum() >= 6
+    assert (q[:SHIFTED] < 0.001).all()
+    assert (q[SHIFTED:] > 0.05).all()
+    shift, se = (found[f"item_dif_shift{x}"].values[:SHIFTED] for x in ("", "_se"))
+    assert (np.abs(shift + 0.8) < 3.5 * se).all()
+    assert found.attrs["ability_mean_focal"] == pytest.approx(-0.3, abs=0.15)
+    assert found.attrs["n_rounds"] > 1
+    every = run(r, items)
+    assert (every["item_dif_uniform_q_value"].values[SHIFTED:] < 0.05).sum() >= 3
+    assert every["item_dif_anchor"].values.all()
+
+
+SOUND = np.arange(M) != 3
+
+
+def differences(at: Any, differing: list[int]) -> dict[str, Any]:
+    """What a test of some items returns, if these differ."""
+    far = np.where(np.isin(at, differing), 1.0, 0.0)
+    se = np.full(len(at), 0.1)
+    return {
+        "item_dif_shift": far, "item_dif_shift_se": se, "item_dif_slope": 0.0 * far,
+        "item_dif_slope_se": se,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("differing", "anchors", "n_rounds"),
+    [(lambda at: [], SOUND, 1), (lambda at: [0, 1], SOUND & (np.arange(M) > 1), 2)],
+)
+def test_rounds(differing: Any, anchors: Any, n_rounds: int) -> None:
+    def test(at: Any) -> Any:
+        return differences(at, differing(at)), at
+
+    found = dif_anchors.iterated(test, SOUND)
+    assert found.anchors.tolist() == anchors.tolist()
+    assert found.n_rounds == n_rounds
+    assert found.of_anchors.tolist() == np.flatnonzero(anchors).tolist()
+
+
+def test_anchors_that_come_and_go_are_none() -> None:
+    def test(at: Any) -> Any:
+        """Items 0 and 1 push each other out, one after the other."""
+        out = [0] if 1 in at and len(at) == M - 1 else [1] if 0 not in at[:-1] else []
+        return differences(at, out), None
+
+    found = dif_anchors.iterated(test, SOUND)
+    assert found.anchors.tolist() == (SOUND & (np.arange(M) != 1)).tolist()
+    assert found.n_rounds == 5
+
+
+def test_refusals() -> None:
+    r, items = shifted(np.random.default_rng(3), 100)
+    for anchors, said in (
+        ("some", "none of 'all' and 'iterate'"), (["i0", "i77"], "no item is called 'i77'"),
+        ([], "anchors is empty"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=said):
+            run(r, items, anchors=anchors)
+
+    def test(at: Any) -> Any:
+        return {**differences(at, []), "item_dif_slope": np.arange(len(at)) * 1.0}, None
+
+    with pytest.raises(EstimationError, match=r"has left 1 anchor\(s\) after 1 round"):
+        dif_anchors.iterated(test, SOUND)
