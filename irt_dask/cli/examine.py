@@ -21,6 +21,7 @@ from irt_dask.cli.common import (
     workers,
 )
 from irt_dask.cli.results import by_item, new_csv, records, write_csv
+from irt_dask.cli.spoken import list_of
 from irt_dask.errors import InputError
 
 #: Rows that are printed; files and --json have all.
@@ -142,6 +143,9 @@ def _misfits(frame: pd.DataFrame) -> Any:
               "the reference, one after the other.")  # fmt: skip
 @click.option("--out", type=click.Path(), metavar="DIF.csv",
               help="Write the tests, a row for each item and focal group.")  # fmt: skip
+@click.option("--anchors", default="all", show_default=True, metavar="A,B",
+              help="Items that are taken to be the same in all groups: 'all', 'iterate' (those "
+              "that differ are left out, and the rest looked at again), or names.")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True,
               help="Of the persons who are simulated where a group is small.")  # fmt: skip
 @items_option
@@ -150,8 +154,8 @@ def _misfits(frame: pd.DataFrame) -> Any:
 @json_option
 @quiet_option
 def dif(
-    store: str, bank: str, reference: str, focal: tuple[str, ...], out: str | None, seed: int,
-    items: str, weights: str, cluster: str, as_json: bool, quiet: bool,
+    store: str, bank: str, reference: str, focal: tuple[str, ...], out: str | None, anchors: str,
+    seed: int, items: str, weights: str, cluster: str, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Test the items of BANK for differential functioning between groups of persons of STORE.
 
@@ -168,6 +172,7 @@ def dif(
         for label in focal:
             tests = irt.dif(
                 r, known, reference=reference, focal=label, seed=seed, client=client,
+                anchors=anchors if anchors in ("all", "iterate") else list_of(anchors),
                 progress=False if quiet else None,
             )  # fmt: skip
             frame = by_item(tests, "item_dif_")
@@ -178,6 +183,7 @@ def dif(
             groups.append({
                 "focal": label,
                 **{k: tests.attrs[f"{k}_focal"] for k in ("n", "ability_mean", "ability_sd")},
+                "anchors": tests.attrs["n_anchors"],
                 **{f"class_{c}": int(found.get(c, 0)) for c in "ABC"},
                 "untested": int((frame["class"] == "").sum()),
             })  # fmt: skip

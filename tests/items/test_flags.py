@@ -181,15 +181,13 @@ def test_flagged_items_are_not_tested_for_dif(y):
             responses, items.drop_vars("item_flag").assign(item_flag=("items", ["ok"] * 6)),
             reference="r", focal="f", progress=False,
         )  # fmt: skip
-    with (
-        pytest.warns(irt.ApproximationWarning),
-        pytest.warns(ItemWarning, match="1 of 6 items are not tested, being flagged: 0 "),
-    ):
+    with pytest.warns(ItemWarning, match="1 of 6 items are not tested, being flagged: 0 "):
         got = irt.dif(responses, items, reference="r", focal="f", progress=False)
     assert np.isnan(got["item_dif_uniform_chi2"].values[0])
     assert got["item_dif_class"].values[0] == ""
     for name in plain.data_vars:
-        np.testing.assert_array_equal(got[name][1:], plain[name][1:])
+        if not name.endswith("_q_value"):  # which are of five tests instead of six
+            np.testing.assert_array_equal(got[name][1:], plain[name][1:])
 
 
 def test_a_pattern_that_counts_often_is_as_many_persons(y):
