@@ -54,6 +54,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.evaluate.lord import lord_dif as lord_dif
     from irt_dask.evaluate.person_fit import person_fit as person_fit
     from irt_dask.evaluate.predictive_check import predictive_check as predictive_check
+    from irt_dask.evaluate.replicate import replicate as replicate
     from irt_dask.evaluate.residual_correlations import (
         residual_correlations as residual_correlations,
     )
@@ -91,6 +92,7 @@ _NAMES = {
     "evaluate.item_fit": "item_fit",
     "evaluate.lord": "lord_dif",
     "evaluate.person_fit": "person_fit",
+    "evaluate.replicate": "replicate",
     "evaluate.residual_correlations": "residual_correlations",
     "banks.link": "link",
     "banks": "read_items write_items",

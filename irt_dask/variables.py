@@ -131,6 +131,8 @@ group_sd(groups)                f    theta    SD of ability in the group
 group_ability_share(groups, ability)  f  -  share of the group by ability
 covariate(covariate)            UOT  -        name of the covariate, or intercept
 group_item_rmsd(groups, items)  f   -        RMS of observed less modelled expected score
+group_item_rmsd_expected(groups, items)  f   -      what chance makes of it: mean of replicates
+group_item_rmsd_p_value(groups, items)   f   -      share of replicates with one as large
 group_item_md(groups, items)    f    -        mean of observed less modelled expected score
 group_item_observed_score(groups, items, ability)  f  -  expected score that the responses show
 item_expected_score(items, ability)  f  -  expected score of the model

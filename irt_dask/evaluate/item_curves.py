@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +13,11 @@ from scipy.interpolate import CubicSpline
 from irt_dask.arrays import Floats
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
-from irt_dask.errors import EstimationError, InputError
+from irt_dask.engine.inputs import whole_number
+from irt_dask.errors import ApproximationWarning, EstimationError, InputError, ItemWarning
 from irt_dask.evaluate.abilities import Known
 from irt_dask.evaluate.groups import labels_of, of_groups
+from irt_dask.evaluate.replicate import EVERYBODY, Abilities, replicated
 from irt_dask.items.parameters import item_set, refuse_other_categories
 from irt_dask.kernels.base.lanes import LANES
 from irt_dask.kernels.posterior import expected_counts
@@ -23,6 +27,12 @@ from irt_dask.store import Block, Responses
 
 #: Abilities at which curves are returned, in SDs from the mean of everybody, and how many.
 _REACH, _POINTS = 3.0, 61
+#: Replicates, if any: with fewer no p-value can be below .05.
+_LEAST_REPLICATES = 19
+#: Expected scores within which items that are fitted again are the same ones, as a share of K - 1.
+_SAME = 1e-3
+#: As many replicates have a distance as large, whatever the rounding.
+_ROUNDING = 1e-9
 
 
 def _count(block: Block, known: Known, scales: expected_counts.Scales) -> tuple[Any, ...]:
@@ -36,6 +46,9 @@ def item_curves(
     items: xr.Dataset,
     *,
     groups: bool | None = None,
+    n_replicates: int = 0,
+    refit: Callable[[Responses], xr.Dataset] | None = None,
+    seed: int = 0,
     client: Any = None,
     progress: ProgressOption = None,
 ) -> xr.Dataset:
@@ -53,6 +66,16 @@ def item_curves(
     groups : bool, optional
         Whether to look at each ``person_group`` by itself, with a normal distribution of ability of
         its own.  Default: if the responses have groups.
+    n_replicates : int
+        0, or at least 19: replicates (see :func:`replicate`) whose distances are what chance alone
+        makes of the RMSD.
+    refit : function of Responses that returns items, optional
+        How the items were fitted, if they were fitted to these responses:
+        ``lambda r: irt.fit_marginal(r, model="gpcm", standard_errors=False)``.  Each replicate's
+        distances are then those from items fitted to it.  Default: items of a bank, which no
+        responses move.
+    seed : int
+        Of the replicates.
     client, progress
         Dask client (default: the current one, else threads); progress bar.
 
@@ -66,15 +89,24 @@ def item_curves(
         those of two; of nominal items they are of the codes.  ``group_item_observed_score``
         (groups, items, ability), and ``item_expected_score`` (items, ability), at 61 abilities
         within 3 SDs of all persons' mean.  NaN where a group did not answer.  ``group_label``,
-        ``group_mean``, ``group_sd`` (estimated, items held), ``item_n_responses``.
+        ``group_mean``, ``group_sd`` (estimated, items held), ``item_n_responses``.  With replicates
+        ``group_item_rmsd_expected``, their mean RMSD, and ``group_item_rmsd_p_value``:
+        ``(1 + number of replicates with an RMSD of at least the observed one)`` over
+        ``1 + n_replicates`` (a parametric bootstrap).
 
     Raises
     ------
     InputError, EstimationError
 
+    Warns
+    -----
+    ApproximationWarning
+        If ``refit`` makes other items than ``items`` of the responses themselves: the p-values are
+        then of another statistic.
+
     Notes
     -----
-    An RMSD is never 0 by chance, and no test is made of it.  If the model is true and the items are
+    An RMSD is never 0 by chance.  If the model is true and the items are
     fitted to the same persons, its mean and the value that one in 20 exceeds are, of P(right) with
     30 items, .03 and .06 with 200 persons, .02 and .04 with 500, .010 and .017 with 2,000, .005 and
     .009 with 8,000; items of a bank: half as much again.  Cut-offs in use are .12 to .15.  The
@@ -82,7 +114,11 @@ def item_curves(
     one, the more the shorter the test (10 items: half the chance values, and less of what is
     wrong).
 
-    Passes over the data of each group: one for each EM step (some ten), and one.  Driver memory:
+    A p-value of items of a bank is about items that are known: errors of their calibration are
+    part of the RMSD, and become significant with many persons.
+
+    Passes over the data of each group: one for each EM step (some ten), and one; as many again, and
+    those of ``refit``, for each replicate.  Driver memory:
     rows x nodes numbers a group, twice, with one row for each category.
     Source: Buchholz and Hartig (2019); OECD (2017), PISA 2015 Technical Report, chapter 9.
 
@@ -96,24 +132,40 @@ def item_curves(
     """
     responses = as_responses(responses, "item_curves", graded=True)
     refuse_weights(responses, "item_curves")
+    whole_number("n_replicates", n_replicates, 0)
+    if 0 < n_replicates < _LEAST_REPLICATES or (refit is not None and not n_replicates):
+        raise InputError(
+            f"n_replicates={n_replicates}: give {_LEAST_REPLICATES} or more, with which a p-value "
+            f"can be below .05, or 0 without refit"
+        )
     groups = responses.has_groups if groups is None else groups
     if groups and not responses.has_groups:
         raise InputError("groups=True, but the responses have no person_group")
     own = item_set(items, responses.item_id)
     refuse_other_categories(own, responses.n_categories, responses.item_id, "items")
     labels = labels_of(responses, client) if groups else ("all",)
-    parts = of_groups(responses, labels, client, progress) if groups else [responses]
-    found = [_of_group(part, own, client, progress) for part in parts]
+    found = _of_groups(responses, own, labels if groups else (), client, progress)
     sizes = np.array([g.n_persons for g in found], dtype=float)
     mean, sd = (np.array([getattr(g.known, n) for g in found]) for n in ("mean", "sd"))
     middle = float(sizes @ mean / sizes.sum())
     spread = np.sqrt(float(sizes @ (sd**2 + (mean - middle) ** 2) / sizes.sum()))
     ability = middle + spread * np.linspace(-_REACH, _REACH, _POINTS)
     apart = [_apart(g) for g in found]
+    rmsd, md = (np.array(x) for x in zip(*apart, strict=True))
+    chance: dict[str, Any] = {}
+    if n_replicates:
+        if refit is not None:
+            _compare(refit(responses), own, responses, ability)
+        known = dict(
+            zip(labels if groups else (EVERYBODY,), zip(mean, sd, strict=True), strict=True)
+        )
+        drawn = _drawn(responses, own, known, n_replicates, refit, seed, client)
+        chance = _chance(rmsd, drawn)
     return dataset(
         {
-            "group_item_rmsd": np.array([a[0] for a in apart]),
-            "group_item_md": np.array([a[1] for a in apart]),
+            "group_item_rmsd": rmsd,
+            "group_item_md": md,
+            **chance,
             "group_item_observed_score": np.array([_at(g, ability) for g in found]),
             "item_expected_score": own.expected(ability),
             "item_n_responses": np.sum([g.n_seen for g in found], axis=0),
@@ -127,6 +179,9 @@ def item_curves(
             "method": "curves of items",
             "model": items.attrs.get("model"),
             "n_persons": responses.n_persons,
+            "n_replicates": n_replicates,
+            "refit": refit is not None,
+            "seed": seed,
             "n_iterations": max(g.passes for g in found),
             "converged": all(g.converged for g in found),
         },
@@ -144,6 +199,15 @@ class _Group(NamedTuple):
     n_persons: int
     passes: int
     converged: bool
+
+
+def _of_groups(
+    responses: Responses, items: ItemSet, labels: tuple[str, ...], client: Any,
+    progress: ProgressOption,
+) -> list[_Group]:  # fmt: skip
+    """Each group by itself; without labels everybody."""
+    parts = of_groups(responses, labels, client, progress) if labels else [responses]
+    return [_of_group(part, items, client, progress) for part in parts]
 
 
 def _of_group(
@@ -181,6 +245,54 @@ def _apart(g: _Group) -> tuple[Floats, Floats]:
     with np.errstate(divide="ignore", invalid="ignore"):
         md = (weight * difference).sum(axis=1) / total
         return np.sqrt((weight * difference**2).sum(axis=1) / total), md
+
+
+def _drawn(
+    responses: Responses, items: ItemSet, abilities: Abilities, n: int, refit: Any, seed: int,
+    client: Any,
+) -> Floats:  # fmt: skip
+    """RMSD of replicates, (replicates, groups, items)."""
+    of, out = responses.fingerprint, []
+    labels = () if set(abilities) == {EVERYBODY} else tuple(abilities)
+    for number in range(n):
+        other = replicated(responses, items, abilities, seed, number, of)
+        own = items
+        if refit is not None:
+            try:
+                with warnings.catch_warnings():  # of items of replicates
+                    warnings.simplefilter("ignore", ItemWarning)
+                    own = item_set(refit(other), responses.item_id, what="refit's result")
+            except EstimationError as error:
+                raise EstimationError(f"refit of replicate {number + 1} of {n}: {error}") from error
+        groups = _of_groups(other, own, labels, client, False)
+        out.append([_apart(g)[0] for g in groups])
+    return np.array(out)
+
+
+def _chance(rmsd: Floats, drawn: Floats) -> dict[str, Any]:
+    """What replicates say of the RMSD of each group and item; NaN where there is none."""
+    there = np.isfinite(rmsd)
+    as_large = (drawn >= rmsd * (1.0 - _ROUNDING)).sum(axis=0)
+    return {
+        "group_item_rmsd_expected": np.where(there, drawn.mean(axis=0), np.nan),
+        "group_item_rmsd_p_value": np.where(there, (1 + as_large) / (1 + len(drawn)), np.nan),
+    }
+
+
+def _compare(found: xr.Dataset, items: ItemSet, responses: Responses, ability: Floats) -> None:
+    """Warn if items that are fitted again to the same responses are others."""
+    again = item_set(found, responses.item_id, what="refit's result")
+    apart = np.abs(again.expected(ability) - items.expected(ability)).max(axis=1)
+    apart /= items.n_categories - 1
+    if not apart.max() <= _SAME:
+        j = int(apart.argmax())
+        warnings.warn(
+            f"refit does not make these items of these responses: the expected score of "
+            f"{responses.item_id[j]} differs by up to {apart[j]:.2g} of its range; fit replicates "
+            f"as the items were fitted",
+            ApproximationWarning,
+            stacklevel=3,
+        )
 
 
 def _at(g: _Group, ability: Floats) -> Floats:

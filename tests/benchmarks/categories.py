@@ -2,6 +2,7 @@
 
     python tests/benchmarks/categories.py coverage [N]      # data sets of 2,000 x 12 in booklets
     python tests/benchmarks/categories.py levels [N]        # S-X2, chi-square of groups, l_z*
+    python tests/benchmarks/categories.py rmsd [N]          # p-values of RMSD, 39 replicates
     python tests/benchmarks/categories.py dif [N]           # tests without DIF, by focal persons
     python tests/benchmarks/categories.py speed             # one thread each, medians of 5
 
@@ -115,6 +116,40 @@ def levels(n_sets: int) -> None:
                       lz=float(np.mean(low)))  # fmt: skip
 
 
+def rmsd(n_sets: int) -> None:
+    """Shares of p-values of RMSD of at most 5% under the model: items of a bank, fitted, groups."""
+    import irt_dask as irt
+
+    with Table() as table:
+        for n, groups, model in (
+            (300, 1, "2pl"), (2000, 1, "2pl"), (2000, 2, "2pl"), (1000, 1, "gpcm"),
+        ):  # fmt: skip
+            p: dict[bool, list[Any]] = {False: [], True: []}
+            for seed in range(n_sets):
+                r = irt.simulate(n, 12, model=model, categories=2 if model == "2pl" else 3,
+                                 seed=20_000 + seed)  # fmt: skip
+                bank = r.truth.drop_dims("persons")
+                label = np.arange(n) % groups
+                ability = {str(g): (0.5 * g, 1.0) for g in range(groups)}
+                r = irt.replicate(irt.from_array(r.to_xarray()["response"].values,
+                                                 item_id=list(r.item_id), categories=r.categories,
+                                                 persons={"group": label}),
+                                  bank, ability=ability, seed=seed)  # fmt: skip
+
+                def refit(x: Any, model: str = model) -> Any:
+                    return irt.fit_marginal(x, model=model, standard_errors=False, progress=False)
+
+                for fitted_to in p:
+                    found = irt.item_curves(
+                        r, refit(r) if fitted_to else bank, n_replicates=39, seed=seed,
+                        refit=refit if fitted_to else None, progress=False,
+                    )  # fmt: skip
+                    p[fitted_to].append(found["group_item_rmsd_p_value"].values)
+            bank_level, fitted_level = (float(np.mean(np.array(p[k]) <= 0.05)) for k in p)
+            table.add(persons=n, items=12, groups=groups, model=model, tests=np.size(p[True]),
+                      bank=bank_level, fitted=fitted_level)  # fmt: skip
+
+
 def dif(n_sets: int) -> None:
     """Shares of p-values below 5% without DIF, 1,000 reference persons, impact of half an SD."""
     import irt_dask as irt
@@ -182,7 +217,7 @@ def speed() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("coverage", "levels", "dif", "speed"))
+    parser.add_argument("what", choices=("coverage", "levels", "rmsd", "dif", "speed"))
     parser.add_argument("n", nargs="?", type=int, default=100)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -194,7 +229,7 @@ def main() -> None:
         dask.config.set(num_workers=1)
         speed()
     else:
-        {"coverage": coverage, "levels": levels, "dif": dif}[options.what](options.n)
+        {"coverage": coverage, "levels": levels, "rmsd": rmsd, "dif": dif}[options.what](options.n)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pytest
 from categories import category_probability
 
 import irt_dask as irt
-from irt_dask.errors import InputError
+from irt_dask.errors import ApproximationWarning, InputError
 
 SCIENCE = Path(__file__).parents[1] / "oracles" / "science.csv"
 
@@ -87,3 +87,52 @@ def test_an_item_that_is_harder_in_one_group():
     assert together.sizes["groups"] == 1
     with pytest.raises(InputError, match="no person_group"):
         irt.item_curves(irt.from_array(y), fit, groups=True)
+
+
+def fitted(r):
+    return irt.fit_marginal(r, standard_errors=False, progress=False)
+
+
+def test_chance_is_that_of_other_data_sets():
+    """Mean RMSD of replicates and of 25 simulated data sets, fitted and of a bank: 4 SE apart."""
+    r = irt.simulate(500, 10, seed=1)
+    bank, how = r.truth.drop_dims("persons"), {"progress": False}
+    a, d = (bank[f"item_{name}"].values for name in ("discrimination", "intercept"))
+    rng = np.random.default_rng(4)
+    p = 1.0 / (1.0 + np.exp(-(a * rng.normal(size=(25, 500, 1)) + d)))
+    others = [irt.from_array((u < q).astype(np.int8), item_id=list(r.item_id))
+              for u, q in zip(rng.random(p.shape), p, strict=True)]  # fmt: skip
+    for refit in (None, fitted):
+        items = bank if refit is None else fitted(r)
+        found = irt.item_curves(r, items, n_replicates=25, refit=refit, **how)
+        seen = np.array([irt.item_curves(x, refit(x) if refit else bank, **how)
+                         ["group_item_rmsd"].values[0].mean() for x in others])  # fmt: skip
+        error = seen.std(ddof=1) * np.sqrt(2.0 / 25.0)
+        expected = float(found["group_item_rmsd_expected"].mean())
+        assert abs(expected - seen.mean()) < 4.0 * error < 0.25 * expected
+        p = found["group_item_rmsd_p_value"].values
+        assert p.min() >= 1.0 / 26.0
+        assert 0.2 < p.mean() < 0.8  # 10 uniform numbers: 3.3 standard deviations
+
+
+def test_an_item_that_is_harder_is_found_by_its_p_value():
+    rng = np.random.default_rng(0)
+    n, m = 2000, 12
+    theta, group = rng.normal(size=n), np.repeat(["a", "b"], n // 2)
+    z = theta[:, None] - np.linspace(-1.0, 1.0, m)
+    z[group == "b", 3] -= 1.0
+    y = (rng.random((n, m)) < 1.0 / (1.0 + np.exp(-z))).astype(np.int8)
+    r = irt.from_array(y, persons={"group": group})
+    found = irt.item_curves(r, fitted(r), n_replicates=39, refit=fitted, progress=False)
+    p = found["group_item_rmsd_p_value"].values
+    assert (p[:, 3] == 1.0 / 40.0).all()
+    cuts = [irt.from_array(y, persons={"group": group}, rows_per_block=n) for n in (300, 2000)]
+    one, two = (irt.item_curves(cut, fitted(cut), n_replicates=19, refit=fitted, progress=False)
+                for cut in cuts)  # fmt: skip
+    np.testing.assert_array_equal(*(x["group_item_rmsd_expected"] for x in (one, two)))
+    with pytest.warns(ApproximationWarning, match="refit does not make these items"):
+        irt.item_curves(r, fitted(r.select(persons=range(900))), n_replicates=19, refit=fitted,
+                        progress=False)  # fmt: skip
+    for wrong in ({"n_replicates": 5}, {"refit": fitted}):
+        with pytest.raises(InputError, match="give 19 or more"):
+            irt.item_curves(r, fitted(r), **wrong)
