@@ -18,6 +18,7 @@ from irt_dask.cli.common import (
     counted,
     groups_of,
     json_option,
+    nonresponse_options,
     quiet_option,
     rows,
     say,
@@ -156,6 +157,7 @@ def _guessing_prior(text: str | None, model: Any) -> dict[str, Any]:
               "interruption, goes on there (bayes, marginal, joint).")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True)
 @weights_option
+@nonresponse_options
 @cluster_option()
 @json_option
 @quiet_option
@@ -198,7 +200,8 @@ def _fitted(
     from irt_dask.banks.saved import of_responses, read_bank
 
     stored = open_responses(store)
-    r = counted(stored, weights, quiet)
+    as_said = {name: options.pop(name) for name in ("omitted", "not_reached")}
+    r = counted(stored.select(**as_said) if any(as_said.values()) else stored, weights, quiet)
     with warned(quiet):
         for name in ("fixed_items", "start"):
             if options[name] is not None:

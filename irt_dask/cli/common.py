@@ -112,6 +112,20 @@ items_option = click.option(
 )  # fmt: skip
 
 
+_TREATED = click.Choice(["missing", "wrong"])
+
+
+def nonresponse_options(command: Any) -> Any:
+    """Options of commands that read a store that says what was omitted or not reached."""
+    of = (
+        "(of a store that knows: --recode CODE={word} of an ingest): missing, unless wrong is said."
+    )
+    for option, word in (("--not-reached", "'not reached'"), ("--omitted", "omitted")):
+        what = f"What responses are that were {word.strip(chr(39))} "
+        command = click.option(option, type=_TREATED, help=what + of.format(word=word))(command)
+    return command
+
+
 def counted(responses: Responses, weights: str, quiet: bool) -> Responses:
     """The responses, without their weights if these are to be ignored, which is said."""
     if weights != "ignore" or responses.max_weight is None:

@@ -23,6 +23,7 @@ from irt_dask.cli.common import (
 from irt_dask.cli.spoken import list_of
 from irt_dask.errors import InputError
 from irt_dask.store import Responses, open_responses
+from irt_dask.store.nonresponse import says_nonresponse
 from irt_dask.store.stored import collapsed_of, reversed_of
 
 
@@ -92,8 +93,8 @@ def _source_options(command: Any) -> Any:
         click.option("--missing", multiple=True, metavar="CODE", help="A code that means not "
                      "observed, beside empty, NA, N/A, NULL, -1, a dot, ... Repeat as needed."),
         click.option("--recode", multiple=True, metavar="CODE=MEANING", help="What a code or label "
-                     "means: right, wrong, missing or a number, for example 9=wrong or agree=3. "
-                     "Repeat as needed."),
+                     "means: right, wrong, missing, omitted, 'not reached' or a number, for "
+                     "example 9=wrong or agree=3. Repeat as needed."),
         click.option("--key", type=click.Path(), help="For raw answers: a CSV file with columns "
                      "item and key, the right option of each item; for partial credit also score, "
                      "with a row for each option that has one."),
@@ -272,6 +273,7 @@ def _about(r: Responses, as_json: bool) -> dict[str, Any]:
         "groups": r.has_groups,
         "covariates": ", ".join(r.covariate_names) or "none",
         "rows_put_aside": r.n_quarantined,
+        "says_what_was_omitted": says_nonresponse(r),
         "checksum": r.fingerprint,
     }
 

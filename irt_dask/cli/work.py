@@ -19,6 +19,7 @@ from irt_dask.cli.common import (
     item_table,
     items_option,
     json_option,
+    nonresponse_options,
     quiet_option,
     rows,
     say,
@@ -166,6 +167,7 @@ def demo(out: str, cluster: str, quiet: bool) -> None:
               "draws, as the posterior.nc of a run, else none).")  # fmt: skip
 @items_option
 @weights_option
+@nonresponse_options
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the plausible values.")
 @cluster_option()
 @json_option

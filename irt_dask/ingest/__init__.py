@@ -75,8 +75,9 @@ def ingest(
         More codes for "not observed", besides empty, NA, N/A, #N/A, NaN, NULL, None, -1 and a dot.
     recode
         What codes and labels mean: ``{"9": "wrong", "r": "missing", "strongly agree": 4}``, a word
-        or a code from 0 to 14; goes before all other rules, so that omitted can be wrong and not
-        reached missing.
+        or a code from 0 to 14; goes before all other rules.  The words are right, wrong, missing,
+        and omitted and not reached, which the store keeps apart: they are read as missing, or as
+        wrong where ``Responses.select(omitted="wrong")`` says so, for scores for example.
     key
         The right option of every item, ``{item: option}`` or a CSV file with columns item and key,
         for files of raw answers: that option is right, any other answer wrong; numbers are

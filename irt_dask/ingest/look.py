@@ -22,7 +22,7 @@ import pyarrow as pa
 from irt_dask.arrays import Ints
 from irt_dask.engine.progress import ProgressOption
 from irt_dask.errors import DataWarning, InputError, IrtDaskWarning
-from irt_dask.ingest.columns.meanings import CODES, MISSING, UNKNOWN
+from irt_dask.ingest.columns.meanings import CODES, MISSING, UNKNOWN, meaning_of
 from irt_dask.ingest.columns.rows import Rows
 from irt_dask.ingest.columns.suspects import Seen, by_name
 from irt_dask.ingest.columns.values import Codes, Distinct
@@ -32,7 +32,7 @@ from irt_dask.ingest.sort.occurring import recode_from_1
 from irt_dask.ingest.sort.writing import DROPPED
 from irt_dask.ingest.sources.opening import open_source, persons_table
 from irt_dask.ingest.sources.source import Source, TextSource
-from irt_dask.store.categories import BINARY
+from irt_dask.store.categories import BINARY, MOST
 
 #: Pieces of a file, of 16 MB and more, that are read; more are sampled.
 _PIECES = 3
@@ -235,6 +235,8 @@ class _Recorder(Codes):
         k = self.limits.of(column)
         if code in words:
             return words[code]
+        if code is not None and code >= MOST:
+            return str(meaning_of(code))
         if code is None or code >= k:
             return "no response"
         return ("wrong", "right")[code] if k == BINARY else f"code {code}"

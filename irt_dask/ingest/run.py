@@ -130,6 +130,7 @@ class _Ingest:
                 covariates=self.covariates,
                 n_quarantined=self.n_bad,
                 merged=(sum(m.n_persons for m in merged), sum(m.n_added for m in merged)),
+                nonresponse=self.codes.nonresponse,
                 before=lambda: publish_quarantine(self.draft, aside),
                 uploaded=uploaded,
             )

@@ -18,6 +18,8 @@ from irt_dask.errors import InputError
 from irt_dask.variables import identifier
 
 BINARY, MOST = 2, 15
+#: Codes in files of stores, and nowhere else, of what was not answered (``store/nonresponse.py``).
+NONRESPONSE = {"omitted": MOST, "not reached": MOST + 1}
 #: K of all items, or of each where they differ.
 Categories = int | tuple[int, ...]
 #: By item what became of the codes of its files: the code in the store, None of a category that had

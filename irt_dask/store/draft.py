@@ -64,7 +64,7 @@ class Draft:
         is_reversed: Callable[[str], bool] = lambda item: False,
         max_weight: float | None = None, weight_kind: str = SAMPLING,
         covariates: tuple[str, ...] = (), n_quarantined: int = 0,
-        merged: tuple[int, int] = (0, 0),
+        merged: tuple[int, int] = (0, 0), nonresponse: bool = False,
         before: Callable[[], None] = lambda: None,
         uploaded: Callable[[int, int], None] = lambda done, total: None,
     ) -> Responses:  # fmt: skip
@@ -73,8 +73,9 @@ class Draft:
         ``item_id`` names the part's items: those of the store, and new ones after them, which have
         so many ``categories``, of which some have ``collapsed``; ``is_reversed`` says of an item
         whether its codes were counted back.  ``merged`` counts the persons of
-        earlier parts to whom this one adds responses, and these.  ``before`` is called before the
-        store shows the part; ``uploaded`` with the number of files that are in object storage and
+        earlier parts to whom this one adds responses, and these.  ``nonresponse`` says that some
+        are perhaps codes of what was not answered.  ``before`` is called before the store shows
+        the part; ``uploaded`` with the number of files that are in object storage and
         that of all, for a store there.
         """
         known = [] if self.old is None else self.old["item_id"]  # as the store writes them
@@ -93,6 +94,8 @@ class Draft:
             entry["new_items"] = len(new)
         if merged[1]:
             entry["merged_persons"], entry["merged_responses"] = merged
+        if nonresponse:
+            entry["nonresponse"] = True
         of_known = (self.old or {}).get("n_categories", [BINARY] * len(known))
         content: dict[str, Any] = {
             "layout": part.layout,

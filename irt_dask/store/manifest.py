@@ -14,6 +14,8 @@ store, and ``needs`` names why; a reader refuses names that it does not know:
 - "items by part": the list of items has grown.  ``new_items`` of a part says how many items came
   with it; they follow those that were there, and an item keeps its place.  The chunks of a part
   have the items up to its own; to its persons later items are unobserved;
+- "nonresponse": blocks of the parts that are marked with it hold codes of what was omitted or not
+  reached (:mod:`irt_dask.store.nonresponse`);
 - "merged persons": persons of earlier parts have given more responses, which lie in the array
   ``supplement`` of a later part (:mod:`irt_dask.store.supplements`) and fill cells that were not
   observed.  ``merged_persons`` and ``merged_responses`` of a part count them.
@@ -52,8 +54,8 @@ VERSION = 2
 VERSION_WITH_NEEDS = 3
 FREQUENCY_WEIGHTS = "frequency weights"
 CATEGORIES, ITEMS_BY_PART, MERGED = "categories", "items by part", "merged persons"
-COLLAPSED = "collapsed categories"
-_KNOWN = {FREQUENCY_WEIGHTS, CATEGORIES, COLLAPSED, ITEMS_BY_PART, MERGED}
+COLLAPSED, NONRESPONSE = "collapsed categories", "nonresponse"
+_KNOWN = {FREQUENCY_WEIGHTS, CATEGORIES, COLLAPSED, ITEMS_BY_PART, NONRESPONSE, MERGED}
 
 #: ``{path relative to the store: [size, sha256]}``.
 Files = dict[str, list[int | str]]
@@ -145,8 +147,9 @@ def settled(content: dict[str, Any]) -> dict[str, Any]:
     needs = [name for name in content.get("needs", ()) if name == FREQUENCY_WEIGHTS]
     merged = any("merged_responses" in p for p in content["parts"])
     collapsed = bool(content.get("collapsed"))
+    marked = any("nonresponse" in p for p in content["parts"])
     needs += [CATEGORIES] * graded + [COLLAPSED] * collapsed
-    needs += [ITEMS_BY_PART] * grown + [MERGED] * merged
+    needs += [ITEMS_BY_PART] * grown + [NONRESPONSE] * marked + [MERGED] * merged
     has = {"needs": needs, "n_categories": graded, "collapsed": collapsed}
     has["reversed"] = content.get("reversed")
     without = {name for name, used in has.items() if not used}

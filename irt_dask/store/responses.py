@@ -170,6 +170,8 @@ class Responses:
         items: Sequence[str] | None = None,
         persons: Sequence[str] | NDArray[np.bool_] | slice | None = None,
         weights: str = "use",
+        omitted: str | None = None,
+        not_reached: str | None = None,
     ) -> Responses:
         """Return some items, some persons or both, without copying anything.
 
@@ -185,6 +187,10 @@ class Responses:
             concerns their blocks.
         weights : {"use", "ignore"}
             "ignore": as if nobody had a weight, for methods that do not support weights.
+        omitted, not_reached : {"missing", "wrong"}, optional
+            What a response is that a store has as omitted or not reached ("irt-dask docs data"):
+            not observed, as in any store that is opened, or wrong, the lowest category.  Of an
+            opened store, before anything else is selected.
 
         Raises
         ------
@@ -204,7 +210,14 @@ class Responses:
         """
         from irt_dask.store.selection import select
 
-        return select(self, items, persons, weights)
+        whole = self
+        if omitted is not None or not_reached is not None:
+            from irt_dask.store import nonresponse
+
+            whole = nonresponse.select(self, omitted, not_reached)
+            if items is None and persons is None and weights == "use":
+                return whole
+        return select(whole, items, persons, weights)
 
     def dichotomise(self, at: int | Mapping[str, int]) -> Responses:
         """Return the responses in two categories, without copying anything.

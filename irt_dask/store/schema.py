@@ -103,6 +103,8 @@ def _parts(parts: Any, n_items: int) -> Iterator[str]:
         ):  # fmt: skip
             if not _whole(p.get(what, least if what in _OPTIONAL else None), least):
                 yield f"{what} of {name} is {p.get(what)!r}, not a whole number from {least} on"
+        if p.get("nonresponse", True) is not True:
+            yield f"nonresponse of {name} is {p['nonresponse']!r}, not true"
         number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
         if "max_weight" not in p or not (weight is None or (number and 0.0 < weight < math.inf)):
             yield f"max_weight of {name} is {weight!r}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,7 @@ from irt_dask.errors import (
     starting_threads,
 )
 from irt_dask.kernels.responses.layouts import Dense, Layout, Sparse
-from irt_dask.store import manifest, supplements
+from irt_dask.store import manifest, nonresponse, supplements
 from irt_dask.store.blocks import Block, BlockRef, Refs
 from irt_dask.store.categories import BINARY, Categories, Collapsed, limits, together
 from irt_dask.store.checked import array_of, bytes_of, content_of
@@ -88,11 +89,14 @@ class StoredBlock(BlockRef):
     layout: str
     columns: tuple[str, ...]
     supplements: tuple[str, ...] = ()
+    marked: frozenset[str] = frozenset()  # parts that say what was not answered
+    treated: nonresponse.Treated = nonresponse.MISSING
 
     @property
-    def cache_key(self) -> tuple[str, int]:
-        """Manifest checksum and block: the content, wherever the store lies."""
-        return self.checksum, self.index
+    def cache_key(self) -> tuple[Any, ...]:
+        """Manifest checksum and block, and how it is read: wherever the store lies."""
+        read = () if self.treated == nonresponse.MISSING else self.treated
+        return self.checksum, self.index, *read
 
     def _array(self, name: str, rows: int | slice, part: str | None = None) -> NDArray[Any]:
         """Rows of an array; what cannot be decoded is damage of a kind that a checksum may hide."""
@@ -127,10 +131,22 @@ class StoredBlock(BlockRef):
 
     def read(self) -> Block:
         """Return the block, checked."""
+        data = self.codes()
+        if self._is_marked:
+            data = nonresponse.treated(data, self.treated)
+        return Block(self.index, self.start, data, self.weights())
+
+    @property
+    def _is_marked(self) -> bool:
+        """Whether the block may hold codes of what was not answered."""
+        return not self.marked.isdisjoint((self.part, *self.supplements))
+
+    def codes(self) -> Layout:
+        """Return the codes as the store has them, of what was not answered too; checked."""
         data = self._dense() if self.layout == "dense" else self._sparse()
         for part in self.supplements:
             data = self._supplemented(data, part)
-        return Block(self.index, self.start, data, self.weights())
+        return data
 
     def _dense(self) -> Layout:
         values = self._array("response", slice(self.first, self.last))
@@ -170,7 +186,7 @@ class StoredBlock(BlockRef):
         wrong = None
         if cells is None:
             wrong = "holds cells out of order or that the block does not have"
-        elif (cells.code >= (most if isinstance(most, int) else most[cells.item])).any():
+        elif self._beyond(cells.code, most if isinstance(most, int) else most[cells.item], part):
             wrong = "holds codes that its items do not have"
         else:
             whole = supplements.filled(data, cells)
@@ -183,10 +199,17 @@ class StoredBlock(BlockRef):
         """Stop at a code that its item does not have: kernels check no bounds."""
         most = _limits(self.path, self.checksum)
         of_items = most if isinstance(most, int) else most[items]
-        if (values < least).any() or (values >= of_items).any():
+        if (values < least).any() or self._beyond(values, of_items, self.part):
             binary = isinstance(most, int) and most == BINARY
             what = "values other than 1, 0 and -1" if binary else "codes that its items do not have"
             raise self._wrong(name, f"holds {what}")
+
+    def _beyond(self, codes: NDArray[Any], most: Any, part: str) -> bool:
+        """Whether some codes of a part are none."""
+        beyond = codes >= most
+        if part in self.marked and beyond.any():
+            beyond &= nonresponse.in_categories(codes)
+        return bool(beyond.any())
 
     def checksums(self) -> list[str]:
         """What the manifest says of the files that hold the block: array, rows, SHA-256."""
@@ -203,6 +226,8 @@ class StoredBlock(BlockRef):
             out.append(f"{name} {self.last - self.first} {data[1]}")
         out += [f"{supplements.NAME} {files[supplements.key_of(p, self.index)][1]}"
                 for p in self.supplements]  # fmt: skip
+        if self.treated != nonresponse.MISSING and self._is_marked:
+            out.append(f"nonresponse {self.treated}")
         return out
 
     def earlier(self) -> list[StoredBlock]:
@@ -220,8 +245,10 @@ class StoredBlock(BlockRef):
         )
 
 
-class _StoredBlocks(Refs):
-    """The blocks of a store."""
+class StoredBlocks(Refs):
+    """The blocks of a store, and how what was not answered is read."""
+
+    treated = nonresponse.MISSING
 
     def __init__(self, path: str, content: dict[str, Any]) -> None:
         self.path, self.checksum = path, content["checksum"]
@@ -238,6 +265,13 @@ class _StoredBlocks(Refs):
         self.first_block = np.cumsum([0] + [-(-n // r) for _, n, r in self.parts])
         self.first_person = np.cumsum([0] + [n for _, n, _ in self.parts])
         self.supplements = supplements.of_blocks(content)
+        self.marked = frozenset(p["name"] for p in content["parts"] if "nonresponse" in p)
+
+    def read_as(self, treated: nonresponse.Treated) -> StoredBlocks:
+        """The same blocks, read otherwise."""
+        out = copy.copy(self)
+        out.treated = treated
+        return out
 
     @property
     def n_persons(self) -> int:
@@ -256,7 +290,7 @@ class _StoredBlocks(Refs):
         return StoredBlock(
             self.path, self.checksum, name, k, int(self.first_person[p]) + first, chunk, first,
             min(first + rows, n), self.n_stored[p], self.n_items, self.layout, self.columns,
-            self.supplements.get(k, ()),
+            self.supplements.get(k, ()), self.marked, self.treated,
         )  # fmt: skip
 
 
@@ -296,7 +330,7 @@ def open_responses(store: str | os.PathLike[str] | ObjectPath) -> Responses:
         path = path.resolve()
     content = manifest.read(path)
     weights = [p["max_weight"] for p in content["parts"] if p["max_weight"] is not None]
-    blocks = _StoredBlocks(str(path), content)
+    blocks = StoredBlocks(str(path), content)
     return Responses(
         refs=blocks,
         n_persons=blocks.n_persons,

@@ -51,6 +51,7 @@ OF_A_SOURCE = (
     "weight_kind",
 )  # fmt: skip
 _Code = Annotated[int, Field(strict=True, ge=0, lt=MOST)]
+Treatment = Literal["missing", "wrong"]
 _Count = Annotated[int, Field(strict=True, ge=BINARY, le=MOST)]
 
 
@@ -65,7 +66,9 @@ class DataConfig(Section):
     columns: dict[str, str | list[str]] | None = None
     exclude: str | list[str] = Field(default=[])
     missing: list[str | int] = Field(default=[])
-    recode: dict[str, Literal["right", "wrong", "missing"] | _Code] | None = None
+    recode: (
+        dict[str, Literal["right", "wrong", "missing", "omitted", "not reached"] | _Code] | None
+    ) = None
     key: str | None = None
     categories: _Count | Literal["data"] | dict[str, _Count] | None = None
     reverse: str | list[str] = Field(default=[])
@@ -79,6 +82,9 @@ class DataConfig(Section):
     rows_per_block: int | None = Field(default=None, ge=1)
     weight_kind: Literal["sampling", "frequency"] = "sampling"
     weights: Literal["use", "ignore"] = "use"
+    #: What the responses are that the data say were omitted, or not reached, in all stages.
+    omitted: Treatment | None = None
+    not_reached: Treatment | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> DataConfig:
@@ -102,6 +108,9 @@ class AbilitySection(Section):
     method: Literal["eap", "map", "ml", "wle"] = "eap"
     prior: str | list[str] = "normal"
     plausible: int = Field(default=0, ge=0)
+    #: What the responses are that the store says were omitted, or not reached, when it is scored.
+    omitted: Treatment | None = None
+    not_reached: Treatment | None = None
 
 
 class ScoreConfig(AbilitySection):
@@ -249,6 +258,9 @@ class RunConfig(Section):
             path = content["data"].pop(key)
             if path is not None and key != "store":  # a file's name says how its bytes are read
                 content["data"][f"{key}_format"] = kind_of(PurePath(path))
+        for key in ("omitted", "not_reached"):
+            if content["score"][key] is None:
+                del content["score"][key]
         if content["private"] is not None:
             for key in ("ledger", "budget"):  # where a release is kept, and whether it may be
                 content["private"].pop(key)

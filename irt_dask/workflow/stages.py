@@ -67,8 +67,14 @@ class Context:
     @property
     def responses(self) -> Responses:
         """The responses of :attr:`stored` as the stages take them: with weights or without."""
-        ignored = self.config.data.weights == "ignore"
-        return self.stored.select(weights="ignore") if ignored else self.stored
+        return self.responses_as(self.config.data.omitted, self.config.data.not_reached)
+
+    def responses_as(self, omitted: str | None, not_reached: str | None) -> Responses:
+        """The responses where those that were omitted, or not reached, are what is said."""
+        found = self.stored
+        if omitted is not None or not_reached is not None:
+            found = found.select(omitted=omitted, not_reached=not_reached)
+        return found.select(weights="ignore") if self.config.data.weights == "ignore" else found
 
     @property
     def stored(self) -> Responses:
@@ -311,7 +317,10 @@ def score(c: Context) -> list[str]:
         plausible = _of_draws(items, "score.plausible", plausible)
         item_draws = _of_draws(items, "score.item_draws", item_draws)
     result = score_persons(
-        c.responses,
+        c.responses_as(
+            options.omitted or c.config.data.omitted,
+            options.not_reached or c.config.data.not_reached,
+        ),
         items,
         method=options.method,
         prior=options.prior,

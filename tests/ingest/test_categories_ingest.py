@@ -335,7 +335,7 @@ def test_a_label_that_its_item_does_not_have(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("meaning", [15, -1, 1.0, True, "4", None])
 def test_what_is_no_meaning(meaning: Any, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"'right', 'wrong', 'missing', or a whole number from 0"):
+    with pytest.raises(InputError, match=r"'omitted', 'not reached', or a whole number from 0"):
         ingest(as_wide(tmp_path), recode={"x": meaning}, categories=5)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from irt_dask.errors import InputError
 from irt_dask.ingest.columns.numbers import alike, number_of, spellings
-from irt_dask.store.categories import BINARY, MOST
+from irt_dask.store.categories import BINARY, MOST, NONRESPONSE
 
 #: Codes as they are written; which of them an item has is another matter (``limits``).
 CODES = {text: code for code in range(MOST) for text in spellings(code)}
@@ -20,7 +20,7 @@ NOT_OBSERVED = (
 )  # fmt: skip
 #: Among answers as they were given, these may be one, or stand for none: not taken unsaid.
 _IN_DOUBT = ("None", "-")
-WORDS = {"right": 1, "wrong": 0, "missing": -1}
+WORDS = {"right": 1, "wrong": 0, "missing": -1, **NONRESPONSE}
 MISSING = -1
 UNKNOWN = -2
 

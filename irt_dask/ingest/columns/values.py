@@ -25,7 +25,7 @@ from irt_dask.ingest.columns.meanings import (
 from irt_dask.ingest.columns.numbers import number_of, shorten, spellings
 from irt_dask.ingest.columns.patterns import ItemFilter
 from irt_dask.ingest.columns.reasons import dropped, reason
-from irt_dask.store.categories import BINARY, MOST
+from irt_dask.store.categories import BINARY, MOST, NONRESPONSE
 
 _NONE = -3  # an index that no value has
 #: The score of every answer of an item that has one; other answers have none.
@@ -84,7 +84,7 @@ class Codes:
         if self.key is None:
             refuse_responses(self.missing, limits.said_most)
         for text, code in self.recodes.items():
-            if code >= limits.most:
+            if limits.most <= code < MOST:
                 what = f"recode={{{text!r}: {code}}}: no item has the code {code}"
                 raise InputError(f"{what}; say by categories= how many categories items have")
         for item, scores in (self.key or {}).items():
@@ -116,6 +116,11 @@ class Codes:
         return self.key is not None or self.limits.by_item or bool(self.reverse)
 
     @property
+    def nonresponse(self) -> bool:
+        """Whether some values say why there is no response."""
+        return any(code >= MOST for code in self.recodes.values())
+
+    @property
     def plain(self) -> bool:
         """Whether codes are as they stand in the file."""
         return self.key is None and not self.recodes and not self.reverse
@@ -128,17 +133,17 @@ class Codes:
         known = map(self.code, values.stripped)
         lookup = np.array([0 if code is None else code for code in known], dtype=np.int8)
         if not self.by_item:  # of few values instead of many rows
-            lookup[lookup >= self.limits.others] = UNKNOWN
+            lookup[(lookup >= self.limits.others) & (lookup < MOST)] = UNKNOWN
             return np.take(lookup, values.index)
         codes = np.take(lookup, values.index)
         if self.key is not None:
             self._score(codes, values, items, item)
         k = np.array([self.limits.of(i) for i in items] or [BINARY], dtype=np.int8)
         k = np.broadcast_to(np.take(k, item), codes.shape)
-        codes[codes >= k] = UNKNOWN
+        codes[(codes >= k) & (codes < MOST)] = UNKNOWN
         back = np.array([self.reverse.takes(i) for i in items] or [False])
         if back.any():
-            mine = np.take(back, item) & (codes >= 0)
+            mine = np.take(back, item) & (codes >= 0) & (codes < MOST)
             codes[mine] = k[mine] - 1 - codes[mine]
         if self.limits.collapsed and any(i in self.limits.collapsed for i in items):
             codes = self._collapsed(codes, items, item)
@@ -146,7 +151,8 @@ class Codes:
 
     def _collapsed(self, codes: np.ndarray, items: Sequence[str], item: np.ndarray) -> np.ndarray:
         """Move codes down where the store has dropped categories; their own are UNKNOWN."""
-        table = np.tile(np.arange(MOST, dtype=np.int8), (len(items), 1))
+        every = np.arange(MOST + len(NONRESPONSE), dtype=np.int8)
+        table = np.tile(every, (len(items), 1))
         for j, i in enumerate(items):
             moved = self.limits.collapsed.get(i, ())
             table[j, : len(moved)] = [UNKNOWN if code is None else code for code in moved]

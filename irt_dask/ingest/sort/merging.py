@@ -23,8 +23,10 @@ from irt_dask.ingest.text import bundles
 from irt_dask.ingest.text.bundles import Bundle
 from irt_dask.store import supplements
 from irt_dask.store.blocks import BlockRef
+from irt_dask.store.categories import NONRESPONSE
 from irt_dask.store.manifest import Files
 from irt_dask.store.parts import Part
+from irt_dask.store.stored import StoredBlock
 from irt_dask.store.supplements import Cells
 
 
@@ -61,11 +63,11 @@ class _Given:
         return self.key.size
 
 
-def compare(m: Merge, ref: BlockRef, k: int) -> Compared:
+def compare(m: Merge, ref: StoredBlock, k: int) -> Compared:
     """Compare rows with block ``k`` of the store; keep what is new in a file."""
     given = _given(m, k)
     row, item, code = given.cells
-    there = supplements.codes_at(ref.read().data, row, item)
+    there = supplements.codes_at(ref.codes(), row, item)
     wrong = (there >= 0) & (there != code)
     refused = np.isin(given.key, given.key[wrong]) if m.job.one_row_per_person else wrong
     new = np.flatnonzero((there < 0) & ~refused)
@@ -127,13 +129,18 @@ def _conflicts(
     ids, (row, item, code) = ref.person_ids(), given.cells
     found = []
     for at in wrong:
-        name, value = names[item[at]], str(code[at])
+        name, value = names[item[at]], _said(code[at])
         message = (
             f"the person {str(ids[row[at]])!r} has {value} for the item {name!r} here, and "
-            f"{there[at]} in the store; a merge fills what was not observed and changes nothing"
+            f"{_said(there[at])} in the store; a merge fills what was not observed and changes "
+            f"nothing"
         )
         found.append(bad_row(given.key[at], name, value, message))
     return found
+
+
+def _said(code: int) -> str:
+    return {c: word for word, c in NONRESPONSE.items()}.get(int(code), str(code))
 
 
 def write_added(

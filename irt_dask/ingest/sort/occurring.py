@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from irt_dask.errors import InputError, listed
 from irt_dask.kernels.responses.layouts import Dense, Layout, Sparse
-from irt_dask.store.categories import BINARY, MOST, Collapsed
+from irt_dask.store.categories import BINARY, MOST, NONRESPONSE, Collapsed
 
 #: Whether each category of each item occurs: (items, ``MOST``).
 Occurring = NDArray[np.bool_]
@@ -22,7 +22,8 @@ LISTED = 10  # items that a message lists
 def of_cells(item: NDArray[np.integer], code: NDArray[np.integer], n_items: int) -> Occurring:
     """Look at responses one by one."""
     found = np.zeros(n_items * MOST, dtype=bool)
-    found[item.astype(np.int64) * MOST + code] = True
+    some = code < MOST
+    found[item[some].astype(np.int64) * MOST + code[some]] = True
     return found.reshape(n_items, MOST)
 
 
@@ -31,7 +32,7 @@ def of_block(data: Layout) -> Occurring:
     if not isinstance(data, Dense):
         return of_cells(data.indices, data.values, data.n_items)
     found = np.zeros((data.shape[1], MOST), dtype=bool)
-    for code in range(int(data.values.max(initial=-1)) + 1):
+    for code in range(min(int(data.values.max(initial=-1)) + 1, MOST)):
         found[:, code] = (data.values == code).any(axis=0)
     return found
 
@@ -106,8 +107,9 @@ def collapsed(
 
 
 def moves_of(items: Sequence[str], maps: Collapsed) -> NDArray[np.int8]:
-    """Codes in the store by item and code (items, ``MOST`` + 1); the last is that of -1."""
-    moves = np.tile(np.append(np.arange(MOST), -1).astype(np.int8), (len(items), 1))
+    """Codes in the store by item and code, (items, codes); the last is that of -1."""
+    every = np.append(np.arange(MOST + len(NONRESPONSE)), -1).astype(np.int8)
+    moves = np.tile(every, (len(items), 1))
     for j, item in enumerate(items):
         codes = maps.get(item, ())
         moves[j, : len(codes)] = [-1 if code is None else code for code in codes]

@@ -34,8 +34,8 @@ def partitions(offsets: NDArray[np.int32], data: Bytes, n: int) -> NDArray[np.ui
 
 
 # A row on its way is one 64-bit word, so that it is moved by one access to memory: the key of the
-# pass to come in the upper half, below it the row and, in the last four bits, its code plus one.
-_CODE_BITS = 4
+# pass to come in the upper half, below it the row and, in the last five bits, its code plus one.
+_CODE_BITS = 5
 _CODE = np.uint64((1 << _CODE_BITS) - 1)
 #: Rows that the rest of the lower half can number.
 _MOST_ROWS = 1 << (32 - _CODE_BITS)
@@ -89,8 +89,8 @@ def group(
 ) -> Grouped:  # fmt: skip
     """Group rows by person and item (two counting sorts); rows of item -1 are left out.
 
-    Codes are -1 to 14.  TooLargeError for more than 2^28 rows, which a partition of a source below
-    a terabyte does not have.
+    Codes are -1 to 30.  TooLargeError for more than 2^27 rows, which a partition of a source below
+    half a terabyte does not have.
     """
     if item.size > _MOST_ROWS:
         raise TooLargeError(
