@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 from typing import Any, NoReturn, Self
 
 #: Seconds until an interrupt that Python ignored is raised again.
 _LATER = 0.1
+
+
+def silence() -> None:
+    """Keep what was broken off from complaining as Python ends: workers that nobody waits for."""
+    for name in ("asyncio", "distributed"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def _while_interrupted(error: BaseException) -> bool:

@@ -15,7 +15,7 @@ from irt_dask._version import __version__
 from irt_dask.cli import calibrate, data, documents, examine, look, reporting, secure, work
 from irt_dask.cli.common import printable
 from irt_dask.cli.garbage import collected_seldom
-from irt_dask.cli.interrupts import Interrupts
+from irt_dask.cli.interrupts import Interrupts, silence
 from irt_dask.cli.spoken import typed
 from irt_dask.errors import InputError, IrtDaskError, starting_threads, without_credentials
 
@@ -84,6 +84,7 @@ def main() -> None:
         click.echo(without_credentials(said.getvalue()), nl=False, err=True)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
+        silence()
         click.echo("stopped; a run can be resumed by the same command", err=True)
         if interrupts.terminated:
             signal.raise_signal(signal.SIGTERM)  # so that whoever sent it sees that it did it

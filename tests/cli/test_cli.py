@@ -334,6 +334,30 @@ def work(**options):
 
 
 @STOPS
+def test_what_nobody_waits_for_any_more_is_silent(stop, code):
+    """As workers that fail to start in the event loop of a cluster that is closed."""
+    stopped(
+        """
+import asyncio
+kept = []
+async def broken():
+    raise RuntimeError("no worker")
+def work(**options):
+    loop = asyncio.new_event_loop()
+    kept.append(loop.create_task(broken()))
+    loop.run_until_complete(asyncio.sleep(0))
+    try:
+        print("begun", flush=True)
+        time.sleep(60)
+    finally:
+        print("closed")
+""",
+        stop,
+        code,
+    )
+
+
+@STOPS
 def test_signals_are_not_lost_where_python_ignores_exceptions(stop, code):
     """Twice in a row, in a callback of the garbage collector, which then fails by itself."""
     stopped(
