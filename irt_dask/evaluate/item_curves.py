@@ -115,7 +115,9 @@ def item_curves(
     wrong).
 
     A p-value of items of a bank is about items that are known: errors of their calibration are
-    part of the RMSD, and become significant with many persons.
+    part of the RMSD, and become significant with many persons.  Without misfit 4.3% to 5.0% of the
+    p-values were at most .05 (12 2PL items, 300 and 2,000 persons, one group and two, items of a
+    bank and fitted, 39 replicates, 720 tests each).
 
     Passes over the data of each group: one for each EM step (some ten), and one; as many again, and
     those of ``refit``, for each replicate.  Driver memory:
