@@ -30,7 +30,10 @@ def item_ids(dataset: xr.Dataset) -> list[str]:
 def _floats(dataset: xr.Dataset, name: str) -> np.ndarray | None:
     """A variable as floats, or None; b = -d/a and d = -ab are worked out when missing."""
     if name in dataset.variables:
-        return np.asarray(dataset[name].values, dtype=float)
+        try:
+            return np.asarray(dataset[name].values, dtype=float)
+        except ValueError:
+            raise InputError(f"{name!r} has words, and this plot shows numbers") from None
     other = {"item_difficulty": "item_intercept", "item_intercept": "item_difficulty"}.get(name)
     if other in dataset.variables and "item_discrimination" in dataset.variables:
         a = np.asarray(dataset["item_discrimination"].values, dtype=float)

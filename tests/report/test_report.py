@@ -415,6 +415,8 @@ def test_compare_matches_items_by_identifier():
     assert ax.get_xlabel() == "p"
     with pytest.raises(InputError, match="item_guessing"):
         plots.compare(posterior, joint, "item_guessing")
+    with pytest.raises(InputError, match="'item_flag' has words"):
+        plots.compare(joint.assign(item_flag=("items", ["ok"] * 30)), joint, "item_flag")
 
 
 def test_trace_takes_the_worst_items_and_up_to_four():
