@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from run_results import UNLIKE, results
 
@@ -25,7 +26,10 @@ class Killed(BaseException):
     """Stands for the death of the driver."""
 
 
-def configuration(folder: Path) -> RunConfig:
+Configure = Callable[[Path], RunConfig]
+
+
+def bayes(folder: Path) -> RunConfig:
     return RunConfig.model_validate(
         {
             "directory": str(folder),
@@ -40,13 +44,44 @@ def configuration(folder: Path) -> RunConfig:
     )
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A finished run, and others that died while they worked."""
-    root = tmp_path_factory.mktemp("runs")
+def of_file(file: Path) -> Configure:
+    """Marginal ML of a file of items of two to four categories, with omitted responses."""
+
+    def configured(folder: Path) -> RunConfig:
+        return RunConfig.model_validate(
+            {
+                "directory": str(folder),
+                "data": {
+                    "source": str(file), "categories": {"q1": 2, "q2": 3, "q3": 4, "q4": 4},
+                    "recode": {"O": "omitted"}, "reverse": ["q3"], "rows_per_block": 64,
+                },
+                "calibrate": {"method": "marginal"},
+                "marginal": {"model": "2pl+gpcm"},
+                "check": {"replicates": 10},
+                "score": {"omitted": "wrong", "plausible": 1},
+            }
+        )  # fmt: skip
+
+    return configured
+
+
+def mixed_file(file: Path) -> Path:
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, [2, 3, 4, 4], (300, 4)).astype(str).astype(object)
+    y[rng.random(y.shape) < 0.1] = "O"
+    y[rng.random(y.shape) < 0.1] = ""
+    rows = [",".join([f"p{i}", *row]) for i, row in enumerate(y)]
+    file.write_text("\n".join(["person,q1,q2,q3,q4", *rows]) + "\n")
+    return file
+
+
+Runs = tuple[Configure, dict[str, Path]]
+
+
+def begun(root: Path, configuration: Configure, *deaths: tuple[str, Any, str, int]) -> Runs:
+    """A finished run, and others that died while they worked, at some call of a function."""
     out = {"finished": root / "finished"}
     run(configuration(out["finished"]))
-    save, write = Checkpoint.save, person_files.write_block
 
     def dying(function: Callable[..., Any], when: int) -> Callable[..., Any]:
         calls = Counter[str]()
@@ -59,17 +94,30 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
         return called
 
-    for name, place, attribute, function, when in (
-        ("in joint", Checkpoint, "save", save, 3),
-        ("in bayes", Checkpoint, "save", save, 8),
-        ("in score", person_files, "write_block", write, 3),
-    ):
+    for name, place, attribute, when in deaths:
         out[name] = root / name.replace(" ", "-")
         with pytest.MonkeyPatch.context() as m:
-            m.setattr(place, attribute, dying(function, when))
+            m.setattr(place, attribute, dying(getattr(place, attribute), when))
             with pytest.raises(Killed):
                 run(configuration(out[name]))
-    return out
+    return configuration, out
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    return begun(
+        tmp_path_factory.mktemp("runs"), bayes, ("in joint", Checkpoint, "save", 3),
+        ("in bayes", Checkpoint, "save", 8), ("in score", person_files, "write_block", 3),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def mixed_runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    root = tmp_path_factory.mktemp("mixed")
+    return begun(
+        root, of_file(mixed_file(root / "f.csv")), ("in marginal", Checkpoint, "save", 2),
+        ("in score", person_files, "write_block", 3),
+    )  # fmt: skip
 
 
 def flip(rng: random.Random, data: bytes) -> bytes | None:
@@ -85,7 +133,8 @@ def delete(rng: random.Random, data: bytes) -> bytes | None:
     return None
 
 
-def damage(runs: dict[str, Path], n: int, seed: int, folder: Path) -> None:
+def damage(begun: Runs, n: int, seed: int, folder: Path) -> None:
+    configuration, runs = begun
     want = results(runs["finished"])
     tally: Counter[str] = Counter()
     wrong = []
@@ -124,16 +173,26 @@ def damage(runs: dict[str, Path], n: int, seed: int, folder: Path) -> None:
     assert tally["named errors"] > n / 5
 
 
-def test_some_damaged_runs(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_some_damaged_runs(runs: Runs, mixed_runs: Runs, tmp_path: Path) -> None:
     damage(runs, 8, 1, tmp_path)
+    damage(mixed_runs, 4, 1, tmp_path)
 
 
 @pytest.mark.slow
-def test_many_damaged_runs(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_many_damaged_runs(runs: Runs, mixed_runs: Runs, tmp_path: Path) -> None:
     damage(runs, 80, 2, tmp_path)
+    damage(mixed_runs, 40, 2, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.nightly
-def test_a_thousand_damaged_runs(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_a_thousand_damaged_runs(runs: Runs, tmp_path: Path) -> None:
     damage(runs, 1000, 3, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_a_thousand_damaged_runs_of_more_than_two_categories(
+    mixed_runs: Runs, tmp_path: Path
+) -> None:
+    damage(mixed_runs, 1000, 3, tmp_path)
