@@ -98,6 +98,22 @@ for layout in ("dense", "csr"):
         "needs": ["items by part", "merged persons"],
     }  # fmt: skip
 
+#: Of both layouts: what was omitted (O) and not reached (R), of items with K categories.
+NONRESPONSE = [["1", "2", "14"], ["O", "", "R"], ["", "O", "7"], ["1", "R", "R"]]
+WORDS = {"O": "omitted", "R": "not reached"}
+
+
+def read_as(omitted: int, not_reached: int) -> np.ndarray:
+    codes = {"": -1, "O": omitted, "R": not_reached}
+    return np.array([[codes.get(x, x) for x in row] for row in NONRESPONSE]).astype(int)
+
+
+for layout in ("dense", "csr"):
+    STORES[f"store-3-nonresponse-{layout}"] = {
+        "y": read_as(-1, -1), "layout": layout, "categories": K,
+        "needs": ["categories", "nonresponse"],
+    }  # fmt: skip
+
 
 def of_blocks(r: irt.Responses, read: Any) -> np.ndarray:
     return np.concatenate([read(k) for k in range(r.n_blocks)])
@@ -116,6 +132,11 @@ def test_stores(name: str) -> None:
     np.testing.assert_array_equal(
         of_blocks(r, lambda k: to_dense(r.read_block(k).data).values), said["y"]
     )
+    if "nonresponse" in said.get("needs", ()):
+        wrong = r.select(omitted="wrong", not_reached="missing")
+        np.testing.assert_array_equal(
+            of_blocks(wrong, lambda k: to_dense(wrong.read_block(k).data).values), read_as(0, -1)
+        )
     assert r.item_id == said.get("items", ITEMS)
     assert r.n_categories == said.get("categories", (2,) * r.n_items)
     assert (r.layout, r.weight_kind) == (said["layout"], said.get("kind", "sampling"))

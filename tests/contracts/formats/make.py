@@ -61,6 +61,7 @@ def stores(folder: Path) -> None:
 
     for layout in ("dense", "csr"):
         merged(folder / f"store-3-merged-{layout}", layout)
+        marked(folder / f"store-3-nonresponse-{layout}", layout)
 
 
 def merged(store: Path, layout: str) -> None:
@@ -75,6 +76,18 @@ def merged(store: Path, layout: str) -> None:
     more.iloc[[5, 1, 3]].to_csv(source, index=False)
     with pytest.warns(Notice, match="join it: 'q4'"):
         irt.append(source, store, on_duplicate="merge", rows_per_block=3)
+    source.unlink()
+
+
+def marked(store: Path, layout: str) -> None:
+    """A store that says what was omitted and what was not reached."""
+    source = store.with_name("source.csv")
+    frame = pd.DataFrame(held.NONRESPONSE, columns=held.ITEMS)
+    frame.insert(0, "person", named(len(frame)))
+    frame.to_csv(source, index=False)
+    irt.ingest(source, store, layout=layout, recode=held.WORDS, rows_per_block=3,
+               categories=dict(zip(held.ITEMS, held.K, strict=True)),
+               null_categories="keep")  # fmt: skip
     source.unlink()
 
 
