@@ -94,7 +94,7 @@ def item_curves(
     >>> curves["group_item_rmsd"].round(3).values.tolist()
     [[0.001, 0.001, 0.0, 0.001, 0.001]]
     """
-    responses = as_responses(responses, "item_curves", graded=True)
+    responses = as_responses(responses, "item_curves", graded=True, items=items)
     refuse_weights(responses, "item_curves")
     groups = responses.has_groups if groups is None else groups
     if groups and not responses.has_groups:
