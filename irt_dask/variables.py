@@ -59,6 +59,8 @@ person_plausible_value(persons, plausible [latent_dims])  f  theta  draws of the
 item_id(items)                  UOT  -        the item's identifier
 item_n_categories(items)        iu   -        K: responses are 0 to K - 1
 item_model(items)               UOT  -        name of the item's model
+item_category_map(items, categories)  i  -  number of each category in the model's formulas; -1 of
+    an empty one, which has P = 0 and no parameters, and beyond an item's
 item_step_intercept(items, steps)  f  logit  intercepts d_k of steps k = 1 to K - 1: cumulative, and
     falling in the graded model; NaN beyond an item's
 item_step_difficulty(items, steps)  f  theta  b_k, where a step is as likely as not
@@ -213,6 +215,7 @@ ITEM_FLAGS = {
     "all_right": "everybody who answered has it right",
     "all_wrong": "everybody who answered has it wrong",
     "at_bound": "a parameter ended at a bound of the estimation",
+    "empty_category": "a category that nobody has, which is taken to have probability 0",
     "extreme": "the difficulty lies where no person is",
     "few_responses": "few persons answered",
     "flat": "the discrimination cannot be told from 0",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import xarray as xr
 from irt_dask.arrays import Floats
 from irt_dask.banks.rows import OF_ITEMS, OF_STEPS, Row, bank_of
 from irt_dask.banks.tables import ItemTable
-from irt_dask.curves import FAMILIES, MODELS, MORE_PARAMETERS
+from irt_dask.curves import FAMILIES, MODELS, MORE_PARAMETERS, model_named
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.errors import InputError
 from irt_dask.items.described import described
@@ -20,6 +21,8 @@ from irt_dask.items.mixture import Mixture
 
 #: Columns of steps and categories: d1, b2, s3.
 _OF_A_STEP = "[dbs][1-9][0-9]?"
+#: Column: numbers of the categories of an item of which some are empty, as in ``0 1 . 2``.
+_MAP, _EMPTY = "category_map", "."
 #: How near numbers of a row must be that say the same, by share and in itself.
 _NEAR = 1e-3
 
@@ -59,7 +62,13 @@ def columns(items: xr.Dataset, known: ItemSet) -> dict[str, Any]:
     }
     found, of_errors = (_of_items(x) | _of_steps(x, of_two) for x in (own, errors))
     se = {f"se_{column}": x for column, x in of_errors.items()}
-    return {"categories": known.n_categories, **found, **se}
+    models = Mixture.of_items(known)[0]
+    maps: dict[str, Any] = {}
+    if models.empty.any():
+        each = zip(models.category_map, models.n_categories, strict=True)
+        texts = [" ".join(_EMPTY if n < 0 else str(n) for n in x[:k]) for x, k in each]
+        maps[_MAP] = [text if _EMPTY in text else None for text in texts]
+    return {"categories": known.n_categories, **maps, **found, **se}
 
 
 def _finite(x: Floats) -> Floats:
@@ -94,11 +103,12 @@ def bank(table: ItemTable, more: dict[str, Any], attrs: dict[str, Any]) -> xr.Da
     k = np.full(len(table.frame), np.nan)
     if "categories" in table:
         k = table.numbers("categories", may_lack=True)
+    maps = table.words(_MAP) if _MAP in table else [""] * len(table.frame)
     rows = []
     for j, item in enumerate(table.items):
         of = {c: float(x[j]) for c, x in given.items() if not math.isnan(x[j])}
         se = {c: float(x[j]) for c, x in errors.items() if not math.isnan(x[j])}
-        rows.append(_Reader(table, j, of, models[j]).row(item, k[j], se))
+        rows.append(_Reader(table, j, of, models[j], maps[j]).row(item, k[j], se))
     found = bank_of(rows, table.path, more=more, attrs=attrs)
     _check_agreement(table, given, found)
     return found
@@ -107,8 +117,13 @@ def bank(table: ItemTable, more: dict[str, Any], attrs: dict[str, Any]) -> xr.Da
 class _Reader:
     """One row of a table."""
 
-    def __init__(self, table: ItemTable, at: int, given: dict[str, float], model: str) -> None:
+    def __init__(
+        self, table: ItemTable, at: int, given: dict[str, float], model: str, category_map: str
+    ) -> None:
         self.table, self.at, self.given, self.model = table, at, given, model
+        if not all(re.fullmatch(r"\.|[0-9]+", n) for n in category_map.split()):
+            raise self._fault(_MAP, f"{category_map!r}: give numbers as in 0 1 . 2, . is empty")
+        self.map = tuple(-1 if n == _EMPTY else int(n) for n in category_map.split())
 
     def _fault(self, column: str, what: str) -> InputError:
         return self.table.fault(self.at, column, what)
@@ -117,6 +132,8 @@ class _Reader:
         """The item; stops at what it lacks, and at what its model does not have."""
         k = self._n_categories(categories)
         nominal = self.model == "nominal"
+        if self.map:
+            self._check_map(k)
         if k == 2 and not nominal:
             model = self.model if self.model in MODELS else ""
             slope, steps = self._slope(), [self._intercept_of_two()]
@@ -127,10 +144,29 @@ class _Reader:
                 raise self._fault(p.letter, f"items of model {self.model} have no {p.name}")
         if nominal:
             scores = self._all("s", k)
-            rises = np.diff([0.0, *scores])
-            return Row(item, "nominal", self._steps(k, rises), scores=scores, errors=errors)
+            rises = self._rises(scores)
+            steps = self._steps(k, rises)
+            return Row(item, "nominal", steps, scores=scores, errors=errors, category_map=self.map)
         slope = self._slope()
-        return Row(item, self.model, self._steps(k, [slope] * (k - 1)), slope, errors=errors)
+        steps = self._steps(k, slope * self._rises(self.map[1:] or range(1, k)))
+        return Row(item, self.model, steps, slope, errors=errors, category_map=self.map)
+
+    def _check_map(self, k: int) -> None:
+        try:
+            model_named(self.model, k, self.map)
+        except InputError as error:
+            raise self._fault(_MAP, str(error)) from None
+
+    def _missing(self, step: int) -> bool:
+        """Whether there is no step to this category: it is empty, or the lowest that is not."""
+        return bool(self.map) and self.map[step] < 1
+
+    def _rises(self, of: Sequence[float]) -> Floats:
+        """What categories from 1 on have more than the next lower one that is not empty."""
+        there = [not self._missing(k) for k in range(1, len(of) + 1)]
+        out = np.full(len(of), np.nan)
+        out[there] = np.diff(np.asarray(of, dtype=float)[there], prepend=0.0)
+        return out
 
     def _n_categories(self, said: float) -> int:
         """K, as the row says or its steps do; stops at steps beyond, and at other models."""
@@ -181,19 +217,26 @@ class _Reader:
     def _all(self, letter: str, k: int) -> list[float]:
         """Numbers of all steps, or categories from 1 on."""
         for step in range(1, k):
-            if f"{letter}{step}" not in self.given:
+            if f"{letter}{step}" not in self.given and not self._missing(step):
                 raise self._fault(
                     f"{letter}{step}",
                     f"nothing stands there, and model {self.model} with {k} categories has it",
                 )
-        return [self.given[f"{letter}{step}"] for step in range(1, k)]
+        return [
+            math.nan if self._missing(step) else self.given[f"{letter}{step}"]
+            for step in range(1, k)
+        ]
 
-    def _steps(self, k: int, rises: Any) -> list[float]:
+    def _steps(self, k: int, rises: Floats) -> list[float]:
         """Step intercepts: d, or what b says where the scores of categories rise by ``rises``."""
-        if "d1" in self.given or "b1" not in self.given:
+        first = next(step for step in range(1, k) if not self._missing(step))
+        if f"d{first}" in self.given or f"b{first}" not in self.given:
             return self._all("d", k)
-        moved = -np.asarray(rises) * self._all("b", k)
-        return list(moved if self.model == "graded" else moved.cumsum())
+        moved = -rises * self._all("b", k)
+        if self.model != "graded":
+            there = ~np.isnan(moved)
+            moved[there] = moved[there].cumsum()
+        return list(moved)
 
 
 def _check_agreement(table: ItemTable, given: dict[str, Floats], found: xr.Dataset) -> None:

@@ -42,9 +42,10 @@ def write_items(items: xr.Dataset, path: str | Path, *, convention: str | None =
         deviations for a Bayesian fit); with flags of the items also ``flag``
         (``item_flag``).  Where items have more than two categories also ``categories`` (K), the
         step intercepts ``d1, d2, ...``, step difficulties ``b1, b2, ...``, the scores of nominal
-        categories ``s1, s2, ...`` and their errors ``se_d1, ...``; ``model`` is that of the item,
-        ``b`` and ``d`` are its difficulty and ``-a b``, and what an item does not have stays empty.
-        Numbers are written in full.  In .csv an apostrophe stands before an item
+        categories ``s1, s2, ...`` and their errors ``se_d1, ...``; where nobody has a category
+        also ``category_map``, numbers of those that are left (``0 1 . 2``); ``model`` is that of
+        the item, ``b`` and ``d`` are its difficulty and ``-a b``, and what an item does not have
+        stays empty.  Numbers are written in full.  In .csv an apostrophe stands before an item
         that a spreadsheet would run (``=``, ``@``, ``+``, ``-``, tab or line's end first, and no
         number); :func:`read_items` takes it off.  A row is one curve, so b is
         ``-d / a`` of the a and d beside it: the mean of b over a posterior, which a fit reports, is
@@ -154,7 +155,8 @@ def read_items(
     both stand they must agree); for the 3PL also ``c``; ``flag`` is read where it stands.  Items of
     more than two categories need ``model`` (graded, gpcm, pcm, rating, nominal) and, of K
     categories, ``d1`` to ``d{K-1}`` or ``b1`` to ``b{K-1}``; nominal ones ``s1`` to ``s{K-1}`` in
-    place of ``a``.  ``categories`` says K, which the steps say too.
+    place of ``a``.  ``categories`` says K, which the steps say too; ``category_map`` which of them
+    are empty.
 
     Parameters
     ----------
@@ -190,7 +192,8 @@ def read_items(
     Returns
     -------
     Dataset over items, to be passed to ``score`` and ``evaluate``.
-        With items of more than two categories also ``item_model``, ``item_n_categories``,
+        With items of more than two categories also ``item_model``, ``item_n_categories``
+        (``item_category_map``, if some are empty),
         ``item_step_intercept``, ``item_step_difficulty``, ``item_threshold`` (items, steps), and of
         nominal ones ``item_category_score`` (items, categories).  ``_se`` as far as the table has
         them and they need no covariance; mean and SD of ability are taken as known.

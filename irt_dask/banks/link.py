@@ -18,7 +18,13 @@ from irt_dask.errors import EstimationError, InputError
 from irt_dask.items import checks
 from irt_dask.items.described import described
 from irt_dask.items.mixture import Mixture
-from irt_dask.items.parameters import bank_item_ids, calibration_groups, item_set
+from irt_dask.items.parameters import (
+    OF_MODELS,
+    bank_item_ids,
+    calibration_groups,
+    item_set,
+    words,
+)
 
 _METHODS = ("haebara", "stocking-lord", "mean-sigma", "mean-mean")
 #: Abilities at which curves are compared, and their weights: an even grid under N(0, 1).
@@ -195,7 +201,7 @@ def link(bank_a: xr.Dataset, bank_b: xr.Dataset, *, method: str = "haebara") -> 
     models, x = Mixture.of_items(linked)
     data: dict[str, Any] = {name: value.T for name, (value, _) in described(models, x).items()}
     data |= {p.variable: linked.column(p) for p in MORE_PARAMETERS if p.variable in bank_b}
-    data |= {n: bank_b[n].values for n in ("item_model", "item_n_categories") if n in bank_b}
+    data |= {n: bank_b[n].values for n in OF_MODELS if n in bank_b}
     data["item_link_rmsd"] = rmsd
     if "item_flag" in bank_b:
         data["item_flag"] = bank_b["item_flag"].values.astype(str)
@@ -274,6 +280,15 @@ def _check_models(method: str, one: ItemSet, two: ItemSet, common: tuple[str, ..
         raise InputError(
             f"{differ.size} common item(s) have other categories in bank_b than in bank_a: "
             f"{common[j]} has {two.n_categories[j]} and {one.n_categories[j]}"
+        )
+    maps = [Mixture.of_items(items)[0].category_map for items in (one, two)]
+    other = np.flatnonzero((maps[0] != maps[1]).any(axis=1))
+    if other.size:
+        j, (a, b) = other[0], (words(m[other[0], : one.n_categories[other[0]]]) for m in maps)
+        raise InputError(
+            f"{other.size} common item(s) have other empty categories in bank_b than in bank_a, or "
+            f"other numbers: {common[j]} has the category map {b} there and {a} here; leave them "
+            f"out of one bank"
         )
 
 

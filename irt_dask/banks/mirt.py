@@ -236,6 +236,11 @@ def _written(
 ) -> list[tuple[str, float, float]]:
     """Parameters of an item, with their errors."""
     model, x = group.model, group.x[:, at : at + 1]
+    if -1 in model.category_map:
+        raise InputError(
+            f"item {name} has an empty category, which mirt's parameters cannot say; write the "
+            f"bank without convention='mirt', or leave the item out"
+        )
     a, steps = float(model.slope(x)[0][0]), model.step_intercepts(x)[0][:, 0]
     if a == 0.0:
         raise InputError(

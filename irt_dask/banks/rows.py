@@ -16,7 +16,7 @@ from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import dataset
 from irt_dask.items.described import described
 from irt_dask.items.mixture import Mixture
-from irt_dask.items.parameters import item_set
+from irt_dask.items.parameters import OF_MODELS, item_set
 from irt_dask.variables import unique_ids
 
 #: Variables of a number an item, and of one a step or category, by the letter of their columns.
@@ -52,6 +52,8 @@ class Row:
     more: dict[str, float] = field(default_factory=dict)
     #: By column: "a", "d2".
     errors: dict[str, float] = field(default_factory=dict)
+    #: Number of each category, -1 of an empty one; nothing: there is none.
+    category_map: tuple[int, ...] = ()
 
     @property
     def n_categories(self) -> int:
@@ -77,7 +79,7 @@ def bank_of(
     data |= {p.variable: found.column(p) for p in MORE_PARAMETERS if p.variable in given}
     names = _names(rows, found)
     if any(r.several for r in rows):
-        data |= {"item_model": names, "item_n_categories": given["item_n_categories"]}
+        data |= {"item_model": names} | {n: given[n] for n in OF_MODELS[1:] if n in given}
     data |= _errors(rows, data, ability) | dict(more or {})
     attrs = {"method": "item bank", "model": _model(names, found), **attrs}
     return dataset(data, item_id=ids, attrs=attrs)
@@ -97,6 +99,9 @@ def _given(rows: Sequence[Row]) -> dict[str, Any]:
     if any(r.scores for r in rows):
         scores = [[0.0, *r.scores] if r.scores else () for r in rows]
         data["item_category_score"] = _padded(scores, most)
+    if any(r.category_map for r in rows):
+        maps = [r.category_map or range(r.n_categories) for r in rows]
+        data["item_category_map"] = _padded(maps, most, -1.0).astype(np.int64)
     for p in MORE_PARAMETERS:
         values = np.array([r.more.get(p.letter, p.neutral) for r in rows])
         having = {m.name for m in MODELS.values() if p in m.parameters}
@@ -105,8 +110,8 @@ def _given(rows: Sequence[Row]) -> dict[str, Any]:
     return data
 
 
-def _padded(values: Sequence[Sequence[float]], size: int) -> Floats:
-    out = np.full((len(values), size), np.nan)
+def _padded(values: Sequence[Sequence[float]], size: int, beyond: float = np.nan) -> Floats:
+    out = np.full((len(values), size), beyond)
     for row, value in zip(out, values, strict=True):
         row[: len(value)] = value
     return out

@@ -36,7 +36,7 @@ _METHODS: dict[str, tuple[str, ...]] = {
     "bayes": ("shards", "draws", "chains", "start", "checkpoint", "seed"),
     "marginal": (
         "model", "groups", "reference_group", "latent", "fixed_items", "guessing_prior",
-        "standard_errors", "max_iterations", "start", "checkpoint",
+        "standard_errors", "null_categories", "max_iterations", "start", "checkpoint",
     ),
     "joint": ("model", "coreset", "max_iterations", "start", "checkpoint", "seed"),
     "spectral": ("standard_errors",),
@@ -139,6 +139,11 @@ def _guessing_prior(text: str | None, model: Any) -> dict[str, Any]:
 @click.option("--standard-errors/--no-standard-errors", default=None,
               help="Whether to find standard errors (marginal, spectral, pairwise; default: where "
               "their matrix is not too large, with marginal up to 2,000 parameters).")  # fmt: skip
+@click.option("--null-categories", type=click.Choice(["raise", "keep", "collapse"]),
+              default="raise", show_default=True, help="What becomes of categories that nobody "
+              "has, of items with more than two: an error; or they have probability 0, and are "
+              "counted or not in the scores of gpcm, pcm and rating items (marginal).",
+              )  # fmt: skip
 @click.option("--max-iterations", type=click.IntRange(min=1), metavar="N",
               help="Iterations after which an estimate that has not converged is given up "
               "(marginal: 500; joint: 50, with --coreset at least 8; conditional: 50).",

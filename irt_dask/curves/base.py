@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -39,6 +39,14 @@ class Parameter:
     step: int = 0
 
 
+def renumbered(p: Parameter, categories: Ints) -> Parameter:
+    """The parameter of a step of some ``categories``, as one of the step to that category."""
+    if not p.step:
+        return p
+    k = int(categories[p.step])
+    return replace(p, letter=f"{p.letter[0]}{k}", name=f"{p.name.rpartition(' ')[0]} {k}", step=k)
+
+
 class ItemModel:
     """Curves of the items of one family: P(category | ability).
 
@@ -58,6 +66,8 @@ class ItemModel:
     asymptotes: tuple[int | None, int | None] | None = None
     #: What :meth:`valid` asks of parameters, in words.
     rule: str
+    #: Whether scores are the discrimination times numbers of categories, which need not be 0, 1, 2.
+    numbered: bool = False
 
     def log_p(self, x: Floats, nodes: Floats) -> Floats:
         """Log probability of each category, (items, categories, nodes)."""
@@ -111,6 +121,10 @@ class ItemModel:
         """
         raise NotImplementedError
 
+    def category_scores(self, x: Floats) -> tuple[Floats, Floats]:
+        """Scores that are parameters (categories, items), and their gradients: nominal items."""
+        raise NotImplementedError
+
     def ends(self, x: Floats) -> tuple[Ints, Ints]:
         """Category of those with the lowest abilities, and with the highest, (items,)."""
         lowest = np.zeros(x.shape[1], dtype=np.int64)
@@ -133,6 +147,15 @@ class ItemModel:
         raise NotImplementedError
 
     # --- what follows ---------------------------------------------------------------------------
+
+    @property
+    def category_map(self) -> tuple[int, ...]:
+        """Number of each code in the model's formulas; -1: a category that has P = 0."""
+        return tuple(range(self.n_categories))
+
+    def farthest(self, x: Floats, nodes: Floats) -> Floats:
+        """Largest -log P of the categories at the nodes, (items,)."""
+        return np.asarray(-self.log_p(x, nodes).min(axis=(1, 2)))
 
     def slope(self, x: Floats) -> tuple[Floats, Floats]:
         """Discrimination, (items,), and its gradient, (parameters, items)."""

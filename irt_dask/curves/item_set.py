@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from irt_dask.arrays import Floats, Ints
+from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.curves import model_named
 from irt_dask.curves.base import ItemModel, Parameter
 
@@ -63,11 +63,30 @@ class ItemSet:
         return np.concatenate([[0], np.cumsum(self.n_categories)])
 
     @functools.cached_property
+    def empty(self) -> Bools:
+        """Rows of categories that have P = 0."""
+        out = np.zeros(self.first[-1], dtype=bool)
+        for g in self.groups:
+            out[self._rows(g)] = np.array(g.model.category_map) < 0
+        return out
+
+    @property
+    def ends(self) -> tuple[Ints, Ints]:
+        """Lowest and highest code of each item that has P > 0, (items,)."""
+        there = np.flatnonzero(~self.empty)
+        return (
+            there[np.searchsorted(there, self.first[:-1])] - self.first[:-1],
+            there[np.searchsorted(there, self.first[1:]) - 1] - self.first[:-1],
+        )
+
+    @functools.cached_property
     def digest(self) -> str:
         """Identity of the items."""
         out = hashlib.sha256()
         for g in self.groups:
             out.update(f"{g.model.name} {g.x.shape}".encode())
+            if -1 in g.model.category_map:
+                out.update(repr(g.model.category_map).encode())
             out.update(np.ascontiguousarray(g.at).tobytes())
             out.update(np.ascontiguousarray(g.x).tobytes())
         return out.hexdigest()
@@ -88,7 +107,7 @@ class ItemSet:
         return out
 
     def step_difficulties(self) -> Floats:
-        """Those of all steps of all items, item after item."""
+        """Those of all steps of all items, item after item; an empty category has none."""
         out, first = (
             np.empty(self.first[-1] - self.n_items),
             self.first - np.arange(self.n_items + 1),
@@ -96,7 +115,7 @@ class ItemSet:
         for g in self.groups:
             steps = g.model.step_difficulties(g.x)[0]
             out[first[g.at] + np.arange(len(steps))[:, None]] = steps
-        return out
+        return out[~np.isnan(out)]
 
     def expected(self, nodes: Floats) -> Floats:
         """Expected score of each item, (items, nodes); P of the higher of two categories."""
@@ -218,7 +237,7 @@ class ItemSet:
         """The item whose logit is largest within -bound and bound, in words, and that logit."""
         found = ("", -np.inf)
         for g in self._parts(2):
-            far = -g.model.log_p(g.x, np.array([-bound, bound])).min(axis=(1, 2))
+            far = g.model.farthest(g.x, np.array([-bound, bound]))
             j = int(far.argmax())
             if far[j] > found[1]:
                 found = (f"the item with {g.model.in_words(g.x[:, j])}", float(far[j]))

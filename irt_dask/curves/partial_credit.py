@@ -95,19 +95,37 @@ class DividedByTotal(ItemModel):
         return np.asarray(np.ptp(self.scores(x), axis=1))
 
 
-class GeneralisedPartialCredit(DividedByTotal):
+class Numbered(DividedByTotal):
+    """Scores are the discrimination, the first parameter, times numbers of the categories.
+
+    They are 0, 1, ..., K - 1 unless a category between them is left out.
+    """
+
+    numbered = True
+
+    def __init__(self, n_categories: int, numbers: tuple[int, ...] = ()) -> None:
+        self.n_categories = n_categories
+        self.numbers = np.array(numbers or range(n_categories), dtype=float)
+        self.above = self.numbers[1:].copy()
+
+    def scores(self, x: Floats) -> Floats:
+        """See :class:`ItemModel`."""
+        return np.multiply.outer(x[0], self.numbers)
+
+    def valid(self, x: Floats) -> Bools:
+        """See :class:`ItemModel`."""
+        return np.asarray(x[0] > 0.0)
+
+
+class GeneralisedPartialCredit(Numbered):
     """The GPCM (Muraki 1992): a discrimination and K - 1 step intercepts for each item."""
 
     name = "gpcm"
     rule = "discriminations must be positive, step intercepts finite"
 
-    def __init__(self, n_categories: int) -> None:
-        self.n_categories = n_categories
+    def __init__(self, n_categories: int, numbers: tuple[int, ...] = ()) -> None:
+        super().__init__(n_categories, numbers)
         self.parameters = (SLOPE, *step_intercepts(n_categories))
-
-    def scores(self, x: Floats) -> Floats:
-        """See :class:`ItemModel`."""
-        return np.multiply.outer(x[0], np.arange(float(self.n_categories)))
 
     def constants(self, x: Floats) -> Floats:
         """See :class:`DividedByTotal`."""
@@ -116,13 +134,13 @@ class GeneralisedPartialCredit(DividedByTotal):
     def by_parameter(self, x: Floats, nodes: Floats) -> Floats:
         """See :class:`ItemModel`."""
         by_step = self.by_constants(x, nodes)
-        by_slope = np.tensordot(np.arange(1.0, self.n_categories), by_step, axes=1) * nodes
+        by_slope = np.tensordot(self.above, by_step, axes=1) * nodes
         return np.concatenate([by_slope[None], by_step])
 
     def by_scores(self, x: Floats) -> tuple[Floats, Floats]:
         """See :class:`DividedByTotal`."""
         by_score, by_constant = np.zeros((2, self.n_categories, *x.shape))
-        by_score[:, 0] = np.arange(self.n_categories)[:, None]
+        by_score[:, 0] = self.numbers[:, None]
         steps = np.arange(1, self.n_categories)
         by_constant[steps, steps] = 1.0
         return by_score, by_constant
@@ -133,24 +151,23 @@ class GeneralisedPartialCredit(DividedByTotal):
 
     def of_steps(self, scores: Floats, intercepts: Floats) -> Floats:
         """See :class:`ItemModel`."""
-        return np.concatenate([scores[-1:] / (self.n_categories - 1), intercepts])
+        return np.concatenate([scores[-1:] / self.above[-1], intercepts])
 
     def rescaling(self, mean: float, sd: float) -> Floats:
         """See :class:`ItemModel`: ``k a (mean + sd theta') + d_k``."""
         out = np.eye(len(self.parameters))
         out[0, 0] = sd
-        out[1:, 0] = mean * np.arange(1, self.n_categories)
+        out[1:, 0] = mean * self.above
         return out
 
     def difficulty(self, x: Floats) -> tuple[Floats, Floats]:
-        """Mean of the step difficulties, ``-d_{K-1} / ((K - 1) a)``, and its gradient."""
-        steps, gradient = self.n_categories - 1, np.zeros_like(x)
+        """Mean of the step difficulties, ``-d_{K-1} / ((K - 1) a)``, and its gradient.
+
+        A step that leaves out a number counts twice.
+        """
+        steps, gradient = self.above[-1], np.zeros_like(x)
         gradient[0], gradient[-1] = x[-1] / (steps * x[0] ** 2), -1.0 / (steps * x[0])
         return -x[-1] / (steps * x[0]), gradient
-
-    def valid(self, x: Floats) -> Bools:
-        """See :class:`ItemModel`."""
-        return np.asarray(x[0] > 0.0)
 
 
 class PartialCredit(GeneralisedPartialCredit):
@@ -160,7 +177,7 @@ class PartialCredit(GeneralisedPartialCredit):
     shared = ("a",)
 
 
-class RatingScale(DividedByTotal):
+class RatingScale(Numbered):
     """The rating scale model (Andrich 1978): ``d_k = k d + t_k``, one t for all items, one slope.
 
     A location d for each item, and shared t_1 to t_{K-2}; t_0 = t_{K-1} = 0.
@@ -169,8 +186,8 @@ class RatingScale(DividedByTotal):
     name = "rating"
     rule = "discriminations must be positive, intercepts and shifts of steps finite"
 
-    def __init__(self, n_categories: int) -> None:
-        self.n_categories = n_categories
+    def __init__(self, n_categories: int, numbers: tuple[int, ...] = ()) -> None:
+        super().__init__(n_categories, numbers)
         shifts = tuple(
             Parameter(f"t{k}", "item_step_shift", f"shift of step {k}", (-120.0, 120.0), 0.0,
                       step=k)
@@ -180,39 +197,35 @@ class RatingScale(DividedByTotal):
         self.parameters = (SLOPE, location, *shifts)
         self.shared = ("a", *(p.letter for p in shifts))
 
-    def scores(self, x: Floats) -> Floats:
-        """See :class:`ItemModel`."""
-        return np.multiply.outer(x[0], np.arange(float(self.n_categories)))
-
     def constants(self, x: Floats) -> Floats:
         """See :class:`DividedByTotal`."""
-        out = np.multiply.outer(x[1], np.arange(float(self.n_categories)))
+        out = np.multiply.outer(x[1], self.numbers)
         out[:, 1:-1] += x[2:].T
         return out
 
     def by_parameter(self, x: Floats, nodes: Floats) -> Floats:
         """See :class:`ItemModel`."""
         by_step = self.by_constants(x, nodes)
-        by_location = np.tensordot(np.arange(1.0, self.n_categories), by_step, axes=1)
+        by_location = np.tensordot(self.above, by_step, axes=1)
         return np.concatenate([np.stack([by_location * nodes, by_location]), by_step[:-1]])
 
     def by_scores(self, x: Floats) -> tuple[Floats, Floats]:
         """See :class:`DividedByTotal`."""
         by_score, by_constant = np.zeros((2, self.n_categories, *x.shape))
-        by_score[:, 0] = by_constant[:, 1] = np.arange(self.n_categories)[:, None]
+        by_score[:, 0] = by_constant[:, 1] = self.numbers[:, None]
         inner = np.arange(1, self.n_categories - 1)
         by_constant[inner, inner + 1] = 1.0
         return by_score, by_constant
 
     def start(self, x: Floats, n: Floats) -> None:
         """See :class:`ItemModel`: the line through the intercepts, and what is left on average."""
-        d, steps = widened(x[0]) * log_odds_of(n), np.arange(1.0, self.n_categories)
+        d, steps = widened(x[0]) * log_odds_of(n), self.above
         x[1] = steps @ d / (steps @ steps)
         x[2:] = (d - np.multiply.outer(steps, x[1]))[:-1].mean(axis=1, keepdims=True)
 
     def of_steps(self, scores: Floats, intercepts: Floats) -> Floats:
         """See :class:`ItemModel`: shifts are what a line from 0 to the last intercept leaves."""
-        last, steps = self.n_categories - 1, np.arange(1.0, self.n_categories - 1)
+        last, steps = self.above[-1], self.above[:-1]
         location = intercepts[-1:] / last
         shifts = intercepts[:-1] - steps[:, None] * location
         return np.concatenate([scores[-1:] / last, location, shifts])
@@ -228,7 +241,3 @@ class RatingScale(DividedByTotal):
         gradient = np.zeros_like(x)
         gradient[0], gradient[1] = x[1] / x[0] ** 2, -1.0 / x[0]
         return -x[1] / x[0], gradient
-
-    def valid(self, x: Floats) -> Bools:
-        """See :class:`ItemModel`."""
-        return np.asarray(x[0] > 0.0)

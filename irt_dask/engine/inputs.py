@@ -6,21 +6,38 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from irt_dask.errors import InputError
 from irt_dask.store import Responses, from_array
+from irt_dask.store.empty_categories import without
 
 
-def as_responses(responses: Any, method: str, *, graded: bool = False) -> Responses:
+def as_responses(
+    responses: Any, method: str, *, graded: bool = False, items: Any = None, what: str = "items"
+) -> Responses:
     """Return Responses as they are, and anything else through ``from_array``.
 
     The entrance of every public method, under its name.  Items of more than two categories are
-    refused unless the method says that it knows them: ``graded``.
+    refused unless the method says that it knows them: ``graded``.  Of ``items``, a fit or a bank,
+    empty categories are known, and a response of one of them stops whoever reads it.
     """
     responses = responses if isinstance(responses, Responses) else from_array(responses)
     if not graded:
         refuse_graded(responses, method)
+    if isinstance(items, xr.Dataset) and {"item_category_map", "item_n_categories"} <= {*items}:
+        return without(responses, _empty(items), what)
     return responses
+
+
+def _empty(items: xr.Dataset) -> dict[str, list[int]]:
+    """Categories without a response of the items that have such, by identifier."""
+    each = zip(
+        items["item_id"].values, items["item_category_map"].values,
+        items["item_n_categories"].values, strict=True,
+    )  # fmt: skip
+    found = {str(i): np.flatnonzero(own[: int(k)] < 0).tolist() for i, own, k in each}
+    return {i: codes for i, codes in found.items() if codes}
 
 
 #: What some methods are told beside leaving items out, for Python.

@@ -218,7 +218,7 @@ def dif(
     >>> tests["item_dif_class"].values.tolist()
     ['C', 'A', 'A', 'A', 'A', 'A', 'A', 'A', 'A', 'A']
     """
-    responses = as_responses(responses, "dif", graded=True)
+    responses = as_responses(responses, "dif", graded=True, items=items)
     refuse_weights(responses, "dif")
     ids, m = responses.item_id, responses.n_items
     if reference == focal:

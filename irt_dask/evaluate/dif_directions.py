@@ -49,7 +49,9 @@ def _of_steps(model: ItemModel) -> list[int]:
     """Parameters of steps but the first of each variable, where shift and slope are for those."""
     if model.name in MODELS:
         return []
-    return [k for k, p in enumerate(model.parameters) if p.step > 1]
+    steps = [(k, p) for k, p in enumerate(model.parameters) if p.step]
+    first = {p.variable: k for k, p in reversed(steps)}
+    return [k for k, p in steps if first[p.variable] != k]
 
 
 def _left(model: ItemModel, x: Floats) -> list[Ints]:
@@ -60,6 +62,6 @@ def _left(model: ItemModel, x: Floats) -> list[Ints]:
     """
     if model.name != "nominal":
         return [np.array(_of_steps(model), dtype=np.int64)] * x.shape[1]
-    steps = model.n_categories - 1
+    steps = len(x) // 2
     largest = np.abs(x[:steps]).argmax(axis=0)
     return [np.setdiff1d(np.arange(2 * steps), [k, steps + k]) for k in largest]

@@ -132,7 +132,7 @@ def item_curves(
     >>> curves["group_item_rmsd"].round(3).values.tolist()
     [[0.001, 0.001, 0.0, 0.001, 0.001]]
     """
-    responses = as_responses(responses, "item_curves", graded=True)
+    responses = as_responses(responses, "item_curves", graded=True, items=items)
     refuse_weights(responses, "item_curves")
     whole_number("n_replicates", n_replicates, 0)
     if 0 < n_replicates < _LEAST_REPLICATES or (refit is not None and not n_replicates):

@@ -140,7 +140,7 @@ def item_fit(
     >>> tests["item_sx2_p_value"].round(1).values.tolist()
     [0.8, 0.4, 0.4, 0.9, 0.9]
     """
-    responses = as_responses(responses, "item_fit", graded=True)
+    responses = as_responses(responses, "item_fit", graded=True, items=items)
     refuse_weights(responses, "item_fit")
     given = checked(ability)
     n, m = responses.n_persons, responses.n_items
@@ -295,9 +295,11 @@ def _s_x2_of_categories(known: Known, counts: Ints, persons: Ints) -> tuple[Floa
     share = predicted_scores.expected_by_score(p, items.first, np.exp(prior.log_mass[0]))
     expected = np.where(persons > 0, persons * np.nan_to_num(share), 0.0)
     value, cells = np.zeros(items.n_items), np.zeros(items.n_items, dtype=np.int64)
+    lowest, highest = items.ends
+    inside = slice(int(lowest.sum()) + 1, int(highest.sum()))  # at the ends there is no choice
     for j in range(items.n_items):
         rows = slice(items.first[j], items.first[j + 1])
-        for o, e in _pools(counts[rows, 1:-1].astype(float), expected[rows, 1:-1]):
+        for o, e in _pools(counts[rows, inside].astype(float), expected[rows, inside]):
             value[j] += ((o - e) ** 2 / e).sum()
             cells[j] += e.size - 1
     return value, cells

@@ -132,7 +132,7 @@ def person_fit(
     >>> round(tests.attrs["share_below_5"], 2)
     0.06
     """
-    responses = as_responses(responses, "person_fit", graded=True)
+    responses = as_responses(responses, "person_fit", graded=True, items=items)
     refuse_weights(responses, "person_fit")
     given = checked(ability)
     if store is None and responses.n_persons > _MAX_IN_MEMORY:

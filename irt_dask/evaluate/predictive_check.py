@@ -136,7 +136,9 @@ def predictive_check(
     >>> check.attrs["p_value"] > 0.05
     True
     """
-    responses = as_responses(responses, "predictive_check", graded=True)
+    responses = as_responses(
+        responses, "predictive_check", graded=True, items=posterior, what="posterior"
+    )
     refuse_weights(responses, "predictive_check")
     whole_number("n_replicates", n_replicates, _LEAST_REPLICATES)
     n_draws = n_replicates if has_draws(posterior) else 0

@@ -103,7 +103,7 @@ def residual_correlations(
     >>> top["pair_first"].item(), top["pair_second"].item(), top["pair_q3"].round(1).item()
     ('0', '1', 0.4)
     """
-    responses = as_responses(responses, "residual_correlations", graded=True)
+    responses = as_responses(responses, "residual_correlations", graded=True, items=items)
     refuse_weights(responses, "residual_correlations")
     whole_number("largest", largest, 1)
     whole_number("least", least, 2)

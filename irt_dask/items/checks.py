@@ -25,7 +25,7 @@ from irt_dask.variables import ITEM_FLAGS
 
 Flags = NDArray[np.str_]
 
-OK = "ok"
+OK, EMPTY = "ok", "empty_category"
 #: Share of the median discrimination.  With a = .1, P changes by a tenth at most between abilities
 #: -2 and 2, and hundreds of such items say what one usual item says.
 FLAT = 0.1
@@ -48,7 +48,7 @@ REVERSED_Z, REVERSED_R = -3.0, -0.05
 #: that are positive by a prior end there, not at 0.
 _LOW_SLOPE = 1.0 / 3.0
 #: Flags of items whose parameters say nothing of the scale, or something wrong.
-UNSOUND = frozenset(ITEM_FLAGS) - {"few_responses"}
+UNSOUND = frozenset(ITEM_FLAGS) - {"few_responses", EMPTY}
 _NAMED = 10
 
 
@@ -228,12 +228,15 @@ def flags(
         found["all_wrong"] = some & (wrong == seen.seen)
         if seen.reversed is not None:
             found["reversed"] = seen.reversed & _low(fit, one_slope)
+    if "item_category_map" in fit:
+        own = np.arange(fit["item_category_map"].shape[1]) < fit["item_n_categories"][:, None]
+        found[EMPTY] = (own & (fit["item_category_map"] < 0)).any(axis=1)
     if "item_model" in fit:  # the order of nominal categories says nothing
         ordered = np.asarray(fit["item_model"]) != "nominal"
         for name in {"flat", "extreme", "reversed"} & found.keys():
             found[name] = found[name] & ordered
     if fixed is not None:
-        found = {k: v & (~fixed | (k in ("flat", "extreme"))) for k, v in found.items()}
+        found = {k: v & (~fixed | (k in ("flat", "extreme", EMPTY))) for k, v in found.items()}
     names = [np.array([name if x else "" for x in found[name]]) for name in sorted(found)]
     joined = ["|".join(filter(None, of_item)) or OK for of_item in zip(*names, strict=True)]
     return np.array(joined, dtype=str)
@@ -337,7 +340,9 @@ def reasons_in_words(reasons: dict[str, str]) -> str:
 
 
 def warn(given: Flags, item_id: Any, *, stacklevel: int = 2) -> None:
-    """Warn once of all flagged items."""
+    """Warn once of all flagged items, but of empty categories, of which fits warn themselves."""
+    rest = [[x for x in one.split("|") if x != EMPTY] for one in given]
+    given = np.array(["|".join(names) or OK for names in rest], dtype=str)
     n = int((given != OK).sum())
     if n:
         warnings.warn(

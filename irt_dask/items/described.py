@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from irt_dask.arrays import Floats
-from irt_dask.curves.nominal import Nominal
 from irt_dask.items.mixture import Mixture
 
 #: Values with items last, (items,), (steps, items) or (categories, items); gradients with the
@@ -34,7 +33,7 @@ def described(mixture: Mixture, x: Floats, mean: float = 0.0, sd: float = 1.0) -
             found["item_step_intercept"] = model.step_intercepts(own)
             found["item_step_difficulty"] = model.step_difficulties(own)
             found["item_threshold"] = model.thresholds(own)
-        if isinstance(model, Nominal):
+        if model.name == "nominal":
             found["item_category_score"] = model.category_scores(own)
         for k, p in enumerate(model.parameters):
             if p.neutral is not None:
@@ -59,7 +58,7 @@ def _empty(mixture: Mixture, x: Floats, most: int) -> Described:
         "item_discrimination": (m,), "item_difficulty": (m,), "item_intercept": (m,),
     }  # fmt: skip
     shape |= dict.fromkeys(more, (m,))
-    nominal = any(isinstance(p.model, Nominal) for p in mixture.parts)
+    nominal = any(p.model.name == "nominal" for p in mixture.parts)
     if most > 2 or nominal:
         steps = ("item_step_intercept", "item_step_difficulty", "item_threshold")
         shape |= dict.fromkeys(steps, (most - 1, m))

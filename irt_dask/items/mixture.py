@@ -69,6 +69,35 @@ class Mixture:
             out[p.at] = p.model.n_categories
         return out
 
+    @functools.cached_property
+    def category_map(self) -> Ints:
+        """Numbers of categories, (items, categories); -1: empty ones, and beyond an item's."""
+        out = np.full((self.n_items, int(self.n_categories.max())), -1)
+        for p in self.parts:
+            out[p.at, : p.model.n_categories] = p.model.category_map
+        return out
+
+    @functools.cached_property
+    def empty(self) -> Bools:
+        """Categories of the items that have P = 0, (items, categories)."""
+        own = np.arange(self.category_map.shape[1]) < self.n_categories[:, None]
+        return np.asarray(own & (self.category_map < 0))
+
+    def mapped(self, category_map: Ints) -> Mixture:
+        """The same models where the numbers of the categories are these."""
+        found: dict[tuple[int, ...], list[int]] = {}
+        for i, p in enumerate(self.parts):
+            for j in p.at:
+                own = tuple(category_map[j, : p.model.n_categories].tolist())
+                found.setdefault((i, *own), []).append(int(j))
+        parts = []
+        for (i, *numbers), at in found.items():
+            model, block, own = self.parts[i].model, self.parts[i].block, tuple(numbers)
+            if own != model.category_map:
+                model = model_named(model.name, len(own), own)
+            parts.append(Part(model, np.array(at), block))
+        return Mixture(tuple(parts))
+
     @property
     def only(self) -> ItemModel | None:
         """The model of all items, if it is one."""
@@ -112,14 +141,14 @@ class Mixture:
         """Number of a parameter that items share, -1 for their own; (parameters, items).
 
         Slopes are common to all models that share them; shifts of steps to the items of a block
-        with as many categories.
+        with the same categories.
         """
         out = np.full((self.size, self.n_items), -1)
         known: dict[Any, int] = {}
         for p in self.parts:
             for k, parameter in enumerate(p.model.parameters):
                 if parameter.letter in p.model.shared:
-                    of_steps = (p.block, p.model.n_categories) if parameter.step else ()
+                    of_steps = (p.block, p.model.category_map) if parameter.step else ()
                     out[k, p.at] = known.setdefault((parameter, of_steps), len(known))
         return out
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ from irt_dask.variables import ITEMS, LATENT_DIMS, unique_ids
 _KINDS = [m for m in MODELS.values() if not m.shared]
 #: The same of items with more categories: what models that share something are by themselves.
 _AS_GIVEN = {"pcm": "gpcm", "rating": "gpcm"}
+#: What says of which model an item is.
+OF_MODELS = ("item_model", "item_n_categories", "item_category_map")
 #: Where steps are, the first that there is.
 _STEPS = ("item_step_intercept", "item_step_difficulty")
 
@@ -36,12 +38,17 @@ def item_set(
     at = np.array(_positions(items, item_id, what), dtype=np.int64)
     refuse_loadings(items, what)
     names, k = _models(items, at, item_id, what)
+    maps = category_maps(items, at, k)
     of_two = np.flatnonzero((k == 2) & (names != "nominal"))
     groups = _of_two(items, at, of_two, item_id, what, checked) if of_two.size else []
     rest = np.setdiff1d(np.arange(at.size), of_two)
-    for name, n in dict.fromkeys(zip(names[rest], k[rest], strict=True)):
-        own = rest[(names[rest] == name) & (k[rest] == n)]
-        model = model_named(_AS_GIVEN.get(name, str(name)), int(n))
+    of_rest = [(names[j], int(k[j]), maps.get(j)) for j in rest]
+    for kind in dict.fromkeys(of_rest):
+        own = rest[[one == kind for one in of_rest]]
+        try:
+            model = model_named(_AS_GIVEN.get(kind[0], str(kind[0])), *kind[1:])
+        except InputError as error:
+            raise InputError(f"{what}: item {item_id[own[0]]}: {error}") from None
         x = _of_more(items, at[own], model, what)
         if checked:
             _refuse_bad(model, x, [item_id[j] for j in own], what)
@@ -68,6 +75,17 @@ def _models(items: xr.Dataset, at: Ints, item_id: tuple[str, ...], what: str) ->
             f"{', '.join(FAMILIES)}"
         )
     return names, k
+
+
+def category_maps(items: xr.Dataset, at: Ints, n_categories: Ints) -> dict[int, tuple[int, ...]]:
+    """Numbers of the categories of those items that have empty ones, by their places in ``at``."""
+    if "item_category_map" not in items:
+        return {}
+    if "item_n_categories" not in items:
+        raise InputError("item_category_map says nothing without item_n_categories")
+    given = items["item_category_map"].values[at].astype(int)
+    each = ((j, tuple(given[j, :k].tolist())) for j, k in enumerate(n_categories))
+    return {j: own for j, own in each if own != tuple(range(len(own)))}
 
 
 def _of_two(
@@ -100,7 +118,7 @@ def _of_more(items: xr.Dataset, at: Ints, model: ItemModel, what: str) -> Floats
             raise InputError(f"{what} has items of model nominal, and no item_category_score")
         scores = items["item_category_score"].values[at, 1 : steps + 1].astype(float).T
     else:
-        scores = np.multiply.outer(np.arange(1.0, steps + 1), slope)
+        scores = np.multiply.outer(_numbers(model), slope)
     for name in _STEPS:
         if name in items:
             given = items[name].values[at, :steps].astype(float).T
@@ -108,8 +126,17 @@ def _of_more(items: xr.Dataset, at: Ints, model: ItemModel, what: str) -> Floats
     else:
         raise InputError(f"{what} has items of more than two categories, and no {_STEPS[0]}")
     if name == "item_step_difficulty":
-        given = -slope * (given if model.name == "graded" else given.cumsum(axis=0))
+        if model.name != "graded":
+            there = np.array(model.category_map[1:]) > 0
+            rises = np.diff(_numbers(model)[there], prepend=0.0)
+            given[there] = (rises[:, None] * given[there]).cumsum(axis=0)
+        given = -slope * given
     return model.of_steps(scores, given)
+
+
+def _numbers(model: ItemModel) -> Floats:
+    """Numbers of the categories but the first, by which discriminations are multiplied."""
+    return np.array(model.category_map[1:], dtype=float)
 
 
 def _variables(items: xr.Dataset, at: Ints, what: str) -> dict[str, Floats]:
@@ -157,7 +184,7 @@ def _refuse_bad(model: ItemModel, x: Floats, ids: Sequence[str], what: str) -> N
     if model.n_categories == 2 and model.name != "nominal":
         logit = x[0] * GRID_BOUND + np.abs(x[1])
     else:
-        logit = -model.log_p(x, np.array([-GRID_BOUND, GRID_BOUND])).min(axis=(1, 2))
+        logit = model.farthest(x, np.array([-GRID_BOUND, GRID_BOUND]))
     if logit.size and logit.max() > LARGEST_LOGIT:
         j = int(logit.argmax())
         raise InputError(
@@ -230,7 +257,7 @@ def _as_of(model: ItemModel, g: Group, ids: tuple[str, ...], what: str, strict: 
     x = model.of_steps(scores, steps)
     if strict:
         again = _scores(model, x), model.step_intercepts(x)[0]
-        same = [np.isclose(*pair, rtol=1e-9, atol=1e-12).all(axis=0)
+        same = [np.isclose(*pair, rtol=1e-9, atol=1e-12, equal_nan=True).all(axis=0)
                 for pair in zip(again, (scores, steps), strict=True)]  # fmt: skip
         other = np.flatnonzero(~(same[0] & same[1] & model.valid(x)) | bool(g.model.asymptotes))
         if other.size:
@@ -246,7 +273,7 @@ def _scores(model: ItemModel, x: Floats) -> Floats:
     """Scores of the higher categories, (steps, items); of graded items and guessing a, 2 a, ..."""
     scores = model.scores(x)
     if scores is None:
-        return np.multiply.outer(np.arange(1.0, model.n_categories), x[0])
+        return np.multiply.outer(_numbers(model), x[0])
     return scores.T[1:] - scores.T[:1]
 
 
@@ -262,6 +289,17 @@ def _refuse_others(given: ItemSet, model: ItemModel, ids: tuple[str, ...], what:
                 f"{model.n_categories}; give that model, for this item by model={{item: name}}, "
                 f"or leave it out of {what}"
             )
+        if g.model.category_map != model.category_map:
+            raise InputError(
+                f"{what}: item {ids[g.at[0]]} has the category map {words(g.model.category_map)} "
+                f"(-1: an empty category), and here it has {words(model.category_map)}; leave it "
+                f"out of {what}"
+            )
+
+
+def words(category_map: Iterable[int]) -> str:
+    """Numbers of categories for a message."""
+    return ", ".join(map(str, category_map))
 
 
 def models_of(items: xr.Dataset, item_id: tuple[str, ...]) -> NDArray[np.str_] | None:

@@ -175,7 +175,7 @@ def climb(engine: Engine, items: ItemSet, population: Population, gram: Floats) 
 def _largest(items: ItemSet, nodes: Floats) -> float:
     """Bound of a person's absolute log marginal likelihood on these nodes."""
     ends = nodes[[0, -1]]
-    return items.n_items * (-float(items.log_p(ends).min()) + 1.0) + 1.0
+    return items.n_items * (-float(items.log_p(ends)[~items.empty].min()) + 1.0) + 1.0
 
 
 def one_normal(engine: Engine, items: ItemSet) -> Estimate:

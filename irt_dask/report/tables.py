@@ -78,10 +78,14 @@ def _column(ids: Sequence[str], dataset: xr.Dataset, name: str, bars: bool) -> l
     # a score of category 0 is 0, and a single step is in the other columns
     first = 1 if name == "item_category_score" else 0
     of_steps = [
-        [_with_error(v, e) for v, e in zip(vs[first:], es[first:], strict=True) if not np.isnan(v)]
+        [
+            f"{k}: {_with_error(v, e)}"
+            for k, (v, e) in enumerate(zip(vs[first:], es[first:], strict=True), 1)
+            if not np.isnan(v)
+        ]
         for vs, es in zip(values, error, strict=True)
     ]
-    cells = ["\n".join(f"{k}: {x}" for k, x in enumerate(of, 1)) for of in of_steps]
+    cells = ["\n".join(of) for of in of_steps]
     cells = [cell if len(of) > 1 else NOTHING for cell, of in zip(cells, of_steps, strict=True)]
     return None if set(cells) <= {NOTHING} else cells
 
@@ -167,6 +171,7 @@ REMEDIES = {
     "all_right": "its difficulty has no lower end: wait for persons who get it wrong",
     "all_wrong": "its difficulty has no upper end: check the key",
     "at_bound": "the search was stopped there, nothing was estimated: check key and data",
+    "empty_category": "a response of it cannot be scored: calibrate anew when there are some",
     "extreme": "nobody is near its difficulty: do not link by it",
     "few_responses": "collect more responses before it is used",
     "flat": "it says nothing about ability, and its difficulty is no location: check the key or "

@@ -121,8 +121,8 @@ def score(
         folder holds other files, or scores of other responses (another first block, or more
         blocks), with columns that these options do not give (fewer plausible values; "sd" for "se")
         or by items that would not count any more; more draws are asked for than there are; a
-        covariate is unknown (NaN) for somebody or the same for all; or an option would have no
-        effect.
+        covariate is unknown (NaN) for somebody or the same for all; a response is of a category
+        that nobody had when the item was calibrated; or an option would have no effect.
     BusyError
         If another run is working in the folder.
     EstimationError

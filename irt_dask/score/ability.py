@@ -307,7 +307,7 @@ def run(
 ) -> xr.Dataset:  # fmt: skip
     """See :func:`irt_dask.score`."""
     check_options(options, items)
-    responses = as_responses(responses, "score", graded=not has_loadings(items))
+    responses = as_responses(responses, "score", graded=not has_loadings(items), items=items)
     responses = of_bank(responses, items, options.unknown_items)
     plan = _plan(responses, items, options)
     warn_of_groups(items, options)

@@ -49,7 +49,8 @@ def score_table(
         ``score_probability``, the share of persons expected to have the score.  The standard error
         of "tcc" is that of the score over the slope of the curve (``sqrt(sum P Q) / sum P'``);
         where no ability within the bounds has the score it is the bound, with a standard error NaN.
-        That of "wle" is ``1 / sqrt(I)``.
+        That of "wle" is ``1 / sqrt(I)``.  A score that takes a category that nobody has
+        (``item_category_map``) has probability 0 and NaN.
 
     Raises
     ------
@@ -83,12 +84,14 @@ def score_table(
             "nominal, whose codes have no order; use method='eap'"
         )
     expected, spread, probability = _expected(known.rescaled(mean, sd))
-    data: dict[str, Any] = {"score_probability": probability}
     if method == "eap":
-        data |= {"score_ability": mean + sd * expected, "score_ability_sd": sd * spread}
+        data = {"score_ability": mean + sd * expected, "score_ability_sd": sd * spread}
     else:
         found, error = _inverse(known) if method == "tcc" else _warm(known)
-        data |= {"score_ability": found, "score_ability_se": error}
+        data = {"score_ability": found, "score_ability_se": error}
+    # A score that takes an empty category says nothing of anybody.
+    data = {name: np.where(np.isnan(expected), np.nan, x) for name, x in data.items()}
+    data["score_probability"] = probability
     return dataset(
         data,
         coords={"score": np.arange(len(probability))},
@@ -131,12 +134,15 @@ def _expected(items: ItemSet) -> tuple[Floats, Floats, Floats]:
     """Mean, SD and probability of each score for abilities from N(0, 1)."""
     nodes = STANDARD.nodes(items)
     log_p = items.log_p(nodes)
+    log_p[items.empty] = -np.inf
     log = score_log_probabilities(log_p, items.first) - 0.5 * nodes**2
     peak = log.max(axis=1, keepdims=True)
-    w = np.exp(log - peak)
-    total = w.sum(axis=1)
+    there = np.isfinite(peak)
+    w = np.exp(log - np.where(there, peak, 0.0))
+    total = np.where(there[:, 0], w.sum(axis=1), np.nan)
     mean = w @ nodes / total
     sd = np.sqrt((w * (nodes - mean[:, None]) ** 2).sum(axis=1) / total)
+    total = np.where(there[:, 0], total, 0.0)
     density = np.exp(peak[:, 0]) * total * (nodes[1] - nodes[0]) / math.sqrt(2.0 * math.pi)
     return mean, sd, density
 
@@ -170,6 +176,11 @@ def _inverse(items: ItemSet) -> tuple[Floats, Floats]:
 
 def _warm(items: ItemSet) -> tuple[Floats, Floats]:
     """Weighted likelihood estimate of one pattern of each score: of all, where slopes are one."""
+    if items.empty.any():
+        raise InputError(
+            "method='wle' of raw scores is not for items with categories that nobody has; use "
+            "method='eap', or score(method='wle')"
+        )
     if not _one_slope(items):
         raise InputError(
             "method='wle' of raw scores needs items of one discrimination without guessing (1PL, "

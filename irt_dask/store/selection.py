@@ -17,6 +17,7 @@ from irt_dask.kernels.base import keyed_random
 from irt_dask.kernels.responses import layouts
 from irt_dask.store.blocks import Block, BlockRef, Refs
 from irt_dask.store.categories import together
+from irt_dask.store.empty_categories import WithoutRef
 from irt_dask.store.responses import Responses, check_item_ids, sha256
 from irt_dask.store.stored import StoredBlock
 from irt_dask.store.weights import UnweightedRef, WeightedRef, without
@@ -78,6 +79,8 @@ def of_all_items(ref: BlockRef) -> BlockRef:
 
     On the same scale of weights, or without them.
     """
+    if isinstance(ref, WithoutRef):
+        return of_all_items(ref.ref)
     if isinstance(ref, (WeightedRef, UnweightedRef)):
         return replace(ref, ref=of_all_items(ref.ref))
     if not isinstance(ref, SelectedBlock):

@@ -248,6 +248,8 @@ class RunConfig(Section):
             del content[section]
         if self.is_marginal:
             content["marginal"].pop("fixed_items")  # for which its checksum stands too
+            if self.marginal.null_categories is None:
+                del content["marginal"]["null_categories"]
         else:
             del content["calibrate"]
         usual = DataConfig.model_construct().model_dump(mode="json")

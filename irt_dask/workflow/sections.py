@@ -57,6 +57,7 @@ class MarginalConfig(Section):
     fixed_items: str | None = None
     guessing_prior: tuple[float, float] | Literal["none"] | None = None
     standard_errors: bool | None = None
+    null_categories: Literal["raise", "keep", "collapse"] | None = None
 
     @model_validator(mode="after")
     def _known(self) -> MarginalConfig:

@@ -406,3 +406,18 @@ def test_identifiers_do_not_command_the_terminal(tmp_path, typed):
 def test_mistakes(tmp_path, typed, args, message):
     (tmp_path / "bad.nc").write_bytes(b"no netCDF")
     assert message in typed(*args, code=2).err
+
+
+def test_calibrate_with_a_category_that_nobody_has(typed):
+    """An error names the option; with it the bank has the map."""
+    y = irt.simulate(300, 4, model="gpcm", categories=4, seed=1).to_xarray()["response"].values
+    table = pd.DataFrame(np.where(y == 2, 3, y), columns=[*"abcd"])
+    table.to_csv("y.csv", index_label="person")
+    typed("ingest", "y.csv", "s", "--categories", 4, "--null-categories", "keep")
+    given = ("calibrate", "s", "--out", "b.csv", "--method", "marginal", "--model", "gpcm")
+    given += ("--cluster", "none")
+    assert "--null-categories keep or --null-categories collapse" in typed(*given, code=1).err
+    assert "a category that nobody has" in typed(*given, "--null-categories", "keep").err
+    assert irt.read_items("b.csv")["item_category_map"].values.tolist() == [[0, 1, -1, 3]] * 4
+    refused = typed(*given, "--null-categories", "keep", "--method", "joint", code=2).err
+    assert "--null-categories belongs to --method marginal" in refused

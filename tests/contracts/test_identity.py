@@ -391,6 +391,7 @@ OTHER: dict[str, dict[str, list[dict[str, Any]]]] = {
         "max_iterations": [{"max_iterations": 60}],
         "tolerance": [{"tolerance": 1e-5}],
         "standard_errors": [{"standard_errors": False}],
+        "null_categories": [],  # of more than two: calibrate/test_categories_empty.py
     },
     "fit_joint": {
         "model": [{"model": "1pl"}, {"model": "3pl"}],

@@ -15,6 +15,7 @@ import xarray as xr
 from irt_dask.arrays import Floats
 from irt_dask.calibrate.marginal import anchors
 from irt_dask.calibrate.marginal import errors as marginal_errors
+from irt_dask.calibrate.marginal import null_categories as nulls
 from irt_dask.calibrate.marginal.expected import Expected
 from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.marginal.rounds import Rounds
@@ -22,7 +23,6 @@ from irt_dask.calibrate.marginal.specification import GUESSING, in_groups, speci
 from irt_dask.calibrate.shared import climb
 from irt_dask.calibrate.shared.start_values import (
     ResponseCounts,
-    refuse_null_categories,
     response_counts,
     start_values,
 )
@@ -32,7 +32,7 @@ from irt_dask.engine.identity import checkpoint_of
 from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import ConvergenceWarning, DataWarning
 from irt_dask.items import checks
-from irt_dask.items.mixture import Mixture, mixture_named
+from irt_dask.items.mixture import mixture_named
 
 #: Below this slope an item hardly tells persons apart.
 _FLAT = 0.01
@@ -53,6 +53,7 @@ def fit_marginal(
     guessing_prior: tuple[float, float] | None = GUESSING.prior,
     start: xr.Dataset | None = None,
     standard_errors: bool | None = None,
+    null_categories: str = "raise",
     client: Any = None,
     progress: ProgressOption = None,
     checkpoint: str | Path | None = None,
@@ -95,6 +96,13 @@ def fit_marginal(
     standard_errors : bool, optional
         Whether to find them; they need a matrix of parameters x parameters.  Default: with up to
         2,000 parameters; at most 6,000.  Without them the last Newton steps are left out too.
+    null_categories : {"raise", "keep", "collapse"}
+        What becomes of categories that nobody has, of items with more than two (of a rating scale:
+        on no item of the block; in groups: in none): an error, or they have probability 0 and no
+        parameters, with a warning.  Codes stay as they are in either way.  "keep" leaves their
+        place free in the scores of gpcm, pcm and rating items, which are a times 0, 1, 3 where
+        nobody has category 2; with "collapse" they are a times 0, 1, 2, as of data without that
+        category.  Graded and nominal items are the same in both.
     client, progress, checkpoint
         Dask client (default: the current one, else threads); progress bar; folder for checkpoints
         (which take a pass more over arrays, for their checksum).
@@ -111,13 +119,15 @@ def fit_marginal(
         ``item_n_categories`` and, over steps, ``item_step_intercept``, ``item_step_difficulty`` and
         ``item_threshold`` with ``_se`` (nominal: ``item_category_score`` over categories), NaN
         beyond an item's; its difficulty is then the mean of the steps, its intercept minus the
-        slope times that, and right is the highest category. With groups, fixed items or a histogram
-        over ``groups``: ``group_label``, ``group_mean`` and ``group_sd`` with ``_se``, and
-        ``group_at_bound``; with fixed items, standard errors and a normal distribution score tests
-        of the fixed items, ``item_anchor_chi2`` (a degree of freedom for the slope, 1PL: none, and
-        for each step), ``item_anchor_p_value`` and ``item_anchor_rmsd``, by how much the curve
-        would move (all together: attrs ``anchor_chi2``, ``anchor_df``, ``anchor_p_value``); a
-        histogram adds ``group_ability_share`` over ``ability``.
+        slope times that, and right is the highest category. Items with categories that nobody has
+        add ``item_category_map`` (items, categories): a category's number in the formulas, -1 if
+        it is empty; the step to it is NaN, as is that to the lowest that is not. With groups, fixed
+        items or a histogram over ``groups``: ``group_label``, ``group_mean`` and ``group_sd`` with
+        ``_se``, and ``group_at_bound``; with fixed items, standard errors and a normal distribution
+        score tests of the fixed items, ``item_anchor_chi2`` (a degree of freedom for the slope,
+        1PL: none, and for each step), ``item_anchor_p_value`` and ``item_anchor_rmsd``, by how much
+        the curve would move (all together: attrs ``anchor_chi2``, ``anchor_df``,
+        ``anchor_p_value``); a histogram adds ``group_ability_share`` over ``ability``.
         attrs: ``log_likelihood``, of the data alone, and from it ``aic`` and ``bic``
         with ``n_parameters`` (all that were to be estimated, those that ended at a bound too);
         ``objective``, what was maximised; ``n_flat_items``; where parameters have priors
@@ -128,14 +138,15 @@ def fit_marginal(
     ------
     InputError, EstimationError, TooLargeError
         The last one before work that would not fit into memory.  A category of an item with more
-        than two that nobody has is an EstimationError.
+        than two that nobody has is an EstimationError, unless ``null_categories`` says otherwise,
+        and an item of which one category alone occurs.
 
     Warns
     -----
     ConvergenceWarning, DataWarning, ItemWarning
         If the iterations do not end; if the data do not determine all parameters (no standard
-        errors then); if the data contradict fixed items; if a group ends at a bound; of flagged
-        items.
+        errors then); if the data contradict fixed items; if a group ends at a bound; of categories
+        that nobody has; of flagged items.
 
     Notes
     -----
@@ -159,26 +170,32 @@ def fit_marginal(
     -2466.65
     """
     whole_number("max_iterations", max_iterations, 1)
-    given = as_responses(responses, "fit_marginal", graded=True)
+    nulls.check(null_categories)
+    given = as_responses(
+        responses, "fit_marginal", graded=True, items=fixed_items, what="fixed_items"
+    )
     models = mixture_named(model, given.item_id, given.n_categories)
+    models = nulls.of_bank(models, given.item_id, fixed_items)
     responses, labels = in_groups(given, groups, client)
     what = specified(
         responses, models, labels, reference_group, latent, fixed_items, guessing_prior
     )
-    options = _identity(models, what, latent, tolerance, labels)
     with Engine(
         responses, client=client, progress=progress, stage="marginal ML", graded=True
     ) as engine:
         counts = response_counts(engine)
         estimated = np.asarray(what.free.any(axis=0))
-        refuse_null_categories(
-            responses.item_id, models.in_common(counts.of_each), models.n_categories, estimated
+        settled = nulls.settled(
+            models, responses.item_id, counts.of_each, estimated, null_categories
         )
+        if settled is not models:
+            models, what = settled, what.of_models(settled)
         fit = Rounds(engine, what)
         x = start_values(responses.item_id, models, counts.of_each, start, prior=what.prior)
         x = what.start(x)
         wanted = marginal_errors.are_wanted(what, x, standard_errors)
-        saved = checkpoint_of(engine, checkpoint, {**options, "start": x})
+        options = _identity(what, latent, tolerance, labels, x)
+        saved = checkpoint_of(engine, checkpoint, options)
         end = climb.full(fit, x, max_iterations, tolerance, saved, "marginal")
         found = _found(fit, end.x, wanted, fixed_items)
         items = _items(fit, found, counts)
@@ -189,6 +206,7 @@ def fit_marginal(
             ConvergenceWarning,
             stacklevel=2,
         )
+    nulls.warn(models, responses.item_id, estimated, null_categories)
     checks.warn(items["item_flag"], responses.item_id)
     if found.anchored is not None:
         found.anchored.warn(responses.item_id)
@@ -275,13 +293,15 @@ def _items(fit: Rounds, found: _Found, counts: ResponseCounts) -> dict[str, Any]
 
 
 def _identity(
-    models: Mixture, what: Model, latent: str, tolerance: float, labels: tuple[str, ...]
+    what: Model, latent: str, tolerance: float, labels: tuple[str, ...], start: Floats
 ) -> dict[str, Any]:
-    """What a checkpoint rests on, but for data and start values."""
-    return {
+    """What a checkpoint rests on, but for data."""
+    models = what.items
+    of_gaps = {"category_map": models.category_map} if models.empty.any() else {}
+    return of_gaps | {
         "method": "marginal", "tolerance": tolerance, "model": models.names.tolist(),
         "shared": models.of_all, "fixed": what.fixed, "latent": latent, "groups": labels,
-        "reference": what.reference, "prior": (what.prior.alpha, what.prior.beta),
+        "reference": what.reference, "prior": (what.prior.alpha, what.prior.beta), "start": start,
     }  # fmt: skip
 
 
@@ -295,7 +315,10 @@ def _of_models(model: Model) -> dict[str, Any]:
     """Models and categories of the items, where they are not of one model and two categories."""
     if model.items.only is not None and model.items.only.name in MODELS:
         return {}
-    return {"item_model": model.items.names, "item_n_categories": model.items.n_categories}
+    out = {"item_model": model.items.names, "item_n_categories": model.items.n_categories}
+    if model.items.empty.any():
+        out["item_category_map"] = model.items.category_map
+    return out
 
 
 def _about_groups(model: Model, found: _Found, labels: tuple[str, ...]) -> dict[str, Any]:

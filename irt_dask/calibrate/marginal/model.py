@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -94,6 +94,12 @@ class Model:
     def item_set(self, x: Floats) -> ItemSet:
         """The items of a column."""
         return self.items.item_set(self.unpack(x)[0])
+
+    def of_models(self, models: Mixture) -> Model:
+        """The same of other models of the items; those of items that are fixed are the same."""
+        fixed, known = np.where(models.has, np.nan, 0.0), ~self.free.any(axis=0)
+        fixed[:, known] = self.fixed[: models.size, known]
+        return replace(self, items=models, fixed=fixed, prior=self.prior.first(models.size))
 
     def start(self, items: Floats) -> Floats:
         """Column to start from, near these items."""

@@ -85,7 +85,8 @@ def _likelihood(
         return Difficulties(informative, item_id)
     refuse_unobserved(item_id, counts.seen)
     every = np.ones(steps.size, dtype=bool)
-    refuse_null_categories(item_id, models.in_common(counts.of_each), steps + 1, every)
+    remedy = "calibrate by fit_marginal, which has null_categories="
+    refuse_null_categories(item_id, models.in_common(counts.of_each), steps + 1, every, remedy)
     conditional_sets.check_connected(informative, item_id, steps)
     of_those = conditional_sets.informative_counts(sets, counts.of_each, steps)
     conditional_sets.refuse_silent_categories(item_id, models.in_common(of_those), steps)

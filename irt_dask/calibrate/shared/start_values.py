@@ -80,7 +80,7 @@ def _response_counts(engine: Engine) -> ResponseCounts:
 
 
 def refuse_null_categories(
-    item_id: tuple[str, ...], n: Ints, n_categories: Ints, estimated: Bools
+    item_id: tuple[str, ...], n: Ints, n_categories: Ints, estimated: Bools, remedy: str
 ) -> None:
     """Stop at categories of items to be estimated that nobody has, and name them."""
     null = (n == 0) & (np.arange(n.shape[1]) < n_categories[:, None])
@@ -90,8 +90,8 @@ def refuse_null_categories(
                  for j in np.flatnonzero(null.any(axis=1))]  # fmt: skip
         raise EstimationError(
             f"{len(those)} item(s) have a category that nobody has, whose parameters no data can "
-            f"tell: {name_some(those)}; declare fewer categories, recode, or ingest with "
-            f"null_categories='collapse'"
+            f"tell: {name_some(those)}; declare fewer categories, recode, ingest with "
+            f"null_categories='collapse', or {remedy}"
         )
 
 

@@ -54,10 +54,12 @@ class Inverse(NamedTuple):
 
 def inverse(items: ItemSet, g: Tables) -> Inverse:
     """Inverse probabilities of the items of some tables; 8 bytes a row and node."""
-    least = float(items.log_p(g.nodes[[0, -1]]).min())  # no category is least likely in between
+    # No category is least likely in between; of an empty one there is no response.
+    least = float(items.log_p(g.nodes[[0, -1]])[~items.empty].min())
     values = np.empty((0, 0))
     if not isinstance(g, LinearTables) or g.base.size:
         values = items.log_p(g.nodes)
+        values[items.empty] = -np.inf
         np.exp(np.negative(values, out=values), out=values)
     return Inverse(items.first, values, LOG_NEGLIGIBLE + least)
 
