@@ -212,7 +212,7 @@ def test_anchors_are_the_same_in_all_groups(monkeypatch: Any) -> None:
     assert (got["item_dif_uniform_q_value"].values[0, :2] < 1e-3).all()
 
 
-def test_refusals() -> None:
+def test_refusals(monkeypatch: Any) -> None:
     rng = np.random.default_rng(6)
     a, b, y, groups, _ = data(rng, {"r": 60, "f": 60, "g": 5}, 3)
     r, items = given(y, groups), bank(a, b)
@@ -230,6 +230,11 @@ def test_refusals() -> None:
     few = np.flatnonzero(np.isin(np.arange(125), [0, 1, 60, 61]))
     with pytest.raises(EstimationError, match="4 persons of groups 'r' and 'f'"):
         irt.dif(given(y[few], groups[few]), items, reference="r", focal=["f"])
+    monkeypatch.setattr(SCORES, "_PERSON_BITS", 11)
+    for weight, kind, most in ((1.5, "sampling", 32), (40.0, "frequency", 2048)):
+        weighted = given(y, groups, np.full(125, weight), kind)
+        with pytest.raises(InputError, match=f"scores of {most} at most"):
+            irt.dif(weighted, items, reference="r", focal="f")
 
 
 def test_persons_are_counted_in_effect(monkeypatch: Any) -> None:
