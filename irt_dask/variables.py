@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from irt_dask.errors import InputError, repeated
@@ -34,14 +34,17 @@ class Variable:
     doc: str
     #: Dimensions that follow where there are several abilities.
     more: tuple[str, ...] = ()
+    #: Dimensions that go before where there are several groups.
+    before: tuple[str, ...] = ()
 
     def dims_of(self, n: int) -> tuple[str, ...]:
         """Names of the ``n`` dimensions of an array."""
-        return self.dims + self.more if n > len(self.dims) else self.dims
+        return self.before + self.dims + self.more if n > len(self.dims) else self.dims
 
 
-#: A line for each variable: name and dimensions (in brackets those that follow where there are
-#: several abilities), NumPy kinds of dtype, unit or "-", meaning; a long one goes on below.
+#: A line for each variable: name and dimensions (in brackets those that there are with several
+#: groups, before the others, or several abilities, after them), NumPy kinds of dtype, unit or "-",
+#: meaning; a long one goes on below.
 _TABLE = """\
 response(persons, items)  i  -  codes 0 to K - 1 of the item (K = 2: wrong, right), -1 not observed
 person_id(persons)              UOT  -        the person's identifier
@@ -167,25 +170,36 @@ pair_n_persons(pairs)           iu   persons  persons who answered both
 item_information(items, ability)  f  1/theta^2  Fisher information
 test_information(ability)       f    1/theta^2  sum over the items
 ability_se(ability)             f    theta    one over the root of information
-item_dif_shift(items)           f    logit    focal intercept less reference's
-item_dif_slope(items)           f    1/theta  focal slope less reference's
-item_dif_delta(items)           f    delta    shift on the ETS delta scale
-item_dif_class(items)           UOT  -        ETS class A, B or C of uniform DIF
-item_dif_score(items)           f    -        focal expected score less reference's
-item_dif_anchor(items)          b    -        whether it was taken to be the same in both groups
+item_dif_shift([focal] items)  f  logit  focal intercept less reference's
+item_dif_slope([focal] items)  f  1/theta  focal slope less reference's
+item_dif_delta([focal] items)  f  delta  shift on the ETS delta scale
+item_dif_class([focal] items)  UOT  -  ETS class A, B or C of uniform DIF
+item_dif_score([focal] items)  f  -  focal expected score less reference's
+item_dif_anchor(items)          b    -        whether it was taken to be the same in all groups
 item_dif_joint_df(items)        iu   -        degrees of freedom of joint DIF
-item_dif_uniform_q_value(items)  f  -  p-value adjusted for the number of items
-item_dif_nonuniform_q_value(items)  f  -  p-value adjusted for the number of items
-item_dif_joint_q_value(items)   f    -        p-value adjusted for the number of items
-item_dif_uniform_chi2(items)    f    -        test of uniform DIF
-item_dif_uniform_p_value(items)  f  -  its p-value
-item_dif_nonuniform_chi2(items)  f  -  test of nonuniform DIF
-item_dif_nonuniform_p_value(items)  f  -  its p-value
-item_dif_joint_chi2(items)      f    -        test of joint DIF
-item_dif_joint_p_value(items)   f    -        its p-value
+item_dif_uniform_q_value([focal] items)  f  -  p-value adjusted for the number of items
+item_dif_nonuniform_q_value([focal] items)  f  -  p-value adjusted for the number of items
+item_dif_joint_q_value([focal] items)  f  -  p-value adjusted for the number of items
+item_dif_uniform_chi2([focal] items)  f  -  test of uniform DIF
+item_dif_uniform_p_value([focal] items)  f  -  its p-value
+item_dif_nonuniform_chi2([focal] items)  f  -  test of nonuniform DIF
+item_dif_nonuniform_p_value([focal] items)  f  -  its p-value
+item_dif_joint_chi2([focal] items)  f  -  test of joint DIF
+item_dif_joint_p_value([focal] items)  f  -  its p-value
+item_dif_omnibus_chi2(items)    f    -        test of one curve in all groups
+item_dif_omnibus_df(items)      iu   -        its degrees of freedom
+item_dif_omnibus_p_value(items)  f  -  its p-value
+item_dif_omnibus_q_value(items)  f  -  p-value adjusted for the number of items
+focal(focal)                    UOT  -        label of the focal group
+focal_n_persons(focal)          iu   persons  persons of the focal group
+focal_ability_mean(focal)       f    theta    mean ability of the focal group, by the anchors
+focal_ability_sd(focal)         f    theta    SD of ability of the focal group, by the anchors
 item_difficulty_difference(items)  f  theta  focal less reference
 item_lord_difficulty_chi2(items)  f  -  Wald test of the difficulty
 item_lord_difficulty_p_value(items)  f  -  its p-value
+item_step_difficulty_difference(items, steps)  f  theta  focal less reference
+item_lord_step_chi2(items, steps)  f  -  Wald test of the step's difficulty
+item_lord_step_p_value(items, steps)  f  -  its p-value
 item_discrimination_difference(items)  f  1/theta  focal less reference
 item_lord_discrimination_chi2(items)  f  -  Wald test of the discrimination
 item_lord_discrimination_p_value(items)  f  -  its p-value
@@ -198,14 +212,14 @@ top_accuracy(top)               f    -        share of the K hardest items found
 n_responses()                   iu   responses  observed responses
 iteration_objective(iteration)  f    log-likelihood  after each iteration
 """
-_LINE = re.compile(r"(\w+)\(([^[)]*)(.*?)\) +(\w+) +(\S+) +(.+)")
+_LINE = re.compile(r"(\w+)\((\[\w+\] )?([^[)]*)(.*?)\) +(\w+) +(\S+) +(.+)")
 _WORD = re.compile(r"\w+")
 
 
 def _read(line: str) -> Variable:
-    name, dims, more, kind, unit, doc = _LINE.fullmatch(line).groups()  # type: ignore[union-attr]
-    own, others = (tuple(_WORD.findall(names)) for names in (dims, more))
-    return Variable(name, own, kind, unit.strip("-"), doc, others)
+    name, before, dims, more, kind, unit, doc = _LINE.fullmatch(line).groups()  # type: ignore[union-attr]
+    first, own, others = (tuple(_WORD.findall(names or "")) for names in (before, dims, more))
+    return Variable(name, own, kind, unit.strip("-"), doc, others, first)
 
 
 VARIABLES = {v.name: v for v in map(_read, _TABLE.replace("\n    ", " ").splitlines())}
@@ -239,8 +253,8 @@ def describe(name: str) -> Variable:
         return VARIABLES[name]
     base, _, suffix = name.rpartition("_")
     if base in VARIABLES and suffix in SUFFIXES:
-        v = VARIABLES[base]
-        return Variable(name, v.dims, "f", v.unit, f"{SUFFIXES[suffix]} of {base}", v.more)
+        doc = f"{SUFFIXES[suffix]} of {base}"
+        return replace(VARIABLES[base], name=name, kind="f", doc=doc)
     raise KeyError(f"{name!r} is not in the vocabulary of irt_dask.variables")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import click
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 from irt_dask.cli.common import (
     cluster_option,
@@ -138,9 +139,10 @@ def _misfits(frame: pd.DataFrame) -> Any:
 @_bank
 @click.option("--reference", metavar="GROUP", required=True,
               help="Group that the others are compared with.")  # fmt: skip
-@click.option("--focal", metavar="GROUP", multiple=True, required=True,
-              help="Group that may be favoured or disadvantaged. Repeat to compare several with "
-              "the reference, one after the other.")  # fmt: skip
+@click.option("--focal", metavar="GROUP", multiple=True,
+              help="Group that may be favoured or disadvantaged. Repeat it for several, each "
+              "compared with the reference and all tested together (default: all others).",
+              )  # fmt: skip
 @click.option("--out", type=click.Path(), metavar="DIF.csv",
               help="Write the tests, a row for each item and focal group.")  # fmt: skip
 @click.option("--anchors", default="all", show_default=True, metavar="A,B",
@@ -162,45 +164,61 @@ def dif(
     Does an item favour persons of one group over equally able persons of another? Each group has
     its own normal distribution of ability, so a difference in ability alone is no DIF. Printed are
     items of the ETS classes B and C, and those with a p-value below .05 divided by the number of
-    items; shift is in logits, positive where the item is easier for the focal group.
+    items; shift is in logits, positive where the item is easier for the focal group. With several
+    focal groups omnibus says whether an item has one curve in all groups.
     """
     import irt_dask as irt
 
-    path, frames, groups = new_csv(out), [], []
+    path = new_csv(out)
     r, known = responses_and_bank(store, bank, items=items, weights=weights, quiet=quiet)
     with warned(quiet), workers(cluster, r, quiet=quiet) as client:
-        for label in focal:
-            tests = irt.dif(
-                r, known, reference=reference, focal=label, seed=seed, client=client,
-                anchors=anchors if anchors in ("all", "iterate") else list_of(anchors),
-                progress=False if quiet else None,
-            )  # fmt: skip
-            frame = by_item(tests, "item_dif_")
-            frame.insert(1, "reference", reference)
-            frame.insert(2, "focal", label)
-            frames.append(frame)
-            found = frame["class"].value_counts()
-            groups.append({
-                "focal": label,
-                **{k: tests.attrs[f"{k}_focal"] for k in ("n", "ability_mean", "ability_sd")},
-                "anchors": tests.attrs["n_anchors"],
-                **{f"class_{c}": int(found.get(c, 0)) for c in "ABC"},
-                "untested": int((frame["class"] == "").sum()),
-            })  # fmt: skip
-    everything = pd.concat(frames, ignore_index=True)
+        tests = irt.dif(
+            r, known, reference=reference, focal=focal or None, seed=seed, client=client,
+            anchors=anchors if anchors in ("all", "iterate") else list_of(anchors),
+            progress=False if quiet else None,
+        )  # fmt: skip
+    everything, groups = _by_group(tests)
     write_csv(everything, path)
     about = {"reference": reference, "n_reference": tests.attrs["n_reference"],
              "items": tests.sizes["items"]}  # fmt: skip
+    about |= {k: v for k, v in tests.attrs.items() if k in ("weight_kind", "mean_weight")}
     if as_json:
         show({**about, "groups": groups, "tests": records(everything)}, True)
         return
     show(about, False)
     click.echo(f"\nGroups, abilities on the scale of the reference group:\n\n{rows(groups)}")
-    low = everything[[f"{t}_p_value" for t in ("uniform", "nonuniform")]].min(axis=1)
+    looked_at = ["uniform", "nonuniform", *(["omnibus"] if len(groups) > 1 else [])]
+    low = everything[[f"{t}_p_value" for t in looked_at]].min(axis=1)
     found = everything["class"].isin(["B", "C"]) | (low < _LEVEL / about["items"])
     columns = ("item", "focal", "class", "shift", "shift_se", "delta", "uniform_p_value", "slope",
-               "nonuniform_p_value")  # fmt: skip
+               *(f"{t}_p_value" for t in looked_at[1:]))  # fmt: skip
     _shown(everything[found], columns, "Items that may favour a group")
+
+
+def _by_group(tests: xr.Dataset) -> tuple[pd.DataFrame, list[dict[str, Any]]]:
+    """A row for each item and focal group, and one for each of these groups.
+
+    A single group is without the test of all groups, which is that of the group.
+    """
+    frames, groups = [], []
+    if tests.sizes["focal"] == 1:
+        tests = tests.drop_vars([v for v in tests if str(v).startswith("item_dif_omnibus")])
+    for label in tests["focal"].values:
+        of_one = tests.sel(focal=label)
+        frame = by_item(of_one, "item_dif_")
+        frame.insert(1, "reference", tests.attrs["reference"])
+        frame.insert(2, "focal", str(label))
+        frames.append(frame)
+        found = frame["class"].value_counts()
+        names = {"n": "n_persons", "ability_mean": "ability_mean", "ability_sd": "ability_sd"}
+        groups.append({
+            "focal": str(label),
+            **{k: of_one[f"focal_{name}"].item() for k, name in names.items()},
+            "anchors": tests.attrs["n_anchors"],
+            **{f"class_{c}": int(found.get(c, 0)) for c in "ABC"},
+            "untested": int((frame["class"] == "").sum()),
+        })  # fmt: skip
+    return pd.concat(frames, ignore_index=True), groups
 
 
 # --- information ----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Anchors of tests for differential functioning: items that are the same in both groups.
+"""Anchors of tests for differential functioning: items that are the same in all groups.
 
 They alone say how able the groups are.  Every other item is tested beside them, one at a time, so
 that those that favour a group do not stand for its ability.
@@ -24,7 +24,8 @@ _FEWEST, _MOST_ROUNDS = 3, 20
 #: Items that are named in a message.
 _NAMED = 10
 
-#: Tests of items by position: their results, (items,) each, and whatever else belongs to them.
+#: Tests of items by position: their results, items in the last dimension, and whatever else belongs
+#: to them.
 Test = Callable[[Ints], tuple[dict[str, NDArray[Any]], Any]]
 
 
@@ -60,29 +61,29 @@ def beside(test: Test, anchors: NDArray[np.bool_]) -> tuple[dict[str, NDArray[An
     own, of_anchors = test(at)
     data = {}
     for name, values in own.items():
-        data[name] = np.zeros((anchors.size, *values.shape[1:]), dtype=values.dtype)
-        data[name][at] = values
+        data[name] = np.zeros((*values.shape[:-1], anchors.size), dtype=values.dtype)
+        data[name][..., at] = values
     for j in np.flatnonzero(~anchors):
         with_it = np.sort(np.append(at, j))
         found, _ = test(with_it)
         for name, values in found.items():
-            data[name][j] = values[with_it == j][0]
+            data[name][..., j] = values[..., with_it == j][..., 0]
     return data, of_anchors
 
 
 def _central(data: dict[str, NDArray[Any]], sound: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Whether shift and slope of an item are about those of the middle item.
+    """Whether shift and slope of an item are about those of the middle item, in every focal group.
 
     Where many items favour one group, those that do not seem to favour the other, all of them
     alike: they are the middle as long as they are more than half.
     """
     central = np.ones(sound.size, dtype=bool)
     for name in ("item_dif_shift", "item_dif_slope"):
-        value, se = data[name], data[f"{name}_se"]
-        known = sound & np.isfinite(value)
-        middle = np.median(value[known]) if known.any() else np.nan
-        with np.errstate(invalid="ignore"):
-            central &= np.abs(value - middle) <= _FAR * se
+        for value, se in zip(*map(np.atleast_2d, (data[name], data[f"{name}_se"])), strict=True):
+            known = sound & np.isfinite(value)
+            middle = np.median(value[known]) if known.any() else np.nan
+            with np.errstate(invalid="ignore"):
+                central &= np.abs(value - middle) <= _FAR * se
     return central
 
 

@@ -41,12 +41,13 @@ class GroupBlock(BlockRef):
 
     def read(self) -> Block:
         """Return the persons' responses."""
-        data = layouts.take(self.ref.read().data, self._rows())
-        return Block(self.index, self.start, data)
+        block, rows = self.ref.read(), self._rows()
+        weight = None if block.weight is None else block.weight[rows]
+        return Block(self.index, self.start, layouts.take(block.data, rows), weight)
 
     def column(self, name: str) -> NDArray[Any] | None:
-        """Return a variable of the persons; no weights: methods that compare groups refuse them."""
-        column = None if name == "person_weight" else self.ref.column(name)
+        """Return a variable of the persons, None without it."""
+        column = self.ref.column(name)
         return None if column is None else column[self._rows()]
 
 

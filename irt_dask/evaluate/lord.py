@@ -9,6 +9,7 @@ import xarray as xr
 from scipy.special import chdtrc
 
 from irt_dask.arrays import Bools, Floats
+from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import dataset
 from irt_dask.errors import InputError
 from irt_dask.items import checks
@@ -32,6 +33,10 @@ def lord_dif(reference: xr.Dataset, focal: xr.Dataset) -> xr.Dataset:
         ``item_lord_difficulty_chi2``, its square over its variance (1 degree of freedom), and
         ``item_lord_difficulty_p_value``.  Where both have standard errors of the discriminations,
         the same with ``discrimination``.  Items that cannot be tested have NaN.
+        If an item has more than two categories, over (items, steps):
+        ``item_step_difficulty_difference`` and ``_se``, ``item_lord_step_chi2`` (1 degree of
+        freedom each) and ``item_lord_step_p_value``; NaN beyond an item's steps, and of items of
+        two categories, whose difficulty is tested.
 
     Raises
     ------
@@ -42,15 +47,18 @@ def lord_dif(reference: xr.Dataset, focal: xr.Dataset) -> xr.Dataset:
     -----
     ItemWarning
         Names the items that are not tested: those with a flag (``item_flag``; where a bank has
-        none, what its numbers tell) other than few responses, or without a standard error.
+        none, what its numbers tell) other than few responses, without a standard error (with more
+        than two categories: of any step), or with other categories or another model in one bank.
 
     Notes
     -----
     On the driver.  Lord's chi-square of 2 degrees of freedom also needs the covariance of a and b,
     which banks do not hold: here are its two marginal parts, each exact by itself.  They are
-    dependent; take the smaller p-value times 2 for a test of both.  The error of a link is not
-    counted: with few common items, or some that differ, chi-squares are too large.  ``dif`` needs
-    neither a link nor two calibrations.
+    dependent; take the smaller p-value times 2 for a test of both.  So are the steps of an item:
+    take the smallest p-value times their number.  The difficulty of such an item is the mean of
+    its steps, where steps that differ in opposite directions show nothing.  The error of a link is
+    not counted: with few common items, or some that differ, chi-squares are too large.  ``dif``
+    needs neither a link nor two calibrations.
     Source: Lord (1980), *Applications of Item Response Theory to Practical Testing Problems*,
     chapter 14.
 
@@ -66,31 +74,29 @@ def lord_dif(reference: xr.Dataset, focal: xr.Dataset) -> xr.Dataset:
     common = tuple(i for i in ids[0] if i in set(ids[1]))
     if not common:
         raise InputError("reference and focal have no item in common; items are matched by item_id")
-    values, errors = [], []
+    sets, values, errors = [], [], []
     for bank, own, what in zip((reference, focal), ids, ("reference", "focal"), strict=True):
         items = item_set(bank, common, what=what)
         at = [own.index(i) for i in common]
+        sets.append(items)
         values.append({"difficulty": items.difficulty(), "discrimination": items.slope()})
-        errors.append({name: _errors(bank, name, at) for name in values[-1]})
+        errors.append({name: _errors(bank, name, at) for name in (*values[-1], "step_difficulty")})
         if errors[-1]["difficulty"] is None:
             raise InputError(
                 f"{what} has neither item_difficulty_se nor item_difficulty_sd, which the test "
                 f"needs; give a fit or bank with standard errors"
             )
-    of_two = np.logical_and(*(item_set(b, common).n_categories == 2 for b in (reference, focal)))
-    tested = _tested(reference, focal, common, [e["difficulty"] for e in errors], of_two)
+    steps = _steps(sets, [e["step_difficulty"] for e in errors])
+    tested = _tested(reference, focal, common, [e["difficulty"] for e in errors], sets, steps[1])
     data: dict[str, Any] = {}
     for name in ("difficulty", "discrimination"):
         one, two = errors[0][name], errors[1][name]
         if one is None or two is None:
             continue
-        difference, se = values[1][name] - values[0][name], np.hypot(one, two)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            z2 = np.where(tested & (se > 0.0), (difference / se) ** 2, np.nan)
-        data[f"item_{name}_difference"] = difference
-        data[f"item_{name}_difference_se"] = se
-        data[f"item_lord_{name}_chi2"] = z2
-        data[f"item_lord_{name}_p_value"] = chdtrc(1, z2)
+        difference = values[1][name] - values[0][name]
+        data |= _wald(name, name, difference, np.hypot(one, two), tested)
+    if steps[0].size:
+        data |= _wald("step_difficulty", "step", *steps, tested[:, None])
     return dataset(
         data,
         item_id=common,
@@ -98,19 +104,70 @@ def lord_dif(reference: xr.Dataset, focal: xr.Dataset) -> xr.Dataset:
     )
 
 
+def _wald(name: str, test: str, difference: Floats, se: Floats, tested: Bools) -> dict[str, Floats]:
+    """Differences of a parameter with errors, and their tests."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z2 = np.where(tested & (se > 0.0), (difference / se) ** 2, np.nan)
+    return {
+        f"item_{name}_difference": difference,
+        f"item_{name}_difference_se": se,
+        f"item_lord_{test}_chi2": z2,
+        f"item_lord_{test}_p_value": chdtrc(1, z2),
+    }
+
+
+def _alike(sets: list[ItemSet]) -> Bools:
+    """Whether items have the same categories and model in both banks."""
+    alike = sets[0].n_categories == sets[1].n_categories
+    names = [np.empty(alike.size, dtype=object) for _ in sets]
+    for own, items in zip(names, sets, strict=True):
+        for g in items.groups:
+            own[g.at] = g.model.name
+    out: Bools = alike & (_of_two(sets) | (names[0] == names[1]))
+    return out
+
+
+def _of_two(sets: list[ItemSet]) -> Bools:
+    out: Bools = (sets[0].n_categories == 2) & (sets[1].n_categories == 2)
+    return out
+
+
+def _steps(sets: list[ItemSet], errors: list[Floats | None]) -> tuple[Floats, Floats]:
+    """Differences of step difficulties and their errors, (items, steps), of items that have some.
+
+    Without steps where there is none.
+    """
+    several = _alike(sets) & ~_of_two(sets)
+    most = int((sets[0].n_categories[several] - 1).max(initial=0))
+    difference, se = np.full((2, several.size, most), np.nan)
+    found = [s.step_difficulties() for s in sets]
+    first = [s.first - np.arange(s.n_items + 1) for s in sets]
+    one, two = errors
+    for j in np.flatnonzero(several):
+        b = [x[f[j] : f[j + 1]] for x, f in zip(found, first, strict=True)]
+        k = b[0].size
+        difference[j, :k] = b[1] - b[0]
+        if one is not None and two is not None:
+            se[j, :k] = np.hypot(one[j, :k], two[j, :k])
+    return difference, se
+
+
 def _tested(
     reference: xr.Dataset, focal: xr.Dataset, common: tuple[str, ...], errors: list[Any],
-    of_two: Bools,
+    sets: list[ItemSet], of_steps: Floats,
 ) -> Bools:  # fmt: skip
     """Items whose parameters can be compared; warns of the others."""
-    reasons: dict[str, list[str]] = {
-        i: ["more than two categories, see dif"]
-        for i, two in zip(common, of_two, strict=True)
-        if not two
-    }
+    of_two, alike = _of_two(sets), _alike(sets)
+    reasons: dict[str, list[str]] = {}
+    for j, i in enumerate(common):
+        if not alike[j]:
+            reasons[i] = ["other categories or another model in focal"]
+        elif not (of_two[j] or np.isfinite(of_steps[j]).any()):
+            reasons[i] = ["no standard error of a step in both"]
     for name, bank, error in zip(("reference", "focal"), (reference, focal), errors, strict=True):
-        for i, flag, e in zip(common, checks.unsound(bank, common), error, strict=True):
-            if flag or not (np.isfinite(e) and e > 0.0):
+        flags = checks.unsound(bank, common)
+        for i, flag, e, two in zip(common, flags, error, of_two, strict=True):
+            if flag or (two and not (np.isfinite(e) and e > 0.0)):
                 reasons.setdefault(i, []).append(f"{flag or 'no standard error'} in {name}")
     named = {i: ", ".join(why) for i, why in reasons.items()}
     checks.left_out(named, len(common), "in common are not tested", stacklevel=3)

@@ -1,9 +1,11 @@
 """Size of the tests of `dif` by number of persons in the groups, items known, no DIF.
 
-    python tests/benchmarks/dif.py [--tests 6000] [--json FILE]
+    python tests/benchmarks/dif.py [--tests 6000] [--weighted] [--several] [--json FILE]
 
 Shares of p-values below .05 over items and data sets: about 15 s a row on one core.  Slopes are
 log-normal (SD .3), difficulties N(0, 1), abilities N(0, 1) and, in the focal group, N(impact, 1).
+With `--weighted` persons are drawn with probabilities that fall with ability and vary otherwise,
+and have the inverse as weights; with `--several` there are three focal groups, and one test of all.
 """
 
 import argparse
@@ -23,34 +25,60 @@ SETTINGS = (
     *((20, 1000, n, -1) for n in (30, 100, 500)),
     *((20, n, n, 0) for n in (30, 60, 200, 500)),
 )
+WEIGHTED = (
+    *((20, 1000, n, 0) for n in (60, 200, 1000)),
+    *((20, 1000, n, -1) for n in (200, 1000)),
+    (20, 10000, 10000, 0),
+)
+SEVERAL = tuple((20, 1000, n, 0) for n in (100, 500))
 KINDS = ("uniform", "nonuniform", "joint")
 
 
-def low_p_values(rng, m, n_reference, n_focal, impact):
-    """Whether each p-value of a simulated data set is below .05, (kinds, items)."""
+def persons(rng, n, mean, weighted):
+    """Abilities and weights of persons; ``weighted`` ones are drawn with unequal probabilities."""
+    if not weighted:
+        return rng.normal(mean, 1, n), np.ones(n)
+    theta = rng.normal(mean, 1, 20 * n)
+    w = (1 + 3 / (1 + np.exp(-2 * (theta - mean)))) * rng.uniform(0.5, 1.5, theta.size)
+    drawn = np.flatnonzero(rng.random(theta.size) < 0.5 / w)[:n]
+    assert drawn.size == n
+    return theta[drawn], w[drawn]
+
+
+def low_p_values(rng, m, sizes, impact, weighted):
+    """Whether each p-value of a simulated data set is below .05, (kinds, tests)."""
     a, b = 1.1 * np.exp(rng.normal(0, 0.3, m)), rng.normal(0, 1, m)
-    theta = np.r_[rng.normal(0, 1, n_reference), rng.normal(impact, 1, n_focal)]
+    found = [persons(rng, n, impact * (k > 0), weighted) for k, n in enumerate(sizes)]
+    theta, weight = map(np.concatenate, zip(*found, strict=True))
     p = 1 / (1 + np.exp(-a * (theta[:, None] - b)))
-    group = ["r"] * n_reference + ["f"] * n_focal
-    r = irt.from_array((rng.random(p.shape) < p).astype(np.int8), persons={"group": group})
+    columns = {"group": np.repeat([f"g{k}" for k in range(len(sizes))], sizes)}
+    if weighted:
+        columns["weight"] = weight
+    r = irt.from_array((rng.random(p.shape) < p).astype(np.int8), persons=columns)
     bank = {"item_discrimination": a, "item_intercept": -a * b}
     items = dataset(bank, item_id=r.item_id, attrs={"model": "2pl"})
-    got = irt.dif(r, items, reference="r", focal="f", progress=False)
-    return np.stack([got[f"item_dif_{k}_p_value"].values < 0.05 for k in KINDS])
+    focal = "g1" if len(sizes) == 2 else None
+    got = irt.dif(r, items, reference="g0", focal=focal, progress=False)
+    kinds = KINDS if focal else (*KINDS, "omnibus")
+    return {k: got[f"item_dif_{k}_p_value"].values.ravel() < 0.05 for k in kinds}
 
 
 def main():
     table = Table()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tests", type=int, default=6000)
-    n_tests = parser.parse_args().tests
+    parser.add_argument("--weighted", action="store_true")
+    parser.add_argument("--several", action="store_true")
+    options = parser.parse_args()
     warnings.simplefilter("ignore", ApproximationWarning)
     rng = np.random.default_rng(5)
+    settings = WEIGHTED if options.weighted else SEVERAL if options.several else SETTINGS
     with table:
-        for m, n_reference, n_focal, impact in SETTINGS:
-            sets = max(1, n_tests // m)
-            low = [low_p_values(rng, m, n_reference, n_focal, impact) for _ in range(sets)]
-            share = dict(zip(KINDS, np.mean(low, axis=(0, 2)), strict=True))
+        for m, n_reference, n_focal, impact in settings:
+            sizes = [n_reference] + [n_focal] * (3 if options.several else 1)
+            sets = max(1, options.tests // m)
+            low = [low_p_values(rng, m, sizes, impact, options.weighted) for _ in range(sets)]
+            share = {k: np.mean([x[k] for x in low]) for k in low[0]}
             table.add(items=m, reference=n_reference, focal=n_focal, impact=impact, **share)
 
 

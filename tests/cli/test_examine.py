@@ -64,9 +64,10 @@ def test_weights_can_be_ignored(made, typed):
     """The same bits as the store without them has; and what cannot use them says so."""
     for command in ("fit", "dif"):
         options = ("--reference", "a", "--focal", "b") if command == "dif" else ()
-        refused = typed(command, made / "s", made / "bank.csv", *options, code=2).err
-        assert "does not support person weights" in refused
-        assert "have sampling weights; count every person once: --weights ignore" in refused
+        if command == "fit":
+            refused = typed(command, made / "s", made / "bank.csv", code=2).err
+            assert "does not support person weights" in refused
+            assert "have sampling weights; count every person once: --weights ignore" in refused
         both = [
             json.loads(typed(command, made / store, made / "bank.csv", *options, "--weights",
                              "ignore", "--json").out)
@@ -133,6 +134,40 @@ def test_dif_finds_the_item_that_is_harder_for_a_group(made, typed):
         np.testing.assert_array_equal(shift, tests["item_dif_shift"])
         assert said["groups"][0]["anchors"] == tests.attrs["n_anchors"] < M
     assert "the groups are a, b" in typed(*args[:-1], "c", code=2).err
+
+
+def test_dif_uses_weights(made, typed):
+    args = ("dif", made / "s", made / "bank.csv", "--reference", "a")
+    said = json.loads(typed(*args, "--json").out)
+    r, bank = irt.open_responses(made / "s"), irt.read_items(made / "bank.csv")
+    tests = irt.dif(r, bank, reference="a", focal="b")
+    assert said["weight_kind"] == "sampling"
+    assert said["mean_weight"] == tests.attrs["mean_weight"] == 2.5
+    shift = [t["shift"] for t in said["tests"]]
+    np.testing.assert_array_equal(shift, tests["item_dif_shift"])
+    ignored = json.loads(typed(*args, "--weights", "ignore", "--json", "--quiet").out)
+    assert np.abs(np.subtract([t["shift"] for t in ignored["tests"]], shift)).max() > 0.01
+
+
+def test_dif_of_several_groups(made, typed):
+    """All but the reference, without a name; the test of all groups stands in each row."""
+    frame = pd.read_csv(made / "plain.csv")
+    frame["group"] = np.array(["a", "b", "c"])[np.arange(N) % 3]
+    frame.to_csv("three.csv", index=False)
+    r = irt.ingest("three.csv", "three", shape="wide", columns={"group": "group"})
+    args = ("dif", "three", made / "bank.csv", "--reference", "a")
+    printed = typed(*args, "--out", "dif.csv")
+    rows = pd.read_csv("dif.csv", float_precision="round_trip")
+    assert rows["focal"].tolist() == ["b"] * M + ["c"] * M
+    tests = irt.dif(r, irt.read_items(made / "bank.csv"), reference="a", focal=None)
+    for name in ("omnibus_chi2", "omnibus_q_value", "joint_df"):
+        np.testing.assert_array_equal(rows[name], np.tile(tests[f"item_dif_{name}"].values, 2))
+    for name in ("shift", "joint_p_value"):
+        np.testing.assert_array_equal(rows[name], tests[f"item_dif_{name}"].values.ravel())
+    assert rows["omnibus_df"].eq(4).all()
+    named = typed(*args, "--focal", "b", "--focal", "c")
+    assert named.out == printed.out
+    assert "focal names b more than once" in typed(*args, *["--focal", "b"] * 2, code=2).err
 
 
 def test_information_by_ability(made, typed):

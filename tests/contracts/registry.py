@@ -300,10 +300,17 @@ METHODS = (
         "predictive_check, mixed", "predictive_check", {"n_replicates": 20, "seed": 5},
         items="mixed", random="keyed", categories=_CATEGORIES,
     ),
-    Method("dif", "dif", {**_GROUPS, "seed": 5}, items="2pl", groups="needs", random="keyed"),
     Method(
-        "dif, mixed", "dif", {**_GROUPS, "seed": 5}, items="mixed", groups="needs", random="keyed",
-        categories=_CATEGORIES,
+        "dif", "dif", {**_GROUPS, "seed": 5}, items="2pl", weights=True, groups="needs",
+        random="keyed",
+    ),
+    Method(
+        "dif, mixed", "dif", {**_GROUPS, "seed": 5}, items="mixed", weights=True, groups="needs",
+        random="keyed", categories=_CATEGORIES,
+    ),
+    Method(
+        "dif, all groups", "dif", {"reference": "b", "focal": None, "seed": 5}, items="2pl",
+        weights=True, groups="needs", random="keyed",
     ),
     Method(
         "score, partial credit", "score", items="partial credit", weights=True, uses_weights=False,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from categories import category_probability
+from scipy.stats import chi2
 
 import irt_dask as irt
 from irt_dask.curves import FAMILIES
 from irt_dask.curves.item_set import ItemSet
+from irt_dask.errors import ItemWarning
 from irt_dask.evaluate import dif_directions
-from irt_dask.evaluate.dif import adjusted
+from irt_dask.evaluate.dif_tests import adjusted
 from irt_dask.items.parameters import item_set
 
 K = (2, 2, 3, 4, 3, 4, 3, 4)
@@ -134,3 +136,58 @@ def test_nominal_items_whose_slopes_say_little():
     assert ((chi2 > 0.0) & (chi2 < 20.0)).all()
     se = found["item_dif_shift_se"].values[2:]  # their scores are not rounded away
     assert ((se > 0.02) & (se < 0.5)).all()
+
+
+# --- two calibrations -----------------------------------------------------------------------------
+
+
+def test_lords_test_of_steps():
+    """By the numbers of the banks; the difficulty and the slope too; others are named."""
+    r = simulated(3000, 5)
+    one, two = (
+        irt.fit_marginal(r.select(persons=part), model=MODEL, groups=False, progress=False)
+        for part in (slice(0, 1500), slice(1500, 3000))
+    )
+    got, step = irt.lord_dif(one, two), "item_step_difficulty"
+    difference = (two[step] - one[step]).values
+    se = np.hypot(one[f"{step}_se"], two[f"{step}_se"]).values
+    several = np.array(K) > 2
+    difference[~several] = se[~several] = np.nan
+    np.testing.assert_allclose(got[f"{step}_difference"], difference, rtol=1e-9)
+    np.testing.assert_allclose(got[f"{step}_difference_se"], se, rtol=1e-9)
+    z2 = (difference / se) ** 2
+    np.testing.assert_allclose(got["item_lord_step_chi2"], z2, rtol=1e-9)
+    np.testing.assert_allclose(got["item_lord_step_p_value"], chi2.sf(z2, 1), rtol=1e-9)
+    assert np.isfinite(z2).sum(axis=1).tolist() == [k - 1 if k > 2 else 0 for k in K]
+    assert np.isfinite(got["item_lord_discrimination_chi2"]).all()
+    assert np.isfinite(got["item_lord_difficulty_chi2"]).all()
+    other = two["item_model"].values.astype(object)
+    other[3] = "graded"
+    bare = two.drop_vars(f"{step}_se")
+    with pytest.warns(ItemWarning, match=r"6 of 8 .* 2 \(no standard error of a step in both\)"):
+        assert "item_lord_step_chi2" in irt.lord_dif(one, bare)
+    changed = two.assign(item_model=("items", other.astype(str)))
+    with pytest.warns(ItemWarning, match=r"1 of 8 .* 3 \(other categories or another model in"):
+        left = irt.lord_dif(one, changed)["item_lord_step_chi2"].values
+    np.testing.assert_array_equal(np.isnan(left[3]), True)
+    np.testing.assert_array_equal(left[4:], got["item_lord_step_chi2"].values[4:])
+
+
+@pytest.mark.slow
+def test_level_of_lords_test_of_steps():
+    """60 pairs of calibrations, 840 steps without DIF: a share of .05 has an SD of .0075 if steps
+    are independent, about .01 as they are; 3.5 of these."""
+    low = []
+    for seed in range(60):
+        r = simulated(3000, 200 + seed, focal=0.0)
+        fits = [
+            irt.fit_marginal(
+                r.select(persons=part), model=MODEL, groups=False, progress=False
+            )
+            for part in (slice(0, 1500), slice(1500, 3000))
+        ]  # fmt: skip
+        linked = irt.link(*fits)
+        p = irt.lord_dif(fits[0], linked)["item_lord_step_p_value"].values
+        low.append(p[np.isfinite(p)] < 0.05)
+    share = np.concatenate(low).mean()
+    assert 0.015 < share < 0.085, share

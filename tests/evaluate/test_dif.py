@@ -18,6 +18,7 @@ from irt_dask.errors import ApproximationWarning, EstimationError, InputError, I
 
 #: The package has the function of that name.
 DIF = importlib.import_module("irt_dask.evaluate.dif")
+SCORES = importlib.import_module("irt_dask.evaluate.dif_scores")
 
 
 def two_groups(rng, n, m, *, impact=0.0, shift=None, tilt=None):
@@ -106,7 +107,7 @@ def by_hand(y, groups, a, b, c, expected):
 
 @pytest.mark.parametrize("guessing", [0.0, 0.2])
 def test_by_hand(guessing, monkeypatch):
-    monkeypatch.setattr(DIF, "_MANY", 0)  # the persons' own scores say how they vary
+    monkeypatch.setattr(SCORES, "_MANY", 0)  # the persons' own scores say how they vary
     rng = np.random.default_rng(1)
     a, b, y, groups = two_groups(rng, 150, 6, impact=0.4, shift=np.r_[0.8, np.zeros(5)])
     y[rng.random(y.shape) < 0.15] = -1
@@ -131,7 +132,7 @@ def test_by_hand(guessing, monkeypatch):
 @pytest.mark.parametrize("guessing", [0.0, 0.2])
 def test_few_persons_by_hand(guessing, monkeypatch):
     """Products of simulated scores, of some 200,000 persons a group."""
-    monkeypatch.setattr(DIF, "_SIMULATED", 200_000)
+    monkeypatch.setattr(SCORES, "_SIMULATED", 200_000)
     rng = np.random.default_rng(3)
     a, b, y, groups = two_groups(rng, 60, 5, impact=0.4, shift=np.r_[0.8, np.zeros(4)])
     c = np.full(5, guessing)
@@ -171,7 +172,7 @@ def test_blocks_order_and_layouts_do_not_matter(bits, monkeypatch):
     for rows in (1, 17, 50):
         assert bits(run(y, groups, items, rows_per_block=rows)) == want
     order = rng.permutation(120)  # others are simulated then
-    monkeypatch.setattr(DIF, "_MANY", 0)
+    monkeypatch.setattr(SCORES, "_MANY", 0)
     assert bits(run(y[order], groups[order], items, rows_per_block=17)) == bits(
         run(y, groups, items)
     )
@@ -217,9 +218,6 @@ def test_refusals():
     few = irt.from_array(rng.integers(0, 2, (4, 2)), persons={"group": ["r", "r", "f", "f"]})
     with pytest.raises(EstimationError, match="there must be more persons"):
         irt.dif(few, items, reference="r", focal="f")
-    weighted = irt.from_array(y, persons={"group": ["r", "r", "f", "f"], "weight": [1, 2, 1, 1]})
-    with pytest.raises(InputError, match="does not support person weights"):
-        irt.dif(weighted, items, reference="r", focal="f")
 
 
 def test_few_persons_of_a_group_are_warned_of():

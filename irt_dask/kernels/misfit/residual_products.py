@@ -34,6 +34,9 @@ from irt_dask.kernels.responses.rows import item, n_rows
 UNIT = 65536.0
 #: Persons whose products are added as doubles; bounds the memory of a block's residuals.
 _CHUNK = 4096
+#: Bits of how many persons a row is that a product of matrices takes at a time: 2^12 rows, products
+#: of 2^32 and these fill a double.
+_DIGIT_BITS = 9
 #: Divisor, squared for the SD, that brings the scores of mean and SD of ability within 1: where
 #: the grid ends further out, the next power of two.
 _MEAN_BOUND = 8.0
@@ -130,7 +133,7 @@ def _scores(
 
 def score_products(
     data: Layout, g: Tables, s: Shared, p: Prior, first: Ints, table: Floats, mean: float,
-    sd: float,
+    sd: float, times: Ints | None,
 ) -> tuple[Ints, Ints]:  # fmt: skip
     """Sums over persons of the marginal score, and of its products with itself.
 
@@ -138,7 +141,8 @@ def score_products(
     parameter after parameter, and, up to factors, by mean and SD of ability; they count multiples
     of ``1 / UNIT``.  By Fisher's identity each is the posterior mean of the derivative given
     ability: ``table`` (parameters, rows, nodes) has those of log P, at most 1, category k of item j
-    in row ``first[j] + k``.  Shapes (n,) and (n, n), n = parameters x items + 2.
+    in row ``first[j] + k``.  Shapes (n,) and (n, n), n = parameters x items + 2.  A person counts
+    as so many as ``times`` says, in all 2^30 at most.
     """
     size = table.shape[0] * data.shape[1] + 2
     sums, products = np.zeros(size, dtype=np.int64), np.zeros((size, size), dtype=np.int64)
@@ -149,6 +153,17 @@ def score_products(
         x, who = np.zeros((hi - lo, size)), Chosen(np.arange(lo, hi), np.empty(0))
         room = some(hi - lo, data.shape[1], g.nodes.size)
         _scores(*rows.arrays(data), g, s, p, who, room, first, table, mean, sd, bound, x)
-        sums += x.sum(axis=0).astype(np.int64)
-        products += (x.T @ x).astype(np.int64)
+        if times is None:
+            sums += x.sum(axis=0).astype(np.int64)
+            products += (x.T @ x).astype(np.int64)
+            continue
+        sums += times[lo:hi] @ x.astype(np.int64)
+        for shift, digit in _digits(times[lo:hi]):
+            products += (x.T @ (x * digit[:, None])).astype(np.int64) << shift
     return sums, products
+
+
+def _digits(whole: Ints) -> Iterator[tuple[int, Ints]]:
+    """Digits of numbers that are not negative, the lowest first, each with its bits of place."""
+    for shift in range(0, int(whole.max(initial=0)).bit_length(), _DIGIT_BITS):
+        yield shift, (whole >> shift) & ((1 << _DIGIT_BITS) - 1)
