@@ -144,6 +144,7 @@ def random_part(size, rng):
 
 def test_blocks_of_an_inverse(monkeypatch):
     x, blocks = random_part(300, np.random.default_rng(2))
+    monkeypatch.setattr(inverse_blocks, "_WIDTH", 32)
     monkeypatch.setattr(inverse_blocks, "_STEPS", 3)
     low = inverse_blocks.low_rank(lambda v: x @ v, blocks)
     assert low.q.shape[1] < len(x) / 2
