@@ -154,6 +154,16 @@ def _of_two(bank: xr.Dataset) -> Floats:
     return np.moveaxis(np.array([[of_a, between], [between, of_d]]), -1, 0)
 
 
+def warn_untested(size: int) -> None:
+    """Say what there is not where a matrix of all parameters would be too large."""
+    warnings.warn(
+        f"fixed_items are taken as known: with {size} parameters they have no tests "
+        f"(item_anchor_chi2), and errors that their bank tells are not in the standard errors",
+        DataWarning,
+        stacklevel=4,
+    )
+
+
 def test(fit: Rounds, x: Floats, expected: Expected, errors: Floats) -> Test | None:
     """Test the anchors of the model at its maximum x: one pass.
 

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from irt_dask.arrays import Floats, Ints
-from irt_dask.calibrate.marginal import lost_information
+from irt_dask.calibrate.marginal import large_errors, lost_information
 from irt_dask.calibrate.marginal.expected import Expected
+from irt_dask.calibrate.marginal.inverse_blocks import SingularError
+from irt_dask.calibrate.marginal.large_errors import Complete, Large
 from irt_dask.calibrate.marginal.model import HISTOGRAM_NODES, Model
 from irt_dask.calibrate.marginal.rounds import Rounds
 from irt_dask.errors import DataWarning, InputError
@@ -22,19 +24,42 @@ from irt_dask.items.described import described
 _LEAST = 1e-6
 #: Information below which there is none: what is left of numbers that underflow.
 _NOTHING = 1e-280
-#: Parameters whose covariance is found unless the user says otherwise (seconds), and at most
-#: (a minute; some GiB on the driver and in each worker).
+#: Parameters whose covariance is found unless the user says otherwise (seconds), and is found as a
+#: matrix (a minute; some GiB on the driver and in each worker).
 _MAX_BY_DEFAULT, _MAX = 2000, 6000
+#: A relative error of standard errors, beyond these, that is worth a warning.
+_DIFFERENCE = 0.005
 
 
 @dataclass(frozen=True)
 class Covariance:
-    """Covariance of the free parameters, if known, and where each of them is: -1 is fixed."""
+    """Covariance of the free parameters, if known, and where each of them is: -1 is fixed.
+
+    A matrix, or ``large``: what results need of one that is too large.
+    """
 
     matrix: Floats | None
     inverse: Floats | None  # of the observed information: the same without weights
     item_column: Ints
     ability_column: Ints
+    large: Large | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether there is one."""
+        return self.inverse is not None or self.large is not None
+
+    @property
+    def attrs(self) -> dict[str, str]:
+        """How it was found, if not as a matrix."""
+        return {} if self.large is None else {"standard_errors": self.large.said}
+
+    def solved(self, score: Floats) -> Floats:
+        """Inverse of the observed information times a score."""
+        if self.large is not None:
+            return self.large.solved(score)
+        assert self.inverse is not None
+        return np.asarray(self.inverse @ score)
 
     @property
     def size(self) -> int:
@@ -47,12 +72,16 @@ class Covariance:
         A first parameter without a column, a slope, is taken as known: it is fixed, or at a bound.
         A function of another one has no error then.
         """
-        if self.matrix is None or not self.matrix.size:
+        if not self.known or not self.size:
             return np.full(len(column), np.nan)
         used, there = gradient != 0.0, column >= 0
         known = (there | ~used)[:, 1:].all(axis=1) & (there & used).any(axis=1)
         at = np.where(there, column, 0)
-        block = self.matrix[at[..., :, None], at[..., None, :]]
+        if self.large is not None:
+            block = self.large.between(at)
+        else:
+            assert self.matrix is not None
+            block = self.matrix[at[..., :, None], at[..., None, :]]
         of_each = np.where(there, gradient, 0.0)
         variance = np.einsum("ni,nij,nj->n", of_each, block, of_each)
         return np.where(known, np.sqrt(np.maximum(variance, 0.0)), np.nan)
@@ -95,15 +124,25 @@ def _complete(model: Model, items: Floats, ability: Floats, e: Expected, at: Any
         for j, column in enumerate(item_column):
             both = (row >= 0) & (column >= 0)
             np.add.at(out, (row[both], column[both]), block[both, i, j])
-    if not model.histogram:
-        for g in np.flatnonzero((ability_column >= 0).any(axis=0)):
-            sd = np.exp(ability[1, g])
-            u = (e.nodes - ability[0, g]) / sd
-            n, first, second = e.persons[g] @ np.stack([np.ones_like(u), u, u**2], axis=1)
-            of_group = np.array([[n / sd**2, 2.0 * first / sd], [2.0 * first / sd, 2.0 * second]])
-            inside = np.flatnonzero(ability_column[:, g] >= 0)
-            at_g = ability_column[inside, g]
-            out[np.ix_(at_g, at_g)] = of_group[np.ix_(inside, inside)]
+    for at_g, of_group in _of_groups(model, ability, e, ability_column):
+        out[np.ix_(at_g, at_g)] = of_group
+    return out
+
+
+def _of_groups(
+    model: Model, ability: Floats, e: Expected, ability_column: Ints
+) -> list[tuple[Ints, Floats]]:
+    """Columns of each group's mean and SD, and their information if abilities were known."""
+    out: list[tuple[Ints, Floats]] = []
+    if model.histogram:
+        return out
+    for g in np.flatnonzero((ability_column >= 0).any(axis=0)):
+        sd = np.exp(ability[1, g])
+        u = (e.nodes - ability[0, g]) / sd
+        n, first, second = e.persons[g] @ np.stack([np.ones_like(u), u, u**2], axis=1)
+        of_group = np.array([[n / sd**2, 2.0 * first / sd], [2.0 * first / sd, 2.0 * second]])
+        inside = np.flatnonzero(ability_column[:, g] >= 0)
+        out.append((ability_column[inside, g], of_group[np.ix_(inside, inside)]))
     return out
 
 
@@ -115,13 +154,13 @@ def _of_prior(model: Model, items: Floats, at: Any) -> Floats:
     return np.bincount(item_column[own], information[own], size).astype(float)
 
 
-def are_wanted(model: Model, x: Floats, standard_errors: bool | None) -> bool:
-    """Whether to find standard errors; an error if they are asked for and too many."""
+def are_wanted(model: Model, x: Floats, standard_errors: bool | None, sampled: bool) -> bool:
+    """Whether to find standard errors; an error if they are asked for and cannot be had."""
     size = columns(model, x)[2]
-    if standard_errors and size > _MAX:
+    if standard_errors and sampled and size > _MAX:
         raise InputError(
-            f"standard_errors=True: {size} parameters need a matrix of as many rows and columns, "
-            f"and {_MAX} is the most; use standard_errors=False"
+            f"standard_errors=True: with sampling weights {size} parameters need a matrix of as "
+            f"many rows and columns, and {_MAX} is the most; use standard_errors=False"
         )
     return size <= _MAX_BY_DEFAULT if standard_errors is None else standard_errors
 
@@ -135,15 +174,12 @@ def covariance(fit: Rounds, x: Floats, expected: Expected, wanted: bool) -> Cova
     at = columns(model, x)
     if not wanted:
         return Covariance(None, None, *at[:2])
+    if at[2] > _MAX:
+        return _large(fit, x, expected, at)
     information, squares, size = observed(fit, model, x, expected, fit.engine.sampled)
     values, vectors = np.linalg.eigh(information)
     if values.size and not values[0] > _LEAST:
-        warnings.warn(
-            "the observed information is singular: the data do not determine all parameters, and "
-            "none has a standard error; give more items, more persons, or fix some items",
-            DataWarning,
-            stacklevel=3,
-        )
+        _warn_singular()
         return Covariance(None, None, *at[:2])
     inverse = (vectors / values) @ vectors.T / np.outer(size, size)
     matrix = inverse
@@ -151,6 +187,39 @@ def covariance(fit: Rounds, x: Floats, expected: Expected, wanted: bool) -> Cova
         squares = squares + np.diag(_of_prior(model, model.unpack(x)[0], at))
         matrix = inverse @ squares @ inverse
     return Covariance(matrix, inverse, *at[:2])
+
+
+def _large(fit: Rounds, x: Floats, expected: Expected, at: tuple[Ints, Ints, int]) -> Covariance:
+    """What results need of an inverse that is too large for a matrix."""
+    items, ability = fit.model.unpack(x)
+    complete = Complete(
+        derivatives.observed_information(expected.counts, items, at[0] >= 0),
+        _of_prior(fit.model, items, at),
+        _of_groups(fit.model, ability, expected, at[1]),
+    )
+    try:
+        found = large_errors.found(fit.engine, fit.name, fit.model, x, at, complete)
+    except SingularError:
+        _warn_singular()
+        return Covariance(None, None, *at[:2])
+    worst = max(found.difference, 3.0 * found.deviation)
+    if worst > _DIFFERENCE:
+        warnings.warn(
+            f"standard errors of {at[2]} parameters are known to about {worst:.1%} at worst: "
+            f"there are few persons by item (attrs standard_errors)",
+            DataWarning,
+            stacklevel=4,
+        )
+    return Covariance(None, None, *at[:2], found)
+
+
+def _warn_singular() -> None:
+    warnings.warn(
+        "the observed information is singular: the data do not determine all parameters, and "
+        "none has a standard error; give more items, more persons, or fix some items",
+        DataWarning,
+        stacklevel=4,
+    )
 
 
 def observed(
@@ -193,11 +262,10 @@ def scores(model: Model, x: Floats, e: Expected, at: tuple[Ints, Ints, int]) -> 
 def newton(model: Model, x: Floats, e: Expected, covariance: Covariance) -> Floats:
     """Newton step from x, near the maximum: what iterations left is squared."""
     items, ability = model.unpack(x)
-    assert covariance.inverse is not None
     score = scores(
         model, x, e, (covariance.item_column, covariance.ability_column, covariance.size)
     )
-    step = np.append(covariance.inverse @ score, 0.0)  # the last one for column -1
+    step = np.append(covariance.solved(score), 0.0)  # the last one for column -1
     moved_items = items + step[covariance.item_column]
     moved = ability if model.histogram else ability + step[covariance.ability_column]
     box = model.box()

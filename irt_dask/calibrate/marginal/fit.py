@@ -94,8 +94,12 @@ def fit_marginal(
         Start values, from another fit.  Without a prior a 3PL that starts from the 2PL of the same
         data ends at a likelihood no lower (but for guessing of at least 1e-6).
     standard_errors : bool, optional
-        Whether to find them; they need a matrix of parameters x parameters.  Default: with up to
-        2,000 parameters; at most 6,000.  Without them the last Newton steps are left out too.
+        Whether to find them.  Default: with up to 2,000 parameters.  Up to 6,000 the information is
+        a matrix of parameters x parameters, which is inverted; beyond (not with sampling weights)
+        conjugate gradients, in some ten to thirty passes more, find what results need of the
+        inverse, usually within .1%: attrs ``standard_errors`` says how exactly.  Fixed items are
+        taken as known then, and have no tests.  Without standard errors the last Newton steps are
+        left out too.
     null_categories : {"raise", "keep", "collapse"}
         What becomes of categories that nobody has, of items with more than two (of a rating scale:
         on no item of the block; in groups: in none): an error, or they have probability 0 and no
@@ -130,6 +134,7 @@ def fit_marginal(
         ``anchor_p_value``); a histogram adds ``group_ability_share`` over ``ability``.
         attrs: ``log_likelihood``, of the data alone, and from it ``aic`` and ``bic``
         with ``n_parameters`` (all that were to be estimated, those that ended at a bound too);
+        ``standard_errors``, how they were found, if not by a matrix;
         ``objective``, what was maximised; ``n_flat_items``; where parameters have priors
         ``guessing_prior``, ``upper_asymptote_prior`` and ``log_prior``, the objective less the
         log-likelihood.
@@ -145,7 +150,8 @@ def fit_marginal(
     -----
     ConvergenceWarning, DataWarning, ItemWarning
         If the iterations do not end; if the data do not determine all parameters (no standard
-        errors then); if the data contradict fixed items; if a group ends at a bound; of categories
+        errors then); if standard errors may be off by more than .5%; if the data contradict fixed
+        items, or there are too many parameters to tell; if a group ends at a bound; of categories
         that nobody has; of flagged items.
 
     Notes
@@ -153,7 +159,8 @@ def fit_marginal(
     Passes over the data: one per iteration (some 10 where plain EM takes 80), one for start
     values, one for standard errors, two to six at the end; two over the labels of groups.  Counts
     are items x nodes x 16 bytes; the driver and each thread hold them some times, and the driver
-    some times parameters^2 x 8 bytes for standard errors.  With many items nodes are some 60 times
+    some times parameters^2 x 8 bytes for standard errors, beyond 6,000 parameters about 2,000 x
+    parameters x 8 bytes at most.  With many items nodes are some 60 times
     their slope: 20,000 items with 1,000 persons take 1 GiB (3PL,
     4PL, which keep tables of items x nodes: several).
     Abilities are integrated on an even grid that resolves every person's posterior: the
@@ -193,7 +200,7 @@ def fit_marginal(
         fit = Rounds(engine, what)
         x = start_values(responses.item_id, models, counts.of_each, start, prior=what.prior)
         x = what.start(x)
-        wanted = marginal_errors.are_wanted(what, x, standard_errors)
+        wanted = marginal_errors.are_wanted(what, x, standard_errors, engine.sampled)
         options = _identity(what, latent, tolerance, labels, x)
         saved = checkpoint_of(engine, checkpoint, options)
         end = climb.full(fit, x, max_iterations, tolerance, saved, "marginal")
@@ -247,6 +254,8 @@ def _found(fit: Rounds, x: Floats, wanted: bool, bank: xr.Dataset | None) -> _Fo
     if wanted and not marginal_errors.same_columns(fit.model, x, end):  # a bound was reached
         covariance = marginal_errors.covariance(fit, end, expected, wanted)
     anchored = None
+    if bank is not None and covariance.large is not None:
+        anchors.warn_untested(covariance.size)
     if bank is not None and covariance.inverse is not None:
         errors = anchors.bank_errors(bank, fit.engine.responses.item_id, fit.model.items)
         anchored = anchors.test(fit, end, expected, errors)
@@ -259,7 +268,7 @@ def _polished(
     fit: Rounds, x: Floats, value: float, expected: Expected, covariance: marginal_errors.Covariance
 ) -> tuple[Floats, float, Expected]:
     """Newton steps from where the iterations ended: rounding is all that is left."""
-    if covariance.inverse is None:
+    if not covariance.known:
         return x, value, expected
     for _ in range(_POLISHING):
         moved = marginal_errors.newton(fit.model, x, expected, covariance)
@@ -368,6 +377,7 @@ def _attrs(fit: Rounds, found: _Found, labels: tuple[str, ...]) -> dict[str, Any
         "log_likelihood": value,
         **of_prior,
         **_of_anchors(model, found),
+        **found.covariance.attrs,
         "identification": _identification(model, labels),
         "n_persons": fit.engine.n_persons,
         **fit.engine.weight_attrs,

@@ -97,7 +97,7 @@ def _together(left: Any, right: Any) -> Any:
     return _merged(left[0], right[0]), rest
 
 
-def _ability_scores(model: Model, ability: Floats, nodes: Floats) -> Floats:
+def ability_scores(model: Model, ability: Floats, nodes: Floats) -> Floats:
     """Derivatives of the groups' log densities by mean and log SD, (groups, 2, nodes)."""
     if model.histogram:
         return np.zeros((model.n_groups, 2, nodes.size))
@@ -119,7 +119,7 @@ def sums(
     setting = Setting(fit, item_set, Grid.of(model, item_set, ability, coarse=True))
     nodes = setting.grid.nodes
     slope = item_set.by_parameter(nodes, model.items.size)
-    of_ability = _ability_scores(model, ability, nodes)
+    of_ability = ability_scores(model, ability, nodes)
     scores = lost_information.scores(slope, item_set.first, of_ability, item_column, ability_column)
     largest = float(engine.responses.max_weight or 1.0) if engine.sampled else 1.0
     only, usual = model.items.only, None

@@ -1,0 +1,286 @@
+"""What abilities that are not known take away from the information, times vectors.
+
+The sum over persons of posterior covariances of their scores (:mod:`~.lost_information`) is a
+matrix of parameters x parameters.  Where that is too large, its products with some vectors, and
+its blocks of an item's own parameters, are enough.  A person's covariance is the sum of squares
+``c_d c_d'`` over degrees d of the coefficients ``c_d = E[s P_d]`` of the scores s by polynomials
+P_d in ability that are orthonormal under the posterior (Parseval): a few degrees have all of it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from irt_dask.arrays import Floats, Ints
+from irt_dask.kernels.base import fixed_point
+from irt_dask.kernels.base.compiled import jit
+from irt_dask.kernels.base.exact_products import bound_above
+from irt_dask.kernels.base.lanes import dot, total
+from irt_dask.kernels.posterior.person_weights import (
+    EVERYBODY,
+    Prior,
+    Shared,
+    Some,
+    gather,
+    some,
+    weigh,
+)
+from irt_dask.kernels.posterior.tables import Tables
+from irt_dask.kernels.responses import rows
+from irt_dask.kernels.responses.layouts import Layout
+
+#: Log weights so far below the largest take no part.
+_CUT = -30.0
+#: Share of a person's posterior variance that degrees may leave, and degrees at most: with fewer
+#: items than that degree pays for, posteriors are as wide as ability itself.
+_LEFT, _DEGREES = 1e-8, 24
+#: Squared length of a polynomial, next to 1, that is rounding alone: there are no more nodes.
+_NO_MORE = 1e-10
+#: Bits of sums of products: whole numbers that doubles hold, less one to spare.
+_BITS = 52
+
+
+class Scores(NamedTuple):
+    """Derivatives of log probabilities by parameters.
+
+    ``table`` has a row for each parameter and category (``k rows + row``), then two for each group:
+    the derivatives of its log density by mean and log SD.  Columns are places of parameters, -1 is
+    nowhere.
+    """
+
+    table: Floats  # (.., nodes)
+    first: Ints  # rows of an item's categories, (items + 1,)
+    item_column: Ints  # (items, parameters)
+    ability_column: Ints  # (groups, 2)
+    unit: Floats  # of each column: scores are compared in these units, (columns,)
+
+
+class _Room(NamedTuple):
+    """Room for one person: where scores go and come from, polynomials, and coefficients."""
+
+    column: Ints
+    source: Ints
+    w: Floats
+    z: Floats
+    polynomial: Floats  # (degrees + 1, nodes)
+    weighted: Floats
+    coefficient: Floats  # (degrees, scores)
+
+
+def _room(n_items: int, s: Scores, n_nodes: int) -> _Room:
+    most = n_items * s.item_column.shape[1] + 2
+    column, source = np.empty((2, most), dtype=np.int64)
+    w, z, weighted = np.empty((3, n_nodes))
+    return _Room(
+        column, source, w, z, np.empty((_DEGREES + 1, n_nodes)), weighted,
+        np.empty((_DEGREES, most)),
+    )  # fmt: skip
+
+
+@jit
+def _scores(c: Some, r: int, group: int, s: Scores, room: _Room) -> int:
+    """Where the scores of a person's responses go, and the rows of the table that have them."""
+    n = h = 0
+    n_rows, size = s.first[-1], s.item_column.shape[1]
+    for j in c.items[r, : c.n[r]]:
+        row = s.first[j]
+        if h < c.n_higher[r] and c.higher[r, h] + j + 1 < s.first[j + 1]:
+            row = c.higher[r, h] + j + 1
+            h += 1
+        for k in range(size):
+            if s.item_column[j, k] >= 0:
+                room.column[n], room.source[n] = s.item_column[j, k], k * n_rows + row
+                n += 1
+    for k in range(2):
+        if s.ability_column[group, k] >= 0:
+            room.column[n] = s.ability_column[group, k]
+            room.source[n] = size * n_rows + 2 * group + k
+            n += 1
+    return n
+
+
+@jit
+def _expand(lo: int, hi: int, nodes: Floats, s: Scores, n: int, room: _Room) -> int:
+    """Coefficients of n scores by degree, under the weights ``room.w``; the number of degrees."""
+    size = hi - lo
+    w, z, weighted = room.w[:size], room.z[:size], room.weighted[:size]
+    mean = dot(w, nodes[lo:hi])
+    for q in range(size):
+        z[q] = nodes[lo + q] - mean
+        weighted[q] = w[q] * z[q]
+    sd = math.sqrt(dot(weighted, z))
+    if not sd > 0.0:
+        return 0
+    left = 0.0
+    for e in range(n):
+        own = s.table[room.source[e], lo:hi]
+        for q in range(size):
+            weighted[q] = w[q] * own[q]
+        left += (dot(weighted, own) - total(weighted) ** 2) / s.unit[room.column[e]] ** 2
+    enough = _LEFT * left
+    for q in range(size):
+        z[q] /= sd
+        room.polynomial[0, q] = 1.0
+    degrees = 0
+    while degrees < room.coefficient.shape[0] and left > enough:
+        new = room.polynomial[degrees + 1, :size]
+        for q in range(size):
+            new[q] = z[q] * room.polynomial[degrees, q]
+        for _ in range(2):  # twice: rounding of the first time is taken out again
+            for k in range(degrees + 1):
+                old = room.polynomial[k, :size]
+                for q in range(size):
+                    weighted[q] = w[q] * new[q]
+                along = dot(weighted, old)
+                for q in range(size):
+                    new[q] -= along * old[q]
+        for q in range(size):
+            weighted[q] = w[q] * new[q]
+        length = dot(weighted, new)
+        if not length > _NO_MORE:
+            break
+        root = math.sqrt(length)
+        for q in range(size):
+            new[q] /= root
+            weighted[q] = w[q] * new[q]
+        for e in range(n):
+            found = dot(weighted, s.table[room.source[e], lo:hi])
+            room.coefficient[degrees, e] = found
+            left -= (found / s.unit[room.column[e]]) ** 2
+        degrees += 1
+    return degrees
+
+
+@jit
+def _person(c: Some, r: int, nodes: Floats, p: Prior, s: Scores, room: _Room) -> tuple[int, int]:
+    """Number of scores of a person, and of degrees; 0 of one who says nothing."""
+    if c.n[r] == 0:
+        return 0, 0
+    lo, hi = c.lo[r], c.hi[r]
+    sum_w = total(c.w[r, lo:hi])
+    for q in range(lo, hi):
+        room.w[q - lo] = c.w[r, q] / sum_w
+    n = _scores(c, r, p.group[c.person[r]] if p.group.size > 0 else 0, s, room)
+    return n, _expand(lo, hi, nodes, s, n, room)
+
+
+@jit
+def _add_own(
+    indptr: Any, indices: Any, values: Any, g: Any, shared: Shared, p: Prior, c: Some, s: Scores,
+    room: _Room, times: Ints, item: Ints, place: Ints, scale: Floats, out: Ints,
+) -> None:  # fmt: skip
+    for begin in range(0, rows.n_rows(indptr, values), c.n.size):
+        count = gather(indptr, indices, values, g, shared, p, EVERYBODY, begin, c)
+        weigh(c, count)
+        for r in range(count):
+            many = times[c.person[r]] if times.size > 0 else 1
+            n, degrees = _person(c, r, g.nodes, p, s, room) if many > 0 else (0, 0)
+            first = 0
+            for e in range(n):
+                a = room.column[e]
+                if item[a] < 0:
+                    continue
+                while item[room.column[first]] != item[a]:  # scores of an item are together
+                    first += 1
+                for f in range(first, e + 1):
+                    b = room.column[f]
+                    if item[b] != item[a]:
+                        continue
+                    product = 0.0
+                    for k in range(degrees):
+                        product += room.coefficient[k, e] * room.coefficient[k, f]
+                    whole = many * np.int64(np.rint(product * scale[a] * scale[b]))
+                    out[item[a], place[a], place[b]] += whole
+                    if e != f:
+                        out[item[a], place[b], place[a]] += whole
+
+
+@jit
+def _add_products(
+    indptr: Any, indices: Any, values: Any, g: Any, shared: Shared, p: Prior, c: Some, s: Scores,
+    room: _Room, times: Ints, v: Floats, scale: Floats, out: Floats,
+) -> None:  # fmt: skip
+    n_vectors = v.shape[1]
+    along, sums = np.empty((room.coefficient.shape[0], n_vectors)), np.empty(n_vectors)
+    for begin in range(0, rows.n_rows(indptr, values), c.n.size):
+        count = gather(indptr, indices, values, g, shared, p, EVERYBODY, begin, c)
+        weigh(c, count)
+        for r in range(count):
+            many = float(times[c.person[r]]) if times.size > 0 else 1.0
+            n, degrees = _person(c, r, g.nodes, p, s, room) if many > 0.0 else (0, 0)
+            if degrees == 0:
+                continue
+            along[:degrees] = 0.0
+            for e in range(n):
+                own = v[room.column[e]]
+                for k in range(degrees):
+                    x, to = room.coefficient[k, e], along[k]
+                    for q in range(n_vectors):
+                        to[q] += x * own[q]
+            for e in range(n):
+                sums[:] = 0.0
+                unit = scale[room.column[e]]
+                for k in range(degrees):
+                    x, of_degree = room.coefficient[k, e] * unit, along[k]
+                    for q in range(n_vectors):
+                        sums[q] += x * of_degree[q]
+                to = out[room.column[e]]
+                for q in range(n_vectors):
+                    to[q] += many * np.rint(sums[q])
+
+
+def _times(times: Ints | None) -> Ints:
+    return np.empty(0, dtype=np.int64) if times is None else times
+
+
+# --- own blocks -----------------------------------------------------------------------------------
+
+
+def own_scale(spread: Floats, n_persons: int) -> Floats:
+    """What scores are multiplied by, (columns,), so that sums over persons of products fit.
+
+    ``spread`` is the range of each score: a product of two has a covariance below that of both.
+    """
+    return np.sqrt(fixed_point.scale_for(float(n_persons))) / bound_above(spread)
+
+
+def add_own(
+    data: Layout, g: Tables, shared: Shared, p: Prior, s: Scores, times: Ints | None, item: Ints,
+    place: Ints, scale: Floats, to: Ints,
+) -> None:  # fmt: skip
+    """Add the posterior covariances of each item's own scores to (items, parameters, parameters).
+
+    Column k is of item ``item[k]``, at ``place[k]`` among its own; -1 is of no item.  They are
+    whole multiples of one over the product of the columns' scales.
+    """
+    n, m = data.shape
+    _add_own(
+        *rows.arrays(data), g, shared, p, some(n, m, g.nodes.size, _CUT), s,
+        _room(m, s, g.nodes.size), _times(times), item, place, scale, to,
+    )  # fmt: skip
+
+
+# --- products -------------------------------------------------------------------------------------
+
+
+def product_scale(bound: Floats) -> Floats:
+    """What products are multiplied by, (columns,): ``bound`` is above sums of their sizes."""
+    return 2.0**_BITS / bound_above(bound)
+
+
+def add_products(
+    data: Layout, g: Tables, shared: Shared, p: Prior, s: Scores, times: Ints | None, v: Floats,
+    scale: Floats, to: Floats,
+) -> None:  # fmt: skip
+    """Add products of the posterior covariances with ``v``, (columns, vectors), to ``to``.
+
+    They are whole multiples of one over the scale of their column, as doubles: exact in any order.
+    """
+    n, m = data.shape
+    _add_products(
+        *rows.arrays(data), g, shared, p, some(n, m, g.nodes.size, _CUT), s,
+        _room(m, s, g.nodes.size), _times(times), v, scale, to,
+    )  # fmt: skip
