@@ -12,7 +12,12 @@ _LATER = 0.1
 
 
 def silence() -> None:
-    """Keep what was broken off from complaining as Python ends: workers that nobody waits for."""
+    """Keep what was broken off from complaining as Python ends.
+
+    That are workers that nobody waits for, and clusters that had not quite started, which Dask
+    closes at the very end.
+    """
+    sys.unraisablehook = lambda what: None
     for name in ("asyncio", "distributed"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_info
 
-from irt_dask.engine.watch import reaching_scheduler
+from irt_dask.engine.watch import reaching_scheduler, threads_of
 from irt_dask.errors import ClusterError, MachineWarning
 from irt_dask.store import Responses, open_responses
 from irt_dask.store.places import is_url
@@ -35,7 +35,7 @@ def versions() -> dict[str, str]:
 
 def _ask(client: Any, function: Any, *args: Any) -> dict[str, Any]:
     with reaching_scheduler():
-        if not client.nthreads():
+        if not threads_of(client):
             try:
                 client.wait_for_workers(1, timeout=60)
             except TimeoutError:

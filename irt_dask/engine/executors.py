@@ -14,7 +14,14 @@ from typing import Any
 
 from irt_dask.engine.memory import keep_freed_memory
 from irt_dask.engine.threads import n_cores, single_threaded
-from irt_dask.engine.watch import LOOK, PATIENCE, Watch, reaching_scheduler, went_away
+from irt_dask.engine.watch import (
+    LOOK,
+    PATIENCE,
+    Watch,
+    reaching_scheduler,
+    threads_of,
+    went_away,
+)
 from irt_dask.errors import ClusterError, starting_threads
 from irt_dask.store.blocks import BlockRef
 
@@ -143,13 +150,13 @@ class Cluster:
         when, threads = self._known
         if time.monotonic() - when > 1.0:
             with reaching_scheduler():
-                threads = dict(sorted(self._client.nthreads().items()))
+                threads = threads_of(self._client)
                 if not threads:
                     try:
                         self._client.wait_for_workers(1, timeout=60)
                     except TimeoutError:
                         raise ClusterError("the cluster has had no worker for 60 seconds") from None
-                    threads = dict(sorted(self._client.nthreads().items()))
+                    threads = threads_of(self._client)
             self._known = (time.monotonic(), threads)
         return threads
 

@@ -27,6 +27,28 @@ def reaching_scheduler() -> Iterator[None]:
         raise went_away(error) from error
 
 
+def threads_of(client: Any) -> dict[str, int]:
+    """Threads by worker's address; ClusterError if the scheduler does not answer.
+
+    ``client.nthreads()`` waits for ever on a connection that is cut without a word.
+    """
+    with reaching_scheduler():
+        try:
+            found = client.sync(
+                client.scheduler.ncores, workers=None, callback_timeout=PATIENCE + LOOK
+            )
+        except TimeoutError:
+            raise _silent(PATIENCE + LOOK) from None
+    return dict(sorted(found.items()))
+
+
+def _silent(seconds: float) -> ClusterError:
+    return ClusterError(
+        f"the scheduler has not answered for {seconds:.0f} seconds; when it is back, start the "
+        f"same command again to go on"
+    )
+
+
 def went_away(error: BaseException) -> ClusterError:
     """Return the error to raise when there is no scheduler any more."""
     why = str(error).partition("\n")[0] or type(error).__name__
@@ -65,10 +87,7 @@ class Watch:
             tasks = self._ask("processing")
         except (TimeoutError, OSError, CommClosedError):
             if now - self._last_answer > PATIENCE:
-                raise ClusterError(
-                    f"the scheduler has not answered for {now - self._last_answer:.0f} seconds; "
-                    f"when it is back, start the same command again to go on"
-                ) from None
+                raise _silent(now - self._last_answer) from None
             return
         self._last_answer = time.monotonic()
         self._seen |= set(workers)

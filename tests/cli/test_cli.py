@@ -335,10 +335,13 @@ def work(**options):
 
 @STOPS
 def test_what_nobody_waits_for_any_more_is_silent(stop, code):
-    """As workers that fail to start in the event loop of a cluster that is closed."""
+    """As workers that fail to start in an event loop, and a cluster that Dask closes at exit."""
     stopped(
         """
-import asyncio
+import asyncio, atexit
+def closed_at_exit():
+    raise AssertionError("half open")
+atexit.register(closed_at_exit)
 kept = []
 async def broken():
     raise RuntimeError("no worker")

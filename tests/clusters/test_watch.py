@@ -32,7 +32,8 @@ class Cluster:
     def processing(self) -> Any:
         return self.tasks
 
-    def sync(self, function: Any, **_: Any) -> Any:
+    def sync(self, function: Any, *, workers: None, callback_timeout: float) -> Any:
+        assert 0.0 < callback_timeout < 120.0  # no wait is for ever
         if self.silent:
             raise TimeoutError
         return function()
@@ -102,20 +103,24 @@ class Gone:
 
     def __init__(self, error: Exception) -> None:
         self.error = error
+        self.scheduler = Cluster()
 
-    def nthreads(self) -> Any:
+    def sync(self, function: Any, *, workers: None, callback_timeout: float) -> Any:
+        assert 0.0 < callback_timeout < 120.0
         raise self.error
 
 
 @pytest.mark.parametrize(
-    "error",
+    "error, message",
     [
-        OSError("Timed out trying to connect to tcp://127.0.0.1:9 after 30 s"),
-        TimeoutError(),
-        CommClosedError("ConnectionPool closing."),
+        (OSError("Timed out trying to connect to tcp://127.0.0.1:9 after 30 s"), "went away"),
+        (TimeoutError(), "has not answered for 65 seconds"),
+        (CommClosedError("ConnectionPool closing."), "went away"),
     ],
 )
-def test_a_scheduler_that_is_gone_before_the_work_begins_is_named(error: Exception) -> None:
+def test_a_scheduler_that_is_gone_before_the_work_begins_is_named(
+    error: Exception, message: str
+) -> None:
     for begins in (check_versions, executors.Cluster):
-        with pytest.raises(ClusterError, match=r"scheduler went away .* start the same command"):
+        with pytest.raises(ClusterError, match=rf"scheduler {message}.* start the same command"):
             begins(Gone(error))
