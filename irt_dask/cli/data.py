@@ -273,7 +273,7 @@ def _about(r: Responses, as_json: bool) -> dict[str, Any]:
         "groups": r.has_groups,
         "covariates": ", ".join(r.covariate_names) or "none",
         "rows_put_aside": r.n_quarantined,
-        "says_what_was_omitted": says_nonresponse(r),
+        **({"says_what_was_omitted": True} if says_nonresponse(r) else {}),
         "checksum": r.fingerprint,
     }
 
