@@ -229,8 +229,15 @@ def test_processors_of_a_cluster_are_compared(monkeypatch):
     class Client:
         """Answers like three workers, one of which has died."""
 
-        def nthreads(self):
+        @property
+        def scheduler(self):
+            return self
+
+        def ncores(self):
             return {"a": 1}
+
+        def sync(self, function, *, workers, callback_timeout):
+            return function()
 
         def run(self, function, on_error):
             return {"tcp://a:1": "X (openblas Haswell)", "tcp://b:1": checks.processor(),
