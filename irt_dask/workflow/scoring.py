@@ -78,12 +78,12 @@ def score_store(config: ScoringConfig, *, client: Any = None, progress: Any = No
     options, client = config.scoring, current_client(client)
     items = read_bank(options.bank)
     responses = open_responses(options.store)
+    if client is not None:
+        check_store(client, responses)  # as it lies there, however it is read
     if options.omitted is not None or options.not_reached is not None:
         responses = responses.select(omitted=options.omitted, not_reached=options.not_reached)
     if options.weights == "ignore":
         responses = responses.select(weights="ignore")
-    if client is not None:
-        check_store(client, responses)
     return score(
         responses,
         items,

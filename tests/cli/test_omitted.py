@@ -50,6 +50,7 @@ def abilities(folder):
     return table.set_index("person_id")["person_ability"].sort_index()
 
 
+@pytest.mark.cluster
 def test_a_store_that_is_scored_as_wrong_what_was_omitted(shell):
     recode = ("--recode", "O=omitted", "--recode", "R=not reached")
     assert "omitted" in shell("check", "f.csv", *recode).out
@@ -57,6 +58,8 @@ def test_a_store_that_is_scored_as_wrong_what_was_omitted(shell):
     assert "true" in shell("info", "s", "--json").out
     shell("calibrate", "s", "--out", "bank.csv", "--method", "marginal", "--model", "1pl")
     shell("score", "s", "bank.csv", "--out", "scores", "--omitted", "wrong")
+    shell("score", "s", "bank.csv", "--out", "again", "--omitted", "wrong", "--cluster", "local")
+    np.testing.assert_array_equal(abilities("again"), abilities("scores"))
     r, bank = irt.open_responses("s"), irt.read_items("bank.csv")
     scored = irt.score(r.select(omitted="wrong"), bank, progress=False)
     by_person = dict(zip(scored["person_id"].values, scored["person_ability"].values, strict=True))
