@@ -135,7 +135,7 @@ def test_long_tests(model):
 
 @pytest.mark.parametrize("n", [0, 8, 16, 88, 1000])
 def test_lanes(n):
-    """Sums in the documented order, to the bit, and maxima."""
+    """Sums in the documented order, to the bit, maxima, and sums of whole numbers in place."""
     x, y = np.random.default_rng(n).normal(size=(2, n))
     for got, terms in ((lanes.total(x), x), (lanes.dot(x, y), x * y)):
         lane = np.zeros(8)
@@ -144,3 +144,8 @@ def test_lanes(n):
         lane = lane.reshape(4, 2).sum(axis=1).reshape(2, 2).sum(axis=1)
         assert got == lane.sum()
     assert lanes.largest(x) == x.max(initial=-np.inf)
+    whole = np.random.default_rng(n).integers(-(2**62), 2**62, (3, n + 8))
+    want, more = whole.copy(), whole[2, :n].copy()
+    want[1, 5 : n + 5] += more
+    lanes.increase(whole, 1, 5, more)
+    np.testing.assert_array_equal(whole, want)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.kernels.base import fixed_point
 from irt_dask.kernels.base.compiled import jit
-from irt_dask.kernels.base.lanes import total
+from irt_dask.kernels.base.lanes import LANES, increase, total
 from irt_dask.kernels.posterior.coarse_axis import FINE_ALONE, POINTS, Axis
 from irt_dask.kernels.posterior.person_weights import (
     EVERYBODY,
@@ -84,11 +84,13 @@ def _counts(
     weight: Floats, times: Ints, scale: float, log_scale: float, out: Sums,
 ) -> int:  # fmt: skip
     fine, coarse = np.empty(g.nodes.size, dtype=np.int64), np.empty(axis.nodes.size, dtype=np.int64)
-    log_marginal = 0
+    sums, log_marginal = np.empty(c.n.size), 0
     higher, seen, persons, of_set = out.higher, out.seen, out.persons, out.of_set
     for begin in range(0, n_rows(indptr, values), c.n.size):
         count = gather(indptr, indices, values, g, s, p, EVERYBODY, begin, c)
         weigh(c, count)
+        for r in range(count):
+            sums[r] = total(c.w[r, c.lo[r] : c.hi[r]])
         for r in range(count):
             i = c.person[r]
             own, many = (weight[i] if weight.size > 0 else 1.0), (times[i] if times.size > 0 else 1)
@@ -97,19 +99,18 @@ def _counts(
             lo, hi = c.lo[r], c.hi[r]
             w = c.w[r, lo:hi]
             at = fine[: w.size]
-            sum_w = total(w)
-            value = c.peak[r] + math.log(sum_w) + c.constant[r]
+            value = c.peak[r] + math.log(sums[r]) + c.constant[r]
             log_marginal += many * int(np.rint(own * value * log_scale))
-            part = own * scale / sum_w
+            part = own * scale / sums[r]
             for q in range(w.size):
                 at[q] = many * np.int64(w[q] * part + 0.5)
-            _add_one(at, persons[p.group[i] if p.group.size > 0 else 0], lo)
+            _add_one(at, persons, p.group[i] if p.group.size > 0 else 0, lo)
             if axis.nodes.size > 0:
                 _add_steep(at, lo, c, r, s.number[i], axis, out)
                 at, lo = _coarse(w, lo, part, many, axis, c.scratch, coarse)
             _add(at, c.higher[r, : c.n_higher[r]], higher, lo)
             if s.number[i] >= 0:
-                _add_one(at, of_set[s.number[i]], lo)
+                _add_one(at, of_set, s.number[i], lo)
             else:
                 _add(at, c.items[r, : c.n[r]], seen, lo)
     return log_marginal
@@ -137,29 +138,34 @@ def _add_steep(at: Ints, lo: int, c: Some, r: int, number: int, axis: Axis, out:
     """Add to the counts of items that are too steep for the coarse axis."""
     for row in c.higher[r, : c.n_higher[r]]:
         if axis.steep_row[row] >= 0:
-            _add_one(at, out.steep_higher[axis.steep_row[row]], lo)
+            _add_one(at, out.steep_higher, axis.steep_row[row], lo)
     if number >= 0:
         if out.steep_seen.shape[0] > 0:
-            _add_one(at, out.steep_of_set[number], lo)
+            _add_one(at, out.steep_of_set, number, lo)
         return
     for j in c.items[r, : c.n[r]]:
         if axis.steep[j] >= 0:
-            _add_one(at, out.steep_seen[axis.steep[j]], lo)
+            _add_one(at, out.steep_seen, axis.steep[j], lo)
 
 
 @jit
-def _add_one(at: Ints, out: Ints, lo: int) -> None:
-    to = out[lo : lo + at.size]
+def _add_one(at: Ints, out: Ints, row: int, lo: int) -> None:
+    if at.size % LANES == 0:
+        increase(out, row, lo, at)
+        return
     for q in range(at.size):
-        to[q] += at[q]
+        out[row, lo + q] += at[q]
 
 
 @jit
 def _add(at: Ints, which: NDArray[np.int32], out: Ints, lo: int) -> None:
+    if at.size % LANES == 0:
+        for k in range(which.size):
+            increase(out, which[k], lo, at)
+        return
     for k in range(which.size):
-        to = out[which[k], lo : lo + at.size]
         for q in range(at.size):
-            to[q] += at[q]
+            out[which[k], lo + q] += at[q]
 
 
 @jit

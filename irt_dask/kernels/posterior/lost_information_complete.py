@@ -53,15 +53,18 @@ def _posteriors(
     values: NDArray[np.int8], slopes: Floats, nodes: Floats, log_total: Floats, w: Floats,
     mean: Floats, spread: Floats,
 ) -> None:  # fmt: skip
-    scratch = np.empty(nodes.size)
-    for i in range(values.shape[0]):
+    for i in range(values.shape[0]):  # in loops of their own: persons need not wait for each other
         t = 0.0
         for j in range(slopes.size):
             t += slopes[j] * values[i, j]
-        own = w[i]
         for q in range(nodes.size):  # intercepts cancel
-            own[q] = t * nodes[q] + log_total[q]
-        exponentials(own, largest(own), scratch)
+            w[i, q] = t * nodes[q] + log_total[q]
+    for i in range(values.shape[0]):
+        mean[i] = largest(w[i])
+    for i in range(values.shape[0]):
+        exponentials(w[i], mean[i])
+    for i in range(values.shape[0]):
+        own = w[i]
         sum_w = total(own)
         mean[i] = dot(own, nodes) / sum_w
         v = 0.0
@@ -108,20 +111,39 @@ def sums(
     return out
 
 
+@jit
+def _factors(
+    y: Floats, w: Floats, mean: Floats, share: Floats, factors: Floats, unit: float, out: Floats
+) -> None:
+    """What y is multiplied by: w, w times the mean, and y times each factor, as whole numbers."""
+    n = w.shape[1]
+    for i in range(y.shape[0]):
+        for q in range(n):
+            often = share[i] * w[i, q]
+            out[i, q] = np.rint(often * unit)
+            out[i, n + q] = np.rint(often * mean[i] * unit)
+        first = 2 * n
+        for k in range(factors.shape[0]):
+            f = np.rint(share[i] * factors[k, i] * unit)
+            for j in range(y.shape[1]):
+                out[i, first + j] = y[i, j] * f
+            first += y.shape[1]
+
+
 def _products(
     y: Floats, w: Floats, mean: Floats, share: Floats, factors: list[Floats], u: Units
 ) -> Sums:
     """One chunk's sums; all factors are within -1 and 1."""
-    often = share[:, None] * w
-    right = np.rint(often * u.long_unit)
-    right_mean = np.rint(often * mean[:, None] * u.long_unit)
-    pairs = [y.T @ (y * np.rint(share * f * u.long_unit)[:, None]) for f in factors]
+    m, n = y.shape[1], w.shape[1]
+    by = np.empty((len(y), 2 * n + len(factors) * m))
+    _factors(y, w, mean, share, np.stack(factors), u.long_unit, by)
+    found = (y.T @ by).astype(np.int64)
     return Sums(
-        right.sum(axis=0).astype(np.int64),
+        by[:, :n].sum(axis=0).astype(np.int64),
         u.gram(*u.slices(np.sqrt(share)[:, None] * w)),
-        (y.T @ right).astype(np.int64),
-        (y.T @ right_mean).astype(np.int64),
-        np.stack(pairs).astype(np.int64),
+        found[:, :n],
+        found[:, n : 2 * n],
+        found[:, 2 * n :].reshape(m, len(factors), m).swapaxes(0, 1),
     )
 
 

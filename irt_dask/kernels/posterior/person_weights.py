@@ -38,7 +38,7 @@ from irt_dask.kernels.responses.item_sets import CommonSets
 #: Numbers that the sums of all sets of a block take, at most.
 _MOST_SHARED = 1 << 22
 #: Persons that are treated at a time, and numbers that they take, at most.
-_ROWS, _ROOM = 64, 1 << 15
+_ROWS, _ROOM = 128, 1 << 15
 
 
 class Shared(NamedTuple):
@@ -272,16 +272,17 @@ def weigh(c: Some, count: int) -> None:
 
     The nodes become those outside which nothing is left.
     """
+    for r in range(count):  # in loops of their own, so that persons need not wait for each other
+        c.peak[r] = largest(c.w[r, c.lo[r] : c.hi[r]])
     for r in range(count):
-        w, lo, hi = c.w[r], c.lo[r], c.hi[r]
-        peak = largest(w[lo:hi])
-        cut = peak + c.cut
+        w, lo, hi, cut = c.w[r], c.lo[r], c.hi[r], c.peak[r] + c.cut
         while lo < hi - LANES and largest(w[lo : lo + LANES]) <= cut:
             lo += LANES
         while lo < hi - LANES and largest(w[hi - LANES : hi]) <= cut:
             hi -= LANES
-        exponentials(w[lo:hi], peak, c.scratch[lo:hi], c.cut)
-        c.lo[r], c.hi[r], c.peak[r] = lo, hi, peak
+        c.lo[r], c.hi[r] = lo, hi
+    for r in range(count):
+        exponentials(c.w[r, c.lo[r] : c.hi[r]], c.peak[r], c.cut)
 
 
 # --- sums that persons share ----------------------------------------------------------------------
