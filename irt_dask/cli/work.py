@@ -122,6 +122,7 @@ _DEMO: dict[str, dict[str, Any]] = {
 @quiet_option
 def demo(out: str, cluster: str, quiet: bool) -> None:
     """Calibrate and score built-in and simulated data on a cluster started for the purpose."""
+    from irt_dask.engine.watch import threads_of
     from irt_dask.workflow import RunConfig
     from irt_dask.workflow import run as run_pipeline
     from irt_dask.workflow.directory import RunDirectory
@@ -129,7 +130,7 @@ def demo(out: str, cluster: str, quiet: bool) -> None:
     begun, folder = time.monotonic(), absolute(out)
     with workers(cluster, quiet=quiet) as client:
         if client is not None and not quiet:
-            click.echo(f"cluster: {len(client.nthreads())} workers at {client.scheduler.address}")
+            click.echo(f"cluster: {len(threads_of(client))} workers at {client.scheduler.address}")
         for name, sections in _DEMO.items():
             config = RunConfig.model_validate({**sections, "directory": str(folder / name)})
             click.echo(f"\n== {config.title} ==")

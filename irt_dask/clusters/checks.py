@@ -33,14 +33,29 @@ def versions() -> dict[str, str]:
     return found
 
 
+#: Seconds within which all workers answer, those that still load the package too.
+_ANSWER = 300.0
+
+
 def _ask(client: Any, function: Any, *args: Any) -> dict[str, Any]:
+    async def ask() -> dict[str, Any]:
+        found: dict[str, Any] = await client.run(function, *args, on_error="return")
+        return found
+
     with reaching_scheduler():
         if not threads_of(client):
             try:
                 client.wait_for_workers(1, timeout=60)
             except TimeoutError:
                 raise ClusterError("the cluster has no worker after 60 seconds") from None
-        return client.run(function, *args, on_error="return")
+        try:
+            found: dict[str, Any] = client.sync(ask, callback_timeout=_ANSWER)
+        except TimeoutError:
+            raise ClusterError(
+                f"not all workers ({', '.join(threads_of(client))}) have answered within "
+                f"{_ANSWER:.0f} seconds; see their logs, and start the same command again"
+            ) from None
+        return found
 
 
 def check_versions(client: Any) -> None:

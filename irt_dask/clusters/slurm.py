@@ -19,6 +19,7 @@ from dask.utils import parse_bytes
 from irt_dask.clusters.config import ClusterConfig
 from irt_dask.clusters.scratch import MADE_THERE, scratch
 from irt_dask.clusters.tls import NO_PAGES
+from irt_dask.engine.watch import threads_of
 from irt_dask.errors import ClusterError
 
 #: Seconds between two looks at the queue, before the first worker is there and afterwards.
@@ -151,9 +152,9 @@ class _Jobs:
     def wait(self, client: Any) -> None:
         """Return when the first worker is there."""
         deadline = time.monotonic() + self.config.wait_seconds()
-        while not client.nthreads():
+        while not threads_of(client):
             queue = self.queue()
-            if queue is not None and not queue and not client.nthreads():
+            if queue is not None and not queue and not threads_of(client):
                 raise ClusterError(
                     f"all jobs ended before a worker came; what they wrote is in {self.folder}"
                     f"{self.log_end()}"

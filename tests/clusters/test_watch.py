@@ -124,3 +124,19 @@ def test_a_scheduler_that_is_gone_before_the_work_begins_is_named(
     for begins in (check_versions, executors.Cluster):
         with pytest.raises(ClusterError, match=rf"scheduler {message}.* start the same command"):
             begins(Gone(error))
+
+
+def test_workers_that_do_not_answer_are_named() -> None:
+    """All are asked once before the work; a connection that was cut would be waited for for ever."""
+
+    class Deaf:
+        scheduler = Cluster()
+
+        def sync(self, function: Any, *, callback_timeout: float, workers: None = None) -> Any:
+            if function == self.scheduler.ncores:
+                return {"tcp://a": 1, "tcp://b": 2}
+            assert 0.0 < callback_timeout < 600.0
+            raise TimeoutError
+
+    with pytest.raises(ClusterError, match=r"not all workers \(tcp://a, tcp://b\) have answered"):
+        check_versions(Deaf())
