@@ -127,7 +127,7 @@ def test_a_scheduler_that_is_gone_before_the_work_begins_is_named(
 
 
 def test_workers_that_do_not_answer_are_named() -> None:
-    """All are asked once before the work; a connection that was cut would be waited for for ever."""
+    """All are asked once before the work, over connections that may be cut without a word."""
 
     class Deaf:
         scheduler = Cluster()
