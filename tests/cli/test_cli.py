@@ -98,23 +98,10 @@ def test_calibrate_names_the_items_that_are_flagged(tmp_path, monkeypatch, capsy
 
 
 @pytest.mark.parametrize("method", ["bayes", "joint"])
-def test_a_calibration_goes_on_at_its_checkpoint(tmp_path, monkeypatch, capsys, method):
+def test_a_calibration_goes_on_at_its_checkpoint(tmp_path, typed, method):
     """The same bank; a chain that is done is read, and not written again."""
-
-    def typed(*args, code=0):
-        monkeypatch.setattr(sys, "argv", ["irt-dask", *map(str, args), "--cluster", "none"])
-        ended = 0
-        try:
-            main()
-        except SystemExit as exit:
-            ended = exit.code
-        text = capsys.readouterr()
-        assert ended == code, text.err
-        return text
-
     irt.simulate(400, 5, store=tmp_path / "s", seed=2)
-    monkeypatch.chdir(tmp_path)
-    options = ["--method", method, "--checkpoint", "kept", "--quiet"]
+    options = ["--method", method, "--checkpoint", "kept", "--quiet", "--cluster", "none"]
     if method == "bayes":
         options += ["--draws", 100, "--chains", 2]
     about = typed("calibrate", "s", "--out", "first.csv", *options, "--json").out

@@ -4,7 +4,6 @@ import gzip
 import json
 import os
 import re
-import sys
 import tomllib
 from pathlib import Path
 
@@ -13,29 +12,9 @@ import pandas as pd
 import pytest
 
 import irt_dask as irt
-from irt_dask.cli import main
 from irt_dask.ingest import look
 from irt_dask.workflow import read_config
 from irt_dask.workflow.config import OF_A_SOURCE
-
-
-@pytest.fixture
-def typed(tmp_path, monkeypatch, capsys):
-    """Run a command in this process, in a folder of its own; return what it prints."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*args, code=0):
-        monkeypatch.setattr(sys, "argv", ["irt-dask", *map(str, args)])
-        ended = 0
-        try:
-            main()
-        except SystemExit as exit:
-            ended = exit.code
-        text = capsys.readouterr()
-        assert ended == code, text.err
-        return text
-
-    return run
 
 
 def checked(typed, *args, code=0):

@@ -164,6 +164,25 @@ def meaning(rows: list[dict[str, Any]]) -> dict[str, tuple[float, float, float]]
     return out
 
 
+def taken(
+    read: Callable[[Path], Any], path: Path, data: bytes, tally: Counter[str], wrong: list[str]
+) -> Any:
+    """What is read of a damaged file; None if it is refused, by an error that should name it."""
+    path.write_bytes(data)
+    try:
+        found = read(path)
+    except IrtDaskError as error:
+        if path.name not in str(error):
+            wrong.append(f"{data!r}: no file in {error}")
+        tally["refused"] += 1
+        return None
+    except Exception as error:
+        wrong.append(f"{data!r}: {type(error).__name__}: {error}")
+        return None
+    tally["taken"] += 1
+    return found
+
+
 def check_banks(n: int, seed: int, folder: Path) -> Counter[str]:
     tally: Counter[str] = Counter()
     wrong = []
@@ -173,18 +192,9 @@ def check_banks(n: int, seed: int, folder: Path) -> Counter[str]:
             [("b.csv", BANK, bank_as_text), ("b.json", JSON_BANK, bank_as_json)]
         )
         data = mutated(rng, text)
-        (folder / name).write_bytes(data)
-        try:
-            got = irt.read_items(folder / name)
-        except IrtDaskError as error:
-            if name not in str(error):
-                wrong.append(f"{data!r}: no file in {error}")
-            tally["refused"] += 1
+        got = taken(irt.read_items, folder / name, data, tally, wrong)
+        if got is None:
             continue
-        except Exception as error:
-            wrong.append(f"{data!r}: {type(error).__name__}: {error}")
-            continue
-        tally["taken"] += 1
         try:
             want = meaning(parse(data))
         except (ValueError, KeyError, TypeError, AttributeError, csv.Error) as error:
@@ -236,18 +246,9 @@ def check_configurations(n: int, seed: int, folder: Path) -> Counter[str]:
         rng = random.Random(f"{seed}-{k}")
         name, text = rng.choice([("p.toml", PIPELINE), ("s.toml", SCORING), ("c.toml", cluster)])
         data = mutated(rng, text)
-        (folder / name).write_bytes(data)
-        try:
-            got = values(reads(folder / name))
-        except IrtDaskError as error:
-            if name not in str(error):
-                wrong.append(f"{data!r}: no file in {error}")
-            tally["refused"] += 1
+        got = taken(lambda path: values(reads(path)), folder / name, data, tally, wrong)
+        if got is None:
             continue
-        except Exception as error:
-            wrong.append(f"{data!r}: {type(error).__name__}: {error}")
-            continue
-        tally["taken"] += 1
         want: Any = tomllib.loads(data.decode())
         if not same(got, want["cluster"] if name == "c.toml" else want, folder.resolve()):
             wrong.append(f"{data!r}: read as {got}")

@@ -14,11 +14,12 @@ from run_results import results
 import irt_dask as irt
 from irt_dask.banks.saved import is_of
 from irt_dask.errors import ChangedRunError, DataWarning, InputError, RunError
-from irt_dask.report import figures
 from irt_dask.workflow import RunConfig, read_config, read_scoring, run, score_store
 from irt_dask.workflow.running import report_again
 from irt_dask.workflow.sections import MarginalConfig
 from irt_dask.workflow.stages import STAGES
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 OF_MARGINAL = ["ingest", "summary", "marginal", "check", "score", "report"]
 ITEMS = [f"q{j}" for j in range(6)]
@@ -49,14 +50,6 @@ def weighted(folder, **sections):
     columns = {"person": "person", "items": ITEMS, "weight": "w", "group": "g"}
     data = {"source": str(folder.parent / "d.csv"), "columns": columns, "rows_per_block": 64}
     return configured(folder, data, **sections)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_pictures():
-    """Pictures take most of the time of a small run, and are of no interest here."""
-    with pytest.MonkeyPatch.context() as m:
-        m.setattr(figures, "inline", lambda ax, alt, caption: figures.Image("", alt, caption, 1))
-        yield
 
 
 @pytest.fixture(scope="module")

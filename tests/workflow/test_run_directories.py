@@ -1,5 +1,6 @@
 """What runs write and remove stays in their directory; where they computed is recorded."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -10,11 +11,12 @@ from run_results import results
 from irt_dask.clusters import checks
 from irt_dask.engine.lock import LOCK, FolderLock
 from irt_dask.errors import MachineWarning, RunError, StoreError
-from irt_dask.report import figures
 from irt_dask.workflow import RunConfig, run
 from irt_dask.workflow.directory import RunDirectory
 from irt_dask.workflow.running import report_again
 from irt_dask.workflow.stages import STAGES
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 def configured(folder, **changes):
@@ -24,14 +26,6 @@ def configured(folder, **changes):
             "calibrate": {"method": "marginal"}, "check": {"replicates": 10}, **changes,
         }
     )  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_pictures():
-    """Pictures take most of the time of a small run, and are of no interest here."""
-    with pytest.MonkeyPatch.context() as m:
-        m.setattr(figures, "inline", lambda ax, alt, caption: figures.Image("", alt, caption, 1))
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -233,13 +227,13 @@ def test_processors_of_a_cluster_are_compared(monkeypatch):
         def scheduler(self):
             return self
 
-        def ncores(self):
+        async def ncores(self, workers):
             return {"a": 1}
 
-        def sync(self, function, *, workers, callback_timeout):
-            return function()
+        def sync(self, function, *, callback_timeout, **options):
+            return asyncio.run(function(**options))
 
-        def run(self, function, on_error):
+        async def run(self, function, on_error):
             return {"tcp://a:1": "X (openblas Haswell)", "tcp://b:1": checks.processor(),
                     "tcp://c:1": OSError("gone")}  # fmt: skip
 

@@ -103,7 +103,7 @@ def mixed_nodes(p: Persons, a: Floats, d: Floats, nodes: Floats, odds: Floats, u
     right, wrong = np.ones((2, len(odds), n_nodes))
     wrong[:, : nodes.size] = 1.0 / (1.0 + odds)
     right[:, : nodes.size] = odds * wrong[:, : nodes.size]
-    table = np.empty((p.patterns.shape[1], PATTERNS, n_nodes))
+    table = np.zeros((p.patterns.shape[1], PATTERNS, n_nodes))  # of the last items some are unused
     _tabulate(right, wrong, table)
     table[0] *= prior
     _draw_mixed(p.patterns, table, u, p.mixed, node)
