@@ -27,6 +27,7 @@ class ItemTable:
 
     path: Location
     frame: pd.DataFrame
+    what: str = "item bank"
 
     def __contains__(self, column: str) -> bool:
         return column in self.frame
@@ -65,7 +66,7 @@ class ItemTable:
         ]
         if missing:
             raise InputError(
-                f"the item bank {self.path} has no column {', '.join(missing)}; it has "
+                f"the {self.what} {self.path} has no column {', '.join(missing)}; it has "
                 f"{', '.join(map(str, self.frame.columns))}"
             )
 
@@ -77,7 +78,7 @@ class ItemTable:
                     f"{self.path}: row {k + 1} has no item identifier (text or a whole number)"
                 )
         if len(self.frame) == 0:
-            raise InputError(f"the item bank {self.path} lists no item")
+            raise InputError(f"the {self.what} {self.path} lists no item")
 
 
 def lacking(x: Any) -> bool:
@@ -85,25 +86,25 @@ def lacking(x: Any) -> bool:
     return x is None or x != x
 
 
-def read_table(path: str | Path) -> ItemTable:
-    """Read the cells of a .csv or .json file."""
-    where = check_path(path)
+def read_table(path: str | Path, what: str = "item bank") -> ItemTable:
+    """Read the cells of a .csv or .json file, ``what`` it is called in errors."""
+    where = check_path(path, what)
     try:
         text = read_bytes(where).decode("utf-8-sig")
         rows = _csv(text) if where.name.endswith(".csv") else _json(text)
         frame = pd.DataFrame(rows, dtype=object)
     except FileNotFoundError:
-        raise InputError(f"there is no item bank {path}") from None
+        raise InputError(f"there is no {what} {path}") from None
     except (ValueError, OSError, csv.Error) as error:
-        raise InputError(f"the item bank {path} cannot be read: {error}") from error
-    return ItemTable(where, frame)
+        raise InputError(f"the {what} {path} cannot be read: {error}") from error
+    return ItemTable(where, frame, what)
 
 
-def check_path(path: str | Path) -> Location:
-    """Return the place of a bank, refusing a name that ends in something else than .csv, .json."""
+def check_path(path: str | Path, what: str = "item bank") -> Location:
+    """Return the place of a table, refusing a name that ends in something else than .csv, .json."""
     where = location(path)
     if Path(where.name).suffix not in (".csv", ".json"):
-        raise InputError(f"item bank {path}: the file name must end in .csv or .json")
+        raise InputError(f"{what} {path}: the file name must end in .csv or .json")
     return where
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
-from pathlib import Path
 from typing import Any
 
 import click
@@ -71,19 +68,18 @@ def _model(text: str | None, method: str) -> str | dict[str, str]:
     usual = "rasch" if method == "conditional" else "2pl"
     if text is None or text == usual:
         return usual
-    if not text.lower().endswith(".csv"):
+    if not text.endswith((".csv", ".json")):
         check_names(text)
         return text
-    try:
-        table = [*csv.DictReader(io.StringIO(Path(text).read_text("utf-8-sig")))]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"--model {text} cannot be read: {error}") from None
-    if not table or not {"item", "model"} <= table[0].keys():
-        raise InputError(f"--model {text}: the file needs rows, and the columns item and model")
-    items = [(row["item"] or "").strip() for row in table]
+    from irt_dask.banks.tables import read_table
+
+    table = read_table(text, "file of models")
+    table.check_columns("item", "model")
+    table.check_items()
+    items = [str(item) for item in table.items]
     if twice := repeated(items):
         raise InputError(f"--model {text}: the item {twice[0]!r} is there twice")
-    found = {i: (row["model"] or "").strip() for i, row in zip(items, table, strict=True)}
+    found = dict(zip(items, table.words("model"), strict=True))
     check_names(found)
     return found
 
@@ -118,8 +114,8 @@ def _guessing_prior(text: str | None, model: Any) -> dict[str, Any]:
 @click.option("--model", metavar="MODEL",
               help="Item response model: 1pl to 4pl (marginal, joint; default: 2pl); with marginal "
               "also those of any number of categories: graded, gpcm, pcm, rating, nominal; two "
-              "joined by a plus (of two categories, of more: 3pl+gpcm); or a CSV file with columns "
-              "item and model. Conditional: rasch (the default), pcm or rating.")  # fmt: skip
+              "joined by a plus (of two categories, of more: 3pl+gpcm); or a .csv or .json file "
+              "with columns item and model. Conditional: rasch (the default), pcm or rating.")  # fmt: skip
 @click.option("--groups/--no-groups", default=None,
               help="Whether each group of persons has its own mean and SD of ability (marginal; "
               "default: if the store has groups).")  # fmt: skip

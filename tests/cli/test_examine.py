@@ -460,3 +460,31 @@ def test_calibrate_with_a_category_that_nobody_has(typed):
     assert irt.read_items("b.csv")["item_category_map"].values.tolist() == [[0, 1, -1, 3]] * 4
     refused = typed(*given, "--null-categories", "keep", "--method", "joint", code=2).err
     assert "--null-categories belongs to --method marginal" in refused
+
+
+@pytest.mark.parametrize(
+    "name, text, message",
+    [
+        ("m.csv", "item,model\na,1pl\n'=b,gpcm\n", ""),
+        ("m.json", '[{"item": "a", "model": "1pl"}, {"item": "=b", "model": "gpcm"}]', ""),
+        ("m.csv", "item,kind\na,1pl\n", "the file of models m.csv has no column model"),
+        ("m.csv", "item,model\na,1pl,2\n", "m.csv cannot be read: line 2 has 3 fields"),
+        ("m.csv", "item,model\na,1pl\na,2pl\n", "m.csv: the item 'a' is there twice"),
+        ("m.csv", "item,model\na,1pl\n,2pl\n", "m.csv: row 2 has no item identifier"),
+        ("m.csv", "item,model\na,5pl\n'=b,gpcm\n", "5pl"),
+        ("gone.csv", None, "there is no file of models gone.csv"),
+    ],
+)
+def test_models_by_item_in_a_file(typed, name, text, message):
+    """Identifiers as banks write them, so that a spreadsheet does not run them."""
+    known = irt.simulate(300, 2, model="gpcm", categories=3, seed=1).to_xarray()["response"].values
+    y = np.stack([known[:, 0] > 0, known[:, 1]], axis=1).astype(int)
+    pd.DataFrame(y, columns=["a", "=b"]).to_csv("y.csv", index_label="person")
+    typed("ingest", "y.csv", "s", "--categories", "data")
+    if text is not None:
+        Path(name).write_text(text)
+    given = ("calibrate", "s", "--out", "b.csv", "--method", "marginal", "--model", name)
+    said = typed(*given, "--cluster", "none", "--quiet", code=2 if message else 0).err
+    assert message in said
+    if not message:
+        assert irt.read_items("b.csv")["item_model"].values.tolist() == ["1pl", "gpcm"]
