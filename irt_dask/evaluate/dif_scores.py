@@ -27,8 +27,6 @@ from irt_dask.store import Block, Responses
 from irt_dask.store.responses import sha256
 from irt_dask.store.weights import Sums
 
-#: No ability is drawn further out than so many SDs: the normal quantile of the smallest uniform.
-_FURTHEST = 8.3
 #: Responses of a group to each item from which on the squares of the scores that it has say how
 #: these vary; with fewer the scores of simulated persons do.
 _MANY = 5000
@@ -108,7 +106,8 @@ def _simulated(
     """
     products: Any = 0
     mean, sd = drawn
-    ends, times = (mean - _FURTHEST * sd, mean + _FURTHEST * sd), _counts(block, places)
+    reach, times = keyed_random.FARTHEST_NORMAL * sd, _counts(block, places)
+    ends = mean - reach, mean + reach
     curves = keep(
         ("simulated", known.items.digest, *ends), lambda: at_ability.between(known.items, *ends)
     )

@@ -29,8 +29,6 @@ _LEAST_REPLICATES = 10
 _MOST_CLASSES = 201
 #: Neighbouring classes are pooled until their expected count is at least this.
 _LEAST_EXPECTED = 5.0
-#: No ability is drawn further out than this: the normal quantile of the smallest uniform.
-_FURTHEST = 8.3
 #: Spacing of curves, times the slope of the steepest item: log P errs by some 1e-9.
 _SPACING = 0.25
 
@@ -38,7 +36,8 @@ _SPACING = 0.25
 def _curves(items: ItemSet) -> Between:
     """Items between any abilities that are drawn, kept for the same ones."""
     key = ("replicates", items.digest)
-    return keep(key, lambda: between(items, -_FURTHEST, _FURTHEST, _SPACING))
+    reach = keyed_random.FARTHEST_NORMAL
+    return keep(key, lambda: between(items, -reach, reach, _SPACING))
 
 
 def _histograms(

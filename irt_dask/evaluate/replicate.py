@@ -30,8 +30,6 @@ from irt_dask.store.responses import sha256
 
 #: Group of everybody, where persons are not told apart.
 EVERYBODY = ""
-#: No ability is drawn further out than so many SDs: the normal quantile of the smallest uniform.
-_FURTHEST = 8.3
 
 #: Mean and SD of ability by label of group, or of EVERYBODY.
 Abilities = Mapping[str, tuple[float, float]]
@@ -63,7 +61,8 @@ class _Model:
     def curves(self) -> at_ability.Between:
         """The items at all abilities that are drawn."""
         mean, sd = np.array(list(self.abilities.values())).T
-        ends = float((mean - _FURTHEST * sd).min()), float((mean + _FURTHEST * sd).max())
+        reach = keyed_random.FARTHEST_NORMAL * sd
+        ends = float((mean - reach).min()), float((mean + reach).max())
         key = ("replicate", self.items.digest, *ends)
         return keep(key, lambda: at_ability.between(self.items, *ends))
 

@@ -526,7 +526,7 @@ def prior_z(out):
 # Nine z-scores below 4.5: false-alarm rate 1e-4 (t with 99 degrees of freedom: 2e-4).
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [
-    {"n_iterations": 400_000}, pytest.param({}, marks=pytest.mark.nightly),
+    {"n_iterations": 250_000}, pytest.param({}, marks=pytest.mark.nightly),
     pytest.param({"missing": 0.4}, marks=pytest.mark.nightly),
     pytest.param({"n": 3, "m": 6}, marks=pytest.mark.nightly),
 ], ids=["10 x 4", "10 x 4, long", "missing", "3 x 6"])  # fmt: skip
@@ -535,7 +535,8 @@ def test_joint_distribution(options):
 
 
 @pytest.mark.slow
-def test_joint_distribution_on_the_grids_that_fits_use():
+@pytest.mark.parametrize("n", [200_000, pytest.param(800_000, marks=pytest.mark.nightly)])
+def test_joint_distribution_on_the_grids_that_fits_use(n):
     # Each sweep uses the grid made for other items of the prior, with the margin of fit_bayes.
     rng = np.random.default_rng(10)
     law = truncnorm(-1.0, np.inf, loc=1.0)
@@ -545,7 +546,7 @@ def test_joint_distribution_on_the_grids_that_fits_use():
         ).nodes
         for _ in range(300)
     ]
-    assert worst(prior_z(joint_chain(400_000, seed=11, grids=grids))) < 4.5
+    assert worst(prior_z(joint_chain(n, seed=11, grids=grids))) < 4.5
 
 
 @pytest.mark.slow

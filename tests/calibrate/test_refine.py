@@ -420,11 +420,12 @@ def distance(one, two, log):
 
 
 @pytest.mark.slow
-def test_six_shards_are_near_the_full_posterior():
-    # 3,000 x 15, three data sets.  Sampling error of draws adds about (p + 1) / (4 ESS) = .008 and
+@pytest.mark.parametrize("seeds", [(1,), pytest.param((1, 2, 3), marks=pytest.mark.nightly)])
+def test_six_shards_are_near_the_full_posterior(seeds):
+    # 3,000 x 15, for each data set.  Sampling error of draws adds about (p + 1) / (4 ESS) = .008 and
     # the mean's 2 / ESS = .002 to the distance (ESS 1,000); measured without it: .003 to .011.
     found, ratio = [], []
-    for seed in (1, 2, 3):
+    for seed in seeds:
         y = partly_complete(3000, 15, seed)
         full = irt.fit_bayes(y, n_draws=4000, n_warmup=300, seed=1)
         split = irt.fit_bayes(y, n_shards=6, n_draws=4000, n_warmup=200, seed=2)

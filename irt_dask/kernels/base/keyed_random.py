@@ -14,6 +14,8 @@ import numpy as np
 from irt_dask.arrays import Floats, Ints, Words
 
 _WORDS_PER_COUNT = 4
+#: No normal number is drawn further out: the quantile of the smallest uniform is 8.29.
+FARTHEST_NORMAL = 8.3
 
 
 def key(seed: int, *purpose: str | int) -> Words:
