@@ -14,13 +14,14 @@ from irt_dask.arrays import Floats
 from irt_dask.banks.rows import OF_ITEMS, OF_STEPS, Row, bank_of
 from irt_dask.banks.tables import ItemTable
 from irt_dask.curves import FAMILIES, MODELS, MORE_PARAMETERS, model_named
+from irt_dask.curves.base import ADJACENT
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.errors import InputError
 from irt_dask.items.described import described
 from irt_dask.items.mixture import Mixture
 
 #: Columns of steps and categories: d1, b2, s3.
-_OF_A_STEP = "[dbs][1-9][0-9]?"
+OF_A_STEP = "[dbs][1-9][0-9]?"
 #: Column: numbers of the categories of an item of which some are empty, as in ``0 1 . 2``.
 _MAP, _EMPTY = "category_map", "."
 #: How near numbers of a row must be that say the same, by share and in itself.
@@ -34,7 +35,7 @@ def several(items: ItemSet) -> bool:
 
 def is_of_several(table: ItemTable) -> bool:
     """Whether the file has columns or models of items of more than two categories."""
-    steps = any(re.fullmatch(_OF_A_STEP, str(c)) for c in table.frame)
+    steps = any(re.fullmatch(OF_A_STEP, str(c)) for c in table.frame)
     models = {*table.words("model")} if "model" in table else set()
     return steps or "categories" in table or not models.isdisjoint(FAMILIES)
 
@@ -96,7 +97,7 @@ def _of_steps(of: dict[str, Any], of_two: Any) -> dict[str, Any]:
 
 def bank(table: ItemTable, more: dict[str, Any], attrs: dict[str, Any]) -> xr.Dataset:
     """Return the items of a table; what it says twice must agree."""
-    letters = "|".join((*OF_ITEMS, _OF_A_STEP))
+    letters = "|".join((*OF_ITEMS, OF_A_STEP))
     given = table.matching(letters)
     errors = {c.removeprefix("se_"): x for c, x in table.matching(f"se_({letters})").items()}
     models = table.words("model") if "model" in table else [""] * len(table.frame)
@@ -173,7 +174,7 @@ class _Reader:
         known = (*MODELS, *FAMILIES)
         if self.model and self.model not in known:
             raise self._fault("model", f"{self.model!r} is none; known are {', '.join(known)}")
-        steps = [c for c in self.given if re.fullmatch(_OF_A_STEP, c)]
+        steps = [c for c in self.given if re.fullmatch(OF_A_STEP, c)]
         most = max((int(c[1:]) for c in steps), default=1)
         if math.isnan(said):
             said = most + 1
@@ -233,7 +234,7 @@ class _Reader:
         if f"d{first}" in self.given or f"b{first}" not in self.given:
             return self._all("d", k)
         moved = -rises * self._all("b", k)
-        if self.model != "graded":
+        if model_named(self.model, k).steps == ADJACENT:
             there = ~np.isnan(moved)
             moved[there] = moved[there].cumsum()
         return list(moved)

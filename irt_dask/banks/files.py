@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from irt_dask.variables import unique_ids
 
 #: Column: groups of persons in the calibration, where there were several.
 _GROUPS = "calibration_groups"
+#: Columns beside those of parameters.
+_NAMES = ("item", "model", "categories", "category_map", "flag", _GROUPS)
 
 
 def write_items(items: xr.Dataset, path: str | Path, *, convention: str | None = None) -> Path:
@@ -228,6 +231,7 @@ def read_items(
             f"ability={ability!r} is for tables of a convention; {table.path} is read as a bank of "
             f"irt_dask, which stays on its scale"
         )
+    _check_names(table)
     if categories.is_of_several(table):
         table.check_columns("item")
         table.check_items()
@@ -235,6 +239,21 @@ def read_items(
     table.check_columns("item", "a", "b (or d)")
     table.check_items()
     return _bank(table)
+
+
+def _check_names(table: ItemTable) -> None:
+    """Stop at a column that would be left out, and whose name is nearly that of one that is not."""
+    meant = {name: letter for letter, name in OF_ITEMS.items()}
+    meant |= {name.removeprefix("item_"): letter for name, letter in meant.items()}
+    for column in map(str, table.frame):
+        low = column.strip().lower()
+        name = meant.get(low, low)
+        known = re.fullmatch(rf"(se_)?({'|'.join(OF_ITEMS)}|{categories.OF_A_STEP})", name)
+        if name != column and (known or name in _NAMES):
+            raise InputError(
+                f"{table.path}: the column {column!r} would not be read; call it {name!r}, or "
+                f"something else if it is another thing"
+            )
 
 
 def _extras(table: ItemTable) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -273,6 +292,7 @@ def _bank(table: ItemTable) -> xr.Dataset:
         "item_difficulty": -d / a,
         "item_intercept": d,
     }
+    _check_named(table, given)
     for p in MORE_PARAMETERS:
         own = given.get(p.letter, np.full(len(a), p.neutral))
         having = {m.name for m in MODELS.values() if p in m.parameters}
@@ -308,8 +328,27 @@ def _model(data: dict[str, Any], named: set[str]) -> str:
         if all(p in m.parameters for p in MORE_PARAMETERS if p.variable in data)
     ]
     if len(named) == 1 and named <= set(fitting):
-        return next(iter(named))
-    return next(name for name in fitting if not MODELS[name].shared)
+        (name,) = named
+        if not MODELS[name].shared or np.ptp(data["item_discrimination"]) == 0.0:
+            return str(name)  # of items with slopes of their own one that shares them says nothing
+    alone = [name for name in fitting if not MODELS[name].shared]
+    if not alone:
+        own = ", ".join(p.letter for p in MORE_PARAMETERS if p.variable in data)
+        raise InputError(f"no model of two categories has all of the columns {own}")
+    return alone[0]
+
+
+def _check_named(table: ItemTable, given: dict[str, Any]) -> None:
+    """Stop at a model that lacks a parameter which its item has, or has one that is not there."""
+    for k, name in enumerate(_checked_models(table)):
+        for p in MORE_PARAMETERS:
+            if p in MODELS[name].parameters:
+                if p.letter not in given:
+                    what = f"nothing stands there, and model {name} has it"
+                    raise table.fault(k, p.letter, what)
+            elif p.letter in given and given[p.letter][k] != p.neutral:
+                what = f"{given[p.letter][k]:g} stands there, and model {name} has no {p.name}"
+                raise table.fault(k, p.letter, what)
 
 
 def _flags(table: ItemTable) -> Any:

@@ -17,14 +17,9 @@ from irt_dask.engine import dataset
 from irt_dask.errors import EstimationError, InputError
 from irt_dask.items import checks
 from irt_dask.items.described import described
+from irt_dask.items.known_models import words
 from irt_dask.items.mixture import Mixture
-from irt_dask.items.parameters import (
-    OF_MODELS,
-    bank_item_ids,
-    calibration_groups,
-    item_set,
-    words,
-)
+from irt_dask.items.parameters import OF_MODELS, bank_item_ids, calibration_groups, item_set
 
 _METHODS = ("haebara", "stocking-lord", "mean-sigma", "mean-mean")
 #: Abilities at which curves are compared, and their weights: an even grid under N(0, 1).
@@ -260,15 +255,14 @@ def _ordered(one: ItemSet, two: ItemSet) -> tuple[ItemSet, ItemSet]:
 def _check_models(method: str, one: ItemSet, two: ItemSet, common: tuple[str, ...]) -> None:
     """Stop at items whose categories differ between the banks, or what moments are taken of."""
     if method.startswith("mean"):
-        graded = [np.isin(np.arange(one.n_items), np.concatenate(
-            [np.empty(0, int), *(g.at for g in items.groups if g.model.name == "graded")]
-        )) for items in (one, two)]  # fmt: skip
-        other = np.flatnonzero(graded[0] != graded[1])
-        if other.size:
-            raise InputError(
-                f"method={method!r}: the item {common[other[0]]} is graded in one bank alone, and "
-                f"steps of other models are others; use method='haebara'"
-            )
+        named = [{int(j): g.model for g in items.groups for j in g.at} for items in (one, two)]
+        for j, item in enumerate(common):
+            of = [models[j] for models in named]
+            if of[0].steps != of[1].steps:
+                raise InputError(
+                    f"method={method!r}: the item {item} is {of[0].name} in bank_a and "
+                    f"{of[1].name} in bank_b, whose steps are others; use method='haebara'"
+                )
         if _ordered(one, two)[0].n_items < 2:
             raise InputError(
                 f"method={method!r} needs two common items at least that are not nominal; use "

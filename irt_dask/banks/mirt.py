@@ -14,7 +14,8 @@ import xarray as xr
 from irt_dask.arrays import Floats
 from irt_dask.banks.rows import Ability, Row
 from irt_dask.banks.tables import ItemTable
-from irt_dask.curves import MODELS, ItemModel
+from irt_dask.curves import FAMILIES, MODELS, ItemModel
+from irt_dask.curves.base import ADJACENT, CUMULATIVE
 from irt_dask.curves.item_set import Group
 from irt_dask.errors import InputError, Notice
 from irt_dask.items.parameters import bank_item_ids, calibration_groups, item_set
@@ -241,6 +242,13 @@ def _written(
             f"item {name} has an empty category, which mirt's parameters cannot say; write the "
             f"bank without convention='mirt', or leave the item out"
         )
+    sayable = model.steps in (ADJACENT, CUMULATIVE)
+    if model.name not in FAMILIES:
+        sayable = len(model.parameters) == 2 + sum(k is not None for k in model.asymptotes or ())
+    if not sayable:
+        raise InputError(
+            f"item {name} is of model {model.name}, which mirt's parameters cannot say"
+        )
     a, steps = float(model.slope(x)[0][0]), model.step_intercepts(x)[0][:, 0]
     if a == 0.0:
         raise InputError(
@@ -253,7 +261,7 @@ def _written(
         d = ("d", float(steps[0]), float(se.get("item_intercept", math.nan)))
         return [of_slope, d, *_asymptotes(model, x[:, 0], se)]
     intercepts = [(f"d{k}", float(d), float(of_steps[k - 1])) for k, d in enumerate(steps, start=1)]
-    if model.name == "graded":
+    if model.steps == CUMULATIVE:
         return [of_slope, *intercepts]
     scores = model.scores(x)[0] / a  # type: ignore[index]
     if model.name != "nominal":

@@ -47,6 +47,10 @@ def renumbered(p: Parameter, categories: Ints) -> Parameter:
     return replace(p, letter=f"{p.letter[0]}{k}", name=f"{p.name.rpartition(' ')[0]} {k}", step=k)
 
 
+#: Kinds of steps, see :attr:`ItemModel.steps`.
+ADJACENT, CUMULATIVE = "adjacent", "cumulative"
+
+
 class ItemModel:
     """Curves of the items of one family: P(category | ability).
 
@@ -66,6 +70,13 @@ class ItemModel:
     asymptotes: tuple[int | None, int | None] | None = None
     #: What :meth:`valid` asks of parameters, in words.
     rule: str
+    #: What its steps are, which files and Datasets say by intercepts d_k and difficulties b_k:
+    #: ADJACENT (k against k - 1: d_k = -a (b_1 + ... + b_k)), CUMULATIVE (k or more: d_k = -a b_k,
+    #: which rise), or a kind of its own, with d_k = -a b_k.  Of one kind the same numbers are the
+    #: same curves.
+    steps: str
+    #: The model of MODELS that has its curves where there are two categories; "": itself.
+    of_two: str = ""
     #: Whether scores are the discrimination times numbers of categories, which need not be 0, 1, 2.
     numbered: bool = False
 

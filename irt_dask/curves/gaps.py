@@ -25,6 +25,7 @@ class WithGaps(ItemModel):
         known = np.array(category_map) >= 0
         self.inner, self._map, self._kept = inner, category_map, np.flatnonzero(known)
         self.name, self.rule, self.n_categories = inner.name, inner.rule, known.size
+        self.steps = inner.steps
         self.parameters = tuple(renumbered(p, self._kept) for p in inner.parameters)
         self.shared = tuple(
             new.letter

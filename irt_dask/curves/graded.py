@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from irt_dask.arrays import Bools, Floats
-from irt_dask.curves.base import ItemModel
+from irt_dask.curves.base import CUMULATIVE, ItemModel
 from irt_dask.curves.logistic import SLOPE, halves, share_logit, widened
 from irt_dask.curves.partial_credit import step_intercepts
 
@@ -19,6 +19,7 @@ class Graded(ItemModel):
     """
 
     name = "graded"
+    steps, of_two = CUMULATIVE, "2pl"
     rule = "discriminations must be positive, step intercepts finite and falling"
 
     def __init__(self, n_categories: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from irt_dask.arrays import Bools, Floats
-from irt_dask.curves.base import ItemModel, Parameter
+from irt_dask.curves.base import ADJACENT, ItemModel, Parameter
 
 #: Bounds of joint maximum likelihood: Frick et al., section 4.
 SLOPE = Parameter(
@@ -53,6 +53,7 @@ class TwoParameters(ItemModel):
     parameters: tuple[Parameter, ...] = (SLOPE, INTERCEPT)
     rule = "discriminations must be positive, both finite"
     log_odds = True
+    steps = ADJACENT
 
     def log_p(self, x: Floats, nodes: Floats) -> Floats:
         """See :class:`ItemModel`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from irt_dask.arrays import Bools, Floats, Ints
-from irt_dask.curves.base import ItemModel, Parameter
+from irt_dask.curves.base import ADJACENT, ItemModel, Parameter
 from irt_dask.curves.logistic import SLOPE, widened
 
 
@@ -40,6 +40,8 @@ class DividedByTotal(ItemModel):
     ``log Z`` is convex in ability whatever the scores, so that every posterior under a log-concave
     prior has one mode.
     """
+
+    steps = ADJACENT
 
     def scores(self, x: Floats) -> Floats:
         """See :class:`ItemModel`."""
@@ -120,7 +122,7 @@ class Numbered(DividedByTotal):
 class GeneralisedPartialCredit(Numbered):
     """The GPCM (Muraki 1992): a discrimination and K - 1 step intercepts for each item."""
 
-    name = "gpcm"
+    name, of_two = "gpcm", "2pl"
     rule = "discriminations must be positive, step intercepts finite"
 
     def __init__(self, n_categories: int, numbers: tuple[int, ...] = ()) -> None:
@@ -173,7 +175,7 @@ class GeneralisedPartialCredit(Numbered):
 class PartialCredit(GeneralisedPartialCredit):
     """The PCM (Masters 1982): one discrimination for all items, which is estimated."""
 
-    name = "pcm"
+    name, of_two = "pcm", "1pl"
     shared = ("a",)
 
 
@@ -183,7 +185,7 @@ class RatingScale(Numbered):
     A location d for each item, and shared t_1 to t_{K-2}; t_0 = t_{K-1} = 0.
     """
 
-    name = "rating"
+    name, of_two = "rating", "1pl"
     rule = "discriminations must be positive, intercepts and shifts of steps finite"
 
     def __init__(self, n_categories: int, numbers: tuple[int, ...] = ()) -> None:

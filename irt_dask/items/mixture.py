@@ -19,9 +19,6 @@ from irt_dask.curves.item_set import Group, ItemSet
 from irt_dask.errors import InputError
 from irt_dask.variables import identifier
 
-#: What a model of more categories is for items of two: the same curves, with formulas of their own.
-_OF_TWO = {"graded": "2pl", "gpcm": "2pl", "pcm": "1pl", "rating": "1pl"}
-
 
 class Part(NamedTuple):
     """Items of one model, by their places, and the block that shifts of steps are common to."""
@@ -195,7 +192,8 @@ def mixture_named(
     found: dict[tuple[str, str, int], list[int]] = {}
     for j, (name, k) in enumerate(zip(names, n_categories, strict=True)):
         base, _, block = name.partition(":")
-        base = _OF_TWO.get(base, base) if k == 2 else base
+        if k == 2 and base in FAMILIES:  # the same curves, with formulas of their own
+            base = model_named(base).of_two or base
         if k > 2 and base in MODELS:
             _refuse_two(model, base, item_id, names, n_categories)
         found.setdefault((base, block if base == "rating" else "", k), []).append(j)

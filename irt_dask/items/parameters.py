@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,17 +10,26 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from irt_dask.arrays import Bools, Floats, Ints
-from irt_dask.curves import FAMILIES, MODELS, ItemModel, check_model, model_named
+from irt_dask.curves import (
+    FAMILIES,
+    MODELS,
+    MORE_PARAMETERS,
+    ItemModel,
+    check_model,
+    model_named,
+)
+from irt_dask.curves.base import ADJACENT
 from irt_dask.curves.grids import GRID_BOUND, LARGEST_LOGIT
 from irt_dask.curves.item_set import Group, ItemSet
 from irt_dask.errors import InputError
-from irt_dask.items.mixture import Mixture
 from irt_dask.variables import ITEMS, LATENT_DIMS, unique_ids
 
 #: Models of items that are estimated alone: 1PL is 2PL with given parameters.
-_KINDS = [m for m in MODELS.values() if not m.shared]
+KINDS = [m for m in MODELS.values() if not m.shared]
 #: The same of items with more categories: what models that share something are by themselves.
 _AS_GIVEN = {"pcm": "gpcm", "rating": "gpcm"}
+#: Values of the parameters that items may lack.
+_NEUTRAL = {p.variable: p.neutral for p in MORE_PARAMETERS}
 #: What says of which model an item is.
 OF_MODELS = ("item_model", "item_n_categories", "item_category_map")
 #: Where steps are, the first that there is.
@@ -63,6 +72,13 @@ def _models(items: xr.Dataset, at: Ints, item_id: tuple[str, ...], what: str) ->
         names = items["item_model"].values[at].astype(str).astype(object)
         for name in dict.fromkeys(names):
             check_model(name, (*MODELS, *FAMILIES))
+            lacking = [
+                p
+                for p in MORE_PARAMETERS
+                if name in MODELS and p in MODELS[name].parameters and p.variable not in items
+            ]
+            if lacking:
+                raise InputError(f"{what} has items of model {name}, and no {lacking[0].variable}")
     k = np.full(at.size, 2, dtype=np.int64)
     if "item_n_categories" in items:
         k = items["item_n_categories"].values[at].astype(np.int64)
@@ -94,16 +110,20 @@ def _of_two(
     """Items of two categories by model."""
     known = _variables(items, at[those], what)
     kind = np.full(those.size, -1)
-    for k, model in enumerate(_KINDS):
+    for k, model in enumerate(KINDS):
         kind[(kind < 0) & _describes(model, known)] = k
-    kind[kind < 0] = len(_KINDS) - 1  # not numbers
+    lost = kind < 0
+    for j in np.flatnonzero(lost & np.all([np.isfinite(v) for v in known.values()], axis=0)):
+        own = ", ".join(n for n, v in known.items() if v[j] != _NEUTRAL.get(n))
+        raise InputError(f"{what}: item {item_id[those[j]]} has {own}: no model has all of these")
+    kind[lost] = len(KINDS) - 1  # not numbers
     groups = []
     for k in np.unique(kind):
         own = those[kind == k]
-        x = _columns(_KINDS[k], known)[:, kind == k]
+        x = _columns(KINDS[k], known)[:, kind == k]
         if checked:
-            _refuse_bad(_KINDS[k], x, [item_id[j] for j in own], what)
-        groups.append(Group(_KINDS[k], own, x))
+            _refuse_bad(KINDS[k], x, [item_id[j] for j in own], what)
+        groups.append(Group(KINDS[k], own, x))
     return groups
 
 
@@ -118,7 +138,7 @@ def _of_more(items: xr.Dataset, at: Ints, model: ItemModel, what: str) -> Floats
             raise InputError(f"{what} has items of model nominal, and no item_category_score")
         scores = items["item_category_score"].values[at, 1 : steps + 1].astype(float).T
     else:
-        scores = np.multiply.outer(_numbers(model), slope)
+        scores = np.multiply.outer(numbers(model), slope)
     for name in _STEPS:
         if name in items:
             given = items[name].values[at, :steps].astype(float).T
@@ -126,22 +146,22 @@ def _of_more(items: xr.Dataset, at: Ints, model: ItemModel, what: str) -> Floats
     else:
         raise InputError(f"{what} has items of more than two categories, and no {_STEPS[0]}")
     if name == "item_step_difficulty":
-        if model.name != "graded":
+        if model.steps == ADJACENT:
             there = np.array(model.category_map[1:]) > 0
-            rises = np.diff(_numbers(model)[there], prepend=0.0)
+            rises = np.diff(numbers(model)[there], prepend=0.0)
             given[there] = (rises[:, None] * given[there]).cumsum(axis=0)
         given = -slope * given
     return model.of_steps(scores, given)
 
 
-def _numbers(model: ItemModel) -> Floats:
+def numbers(model: ItemModel) -> Floats:
     """Numbers of the categories but the first, by which discriminations are multiplied."""
     return np.array(model.category_map[1:], dtype=float)
 
 
 def _variables(items: xr.Dataset, at: Ints, what: str) -> dict[str, Floats]:
     """Parameters by variable, those that may be left out filled in."""
-    names = {p.variable for m in _KINDS for p in m.parameters}
+    names = {p.variable for m in KINDS for p in m.parameters}
     known = {n: items[n].values[at].astype(float) for n in names if n in items}
     known.setdefault("item_discrimination", np.ones(len(at)))
     if "item_intercept" not in known:
@@ -159,7 +179,7 @@ def _describes(model: ItemModel, known: dict[str, Floats]) -> Bools:
     """Items whose parameters beyond those of the model are at their neutral values."""
     own = {p.variable for p in model.parameters}
     out = np.ones(known["item_discrimination"].size, dtype=bool)
-    for p in (p for m in _KINDS for p in m.parameters if p.variable not in own):
+    for p in (p for m in KINDS for p in m.parameters if p.variable not in own):
         if p.variable in known:
             out &= known[p.variable] == p.neutral
     return out
@@ -192,114 +212,6 @@ def _refuse_bad(model: ItemModel, x: Floats, ids: Sequence[str], what: str) -> N
             f"{logit[j]:.0f} for abilities up to {GRID_BOUND:.0f}, and probabilities are computed "
             f"up to {LARGEST_LOGIT:.0f}"
         )
-
-
-def parameters(
-    items: xr.Dataset, item_id: tuple[str, ...], model: str = "2pl", *, what: str = "items"
-) -> tuple[Floats, ...]:
-    """Parameters of one model, in its order, for methods that know this one alone.
-
-    Items of simpler models have the neutral value of what they lack; others are refused.
-    """
-    own = MODELS[model].parameters
-    found = item_set(items, item_id, what=what)
-    for g in found.groups:
-        if g.model.name not in MODELS:
-            raise InputError(
-                f"{what}: item {item_id[g.at[0]]} is of model {g.model.name} with "
-                f"{g.model.n_categories} categories, and items of the "
-                f"{', '.join(m.name.upper() for m in MODELS.values())} are meant here; leave it out"
-            )
-        more = [k for k, p in enumerate(g.model.parameters) if p not in own]
-        if more:
-            p = g.model.parameters[more[0]]
-            remedy = f"models with it are not available here, fit the {model.upper()}"
-            if what == "fixed_items":  # beside which others are estimated, by a model of choice
-                having = [m.name for m in _KINDS if {*g.model.parameters} <= {*m.parameters}]
-                named = " or ".join(f"model={name!r}" for name in having)
-                remedy = f"choose a model that has it ({named}), or leave this item out of the bank"
-            raise InputError(
-                f"{what}: item {item_id[g.at[0]]} has the {p.name} {g.x[more[0], 0]:.3g}; {remedy}"
-            )
-    return tuple(found.column(p) for p in own)
-
-
-def parameters_of(
-    models: Mixture, items: xr.Dataset, item_id: Sequence[str], *, what: str, strict: bool = False
-) -> Floats:
-    """Parameters (parameters, items) of items whose models are known.
-
-    Of two categories: those of simpler models have the neutral value of what they lack; if
-    ``strict``, others are refused, else what is too much is dropped.
-    """
-    x = np.zeros((models.size, models.n_items))
-    for part in models.parts:
-        ids, size = tuple(item_id[j] for j in part.at), len(part.model.parameters)
-        if part.model.name in MODELS:
-            if strict:
-                found = parameters(items, ids, part.model.name, what=what)
-            else:
-                as_given = item_set(items, ids, what=what)
-                _refuse_others(as_given, part.model, ids, what)
-                found = tuple(as_given.column(p) for p in part.model.parameters)
-            x[:size, part.at] = np.stack(found)
-            continue
-        for g in item_set(items, ids, what=what).groups:
-            _refuse_others(ItemSet((g,)), part.model, tuple(ids[j] for j in g.at), what)
-            own = tuple(ids[j] for j in g.at)
-            x[:size, part.at[g.at]] = _as_of(part.model, g, own, what, strict)
-    return x
-
-
-def _as_of(model: ItemModel, g: Group, ids: tuple[str, ...], what: str, strict: bool) -> Floats:
-    """Parameters of a model of steps for given items; if ``strict`` their curves are the same."""
-    scores, steps = _scores(g.model, g.x), g.model.step_intercepts(g.x)[0]
-    x = model.of_steps(scores, steps)
-    if strict:
-        again = _scores(model, x), model.step_intercepts(x)[0]
-        same = [np.isclose(*pair, rtol=1e-9, atol=1e-12, equal_nan=True).all(axis=0)
-                for pair in zip(again, (scores, steps), strict=True)]  # fmt: skip
-        other = np.flatnonzero(~(same[0] & same[1] & model.valid(x)) | bool(g.model.asymptotes))
-        if other.size:
-            raise InputError(
-                f"{what}: item {ids[other[0]]} is of model {g.model.name}, and no item of model "
-                f"{model.name} has its curves; give that model, for this item by "
-                f"model={{item: name}}, or leave it out of {what}"
-            )
-    return x
-
-
-def _scores(model: ItemModel, x: Floats) -> Floats:
-    """Scores of the higher categories, (steps, items); of graded items and guessing a, 2 a, ..."""
-    scores = model.scores(x)
-    if scores is None:
-        return np.multiply.outer(_numbers(model), x[0])
-    return scores.T[1:] - scores.T[:1]
-
-
-def _refuse_others(given: ItemSet, model: ItemModel, ids: tuple[str, ...], what: str) -> None:
-    """Stop at items that no parameters of the model describe."""
-    for g in given.groups:
-        alike = g.model.name in MODELS and model.name in MODELS
-        alike |= (g.model.name == "graded") == (model.name == "graded") and model.name not in MODELS
-        if g.model.n_categories != model.n_categories or not alike:
-            raise InputError(
-                f"{what}: item {ids[g.at[0]]} is of model {g.model.name} with "
-                f"{g.model.n_categories} categories, and here it is of model {model.name} with "
-                f"{model.n_categories}; give that model, for this item by model={{item: name}}, "
-                f"or leave it out of {what}"
-            )
-        if g.model.category_map != model.category_map:
-            raise InputError(
-                f"{what}: item {ids[g.at[0]]} has the category map {words(g.model.category_map)} "
-                f"(-1: an empty category), and here it has {words(model.category_map)}; leave it "
-                f"out of {what}"
-            )
-
-
-def words(category_map: Iterable[int]) -> str:
-    """Numbers of categories for a message."""
-    return ", ".join(map(str, category_map))
 
 
 def models_of(items: xr.Dataset, item_id: tuple[str, ...]) -> NDArray[np.str_] | None:

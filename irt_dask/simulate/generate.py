@@ -13,6 +13,7 @@ from scipy.stats import beta
 
 from irt_dask.arrays import Floats, Ints
 from irt_dask.curves import MODELS, ItemModel
+from irt_dask.curves.base import ADJACENT, CUMULATIVE
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import ProgressOption, dataset
 from irt_dask.engine.inputs import whole_number
@@ -64,7 +65,7 @@ def _steps(model: ItemModel, difficulty: Floats, at: Ints, seed: int) -> Floats:
         return apart[:, None] + difficulty[at]
     key = keyed_random.key(seed, "simulate-items", "steps")
     z = ndtri(keyed_random.uniforms(key, 0, difficulty.size, steps))[at]
-    if model.name == "graded":  # in order: multiples of their distances
+    if model.steps == CUMULATIVE:  # in order: multiples of their distances
         apart = np.cumsum(_APART * np.exp(_SCATTER * z), axis=1)
         return (apart - apart.mean(axis=1, keepdims=True)).T + difficulty[at]
     return (apart + _SCATTER * z).T + difficulty[at]
@@ -72,7 +73,7 @@ def _steps(model: ItemModel, difficulty: Floats, at: Ints, seed: int) -> Floats:
 
 def _of_steps(model: ItemModel, a: Floats, b: Floats) -> Floats:
     """Parameters of items with these discriminations and step difficulties."""
-    intercepts = -a * (b if model.name == "graded" else b.cumsum(axis=0))
+    intercepts = -a * (b.cumsum(axis=0) if model.steps == ADJACENT else b)
     return model.of_steps(np.multiply.outer(np.arange(1.0, model.n_categories), a), intercepts)
 
 

@@ -121,11 +121,23 @@ def test_banks_made_by_hand(tmp_path):
         ("item,a,b,c\nx,1,1,1.2\n", r"item x has discrimination 1, .* parameter 1\.2"),
         ("item,model,a,b\nx,5pl,1,1\n", f"item x has model .5pl.; known are {', '.join(MODELS)}"),
         ("item,a,b\nx,1,1\ny,1,1\nx,1,2\n", "listed more than once: x"),
+        ("item,model,a,d\nx,2pl,1,0\ny,3pl,1,0\n", "item y, column c: nothing .* model 3pl has"),
+        ("item,model,a,d,c\nx,2pl,1,0,.2\n", "column c: 0.2 .* model 2pl has no guessing"),
+        ("item,a,b,C\nx,1,1,.2\n", "the column 'C' would not be read; call it 'c'"),
+        ("item,a,b,guessing\nx,1,1,.2\n", "'guessing' would not be read; call it 'c'"),
+        ("item,a,b,SE_a\nx,1,1,.2\n", "'SE_a' would not be read; call it 'se_a'"),
+        ("item,Model,a,b\nx,3pl,1,1\n", "'Model' would not be read; call it 'model'"),
     ],
 )
 def test_bad_banks_name_file_item_and_column(tmp_path, text, message):
     with pytest.raises(InputError, match=rf"(?s)b\.csv.*{message}"):
         irt.read_items(write(tmp_path, text))
+
+
+def test_items_with_slopes_of_their_own_are_no_1pl(tmp_path):
+    text = "item,model,a,d,note\nx,1pl,1,0,new\ny,1pl,{},0,old\n"
+    for slope, model in ((1, "1pl"), (2, "2pl")):
+        assert irt.read_items(write(tmp_path, text.format(slope))).attrs["model"] == model
 
 
 ODD = ["=1+1", "@SUM(A1)", "+cmd|' /C calc'!A0", "-2+3", "-x", "\tq", "\rq", "\nq", "'=1", "''@"]

@@ -256,7 +256,7 @@ def test_links_that_moments_cannot_make():
         0.5,
         -1.0,
     ][: other.sizes["steps"]]
-    with pytest.raises(InputError, match="item5 is graded in one bank alone"):
+    with pytest.raises(InputError, match="item5 is gpcm in bank_a and graded in bank_b"):
         irt.link(bank, other, method="mean-mean")
     fewer = mixed().isel(items=slice(0, 9))
     fewer["item_n_categories"][8] = 3

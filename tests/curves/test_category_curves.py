@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from categories import category_probability
 
+from irt_dask import curves
 from irt_dask.curves import ItemModel
+from irt_dask.curves.base import ADJACENT, CUMULATIVE
 from irt_dask.curves.graded import Graded
 from irt_dask.curves.item_set import Group, ItemSet
 from irt_dask.curves.logistic import TwoParameters
@@ -45,6 +47,34 @@ def by(f: Any, x: np.ndarray, k: int, h: float) -> np.ndarray:
     step = np.zeros_like(x)
     step[k] = 1.0
     return difference(lambda t: f(x + t * step), h)
+
+
+def test_no_family_is_left_out() -> None:
+    assert {f.name for f in FAMILIES} == set(curves.FAMILIES)
+
+
+@pytest.mark.parametrize("name", [*curves.MODELS, *curves.FAMILIES])
+@pytest.mark.parametrize("k", [2, 4])
+def test_steps_are_what_the_model_says(name: str, k: int) -> None:
+    """Files and Datasets have their difficulties: what the kind makes of them gives them back."""
+    if name in curves.MODELS and k > 2:
+        return
+    model, a, b = curves.model_named(name, k), 1.5, np.array([[-0.5], [0.25], [1.75]])[: k - 1]
+    x = np.array([[a], [-a * b[0, 0]], [0.0], [1.0]])[: len(model.parameters)]
+    if name in curves.FAMILIES:
+        d = -a * (b.cumsum(axis=0) if model.steps == ADJACENT else b)
+        x = model.of_steps(a * np.arange(1.0, k)[:, None], d)
+    np.testing.assert_allclose(model.step_difficulties(x)[0], b, atol=1e-12)
+    for step, ability in enumerate(b, start=1):
+        p = np.exp(model.log_p(x, ability))[0, :, 0]
+        if model.steps == ADJACENT:
+            assert p[step] == pytest.approx(p[step - 1], rel=1e-12)
+        if model.steps == CUMULATIVE:
+            assert p[step:].sum() == pytest.approx(0.5, rel=1e-12)
+    if model.of_two:
+        same = curves.MODELS[model.of_two].log_p(np.array([[a], [-a * b[0, 0]]]), THETA)
+        if k == 2:
+            np.testing.assert_allclose(model.log_p(x, THETA), same, rtol=1e-12)
 
 
 @every

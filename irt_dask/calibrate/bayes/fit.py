@@ -26,8 +26,8 @@ from irt_dask.engine.identity import identified
 from irt_dask.engine.inputs import one_of, whole_number
 from irt_dask.errors import InputError
 from irt_dask.items import checks
+from irt_dask.items.known_models import parameters
 from irt_dask.items.mixture import Mixture
-from irt_dask.items.parameters import parameters
 from irt_dask.store import Responses
 
 #: Shards run with the items' covariance held.  The draws' weights, when it is not, leave at least

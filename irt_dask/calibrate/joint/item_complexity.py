@@ -12,7 +12,7 @@ from irt_dask.calibrate.joint.person_step import mode_tables
 from irt_dask.curves.grids import ABILITY_BOUND
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset
 from irt_dask.errors import EstimationError
-from irt_dask.items.parameters import parameters
+from irt_dask.items.known_models import parameters
 from irt_dask.kernels.base import fixed_point
 from irt_dask.kernels.coresets import complexity as kernel
 from irt_dask.kernels.joint import modes

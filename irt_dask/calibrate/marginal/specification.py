@@ -15,8 +15,9 @@ from irt_dask.curves import MODELS
 from irt_dask.curves.betas import Betas
 from irt_dask.errors import InputError
 from irt_dask.items import checks
+from irt_dask.items.known_models import parameters_of
 from irt_dask.items.mixture import Mixture
-from irt_dask.items.parameters import bank_item_ids, parameters_of
+from irt_dask.items.parameters import bank_item_ids
 from irt_dask.store import Responses
 
 #: The first parameter that has a prior, which users may change; a prior that says nothing.
@@ -74,8 +75,8 @@ def _fix(fixed: Floats, item_id: tuple[str, ...], bank: xr.Dataset, models: Mixt
 def _prior(models: Mixture, given: tuple[float, float] | None) -> Betas:
     """Priors of the models' parameters: guessing has the one that is given."""
     having = [p for p in models.parameters if p.prior]
-    if not having and given not in (None, GUESSING.prior):
-        those = [m.name for m in MODELS.values() if any(p.prior for p in m.parameters)]
+    if GUESSING not in models.parameters and given not in (None, GUESSING.prior):
+        those = [m.name for m in MODELS.values() if GUESSING in m.parameters]
         names = ", ".join(dict.fromkeys(models.names.tolist()))
         raise InputError(
             f"guessing_prior={given!r} needs model={' or '.join(map(repr, those))}, not {names!r}"

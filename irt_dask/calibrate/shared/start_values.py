@@ -13,8 +13,8 @@ from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.curves.betas import Betas
 from irt_dask.engine import Engine
 from irt_dask.errors import EstimationError
+from irt_dask.items.known_models import parameters_of
 from irt_dask.items.mixture import Mixture
-from irt_dask.items.parameters import parameters_of
 from irt_dask.kernels.responses import response_counts as counts
 from irt_dask.store import Block
 
