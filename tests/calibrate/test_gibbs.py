@@ -410,6 +410,7 @@ def test_a_tight_prior_rules(small):
     assert fit.attrs["prior_discrimination"] == [1.7, 0.01]
 
 
+@pytest.mark.slow
 def test_start_values_do_not_matter_in_the_end(small):
     far = quiet_fit(small, n_draws=300, n_warmup=60, seed=6)
     far["item_discrimination"][:] = 2.5

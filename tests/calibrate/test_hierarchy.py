@@ -403,6 +403,7 @@ def two_ways():
     return y, fit_quietly(y, seed=1, **options), fit_quietly(y, seed=2, n_shards=3, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("two ways")
 def test_shards_have_the_posterior_of_all(two_ways):
     _, one, three = two_ways
@@ -425,6 +426,7 @@ def test_shards_have_the_posterior_of_all(two_ways):
     assert abs(three.attrs["objective"] - one.attrs["objective"]) < 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("two ways")
 def test_the_covariance_before_the_shards_is_near_that_of_the_posterior(two_ways):
     y, one, _ = two_ways

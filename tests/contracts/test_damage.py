@@ -173,15 +173,10 @@ def damage(begun: Runs, n: int, seed: int, folder: Path) -> None:
     assert tally["named errors"] > n / 5
 
 
-def test_some_damaged_runs(runs: Runs, mixed_runs: Runs, tmp_path: Path) -> None:
-    damage(runs, 8, 1, tmp_path)
-    damage(mixed_runs, 4, 1, tmp_path)
-
-
 @pytest.mark.slow
 def test_many_damaged_runs(runs: Runs, mixed_runs: Runs, tmp_path: Path) -> None:
-    damage(runs, 80, 2, tmp_path)
-    damage(mixed_runs, 40, 2, tmp_path)
+    damage(runs, 60, 2, tmp_path)
+    damage(mixed_runs, 30, 2, tmp_path)
 
 
 @pytest.mark.slow

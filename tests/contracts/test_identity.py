@@ -235,7 +235,7 @@ def test_no_two_contents_read_alike() -> None:
 # --- blocks that a process keeps ------------------------------------------------------------------
 
 #: Methods that see groups, and the first of each function; others take longer.
-QUICK = ("marginal 2PL", "score, groups", "dif")
+QUICK = ("marginal 2PL", "score, groups")
 FIRSTS = {m.name: m.label for m in reversed(METHODS)}
 FORM = pytest.mark.parametrize("form", [pytest.param("memory", marks=pytest.mark.slow), "lazy"])
 

@@ -115,6 +115,7 @@ def test_chance_is_that_of_other_data_sets():
         assert 0.2 < p.mean() < 0.8  # 10 uniform numbers: 3.3 standard deviations
 
 
+@pytest.mark.slow
 def test_an_item_that_is_harder_is_found_by_its_p_value():
     rng = np.random.default_rng(0)
     n, m = 2000, 12
