@@ -159,7 +159,8 @@ def read_items(
     more than two categories need ``model`` (graded, gpcm, pcm, rating, nominal) and, of K
     categories, ``d1`` to ``d{K-1}`` or ``b1`` to ``b{K-1}``; nominal ones ``s1`` to ``s{K-1}`` in
     place of ``a``.  ``categories`` says K, which the steps say too; ``category_map`` which of them
-    are empty.
+    are empty.  Other columns are left out, unless their names are nearly those (``C``,
+    ``guessing``): that is an error, as is a ``model`` that does not go with the parameters.
 
     Parameters
     ----------
