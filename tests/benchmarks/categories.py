@@ -3,7 +3,7 @@
     python tests/benchmarks/categories.py coverage [N]      # data sets of 2,000 x 12 in booklets
     python tests/benchmarks/categories.py levels [N]        # S-X2, chi-square of groups, l_z*
     python tests/benchmarks/categories.py rmsd [N]          # p-values of RMSD, 39 replicates
-    python tests/benchmarks/categories.py dif [N]           # tests without DIF, by focal persons
+    python tests/benchmarks/categories.py dif [N] [FOCAL ...]  # tests without DIF, by focal persons
     python tests/benchmarks/categories.py speed             # one thread each, medians of 5
 
 Coverage: 95% intervals of estimate +- 1.96 SE, slopes on the log scale, steps with at least 25
@@ -154,12 +154,12 @@ def rmsd(n_sets: int) -> None:
                       bank=bank_level, fitted=fitted_level)  # fmt: skip
 
 
-def dif(n_sets: int) -> None:
+def dif(n_sets: int, sizes: list[int]) -> None:
     """Shares of p-values below 5% without DIF, 1,000 reference persons, impact of half an SD."""
     import irt_dask as irt
 
     with Table() as table:
-        for focal in (60, 100, 200, 1000):
+        for focal in sizes or (60, 100, 200, 1000):
             p: list[Any] = []
             for seed in range(n_sets):
                 r, truth = simulated(2 * (1000 + focal), 20_000 + seed, booklets=False)
@@ -223,6 +223,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("coverage", "levels", "rmsd", "dif", "speed"))
     parser.add_argument("n", nargs="?", type=int, default=100)
+    parser.add_argument("sizes", nargs="*", type=int, help="focal persons, of dif")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.what == "speed":
@@ -232,8 +233,10 @@ def main() -> None:
 
         dask.config.set(num_workers=1)
         speed()
+    elif options.what == "dif":
+        dif(options.n, options.sizes)
     else:
-        {"coverage": coverage, "levels": levels, "rmsd": rmsd, "dif": dif}[options.what](options.n)
+        {"coverage": coverage, "levels": levels, "rmsd": rmsd}[options.what](options.n)
 
 
 if __name__ == "__main__":
