@@ -3,7 +3,7 @@
     python tests/benchmarks/categories.py coverage [N]      # data sets of 2,000 x 12 in booklets
     python tests/benchmarks/categories.py levels [N]        # S-X2, chi-square of groups, l_z*
     python tests/benchmarks/categories.py rmsd [N]          # p-values of RMSD, 39 replicates
-    python tests/benchmarks/categories.py dif [N] [FOCAL ...]  # tests without DIF, by focal persons
+    python tests/benchmarks/categories.py dif [N] [FOCAL ...]  # tests without DIF, by focal size
     python tests/benchmarks/categories.py speed             # one thread each, medians of 5
 
 Coverage: 95% intervals of estimate +- 1.96 SE, slopes on the log scale, steps with at least 25

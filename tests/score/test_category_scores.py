@@ -91,7 +91,9 @@ def test_point_estimates(kind, method):
             return value
         own = np.concatenate([np.arange(first[j], first[j + 1]) for j in seen])
         info = (np.exp(log[own]) * one[own] ** 2).sum(axis=0)
-        return value + 0.5 * np.log(info)  # Jeffreys: Warm's, where scores do not go with their slopes
+        return value + 0.5 * np.log(
+            info
+        )  # Jeffreys: Warm's, where scores do not go with their slopes
 
     if method == "wle" and kind == "any":  # guessing: Warm's equation has no such goal
         items = items.take(np.arange(1, 6))
