@@ -134,15 +134,8 @@ def item_curves(
     """
     responses = as_responses(responses, "item_curves", graded=True, items=items)
     refuse_weights(responses, "item_curves")
-    whole_number("n_replicates", n_replicates, 0)
-    if 0 < n_replicates < _LEAST_REPLICATES or (refit is not None and not n_replicates):
-        raise InputError(
-            f"n_replicates={n_replicates}: give {_LEAST_REPLICATES} or more, with which a p-value "
-            f"can be below .05, or 0 without refit"
-        )
-    groups = responses.has_groups if groups is None else groups
-    if groups and not responses.has_groups:
-        raise InputError("groups=True, but the responses have no person_group")
+    _check_replicates(n_replicates, refit is not None)
+    groups = _by_group(responses, groups)
     own = item_set(items, responses.item_id)
     refuse_other_categories(own, responses.n_categories, responses.item_id, "items")
     labels = labels_of(responses, client) if groups else ("all",)
@@ -188,6 +181,21 @@ def item_curves(
             "converged": all(g.converged for g in found),
         },
     )
+
+
+def _by_group(responses: Responses, asked: bool | None) -> bool:
+    if asked and not responses.has_groups:
+        raise InputError("groups=True, but the responses have no person_group")
+    return responses.has_groups if asked is None else asked
+
+
+def _check_replicates(n: int, refitted: bool) -> None:
+    whole_number("n_replicates", n, 0)
+    if 0 < n < _LEAST_REPLICATES or (refitted and not n):
+        raise InputError(
+            f"n_replicates={n}: give {_LEAST_REPLICATES} or more, with which a p-value "
+            f"can be below .05, or 0 without refit"
+        )
 
 
 class _Group(NamedTuple):

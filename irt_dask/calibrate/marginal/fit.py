@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +15,23 @@ from irt_dask.arrays import Floats
 from irt_dask.calibrate.marginal import anchors
 from irt_dask.calibrate.marginal import errors as marginal_errors
 from irt_dask.calibrate.marginal import null_categories as nulls
+from irt_dask.calibrate.marginal.described import Found, described, of_items
 from irt_dask.calibrate.marginal.expected import Expected
 from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.marginal.rounds import Rounds
 from irt_dask.calibrate.marginal.specification import GUESSING, in_groups, specified
 from irt_dask.calibrate.shared import climb
 from irt_dask.calibrate.shared.start_values import (
-    ResponseCounts,
     response_counts,
     start_values,
 )
-from irt_dask.curves import MODELS
-from irt_dask.engine import Engine, ProgressOption, as_responses, dataset
+from irt_dask.engine import Engine, ProgressOption, as_responses
 from irt_dask.engine.identity import checkpoint_of
 from irt_dask.engine.inputs import whole_number
-from irt_dask.errors import ConvergenceWarning, DataWarning
+from irt_dask.errors import ConvergenceWarning
 from irt_dask.items import checks
 from irt_dask.items.mixture import mixture_named
 
-#: Below this slope an item hardly tells persons apart.
-_FLAT = 0.01
 #: Newton steps at the end, at most, and the step after which none is needed.
 _POLISHING, _SMALL = 5, 1e-9
 
@@ -192,20 +188,19 @@ def fit_marginal(
     ) as engine:
         counts = response_counts(engine)
         estimated = np.asarray(what.free.any(axis=0))
-        settled = nulls.settled(
-            models, responses.item_id, counts.of_each, estimated, null_categories
-        )
+        of_each = counts.of_each
+        settled = nulls.settled(models, responses.item_id, of_each, estimated, null_categories)
         if settled is not models:
             models, what = settled, what.of_models(settled)
         fit = Rounds(engine, what)
-        x = start_values(responses.item_id, models, counts.of_each, start, prior=what.prior)
+        x = start_values(responses.item_id, models, of_each, start, prior=what.prior)
         x = what.start(x)
         wanted = marginal_errors.are_wanted(what, x, standard_errors, engine.sampled)
         options = _identity(what, latent, tolerance, labels, x)
         saved = checkpoint_of(engine, checkpoint, options)
         end = climb.full(fit, x, max_iterations, tolerance, saved, "marginal")
         found = _found(fit, end.x, wanted, fixed_items)
-        items = _items(fit, found, counts)
+        items = of_items(fit, found, counts)
     if not end.converged:
         warnings.warn(
             f"marginal maximum likelihood did not converge in {max_iterations} iterations; raise "
@@ -217,36 +212,14 @@ def fit_marginal(
     checks.warn(items["item_flag"], responses.item_id)
     if found.anchored is not None:
         found.anchored.warn(responses.item_id)
-    about = _about_groups(what, found, labels)
-    return dataset(
-        {**items, "iteration_objective": np.array(end.trace), **about},
-        item_id=responses.item_id,
-        attrs={
-            "method": "marginal maximum likelihood",
-            "model": model if isinstance(model, str) else "by item",
-            "converged": end.converged,
-            "n_iterations": len(end.trace),
-            **_attrs(fit, found, labels),
-            "n_flat_items": _n_flat(items),
-        },
-    )
+    name = model if isinstance(model, str) else "by item"
+    return described(fit, found, end, items, labels, name)
 
 
 # --- what is found --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Found:
-    """The maximum, the likelihood and the expected counts there, and its errors."""
-
-    x: Floats
-    value: float
-    expected: Expected
-    covariance: marginal_errors.Covariance
-    anchored: anchors.Test | None
-
-
-def _found(fit: Rounds, x: Floats, wanted: bool, bank: xr.Dataset | None) -> _Found:
+def _found(fit: Rounds, x: Floats, wanted: bool, bank: xr.Dataset | None) -> Found:
     """From where the iterations ended to the maximum, its errors, and tests of the bank."""
     value, expected = fit.expect(x)
     covariance = marginal_errors.covariance(fit, x, expected, wanted)
@@ -261,7 +234,7 @@ def _found(fit: Rounds, x: Floats, wanted: bool, bank: xr.Dataset | None) -> _Fo
         anchored = anchors.test(fit, end, expected, errors)
         if anchored is not None and covariance.matrix is not None:
             covariance = replace(covariance, matrix=covariance.matrix + anchored.carried)
-    return _Found(end, value, expected, covariance, anchored)
+    return Found(end, value, expected, covariance, anchored)
 
 
 def _polished(
@@ -282,25 +255,6 @@ def _polished(
     return x, value, expected
 
 
-def _items(fit: Rounds, found: _Found, counts: ResponseCounts) -> dict[str, Any]:
-    """What is said of the items."""
-    model = fit.model
-    items = {
-        **_of_models(model),
-        **marginal_errors.Scale.of(model, found.x).items(found.x, found.covariance),
-        "item_at_bound": model.at_bound(model.unpack(found.x)[0]),
-        "item_n_responses": counts.seen,
-        "item_n_right": counts.right,
-        **({} if found.anchored is None else found.anchored.variables()),
-    }
-    items["item_flag"] = checks.of_fit(
-        fit.engine, items, fixed=np.asarray(~model.free[:2].any(axis=0)), own_scale=not
-        model.anchored, one_slope=np.asarray(model.of_all[0] >= 0),
-        wrong=counts.of_each[:, 0], score=counts.score(model.items.n_categories),
-    )  # fmt: skip
-    return items
-
-
 def _identity(
     what: Model, latent: str, tolerance: float, labels: tuple[str, ...], start: Floats
 ) -> dict[str, Any]:
@@ -312,102 +266,3 @@ def _identity(
         "shared": models.of_all, "fixed": what.fixed, "latent": latent, "groups": labels,
         "reference": what.reference, "prior": (what.prior.alpha, what.prior.beta), "start": start,
     }  # fmt: skip
-
-
-def _n_flat(items: dict[str, Any]) -> int:
-    """Items that hardly tell persons apart; slopes of nominal ones are of any sign."""
-    slope = np.where(items.get("item_model") == "nominal", np.inf, items["item_discrimination"])
-    return int((slope < _FLAT).sum())
-
-
-def _of_models(model: Model) -> dict[str, Any]:
-    """Models and categories of the items, where they are not of one model and two categories."""
-    if model.items.only is not None and model.items.only.name in MODELS:
-        return {}
-    out = {"item_model": model.items.names, "item_n_categories": model.items.n_categories}
-    if model.items.empty.any():
-        out["item_category_map"] = model.items.category_map
-    return out
-
-
-def _about_groups(model: Model, found: _Found, labels: tuple[str, ...]) -> dict[str, Any]:
-    """What is said of the groups, where there are any or the distribution is not N(0, 1)."""
-    if not (labels or model.anchored or model.histogram):
-        return {}
-    groups = marginal_errors.Scale.of(model, found.x).groups(found.x, found.covariance)
-    groups["group_label"] = np.array(labels or ("all",))
-    _warn_of_bounds(groups)
-    return groups
-
-
-def _warn_of_bounds(groups: dict[str, Any]) -> None:
-    """Name the groups whose mean or SD ended at a bound."""
-    at = np.flatnonzero(groups.get("group_at_bound", np.zeros(0)))
-    if at.size:
-        some = ", ".join(
-            f"{groups['group_label'][g]} (mean {groups['group_mean'][g]:.3g}, SD "
-            f"{groups['group_sd'][g]:.3g})"
-            for g in at[:10]
-        )
-        warnings.warn(
-            f"{at.size} group(s) ended at a bound of mean or SD, which then has no standard error: "
-            f"{some}. All or none of their answers are right, or they are too few or too much "
-            f"alike; leave them out or join them with others",
-            DataWarning,
-            stacklevel=4,
-        )
-
-
-def _attrs(fit: Rounds, found: _Found, labels: tuple[str, ...]) -> dict[str, Any]:
-    """What is said of the fit as a whole."""
-    model, value, log_prior = fit.model, found.value, fit.log_prior(found.x)
-    of_prior: dict[str, Any] = {}
-    for p in (p for p in model.items.parameters if p.prior):
-        where = model.items.table(p.__eq__, missing=False)
-        alpha, beta = (
-            float(np.broadcast_to(of, where.shape)[where][0])
-            for of in (model.prior.alpha, model.prior.beta)
-        )
-        of_prior[f"{p.variable.removeprefix('item_')}_prior"] = (
-            "none" if alpha == beta == 1.0 else f"Beta({alpha:g}, {beta:g})"
-        )
-        of_prior["log_prior"] = log_prior
-    return {
-        "objective": value + log_prior,
-        "log_likelihood": value,
-        **of_prior,
-        **_of_anchors(model, found),
-        **found.covariance.attrs,
-        "identification": _identification(model, labels),
-        "n_persons": fit.engine.n_persons,
-        **fit.engine.weight_attrs,
-        "n_parameters": model.n_parameters,
-        "aic": 2.0 * (model.n_parameters - value),
-        "bic": model.n_parameters * math.log(float(found.expected.persons.sum())) - 2.0 * value,
-        "latent": "histogram" if model.histogram else "normal",
-    }
-
-
-def _of_anchors(model: Model, found: _Found) -> dict[str, Any]:
-    """What is said of fixed items together: their test, and whether their errors are counted."""
-    if not model.anchored:
-        return {}
-    test = found.anchored
-    said = "of slopes and difficulties: in the standard errors"
-    if test is None or not test.carries:
-        said = "taken as known: not in the standard errors"
-    return {**({} if test is None else test.attrs), "anchor_errors": said}
-
-
-def _identification(model: Model, labels: tuple[str, ...]) -> str:
-    if model.anchored:
-        return "scale of the fixed items; a > 0"
-    kind, names = "has mean 0 and SD 1" if model.histogram else "N(0, 1)", {*model.items.names}
-    signs = "a > 0"
-    if names == {"nominal"}:
-        signs = "its direction is free, that of most of the codes where the search began"
-    elif "nominal" in names:
-        signs = "a > 0 but for nominal items"
-    if labels:
-        return f"ability of group {labels[model.reference]} {kind}; {signs}"
-    return f"ability {kind}; {signs}"
