@@ -14,6 +14,10 @@ from irt_dask.errors import ClusterError, StallWarning
 LOOK, PATIENCE = 5.0, 60.0
 #: Seconds without a finished task after which the user is told, again and again.
 REPORT = 600.0
+#: Seconds after which a clock that went backwards is no reason any more.
+_FORGOTTEN = 600.0
+#: When (monotonic), and how far this machine's clock was before the monotonic one; the latest last.
+_clock: list[tuple[float, int]] = []
 #: Worker processes that may come and go, for each that there is, while no task finishes.
 _STARTS = 10
 
@@ -55,6 +59,19 @@ def went_away(error: BaseException) -> ClusterError:
     return ClusterError(f"the scheduler went away ({why}); start the same command again to go on")
 
 
+def _went_back() -> float:
+    """Seconds by which this machine's clock went backwards of late.
+
+    Dask sends messages when the clock has passed a time: after such a step it may keep one back for
+    as long as the clock was set back, and all wait.
+    """
+    now = time.monotonic()
+    ahead = round(time.time() - now)  # in seconds, so that few are kept
+    _clock[:] = [(when, x) for when, x in _clock if when > now - _FORGOTTEN and x > ahead]
+    _clock.append((now, ahead))
+    return _clock[0][1] - ahead
+
+
 class Watch:
     """Complains when no task can finish: no worker, all out of memory, or all dying.
 
@@ -67,6 +84,7 @@ class Watch:
 
     def progressed(self) -> None:
         """A task has finished: all is well."""
+        _went_back()
         now = time.monotonic()
         self._last_task = self._last_report = self._last_able = self._last_answer = now
         self._seen: set[str] = set()
@@ -95,6 +113,12 @@ class Watch:
             self._last_able = self._last_answer
         elif now - self._last_able > PATIENCE:
             raise ClusterError(_unable(len(workers), bool(running), now - self._last_able))
+        if (back := _went_back()) > PATIENCE and now - self._last_task > PATIENCE:
+            raise ClusterError(
+                f"the clock of this machine went back by {back:.0f} seconds, and no task has "
+                f"finished for {now - self._last_task:.0f}: Dask may hold messages back until the "
+                f"clock is where it was; start the same command again to go on"
+            )
         if len(self._seen) > _STARTS * max(len(workers), 1) + len(workers):
             raise ClusterError(
                 f"{len(self._seen)} worker processes have come and gone and no task has finished: "

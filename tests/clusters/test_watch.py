@@ -21,6 +21,7 @@ class Cluster:
         self.running: dict[str, int] = dict(self.workers)
         self.tasks: dict[str, tuple[str, ...]] = {"w1": ("t",), "w2": ()}
         self.silent = False
+        self.set_back = 0.0  # seconds, of this machine's clock
         self.scheduler: Any = self
 
     def ncores(self) -> Any:
@@ -45,6 +46,8 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Any:
     now = [1000.0]
     monkeypatch.setattr(watch.time, "monotonic", lambda: now[0])
     cluster = Cluster()
+    monkeypatch.setattr(watch.time, "time", lambda: 1e9 + now[0] - cluster.set_back)
+    monkeypatch.setattr(watch, "_clock", [])
     over = watch.Watch(cluster)
 
     def passes(seconds: float) -> None:
@@ -84,6 +87,25 @@ def test_nothing_can_go_on(watched: Any, state: dict[str, Any], message: str) ->
     passes(60)
     with pytest.raises(ClusterError, match=message):
         passes(5)
+
+
+def test_a_clock_that_went_backwards(watched: Any) -> None:
+    """Dask holds messages back for as long as it was set back: of late, by much, and all wait."""
+    cluster, over, passes = watched
+    passes(300)
+    cluster.set_back = 50.0  # they come within a minute
+    passes(300)
+    cluster.set_back += 86400.0
+    over.progressed()
+    passes(60)
+    with pytest.raises(ClusterError, match=r"went back by 864\d\d seconds, and no task .* 65"):
+        passes(5)
+    over.progressed()
+    for _ in range(12):  # tasks finish
+        passes(55)
+        over.progressed()
+    with pytest.warns(StallWarning):
+        passes(605)  # long ago
 
 
 def test_workers_that_die_again_and_again(watched: Any) -> None:
