@@ -109,16 +109,16 @@ class Watch:
             return
         self._last_answer = time.monotonic()
         self._seen |= set(workers)
-        if running and any(tasks.values()):
-            self._last_able = self._last_answer
-        elif now - self._last_able > PATIENCE:
-            raise ClusterError(_unable(len(workers), bool(running), now - self._last_able))
         if (back := _went_back()) > PATIENCE and now - self._last_task > PATIENCE:
             raise ClusterError(
                 f"the clock of this machine went back by {back:.0f} seconds, and no task has "
                 f"finished for {now - self._last_task:.0f}: Dask may hold messages back until the "
                 f"clock is where it was; start the same command again to go on"
             )
+        if running and any(tasks.values()):
+            self._last_able = self._last_answer
+        elif now - self._last_able > PATIENCE:
+            raise ClusterError(_unable(len(workers), bool(running), now - self._last_able))
         if len(self._seen) > _STARTS * max(len(workers), 1) + len(workers):
             raise ClusterError(
                 f"{len(self._seen)} worker processes have come and gone and no task has finished: "
