@@ -76,12 +76,12 @@ class TwoParameters(ItemModel):
 
     def by_parameter(self, x: Floats, nodes: Floats) -> Floats:
         """See :class:`ItemModel`."""
-        first, _ = self.by_logit(x, nodes)
-        return np.stack([first * nodes, first, *self.by_asymptotes(x, nodes)])
-
-    def by_asymptotes(self, x: Floats, nodes: Floats) -> tuple[Floats, ...]:
-        """Derivatives of ``log_p`` by the parameters beyond slope and intercept."""
-        return ()
+        p, q = halves(logits(x, nodes))
+        out = np.empty((2, len(p), 2, nodes.size))
+        np.negative(p, out=out[1, :, 0])
+        out[1, :, 1] = q
+        np.multiply(out[1], nodes, out=out[0])
+        return out
 
     def sharpness(self, x: Floats, nodes: Floats) -> Floats:
         """See :class:`ItemModel`: that of the lower category, of others no larger."""

@@ -47,13 +47,15 @@ class FourParameters(TwoParameters):
         first = np.stack([-p * lost, q * knew], axis=1)
         return first, first * ((q - p)[:, None] - first)
 
-    def by_asymptotes(self, x: Floats, nodes: Floats) -> tuple[Floats, ...]:
-        """The derivatives by c and u."""
+    def by_parameter(self, x: Floats, nodes: Floats) -> Floats:
+        """See :class:`ItemModel`."""
+        first = self.by_logit(x, nodes)[0]
         p, q = halves(logits(x, nodes))
         c, u = x[2][:, None], x[3][:, None]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             wrong, right = -1.0 / ((1.0 - c) * q + (1.0 - u) * p), 1.0 / (c * q + u * p)
-            return tuple(np.stack([by * wrong, by * right], axis=1) for by in (q, p))
+            by_asymptotes = [np.stack([by * wrong, by * right], axis=1) for by in (q, p)]
+        return np.stack([first * nodes, first, *by_asymptotes])
 
     def valid(self, x: Floats) -> Bools:
         """See :class:`ItemModel`."""

@@ -29,10 +29,11 @@ class Checkpoint:
 
     def __init__(self, folder: str | Path | None, identity: dict[str, Any]) -> None:
         self.folder = None if folder is None else local_path(folder, "a checkpoint")
+        if self.folder is None:
+            return
         self._identity = digest({**identity, "version": __version__})
-        if self.folder is not None:
-            with writing(self.folder):
-                self.folder.mkdir(parents=True, exist_ok=True)
+        with writing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
 
     def save(self, name: str, arrays: dict[str, Any]) -> None:
         """Write one state; on return it is on disk."""

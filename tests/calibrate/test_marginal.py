@@ -13,13 +13,8 @@ from scipy.stats import norm
 
 import irt_dask as irt
 from irt_dask.calibrate.marginal import errors, expected
-from irt_dask.curves import model_named
-from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import dataset, memory
 from irt_dask.errors import ConvergenceWarning, InputError, TooLargeError
-from irt_dask.kernels.posterior import lost_information, lost_information_complete, person_weights
-from irt_dask.kernels.posterior.tables import padded, tables
-from irt_dask.kernels.responses import layouts
 
 LSAT = {
     "2pl": (
@@ -257,64 +252,6 @@ def test_what_a_prior_alone_says_has_its_spread_with_weights():
     c, se = plain["item_guessing"].values, weighted["item_guessing_se"].values
     assert se[0] == pytest.approx((4.0 / c[0] ** 2 + 16.0 / (1.0 - c[0]) ** 2) ** -0.5, rel=0.1)
     np.testing.assert_allclose(se, plain["item_guessing_se"].values, rtol=0.15)
-
-
-@pytest.mark.parametrize("shared_slope", [False, True])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("steepness", [1.0, 25.0])
-def test_sums_of_complete_rows_are_those_person_by_person(shared_slope, weighted, steepness):
-    """With steep items a posterior may be one node: a variance of rounding, of either sign."""
-    rng = np.random.default_rng(3)
-    m, n = 7, 300
-    a = np.full(m, steepness) if shared_slope else steepness * rng.uniform(0.5, 1.0, m)
-    items = ItemSet.of("2pl", a, rng.normal(size=m) * steepness)
-    nodes = padded(np.arange(-40, 41) * 0.15)
-    log_mass, of_ability = -0.5 * nodes**2, np.stack([nodes, nodes**2 - 1.0])
-    columns = np.stack([np.full(m, m + 2) if shared_slope else m + 2 + np.arange(m), np.arange(m)])
-    ability_column = np.array([m, m + 1])
-    slope = model_named("2pl").by_parameter(items.groups[0].x, nodes)
-    scores = lost_information.scores(
-        items.by_parameter(nodes, 2), items.first, of_ability[None], columns,
-        ability_column[:, None],
-    )  # fmt: skip
-    y = (rng.random((n, m)) < 0.5).astype(np.int8)
-    weight = rng.uniform(0.5, 3.0, n) if weighted else np.ones(n)
-    size, largest = scores.bound.shape[1], float(weight.max())
-    u = lost_information.units_for(n, nodes.size, size)
-    g = tables(items, nodes)
-    exact = lost_information.sums(
-        layouts.Dense(y), g, person_weights.alone(n), person_weights.prior(log_mass), np.arange(n),
-        scores, weight, largest, u, True,
-    )  # fmt: skip
-    each = lost_information.value(exact, scores.bound, largest, u)
-    u = u.for_rows(lost_information_complete.ROWS)
-    sums = lost_information_complete.sums(
-        y, g, log_mass, lost_information_complete.usual(slope), weight, largest, u, True
-    )
-    f = lost_information_complete.rest(slope, of_ability)
-    column = np.concatenate([*columns, ability_column])
-    complete = [
-        lost_information.placed(made(one, nodes, f, largest, u), column, size)
-        for made, one in zip(
-            (lost_information_complete.covariance, lost_information_complete.squares),
-            sums,
-            strict=True,
-        )
-    ]
-    brute = np.zeros((2, size, size))
-    for row, w in zip(y, weight, strict=True):
-        z = np.outer(a, nodes) + items.groups[0].x[1][:, None]
-        log_p = (row[:, None] * z - np.logaddexp(0.0, z)).sum(axis=0) + log_mass
-        p = np.exp(log_p - log_p.max())
-        p /= p.sum()
-        off = row[:, None] - 1.0 / (1.0 + np.exp(-z))
-        own = np.zeros((size, nodes.size))
-        np.add.at(own, column, np.concatenate([off * nodes, off, of_ability]))
-        mean = own @ p
-        brute += [w * (own * p) @ own.T - w * np.outer(mean, mean), w**2 * np.outer(mean, mean)]
-    for want, x, z in zip(brute, complete, each, strict=True):
-        np.testing.assert_allclose(x, want, rtol=0, atol=1e-9 * np.abs(want).max())
-        np.testing.assert_allclose(z, want, rtol=0, atol=1e-9 * np.abs(want).max())
 
 
 def test_standard_errors_of_many_parameters(monkeypatch):

@@ -233,7 +233,7 @@ def observed(
     """
     items, ability = model.unpack(x)
     at = columns(model, x)
-    lost, squares = lost_information.sums(fit.engine, fit.name, model, x, at, with_squares)
+    lost, squares = lost_information.sums(fit, model, x, at, with_squares)
     complete = _complete(model, items, ability, expected, at)
     of_each = np.diag(complete)
     size = np.sqrt(np.where(of_each > _NOTHING, of_each, 1.0))

@@ -192,7 +192,7 @@ def fit_marginal(
         settled = nulls.settled(models, responses.item_id, of_each, estimated, null_categories)
         if settled is not models:
             models, what = settled, what.of_models(settled)
-        fit = Rounds(engine, what)
+        fit = Rounds(engine, what, complete=counts.complete)
         x = start_values(responses.item_id, models, of_each, start, prior=what.prior)
         x = what.start(x)
         wanted = marginal_errors.are_wanted(what, x, standard_errors, engine.sampled)

@@ -10,67 +10,76 @@ import numpy as np
 from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.calibrate.marginal.expected import Grid, Setting
 from irt_dask.calibrate.marginal.model import Model
-from irt_dask.engine import Engine
+from irt_dask.calibrate.marginal.rounds import Rounds
+from irt_dask.curves.item_set import ItemSet
 from irt_dask.kernels.base.exact_products import Units
-from irt_dask.kernels.posterior import lost_information, lost_information_complete
+from irt_dask.kernels.posterior import lost_information, lost_information_linear, person_weights
 from irt_dask.kernels.posterior.lost_information import Scores
-from irt_dask.kernels.posterior.tables import LinearTables
-from irt_dask.kernels.responses import layouts, response_counts
+from irt_dask.kernels.posterior.lost_information_linear import Columns
+from irt_dask.kernels.responses import item_sets
 from irt_dask.store import Block
 
-Complete = lost_information_complete.Sums
+#: Numbers that all sums by set and group take, at most, and how many such sums there are: each
+#: costs a call for every block.
+_MOST, _CALLS = 1 << 23, 256
+_NO_SETS: Bools = np.empty((0, 0), dtype=bool)
+
+Linear = lost_information_linear.Sums
 
 
 class _Plan(NamedTuple):
-    """What every block has to know to add up scores."""
+    """What every block has to know to add up scores.
+
+    Persons who answered a set of ``sets``, (sets, items), are added up by ``columns``, as long as
+    there are any; the others by ``scores``.
+    """
 
     setting: Setting
     scores: Scores
-    usual: Bools | None  # None: persons with all items are as the others
+    sets: Bools
+    columns: Columns | None
     largest: float  # weight
     units: Units
     squares: bool
 
     @property
-    def whole(self) -> Units:
-        """How sums over persons who answered everything are counted."""
-        return self.units.for_rows(lost_information_complete.ROWS)
+    def by_set(self) -> Units:
+        """How sums over persons of one set are counted."""
+        return self.units.for_rows(lost_information_linear.ROWS)
 
 
-#: Sums over persons who answered everything, by group; over the others.
-_Sums = tuple[dict[int, list[Complete]], list[Any]]
+#: Sums by set and group; over the others.
+_Sums = tuple[dict[tuple[int, int], list[Linear]], list[Any]]
 
 
 def _sums(block: Block, plan: _Plan) -> _Sums:
     """Exact sums of posterior covariances and, if wanted, of squares of mean scores."""
-    whole: dict[int, list[Complete]] = {}
+    by_set: dict[tuple[int, int], list[Linear]] = {}
     rest: list[Any] = [np.int64(0)] * (1 + plan.squares)
     _, g, shared, prior = plan.setting.of(block)
-    n, m = block.data.shape
+    n = block.n_persons
     weight = block.weights() if block.times is None else np.ones(n)
-    group = np.zeros(n, dtype=np.int64) if block.group is None else block.group
-    complete = np.zeros(n, dtype=bool)
-    if plan.usual is not None:
-        complete = response_counts.responses_per_person(block.data) == m
+    number = np.full(n, -1)
+    if plan.columns is not None:
+        number = item_sets.number_among(block.data, plan.sets)
     for times, chosen in _bits(block.times, n):
-        for k in np.unique(group[chosen & complete]):
-            assert isinstance(g, LinearTables)
-            assert plan.usual is not None
-            mine = np.flatnonzero(chosen & complete & (group == k))
-            values = layouts.to_dense(layouts.take(block.data, mine)).values
-            got = lost_information_complete.sums(
-                values, g, prior.log_mass[k], plan.usual, weight[mine], plan.largest, plan.whole,
-                plan.squares,
+        for (k, of_group), who in _cells(number, block.group, chosen):
+            assert plan.columns is not None
+            observed = plan.sets[k]
+            log_total = person_weights.bases(observed[None], g)[0] + prior.log_mass[of_group]
+            got = lost_information_linear.sums(
+                block.data, who, plan.columns.among(observed), g.nodes, log_total, weight,
+                plan.largest, plan.by_set, plan.squares,
             )  # fmt: skip
-            whole = _merged(whole, {int(k): [x.times(times) for x in got]})
-        mine = np.flatnonzero(chosen & ~complete)
+            by_set = _merged(by_set, {(k, of_group): [x.times(times) for x in got]})
+        mine = np.flatnonzero(chosen & (number < 0))
         if mine.size:
             more = lost_information.sums(
                 block.data, g, shared, prior, mine, plan.scores, weight, plan.largest, plan.units,
                 plan.squares,
             )  # fmt: skip
             rest = [x + times * y for x, y in zip(rest, more, strict=True)]
-    return whole, rest
+    return by_set, rest
 
 
 def _bits(times: Ints | None, n: int) -> Iterator[tuple[int, Bools]]:
@@ -82,13 +91,24 @@ def _bits(times: Ints | None, n: int) -> Iterator[tuple[int, Bools]]:
         yield 1 << bit, (times >> bit) & 1 == 1
 
 
-def _merged(
-    left: dict[int, list[Complete]], right: dict[int, list[Complete]]
-) -> dict[int, list[Complete]]:
+def _cells(
+    number: Ints, group: Ints | None, chosen: Bools
+) -> Iterator[tuple[tuple[int, int], Ints]]:
+    """Chosen persons by set and group, but for those of no set."""
+    cell = number if group is None else np.where(number < 0, -1, number * (1 << 32) + group)
+    cell = np.where(chosen, cell, -1)
+    order = np.argsort(cell, kind="stable")
+    values, begin = np.unique(cell[order], return_index=True)
+    for c, who in zip(values.tolist(), np.split(order, begin[1:]), strict=True):
+        if c >= 0:
+            yield (c, 0) if group is None else divmod(c, 1 << 32), who
+
+
+def _merged(left: Any, right: Any) -> dict[tuple[int, int], list[Linear]]:
     out = dict(left)
-    for g, sums in right.items():
-        mine = out.get(g)
-        out[g] = sums if mine is None else [a.plus(b) for a, b in zip(mine, sums, strict=True)]
+    for cell, sums in right.items():
+        mine = out.get(cell)
+        out[cell] = sums if mine is None else [a.plus(b) for a, b in zip(mine, sums, strict=True)]
     return out
 
 
@@ -106,38 +126,55 @@ def ability_scores(model: Model, ability: Floats, nodes: Floats) -> Floats:
     return np.stack([z / sd, z**2 - 1.0], axis=1)
 
 
+def _affordable(sets: Bools, items: ItemSet, n_nodes: int, n_groups: int) -> Bools:
+    """The first sets, whose sums fit: one at least."""
+    size = sets @ (items.n_categories - 1)
+    numbers = np.cumsum((size + n_nodes) * (size + 3 * n_nodes)) * n_groups
+    kept = (numbers <= _MOST) & (np.arange(1, len(sets) + 1) * n_groups <= _CALLS)
+    return sets[: max(1, int(kept.sum()))]
+
+
+# --- all persons ----------------------------------------------------------------------------------
+
+
 def sums(
-    engine: Engine, fit: str, model: Model, x: Floats, at: tuple[Ints, Ints, int], squares: bool
+    fit: Rounds, model: Model, x: Floats, at: tuple[Ints, Ints, int], squares: bool
 ) -> tuple[Floats, Floats | None]:
     """Sums over persons of posterior covariances of their scores, and of squares of their means.
 
-    ``at`` says where the scores go; ``squares`` are found if wanted, with those of weights.
+    ``at`` says where the scores go; ``squares`` are found if wanted, with those of weights.  Where
+    the log odds of all items are linear in ability, persons who answered what many others did take
+    a fraction of the time of the others.
     """
+    engine = fit.engine
     ability = model.unpack(x)[1]
     item_column, ability_column, size = at
-    item_set = model.item_set(x)
-    setting = Setting(fit, item_set, Grid.of(model, item_set, ability, coarse=True))
+    items = model.item_set(x)
+    setting = Setting(fit.name, items, Grid.of(model, items, ability, coarse=True))
     nodes = setting.grid.nodes
-    slope = item_set.by_parameter(nodes, model.items.size)
+    slope = items.by_parameter(nodes, model.items.size)
     of_ability = ability_scores(model, ability, nodes)
-    scores = lost_information.scores(slope, item_set.first, of_ability, item_column, ability_column)
+    scores = lost_information.scores(slope, items.first, of_ability, item_column, ability_column)
     largest = float(engine.responses.max_weight or 1.0) if engine.sampled else 1.0
-    only, usual = model.items.only, None
-    if only is not None and only.log_odds:
-        slope = slope.reshape(len(slope), model.n_items, 2, nodes.size)
-        usual = lost_information_complete.usual(slope)
     units = lost_information.units_for(engine.n_persons, nodes.size, size)
-    plan = _Plan(setting, scores, usual, largest, units, squares)
-    whole, rest = engine.map_reduce(_sums, plan, combine=_together)
+    plan = _Plan(setting, scores, _NO_SETS, None, largest, units, squares)
+    if items.scores is not None and len(fit.common_sets):
+        sets = _affordable(fit.common_sets, items, nodes.size, model.n_groups)
+        columns = Columns.of(items, nodes[nodes.size // 2])
+        plan = plan._replace(columns=columns, sets=sets)
+    by_set, rest = engine.map_reduce(_sums, plan, combine=_together)
     out = [np.zeros((size, size)) for _ in rest]
     if np.ndim(rest[0]):
         out = lost_information.value(rest, scores.bound, largest, units)
-    for g, own in sorted(whole.items()):
-        f = lost_information_complete.rest(slope, of_ability[g])
-        column = np.concatenate([*item_column, ability_column[:, g]])
-        made = [lost_information_complete.covariance(own[0], nodes, f, largest, plan.whole)]
+    for (k, group), own in sorted(by_set.items()):
+        assert plan.columns is not None
+        mine = lost_information_linear.Scores.of(
+            slope, items.first, plan.columns, plan.sets[k], of_ability[group], nodes, item_column,
+            ability_column[:, group],
+        )  # fmt: skip
+        made = [mine.covariance(own[0], nodes, largest, plan.by_set)]
         if squares:
-            made.append(lost_information_complete.squares(own[1], nodes, f, largest, plan.whole))
+            made.append(mine.squares(own[1], nodes, largest, plan.by_set))
         for total, one in zip(out, made, strict=True):
-            total += lost_information.placed(one, column, size)
+            total[np.ix_(mine.column, mine.column)] += one
     return out[0], out[1] if squares else None

@@ -11,25 +11,46 @@ import uuid
 
 import numpy as np
 
-from irt_dask.arrays import Floats, Ints
+from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.calibrate.marginal.expected import NOTHING, Expected, expect
 from irt_dask.calibrate.marginal.model import HISTOGRAM_NODES, LOG_SDS, MEANS, Model
 from irt_dask.engine import Engine
 from irt_dask.errors import EstimationError
 from irt_dask.items import derivatives
 from irt_dask.items.maximum import Problem, likeliest
+from irt_dask.kernels.responses import item_sets
+from irt_dask.store import Block
 
 #: Scoring steps of a round, so many that an item that everybody has right gets to its bound, and
 #: the step after which there is no other.
 _STEPS, _PRECISION = 40, 1e-6
 
 
+#: Persons from whom on a set of items is common.
+_COMMON = 200
+
+
+def _tally(block: Block, n_buckets: int) -> tuple[Ints]:
+    return (item_sets.tally(block.data, n_buckets),)
+
+
 class Rounds:
     """What the loop of :mod:`irt_dask.calibrate.shared.climb` asks for."""
 
-    def __init__(self, engine: Engine, model: Model) -> None:
+    def __init__(self, engine: Engine, model: Model, *, complete: bool = False) -> None:
         self.engine, self.model, self.box = engine, model, model.box()
+        self.complete = complete  # nobody who answered an item left out another
         self.name = uuid.uuid4().hex  # of what processes keep for it
+
+    @functools.cached_property
+    def common_sets(self) -> Bools:
+        """Sets of items that many persons answered, (sets, items): one pass if any are needed."""
+        m = self.model.n_items
+        if self.complete:
+            return np.ones((1, m), dtype=bool)
+        n_buckets = item_sets.buckets_for(self.engine.n_persons, m)
+        (tallied,) = self.engine.map_reduce(_tally, n_buckets)
+        return item_sets.majorities(tallied, _COMMON)
 
     def round(self, x: Floats) -> tuple[float, None, Expected]:
         """Log-likelihood plus log prior of the items, and expected counts at x."""

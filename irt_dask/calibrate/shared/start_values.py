@@ -44,6 +44,11 @@ class ResponseCounts(NamedTuple):
     by_category: Ints | None = None
 
     @property
+    def complete(self) -> bool:
+        """Whether all persons with a response answered all items."""
+        return bool((self.seen == self.n_persons).all())
+
+    @property
     def of_each(self) -> Ints:
         """Persons by item and category."""
         if self.by_category is not None:

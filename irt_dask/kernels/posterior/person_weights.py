@@ -310,7 +310,9 @@ def _sums_linear(index: Any, n: int, g: Any, out: Any) -> None:
 
 
 @jit
-def _bases(observed: Bools, g: Any, out: Floats) -> None:
+def bases(observed: Bools, g: Any) -> Floats:
+    """Sums of sets of items, (sets, nodes)."""
+    out = np.zeros((observed.shape[0], g.nodes.size))
     index = np.empty(observed.shape[1] + 4, dtype=np.int32)
     for s in range(observed.shape[0]):
         n = 0
@@ -318,17 +320,16 @@ def _bases(observed: Bools, g: Any, out: Floats) -> None:
             index[n] = j
             n += observed[s, j]
         sums(index, n, g, out[s])
+    return out
 
 
 def shared(sets: CommonSets, g: Tables) -> Shared:
     """Sums of the sets that are common in a block; of the first ones where there are many."""
     kept = min(len(sets.observed), _MOST_SHARED // g.nodes.size)
-    out = np.zeros((kept, g.nodes.size))
-    _bases(sets.observed[:kept], g, out)
     number = sets.number
     if kept < len(sets.observed):
         number = np.where(number < kept, number, np.int32(-1))
-    return Shared(number, out)
+    return Shared(number, bases(sets.observed[:kept], g))
 
 
 def alone(n: int) -> Shared:

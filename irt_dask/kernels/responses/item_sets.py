@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -142,8 +143,63 @@ def common_sets(data: Layout) -> CommonSets:
     kept = np.flatnonzero(np.bincount(number, minlength=first.size) >= COMMON)
     place = np.full(first.size, -1, dtype=np.int32)
     place[kept] = np.arange(kept.size, dtype=np.int32)
-    observed = layouts.to_dense(layouts.take(data, first[kept])).values >= 0
-    return CommonSets(place[number], observed)
+    return CommonSets(place[number], _observed(data, first[kept]))
+
+
+# --- sets that are common in all data -------------------------------------------------------------
+
+
+def buckets_for(n_persons: int, n_items: int) -> int:
+    """Buckets that sets of items fall into: some for every thousand persons, and 2 MB at most."""
+    most = min(4096, (1 << 18) // (n_items + 1), n_persons // 32)
+    return 1 << max(0, most.bit_length() - 1)
+
+
+def tally(data: Layout, n_buckets: int) -> Ints:
+    """Persons with each item observed and persons, by bucket of their set, (buckets, items + 1).
+
+    Sums over blocks are those of all persons, in whatever blocks.
+    """
+    number, first = sets_of(data)
+    observed = _observed(data, first)
+    bucket = [zlib.crc32(row) % n_buckets for row in _names(observed)]
+    out = np.zeros((n_buckets, data.shape[1] + 1), dtype=np.int64)
+    count = np.bincount(number, minlength=first.size)
+    each = np.append(observed, np.ones((first.size, 1), dtype=bool), axis=1)
+    np.add.at(out, bucket, count[:, None] * each)
+    return out
+
+
+def majorities(tallied: Ints, least: int) -> Bools:
+    """Sets of the buckets with so many persons, those of most persons first, (sets, items).
+
+    The set of more than half of a bucket's persons is what more than half of them answered; where
+    there is no such set there may be no person of the one that is given.
+    """
+    n, observed = tallied[:, -1], tallied[:, :-1]
+    sets = 2 * observed > n[:, None]
+    order = np.argsort(-n, kind="stable")
+    return np.asarray(sets[order[(n[order] >= least) & sets[order].any(axis=1)]])
+
+
+def number_among(data: Layout, sets: Bools) -> Ints:
+    """Which of these sets each person answered; -1: another one."""
+    place = {name: k for k, name in reversed(list(enumerate(_names(sets))))}
+    number, first = sets_of(data)
+    mine = [place.get(name, -1) for name in _names(_observed(data, first))]
+    return np.array(mine, dtype=np.int64)[number]
+
+
+def _observed(data: Layout, who: Ints) -> Bools:
+    """What some persons answered, (persons, items)."""
+    return np.asarray(layouts.to_dense(layouts.take(data, who)).values >= 0)
+
+
+def _names(observed: Bools) -> list[bytes]:
+    return [row.tobytes() for row in np.packbits(observed, axis=1)]
+
+
+# --- what conditional likelihoods need ------------------------------------------------------------
 
 
 @jit
