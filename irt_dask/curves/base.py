@@ -208,47 +208,71 @@ class ItemModel:
 
 # --- thresholds -----------------------------------------------------------------------------------
 
-#: Doublings of an interval that a threshold may lie in, and halvings until it is found.
-_DOUBLINGS, _BISECTIONS = 40, 80
+#: Doublings of an interval that a threshold may lie in, and steps until it is found.
+_DOUBLINGS, _STEPS = 40, 200
+#: The error of P at a threshold, or of that next to its size.
+_NEAR = 4e-15
 
 
-def _moved(model: ItemModel, x: Floats, ability: Floats) -> tuple[Floats, Floats]:
-    """Parameters that have at 0 what x has at abilities, one an item; their derivatives by x.
+class _Higher:
+    """P of category k or a higher one for all k > 0: items follow each other once for each k."""
 
-    (parameters, items) and (parameters, parameters, items): scales change by matrices that are
-    linear in the mean.
-    """
-    still = model.rescaling(0.0, 1.0)
-    by_mean = model.rescaling(1.0, 1.0) - still
-    change = still[:, :, None] + by_mean[:, :, None] * ability
-    return np.einsum("pqm,qm->pm", change, x), change
+    def __init__(self, model: ItemModel, x: Floats) -> None:
+        self.model, self.x = model, np.tile(x, model.n_categories - 1)
+        k = np.repeat(np.arange(1, model.n_categories), x.shape[1])
+        self.counts = np.arange(model.n_categories) >= k[:, None]
+        # scales change by matrices that are linear in the mean
+        self.still = model.rescaling(0.0, 1.0)[:, :, None]
+        self.by_mean = model.rescaling(1.0, 1.0)[:, :, None] - self.still
+
+    def change(self, ability: Floats) -> Floats:
+        """Derivatives by x of what has at 0 what x has at abilities, one an item."""
+        return self.still + self.by_mean * ability
+
+    def moved(self, ability: Floats) -> Floats:
+        """Parameters that have at 0 what x has at abilities."""
+        return np.einsum("pqm,qm->pm", self.change(ability), self.x)
+
+    def excess(self, ability: Floats) -> Floats:
+        """P less 1/2."""
+        log_p = self.model.log_p(self.moved(ability), np.zeros(1))[:, :, 0]
+        return np.asarray((np.exp(log_p) * self.counts).sum(axis=1) - 0.5)
+
+    def slopes(self, ability: Floats) -> tuple[Floats, Floats]:
+        """Derivatives of P by ability and by x, (parameters, items)."""
+        moved, zero = self.moved(ability), np.zeros(1)
+        p = np.exp(self.model.log_p(moved, zero))[:, :, 0] * self.counts
+        rise = (p * self.model.by_ability(moved, zero)[0][:, :, 0]).sum(axis=1)
+        by_moved = (p * self.model.by_parameter(moved, zero)[..., 0]).sum(axis=2)
+        return rise, np.einsum("pm,pqm->qm", by_moved, self.change(ability))
 
 
 def _thresholds(model: ItemModel, x: Floats) -> tuple[Floats, Floats]:
-    steps, zero = model.n_categories - 1, np.zeros(1)
-    value, gradient = np.empty((steps, x.shape[1])), np.empty((steps, *x.shape))
-    for k in range(1, steps + 1):
-
-        def reaches(ability: Floats, k: int = k) -> Floats:
-            log_p = model.log_p(_moved(model, x, ability)[0], zero)[:, :, 0]
-            return np.asarray(np.exp(log_p[:, k:]).sum(axis=1))
-
-        low, high = np.full(x.shape[1], -1.0), np.ones(x.shape[1])
-        for _ in range(_DOUBLINGS):
-            low = np.where(reaches(low) > 0.5, 2.0 * low, low)
-            high = np.where(reaches(high) < 0.5, 2.0 * high, high)
-        known = (reaches(low) <= 0.5) & (reaches(high) >= 0.5)
-        for _ in range(_BISECTIONS):
-            middle = 0.5 * (low + high)
-            above = reaches(middle) > 0.5
-            low, high = np.where(above, low, middle), np.where(above, middle, high)
-        at = 0.5 * (low + high)
-        moved, change = _moved(model, x, at)
-        p = np.exp(model.log_p(moved, zero))[:, k:]
-        rise = (p * model.by_ability(moved, zero)[0][:, k:]).sum(axis=(1, 2))
-        by_moved = (p * model.by_parameter(moved, zero)[:, :, k:]).sum(axis=(2, 3))
+    """Roots by Newton steps, or halvings where these leave the interval or are slow."""
+    higher, shape = _Higher(model, x), (model.n_categories - 1, x.shape[1])
+    low, high = np.full((2, shape[0] * shape[1]), [[-1.0], [1.0]])
+    for _ in range(_DOUBLINGS):
+        too_high, too_low = higher.excess(low) > 0.0, higher.excess(high) < 0.0
+        if not (too_high | too_low).any():
+            break
+        low, high = np.where(too_high, 2.0 * low, low), np.where(too_low, 2.0 * high, high)
+    known = (higher.excess(low) <= 0.0) & (higher.excess(high) >= 0.0)
+    at, step, done = 0.5 * (low + high), high - low, ~known
+    for _ in range(_STEPS):
+        excess = higher.excess(at)
+        low, high = np.where(excess > 0.0, low, at), np.where(excess > 0.0, at, high)
         with np.errstate(divide="ignore", invalid="ignore"):
-            by_x = -np.einsum("pm,pqm->qm", by_moved, change) / rise
-        value[k - 1] = np.where(known, at, np.nan)
-        gradient[k - 1] = np.where(known, by_x, np.nan)
-    return value, gradient
+            to = at - excess / higher.slopes(at)[0]
+        done |= (np.abs(excess) <= _NEAR) | (high - low <= _NEAR * np.abs(at))
+        if done.all():
+            break
+        fast = (to >= low) & (to <= high) & (np.abs(to - at) <= 0.5 * step)
+        to = np.where(fast, to, 0.5 * (low + high))
+        step, at = np.abs(to - at), np.where(done, at, to)
+    rise, by_x = higher.slopes(at)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gradient = np.where(known, -by_x / rise, np.nan)
+    return (
+        np.where(known, at, np.nan).reshape(shape),
+        gradient.reshape(len(x), *shape).swapaxes(0, 1),
+    )

@@ -40,8 +40,11 @@ class Nominal(DividedByTotal):
 
     def by_parameter(self, x: Floats, nodes: Floats) -> Floats:
         """See :class:`ItemModel`."""
-        by_step = self.by_constants(x, nodes)
-        return np.concatenate([by_step * nodes, by_step])
+        p, steps = np.exp(self.log_p(x, nodes)), self.n_categories - 1
+        out = np.empty((len(x), *p.shape))
+        self.by_constants(p, out[steps:])
+        np.multiply(out[steps:], nodes, out=out[:steps])
+        return out
 
     def by_scores(self, x: Floats) -> tuple[Floats, Floats]:
         """See :class:`DividedByTotal`."""

@@ -62,13 +62,11 @@ class DividedByTotal(ItemModel):
         second = -(p * first**2).sum(axis=1, keepdims=True)
         return first, np.broadcast_to(second, first.shape).copy()
 
-    def by_constants(self, x: Floats, nodes: Floats) -> Floats:
-        """Derivatives of ``log_p`` by c_1 to c_{K-1}, (steps, items, categories, nodes)."""
-        p = np.exp(self.log_p(x, nodes))
-        k = p.shape[1]
-        out = np.repeat(-p.transpose(1, 0, 2)[1:, :, None], k, axis=2)
-        out[np.arange(k - 1), :, np.arange(1, k)] += 1.0
-        return out
+    def by_constants(self, p: Floats, out: Floats) -> None:
+        """Fill in derivatives of ``log_p`` by c_1 to c_{K-1}, (steps, items, categories, nodes)."""
+        np.negative(p.transpose(1, 0, 2)[1:, :, None], out=out)
+        for k in range(len(out)):
+            out[k, :, k + 1] += 1.0
 
     def ends(self, x: Floats) -> tuple[Ints, Ints]:
         """See :class:`ItemModel`."""
@@ -114,6 +112,11 @@ class Numbered(DividedByTotal):
         """See :class:`ItemModel`."""
         return np.multiply.outer(x[0], self.numbers)
 
+    def deviations(self, p: Floats) -> Floats:
+        """Numbers less their mean, (items, categories, nodes)."""
+        mean = np.einsum("k,mkq->mq", self.numbers, p)
+        return np.asarray(self.numbers[:, None] - mean[:, None])
+
     def valid(self, x: Floats) -> Bools:
         """See :class:`ItemModel`."""
         return np.asarray(x[0] > 0.0)
@@ -135,9 +138,11 @@ class GeneralisedPartialCredit(Numbered):
 
     def by_parameter(self, x: Floats, nodes: Floats) -> Floats:
         """See :class:`ItemModel`."""
-        by_step = self.by_constants(x, nodes)
-        by_slope = np.tensordot(self.above, by_step, axes=1) * nodes
-        return np.concatenate([by_slope[None], by_step])
+        p = np.exp(self.log_p(x, nodes))
+        out = np.empty((len(x), *p.shape))
+        np.multiply(self.deviations(p), nodes, out=out[0])
+        self.by_constants(p, out[1:])
+        return out
 
     def by_scores(self, x: Floats) -> tuple[Floats, Floats]:
         """See :class:`DividedByTotal`."""
@@ -207,9 +212,13 @@ class RatingScale(Numbered):
 
     def by_parameter(self, x: Floats, nodes: Floats) -> Floats:
         """See :class:`ItemModel`."""
-        by_step = self.by_constants(x, nodes)
-        by_location = np.tensordot(self.above, by_step, axes=1)
-        return np.concatenate([np.stack([by_location * nodes, by_location]), by_step[:-1]])
+        p = np.exp(self.log_p(x, nodes))
+        out = np.empty((len(x), *p.shape))
+        out[1] = self.deviations(p)
+        np.multiply(out[1], nodes, out=out[0])
+        self.by_constants(p[:, :-1], out[2:, :, :-1])
+        out[2:, :, -1] = -p.transpose(1, 0, 2)[1:-1]
+        return out
 
     def by_scores(self, x: Floats) -> tuple[Floats, Floats]:
         """See :class:`DividedByTotal`."""

@@ -137,4 +137,4 @@ def _flat(x: Floats) -> Floats:
 def _sums(slope: Floats, n: Floats) -> Floats:
     """Sums over responses of what each adds, (parameters, items); NaN where it is infinite."""
     with np.errstate(invalid="ignore"):
-        return np.asarray((slope * n.reshape(len(n), -1)).sum(axis=2))
+        return np.asarray((slope.transpose(1, 0, 2) @ n.reshape(len(n), -1, 1))[:, :, 0].T)

@@ -74,9 +74,10 @@ def test_sums_are_those_of_the_formulas(model, steepness, shared, weighted):
     largest, g = float(weight.max()), tables(items, NODES)
     u = lost_information.units_for(N, NODES.size, size)
     for data in both(y):
+        sets = item_sets.common_sets(data)
         exact = lost_information.sums(
-            data, g, person_weights.alone(N), person_weights.prior(LOG_MASS), np.arange(N), scores,
-            weight, largest, u, True,
+            data, g, person_weights.shared(sets, g), sets.observed, person_weights.prior(LOG_MASS),
+            np.arange(N), scores, weight, largest, u, True,
         )  # fmt: skip
         each = lost_information.value(exact, scores.bound, largest, u)
         columns, by_set = Columns.of(items, NODES[NODES.size // 2]), u.for_rows(64)

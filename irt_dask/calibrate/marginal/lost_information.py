@@ -56,7 +56,7 @@ def _sums(block: Block, plan: _Plan) -> _Sums:
     """Exact sums of posterior covariances and, if wanted, of squares of mean scores."""
     by_set: dict[tuple[int, int], list[Linear]] = {}
     rest: list[Any] = [np.int64(0)] * (1 + plan.squares)
-    _, g, shared, prior = plan.setting.of(block)
+    sets, g, shared, prior = plan.setting.of(block)
     n = block.n_persons
     weight = block.weights() if block.times is None else np.ones(n)
     number = np.full(n, -1)
@@ -75,8 +75,8 @@ def _sums(block: Block, plan: _Plan) -> _Sums:
         mine = np.flatnonzero(chosen & (number < 0))
         if mine.size:
             more = lost_information.sums(
-                block.data, g, shared, prior, mine, plan.scores, weight, plan.largest, plan.units,
-                plan.squares,
+                block.data, g, shared, sets.observed, prior, mine, plan.scores, weight,
+                plan.largest, plan.units, plan.squares,
             )  # fmt: skip
             rest = [x + times * y for x, y in zip(rest, more, strict=True)]
     return by_set, rest

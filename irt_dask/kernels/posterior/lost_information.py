@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from irt_dask.arrays import Floats, Ints
+from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.base.exact_products import Units, bound_above
 from irt_dask.kernels.base.lanes import total
@@ -30,10 +30,12 @@ from irt_dask.kernels.posterior.tables import Tables
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Layout
 
-#: Weights below this share of the largest take no part: errors of 1e-12 are far below sampling.
-_CUT = 1e-13
+#: Weights below this share of the largest take no part: standard errors change by 1e-11.
+_CUT = 1e-12
 #: Rows of the matrix whose products are summed at a time, and its bytes.
 _ROWS, _BYTES = 4096, 1 << 26
+#: Numbers that sums by set of items take, at most.
+_OF_SETS = 1 << 22
 #: Products of rows up to which they are computed in two slices.  Beyond, the rounding errors of one
 #: slice average out.
 _FINE = 2e9
@@ -96,10 +98,35 @@ def _add(at: Floats, which: NDArray[np.int32], column: Ints, to: Floats) -> None
 
 
 @jit
+def _of_sets(observed: Bools, s: Scores, out: Floats) -> None:
+    """Sums of the lowest categories of sets of items, (sets, nodes, columns)."""
+    for k in range(observed.shape[0]):
+        items = np.flatnonzero(observed[k]).astype(np.int32)
+        for q in range(out.shape[1]):
+            _add(s.lowest[q], items, s.item_column, out[k, q])
+
+
+@jit
+def _scaled(to: Floats, average: Floats, root: float, unit: Floats) -> None:
+    """Deviations from the average, in units."""
+    for k in range(to.size):
+        to[k] = root * (to[k] - average[k]) * unit[k]
+
+
+@jit
+def _sliced(to: Floats, low: Floats, low_unit: float) -> None:
+    """Whole numbers, and what they leave in units of its own."""
+    for k in range(to.size):
+        scaled = to[k]
+        to[k] = np.rint(scaled)
+        low[k] = np.rint((scaled - to[k]) * low_unit)
+
+
+@jit
 def _fill(
     indptr: Any, indices: Any, values: Any, g: Any, shared: Shared, p: Prior, who: Chosen, c: Some,
-    s: Scores, weight: Floats, begin: int, unit: Floats, low_unit: float, spread: Floats,
-    low: Floats, mean: Floats,
+    s: Scores, of_sets: Floats, weight: Floats, begin: int, unit: Floats, low_unit: float,
+    spread: Floats, low: Floats, mean: Floats,
 ) -> tuple[int, int, int]:  # fmt: skip
     """Fill rows with weighted deviations of scores, and others with their weighted means.
 
@@ -128,10 +155,14 @@ def _fill(
             group = p.group[i] if p.group.size > 0 else 0
             average = mean[n_mean]
             average[:] = 0.0
+            number = shared.number[i]
             for q in range(lo, hi):
                 to = spread[n_spread + q - lo]
-                to[:] = 0.0
-                _add(s.lowest[q], c.items[r, : c.n[r]], s.item_column, to)
+                if 0 <= number < of_sets.shape[0]:
+                    to[:] = of_sets[number, q]
+                else:
+                    to[:] = 0.0
+                    _add(s.lowest[q], c.items[r, : c.n[r]], s.item_column, to)
                 _add(s.gain[q], c.higher[r, : c.n_higher[r]], s.row_column, to)
                 for k in range(2):
                     if s.ability_column[group, k] >= 0:
@@ -139,12 +170,11 @@ def _fill(
                 average += w[q] / sum_w * to
             for q in range(lo, hi):
                 to = spread[n_spread + q - lo]
-                root = math.sqrt(weight[i] * w[q] / sum_w)
-                for k in range(to.size):
-                    scaled = root * (to[k] - average[k]) * unit[k]
-                    to[k] = np.rint(scaled)
-                    if low.shape[0] > 0:
-                        low[n_spread + q - lo, k] = np.rint((scaled - to[k]) * low_unit)
+                _scaled(to, average, math.sqrt(weight[i] * w[q] / sum_w), unit)
+                if low.shape[0] > 0:
+                    _sliced(to, low[n_spread + q - lo], low_unit)
+                else:
+                    np.rint(to, to)
             average *= weight[i]
             n_spread += hi - lo
             n_mean += 1
@@ -159,16 +189,20 @@ def units_for(n_persons: int, n_nodes: int, size: int) -> Units:
 
 
 def sums(
-    data: Layout, g: Tables, shared: Shared, p: Prior, who: Ints, s: Scores, weight: Floats,
-    largest: float, u: Units, squares: bool,
+    data: Layout, g: Tables, shared: Shared, observed: Bools, p: Prior, who: Ints, s: Scores,
+    weight: Floats, largest: float, u: Units, squares: bool,
 ) -> list[Ints]:  # fmt: skip
     """Exact sums over persons: posterior covariances of scores and, if wanted, squares of means.
 
     Of the persons ``who``, at least one.  They count as often as their weight, next to ``largest``,
-    a bound; in the second sum its square does.  :func:`value` gives what these stand for.
+    a bound; in the second sum its square does.  ``observed`` are the items of the sets that
+    ``shared`` numbers.  :func:`value` gives what these stand for.
     """
     deviation, of_mean = s.bound
     size = deviation.size
+    n_sets = min(len(observed), _OF_SETS // (g.nodes.size * size))
+    of_sets = np.zeros((n_sets, g.nodes.size, size))
+    _of_sets(observed[:n_sets], s, of_sets)
     spread = np.empty((u.rows, size))
     low = np.empty((u.rows if u.fine else 0, size))
     mean = np.empty((max(1, u.rows // 8), size))
@@ -177,8 +211,8 @@ def sums(
     room, share, begin = some(who.size, data.shape[1], g.nodes.size), weight / largest, 0
     while begin < who.size:
         begin, k, n = _fill(
-            *arrays, g, shared, p, chosen, room, s, share, begin, u.unit / deviation, u.unit,
-            spread, low, mean,
+            *arrays, g, shared, p, chosen, room, s, of_sets, share, begin, u.unit / deviation,
+            u.unit, spread, low, mean,
         )  # fmt: skip
         out[0] += u.gram(spread[:k], low[:k] if u.fine else None)
         if squares:
