@@ -105,33 +105,37 @@ def ability_bound(items: ItemSet) -> float:
 # --- how fine -------------------------------------------------------------------------------------
 
 
-def spacing_for(items: ItemSet, low: float, high: float, sd: float = 1.0) -> float:
+def spacing_for(
+    items: ItemSet, low: float, high: float, sd: float = 1.0, *, share: float = 0.5
+) -> float:
     """Distance of nodes that resolves every posterior between two abilities.
 
-    At most half the smallest standard deviation that the posterior of a person who answers every
-    item can have under a prior of this SD, and at most 1 / the steepest slope, so that one steep
-    item is resolved too.
+    At most this share of the smallest standard deviation that the posterior of a person who answers
+    every item can have under a prior of this SD, and at most 1 / the steepest slope, so that one
+    steep item is resolved too.
     """
     steepest = items.steepest
     # An item informs within about 1 / a of its difficulty: look for the peak that finely.
     n = math.ceil((high - low) / min(0.125, 0.25 / steepest)) + 1
     sharpest = 1.0 / sd**2 + float(items.sharpness(np.linspace(low, high, n)).max())
-    return min(0.5 / math.sqrt(sharpest), 1.0 / steepest, 0.5 * sd)
+    return min(share / math.sqrt(sharpest), 1.0 / steepest, 0.5 * sd)
 
 
-def grid_of(items: ItemSet, *, bound: float = GRID_BOUND) -> Grid:
+def grid_of(items: ItemSet, *, bound: float = GRID_BOUND, share: float = 0.5) -> Grid:
     """Grid about 0 for abilities N(0, 1).
 
     Beyond GRID_BOUND it is as fine as any stretch of that width needs (they overlap by half).
     """
     n = math.ceil(bound / GRID_BOUND) - 1
     centres = GRID_BOUND * np.arange(-n, n + 1)
-    spacing = min(spacing_for(items, c - GRID_BOUND, c + GRID_BOUND) for c in centres)
+    spacing = min(spacing_for(items, c - GRID_BOUND, c + GRID_BOUND, share=share) for c in centres)
     return Grid(2 * math.ceil(bound / spacing) + 1, bound)
 
 
 def grid_for(
-    discrimination: Floats, intercept: Floats, *, margin: float = 1.0, bound: float = GRID_BOUND
-) -> Grid:
+    discrimination: Floats, intercept: Floats, *, margin: float = 1.0, bound: float = GRID_BOUND,
+    share: float = 0.5,
+) -> Grid:  # fmt: skip
     """:func:`grid_of` items of the 2PL; ``margin`` is a factor by which slopes may still grow."""
-    return grid_of(ItemSet.of("2pl", np.asarray(discrimination) * margin, intercept), bound=bound)
+    items = ItemSet.of("2pl", np.asarray(discrimination) * margin, intercept)
+    return grid_of(items, bound=bound, share=share)

@@ -18,7 +18,6 @@ from irt_dask.store.categories import BINARY, MOST
 from irt_dask.store.documents import from_toml
 from irt_dask.store.places import local_path, placed, read_bytes
 from irt_dask.workflow.sections import (
-    SHARED_CHAINS,
     BayesConfig,
     CalibrateConfig,
     CheckConfig,
@@ -228,7 +227,7 @@ class RunConfig(Section):
         }
         if self.score.item_draws:  # else all come from the point estimates
             asked["score.plausible"] = self.score.plausible
-        kept = self.bayes.draws_of(self.bayes.chains or SHARED_CHAINS)  # whatever the data are
+        kept = self.bayes.surely_kept
         for key, n in asked.items():
             if n > kept:
                 raise ValueError(

@@ -13,6 +13,9 @@ from irt_dask.store.places import is_url
 
 #: Chains of one shard with many items, which share the draws, and the fewest draws of each.
 SHARED_CHAINS, _FEWEST_DRAWS = 4, 100
+#: Draws, and those of each of several shards of more items than this: of so many parameters their
+#: covariance is combined item by item, for which fewer draws suffice.
+_DRAWS, _DRAWS_OF_SHARDS, _FEW_ITEMS = 2000, 1000, 30
 
 #: Fewer are no check (see ``predictive_check``).
 _LEAST_REPLICATES = 10
@@ -96,18 +99,25 @@ class JointConfig(Section):
 class BayesConfig(Section):
     """LS-WASP; ``shards = 0`` takes one shard for each 5,000 persons, at most 16.
 
+    ``draws = 0`` keeps 2,000 of a chain, or 1,000 of each of several shards of more than 30 items.
     ``chains = 0`` takes one chain a shard; four, which share the draws, where one shard has 256
     items or more, because a chain uses one core.  The items' prior is learned; ``prior = "fixed"``,
     or giving one of its parts, makes it ``ItemPrior``.
     """
 
     shards: int = Field(default=0, ge=0)
-    draws: int = Field(default=2000, ge=100)
+    draws: int = Field(default=0, ge=0)
     warmup: int = Field(default=500, ge=50)
     chains: int = Field(default=0, ge=0)
     prior: Literal["hierarchical", "fixed"] | None = None
     prior_discrimination: tuple[float, float] | None = None
     prior_intercept: tuple[float, float] | None = None
+
+    @model_validator(mode="after")
+    def _enough(self) -> BayesConfig:
+        if 0 < self.draws < _FEWEST_DRAWS:
+            raise ValueError(f"draws = {self.draws}: {_FEWEST_DRAWS} is the least, or 0")
+        return self
 
     @model_validator(mode="after")
     def _one_prior(self) -> BayesConfig:
@@ -126,9 +136,17 @@ class BayesConfig(Section):
         usual = ItemPrior()
         return ItemPrior(discrimination or usual.discrimination, intercept or usual.intercept)
 
-    def draws_of(self, chains: int) -> int:
-        """Draws that each of the chains keeps, and their combination too."""
-        return self.draws if self.chains else max(_FEWEST_DRAWS, -(-self.draws // chains))
+    def draws_of(self, n_shards: int, chains: int, n_items: int) -> int:
+        """Draws that each of a shard's chains keeps, and their combination too."""
+        several = n_shards > 1 and n_items > _FEW_ITEMS
+        draws = self.draws or (_DRAWS_OF_SHARDS if several else _DRAWS)
+        return draws if self.chains else max(_FEWEST_DRAWS, -(-draws // chains))
+
+    @property
+    def surely_kept(self) -> int:
+        """Draws that there will be whatever the data are."""
+        chains = self.chains or SHARED_CHAINS
+        return min(self.draws_of(n, chains if n == 1 else 1, _FEW_ITEMS + 1) for n in (1, 2))
 
 
 class CheckConfig(Section):

@@ -191,7 +191,7 @@ def bayes(c: Context) -> list[str]:
     fit = fit_bayes(
         r,
         n_shards=shards,
-        n_draws=options.draws_of(chains),
+        n_draws=options.draws_of(shards, chains, r.n_items),
         n_warmup=options.warmup,
         n_chains=chains,
         prior=options.item_prior(),

@@ -22,6 +22,7 @@ from irt_dask.report import figures
 from irt_dask.workflow import RunConfig, read_config, run, sections, stages
 from irt_dask.workflow.directory import RunDirectory
 from irt_dask.workflow.running import report_again
+from irt_dask.workflow.sections import BayesConfig
 from irt_dask.workflow.stages import STAGES, shards_for
 
 SMALL = {
@@ -118,12 +119,13 @@ def test_changed_configuration_is_refused(finished):
 
 
 def test_configurations_of_before_have_the_digests_of_before():
-    """Runs that were begun before there were marginal runs can go on."""
+    """Runs that were begun before there were marginal runs can go on, with draws as they were."""
     assert _config("r").digest() == (
         "f1d1e61fb41d2831bba8ec926797ebe03aa144d1f946e62f1c4e1d94dead4661"
     )
     data = {"source": "a.csv", "missing": ["9"], "columns": {"person": "p"}}
     sections = {"score": {"method": "wle"}, "private": {"rho": 0.1, "ledger": "/x"}}
+    sections["bayes"] = {"draws": 2000}
     assert RunConfig.model_validate({"data": data, **sections}).digest() == (
         "cd708b0db95ad5fad446740d599e2fbe7b6504cd6fc5ebd6ac3091a7ed3edf73"
     )
@@ -338,7 +340,10 @@ def test_large_integers_are_kept(tmp_path):
         ("seed = 1\n", "data: Field required"),
         ("[data]\nsource = 'a.csv'\nstore = 's'\n", "exactly one of .*given: source, store"),
         ("[data]\nbuiltin = 'lsat'\n[bayes]\ndraw = 5\n", "unknown key 'bayes.draw'"),
-        ("[data]\nbuiltin = 'lsat'\n[bayes]\ndraws = 5\n", r"bayes.draws: .*100 \(given 5\)"),
+        (
+            "[data]\nbuiltin = 'lsat'\n[bayes]\ndraws = 5\n",
+            "bayes: .*draws = 5: 100 is the least, or 0",
+        ),
         ("[data]\nbuiltin = 'lsat'\nmissing = ['9']\n", "describe a source file"),
         ("[data]\nbuiltin = 'lsat'\n[check]\nreplicates = 9\n", "9 are too few; give 10 or more"),
         ("[data]\nbuiltin = 'lsat'\n[check]\nreplicates = -1\n", r"check.replicates.*\(given -1\)"),
@@ -348,8 +353,8 @@ def test_large_integers_are_kept(tmp_path):
             "check.replicates = 501 exceeds the 500 draws that the posterior is sure to have",
         ),
         (
-            "[data]\nbuiltin = 'lsat'\n[bayes]\nchains = 1\n[score]\nplausible = 2001\n",
-            "score.plausible = 2001 exceeds the 2000 draws",
+            "[data]\nbuiltin = 'lsat'\n[bayes]\nchains = 1\n[score]\nplausible = 1001\n",
+            "score.plausible = 1001 exceeds the 1000 draws",
         ),
         ("[data]\nbuiltin = \n", "cannot be read: "),
         (f"x = {'[' * 5000}{']' * 5000}\n", "cannot be read: .* nested too deeply"),
@@ -379,6 +384,24 @@ def test_shards_follow_the_data_alone():
     assert shards_for(20_000, 40) == 4
     assert shards_for(20_000, 1000) == 2
     assert shards_for(10**9, 40) == 16
+
+
+@pytest.mark.parametrize(
+    ("given", "n_shards", "chains", "n_items", "kept"),
+    [
+        ({}, 1, 1, 40, 2000),
+        ({}, 1, 4, 300, 500),
+        ({}, 16, 1, 30, 2000),
+        ({}, 16, 1, 31, 1000),
+        ({"chains": 3}, 16, 3, 31, 1000),
+        ({"draws": 300}, 16, 1, 31, 300),
+        ({"draws": 300}, 1, 4, 300, 100),
+    ],
+)
+def test_draws_of_a_chain(given, n_shards, chains, n_items, kept):
+    config = BayesConfig(**given)
+    assert config.draws_of(n_shards, chains, n_items) == kept
+    assert config.surely_kept <= kept
 
 
 @pytest.mark.cluster

@@ -28,6 +28,8 @@ from irt_dask.kernels.responses import layouts
 
 #: Slopes may grow by this factor over those the grid was made for.
 GRID_MARGIN = 1.25
+#: Distance of nodes, in smallest posterior SDs: a person's sum is then known to e^-35.
+GRID_SHARE = 0.75
 #: Sweeps after which a chain in warm-up makes its grid and proposal start anew.
 _ADAPT_FIRST = 10
 #: Smallest slope that a chain starts at.
@@ -173,7 +175,7 @@ def segment(
         _check(log_a, d, f"shard {shard}, chain {chain}, sweep {step}")
         if plan.adapts_after(step):
             start = np.stack([log_a, d])
-            grid = grid_for(np.exp(log_a), d, margin=GRID_MARGIN)
+            grid = _grid(log_a, d)
             nodes = grid.nodes
         if step > plan.n_warmup and (step - plan.n_warmup) % plan.thin == 0:
             kept.append(np.stack([log_a, d]))
@@ -185,6 +187,11 @@ def segment(
         k: np.array([x[k] for x in more]).reshape(-1, *v.shape) for k, v in moves.drawn().items()
     }
     return state, {"draws": np.array(kept).reshape(-1, 2, m), **drawn}
+
+
+def _grid(log_a: Floats, d: Floats) -> Grid:
+    """Grid of a chain that is here."""
+    return grid_for(np.exp(log_a), d, margin=GRID_MARGIN, share=GRID_SHARE)
 
 
 def _check(log_a: Floats, d: Floats, where: str) -> None:
@@ -219,5 +226,5 @@ def first_state(shard: int, chain: int, a: Floats, d: Floats, plan: Plan) -> dic
         "d": d,
         "start": np.stack([log_a, d]),
         "accepted": np.zeros(a.size, dtype=np.int64),
-        "n_nodes": np.array(grid_for(np.exp(log_a), d, margin=GRID_MARGIN).n_nodes),
+        "n_nodes": np.array(_grid(log_a, d).n_nodes),
     }

@@ -21,7 +21,7 @@ from irt_dask.store import Block
 
 #: Numbers that all sums by set and group take, at most, and how many such sums there are: each
 #: costs a call for every block.
-_MOST, _CALLS = 1 << 23, 256
+_MOST, _CALLS = 1 << 22, 256
 _NO_SETS: Bools = np.empty((0, 0), dtype=bool)
 
 Linear = lost_information_linear.Sums

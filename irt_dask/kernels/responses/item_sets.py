@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,8 @@ from irt_dask.kernels.responses.right_sums import observed_bits
 
 #: Persons of a block from whom on a set of items is common.
 COMMON = 8
+#: Sets whose items are looked at together.
+_AT_ONCE = 1024
 
 
 class Sets(NamedTuple):
@@ -161,12 +164,12 @@ def tally(data: Layout, n_buckets: int) -> Ints:
     Sums over blocks are those of all persons, in whatever blocks.
     """
     number, first = sets_of(data)
-    observed = _observed(data, first)
-    bucket = [zlib.crc32(row) % n_buckets for row in _names(observed)]
-    out = np.zeros((n_buckets, data.shape[1] + 1), dtype=np.int64)
     count = np.bincount(number, minlength=first.size)
-    each = np.append(observed, np.ones((first.size, 1), dtype=bool), axis=1)
-    np.add.at(out, bucket, count[:, None] * each)
+    out = np.zeros((n_buckets, data.shape[1] + 1), dtype=np.int64)
+    for k, observed in _some(data, first):
+        bucket = [zlib.crc32(name) % n_buckets for name in _names(observed)]
+        each = np.append(observed, np.ones((len(observed), 1), dtype=bool), axis=1)
+        np.add.at(out, bucket, count[k : k + len(observed), None] * each)
     return out
 
 
@@ -179,20 +182,27 @@ def majorities(tallied: Ints, least: int) -> Bools:
     n, observed = tallied[:, -1], tallied[:, :-1]
     sets = 2 * observed > n[:, None]
     order = np.argsort(-n, kind="stable")
-    return np.asarray(sets[order[(n[order] >= least) & sets[order].any(axis=1)]])
+    sets = sets[order[(n[order] >= least) & sets[order].any(axis=1)]]
+    return np.asarray(sets[np.sort(np.unique(sets, axis=0, return_index=True)[1])])
 
 
 def number_among(data: Layout, sets: Bools) -> Ints:
-    """Which of these sets each person answered; -1: another one."""
-    place = {name: k for k, name in reversed(list(enumerate(_names(sets))))}
+    """Which of these sets, which differ, each person answered; -1: another one."""
+    place = {name: k for k, name in enumerate(_names(sets))}
     number, first = sets_of(data)
-    mine = [place.get(name, -1) for name in _names(_observed(data, first))]
+    mine = [place.get(name, -1) for _, some in _some(data, first) for name in _names(some)]
     return np.array(mine, dtype=np.int64)[number]
 
 
 def _observed(data: Layout, who: Ints) -> Bools:
     """What some persons answered, (persons, items)."""
     return np.asarray(layouts.to_dense(layouts.take(data, who)).values >= 0)
+
+
+def _some(data: Layout, who: Ints) -> Iterator[tuple[int, Bools]]:
+    """Where some of these persons begin, and what they answered."""
+    for k in range(0, who.size, _AT_ONCE):
+        yield k, _observed(data, who[k : k + _AT_ONCE])
 
 
 def _names(observed: Bools) -> list[bytes]:
