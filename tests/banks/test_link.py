@@ -115,7 +115,9 @@ def test_one_slope_stays_one_slope(method):
     np.testing.assert_array_equal(got["item_discrimination"], 1.0)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method", [pytest.param(m, marks=[pytest.mark.slow] * (m == "haebara")) for m in METHODS]
+)
 def test_noisy_calibrations(method):
     """Parameters off as by some 1,000 persons; A and B of 50 links are centred on the truth."""
     rng = np.random.default_rng(3)

@@ -140,7 +140,7 @@ def reaches_the_best_of_many_starts(model, missing, seed, n_starts):
     assert got.attrs["objective"] >= trace[-1] * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("model", ["1pl", "2pl"])
+@pytest.mark.parametrize("model", [pytest.param("1pl", marks=pytest.mark.slow), "2pl"])
 @pytest.mark.parametrize("missing", [0.0, 0.3])
 def test_converged_fit_is_the_best_of_many_starts(model, missing):
     reaches_the_best_of_many_starts(model, missing, seed=0, n_starts=8)
