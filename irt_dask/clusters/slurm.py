@@ -135,17 +135,24 @@ class _Jobs:
             raise ClusterError(f"the scheduler for the jobs cannot start: {error}") from error
 
     def submit(self, cluster: Any) -> None:
-        """Hand the jobs to sbatch; a refusal is an error, which ``scale`` would only log."""
+        """Hand the jobs to sbatch; a refusal is an error, which ``scale`` would only log.
+
+        So is an sbatch that does not end within the time that workers have.
+        """
         from distributed.core import Status
 
         for _ in range(int(self.config.workers or 1) // self.config.workers_per_job):
             cluster.worker_spec.update(cluster.new_worker_spec())
         try:
-            cluster.sync(cluster._correct_state)
-        except RuntimeError as error:
-            for job in cluster.workers.values():
+            cluster.sync(cluster._correct_state, callback_timeout=self.config.wait_seconds())
+        except (RuntimeError, TimeoutError) as error:
+            for job in [*cluster.workers.values(), *cluster._created]:
                 if job.job_id is None:  # else closing the cluster stumbles over it
                     job.status = Status.failed
+            if isinstance(error, TimeoutError):
+                raise ClusterError(
+                    f"sbatch did not take the jobs within wait = {self.config.wait}"
+                ) from error
             said = str(error).partition("stderr:")[2].strip() or str(error)
             raise ClusterError(f"SLURM refused a job: {said}") from error
 

@@ -1,6 +1,8 @@
 """What a ``[cluster]`` section of SLURM may say, and what is missing where SLURM is not."""
 
+import os
 import sys
+import time
 
 import pytest
 
@@ -62,3 +64,23 @@ def test_what_is_missing_is_named(tmp_path, monkeypatch):
     ):
         pass
     assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.cluster
+def test_an_sbatch_that_does_not_answer(tmp_path, monkeypatch):
+    """Its jobs, if it has any after all, are cancelled."""
+    pytest.importorskip("dask_jobqueue")
+    cancelled = tmp_path / "cancelled"
+    for command, does in {
+        "sbatch": "sleep 60", "squeue": "exit 0", "scancel": f'echo "$@" > {cancelled}'
+    }.items():  # fmt: skip
+        (tmp_path / command).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / command).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    section = {**SLURM, "log_directory": str(tmp_path / "logs"), "wait": "2s"}
+    began = time.monotonic()
+    message = "sbatch did not take the jobs within wait = 2s"
+    with pytest.raises(ClusterError, match=message), irt.connect(section):
+        pass
+    assert time.monotonic() - began < 50
+    assert cancelled.read_text().startswith("--name irt_dask-")
