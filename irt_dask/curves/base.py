@@ -210,7 +210,7 @@ class ItemModel:
 
 #: Doublings of an interval that a threshold may lie in, and steps until it is found.
 _DOUBLINGS, _STEPS = 40, 200
-#: The error of P at a threshold, or of that next to its size.
+#: The error of P at a threshold, or of that, next to its size if it is above 1.
 _NEAR = 4e-15
 
 
@@ -263,7 +263,7 @@ def _thresholds(model: ItemModel, x: Floats) -> tuple[Floats, Floats]:
         low, high = np.where(excess > 0.0, low, at), np.where(excess > 0.0, at, high)
         with np.errstate(divide="ignore", invalid="ignore"):
             to = at - excess / higher.slopes(at)[0]
-        done |= (np.abs(excess) <= _NEAR) | (high - low <= _NEAR * np.abs(at))
+        done |= (np.abs(excess) <= _NEAR) | (high - low <= _NEAR * np.maximum(np.abs(at), 1.0))
         if done.all():
             break
         fast = (to >= low) & (to <= high) & (np.abs(to - at) <= 0.5 * step)

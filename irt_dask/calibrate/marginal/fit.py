@@ -156,8 +156,9 @@ def fit_marginal(
     one or two for standard errors, two to six at the end; two over the labels of groups. Counts are
     items x nodes x 16 bytes; the driver and each thread hold them some times, and the driver some
     times parameters^2 x 8 bytes for standard errors, beyond 6,000 parameters about 2,000 x
-    parameters x 8 bytes at most. With many items nodes are some 60 times their slope: 20,000 items
-    with 1,000 persons take 1 GiB (3PL, 4PL, which keep tables of items x nodes: several).
+    parameters x 8 bytes at most; and sums by set of items, up to 32 MB for each task. With many
+    items nodes are some 60 times their slope: 20,000 items with 1,000 persons take 1 GiB (3PL, 4PL,
+    which keep tables of items x nodes: several).
     Abilities are integrated on an even grid that resolves every person's posterior: the
     log-likelihood is exact to rounding.
     Source: Bock and Aitkin (1981); acceleration Walker and Ni (2011); standard errors Louis (1982).

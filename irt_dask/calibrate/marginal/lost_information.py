@@ -126,10 +126,10 @@ def ability_scores(model: Model, ability: Floats, nodes: Floats) -> Floats:
     return np.stack([z / sd, z**2 - 1.0], axis=1)
 
 
-def _affordable(sets: Bools, items: ItemSet, n_nodes: int, n_groups: int) -> Bools:
-    """The first sets, whose sums fit: one at least."""
+def _affordable(sets: Bools, items: ItemSet, n_nodes: int, n_groups: int, squares: bool) -> Bools:
+    """The first sets, whose sums fit: one at least; with squares these are up to four times."""
     size = sets @ (items.n_categories - 1)
-    numbers = np.cumsum((size + n_nodes) * (size + 3 * n_nodes)) * n_groups
+    numbers = np.cumsum((size + n_nodes) * (size + 3 * n_nodes)) * n_groups * (1 + 3 * squares)
     kept = (numbers <= _MOST) & (np.arange(1, len(sets) + 1) * n_groups <= _CALLS)
     return sets[: max(1, int(kept.sum()))]
 
@@ -159,7 +159,7 @@ def sums(
     units = lost_information.units_for(engine.n_persons, nodes.size, size)
     plan = _Plan(setting, scores, _NO_SETS, None, largest, units, squares)
     if items.scores is not None and len(fit.common_sets):
-        sets = _affordable(fit.common_sets, items, nodes.size, model.n_groups)
+        sets = _affordable(fit.common_sets, items, nodes.size, model.n_groups, squares)
         columns = Columns.of(items, nodes[nodes.size // 2])
         plan = plan._replace(columns=columns, sets=sets)
     by_set, rest = engine.map_reduce(_sums, plan, combine=_together)
