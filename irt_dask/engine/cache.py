@@ -69,6 +69,12 @@ def keep(key: Hashable | None, make: Callable[[], T]) -> T:
             _making.pop(key, None)
 
 
+def renew(key: Hashable, old: _Sized, new: _Sized) -> None:
+    """Keep ``new`` in place of ``old``; if another one is there by now, that stays."""
+    _drop(key, old)
+    _hold(key, new)
+
+
 class _Last(NamedTuple):
     """What a slot holds."""
 

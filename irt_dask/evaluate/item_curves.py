@@ -10,10 +10,11 @@ import numpy as np
 import xarray as xr
 from scipy.interpolate import CubicSpline
 
-from irt_dask.arrays import Floats
+from irt_dask.arrays import Floats, Ints
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
 from irt_dask.engine.inputs import whole_number
+from irt_dask.engine.memory import refuse_beyond_memory
 from irt_dask.errors import ApproximationWarning, EstimationError, InputError, ItemWarning
 from irt_dask.evaluate.abilities import Known
 from irt_dask.evaluate.groups import labels_of, of_groups
@@ -31,14 +32,18 @@ _REACH, _POINTS = 3.0, 61
 _LEAST_REPLICATES = 19
 #: Expected scores within which items that are fitted again are the same ones, as a share of K - 1.
 _SAME = 1e-3
+#: Items that are compared at a time.
+_AT_ONCE = 512
 #: As many replicates have a distance as large, whatever the rounding.
 _ROUNDING = 1e-9
 
 
-def _count(block: Block, known: Known, scales: expected_counts.Scales) -> tuple[Any, ...]:
+def _count(
+    block: Block, to: tuple[Any, ...] | None, known: Known, scales: expected_counts.Scales
+) -> tuple[Any, ...]:
     p = known.posteriors(block.data)
-    found = expected_counts.counts(p.data, p.tables, p.shared, p.sets, p.prior, scales)
-    return found.higher, found.seen, found.persons
+    counts = None if to is None else expected_counts.Counts(*to)
+    return expected_counts.counts(p.data, p.tables, p.shared, p.sets, p.prior, scales, to=counts)
 
 
 def item_curves(
@@ -97,6 +102,8 @@ def item_curves(
     Raises
     ------
     InputError, EstimationError
+    TooLargeError
+        If the counts of a group would not fit into memory.
 
     Warns
     -----
@@ -120,8 +127,9 @@ def item_curves(
     bank and fitted, 39 replicates, 720 tests each).
 
     Passes over the data of each group: one for each EM step (some ten), and one; as many again, and
-    those of ``refit``, for each replicate.  Driver memory:
-    rows x nodes numbers a group, twice, with one row for each category.
+    those of ``refit``, for each replicate.  Driver memory: nodes x (items + categories) numbers for
+    each result that is waited for (as many as threads, and three), of one group at a time; nodes
+    are as fine as the narrowest posterior.
     Source: Buchholz and Hartig (2019); OECD (2017), PISA 2015 Technical Report, chapter 9.
 
     Examples
@@ -139,14 +147,14 @@ def item_curves(
     own = item_set(items, responses.item_id)
     refuse_other_categories(own, responses.n_categories, responses.item_id, "items")
     labels = labels_of(responses, client) if groups else ("all",)
-    found = _of_groups(responses, own, labels if groups else (), client, progress)
-    sizes = np.array([g.n_persons for g in found], dtype=float)
-    mean, sd = (np.array([getattr(g.known, n) for g in found]) for n in ("mean", "sd"))
+    parts = _of_groups(responses, own, labels if groups else (), client, progress)
+    sizes = np.array([g.responses.n_persons for g in parts], dtype=float)
+    mean, sd = (np.array([getattr(g.known, n) for g in parts]) for n in ("mean", "sd"))
     middle = float(sizes @ mean / sizes.sum())
     spread = np.sqrt(float(sizes @ (sd**2 + (mean - middle) ** 2) / sizes.sum()))
     ability = middle + spread * np.linspace(-_REACH, _REACH, _POINTS)
-    apart = [_apart(g) for g in found]
-    rmsd, md = (np.array(x) for x in zip(*apart, strict=True))
+    found = [_curves(g, ability, client, progress) for g in parts]
+    rmsd, md = (np.array([getattr(c, n) for c in found]) for n in ("rmsd", "md"))
     chance: dict[str, Any] = {}
     if n_replicates:
         if refit is not None:
@@ -161,9 +169,9 @@ def item_curves(
             "group_item_rmsd": rmsd,
             "group_item_md": md,
             **chance,
-            "group_item_observed_score": np.array([_at(g, ability) for g in found]),
+            "group_item_observed_score": np.array([c.observed for c in found]),
             "item_expected_score": own.expected(ability),
-            "item_n_responses": np.sum([g.n_seen for g in found], axis=0),
+            "item_n_responses": np.sum([c.n_seen for c in found], axis=0),
             "group_label": np.array(labels),
             "group_mean": mean,
             "group_sd": sd,
@@ -177,8 +185,8 @@ def item_curves(
             "n_replicates": n_replicates,
             "refit": refit is not None,
             "seed": seed,
-            "n_iterations": max(g.passes for g in found),
-            "converged": all(g.converged for g in found),
+            "n_iterations": max(g.passes for g in parts),
+            "converged": all(g.converged for g in parts),
         },
     )
 
@@ -199,16 +207,21 @@ def _check_replicates(n: int, refitted: bool) -> None:
 
 
 class _Group(NamedTuple):
-    """A group's distribution of ability, observed and modelled scores at its nodes, and weights."""
+    """A group, and its distribution of ability."""
 
+    responses: Responses
     known: Known
-    observed: Floats  # (items, nodes), NaN where nobody answered
-    modelled: Floats
-    weight: Floats  # (nodes,)
-    n_seen: Any
-    n_persons: int
     passes: int
     converged: bool
+
+
+class _Curves(NamedTuple):
+    """Distances of each item in a group, and its observed curve, (items, abilities)."""
+
+    rmsd: Floats
+    md: Floats
+    observed: Floats
+    n_seen: Ints
 
 
 def _of_groups(
@@ -216,45 +229,74 @@ def _of_groups(
     progress: ProgressOption,
 ) -> list[_Group]:  # fmt: skip
     """Each group by itself; without labels everybody."""
-    parts = of_groups(responses, labels, client, progress) if labels else [responses]
-    return [_of_group(part, items, client, progress) for part in parts]
-
-
-def _of_group(
-    responses: Responses, items: ItemSet, client: Any, progress: ProgressOption
-) -> _Group:
-    how = {"client": client, "progress": progress, "graded": True}
-    with Engine(responses, **how, stage="curves of items") as engine:
-        ability = em.one_normal(engine, items)
+    found = []
+    for part in of_groups(responses, labels, client, progress) if labels else [responses]:
+        with _engine(part, client, progress) as engine:
+            ability = em.one_normal(engine, items)
         known = Known.of(items, ability.population)
-        reach = float(np.abs(known.nodes).max())
+        found.append(_Group(part, known, ability.passes, ability.converged))
+    return found
+
+
+def _engine(responses: Responses, client: Any, progress: ProgressOption) -> Engine:
+    how = {"client": client, "progress": progress, "graded": True}
+    return Engine(responses, **how, stage="curves of items")
+
+
+def _curves(group: _Group, ability: Floats, client: Any, progress: ProgressOption) -> _Curves:
+    """Count at the nodes, and compare what is observed there with the model."""
+    known, items = group.known, group.known.items
+    reach = float(np.abs(known.nodes).max())
+    with _engine(group.responses, client, progress) as engine:
+        rows = items.n_items + int((items.n_categories - 1).sum())
+        refuse_beyond_memory(
+            8.0 * (engine.n_held + 1) * rows * known.nodes.size,
+            f"curves of {items.n_items} items, with counts at {known.nodes.size} abilities,",
+        )
         scales = expected_counts.scales_for(engine.n_persons, reach, 1.0)
-        higher, seen, _ = engine.map_reduce(_count, known, scales, report=True)
-    if not seen.any():
+        counts = expected_counts.Counts(*engine.map_add(_count, known, scales))
+    if not counts.seen.any():
         raise EstimationError("there is no observed response, of one of the groups at least")
     nodes = known.nodes[:-LANES]  # the last fill up the lanes
-    steps = items.n_categories - 1
-    score = np.concatenate([np.arange(1.0, k + 1.0) for k in steps])
-    first = np.cumsum(steps) - steps
-    with np.errstate(divide="ignore", invalid="ignore"):
-        observed = np.add.reduceat(higher * score[:, None], first, axis=0) / seen
     mass = np.exp(known.population.prior(known.nodes, NOBODY_APART)[0].log_mass[0])[: nodes.size]
-    n_seen = np.rint(seen.sum(axis=1) / scales.weight).astype(np.int64)
-    return _Group(
-        known, observed[:, : nodes.size], items.expected(nodes), mass / mass.sum(), n_seen,
-        responses.n_persons, ability.passes, ability.converged,
-    )  # fmt: skip
+    mass /= mass.sum()
+    first = np.concatenate([[0], np.cumsum(items.n_categories - 1)])
+    parts = []
+    for lo in range(0, items.n_items, _AT_ONCE):
+        some = slice(lo, lo + _AT_ONCE)
+        its, seen = items.take(np.arange(items.n_items)[some]), counts.seen[some, : nodes.size]
+        at = first[lo : lo + its.n_items + 1]
+        higher = counts.higher[at[0] : at[-1], : nodes.size]
+        steps = its.n_categories - 1
+        score = np.concatenate([np.arange(1.0, k + 1.0) for k in steps])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            observed = np.add.reduceat(higher * score[:, None], at[:-1] - at[0], axis=0) / seen
+        apart = _apart(observed, its.expected(nodes), mass)
+        parts.append((*apart, _at(nodes, observed, ability)))
+    rmsd, md, curve = (np.concatenate(x) for x in zip(*parts, strict=True))
+    n_seen = np.rint(counts.seen.sum(axis=1) / scales.weight).astype(np.int64)
+    return _Curves(rmsd, md, curve, n_seen)
 
 
-def _apart(g: _Group) -> tuple[Floats, Floats]:
+def _apart(observed: Floats, modelled: Floats, mass: Floats) -> tuple[Floats, Floats]:
     """RMSD and MD of each item; over abilities at which some weight is left."""
-    difference, some = g.observed - g.modelled, np.isfinite(g.observed)
-    weight = np.where(some, g.weight, 0.0)
+    some = np.isfinite(observed)
+    weight = np.where(some, mass, 0.0)
     total = weight.sum(axis=1)
-    difference = np.where(some, difference, 0.0)
+    difference = np.where(some, observed - modelled, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         md = (weight * difference).sum(axis=1) / total
         return np.sqrt((weight * difference**2).sum(axis=1) / total), md
+
+
+def _at(nodes: Floats, observed: Floats, ability: Floats) -> Floats:
+    """The observed curve at other abilities, by a cubic spline; NaN beyond those who answered."""
+    out = np.full((len(observed), ability.size), np.nan)
+    for to, row in zip(out, observed, strict=True):
+        some = np.isfinite(row)
+        if some.any():
+            to[:] = CubicSpline(nodes[some], row[some], extrapolate=False)(ability)
+    return out
 
 
 def _drawn(
@@ -262,7 +304,7 @@ def _drawn(
     client: Any,
 ) -> Floats:  # fmt: skip
     """RMSD of replicates, (replicates, groups, items)."""
-    of, out = responses.fingerprint, []
+    of, none, out = responses.fingerprint, np.empty(0), []
     labels = () if set(abilities) == {EVERYBODY} else tuple(abilities)
     for number in range(n):
         other = replicated(responses, items, abilities, seed, number, of)
@@ -275,7 +317,7 @@ def _drawn(
             except EstimationError as error:
                 raise EstimationError(f"refit of replicate {number + 1} of {n}: {error}") from error
         groups = _of_groups(other, own, labels, client, False)
-        out.append([_apart(g)[0] for g in groups])
+        out.append([_curves(g, none, client, False).rmsd for g in groups])
     return np.array(out)
 
 
@@ -303,13 +345,3 @@ def _compare(found: xr.Dataset, items: ItemSet, responses: Responses, ability: F
             ApproximationWarning,
             stacklevel=3,
         )
-
-
-def _at(g: _Group, ability: Floats) -> Floats:
-    """The observed curve at other abilities, by a cubic spline; NaN beyond those who answered."""
-    nodes, out = g.known.nodes[: g.weight.size], np.full((len(g.observed), ability.size), np.nan)
-    for to, row in zip(out, g.observed, strict=True):
-        some = np.isfinite(row)
-        if some.any():
-            to[:] = CubicSpline(nodes[some], row[some], extrapolate=False)(ability)
-    return out

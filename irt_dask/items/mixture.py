@@ -15,6 +15,7 @@ import numpy as np
 
 from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.curves import FAMILIES, MODELS, ItemModel, Parameter, check_model, model_named
+from irt_dask.curves.guessing import GUESSING
 from irt_dask.curves.item_set import Group, ItemSet
 from irt_dask.errors import InputError
 from irt_dask.variables import identifier
@@ -224,7 +225,7 @@ def check_names(model: str | Mapping[str, str]) -> None:
 def has_guessing(model: str | Mapping[str, str]) -> bool:
     """Whether some of the models named have a guessing parameter."""
     names = model.values() if isinstance(model, Mapping) else str(model).split("+")
-    return any(p.prior for name in names if name in MODELS for p in MODELS[name].parameters)
+    return any(GUESSING in MODELS[name].parameters for name in names if name in MODELS)
 
 
 def _of_items(model: Any, item_id: Sequence[str], n_categories: Sequence[int]) -> list[str]:

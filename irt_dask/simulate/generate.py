@@ -51,6 +51,8 @@ def _items(models: Mixture, seed: int) -> Floats:
         else:
             x[:size, part.at] = _of_steps(model, a, _steps(model, z[:, 1], part.at, seed))
         for k, p in enumerate(model.parameters):
+            if p.neutral is not None:
+                x[k, part.at] = p.neutral
             if p.prior is not None:
                 u = keyed_random.uniforms(keyed_random.key(seed, "simulate-items", p.letter), 0, n)
                 x[k, part.at] = beta.ppf(u[part.at, 0], *p.prior)

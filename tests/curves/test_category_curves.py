@@ -60,8 +60,9 @@ def test_no_family_is_left_out() -> None:
 def test_steps_are_what_the_model_says(name: str, k: int) -> None:
     """Files and Datasets have their difficulties: what the kind makes of them gives them back."""
     model, a, b = curves.model_named(name, k), 1.5, np.array([[-0.5], [0.25], [1.75]])[: k - 1]
-    x = np.array([[a], [-a * b[0, 0]], [0.0], [1.0]])[: len(model.parameters)]
-    if name in curves.FAMILIES:
+    if name in curves.MODELS:
+        x = np.array([a, -a * b[0, 0], *(p.neutral for p in model.parameters[2:])])[:, None]
+    else:
         d = -a * (b.cumsum(axis=0) if model.steps == ADJACENT else b)
         x = model.of_steps(a * np.arange(1.0, k)[:, None], d)
     np.testing.assert_allclose(model.step_difficulties(x)[0], b, atol=1e-12)

@@ -49,7 +49,7 @@ def posteriors(y, a, d, nodes=None):
 
 def expectations(y, a, d, nodes=None):
     """Posterior mean and SD, and log marginal likelihood of each person."""
-    mean, variance, value = moments.expectations(*posteriors(y, a, d, nodes)[0], moments.NO_CELLS)
+    mean, variance, value = moments.expectations(*posteriors(y, a, d, nodes)[0])
     return mean, np.sqrt(variance), value
 
 

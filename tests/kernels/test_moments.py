@@ -10,12 +10,12 @@ from scipy.integrate import quad
 
 from irt_dask.curves.grids import grid_of
 from irt_dask.curves.item_set import ItemSet
-from irt_dask.items.tables import cells
 from irt_dask.kernels.base import exponential, lanes
-from irt_dask.kernels.posterior import ability_histogram, moments, person_weights, tables
-from irt_dask.kernels.responses import layouts
+from irt_dask.kernels.posterior import ability_histogram, cells, moments, person_weights, tables
+from irt_dask.kernels.responses import item_sets, layouts, words
 from irt_dask.kernels.responses.item_sets import common_sets
-from irt_dask.population.population import Population, expectations
+from irt_dask.population import population
+from irt_dask.population.population import Persons, Population, expectations
 
 
 def of_2pl(m, rng, steep=1.0):
@@ -30,7 +30,7 @@ def everything(y, items, *, log_mass=None, group=None, tabulated=True, alone=Fal
     mass = person_weights.normal(nodes) if log_mass is None else log_mass(nodes)
     p = person_weights.prior(mass, group)
     s = person_weights.alone(data.shape[0]) if alone else person_weights.shared(sets, g)
-    made = cells(items, g, sets, s, p) if tabulated and not alone else moments.NO_CELLS
+    made = cells.extended(cells.NOTHING, g, sets, p) if tabulated and not alone else cells.NOTHING
     return moments.expectations(data, g, s, p, made), made
 
 
@@ -49,7 +49,7 @@ def test_what_persons_share_does_not_change_a_bit(m, seed, steep):
     }
     got, made = everything(y, items, **options)
     if steep < 1.0:
-        assert len(made.values)
+        assert len(made.cumulants)
     for other in ({"tabulated": False}, {"alone": True}):
         assert everything(y, items, **options, **other)[0].tobytes() == got.tobytes()
 
@@ -130,7 +130,7 @@ def test_layouts_and_rows_have_the_same_bits(m):
     y = rng.integers(0, 2, (900, m)).astype(np.int8)
     y[np.arange(m), np.arange(m)] = -1
     want, made = everything(y, items)
-    assert len(made.values) or m in (40, 300)
+    assert len(made.cumulants) or m in (40, 300)
     dense = layouts.Dense(y)
     for data, rows in (
         (layouts.to_sparse(dense), slice(None)),
@@ -141,7 +141,7 @@ def test_layouts_and_rows_have_the_same_bits(m):
 
 @pytest.mark.parametrize("m", [1, 7, 8, 9, 20])
 def test_who_lacks_a_response_is_seen(m):
-    """Blocks whose first person answered everything are read as complete until somebody did not."""
+    """One in thousands, at any place: those who answered everything have a table."""
     rng = np.random.default_rng(m)
     items, plain = of_2pl(m, rng), Population(np.zeros((1, 1)), np.ones(1))
     nodes = plain.nodes(items)
@@ -156,6 +156,74 @@ def test_who_lacks_a_response_is_seen(m):
         )
         want = np.concatenate(each, axis=1)
         assert got.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_sets_are_learned_from_block_to_block(sparse, monkeypatch):
+    """Persons of groups and booklets, some with gaps of their own, in blocks too small for any."""
+    rng = np.random.default_rng(4)
+    items, two = (
+        of_2pl(9, rng, 0.4),
+        Population(np.array([[0.0], [0.5]]), np.array([1.0, 0.8]), "ab"),
+    )
+    nodes = two.nodes(items)
+    y = rng.integers(0, 2, (4000, 9)).astype(np.int8)
+    y[::2, :4], y[1::4, 5:] = -1, -1
+    y[rng.random(y.shape) < 0.02] = -1
+    group = rng.integers(0, 2, 4000)
+
+    def scored(size):
+        kept = {}
+        monkeypatch.setattr(population, "keep", lambda key, make: kept.setdefault(key, make()))
+        monkeypatch.setattr(population, "renew", lambda key, old, new: kept.update({key: new}))
+        parts = []
+        for k in range(0, 4000, size):
+            data, its = layouts.Dense(y[k : k + size]), Persons(group[k : k + size], None)
+            data = layouts.to_sparse(data) if sparse else data
+            parts.append(expectations(data, items, nodes, two, its))
+        (seen,) = kept.values()
+        return np.concatenate(parts, axis=1), seen
+
+    want, _ = scored(1)  # nobody shares anything
+    got, seen = scored(50)
+    assert got.tobytes() == want.tobytes()
+    assert (seen.row[:3] != cells._NONE).all()
+    assert 3 <= len(seen.missing) < 9  # gaps of one person's own are never common
+    for name, most in (("_MOST_SETS", 2), ("_MOST_NUMBERS", 3000), ("_MOST_NUMBERS", 0)):
+        with monkeypatch.context() as m:
+            m.setattr(cells, name, most)
+            got, seen = scored(50)
+            assert got.tobytes() == want.tobytes()
+            assert len(seen.missing) == 2 or seen.cumulants.size <= most
+
+
+@pytest.mark.parametrize("m", [1, 7, 8, 9, 63, 64, 65, 200])
+def test_missing_items_are_bits(m):
+    rng = np.random.default_rng(m)
+    y = rng.integers(-1, 3, (300, m)).astype(np.int8)
+    y[:9], y[9:20] = -1, 1
+    y[20, :-1], y[20, -1] = 1, -1
+    data = layouts.Dense(y)
+    bits = words.missing_bits(data)
+    assert bits.tobytes() == words.missing_bits(layouts.to_sparse(data)).tobytes()
+    place = [64 * (j // 64) + 8 * (j % 8) + j % 64 // 8 for j in range(m)]
+    each = np.unpackbits(bits.view(np.uint8).reshape(300, -1), axis=1, bitorder="little")
+    np.testing.assert_array_equal(each[:, place], y < 0)
+    assert each.sum() == (y < 0).sum()
+
+
+@pytest.mark.parametrize("m", [3, 64, 130])
+def test_sets_are_numbered_as_they_appear(m):
+    """Against a dictionary; with one word, two and more, and far more sets than a few."""
+    rng = np.random.default_rng(m)
+    observed = rng.random((500, m)) < 0.5
+    y = np.where(observed[rng.integers(0, 500, 2000)], 1, -1).astype(np.int8)
+    there: dict[bytes, int] = {}
+    want = [there.setdefault((row >= 0).tobytes(), len(there)) for row in y]
+    for data in (layouts.Dense(y), layouts.to_sparse(layouts.Dense(y))):
+        number, first = item_sets.sets_of(data)
+        assert number.tolist() == want
+        assert first.tolist() == [want.index(k) for k in range(len(there))]
 
 
 def test_nobody_s_responses():

@@ -19,12 +19,13 @@ from irt_dask.calibrate.marginal.described import Found, described, of_items
 from irt_dask.calibrate.marginal.expected import Expected
 from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.marginal.rounds import Rounds
-from irt_dask.calibrate.marginal.specification import GUESSING, in_groups, specified
+from irt_dask.calibrate.marginal.specification import in_groups, specified
 from irt_dask.calibrate.shared import climb
 from irt_dask.calibrate.shared.start_values import (
     response_counts,
     start_values,
 )
+from irt_dask.curves.guessing import GUESSING
 from irt_dask.engine import Engine, ProgressOption, as_responses
 from irt_dask.engine.identity import checkpoint_of
 from irt_dask.engine.inputs import whole_number

@@ -13,6 +13,7 @@ from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.shared.groups import grouped
 from irt_dask.curves import MODELS
 from irt_dask.curves.betas import Betas
+from irt_dask.curves.guessing import GUESSING
 from irt_dask.errors import InputError
 from irt_dask.items import checks
 from irt_dask.items.known_models import parameters_of
@@ -20,8 +21,7 @@ from irt_dask.items.mixture import Mixture
 from irt_dask.items.parameters import bank_item_ids
 from irt_dask.store import Responses
 
-#: The first parameter that has a prior, which users may change; a prior that says nothing.
-GUESSING = next(p for m in MODELS.values() for p in m.parameters if p.prior)
+#: A prior that says nothing.
 _FLAT_PRIOR = (1.0, 1.0)
 
 

@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from irt_dask.arrays import Floats, Words
+from irt_dask.arrays import Floats
 from irt_dask.kernels.base.compiled import jit, jit_inline
 from irt_dask.kernels.responses.layouts import Dense, Layout
+from irt_dask.kernels.responses.words import last_word, right_bytes, word
 
-_LOWEST = np.uint64(0x0101010101010101)
-_GATHER = np.uint64(0x0102040810204080)
-_SIGN, _TOP = np.uint64(7), np.uint64(56)
+_GATHER, _TOP = np.uint64(0x0102040810204080), np.uint64(56)
 
 
 @jit
@@ -36,24 +35,25 @@ def byte_table(terms: Floats) -> Floats:
 
 
 @jit_inline
-def sums_of(words: Words, i: int, table: Floats) -> tuple[float, float, bool]:
-    """Sums over the right answers of person i, eight in a word; whether a response is missing."""
-    a = b = 0.0
-    missing = np.uint64(0)
-    for k in range(words.shape[1]):
-        word = words[i, k]
-        missing |= word >> _SIGN  # a response below 0 is none
-        # the lowest bits of eight bytes, gathered in the highest: no two meet elsewhere
-        byte = ((word & ~(word >> _SIGN) & _LOWEST) * _GATHER) >> _TOP
-        a += table[k, byte, 0]
-        b += table[k, byte, 1]
-    return a, b, (missing & _LOWEST) != 0
+def _byte(eight: np.uint64) -> np.uint64:
+    """Which of eight responses are right: their lowest bits meet in the highest byte alone."""
+    return (right_bytes(eight) * _GATHER) >> _TOP
 
 
 @jit
-def _dense(words: Words, table: Floats, out: Floats) -> None:
-    for i in range(words.shape[0]):
-        out[i, 0], out[i, 1], _ = sums_of(words, i, table)
+def _dense(values: Any, table: Floats, out: Floats) -> None:
+    n_words = values.shape[1] // 8
+    for i in range(values.shape[0]):
+        a = b = 0.0
+        for k in range(n_words):
+            byte = _byte(word(values, i, 8 * k))
+            a += table[k, byte, 0]
+            b += table[k, byte, 1]
+        if values.shape[1] % 8:
+            byte = _byte(last_word(values, i))
+            a += table[n_words, byte, 0]
+            b += table[n_words, byte, 1]
+        out[i, 0], out[i, 1] = a, b
 
 
 @jit
@@ -71,37 +71,11 @@ def _sparse(indptr: Any, indices: Any, values: Any, table: Floats, out: Floats) 
         out[i, 0], out[i, 1] = a + table[k, byte, 0], b + table[k, byte, 1]
 
 
-def words_of(data: Dense) -> Words:
-    """Eight responses in a word, the first lowest; wrong ones fill the last up."""
-    values = data.values
-    n, m = values.shape
-    if m % 8:
-        values = np.zeros((n, m + -m % 8), dtype=np.int8)
-        values[:, :m] = data.values
-    return np.ascontiguousarray(values).view("<u8")
-
-
-@jit
-def _observed(words: Words, out: Words) -> None:
-    for i in range(words.shape[0]):
-        for k in range(words.shape[1]):
-            byte = ((~(words[i, k] >> _SIGN) & _LOWEST) * _GATHER) >> _TOP
-            out[i, k // 8] |= byte << np.uint64(8 * (k % 8))
-
-
-def observed_bits(data: Dense) -> Words:
-    """Which items each person answered, 64 in a word; those that fill the last up count as such."""
-    words = words_of(data)
-    out = np.zeros((len(words), -(-words.shape[1] // 8)), dtype=np.uint64)
-    _observed(words, out)
-    return out
-
-
 def right_sums(data: Layout, table: Floats) -> Floats:
     """Sums of two terms over each person's right answers, (persons, 2)."""
     out = np.empty((data.shape[0], 2))
     if isinstance(data, Dense):
-        _dense(words_of(data), table, out)
+        _dense(data.values, table, out)
     else:
         _sparse(data.indptr, data.indices, data.values, table, out)
     return out
