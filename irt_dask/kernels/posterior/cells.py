@@ -26,7 +26,7 @@ from irt_dask.kernels.posterior.tables import CategoryTables, LinearTables, Scor
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.item_sets import CommonSets, hash_table, seek
 from irt_dask.kernels.responses.layouts import Dense, Layout
-from irt_dask.kernels.responses.right_sums import right_sums
+from irt_dask.kernels.responses.right_sums import sums_and_missing
 from irt_dask.kernels.responses.rows import n_rows
 from irt_dask.kernels.responses.words import missing_bits
 
@@ -90,14 +90,18 @@ def _score_sums(indptr: Any, indices: Any, values: Any, g: Any, out: Floats) -> 
         out[i, 0], out[i, 1] = t, c
 
 
-def sums(data: Layout, g: Tables) -> Floats:
-    """Sums of scores and constants of each person's responses, (persons, 2)."""
+def _sums_and_missing(data: Layout, g: Tables) -> tuple[Floats, Words]:
     if isinstance(g, LinearTables):
-        return right_sums(data, g.eight)
+        return sums_and_missing(data, g.eight)
     assert isinstance(g, ScoreTables)
     out = np.empty((data.shape[0], 2))
     _score_sums(*rows.arrays(data), g, out)
-    return out
+    return out, missing_bits(data)
+
+
+def sums(data: Layout, g: Tables) -> Floats:
+    """Sums of scores and constants of each person's responses, (persons, 2)."""
+    return _sums_and_missing(data, g)[0]
 
 
 def middles(t: Floats) -> Floats:
@@ -239,4 +243,4 @@ def look_up(data: Layout, g: Tables, group: Ints | None, seen: Seen, out: Floats
     if not seen.cumulants.size or not has_cells(g):
         return rest
     of = np.empty(0, dtype=np.int64) if group is None else group
-    return rest[: _look_up(sums(data, g), missing_bits(data), of, seen, out, rest)]
+    return rest[: _look_up(*_sums_and_missing(data, g), of, seen, out, rest)]

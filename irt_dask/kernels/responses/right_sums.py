@@ -10,10 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from irt_dask.arrays import Floats
+from irt_dask.arrays import Floats, Words
 from irt_dask.kernels.base.compiled import jit, jit_inline
 from irt_dask.kernels.responses.layouts import Dense, Layout
-from irt_dask.kernels.responses.words import last_word, right_bytes, word
+from irt_dask.kernels.responses.words import (
+    last_word,
+    missing_bits,
+    missing_bytes,
+    right_bytes,
+    word,
+)
 
 _GATHER, _TOP = np.uint64(0x0102040810204080), np.uint64(56)
 
@@ -41,18 +47,27 @@ def _byte(eight: np.uint64) -> np.uint64:
 
 
 @jit
-def _dense(values: Any, table: Floats, out: Floats) -> None:
-    n_words = values.shape[1] // 8
+def _dense(values: Any, table: Floats, out: Floats, missing: Words) -> None:
+    m = values.shape[1]
     for i in range(values.shape[0]):
         a = b = 0.0
-        for k in range(n_words):
-            byte = _byte(word(values, i, 8 * k))
+        lacks = np.uint64(0)
+        for k in range(m // 8):
+            eight = word(values, i, 8 * k)
+            byte = _byte(eight)
             a += table[k, byte, 0]
             b += table[k, byte, 1]
-        if values.shape[1] % 8:
-            byte = _byte(last_word(values, i))
-            a += table[n_words, byte, 0]
-            b += table[n_words, byte, 1]
+            lacks |= missing_bytes(eight) << np.uint64(k % 8)
+            if k % 8 == 7:
+                missing[i, k // 8], lacks = lacks, np.uint64(0)
+        if m % 8:
+            eight = last_word(values, i)
+            byte = _byte(eight)
+            a += table[m // 8, byte, 0]
+            b += table[m // 8, byte, 1]
+            lacks |= missing_bytes(eight) << np.uint64(m // 8 % 8)
+        if m % 64:
+            missing[i, m // 64] = lacks
         out[i, 0], out[i, 1] = a, b
 
 
@@ -71,11 +86,12 @@ def _sparse(indptr: Any, indices: Any, values: Any, table: Floats, out: Floats) 
         out[i, 0], out[i, 1] = a + table[k, byte, 0], b + table[k, byte, 1]
 
 
-def right_sums(data: Layout, table: Floats) -> Floats:
-    """Sums of two terms over each person's right answers, (persons, 2)."""
+def sums_and_missing(data: Layout, table: Floats) -> tuple[Floats, Words]:
+    """Sums of two terms over right answers, (persons, 2), and :func:`missing_bits`."""
     out = np.empty((data.shape[0], 2))
     if isinstance(data, Dense):
-        _dense(data.values, table, out)
-    else:
-        _sparse(data.indptr, data.indices, data.values, table, out)
-    return out
+        missing = np.empty((data.shape[0], -(-data.shape[1] // 64)), dtype=np.uint64)
+        _dense(data.values, table, out, missing)
+        return out, missing
+    _sparse(data.indptr, data.indices, data.values, table, out)
+    return out, missing_bits(data)
