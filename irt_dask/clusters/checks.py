@@ -11,7 +11,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_info
 
-from irt_dask.engine.watch import reaching_scheduler, threads_of
+from irt_dask.engine.watch import awaited, reaching_scheduler, threads_of
 from irt_dask.errors import ClusterError, MachineWarning
 from irt_dask.store import Responses, open_responses
 from irt_dask.store.places import is_url
@@ -43,11 +43,7 @@ def _ask(client: Any, function: Any, *args: Any) -> dict[str, Any]:
         return found
 
     with reaching_scheduler():
-        if not threads_of(client):
-            try:
-                client.wait_for_workers(1, timeout=60)
-            except TimeoutError:
-                raise ClusterError("the cluster has no worker after 60 seconds") from None
+        awaited(client)
         try:
             found: dict[str, Any] = client.sync(ask, callback_timeout=_ANSWER)
         except TimeoutError:

@@ -18,8 +18,7 @@ from irt_dask.engine.watch import (
     LOOK,
     PATIENCE,
     Watch,
-    reaching_scheduler,
-    threads_of,
+    awaited,
     went_away,
 )
 from irt_dask.errors import ClusterError, starting_threads
@@ -149,14 +148,7 @@ class Cluster:
         """Threads by address, as of at most a second ago; waits for a first worker."""
         when, threads = self._known
         if time.monotonic() - when > 1.0:
-            with reaching_scheduler():
-                threads = threads_of(self._client)
-                if not threads:
-                    try:
-                        self._client.wait_for_workers(1, timeout=60)
-                    except TimeoutError:
-                        raise ClusterError("the cluster has had no worker for 60 seconds") from None
-                    threads = threads_of(self._client)
+            threads = awaited(self._client)
             self._known = (time.monotonic(), threads)
         return threads
 

@@ -12,6 +12,8 @@ from irt_dask.errors import ClusterError, StallWarning
 
 #: Seconds between two looks, and that a cluster may be unable to work, or its scheduler silent.
 LOOK, PATIENCE = 5.0, 60.0
+#: Seconds between two looks for a first worker.
+_POLL = 0.1
 #: Seconds without a finished task after which the user is told, again and again.
 REPORT = 600.0
 #: Seconds after which a clock that went backwards is no reason any more.
@@ -44,6 +46,19 @@ def threads_of(client: Any) -> dict[str, int]:
         except TimeoutError:
             raise _silent(PATIENCE + LOOK) from None
     return dict(sorted(found.items()))
+
+
+def awaited(client: Any, seconds: float = PATIENCE) -> dict[str, int]:
+    """As :func:`threads_of`, once there is a worker; ClusterError if none comes.
+
+    ``client.wait_for_workers`` waits by a clock that may be set back.
+    """
+    deadline = time.monotonic() + seconds
+    while not (threads := threads_of(client)):
+        if time.monotonic() > deadline:
+            raise ClusterError(f"the cluster has had no worker for {seconds:.0f} seconds")
+        time.sleep(_POLL)
+    return threads
 
 
 def _silent(seconds: float) -> ClusterError:

@@ -164,3 +164,27 @@ def test_workers_that_do_not_answer_are_named() -> None:
 
     with pytest.raises(ClusterError, match=r"not all workers \(tcp://a, tcp://b\) have answered"):
         check_versions(Deaf())
+
+
+def test_a_first_worker_is_waited_for(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a minute, though the clock is set back by an hour meanwhile."""
+    cluster, now = watched[0], watch.time.monotonic()
+    began, cluster.workers = now, {}
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now, cluster.set_back = now + seconds, 3600.0
+        if comes is not None and now > began + comes:
+            cluster.workers = {"w1": 2}
+
+    monkeypatch.setattr(watch.time, "monotonic", lambda: now)
+    monkeypatch.setattr(watch.time, "sleep", sleep)
+    for comes in (50.0, None):
+        began, cluster.workers = now, {}
+        if comes is not None:
+            assert watch.awaited(cluster) == {"w1": 2}
+            assert 50.0 <= now - began < 51.0
+        else:
+            with pytest.raises(ClusterError, match="no worker for 60 seconds"):
+                watch.awaited(cluster)
+            assert 60.0 <= now - began < 61.0
