@@ -51,6 +51,8 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.evaluate.information import information as information
     from irt_dask.evaluate.item_curves import item_curves as item_curves
     from irt_dask.evaluate.item_fit import item_fit as item_fit
+    from irt_dask.evaluate.loo import compare as compare
+    from irt_dask.evaluate.loo import loo as loo
     from irt_dask.evaluate.lord import lord_dif as lord_dif
     from irt_dask.evaluate.person_fit import person_fit as person_fit
     from irt_dask.evaluate.predictive_check import predictive_check as predictive_check
@@ -90,6 +92,7 @@ _NAMES = {
     "evaluate.information": "information",
     "evaluate.item_curves": "item_curves",
     "evaluate.item_fit": "item_fit",
+    "evaluate.loo": "compare loo",
     "evaluate.lord": "lord_dif",
     "evaluate.person_fit": "person_fit",
     "evaluate.replicate": "replicate",

@@ -162,6 +162,9 @@ item_sx2_p_value(items)         f    -        its p-value
 person_infit(persons)           f    -        information-weighted mean square
 person_outfit(persons)          f    -        unweighted mean square
 person_lz(persons)              f    -        l_z*, standardised log-likelihood
+person_elpd(persons)            f    nats     log density of the responses given all other persons
+person_p_loo(persons)           f    nats     how much less that is than given the person too
+person_pareto_k(persons)        f    -        shape of the tail of the weights that leave out
 pair_first(pairs)               UOT  -        first item of the pair
 pair_second(pairs)              UOT  -        second item of the pair
 pair_q3(pairs)                  f    -        correlation of residuals

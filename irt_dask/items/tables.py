@@ -22,15 +22,20 @@ def item_tables(items: ItemSet, nodes: Floats, fit: str | None = None) -> tables
     return keep(identity, make) if fit is None else keep_last(("tables", fit), identity, make)
 
 
+def refuse_plane(n_nodes: int, n_items: int) -> None:
+    """Stop before tables of so many nodes along each of two abilities that do not fit."""
+    needed = 16.5 * n_items * float(n_nodes) ** 2  # two tables, and one of every fourth node
+    what = f"a grid of {n_nodes} x {n_nodes} pairs of abilities for {n_items} items"
+    refuse_beyond_memory(needed, what)
+
+
 def plane_tables(
     loading: Floats, intercept: Floats, correlation: float, nodes: Floats
 ) -> plane_posterior.Plane:
     """Tables of :mod:`~irt_dask.kernels.several.plane_posterior`, kept for the same items."""
 
     def make() -> plane_posterior.Plane:
-        n, m = nodes.size, intercept.size
-        needed = 16.5 * m * float(n) ** 2  # two tables, and one of every fourth node
-        refuse_beyond_memory(needed, f"a grid of {n} x {n} pairs of abilities for {m} items")
+        refuse_plane(nodes.size, intercept.size)
         return plane_posterior.plane(loading, intercept, nodes, correlation)
 
     return keep(("plane", sha256(loading, intercept, np.array(correlation), nodes)), make)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from irt_dask.arrays import Floats
-from irt_dask.items.tables import plane_tables
+from irt_dask.items.tables import plane_tables, refuse_plane
 from irt_dask.kernels.responses.layouts import Layout
 from irt_dask.kernels.several import plane_posterior, plane_values
 
@@ -23,6 +23,8 @@ class Items(NamedTuple):
 
 def with_grid(loading: Floats, intercept: Floats, correlation: float) -> Items:
     """Choose the grid of these items."""
+    least = plane_posterior.plane_for(loading, intercept, correlation=correlation)
+    refuse_plane(least.n_nodes, intercept.size)  # before a search that takes long with many items
     bound = plane_posterior.plane_reach(loading, intercept, correlation)
     nodes = plane_posterior.plane_for(
         loading, intercept, correlation=correlation, bound=bound

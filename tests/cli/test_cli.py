@@ -46,7 +46,7 @@ def mistaken(tmp_path, monkeypatch, capsys):
 def test_every_command_explains_itself():
     text = irt_dask("--help")
     names = ("demo", "simulate", "ingest", "append", "verify", "calibrate", "score", "report")
-    names += ("run", "info", "docs", "certs", "fit", "dif", "information", "link")
+    names += ("run", "info", "docs", "certs", "fit", "dif", "information", "link", "loo")
     assert all(f"  {name} " in text for name in names)
 
 
@@ -425,3 +425,21 @@ def test_a_defect_shows_no_credentials(monkeypatch, capsys):
     said = capsys.readouterr().err
     assert "KeyError: 's3://***@bucket'" in said
     assert "hunter2" not in said
+
+
+def test_posteriors_are_compared_by_persons_left_out(tmp_path):
+    irt_dask("simulate", "s", "--persons", 300, "--items", 5, cwd=tmp_path)
+    how = ("--method", "bayes", "--draws", 120, "--cluster", "none", "--quiet")
+    for k in (0, 1):
+        out = ("--out", f"{k}.csv", "--fit", f"fit-{k}.nc", "--seed", k)
+        irt_dask("calibrate", "s", *how, *out, cwd=tmp_path)
+    options = ("--cluster", "none", "--persons", "p.csv")
+    one = json.loads(irt_dask("loo", "s", "fit-0.nc", *options, "--json", cwd=tmp_path))
+    persons = pd.read_csv(tmp_path / "p.csv")
+    assert persons.columns.tolist() == ["person", "elpd", "p_loo", "pareto_k"]
+    assert one["elpd_loo"] == pytest.approx(persons["elpd"].sum())
+    text = irt_dask("loo", "s", "fit-0.nc", "fit-1.nc", "--cluster", "none", cwd=tmp_path)
+    assert "difference se" in text
+    assert "fit-1" in text
+    text = irt_dask("loo", "s", "fit-0.nc", "fit-0.nc", code=2, cwd=tmp_path)
+    assert "fit-0.nc is there twice" in text

@@ -161,6 +161,7 @@ def banks(m: int) -> dict[str, xr.Dataset]:
         "3pl": _guessed(bank),
         "4pl": _slipped(bank),
         "draws": _with_draws(bank),
+        "many draws": _with_draws(bank, 100),
         "plane": _plane(bank),
         "anchors": bank.isel(items=slice(0, 2)),
         "mixed": _mixed(bank),
@@ -320,6 +321,7 @@ METHODS = (
         "predictive_check", "predictive_check", {"n_replicates": 20, "seed": 5}, items="draws",
         random="keyed",
     ),
+    Method("loo", "loo", items="many draws", persons=True),
 )  # fmt: skip
 
 
