@@ -137,8 +137,8 @@ def loo(
     over persons.
 
     One pass over the data, in which each person is scored under every draw (some .1 us a draw for
-    complete data and booklets, .5 us with gaps).  Workers hold 32 MB and tables of the draws; the
-    driver 24 bytes a person and the identifiers.  ``refit`` adds its own fits.
+    complete data and booklets, .5 us with gaps).  Workers hold 150 MB a thread and tables of the
+    draws; the driver 24 bytes a person and the identifiers.  ``refit`` adds its own fits.
     Source: Vehtari, Gelman and Gabry (2017); Vehtari, Simpson, Gelman, Yao and Gabry (2024); for
     why the marginal likelihood, Merkle, Furr and Rabe-Hesketh (2019).
 
