@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.metadata
 import os
 import platform
@@ -11,7 +12,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_info
 
-from irt_dask.engine.watch import awaited, reaching_scheduler, threads_of
+from irt_dask.engine.watch import LOOK, PATIENCE, awaited, reaching_scheduler, silent, threads_of
 from irt_dask.errors import ClusterError, MachineWarning
 from irt_dask.store import Responses, open_responses
 from irt_dask.store.places import is_url
@@ -39,8 +40,17 @@ _ANSWER = 300.0
 
 def _ask(client: Any, function: Any, *args: Any) -> dict[str, Any]:
     async def ask() -> dict[str, Any]:
-        found: dict[str, Any] = await client.run(function, *args, on_error="return")
-        return found
+        answers = asyncio.ensure_future(client.run(function, *args, on_error="return"))
+        try:
+            while not (await asyncio.wait({answers}, timeout=LOOK))[0]:
+                # a connection that is cut without a word is noticed long before workers are slow
+                await asyncio.wait_for(client.scheduler.ncores(workers=None), PATIENCE)
+            found: dict[str, Any] = answers.result()
+            return found
+        except TimeoutError:
+            raise silent(LOOK + PATIENCE) from None
+        finally:
+            answers.cancel()
 
     with reaching_scheduler():
         awaited(client)

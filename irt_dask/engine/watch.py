@@ -44,7 +44,7 @@ def threads_of(client: Any) -> dict[str, int]:
                 client.scheduler.ncores, workers=None, callback_timeout=PATIENCE + LOOK
             )
         except TimeoutError:
-            raise _silent(PATIENCE + LOOK) from None
+            raise silent(PATIENCE + LOOK) from None
     return dict(sorted(found.items()))
 
 
@@ -61,7 +61,8 @@ def awaited(client: Any, seconds: float = PATIENCE) -> dict[str, int]:
     return threads
 
 
-def _silent(seconds: float) -> ClusterError:
+def silent(seconds: float) -> ClusterError:
+    """Return the error to raise when the scheduler does not answer."""
     return ClusterError(
         f"the scheduler has not answered for {seconds:.0f} seconds; when it is back, start the "
         f"same command again to go on"
@@ -120,7 +121,7 @@ class Watch:
             tasks = self._ask("processing")
         except (TimeoutError, OSError, CommClosedError):
             if now - self._last_answer > PATIENCE:
-                raise _silent(now - self._last_answer) from None
+                raise silent(now - self._last_answer) from None
             return
         self._last_answer = time.monotonic()
         self._seen |= set(workers)

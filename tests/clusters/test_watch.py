@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 import warnings
 from typing import Any
 
 import pytest
 from distributed.comm import CommClosedError
 
+from irt_dask.clusters import checks
 from irt_dask.clusters.checks import check_versions
 from irt_dask.engine import executors, watch
 from irt_dask.errors import ClusterError, StallWarning
@@ -188,3 +191,36 @@ def test_a_first_worker_is_waited_for(watched: Any, monkeypatch: pytest.MonkeyPa
             with pytest.raises(ClusterError, match="no worker for 60 seconds"):
                 watch.awaited(cluster)
             assert 60.0 <= now - began < 61.0
+
+
+@pytest.mark.parametrize("deaf", ["scheduler", "workers"])
+def test_a_cut_while_workers_are_asked_is_noticed_soon(
+    deaf: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of slow workers behind a scheduler that answers there is more patience."""
+    for name, seconds in (("LOOK", 0.02), ("PATIENCE", 0.1), ("_ANSWER", 1.0)):
+        monkeypatch.setattr(checks, name, seconds)
+    looks = []
+
+    class Scheduler:
+        async def ncores(self, workers: None) -> Any:
+            looks.append(time.monotonic())
+            if deaf == "scheduler" and len(looks) > 1:  # the first is before anybody is asked
+                await asyncio.sleep(60.0)
+            return {"tcp://a": 1}
+
+    class Client:
+        scheduler = Scheduler()
+
+        async def run(self, *_: Any, on_error: str) -> Any:
+            await asyncio.sleep(60.0)
+
+        def sync(self, function: Any, *, callback_timeout: float, **options: Any) -> Any:
+            return asyncio.run(asyncio.wait_for(function(**options), callback_timeout))
+
+    began = time.monotonic()
+    message = "scheduler has not answered" if deaf == "scheduler" else r"\(tcp://a\) have answered"
+    with pytest.raises(ClusterError, match=message):
+        check_versions(Client())
+    assert (time.monotonic() - began < 0.9) == (deaf == "scheduler")
+    assert len(looks) > (1 if deaf == "scheduler" else 5)
