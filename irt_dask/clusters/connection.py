@@ -16,6 +16,8 @@ from irt_dask.engine.threads import n_cores
 from irt_dask.errors import ClusterError
 
 _TIMEOUT = 30.0  # seconds
+#: Seconds that a local cluster may take to start; to close, if it did not start.
+_START, _CLOSE = 90.0, 10.0
 #: Of the processes of a local cluster: what Dask does beside the work takes a tenth of a core, of
 #: which the statistical profile that nobody looks at is the most.
 _QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "200ms"}
@@ -108,10 +110,24 @@ def _local(config: ClusterConfig, stack: ExitStack) -> Any:
     folder = stack.enter_context(scratch())
     stack.enter_context(_environment_kept())
     settings = _QUIET | _SAFE | ({} if config.dashboard else NO_PAGES)
+    patience: dict[str, Any] = {"callback_timeout": _START}
+
+    class Started(LocalCluster):
+        """Its start waits by clocks that may be set back: here by one that nobody sets."""
+
+        def sync(self, function: Any, *args: Any, **options: Any) -> Any:
+            try:
+                return super().sync(function, *args, **(patience | options))
+            except TimeoutError:
+                self._correct_state_waiting = None  # was cancelled: closing has to begin anew
+                if patience:
+                    patience["callback_timeout"] = _CLOSE
+                raise
+
     try:
         with _environment_kept(), dask.config.set(settings):
             os.environ[_SAFE_PATH] = "1"  # for the process with which Python watches over others
-            server = LocalCluster(
+            server = Started(
                 n_workers=config.workers or n_cores(),
                 threads_per_worker=1,
                 processes=True,
@@ -121,11 +137,17 @@ def _local(config: ClusterConfig, stack: ExitStack) -> Any:
                 scheduler_kwargs={"dashboard": config.dashboard, "local_directory": folder},
                 local_directory=folder,
             )
+    except TimeoutError as error:
+        raise ClusterError(
+            f"the worker processes on this machine have not started within {_START:.0f} seconds: "
+            f"it has too much to do, or its clock was set back; start the same command again"
+        ) from error
     except (RuntimeError, OSError) as error:
         raise ClusterError(
             f"the worker processes on this machine did not start ({error.__cause__ or error}); "
             f"most often too little memory; start the same command again"
         ) from error
+    patience.clear()
     return Client(stack.enter_context(server))
 
 

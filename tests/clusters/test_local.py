@@ -211,3 +211,35 @@ def test_a_dashboard_without_bokeh_is_an_error(monkeypatch):
         irt.connect({"dashboard": True}),
     ):
         pass
+
+
+HANGS = """
+import sys
+import irt_dask as irt
+from distributed.deploy.spec import SpecCluster
+from irt_dask.clusters import connection
+import asyncio
+
+async def never(self):
+    await asyncio.sleep(600)
+
+if __name__ == "__main__":
+    SpecCluster._correct_state_internal = never  # as when the clock is set back meanwhile
+    connection._START, connection._CLOSE = 1.0, 1.0
+    try:
+        with irt.connect({"workers": 1}):
+            pass
+    except irt.IrtDaskError as error:
+        print(error)
+"""
+
+
+@pytest.mark.cluster
+def test_a_cluster_that_never_starts_is_an_error(tmp_path):
+    """In a process of its own, which ends too."""
+    (tmp_path / "hangs.py").write_text(HANGS)
+    done = subprocess.run(
+        [sys.executable, "hangs.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert "have not started within 1 seconds" in done.stdout, done.stderr
+    assert "Traceback" not in done.stderr
