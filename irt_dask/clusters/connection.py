@@ -111,17 +111,21 @@ def _local(config: ClusterConfig, stack: ExitStack) -> Any:
     stack.enter_context(_environment_kept())
     settings = _QUIET | _SAFE | ({} if config.dashboard else NO_PAGES)
     patience: dict[str, Any] = {"callback_timeout": _START}
+    late = False
 
     class Started(LocalCluster):
         """Its start waits by clocks that may be set back: here by one that nobody sets."""
 
         def sync(self, function: Any, *args: Any, **options: Any) -> Any:
+            nonlocal late
             try:
                 return super().sync(function, *args, **(patience | options))
-            except TimeoutError:
-                self._correct_state_waiting = None  # was cancelled: closing has to begin anew
-                if patience:
-                    patience["callback_timeout"] = _CLOSE
+            except Exception as error:
+                if late:  # what did not start need not close either: that it did not start counts
+                    return None
+                if patience and isinstance(error, TimeoutError):
+                    self._correct_state_waiting = None  # was cancelled: closing has to begin anew
+                    late, patience["callback_timeout"] = True, _CLOSE
                 raise
 
     try:

@@ -114,10 +114,11 @@ def test_no_scheduler_is_a_named_error(monkeypatch):
 def test_workers_that_do_not_start_are_a_named_error(monkeypatch):
     """As when one is killed, or finds no memory, before it has joined."""
 
-    def failing(**options):
-        raise RuntimeError("Nanny failed to start.") from RuntimeError("Worker is dead")
+    class Failing:
+        def __init__(self, **options):
+            raise RuntimeError("Nanny failed to start.") from RuntimeError("Worker is dead")
 
-    monkeypatch.setattr(distributed, "LocalCluster", failing)
+    monkeypatch.setattr(distributed, "LocalCluster", Failing)
     with pytest.raises(ClusterError, match=r"did not start \(Worker is dead\)"), irt.connect():
         pass
 
