@@ -93,7 +93,8 @@ def loo(
     ----------
     responses : Responses or anything ``from_array`` takes; persons without weights.
     posterior : Dataset
-        Result of ``fit_bayes`` with one ability, fitted to these responses.
+        Result of ``fit_bayes`` with one ability, fitted to these very responses: for a
+        posterior of others the values mean nothing, and only the number of persons is compared.
     n_draws : int, optional
         Draws that are used, evenly spaced among those there are; at least 100.  Default: 1,000, or
         all of them.
@@ -118,8 +119,8 @@ def loo(
     Raises
     ------
     InputError
-        If the posterior has too few draws or several abilities, or there are more than 10^7
-        persons.
+        If the posterior has too few draws, several abilities or another number of persons, or
+        there are more than 10^7 of these.
     EstimationError
         If no response is observed.
 
@@ -160,6 +161,11 @@ def loo(
         )
     asked = _DRAWS if n_draws is None else whole_number("n_draws", n_draws, _LEAST_DRAWS)
     drawn = _drawn(posterior, responses, asked, n_draws is None)
+    if posterior.attrs.get("n_persons", responses.n_persons) != responses.n_persons:
+        raise InputError(
+            f"posterior was fitted to {posterior.attrs['n_persons']} persons, and the responses "
+            f"have {responses.n_persons}: loo leaves out persons that it was fitted to"
+        )
     with Engine(responses, client=client, progress=progress, stage="leaving persons out") as engine:
         blocks = engine.map_blocks(_block, drawn, report=True)
         ids = np.concatenate(engine.map_refs(_person_ids)).astype(str, copy=False)
