@@ -101,6 +101,9 @@ item_prior_mean_draw(draw, coordinate)  f  -  combined draws of it
 item_prior_covariance_draw(draw, coordinate, coordinate_)  f  -  combined draws of it
 item_discrimination_draw(draw, items)  f  1/theta  combined draws of a
 item_intercept_draw(draw, items)  f  logit  combined draws of d
+item_guessing_draw(draw, items)  f  -  combined draws of c
+item_upper_asymptote_draw(draw, items)  f  -  combined draws of u
+item_step_intercept_draw(draw, items, steps)  f  logit  combined draws of d_k
 pair_count(items, items_)       iuf  persons  right on the row, wrong on the column
 pair_observed(items, items_)    iuf  persons  both items observed
 item_difficulty_covariance(items, items_)  f  theta^2  sampling covariance

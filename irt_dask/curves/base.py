@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from irt_dask.arrays import Bools, Floats, Ints
+from irt_dask.curves.coordinates import Coordinates
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,8 @@ class ItemModel:
     steps: str
     #: The model of MODELS that has its curves where there are two categories; "": itself.
     of_two: str = ""
+    #: Its items without bounds, for Bayesian estimation; None: that is not available.
+    coordinates: Coordinates | None = None
     #: Whether scores are the discrimination times numbers of categories, which need not be 0, 1, 2.
     numbered: bool = False
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from irt_dask.arrays import Bools, Floats
 from irt_dask.curves.base import CUMULATIVE, ItemModel
+from irt_dask.curves.coordinates import Gaps
 from irt_dask.curves.logistic import SLOPE, halves, share_logit, widened
 from irt_dask.curves.partial_credit import step_intercepts
 
@@ -25,6 +26,7 @@ class Graded(ItemModel):
     def __init__(self, n_categories: int) -> None:
         self.n_categories = n_categories
         self.parameters = (SLOPE, *step_intercepts(n_categories))
+        self.coordinates = Gaps(n_categories)
 
     def _steps(self, x: Floats, nodes: Floats) -> Floats:
         """z_1 to z_{K-1}, (items, steps, nodes)."""

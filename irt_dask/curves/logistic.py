@@ -6,6 +6,7 @@ import numpy as np
 
 from irt_dask.arrays import Bools, Floats
 from irt_dask.curves.base import ADJACENT, ItemModel, Parameter
+from irt_dask.curves.coordinates import Asymptotes
 
 #: Bounds of joint maximum likelihood: Frick et al., section 4.
 SLOPE = Parameter(
@@ -54,6 +55,7 @@ class TwoParameters(ItemModel):
     rule = "discriminations must be positive, both finite"
     log_odds = True
     steps = ADJACENT
+    coordinates = Asymptotes()
 
     def log_p(self, x: Floats, nodes: Floats) -> Floats:
         """See :class:`ItemModel`."""

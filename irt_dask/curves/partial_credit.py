@@ -9,6 +9,7 @@ import numpy as np
 
 from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.curves.base import ADJACENT, ItemModel, Parameter
+from irt_dask.curves.coordinates import Shifts
 from irt_dask.curves.logistic import SLOPE, widened
 
 
@@ -131,6 +132,7 @@ class GeneralisedPartialCredit(Numbered):
     def __init__(self, n_categories: int, numbers: tuple[int, ...] = ()) -> None:
         super().__init__(n_categories, numbers)
         self.parameters = (SLOPE, *step_intercepts(n_categories))
+        self.coordinates = Shifts(n_categories)
 
     def constants(self, x: Floats) -> Floats:
         """See :class:`DividedByTotal`."""

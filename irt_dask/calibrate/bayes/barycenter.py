@@ -179,19 +179,19 @@ def combine(
     most = min(n_draws, *(len(x) for x in moved))
     learned = None
     if learn is not None:
-        learned = learn(np.concatenate(moved), np.concatenate(weights))
+        learned = learn(np.concatenate(moved)[:, :2], np.concatenate(weights))
         drawn = {name: np.concatenate([x[name] for x in named]) for name in named[0]}
         drawn |= {"item_prior_mean": learned.mean, "item_prior_covariance": learned.covariance}
         named, weights = [drawn], [learned.weight]
     data = summaries.moments(named, weights) | summaries.draws(named, weights, most)
-    if covariance is not None and full:
+    if covariance is not None and full and space.of_one_model:
         fixed = ~by_item(free, 1).ravel()[: n_rows * n_items]
         of_items = covariance[0][: fixed.size, : fixed.size]
         if learned is not None:
             of_items = _weighted_covariance(by_item(np.concatenate(moved), 1)[:, 0], learned.weight)
         data["item_covariance"] = np.where(fixed[:, None] | fixed, 0.0, of_items)
     structure = "full" if full else f"{n_rows} x {n_rows} for each item"
-    return Combined(summaries.parameters_of(data), data, structure, refined, learned)
+    return Combined(space.mean(data), data, structure, refined, learned)
 
 
 def _named(
@@ -200,7 +200,7 @@ def _named(
     """Quantities of each shard's draws by name, at the coordinates ``moved``."""
     named = []
     for s, x in zip(shards, map(space.parameters, moved), strict=True):
-        of = summaries.by_name(x[..., :n_items]) | s.learned
+        of = space.named(x[..., :n_items]) | s.learned
         if s.correlation is not None:
             of["ability_correlation"] = s.correlation if len(shards) == 1 else space.correlation(x)
         named.append(of)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irt_dask.arrays import Bools, Floats
+from irt_dask.calibrate.bayes import summaries
 from irt_dask.kernels.several import correlations
 
 #: A step changes no logarithm of a loading, and no atanh of a correlation, by more than this.
@@ -39,6 +40,11 @@ class Space:
     free: Bools | None = None
     signed: Bools | None = None
     partial: Bools | None = None
+
+    @property
+    def of_one_model(self) -> bool:
+        """Whether all items have the same coordinates, whose covariance can be named."""
+        return True
 
     def with_correlations(self, n_rows: int, n_items: int) -> Space:
         """Space with columns for the partial correlations of ``n_rows - 1`` abilities.
@@ -101,6 +107,14 @@ class Space:
         if self.partial is not None:
             x = np.where(self.partial, np.tanh(x), x)
         return x if self.free is None else np.where(self.free, x, 0.0)
+
+    def named(self, parameters: Floats) -> dict[str, Floats]:
+        """Variables of the items at parameters (draw, P, items)."""
+        return summaries.by_name(parameters)
+
+    def mean(self, data: dict[str, Any]) -> Floats:
+        """Parameters (P, items) of posterior means among the result's arrays."""
+        return summaries.parameters_of(data)
 
     def slope(self, x: Floats) -> Floats:
         """Derivative of each parameter by its coordinate; 0 where fixed."""

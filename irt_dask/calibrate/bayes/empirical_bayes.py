@@ -7,6 +7,8 @@ its posterior mean, and corrected afterwards (:func:`irt_dask.calibrate.bayes.hi
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from irt_dask.arrays import Floats
@@ -34,18 +36,32 @@ def covariance(engine: Engine, prior: Hierarchy, x: Floats) -> tuple[Floats, Flo
     expected counts, 16 bytes x items x nodes.
     """
     posterior = Posterior(engine, prior)
-    mean, held = prior.start(x)
-    for _ in range(_MOST_ROUNDS):
+
+    def step(x: Floats, mean: Floats, held: Floats) -> tuple[Floats, Floats]:
         items = np.stack([np.exp(x[0]), x[1]])
         nodes = posterior.nodes(items)
         scales = posterior.scales(items, nodes)
         right, seen, _ = engine.map_reduce(on_line, *items, nodes, scales)
         precision = np.asarray(np.linalg.inv(held), dtype=float)
-        x, own = learned_item_draws.modes(
+        return learned_item_draws.modes(
             right / scales.weight, seen / scales.weight, nodes, mean, precision, x
         )
-        mean, _ = prior.mean_given(x, held)
-        new = prior.covariance_given(x, mean, own.sum(axis=0))
+
+    return settled(prior, x, step)
+
+
+def settled(
+    prior: Hierarchy, x: Floats, step: Callable[[Floats, Floats, Floats], tuple[Floats, Floats]]
+) -> tuple[Floats, Floats]:
+    """Covariance and items after rounds of ``step(x, mean, covariance)``.
+
+    It returns items, of which the first two rows are (log a, d), and covariances of these.
+    """
+    mean, held = prior.start(x[:2])
+    for _ in range(_MOST_ROUNDS):
+        x, own = step(x, mean, held)
+        mean, _ = prior.mean_given(x[:2], held)
+        new = prior.covariance_given(x[:2], mean, own.sum(axis=0))
         sd = np.sqrt(np.diag(new))
         change = float((np.abs(new - held) / np.outer(sd, sd)).max())
         held = new

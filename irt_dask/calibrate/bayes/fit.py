@@ -1,4 +1,4 @@
-"""Bayesian calibration of the 2PL: Gibbs chains on shards of persons, combined by LS-WASP.
+"""Bayesian calibration: Gibbs chains on shards of persons, combined by LS-WASP.
 
 The chains are in :mod:`irt_dask.calibrate.bayes.grid_chain`, their combination in
 :mod:`irt_dask.calibrate.bayes.barycenter`.
@@ -7,6 +7,7 @@ The chains are in :mod:`irt_dask.calibrate.bayes.grid_chain`, their combination 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,23 @@ from typing import Any
 import xarray as xr
 
 from irt_dask.arrays import Bools, Floats
-from irt_dask.calibrate.bayes import barycenter, full_data_mode, item_priors, samplers, shards
+from irt_dask.calibrate.bayes import (
+    barycenter,
+    full_data_mode,
+    item_priors,
+    model_posterior,
+    models,
+    samplers,
+    shards,
+)
 from irt_dask.calibrate.bayes import loadings as masks
+from irt_dask.calibrate.bayes.coordinates import Space
 from irt_dask.calibrate.bayes.hierarchy import COORDINATES, Hierarchy
+from irt_dask.calibrate.bayes.item_density import Shapes
+from irt_dask.calibrate.bayes.model_space import ModelSpace
 from irt_dask.calibrate.bayes.samplers import Options, Sampler
 from irt_dask.calibrate.shared.start_values import ResponseCounts, response_counts, start_values
-from irt_dask.curves import check_model, model_named
+from irt_dask.curves.guessing import GUESSING
 from irt_dask.curves.priors import ItemPrior
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
 from irt_dask.engine.identity import identified
@@ -27,7 +39,6 @@ from irt_dask.engine.inputs import one_of, whole_number
 from irt_dask.errors import InputError
 from irt_dask.items import checks
 from irt_dask.items.known_models import parameters
-from irt_dask.items.mixture import Mixture
 from irt_dask.store import Responses
 
 #: Shards run with the items' covariance held.  The draws' weights, when it is not, leave at least
@@ -38,7 +49,7 @@ _EFFICIENT, _MOST_RUNS = 0.5, 3
 def fit_bayes(
     responses: Any,
     *,
-    model: str = "2pl",
+    model: str | Mapping[str, str] = "2pl",
     n_dims: int = 1,
     n_shards: int = 1,
     n_draws: int = 2000,
@@ -46,6 +57,7 @@ def fit_bayes(
     n_chains: int = 1,
     seed: int = 0,
     prior: str | ItemPrior | None = None,
+    guessing_prior: tuple[float, float] | None = GUESSING.prior,
     sampler: str | None = None,
     powering: str = "shrink",
     location: str | None = None,
@@ -173,9 +185,10 @@ def fit_bayes(
     >>> posterior["item_discrimination_rhat"].max().round(1).item()
     1.0
     """
-    responses = as_responses(responses, "fit_bayes")
+    responses = as_responses(responses, "fit_bayes", graded=True)
     refuse_weights(responses, "fit_bayes")
-    check_model(model, ("2pl",))
+    shapes = models.asked(model, responses, guessing_prior)
+    models.refuse_others(shapes, model, n_dims, sampler)
     _check_options(n_dims, n_shards, n_draws, n_warmup, n_chains, powering, responses.n_persons)
     name = samplers.choose(sampler, n_dims)
     asked = Options(
@@ -183,17 +196,25 @@ def fit_bayes(
         powering, n_dims, bool(correlated), name, barycenter.location_for(location, n_dims),
         *_masks(responses, n_dims, loadings, positive, correlated, start), positive,
     )  # fmt: skip
-    with Engine(responses, client=client, progress=progress, stage="Gibbs") as engine:
+    with Engine(
+        responses, client=client, progress=progress, stage="Gibbs", graded=True
+    ) as engine:
         responses = identified(engine)
         counts = response_counts(engine)
         item_priors.refuse_small_shards(asked.prior, counts.n_persons, responses.n_items, n_shards)
-        sampled = _started(engine, responses, asked, counts, start)
+        sampled = _started(engine, responses, asked, shapes, counts, start)
         found = _found(engine, sampled, asked, checkpoint)
         objective = _objective(found, asked) if n_dims <= barycenter.MOST_REFINED else None
         data = found.combined.data | {"item_n_responses": counts.seen, "item_n_right": counts.right}
-        flag = checks.of_fit(engine, data)
+        data |= models.described(shapes)
+        flag = checks.of_fit(
+            engine, data, wrong=counts.of_each[:, 0],
+            score=counts.score(shapes.models.n_categories),
+        )  # fmt: skip
     checks.warn(flag, responses.item_id)
-    about = _about(found, asked, counts.n_persons)
+    models.warn_null_categories(shapes, responses.item_id, counts.of_each)
+    about = _about(found, asked, model, counts.n_persons)
+    about |= models.about(shapes)
     item_priors.warn(about)
     item_priors.warn_inefficient(found.combined.learned, _EFFICIENT)
     shards.warn_rare(counts.seen, responses.item_id, found.shards)
@@ -247,18 +268,22 @@ def _masks(
 
 
 def _started(
-    engine: Engine, responses: Responses, o: Options, counts: ResponseCounts,
+    engine: Engine, responses: Responses, o: Options, shapes: Shapes, counts: ResponseCounts,
     start: xr.Dataset | None,
 ) -> Sampler:  # fmt: skip
     """The sampler, made ready from start values."""
     if o.n_dims > 1:
         at = masks.start(counts.right, counts.seen, o.free, o.signs)
         return samplers.polya_gamma(responses, o, *at)
+    if not models.is_2pl(shapes):
+        x = start_values(
+            responses.item_id, shapes.models, counts.of_each, start, prior=shapes.betas
+        )
+        return samplers.of_models(engine, responses, o, shapes, models.inside(shapes, x))
     if start is not None:
         a, d = parameters(start, responses.item_id, what="start")
     else:
-        models = Mixture.of(model_named("2pl"), responses.n_items)
-        a, d = start_values(responses.item_id, models, counts.of_each, None)
+        a, d = start_values(responses.item_id, shapes.models, counts.of_each, None)
     if o.sampler == "grid":
         return samplers.grid(engine, responses, o, a, d)
     return samplers.polya_gamma(responses, o, a[:, None], d)
@@ -274,7 +299,7 @@ class _Found:
     sampled: Sampler
     shards: list[shards.ShardPosterior]
     rotation: Floats | None
-    log_posterior: full_data_mode.Posterior
+    log_posterior: full_data_mode.Posterior | model_posterior.Posterior
     combined: barycenter.Combined
     n_runs: int
 
@@ -286,7 +311,7 @@ def _found(engine: Engine, sampled: Sampler, o: Options, checkpoint: str | Path 
         parts = samplers.run(engine, sampled, o.n_chains, checkpoint)
         rotation = samplers.align(parts, sampled) if o.n_dims > 1 else None
         space, prior = sampled.space, sampled.plan.prior
-        log_posterior = full_data_mode.Posterior(engine, prior, space.free, space.signed)
+        log_posterior = _log_posterior(engine, prior, space)
         combined = barycenter.combine(
             parts, o.n_draws, powering=o.powering, location=o.location,
             locate=functools.partial(full_data_mode.refine, log_posterior),
@@ -297,6 +322,15 @@ def _found(engine: Engine, sampled: Sampler, o: Options, checkpoint: str | Path 
         if learned is None or learned.efficiency >= _EFFICIENT or run == _MOST_RUNS:
             return _Found(sampled, parts, rotation, log_posterior, combined, run)
         sampled = sampled.holding(learned.expected, run)
+
+
+def _log_posterior(
+    engine: Engine, prior: ItemPrior | Hierarchy, space: Space
+) -> full_data_mode.Posterior | model_posterior.Posterior:
+    """Log posterior on the full data, in the parameters of a space."""
+    if isinstance(space, ModelSpace):
+        return model_posterior.Posterior(engine, prior, space.shapes)
+    return full_data_mode.Posterior(engine, prior, space.free, space.signed)
 
 
 def _objective(found: _Found, o: Options) -> float:
@@ -310,12 +344,14 @@ def _objective(found: _Found, o: Options) -> float:
     return log_posterior(at, log_posterior.nodes(at))[0]
 
 
-def _about(found: _Found, o: Options, n_persons: int) -> dict[str, Any]:
+def _about(
+    found: _Found, o: Options, model: str | Mapping[str, str], n_persons: int
+) -> dict[str, Any]:
     """Attributes: what was asked, and how it went."""
     plan, combined = found.sampled.plan, found.combined
     about: dict[str, Any] = {
         "method": "LS-WASP" if o.n_shards > 1 else "Gibbs",
-        "model": "2pl" if o.n_dims == 1 else "m2pl", "seed": o.seed, "n_iterations": plan.total,
+        "model": models.name(model, o.n_dims), "seed": o.seed, "n_iterations": plan.total,
         "identification": _identification(o), "n_dims": o.n_dims,
         "n_persons": found.log_posterior.engine.responses.n_persons,
         "n_shards": o.n_shards, "n_chains": o.n_chains, "thin": plan.thin, "sampler": o.sampler,

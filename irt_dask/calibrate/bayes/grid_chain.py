@@ -33,7 +33,7 @@ GRID_SHARE = 0.75
 #: Sweeps after which a chain in warm-up makes its grid and proposal start anew.
 _ADAPT_FIRST = 10
 #: Smallest slope that a chain starts at.
-_LEAST_START = 0.2
+LEAST_START = 0.2
 
 
 #: A slope of 1,000 is none: the grid that resolves it would have 14,000 nodes.
@@ -198,6 +198,11 @@ def _check(log_a: Floats, d: Floats, where: str) -> None:
     """Stop a chain whose items are no numbers, or have run away."""
     if not (np.isfinite(log_a).all() and np.isfinite(d).all()):
         raise ChainError(f"{where}: an item parameter is not a number")
+    check_slopes(log_a, where)
+
+
+def check_slopes(log_a: Floats, where: str) -> None:
+    """Stop a chain whose slopes have run away."""
     if log_a.max() > _LARGEST_LOG_SLOPE:
         j = int(log_a.argmax())
         raise ChainError(
@@ -212,7 +217,7 @@ def first_state(shard: int, chain: int, a: Floats, d: Floats, plan: Plan) -> dic
     Slopes start at 0.2 at least: the item step proposes values far out on the way to a = 0 too
     rarely, and so would hardly leave one that joint maximum likelihood put at its bound.
     """
-    a = np.maximum(a, _LEAST_START)
+    a = np.maximum(a, LEAST_START)
     scatter = keyed_random.generator(plan.seed, "gibbs-start", shard, chain).normal(
         0.0, 0.2, (2, a.size)
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from irt_dask.arrays import Floats
 from irt_dask.calibrate.bayes.hierarchy import WORDS_COVARIANCE, WORDS_MEAN, WORDS_MOVE, Hierarchy
+from irt_dask.curves.coordinates import Density, nothing
 from irt_dask.curves.priors import ItemPrior
 from irt_dask.kernels.gibbs import item_draws, learned_item_draws
 
@@ -17,9 +18,18 @@ class Counts:
     """A sweep's counts: right and seen (nodes kept, items) at nodes, persons at each node."""
 
     def __init__(self, at: Any, right: Any, seen: Any, persons: Any, nodes: Floats) -> None:
-        self.at, self.right, self.seen, self.persons, self.nodes = at, right, seen, persons, nodes
+        self.at, self.right, self.seen = at, right, seen
+        self.abilities = Abilities(persons, nodes)
+        self.nodes = nodes
 
-    def abilities(self) -> tuple[float, float, float]:
+
+class Abilities(NamedTuple):
+    """Abilities of a sweep: persons at each node."""
+
+    persons: Any
+    nodes: Floats
+
+    def sums(self) -> tuple[float, float, float]:
         """Number, sum and sum of squares of the abilities."""
         p, x = self.persons, self.nodes
         return float(p.sum()), float(p @ x), float(p @ x**2)
@@ -31,7 +41,10 @@ class FixedMoves:
     def __init__(self, prior: ItemPrior, power: float, n_items: int) -> None:
         self.prior, self.m = prior.tempered(power), n_items
         self._before = n_items * item_draws.WORDS_PER_ITEM
-        self.words = self._before + item_draws.WORDS_PER_RESCALE
+        self.words = self._before + self.words_after
+
+    #: Uniforms that :meth:`after` uses.
+    words_after = item_draws.WORDS_PER_RESCALE
 
     def sweep(
         self, counts: Counts, start: Floats, u: Floats, log_a: Floats, d: Floats, accepted: Any,
@@ -44,7 +57,22 @@ class FixedMoves:
             (np.exp(start[0]), start[1]), items.reshape(self.m, -1), log_a, d, accepted,
         )  # fmt: skip
         if rescaled:
-            item_draws.rescale(counts.persons, counts.nodes, self.prior, scale, log_a, d)
+            self.after(counts.abilities, scale, log_a, d)
+
+    def after(self, abilities: Abilities, u: Floats, log_a: Floats, d: Floats) -> None:
+        """Move scale and place, in place."""
+        item_draws.rescale(abilities.persons, abilities.nodes, self.prior, u, log_a, d)
+
+    def log_prior(self, log_a: Floats, d: Floats) -> Density:
+        """Log density of (log a, d) but for a constant, and its derivatives."""
+        mean, precision, mean_d, precision_d = self.prior
+        a = np.exp(log_a)
+        out = nothing(np.stack([log_a, d]))
+        off, off_d = a - mean, d - mean_d
+        out.value[:] = log_a - 0.5 * (precision * off**2 + precision_d * off_d**2)
+        out.gradient[0], out.gradient[1] = 1.0 - precision * off * a, -precision_d * off_d
+        out.information[:, 0, 0], out.information[:, 1, 1] = precision * a * a, precision_d
+        return out
 
     def state(self) -> dict[str, Any]:
         """Nothing but the items."""
@@ -65,10 +93,11 @@ class LearnedMoves:
         else:
             self.mean, self.covariance = prior.start(np.stack([state["log_a"], state["d"]]))
         self._beyond = prior.beyond(power)
-        self._ends = np.cumsum(
-            [n_items * learned_item_draws.WORDS_PER_ITEM, WORDS_MOVE, WORDS_MEAN, WORDS_COVARIANCE]
-        )
-        self.words = int(self._ends[-1])
+        self._before = n_items * learned_item_draws.WORDS_PER_ITEM
+        self.words = self._before + self.words_after
+
+    #: Uniforms that :meth:`after` uses.
+    words_after = WORDS_MOVE + WORDS_MEAN + WORDS_COVARIANCE
 
     def sweep(
         self, counts: Counts, start: Floats, u: Floats, log_a: Floats, d: Floats, accepted: Any,
@@ -76,14 +105,19 @@ class LearnedMoves:
     ) -> None:  # fmt: skip
         """Draw the items, in place, then scale and place, mean and covariance."""
         assert rescaled
-        items, scale, mean, covariance = np.split(u, self._ends[:-1])
+        items, rest = np.split(u, [self._before])
         learned_item_draws.metropolis(
             counts.right, counts.seen, counts.at, counts.nodes, self.mean,
             self.power * np.linalg.inv(self.covariance), self._beyond, (start[0], start[1]),
             items.reshape(self.m, -1), log_a, d, accepted,
         )  # fmt: skip
+        self.after(counts.abilities, rest, log_a, d)
+
+    def after(self, abilities: Abilities, u: Floats, log_a: Floats, d: Floats) -> None:
+        """Move scale and place, in place, and draw mean and covariance."""
+        scale, mean, covariance = np.split(u, [WORDS_MOVE, WORDS_MOVE + WORDS_MEAN])
         x, self.mean = self.prior.move(
-            np.stack([log_a, d]), self.mean, self.covariance, self.power, counts.abilities(), scale
+            np.stack([log_a, d]), self.mean, self.covariance, self.power, abilities.sums(), scale
         )
         log_a[:], d[:] = x
         proposed = self.prior.draw_mean(x, self.covariance, self.power, mean)
@@ -94,6 +128,20 @@ class LearnedMoves:
             log_ratio = self._outside(log_a, proposed) - self._outside(log_a, self.mean)
             if math.log(covariance[0]) < log_ratio:
                 self.mean = proposed
+
+    def log_prior(self, log_a: Floats, d: Floats) -> Density:
+        """Log density of (log a, d) but for a constant, and its derivatives."""
+        off = np.stack([log_a, d]) - self.mean[:, None]
+        precision = self.power * np.linalg.inv(self.covariance)
+        out, pull = nothing(off), precision @ off
+        out.value[:], out.gradient[:] = -0.5 * (off * pull).sum(axis=0), -pull
+        out.information[:] = precision
+        limit, further = self._beyond
+        out_of = np.sign(off[0]) * np.maximum(np.abs(off[0]) - limit, 0.0)
+        out.value[:] -= 0.5 * further * out_of**2
+        out.gradient[0] -= further * out_of
+        out.information[:, 0, 0] += further * (out_of != 0.0)
+        return out
 
     def _outside(self, log_a: Floats, mean: Floats) -> float:
         """Log density of slopes that are beyond where the prior's power ends."""

@@ -19,11 +19,20 @@ from typing import Any
 import numpy as np
 
 from irt_dask.arrays import Bools, Floats
-from irt_dask.calibrate.bayes import empirical_bayes, grid_chain, loadings, polya_gamma_chain
+from irt_dask.calibrate.bayes import (
+    empirical_bayes,
+    grid_chain,
+    loadings,
+    model_chain,
+    model_posterior,
+    polya_gamma_chain,
+)
 from irt_dask.calibrate.bayes.coordinates import Space
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy
+from irt_dask.calibrate.bayes.item_density import Shapes
+from irt_dask.calibrate.bayes.model_space import ModelSpace
 from irt_dask.calibrate.bayes.shards import ShardPosterior
-from irt_dask.curves.grids import Grid
+from irt_dask.curves.grids import Grid, grid_for, grid_of
 from irt_dask.curves.priors import ItemPrior
 from irt_dask.engine import Chain, Checkpoint, Engine, run_chains
 from irt_dask.engine.chains import Segment
@@ -78,7 +87,7 @@ class Sampler:
 
     name: str
     plan: grid_chain.Plan
-    a: Floats  # start values: loadings (items, dims)
+    a: Floats  # start values: loadings (items, dims); of other models coordinates (P, items)
     d: Floats
     space: Space
     free: Bools  # (items, dims)
@@ -96,6 +105,8 @@ class Sampler:
         """What runs a chain for some sweeps."""
         if isinstance(self.plan, polya_gamma_chain.Plan):
             return functools.partial(polya_gamma_chain.segment, self.plan)
+        if isinstance(self.plan, model_chain.Plan):
+            return functools.partial(model_chain.segment, self.plan)
         return functools.partial(grid_chain.segment, self.plan)
 
     def chains(self, n_chains: int) -> list[list[Chain]]:
@@ -109,6 +120,8 @@ class Sampler:
     def _first(self, shard: int, chain: int) -> dict[str, Any]:
         if isinstance(self.plan, polya_gamma_chain.Plan):
             return polya_gamma_chain.first_state(shard, chain, self.a, self.d, self.plan)
+        if isinstance(self.plan, model_chain.Plan):
+            return model_chain.first_state(shard, chain, self.a, self.plan)
         return grid_chain.first_state(shard, chain, self.a[:, 0], self.d, self.plan)
 
     def posterior(self, chains: list[Chain]) -> ShardPosterior:
@@ -122,10 +135,15 @@ class Sampler:
         x = self.space.of_draws(draws)
         free = self.space.mask(*draws.shape[2:])
         acceptance = spacing = math.nan
+        needed, of_parameters = math.inf, None
         if self.name == "grid":
             kept = self.plan.total - self.plan.n_warmup
             acceptance = float(np.mean([c.state["accepted"].mean() for c in chains])) / kept
-            spacing = Grid(int(state["n_nodes"])).spacing
+            spacing, needed = self._spacings(state, draws.mean(axis=(0, 1)))
+        if isinstance(self.plan, model_chain.Plan):
+            x_of = self.plan.shapes.parameters(x)
+            with np.errstate(invalid="ignore"):
+                of_parameters = convergence.rhat(x_of), convergence.ess(x_of)
         rhat, ess = 1.0, math.inf
         if drawn:
             more = np.concatenate([_entries(k, v) for k, v in drawn.items()], axis=2)
@@ -139,7 +157,15 @@ class Sampler:
             acceptance=acceptance, spacing=spacing, correlation=flat.pop("correlation", None),
             other_rhat=rhat, other_ess=ess,
             learned={f"item_{k}": v for k, v in flat.items()},
+            needed=needed, of_parameters=of_parameters,
         )  # fmt: skip
+
+    def _spacings(self, state: dict[str, Any], mean: Floats) -> tuple[float, float]:
+        """Spacing of a chain's grid, and that which items at the means (P, items) need."""
+        if isinstance(self.plan, model_chain.Plan):
+            nodes = state["nodes"]
+            return float(nodes[1] - nodes[0]), grid_of(self.plan.shapes.items(mean)).spacing
+        return Grid(int(state["n_nodes"])).spacing, grid_for(np.exp(mean[0]), mean[1]).spacing
 
 
 def _joined(chain: Chain, name: str) -> Floats:
@@ -185,6 +211,19 @@ def grid(engine: Engine, responses: Responses, o: Options, a: Floats, d: Floats)
     return Sampler("grid", plan, a[:, None], d, Space(), o.free, o.signs)
 
 
+def of_models(
+    engine: Engine, responses: Responses, o: Options, shapes: Shapes, y: Floats
+) -> Sampler:
+    """Return the grid sampler of items of any models, from coordinates (P, items)."""
+    if isinstance(o.prior, Hierarchy) and o.n_shards > 1:
+        posterior = model_posterior.Posterior(engine, o.prior, shapes)
+        held, y = model_posterior.covariance(posterior, y)
+        o = replace(o, prior=o.prior.holding(held))
+    per_draw = min(_MOST_PER_DRAW, math.ceil(_LONG_TEST / responses.n_items))
+    plan = model_chain.Plan(**_common(responses, o, per_draw, len(y)), shapes=shapes)
+    return Sampler("grid", plan, y, y[1], ModelSpace(shapes=shapes), o.free, o.signs)
+
+
 def polya_gamma(responses: Responses, o: Options, a: Floats, d: Floats) -> Sampler:
     """Return the Polya-Gamma sampler, from start values of loadings (items, dims)."""
     free, positive = o.free, o.signs
@@ -226,7 +265,8 @@ def run(
     """Run all chains; posterior of each shard."""
     plan = sampled.plan
     start = sha256(sampled.a, sampled.d)
-    identity = {"method": sampled.name, "chains": n_chains, "start": start, **asdict(plan)}
+    own = plan.identity if isinstance(plan, model_chain.Plan) else asdict(plan)
+    identity = {"method": sampled.name, "chains": n_chains, "start": start, **own}
     saved = Checkpoint(checkpoint, identity)
     chains = sampled.chains(n_chains)
     every = [c for of_shard in chains for c in of_shard]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +11,8 @@ import numpy as np
 
 from irt_dask.arrays import Floats, Ints
 from irt_dask.calibrate.bayes.coordinates import Space
-from irt_dask.curves.grids import grid_for
+from irt_dask.calibrate.bayes.model_space import ModelSpace
+from irt_dask.calibrate.bayes.model_space import diagnostics as of_models
 from irt_dask.errors import ApproximationWarning, ConvergenceWarning
 
 #: Responses of an item in a shard; with 30 its combined SD was seen 1.4 times too wide.
@@ -42,6 +44,10 @@ class ShardPosterior:
     other_rhat: float = 1.0
     other_ess: float = np.inf
     learned: dict[str, Floats] = field(default_factory=dict)
+    #: Spacing of the grid that these items ask for.
+    needed: float = math.inf
+    #: R-hat and effective draws of parameters (P, items), where they are not the coordinates.
+    of_parameters: tuple[Floats, Floats] | None = None
 
     @property
     def worst_rhat(self) -> float:
@@ -61,19 +67,16 @@ def diagnostics(
     rhat = np.max([s.rhat for s in shards], axis=0)
     ess = np.sum([s.ess for s in shards], axis=0)
     free = space.mask(*rhat.shape)
+    if isinstance(space, ModelSpace):
+        return _of_models(shards, space, rhat, ess) | _of_shards(shards)
     rhat, ess = np.where(free, rhat, np.nan), np.where(free, ess, np.nan)
     mean = np.array([space.parameters(s.draws).mean(axis=0) for s in shards])
     out = {
         "item_intercept_rhat": rhat[-1],
         "item_intercept_ess": ess[-1],
-        "shard_n_persons": np.array([s.n_persons for s in shards]),
-        "shard_max_rhat": np.array([s.worst_rhat for s in shards]),
-        "shard_min_ess": np.array([s.least_ess for s in shards]),
         "shard_item_intercept": mean[:, -1],
+        **_of_shards(shards),
     }
-    if not np.isnan(shards[0].acceptance):
-        out["shard_acceptance"] = np.array([s.acceptance for s in shards])
-        out["shard_grid_spacing"] = np.array([s.spacing for s in shards])
     if rotation is not None:
         out["shard_rotation"] = rotation
     if shards[0].correlation is not None:
@@ -89,6 +92,33 @@ def diagnostics(
         "item_discrimination_rhat": rhat[0],
         "item_discrimination_ess": ess[0],
         "shard_item_discrimination": mean[:, 0],
+    }
+
+
+def _of_shards(shards: list[ShardPosterior]) -> dict[str, Any]:
+    """What is said of each shard, whatever the items."""
+    out = {
+        "shard_n_persons": np.array([s.n_persons for s in shards]),
+        "shard_max_rhat": np.array([s.worst_rhat for s in shards]),
+        "shard_min_ess": np.array([s.least_ess for s in shards]),
+    }
+    if not np.isnan(shards[0].acceptance):
+        out["shard_acceptance"] = np.array([s.acceptance for s in shards])
+        out["shard_grid_spacing"] = np.array([s.spacing for s in shards])
+    return out
+
+
+def _of_models(
+    shards: list[ShardPosterior], space: ModelSpace, rhat: Floats, ess: Floats
+) -> dict[str, Any]:
+    """Diagnostics of items of any model, and the shards' means of what all of them have."""
+    both = [s.of_parameters for s in shards if s.of_parameters is not None]
+    worst, sum_of = np.max([b[0] for b in both], axis=0), np.sum([b[1] for b in both], axis=0)
+    out = {f"{k}_rhat": v for k, v in of_models(space.shapes, rhat, worst).items()}
+    out |= {f"{k}_ess": v for k, v in of_models(space.shapes, ess, sum_of).items()}
+    return out | {
+        "shard_item_discrimination": np.array([np.exp(s.draws[:, 0]).mean(axis=0) for s in shards]),
+        "shard_item_intercept": np.array([s.draws[:, 1].mean(axis=0) for s in shards]),
     }
 
 
@@ -134,7 +164,7 @@ def warn(shards: list[ShardPosterior], sampler: str, rotation: Floats | None) ->
             ApproximationWarning,
             stacklevel=3,
         )
-    coarse = [k for k, s in enumerate(shards) if sampler == "grid" and _coarse(s)]
+    coarse = [k for k, s in enumerate(shards) if s.spacing > _COARSE * s.needed]
     if coarse:
         warnings.warn(
             f"the ability grid of shard(s) {coarse[:10]} is coarser than its posterior needs: the "
@@ -143,9 +173,3 @@ def warn(shards: list[ShardPosterior], sampler: str, rotation: Floats | None) ->
             stacklevel=3,
         )
     return worst < _RHAT_LIMIT and not coarse
-
-
-def _coarse(shard: ShardPosterior) -> bool:
-    """Whether the grid of abilities is too coarse for where the items are."""
-    needed = grid_for(np.exp(shard.draws[:, 0]).mean(0), shard.draws[:, 1].mean(0))
-    return shard.spacing > _COARSE * needed.spacing

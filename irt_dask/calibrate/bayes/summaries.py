@@ -9,6 +9,10 @@ import numpy as np
 from irt_dask.arrays import Floats
 
 
+#: What follows from other variables, draw by draw.
+_OF_OTHERS = ("item_difficulty", "item_step_difficulty")
+
+
 def by_name(x: Floats) -> dict[str, Floats]:
     """Named quantities of draws of parameters (draw, P, items), items last but for loadings."""
     if x.shape[1] > 2:
@@ -56,5 +60,5 @@ def _taken(x: list[Floats], weights: list[Floats], n_draws: int) -> Floats:
 
 def draws(named: list[dict[str, Floats]], weights: list[Floats], n_draws: int) -> dict[str, Any]:
     """Combined draws by name; each is of one draw of one shard, whatever the name."""
-    names = [name for name in named[0] if name != "item_difficulty"]
+    names = [name for name in named[0] if name not in _OF_OTHERS]
     return {f"{n}_draw": _taken([x[n] for x in named], weights, n_draws) for n in names}

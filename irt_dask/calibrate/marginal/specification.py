@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -11,18 +10,13 @@ import xarray as xr
 from irt_dask.arrays import Floats
 from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.shared.groups import grouped
-from irt_dask.curves import MODELS
-from irt_dask.curves.betas import Betas
-from irt_dask.curves.guessing import GUESSING
+from irt_dask.calibrate.shared.shape_priors import guessing_priors
 from irt_dask.errors import InputError
 from irt_dask.items import checks
 from irt_dask.items.known_models import parameters_of
 from irt_dask.items.mixture import Mixture
 from irt_dask.items.parameters import bank_item_ids
 from irt_dask.store import Responses
-
-#: A prior that says nothing.
-_FLAT_PRIOR = (1.0, 1.0)
 
 
 def in_groups(
@@ -52,7 +46,7 @@ def specified(
     if bank is not None:
         _fix(fixed, responses.item_id, bank, models)
     return Model(
-        models, fixed, _prior(models, prior), max(1, len(labels)),
+        models, fixed, guessing_priors(models, prior), max(1, len(labels)),
         labels.index(reference) if reference else 0, bank is not None, latent == "histogram",
     )  # fmt: skip
 
@@ -70,28 +64,3 @@ def _fix(fixed: Floats, item_id: tuple[str, ...], bank: xr.Dataset, models: Mixt
     checks.left_out(
         flagged, len(ids), "of fixed_items are flagged, and stay fixed as given", stacklevel=4
     )
-
-
-def _prior(models: Mixture, given: tuple[float, float] | None) -> Betas:
-    """Priors of the models' parameters: guessing has the one that is given."""
-    having = [p for p in models.parameters if p.prior]
-    if GUESSING not in models.parameters and given not in (None, GUESSING.prior):
-        those = [m.name for m in MODELS.values() if GUESSING in m.parameters]
-        names = ", ".join(dict.fromkeys(models.names.tolist()))
-        raise InputError(
-            f"guessing_prior={given!r} needs model={' or '.join(map(repr, those))}, not {names!r}"
-        )
-    if given is None:
-        return Betas.of(*[_FLAT_PRIOR] * models.size)
-    if having:
-        alpha, beta = given
-        if not (math.isfinite(alpha) and math.isfinite(beta) and alpha >= 1.0 and beta >= 1.0):
-            raise InputError(
-                f"guessing_prior={given!r}: give (alpha, beta), both at least 1, or None"
-            )
-    pairs = dict.fromkeys(models.parameters, _FLAT_PRIOR)
-    pairs |= {p: p.prior for p in having if p.prior is not None}
-    if GUESSING in pairs:
-        pairs[GUESSING] = (float(given[0]), float(given[1]))
-    alpha, beta = (models.table(of, 1.0) for of in (lambda p: pairs[p][0], lambda p: pairs[p][1]))
-    return Betas(alpha, beta)

@@ -1,0 +1,189 @@
+"""Densities of items of any model given counts of responses by ability, in their coordinates.
+
+Coordinates (:mod:`irt_dask.curves.coordinates`) of all items are one array (coordinates, items),
+padded to the model that has most: what an item's model lacks is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtri
+
+from irt_dask.arrays import Bools, Floats, Ints
+from irt_dask.calibrate.bayes.item_moves import Moves
+from irt_dask.curves.betas import Betas
+from irt_dask.curves.coordinates import Coordinates, Density, nothing
+from irt_dask.curves.item_set import ItemSet
+from irt_dask.items.derivatives import Counts, derivatives, values
+from irt_dask.items.mixture import Mixture, Part
+
+#: A mode is near enough where a step has this squared length, in posterior standard deviations.
+_NEAR = 0.01
+_MOST_STEPS, _HALVINGS, _LONGEST = 60, 30, 2.0
+#: Uniforms that make a normal a t of twice as many degrees of freedom.
+_CHI_SQUARE = 3
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """Models of the items, and densities of their shapes before the data, to a power."""
+
+    models: Mixture
+    betas: Betas
+    power: float = 1.0
+
+    @staticmethod
+    def _coordinates(part: Part) -> Coordinates:
+        assert part.model.coordinates is not None
+        return part.model.coordinates
+
+    @property
+    def free(self) -> Bools:
+        """Coordinates that items have, (coordinates, items)."""
+        return self.models.has
+
+    def of(self, x: Floats) -> Floats:
+        """Coordinates of parameters."""
+        y = np.zeros_like(x)
+        for part in self.models.parts:
+            own = self.models.own(part, x)
+            y[: len(own), part.at] = self._coordinates(part).of(own)
+        return y
+
+    def parameters(self, y: Floats) -> Floats:
+        """Parameters at coordinates, (..., parameters, items)."""
+        x = np.zeros_like(y)
+        for part in self.models.parts:
+            size = len(part.model.parameters)
+            own = np.moveaxis(y[..., :size, part.at], -2, 0)
+            found = self._coordinates(part).parameters(own.reshape(size, -1))
+            x[..., :size, part.at] = np.moveaxis(found.reshape(own.shape), 0, -2)
+        return x
+
+    def items(self, y: Floats, margin: float = 1.0) -> ItemSet:
+        """The items at coordinates, slopes multiplied by the margin."""
+        if margin != 1.0:
+            y = np.concatenate([y[:1] + np.log(margin), y[1:]])
+        return self.models.item_set(self.parameters(y))
+
+    def by_coordinate(self, y: Floats, gradient: Floats) -> Floats:
+        """Gradient by coordinates of that by parameters."""
+        out = np.zeros_like(y)
+        for part in self.models.parts:
+            size = len(part.model.parameters)
+            slopes = self._coordinates(part).slopes(y[:size, part.at])
+            out[:size, part.at] = np.einsum("pqm,pm->qm", slopes, gradient[:size, part.at])
+        return out
+
+    def log_prior(self, y: Floats) -> Density:
+        """Density of the shapes before the data."""
+        out = nothing(y)
+        for part in self.models.parts:
+            size, at = len(part.model.parameters), part.at
+            betas = self.betas.take(at).first(size)
+            own = self._coordinates(part).log_prior(y[:size, at], betas)
+            out.value[at] = self.power * own.value
+            out.gradient[:size, at] = self.power * own.gradient
+            out.information[at, :size, :size] = self.power * own.information
+        return out
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """Density of each item given counts; ``common`` is what is known of all (log a, d)."""
+
+    shapes: Shapes
+    counts: Sequence[Counts]
+    common: Moves
+
+    def value(self, y: Floats) -> Floats:
+        """Log density of each item, but for a constant; minus infinity where it is none."""
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+            found = values(self.counts, self.shapes.parameters(y)) + self.shapes.log_prior(y).value
+            found += self.common.log_prior(*y[:2]).value
+        return np.where(np.isfinite(found), found, -np.inf)
+
+    def at(self, y: Floats) -> Density:
+        """Log density of each item, and its derivatives with the expected information.
+
+        That of coordinates which an item lacks is 1.
+        """
+        shapes = self.shapes
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+            of_data = derivatives(self.counts, shapes.parameters(y))
+        out, common = shapes.log_prior(y), self.common.log_prior(*y[:2])
+        out.value[:] += of_data.value + common.value
+        out.gradient[:2] += common.gradient
+        out.information[:, :2, :2] += common.information
+        for part in shapes.models.parts:
+            size, at = len(part.model.parameters), part.at
+            slopes = shapes._coordinates(part).slopes(y[:size, at]).transpose(2, 0, 1)
+            by = of_data.gradient[:size, at].T[:, None] @ slopes
+            out.gradient[:size, at] += by[:, 0].T
+            inner = of_data.information[at, :size, :size]
+            out.information[at, :size, :size] += slopes.transpose(0, 2, 1) @ inner @ slopes
+            rest = np.arange(size, len(y))
+            out.information[at[:, None], rest, rest] = 1.0
+        return out
+
+
+def modes(density: Conditional, start: Floats) -> tuple[Floats, Floats]:
+    """Modes of items, or near them, and the information there, (items, coordinates, coordinates).
+
+    Scoring steps from ``start``, halved where the density falls: a function of counts and start, so
+    that a proposal made of it is exact wherever this search ends.
+    """
+    y, here = start, density.at(start)
+    for _ in range(_MOST_STEPS):
+        step = np.linalg.solve(here.information, here.gradient.T[:, :, None])[:, :, 0].T
+        going = (step * here.gradient).sum(axis=0) >= _NEAR
+        if not going.any():
+            break
+        size = np.minimum(1.0, _LONGEST / np.abs(step).max(axis=0).clip(_LONGEST))
+        size = np.where(going, size, 0.0)
+        for _ in range(_HALVINGS):
+            there = density.at(y + size * step)
+            worse = ~(there.value >= here.value) & (size > 0.0)
+            if not worse.any():
+                break
+            size = np.where(worse, 0.5 * size, size)
+        else:
+            break
+        y, here = y + size * step, there
+    return y, here.information
+
+
+def words_per_item(n_coordinates: int) -> int:
+    """Uniforms that an item's step needs."""
+    return n_coordinates + _CHI_SQUARE + 1
+
+
+def metropolis(density: Conditional, start: Floats, u: Floats, y: Floats, accepted: Ints) -> None:
+    """One independence Metropolis-Hastings step for each item, in place.
+
+    The proposal is a t about the mode, with the information there: densities before the data fall
+    at least exponentially in these coordinates and likelihoods are bounded, so that the ratio of
+    target to proposal is bounded too.  It may not depend on the current value: the search for the
+    mode starts at ``start``, which the caller keeps fixed.  ``u`` are uniforms (items,
+    :func:`words_per_item`).
+    """
+    size, free = len(y), density.shapes.free
+    centre, information = modes(density, start)
+    root = np.linalg.cholesky(information)
+    z = np.where(free.T, ndtri(u[:, :size]), 0.0)
+    df = 2.0 * _CHI_SQUARE
+    chi_square = -2.0 * np.log(u[:, size:-1]).sum(axis=1)
+    z *= np.sqrt(df / chi_square)[:, None]
+    away = np.linalg.solve(root.transpose(0, 2, 1), z[:, :, None])[:, :, 0].T
+    new = centre + away
+    old = root.transpose(0, 2, 1) @ (y - centre).T[:, :, None]
+    exponent = -0.5 * (df + free.sum(axis=0))
+    log_ratio = exponent * np.log1p((old[:, :, 0] ** 2).sum(axis=1) / df)
+    log_ratio -= exponent * np.log1p((z**2).sum(axis=1) / df)
+    log_ratio += density.value(new) - density.value(y)
+    taken = np.log(u[:, -1]) < log_ratio
+    y[:, taken] = new[:, taken]
+    accepted += taken

@@ -1,0 +1,204 @@
+"""One Gibbs chain on one shard for items of any model that has coordinates.
+
+As :mod:`irt_dask.calibrate.bayes.grid_chain`, which is for the 2PL alone: abilities are drawn on a
+grid, from tables of the items; items by a Metropolis-Hastings step on counts by category; then all
+move along the scale of ability.  What a sweep hands to the next are the items' coordinates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from irt_dask.arrays import Floats, Ints
+from irt_dask.calibrate.bayes import grid_chain
+from irt_dask.calibrate.bayes.grid_chain import GRID_MARGIN, GRID_SHARE
+from irt_dask.calibrate.bayes.item_density import Conditional, Shapes, metropolis, words_per_item
+from irt_dask.calibrate.bayes.item_moves import Abilities, moves_for
+from irt_dask.curves.grids import Grid, grid_of
+from irt_dask.engine.cache import keep
+from irt_dask.errors import ChainError
+from irt_dask.items.derivatives import Counts
+from irt_dask.kernels.base import keyed_random
+from irt_dask.kernels.gibbs import table_draws
+from irt_dask.kernels.posterior import person_weights
+from irt_dask.kernels.posterior.tables import padded, tables
+from irt_dask.kernels.responses import layouts
+from irt_dask.kernels.responses.item_sets import CommonSets, common_sets
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(grid_chain.Plan):
+    """What all chains of a fit share; ``shapes`` are the items' models and their priors."""
+
+    shapes: Shapes
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a checkpoint rests on."""
+        own = {k: v for k, v in vars(self).items() if k != "shapes"}
+        models, betas = self.shapes.models, self.shapes.betas
+        return own | {
+            "model": models.names.tolist(), "n_categories": models.n_categories,
+            "prior_of_shapes": (betas.alpha, betas.beta),
+        }  # fmt: skip
+
+
+class _Persons(NamedTuple):
+    """Some persons of a shard, with the sets of items that they answered; how often they count."""
+
+    data: layouts.Layout
+    sets: CommonSets
+    copies: int
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, bytes."""
+        return self.data.nbytes + self.sets.number.nbytes + self.sets.observed.nbytes
+
+
+class _Shard(NamedTuple):
+    """The persons of one shard, in the order of their global rows; some count once more."""
+
+    parts: tuple[_Persons, ...]
+
+    @property
+    def n(self) -> int:
+        """Abilities to draw."""
+        return sum(p.data.shape[0] * p.copies for p in self.parts)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, bytes."""
+        return sum(p.nbytes for p in self.parts)
+
+
+def _lay_out(refs: Sequence[Any], plan: Plan, shard: int) -> _Shard:
+    data = grid_chain.read_shard(refs, plan, shard)
+    if plan.powering != "replicate":
+        return _Shard((_Persons(data, common_sets(data), 1),))
+    copies = grid_chain.copies_of(data.shape[0], plan.n_persons)
+    parts = [_Persons(data, common_sets(data), int(copies.min()))]
+    if (again := np.flatnonzero(copies > copies.min())).size:
+        more = layouts.take(data, again)
+        parts.append(_Persons(more, common_sets(more), 1))
+    return _Shard(tuple(parts))
+
+
+def _draw(
+    shard: _Shard, shapes: Shapes, y: Floats, nodes: Floats, u: Floats
+) -> tuple[Ints, Ints, Ints]:
+    """Draw the abilities of a shard's persons and their copies; counts of all together."""
+    g = tables(shapes.items(y), nodes)
+    prior = person_weights.prior(person_weights.normal(nodes))
+    found, used = [], 0
+    for part in shard.parts:
+        shared = person_weights.shared(part.sets, g)
+        n = part.data.shape[0]
+        for _ in range(part.copies):
+            own = u[used : used + n]
+            found.append(table_draws.draw_counts(part.data, g, shared, part.sets, prior, own))
+            used += n
+    persons, seen, higher = (sum(x[1:], start=x[0]) for x in zip(*found, strict=True))
+    return persons, seen, higher
+
+
+def _counts(
+    shapes: Shapes, nodes: Floats, persons: Ints, seen: Ints, higher: Ints, times: float
+) -> list[Counts]:
+    """Counts by model at the nodes that have persons, each as so many."""
+    kept, models = np.flatnonzero(persons), shapes.models
+    first = np.concatenate([[0], np.cumsum(models.n_categories - 1)])
+    out = []
+    for part in models.parts:
+        rows = first[part.at][:, None] + np.arange(part.model.n_categories - 1)
+        own = higher[kept[:, None], rows.ravel()].T.reshape(*rows.shape, kept.size)
+        its = seen[kept[:, None], part.at].T
+        out.append(Counts(part.model, part.at, nodes[kept], times * its, times * own))
+    return out
+
+
+def segment(
+    plan: Plan, refs: Sequence[Any], state: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Run one chain for a number of sweeps; see :func:`irt_dask.engine.run_chains`.
+
+    Random numbers belong to (seed, shard, chain, sweep) and the person's rank in the shard or the
+    item's index, so neither blocks nor where the chain is cut matter.
+    """
+    shard, chain = int(state["shard"]), int(state["chain"])
+    key = (plan.fingerprint, "models", plan.seed, plan.n_shards, shard, plan.powering)
+    data = keep(key, lambda: _lay_out(refs, plan, shard))
+    n = data.parts[0].data.shape[0]
+    published = plan.powering == "published"
+    power = n / plan.n_persons if plan.powering == "shrink" else 1.0
+    times = plan.n_persons / n if published else 1.0
+    y, accepted = state["y"].copy(), state["accepted"].copy()
+    size, m = y.shape
+    shapes = Shapes(plan.shapes.models, plan.shapes.betas, power)
+    common = moves_for(plan.prior, power, m, {**state, "log_a": y[0], "d": y[1]})
+    start, nodes, kept, more = state["start"], state["nodes"], [], []
+    of_items = m * words_per_item(size)
+    ends = [of_items, of_items + common.words_after]
+
+    first = int(state["step"]) + 1
+    for step in range(first, min(first + plan.sweeps, plan.total + 1)):
+        sweep = keyed_random.key(plan.seed, "gibbs", shard, chain, step)
+        u = keyed_random.stream(sweep, ends[1] + data.n)
+        items, scale, abilities = np.split(u, ends)
+        persons, seen, higher = _draw(data, shapes, y, nodes, abilities)
+        counts = _counts(shapes, nodes, persons, seen, higher, times)
+        if step == plan.n_warmup + 1:
+            accepted[:] = 0
+        density = Conditional(shapes, counts, common)
+        metropolis(density, start, items.reshape(m, -1), y, accepted)
+        # Published conditionals have no joint distribution that a move along the scale could keep.
+        if not published:
+            common.after(Abilities(persons, nodes), scale, y[0], y[1])
+        _check(y, f"shard {shard}, chain {chain}, sweep {step}")
+        if plan.adapts_after(step):
+            start, nodes = y.copy(), nodes_for(shapes, y)
+        if step > plan.n_warmup and (step - plan.n_warmup) % plan.thin == 0:
+            kept.append(y.copy())
+            more.append(common.drawn())
+    state = {**state, "y": y, "start": start, "accepted": accepted, "nodes": nodes}
+    state |= {"step": np.array(step), "n": np.array(n), **common.state()}
+    drawn = {
+        k: np.array([x[k] for x in more]).reshape(-1, *v.shape) for k, v in common.drawn().items()
+    }
+    return state, {"draws": np.array(kept).reshape(-1, size, m), **drawn}
+
+
+def nodes_for(shapes: Shapes, y: Floats) -> Floats:
+    """Abilities on which posteriors under these items, and somewhat steeper ones, are summed."""
+    grid: Grid = grid_of(shapes.items(y, GRID_MARGIN), share=GRID_SHARE)
+    return padded(grid.nodes)
+
+
+def _check(y: Floats, where: str) -> None:
+    if not np.isfinite(y).all():
+        raise ChainError(f"{where}: an item parameter is not a number")
+    grid_chain.check_slopes(y[0], where)
+
+
+def first_state(shard: int, chain: int, y: Floats, plan: Plan) -> dict[str, Any]:
+    """Start of one chain: the start values, scattered so that R-hat can see a bad warm-up."""
+    y = y.copy()
+    y[0] = np.maximum(y[0], np.log(grid_chain.LEAST_START))
+    scatter = keyed_random.generator(plan.seed, "gibbs-start", shard, chain).normal(
+        0.0, 0.2, y.shape
+    )
+    y = np.where(plan.shapes.free, y + scatter, 0.0)
+    return {
+        "shard": np.array(shard),
+        "chain": np.array(chain),
+        "step": np.array(0),
+        "n": np.array(0),
+        "y": y,
+        "start": y,
+        "accepted": np.zeros(y.shape[1], dtype=np.int64),
+        "nodes": nodes_for(plan.shapes, y),
+    }

@@ -1,0 +1,118 @@
+"""The marginal log posterior of items of any model on the full data, in their coordinates."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from irt_dask.arrays import Floats
+from irt_dask.calibrate.bayes.empirical_bayes import settled
+from irt_dask.calibrate.bayes.hierarchy import Hierarchy
+from irt_dask.calibrate.bayes.item_density import Conditional, Shapes, modes
+from irt_dask.calibrate.bayes.item_moves import LearnedMoves
+from irt_dask.curves.grids import GRID_BOUND, grid_of
+from irt_dask.curves.item_set import ItemSet
+from irt_dask.curves.priors import ItemPrior
+from irt_dask.engine import Engine
+from irt_dask.items import derivatives
+from irt_dask.items.derivatives import Counts
+from irt_dask.kernels.posterior import expected_counts, person_weights
+from irt_dask.kernels.posterior.tables import padded
+from irt_dask.population.population import posteriors
+from irt_dask.store import Block
+
+#: Slopes may grow by this factor before the grid of abilities is made anew.
+_MARGIN = 1.1
+
+
+def _expect(block: Block, items: ItemSet, nodes: Floats, scales: Any) -> tuple[Any, ...]:
+    """Expected counts of a block, above the lowest category and seen, and its log-likelihood."""
+    p = posteriors(block.data, items, nodes, person_weights.prior(person_weights.normal(nodes)))
+    counts = expected_counts.counts(p.data, p.tables, p.shared, p.sets, p.prior, scales)
+    return counts.higher, counts.seen, counts.log_marginal
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Log posterior of coordinates (P, items); abilities are N(0, 1).
+
+    A :class:`Hierarchy` holds its covariance; its mean is integrated out.
+    """
+
+    engine: Engine
+    prior: ItemPrior | Hierarchy
+    shapes: Shapes
+
+    def nodes(self, y: Floats) -> Floats:
+        """Grid of abilities for these items and others with somewhat larger slopes."""
+        return padded(grid_of(self.shapes.items(y, _MARGIN)).nodes)
+
+    def expected(self, y: Floats, nodes: Floats) -> tuple[float, list[Counts]]:
+        """Log-likelihood, and expected counts: one pass over the data."""
+        items = self.shapes.items(y)
+        reach = max(GRID_BOUND, float(np.abs(nodes).max()))
+        largest = items.n_items * (items.logit_at(reach)[1] + 1.0)
+        scales = expected_counts.scales_for(self.engine.responses.n_persons, reach, largest)
+        higher, seen, value = self.engine.map_reduce(_expect, items, nodes, scales)
+        first = np.concatenate([[0], np.cumsum(items.n_categories - 1)])
+        counts = []
+        for part in self.shapes.models.parts:
+            rows = first[part.at][:, None] + np.arange(part.model.n_categories - 1)
+            above = higher[rows] / scales.weight
+            counts.append(Counts(part.model, part.at, nodes, seen[part.at] / scales.weight, above))
+        return float(value) / scales.log_marginal, counts
+
+    def __call__(self, y: Floats, nodes: Floats) -> tuple[float, Floats]:
+        """Value and gradient: one pass over the data.
+
+        Sums over persons are integers: the same bits whatever the blocks and workers.
+        """
+        value, counts = self.expected(y, nodes)
+        of_data = derivatives.gradient(counts, self.shapes.parameters(y))
+        shape, (common, slope) = self.shapes.log_prior(y), self._log_common(y[:2])
+        gradient = self.shapes.by_coordinate(y, of_data) + shape.gradient
+        gradient[:2] += slope
+        return value + float(shape.value.sum()) + common, gradient
+
+    def _log_common(self, x: Floats) -> tuple[float, Floats]:
+        """Log density of (log a, d) of all items before the data, and its gradient."""
+        a = np.exp(x[0])
+        if isinstance(self.prior, Hierarchy):  # whose density is one of a
+            value, slope = self.prior.log_density(a, x[1])
+            return value + float(x[0].sum()), slope * np.stack([a, np.ones_like(a)]) + [[1.0], [0.0]]
+        (mean, sd), (mean_d, sd_d) = self.prior.discrimination, self.prior.intercept
+        z, z_d = (a - mean) / sd, (x[1] - mean_d) / sd_d
+        constant = math.log(2.0 * math.pi * sd * sd_d) + float(log_ndtr(mean / sd))
+        value = float((x[0] - 0.5 * (z * z + z_d * z_d) - constant).sum())
+        return value, np.stack([1.0 - z * a / sd, -z_d / sd_d])
+
+    def holding(self, covariance: Floats) -> Posterior:
+        """The same, if the prior is learned, with another covariance of the items."""
+        assert isinstance(self.prior, Hierarchy)
+        return replace(self, prior=self.prior.holding(covariance))
+
+
+def covariance(posterior: Posterior, y: Floats) -> tuple[Floats, Floats]:
+    """Covariance of the items' (log a, d), and coordinates of the items, from a start.
+
+    As :func:`irt_dask.calibrate.bayes.empirical_bayes.covariance`, for any model.
+    """
+    assert isinstance(posterior.prior, Hierarchy)
+    return settled(posterior.prior, y, functools.partial(_step, posterior))
+
+
+def _step(
+    posterior: Posterior, y: Floats, mean: Floats, held: Floats
+) -> tuple[Floats, Floats]:
+    """Modes of the items given their mean and covariance, and their own covariances."""
+    _, counts = posterior.expected(y, posterior.nodes(y))
+    known = {"prior_mean": mean, "prior_covariance": held}
+    assert isinstance(posterior.prior, Hierarchy)
+    common = LearnedMoves(posterior.prior, 1.0, y.shape[1], known)
+    y, information = modes(Conditional(posterior.shapes, counts, common), y)
+    return y, np.linalg.inv(information)[:, :2, :2]

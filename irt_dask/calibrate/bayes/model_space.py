@@ -1,0 +1,118 @@
+"""Draws of items of any model: coordinates in which shards are combined, and what results say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from irt_dask.arrays import Bools, Floats
+from irt_dask.calibrate.bayes.coordinates import Space
+from irt_dask.calibrate.bayes.item_density import Shapes
+
+#: A step changes no coordinate by more than this.
+_LARGEST_STEP = 1.0
+#: Rows of coordinates that items of all models have.
+_COMMON = ("item_discrimination", "item_intercept")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ModelSpace(Space):
+    """Coordinates of the items' models: draws, steps and the location are all in these."""
+
+    shapes: Shapes
+
+    def mask(self, n_rows: int, n_items: int) -> Bools:
+        """See :class:`Space`."""
+        return self.shapes.free
+
+    @property
+    def of_one_model(self) -> bool:
+        """See :class:`Space`."""
+        return False
+
+    def of_draws(self, draws: Floats) -> Floats:
+        """See :class:`Space`."""
+        return draws
+
+    def parameters(self, x: Floats) -> Floats:
+        """The coordinates, which the log posterior is a function of."""
+        return x
+
+    def slope(self, x: Floats) -> Floats:
+        """See :class:`Space`."""
+        return np.ones_like(x)
+
+    def volume(self, x: Floats) -> tuple[float, Floats]:
+        """See :class:`Space`."""
+        return 0.0, np.zeros_like(x)
+
+    def within(self, x: Floats, step: Floats) -> Floats:
+        """See :class:`Space`."""
+        return np.clip(step, -_LARGEST_STEP, _LARGEST_STEP)
+
+    def named(self, x: Floats) -> dict[str, Floats]:
+        """See :class:`Space`."""
+        return named(self.shapes, x)
+
+    def mean(self, data: dict[str, Any]) -> Floats:
+        """Coordinates (P, items) of the posterior means among the result's arrays."""
+        models = self.shapes.models
+        x = np.zeros(models.has.shape)
+        for part in models.parts:
+            for k, p in enumerate(part.model.parameters):
+                of_all = data[p.variable]
+                x[k, part.at] = of_all[part.at, p.step - 1] if p.step else of_all[part.at]
+        return self.shapes.of(x)
+
+
+def named(shapes: Shapes, y: Floats) -> dict[str, Floats]:
+    """Variables of items, (draw, items) or (draw, items, steps), at coordinates (draw, P, items).
+
+    Steps only where some item has more than two categories; NaN beyond an item's.
+    """
+    models, n = shapes.models, len(y)
+    x, m = shapes.parameters(y), models.n_items
+    more = {p.variable: p.neutral for p in models.parameters if p.neutral is not None}
+    out = {name: np.empty((n, m)) for name in (*_COMMON, "item_difficulty")}
+    out |= {name: np.full((n, m), neutral) for name, neutral in more.items()}
+    n_steps = int(models.n_categories.max()) - 1
+    if n_steps > 1:
+        for name in ("item_step_intercept", "item_step_difficulty"):
+            out[name] = np.full((n, m, n_steps), np.nan)
+    for part in models.parts:
+        model, at = part.model, part.at
+        own = x[:, : len(model.parameters), at].transpose(1, 0, 2).reshape(-1, n * at.size)
+        found = {
+            "item_discrimination": model.slope(own)[0],
+            "item_difficulty": model.difficulty(own)[0],
+            "item_intercept": model.intercept(own)[0],
+        }
+        found |= {p.variable: own[k] for k, p in enumerate(model.parameters)
+                  if p.neutral is not None}  # fmt: skip
+        for name, values in found.items():
+            out[name][:, at] = values.reshape(n, at.size)
+        if n_steps > 1:
+            for name, steps in (
+                ("item_step_intercept", model.step_intercepts(own)[0]),
+                ("item_step_difficulty", model.step_difficulties(own)[0]),
+            ):
+                by_draw = steps.reshape(-1, n, at.size).transpose(1, 2, 0)
+                out[name][:, at, : len(steps)] = by_draw
+    return out
+
+
+def diagnostics(shapes: Shapes, of_coordinates: Floats, of_parameters: Floats) -> dict[str, Floats]:
+    """A diagnostic by variable, from those of coordinates and of parameters, (P, items)."""
+    models = shapes.models
+    out = {name: of_coordinates[k] for k, name in enumerate(_COMMON)}
+    n_steps = int(models.n_categories.max()) - 1
+    for part in models.parts:
+        for k, p in enumerate(part.model.parameters):
+            if p.variable in _COMMON:
+                continue
+            shape = (models.n_items, n_steps) if p.step else (models.n_items,)
+            to = out.setdefault(p.variable, np.full(shape, np.nan))
+            to[(part.at, p.step - 1) if p.step else part.at] = of_parameters[k, part.at]
+    return out

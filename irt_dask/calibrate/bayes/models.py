@@ -1,0 +1,107 @@
+"""Which item models a Bayesian fit is asked for, and what results say of them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from irt_dask.arrays import Floats, Ints
+from irt_dask.calibrate.bayes.item_density import Shapes
+from irt_dask.calibrate.shared.shape_priors import guessing_priors
+from irt_dask.calibrate.shared.start_values import name_some
+from irt_dask.curves import FAMILIES, MODELS, model_named
+from irt_dask.errors import DataWarning, InputError
+from irt_dask.items.mixture import mixture_named
+from irt_dask.store import Responses
+
+#: Start values of coordinates of shapes are within these: those of an asymptote at 0 have no end.
+_START = 4.0
+
+
+def asked(
+    model: str | Mapping[str, str], responses: Responses, prior: tuple[float, float] | None
+) -> Shapes:
+    """Models of the items, with priors of their asymptotes."""
+    models = mixture_named(model, responses.item_id, responses.n_categories)
+    return Shapes(models, guessing_priors(models, prior))
+
+
+def is_2pl(shapes: Shapes) -> bool:
+    """Whether all items are of the 2PL, which has chains of its own."""
+    return shapes.models.only is model_named("2pl")
+
+
+def refuse_others(
+    shapes: Shapes, model: str | Mapping[str, str], n_dims: int, sampler: str | None
+) -> None:
+    """Stop at models that are not available, or not with what else is asked."""
+    for part in shapes.models.parts:
+        if part.model.coordinates is None or part.model.shared:
+            names = (*MODELS, *FAMILIES)
+            known = [
+                name for name in names
+                if (m := model_named(name, 2 if name in MODELS else 3)).coordinates and not m.shared
+            ]  # fmt: skip
+            raise InputError(
+                f"model={model!r}: {part.model.name} is not available in fit_bayes, which has "
+                f"{', '.join(known)} and mixtures of these; use fit_marginal"
+            )
+    if is_2pl(shapes):
+        return
+    if n_dims > 1:
+        raise InputError(f"model={model!r} is for one ability; several are for model='2pl'")
+    if sampler not in (None, "grid"):
+        raise InputError(f"sampler={sampler!r} is for model='2pl'; others are for sampler='grid'")
+
+
+def inside(shapes: Shapes, x: Floats) -> Floats:
+    """Coordinates of start values, none of them without end."""
+    with np.errstate(divide="ignore"):
+        y = shapes.of(x)
+    return np.concatenate([y[:2], np.clip(y[2:], -_START, _START)])
+
+
+def name(model: str | Mapping[str, str], n_dims: int) -> str:
+    """What the model is called in the attributes."""
+    if n_dims > 1:
+        return "m2pl"
+    return model if isinstance(model, str) else "by item"
+
+
+def described(shapes: Shapes) -> dict[str, Any]:
+    """Models and categories of the items, where they are not of one model and two categories."""
+    models = shapes.models
+    if models.only is not None and models.only.name in MODELS:
+        return {}
+    return {"item_model": models.names, "item_n_categories": models.n_categories}
+
+
+def about(shapes: Shapes) -> dict[str, str]:
+    """Attributes that say which priors shapes had."""
+    out, models = {}, shapes.models
+    for p in (p for p in models.parameters if p.prior):
+        where = models.table(p.__eq__, missing=False)
+        alpha, beta = (
+            float(np.broadcast_to(of, where.shape)[where][0])
+            for of in (shapes.betas.alpha, shapes.betas.beta)
+        )
+        out[f"{p.variable.removeprefix('item_')}_prior"] = f"Beta({alpha:g}, {beta:g})"
+    return out
+
+
+def warn_null_categories(shapes: Shapes, item_id: tuple[str, ...], n: Ints) -> None:
+    """Warn of categories that nobody has, of whose steps priors alone speak."""
+    k = shapes.models.n_categories
+    null = (n == 0) & (np.arange(n.shape[1]) < k[:, None]) & (k > 2)[:, None]
+    if null.any():
+        those = [f"{item_id[j]} ({', '.join(map(str, np.flatnonzero(null[j])))})"
+                 for j in np.flatnonzero(null.any(axis=1))]  # fmt: skip
+        warnings.warn(
+            f"{len(those)} item(s) have a category that nobody has: what is said of the steps to "
+            f"and from it is the prior's: {name_some(those)}",
+            DataWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,187 @@
+"""Items in coordinates without bounds, in which posteriors are near normal.
+
+The first two coordinates of an item of any model are log a and its intercept ``d = -a b``, of steps
+their mean: a change of the scale of ability, ``(theta - m) e^-v``, adds v to the first and ``a m``
+to the second, and leaves the others alone.  These are the shape of the item: logits of its
+asymptotes, shifts of its steps, or logarithms of the distances between them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import betaln, expit, log_expit
+
+from irt_dask.arrays import Floats
+from irt_dask.curves.betas import Betas
+
+
+class Density(NamedTuple):
+    """Log densities of items, (items,), gradients and negative Hessians by coordinates.
+
+    These have shape (coordinates, items) and (items, coordinates, coordinates).
+    """
+
+    value: Floats
+    gradient: Floats
+    information: Floats
+
+
+def nothing(y: Floats) -> Density:
+    """Density of which nothing is said yet."""
+    size, m = y.shape
+    return Density(np.zeros(m), np.zeros((size, m)), np.zeros((m, size, size)))
+
+
+class Coordinates:
+    """Coordinates of the items of one model, (parameters, items)."""
+
+    #: What coordinates beyond the first two are, in words.
+    shape: str
+
+    def of(self, x: Floats) -> Floats:
+        """Coordinates of parameters."""
+        raise NotImplementedError
+
+    def parameters(self, y: Floats) -> Floats:
+        """Parameters at coordinates."""
+        raise NotImplementedError
+
+    def slopes(self, y: Floats) -> Floats:
+        """Derivatives of parameters p by coordinates q, (p, q, items)."""
+        raise NotImplementedError
+
+    def log_prior(self, y: Floats, betas: Betas) -> Density:
+        """Density of the shape before the data, in coordinates; asymptotes have those of betas."""
+        raise NotImplementedError
+
+
+class Asymptotes(Coordinates):
+    """Slope, intercept, and asymptotes: log a, d, and logits."""
+
+    shape = "logits of asymptotes"
+
+    def of(self, x: Floats) -> Floats:
+        """See :class:`Coordinates`."""
+        return np.concatenate([np.log(x[:1]), x[1:2], np.log(x[2:]) - np.log1p(-x[2:])])
+
+    def parameters(self, y: Floats) -> Floats:
+        """See :class:`Coordinates`."""
+        return np.concatenate([np.exp(y[:1]), y[1:2], expit(y[2:])])
+
+    def slopes(self, y: Floats) -> Floats:
+        """See :class:`Coordinates`."""
+        out = np.zeros((len(y), *y.shape))
+        out[0, 0], out[1, 1] = np.exp(y[0]), 1.0
+        for k in range(2, len(y)):
+            out[k, k] = expit(y[k]) * expit(-y[k])
+        return out
+
+    def log_prior(self, y: Floats, betas: Betas) -> Density:
+        """See :class:`Coordinates`: of a logit z, ``c^alpha (1 - c)^beta / B(alpha, beta)``."""
+        out, m = nothing(y), y.shape[1]
+        for k in range(2, len(y)):
+            alpha, beta = (np.broadcast_to(v[k], m) for v in (betas.alpha, betas.beta))
+            p, q = expit(y[k]), expit(-y[k])
+            out.value[:] += alpha * log_expit(y[k]) + beta * log_expit(-y[k]) - betaln(alpha, beta)
+            out.gradient[k] = alpha * q - beta * p
+            out.information[:, k, k] = (alpha + beta) * p * q
+        return out
+
+
+#: SD of a step intercept's deviation from their mean, before the data.
+_STEPS_SD = 2.0
+
+
+class Shifts(Coordinates):
+    """Adjacent steps of K categories: log a, d, and t_1 to t_{K-2}, with ``d_k = k d + t_k``.
+
+    The step intercepts ``d_k - d_{k-1}`` less their mean d are independent N(0, 2^2) before the
+    data, given that their sum is 0.
+    """
+
+    shape = "shifts of steps"
+
+    def __init__(self, n_categories: int) -> None:
+        n = n_categories - 1
+        self.numbers = np.arange(1.0, n + 1.0)
+        steps = np.eye(n, n - 1) - np.eye(n, n - 1, -1)  # d_k - d_{k-1} - d of t
+        self.precision = steps.T @ steps / _STEPS_SD**2
+        sign, log_det = np.linalg.slogdet(self.precision)
+        self.constant = 0.5 * float(log_det) - 0.5 * (n - 1) * math.log(2.0 * math.pi)
+        self.matrix = np.eye(n + 1)  # of parameters, but for the slope, by coordinates
+        self.matrix[1:, 1:] = np.concatenate([self.numbers[:, None], np.eye(n, n - 1)], axis=1)
+
+    def of(self, x: Floats) -> Floats:
+        """See :class:`Coordinates`."""
+        d = x[-1:] / self.numbers[-1]
+        return np.concatenate([np.log(x[:1]), d, x[1:-1] - self.numbers[:-1, None] * d])
+
+    def parameters(self, y: Floats) -> Floats:
+        """See :class:`Coordinates`."""
+        x = self.matrix @ y
+        x[0] = np.exp(y[0])
+        return x
+
+    def slopes(self, y: Floats) -> Floats:
+        """See :class:`Coordinates`."""
+        out = np.repeat(self.matrix[:, :, None], y.shape[1], axis=2)
+        out[0, 0] = np.exp(y[0])
+        return out
+
+    def log_prior(self, y: Floats, betas: Betas) -> Density:
+        """See :class:`Coordinates`."""
+        out = nothing(y)
+        pull = self.precision @ y[2:]
+        out.value[:] = self.constant - 0.5 * (y[2:] * pull).sum(axis=0)
+        out.gradient[2:] = -pull
+        out.information[:, 2:, 2:] = self.precision
+        return out
+
+
+#: Logits between the first and the last step, before the data, and SD of the logarithms.
+_SPREAD, _GAPS_SD = 4.0, 1.0
+
+
+class Gaps(Coordinates):
+    """Falling steps of K categories: log a, d, and the logarithms of ``d_k - d_{k+1}``.
+
+    They are independent N(log(4 / (K - 1)), 1) before the data.
+    """
+
+    shape = "logarithms of distances of steps"
+
+    def __init__(self, n_categories: int) -> None:
+        n = n_categories - 1
+        below = np.arange(n)[:, None] > np.arange(n - 1)  # steps that a distance takes down
+        self.places = below.mean(axis=0) - below
+        self.usual = math.log(_SPREAD / n)
+
+    def of(self, x: Floats) -> Floats:
+        """See :class:`Coordinates`."""
+        steps = x[1:]
+        mean = steps.mean(axis=0, keepdims=True)
+        return np.concatenate([np.log(x[:1]), mean, np.log(-np.diff(steps, axis=0))])
+
+    def parameters(self, y: Floats) -> Floats:
+        """See :class:`Coordinates`."""
+        return np.concatenate([np.exp(y[:1]), y[1] + self.places @ np.exp(y[2:])])
+
+    def slopes(self, y: Floats) -> Floats:
+        """See :class:`Coordinates`."""
+        out = np.zeros((len(y), *y.shape))
+        out[0, 0], out[1:, 1] = np.exp(y[0]), 1.0
+        out[1:, 2:] = self.places[:, :, None] * np.exp(y[2:])
+        return out
+
+    def log_prior(self, y: Floats, betas: Betas) -> Density:
+        """See :class:`Coordinates`."""
+        out, size = nothing(y), len(y) - 2
+        z = (y[2:] - self.usual) / _GAPS_SD
+        constant = -size * math.log(_GAPS_SD * math.sqrt(2.0 * math.pi))
+        out.value[:] = constant - 0.5 * (z * z).sum(axis=0)
+        out.gradient[2:] = -z / _GAPS_SD
+        out.information[:, 2:, 2:] = np.eye(size) / _GAPS_SD**2
+        return out
