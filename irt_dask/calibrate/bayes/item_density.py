@@ -20,8 +20,8 @@ from irt_dask.curves.item_set import ItemSet
 from irt_dask.items.derivatives import Counts, derivatives, values
 from irt_dask.items.mixture import Mixture, Part
 
-#: A mode is near enough where a step has this squared length, in posterior standard deviations.
-_NEAR = 0.01
+#: A step of this squared length, in posterior standard deviations, is the last.
+_NEAR = 0.3
 _MOST_STEPS, _HALVINGS, _LONGEST = 60, 30, 2.0
 #: Uniforms that make a normal a t of twice as many degrees of freedom.
 _CHI_SQUARE = 3
@@ -139,10 +139,10 @@ def modes(density: Conditional, start: Floats) -> tuple[Floats, Floats]:
     y, here = start, density.at(start)
     for _ in range(_MOST_STEPS):
         step = np.linalg.solve(here.information, here.gradient.T[:, :, None])[:, :, 0].T
+        size = np.minimum(1.0, _LONGEST / np.abs(step).max(axis=0).clip(_LONGEST))
         going = (step * here.gradient).sum(axis=0) >= _NEAR
         if not going.any():
-            break
-        size = np.minimum(1.0, _LONGEST / np.abs(step).max(axis=0).clip(_LONGEST))
+            return y + size * step, here.information
         size = np.where(going, size, 0.0)
         for _ in range(_HALVINGS):
             there = density.at(y + size * step)

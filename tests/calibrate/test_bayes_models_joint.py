@@ -1,0 +1,217 @@
+"""Joint distribution tests (Geweke 2004) of chains of items of any model.
+
+Many small replicates run side by side as one data set, in which each person answers the items of
+one of them.  Each starts in its prior and alternates data given items with one sweep given data,
+and so stays in the prior.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from categories import category_probability
+from scipy.stats import truncnorm
+
+from irt_dask.calibrate.bayes import model_chain
+from irt_dask.calibrate.bayes.hierarchy import Hierarchy
+from irt_dask.calibrate.bayes.item_density import (
+    Conditional,
+    Shapes,
+    metropolis,
+    words_per_item,
+)
+from irt_dask.calibrate.bayes.item_moves import Abilities, FixedMoves, LearnedMoves
+from irt_dask.calibrate.shared.shape_priors import guessing_priors
+from irt_dask.curves import model_named
+from irt_dask.curves.coordinates import nothing
+from irt_dask.curves.grids import Grid
+from irt_dask.curves.priors import ItemPrior
+from irt_dask.items.mixture import Mixture, Part
+from irt_dask.kernels.posterior.tables import padded
+from irt_dask.kernels.responses.item_sets import common_sets
+from irt_dask.kernels.responses.layouts import Sparse
+
+TIGHT = Hierarchy(
+    mean=(0.1, 0.2), mean_sd=(0.3, 0.8), df=20.0, scale=((1.5, 0.5), (0.5, 13.0))
+)  # fmt: skip
+#: Models of the items of a replicate, and categories.
+TESTS = {
+    "3pl": [("3pl", 2)] * 4,
+    "4pl": [("4pl", 2)] * 4,
+    "gpcm": [("gpcm", 4)] * 4,
+    "graded": [("graded", 4)] * 4,
+    "mixture": [("2pl", 2), ("3pl", 2), ("graded", 3), ("gpcm", 5)],
+}
+
+
+# --- items from the prior, in textbook parameters -------------------------------------------------
+
+
+def prior_draws(rng, test, n, kind):
+    """Parameters (n, P) of each item of a replicate."""
+    m = len(test)
+    if kind == "fixed":
+        a = truncnorm.rvs(-1.0, np.inf, loc=1.0, size=(n, m), random_state=rng)
+        d = rng.normal(0.0, 2.0, (n, m))
+    else:
+        mean = rng.normal(TIGHT.mean, TIGHT.mean_sd, (n, 2))
+        # the inverse of a Wishart matrix: sums of outer products of normals
+        root = np.linalg.cholesky(np.linalg.inv(np.array(TIGHT.scale)))
+        z = rng.standard_normal((n, int(TIGHT.df), 2)) @ root.T
+        sigma = np.linalg.inv(z.transpose(0, 2, 1) @ z)
+        x = mean[:, None] + rng.standard_normal((n, m, 2)) @ np.linalg.cholesky(sigma).transpose(
+            0, 2, 1
+        )
+        a, d = np.exp(x[..., 0]), x[..., 1]
+    items = []
+    for j, (name, k) in enumerate(test):
+        if name in ("2pl", "3pl", "4pl"):
+            own = [a[:, j], d[:, j]]
+            if name != "2pl":
+                own.append(rng.beta(5.0, 17.0, n))
+            if name == "4pl":
+                own.append(rng.beta(17.0, 5.0, n))
+        elif name == "gpcm":
+            steps = rng.normal(0.0, 2.0, (n, k - 1))
+            steps += d[:, j, None] - steps.mean(axis=1, keepdims=True)
+            own = [a[:, j], *np.cumsum(steps, axis=1).T]
+        else:
+            gaps = np.exp(rng.normal(np.log(4.0 / (k - 1)), 1.0, (n, k - 2)))
+            steps = -np.cumsum(np.concatenate([np.zeros((n, 1)), gaps], axis=1), axis=1)
+            own = [a[:, j], *(steps + (d[:, j] - steps.mean(axis=1))[:, None]).T]
+        items.append(np.stack(own, axis=1))
+    return items
+
+
+def functionals(items):
+    """Values by name of replicates' items, each (n, P)."""
+    out = {}
+    for j, x in enumerate(items):
+        u, rest = np.log(x[:, 0]), x[:, 1:]
+        out |= {f"{j} log a": u, f"{j} (log a)^2": u**2, f"{j} a": x[:, 0]}
+        for k in range(rest.shape[1]):
+            out |= {f"{j} x{k}": rest[:, k], f"{j} x{k}^2": rest[:, k] ** 2}
+        out |= {f"{j} a x0": x[:, 0] * rest[:, 0], f"{j} x0 x-1": rest[:, 0] * rest[:, -1]}
+    out["a a"] = np.log(items[0][:, 0]) * np.log(items[1][:, 0])
+    return out
+
+
+# --- the chain ------------------------------------------------------------------------------------
+
+
+class Replicates:
+    """What chains of replicates hold, in the coordinates of the package."""
+
+    def __init__(self, seed, test, kind, n_replicates, n_persons, error=None):
+        self.rng = np.random.default_rng(seed)
+        self.test, self.kind, self.error = test, kind, error
+        self.r, self.n, self.m = n_replicates, n_persons, len(test)
+        self.parts = tuple(
+            Part(model_named(name, k), np.arange(self.r) * self.m + j)
+            for j, (name, k) in enumerate(test)
+        )
+        models = Mixture(self.parts)
+        prior = (5.05, 17.17) if error == "guessing" else (5.0, 17.0)
+        self.shapes = Shapes(models, guessing_priors(models, prior))
+        x = np.zeros((models.size, models.n_items))
+        for part, own in zip(
+            self.parts, prior_draws(self.rng, test, self.r, kind), strict=True
+        ):
+            x[: own.shape[1], part.at] = own.T
+        self.y = self.shapes.of(x)
+        self.start = np.where(models.has, 0.0, 0.0)
+        self.accepted = np.zeros(models.n_items, dtype=np.int64)
+        self.nodes = padded(Grid(71).nodes)
+        self.moves = [self._moves(k) for k in range(self.r)]
+
+    def _moves(self, k):
+        if self.kind == "fixed":
+            return FixedMoves(ItemPrior(), 1.0, self.m)
+        return LearnedMoves(TIGHT, 1.0, self.m, dict(zip(("log_a", "d"), self._own(k), strict=True)))
+
+    def _own(self, k):
+        return self.y[:2, k * self.m : (k + 1) * self.m]
+
+    def log_prior(self, log_a, d):
+        """Of all replicates' items: what a chain asks of its moves."""
+        out = nothing(np.stack([log_a, d]))
+        for k, moves in enumerate(self.moves):
+            at = slice(k * self.m, (k + 1) * self.m)
+            own = moves.log_prior(log_a[at], d[at])
+            out.value[at], out.gradient[:, at], out.information[at] = own
+        return out
+
+    def parameters(self):
+        """Textbook parameters (n, P) of each item."""
+        x = self.shapes.parameters(self.y)
+        return [x[: len(p.model.parameters), p.at].T for p in self.parts]
+
+    def data(self):
+        """Responses of each replicate's persons, person after person."""
+        theta = self.rng.standard_normal((self.r, self.n))
+        values = np.empty((self.r, self.n, self.m), dtype=np.int8)
+        for j, ((name, _), own) in enumerate(zip(self.test, self.parameters(), strict=True)):
+            p = _probability(name, theta, own)
+            at_least = self.rng.random((self.r, self.n, 1)) > p.cumsum(axis=-1)[..., :-1]
+            values[..., j] = at_least.sum(axis=-1)
+        indices = np.arange(self.r)[:, None, None] * self.m + np.arange(self.m)
+        indices = np.broadcast_to(indices, values.shape)
+        persons = self.r * self.n
+        return Sparse(
+            np.arange(persons + 1, dtype=np.int64) * self.m,
+            np.ascontiguousarray(indices.ravel(), dtype=np.int32), values.ravel(),
+            self.r * self.m,
+        )  # fmt: skip
+
+    def sweep(self):
+        """Data given items, then one sweep given data."""
+        data = self.data()
+        shard = model_chain._Shard((model_chain._Persons(data, common_sets(data), 1),))
+        u = self.rng.random(self.r * self.n)
+        persons, seen, higher = model_chain._draw(shard, self.shapes, self.y, self.nodes, u)
+        of_each = self._persons(seen)
+        nodes = self.nodes * (1.01 if self.error == "abilities" else 1.0)
+        counts = model_chain._counts(self.shapes, nodes, persons, seen, higher, 1.0)
+        words = self.rng.random((self.y.shape[1], words_per_item(len(self.y))))
+        density = Conditional(self.shapes, counts, self)
+        metropolis(density, self.start, words, self.y, self.accepted)
+        for k, moves in enumerate(self.moves):
+            u = self.rng.random(moves.words_after)
+            log_a, d = self._own(k)
+            moves.after(Abilities(of_each[k], nodes), u, log_a, d)
+
+    def _persons(self, seen):
+        """Persons of each replicate by node: all answered its first item."""
+        return np.ascontiguousarray(seen[:, :: self.m].T)
+
+
+def _probability(name, theta, own):
+    """P (replicates, persons, categories) of an item that differs between replicates."""
+    each = [category_probability(name, t, x) for t, x in zip(theta, own, strict=True)]
+    return np.stack(each)
+
+
+def prior_z(seed, test, kind, n_sweeps, *, n_replicates=100, n_persons=8, error=None):
+    """z-scores of functionals' means over sweeps, from the replicates', against the prior's."""
+    chains = Replicates(seed, test, kind, n_replicates, n_persons, error)
+    sums = {}
+    for _ in range(n_sweeps):
+        chains.sweep()
+        for name, value in functionals(chains.parameters()).items():
+            sums[name] = sums.get(name, 0.0) + value / n_sweeps
+    exact = functionals(prior_draws(np.random.default_rng(seed + 1), test, 1_000_000, kind))
+    z = {}
+    for name, value in sums.items():
+        error_of = np.hypot(value.std(ddof=1) / n_replicates**0.5, exact[name].std() / 1e3)
+        z[name] = float((value.mean() - exact[name].mean()) / error_of)
+    return z, chains.accepted.mean() / n_sweeps
+
+
+# At most 45 z-scores a test below 5 (t with 99 degrees of freedom): false-alarm rate 1e-4.
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["fixed", "learned"])
+@pytest.mark.parametrize("name", [*TESTS])
+def test_joint_distribution(name, kind):
+    z, acceptance = prior_z(31, TESTS[name], kind, 150)
+    assert max(map(abs, z.values())) < 5, z
+    assert acceptance > 0.5
