@@ -12,7 +12,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import betaln, expit, log_expit
+from scipy.special import betaln, digamma, expit, log_expit, polygamma
 
 from irt_dask.arrays import Floats
 from irt_dask.curves.betas import Betas
@@ -53,8 +53,12 @@ class Coordinates:
         """Derivatives of parameters p by coordinates q, (p, q, items)."""
         raise NotImplementedError
 
-    def log_prior(self, y: Floats, betas: Betas) -> Density:
-        """Density of the shape before the data, in coordinates; asymptotes have those of betas."""
+    def log_prior(self, y: Floats, betas: Betas, power: float = 1.0) -> Density:
+        """Density of the shape before the data, in coordinates; asymptotes have those of betas.
+
+        To a ``power``, it is that of a shard: of the normal density with the same moments, as
+        what shards say is combined by moments.
+        """
         raise NotImplementedError
 
 
@@ -79,11 +83,21 @@ class Asymptotes(Coordinates):
             out[k, k] = expit(y[k]) * expit(-y[k])
         return out
 
-    def log_prior(self, y: Floats, betas: Betas) -> Density:
-        """See :class:`Coordinates`: of a logit z, ``c^alpha (1 - c)^beta / B(alpha, beta)``."""
+    def log_prior(self, y: Floats, betas: Betas, power: float = 1.0) -> Density:
+        """See :class:`Coordinates`: of a logit z, ``c^alpha (1 - c)^beta / B(alpha, beta)``.
+
+        To a power its tails would be so long that chains of few persons are lost in them.
+        """
         out, m = nothing(y), y.shape[1]
         for k in range(2, len(y)):
             alpha, beta = (np.broadcast_to(v[k], m) for v in (betas.alpha, betas.beta))
+            if power != 1.0:
+                mean = digamma(alpha) - digamma(beta)
+                precision = power / (polygamma(1, alpha) + polygamma(1, beta))
+                away = y[k] - mean
+                out.value[:] += 0.5 * np.log(precision / (2.0 * math.pi)) - 0.5 * precision * away**2
+                out.gradient[k], out.information[:, k, k] = -precision * away, precision
+                continue
             p, q = expit(y[k]), expit(-y[k])
             out.value[:] += alpha * log_expit(y[k]) + beta * log_expit(-y[k]) - betaln(alpha, beta)
             out.gradient[k] = alpha * q - beta * p
@@ -131,13 +145,14 @@ class Shifts(Coordinates):
         out[0, 0] = np.exp(y[0])
         return out
 
-    def log_prior(self, y: Floats, betas: Betas) -> Density:
+    def log_prior(self, y: Floats, betas: Betas, power: float = 1.0) -> Density:
         """See :class:`Coordinates`."""
         out = nothing(y)
-        pull = self.precision @ y[2:]
-        out.value[:] = self.constant - 0.5 * (y[2:] * pull).sum(axis=0)
+        pull = power * self.precision @ y[2:]
+        constant = self.constant + 0.5 * (len(y) - 2) * math.log(power)
+        out.value[:] = constant - 0.5 * (y[2:] * pull).sum(axis=0)
         out.gradient[2:] = -pull
-        out.information[:, 2:, 2:] = self.precision
+        out.information[:, 2:, 2:] = power * self.precision
         return out
 
 
@@ -176,12 +191,12 @@ class Gaps(Coordinates):
         out[1:, 2:] = self.places[:, :, None] * np.exp(y[2:])
         return out
 
-    def log_prior(self, y: Floats, betas: Betas) -> Density:
+    def log_prior(self, y: Floats, betas: Betas, power: float = 1.0) -> Density:
         """See :class:`Coordinates`."""
         out, size = nothing(y), len(y) - 2
-        z = (y[2:] - self.usual) / _GAPS_SD
-        constant = -size * math.log(_GAPS_SD * math.sqrt(2.0 * math.pi))
-        out.value[:] = constant - 0.5 * (z * z).sum(axis=0)
-        out.gradient[2:] = -z / _GAPS_SD
-        out.information[:, 2:, 2:] = np.eye(size) / _GAPS_SD**2
+        away, precision = y[2:] - self.usual, power / _GAPS_SD**2
+        constant = 0.5 * size * math.log(precision / (2.0 * math.pi))
+        out.value[:] = constant - 0.5 * precision * (away * away).sum(axis=0)
+        out.gradient[2:] = -precision * away
+        out.information[:, 2:, 2:] = precision * np.eye(size)
         return out

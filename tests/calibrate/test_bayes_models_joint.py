@@ -16,6 +16,7 @@ from irt_dask.calibrate.bayes import model_chain
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy
 from irt_dask.calibrate.bayes.item_density import (
     Conditional,
+    Reference,
     Shapes,
     metropolis,
     words_per_item,
@@ -27,8 +28,8 @@ from irt_dask.curves.coordinates import nothing
 from irt_dask.curves.grids import Grid
 from irt_dask.curves.priors import ItemPrior
 from irt_dask.items.mixture import Mixture, Part
+from irt_dask.kernels.gibbs.table_draws import lay_out
 from irt_dask.kernels.posterior.tables import padded
-from irt_dask.kernels.responses.item_sets import common_sets
 from irt_dask.kernels.responses.layouts import Sparse
 
 TIGHT = Hierarchy(
@@ -119,9 +120,11 @@ class Replicates:
         ):
             x[: own.shape[1], part.at] = own.T
         self.y = self.shapes.of(x)
-        self.start = np.where(models.has, 0.0, 0.0)
         self.accepted = np.zeros(models.n_items, dtype=np.int64)
         self.nodes = padded(Grid(71).nodes)
+        usual = np.where(models.has, 0.0, 0.0)
+        usual[2:] = np.where(models.has[2:], -0.5, 0.0)
+        self.reference = Reference(self.shapes, usual, self.nodes)
         self.moves = [self._moves(k) for k in range(self.r)]
 
     def _moves(self, k):
@@ -166,15 +169,16 @@ class Replicates:
     def sweep(self):
         """Data given items, then one sweep given data."""
         data = self.data()
-        shard = model_chain._Shard((model_chain._Persons(data, common_sets(data), 1),))
+        shard = model_chain.Shard(lay_out(data, self.shapes.models.n_categories))
         u = self.rng.random(self.r * self.n)
-        persons, seen, higher = model_chain._draw(shard, self.shapes, self.y, self.nodes, u)
+        persons, seen, higher = model_chain.draw(shard, self.shapes, self.y, self.nodes, u)
         of_each = self._persons(seen)
         nodes = self.nodes * (1.01 if self.error == "abilities" else 1.0)
-        counts = model_chain._counts(self.shapes, nodes, persons, seen, higher, 1.0)
+        counts = model_chain.counts_of(self.shapes, nodes, persons, seen, higher, 1.0)
         words = self.rng.random((self.y.shape[1], words_per_item(len(self.y))))
         density = Conditional(self.shapes, counts, self)
-        metropolis(density, self.start, words, self.y, self.accepted)
+        at = np.flatnonzero(persons)
+        metropolis(density, self.reference, at, words, self.y, self.accepted)
         for k, moves in enumerate(self.moves):
             u = self.rng.random(moves.words_after)
             log_a, d = self._own(k)

@@ -22,6 +22,8 @@ from irt_dask.items.mixture import Mixture, Part
 
 #: A step of this squared length, in posterior standard deviations, is the last.
 _NEAR = 0.3
+#: Items whose first step is longer than that are not taken to be at its end.
+_FAR = 9.0
 _MOST_STEPS, _HALVINGS, _LONGEST = 60, 30, 2.0
 #: Uniforms that make a normal a t of twice as many degrees of freedom.
 _CHI_SQUARE = 3
@@ -74,9 +76,19 @@ class Shapes:
         out = np.zeros_like(y)
         for part in self.models.parts:
             size = len(part.model.parameters)
-            slopes = self._coordinates(part).slopes(y[:size, part.at])
+            slopes = self.slopes(part, y)
             out[:size, part.at] = np.einsum("pqm,pm->qm", slopes, gradient[:size, part.at])
         return out
+
+    def slopes(self, part: Part, y: Floats) -> Floats:
+        """Derivatives of a part's parameters by its coordinates, (parameters, coordinates, items)."""
+        return self._coordinates(part).slopes(y[: len(part.model.parameters), part.at])
+
+    def take(self, items: Ints) -> Shapes:
+        """Those of some items."""
+        models = self.models.take(items)
+        betas = self.betas.take(items).first(models.size)
+        return Shapes(models, betas, self.power)
 
     def log_prior(self, y: Floats) -> Density:
         """Density of the shapes before the data."""
@@ -84,10 +96,9 @@ class Shapes:
         for part in self.models.parts:
             size, at = len(part.model.parameters), part.at
             betas = self.betas.take(at).first(size)
-            own = self._coordinates(part).log_prior(y[:size, at], betas)
-            out.value[at] = self.power * own.value
-            out.gradient[:size, at] = self.power * own.gradient
-            out.information[at, :size, :size] = self.power * own.information
+            own = self._coordinates(part).log_prior(y[:size, at], betas, self.power)
+            out.value[at], out.gradient[:size, at] = own.value, own.gradient
+            out.information[at, :size, :size] = own.information
         return out
 
 
@@ -111,23 +122,37 @@ class Conditional:
 
         That of coordinates which an item lacks is 1.
         """
-        shapes = self.shapes
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-            of_data = derivatives(self.counts, shapes.parameters(y))
-        out, common = shapes.log_prior(y), self.common.log_prior(*y[:2])
-        out.value[:] += of_data.value + common.value
-        out.gradient[:2] += common.gradient
-        out.information[:, :2, :2] += common.information
-        for part in shapes.models.parts:
+            of_data = derivatives(self.counts, self.shapes.parameters(y))
+        out = self.before(y)
+        out.value[:] += of_data.value
+        for part in self.shapes.models.parts:
             size, at = len(part.model.parameters), part.at
-            slopes = shapes._coordinates(part).slopes(y[:size, at]).transpose(2, 0, 1)
+            slopes = self.shapes.slopes(part, y).transpose(2, 0, 1)
             by = of_data.gradient[:size, at].T[:, None] @ slopes
             out.gradient[:size, at] += by[:, 0].T
             inner = of_data.information[at, :size, :size]
             out.information[at, :size, :size] += slopes.transpose(0, 2, 1) @ inner @ slopes
-            rest = np.arange(size, len(y))
-            out.information[at[:, None], rest, rest] = 1.0
         return out
+
+    def before(self, y: Floats) -> Density:
+        """The same before the data."""
+        out, common = self.shapes.log_prior(y), self.common.log_prior(*y[:2])
+        out.value[:] += common.value
+        out.gradient[:2] += common.gradient
+        out.information[:, :2, :2] += common.information
+        diagonal = np.arange(len(y))
+        out.information[:, diagonal, diagonal] += ~self.shapes.free.T
+        return out
+
+    def take(self, items: Ints) -> Conditional:
+        """The densities of some items."""
+        kept = np.zeros(self.shapes.models.n_items, dtype=bool)
+        kept[items] = True
+        place = np.cumsum(kept) - 1
+        counts = [c.take(kept) for c in self.counts]
+        counts = [c._replace(items=place[c.items]) for c in counts if c.items.size]
+        return Conditional(self.shapes.take(items), counts, self.common)
 
 
 def modes(density: Conditional, start: Floats) -> tuple[Floats, Floats]:
@@ -138,12 +163,11 @@ def modes(density: Conditional, start: Floats) -> tuple[Floats, Floats]:
     """
     y, here = start, density.at(start)
     for _ in range(_MOST_STEPS):
-        step = np.linalg.solve(here.information, here.gradient.T[:, :, None])[:, :, 0].T
-        size = np.minimum(1.0, _LONGEST / np.abs(step).max(axis=0).clip(_LONGEST))
-        going = (step * here.gradient).sum(axis=0) >= _NEAR
+        step, length = _step(here.gradient, here.information)
+        going = length >= _NEAR
         if not going.any():
-            return y + size * step, here.information
-        size = np.where(going, size, 0.0)
+            return y + step, here.information
+        size = np.ones(y.shape[1]) * going
         for _ in range(_HALVINGS):
             there = density.at(y + size * step)
             worse = ~(there.value >= here.value) & (size > 0.0)
@@ -156,22 +180,79 @@ def modes(density: Conditional, start: Floats) -> tuple[Floats, Floats]:
     return y, here.information
 
 
+def _step(gradient: Floats, information: Floats) -> tuple[Floats, Floats]:
+    """Scoring step, cut where it is long, and its squared length in posterior SDs if it is not."""
+    step = np.linalg.solve(information, gradient.T[:, :, None])[:, :, 0].T
+    longest = np.abs(step).max(axis=0)
+    return step * np.minimum(1.0, _LONGEST / longest.clip(_LONGEST)), (step * gradient).sum(axis=0)
+
+
+class Reference:
+    """What scoring steps from fixed coordinates need of the items, at all abilities of a grid.
+
+    Gradients are sums over responses of what each adds, and the information is one over persons:
+    with these tables a step costs no evaluation of a curve.
+    """
+
+    def __init__(self, shapes: Shapes, y: Floats, nodes: Floats) -> None:
+        self.shapes, self.y, self.parts = shapes, y, []
+        x = shapes.parameters(y)
+        for part in shapes.models.parts:
+            size = len(part.model.parameters)
+            own = x[:size, part.at]
+            by = part.model.by_parameter(own, nodes)
+            slopes = shapes.slopes(part, y)
+            score = np.einsum("pqm,pmkn->mknq", slopes, by)  # (items, categories, nodes, size)
+            p = np.exp(part.model.log_p(own, nodes))
+            information = np.einsum("mkn,mknq,mknr->mnqr", p, score, score, optimize=True)
+            self.parts.append((score, information.reshape(*information.shape[:2], -1)))
+
+    def step(self, density: Conditional, kept: Ints) -> tuple[Floats, Floats, Floats]:
+        """Step from these coordinates, its squared length, and the information; as :func:`_step`.
+
+        ``kept`` are the nodes that counts are of.
+        """
+        out = density.before(self.y)
+        for (score, information), c in zip(self.parts, density.counts, strict=True):
+            m, size = c.items.size, score.shape[-1]
+            lowest = c.seen - c.higher.sum(axis=1)
+            n = np.concatenate([lowest[:, None], c.higher], axis=1).reshape(m, 1, -1)
+            by = n @ score[:, :, kept].reshape(m, -1, size)
+            out.gradient[:size, c.items] += by[:, 0].T
+            inner = c.seen[:, None] @ information[:, kept]
+            out.information[c.items, :size, :size] += inner.reshape(m, size, size)
+        return *_step(out.gradient, out.information), out.information
+
+
+def _centres(density: Conditional, reference: Reference, kept: Ints) -> tuple[Floats, Floats]:
+    """Where proposals are made about, and their information: a function of the counts alone."""
+    step, length, information = reference.step(density, kept)
+    centre = reference.y + step
+    far = np.flatnonzero(length >= _FAR)
+    if far.size:
+        found = modes(density.take(far), reference.y[:, far])
+        centre[:, far], information[far] = found
+    return centre, information
+
+
 def words_per_item(n_coordinates: int) -> int:
     """Uniforms that an item's step needs."""
     return n_coordinates + _CHI_SQUARE + 1
 
 
-def metropolis(density: Conditional, start: Floats, u: Floats, y: Floats, accepted: Ints) -> None:
-    """One independence Metropolis-Hastings step for each item, in place.
+def metropolis(
+    density: Conditional, reference: Reference, kept: Ints, u: Floats, y: Floats, accepted: Ints
+) -> Floats:
+    """One independence Metropolis-Hastings step for each item, in place; where proposals were.
 
-    The proposal is a t about the mode, with the information there: densities before the data fall
-    at least exponentially in these coordinates and likelihoods are bounded, so that the ratio of
-    target to proposal is bounded too.  It may not depend on the current value: the search for the
-    mode starts at ``start``, which the caller keeps fixed.  ``u`` are uniforms (items,
-    :func:`words_per_item`).
+    They are of a t about the mode, or near it, with the information there: densities before the
+    data fall at least exponentially in these coordinates and likelihoods are bounded, so that the
+    ratio of target to proposal is bounded too.  They may not depend on the current value: the
+    search for the mode starts at the ``reference``, which the caller keeps fixed.  ``kept`` are the
+    nodes of the reference that counts are of; ``u`` are uniforms (items, :func:`words_per_item`).
     """
     size, free = len(y), density.shapes.free
-    centre, information = modes(density, start)
+    centre, information = _centres(density, reference, kept)
     root = np.linalg.cholesky(information)
     z = np.where(free.T, ndtri(u[:, :size]), 0.0)
     df = 2.0 * _CHI_SQUARE
@@ -187,3 +268,4 @@ def metropolis(density: Conditional, start: Floats, u: Floats, y: Floats, accept
     taken = np.log(u[:, -1]) < log_ratio
     y[:, taken] = new[:, taken]
     accepted += taken
+    return centre

@@ -15,8 +15,14 @@ import numpy as np
 
 from irt_dask.arrays import Floats, Ints
 from irt_dask.calibrate.bayes import grid_chain
-from irt_dask.calibrate.bayes.grid_chain import GRID_MARGIN, GRID_SHARE
-from irt_dask.calibrate.bayes.item_density import Conditional, Shapes, metropolis, words_per_item
+from irt_dask.calibrate.bayes.grid_chain import GRID_MARGIN
+from irt_dask.calibrate.bayes.item_density import (
+    Conditional,
+    Reference,
+    Shapes,
+    metropolis,
+    words_per_item,
+)
 from irt_dask.calibrate.bayes.item_moves import Abilities, moves_for
 from irt_dask.curves.grids import Grid, grid_of
 from irt_dask.engine.cache import keep
@@ -24,10 +30,13 @@ from irt_dask.errors import ChainError
 from irt_dask.items.derivatives import Counts
 from irt_dask.kernels.base import keyed_random
 from irt_dask.kernels.gibbs import table_draws
+from irt_dask.kernels.gibbs.table_draws import Persons
 from irt_dask.kernels.posterior import person_weights
-from irt_dask.kernels.posterior.tables import padded, tables
+from irt_dask.kernels.posterior.tables import LinearTables, padded, tables
 from irt_dask.kernels.responses import layouts
-from irt_dask.kernels.responses.item_sets import CommonSets, common_sets
+
+#: Distance of nodes, in smallest posterior SDs: a person's sum is then known to e^-19.
+_GRID_SHARE = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,66 +56,52 @@ class Plan(grid_chain.Plan):
         }  # fmt: skip
 
 
-class _Persons(NamedTuple):
-    """Some persons of a shard, with the sets of items that they answered; how often they count."""
+class Shard(NamedTuple):
+    """The persons of one shard, in the order of their global rows, and how often they count."""
 
-    data: layouts.Layout
-    sets: CommonSets
-    copies: int
-
-    @property
-    def nbytes(self) -> int:
-        """Memory held, bytes."""
-        return self.data.nbytes + self.sets.number.nbytes + self.sets.observed.nbytes
-
-
-class _Shard(NamedTuple):
-    """The persons of one shard, in the order of their global rows; some count once more."""
-
-    parts: tuple[_Persons, ...]
+    persons: Persons
+    #: Replicated shards: how often everybody counts, and who counts once more.
+    copies: int = 1
+    again: Persons | None = None
 
     @property
     def n(self) -> int:
         """Abilities to draw."""
-        return sum(p.data.shape[0] * p.copies for p in self.parts)
+        return self.persons.n * self.copies + (self.again.n if self.again else 0)
 
     @property
     def nbytes(self) -> int:
         """Memory held, bytes."""
-        return sum(p.nbytes for p in self.parts)
+        return self.persons.nbytes + (self.again.nbytes if self.again else 0)
 
 
-def _lay_out(refs: Sequence[Any], plan: Plan, shard: int) -> _Shard:
-    data = grid_chain.read_shard(refs, plan, shard)
+def _lay_out(refs: Sequence[Any], plan: Plan, shard: int) -> Shard:
+    data, k = grid_chain.read_shard(refs, plan, shard), plan.shapes.models.n_categories
+    persons = table_draws.lay_out(data, k)
     if plan.powering != "replicate":
-        return _Shard((_Persons(data, common_sets(data), 1),))
-    copies = grid_chain.copies_of(data.shape[0], plan.n_persons)
-    parts = [_Persons(data, common_sets(data), int(copies.min()))]
-    if (again := np.flatnonzero(copies > copies.min())).size:
-        more = layouts.take(data, again)
-        parts.append(_Persons(more, common_sets(more), 1))
-    return _Shard(tuple(parts))
+        return Shard(persons)
+    copies = grid_chain.copies_of(persons.n, plan.n_persons)
+    again = np.flatnonzero(copies > copies.min())
+    more = table_draws.lay_out(layouts.take(data, again), k) if again.size else None
+    return Shard(persons, int(copies.min()), more)
 
 
-def _draw(
-    shard: _Shard, shapes: Shapes, y: Floats, nodes: Floats, u: Floats
+def draw(
+    shard: Shard, shapes: Shapes, y: Floats, nodes: Floats, u: Floats
 ) -> tuple[Ints, Ints, Ints]:
     """Draw the abilities of a shard's persons and their copies; counts of all together."""
     g = tables(shapes.items(y), nodes)
-    prior = person_weights.prior(person_weights.normal(nodes))
+    assert not isinstance(g, LinearTables)  # the 2PL alone has chains of its own
+    (log_mass,) = person_weights.normal(nodes)
     found, used = [], 0
-    for part in shard.parts:
-        shared = person_weights.shared(part.sets, g)
-        n = part.data.shape[0]
-        for _ in range(part.copies):
-            own = u[used : used + n]
-            found.append(table_draws.draw_counts(part.data, g, shared, part.sets, prior, own))
-            used += n
+    for p in [shard.persons] * shard.copies + ([shard.again] if shard.again else []):
+        found.append(table_draws.draw_counts(p, g, log_mass, u[used : used + p.n]))
+        used += p.n
     persons, seen, higher = (sum(x[1:], start=x[0]) for x in zip(*found, strict=True))
     return persons, seen, higher
 
 
-def _counts(
+def counts_of(
     shapes: Shapes, nodes: Floats, persons: Ints, seen: Ints, higher: Ints, times: float
 ) -> list[Counts]:
     """Counts by model at the nodes that have persons, each as so many."""
@@ -132,7 +127,7 @@ def segment(
     shard, chain = int(state["shard"]), int(state["chain"])
     key = (plan.fingerprint, "models", plan.seed, plan.n_shards, shard, plan.powering)
     data = keep(key, lambda: _lay_out(refs, plan, shard))
-    n = data.parts[0].data.shape[0]
+    n = data.persons.n
     published = plan.powering == "published"
     power = n / plan.n_persons if plan.powering == "shrink" else 1.0
     times = plan.n_persons / n if published else 1.0
@@ -140,7 +135,9 @@ def segment(
     size, m = y.shape
     shapes = Shapes(plan.shapes.models, plan.shapes.betas, power)
     common = moves_for(plan.prior, power, m, {**state, "log_a": y[0], "d": y[1]})
-    start, nodes, kept, more = state["start"], state["nodes"], [], []
+    nodes, kept, more = state["nodes"], [], []
+    reference = Reference(shapes, state["start"], nodes)
+    centres, n_centres = state["centres"].copy(), int(state["n_centres"])
     of_items = m * words_per_item(size)
     ends = [of_items, of_items + common.words_after]
 
@@ -149,22 +146,28 @@ def segment(
         sweep = keyed_random.key(plan.seed, "gibbs", shard, chain, step)
         u = keyed_random.stream(sweep, ends[1] + data.n)
         items, scale, abilities = np.split(u, ends)
-        persons, seen, higher = _draw(data, shapes, y, nodes, abilities)
-        counts = _counts(shapes, nodes, persons, seen, higher, times)
+        persons, seen, higher = draw(data, shapes, y, nodes, abilities)
+        counts = counts_of(shapes, nodes, persons, seen, higher, times)
         if step == plan.n_warmup + 1:
             accepted[:] = 0
         density = Conditional(shapes, counts, common)
-        metropolis(density, start, items.reshape(m, -1), y, accepted)
+        at = np.flatnonzero(persons)
+        centres += metropolis(density, reference, at, items.reshape(m, -1), y, accepted)
+        n_centres += 1
         # Published conditionals have no joint distribution that a move along the scale could keep.
         if not published:
             common.after(Abilities(persons, nodes), scale, y[0], y[1])
         _check(y, f"shard {shard}, chain {chain}, sweep {step}")
         if plan.adapts_after(step):
-            start, nodes = y.copy(), nodes_for(shapes, y)
+            # The mean of the modes so far: steps from there are short.
+            nodes = nodes_for(shapes, y)
+            reference = Reference(shapes, centres / n_centres, nodes)
+            centres, n_centres = np.zeros_like(centres), 0
         if step > plan.n_warmup and (step - plan.n_warmup) % plan.thin == 0:
             kept.append(y.copy())
             more.append(common.drawn())
-    state = {**state, "y": y, "start": start, "accepted": accepted, "nodes": nodes}
+    state = {**state, "y": y, "start": reference.y, "accepted": accepted, "nodes": nodes}
+    state |= {"centres": centres, "n_centres": np.array(n_centres)}
     state |= {"step": np.array(step), "n": np.array(n), **common.state()}
     drawn = {
         k: np.array([x[k] for x in more]).reshape(-1, *v.shape) for k, v in common.drawn().items()
@@ -174,7 +177,7 @@ def segment(
 
 def nodes_for(shapes: Shapes, y: Floats) -> Floats:
     """Abilities on which posteriors under these items, and somewhat steeper ones, are summed."""
-    grid: Grid = grid_of(shapes.items(y, GRID_MARGIN), share=GRID_SHARE)
+    grid: Grid = grid_of(shapes.items(y, GRID_MARGIN), share=_GRID_SHARE)
     return padded(grid.nodes)
 
 
@@ -199,6 +202,8 @@ def first_state(shard: int, chain: int, y: Floats, plan: Plan) -> dict[str, Any]
         "n": np.array(0),
         "y": y,
         "start": y,
+        "centres": np.zeros_like(y),
+        "n_centres": np.array(0),
         "accepted": np.zeros(y.shape[1], dtype=np.int64),
         "nodes": nodes_for(plan.shapes, y),
     }
