@@ -95,7 +95,7 @@ class Asymptotes(Coordinates):
                 mean = digamma(alpha) - digamma(beta)
                 precision = power / (polygamma(1, alpha) + polygamma(1, beta))
                 away = y[k] - mean
-                out.value[:] += 0.5 * np.log(precision / (2.0 * math.pi)) - 0.5 * precision * away**2
+                out.value[:] += 0.5 * (np.log(precision / (2.0 * math.pi)) - precision * away**2)
                 out.gradient[k], out.information[:, k, k] = -precision * away, precision
                 continue
             p, q = expit(y[k]), expit(-y[k])
@@ -123,7 +123,7 @@ class Shifts(Coordinates):
         self.numbers = np.arange(1.0, n + 1.0)
         steps = np.eye(n, n - 1) - np.eye(n, n - 1, -1)  # d_k - d_{k-1} - d of t
         self.precision = steps.T @ steps / _STEPS_SD**2
-        sign, log_det = np.linalg.slogdet(self.precision)
+        _, log_det = np.linalg.slogdet(self.precision)
         self.constant = 0.5 * float(log_det) - 0.5 * (n - 1) * math.log(2.0 * math.pi)
         self.matrix = np.eye(n + 1)  # of parameters, but for the slope, by coordinates
         self.matrix[1:, 1:] = np.concatenate([self.numbers[:, None], np.eye(n, n - 1)], axis=1)

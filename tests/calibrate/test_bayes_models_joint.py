@@ -115,9 +115,7 @@ class Replicates:
         prior = (5.05, 17.17) if error == "guessing" else (5.0, 17.0)
         self.shapes = Shapes(models, guessing_priors(models, prior))
         x = np.zeros((models.size, models.n_items))
-        for part, own in zip(
-            self.parts, prior_draws(self.rng, test, self.r, kind), strict=True
-        ):
+        for part, own in zip(self.parts, prior_draws(self.rng, test, self.r, kind), strict=True):
             x[: own.shape[1], part.at] = own.T
         self.y = self.shapes.of(x)
         self.accepted = np.zeros(models.n_items, dtype=np.int64)
@@ -130,7 +128,8 @@ class Replicates:
     def _moves(self, k):
         if self.kind == "fixed":
             return FixedMoves(ItemPrior(), 1.0, self.m)
-        return LearnedMoves(TIGHT, 1.0, self.m, dict(zip(("log_a", "d"), self._own(k), strict=True)))
+        log_a, d = self._own(k)
+        return LearnedMoves(TIGHT, 1.0, self.m, {"log_a": log_a, "d": d})
 
     def _own(self, k):
         return self.y[:2, k * self.m : (k + 1) * self.m]

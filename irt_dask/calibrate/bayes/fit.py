@@ -196,9 +196,7 @@ def fit_bayes(
         powering, n_dims, bool(correlated), name, barycenter.location_for(location, n_dims),
         *_masks(responses, n_dims, loadings, positive, correlated, start), positive,
     )  # fmt: skip
-    with Engine(
-        responses, client=client, progress=progress, stage="Gibbs", graded=True
-    ) as engine:
+    with Engine(responses, client=client, progress=progress, stage="Gibbs", graded=True) as engine:
         responses = identified(engine)
         counts = response_counts(engine)
         item_priors.refuse_small_shards(asked.prior, counts.n_persons, responses.n_items, n_shards)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -174,7 +174,17 @@ def _normal(x: Floats, prior: tuple[float, float]) -> tuple[Floats, Floats]:
 # --- the steps ------------------------------------------------------------------------------------
 
 
-def refine(posterior: Posterior, space: Space, start: Floats, covariance: Floats) -> Refined:
+class LogPosterior(Protocol):
+    """What steps to a mode ask for."""
+
+    def nodes(self, parameters: Floats) -> Floats:
+        """Grid of abilities for these items."""
+
+    def __call__(self, parameters: Floats, nodes: Floats) -> tuple[float, Floats]:
+        """Value and gradient."""
+
+
+def refine(posterior: LogPosterior, space: Space, start: Floats, covariance: Floats) -> Refined:
     """Newton steps from ``start``, coordinates (P, items), to the mode of the log posterior there.
 
     ``covariance`` is (blocks, size, size): of all parameters item by item in one block, or one
@@ -225,7 +235,9 @@ def refine(posterior: Posterior, space: Space, start: Floats, covariance: Floats
     return Refined(x, len(memory), first, False)
 
 
-def _evaluate(posterior: Posterior, space: Space, x: Floats, nodes: Floats) -> tuple[float, Floats]:
+def _evaluate(
+    posterior: LogPosterior, space: Space, x: Floats, nodes: Floats
+) -> tuple[float, Floats]:
     """Log posterior density in the coordinates, and its gradient there."""
     value, gradient = posterior(space.parameters(x), nodes)
     volume, slope = space.volume(x)

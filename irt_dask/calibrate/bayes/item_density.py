@@ -25,6 +25,8 @@ _NEAR = 0.3
 #: Items whose first step is longer than that are not taken to be at its end.
 _FAR = 9.0
 _MOST_STEPS, _HALVINGS, _LONGEST = 60, 30, 2.0
+#: Steps of a random walk that items with asymptotes take too, and their length in posterior SDs.
+_WALKS, _STRIDE = 2, 1.2
 #: Uniforms that make a normal a t of twice as many degrees of freedom.
 _CHI_SQUARE = 3
 
@@ -81,12 +83,12 @@ class Shapes:
         return out
 
     def slopes(self, part: Part, y: Floats) -> Floats:
-        """Derivatives of a part's parameters by its coordinates, (parameters, coordinates, items)."""
+        """Derivatives of a part's parameters p by its coordinates q, (p, q, items)."""
         return self._coordinates(part).slopes(y[: len(part.model.parameters), part.at])
 
     def take(self, items: Ints) -> Shapes:
         """Those of some items."""
-        models = self.models.take(items)
+        models = self.models.take(items.tolist())
         betas = self.betas.take(items).first(models.size)
         return Shapes(models, betas, self.power)
 
@@ -230,14 +232,16 @@ def _centres(density: Conditional, reference: Reference, kept: Ints) -> tuple[Fl
     centre = reference.y + step
     far = np.flatnonzero(length >= _FAR)
     if far.size:
-        found = modes(density.take(far), reference.y[:, far])
-        centre[:, far], information[far] = found
+        some = density.take(far)
+        size = some.shapes.models.size
+        found = modes(some, reference.y[:size, far])
+        centre[:size, far], information[far, :size, :size] = found
     return centre, information
 
 
 def words_per_item(n_coordinates: int) -> int:
     """Uniforms that an item's step needs."""
-    return n_coordinates + _CHI_SQUARE + 1
+    return n_coordinates + _CHI_SQUARE + 1 + _WALKS * (n_coordinates + 1)
 
 
 def metropolis(
@@ -250,8 +254,11 @@ def metropolis(
     ratio of target to proposal is bounded too.  They may not depend on the current value: the
     search for the mode starts at the ``reference``, which the caller keeps fixed.  ``kept`` are the
     nodes of the reference that counts are of; ``u`` are uniforms (items, :func:`words_per_item`).
+    Densities of items with asymptotes are bent where these are uncertain; out there proposals would
+    be refused for long, so that some steps of a random walk follow, which do not count as accepted.
     """
     size, free = len(y), density.shapes.free
+    u, walks = np.split(u, [size + _CHI_SQUARE + 1], axis=1)
     centre, information = _centres(density, reference, kept)
     root = np.linalg.cholesky(information)
     z = np.where(free.T, ndtri(u[:, :size]), 0.0)
@@ -268,4 +275,22 @@ def metropolis(
     taken = np.log(u[:, -1]) < log_ratio
     y[:, taken] = new[:, taken]
     accepted += taken
+    bent = [part.at for part in density.shapes.models.parts if part.model.asymptotes]
+    if bent:
+        at = np.sort(np.concatenate(bent))
+        _walk(density.take(at), information[at], walks[at].reshape(at.size, _WALKS, -1), y, at)
     return centre
+
+
+def _walk(density: Conditional, information: Floats, u: Floats, y: Floats, at: Ints) -> None:
+    """Steps of a random walk of the items ``at``, in place; u (items, steps, uniforms)."""
+    size, free = density.shapes.models.size, density.shapes.free
+    root = np.linalg.cholesky(information[:, :size, :size]).transpose(0, 2, 1)
+    here, value = y[:size, at], density.value(y[:size, at])
+    for k in range(u.shape[1]):
+        z = np.where(free.T, _STRIDE * ndtri(u[:, k, :size]), 0.0)
+        new = here + np.linalg.solve(root, z[:, :, None])[:, :, 0].T
+        there = density.value(new)
+        taken = np.log(u[:, k, -1]) < there - value
+        here, value = np.where(taken, new, here), np.where(taken, there, value)
+    y[:size, at] = here

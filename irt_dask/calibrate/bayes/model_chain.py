@@ -112,7 +112,8 @@ def counts_of(
         rows = first[part.at][:, None] + np.arange(part.model.n_categories - 1)
         own = higher[kept[:, None], rows.ravel()].T.reshape(*rows.shape, kept.size)
         its = seen[kept[:, None], part.at].T
-        out.append(Counts(part.model, part.at, nodes[kept], times * its, times * own))
+        weighted = [times * x.astype(np.float64) for x in (its, own)]
+        out.append(Counts(part.model, part.at, nodes[kept], *weighted))
     return out
 
 

@@ -48,9 +48,9 @@ class Posterior:
     prior: ItemPrior | Hierarchy
     shapes: Shapes
 
-    def nodes(self, y: Floats) -> Floats:
+    def nodes(self, parameters: Floats) -> Floats:
         """Grid of abilities for these items and others with somewhat larger slopes."""
-        return padded(grid_of(self.shapes.items(y, _MARGIN)).nodes)
+        return padded(grid_of(self.shapes.items(parameters, _MARGIN)).nodes)
 
     def expected(self, y: Floats, nodes: Floats) -> tuple[float, list[Counts]]:
         """Log-likelihood, and expected counts: one pass over the data."""
@@ -67,11 +67,12 @@ class Posterior:
             counts.append(Counts(part.model, part.at, nodes, seen[part.at] / scales.weight, above))
         return float(value) / scales.log_marginal, counts
 
-    def __call__(self, y: Floats, nodes: Floats) -> tuple[float, Floats]:
+    def __call__(self, parameters: Floats, nodes: Floats) -> tuple[float, Floats]:
         """Value and gradient: one pass over the data.
 
         Sums over persons are integers: the same bits whatever the blocks and workers.
         """
+        y = parameters
         value, counts = self.expected(y, nodes)
         of_data = derivatives.gradient(counts, self.shapes.parameters(y))
         shape, (common, slope) = self.shapes.log_prior(y), self._log_common(y[:2])
@@ -84,7 +85,8 @@ class Posterior:
         a = np.exp(x[0])
         if isinstance(self.prior, Hierarchy):  # whose density is one of a
             value, slope = self.prior.log_density(a, x[1])
-            return value + float(x[0].sum()), slope * np.stack([a, np.ones_like(a)]) + [[1.0], [0.0]]
+            slope = np.stack([slope[0] * a + 1.0, slope[1]])
+            return value + float(x[0].sum()), slope
         (mean, sd), (mean_d, sd_d) = self.prior.discrimination, self.prior.intercept
         z, z_d = (a - mean) / sd, (x[1] - mean_d) / sd_d
         constant = math.log(2.0 * math.pi * sd * sd_d) + float(log_ndtr(mean / sd))
@@ -106,13 +108,12 @@ def covariance(posterior: Posterior, y: Floats) -> tuple[Floats, Floats]:
     return settled(posterior.prior, y, functools.partial(_step, posterior))
 
 
-def _step(
-    posterior: Posterior, y: Floats, mean: Floats, held: Floats
-) -> tuple[Floats, Floats]:
+def _step(posterior: Posterior, y: Floats, mean: Floats, held: Floats) -> tuple[Floats, Floats]:
     """Modes of the items given their mean and covariance, and their own covariances."""
     _, counts = posterior.expected(y, posterior.nodes(y))
     known = {"prior_mean": mean, "prior_covariance": held}
     assert isinstance(posterior.prior, Hierarchy)
     common = LearnedMoves(posterior.prior, 1.0, y.shape[1], known)
     y, information = modes(Conditional(posterior.shapes, counts, common), y)
-    return y, np.linalg.inv(information)[:, :2, :2]
+    own: Floats = np.asarray(np.linalg.inv(information)[:, :2, :2], dtype=float)
+    return y, own

@@ -8,7 +8,6 @@ import numpy as np
 
 from irt_dask.arrays import Floats
 
-
 #: What follows from other variables, draw by draw.
 _OF_OTHERS = ("item_difficulty", "item_step_difficulty")
 

@@ -23,7 +23,6 @@ from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.item_sets import common_sets
 from irt_dask.kernels.responses.layouts import Layout
 
-
 #: Nodes with less than this share of the largest weight are not drawn.
 _NEVER = 1e-13
 
