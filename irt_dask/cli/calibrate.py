@@ -30,7 +30,9 @@ from irt_dask.store import open_responses
 
 #: Methods, and those of the options of ``calibrate`` that only some have.
 _METHODS: dict[str, tuple[str, ...]] = {
-    "bayes": ("shards", "draws", "chains", "start", "checkpoint", "seed"),
+    "bayes": (
+        "model", "guessing_prior", "shards", "draws", "chains", "start", "checkpoint", "seed",
+    ),
     "marginal": (
         "model", "groups", "reference_group", "latent", "fixed_items", "guessing_prior",
         "standard_errors", "null_categories", "max_iterations", "start", "checkpoint",
@@ -115,7 +117,8 @@ def _guessing_prior(text: str | None, model: Any) -> dict[str, Any]:
               help="Item response model: 1pl to 4pl (marginal, joint; default: 2pl); with marginal "
               "also those of any number of categories: graded, gpcm, pcm, rating, nominal; two "
               "joined by a plus (of two categories, of more: 3pl+gpcm); or a .csv or .json of "
-              "columns item and model. Conditional: rasch (the default), pcm, rating.")  # fmt: skip
+              "columns item and model. Bayes: 2pl (the default), 3pl, 4pl, graded, gpcm, and such "
+              "mixtures. Conditional: rasch (the default), pcm, rating.")  # fmt: skip
 @click.option("--groups/--no-groups", default=None,
               help="Whether each group of persons has its own mean and SD of ability (marginal; "
               "default: if the store has groups).")  # fmt: skip

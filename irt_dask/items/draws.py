@@ -12,16 +12,24 @@ from irt_dask.arrays import Floats
 from irt_dask.curves import MODELS
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.errors import InputError
-from irt_dask.items.parameters import has_loadings, item_loadings, item_set, refuse_loadings
+from irt_dask.items.parameters import (
+    OF_MODELS,
+    has_loadings,
+    item_loadings,
+    item_set,
+    refuse_loadings,
+)
 from irt_dask.variables import DRAW
 
 #: Parameters of which draws are needed, with one ability and with several.
 _ONE = ("item_discrimination", "item_intercept")
+#: Of items with more than two categories.
+_STEPS = "item_step_intercept"
 _SEVERAL = ("item_loading", "item_intercept")
 
 
 def has_draws(items: Any) -> bool:
-    """Whether these items carry draws of the parameters of the 2PL, or of loadings."""
+    """Whether these items carry draws of slopes and intercepts, or of loadings."""
     drawn = _SEVERAL if has_loadings(items) else _ONE
     return isinstance(items, xr.Dataset) and all(f"{name}_draw" in items for name in drawn)
 
@@ -37,7 +45,9 @@ def item_draws(
     if isinstance(items, xr.Dataset):
         refuse_loadings(items, what)
     more = [p.variable for m in MODELS.values() for p in m.parameters if p.variable not in _ONE]
-    there = [name for name in dict.fromkeys(more) if name in items or f"{name}_draw" in items]
+    there = [
+        name for name in dict.fromkeys([*more, _STEPS]) if name in items or f"{name}_draw" in items
+    ]
     draws = _spaced(items, n, (*_ONE, *there), option, what)
     return [item_set(one, item_id, what=name) for name, one in draws]
 
@@ -71,7 +81,7 @@ def _spaced(
     there = items.sizes[DRAW]
     if n > there:
         raise InputError(f"{option}={n} exceeds the {there} draws of {what}; ask for fewer")
-    kept = items[names]
+    kept = items[names + [name for name in OF_MODELS if name in items]]
     for k in (2 * np.arange(n) + 1) * there // (2 * n):
         one = kept.isel({DRAW: int(k)}).rename(dict(zip(names, drawn, strict=True)))
         yield f"{what}, draw {k}", one

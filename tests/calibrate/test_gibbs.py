@@ -444,7 +444,7 @@ def test_r_hat_that_is_not_a_number_warns_whichever_shard_has_it():
 
 
 @pytest.mark.parametrize(("options", "match"), [
-    ({"model": "3pl"}, "3pl"), ({"n_shards": 0}, "n_shards"), ({"n_shards": 301}, "301"),
+    ({"model": "5pl"}, "5pl"), ({"n_shards": 0}, "n_shards"), ({"n_shards": 301}, "301"),
     ({"n_draws": 99}, "n_draws"), ({"n_draws": 100.5}, "n_draws"), ({"n_warmup": 0}, "n_warmup"),
     ({"n_chains": 0}, "n_chains"), ({"sampler": "hmc"}, "grid, polya-gamma"),
     ({"powering": "all"}, "shrink, published"), ({"location": "median"}, "average, precision"),

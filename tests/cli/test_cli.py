@@ -179,7 +179,7 @@ def test_likelihood_and_penalty_of_a_3pl_are_shown_apart(tmp_path, monkeypatch, 
         ),
         (
             ["calibrate", "s", "--out", "b.csv", "--method", "joint", "--guessing-prior", "none"],
-            "--guessing-prior belongs to --method marginal",
+            "--guessing-prior belongs to --method bayes or marginal",
         ),
         (
             ["calibrate", "s", "--out", "b.csv", "--method", "marginal", "--guessing-prior", "2,2"],

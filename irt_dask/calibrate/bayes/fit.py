@@ -69,7 +69,7 @@ def fit_bayes(
     progress: ProgressOption = None,
     checkpoint: str | Path | None = None,
 ) -> xr.Dataset:
-    """Posterior of the items of the 2PL or M2PL by divide and conquer (LS-WASP).
+    """Posterior of items by divide and conquer (LS-WASP).
 
     Persons are dealt at random to ``n_shards`` shards; a Gibbs chain runs on each, next to each
     other on the workers; the driver combines the shards' posteriors into their Wasserstein
@@ -78,7 +78,9 @@ def fit_bayes(
     Parameters
     ----------
     responses : Responses or anything ``from_array`` takes; persons without weights.
-    model : "2pl"
+    model : str, or mapping of item to str
+        "2pl", "3pl", "4pl"; of any number of categories "graded" and "gpcm"; mixtures as in
+        :func:`fit_marginal` ("3pl+gpcm", or one for each item).  Several abilities: "2pl".
     n_dims : int
         Abilities.  With several (M2PL) P(right) = sigma(a'theta + d), a the item's loadings.
     n_shards, n_chains : int
@@ -95,6 +97,10 @@ def fit_bayes(
         by default a ~ N(1, 1) truncated to positive, d ~ N(0, 2^2); the default where the former is
         not available: the Polya-Gamma sampler, so several abilities, and the published powering
         (attrs["prior"] says which it was).  Each shard's prior is tempered to prior^(n_k / n).
+    guessing_prior : (alpha, beta) or None
+        3PL, 4PL: Beta density of each guessing parameter, as in :func:`fit_marginal`; None: all
+        values are as likely before the data.  (Steps: deviations of step intercepts from their mean
+        are N(0, 2^2); graded, logarithms of their distances N(log(4 / (K - 1)), 1).)
     sampler : "grid" | "polya-gamma"
         "grid" (the default, for one ability): abilities on a grid, items from counts on it.
         "polya-gamma" (the default for several): the published one, a draw for each response; its
@@ -138,7 +144,11 @@ def fit_bayes(
         ``item_discrimination_draw``, ``item_intercept_draw``; ``item_covariance`` of (log a, d)
         where draws suffice for it; with a learned prior ``item_prior_mean`` and
         ``item_prior_covariance`` of (log a, d), with ``_sd`` and ``_draw``, draw i of which belongs
-        to draw i of the items; ``item_flag``; per-shard diagnostics.  attrs: ``n_flat_items``
+        to draw i of the items; ``item_flag``; per-shard diagnostics.  Asymptotes, and the steps of
+        items with more than two categories, have means, ``_sd``, ``_rhat``, ``_ess`` and draws too
+        (``item_guessing``, ``item_upper_asymptote``, ``item_step_intercept``; also
+        ``item_step_difficulty``, ``item_model``, ``item_n_categories``); their d is the mean of the
+        step intercepts, and ``item_covariance`` is of the 2PL alone.  attrs: ``n_flat_items``
         counts slopes that are flagged as flat; ``scale_se``, ``place_se`` are what n abilities
         N(0, 1), of persons with a response, leave open of a common log a and of a common shift of
         ability, ``scale_shift`` and ``place_shift`` by how much the items' priors have moved log a,
@@ -154,7 +164,8 @@ def fit_bayes(
 
     Warns
     -----
-    ConvergenceWarning, ApproximationWarning, ItemWarning
+    ConvergenceWarning, ApproximationWarning, ItemWarning, DataWarning
+        The last one of categories that nobody has, of whose steps the prior alone speaks.
 
     Notes
     -----
@@ -187,8 +198,7 @@ def fit_bayes(
     """
     responses = as_responses(responses, "fit_bayes", graded=True)
     refuse_weights(responses, "fit_bayes")
-    shapes = models.asked(model, responses, guessing_prior)
-    models.refuse_others(shapes, model, n_dims, sampler)
+    shapes = models.asked(model, responses, guessing_prior, n_dims, sampler)
     _check_options(n_dims, n_shards, n_draws, n_warmup, n_chains, powering, responses.n_persons)
     name = samplers.choose(sampler, n_dims)
     asked = Options(
@@ -203,16 +213,10 @@ def fit_bayes(
         sampled = _started(engine, responses, asked, shapes, counts, start)
         found = _found(engine, sampled, asked, checkpoint)
         objective = _objective(found, asked) if n_dims <= barycenter.MOST_REFINED else None
-        data = found.combined.data | {"item_n_responses": counts.seen, "item_n_right": counts.right}
-        data |= models.described(shapes)
-        flag = checks.of_fit(
-            engine, data, wrong=counts.of_each[:, 0],
-            score=counts.score(shapes.models.n_categories),
-        )  # fmt: skip
-    checks.warn(flag, responses.item_id)
+        data = _of_items(engine, found, shapes, counts)
+    checks.warn(data["item_flag"], responses.item_id)
     models.warn_null_categories(shapes, responses.item_id, counts.of_each)
-    about = _about(found, asked, model, counts.n_persons)
-    about |= models.about(shapes)
+    about = _about(found, asked, model, counts.n_persons) | models.about(shapes, data, n_dims)
     item_priors.warn(about)
     item_priors.warn_inefficient(found.combined.learned, _EFFICIENT)
     shards.warn_rare(counts.seen, responses.item_id, found.shards)
@@ -220,13 +224,12 @@ def fit_bayes(
     data |= shards.diagnostics(found.shards, found.sampled.space, found.rotation)
     learned = isinstance(asked.prior, Hierarchy)
     return dataset(
-        {**data, "item_flag": flag},
+        data,
         item_id=responses.item_id,
         coords=dict.fromkeys(("coordinate", "coordinate_"), COORDINATES) if learned else None,
         attrs={
             "converged": mixed and found.combined.settled,
             "objective": objective,
-            "n_flat_items": int(checks.has(flag, {"flat"}).sum()) if n_dims == 1 else None,
             **about,
         },
     )
@@ -320,6 +323,16 @@ def _found(engine: Engine, sampled: Sampler, o: Options, checkpoint: str | Path 
         if learned is None or learned.efficiency >= _EFFICIENT or run == _MOST_RUNS:
             return _Found(sampled, parts, rotation, log_posterior, combined, run)
         sampled = sampled.holding(learned.expected, run)
+
+
+def _of_items(
+    engine: Engine, found: _Found, shapes: Shapes, counts: ResponseCounts
+) -> dict[str, Any]:
+    """What is said of the items, flags too."""
+    data = found.combined.data | {"item_n_responses": counts.seen, "item_n_right": counts.right}
+    data |= models.described(shapes)
+    wrong, score = counts.of_each[:, 0], counts.score(shapes.models.n_categories)
+    return data | {"item_flag": checks.of_fit(engine, data, wrong=wrong, score=score)}
 
 
 def _log_posterior(

@@ -14,6 +14,7 @@ from irt_dask.calibrate.shared.shape_priors import guessing_priors
 from irt_dask.calibrate.shared.start_values import name_some
 from irt_dask.curves import FAMILIES, MODELS, model_named
 from irt_dask.errors import DataWarning, InputError
+from irt_dask.items import checks
 from irt_dask.items.mixture import mixture_named
 from irt_dask.store import Responses
 
@@ -22,11 +23,17 @@ _START = 4.0
 
 
 def asked(
-    model: str | Mapping[str, str], responses: Responses, prior: tuple[float, float] | None
-) -> Shapes:
-    """Models of the items, with priors of their asymptotes."""
+    model: str | Mapping[str, str], responses: Responses, prior: tuple[float, float] | None,
+    n_dims: int, sampler: str | None,
+) -> Shapes:  # fmt: skip
+    """Models of the items, with priors of their asymptotes; InputError if they are not available.
+
+    Or not with what else is asked.
+    """
     models = mixture_named(model, responses.item_id, responses.n_categories)
-    return Shapes(models, guessing_priors(models, prior))
+    shapes = Shapes(models, guessing_priors(models, prior))
+    _refuse_others(shapes, model, n_dims, sampler)
+    return shapes
 
 
 def is_2pl(shapes: Shapes) -> bool:
@@ -34,10 +41,9 @@ def is_2pl(shapes: Shapes) -> bool:
     return shapes.models.only is model_named("2pl")
 
 
-def refuse_others(
+def _refuse_others(
     shapes: Shapes, model: str | Mapping[str, str], n_dims: int, sampler: str | None
 ) -> None:
-    """Stop at models that are not available, or not with what else is asked."""
     for part in shapes.models.parts:
         if part.model.coordinates is None or part.model.shared:
             names = (*MODELS, *FAMILIES)
@@ -79,9 +85,11 @@ def described(shapes: Shapes) -> dict[str, Any]:
     return {"item_model": models.names, "item_n_categories": models.n_categories}
 
 
-def about(shapes: Shapes) -> dict[str, str]:
-    """Attributes that say which priors shapes had."""
-    out, models = {}, shapes.models
+def about(shapes: Shapes, data: dict[str, Any], n_dims: int) -> dict[str, Any]:
+    """Attributes that say which priors shapes had, and how many items of one ability are flat."""
+    models = shapes.models
+    flat = int(checks.has(data["item_flag"], {"flat"}).sum())
+    out: dict[str, Any] = {"n_flat_items": flat if n_dims == 1 else None}
     for p in (p for p in models.parameters if p.prior):
         where = models.table(p.__eq__, missing=False)
         alpha, beta = (

@@ -32,7 +32,7 @@ from irt_dask.calibrate.bayes.hierarchy import Hierarchy
 from irt_dask.calibrate.bayes.item_density import Shapes
 from irt_dask.calibrate.bayes.model_space import ModelSpace
 from irt_dask.calibrate.bayes.shards import ShardPosterior
-from irt_dask.curves.grids import Grid, grid_for, grid_of
+from irt_dask.curves.grids import Grid, grid_for
 from irt_dask.curves.priors import ItemPrior
 from irt_dask.engine import Chain, Checkpoint, Engine, run_chains
 from irt_dask.engine.chains import Segment
@@ -164,7 +164,7 @@ class Sampler:
         """Spacing of a chain's grid, and that which items at the means (P, items) need."""
         if isinstance(self.plan, model_chain.Plan):
             nodes = state["nodes"]
-            return float(nodes[1] - nodes[0]), grid_of(self.plan.shapes.items(mean)).spacing
+            return float(nodes[1] - nodes[0]), model_chain.needed_spacing(self.plan.shapes, mean)
         return Grid(int(state["n_nodes"])).spacing, grid_for(np.exp(mean[0]), mean[1]).spacing
 
 
