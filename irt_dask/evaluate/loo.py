@@ -20,6 +20,7 @@ from irt_dask.errors import ApproximationWarning, EstimationError, InputError
 from irt_dask.evaluate import pareto
 from irt_dask.evaluate.abilities import Known
 from irt_dask.items.draws import has_draws, item_draws
+from irt_dask.items.parameters import refuse_other_categories
 from irt_dask.kernels.base import keyed_random
 from irt_dask.kernels.responses import response_counts
 from irt_dask.kernels.responses.layouts import Layout, row_range, to_sparse
@@ -152,7 +153,7 @@ def loo(
     >>> round(left_out.attrs["elpd_loo"]), round(left_out.attrs["p_loo"])
     (-2475, 8)
     """
-    responses = as_responses(responses, "loo")
+    responses = as_responses(responses, "loo", graded=True)
     refuse_weights(responses, "loo")
     if responses.n_persons > _MAX_IN_MEMORY:
         raise InputError(
@@ -166,7 +167,9 @@ def loo(
             f"posterior was fitted to {posterior.attrs['n_persons']} persons, and the responses "
             f"have {responses.n_persons}: loo leaves out persons that it was fitted to"
         )
-    with Engine(responses, client=client, progress=progress, stage="leaving persons out") as engine:
+    with Engine(
+        responses, client=client, progress=progress, stage="leaving persons out", graded=True
+    ) as engine:
         blocks = engine.map_blocks(_block, drawn, report=True)
         ids = np.concatenate(engine.map_refs(_person_ids)).astype(str, copy=False)
     values = np.concatenate([b[0] for b in blocks], axis=1)
@@ -214,6 +217,7 @@ def _drawn(posterior: xr.Dataset, responses: Responses, n: int, as_many: bool) -
         if n < _LEAST_DRAWS:
             raise InputError(f"posterior has {n} draws: at least {_LEAST_DRAWS} are needed")
     drawn = item_draws(posterior, responses.item_id, n, option="n_draws", what="posterior")
+    refuse_other_categories(drawn[0], responses.n_categories, responses.item_id, "posterior")
     return tuple(Known.of(items, STANDARD) for items in drawn)
 
 
@@ -230,7 +234,7 @@ def _left_out(responses: Responses, i: int, refit: Any, n: int) -> float:
     posterior = refit(responses.select(persons=others))
     drawn = _drawn(posterior, responses, n, True)
     one = responses.select(persons=~others)
-    with Engine(one, client=None, progress=False, stage="") as engine:
+    with Engine(one, client=None, progress=False, stage="", graded=True) as engine:
         ((found, _),) = engine.map_blocks(_block, drawn)
     return float(found[1, 0])
 

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from categories import category_probability
+from categories import ITEMS, category_probability, simulated
 from items import quiet
 from scipy.special import xlogy
 
@@ -30,33 +30,7 @@ from irt_dask.kernels.posterior.person_weights import normal
 from irt_dask.kernels.posterior.tables import padded, tables
 from irt_dask.kernels.responses.layouts import Dense
 
-#: One item each: textbook parameters in our order.
-ITEMS = {
-    "3pl": [1.2, -0.3, 0.2],
-    "4pl": [1.0, 0.5, 0.15, 0.9],
-    "graded": [0.9, 1.0, 0.1, -1.2],
-    "gpcm": [0.8, 0.6, 0.2, -1.0],
-    "2pl": [1.5, 0.4],
-}
 fit_quietly = partial(quiet, irt.fit_bayes, kinds=(ConvergenceWarning, ItemWarning, DataWarning))
-
-
-def simulated(names, n, seed, missing=0.0):
-    """Responses to items of these models, and their categories."""
-    rng = np.random.default_rng(seed)
-    theta = rng.standard_normal(n)
-    y = np.empty((n, len(names)), dtype=np.int8)
-    k = []
-    for j, name in enumerate(names):
-        x = (
-            np.array(ITEMS[name])
-            * np.exp(0.2 * rng.standard_normal() * (np.arange(9) == 0))[: len(ITEMS[name])]
-        )
-        p = category_probability(name, theta, x)
-        y[:, j] = (rng.random((n, 1)) > p.cumsum(axis=1)[:, :-1]).sum(axis=1)
-        k.append(p.shape[1])
-    y[rng.random(y.shape) < missing] = -1
-    return y, k
 
 
 def responses_of(names, n, seed, **more):

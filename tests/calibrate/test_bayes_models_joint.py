@@ -112,8 +112,7 @@ class Replicates:
             for j, (name, k) in enumerate(test)
         )
         models = Mixture(self.parts)
-        prior = (5.05, 17.17) if error == "guessing" else (5.0, 17.0)
-        self.shapes = Shapes(models, guessing_priors(models, prior))
+        self.shapes = Shapes(models, guessing_priors(models, (5.0, 17.0)))
         x = np.zeros((models.size, models.n_items))
         for part, own in zip(self.parts, prior_draws(self.rng, test, self.r, kind), strict=True):
             x[: own.shape[1], part.at] = own.T
@@ -172,7 +171,7 @@ class Replicates:
         u = self.rng.random(self.r * self.n)
         persons, seen, higher = model_chain.draw(shard, self.shapes, self.y, self.nodes, u)
         of_each = self._persons(seen)
-        nodes = self.nodes * (1.01 if self.error == "abilities" else 1.0)
+        nodes = self.nodes * (1.03 if self.error == "abilities" else 1.0)
         counts = model_chain.counts_of(self.shapes, nodes, persons, seen, higher, 1.0)
         words = self.rng.random((self.y.shape[1], words_per_item(len(self.y))))
         density = Conditional(self.shapes, counts, self)
@@ -210,11 +209,26 @@ def prior_z(seed, test, kind, n_sweeps, *, n_replicates=100, n_persons=8, error=
     return z, chains.accepted.mean() / n_sweeps
 
 
+NIGHTLY = pytest.mark.nightly
+
+
 # At most 45 z-scores a test below 5 (t with 99 degrees of freedom): false-alarm rate 1e-4.
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["fixed", "learned"])
-@pytest.mark.parametrize("name", [*TESTS])
-def test_joint_distribution(name, kind):
-    z, acceptance = prior_z(31, TESTS[name], kind, 150)
+@pytest.mark.parametrize(("name", "kind", "n_sweeps"), [
+    ("mixture", "learned", 50), ("3pl", "fixed", 50),
+    *(pytest.param(name, kind, 1_000, marks=NIGHTLY) for name in TESTS
+      for kind in ("fixed", "learned")),
+])  # fmt: skip
+def test_joint_distribution(name, kind, n_sweeps):
+    z, acceptance = prior_z(31, TESTS[name], kind, n_sweeps)
     assert max(map(abs, z.values())) < 5, z
-    assert acceptance > 0.5
+    assert acceptance > 0.4
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", [*TESTS])
+def test_joint_distribution_sees_abilities_of_another_scale(name):
+    # What a chain of 100,000 sweeps makes of abilities that the items see 3% too wide.
+    z, _ = prior_z(32, TESTS[name], "learned", 1_000, error="abilities")
+    assert max(map(abs, z.values())) > 6, z

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import xarray as xr
+from categories import category_probability, simulated
+from items import quiet
 from scipy import stats
 from scipy.special import expit, logsumexp
 
@@ -228,3 +230,35 @@ def test_every_pattern_against_exact_posteriors_without_it():
         assert np.abs(got - want).max() <= most
         assert np.abs(flattering - want).max() > 5.0 * most
         assert found.attrs["p_loo"] == pytest.approx((flattering - want).sum(), rel=0.05)
+
+
+def test_items_of_any_number_of_categories():
+    # Marginal likelihoods of persons and draws by textbook curves; where the tail of the weights is
+    # short, their smoothing changes the mean of 1 / likelihood by little.
+    y, k = simulated(("graded", "gpcm", "2pl", "gpcm"), 150, 3)
+    ids = [f"i{j}" for j in range(4)]
+    r = irt.from_array(y, item_id=ids, categories=dict(zip(ids, k, strict=True)))
+    models = ("graded", "gpcm", "2pl", "gpcm")
+    fit = quiet(irt.fit_bayes, r, model=dict(zip(ids, models, strict=True)), n_draws=200, seed=2)
+    found = quiet(irt.loo, r, fit)
+    theta = np.linspace(-7.0, 7.0, 281)
+    mass = np.exp(-0.5 * theta**2) / np.exp(-0.5 * theta**2).sum()
+    log_p = np.empty((200, 150))
+    for t in range(200):
+        likelihood = np.ones((150, theta.size))
+        for j, name in enumerate(models):
+            a = fit["item_discrimination_draw"].values[t, j]
+            d = fit["item_step_intercept_draw"].values[t, j, : k[j] - 1]
+            likelihood *= category_probability(name, theta, [a, *d])[:, y[:, j]].T
+        log_p[t] = np.log(likelihood @ mass)
+    exact = -np.log(np.exp(-log_p).mean(axis=0))
+    short = found["person_pareto_k"].values < 0.3
+    assert short.sum() > 50
+    np.testing.assert_allclose(found["person_elpd"].values[short], exact[short], atol=0.02)
+
+
+def test_other_categories_are_refused():
+    y, k = simulated(("graded", "gpcm"), 80, 4)
+    fit = quiet(irt.fit_bayes, irt.from_array(y, categories=k[0]), model="gpcm", n_draws=150)
+    with pytest.raises(InputError, match="other categories"):
+        irt.loo(irt.from_array(y, categories=k[0] + 1), fit)

@@ -5,6 +5,15 @@ from __future__ import annotations
 import numpy as np
 from items import probability
 
+#: One item each: textbook parameters in our order.
+ITEMS = {
+    "3pl": [1.2, -0.3, 0.2],
+    "4pl": [1.0, 0.5, 0.15, 0.9],
+    "graded": [0.9, 1.0, 0.1, -1.2],
+    "gpcm": [0.8, 0.6, 0.2, -1.0],
+    "2pl": [1.5, 0.4],
+}
+
 
 def category_probability(model, theta, x):
     """P(k), (*theta.shape, K), of one item with the parameters of a model in our order."""
@@ -34,3 +43,21 @@ def category_probability(model, theta, x):
         raise ValueError(model)
     e = np.exp(np.stack(up, axis=-1))
     return e / e.sum(axis=-1, keepdims=True)
+
+
+def simulated(names, n, seed, missing=0.0):
+    """Responses to items of these models, and their categories."""
+    rng = np.random.default_rng(seed)
+    theta = rng.standard_normal(n)
+    y = np.empty((n, len(names)), dtype=np.int8)
+    k = []
+    for j, name in enumerate(names):
+        x = (
+            np.array(ITEMS[name])
+            * np.exp(0.2 * rng.standard_normal() * (np.arange(9) == 0))[: len(ITEMS[name])]
+        )
+        p = category_probability(name, theta, x)
+        y[:, j] = (rng.random((n, 1)) > p.cumsum(axis=1)[:, :-1]).sum(axis=1)
+        k.append(p.shape[1])
+    y[rng.random(y.shape) < missing] = -1
+    return y, k
