@@ -40,6 +40,8 @@ class Coordinates:
 
     #: What coordinates beyond the first two are, in words.
     shape: str
+    #: Number of parameters: a model that adds one to another's needs coordinates of its own.
+    size: int
 
     def of(self, x: Floats) -> Floats:
         """Coordinates of parameters."""
@@ -66,6 +68,9 @@ class Asymptotes(Coordinates):
     """Slope, intercept, and asymptotes: log a, d, and logits."""
 
     shape = "logits of asymptotes"
+
+    def __init__(self, size: int) -> None:
+        self.size = size
 
     def of(self, x: Floats) -> Floats:
         """See :class:`Coordinates`."""
@@ -119,7 +124,7 @@ class Shifts(Coordinates):
     shape = "shifts of steps"
 
     def __init__(self, n_categories: int) -> None:
-        n = n_categories - 1
+        n, self.size = n_categories - 1, n_categories
         self.numbers = np.arange(1.0, n + 1.0)
         steps = np.eye(n, n - 1) - np.eye(n, n - 1, -1)  # d_k - d_{k-1} - d of t
         self.precision = steps.T @ steps / _STEPS_SD**2
@@ -169,7 +174,7 @@ class Gaps(Coordinates):
     shape = "logarithms of distances of steps"
 
     def __init__(self, n_categories: int) -> None:
-        n = n_categories - 1
+        n, self.size = n_categories - 1, n_categories
         below = np.arange(n)[:, None] > np.arange(n - 1)  # steps that a distance takes down
         self.places = below.mean(axis=0) - below
         self.usual = math.log(_SPREAD / n)

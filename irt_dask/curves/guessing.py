@@ -6,6 +6,7 @@ import numpy as np
 
 from irt_dask.arrays import Bools, Floats
 from irt_dask.curves.base import Parameter
+from irt_dask.curves.coordinates import Asymptotes
 from irt_dask.curves.logistic import INTERCEPT, SLOPE, TwoParameters, halves, log_add, logits
 
 #: The prior has its mode at .2, and the weight of 20 persons who know nothing.
@@ -25,6 +26,7 @@ class ThreeParameters(TwoParameters):
         "discriminations must be positive, guessing parameters at least 0 and below 1, all finite"
     )
     log_odds = False
+    coordinates = Asymptotes(3)
     asymptotes = (2, None)
 
     def log_p(self, x: Floats, nodes: Floats) -> Floats:

@@ -55,7 +55,7 @@ class TwoParameters(ItemModel):
     rule = "discriminations must be positive, both finite"
     log_odds = True
     steps = ADJACENT
-    coordinates = Asymptotes()
+    coordinates = Asymptotes(2)
 
     def log_p(self, x: Floats, nodes: Floats) -> Floats:
         """See :class:`ItemModel`."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from irt_dask.arrays import Bools, Floats
 from irt_dask.curves.base import Parameter
+from irt_dask.curves.coordinates import Asymptotes
 from irt_dask.curves.guessing import GUESSING
 from irt_dask.curves.logistic import INTERCEPT, SLOPE, TwoParameters, halves, log_add, logits
 
@@ -23,6 +24,7 @@ class FourParameters(TwoParameters):
     parameters = (SLOPE, INTERCEPT, GUESSING, UPPER)
     rule = "discriminations must be positive, 0 <= guessing < upper asymptote <= 1, all finite"
     log_odds = False
+    coordinates = Asymptotes(4)
     asymptotes = (2, 3)
 
     def log_p(self, x: Floats, nodes: Floats) -> Floats:
