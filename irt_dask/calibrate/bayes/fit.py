@@ -196,7 +196,7 @@ def fit_bayes(
     >>> posterior["item_discrimination_rhat"].max().round(1).item()
     1.0
     """
-    responses = as_responses(responses, "fit_bayes", graded=True)
+    responses = as_responses(responses, "fit_bayes", graded=n_dims == 1)
     refuse_weights(responses, "fit_bayes")
     shapes = models.asked(model, responses, guessing_prior, n_dims, sampler)
     _check_options(n_dims, n_shards, n_draws, n_warmup, n_chains, powering, responses.n_persons)
