@@ -115,7 +115,8 @@ def brute_density(name, k, density, y):
 
 
 # Moments by a lattice of 31^3 points; 4,000 steps: errors of a mean about .05 SD, of an SD 8%.
-@pytest.mark.parametrize("n", [20, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 400))])
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [20, *(pytest.param(n, marks=pytest.mark.nightly) for n in (0, 400))])
 @pytest.mark.parametrize(("name", "k"), [("3pl", 2), ("graded", 3), ("gpcm", 3)])
 def test_item_step_has_its_conditional(name, k, n):
     density, nodes = problem(name, k, n, 5)
@@ -177,7 +178,7 @@ MIXED = ("3pl", "graded", "gpcm", "2pl", "gpcm", "graded")
 @pytest.fixture(scope="module")
 def mixed():
     r, model = responses_of(MIXED, 400, 11)
-    return r, model, fit_quietly(r, model=model, n_draws=200, n_warmup=100, seed=1)
+    return r, model, fit_quietly(r, model=model, n_draws=100, n_warmup=60, seed=1)
 
 
 def test_a_fit_says_what_items_have(mixed):
@@ -197,24 +198,24 @@ def test_a_fit_says_what_items_have(mixed):
 
 
 def test_posterior_near_marginal_maximum_likelihood(mixed):
-    # 400 persons: priors weigh little on slopes and steps, means within a standard error.
+    # 400 persons: priors weigh little on slopes and steps; of 100 draws SDs are off by 10% and more.
     r, model, fit = mixed
     marginal = quiet(irt.fit_marginal, r, model=model)
     for name in ("item_discrimination", "item_step_intercept"):
         value, se = marginal[name].values[1:], marginal[f"{name}_se"].values[1:]
         own = np.isfinite(se)
         z = ((fit[name].values[1:] - value) / se)[own]
-        assert np.abs(z).max() < 1.0
+        assert np.abs(z).max() < 1.2
         ratio = (fit[f"{name}_sd"].values[1:] / se)[own]
-        assert ratio.min() > 0.75
-        assert ratio.max() < 1.3
+        assert ratio.min() > 0.6
+        assert ratio.max() < 1.5
 
 
 def test_where_a_chain_is_cut_does_not_matter(mixed, monkeypatch):
     r, model, fit = mixed
     common = samplers._common
     monkeypatch.setattr(samplers, "_common", lambda *args: common(*args) | {"sweeps": 37})
-    again = fit_quietly(r, model=model, n_draws=200, n_warmup=100, seed=1)
+    again = fit_quietly(r, model=model, n_draws=100, n_warmup=60, seed=1)
     for name in ("item_discrimination_draw", "item_step_intercept_draw", "item_guessing_draw"):
         np.testing.assert_array_equal(again[name].values, fit[name].values)
 
@@ -251,9 +252,29 @@ def test_what_is_refused(options, match):
         irt.fit_bayes(irt.from_array(y, categories=4), n_draws=100, n_warmup=50, **options)
 
 
-# Two data sets of 1,500 x 8 in three shards against one chain: SD ratios of slopes and intercepts
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_blocks_and_layouts_do_not_matter():
+    y, k = simulated(MIXED, 150, 21, missing=0.2)
+    options = {"categories": k, "item_id": [f"i{j}" for j in range(len(MIXED))]}
+    model = dict(zip(options["item_id"], MIXED, strict=True))
+    fits = [
+        fit_quietly(r, model=model, n_draws=100, n_warmup=50, seed=2, n_shards=2)
+        for r in (
+            irt.from_array(y, **options),
+            irt.from_array(y, rows_per_block=31, **options),
+            irt.from_array(y, rows_per_block=40, **options),
+        )
+    ]
+    for name in ("item_discrimination_draw", "item_step_intercept_draw", "item_guessing_draw"):
+        for other in fits[1:]:
+            np.testing.assert_array_equal(other[name].values, fits[0][name].values)
+
+
+# 1,500 x 6 in three shards against one chain: SD ratios of slopes and intercepts
 # within 10% on average, means within .35 SD, so that shards which are not shrunk or not moved fail.
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_shards_are_one_posterior():
     r, model = responses_of(("graded", "gpcm", "2pl", "gpcm", "graded", "gpcm"), 1_500, 14)
     one = fit_quietly(r, model=model, n_draws=1_000, n_warmup=200, seed=3)

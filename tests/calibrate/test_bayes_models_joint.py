@@ -215,7 +215,7 @@ NIGHTLY = pytest.mark.nightly
 # At most 45 z-scores a test below 5 (t with 99 degrees of freedom): false-alarm rate 1e-4.
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind", "n_sweeps"), [
-    ("mixture", "learned", 50), ("3pl", "fixed", 50),
+    ("mixture", "learned", 30),
     *(pytest.param(name, kind, 1_000, marks=NIGHTLY) for name in TESTS
       for kind in ("fixed", "learned")),
 ])  # fmt: skip

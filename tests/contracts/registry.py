@@ -132,7 +132,6 @@ def _slipped(bank: xr.Dataset) -> xr.Dataset:
 
 #: Categories and models of items of mixed formats, in turn.
 _CATEGORIES, _MODELS = (2, 3, 4, 3, 3), ("3pl", "gpcm", "graded", "nominal", "gpcm")
-_BAYES = ("3pl", "gpcm", "graded", "graded", "gpcm")
 
 
 def _mixed(bank: xr.Dataset, models: tuple[str, ...] = _MODELS) -> xr.Dataset:
@@ -234,14 +233,6 @@ METHODS = (
     Method("bayes", "fit_bayes", _FEW, random="keyed", slow=True),
     Method(
         "bayes, shards", "fit_bayes", {**_FEW, "n_shards": 2}, random="keyed", slow=True,
-    ),
-    Method(
-        "bayes, mixed", "fit_bayes", {**_FEW, "model": dict(zip(ITEMS, _BAYES, strict=True))},
-        random="keyed", slow=True, categories=_CATEGORIES,
-    ),
-    Method(
-        "bayes, graded shards", "fit_bayes", {**_FEW, "model": "graded", "n_shards": 2},
-        random="keyed", slow=True, categories=_CATEGORIES,
     ),
     Method(
         "bayes, two abilities", "fit_bayes", {**_FEW, "n_dims": 2}, abilities=2, random="keyed",
