@@ -198,7 +198,7 @@ def test_a_fit_says_what_items_have(mixed):
 
 
 def test_posterior_near_marginal_maximum_likelihood(mixed):
-    # 400 persons: priors weigh little on slopes and steps; of 100 draws SDs are off by 10% and more.
+    # 400 persons: priors weigh little on slopes and steps; of 100 draws SDs are off by some 10%.
     r, model, fit = mixed
     marginal = quiet(irt.fit_marginal, r, model=model)
     for name in ("item_discrimination", "item_step_intercept"):
