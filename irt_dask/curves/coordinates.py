@@ -38,8 +38,6 @@ def nothing(y: Floats) -> Density:
 class Coordinates:
     """Coordinates of the items of one model, (parameters, items)."""
 
-    #: What coordinates beyond the first two are, in words.
-    shape: str
     #: Number of parameters: a model that adds one to another's needs coordinates of its own.
     size: int
 
@@ -66,8 +64,6 @@ class Coordinates:
 
 class Asymptotes(Coordinates):
     """Slope, intercept, and asymptotes: log a, d, and logits."""
-
-    shape = "logits of asymptotes"
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -121,8 +117,6 @@ class Shifts(Coordinates):
     data, given that their sum is 0.
     """
 
-    shape = "shifts of steps"
-
     def __init__(self, n_categories: int) -> None:
         n, self.size = n_categories - 1, n_categories
         self.numbers = np.arange(1.0, n + 1.0)
@@ -170,8 +164,6 @@ class Gaps(Coordinates):
 
     They are independent N(log(4 / (K - 1)), 1) before the data.
     """
-
-    shape = "logarithms of distances of steps"
 
     def __init__(self, n_categories: int) -> None:
         n, self.size = n_categories - 1, n_categories

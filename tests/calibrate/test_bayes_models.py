@@ -254,7 +254,7 @@ def test_what_is_refused(options, match):
 
 @pytest.mark.slow
 @pytest.mark.nightly
-def test_blocks_and_layouts_do_not_matter():
+def test_blocks_do_not_matter():
     y, k = simulated(MIXED, 150, 21, missing=0.2)
     options = {"categories": k, "item_id": [f"i{j}" for j in range(len(MIXED))]}
     model = dict(zip(options["item_id"], MIXED, strict=True))

@@ -119,7 +119,7 @@ class Replicates:
         self.y = self.shapes.of(x)
         self.accepted = np.zeros(models.n_items, dtype=np.int64)
         self.nodes = padded(Grid(71).nodes)
-        usual = np.where(models.has, 0.0, 0.0)
+        usual = np.zeros(models.has.shape)
         usual[2:] = np.where(models.has[2:], -0.5, 0.0)
         self.reference = Reference(self.shapes, usual, self.nodes)
         self.moves = [self._moves(k) for k in range(self.r)]

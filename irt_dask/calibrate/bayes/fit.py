@@ -176,11 +176,13 @@ def fit_bayes(
     refined location (2 to 4, at most 11 and halvings) and 10 to 30 for the covariance of a learned
     prior, which shards hold.  Where correcting for that leaves less than half of the draws
     (attrs["prior_efficiency"]) shards run again, attrs["n_runs"] times in all, at most 3.
-    A worker holds its shard, at most 5 bytes a response; the driver the draws of all shards, at
-    most 512 MB (thinned beyond) and some copies of them while they are combined, and expected
-    counts of 16 bytes x items x ability nodes.  Two abilities: every process holds a table of 16
-    bytes x items x nodes^2 (100 items: 65 MB, 500 items: 1.6 GB); the Polya-Gamma sampler with
-    "replicate" holds 5 bytes for each response of all persons in every shard.
+    A worker holds its shard, at most 5 bytes a response (of models but the 2PL: 4 for each above
+    the lowest category, and 4 more for each of persons whose set of items few share); the driver
+    the draws of all shards, at most 512 MB (thinned beyond) and some copies of them while they are
+    combined, and expected counts of 16 bytes x items x ability nodes.  Two abilities:
+    every process holds a table of 16 bytes x items x nodes^2 (100 items: 65 MB, 500 items: 1.6 GB);
+    the Polya-Gamma sampler with "replicate" holds 5 bytes for each response of all persons in every
+    shard.
     A chain takes one core: shards and chains run side by side, so few persons with many items are
     best given several chains.
     Source: LS-WASP supplement, sections S1 and S5; the powering and the location published there

@@ -10,8 +10,8 @@ import numpy as np
 
 from irt_dask.arrays import Floats, Ints
 from irt_dask.calibrate.bayes.item_density import Shapes
-from irt_dask.calibrate.shared.shape_priors import guessing_priors
-from irt_dask.calibrate.shared.start_values import name_some
+from irt_dask.calibrate.shared.shape_priors import guessing_priors, in_words
+from irt_dask.calibrate.shared.start_values import items_with, name_some
 from irt_dask.curves import FAMILIES, MODELS, ItemModel, model_named
 from irt_dask.errors import DataWarning, InputError
 from irt_dask.items import checks
@@ -90,17 +90,9 @@ def described(shapes: Shapes) -> dict[str, Any]:
 
 def about(shapes: Shapes, data: dict[str, Any], n_dims: int) -> dict[str, Any]:
     """Attributes that say which priors shapes had, and how many items of one ability are flat."""
-    models = shapes.models
     flat = int(checks.has(data["item_flag"], {"flat"}).sum())
-    out: dict[str, Any] = {"n_flat_items": flat if n_dims == 1 else None}
-    for p in (p for p in models.parameters if p.prior):
-        where = models.table(p.__eq__, missing=False)
-        alpha, beta = (
-            float(np.broadcast_to(of, where.shape)[where][0])
-            for of in (shapes.betas.alpha, shapes.betas.beta)
-        )
-        out[f"{p.variable.removeprefix('item_')}_prior"] = f"Beta({alpha:g}, {beta:g})"
-    return out
+    of_all = {"n_flat_items": flat if n_dims == 1 else None}
+    return of_all | in_words(shapes.models, shapes.betas)
 
 
 def warn_null_categories(shapes: Shapes, item_id: tuple[str, ...], n: Ints) -> None:
@@ -108,8 +100,7 @@ def warn_null_categories(shapes: Shapes, item_id: tuple[str, ...], n: Ints) -> N
     k = shapes.models.n_categories
     null = (n == 0) & (np.arange(n.shape[1]) < k[:, None]) & (k > 2)[:, None]
     if null.any():
-        those = [f"{item_id[j]} ({', '.join(map(str, np.flatnonzero(null[j])))})"
-                 for j in np.flatnonzero(null.any(axis=1))]  # fmt: skip
+        those = items_with(item_id, null)
         warnings.warn(
             f"{len(those)} item(s) have a category that nobody has: what is said of the steps to "
             f"and from it is the prior's: {name_some(those)}",

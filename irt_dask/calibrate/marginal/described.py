@@ -17,6 +17,7 @@ from irt_dask.calibrate.marginal.expected import Expected
 from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.marginal.rounds import Rounds
 from irt_dask.calibrate.shared import climb
+from irt_dask.calibrate.shared.shape_priors import in_words
 from irt_dask.calibrate.shared.start_values import ResponseCounts
 from irt_dask.curves import MODELS
 from irt_dask.engine import dataset
@@ -127,16 +128,8 @@ def _warn_of_bounds(groups: dict[str, Any]) -> None:
 def _attrs(fit: Rounds, found: Found, labels: tuple[str, ...]) -> dict[str, Any]:
     """What is said of the fit as a whole."""
     model, value, log_prior = fit.model, found.value, fit.log_prior(found.x)
-    of_prior: dict[str, Any] = {}
-    for p in (p for p in model.items.parameters if p.prior):
-        where = model.items.table(p.__eq__, missing=False)
-        alpha, beta = (
-            float(np.broadcast_to(of, where.shape)[where][0])
-            for of in (model.prior.alpha, model.prior.beta)
-        )
-        of_prior[f"{p.variable.removeprefix('item_')}_prior"] = (
-            "none" if alpha == beta == 1.0 else f"Beta({alpha:g}, {beta:g})"
-        )
+    of_prior: dict[str, Any] = {**in_words(model.items, model.prior)}
+    if of_prior:
         of_prior["log_prior"] = log_prior
     return {
         "objective": value + log_prior,

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from irt_dask.arrays import Bools, Ints
-from irt_dask.calibrate.shared.start_values import name_some, refuse_null_categories
+from irt_dask.calibrate.shared.start_values import items_with, name_some, refuse_null_categories
 from irt_dask.curves import FAMILIES
 from irt_dask.engine.inputs import one_of
 from irt_dask.errors import DataWarning, EstimationError
@@ -81,8 +81,7 @@ def warn(models: Mixture, item_id: tuple[str, ...], estimated: Bools, how: str) 
     """Name the items that are taken to have empty categories."""
     empty = models.empty & estimated[:, None]
     if empty.any():
-        those = [f"{item_id[j]} ({', '.join(map(str, np.flatnonzero(empty[j])))})"
-                 for j in np.flatnonzero(empty.any(axis=1))]  # fmt: skip
+        those = items_with(item_id, empty)
         warnings.warn(
             f"{len(those)} item(s) have a category that nobody has, whose probability is taken to "
             f"be 0 (null_categories={how!r}): {name_some(those)}",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from irt_dask.curves import MODELS
 from irt_dask.curves.betas import Betas
 from irt_dask.curves.guessing import GUESSING
@@ -37,3 +39,18 @@ def guessing_priors(models: Mixture, given: tuple[float, float] | None) -> Betas
         pairs[GUESSING] = (float(given[0]), float(given[1]))
     alpha, beta = (models.table(of, 1.0) for of in (lambda p: pairs[p][0], lambda p: pairs[p][1]))
     return Betas(alpha, beta)
+
+
+def in_words(models: Mixture, betas: Betas) -> dict[str, str]:
+    """Attributes that name the priors of asymptotes, where there are any."""
+    out = {}
+    for p in (p for p in models.parameters if p.prior):
+        where = models.table(p.__eq__, missing=False)
+        alpha, beta = (
+            float(np.broadcast_to(of, where.shape)[where][0]) for of in (betas.alpha, betas.beta)
+        )
+        flat = alpha == beta == 1.0
+        out[f"{p.variable.removeprefix('item_')}_prior"] = (
+            "none" if flat else f"Beta({alpha:g}, {beta:g})"
+        )
+    return out

@@ -91,13 +91,21 @@ def refuse_null_categories(
     null = (n == 0) & (np.arange(n.shape[1]) < n_categories[:, None])
     null &= (estimated & (n_categories > 2))[:, None]  # of two, flags say so
     if null.any():
-        those = [f"{item_id[j]} ({', '.join(map(str, np.flatnonzero(null[j])))})"
-                 for j in np.flatnonzero(null.any(axis=1))]  # fmt: skip
+        those = items_with(item_id, null)
         raise EstimationError(
             f"{len(those)} item(s) have a category that nobody has, whose parameters no data can "
             f"tell: {name_some(those)}; declare fewer categories, recode, ingest with "
             f"null_categories='collapse', or {remedy}"
         )
+
+
+def items_with(item_id: tuple[str, ...], categories: Bools) -> list[str]:
+    """Items of which some categories are meant, (items, categories), and which, in words."""
+    found = []
+    for j in np.flatnonzero(categories.any(axis=1)).tolist():
+        which = ", ".join(map(str, np.flatnonzero(categories[j])))
+        found.append(f"{item_id[j]} ({which})")
+    return found
 
 
 def refuse_unobserved(item_id: tuple[str, ...], seen: Ints) -> None:

@@ -25,6 +25,8 @@ from irt_dask.kernels.responses.layouts import Layout
 
 #: Nodes with less than this share of the largest weight are not drawn.
 _NEVER = 1e-13
+#: Sets of items whose sums are kept by node, and persons counted by node, at most: some 30 MB.
+_MOST_SETS = 1 << 14
 
 
 class Persons(NamedTuple):
@@ -86,13 +88,14 @@ def _fill_in(
 def lay_out(data: Layout, n_categories: Ints) -> Persons:
     """Lay out persons for draws; the same for either layout of the data."""
     sets = common_sets(data)
+    number = np.where(sets.number < _MOST_SETS, sets.number, np.int32(-1)).astype(np.int32)
     first, begin = np.zeros((2, data.shape[0] + 1), dtype=np.int64)
     of = rows.arrays(data)
-    _sizes(*of, sets.number, first, begin)
+    _sizes(*of, number, first, begin)
     higher, items = (np.empty(int(x[-1]), dtype=np.int32) for x in (first, begin))
     row_of = np.concatenate([[0], np.cumsum(n_categories - 1)])
-    _fill_in(*of, row_of, sets.number, first, begin, higher, items)
-    return Persons(first, higher, sets.number, sets.observed, begin, items)
+    _fill_in(*of, row_of, number, first, begin, higher, items)
+    return Persons(first, higher, number, sets.observed[:_MOST_SETS], begin, items)
 
 
 def fill(own: Any, g: Any, base: Any, w: Any) -> None:
@@ -137,9 +140,11 @@ def _draws(
             if p.number[i] >= 0:
                 fill(own, g, base[p.number[i]], c.w[r])
             else:
-                c.scratch[:] = log_mass
+                c.scratch[:] = 0.0
                 its = p.items[p.begin[i] : p.begin[i + 1]]
                 add_rows(its, its.size, g.base, c.scratch)
+                for q in range(log_mass.size):  # the same bits as of a set
+                    c.scratch[q] += log_mass[q]
                 fill(own, g, c.scratch, c.w[r])
             c.lo[r], c.hi[r] = 0, c.scratch.size
         weigh(c, count)
