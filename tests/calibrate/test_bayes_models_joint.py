@@ -7,6 +7,8 @@ and so stays in the prior.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from categories import category_probability
@@ -24,7 +26,7 @@ from irt_dask.calibrate.bayes.item_density import (
 from irt_dask.calibrate.bayes.item_moves import Abilities, FixedMoves, LearnedMoves
 from irt_dask.calibrate.shared.shape_priors import guessing_priors
 from irt_dask.curves import model_named
-from irt_dask.curves.coordinates import nothing
+from irt_dask.curves.coordinates import Density, nothing
 from irt_dask.curves.grids import Grid
 from irt_dask.curves.priors import ItemPrior
 from irt_dask.items.mixture import Mixture, Part
@@ -85,19 +87,43 @@ def prior_draws(rng, test, n, kind):
 
 
 def functionals(items):
-    """Values by name of replicates' items, each (n, P)."""
-    out = {}
-    for j, x in enumerate(items):
-        u, rest = np.log(x[:, 0]), x[:, 1:]
-        out |= {f"{j} log a": u, f"{j} (log a)^2": u**2, f"{j} a": x[:, 0]}
+    """Values by name of replicates' items, each (n, P).
+
+    They are bounded: means of 100 replicates of squares of sums of log-normal distances of steps
+    are far from normal.
+    """
+    out, slopes = {}, [np.tanh(np.log(x[:, 0])) for x in items]
+    for j, (a, x) in enumerate(zip(slopes, items, strict=True)):
+        rest = np.tanh(x[:, 1:] / 2.0)
+        out |= {f"{j} a": a, f"{j} a^2": a**2}
         for k in range(rest.shape[1]):
             out |= {f"{j} x{k}": rest[:, k], f"{j} x{k}^2": rest[:, k] ** 2}
-        out |= {f"{j} a x0": x[:, 0] * rest[:, 0], f"{j} x0 x-1": rest[:, 0] * rest[:, -1]}
-    out["a a"] = np.log(items[0][:, 0]) * np.log(items[1][:, 0])
+        out |= {f"{j} a x0": a * rest[:, 0], f"{j} x0 x-1": rest[:, 0] * rest[:, -1]}
+    out["a a"] = slopes[0] * slopes[1]
     return out
 
 
 # --- the chain ------------------------------------------------------------------------------------
+
+
+class Each(Conditional):
+    """Densities whose (log a, d) have a prior of each replicate's own, some of them too."""
+
+    def take(self, items):
+        return replace(super().take(items), common=Some(self.common, items))
+
+
+class Some:
+    """The prior of (log a, d) of some items of replicates."""
+
+    def __init__(self, of_all, items):
+        self.of_all, self.items = of_all, items
+
+    def log_prior(self, log_a, d):
+        both = np.zeros((2, self.of_all.y.shape[1]))
+        both[:, self.items] = log_a, d
+        value, gradient, information = self.of_all.log_prior(*both)
+        return Density(value[self.items], gradient[:, self.items], information[self.items])
 
 
 class Replicates:
@@ -174,7 +200,7 @@ class Replicates:
         nodes = self.nodes * (1.03 if self.error == "abilities" else 1.0)
         counts = model_chain.counts_of(self.shapes, nodes, persons, seen, higher, 1.0)
         words = self.rng.random((self.y.shape[1], words_per_item(len(self.y))))
-        density = Conditional(self.shapes, counts, self)
+        density = Each(self.shapes, counts, self)
         at = np.flatnonzero(persons)
         metropolis(density, self.reference, at, words, self.y, self.accepted)
         for k, moves in enumerate(self.moves):
