@@ -22,7 +22,13 @@ from irt_dask.calibrate.bayes.item_moves import FixedMoves
 from irt_dask.calibrate.shared.shape_priors import guessing_priors
 from irt_dask.curves import model_named
 from irt_dask.curves.priors import ItemPrior
-from irt_dask.errors import ConvergenceWarning, DataWarning, InputError, ItemWarning
+from irt_dask.errors import (
+    ApproximationWarning,
+    ConvergenceWarning,
+    DataWarning,
+    InputError,
+    ItemWarning,
+)
 from irt_dask.items.derivatives import Counts
 from irt_dask.items.mixture import Mixture, Part
 from irt_dask.kernels.gibbs import table_draws
@@ -30,7 +36,9 @@ from irt_dask.kernels.posterior.person_weights import normal
 from irt_dask.kernels.posterior.tables import padded, tables
 from irt_dask.kernels.responses.layouts import Dense
 
-fit_quietly = partial(quiet, irt.fit_bayes, kinds=(ConvergenceWarning, ItemWarning, DataWarning))
+fit_quietly = partial(
+    quiet, irt.fit_bayes, kinds=(ConvergenceWarning, ItemWarning, ApproximationWarning)
+)
 
 
 def responses_of(names, n, seed, **more):
@@ -97,8 +105,8 @@ def brute_density(name, k, density, y):
     x = density.shapes.models.parts[0].model.coordinates.parameters(y)
     c = density.counts[0]
     n = np.concatenate([c.seen - c.higher[0].sum(axis=0), c.higher[0]])
-    out = np.empty(y.shape[1])
-    for i in range(y.shape[1]):
+    out = np.zeros(y.shape[1])
+    for i in range(y.shape[1] if n.any() else 0):  # some points are far out: curves overflow
         p = category_probability(name, c.nodes, x[:, i])
         out[i] = xlogy(n, p.T).sum()
     a = x[0]
@@ -255,7 +263,7 @@ def test_what_is_refused(options, match):
 @pytest.mark.slow
 @pytest.mark.nightly
 def test_blocks_do_not_matter():
-    y, k = simulated(MIXED, 150, 21, missing=0.2)
+    y, k = simulated(MIXED, 320, 21, missing=0.2)
     options = {"categories": k, "item_id": [f"i{j}" for j in range(len(MIXED))]}
     model = dict(zip(options["item_id"], MIXED, strict=True))
     fits = [
