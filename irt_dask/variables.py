@@ -88,17 +88,18 @@ item_mu1(items)                 f    -        complexity: sums of distances (p =
 item_degenerate(items)          i    -        1: all or none have it right, else 0
 item_separable(items)           i    -        1: ability parts right and wrong, else 0
 item_covariance(parameter, parameter_)  f  -  posterior covariance of (log a, d), items in order,
-    log a before d
+    log a before d; slopes of any sign: of (a, d)
 item_loading(items, latent_dims)  f  1/theta  slope on each ability
 item_loading_draw(draw, items, latent_dims)  f  1/theta  combined draws of loadings
 ability_correlation(latent_dims, latent_dims_)  f  -  correlation of the abilities
 ability_correlation_draw(draw, latent_dims, latent_dims_)  f  -  combined draws of the correlations
-coordinate(coordinate)          UOT  -        log_discrimination, intercept
-coordinate_(coordinate_)        UOT  -        log_discrimination, intercept
-item_prior_mean(coordinate)     f    -        learned mean of the items' (log a, d)
-item_prior_covariance(coordinate, coordinate_)  f  -  learned covariance of the items' (log a, d)
+coordinate(coordinate)          UOT  -        log_discrimination, or discrimination; intercept
+coordinate_(coordinate_)        UOT  -        log_discrimination, or discrimination; intercept
+item_prior_mean(coordinate)     f    -        learned mean of the items' coordinates
+item_prior_covariance(coordinate, coordinate_)  f  -  learned covariance of the items' coordinates
 item_prior_mean_draw(draw, coordinate)  f  -  combined draws of it
 item_prior_covariance_draw(draw, coordinate, coordinate_)  f  -  combined draws of it
+item_negative_probability(items)  f  -        probability that the slope is negative
 item_discrimination_draw(draw, items)  f  1/theta  combined draws of a
 item_intercept_draw(draw, items)  f  logit  combined draws of d
 item_guessing_draw(draw, items)  f  -  combined draws of c

@@ -106,6 +106,35 @@ class Asymptotes(Coordinates):
         return out
 
 
+class Signed(Coordinates):
+    """Those of others with the slope itself, which may be negative, in place of its logarithm."""
+
+    def __init__(self, positive: Coordinates) -> None:
+        self.positive, self.size = positive, positive.size
+
+    def of(self, x: Floats) -> Floats:
+        """See :class:`Coordinates`."""
+        y = self.positive.of(np.concatenate([np.ones_like(x[:1]), x[1:]]))
+        y[0] = x[0]
+        return y
+
+    def parameters(self, y: Floats) -> Floats:
+        """See :class:`Coordinates`."""
+        x = self.positive.parameters(np.concatenate([np.zeros_like(y[:1]), y[1:]]))
+        x[0] = y[0]
+        return x
+
+    def slopes(self, y: Floats) -> Floats:
+        """See :class:`Coordinates`."""
+        out = self.positive.slopes(np.concatenate([np.zeros_like(y[:1]), y[1:]]))
+        out[0, 0] = 1.0
+        return out
+
+    def log_prior(self, y: Floats, betas: Betas, power: float = 1.0) -> Density:
+        """See :class:`Coordinates`: shapes know nothing of slopes."""
+        return self.positive.log_prior(y, betas, power)
+
+
 #: SD of a step intercept's deviation from their mean, before the data.
 _STEPS_SD = 2.0
 

@@ -26,7 +26,7 @@ def truncated_normal(below: float, above: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class ItemPrior:
-    """Priors of a Bayesian 2PL calibration; ability is N(0, 1), which fixes the scale.
+    """Priors of a Bayesian calibration; ability is N(0, 1), which fixes the scale.
 
     In several dimensions ``discrimination`` is the prior of each loading that is positive.
 
@@ -37,7 +37,7 @@ class ItemPrior:
     intercept : (mean, sd)
         Normal.
     loading : (mean, sd)
-        Normal, of the loadings in several dimensions that may be negative.
+        Normal, of slopes, and of loadings in several dimensions, that may be negative.
     """
 
     discrimination: tuple[float, float] = (1.0, 1.0)
@@ -51,12 +51,14 @@ class ItemPrior:
                     f"ItemPrior {name}={pair!r}: give (mean, sd), both finite and sd > 0"
                 )
 
-    def tempered(self, power: float) -> Floats:
+    def tempered(self, power: float, *, signed: bool = False) -> Floats:
         """Return ``[mean_a, precision_a, mean_d, precision_d]`` of the prior to a power.
 
-        A normal density to the power p is a normal of p times the precision.
+        A normal density to the power p is a normal of p times the precision.  Signed slopes have
+        the prior of loadings that may be negative.
         """
-        (ma, sa), (md, sd) = self.discrimination, self.intercept
+        ma, sa = self.loading if signed else self.discrimination
+        md, sd = self.intercept
         return np.array([ma, power / sa**2, md, power / sd**2])
 
     def tempered_loadings(self, positive: Bools, power: float) -> tuple[Floats, Floats]:

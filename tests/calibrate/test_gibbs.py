@@ -379,7 +379,7 @@ def test_thinning_keeps_every_kth_sweep(small, monkeypatch):
 
 
 def test_not_a_number_is_a_chain_error(small, monkeypatch):
-    def broken(persons, nodes, prior, random, log_a, d):
+    def broken(persons, nodes, prior, random, log_a, d, signed):
         d[2] = np.nan
 
     monkeypatch.setattr(item_moves.item_draws, "rescale", broken)
@@ -388,7 +388,7 @@ def test_not_a_number_is_a_chain_error(small, monkeypatch):
 
 
 def test_a_slope_that_runs_away_is_a_chain_error(small, monkeypatch):
-    def broken(persons, nodes, prior, random, log_a, d):
+    def broken(persons, nodes, prior, random, log_a, d, signed):
         log_a[3] += 1.0
 
     monkeypatch.setattr(item_moves.item_draws, "rescale", broken)
@@ -426,7 +426,9 @@ def test_start_values_do_not_matter_in_the_end(small):
 def test_chains_that_disagree_warn(small, monkeypatch):
     # Chains that keep to their scattered starts.
     monkeypatch.setattr(item_moves.item_draws, "metropolis", lambda *args: None)
-    monkeypatch.setattr(item_moves.item_draws, "rescale", lambda *args: args[5].__iadd__(1e-3))
+    monkeypatch.setattr(
+        item_moves.item_draws, "rescale", lambda *args, signed: args[5].__iadd__(1e-3)
+    )
     with pytest.warns(ConvergenceWarning, match="R-hat") as caught:
         fit = fit_bayes(small, n_draws=100, n_warmup=50, n_chains=2, prior=ItemPrior())
     assert len(caught) == 1

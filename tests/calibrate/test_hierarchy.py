@@ -100,7 +100,7 @@ def test_density_of_items_by_a_normal_of_all_of_them():
     def log_density(a, d):
         return law.logpdf(np.stack([np.log(a), d]).T.ravel()) - np.log(a).sum()
 
-    value, slope = prior.log_density(a, d)
+    value, slope = prior.log_density_of_slopes(a, d)
     assert value == pytest.approx(log_density(a, d), rel=1e-12)
     h = 1e-5
     for j in range(m):

@@ -387,6 +387,7 @@ OTHER: dict[str, dict[str, list[dict[str, Any]]]] = {
             {"model": "3pl", "guessing_prior": (2.0, 9.0)},
             {"model": "3pl", "guessing_prior": None},
         ],
+        "positive": [{"positive": "none"}],
         "start": [{"start": BANKS["2pl"]}],
         "max_iterations": [{"max_iterations": 60}],
         "tolerance": [{"tolerance": 1e-5}],
@@ -409,7 +410,8 @@ OTHER: dict[str, dict[str, list[dict[str, Any]]]] = {
         "bias_correction": [],  # complete data only; applied to the result
     },
     "fit_bayes": {
-        "model": [],  # there is one
+        "model": [{"model": "3pl"}, {"model": "4pl"}],
+        "guessing_prior": [{"model": "3pl", "guessing_prior": (2.0, 8.0)}],
         "n_dims": [{"n_dims": 2}],
         "n_shards": [{"n_shards": 2}],
         "n_draws": [{"n_draws": 101}],
@@ -421,7 +423,7 @@ OTHER: dict[str, dict[str, list[dict[str, Any]]]] = {
         "powering": [{"powering": "published"}],
         "location": [{"location": "average"}],
         "loadings": [{"n_dims": 2, "loadings": SIMPLE}],
-        "positive": [{"n_dims": 2, "positive": "anchors"}],
+        "positive": [{"positive": "none"}, {"n_dims": 2, "positive": "anchors"}],
         "correlated": [{"n_dims": 2, "loadings": SIMPLE, "correlated": True}],
         "start": [{"start": BANKS["2pl"]}],
     },

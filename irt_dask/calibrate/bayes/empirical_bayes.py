@@ -14,6 +14,7 @@ import numpy as np
 from irt_dask.arrays import Floats
 from irt_dask.calibrate.bayes.full_data_mode import Posterior, on_line
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy
+from irt_dask.calibrate.bayes.signed_hierarchy import SignedHierarchy
 from irt_dask.engine import Engine
 from irt_dask.kernels.gibbs import learned_item_draws
 
@@ -35,17 +36,19 @@ def covariance(engine: Engine, prior: Hierarchy, x: Floats) -> tuple[Floats, Flo
     held need only be near, and the weights of the draws say whether it was.  The driver holds
     expected counts, 16 bytes x items x nodes.
     """
+    signed = isinstance(prior, SignedHierarchy)
     posterior = Posterior(engine, prior)
 
     def step(x: Floats, mean: Floats, held: Floats) -> tuple[Floats, Floats]:
-        items = np.stack([np.exp(x[0]), x[1]])
+        items = np.stack([prior.slopes(x), x[1]])
         nodes = posterior.nodes(items)
         scales = posterior.scales(items, nodes)
         right, seen, _ = engine.map_reduce(on_line, *items, nodes, scales)
         precision = np.asarray(np.linalg.inv(held), dtype=float)
         return learned_item_draws.modes(
-            right / scales.weight, seen / scales.weight, nodes, mean, precision, x
-        )
+            right / scales.weight, seen / scales.weight, nodes, mean, precision, x,
+            signed=signed,
+        )  # fmt: skip
 
     return settled(prior, x, step)
 
@@ -55,7 +58,8 @@ def settled(
 ) -> tuple[Floats, Floats]:
     """Covariance and items after rounds of ``step(x, mean, covariance)``.
 
-    It returns items, of which the first two rows are (log a, d), and covariances of these.
+    It returns items, of which the first two rows are (log a, d), or (a, d) if signed, and
+    covariances of these.
     """
     mean, held = prior.start(x[:2])
     for _ in range(_MOST_ROUNDS):

@@ -14,8 +14,9 @@ from typing import Any
 
 import xarray as xr
 
-from irt_dask.arrays import Bools, Floats
+from irt_dask.arrays import Floats
 from irt_dask.calibrate.bayes import (
+    asked,
     barycenter,
     full_data_mode,
     item_priors,
@@ -23,10 +24,11 @@ from irt_dask.calibrate.bayes import (
     models,
     samplers,
     shards,
+    signs,
 )
 from irt_dask.calibrate.bayes import loadings as masks
 from irt_dask.calibrate.bayes.coordinates import Space
-from irt_dask.calibrate.bayes.hierarchy import COORDINATES, Hierarchy
+from irt_dask.calibrate.bayes.hierarchy import Hierarchy
 from irt_dask.calibrate.bayes.item_density import Shapes
 from irt_dask.calibrate.bayes.model_space import ModelSpace
 from irt_dask.calibrate.bayes.samplers import Options, Sampler
@@ -35,8 +37,6 @@ from irt_dask.curves.guessing import GUESSING
 from irt_dask.curves.priors import ItemPrior
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
 from irt_dask.engine.identity import identified
-from irt_dask.engine.inputs import one_of, whole_number
-from irt_dask.errors import InputError
 from irt_dask.items import checks
 from irt_dask.items.known_models import parameters
 from irt_dask.store import Responses
@@ -119,9 +119,13 @@ def fit_bayes(
     loadings : bool array (items, n_dims), DataFrame or DataArray by item id
         Which loadings are free, the others are 0; enough zeros to forbid rotations.  Default: item
         j < n_dims loads on abilities 0 .. j (choose the order of items so that these load highly).
-    positive : "all" | "anchors"
-        Whether all free loadings are positive, or one of each ability, the others N(0, 1) before
-        the data (``ItemPrior.loading``).
+    positive : "all" | "none" | "anchors"
+        Whether all slopes, or free loadings, are positive.  "none", of one ability: any slope may
+        be negative, as of items with a reversed key, or of votes; ability is turned to where the
+        sum over items of cov(ability, response) is positive, which one fit on all data decides
+        before chains begin.  "anchors", of several: one loading of each is positive.  Slopes and
+        loadings of any sign are N(0, 1) before the data (``ItemPrior.loading``), or normal as
+        learned: "hierarchical" then is of (a, d).
     correlated : bool
         Whether abilities are correlated, with a uniform prior over correlation matrices (to the
         power n_k / n it is itself), rather than independent.  Needs ``loadings`` with two items for
@@ -200,35 +204,37 @@ def fit_bayes(
     """
     responses = as_responses(responses, "fit_bayes", graded=n_dims == 1)
     refuse_weights(responses, "fit_bayes")
-    shapes = models.asked(model, responses, guessing_prior, n_dims, sampler)
-    _check_options(n_dims, n_shards, n_draws, n_warmup, n_chains, powering, responses.n_persons)
+    asked.check(n_dims, n_shards, n_draws, n_warmup, n_chains, powering, responses.n_persons)
+    signed = asked.signed(positive, n_dims, sampler)
+    shapes = models.asked(model, responses, guessing_prior, n_dims, sampler, signed=signed)
     name = samplers.choose(sampler, n_dims)
-    asked = Options(
-        seed, n_shards, n_draws, n_warmup, n_chains, item_priors.choose(prior, name, powering),
+    o = Options(
+        seed, n_shards, n_draws, n_warmup, n_chains,
+        item_priors.choose(prior, name, powering, signed=signed),
         powering, n_dims, bool(correlated), name, barycenter.location_for(location, n_dims),
-        *_masks(responses, n_dims, loadings, positive, correlated, start), positive,
+        *asked.loading_masks(responses, n_dims, loadings, positive, correlated, start), positive,
     )  # fmt: skip
     with Engine(responses, client=client, progress=progress, stage="Gibbs", graded=True) as engine:
         responses = identified(engine)
         counts = response_counts(engine)
-        item_priors.refuse_small_shards(asked.prior, counts.n_persons, responses.n_items, n_shards)
-        sampled = _started(engine, responses, asked, shapes, counts, start)
-        found = _found(engine, sampled, asked, checkpoint)
-        objective = _objective(found, asked) if n_dims <= barycenter.MOST_REFINED else None
+        item_priors.refuse_small_shards(o.prior, counts.n_persons, responses.n_items, n_shards)
+        sampled = _started(engine, responses, o, shapes, counts, start)
+        found = _found(engine, sampled, o, checkpoint)
+        objective = _objective(found, o) if n_dims <= barycenter.MOST_REFINED else None
         data = _of_items(engine, found, shapes, counts)
     checks.warn(data["item_flag"], responses.item_id)
     models.warn_null_categories(shapes, responses.item_id, counts.of_each)
-    about = _about(found, asked, model, counts.n_persons) | models.about(shapes, data, n_dims)
+    about = _about(found, o, model, counts.n_persons) | models.about(shapes, data, n_dims)
     item_priors.warn(about)
     item_priors.warn_inefficient(found.combined.learned, _EFFICIENT)
     shards.warn_rare(counts.seen, responses.item_id, found.shards)
     mixed = shards.warn(found.shards, name, found.rotation)
     data |= shards.diagnostics(found.shards, found.sampled.space, found.rotation)
-    learned = isinstance(asked.prior, Hierarchy)
+    names = o.prior.names if isinstance(o.prior, Hierarchy) else None
     return dataset(
         data,
         item_id=responses.item_id,
-        coords=dict.fromkeys(("coordinate", "coordinate_"), COORDINATES) if learned else None,
+        coords=dict.fromkeys(("coordinate", "coordinate_"), names) if names else None,
         attrs={
             "converged": mixed and found.combined.settled,
             "objective": objective,
@@ -237,37 +243,7 @@ def fit_bayes(
     )
 
 
-# --- what is asked --------------------------------------------------------------------------------
-
-
-def _check_options(
-    n_dims: int, n_shards: int, n_draws: int, n_warmup: int, n_chains: int, powering: str,
-    n_persons: int,
-) -> None:  # fmt: skip
-    whole_number("n_dims", n_dims, 1)
-    whole_number("n_shards", n_shards, 1)
-    whole_number("n_draws", n_draws, samplers.LEAST_DRAWS)
-    whole_number("n_warmup", n_warmup, 50)
-    whole_number("n_chains", n_chains, 1)
-    one_of("powering", powering, tuple(barycenter.POWERINGS))
-    if n_shards > n_persons:
-        raise InputError(f"n_shards={n_shards} exceeds the {n_persons} persons; use fewer shards")
-
-
-def _masks(
-    responses: Responses, n_dims: int, loadings: Any, positive: str, correlated: bool, start: Any
-) -> tuple[Bools, Bools]:
-    """Free loadings, and positive ones; refuses what one ability, or several, cannot use."""
-    if start is not None and n_dims > 1:
-        raise InputError(f"start= gives values of one ability; leave it out with n_dims={n_dims}")
-    given = {"loadings": loadings is not None, "positive": positive != "all"}
-    for name, said in (given | {"correlated": bool(correlated)}).items():
-        if said and n_dims == 1:
-            raise InputError(f"{name}= is for several abilities; n_dims is 1")
-    free = masks.free_loadings(
-        responses.n_items, n_dims, loadings, responses.item_id, correlated=correlated
-    )
-    return free, masks.positive_loadings(free, positive)
+# --- how it begins --------------------------------------------------------------------------------
 
 
 def _started(
@@ -278,6 +254,12 @@ def _started(
     if o.n_dims > 1:
         at = masks.start(counts.right, counts.seen, o.free, o.signs)
         return samplers.polya_gamma(responses, o, *at)
+    if shapes.signed:
+        y, towards = signs.pilot(engine, shapes, counts, start)
+        o = replace(o, towards=towards)
+        if models.is_2pl(shapes):
+            return samplers.grid(engine, responses, o, *y)
+        return samplers.of_models(engine, responses, o, shapes, y)
     if not models.is_2pl(shapes):
         x = start_values(
             responses.item_id, shapes.models, counts.of_each, start, prior=shapes.betas
@@ -333,6 +315,9 @@ def _of_items(
     """What is said of the items, flags too."""
     data = found.combined.data | {"item_n_responses": counts.seen, "item_n_right": counts.right}
     data |= models.described(shapes)
+    if shapes.signed:
+        below = data["item_discrimination_draw"] < 0.0
+        data["item_negative_probability"] = below.mean(axis=0)
     wrong, score = counts.of_each[:, 0], counts.score(shapes.models.n_categories)
     return data | {"item_flag": checks.of_fit(engine, data, wrong=wrong, score=score)}
 
@@ -365,11 +350,11 @@ def _about(
     about: dict[str, Any] = {
         "method": "LS-WASP" if o.n_shards > 1 else "Gibbs",
         "model": models.name(model, o.n_dims), "seed": o.seed, "n_iterations": plan.total,
-        "identification": _identification(o), "n_dims": o.n_dims,
+        "identification": asked.identification(o), "n_dims": o.n_dims,
         "n_persons": found.log_posterior.engine.responses.n_persons,
         "n_shards": o.n_shards, "n_chains": o.n_chains, "thin": plan.thin, "sampler": o.sampler,
         "powering": o.powering, "location": o.location, "covariance": combined.structure,
-        **item_priors.describe(plan.prior, signed=o.positive == "anchors"),
+        **item_priors.describe(plan.prior, signed=o.positive != "all"),
     }  # fmt: skip
     if combined.refined is not None:
         about["n_location_steps"] = combined.refined.n_steps
@@ -377,13 +362,6 @@ def _about(
     if combined.learned is not None:
         about["n_runs"], about["prior_efficiency"] = found.n_runs, combined.learned.efficiency
     if o.n_dims == 1:
-        about |= item_priors.rest(plan.prior, combined.data, n_persons)
+        signed = o.positive == "none"
+        about |= item_priors.rest(plan.prior, combined.data, n_persons, signed=signed)
     return about
-
-
-def _identification(o: Options) -> str:
-    if o.n_dims == 1:
-        return "ability N(0, 1); a > 0"
-    which = "free loadings" if o.positive == "all" else "one loading of each ability"
-    kind = "correlated, SD 1" if o.correlated else "independent N(0, 1)"
-    return f"abilities {kind}; loadings fixed at 0; {which} positive"

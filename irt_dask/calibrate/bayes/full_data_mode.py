@@ -133,15 +133,15 @@ class Posterior:
         """Log density of the items' prior and its gradient; fixed loadings have none."""
         a, d = parameters[:-1], parameters[-1:]
         if isinstance(self.prior, Hierarchy):
-            return self.prior.log_density(a[0], d[0])
+            return self.prior.log_density_of_slopes(a[0], d[0])
         slope = np.empty_like(parameters)
         value = np.empty_like(parameters)
-        value[:-1], slope[:-1] = _normal(a, self.prior.discrimination)
+        value[:-1], slope[:-1] = normal(a, self.prior.discrimination)
         value[:-1] -= log_ndtr(self.prior.discrimination[0] / self.prior.discrimination[1])
         if self.signed is not None:
             at = self.signed[:-1]
-            value[:-1][at], slope[:-1][at] = _normal(a[at], self.prior.loading)
-        value[-1:], slope[-1:] = _normal(d, self.prior.intercept)
+            value[:-1][at], slope[:-1][at] = normal(a[at], self.prior.loading)
+        value[-1:], slope[-1:] = normal(d, self.prior.intercept)
         if self.free is not None:
             value, slope = np.where(self.free, value, 0.0), np.where(self.free, slope, 0.0)
         return float(value.sum()), slope
@@ -164,7 +164,7 @@ def with_correlation(items: Floats, correlation: float) -> Floats:
     return np.hstack([items, column])
 
 
-def _normal(x: Floats, prior: tuple[float, float]) -> tuple[Floats, Floats]:
+def normal(x: Floats, prior: tuple[float, float]) -> tuple[Floats, Floats]:
     """Log density of a normal, and its derivative."""
     mean, sd = prior
     z = (x - mean) / sd

@@ -8,7 +8,7 @@ ability.  What a sweep hands to the next is the item parameters alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ LEAST_START = 0.2
 
 
 #: A slope of 1,000 is none: the grid that resolves it would have 14,000 nodes.
-_LARGEST_LOG_SLOPE = float(np.log(1e3))
+_LARGEST_SLOPE = 1e3
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,20 @@ class Plan:
     n_persons: int
     sweeps: int
     powering: str = "shrink"
+    #: What slopes of any sign count towards the orientation of ability; (): they are positive, and
+    #: chains have their logarithms.
+    towards: tuple[float, ...] = ()
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a checkpoint rests on."""
+        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        own["prior"] = asdict(self.prior)
+        return own if self.towards else {k: v for k, v in own.items() if k != "towards"}
+
+    def slopes(self, u: Floats) -> Floats:
+        """Discriminations that a chain's first coordinates stand for."""
+        return u if self.towards else np.exp(u)
 
     @property
     def total(self) -> int:
@@ -154,7 +168,7 @@ def segment(
     n, m = data.persons.n, data.persons.n_items
     published = plan.powering == "published"
     power = n / plan.n_persons if plan.powering == "shrink" else 1.0
-    moves = moves_for(plan.prior, power, m, state)
+    moves = moves_for(plan.prior, power, m, state, np.array(plan.towards))
     log_a, d = state["log_a"].copy(), state["d"].copy()
     accepted = state["accepted"].copy()
     start, grid = state["start"], Grid(int(state["n_nodes"]))
@@ -164,7 +178,7 @@ def segment(
     for step in range(first, min(first + plan.sweeps, plan.total + 1)):
         sweep = keyed_random.key(plan.seed, "gibbs", shard, chain, step)
         words, abilities = np.split(keyed_random.stream(sweep, moves.words + data.n), [moves.words])
-        at, right, seen, persons = _draw_shard(data, np.exp(log_a), d, nodes, abilities)
+        at, right, seen, persons = _draw_shard(data, plan.slopes(log_a), d, nodes, abilities)
         if published:
             right, seen = (x * (plan.n_persons / n) for x in (right, seen))
         if step == plan.n_warmup + 1:
@@ -172,10 +186,10 @@ def segment(
         counts = Counts(at, right, seen, persons, nodes)
         # Published conditionals have no joint distribution that a move along the scale could keep.
         moves.sweep(counts, start, words, log_a, d, accepted, rescaled=not published)
-        _check(log_a, d, f"shard {shard}, chain {chain}, sweep {step}")
+        _check(plan.slopes(log_a), d, f"shard {shard}, chain {chain}, sweep {step}")
         if plan.adapts_after(step):
             start = np.stack([log_a, d])
-            grid = _grid(log_a, d)
+            grid = _grid(plan.slopes(log_a), d)
             nodes = grid.nodes
         if step > plan.n_warmup and (step - plan.n_warmup) % plan.thin == 0:
             kept.append(np.stack([log_a, d]))
@@ -189,25 +203,25 @@ def segment(
     return state, {"draws": np.array(kept).reshape(-1, 2, m), **drawn}
 
 
-def _grid(log_a: Floats, d: Floats) -> Grid:
+def _grid(a: Floats, d: Floats) -> Grid:
     """Grid of a chain that is here."""
-    return grid_for(np.exp(log_a), d, margin=GRID_MARGIN, share=GRID_SHARE)
+    return grid_for(a, d, margin=GRID_MARGIN, share=GRID_SHARE)
 
 
-def _check(log_a: Floats, d: Floats, where: str) -> None:
+def _check(a: Floats, d: Floats, where: str) -> None:
     """Stop a chain whose items are no numbers, or have run away."""
-    if not (np.isfinite(log_a).all() and np.isfinite(d).all()):
+    if np.isnan(a).any() or (a == 0.0).any() or not np.isfinite(d).all():
         raise ChainError(f"{where}: an item parameter is not a number")
-    check_slopes(log_a, where)
+    check_slopes(a, where)
 
 
-def check_slopes(log_a: Floats, where: str) -> None:
+def check_slopes(a: Floats, where: str) -> None:
     """Stop a chain whose slopes have run away."""
-    if log_a.max() > _LARGEST_LOG_SLOPE:
-        j = int(log_a.argmax())
+    if np.abs(a).max() > _LARGEST_SLOPE:
+        j = int(np.abs(a).argmax())
         raise ChainError(
             f"{where}: the chain diverges, the discrimination of item {j} has reached "
-            f"{np.exp(log_a[j]):.3g}; use fewer shards, or a tighter ItemPrior for discriminations"
+            f"{a[j]:.3g}; use fewer shards, or a tighter ItemPrior for discriminations"
         )
 
 
@@ -217,11 +231,12 @@ def first_state(shard: int, chain: int, a: Floats, d: Floats, plan: Plan) -> dic
     Slopes start at 0.2 at least: the item step proposes values far out on the way to a = 0 too
     rarely, and so would hardly leave one that joint maximum likelihood put at its bound.
     """
-    a = np.maximum(a, LEAST_START)
+    if not plan.towards:
+        a = np.log(np.maximum(a, LEAST_START))
     scatter = keyed_random.generator(plan.seed, "gibbs-start", shard, chain).normal(
         0.0, 0.2, (2, a.size)
     )
-    log_a, d = np.log(a) + scatter[0], d + scatter[1]
+    log_a, d = a + scatter[0], d + scatter[1]
     return {
         "shard": np.array(shard),
         "chain": np.array(chain),
@@ -231,5 +246,5 @@ def first_state(shard: int, chain: int, a: Floats, d: Floats, plan: Plan) -> dic
         "d": d,
         "start": np.stack([log_a, d]),
         "accepted": np.zeros(a.size, dtype=np.int64),
-        "n_nodes": np.array(_grid(log_a, d).n_nodes),
+        "n_nodes": np.array(_grid(plan.slopes(log_a), d).n_nodes),
     }

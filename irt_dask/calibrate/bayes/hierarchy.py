@@ -13,14 +13,15 @@ Sigma inverse Wishart, both proper.  This is the case of one block of items.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import chdtri, ndtri
 
 from irt_dask.arrays import Floats
 
-COORDINATES = ("log_discrimination", "intercept")
 #: Uniforms that :meth:`Hierarchy.draw_mean` and :meth:`Hierarchy.draw_covariance` use.
 WORDS_MEAN, WORDS_COVARIANCE = 2, 3
 #: SDs of log a from its mean beyond which the prior of a shard, a power of the whole one, falls as
@@ -50,6 +51,13 @@ class Hierarchy:
     df: float = 8.0
     scale: tuple[tuple[float, float], tuple[float, float]] = ((0.75, 0.0), (0.0, 10.0))
     held: tuple[tuple[float, float], tuple[float, float]] | None = None
+
+    #: What the coordinates are.
+    names: ClassVar = ("log_discrimination", "intercept")
+
+    def slopes(self, x: Floats) -> Floats:
+        """Discriminations of items at x, (..., items)."""
+        return np.asarray(np.exp(x[..., 0, :]))
 
     def holding(self, covariance: Floats) -> Hierarchy:
         """Return this prior with a covariance that is not learned."""
@@ -122,12 +130,12 @@ class Hierarchy:
         held = np.einsum("ij,...ji->...", np.linalg.inv(np.array(self.held)), scatter)
         return 0.5 * held - 0.5 * (self.df + x.shape[-1]) * log_det
 
-    def log_density(self, a: Floats, d: Floats) -> tuple[float, Floats]:
-        """Log density of slopes and intercepts, mu integrated out, and its gradient (2, items).
+    def log_density(self, x: Floats, volume: float = 0.0) -> tuple[float, Floats]:
+        """Log density of items at x, mu integrated out, and its gradient (2, items).
 
-        The covariance is the one that is held.
+        The covariance is the one that is held; ``volume`` is the log of that of other coordinates.
         """
-        x, covariance = np.stack([np.log(a), d]), np.array(self.held)
+        covariance = np.array(self.held)
         inner, own = np.linalg.inv(covariance), self._mean_precision
         centre, precision = self.mean_given(x, covariance)
         deviation, off = x - centre[:, None], centre - self.mean
@@ -135,7 +143,12 @@ class Hierarchy:
         value = 0.5 * float((deviation * slope).sum()) - 0.5 * float(off @ own @ off)
         for matrix, times in ((covariance, x.shape[1]), (precision, 1), (np.linalg.inv(own), 1)):
             value -= 0.5 * times * float(np.linalg.slogdet(matrix)[1])
-        value -= x.shape[1] * math.log(2.0 * math.pi) + float(x[0].sum())
+        return value - (x.shape[1] * math.log(2.0 * math.pi) + volume), slope
+
+    def log_density_of_slopes(self, a: Floats, d: Floats) -> tuple[float, Floats]:
+        """:meth:`log_density` as one of slopes and intercepts, and its gradient by these."""
+        x = np.stack([np.log(a), d])
+        value, slope = self.log_density(x, float(x[0].sum()))
         slope[0] = (slope[0] - 1.0) / a
         return value, slope
 
@@ -144,51 +157,91 @@ class Hierarchy:
     def move(
         self, x: Floats, mean: Floats, covariance: Floats, power: float,
         abilities: tuple[float, float, float], u: Floats,
-    ) -> tuple[Floats, Floats]:  # fmt: skip
-        """Shift and stretch the ability scale together with items and mu; x and mu afterwards.
+    ) -> tuple[Floats, Floats, Floats]:  # fmt: skip
+        """Shift and stretch the ability scale together with the prior; x, mean, covariance then.
 
-        ``theta - m, d + a m, mu_d + c m`` with c the mean slope, and ``theta e^-v, log a + v, mu_a
-        + v``, leave the likelihood alone; m and v are drawn from their conditionals on the orbit of
-        the group (Liu and Sabatti 2000), v by a Metropolis-Hastings step.  ``abilities`` are
-        number, sum and sum of squares; ``power`` is that of the items' prior and of mu's.
+        ``theta - m, d + a m, mu_d + c m`` with c the mean slope, and ``theta e^-v, a e^v`` and what
+        the prior knows of slopes, leave the likelihood and the items' density alone; m and v are
+        drawn from their conditionals on the orbit of the group (Liu and Sabatti 2000), v by a
+        Metropolis-Hastings step.  ``abilities`` are number, sum and sum of squares; ``power`` is
+        that of the items' prior and of mu's.
         """
+        z = ndtri(u[:2])
+        x, mean, s2 = self._shifted(x, mean, covariance, power, abilities, float(z[0]))
+        on_orbit = self._on_orbit(x, mean, covariance, power, abilities[0], s2)
+        v = stretch(on_orbit, float(z[1]), float(u[2]))
+        return self._stretched(x, mean, covariance, v)
+
+    def _shifted(
+        self, x: Floats, mean: Floats, covariance: Floats, power: float,
+        abilities: tuple[float, float, float], z: float,
+    ) -> tuple[Floats, Floats, float]:  # fmt: skip
+        """Items, their mean and the sum of squared abilities after the shift: a normal density."""
         n, s1, s2 = abilities
         x, mean = x.copy(), mean.copy()
         inner = power * np.linalg.inv(covariance)
         outer = power * self._mean_precision
-        # Shift: a normal density.
-        a = np.exp(x[0])
+        a = self.slopes(x)
         c = a.mean()
         along = a - c
         pull = inner[1] @ (x - mean[:, None])
         precision = n + inner[1, 1] * (along @ along) + outer[1, 1] * c * c
         slope = s1 - pull @ along - c * (outer[1] @ (mean - self.mean))
-        z = ndtri(u[:2])
-        shift = slope / precision + z[0] / math.sqrt(precision)
+        shift = slope / precision + z / math.sqrt(precision)
         x[1] += a * shift
         mean[1] += c * shift
-        s2 += n * shift * shift - 2.0 * shift * s1
-        # Stretch: log-concave; a normal about its mode is proposed.
+        return x, mean, s2 + n * shift * shift - 2.0 * shift * s1
+
+    def _on_orbit(
+        self, x: Floats, mean: Floats, covariance: Floats, power: float, n: float, s2: float
+    ) -> Orbit:
+        """``log a + v, mu_a + v``."""
+        outer = power * self._mean_precision
         pull, stiff = float(outer[0] @ (mean - self.mean)), float(outer[0, 0])
 
         def log_density(v: float) -> float:
             return -n * v - 0.5 * s2 * math.exp(-2.0 * v) - pull * v - 0.5 * stiff * v * v
 
-        mode, curvature = 0.0, 1.0
-        for _ in range(50):
-            e = s2 * math.exp(-2.0 * mode)
-            curvature = 2.0 * e + stiff
-            step = max(-1.0, min(1.0, (e - n - pull - stiff * mode) / curvature))
-            mode += step
-            if abs(step) < 1e-12:
-                break
-        v = mode + z[1] / math.sqrt(curvature)
-        log_ratio = log_density(v) - log_density(0.0)
-        log_ratio += 0.5 * float(z[1]) ** 2 - 0.5 * curvature * mode * mode
-        if math.log(u[2]) < log_ratio:
-            x[0] += v
-            mean[0] += v
-        return x, mean
+        def slope(v: float) -> tuple[float, float]:
+            e = s2 * math.exp(-2.0 * v)
+            return e - n - pull - stiff * v, 2.0 * e + stiff
+
+        return log_density, slope
+
+    def _stretched(
+        self, x: Floats, mean: Floats, covariance: Floats, v: float
+    ) -> tuple[Floats, Floats, Floats]:
+        x[0] += v
+        mean[0] += v
+        return x, mean, covariance
+
+    def pulls(self, drawn: dict[str, Floats], a: Floats) -> tuple[float, float]:
+        """Expected score of the prior along stretches and shifts, from draws of mu and slopes."""
+        pull = (self.mean - drawn["item_prior_mean_draw"]) / np.square(self.mean_sd)
+        return float(pull[:, 0].mean()), float((a.mean(axis=1) * pull[:, 1]).mean())
+
+
+#: Log density of a stretch; its derivative, and about minus the second one, which is positive.
+Orbit = tuple[Callable[[float], float], Callable[[float], tuple[float, float]]]
+
+
+def stretch(on_orbit: Orbit, z: float, u: float) -> float:
+    """Draw a stretch v by a Metropolis-Hastings step from 0; a normal about the mode is proposed.
+
+    ``z`` is standard normal, ``u`` uniform.
+    """
+    log_density, slope = on_orbit
+    mode, curvature = 0.0, 1.0
+    for _ in range(50):
+        rise, curvature = slope(mode)
+        step = max(-1.0, min(1.0, rise / curvature))
+        mode += step
+        if abs(step) < 1e-12:
+            break
+    v = mode + z / math.sqrt(curvature)
+    log_ratio = log_density(v) - log_density(0.0)
+    log_ratio += 0.5 * z**2 - 0.5 * curvature * mode * mode
+    return v if math.log(u) < log_ratio else 0.0
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ padded to the model that has most: what an item's model lacks is 0.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtri
@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.calibrate.bayes.item_moves import Moves
 from irt_dask.curves.betas import Betas
-from irt_dask.curves.coordinates import Coordinates, Density, nothing
+from irt_dask.curves.coordinates import Coordinates, Density, Signed, nothing
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.items.derivatives import Counts, derivatives, values
 from irt_dask.items.mixture import Mixture, Part
@@ -38,11 +38,17 @@ class Shapes:
     models: Mixture
     betas: Betas
     power: float = 1.0
+    #: Whether slopes may be negative: they are coordinates themselves, not their logarithms.
+    signed: bool = False
 
-    @staticmethod
-    def _coordinates(part: Part) -> Coordinates:
-        assert part.model.coordinates is not None
-        return part.model.coordinates
+    def _coordinates(self, part: Part) -> Coordinates:
+        own = part.model.coordinates
+        assert own is not None
+        return Signed(own) if self.signed else own
+
+    def discriminations(self, u: Floats) -> Floats:
+        """Slopes at their coordinates."""
+        return u if self.signed else np.exp(u)
 
     @property
     def free(self) -> Bools:
@@ -70,7 +76,8 @@ class Shapes:
     def items(self, y: Floats, margin: float = 1.0) -> ItemSet:
         """The items at coordinates, slopes multiplied by the margin."""
         if margin != 1.0:
-            y = np.concatenate([y[:1] + np.log(margin), y[1:]])
+            more = y[:1] * margin if self.signed else y[:1] + np.log(margin)
+            y = np.concatenate([more, y[1:]])
         return self.models.item_set(self.parameters(y))
 
     def by_coordinate(self, y: Floats, gradient: Floats) -> Floats:
@@ -90,7 +97,7 @@ class Shapes:
         """Those of some items."""
         models = self.models.take(items.tolist())
         betas = self.betas.take(items).first(models.size)
-        return Shapes(models, betas, self.power)
+        return replace(self, models=models, betas=betas)
 
     def log_prior(self, y: Floats) -> Density:
         """Density of the shapes before the data."""
@@ -272,7 +279,8 @@ def metropolis(
     log_ratio = exponent * np.log1p((old[:, :, 0] ** 2).sum(axis=1) / df)
     log_ratio -= exponent * np.log1p((z**2).sum(axis=1) / df)
     log_ratio += density.value(new) - density.value(y)
-    taken = np.log(u[:, -1]) < log_ratio
+    towards = density.common.towards
+    taken = _oriented(np.log(u[:, -1]) < log_ratio, y[0], new[0], towards)
     y[:, taken] = new[:, taken]
     accepted += taken
     bent = [part.at for part in density.shapes.models.parts if part.model.asymptotes]
@@ -282,15 +290,40 @@ def metropolis(
     return centre
 
 
+def _oriented(taken: Bools, old: Floats, new: Floats, towards: Floats, rest: float = 0.0) -> Bools:
+    """Which moves of slopes are taken, one after the other, if they may not turn ability around.
+
+    ``rest`` is what other items count.
+    """
+    if not towards.size:
+        return taken
+    agreement = rest + float(towards @ old)
+    change = towards * np.where(taken, new - old, 0.0)
+    if (agreement + np.cumsum(change) > 0.0).all():
+        return taken
+    out = taken.copy()
+    for j in np.flatnonzero(taken):
+        out[j] = agreement + change[j] > 0.0
+        agreement += change[j] * out[j]
+    return out
+
+
 def _walk(density: Conditional, information: Floats, u: Floats, y: Floats, at: Ints) -> None:
     """Steps of a random walk of the items ``at``, in place; u (items, steps, uniforms)."""
     size, free = density.shapes.models.size, density.shapes.free
     root = np.linalg.cholesky(information[:, :size, :size]).transpose(0, 2, 1)
     here, value = y[:size, at], density.value(y[:size, at])
+    towards = density.common.towards
+    if towards.size:
+        towards, of_all = towards[at], float(towards @ y[0])
+        rest = of_all - float(towards @ here[0])
+    else:
+        rest = 0.0
     for k in range(u.shape[1]):
         z = np.where(free.T, _STRIDE * ndtri(u[:, k, :size]), 0.0)
         new = here + np.linalg.solve(root, z[:, :, None])[:, :, 0].T
         there = density.value(new)
         taken = np.log(u[:, k, -1]) < there - value
+        taken = _oriented(taken, here[0], new[0], towards, rest)
         here, value = np.where(taken, new, here), np.where(taken, there, value)
     y[:size, at] = here

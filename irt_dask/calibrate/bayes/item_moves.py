@@ -12,6 +12,7 @@ from irt_dask.calibrate.bayes.hierarchy import WORDS_COVARIANCE, WORDS_MEAN, WOR
 from irt_dask.curves.coordinates import Density, nothing
 from irt_dask.curves.priors import ItemPrior
 from irt_dask.kernels.gibbs import item_draws, learned_item_draws
+from irt_dask.kernels.gibbs.learned_item_draws import ALL_POSITIVE
 
 
 class Counts:
@@ -36,12 +37,24 @@ class Abilities(NamedTuple):
 
 
 class FixedMoves:
-    """Items that are independent before the data (:class:`irt_dask.ItemPrior`)."""
+    """Items that are independent before the data (:class:`irt_dask.ItemPrior`).
 
-    def __init__(self, prior: ItemPrior, power: float, n_items: int) -> None:
-        self.prior, self.m = prior.tempered(power), n_items
-        self._before = n_items * item_draws.WORDS_PER_ITEM
+    ``towards`` is not empty where slopes may be negative, see
+    :func:`irt_dask.kernels.gibbs.learned_item_draws.metropolis`.
+    """
+
+    def __init__(
+        self, prior: ItemPrior, power: float, n_items: int, towards: Floats = ALL_POSITIVE
+    ) -> None:
+        self.towards, self.m = towards, n_items
+        self.prior = prior.tempered(power, signed=self._signed)
+        per_item = learned_item_draws if self._signed else item_draws
+        self._before = n_items * per_item.WORDS_PER_ITEM
         self.words = self._before + self.words_after
+
+    @property
+    def _signed(self) -> bool:
+        return self.towards.size > 0
 
     #: Uniforms that :meth:`after` uses.
     words_after = item_draws.WORDS_PER_RESCALE
@@ -52,22 +65,37 @@ class FixedMoves:
     ) -> None:  # fmt: skip
         """Draw the items, in place."""
         items, scale = np.split(u, [self._before])
-        item_draws.metropolis(
-            counts.right, counts.seen, counts.at, counts.nodes, self.prior,
-            (np.exp(start[0]), start[1]), items.reshape(self.m, -1), log_a, d, accepted,
-        )  # fmt: skip
+        items = items.reshape(self.m, -1)
+        of_data = counts.right, counts.seen, counts.at, counts.nodes
+        if self._signed:
+            learned_item_draws.metropolis(
+                *of_data, self.prior[::2], np.diag(self.prior[1::2]), (math.inf, 0.0),
+                (start[0], start[1]), items, log_a, d, accepted, self.towards,
+            )  # fmt: skip
+        else:
+            item_draws.metropolis(
+                *of_data, self.prior, (np.exp(start[0]), start[1]), items, log_a, d, accepted
+            )
         if rescaled:
             self.after(counts.abilities, scale, log_a, d)
 
     def after(self, abilities: Abilities, u: Floats, log_a: Floats, d: Floats) -> None:
         """Move scale and place, in place."""
-        item_draws.rescale(abilities.persons, abilities.nodes, self.prior, u, log_a, d)
+        item_draws.rescale(
+            abilities.persons, abilities.nodes, self.prior, u, log_a, d, signed=self._signed
+        )
 
     def log_prior(self, log_a: Floats, d: Floats) -> Density:
-        """Log density of (log a, d) but for a constant, and its derivatives."""
+        """Log density of (log a, d) but for a constant, and its derivatives; signed, of (a, d)."""
         mean, precision, mean_d, precision_d = self.prior
-        a = np.exp(log_a)
         out = nothing(np.stack([log_a, d]))
+        if self._signed:
+            off, pull = np.stack([log_a - mean, d - mean_d]), self.prior[1::2, None]
+            out.value[:] = -0.5 * (pull * off**2).sum(axis=0)
+            out.gradient[:2] = -pull * off
+            out.information[:, 0, 0], out.information[:, 1, 1] = precision, precision_d
+            return out
+        a = np.exp(log_a)
         off, off_d = a - mean, d - mean_d
         out.value[:] = log_a - 0.5 * (precision * off**2 + precision_d * off_d**2)
         out.gradient[0], out.gradient[1] = 1.0 - precision * off * a, -precision_d * off_d
@@ -86,8 +114,11 @@ class FixedMoves:
 class LearnedMoves:
     """Items whose common mean and covariance are drawn too (:class:`Hierarchy`)."""
 
-    def __init__(self, prior: Hierarchy, power: float, n_items: int, state: dict[str, Any]) -> None:
-        self.prior, self.power, self.m = prior, power, n_items
+    def __init__(
+        self, prior: Hierarchy, power: float, n_items: int, state: dict[str, Any],
+        towards: Floats = ALL_POSITIVE,
+    ) -> None:  # fmt: skip
+        self.prior, self.power, self.m, self.towards = prior, power, n_items, towards
         if "prior_mean" in state:
             self.mean, self.covariance = state["prior_mean"], state["prior_covariance"]
         else:
@@ -109,14 +140,14 @@ class LearnedMoves:
         learned_item_draws.metropolis(
             counts.right, counts.seen, counts.at, counts.nodes, self.mean,
             self.power * np.linalg.inv(self.covariance), self._beyond, (start[0], start[1]),
-            items.reshape(self.m, -1), log_a, d, accepted,
+            items.reshape(self.m, -1), log_a, d, accepted, self.towards,
         )  # fmt: skip
         self.after(counts.abilities, rest, log_a, d)
 
     def after(self, abilities: Abilities, u: Floats, log_a: Floats, d: Floats) -> None:
         """Move scale and place, in place, and draw mean and covariance."""
         scale, mean, covariance = np.split(u, [WORDS_MOVE, WORDS_MOVE + WORDS_MEAN])
-        x, self.mean = self.prior.move(
+        x, self.mean, self.covariance = self.prior.move(
             np.stack([log_a, d]), self.mean, self.covariance, self.power, abilities.sums(), scale
         )
         log_a[:], d[:] = x
@@ -130,7 +161,7 @@ class LearnedMoves:
                 self.mean = proposed
 
     def log_prior(self, log_a: Floats, d: Floats) -> Density:
-        """Log density of (log a, d) but for a constant, and its derivatives."""
+        """Log density of (log a, d) but for a constant, and its derivatives; signed, of (a, d)."""
         off = np.stack([log_a, d]) - self.mean[:, None]
         precision = self.power * np.linalg.inv(self.covariance)
         out, pull = nothing(off), precision @ off
@@ -162,9 +193,10 @@ Moves = FixedMoves | LearnedMoves
 
 
 def moves_for(
-    prior: ItemPrior | Hierarchy, power: float, n_items: int, state: dict[str, Any]
-) -> Moves:
+    prior: ItemPrior | Hierarchy, power: float, n_items: int, state: dict[str, Any],
+    towards: Floats = ALL_POSITIVE,
+) -> Moves:  # fmt: skip
     """Return what moves items under this prior to a power, from a chain's state."""
     if isinstance(prior, Hierarchy):
-        return LearnedMoves(prior, power, n_items, state)
-    return FixedMoves(prior, power, n_items)
+        return LearnedMoves(prior, power, n_items, state, towards)
+    return FixedMoves(prior, power, n_items, towards)

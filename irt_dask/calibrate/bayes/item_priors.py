@@ -12,6 +12,7 @@ import numpy as np
 
 from irt_dask.arrays import Floats
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy, Learned, learn
+from irt_dask.calibrate.bayes.signed_hierarchy import SignedHierarchy
 from irt_dask.curves.priors import ItemPrior
 from irt_dask.errors import ApproximationWarning, InputError
 from irt_dask.kernels.base import keyed_random
@@ -23,11 +24,14 @@ _LEAST_PERSONS = 0.5
 _LARGE_SHIFT = 1.0
 
 
-def choose(prior: str | ItemPrior | None, sampler: str, powering: str) -> ItemPrior | Hierarchy:
+def choose(
+    prior: str | ItemPrior | None, sampler: str, powering: str, *, signed: bool = False
+) -> ItemPrior | Hierarchy:
     """The items' prior, by default learned where that is available."""
     available = sampler == "grid" and powering != "published"
+    learned = SignedHierarchy() if signed else Hierarchy()
     if prior is None:
-        return Hierarchy() if available else ItemPrior()
+        return learned if available else ItemPrior()
     if isinstance(prior, ItemPrior):
         return prior
     if prior != "hierarchical":
@@ -37,7 +41,7 @@ def choose(prior: str | ItemPrior | None, sampler: str, powering: str) -> ItemPr
             "prior='hierarchical' is available with sampler='grid', so for one ability, and with "
             "powering='shrink' or 'replicate'; give an ItemPrior"
         )
-    return Hierarchy()
+    return learned
 
 
 def refuse_small_shards(
@@ -85,7 +89,9 @@ def describe(prior: ItemPrior | Hierarchy, *, signed: bool) -> dict[str, Any]:
     }
 
 
-def rest(prior: ItemPrior | Hierarchy, fit: dict[str, Floats], n: int) -> dict[str, float]:
+def rest(
+    prior: ItemPrior | Hierarchy, fit: dict[str, Floats], n: int, *, signed: bool = False
+) -> dict[str, float]:
     """What the common scale and place of one ability rest on, for the attributes.
 
     ``scale_se`` (of a common log a) and ``place_se`` (of ability) are what n abilities N(0, 1), of
@@ -98,12 +104,12 @@ def rest(prior: ItemPrior | Hierarchy, fit: dict[str, Floats], n: int) -> dict[s
     out = {"scale_se": 1.0 / math.sqrt(2.0 * n), "place_se": 1.0 / math.sqrt(n)}
     a, d = fit["item_discrimination_draw"], fit["item_intercept_draw"]
     if isinstance(prior, ItemPrior):
-        (ma, sa), (md, sd) = prior.discrimination, prior.intercept
+        ma, sa = prior.loading if signed else prior.discrimination
+        md, sd = prior.intercept
         scale = a.shape[1] - float((a * (a - ma)).sum(axis=1).mean()) / sa**2
         place = -float((a * (d - md)).sum(axis=1).mean()) / sd**2
     else:
-        pull = (prior.mean - fit["item_prior_mean_draw"]) / np.square(prior.mean_sd)
-        scale, place = float(pull[:, 0].mean()), float((a.mean(axis=1) * pull[:, 1]).mean())
+        scale, place = prior.pulls(fit, a)
     return out | {
         "scale_shift": -0.5 * math.log(max(1.0 - scale / n - (place / n) ** 2, 0.01)),
         "place_shift": -place / n,

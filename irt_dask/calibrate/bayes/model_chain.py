@@ -8,7 +8,7 @@ move along the scale of ability.  What a sweep hands to the next are the items' 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,7 +48,7 @@ class Plan(grid_chain.Plan):
     @property
     def identity(self) -> dict[str, Any]:
         """What a checkpoint rests on."""
-        own = {k: v for k, v in vars(self).items() if k != "shapes"}
+        own = {k: v for k, v in super().identity.items() if k != "shapes"}
         models, betas = self.shapes.models, self.shapes.betas
         return own | {
             "model": models.names.tolist(), "n_categories": models.n_categories,
@@ -134,8 +134,9 @@ def segment(
     times = plan.n_persons / n if published else 1.0
     y, accepted = state["y"].copy(), state["accepted"].copy()
     size, m = y.shape
-    shapes = Shapes(plan.shapes.models, plan.shapes.betas, power)
-    common = moves_for(plan.prior, power, m, {**state, "log_a": y[0], "d": y[1]})
+    shapes = replace(plan.shapes, power=power)
+    start = {**state, "log_a": y[0], "d": y[1]}
+    common = moves_for(plan.prior, power, m, start, np.array(plan.towards))
     nodes, kept, more = state["nodes"], [], []
     reference = Reference(shapes, state["start"], nodes)
     centres, n_centres = state["centres"].copy(), int(state["n_centres"])
@@ -158,7 +159,7 @@ def segment(
         # Published conditionals have no joint distribution that a move along the scale could keep.
         if not published:
             common.after(Abilities(persons, nodes), scale, y[0], y[1])
-        _check(y, f"shard {shard}, chain {chain}, sweep {step}")
+        _check(shapes, y, f"shard {shard}, chain {chain}, sweep {step}")
         if plan.adapts_after(step):
             # The mean of the modes so far: steps from there are short.
             nodes = nodes_for(shapes, y)
@@ -187,16 +188,17 @@ def needed_spacing(shapes: Shapes, y: Floats) -> float:
     return grid_of(shapes.items(y), share=_GRID_SHARE / 1.5).spacing
 
 
-def _check(y: Floats, where: str) -> None:
+def _check(shapes: Shapes, y: Floats, where: str) -> None:
     if not np.isfinite(y).all():
         raise ChainError(f"{where}: an item parameter is not a number")
-    grid_chain.check_slopes(y[0], where)
+    grid_chain.check_slopes(shapes.discriminations(y[0]), where)
 
 
 def first_state(shard: int, chain: int, y: Floats, plan: Plan) -> dict[str, Any]:
     """Start of one chain: the start values, scattered so that R-hat can see a bad warm-up."""
     y = y.copy()
-    y[0] = np.maximum(y[0], np.log(grid_chain.LEAST_START))
+    if not plan.towards:
+        y[0] = np.maximum(y[0], np.log(grid_chain.LEAST_START))
     scatter = keyed_random.generator(plan.seed, "gibbs-start", shard, chain).normal(
         0.0, 0.2, y.shape
     )

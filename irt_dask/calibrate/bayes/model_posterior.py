@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from irt_dask.arrays import Floats
+from irt_dask.calibrate.bayes import full_data_mode
 from irt_dask.calibrate.bayes.empirical_bayes import settled
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy
 from irt_dask.calibrate.bayes.item_density import Conditional, Shapes, modes
@@ -81,12 +82,14 @@ class Posterior:
         return value + float(shape.value.sum()) + common, gradient
 
     def _log_common(self, x: Floats) -> tuple[float, Floats]:
-        """Log density of (log a, d) of all items before the data, and its gradient."""
+        """Log density of the slopes' coordinates and d before the data, and its gradient."""
+        if isinstance(self.prior, Hierarchy):
+            return self.prior.log_density(x)
+        if self.shapes.signed:
+            of_a, slope_a = full_data_mode.normal(x[0], self.prior.loading)
+            of_d, slope_d = full_data_mode.normal(x[1], self.prior.intercept)
+            return float((of_a + of_d).sum()), np.stack([slope_a, slope_d])
         a = np.exp(x[0])
-        if isinstance(self.prior, Hierarchy):  # whose density is one of a
-            value, slope = self.prior.log_density(a, x[1])
-            slope = np.stack([slope[0] * a + 1.0, slope[1]])
-            return value + float(x[0].sum()), slope
         (mean, sd), (mean_d, sd_d) = self.prior.discrimination, self.prior.intercept
         z, z_d = (a - mean) / sd, (x[1] - mean_d) / sd_d
         constant = math.log(2.0 * math.pi * sd * sd_d) + float(log_ndtr(mean / sd))

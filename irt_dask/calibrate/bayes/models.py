@@ -24,14 +24,14 @@ _START = 4.0
 
 def asked(
     model: str | Mapping[str, str], responses: Responses, prior: tuple[float, float] | None,
-    n_dims: int, sampler: str | None,
+    n_dims: int, sampler: str | None, *, signed: bool = False,
 ) -> Shapes:  # fmt: skip
     """Models of the items, with priors of their asymptotes; InputError if they are not available.
 
     Or not with what else is asked.
     """
     models = mixture_named(model, responses.item_id, responses.n_categories)
-    shapes = Shapes(models, guessing_priors(models, prior))
+    shapes = Shapes(models, guessing_priors(models, prior), signed=signed)
     _refuse_others(shapes, model, n_dims, sampler)
     return shapes
 

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from irt_dask.calibrate.bayes.hierarchy import Hierarchy
 from irt_dask.calibrate.bayes.item_density import Shapes
 from irt_dask.calibrate.bayes.model_space import ModelSpace
 from irt_dask.calibrate.bayes.shards import ShardPosterior
+from irt_dask.calibrate.bayes.signs import mask
 from irt_dask.curves.grids import Grid, grid_for
 from irt_dask.curves.priors import ItemPrior
 from irt_dask.engine import Chain, Checkpoint, Engine, run_chains
@@ -79,6 +80,8 @@ class Options:
     free: Bools
     signs: Bools
     positive: str
+    #: Slopes of any sign: what each counts towards the orientation of ability.
+    towards: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,9 @@ class Sampler:
         if isinstance(self.plan, model_chain.Plan):
             nodes = state["nodes"]
             return float(nodes[1] - nodes[0]), model_chain.needed_spacing(self.plan.shapes, mean)
-        return Grid(int(state["n_nodes"])).spacing, grid_for(np.exp(mean[0]), mean[1]).spacing
+        return Grid(int(state["n_nodes"])).spacing, grid_for(
+            self.plan.slopes(mean[0]), mean[1]
+        ).spacing
 
 
 def _joined(chain: Chain, name: str) -> Floats:
@@ -194,7 +199,7 @@ def _common(responses: Responses, o: Options, per_draw: int, width: int) -> dict
         "fingerprint": responses.fingerprint, "seed": o.seed, "n_shards": o.n_shards,
         "n_warmup": o.n_warmup * per_draw, "n_draws": o.n_draws * per_draw, "thin": thin,
         "prior": o.prior, "n_persons": n, "sweeps": max(20, int(_SEGMENT_SECONDS / sweep)),
-        "powering": o.powering,
+        "powering": o.powering, "towards": o.towards,
     }  # fmt: skip
 
 
@@ -204,11 +209,13 @@ def grid(engine: Engine, responses: Responses, o: Options, a: Floats, d: Floats)
     ``responses`` are the engine's, their fingerprint known.
     """
     if isinstance(o.prior, Hierarchy) and o.n_shards > 1:
-        held, x = empirical_bayes.covariance(engine, o.prior, np.stack([np.log(a), d]))
-        a, d, o = np.exp(x[0]), x[1], replace(o, prior=o.prior.holding(held))
+        x = np.stack([a if o.towards else np.log(a), d])
+        held, x = empirical_bayes.covariance(engine, o.prior, x)
+        a, d, o = o.prior.slopes(x), x[1], replace(o, prior=o.prior.holding(held))
     per_draw = min(_MOST_PER_DRAW, math.ceil(_LONG_TEST / responses.n_items))
     plan = grid_chain.Plan(**_common(responses, o, per_draw, 2))
-    return Sampler("grid", plan, a[:, None], d, Space(), o.free, o.signs)
+    space = Space(signed=mask(d.size)) if o.towards else Space()
+    return Sampler("grid", plan, a[:, None], d, space, o.free, o.signs)
 
 
 def of_models(
@@ -265,8 +272,7 @@ def run(
     """Run all chains; posterior of each shard."""
     plan = sampled.plan
     start = sha256(sampled.a, sampled.d)
-    own = plan.identity if isinstance(plan, model_chain.Plan) else asdict(plan)
-    identity = {"method": sampled.name, "chains": n_chains, "start": start, **own}
+    identity = {"method": sampled.name, "chains": n_chains, "start": start, **plan.identity}
     saved = Checkpoint(checkpoint, identity)
     chains = sampled.chains(n_chains)
     every = [c for of_shard in chains for c in of_shard]

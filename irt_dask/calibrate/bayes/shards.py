@@ -112,12 +112,13 @@ def _of_models(
     shards: list[ShardPosterior], space: ModelSpace, rhat: Floats, ess: Floats
 ) -> dict[str, Any]:
     """Diagnostics of items of any model, and the shards' means of what all of them have."""
+    of = space.shapes.discriminations
     both = [s.of_parameters for s in shards if s.of_parameters is not None]
     worst, sum_of = np.max([b[0] for b in both], axis=0), np.sum([b[1] for b in both], axis=0)
     out = {f"{k}_rhat": v for k, v in of_models(space.shapes, rhat, worst).items()}
     out |= {f"{k}_ess": v for k, v in of_models(space.shapes, ess, sum_of).items()}
     return out | {
-        "shard_item_discrimination": np.array([np.exp(s.draws[:, 0]).mean(axis=0) for s in shards]),
+        "shard_item_discrimination": np.array([of(s.draws[:, 0]).mean(axis=0) for s in shards]),
         "shard_item_intercept": np.array([s.draws[:, 1].mean(axis=0) for s in shards]),
     }
 

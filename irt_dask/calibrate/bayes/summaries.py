@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from irt_dask.arrays import Floats
+from irt_dask.arrays import Bools, Floats
 
 #: What follows from other variables, draw by draw.
 _OF_OTHERS = ("item_difficulty", "item_step_difficulty")
@@ -42,12 +42,27 @@ def _mean(x: list[Floats], weights: list[Floats]) -> Floats:
 def moments(named: list[dict[str, Floats]], weights: list[Floats]) -> dict[str, Any]:
     """Means and SDs by name."""
     out: dict[str, Any] = {}
+    unsure = _of_either_sign([x.get("item_discrimination") for x in named])
     for name in named[0]:
         x = [of_shard[name] for of_shard in named]
         mean = _mean(x, weights)
         out[name] = mean
         out[f"{name}_sd"] = np.sqrt(_mean([(v - mean) ** 2 for v in x], weights))
+        if unsure is not None and name in _OF_OTHERS:
+            out[name][unsure] = out[f"{name}_sd"][unsure] = np.nan
     return out
+
+
+def _of_either_sign(slopes: list[Floats | None]) -> Bools | None:
+    """Items whose slope is positive in some draws and negative in others.
+
+    Where it is 0, -d / a has no end: difficulties have no mean then, and no SD.
+    """
+    known = [a for a in slopes if a is not None]
+    if not known:
+        return None
+    low = np.min([a.min(axis=0) for a in known], axis=0)
+    return np.asarray((low < 0.0) & (np.max([a.max(axis=0) for a in known], axis=0) > 0.0))
 
 
 def _taken(x: list[Floats], weights: list[Floats], n_draws: int) -> Floats:

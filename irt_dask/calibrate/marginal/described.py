@@ -82,9 +82,9 @@ def of_items(fit: Rounds, found: Found, counts: ResponseCounts) -> dict[str, Any
 
 
 def _n_flat(items: dict[str, Any]) -> int:
-    """Items that hardly tell persons apart; slopes of nominal ones are of any sign."""
+    """Items that hardly tell persons apart, but for nominal ones."""
     slope = np.where(items.get("item_model") == "nominal", np.inf, items["item_discrimination"])
-    return int((slope < _FLAT).sum())
+    return int((np.abs(slope) < _FLAT).sum())
 
 
 def _of_models(model: Model) -> dict[str, Any]:
@@ -159,6 +159,8 @@ def _of_anchors(model: Model, found: Found) -> dict[str, Any]:
 
 
 def _identification(model: Model, labels: tuple[str, ...]) -> str:
+    if model.anchored and model.signed:
+        return "scale of the fixed items"
     if model.anchored:
         return "scale of the fixed items; a > 0"
     kind, names = "has mean 0 and SD 1" if model.histogram else "N(0, 1)", {*model.items.names}
@@ -167,6 +169,8 @@ def _identification(model: Model, labels: tuple[str, ...]) -> str:
         signs = "its direction is free, that of most of the codes where the search began"
     elif "nominal" in names:
         signs = "a > 0 but for nominal items"
+    if model.signed:
+        signs = "the sum over items of cov(ability, response) is positive"
     if labels:
         return f"ability of group {labels[model.reference]} {kind}; {signs}"
     return f"ability {kind}; {signs}"

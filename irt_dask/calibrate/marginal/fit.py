@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 
 from irt_dask.arrays import Floats
-from irt_dask.calibrate.marginal import anchors
+from irt_dask.calibrate.marginal import anchors, signs
 from irt_dask.calibrate.marginal import errors as marginal_errors
 from irt_dask.calibrate.marginal import null_categories as nulls
 from irt_dask.calibrate.marginal.described import Found, described, of_items
@@ -48,6 +48,7 @@ def fit_marginal(
     latent: str = "normal",
     fixed_items: xr.Dataset | None = None,
     guessing_prior: tuple[float, float] | None = GUESSING.prior,
+    positive: str = "all",
     start: xr.Dataset | None = None,
     standard_errors: bool | None = None,
     null_categories: str = "raise",
@@ -87,6 +88,12 @@ def fit_marginal(
         asymptotes have its mirror image).  Estimates then maximise likelihood times prior, and the
         likelihood reached may lie below that of the 2PL, which the 3PL contains.  None: no priors,
         the maximum of the likelihood alone, which likelihood-ratio tests need.
+    positive : {"all", "none"}
+        Whether all slopes are positive, or any may be negative, as of items with a reversed key,
+        or of votes.  With "none" ability is turned to where the sum over items of cov(ability,
+        response) is positive (fixed items fix that too), and the search starts from the signs of
+        the first principal component, and where these disagree from slopes that are all positive
+        as well; slopes of nominal items have any sign in either way.
     start : Dataset, optional
         Start values, from another fit.  Without a prior a 3PL that starts from the 2PL of the same
         data ends at a likelihood no lower (but for guessing of at least 1e-6).
@@ -153,7 +160,8 @@ def fit_marginal(
 
     Notes
     -----
-    Passes over the data: one per iteration (some 10 where plain EM takes 80), one for start values,
+    Passes over the data: one per iteration (some 10 where plain EM takes 80), one for start values
+    (slopes of any sign: 10 to 50 for the signs, and two searches that end early),
     one or two for standard errors, two to six at the end; two over the labels of groups. Counts are
     items x nodes x 16 bytes; the driver and each thread hold them some times, and the driver some
     times parameters^2 x 8 bytes for standard errors, beyond 6,000 parameters about 2,000 x
@@ -182,7 +190,7 @@ def fit_marginal(
     models = nulls.of_bank(models, given.item_id, fixed_items)
     responses, labels = in_groups(given, groups, client)
     what = specified(
-        responses, models, labels, reference_group, latent, fixed_items, guessing_prior
+        responses, models, labels, reference_group, latent, fixed_items, guessing_prior, positive
     )
     with Engine(
         responses, client=client, progress=progress, stage="marginal ML", graded=True
@@ -194,13 +202,16 @@ def fit_marginal(
         if settled is not models:
             models, what = settled, what.of_models(settled)
         fit = Rounds(engine, what, complete=counts.complete)
-        x = start_values(responses.item_id, models, of_each, start, prior=what.prior)
-        x = what.start(x)
+        if what.signed:
+            x = signs.likeliest(fit, counts, start)
+        else:
+            x = start_values(responses.item_id, models, of_each, start, prior=what.prior)
+            x = what.start(x)
         wanted = marginal_errors.are_wanted(what, x, standard_errors, engine.sampled)
         options = _identity(what, latent, tolerance, labels, x)
         saved = checkpoint_of(engine, checkpoint, options)
         end = climb.full(fit, x, max_iterations, tolerance, saved, "marginal")
-        found = _found(fit, end.x, wanted, fixed_items)
+        found = _found(fit, signs.upright(what, end.x), wanted, fixed_items)
         items = of_items(fit, found, counts)
     if not end.converged:
         warnings.warn(
@@ -261,8 +272,10 @@ def _identity(
 ) -> dict[str, Any]:
     """What a checkpoint rests on, but for data."""
     models = what.items
-    of_gaps = {"category_map": models.category_map} if models.empty.any() else {}
-    return of_gaps | {
+    some = {"category_map": models.category_map} if models.empty.any() else {}
+    if what.signed:
+        some["positive"] = "none"
+    return some | {
         "method": "marginal", "tolerance": tolerance, "model": models.names.tolist(),
         "shared": models.of_all, "fixed": what.fixed, "latent": latent, "groups": labels,
         "reference": what.reference, "prior": (what.prior.alpha, what.prior.beta), "start": start,

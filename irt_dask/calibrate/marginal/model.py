@@ -40,6 +40,8 @@ class Model:
     reference: int = 0
     anchored: bool = False
     histogram: bool = False
+    #: Whether slopes may be negative.
+    signed: bool = False
 
     @property
     def n_items(self) -> int:
@@ -114,12 +116,22 @@ class Model:
         low, high = self.item_bounds
         return self.pack(np.clip(items, low, high), ability)
 
+    def turned(self, x: Floats) -> Floats:
+        """Column of the same likelihood for ability turned around."""
+        items, ability = self.unpack(x)
+        items = self.items.rescaled(items, 0.0, -1.0)
+        if self.histogram:
+            return self.pack(items, ability[:, ::-1])
+        return self.pack(items, np.stack([-ability[0], ability[1]]))
+
     # --- bounds ---------------------------------------------------------------------------------
 
     @functools.cached_property
     def item_bounds(self) -> tuple[Floats, Floats]:
         """Bounds of the items' parameters, (parameters, items); those that are fixed are equal."""
         low, high = self.items.table(lambda p: p.bounds[0]), self.items.table(lambda p: p.bounds[1])
+        if self.signed:
+            low[0] = np.minimum(low[0], -high[0])
         return np.where(self.free, low, self.fixed), np.where(self.free, high, self.fixed)
 
     def box(self) -> Box:

@@ -11,6 +11,7 @@ from irt_dask.arrays import Floats
 from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.shared.groups import grouped
 from irt_dask.calibrate.shared.shape_priors import guessing_priors
+from irt_dask.engine.inputs import one_of
 from irt_dask.errors import InputError
 from irt_dask.items import checks
 from irt_dask.items.known_models import parameters_of
@@ -32,7 +33,7 @@ def in_groups(
 
 def specified(
     responses: Responses, models: Mixture, labels: tuple[str, ...], reference: str | None,
-    latent: str, bank: xr.Dataset | None, prior: tuple[float, float] | None,
+    latent: str, bank: xr.Dataset | None, prior: tuple[float, float] | None, positive: str,
 ) -> Model:  # fmt: skip
     """Say what is estimated; every complaint about it is made here."""
     if latent not in ("normal", "histogram"):
@@ -48,7 +49,20 @@ def specified(
     return Model(
         models, fixed, guessing_priors(models, prior), max(1, len(labels)),
         labels.index(reference) if reference else 0, bank is not None, latent == "histogram",
+        _signed(positive, models),
     )  # fmt: skip
+
+
+def _signed(positive: str, models: Mixture) -> bool:
+    """Whether slopes may be negative."""
+    one_of("positive", positive, ("all", "none"))
+    one_slope = {p.model.name for p in models.parts if "a" in p.model.shared}
+    if positive == "none" and one_slope:
+        raise InputError(
+            f"positive='none' lets each slope have a sign of its own; items of "
+            f"{', '.join(sorted(one_slope))} share one slope: use 2pl or gpcm"
+        )
+    return positive == "none"
 
 
 def _fix(fixed: Floats, item_id: tuple[str, ...], bank: xr.Dataset, models: Mixture) -> None:

@@ -135,7 +135,7 @@ def list_groups(label: NDArray[Any], item_id: Sequence[str]) -> str:
 
 def start_values(
     item_id: tuple[str, ...], models: Mixture, n: Ints, start: xr.Dataset | None, *,
-    slope: float | None = None, prior: Betas | None = None,
+    slope: float | Floats | None = None, prior: Betas | None = None,
 ) -> Floats:  # fmt: skip
     """Parameters of items to start from, (parameters, items).
 

@@ -237,11 +237,12 @@ def _log_stretch(v: float, n: float, s2: float, prior: Floats, aa: float, sa: fl
 
 @jit
 def _rescale(
-    n: float, s1: float, s2: float, prior: Floats, random: Floats, log_a: Floats, d: Floats
-) -> None:
+    n: float, s1: float, s2: float, prior: Floats, random: Floats, signed: bool, slopes: Floats,
+    d: Floats,
+) -> None:  # fmt: skip
     aa = sa = ad = 0.0
     for j in range(d.size):
-        a = math.exp(log_a[j])
+        a = slopes[j] if signed else math.exp(slopes[j])
         aa += a * a
         sa += a
         ad += a * (d[j] - prior[2])
@@ -250,7 +251,7 @@ def _rescale(
     z = math.sqrt(-2.0 * math.log(random[0])) * math.cos(2.0 * math.pi * random[1])
     shift = (s1 - prior[3] * ad) / precision + z / math.sqrt(precision)
     for j in range(d.size):
-        d[j] += math.exp(log_a[j]) * shift
+        d[j] += (slopes[j] if signed else math.exp(slopes[j])) * shift
     s2 += n * shift * shift - 2.0 * shift * s1
     # Stretch: in v = log s the density has the Jacobian exp((items - n) v); one independence
     # Metropolis-Hastings step with a normal at its mode.
@@ -271,12 +272,12 @@ def _rescale(
     log_ratio += 0.5 * z * z - 0.5 * curvature * mode * mode
     if math.log(random[4]) < log_ratio:
         for j in range(d.size):
-            log_a[j] += v
+            slopes[j] = slopes[j] * math.exp(v) if signed else slopes[j] + v
 
 
 def rescale(
-    persons: Ints, nodes: Floats, prior: Floats, random: Floats, log_a: Floats,
-    d: Floats,
+    persons: Ints, nodes: Floats, prior: Floats, random: Floats, slope: Floats, d: Floats,
+    *, signed: bool = False,
 ) -> None:  # fmt: skip
     """Shift and stretch the ability scale together with the items, in place.
 
@@ -285,7 +286,7 @@ def rescale(
     the test's reliability per sweep).  m and s are drawn from their conditionals on the orbit of
     the group (Liu and Sabatti 2000, generalised Gibbs sampling), which need only the number, sum
     and sum of squares of the abilities, here of all persons, ``persons`` at each node.  The moved
-    abilities are not kept: the next sweep draws them anew.
+    abilities are not kept: the next sweep draws them anew.  ``slope`` are log a; ``signed``, a.
     """
     n, s1, s2 = float(persons.sum()), float(persons @ nodes), float(persons @ nodes**2)
-    _rescale(n, s1, s2, prior, random, log_a, d)
+    _rescale(n, s1, s2, prior, random, signed, slope, d)

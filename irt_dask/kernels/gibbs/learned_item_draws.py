@@ -1,8 +1,8 @@
-"""The Gibbs item step under a joint normal prior of (log a, d).
+"""The Gibbs item step under a joint normal prior of (log a, d), or of (a, d) if a may be negative.
 
 As in :mod:`irt_dask.kernels.gibbs.item_draws` an item's likelihood needs its counts on the ability
-axis alone; here the prior is ``x ~ N(mean, precision^-1)`` with ``x = (log a, d)``, and the step is
-made in these coordinates.
+axis alone; here the prior is ``x ~ N(mean, precision^-1)`` with ``x = (log a, d)``, of ``signed``
+slopes ``x = (a, d)``, and the step is made in these coordinates.
 """
 
 from __future__ import annotations
@@ -25,8 +25,16 @@ _FROM_PRIOR = 0.02
 #: The mode is near enough when a step has this squared length, in posterior standard deviations.
 _NEAR = 1e-3
 _MOST_STEPS = 60
+#: See :func:`metropolis`: all slopes are positive.
+ALL_POSITIVE = np.empty(0)
 #: A Hessian is taken where its determinant is this share of the product of its diagonal.
 _LEAST_DETERMINANT = 0.05
+
+
+@jit
+def slope_at(u: float, signed: bool) -> float:
+    """Slope at its coordinate: itself where it may have any sign, else its logarithm."""
+    return u if signed else math.exp(u)
 
 
 @jit
@@ -38,11 +46,16 @@ def _outside(v: float, limit: float) -> float:
 @jit
 def _curvatures(
     r: Floats, s: Floats, x: Floats, step: Floats, h: float, mean: Floats, precision: Floats,
-    beyond: tuple[float, float], u: float, d: float, odds: Floats,
+    beyond: tuple[float, float], signed: bool, u: float, d: float, odds: Floats,
 ) -> tuple[float, float, float, float, float, float]:  # fmt: skip
-    """Gradient in (u = log a, d), expected information (uu, ud, dd), and a times the slope in a."""
-    a = math.exp(u)
+    """Gradient in (u, d), expected information (uu, ud, dd), and what is observed less of uu.
+
+    ``u = log a``: that is a times the slope in a.
+    """
+    a = slope_at(u, signed)
     ga, gd, haa, had, hdd = _derivatives(r, s, x, step, h, np.zeros(4), a, d, odds)
+    bend = 0.0 if signed else a * ga
+    a = 1.0 if signed else a  # from here on the derivative of the slope by u
     from_u, from_d = u - mean[0], d - mean[1]
     gu = a * ga - precision[0, 0] * from_u - precision[0, 1] * from_d
     gd -= precision[0, 1] * from_u + precision[1, 1] * from_d
@@ -53,16 +66,16 @@ def _curvatures(
         huu += beyond[1]
     return (
         gu, gd, huu, a * had + precision[0, 1], hdd + precision[1, 1],
-        a * ga,
+        bend,
     )  # fmt: skip
 
 
 @jit
 def _mode(
     r: Floats, s: Floats, x: Floats, step: Floats, h: float, mean: Floats, precision: Floats,
-    beyond: tuple[float, float], u: float, d: float, odds: Floats,
+    beyond: tuple[float, float], signed: bool, u: float, d: float, odds: Floats,
 ) -> tuple[float, float, float, float, float]:  # fmt: skip
-    """Mode of (log a, d), or near it, and the curvature (uu, ud, dd) there.
+    """Mode of (u, d), or near it, and the curvature (uu, ud, dd) there.
 
     Steps of Newton where the density is surely concave, of Fisher scoring elsewhere, halved while
     they lengthen the next one.  A deterministic function of counts, prior and start: the step that
@@ -73,7 +86,7 @@ def _mode(
     huu, hud, hdd, slope = 1.0, 0.0, 1.0, 0.0
     for _ in range(_MOST_STEPS):
         gu, gd, huu, hud, hdd, slope = _curvatures(
-            r, s, x, step, h, mean, precision, beyond, u, d, odds
+            r, s, x, step, h, mean, precision, beyond, signed, u, d, odds
         )
         newton = huu - min(slope, 0.0)
         det = newton * hdd - hud * hud
@@ -113,29 +126,31 @@ def _log_mixture(
 @jit
 def _log_density(
     r: Floats, s: Floats, x: Floats, step: Floats, h: float, mean: Floats, precision: Floats,
-    beyond: tuple[float, float], u: float, d: float, odds: Floats,
+    beyond: tuple[float, float], signed: bool, u: float, d: float, odds: Floats,
 ) -> float:  # fmt: skip
-    """Log posterior density of (log a, d) given the counts, up to a constant."""
+    """Log posterior density of (u, d) given the counts, up to a constant."""
     v, w = u - mean[0], d - mean[1]
     prior = precision[0, 0] * v * v + 2.0 * precision[0, 1] * v * w + precision[1, 1] * w * w
     out = _outside(v, beyond[0])
     if out != 0.0:
         prior += beyond[1] * out * out
-    return _log_target(r, s, x, step, h, np.zeros(4), math.exp(u), d, odds) - 0.5 * prior
+    a = slope_at(u, signed)
+    return _log_target(r, s, x, step, h, np.zeros(4), a, d, odds) - 0.5 * prior
 
 
 @jit
 def _metropolis(
     right: Floats, seen: Floats, node: Ints, nodes: Floats, mean: Floats, precision: Floats,
-    beyond: tuple[float, float], start_u: Floats, start_d: Floats, random: Floats, log_a: Floats,
-    d: Floats, accepted: Ints,
+    beyond: tuple[float, float], start_u: Floats, start_d: Floats, random: Floats, towards: Floats,
+    slope: Floats, d: Floats, accepted: Ints,
 ) -> None:  # fmt: skip
-    h = nodes[1] - nodes[0]
+    h, signed = nodes[1] - nodes[0], towards.size > 0
     packed, odds = np.empty((4, node.size)), np.empty(node.size)
-    for j in range(log_a.size):
+    agreement = (towards * slope[: towards.size]).sum()
+    for j in range(slope.size):
         r, s, x, step = _pack(right[j], seen[j], node, nodes, packed)
         at_u, at_d, huu, hud, hdd = _mode(
-            r, s, x, step, h, mean, precision, beyond, start_u[j], start_d[j], odds
+            r, s, x, step, h, mean, precision, beyond, signed, start_u[j], start_d[j], odds
         )
         radius = math.sqrt(-2.0 * math.log(random[j, 0]))
         angle = 2.0 * math.pi * random[j, 1]
@@ -151,20 +166,26 @@ def _metropolis(
         new_d = c_d + two / math.sqrt(pdd) - pud / pdd * (new_u - c_u)
         df = 2.0 * (random.shape[1] - 4)
         centre = (at_u, at_d)
+        turned = agreement
+        if signed:
+            turned += towards[j] * (new_u - slope[j])
+            if turned <= 0.0:
+                continue
         log_ratio = _log_mixture(
-            log_a[j], d[j], centre, huu, hud, hdd, df, mean, precision
+            slope[j], d[j], centre, huu, hud, hdd, df, mean, precision
         ) - _log_mixture(new_u, new_d, centre, huu, hud, hdd, df, mean, precision)
-        log_ratio += _log_density(r, s, x, step, h, mean, precision, beyond, new_u, new_d, odds)
-        log_ratio -= _log_density(r, s, x, step, h, mean, precision, beyond, log_a[j], d[j], odds)
+        prior = (mean, precision, beyond, signed)
+        log_ratio += _log_density(r, s, x, step, h, *prior, new_u, new_d, odds)
+        log_ratio -= _log_density(r, s, x, step, h, *prior, slope[j], d[j], odds)
         if math.log(random[j, random.shape[1] - 1]) < log_ratio:
-            log_a[j], d[j] = new_u, new_d
+            slope[j], d[j], agreement = new_u, new_d, turned
             accepted[j] += 1
 
 
 def metropolis(
     right: NDArray[Any], seen: NDArray[Any], node: Ints, nodes: Floats, mean: Floats,
     precision: Floats, beyond: tuple[float, float], start: tuple[Floats, Floats], random: Floats,
-    log_a: Floats, d: Floats, accepted: Ints,
+    slope: Floats, d: Floats, accepted: Ints, towards: Floats = ALL_POSITIVE,
 ) -> None:  # fmt: skip
     """One independence Metropolis-Hastings step for each item, in place.
 
@@ -176,15 +197,21 @@ def metropolis(
     is bounded even where the likelihood hardly falls on one side, as for items without a slope.
     The search for the mode starts at ``start`` (log a, d), which the caller keeps fixed.
     ``random`` holds uniforms, shape (items, WORDS_PER_ITEM).
+
+    ``slope`` are log a, or where ``towards`` is not empty slopes a of any sign, and so everywhere
+    above.  The density is then that of slopes with ``sum(towards a) > 0`` alone: of each solution
+    and its mirror image, ``-a`` for all items, it holds one.
     """
     counts = [np.ascontiguousarray(x.T, dtype=float) for x in (right, seen)]
-    _metropolis(*counts, node, nodes, mean, precision, beyond, *start, random, log_a, d, accepted)
+    _metropolis(
+        *counts, node, nodes, mean, precision, beyond, *start, random, towards, slope, d, accepted
+    )
 
 
 @jit
 def _modes(
-    right: Floats, seen: Floats, nodes: Floats, mean: Floats, precision: Floats, x: Floats,
-    at: Floats, covariance: Floats,
+    right: Floats, seen: Floats, nodes: Floats, mean: Floats, precision: Floats, signed: bool,
+    x: Floats, at: Floats, covariance: Floats,
 ) -> None:  # fmt: skip
     h = nodes[1] - nodes[0]
     packed, odds = np.empty((4, nodes.size)), np.empty(nodes.size)
@@ -192,7 +219,7 @@ def _modes(
     for j in range(at.shape[1]):
         r, s, theta, step = _pack(right[j], seen[j], node, nodes, packed)
         at[0, j], at[1, j], huu, hud, hdd = _mode(
-            r, s, theta, step, h, mean, precision, (np.inf, 0.0), x[0, j], x[1, j], odds
+            r, s, theta, step, h, mean, precision, (np.inf, 0.0), signed, x[0, j], x[1, j], odds
         )
         det = huu * hdd - hud * hud
         covariance[j, 0, 0], covariance[j, 1, 1] = hdd / det, huu / det
@@ -200,13 +227,16 @@ def _modes(
 
 
 def modes(
-    right: Floats, seen: Floats, nodes: Floats, mean: Floats, precision: Floats, start: Floats
-) -> tuple[Floats, Floats]:
+    right: Floats, seen: Floats, nodes: Floats, mean: Floats, precision: Floats, start: Floats,
+    *, signed: bool = False,
+) -> tuple[Floats, Floats]:  # fmt: skip
     """Modes (2, items) of the items' conditional densities, and covariances (items, 2, 2) there.
+
+    In (log a, d), or ``signed`` in (a, d).
 
     ``right`` and ``seen`` are counts (items, nodes) at equally spaced nodes; modes are found to a
     few hundredths of a posterior SD.
     """
     at, covariance = np.empty_like(start), np.empty((start.shape[1], 2, 2))
-    _modes(right, seen, nodes, mean, precision, start, at, covariance)
+    _modes(right, seen, nodes, mean, precision, signed, start, at, covariance)
     return at, covariance

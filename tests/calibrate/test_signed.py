@@ -1,0 +1,265 @@
+"""Slopes of any sign in Bayesian fits: priors, item steps, moves, chains, and whole fits."""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+from batch_means import worst, z_scores
+from items import quiet, respond
+from scipy.special import expit
+from scipy.stats import invwishart, multivariate_normal, norm
+
+import irt_dask as irt
+from irt_dask.calibrate.bayes import item_moves
+from irt_dask.calibrate.bayes.hierarchy import WORDS_MOVE
+from irt_dask.calibrate.bayes.item_density import _oriented
+from irt_dask.calibrate.bayes.signed_hierarchy import SignedHierarchy
+from irt_dask.curves.grids import Grid
+from irt_dask.curves.priors import ItemPrior
+from irt_dask.errors import ConvergenceWarning, ItemWarning
+from irt_dask.kernels.gibbs import learned_item_draws, person_draws, person_layout
+from irt_dask.kernels.responses import layouts
+
+# Tighter than the default, so that simulations from it have moments to compare with.
+TIGHT = SignedHierarchy(
+    mean=(0.0, 0.2), mean_sd=(0.3, 0.8), df=20.0, scale=((4.0, 0.0), (0.0, 13.0))
+)
+LEANING = SignedHierarchy(
+    mean=(0.4, 0.2), mean_sd=(0.3, 0.8), df=20.0, scale=((4.0, 1.5), (1.5, 13.0))
+)
+fit_quietly = partial(quiet, irt.fit_bayes, kinds=(ConvergenceWarning, ItemWarning))
+
+
+# --- the item step --------------------------------------------------------------------------------
+
+
+def conditional(right, seen, nodes, mean, precision):
+    """The density of (a, d) on a fine grid about it."""
+    a, d = np.linspace(-6.0, 6.0, 1201), np.linspace(-7.0, 7.0, 701)
+    log_p = np.zeros((a.size, d.size))
+    for r, s, x in zip(right, seen, nodes, strict=True):
+        z = a[:, None] * x + d
+        log_p += r * z - s * np.logaddexp(0.0, z)
+    v, w = (a - mean[0])[:, None], d - mean[1]
+    log_p -= 0.5 * (precision[0, 0] * v * v + precision[1, 1] * w * w) + precision[0, 1] * v * w
+    weight = np.exp(log_p - log_p.max())
+    return weight / weight.sum(), a, d
+
+
+@pytest.mark.parametrize(("n", "slope", "intercept"), [
+    (1500, -1.3, 0.4), (15, -1.0, 0.0), (0, 1.0, 0.0), (400, 0.0, 0.5), (300, -1.2, 4.0),
+])  # fmt: skip
+def test_item_step_keeps_its_conditional(n, slope, intercept):
+    # 1,500 chains of 40 steps that start from the conditional; |z| < 5 of 5 functionals.
+    rng = np.random.default_rng(10)
+    nodes = np.linspace(-3.5, 3.5, 15)
+    mean, precision = np.array([0.1, 0.2]), np.linalg.inv([[0.5, 0.2], [0.2, 1.0]])
+    at = np.abs(rng.standard_normal(n)[:, None] - nodes).argmin(axis=1)
+    hit = rng.random(n) < expit(slope * nodes[at] + intercept)
+    right, seen = (np.bincount(at, w, nodes.size).astype(float) for w in (hit, None))
+    w, a, d = conditional(right, seen, nodes, mean, precision)
+    mean_a, mean_d = w.sum(1) @ a, w.sum(0) @ d
+    functionals = {
+        "a": (lambda x, _: x, mean_a),
+        "var a": (lambda x, _: (x - mean_a) ** 2, w.sum(1) @ (a - mean_a) ** 2),
+        "d": (lambda _, v: v, mean_d),
+        "var d": (lambda _, v: (v - mean_d) ** 2, w.sum(0) @ (d - mean_d) ** 2),
+        "ad": (lambda x, v: x * v, a @ w @ d),
+    }
+    m = 1500
+    # One more item, of which all is known, holds the orientation.
+    known = 1e6 * np.exp(-0.5 * nodes**2)
+    repeated = [
+        np.hstack([np.repeat(x[:, None], m, 1), k[:, None]])
+        for x, k in ((right, known * expit(nodes)), (seen, known))
+    ]
+    towards = np.append(np.full(m, 1e-9), 1.0)
+    at = np.unravel_index(rng.choice(w.size, m, p=w.ravel()), w.shape)
+    jitter = (rng.random((2, m)) - 0.5) * [[a[1] - a[0]], [d[1] - d[0]]]
+    x = np.hstack([np.stack([a[at[0]], d[at[1]]]) + jitter, [[1.0], [0.0]]])
+    accepted = np.zeros(m + 1, dtype=np.int64)
+    sums = {name: np.zeros(m) for name in functionals}
+    for _ in range(40):
+        words = rng.random((m + 1, learned_item_draws.WORDS_PER_ITEM))
+        learned_item_draws.metropolis(
+            *repeated, np.arange(nodes.size), nodes, mean, precision, (math.inf, 0.0),
+            tuple(np.zeros((2, m + 1))), words, *x, accepted, towards,
+        )  # fmt: skip
+        for name, (f, _) in functionals.items():
+            sums[name] += f(*x[:, :m]) / 40
+    for name, (_, exact) in functionals.items():
+        error = sums[name].std(ddof=1) / math.sqrt(m)
+        assert abs(sums[name].mean() - exact) < 5 * error, (name, sums[name].mean(), exact, error)
+    assert accepted.mean() / 40 > 0.7
+
+
+def test_moves_that_would_turn_ability_are_refused_one_by_one():
+    rng = np.random.default_rng(3)
+    refused = 0
+    for _ in range(200):
+        m = int(rng.integers(1, 6))
+        towards, old, new = rng.normal(size=(3, m))
+        rest = float(max(0.0, 0.1 - towards @ old))
+        taken = rng.random(m) < 0.8
+        x = old.copy()
+        for j in np.flatnonzero(taken):  # as a chain that moves one item after the other
+            tried = x.copy()
+            tried[j] = new[j]
+            if rest + towards @ tried > 0.0:
+                x = tried
+        got = _oriented(taken, old, new, towards, rest)
+        np.testing.assert_array_equal(np.where(got, new, old), x)
+        refused += int((got != taken).sum())
+    assert refused > 50
+
+
+# --- moves along what the likelihood does not see -------------------------------------------------
+
+
+def log_joint(theta, x, mean, covariance, prior, power):
+    """Log density of abilities, items, and what is learned of them."""
+    value = norm.logpdf(theta).sum()
+    value += power * multivariate_normal(mean, covariance).logpdf(x.T).sum()
+    value += power * norm.logpdf(mean, prior.mean, prior.mean_sd).sum()
+    if prior.held is None:
+        value += invwishart(prior.df, np.array(prior.scale)).logpdf(covariance)
+    return value
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_stretches_have_their_density_on_the_orbit(held):
+    rng = np.random.default_rng(4)
+    for _ in range(10):
+        n, m = int(rng.integers(5, 60)), int(rng.integers(2, 9))
+        theta, x = rng.normal(0.1, 1.2, n), rng.normal(0.2, 0.8, (2, m))
+        mean, root = rng.normal(0.0, 0.5, 2), rng.normal(0.0, 0.5, (2, 2))
+        covariance = root @ root.T + 0.2 * np.eye(2)
+        prior = LEANING.holding(covariance) if held else LEANING
+        power = rng.uniform(0.1, 1.0) if held else 1.0
+        log_density, slope = prior._on_orbit(
+            x, mean, covariance, power, float(n), float(theta @ theta)
+        )
+        exact = []
+        for v in (-0.4, 0.0, 0.7):
+            e = math.exp(v)
+            stretch = np.array([e, 1.0])
+            wide = covariance if held else covariance * np.outer(stretch, stretch)
+            value = log_joint(theta / e, x * stretch[:, None], mean * stretch, wide, prior, power)
+            # Jacobians: abilities, slopes, their mean, and the covariance's three entries.
+            exact.append(value + v * (-n + m + 1 + (0 if held else 3)))
+        got = [log_density(v) for v in (-0.4, 0.0, 0.7)]
+        np.testing.assert_allclose(np.diff(got), np.diff(exact), rtol=1e-9, atol=1e-8)
+        h = 1e-5
+        numerical = (log_density(0.3 + h) - log_density(0.3 - h)) / (2.0 * h)
+        assert slope(0.3)[0] == pytest.approx(numerical, rel=1e-6, abs=1e-4)
+
+
+def test_moves_go_along_the_orbit():
+    # Two points of one orbit and the same random numbers: the same destination, if accepted.
+    rng = np.random.default_rng(15)
+    for held in (False, True) * 10:
+        n, m = int(rng.integers(5, 2000)), int(rng.integers(2, 40))
+        theta, x = rng.normal(0, 1, n), np.stack([rng.normal(0, 0.8, m), rng.normal(0, 1, m)])
+        covariance = np.array([[0.4, 0.1], [0.1, 0.9]])
+        prior = LEANING.holding(covariance) if held else LEANING
+        mean, words = rng.normal(0.0, 0.5, 2), rng.random(WORDS_MOVE)
+        words[2] = 1e-300  # accept
+
+        def moved(theta, x, mean, covariance, words=words, prior=prior):
+            sums = float(theta.size), float(theta.sum()), float((theta**2).sum())
+            return prior.move(x, mean, covariance, 1.0, sums, words)
+
+        one = moved(theta, x, mean, covariance)
+        shifted = x + np.stack([0.0 * x[0], 0.3 * x[0]]), mean + np.array([0.0, 0.3 * x[0].mean()])
+        for got, exact in zip(moved(theta - 0.3, *shifted, covariance), one, strict=True):
+            np.testing.assert_allclose(got, exact, atol=1e-8)
+
+
+# --- the chain: joint distribution test (Geweke 2004) ---------------------------------------------
+
+
+def joint_chain(n_iterations, seed, *, n=10, m=4, prior=TIGHT, error=None, power=1.0):
+    """Items, mean and covariance of a chain that alternates data with one sweep given data."""
+    rng = np.random.default_rng(seed)
+    towards = np.linspace(0.5, 1.5, m)
+    state = {"log_a": np.ones(m), "d": np.zeros(m)}
+    moves = item_moves.moves_for(prior, power, m, state, towards)
+    a, d, accepted = np.ones(m), np.zeros(m), np.zeros(m, dtype=np.int64)
+    nodes, begin = Grid(141).nodes, np.zeros((2, m))
+    out = np.empty((n_iterations, 2 * m + 5))
+    for t in range(n_iterations):
+        y = respond(rng, rng.standard_normal(n), a, d)
+        at, right, seen, persons = person_draws.draw_counts(
+            person_layout.prepare(layouts.Dense(y)), a, d, nodes, rng.random(n)
+        )
+        wide = 1.01 if error == "abilities 1% wide" else 1.0
+        counts = item_moves.Counts(at, right, seen, persons, wide * nodes)
+        if error == "jacobian of the stretch":
+            persons += m * (nodes == 0.0)
+        moves.sweep(counts, begin, rng.random(moves.words), a, d, accepted, rescaled=True)
+        learned = isinstance(prior, SignedHierarchy)
+        c = moves.covariance if learned else np.zeros((2, 2))
+        out[t] = *a, *d, *(moves.mean if learned else (0.0, 0.0)), c[0, 0], c[0, 1], c[1, 1]
+        assert towards @ a > 0.0
+    return out
+
+
+def prior_z(out, prior, power=1.0, m=4):
+    """z-scores, by 100 batch means, of functionals that turning all slopes does not change.
+
+    The density of slopes whose sum is positive is that of all of them for these.
+    """
+    a, d, mean, s11, s22 = *np.split(out, [m, 2 * m, 2 * m + 2], axis=1)[:3], out[:, -3], out[:, -1]
+    if isinstance(prior, ItemPrior):
+        va, (md, sd) = prior.loading[1] ** 2 / power, prior.intercept
+        return z_scores({
+            "a^2": ((a**2).mean(1), va), "a1 a2": (a[:, 0] * a[:, 1], 0.0), "d": (d.mean(1), md),
+            "|a|": (np.abs(a).mean(1), math.sqrt(2.0 * va / math.pi)),
+            "d^2": ((d**2).mean(1), sd**2 / power + md**2),
+            "d1 d2": (d[:, 0] * d[:, 1], md**2),
+            "a1 d1 a2 d2": (a[:, 0] * d[:, 0] * a[:, 1] * d[:, 1], 0.0),
+        })  # fmt: skip
+    m2, (v1, v2) = prior.mean[1], np.square(prior.mean_sd) / power
+    e = np.array(prior.scale if prior.held is None else prior.held)
+    e = e / (prior.df - 3.0) if prior.held is None else e
+    of_items = e / power if prior.held is not None else e
+    functionals = {
+        "a^2": ((a**2).mean(1), of_items[0, 0] + v1), "a1 a2": (a[:, 0] * a[:, 1], v1),
+        "d": (d.mean(1), m2), "d^2": ((d**2).mean(1), of_items[1, 1] + v2 + m2**2),
+        "d1 d2": (d[:, 0] * d[:, 1], v2 + m2**2), "mu2": (mean[:, 1], m2),
+        "mu1^2": (mean[:, 0] ** 2, v1), "mu2^2": (mean[:, 1] ** 2, v2 + m2**2),
+        "S11": (s11, e[0, 0]), "S22": (s22, e[1, 1]), "a mu": ((a * mean[:, :1]).mean(1), v1),
+        "(a - mu)^2": (((a - mean[:, :1]) ** 2).mean(1), of_items[0, 0]),
+        "(d - mu)^2": (((d - mean[:, 1:]) ** 2).mean(1), of_items[1, 1]),
+    }  # fmt: skip
+    if prior.held is not None:
+        functionals = {k: v for k, v in functionals.items() if k not in ("S11", "S22")}
+    return z_scores(functionals)
+
+
+HELD = TIGHT.holding(np.diag([0.3, 0.9]))
+FIXED = ItemPrior(loading=(0.0, 0.8), intercept=(0.2, 1.0))
+NIGHTLY = (pytest.mark.slow, pytest.mark.nightly)
+
+
+# At most thirteen z-scores below 4.6: false-alarm rate 2e-4 (t with 99 degrees of freedom).
+@pytest.mark.parametrize(("prior", "power", "n"), [
+    pytest.param(TIGHT, 1.0, 20_000, marks=pytest.mark.slow),
+    pytest.param(FIXED, 1.0, 10_000, marks=pytest.mark.slow),
+    pytest.param(HELD, 0.6, 10_000, marks=pytest.mark.slow),
+    *(pytest.param(p, w, 1_000_000, marks=NIGHTLY)
+      for p, w in ((TIGHT, 1.0), (FIXED, 1.0), (HELD, 0.6))),
+])  # fmt: skip
+def test_joint_distribution(prior, power, n):
+    z = prior_z(joint_chain(n, seed=12, prior=prior, power=power), prior, power)
+    assert worst(z) < 4.6, z
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize("prior", [TIGHT, FIXED])
+@pytest.mark.parametrize("error", ["jacobian of the stretch", "abilities 1% wide"])
+def test_joint_distribution_sees_mistakes_of_one_percent(prior, error):
+    z = prior_z(joint_chain(1_000_000, seed=14, prior=prior, error=error), prior)
+    assert worst(z) > 6, z
