@@ -37,8 +37,9 @@ def score_table(
         "eap": mean and standard deviation of ability given the score alone, not the pattern.
         "tcc": the ability at which the score is expected, the inverse of the test characteristic
         curve, within the bounds of :func:`score`'s "ml"; in the 1PL it is the maximum likelihood
-        estimate.  "wle": Warm's weighted likelihood estimate; for items of one slope without
-        guessing, whose patterns of one score have one estimate.
+        estimate.  For items that all rise with ability, or all fall.  "wle": Warm's weighted
+        likelihood estimate; for items of one slope without guessing, whose patterns of one score
+        have one estimate.
     ability : (mean, sd)
         Of the normal distribution of ability of "eap" and of ``score_probability``.
 

@@ -447,6 +447,17 @@ def test_a_link_of_one_slope():
     assert irt.link(bank(one), bank(two)).attrs["A"] == pytest.approx(2.0)
 
 
+def test_plots():
+    items = [i.reversed() for i in TESTS["curves"]]
+    drawn = irt.link(bank(items), bank(items))  # has all that plots take
+    line = irt.plot.icc(drawn, which=["i3"]).lines[0]
+    p = category_probability(items[3].model, line.get_xdata(), items[3].x)
+    np.testing.assert_allclose(line.get_ydata(), p @ np.arange(3.0) / 2.0, atol=1e-12)
+    ax = irt.plot.wright_map(drawn, None)
+    labels = {text.get_text().strip() for text in ax.texts}
+    assert {"i5 ≥ 1", "i5 ≥ 2", "i5 ≥ 3", "i0"} <= labels
+
+
 # --- flags, and methods that need items that rise -------------------------------------------------
 
 
