@@ -196,8 +196,8 @@ class _Reader:
     def _slope(self) -> float:
         if "a" not in self.given:
             raise self._fault("a", "nothing stands there")
-        if self.given["a"] <= 0.0:
-            raise self._fault("a", f"{self.given['a']} must be positive")
+        if self.given["a"] == 0.0:
+            raise self._fault("a", "it must not be 0")
         return self.given["a"]
 
     def _intercept_of_two(self) -> float:

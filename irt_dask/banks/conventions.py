@@ -130,7 +130,7 @@ def _tam(table: ItemTable) -> list[Row]:
 def divided_by_total(item: object, scores: list[float], steps: list[float]) -> Row:
     """The item of scores s_k and intercepts d_k: of partial credit if its scores are even."""
     even = scores[0] * np.arange(1.0, len(scores) + 1)
-    if scores[0] > 0.0 and np.allclose(scores, even, rtol=_SAME, atol=0.0):
+    if scores[0] != 0.0 and np.allclose(scores, even, rtol=_SAME, atol=0.0):
         return Row(item, "gpcm" if len(steps) > 1 else "", steps, scores[0])
     return Row(item, "nominal", steps, scores=scores)
 
@@ -164,8 +164,8 @@ def _naep(table: ItemTable) -> list[Row]:
     of_errors = _errors(table, "a", "b", "c")
     for j, (d, se) in enumerate(zip(_steps(table, "d{}"), of_errors, strict=True)):
         slope = _D * float(a[j])
-        if slope <= 0.0:
-            raise table.fault(j, "a", f"{a[j]:g} must be positive")
+        if slope == 0.0:
+            raise table.fault(j, "a", "it must not be 0")
         if "a" in se:
             se["a"] *= _D
         if not d:

@@ -278,8 +278,8 @@ def _bank(table: ItemTable) -> xr.Dataset:
     errors = {c: table.numbers(f"se_{c}", may_lack=True) for c in OF_ITEMS if f"se_{c}" in table}
     a = given["a"]
     d = given["d"] if "d" in given else -a * given["b"]
-    for k in np.flatnonzero(a <= 0):
-        raise InputError(f"{path}: item {items[k]} has a = {a[k]}; it must be positive")
+    for k in np.flatnonzero(a == 0.0):
+        raise InputError(f"{path}: item {items[k]} has a = {a[k]}; it must not be 0")
     if "b" in given:
         for k in np.flatnonzero(~np.isclose(-a * given["b"], d, rtol=1e-3, atol=1e-3)):
             raise InputError(

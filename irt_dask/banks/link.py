@@ -14,7 +14,7 @@ from irt_dask.arrays import Bools, Floats
 from irt_dask.curves import MORE_PARAMETERS
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import dataset
-from irt_dask.errors import EstimationError, InputError
+from irt_dask.errors import EstimationError, InputError, listed
 from irt_dask.items import checks
 from irt_dask.items.described import described
 from irt_dask.items.known_models import words
@@ -86,7 +86,7 @@ def _moments(method: str, one: ItemSet, two: ItemSet) -> tuple[float, float]:
     one, two = _ordered(one, two)
     b_a, b_b = one.step_difficulties(), two.step_difficulties()
     if method == "mean-mean":
-        slope = float(two.slope().mean() / one.slope().mean())
+        slope = float(np.abs(two.slope()).mean() / np.abs(one.slope()).mean())
     else:
         if b_a.std() == 0.0 or b_b.std() == 0.0:
             raise EstimationError(
@@ -127,8 +127,9 @@ def link(bank_a: xr.Dataset, bank_b: xr.Dataset, *, method: str = "haebara") -> 
         (the sum of the expected scores).  Both sum over 101 even abilities from -5
         to 5 with weights N(0, 1), once on each scale, so that exchanging the banks inverts the
         link.  "mean-sigma" matches mean and standard deviation of the common difficulties
-        (of all steps), "mean-mean" their mean and the mean discrimination.  Where all items of each
-        bank have one discrimination (1PL), the two slopes give A, whatever the method.
+        (of all steps), "mean-mean" their mean and the mean discrimination, whatever its sign.
+        Where all items of each bank have one discrimination (1PL), the two slopes give A, whatever
+        the method.
 
     Returns
     -------
@@ -146,7 +147,8 @@ def link(bank_a: xr.Dataset, bank_b: xr.Dataset, *, method: str = "haebara") -> 
     Raises
     ------
     InputError
-        Fewer than two common items, or an unknown method.
+        Fewer than two common items, an unknown method, or common items whose discriminations have
+        other signs in the two banks: A is positive.
     EstimationError
         Difficulties of three or more common items in opposite order, no slope to be had, no
         minimum found, or an A beyond 5 times or a fifth of the median ratio of discriminations.
@@ -183,10 +185,11 @@ def link(bank_a: xr.Dataset, bank_b: xr.Dataset, *, method: str = "haebara") -> 
     used = _sound(bank_a, bank_b, common)
     _check_models(method, one, two, common)
     pair = one.take(np.flatnonzero(used)), two.take(np.flatnonzero(used))
+    _check_signs(*pair, [i for i, u in zip(common, used, strict=True) if u])
     _check_order(*(items.difficulty() for items in _ordered(*pair)))
     everyone = bank_item_ids(bank_b, "bank_b")
     all_b = item_set(bank_b, everyone, what="bank_b")
-    one_slope = all(np.unique(items.slope()).size == 1 for items in (one, all_b))
+    one_slope = all(np.unique(np.abs(items.slope())).size == 1 for items in (one, all_b))
     slope, shift, criterion = _fit(method, *pair, one_slope)
     linked = _moved(all_b, slope, shift)
     apart = one.expected(_NODES) - _moved(two, slope, shift).expected(_NODES)
@@ -245,10 +248,34 @@ def _sound(bank_a: xr.Dataset, bank_b: xr.Dataset, common: tuple[str, ...]) -> B
     return used
 
 
+def _check_signs(one: ItemSet, two: ItemSet, common: list[str]) -> None:
+    """Stop at items that rise with ability in one bank and fall in the other."""
+    at = np.flatnonzero(~(_nominal(one) | _nominal(two)))
+    differ = at[one.slope()[at] * two.slope()[at] < 0.0]
+    if differ.size:
+        remedy = "leave them out of one bank, or reverse their scoring in it"
+        if differ.size == at.size:
+            remedy = (
+                "one of the banks is scored in reverse, or its ability runs the other way (its a "
+                "and b have other signs then)"
+            )
+        raise InputError(
+            f"the discriminations of {differ.size} of {at.size} common items have other signs in "
+            f"bank_b than in bank_a: {listed([common[j] for j in differ], 10)}; {remedy}"
+        )
+
+
+def _nominal(items: ItemSet) -> Bools:
+    """Items whose categories have no order, and slopes any sign."""
+    out = np.zeros(items.n_items, dtype=bool)
+    for g in items.groups:
+        out[g.at] = g.model.name == "nominal"
+    return out
+
+
 def _ordered(one: ItemSet, two: ItemSet) -> tuple[ItemSet, ItemSet]:
-    """The common items whose categories have an order: nominal ones have slopes of any sign."""
-    nominal = [g.at for items in (one, two) for g in items.groups if g.model.name == "nominal"]
-    kept = np.setdiff1d(np.arange(one.n_items), np.concatenate([np.empty(0, int), *nominal]))
+    """The common items whose categories have an order."""
+    kept = np.flatnonzero(~(_nominal(one) | _nominal(two)))
     return one.take(kept), two.take(kept)
 
 

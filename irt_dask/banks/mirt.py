@@ -184,7 +184,7 @@ def _of_scores(table: ItemTable, name: Any, item: _Item) -> Row:
     scores, steps = of["ak"] - of["ak"][0], list((of["d"] - of["d"][0])[1:])
     errors = _errors(item, n)
     of_slope = errors.get("a", math.nan)
-    if a > 0.0 and (scores == np.arange(n + 1)).all():
+    if a != 0.0 and (scores == np.arange(n + 1)).all():
         return Row(name, "gpcm" if n > 1 else "", steps, a, errors=errors)
     if not math.isclose(scores[-1], n, rel_tol=1e-9):  # as mirt has it; else a is no parameter
         errors.pop("a", None)

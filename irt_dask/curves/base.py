@@ -141,11 +141,11 @@ class ItemModel:
 
     def ends(self, x: Floats) -> tuple[Ints, Ints]:
         """Category of those with the lowest abilities, and with the highest, (items,)."""
-        lowest = np.zeros(x.shape[1], dtype=np.int64)
-        return lowest, lowest + (self.n_categories - 1)
+        falls, last = self.slope(x)[0] < 0.0, self.n_categories - 1
+        return np.where(falls, last, 0), np.where(falls, 0, last)
 
     def floor(self, x: Floats) -> Floats:
-        """Probability of the highest category far below the item, (items,)."""
+        """Probability of the highest category at the end of abilities that have it least."""
         return np.zeros(x.shape[1])
 
     def where(self, difficulty: Floats, discrimination: Floats) -> Floats:
@@ -187,7 +187,9 @@ class ItemModel:
 
         Shapes as those of :meth:`step_intercepts`.  NaN where no ability has that, or several may.
         """
-        return _thresholds(self, x)
+        falls, turn = self.slope(x)[0] < 0.0, self.rescaling(0.0, -1.0)
+        value, gradient = _thresholds(self, np.where(falls, turn @ x, x))
+        return np.where(falls, -value, value), np.where(falls, -(turn.T @ gradient), gradient)
 
     def in_words(self, x: Floats) -> str:
         """Parameters of one item for a message."""
@@ -251,7 +253,10 @@ class _Higher:
 
 
 def _thresholds(model: ItemModel, x: Floats) -> tuple[Floats, Floats]:
-    """Roots by Newton steps, or halvings where these leave the interval or are slow."""
+    """Roots by Newton steps, or halvings where these leave the interval or are slow.
+
+    Slopes are positive: P(category k or higher) rises.
+    """
     higher, shape = _Higher(model, x), (model.n_categories - 1, x.shape[1])
     low, high = np.full((2, shape[0] * shape[1]), [[-1.0], [1.0]])
     for _ in range(_DOUBLINGS):

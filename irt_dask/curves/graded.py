@@ -21,7 +21,7 @@ class Graded(ItemModel):
 
     name = "graded"
     steps, of_two = CUMULATIVE, "2pl"
-    rule = "discriminations must be positive, step intercepts finite and falling"
+    rule = "discriminations must not be 0, step intercepts finite and falling"
 
     def __init__(self, n_categories: int) -> None:
         self.n_categories = n_categories
@@ -117,8 +117,8 @@ class Graded(ItemModel):
 
     def valid(self, x: Floats) -> Bools:
         """See :class:`ItemModel`."""
-        return np.asarray((x[0] > 0.0) & (np.diff(x[1:], axis=0) < 0.0).all(axis=0))
+        return np.asarray((x[0] != 0.0) & (np.diff(x[1:], axis=0) < 0.0).all(axis=0))
 
     def steepness(self, x: Floats) -> Floats:
-        """See :class:`ItemModel`: no P has a zero, and its poles lie pi / a off the real line."""
-        return x[0]
+        """See :class:`ItemModel`: no P has a zero, and its poles lie pi / |a| off the real line."""
+        return np.abs(x[0])

@@ -22,9 +22,7 @@ class ThreeParameters(TwoParameters):
 
     name = "3pl"
     parameters = (SLOPE, INTERCEPT, GUESSING)
-    rule = (
-        "discriminations must be positive, guessing parameters at least 0 and below 1, all finite"
-    )
+    rule = "discriminations must not be 0, guessing parameters at least 0 and below 1, all finite"
     log_odds = False
     coordinates = Asymptotes(3)
     asymptotes = (2, None)

@@ -132,7 +132,7 @@ class ItemSet:
         return out
 
     def floor(self) -> Floats:
-        """Probability of the highest category far below each item."""
+        """Probability of the highest category at the end of abilities that have it least."""
         out = np.empty(self.n_items)
         for g in self.groups:
             out[g.at] = g.model.floor(g.x)

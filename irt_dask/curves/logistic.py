@@ -52,7 +52,7 @@ class TwoParameters(ItemModel):
 
     name = "2pl"
     parameters: tuple[Parameter, ...] = (SLOPE, INTERCEPT)
-    rule = "discriminations must be positive, both finite"
+    rule = "discriminations must not be 0, both finite"
     log_odds = True
     steps = ADJACENT
     coordinates = Asymptotes(2)
@@ -102,11 +102,11 @@ class TwoParameters(ItemModel):
 
     def valid(self, x: Floats) -> Bools:
         """See :class:`ItemModel`."""
-        return np.asarray(x[0] > 0.0)
+        return np.asarray(x[0] != 0.0)
 
     def steepness(self, x: Floats) -> Floats:
         """See :class:`ItemModel`."""
-        return x[0]
+        return np.abs(x[0])
 
     def difficulty(self, x: Floats) -> tuple[Floats, Floats]:
         """``b = -d / a``, where P is halfway between its asymptotes, and its gradient."""

@@ -120,14 +120,14 @@ class Numbered(DividedByTotal):
 
     def valid(self, x: Floats) -> Bools:
         """See :class:`ItemModel`."""
-        return np.asarray(x[0] > 0.0)
+        return np.asarray(x[0] != 0.0)
 
 
 class GeneralisedPartialCredit(Numbered):
     """The GPCM (Muraki 1992): a discrimination and K - 1 step intercepts for each item."""
 
     name, of_two = "gpcm", "2pl"
-    rule = "discriminations must be positive, step intercepts finite"
+    rule = "discriminations must not be 0, step intercepts finite"
 
     def __init__(self, n_categories: int, numbers: tuple[int, ...] = ()) -> None:
         super().__init__(n_categories, numbers)
@@ -193,7 +193,7 @@ class RatingScale(Numbered):
     """
 
     name, of_two = "rating", "1pl"
-    rule = "discriminations must be positive, intercepts and shifts of steps finite"
+    rule = "discriminations must not be 0, intercepts and shifts of steps finite"
 
     def __init__(self, n_categories: int, numbers: tuple[int, ...] = ()) -> None:
         super().__init__(n_categories, numbers)

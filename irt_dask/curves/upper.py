@@ -22,7 +22,7 @@ class FourParameters(TwoParameters):
 
     name = "4pl"
     parameters = (SLOPE, INTERCEPT, GUESSING, UPPER)
-    rule = "discriminations must be positive, 0 <= guessing < upper asymptote <= 1, all finite"
+    rule = "discriminations must not be 0, 0 <= guessing < upper asymptote <= 1, all finite"
     log_odds = False
     coordinates = Asymptotes(4)
     asymptotes = (2, 3)

@@ -190,7 +190,7 @@ def _n_parameters(items: ItemSet, models: NDArray[np.str_] | None) -> Ints:
         out -= np.isin(models, ("1pl", "pcm"))
         return np.where(models == "rating", 1, out)
     one_slope = {g.model.name for g in items.groups} <= {"2pl", "gpcm"}
-    return out - (one_slope and np.unique(items.slope()).size == 1)
+    return out - (one_slope and np.unique(np.abs(items.slope())).size == 1)
 
 
 def _mean_squares(sums: Ints, unit: float, wide: float) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import xarray as xr
 from scipy.special import xlogy
 
 from irt_dask.arrays import Floats, Ints
+from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
 from irt_dask.errors import EstimationError, InputError
 from irt_dask.evaluate.abilities import Known, parts
@@ -93,7 +94,7 @@ def _choose_abilities(
 
 
 def _top_accuracy(
-    difficulty: Floats, right: Any, seen: Any, top: tuple[int, ...], least: int
+    items: ItemSet, right: Any, seen: Any, top: tuple[int, ...], least: int
 ) -> Floats:
     """Share of the K hardest items that are among the K of the lowest share of right answers.
 
@@ -107,7 +108,8 @@ def _top_accuracy(
                 f"with {least} responses or more"
             )
     share = np.argsort(right[kept] / seen[kept], kind="stable")
-    fitted = np.argsort(-difficulty[kept], kind="stable")
+    hard = np.sign(items.slope()) * items.difficulty()  # of falling items those of low difficulty
+    fitted = np.argsort(-hard[kept], kind="stable")
     return np.array([np.intersect1d(share[:k], fitted[:k]).size / k for k in top])
 
 
@@ -147,7 +149,7 @@ def run(
             "auc": wins / (n_right * n_wrong) if n_right and n_wrong else math.nan,
             "n_responses": n,
             **(
-                {"top_accuracy": _top_accuracy(own.difficulty(), item_right, item_seen, top, least)}
+                {"top_accuracy": _top_accuracy(own, item_right, item_seen, top, least)}
                 if top
                 else {}
             ),

@@ -84,21 +84,20 @@ def count(engine: Engine) -> Counts:
     return Counts(right, seen, falling(engine, right, seen))
 
 
-def falling(
-    engine: Engine, right: Ints | Floats, seen: Ints, ordered: Bools | np.bool_ = np.True_
-) -> Bools:
+def falling(engine: Engine, right: Ints | Floats, seen: Ints, side: Floats | float = 1.0) -> Bools:
     """Items that able persons get wrong more often: one pass.
 
     ``right`` are persons with the item right; of more categories the sum of scores as shares of the
-    highest; items that are not ``ordered`` have no say.  Ability is the sum of the responses to the
+    highest.  Items of ``side`` -1 count the other way round, as their slope says; those of side 0
+    have no say.  Ability is the sum of the responses to the
     other items, each less its mean; the sum of its products with responses has mean 0 where an item
     has nothing to do with the others, and its variance is the sum of their squares.  Sampling
     weights do not count.
     """
-    share = np.where(ordered, (right + 0.5) / (seen + 1.0), 0.0)
+    share = side * (right + 0.5) / (seen + 1.0)
     scale = rest_scores.scales(engine.n_persons, engine.responses.n_items)
-    # Codes of nominal items say nothing of more or less: they count as 0.
-    steps = np.where(ordered, np.array(engine.responses.n_categories) - 1.0, np.inf)
+    with np.errstate(divide="ignore"):  # side 0: an infinity of steps, of which each counts as 0
+        steps = (np.array(engine.responses.n_categories) - 1.0) / side
     (sums,) = engine.map_reduce(_rest, steps, share, scale)
     product, square, own, rest = (row / s for row, s in zip(sums, (*scale, *scale), strict=True))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -118,17 +117,8 @@ def _low(fit: dict[str, Any], one_slope: Bools | bool) -> Bools | np.bool_:
     """Items whose slope is far below the others', or is not their own: ``one_slope``."""
     if not _free_slopes(fit):
         return np.True_
-    slope = np.asarray(fit["item_discrimination"], dtype=float)
+    slope = np.abs(np.asarray(fit["item_discrimination"], dtype=float))
     return np.asarray((slope < _LOW_SLOPE * np.median(slope)) | one_slope)
-
-
-def _of_any_sign(fit: dict[str, Any]) -> dict[str, Any]:
-    """The fit with the size of nominal slopes, which may be negative."""
-    if "item_model" not in fit or "item_discrimination" not in fit:
-        return fit
-    slope = np.asarray(fit["item_discrimination"], dtype=float)
-    nominal = np.asarray(fit["item_model"]) == "nominal"
-    return {**fit, "item_discrimination": np.where(nominal, np.abs(slope), slope)}
 
 
 def _spread_of(b: Floats) -> float:
@@ -147,7 +137,7 @@ def _errors(fit: dict[str, Any], name: str) -> Floats | None:
 
 
 def flat(slope: Floats, error: Floats | None, *, floor: float = 0.0) -> Bools:
-    """Slopes that cannot be told from those of flat items.
+    """Slopes, or sizes of them, that cannot be told from those of flat items.
 
     The lower 5% point of a log-normal distribution with this mean and SD (the estimate itself
     without one) is below :data:`FLAT` times the median slope.
@@ -174,10 +164,11 @@ def _of_parameters(
     of_b = of_a = 1.0
     if slope is not None:
         slope = np.asarray(slope, dtype=float)
-        of_a = 1.0 / float(np.median(slope))
+        size = np.abs(slope)
+        of_a = 1.0 / float(np.median(size))
         floor = FLAT_SLOPE if own_scale else 0.0
         if _free_slopes(fit):
-            found["flat"] = flat(slope, _errors(fit, "discrimination"), floor=floor)
+            found["flat"] = flat(size, _errors(fit, "discrimination"), floor=floor)
         if b is None and "item_intercept" in fit:
             b = -np.asarray(fit["item_intercept"], dtype=float) / slope
     if b is None:
@@ -215,7 +206,6 @@ def flags(
     own_scale : whether ability has an SD of about 1
     one_slope : items that share their slope, if they are not all of them
     """
-    fit = _of_any_sign(fit)
     m = len(next(np.asarray(v) for k, v in fit.items() if k in _PARAMETERS))
     bound = np.asarray(fit.get("item_at_bound", np.zeros(m, dtype=bool)))
     found = {"at_bound": bound, "flat": np.zeros(m, dtype=bool)}
@@ -259,8 +249,10 @@ def of_fit(
     got = flags(fit, seen=Counts(right, seen, wrong=wrong), **options)
     if not (_low(fit, one_slope) | has(got, {"flat"})).any():
         return got
+    # Codes of nominal items say nothing of more or less.
     ordered = np.asarray(fit.get("item_model", "")) != "nominal"
-    falls = falling(engine, right if score is None else score, seen, ordered)
+    side = np.where(ordered, np.sign(fit.get("item_discrimination", 1.0)), 0.0)
+    falls = falling(engine, right if score is None else score, seen, side)
     return flags(fit, seen=Counts(right, seen, falls, wrong), **options)
 
 

@@ -16,14 +16,18 @@ from irt_dask.items.parameters import KINDS, item_set, numbers
 
 
 def parameters(
-    items: xr.Dataset, item_id: tuple[str, ...], model: str = "2pl", *, what: str = "items"
-) -> tuple[Floats, ...]:
+    items: xr.Dataset, item_id: tuple[str, ...], model: str = "2pl", *, what: str = "items",
+    signed: bool = False,
+) -> tuple[Floats, ...]:  # fmt: skip
     """Parameters of one model, in its order, for methods that know this one alone.
 
-    Items of simpler models have the neutral value of what they lack; others are refused.
+    Items of simpler models have the neutral value of what they lack; others are refused, and
+    negative discriminations unless ``signed``.
     """
     own = MODELS[model].parameters
     found = item_set(items, item_id, what=what)
+    if not signed:
+        refuse_falling(found, item_id, what)
     for g in found.groups:
         if g.model.name not in MODELS:
             raise InputError(
@@ -46,28 +50,34 @@ def parameters(
 
 
 def parameters_of(
-    models: Mixture, items: xr.Dataset, item_id: Sequence[str], *, what: str, strict: bool = False
-) -> Floats:
+    models: Mixture, items: xr.Dataset, item_id: Sequence[str], *, what: str, strict: bool = False,
+    signed: bool = False,
+) -> Floats:  # fmt: skip
     """Parameters (parameters, items) of items whose models are known.
 
     Of two categories: those of simpler models have the neutral value of what they lack; if
-    ``strict``, others are refused, else what is too much is dropped.
+    ``strict`` (they stay as they are), others are refused, else what is too much is dropped.
+    Where a search starts from them negative discriminations are refused unless it is ``signed``.
     """
     x = np.zeros((models.size, models.n_items))
     for part in models.parts:
         ids, size = tuple(item_id[j] for j in part.at), len(part.model.parameters)
         if part.model.name in MODELS:
             if strict:
-                found = parameters(items, ids, part.model.name, what=what)
+                found = parameters(items, ids, part.model.name, what=what, signed=True)
             else:
                 as_given = item_set(items, ids, what=what)
                 _refuse_others(as_given, part.model, ids, what)
+                if not signed:
+                    refuse_falling(as_given, ids, what)
                 found = tuple(as_given.column(p) for p in part.model.parameters)
             x[:size, part.at] = np.stack(found)
             continue
         for g in item_set(items, ids, what=what).groups:
             _refuse_others(ItemSet((g,)), part.model, tuple(ids[j] for j in g.at), what)
             own = tuple(ids[j] for j in g.at)
+            if not (strict or signed or part.model.name == "nominal"):
+                refuse_falling(ItemSet((g._replace(at=np.arange(len(own))),)), own, what)
             x[:size, part.at[g.at]] = _as_of(part.model, g, own, what, strict)
     return x
 
@@ -96,6 +106,18 @@ def _scores(model: ItemModel, x: Floats) -> Floats:
     if scores is None:
         return np.multiply.outer(numbers(model), x[0])
     return scores.T[1:] - scores.T[:1]
+
+
+def refuse_falling(given: ItemSet, ids: Sequence[str], what: str) -> None:
+    """Stop at negative discriminations, for methods whose items all rise with ability."""
+    slope = given.slope()
+    falling = np.flatnonzero(slope < 0.0)
+    if falling.size:
+        j = falling[0]
+        raise InputError(
+            f"{what}: item {ids[j]} has the discrimination {slope[j]:.6g}, and here "
+            f"discriminations are positive; reverse the scoring of the item, or leave it out"
+        )
 
 
 def _refuse_others(given: ItemSet, model: ItemModel, ids: tuple[str, ...], what: str) -> None:

@@ -202,7 +202,7 @@ def _refuse_bad(model: ItemModel, x: Floats, ids: Sequence[str], what: str) -> N
         j = bad[0]
         raise InputError(f"{what}: item {ids[j]} has {model.in_words(x[:, j])}; {model.rule}")
     if model.n_categories == 2 and model.name != "nominal":
-        logit = x[0] * GRID_BOUND + np.abs(x[1])
+        logit = np.abs(x[0]) * GRID_BOUND + np.abs(x[1])
     else:
         logit = model.farthest(x, np.array([-GRID_BOUND, GRID_BOUND]))
     if logit.size and logit.max() > LARGEST_LOGIT:

@@ -59,8 +59,8 @@ MOST_TRACES = 4
 
 def _extremes(a: np.ndarray, b: np.ndarray, n: int) -> list[int]:
     """Positions of n items: steepest, flattest, hardest, easiest, then the next of each."""
-    up = [np.argsort(np.nan_to_num(v, nan=np.inf), kind="stable") for v in (a, b)]
-    down = [np.argsort(np.nan_to_num(-v, nan=np.inf), kind="stable") for v in (a, b)]
+    up = [np.argsort(np.nan_to_num(v, nan=np.inf), kind="stable") for v in (np.abs(a), b)]
+    down = [np.argsort(np.nan_to_num(-v, nan=np.inf), kind="stable") for v in (np.abs(a), b)]
     chosen: list[int] = []
     for rank in zip(down[0], up[0], down[1], up[1], strict=True):
         chosen += [int(i) for i in dict.fromkeys(rank) if i not in chosen]

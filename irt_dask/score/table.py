@@ -14,7 +14,7 @@ from irt_dask.arrays import Floats, Ints
 from irt_dask.curves.grids import ability_bound
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import dataset
-from irt_dask.errors import InputError
+from irt_dask.errors import InputError, listed
 from irt_dask.items.parameters import bank_item_ids, item_set
 from irt_dask.kernels.responses.layouts import Dense
 from irt_dask.population.population import NOBODY_APART, STANDARD
@@ -37,8 +37,9 @@ def score_table(
         "eap": mean and standard deviation of ability given the score alone, not the pattern.
         "tcc": the ability at which the score is expected, the inverse of the test characteristic
         curve, within the bounds of :func:`score`'s "ml"; in the 1PL it is the maximum likelihood
-        estimate.  "wle": Warm's weighted likelihood estimate; for items of one slope without
-        guessing, whose patterns of one score have one estimate.
+        estimate.  For items that all rise with ability, or all fall.  "wle": Warm's weighted
+        likelihood estimate; for items of one slope without guessing, whose patterns of one score
+        have one estimate.
     ability : (mean, sd)
         Of the normal distribution of ability of "eap" and of ``score_probability``.
 
@@ -83,11 +84,20 @@ def score_table(
             "method='tcc' needs items whose expected score rises with ability, and some are "
             "nominal, whose codes have no order; use method='eap'"
         )
+    falls = known.slope() < 0.0
+    if method == "tcc" and 0 < falls.sum() < falls.size:
+        named = [i for i, x in zip(item_id, falls, strict=True) if x]
+        raise InputError(
+            f"method='tcc' needs items whose expected scores all rise with ability, or all fall, "
+            f"and {len(named)} of {falls.size} fall: {listed(named, 10)}; use method='eap', or "
+            f"reverse their scoring"
+        )
     expected, spread, probability = _expected(known.rescaled(mean, sd))
     if method == "eap":
         data = {"score_ability": mean + sd * expected, "score_ability_sd": sd * spread}
     else:
-        found, error = _inverse(known) if method == "tcc" else _warm(known)
+        side = -1.0 if falls.all() else 1.0
+        found, error = _inverse(known, side) if method == "tcc" else _warm(known)
         data = {"score_ability": found, "score_ability_se": error}
     # A score that takes an empty category says nothing of anybody.
     data = {name: np.where(np.isnan(expected), np.nan, x) for name, x in data.items()}
@@ -158,9 +168,12 @@ def _curve(items: ItemSet, theta: float) -> tuple[float, float, float]:
     return float(mean.sum()), float((p * slope * score).sum()), float((p * apart**2).sum())
 
 
-def _inverse(items: ItemSet) -> tuple[Floats, Floats]:
-    """Ability at which each score is expected, and its standard error."""
-    bound = ability_bound(items)
+def _inverse(items: ItemSet, side: float) -> tuple[Floats, Floats]:
+    """Ability at which each score is expected, and its standard error.
+
+    Expected scores rise with ability if ``side`` is 1, and fall if it is -1.
+    """
+    items, bound = items.rescaled(0.0, side), ability_bound(items)
     low, high = (_curve(items, x)[0] for x in (-bound, bound))
     n_scores = 1 + int((items.n_categories - 1).sum())
     theta, se = np.full((2, n_scores), np.nan)
@@ -171,7 +184,7 @@ def _inverse(items: ItemSet) -> tuple[Floats, Floats]:
         theta[score] = brentq(lambda x, s=score: _curve(items, x)[0] - s, -bound, bound, xtol=1e-12)
         _, slope, variance = _curve(items, theta[score])
         se[score] = math.sqrt(variance) / slope
-    return theta, se
+    return side * theta, se
 
 
 def _warm(items: ItemSet) -> tuple[Floats, Floats]:

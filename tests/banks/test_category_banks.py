@@ -175,7 +175,7 @@ def test_banks_made_by_hand(tmp_path):
         ("item,model,a,d1,d2\nx,2pl,1,0,0\n", "item x, column model: .*model '2pl' is for two"),
         ("item,model,a,d1,d2\nx,grm,1,0,0\n", "item x, column model: 'grm' is none; known are"),
         ("item,model,a,d1,d2\nx,gpcm,,0,0\n", "item x, column a: nothing stands there"),
-        ("item,model,a,d1,d2\nx,gpcm,-1,0,0\n", r"item x, column a: -1\.0 must be positive"),
+        ("item,model,a,d1,d2\nx,gpcm,0,0,0\n", "item x, column a: it must not be 0"),
         ("item,model,a,d1,d2\nx,gpcm,1,0,?\n", r"item x, column d2: '\?' is not a finite number"),
         ("item,model,a,d1,d3\nx,gpcm,1,0,0\n", "item x, column d2: nothing stands there"),
         ("item,model,categories,a,d1\nx,gpcm,3,1,0\n", "item x, column d2: nothing stands there"),
@@ -449,7 +449,7 @@ def lines(*pars):
         ("mirt", lines("a1,1", "d1,0", "d2,-1", "c,0", "b1,0"), "column par: d1 beside a1, c, b1"),
         ("mirt", lines("a1,1", "d1,0", "d2,-1", "c,0"), "item x, column par: b1 is missing"),
         ("mirt", lines("a1,1", "ak0,0", "ak1,1", "d0,0", "d1,1", "d2,1"), "column par: d2 beside"),
-        ("mirt", lines("a1,-1", "d,0", "g,0"), "item x has discrimination -1"),
+        ("mirt", lines("a1,0", "d,0", "g,0"), "item x has discrimination 0"),
         (
             "mirt",
             lines("a1,1", "d,0", "g,0") + "GroupPars,COV_22,1\n",
@@ -477,7 +477,7 @@ def lines(*pars):
         ("oplm", "item,a,b1,b3\nx,2,1,0\n", "no column b2"),
         ("naep", "item,a,b,d1,d2\nx,1,0,0.5,0.5\n", "item x, column d1: .* 0.5, 0.5; .* sum 0"),
         ("naep", "item,a,b,c,d1,d2\nx,1,0,.2,0.5,-0.5\n", "item x, column c: 0.2: items with"),
-        ("naep", "item,a,b\nx,0,0\n", "item x, column a: 0 must be positive"),
+        ("naep", "item,a,b\nx,0,0\n", "item x, column a: it must not be 0"),
         ("naep", "item,a,b\n,1,0\n", "row 1 has no item identifier"),
     ],
 )

@@ -160,7 +160,9 @@ def test_refusals():
         irt.link(one, bank(a, -b))
     with pytest.raises(EstimationError, match="mean-sigma has no slope"):
         irt.link(one, bank(a, np.zeros(6)), method="mean-sigma")
-    with pytest.raises(InputError, match="discriminations must be positive"):
+    with pytest.raises(InputError, match="discriminations must not be 0"):
+        irt.link(one, bank(0.0 * a, b))
+    with pytest.raises(InputError, match="have other signs in bank_b"):
         irt.link(one, bank(-a, b))
 
 

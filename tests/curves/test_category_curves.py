@@ -27,11 +27,14 @@ every = pytest.mark.parametrize(
 
 
 def parameters(model: ItemModel, n_items: int = 6) -> np.ndarray:
-    """Parameters of some items, those of steps in no order unless the model asks for one."""
+    """Parameters of some items, those of steps in no order unless the model asks for one.
+
+    Every second item falls with ability.
+    """
     rng = np.random.default_rng(model.n_categories)
     x = np.array([rng.normal(0.0, 1.5, n_items) for _ in model.parameters])
     if model.name != "nominal":
-        x[0] = rng.lognormal(0.0, 0.4, n_items)
+        x[0] = rng.lognormal(0.0, 0.4, n_items) * np.where(np.arange(n_items) % 2, -1.0, 1.0)
     if model.name == "graded":
         x[1:] = -np.sort(-x[1:], axis=0)
     return x
@@ -237,7 +240,9 @@ def test_a_set_of_items_of_all_kinds() -> None:
             own = np.log(category_probability(m.name, THETA, one)).T
             got = log_p[items.first[j] : items.first[j + 1]]
             np.testing.assert_allclose(got, own, rtol=1e-8, atol=1e-9)
-            order = np.argsort([0.0, *one[:2]]) if m.name == "nominal" else np.arange(len(own))
+            order = np.arange(len(own))[:: 1 if one[0] > 0.0 else -1]
+            if m.name == "nominal":
+                order = np.argsort([0.0, *one[:2]])
             lowest, highest = lowest + own[order[0]], highest + own[order[-1]]
     np.testing.assert_allclose(items.extreme(THETA, highest=False)[0], lowest, atol=1e-8)
     np.testing.assert_allclose(items.extreme(THETA, highest=True)[0], highest, atol=1e-8)
@@ -249,3 +254,19 @@ def test_a_set_of_items_of_all_kinds() -> None:
     assert partial.scores is not None
     assert not partial.of_two
     assert ItemSet.of("gpcm", *parameters(GeneralisedPartialCredit(2))).scores is not None
+
+
+@every
+def test_thresholds(model: ItemModel) -> None:
+    """P(category k or higher) is 1/2 there, whether it rises or falls; gradients."""
+    x = parameters(model)
+    value, gradient = model.thresholds(x)
+    if model.name == "nominal":
+        assert np.isnan(value).all()
+        return
+    for j, one in enumerate(x.T):
+        p = category_probability(model.name, value[:, j], one)
+        np.testing.assert_allclose([p[k - 1, k:].sum() for k in range(1, model.n_categories)], 0.5)
+    for k in range(len(x)):
+        want = by(lambda moved: model.thresholds(moved)[0], x, k, 1e-5)
+        np.testing.assert_allclose(gradient[:, k], want, rtol=1e-5, atol=1e-6)

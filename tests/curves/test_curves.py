@@ -22,7 +22,7 @@ mpl.use("Agg")
 
 #: Values of the parameters, by letter.
 VALUES = {
-    "a": [0.4, 0.9, 1.0, 1.3, 2.2, 5.0],
+    "a": [0.4, 0.9, -1.0, 1.3, -2.2, 5.0],
     "d": [2.0, -0.7, 0.0, -3.0, 1.1, 0.5],
     "c": [0.0, 0.1, 0.2, 0.33, 1e-6, 0.25],
     "u": [1.0, 0.9, 0.99, 0.97, 1.0 - 1e-6, 0.8],
@@ -114,6 +114,22 @@ def test_linear_models_are_those_that_say_so(model: ItemModel) -> None:
     assert (scores is not None) == (np.abs(np.diff(logit, 2, axis=1)).max() < 1e-9)
     if scores is not None:
         np.testing.assert_allclose(np.diff(logit)[:, 0] / np.diff(theta)[0], scores[:, 1])
+
+
+@every_model
+def test_thresholds(model: ItemModel) -> None:
+    """P(right) is 1/2 there; with these asymptotes it is somewhere."""
+    x = parameters(model)
+    value, _ = model.thresholds(x)
+    half = [curves(model, x[:, [j]], value[:, j])[0, 0] for j in range(x.shape[1])]
+    np.testing.assert_allclose(half, 0.5, rtol=1e-12)
+    x[2:] = np.clip(x[2:], 1e-3, 1.0 - 1e-3)
+    _, gradient = model.thresholds(x)
+    for k in range(len(x)):
+        step = np.zeros_like(x)
+        step[k] = 1.0
+        want = difference(lambda h, s=step: model.thresholds(x + h * s)[0], 1e-5)
+        np.testing.assert_allclose(gradient[0, k], want[0], rtol=1e-6, atol=1e-7)
 
 
 # --- everywhere -----------------------------------------------------------------------------------

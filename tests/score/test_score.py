@@ -94,7 +94,6 @@ def test_unknown_items_are_listed():
     "change, message",
     [
         ({"item_discrimination": 0.0}, r"item item1 has discrimination 0 and"),
-        ({"item_discrimination": -1.0}, r"discrimination -1 and"),
         ({"item_intercept": np.nan}, "intercept nan"),
         ({"item_intercept": np.inf}, "intercept inf"),
     ],
@@ -283,8 +282,8 @@ def test_more_draws_than_there_are():
     with pytest.raises(InputError, match="n_plausible=7 exceeds the 6 draws"):
         irt.score(r, items, n_plausible=7)
     assert irt.score(r, items, n_plausible=7, n_item_draws=0).sizes["plausible"] == 7
-    items["item_discrimination_draw"][3, 1] = -1.0
-    with pytest.raises(InputError, match=r"items, draw 3: item item2 has discrimination -1 and"):
+    items["item_discrimination_draw"][3, 1] = 0.0
+    with pytest.raises(InputError, match=r"items, draw 3: item item2 has discrimination 0 and"):
         irt.score(r, items, n_item_draws=6)
 
 

@@ -53,10 +53,10 @@ def rest_scores(
 ) -> Ints:  # fmt: skip
     """Sums over persons of x r, (x r)^2, x^2 and r^2, (4, items), as fixed-point integers.
 
-    x is the response as a share of the highest one, ``steps`` (infinite: 0), less the mean
-    ``share``, r the sum of the person's other x.  The first and third are multiples of ``1 /
-    scale[0]``, the others of ``1 / scale[1]``.  ``times`` says how many persons each row stands
-    for.
+    x is the response as a share of the highest one, ``steps`` (infinite: 0; negative: with the
+    other sign, as ``share`` has it then), less the mean ``share``, r the sum of the person's other
+    x.  The first and third are multiples of ``1 / scale[0]``, the others of ``1 / scale[1]``.
+    ``times`` says how many persons each row stands for.
     """
     whole = np.rint(share / _UNIT).astype(np.int64)
     if times is None:

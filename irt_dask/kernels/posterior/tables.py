@@ -52,6 +52,7 @@ class LinearTables(NamedTuple):
     origin: Floats
     rise: Floats
     power: Floats
+    largest: Floats  # the largest of an item's powers, (items + 1,)
 
     @property
     def nbytes(self) -> int:
@@ -122,14 +123,17 @@ def tables(items: ItemSet, nodes: Floats) -> Tables:
     if nodes.size <= FINE:
         base = np.ascontiguousarray(items.log_p(nodes)[::2])
         add_rows(np.arange(items.n_items), items.n_items, base, total)
-        return LinearTables(slope, constant, nodes, total, base, eight, none, none, none)
+        return LinearTables(
+            slope, constant, nodes, total, base, eight, none, none, none, np.empty(0)
+        )
     a, d = np.append(slope, 0.0), np.append(constant, -np.inf)
     with np.errstate(over="ignore"):  # an infinite e^z has a path of its own
         origin = np.exp(np.multiply.outer(nodes[::CHUNK], a) + d)
     power = np.exp(np.multiply.outer(a, np.arange(CHUNK) * (nodes[1] - nodes[0])))
     fine = LinearTables(
-        slope, constant, nodes, total, none, eight, origin, a - a / (1.0 + origin), power
-    )
+        slope, constant, nodes, total, none, eight, origin, a - a / (1.0 + origin), power,
+        np.maximum(power[:, 0], power[:, -1]),
+    )  # fmt: skip
     add_chunks(np.arange(a.size - 1 + -(a.size - 1) % 4).clip(max=a.size - 1), fine, total)
     return fine
 
@@ -182,17 +186,16 @@ def add_chunk(index: Ints, g: Any, c: int, out: Floats) -> None:
     Four items at a time, so that their products need not wait for each other.
     """
     start = c * CHUNK
-    origin, power = g.origin[c], g.power
+    origin, power, most = g.origin[c], g.power, g.largest
     product = np.ones(CHUNK)
-    end = CHUNK - 1
     largest = 1.0
     for k in range(0, index.size, 4):
         j0, j1, j2, j3 = index[k], index[k + 1], index[k + 2], index[k + 3]
         e0, e1, e2, e3 = origin[j0], origin[j1], origin[j2], origin[j3]
-        last = ((1.0 + e0 * power[j0, end]) * (1.0 + e1 * power[j1, end])) * (
-            (1.0 + e2 * power[j2, end]) * (1.0 + e3 * power[j3, end])
+        top = ((1.0 + e0 * most[j0]) * (1.0 + e1 * most[j1])) * (
+            (1.0 + e2 * most[j2]) * (1.0 + e3 * most[j3])
         )
-        if not last < _LARGE:
+        if not top < _LARGE:
             for j in index[k : k + 4]:
                 if j < g.slope.size:
                     for q in range(start, min(start + CHUNK, g.nodes.size)):
@@ -202,7 +205,7 @@ def add_chunk(index: Ints, g: Any, c: int, out: Floats) -> None:
         if largest > _LARGE:
             _flush(product, start, out)
             largest = 1.0
-        largest *= last
+        largest *= top
         for i in range(CHUNK):
             product[i] *= ((1.0 + e0 * power[j0, i]) * (1.0 + e1 * power[j1, i])) * (
                 (1.0 + e2 * power[j2, i]) * (1.0 + e3 * power[j3, i])
