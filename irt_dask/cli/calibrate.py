@@ -31,10 +31,10 @@ from irt_dask.store import open_responses
 #: Methods, and those of the options of ``calibrate`` that only some have.
 _METHODS: dict[str, tuple[str, ...]] = {
     "bayes": (
-        "model", "guessing_prior", "shards", "draws", "chains", "start", "checkpoint", "seed",
+        "model", "guessing_prior", "positive", "shards", "draws", "chains", "start", "checkpoint", "seed",
     ),
     "marginal": (
-        "model", "groups", "reference_group", "latent", "fixed_items", "guessing_prior",
+        "model", "groups", "reference_group", "latent", "fixed_items", "guessing_prior", "positive",
         "standard_errors", "null_categories", "max_iterations", "start", "checkpoint",
     ),
     "joint": ("model", "coreset", "max_iterations", "start", "checkpoint", "seed"),
@@ -135,6 +135,9 @@ def _guessing_prior(text: str | None, model: Any) -> dict[str, Any]:
 @click.option("--guessing-prior", metavar="ALPHA,BETA",
               help="Beta prior on guessing (default 5,17), or 'none' for the maximum of the "
               "likelihood alone, as likelihood-ratio tests need it (marginal).")  # fmt: skip
+@click.option("--positive", type=click.Choice(["all", "none"]), default="all", show_default=True,
+              help="Whether all discriminations are positive, or any may be negative, as of items "
+              "with a reversed key, or of votes (bayes, marginal).")  # fmt: skip
 @click.option("--standard-errors/--no-standard-errors", default=None,
               help="Whether to find standard errors (marginal, spectral, pairwise; default: where "
               "their matrix is not too large, with marginal up to 2,000 parameters).")  # fmt: skip

@@ -59,6 +59,7 @@ class MarginalConfig(Section):
     latent: Literal["normal", "histogram"] | None = None
     fixed_items: str | None = None
     guessing_prior: tuple[float, float] | Literal["none"] | None = None
+    positive: Literal["all", "none"] | None = None
     standard_errors: bool | None = None
     null_categories: Literal["raise", "keep", "collapse"] | None = None
 

@@ -126,7 +126,7 @@ def brute_force(row, a, d, nodes):
     [1, 0, 1, 1, 0, 1], [1, 1, 1, 1, 1, 1], [0, 0, 0, 0, 0, 0],
     [1, -1, 0, -1, -1, 1], [-1, -1, -1, -1, -1, 0], [-1, -1, -1, -1, -1, -1],
 ])  # fmt: skip
-@pytest.mark.parametrize("steep", [1.0, 6.0])
+@pytest.mark.parametrize("steep", [1.0, 6.0, -1.5, -6.0])
 def test_ability_draws_have_their_conditional(row, steep):
     rng = np.random.default_rng(3)
     a = np.array([0.4, 0.8, 1.2, 1.6, 2.0, 0.6]) * np.array([1.0, 1.0, 1.0, steep, 1.0, 1.0])

@@ -17,7 +17,7 @@ from irt_dask.calibrate.bayes.item_density import _oriented
 from irt_dask.calibrate.bayes.signed_hierarchy import SignedHierarchy
 from irt_dask.curves.grids import Grid
 from irt_dask.curves.priors import ItemPrior
-from irt_dask.errors import ConvergenceWarning, ItemWarning
+from irt_dask.errors import ConvergenceWarning, InputError, ItemWarning
 from irt_dask.kernels.gibbs import learned_item_draws, person_draws, person_layout
 from irt_dask.kernels.responses import layouts
 
@@ -29,6 +29,7 @@ LEANING = SignedHierarchy(
     mean=(0.4, 0.2), mean_sd=(0.3, 0.8), df=20.0, scale=((4.0, 1.5), (1.5, 13.0))
 )
 fit_quietly = partial(quiet, irt.fit_bayes, kinds=(ConvergenceWarning, ItemWarning))
+maximise_quietly = partial(quiet, irt.fit_marginal, kinds=(ConvergenceWarning, ItemWarning))
 
 
 # --- the item step --------------------------------------------------------------------------------
@@ -263,3 +264,231 @@ def test_joint_distribution(prior, power, n):
 def test_joint_distribution_sees_mistakes_of_one_percent(prior, error):
     z = prior_z(joint_chain(1_000_000, seed=14, prior=prior, error=error), prior)
     assert worst(z) > 6, z
+
+
+# --- fits -----------------------------------------------------------------------------------------
+
+
+def some_reversed(n, m, seed, every=3, missing=0.0):
+    """Responses to items of which every third falls, and the items."""
+    rng = np.random.default_rng(seed)
+    a, d = np.exp(rng.normal(0.1, 0.3, m)), rng.normal(0.0, 1.0, m)
+    a[::every] *= -1.0
+    y = respond(rng, rng.standard_normal(n), a, d)
+    return np.where(rng.random(y.shape) < missing, -1, y).astype(np.int8), a, d
+
+
+def turned_back(y, falls, highest=1):
+    """Responses with the items that fall coded the other way round."""
+    return np.where(falls & (y >= 0), highest - y, y).astype(np.int8)
+
+
+@pytest.mark.parametrize(("missing", "latent"), [
+    (0.0, "normal"), (0.4, "normal"), (0.0, "histogram"),
+])  # fmt: skip
+def test_marginal_estimates_are_those_of_items_coded_the_other_way_round(missing, latent):
+    y, a, _ = some_reversed(1200, 9, 1, missing=missing)
+    falls = a < 0.0
+    options = {"latent": latent, "tolerance": 1e-11 if latent == "normal" else 1e-9}
+    one = maximise_quietly(irt.from_array(y), positive="none", **options)
+    other = maximise_quietly(irt.from_array(turned_back(y, falls)), **options)
+    sign = np.where(falls, -1.0, 1.0)
+    near = 1e-5 if latent == "normal" else 5e-3  # masses of a histogram are hardly determined
+    assert one.attrs["log_likelihood"] == pytest.approx(
+        other.attrs["log_likelihood"], abs=1e-6 if latent == "normal" else 0.1
+    )
+    for name, times in (("discrimination", sign), ("intercept", sign), ("difficulty", 1.0)):
+        np.testing.assert_allclose(one[f"item_{name}"], times * other[f"item_{name}"], atol=near)
+        np.testing.assert_allclose(
+            one[f"item_{name}_se"], other[f"item_{name}_se"], rtol=100 * near
+        )
+    assert one.attrs["n_flat_items"] == 0
+    assert set(one["item_flag"].values) == {"ok"}
+
+
+def test_marginal_estimates_of_groups_categories_and_weights():
+    rng = np.random.default_rng(2)
+    n, k = 1500, 3
+    groups = np.repeat([1, 2], n // 2)
+    theta = rng.standard_normal(n) + 0.6 * (groups == 2)
+    a = np.array([1.2, -0.8, 0.9, -1.4, 1.0, 0.7])
+    z = np.stack([0.0 * theta[:, None] * a, theta[:, None] * a, 2.0 * theta[:, None] * a + 0.4])
+    p = np.exp(z - z.max(axis=0))
+    y = (rng.random(p.shape[1:]) * p.sum(axis=0) > np.cumsum(p, axis=0)).sum(axis=0)
+    weights = rng.uniform(0.5, 2.0, n)
+
+    def fitted(y, **options):
+        data = irt.from_array(
+            y.astype(np.int8),
+            categories=k,
+            persons={"person_weight": weights, "person_group": groups},
+        )
+        return irt.fit_marginal(data, model="gpcm", groups=True, **options)
+
+    one, other = fitted(y, positive="none"), fitted(turned_back(y, a < 0.0, k - 1))
+    assert one.attrs["log_likelihood"] == pytest.approx(other.attrs["log_likelihood"], abs=1e-6)
+    sign = np.where(a < 0.0, -1.0, 1.0)
+    np.testing.assert_allclose(
+        one["item_discrimination"], sign * other["item_discrimination"], atol=1e-5
+    )
+    np.testing.assert_allclose(one["group_mean"], other["group_mean"], atol=1e-5)
+    np.testing.assert_allclose(one["group_mean_se"], other["group_mean_se"], rtol=1e-3)
+
+
+def test_ability_points_to_where_most_responses_rise():
+    y, _, _ = some_reversed(800, 9, 3, every=2)
+    one = irt.fit_marginal(irt.from_array(y), positive="none")
+    falling = irt.fit_marginal(irt.from_array((1 - y).astype(np.int8)), positive="none")
+    for fit in (one, falling):
+        x = np.linspace(-6.0, 6.0, 301)
+        w = np.exp(-0.5 * x**2)
+        p = expit(
+            fit["item_discrimination"].values[:, None] * x + fit["item_intercept"].values[:, None]
+        )
+        assert float((p @ (x * w)).sum()) > 0.0
+    # All responses turned: the same items, ability turned with them.
+    np.testing.assert_allclose(
+        one["item_discrimination"], falling["item_discrimination"], atol=1e-5
+    )
+    np.testing.assert_allclose(one["item_intercept"], -falling["item_intercept"], atol=1e-5)
+
+
+def test_a_bank_fixes_the_direction():
+    y, _, _ = some_reversed(1000, 9, 4)
+    bank = irt.fit_marginal(irt.from_array(y), positive="none")
+    # Turned: of its own accord a fit would not choose that direction.
+    turned = bank.isel(items=slice(4)).copy()
+    for name in ("item_discrimination", "item_difficulty"):
+        turned[name] = -turned[name]
+    again = irt.fit_marginal(irt.from_array(y), positive="none", fixed_items=turned)
+    np.testing.assert_allclose(
+        again["item_discrimination"], -bank["item_discrimination"], atol=0.03
+    )
+    assert np.isfinite(again["item_anchor_chi2"][:4]).all()
+    assert float(again["item_anchor_p_value"][:4].min()) > 0.01
+
+
+def distance(one, other, sign):
+    """Largest distance of means in Monte Carlo errors, and ratios of SDs."""
+    z, ratios = [], []
+    for name in ("discrimination", "intercept"):
+        sd = other[f"item_{name}_sd"].values
+        ess = [f[f"item_{name}_ess"].values for f in (one, other)]
+        error = sd * np.sqrt(1.0 / ess[0] + 1.0 / ess[1])
+        away = one[f"item_{name}"].values - sign * other[f"item_{name}"].values
+        z.append(away / error)
+        ratios.append(one[f"item_{name}_sd"].values / sd)
+    return np.abs(z).max(), np.mean(ratios)
+
+
+# Means of 24 parameters within 4.5 Monte Carlo errors: false-alarm rate 2e-4.
+def test_posteriors_are_those_of_items_coded_the_other_way_round():
+    y, a, _ = some_reversed(500, 12, 5)
+    falls = a < 0.0
+    prior = irt.ItemPrior(loading=(0.0, 1.0))  # the same for a and -a
+    options = {"prior": prior, "positive": "none", "n_draws": 1000, "n_warmup": 200}
+    one = irt.fit_bayes(irt.from_array(y), seed=1, **options)
+    other = irt.fit_bayes(irt.from_array(turned_back(y, falls)), seed=2, **options)
+    z, ratio = distance(one, other, np.where(falls, -1.0, 1.0))
+    assert z < 4.5
+    assert abs(ratio - 1.0) < 0.05
+    np.testing.assert_array_equal(one["item_negative_probability"] > 0.5, falls)
+
+
+def test_slopes_far_above_0_have_the_posterior_of_positive_ones():
+    y, _, _ = some_reversed(2000, 12, 6, every=100)
+    y = y[:, 1:]
+    options = {"n_draws": 1000, "n_warmup": 200}
+    one = irt.fit_bayes(
+        irt.from_array(y), seed=1, positive="none", prior=irt.ItemPrior(loading=(1, 1)), **options
+    )
+    other = irt.fit_bayes(irt.from_array(y), seed=2, prior=irt.ItemPrior((1, 1)), **options)
+    assert float((other["item_discrimination"] / other["item_discrimination_sd"]).min()) > 5.0
+    z, ratio = distance(one, other, 1.0)
+    assert z < 4.5
+    assert abs(ratio - 1.0) < 0.05
+    # A density that is cut off at 0 is larger above.
+    kept = y.shape[1] * norm.logcdf(1.0)
+    assert one.attrs["objective"] - kept == pytest.approx(other.attrs["objective"], abs=0.2)
+
+
+@pytest.mark.slow
+def test_shards_whose_camps_balance_agree():
+    # As many items fall as rise: by themselves shards would not agree about the direction.
+    y, _, _ = some_reversed(2400, 12, 7, every=2)
+    options = {"positive": "none", "n_draws": 1000, "n_warmup": 300}
+    whole = irt.fit_bayes(irt.from_array(y), **options)
+    shards = irt.fit_bayes(irt.from_array(y), n_shards=4, **options)
+    assert (
+        np.sign(shards["shard_item_discrimination"]) == np.sign(whole["item_discrimination"])
+    ).all()
+    sd = whole["item_discrimination_sd"]
+    shift = (shards["item_discrimination"] - whole["item_discrimination"]) / sd
+    assert float((shift**2).mean()) < 0.05
+    assert 0.95 < float((shards["item_discrimination_sd"] / sd).mean()) < 1.08
+    assert shards.attrs["converged"] == whole.attrs["converged"] == 1
+
+
+@pytest.mark.parametrize("model", ["gpcm", "graded", "3pl"])
+def test_other_models_have_signs_too(model):
+    rng = np.random.default_rng(8)
+    n, k = 600, 2 if model == "3pl" else 3
+    a = np.array([1.4, -1.2, 1.5, 1.1, -1.6, 1.3, 1.2, 1.4])
+    theta = rng.standard_normal(n)
+    z = theta[:, None] * a + rng.logistic(size=(n, a.size))
+    y = (z > 0.0).astype(np.int8) if k == 2 else np.digitize(z, [-0.7, 0.9]).astype(np.int8)
+    fit = fit_quietly(
+        irt.from_array(y, categories=k), model=model, positive="none", n_draws=200, n_warmup=100
+    )
+    np.testing.assert_array_equal(fit["item_discrimination"] > 0.0, a > 0.0)
+    np.testing.assert_array_equal(fit["item_negative_probability"] > 0.5, a < 0.0)
+    scores = irt.score(irt.from_array(y, categories=k), fit)
+    assert np.corrcoef(scores["person_ability"], theta)[0, 1] > 0.75
+
+
+def test_difficulties_of_items_that_may_rise_or_fall_are_not_told():
+    rng = np.random.default_rng(9)
+    y, _, _ = some_reversed(800, 8, 9, every=100)
+    y[:, 3] = rng.random(800) < 0.5  # has nothing to do with ability
+    fit = fit_quietly(irt.from_array(y), positive="none", n_draws=300, n_warmup=100)
+    assert 0.02 < float(fit["item_negative_probability"][3]) < 0.98
+    assert np.isnan(fit["item_difficulty"][3])
+    assert np.isnan(fit["item_difficulty_sd"][3])
+    assert np.isfinite(np.delete(fit["item_difficulty"].values, 3)).all()
+    assert np.isfinite(fit["item_discrimination_sd"]).all()
+    assert "flat" in str(fit["item_flag"][3].item())
+
+
+def test_a_given_start_tells_the_direction():
+    y, a, _ = some_reversed(600, 9, 10)
+    marginal = irt.fit_marginal(irt.from_array(y), positive="none")
+    fit = fit_quietly(irt.from_array(y), positive="none", start=marginal, n_draws=150, n_warmup=60)
+    np.testing.assert_array_equal(np.sign(fit["item_discrimination"]), np.sign(a))
+    with pytest.raises(InputError, match="discriminations are positive"):
+        irt.fit_bayes(irt.from_array(y), start=marginal)
+
+
+@pytest.mark.parametrize(("method", "options", "match"), [
+    ("fit_marginal", {"positive": "none", "model": "1pl"}, "share one slope"),
+    ("fit_marginal", {"positive": "anchors"}, "positive"),
+    ("fit_bayes", {"positive": "none", "n_dims": 2}, "one ability"),
+    ("fit_bayes", {"positive": "none", "sampler": "polya-gamma"}, "sampler='grid'"),
+    ("fit_bayes", {"positive": "some"}, "positive"),
+])  # fmt: skip
+def test_what_has_no_signs_is_refused(method, options, match):
+    y, _, _ = some_reversed(60, 6, 11)
+    with pytest.raises(InputError, match=match):
+        getattr(irt, method)(irt.from_array(y), **options)
+
+
+@pytest.mark.slow
+def test_signs_of_few_persons():
+    # 200 x 60 with a tenth reversed: of |a| > .5 at least 99% have their sign (5 data sets).
+    right = total = 0
+    for seed in range(5):
+        y, a, _ = some_reversed(200, 60, 20 + seed, every=10)
+        fit = fit_quietly(irt.from_array(y), positive="none", n_draws=300, n_warmup=150)
+        large = np.abs(a) > 0.5
+        right += int((np.sign(fit["item_discrimination"].values) == np.sign(a))[large].sum())
+        total += int(large.sum())
+    assert right >= 0.99 * total, (right, total)

@@ -28,7 +28,9 @@ def pilot(
     """
     models, item_id = shapes.models, engine.responses.item_id
     slopes, information = first_component.slopes(engine, counts, models.n_categories)
-    x = start_values(item_id, models, counts.of_each, start, slope=slopes, prior=shapes.betas)
+    x = start_values(
+        item_id, models, counts.of_each, start, slope=slopes, prior=shapes.betas, signed=True
+    )
     y = inside(shapes, x)
     if orientation.rise(shapes.items(y)) < 0.0:
         y[0] = -y[0]

@@ -17,6 +17,7 @@ from irt_dask.curves.item_set import Group, ItemSet
 from irt_dask.curves.logistic import INTERCEPT, SLOPE
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
 from irt_dask.errors import InputError
+from irt_dask.items.known_models import refuse_falling
 from irt_dask.items.parameters import item_set
 from irt_dask.kernels.base import keyed_random
 from irt_dask.kernels.joint.item_maximum import Counts
@@ -106,6 +107,7 @@ def draw_coreset(
             f"memory; draw at most {MAX_CELLS // m} persons"
         )
     its = Items(item_set(items, responses.item_id), np.ones(m))
+    refuse_falling(its.curves, responses.item_id, "items")
     prepared = person_step.preparation(*(g.model for g in its.curves.groups))
     with Engine(
         responses,

@@ -178,7 +178,8 @@ def test(fit: Rounds, x: Floats, expected: Expected, errors: Floats) -> Test | N
     # One that is shared would join that of the others.
     tested_of = model.items.has & (model.items.of_all < 0) & model.items.table(_is_tested, False)
     freed[:, anchors] = np.where(tested_of[:, anchors], np.nan, freed[:, anchors])
-    wide = replace(model, fixed=freed)
+    falls = bool((model.fixed[0, anchors] < 0.0).any())  # bounds of slopes must not cut these off
+    wide = replace(model, fixed=freed, signed=model.signed or falls)
     at = marginal_errors.columns(wide, x)
     information, squares, size = marginal_errors.observed(fit, wide, x, expected, True)
     assert squares is not None

@@ -272,9 +272,8 @@ def _identity(
 ) -> dict[str, Any]:
     """What a checkpoint rests on, but for data."""
     models = what.items
-    some = {"category_map": models.category_map} if models.empty.any() else {}
-    if what.signed:
-        some["positive"] = "none"
+    some: dict[str, Any] = {"category_map": models.category_map} if models.empty.any() else {}
+    some |= {"positive": "none"} if what.signed else {}
     return some | {
         "method": "marginal", "tolerance": tolerance, "model": models.names.tolist(),
         "shared": models.of_all, "fixed": what.fixed, "latent": latent, "groups": labels,

@@ -24,7 +24,8 @@ def likeliest(fit: Rounds, counts: ResponseCounts, start: xr.Dataset | None) -> 
     """
     model, item_id, n = fit.model, fit.engine.responses.item_id, counts.of_each
     if start is not None:
-        return model.start(start_values(item_id, model.items, n, start, prior=model.prior))
+        given = start_values(item_id, model.items, n, start, prior=model.prior, signed=True)
+        return model.start(given)
     slopes, weight = first_component.slopes(fit.engine, counts, model.items.n_categories)
     if model.anchored:
         known = ~model.free[0]

@@ -135,15 +135,16 @@ def list_groups(label: NDArray[Any], item_id: Sequence[str]) -> str:
 
 def start_values(
     item_id: tuple[str, ...], models: Mixture, n: Ints, start: xr.Dataset | None, *,
-    slope: float | Floats | None = None, prior: Betas | None = None,
+    slope: float | Floats | None = None, prior: Betas | None = None, signed: bool = False,
 ) -> Floats:  # fmt: skip
     """Parameters of items to start from, (parameters, items).
 
     Those of a given fit; what it does not have is neutral.  Else the modes of the ``prior``, usual
-    values, and intercepts that belong to the counts ``n`` of categories, (items, categories).
+    values (``slope``, where given), and intercepts that belong to the counts ``n`` of categories,
+    (items, categories).
     """
     if start is not None:
-        return parameters_of(models, start, item_id, what="start")
+        return parameters_of(models, start, item_id, what="start", signed=signed)
     x = models.table(lambda p: p.usual)
     if prior is not None:
         x = np.where(np.isnan(prior.modes), x, prior.modes)

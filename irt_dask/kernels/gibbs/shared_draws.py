@@ -67,11 +67,13 @@ def _draw_class(
 
 
 @jit
-def _ranges(log_total: Floats, nodes: Floats, width: float, first: Ints, last: Ints) -> None:
+def _ranges(
+    log_total: Floats, nodes: Floats, least: float, width: float, first: Ints, last: Ints
+) -> None:
     """Nodes that matter for a class of t, which is ``width`` wide: those of its two ends."""
     for c in range(first.size):
         for end in range(2):
-            t = (c + end) * width
+            t = least + (c + end) * width
             peak = -math.inf
             for q in range(nodes.size):
                 peak = max(peak, log_total[q] + t * nodes[q])
@@ -86,8 +88,8 @@ def _ranges(log_total: Floats, nodes: Floats, width: float, first: Ints, last: I
 
 @jit
 def _draw_shared(
-    bits: Bytes, scores: Floats, growths: Floats, ratio: Floats, width: float, first: Ints,
-    last: Ints, u: Floats, shared: Ints, work: Floats, node: Ints,
+    bits: Bytes, scores: Floats, growths: Floats, ratio: Floats, least: float, width: float,
+    first: Ints, last: Ints, u: Floats, shared: Ints, work: Floats, node: Ints,
 ) -> None:  # fmt: skip
     """Draw for the persons of one set: gather those of each class of t until there are 32."""
     n_classes, lanes = first.size, work.shape[1]
@@ -100,7 +102,7 @@ def _draw_shared(
         for b in range(bits.shape[1]):
             t += scores[b, bits[i, b]]
             g *= growths[b, bits[i, b]]
-        c = min(int(t / width), n_classes - 1)
+        c = max(min(int((t - least) / width), n_classes - 1), 0)
         at = waiting[c]
         growth[c, at] = g
         uniform[c, at] = u[shared[i]]
@@ -155,7 +157,7 @@ def _log_total(
                 if product[q] > _LARGE:
                     out[q] -= math.log(product[q])
                     product[q] = 1.0
-            if a[j] * nodes[-1] + d[j] > _CERTAIN:
+            if max(a[j] * nodes[0], a[j] * nodes[-1]) + d[j] > _CERTAIN:
                 for q in range(nodes.size):
                     out[q] -= max(a[j] * nodes[q] + d[j] - _CERTAIN, 0.0)
     for q in range(nodes.size):
@@ -189,17 +191,18 @@ def _draw_sets(
         _log_total(odds, observed[s], a, d, nodes, total)
         for q in range(nodes.size - 1):
             ratio[q] = math.exp(total[q + 1] - total[q])
-        most = 1e-300
+        least, most = 0.0, 1e-300  # smallest t, and from there to the largest
         for j in range(a.size):
             if observed[s, j]:
-                most += a[j] * (1.0 + 1e-9)
+                most += abs(a[j]) * (1.0 + 1e-9)
+                least += min(a[j], 0.0)
         n_classes = max(1, min((stop[s] - begin) // _PER_CLASS, _MOST_CLASSES))
         n_classes = max(n_classes, math.ceil(most * (nodes[-1] - nodes[0]) / _GROWTH))
         first, last = np.empty(n_classes, dtype=np.int64), np.empty(n_classes, dtype=np.int64)
         width = most / n_classes
-        _ranges(total, nodes, width, first, last)
+        _ranges(total, nodes, least, width, first, last)
         _draw_shared(
-            bits[begin : stop[s]], scores, growths, ratio, width, first, last, u,
+            bits[begin : stop[s]], scores, growths, ratio, least, width, first, last, u,
             shared[begin : stop[s]], work, node[begin : stop[s]],
         )  # fmt: skip
         begin = stop[s]
