@@ -31,7 +31,8 @@ from irt_dask.store import open_responses
 #: Methods, and those of the options of ``calibrate`` that only some have.
 _METHODS: dict[str, tuple[str, ...]] = {
     "bayes": (
-        "model", "guessing_prior", "positive", "shards", "draws", "chains", "start", "checkpoint", "seed",
+        "model", "guessing_prior", "positive", "shards", "draws", "chains", "start", "checkpoint",
+        "seed",
     ),
     "marginal": (
         "model", "groups", "reference_group", "latent", "fixed_items", "guessing_prior", "positive",

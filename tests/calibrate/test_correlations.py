@@ -296,6 +296,7 @@ def test_replicated_shards():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_four_shards_are_near_the_full_posterior():
     """4,000 x 12, fixed seed; Monte Carlo errors of the mean are about 0.07 SD for each fit, of SDs
     5%: with no error of its own the combination fails with probability 0.003."""

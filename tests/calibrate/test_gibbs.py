@@ -529,7 +529,7 @@ def prior_z(out):
 # Nine z-scores below 4.5: false-alarm rate 1e-4 (t with 99 degrees of freedom: 2e-4).
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [
-    {"n_iterations": 250_000}, pytest.param({}, marks=pytest.mark.nightly),
+    {"n_iterations": 100_000}, pytest.param({}, marks=pytest.mark.nightly),
     pytest.param({"missing": 0.4}, marks=pytest.mark.nightly),
     pytest.param({"n": 3, "m": 6}, marks=pytest.mark.nightly),
 ], ids=["10 x 4", "10 x 4, long", "missing", "3 x 6"])  # fmt: skip
@@ -538,7 +538,7 @@ def test_joint_distribution(options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [200_000, pytest.param(800_000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("n", [80_000, pytest.param(800_000, marks=pytest.mark.nightly)])
 def test_joint_distribution_on_the_grids_that_fits_use(n):
     # Each sweep uses the grid made for other items of the prior, with the margin of fit_bayes.
     rng = np.random.default_rng(10)
@@ -555,9 +555,10 @@ def test_joint_distribution_on_the_grids_that_fits_use(n):
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [
     {"error": "jacobian of the stretch"},
-    {"used": ItemPrior(discrimination=(1.0, 1.1))},
-    {"used": ItemPrior(intercept=(0.0, 2.2))},
-    {"used": ItemPrior(discrimination=(1.05, 1.0))},
+    *(pytest.param({"used": used}, marks=pytest.mark.nightly) for used in (
+        ItemPrior(discrimination=(1.0, 1.1)), ItemPrior(intercept=(0.0, 2.2)),
+        ItemPrior(discrimination=(1.05, 1.0)),
+    )),
 ], ids=["jacobian", "sd of a", "sd of d", "mean of a"])  # fmt: skip
 def test_joint_distribution_sees_mistakes(options):
     assert worst(prior_z(joint_chain(100_000, seed=12, **options))) > 6

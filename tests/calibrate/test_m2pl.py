@@ -86,6 +86,7 @@ def test_options_of_several_abilities(two):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_recovery_of_loadings():
     """2,000 persons: root mean squares of z-scores of 39 parameters, 1 but for .25 by chance."""
     a, d = triangle(20, 3)

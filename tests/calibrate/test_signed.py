@@ -246,9 +246,9 @@ NIGHTLY = (pytest.mark.slow, pytest.mark.nightly)
 
 # At most thirteen z-scores below 4.6: false-alarm rate 2e-4 (t with 99 degrees of freedom).
 @pytest.mark.parametrize(("prior", "power", "n"), [
-    pytest.param(TIGHT, 1.0, 20_000, marks=pytest.mark.slow),
-    pytest.param(FIXED, 1.0, 10_000, marks=pytest.mark.slow),
-    pytest.param(HELD, 0.6, 10_000, marks=pytest.mark.slow),
+    pytest.param(TIGHT, 1.0, 8_000, marks=pytest.mark.slow),
+    pytest.param(FIXED, 1.0, 8_000, marks=pytest.mark.slow),
+    pytest.param(HELD, 0.6, 5_000, marks=pytest.mark.slow),
     *(pytest.param(p, w, 1_000_000, marks=NIGHTLY)
       for p, w in ((TIGHT, 1.0), (FIXED, 1.0), (HELD, 0.6))),
 ])  # fmt: skip

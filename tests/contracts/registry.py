@@ -219,6 +219,9 @@ METHODS = (
         weights=True, groups="yes",
     ),
     Method(
+        "marginal, signed", "fit_marginal", {"positive": "none"}, weights=True, groups="yes"
+    ),
+    Method(
         "marginal, anchors", "fit_marginal", {"fixed_items": BANKS["anchors"]},
         weights=True, groups="yes",
     ),
@@ -233,6 +236,10 @@ METHODS = (
     Method("bayes", "fit_bayes", _FEW, random="keyed", slow=True),
     Method(
         "bayes, shards", "fit_bayes", {**_FEW, "n_shards": 2}, random="keyed", slow=True,
+    ),
+    Method(
+        "bayes, signed", "fit_bayes", {**_FEW, "n_shards": 2, "positive": "none"}, random="keyed",
+        slow=True,
     ),
     Method(
         "bayes, two abilities", "fit_bayes", {**_FEW, "n_dims": 2}, abilities=2, random="keyed",

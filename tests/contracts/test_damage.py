@@ -175,8 +175,8 @@ def damage(begun: Runs, n: int, seed: int, folder: Path) -> None:
 
 @pytest.mark.slow
 def test_many_damaged_runs(runs: Runs, mixed_runs: Runs, tmp_path: Path) -> None:
-    damage(runs, 60, 2, tmp_path)
-    damage(mixed_runs, 30, 2, tmp_path)
+    damage(runs, 24, 2, tmp_path)
+    damage(mixed_runs, 12, 2, tmp_path)
 
 
 @pytest.mark.slow

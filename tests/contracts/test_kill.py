@@ -287,5 +287,6 @@ def test_killed_while_persons_are_merged(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_twenty_times(task: Task, tmp_path: Path) -> None:
-    kill(task, 20, tmp_path)
+@pytest.mark.parametrize("n", [7, pytest.param(20, marks=pytest.mark.nightly)])
+def test_killed_many_times(task: Task, n: int, tmp_path: Path) -> None:
+    kill(task, n, tmp_path)

@@ -217,6 +217,7 @@ def about(y, size):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_every_pattern_against_exact_posteriors_without_it():
     """LSAT and 60 x 5; what a posterior says of its own persons is off by far more."""
     lsat = irt.load_lsat().to_xarray()["response"].values

@@ -418,13 +418,9 @@ def test_joint_distribution_quickly(design):
     assert worst(Joint(200, 8, **DESIGNS[design]).z_scores(50)) < 4.5
 
 
-NIGHTLY = [
-    d if d == "two dimensions" else pytest.param(d, marks=pytest.mark.nightly) for d in DESIGNS
-]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("design", NIGHTLY)
+@pytest.mark.nightly
+@pytest.mark.parametrize("design", DESIGNS)
 def test_joint_distribution(design):
     assert worst(Joint(1000, 9, **DESIGNS[design]).z_scores(1000)) < 4.5
 
