@@ -233,12 +233,16 @@ def _fitted(
 
 def _tell(fit: xr.Dataset, files: dict[str, str], as_json: bool) -> None:
     """Print what was found."""
+    from irt_dask.calibrate.shared.start_values import name_some
     from irt_dask.items import checks
 
     flags, ids = fit["item_flag"].values, fit["item_id"].values
     flagged: Any = checks.listed(flags, ids) if as_json else checks.in_words(flags, ids) or "none"
     shown: dict[str, Any] = {k: fit.attrs[k] for k in _SHOWN if k in fit.attrs}
     shown = {**files, **shown, "flagged_items": flagged}
+    if "item_discrimination" in fit and (fit["item_discrimination"] < 0.0).any():
+        falling = ids[fit["item_discrimination"].values < 0.0].tolist()
+        shown["falling_items"] = falling if as_json else name_some(falling)
     if as_json:
         if "group_label" in fit:
             shown["groups"] = groups_of(fit)

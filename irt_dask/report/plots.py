@@ -32,7 +32,14 @@ from irt_dask.report.common import (
     short,
     spread,
 )
-from irt_dask.report.posterior_plots import drawn, forest, label_of, predictive, shards
+from irt_dask.report.posterior_plots import (
+    drawn,
+    forest,
+    label_of,
+    predictive,
+    shards,
+    suspects,
+)
 from irt_dask.report.wright import wright_map
 from irt_dask.variables import ITEMS, ITERATION
 
@@ -48,6 +55,7 @@ __all__ = [
     "information",
     "predictive",
     "shards",
+    "suspects",
     "timings",
     "trace",
     "wright_map",

@@ -143,6 +143,66 @@ def forest(
     return ax
 
 
+def suspects(posterior: xr.Dataset, n: int = 20, *, ax: Axes | None = None) -> Axes:
+    """Draw the slopes of the items that most probably fall with ability: keys to look at.
+
+    Parameters
+    ----------
+    posterior
+        Result of ``fit_bayes`` with ``positive="none"``, which lets slopes have any sign.
+    n
+        Items, those of the largest probability of a negative slope, the largest first (of equal
+        ones the steepest); the probability stands at the right.
+    ax
+        Axes to draw on; a new figure by default.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> y = irt.simulate(500, 10, seed=1).to_xarray()["response"].values
+    >>> y[:, 4] = 1 - y[:, 4]  # a wrong key
+    >>> posterior = irt.fit_bayes(irt.from_array(y), positive="none", n_draws=200, n_warmup=100)
+    >>> ax = irt.plot.suspects(posterior, 5)
+    >>> ax.get_title()
+    '1 of 10 items probably fall with ability'
+    """
+    if "item_negative_probability" not in posterior:
+        raise InputError(
+            "the posterior does not tell item_negative_probability: its slopes were positive; fit "
+            "with positive='none'"
+        )
+    share = required(posterior, "item_negative_probability")
+    slope = required(posterior, "item_discrimination")
+    chosen = np.lexsort((slope, -share))[: max(n, 1)]
+    ids = item_ids(posterior)
+    q = np.quantile(
+        drawn(posterior, "item_discrimination"), [0.025, 0.25, 0.5, 0.75, 0.975], axis=0
+    )
+    low, lower, middle, upper, high = q[:, chosen]
+    at = np.arange(len(chosen))
+    ax = axes(ax, 7.0, height_of(len(chosen)))
+    wide = ax.hlines(at, low, high, color=GREY, lw=1.6)
+    narrow = ax.hlines(at, lower, upper, color=COLOURS[0], lw=4.0)
+    dots = ax.scatter(middle, at, s=16, color=INK, zorder=3)
+    ax.axvline(0.0, color=INK, lw=0.8)
+    _name_rows(ax, [ids[k] for k in chosen])
+    if len(chosen) <= _MOST_LABELS:
+        for row, k in enumerate(chosen):
+            ax.annotate(
+                f"{share[k]:.2f}", (1.01, row), xycoords=("axes fraction", "data"), va="center",
+                fontsize="small", annotation_clip=False,
+            )  # fmt: skip
+    ax.grid(axis="x", color="#eceef0", lw=0.7)
+    ax.set_axisbelow(True)
+    falling = int((share > 0.5).sum())
+    ax.set(
+        xlabel="discrimination a, and the probability that it is negative",
+        title=f"{falling:,} of {len(ids):,} items probably fall with ability",
+    )
+    legend(ax, [dots, narrow, wide], ["median", "50% interval", "95% interval"])
+    return ax
+
+
 def _fixed(parameter: str, draws: np.ndarray) -> np.ndarray:
     """Which items have a loading that is fixed at 0."""
     return np.full(draws.shape[1], parameter == "item_loading") & (draws == 0.0).all(axis=0)

@@ -462,6 +462,23 @@ def bars(ax, width):
     return np.array([s[:, 0] for s in lines.get_segments()]).T
 
 
+def test_suspects_are_the_items_that_probably_fall():
+    posterior = shard_posterior(8)
+    share = np.array([0.0, 0.3, 1.0, 0.0, 0.98, 0.0, 0.0, 0.6])
+    posterior["item_negative_probability"] = ("items", share)
+    ax = draw(plots.suspects(posterior, 4))
+    names = [t.get_text() for t in ax.get_yticklabels()]
+    assert names == [common.short(posterior["item_id"].values[k]) for k in (2, 4, 7, 1)]
+    assert [t.get_text() for t in ax.texts][-4:] == ["1.00", "0.98", "0.60", "0.30"]
+    a = posterior["item_discrimination_draw"].values
+    np.testing.assert_allclose(
+        bars(ax, 1.6), np.quantile(a, [0.025, 0.975], axis=0)[:, [2, 4, 7, 1]]
+    )
+    assert ax.get_title() == "3 of 8 items probably fall with ability"
+    with pytest.raises(InputError, match="positive='none'"):
+        plots.suspects(posterior.drop_vars("item_negative_probability"))
+
+
 def test_forest_shows_the_quantiles_of_the_draws():
     posterior = shard_posterior(5)
     a, d = (posterior[f"item_{p}_draw"].values for p in ("discrimination", "intercept"))
