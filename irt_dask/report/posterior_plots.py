@@ -152,7 +152,7 @@ def suspects(posterior: xr.Dataset, n: int = 20, *, ax: Axes | None = None) -> A
         Result of ``fit_bayes`` with ``positive="none"``, which lets slopes have any sign.
     n
         Items, those of the largest probability of a negative slope, the largest first (of equal
-        ones the steepest); the probability stands at the right.
+        ones the steepest); the probability stands beside the name.
     ax
         Axes to draw on; a new figure by default.
 
@@ -185,18 +185,12 @@ def suspects(posterior: xr.Dataset, n: int = 20, *, ax: Axes | None = None) -> A
     narrow = ax.hlines(at, lower, upper, color=COLOURS[0], lw=4.0)
     dots = ax.scatter(middle, at, s=16, color=INK, zorder=3)
     ax.axvline(0.0, color=INK, lw=0.8)
-    _name_rows(ax, [ids[k] for k in chosen])
-    if len(chosen) <= _MOST_LABELS:
-        for row, k in enumerate(chosen):
-            ax.annotate(
-                f"{share[k]:.2f}", (1.01, row), xycoords=("axes fraction", "data"), va="center",
-                fontsize="small", annotation_clip=False,
-            )  # fmt: skip
+    _name_rows(ax, [f"{ids[k]} ({share[k]:.2f})" for k in chosen])
     ax.grid(axis="x", color="#eceef0", lw=0.7)
     ax.set_axisbelow(True)
     falling = int((share > 0.5).sum())
     ax.set(
-        xlabel="discrimination a, and the probability that it is negative",
+        xlabel="discrimination a (beside the item, the probability that it is negative)",
         title=f"{falling:,} of {len(ids):,} items probably fall with ability",
     )
     legend(ax, [dots, narrow, wide], ["median", "50% interval", "95% interval"])

@@ -468,8 +468,8 @@ def test_suspects_are_the_items_that_probably_fall():
     posterior["item_negative_probability"] = ("items", share)
     ax = draw(plots.suspects(posterior, 4))
     names = [t.get_text() for t in ax.get_yticklabels()]
-    assert names == [common.short(posterior["item_id"].values[k]) for k in (2, 4, 7, 1)]
-    assert [t.get_text() for t in ax.texts][-4:] == ["1.00", "0.98", "0.60", "0.30"]
+    ids, shares = posterior["item_id"].values[[2, 4, 7, 1]], ["1.00", "0.98", "0.60", "0.30"]
+    assert names == [common.short(f"{i} ({p})") for i, p in zip(ids, shares, strict=True)]
     a = posterior["item_discrimination_draw"].values
     np.testing.assert_allclose(
         bars(ax, 1.6), np.quantile(a, [0.025, 0.975], axis=0)[:, [2, 4, 7, 1]]
