@@ -54,7 +54,7 @@ _WEIGHTED = """
 # To calibrate as if nobody had one:  [data] weights = "ignore"
 """
 _GRADED = """
-# Items of more than two categories are calibrated by marginal maximum likelihood alone.
+# Items of more than two categories (for a posterior: method = "bayes", [bayes] model = "gpcm").
 """
 
 

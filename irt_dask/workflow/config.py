@@ -191,6 +191,12 @@ class RunConfig(Section):
             raise ValueError(
                 f"[{given[0]}] belongs to calibrate.method = {other!r}, which is {method!r} here"
             )
+        starts = [s for s in ("spectral", "joint") if s in self.model_fields_set]
+        if starts and not self.is_marginal and not self.bayes.starts_from_joint:
+            raise ValueError(
+                f"[{starts[0]}] makes start values of the 2PL with positive slopes; leave it out "
+                f"with this [bayes] model or positive"
+            )
         if self.is_marginal and self.score.item_draws:
             raise ValueError(
                 f"score.item_draws = {self.score.item_draws}: marginal maximum likelihood has no "
@@ -247,10 +253,16 @@ class RunConfig(Section):
             del content[section]
         if self.is_marginal:
             content["marginal"].pop("fixed_items")  # for which its checksum stands too
-            if self.marginal.null_categories is None:
-                del content["marginal"]["null_categories"]
+            for key in ("null_categories", "positive"):
+                if content["marginal"][key] is None:
+                    del content["marginal"][key]
         else:
             del content["calibrate"]
+            for key, value in {"model": "2pl", "guessing_prior": None, "positive": None}.items():
+                if content["bayes"][key] == value:
+                    del content["bayes"][key]
+            if not self.bayes.starts_from_joint:
+                del content["spectral"], content["joint"]
         usual = DataConfig.model_construct().model_dump(mode="json")
         content["data"] = {
             k: v for k, v in content["data"].items() if k in _FIRST_OF_DATA or v != usual[k]

@@ -82,7 +82,7 @@ def check_input(config: RunConfig) -> None:
         _check_private(config)
     if data.store is not None:
         found = open_responses(data.store)
-        refuse_unless_marginal(config, found)
+        refuse_other_categories(config, found)
         refuse_unused_weights(config, found)
     if data.persons is not None:
         with tempfile.TemporaryDirectory() as scratch:
@@ -94,13 +94,13 @@ def check_input(config: RunConfig) -> None:
         read_bank(config.marginal.fixed_items)  # a mistake in it shows before the long stages
 
 
-def refuse_unless_marginal(config: RunConfig, responses: Responses) -> None:
-    """Stop at items of more than two categories, which the marginal stage alone knows."""
-    if not config.is_marginal:
+def refuse_other_categories(config: RunConfig, responses: Responses) -> None:
+    """Stop at items of more than two categories where the model of all items is the 2PL."""
+    if not config.is_marginal and config.bayes.model == "2pl":
         refuse_graded(
             responses,
-            'a pipeline, but for [calibrate] method = "marginal",',
-            'write that, and [marginal] model = "graded" or "gpcm"',
+            '[bayes] model = "2pl", the default,',
+            'write [bayes] model = "graded" or "gpcm", or [calibrate] method = "marginal"',
         )
 
 

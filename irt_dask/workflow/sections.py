@@ -65,22 +65,29 @@ class MarginalConfig(Section):
 
     @model_validator(mode="after")
     def _known(self) -> MarginalConfig:
-        try:
-            check_names(self.model)
-        except InputError as error:
-            raise ValueError(str(error)) from None
-        if self.guessing_prior is not None and not has_guessing(self.model):
-            raise ValueError(f"guessing_prior: items of model = {self.model!r} have no guessing")
+        _check_models(self.model, self.guessing_prior)
         if self.reference_group is not None and self.fixed_items is not None:
             raise ValueError("reference_group has no meaning with fixed_items, which fix the scale")
         return self
 
     def options(self) -> dict[str, Any]:
         """Return what fit_marginal is given, but for the items of the bank."""
-        given = self.model_dump(exclude={"fixed_items"}, exclude_none=True)
-        if given.get("guessing_prior") == "none":
-            given["guessing_prior"] = None
-        return given
+        return _options(self.model_dump(exclude={"fixed_items"}, exclude_none=True))
+
+
+def _check_models(model: str | dict[str, str], guessing_prior: Any) -> None:
+    """ValueError at models that do not exist, or have no guessing."""
+    try:
+        check_names(model)
+    except InputError as error:
+        raise ValueError(str(error)) from None
+    if guessing_prior is not None and not has_guessing(model):
+        raise ValueError(f"guessing_prior: items of model = {model!r} have no guessing")
+
+
+def _options(given: dict[str, Any]) -> dict[str, Any]:
+    """Options as functions have them: no prior is None there."""
+    return given | ({"guessing_prior": None} if given.get("guessing_prior") == "none" else {})
 
 
 class SpectralConfig(Section):
@@ -103,8 +110,13 @@ class BayesConfig(Section):
     ``draws = 0`` keeps 2,000 of a chain, or 1,000 of each of several shards of more than 30 items.
     ``chains = 0`` takes one chain a shard; four, which share the draws, where one shard has 256
     items or more, because a chain uses one core.  The items' prior is learned; ``prior = "fixed"``,
-    or giving one of its parts, makes it ``ItemPrior``.
+    or giving one of its parts, makes it ``ItemPrior``.  ``model``, ``guessing_prior`` and
+    ``positive`` are as in :class:`MarginalConfig`.
     """
+
+    model: str | dict[str, str] = "2pl"
+    guessing_prior: tuple[float, float] | Literal["none"] | None = None
+    positive: Literal["all", "none"] | None = None
 
     shards: int = Field(default=0, ge=0)
     draws: int = Field(default=0, ge=0)
@@ -113,6 +125,22 @@ class BayesConfig(Section):
     prior: Literal["hierarchical", "fixed"] | None = None
     prior_discrimination: tuple[float, float] | None = None
     prior_intercept: tuple[float, float] | None = None
+
+    @model_validator(mode="after")
+    def _known(self) -> BayesConfig:
+        _check_models(self.model, self.guessing_prior)
+        return self
+
+    @property
+    def starts_from_joint(self) -> bool:
+        """Whether joint maximum likelihood has start values: the 2PL, its slopes positive."""
+        return self.model == "2pl" and self.positive != "none"
+
+    def model_options(self) -> dict[str, Any]:
+        """Return which models fit_bayes is given."""
+        return _options(
+            self.model_dump(include={"model", "guessing_prior", "positive"}, exclude_none=True)
+        )
 
     @model_validator(mode="after")
     def _enough(self) -> BayesConfig:

@@ -40,7 +40,7 @@ from irt_dask.workflow.inputs import (
     bank_checksum,
     check_prior,
     looks,
-    refuse_unless_marginal,
+    refuse_other_categories,
     refuse_unused_weights,
 )
 from irt_dask.workflow.reporting import MARGINAL, POSTERIOR, write_run_report
@@ -102,7 +102,7 @@ def ingest(c: Context) -> list[str]:
             data.source, target, **data.model_dump(include={*OF_A_SOURCE, "rows_per_block"}),
             **c.common,
         )  # fmt: skip
-        refuse_unless_marginal(c.config, made)
+        refuse_other_categories(c.config, made)
         refuse_unused_weights(c.config, made)
         if made.n_quarantined:
             warnings.warn(
@@ -196,7 +196,8 @@ def bayes(c: Context) -> list[str]:
         n_chains=chains,
         prior=options.item_prior(),
         seed=c.config.seed,
-        start=c.directory.find("joint.nc"),
+        start=c.directory.find("joint.nc") if options.starts_from_joint else None,
+        **options.model_options(),
         **c.common,
         checkpoint=c.directory.checkpoint("bayes"),
     )
@@ -363,6 +364,8 @@ def stages_recorded(config: dict[str, Any]) -> dict[str, Stage]:
     """Return the stages of a run whose configuration is as ``run.json`` has it."""
     is_marginal = config.get("calibrate", {}).get("method") == "marginal"
     foreign = ("spectral", "joint", "bayes") if is_marginal else ("marginal",)
+    if "joint" not in config:  # start values of the 2PL alone
+        foreign = (*foreign, "spectral", "joint")
     stages = {name: stage for name, stage in STAGES.items() if name not in foreign}
     if not config.get("check", {}).get("replicates"):
         del stages["check"]

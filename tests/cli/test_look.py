@@ -465,7 +465,7 @@ def test_init_writes_what_was_said_of_categories(typed, tmp_path):
     bayes = re.sub(r'(?s)"marginal".*?(?=\[score])', '"bayes"\n', file.read_text())
     file.write_text(bayes)
     told = typed("run", "pipeline.toml", code=2)
-    assert 'a pipeline, but for [calibrate] method = "marginal", is for items of two' in told.err
+    assert '[bayes] model = "2pl", the default, is for items of two' in told.err
 
 
 @pytest.mark.parametrize("least", [2, 3])

@@ -47,7 +47,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         monkeypatch.setattr(stages, name, call)
     for name in (
-        "refuse_unless_marginal", "refuse_unused_weights", "check_prior", "write_run_report",
+        "refuse_other_categories", "refuse_unused_weights", "check_prior", "write_run_report",
         "items_text", "bank_checksum",
     ):  # fmt: skip
         monkeypatch.setattr(stages, name, MagicMock())
@@ -80,8 +80,9 @@ def changed(base: RunConfig, path: tuple[str, ...]) -> RunConfig:
         (config(), "seed data calibrate spectral joint bayes check score private"),
         (config(data={"simulate": {"persons": 900, "items": 3}}), "data.simulate"),
         (config(calibrate={"method": "marginal"}), "seed data marginal check score private"),
+        (config(bayes={"model": "3pl"}), "seed data bayes check score private"),
     ],
-    ids=["bayes", "simulate", "marginal"],
+    ids=["bayes", "simulate", "marginal", "bayes, 3pl"],
 )
 def test_every_key_reaches_its_stage(called: Any, base: RunConfig, sections: str) -> None:
     usual = called(base)

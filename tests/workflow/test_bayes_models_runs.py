@@ -1,0 +1,71 @@
+"""Runs whose posterior is of items of other models than the 2PL, or of slopes of any sign."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import irt_dask as irt
+from irt_dask.errors import InputError
+from irt_dask.workflow import RunConfig, read_config, run
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+
+def mixed(path, n=400):
+    """A file of items of two and of three categories, of which two fall with ability."""
+    rng = np.random.default_rng(3)
+    a = np.array([-1.3, 1.1, 1.2, 1.0, -1.2, 1.4, 1.3])
+    z = rng.standard_normal(n)[:, None] * a + rng.logistic(size=(n, a.size))
+    y = np.digitize(z, [-0.8, 0.9])
+    y[:, :3] = z[:, :3] > 0.0
+    frame = pd.DataFrame(y, columns=[f"q{j}" for j in range(a.size)])
+    frame.insert(0, "person", [f"p{i}" for i in range(n)])
+    frame.to_csv(path, index=False)
+    return a
+
+
+@pytest.mark.filterwarnings("ignore::irt_dask.errors.ConvergenceWarning")
+def test_a_run_of_mixed_items_of_either_sign(tmp_path):
+    a = mixed(tmp_path / "d.csv")
+    bayes = {"model": "2pl+graded", "positive": "none", "draws": 120, "warmup": 80, "chains": 1}
+    sections = {
+        "data": {"source": str(tmp_path / "d.csv"), "categories": "data"}, "bayes": bayes,
+        "check": {"replicates": 10}, "score": {"item_draws": 5},
+    }  # fmt: skip
+    config = RunConfig.model_validate({"directory": str(tmp_path / "r"), **sections})
+    run(config, say=lambda _: None)
+    record = json.loads((tmp_path / "r" / "run.json").read_text())
+    assert [*record["stages"]] == ["ingest", "summary", "bayes", "check", "score", "report"]
+    with xr.open_dataset(tmp_path / "r" / "posterior.nc") as fit:
+        np.testing.assert_array_equal(np.sign(fit["item_discrimination"]), np.sign(a))
+        again = irt.fit_bayes(
+            irt.open_responses(tmp_path / "r" / "responses"), model="2pl+graded", positive="none",
+            n_draws=120, n_warmup=80, seed=1,
+        )  # fmt: skip
+        xr.testing.assert_identical(fit["item_discrimination"], again["item_discrimination"])
+    page = (tmp_path / "r" / "report.html").read_text()
+    assert "cov(ability, response)" in page
+
+
+@pytest.mark.parametrize(("toml", "message"), [
+    ("[bayes]\nmodel = '5pl'\n", "'5pl' is not available"),
+    ("[bayes]\nguessing_prior = [5, 17]\n", "items of model = '2pl' have no guessing"),
+    ("[bayes]\npositive = 'anchors'\n", "bayes.positive"),
+    ("[bayes]\nmodel = '3pl'\n[joint]\n", r"\[joint\] makes start values of the 2PL"),
+    ("[bayes]\npositive = 'none'\n[spectral]\n", r"\[spectral\] makes start values of the 2PL"),
+])  # fmt: skip
+def test_bad_files_of_other_models(tmp_path, toml, message):
+    (tmp_path / "p.toml").write_text("[data]\nbuiltin = 'lsat'\n" + toml)
+    with pytest.raises(InputError, match=message):
+        read_config(tmp_path / "p.toml")
+
+
+def test_what_is_not_used_does_not_change_what_runs_are_known_by():
+    # Runs that were begun before [bayes] had a model can go on.
+    content = RunConfig.model_validate({"data": {"builtin": "lsat"}}).computed()
+    assert {"model", "guessing_prior", "positive"}.isdisjoint(content["bayes"])
+    marginal = {"data": {"builtin": "lsat"}, "calibrate": {"method": "marginal"}}
+    assert "positive" not in RunConfig.model_validate(marginal).computed()["marginal"]
