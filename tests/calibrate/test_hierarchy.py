@@ -300,7 +300,7 @@ def prior_z(out, m=4):
 # Sixteen z-scores below 4.6: false-alarm rate 2e-4 (t with 99 degrees of freedom).
 @pytest.mark.slow
 def test_joint_distribution():
-    assert worst(prior_z(joint_chain(60_000, seed=12))) < 4.6
+    assert worst(prior_z(joint_chain(25_000, seed=12))) < 4.6
 
 
 @pytest.mark.slow
@@ -334,7 +334,7 @@ def test_joint_distribution_of_a_shard(monkeypatch):
     monkeypatch.setattr(hierarchy, "_REACH", 1.0)
     sd, power = 0.5, 0.4
     used = TIGHT.holding(np.diag([sd**2, 1.0]))
-    out = joint_chain(60_000, 15, used=used, power=power)
+    out = joint_chain(25_000, 15, used=used, power=power)
     log_a, mean = out[:, :4], out[:, 8:10]
     t = np.linspace(-8.0, 8.0, 160_001) * sd
     p = np.exp(-0.5 * power * (t / sd) ** 2 - 0.3 * np.maximum(np.abs(t / sd) - 1.0, 0.0) ** 2)

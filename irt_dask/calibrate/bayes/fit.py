@@ -148,7 +148,9 @@ def fit_bayes(
         ``item_discrimination_draw``, ``item_intercept_draw``; ``item_covariance`` of (log a, d)
         where draws suffice for it; with a learned prior ``item_prior_mean`` and
         ``item_prior_covariance`` of (log a, d), with ``_sd`` and ``_draw``, draw i of which belongs
-        to draw i of the items; ``item_flag``; per-shard diagnostics.  Asymptotes, and the steps of
+        to draw i of the items; ``item_flag``; per-shard diagnostics.  With ``positive="none"``
+        ``item_negative_probability``, that the slope is negative, and (a, d) in place of
+        (log a, d) everywhere; difficulties of items with draws of both signs are NaN.  Asymptotes, and the steps of
         items with more than two categories, have means, ``_sd``, ``_rhat``, ``_ess`` and draws too
         (``item_guessing``, ``item_upper_asymptote``, ``item_step_intercept``; also
         ``item_step_difficulty``, ``item_model``, ``item_n_categories``); their d is the mean of the
@@ -175,7 +177,8 @@ def fit_bayes(
     -----
     Passes over the data: ``n_shards x n_chains`` reads of the store if workers can keep their
     shards in memory (one per segment otherwise; above 100 shards one, for a copy by shard, which
-    takes as much disk as the responses do), one for start values, one for the checksum of arrays,
+    takes as much disk as the responses do), one for start values (with ``positive="none"`` 5 to 50
+    more, for the signs), one for the checksum of arrays,
     one or two for flags, one for the objective, and with several shards one for each step of the
     refined location (2 to 4, at most 11 and halvings) and 10 to 30 for the covariance of a learned
     prior, which shards hold.  Where correcting for that leaves less than half of the draws
