@@ -149,20 +149,19 @@ def fit_bayes(
         where draws suffice for it; with a learned prior ``item_prior_mean`` and
         ``item_prior_covariance`` of (log a, d), with ``_sd`` and ``_draw``, draw i of which belongs
         to draw i of the items; ``item_flag``; per-shard diagnostics.  With ``positive="none"``
-        ``item_negative_probability``, that the slope is negative, and (a, d) in place of
-        (log a, d) everywhere; difficulties of items with draws of both signs are NaN.  Asymptotes, and the steps of
-        items with more than two categories, have means, ``_sd``, ``_rhat``, ``_ess`` and draws too
-        (``item_guessing``, ``item_upper_asymptote``, ``item_step_intercept``; also
+        ``item_negative_probability``, that the slope is negative, and (a, d) in place of (log a, d)
+        everywhere; difficulties of items with draws of both signs are NaN.  Asymptotes, and the
+        steps of items with more than two categories, have means, ``_sd``, ``_rhat``, ``_ess`` and
+        draws too (``item_guessing``, ``item_upper_asymptote``, ``item_step_intercept``; also
         ``item_step_difficulty``, ``item_model``, ``item_n_categories``); their d is the mean of the
         step intercepts, and ``item_covariance`` is of the 2PL alone.  attrs: ``n_flat_items``
-        counts slopes that are flagged as flat; ``scale_se``, ``place_se`` are what n abilities
-        N(0, 1), of persons with a response, leave open of a common log a and of a common shift of
+        counts slopes that are flagged as flat; ``scale_se``, ``place_se`` are what n abilities N(0,
+        1), of persons with a response, leave open of a common log a and of a common shift of
         ability, ``scale_shift`` and ``place_shift`` by how much the items' priors have moved log a,
         and ability with b; ``objective`` is the log posterior of the means on the full data (with
         one or two abilities; a learned mean integrated out, the covariance at its posterior mean);
-        ``n_location_steps`` and
-        ``first_step``, the size of the first one in posterior SDs, say how far the shards'
-        combination was from the posterior of all persons.
+        ``n_location_steps`` and ``first_step``, the size of the first one in posterior SDs, say how
+        far the shards' combination was from the posterior of all persons.
 
     Raises
     ------
