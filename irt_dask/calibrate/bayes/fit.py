@@ -232,17 +232,15 @@ def fit_bayes(
     shards.warn_rare(counts.seen, responses.item_id, found.shards)
     mixed = shards.warn(found.shards, name, found.rotation)
     data |= shards.diagnostics(found.shards, found.sampled.space, found.rotation)
-    names = o.prior.names if isinstance(o.prior, Hierarchy) else None
-    return dataset(
-        data,
-        item_id=responses.item_id,
-        coords=dict.fromkeys(("coordinate", "coordinate_"), names) if names else None,
-        attrs={
-            "converged": mixed and found.combined.settled,
-            "objective": objective,
-            **about,
-        },
-    )
+    about |= {"converged": mixed and found.combined.settled, "objective": objective}
+    return dataset(data, item_id=responses.item_id, coords=_coords(o.prior), attrs=about)
+
+
+def _coords(prior: ItemPrior | Hierarchy) -> dict[str, Any] | None:
+    """Names of the coordinates of a learned mean and covariance."""
+    if isinstance(prior, ItemPrior):
+        return None
+    return dict.fromkeys(("coordinate", "coordinate_"), prior.names)
 
 
 # --- how it begins --------------------------------------------------------------------------------

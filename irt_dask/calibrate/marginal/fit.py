@@ -22,6 +22,7 @@ from irt_dask.calibrate.marginal.rounds import Rounds
 from irt_dask.calibrate.marginal.specification import in_groups, specified
 from irt_dask.calibrate.shared import climb
 from irt_dask.calibrate.shared.start_values import (
+    ResponseCounts,
     response_counts,
     start_values,
 )
@@ -202,11 +203,7 @@ def fit_marginal(
         if settled is not models:
             models, what = settled, what.of_models(settled)
         fit = Rounds(engine, what, complete=counts.complete)
-        if what.signed:
-            x = signs.likeliest(fit, counts, start)
-        else:
-            x = start_values(responses.item_id, models, of_each, start, prior=what.prior)
-            x = what.start(x)
+        x = signs.likeliest(fit, counts, start) if what.signed else _begun(fit, counts, start)
         wanted = marginal_errors.are_wanted(what, x, standard_errors, engine.sampled)
         options = _identity(what, latent, tolerance, labels, x)
         saved = checkpoint_of(engine, checkpoint, options)
@@ -226,6 +223,13 @@ def fit_marginal(
         found.anchored.warn(responses.item_id)
     name = model if isinstance(model, str) else "by item"
     return described(fit, found, end, items, labels, name)
+
+
+def _begun(fit: Rounds, counts: ResponseCounts, start: xr.Dataset | None) -> Floats:
+    """Column to start from."""
+    model, item_id = fit.model, fit.engine.responses.item_id
+    x = start_values(item_id, model.items, counts.of_each, start, prior=model.prior)
+    return model.start(x)
 
 
 # --- what is found --------------------------------------------------------------------------------
