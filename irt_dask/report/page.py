@@ -8,7 +8,7 @@ from pathlib import Path
 import xarray as xr
 
 from irt_dask.errors import InputError
-from irt_dask.report import category_figures, figures, fitted, tables
+from irt_dask.report import category_figures, chains, figures, fitted, tables
 from irt_dask.store.manifest import write_atomically
 from irt_dask.store.places import local_path
 
@@ -93,7 +93,8 @@ def write_report(
         shards=figures.shards_image(items),
         check=figures.check_image(check),
         check_words=figures.check_words(check),
-        diagnostics=tables.diagnostics_table(items),
+        diagnostics=chains.diagnostics_table(items),
+        worst=chains.worst_table(items),
         timings=figures.timings_image(timings),
         notes=list(notes),
         machines=[(stage, " and ".join(types)) for stage, types in machines],

@@ -15,8 +15,6 @@ from irt_dask.report.common import item_ids, optional, spread
 from irt_dask.variables import ITEM_FLAGS
 
 MOST_ITEMS = 500
-MOST_SHARDS = 200
-RHAT_LIMIT = 1.05
 NOTHING = "–"
 ATTRIBUTES = (
     "method",
@@ -270,59 +268,5 @@ def caveats(attrs: Mapping[Any, Any]) -> list[str]:
         said.append(
             "with sampling weights the likelihood is a pseudo-likelihood: AIC, BIC and "
             "likelihood-ratio tests do not have their usual meaning"
-        )
-    return said
-
-
-def diagnostics_table(posterior: xr.Dataset) -> Table | None:
-    """Show R-hat, effective sample size and acceptance, overall and for every shard."""
-    rows, remarks = [], []
-    rhat = optional(posterior, "item_discrimination_rhat")
-    ess = optional(posterior, "item_discrimination_ess")
-    worst = np.nan if rhat is None or np.isnan(rhat).all() else float(np.nanmax(rhat))
-    least = np.nan if ess is None or np.isnan(ess).all() else float(np.nanmin(ess))
-    shards = {
-        name: optional(posterior, f"shard_{name}")
-        for name in ("n_persons", "acceptance", "max_rhat", "min_ess")
-    }
-    n = next((len(v) for v in shards.values() if v is not None), 0)
-    if rhat is not None or ess is not None:
-        total = shards["n_persons"]
-        persons = NOTHING if total is None else number(float(total.sum()), 0)
-        rows.append(["all, discriminations", persons, NOTHING, number(worst), number(least, 0)])
-    columns = [np.full(n, np.nan) if v is None else v for v in shards.values()]
-    order = np.arange(n)
-    if n > MOST_SHARDS:
-        remarks.append(f"The {MOST_SHARDS} of {n:,} shards with the largest R-hat are shown.")
-        order = np.argsort(-np.nan_to_num(columns[2], nan=np.inf), kind="stable")[:MOST_SHARDS]
-    for k in order:
-        cells = [number(c[k], d) for c, d in zip(columns, (0, 3, 3, 0), strict=True)]
-        rows.append([f"shard {k}", *cells])
-    if rhat is not None and np.isfinite(worst):
-        above = int(np.sum(rhat > RHAT_LIMIT))
-        remarks.append(
-            f"R-hat is above {RHAT_LIMIT} for {above:,} of {len(rhat):,} discriminations"
-            + (": their chains have not mixed, run longer ones." if above else ".")
-        )
-    remarks += _rests(posterior.attrs)
-    head = ("part", "persons", "acceptance", "largest R-hat", "smallest ESS")
-    return Table(head, rows, tuple(remarks)) if rows else None
-
-
-def _rests(attrs: Mapping[Any, Any]) -> list[str]:
-    """What the common scale and place of a posterior's items rest on."""
-    if "scale_se" not in attrs:
-        return []
-    kind = "learned from the items" if attrs["prior"] == "hierarchical" else "fixed"
-    said = [
-        f"Scale and place rest on abilities being N(0, 1), which leaves {attrs['scale_se']:.3f} of "
-        f"a common log a and {attrs['place_se']:.3f} of a common shift open (standard errors). The "
-        f"items' prior, {kind}, has moved them by {attrs['scale_shift']:+.3f} and "
-        f"{attrs['place_shift']:+.3f}."
-    ]
-    if any(abs(attrs[f"{x}_shift"]) > attrs[f"{x}_se"] for x in ("scale", "place")):
-        said.append(
-            "That is more than the persons leave open: here scale or place rest on the items' "
-            "prior. Use the hierarchical prior, or more persons."
         )
     return said

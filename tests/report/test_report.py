@@ -173,6 +173,31 @@ def test_tables_of_the_page(tmp_path):
     assert fits["item draws"] == ["–", "20"]
 
 
+def test_parameters_that_mixed_badly_are_named(tmp_path):
+    """Whatever they are: slopes may mix well where guessing does not."""
+    posterior = make(4)[0]
+    for name, worst, least in (("item_discrimination", 1.01, 500), ("item_guessing", 1.3, 20)):
+        rhat, ess = np.full(4, 1.0), np.full(4, 900.0)
+        rhat[2], ess[2] = worst, least
+        posterior[f"{name}_rhat"], posterior[f"{name}_ess"] = ("items", rhat), ("items", ess)
+    steps = np.full((4, 2), np.nan)
+    steps[1] = 1.0, 1.2
+    posterior["item_step_intercept_rhat"] = (("items", "steps"), steps)
+    posterior["item_step_intercept_ess"] = (("items", "steps"), 100.0 * steps)
+    page, text = alone(tmp_path, posterior=posterior)
+    ids = posterior["item_id"].values
+    assert page.table("parameter")[1:4] == [
+        [f"guessing parameter of {ids[2]}", "1.300", "20"],
+        [f"step intercept 2 of {ids[1]}", "1.200", "120"],
+        [f"discrimination of {ids[2]}", "1.010", "500"],
+    ]
+    parts = {row[0]: row[1:] for row in page.table("part")}
+    assert parts["all, guessing parameters"][2:] == ["1.300", "20"]
+    assert "R-hat is above 1.05 for 1 of 4 guessing parameters: their chains have not mixed" in text
+    assert "1 of 4 guessing parameters have fewer than 100 effective draws" in text
+    assert "R-hat is above 1.05 for 1 of 2 step intercepts" in text
+
+
 def test_flagged_items_are_told_with_what_to_do(tmp_path):
     """Where an item is flagged, there is something to note."""
     posterior, joint, *_ = make(3)
