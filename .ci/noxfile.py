@@ -28,7 +28,7 @@ COMMANDS = {
     "layers": "lint-imports",
     "tests": "pytest -q --durations=10",
     "doctests": "pytest -q tests/contracts/test_docstrings.py",
-    "cluster": "pytest -q -m 'cluster and not nightly'",
+    "cluster": "pytest -q --durations=12 -m 'cluster and not nightly'",
     "slow": "pytest -q --durations=12 -m 'slow and not nightly'",
     "nightly": "pytest -q --durations=12 -m nightly",
     "planted": "python tests/planted_bugs.py",
