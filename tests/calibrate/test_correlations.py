@@ -311,6 +311,7 @@ def test_four_shards_are_near_the_full_posterior():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_three_abilities():
     mask = simple(9, 3)
     r = np.array([[1.0, 0.6, 0.3], [0.6, 1.0, 0.5], [0.3, 0.5, 1.0]])

@@ -101,6 +101,7 @@ def test_lsat_objective_is_the_log_posterior_of_the_means(lsat):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_lsat_posterior_closely():
     # 160,000 sweeps in four chains: errors about a third of those above.
     fit = fit_bayes(load_lsat(), n_draws=5000, n_chains=4, seed=2, prior=ItemPrior())

@@ -149,7 +149,7 @@ def test_converged_fit_is_the_best_of_many_starts(model, missing):
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["1pl", "2pl"])
 @pytest.mark.parametrize("missing", [0.0, 0.3])
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(s, marks=pytest.mark.nightly) for s in (2, 3))])
 def test_converged_fit_is_the_best_of_thirty_starts(model, missing, seed):
     reaches_the_best_of_many_starts(model, missing, seed, n_starts=30)
 

@@ -100,6 +100,7 @@ def test_recovery_of_loadings():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_recovery_of_a_correlation():
     mask = np.zeros((12, 2), dtype=bool)
     mask[:6, 0] = mask[6:, 1] = True

@@ -493,6 +493,7 @@ def largest_errors(n_sets, seed):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_many_pairings_lose_nothing_against_all_pairs():
     """The paper's figure 2, 60 trials: the ratio has a standard error of 2.4%; limits are at 3."""
     all_pairs, many, one = largest_errors(60, 77)
