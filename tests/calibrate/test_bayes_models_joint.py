@@ -24,12 +24,14 @@ from irt_dask.calibrate.bayes.item_density import (
     words_per_item,
 )
 from irt_dask.calibrate.bayes.item_moves import Abilities, FixedMoves, LearnedMoves
+from irt_dask.calibrate.bayes.signed_hierarchy import SignedHierarchy
 from irt_dask.calibrate.shared.shape_priors import guessing_priors
 from irt_dask.curves import model_named
 from irt_dask.curves.coordinates import Density, nothing
 from irt_dask.curves.grids import Grid
 from irt_dask.curves.priors import ItemPrior
 from irt_dask.items.mixture import Mixture, Part
+from irt_dask.kernels.gibbs.learned_item_draws import ALL_POSITIVE
 from irt_dask.kernels.gibbs.table_draws import lay_out
 from irt_dask.kernels.posterior.tables import padded
 from irt_dask.kernels.responses.layouts import Sparse
@@ -37,6 +39,11 @@ from irt_dask.kernels.responses.layouts import Sparse
 TIGHT = Hierarchy(
     mean=(0.1, 0.2), mean_sd=(0.3, 0.8), df=20.0, scale=((1.5, 0.5), (0.5, 13.0))
 )  # fmt: skip
+SIGNED = ItemPrior(loading=(0.2, 0.8), intercept=(0.0, 1.5))
+SIGNED_TIGHT = SignedHierarchy(
+    mean=(0.1, 0.2), mean_sd=(0.3, 0.8), df=20.0, scale=((8.0, 0.5), (0.5, 13.0))
+)  # fmt: skip
+KINDS = ("fixed", "learned", "signed", "signed, learned")
 #: Models of the items of a replicate, and categories.
 TESTS = {
     "3pl": [("3pl", 2)] * 4,
@@ -56,16 +63,19 @@ def prior_draws(rng, test, n, kind):
     if kind == "fixed":
         a = truncnorm.rvs(-1.0, np.inf, loc=1.0, size=(n, m), random_state=rng)
         d = rng.normal(0.0, 2.0, (n, m))
+    elif kind == "signed":
+        a, d = rng.normal(*SIGNED.loading, (n, m)), rng.normal(*SIGNED.intercept, (n, m))
     else:
-        mean = rng.normal(TIGHT.mean, TIGHT.mean_sd, (n, 2))
+        prior = SIGNED_TIGHT if kind == "signed, learned" else TIGHT
+        mean = rng.normal(prior.mean, prior.mean_sd, (n, 2))
         # the inverse of a Wishart matrix: sums of outer products of normals
-        root = np.linalg.cholesky(np.linalg.inv(np.array(TIGHT.scale)))
-        z = rng.standard_normal((n, int(TIGHT.df), 2)) @ root.T
+        root = np.linalg.cholesky(np.linalg.inv(np.array(prior.scale)))
+        z = rng.standard_normal((n, int(prior.df), 2)) @ root.T
         sigma = np.linalg.inv(z.transpose(0, 2, 1) @ z)
         x = mean[:, None] + rng.standard_normal((n, m, 2)) @ np.linalg.cholesky(sigma).transpose(
             0, 2, 1
         )
-        a, d = np.exp(x[..., 0]), x[..., 1]
+        a, d = prior.slopes(np.moveaxis(x, 2, 1)), x[..., 1]
     items = []
     for j, (name, k) in enumerate(test):
         if name in ("2pl", "3pl", "4pl"):
@@ -92,7 +102,8 @@ def functionals(items):
     They are bounded: means of 100 replicates of squares of sums of log-normal distances of steps
     are far from normal.
     """
-    out, slopes = {}, [np.tanh(np.log(x[:, 0])) for x in items]
+    falls = any((x[:, 0] < 0.0).any() for x in items)
+    out, slopes = {}, [np.tanh(x[:, 0] if falls else np.log(x[:, 0])) for x in items]
     for j, (a, x) in enumerate(zip(slopes, items, strict=True)):
         rest = np.tanh(x[:, 1:] / 2.0)
         out |= {f"{j} a": a, f"{j} a^2": a**2}
@@ -116,6 +127,8 @@ class Each(Conditional):
 class Some:
     """The prior of (log a, d) of some items of replicates."""
 
+    towards = ALL_POSITIVE
+
     def __init__(self, of_all, items):
         self.of_all, self.items = of_all, items
 
@@ -127,7 +140,12 @@ class Some:
 
 
 class Replicates:
-    """What chains of replicates hold, in the coordinates of the package."""
+    """What chains of replicates hold, in the coordinates of the package.
+
+    Slopes of any sign are not kept to one of the two directions here, which are alike.
+    """
+
+    towards = ALL_POSITIVE
 
     def __init__(self, seed, test, kind, n_replicates, n_persons, error=None):
         self.rng = np.random.default_rng(seed)
@@ -138,7 +156,8 @@ class Replicates:
             for j, (name, k) in enumerate(test)
         )
         models = Mixture(self.parts)
-        self.shapes = Shapes(models, guessing_priors(models, (5.0, 17.0)))
+        priors = guessing_priors(models, (5.0, 17.0))
+        self.shapes = Shapes(models, priors, signed=kind.startswith("signed"))
         x = np.zeros((models.size, models.n_items))
         for part, own in zip(self.parts, prior_draws(self.rng, test, self.r, kind), strict=True):
             x[: own.shape[1], part.at] = own.T
@@ -153,8 +172,13 @@ class Replicates:
     def _moves(self, k):
         if self.kind == "fixed":
             return FixedMoves(ItemPrior(), 1.0, self.m)
+        if self.kind == "signed":
+            return FixedMoves(SIGNED, 1.0, self.m, np.ones(self.m))
         log_a, d = self._own(k)
-        return LearnedMoves(TIGHT, 1.0, self.m, {"log_a": log_a, "d": d})
+        state = {"log_a": log_a, "d": d}
+        if self.kind == "learned":
+            return LearnedMoves(TIGHT, 1.0, self.m, state)
+        return LearnedMoves(SIGNED_TIGHT, 1.0, self.m, state, np.ones(self.m))
 
     def _own(self, k):
         return self.y[:2, k * self.m : (k + 1) * self.m]
@@ -241,9 +265,8 @@ NIGHTLY = pytest.mark.nightly
 # At most 45 z-scores a test below 5 (t with 99 degrees of freedom): false-alarm rate 1e-4.
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind", "n_sweeps"), [
-    ("mixture", "learned", 30),
-    *(pytest.param(name, kind, 1_000, marks=NIGHTLY) for name in TESTS
-      for kind in ("fixed", "learned")),
+    ("mixture", "learned", 20), ("mixture", "signed, learned", 20),
+    *(pytest.param(name, kind, 1_000, marks=NIGHTLY) for name in TESTS for kind in KINDS),
 ])  # fmt: skip
 def test_joint_distribution(name, kind, n_sweeps):
     z, acceptance = prior_z(31, TESTS[name], kind, n_sweeps)
