@@ -163,6 +163,12 @@ class ItemModel:
     # --- what follows ---------------------------------------------------------------------------
 
     @property
+    def without_bounds(self) -> bool:
+        """Whether it has coordinates of all its parameters, which are the items' own."""
+        c = self.coordinates
+        return c is not None and c.size == len(self.parameters) and not self.shared
+
+    @property
     def category_map(self) -> tuple[int, ...]:
         """Number of each code in the model's formulas; -1: a category that has P = 0."""
         return tuple(range(self.n_categories))

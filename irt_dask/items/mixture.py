@@ -206,16 +206,18 @@ def mixture_named(
     )
 
 
+def names_of(model: str | Mapping[str, str]) -> list[str]:
+    """The names that a choice of models holds, of blocks too."""
+    names = model.values() if isinstance(model, Mapping) else str(model).split("+", 1)
+    return [*dict.fromkeys(str(name) for name in names)]
+
+
 def check_names(model: str | Mapping[str, str]) -> None:
     """Stop at names of models that there are not, whatever the items."""
-    if isinstance(model, Mapping):
-        names: Sequence[str] = [str(name) for name in model.values()]
-    else:
-        of_two, plus, of_more = str(model).partition("+")
-        names = [of_two]
-        if plus:
-            check_model(of_more, tuple(FAMILIES))
-    for name in dict.fromkeys(names):
+    names = names_of(model)
+    if not isinstance(model, Mapping) and len(names) > 1:
+        check_model(names[1], tuple(FAMILIES))
+    for name in names:
         base, colon, block = name.partition(":")
         check_model(base, (*MODELS, *FAMILIES))
         if colon and (base != "rating" or not block):

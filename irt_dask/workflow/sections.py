@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from irt_dask.curves import MODELS, ItemModel, model_named
 from irt_dask.curves.priors import ItemPrior
 from irt_dask.errors import InputError
-from irt_dask.items.mixture import check_names, has_guessing
+from irt_dask.items.mixture import check_names, has_guessing, names_of
 from irt_dask.store.places import is_url
 
 #: Chains of one shard with many items, which share the draws, and the fewest draws of each.
@@ -66,6 +67,9 @@ class MarginalConfig(Section):
     @model_validator(mode="after")
     def _known(self) -> MarginalConfig:
         _check_models(self.model, self.guessing_prior)
+        one_slope = [k.name for k in _kinds(self.model) if "a" in k.shared]
+        if self.positive == "none" and one_slope:
+            raise ValueError(f"positive = 'none': items of {one_slope[0]} share one slope")
         if self.reference_group is not None and self.fixed_items is not None:
             raise ValueError("reference_group has no meaning with fixed_items, which fix the scale")
         return self
@@ -83,6 +87,12 @@ def _check_models(model: str | dict[str, str], guessing_prior: Any) -> None:
         raise ValueError(str(error)) from None
     if guessing_prior is not None and not has_guessing(model):
         raise ValueError(f"guessing_prior: items of model = {model!r} have no guessing")
+
+
+def _kinds(model: str | dict[str, str]) -> list[ItemModel]:
+    """The models named, each for some number of categories."""
+    names = [name.partition(":")[0] for name in names_of(model)]
+    return [model_named(name, 2 if name in MODELS else 3) for name in names]
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
@@ -129,6 +139,8 @@ class BayesConfig(Section):
     @model_validator(mode="after")
     def _known(self) -> BayesConfig:
         _check_models(self.model, self.guessing_prior)
+        if lacking := [k.name for k in _kinds(self.model) if not k.without_bounds]:
+            raise ValueError(f"model: {lacking[0]} is not available in fit_bayes; use [marginal]")
         return self
 
     @property
@@ -151,6 +163,11 @@ class BayesConfig(Section):
     @model_validator(mode="after")
     def _one_prior(self) -> BayesConfig:
         given = [k for k in ("prior_discrimination", "prior_intercept") if getattr(self, k)]
+        if self.positive == "none" and self.prior_discrimination:
+            raise ValueError(
+                "prior_discrimination is of positive slopes; those of any sign are N(0, 1) before "
+                "the data with prior = 'fixed', or as learned"
+            )
         if self.prior == "hierarchical" and given:
             raise ValueError(
                 f"{given[0]} is of prior = 'fixed'; a hierarchical prior learns it from the items"

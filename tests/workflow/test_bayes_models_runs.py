@@ -47,13 +47,20 @@ def test_a_run_of_mixed_items_of_either_sign(tmp_path):
         )  # fmt: skip
         xr.testing.assert_identical(fit["item_discrimination"], again["item_discrimination"])
     page = (tmp_path / "r" / "report.html").read_text()
-    assert "cov(ability, response)" in page
+    assert "first principal component" in page
 
 
 @pytest.mark.parametrize(("toml", "message"), [
     ("[bayes]\nmodel = '5pl'\n", "'5pl' is not available"),
     ("[bayes]\nguessing_prior = [5, 17]\n", "items of model = '2pl' have no guessing"),
     ("[bayes]\npositive = 'anchors'\n", "bayes.positive"),
+    ("[bayes]\nmodel = 'rating:a'\n", "rating is not available in fit_bayes"),
+    ("[bayes]\nmodel = '2pl+pcm'\n", "pcm is not available in fit_bayes"),
+    ("[bayes]\npositive = 'none'\nprior_discrimination = [1, 1]\n", "is of positive slopes"),
+    (
+        "[calibrate]\nmethod = 'marginal'\n[marginal]\nmodel = '1pl'\npositive = 'none'\n",
+        "items of 1pl share one slope",
+    ),
     ("[bayes]\nmodel = '3pl'\n[joint]\n", r"\[joint\] makes start values of the 2PL"),
     ("[bayes]\npositive = 'none'\n[spectral]\n", r"\[spectral\] makes start values of the 2PL"),
 ])  # fmt: skip

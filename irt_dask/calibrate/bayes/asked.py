@@ -60,7 +60,7 @@ def loading_masks(
 def identification(o: Options) -> str:
     """What fixes scale and place, in words."""
     if o.n_dims == 1 and o.positive == "none":
-        return "ability N(0, 1); the sum over items of cov(ability, response) is positive"
+        return "ability N(0, 1), turned to the first principal component of the responses"
     if o.n_dims == 1:
         return "ability N(0, 1); a > 0"
     which = "free loadings" if o.positive == "all" else "one loading of each ability"

@@ -183,7 +183,9 @@ def combine(
         drawn = {name: np.concatenate([x[name] for x in named]) for name in named[0]}
         drawn |= {"item_prior_mean": learned.mean, "item_prior_covariance": learned.covariance}
         named, weights = [drawn], [learned.weight]
-    data = summaries.moments(named, weights) | summaries.draws(named, weights, most)
+    data = summaries.moments(named, weights, any_sign=space.any_sign) | summaries.draws(
+        named, weights, most
+    )
     if covariance is not None and full and space.of_one_model:
         fixed = ~by_item(free, 1).ravel()[: n_rows * n_items]
         of_items = covariance[0][: fixed.size, : fixed.size]

@@ -46,6 +46,11 @@ class Space:
         """Whether all items have the same coordinates, whose covariance can be named."""
         return True
 
+    @property
+    def any_sign(self) -> bool:
+        """Whether the slopes of one ability may be negative."""
+        return self.signed is not None and bool(self.signed[0].all())
+
     def with_correlations(self, n_rows: int, n_items: int) -> Space:
         """Space with columns for the partial correlations of ``n_rows - 1`` abilities.
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from irt_dask.arrays import Floats
@@ -150,9 +151,9 @@ def fit_bayes(
         ``item_prior_covariance`` of (log a, d), with ``_sd`` and ``_draw``, draw i of which belongs
         to draw i of the items; ``item_flag``; per-shard diagnostics.  With ``positive="none"``
         ``item_negative_probability``, that the slope is negative, and (a, d) in place of (log a, d)
-        everywhere; difficulties of items with draws of both signs are NaN.  Asymptotes, and the
-        steps of items with more than two categories, have means, ``_sd``, ``_rhat``, ``_ess`` and
-        draws too (``item_guessing``, ``item_upper_asymptote``, ``item_step_intercept``; also
+        everywhere; difficulties of items whose slope is within 3 SDs of 0 are NaN.  Asymptotes, and
+        the steps of items with more than two categories, have means, ``_sd``, ``_rhat``, ``_ess``
+        and draws too (``item_guessing``, ``item_upper_asymptote``, ``item_step_intercept``; also
         ``item_step_difficulty``, ``item_model``, ``item_n_categories``); their d is the mean of the
         step intercepts, and ``item_covariance`` is of the 2PL alone.  attrs: ``n_flat_items``
         counts slopes that are flagged as flat; ``scale_se``, ``place_se`` are what n abilities N(0,
@@ -176,9 +177,9 @@ def fit_bayes(
     -----
     Passes over the data: ``n_shards x n_chains`` reads of the store if workers can keep their
     shards in memory (one per segment otherwise; above 100 shards one, for a copy by shard, which
-    takes as much disk as the responses do), one for start values (with ``positive="none"`` 5 to 50
-    more, for the signs), one for the checksum of arrays,
-    one or two for flags, one for the objective, and with several shards one for each step of the
+    takes as much disk as the responses do), one for start values (with ``positive="none"`` 5 to 20
+    more of most data, 50 at most), one for the checksum of arrays, one or two for flags, one for
+    the objective, and with several shards one for each step of the
     refined location (2 to 4, at most 11 and halvings) and 10 to 30 for the covariance of a learned
     prior, which shards hold.  Where correcting for that leaves less than half of the draws
     (attrs["prior_efficiency"]) shards run again, attrs["n_runs"] times in all, at most 3.
@@ -255,7 +256,7 @@ def _started(
         at = masks.start(counts.right, counts.seen, o.free, o.signs)
         return samplers.polya_gamma(responses, o, *at)
     if shapes.signed:
-        y, towards = signs.pilot(engine, shapes, counts, start)
+        y, towards = signs.pilot(engine, shapes, o.prior, counts, start)
         o = replace(o, towards=towards)
         if models.is_2pl(shapes):
             return samplers.grid(engine, responses, o, *y)
@@ -319,7 +320,25 @@ def _of_items(
         below = data["item_discrimination_draw"] < 0.0
         data["item_negative_probability"] = below.mean(axis=0)
     wrong, score = counts.of_each[:, 0], counts.score(shapes.models.n_categories)
-    return data | {"item_flag": checks.of_fit(engine, data, wrong=wrong, score=score)}
+    known = _with_difficulties(data) if shapes.signed else data
+    return data | {"item_flag": checks.of_fit(engine, known, wrong=wrong, score=score)}
+
+
+def _with_difficulties(data: dict[str, Any]) -> dict[str, Any]:
+    """The items with -d / a of the means, and its error by the delta method, where b is NaN.
+
+    For flags: that a slope may have either sign is no flag of its own.
+    """
+    a, d, sd_a, sd_d = (
+        data[f"item_{name}"]
+        for name in ("discrimination", "intercept", "discrimination_sd", "intercept_sd")
+    )
+    b, known = -d / a, np.isfinite(data["item_difficulty"])
+    sd = np.sqrt(sd_d**2 + (b * sd_a) ** 2) / np.abs(a)
+    return data | {
+        "item_difficulty": np.where(known, data["item_difficulty"], b),
+        "item_difficulty_sd": np.where(known, data["item_difficulty_sd"], sd),
+    }
 
 
 def _log_posterior(
@@ -354,7 +373,7 @@ def _about(
         "n_persons": found.log_posterior.engine.responses.n_persons,
         "n_shards": o.n_shards, "n_chains": o.n_chains, "thin": plan.thin, "sampler": o.sampler,
         "powering": o.powering, "location": o.location, "covariance": combined.structure,
-        **item_priors.describe(plan.prior, signed=o.positive != "all"),
+        **item_priors.describe(plan.prior, o.positive),
     }  # fmt: skip
     if combined.refined is not None:
         about["n_location_steps"] = combined.refined.n_steps

@@ -65,6 +65,10 @@ class Plan:
         own["prior"] = asdict(self.prior)
         return own if self.towards else {k: v for k, v in own.items() if k != "towards"}
 
+    def turned(self, u: Floats) -> Floats:
+        """Slopes of any sign, all turned if they point the other way: no chain may begin there."""
+        return -u if self.towards and not np.array(self.towards) @ u > 0.0 else u
+
     def slopes(self, u: Floats) -> Floats:
         """Discriminations that a chain's first coordinates stand for."""
         return u if self.towards else np.exp(u)
@@ -236,7 +240,7 @@ def first_state(shard: int, chain: int, a: Floats, d: Floats, plan: Plan) -> dic
     scatter = keyed_random.generator(plan.seed, "gibbs-start", shard, chain).normal(
         0.0, 0.2, (2, a.size)
     )
-    log_a, d = a + scatter[0], d + scatter[1]
+    log_a, d = plan.turned(a + scatter[0]), d + scatter[1]
     return {
         "shard": np.array(shard),
         "chain": np.array(chain),

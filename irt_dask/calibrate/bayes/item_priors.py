@@ -33,6 +33,11 @@ def choose(
     if prior is None:
         return learned if available else ItemPrior()
     if isinstance(prior, ItemPrior):
+        if signed and prior.discrimination != ItemPrior().discrimination:
+            raise InputError(
+                "ItemPrior(discrimination=) is of positive slopes; those of any sign have the "
+                "normal prior ItemPrior(loading=(mean, sd))"
+            )
         return prior
     if prior != "hierarchical":
         raise InputError(f"prior={prior!r} is not available; give 'hierarchical' or an ItemPrior")
@@ -71,14 +76,14 @@ def learner(
     return functools.partial(learn, prior, rng=keyed_random.generator(seed, "learn", run))
 
 
-def describe(prior: ItemPrior | Hierarchy, *, signed: bool) -> dict[str, Any]:
-    """Attributes that say what the prior was."""
+def describe(prior: ItemPrior | Hierarchy, positive: str) -> dict[str, Any]:
+    """Attributes that say what the prior was; ``positive`` says which slopes are."""
     if isinstance(prior, ItemPrior):
         return {
             "prior": "fixed",
-            "prior_discrimination": list(prior.discrimination),
+            "prior_discrimination": None if positive == "none" else list(prior.discrimination),
             "prior_intercept": list(prior.intercept),
-            "prior_loading": list(prior.loading) if signed else None,
+            "prior_loading": None if positive == "all" else list(prior.loading),
         }
     return {
         "prior": "hierarchical",

@@ -203,6 +203,7 @@ def first_state(shard: int, chain: int, y: Floats, plan: Plan) -> dict[str, Any]
         0.0, 0.2, y.shape
     )
     y = np.where(plan.shapes.free, y + scatter, 0.0)
+    y[0] = plan.turned(y[0])
     return {
         "shard": np.array(shard),
         "chain": np.array(chain),

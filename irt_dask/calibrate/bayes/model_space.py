@@ -32,6 +32,11 @@ class ModelSpace(Space):
         """See :class:`Space`."""
         return False
 
+    @property
+    def any_sign(self) -> bool:
+        """See :class:`Space`."""
+        return self.shapes.signed
+
     def of_draws(self, draws: Floats) -> Floats:
         """See :class:`Space`."""
         return draws

@@ -12,7 +12,7 @@ from irt_dask.arrays import Floats, Ints
 from irt_dask.calibrate.bayes.item_density import Shapes
 from irt_dask.calibrate.shared.shape_priors import guessing_priors, in_words
 from irt_dask.calibrate.shared.start_values import items_with, name_some
-from irt_dask.curves import FAMILIES, MODELS, ItemModel, model_named
+from irt_dask.curves import FAMILIES, MODELS, model_named
 from irt_dask.errors import DataWarning, InputError
 from irt_dask.items import checks
 from irt_dask.items.mixture import mixture_named
@@ -45,9 +45,9 @@ def _refuse_others(
     shapes: Shapes, model: str | Mapping[str, str], n_dims: int, sampler: str | None
 ) -> None:
     for part in shapes.models.parts:
-        if not _available(part.model):
+        if not part.model.without_bounds:
             names = (*MODELS, *FAMILIES)
-            known = [n for n in names if _available(model_named(n, 2 if n in MODELS else 3))]
+            known = [n for n in names if model_named(n, 2 if n in MODELS else 3).without_bounds]
             raise InputError(
                 f"model={model!r}: {part.model.name} is not available in fit_bayes, which has "
                 f"{', '.join(known)} and mixtures of these; use fit_marginal"
@@ -58,12 +58,6 @@ def _refuse_others(
         raise InputError(f"model={model!r} is for one ability; several are for model='2pl'")
     if sampler not in (None, "grid"):
         raise InputError(f"sampler={sampler!r} is for model='2pl'; others are for sampler='grid'")
-
-
-def _available(model: ItemModel) -> bool:
-    """Whether a model has coordinates of all its parameters, which are the items' own."""
-    c = model.coordinates
-    return c is not None and c.size == len(model.parameters) and not model.shared
 
 
 def inside(shapes: Shapes, x: Floats) -> Floats:

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from irt_dask.arrays import Bools, Floats
+from irt_dask.arrays import Floats
 
 #: What follows from other variables, draw by draw.
-_OF_OTHERS = ("item_difficulty", "item_step_difficulty")
+_OF_OTHERS = frozenset({"item_difficulty", "item_step_difficulty"})
+#: SDs that a slope of any sign is from 0 where draws near 0 have no say in means of -d / a.
+_AWAY = 3.0
 
 
 def by_name(x: Floats) -> dict[str, Floats]:
@@ -39,30 +41,48 @@ def _mean(x: list[Floats], weights: list[Floats]) -> Floats:
     return np.average(each, axis=0, weights=[w.sum() for w in weights])
 
 
-def moments(named: list[dict[str, Floats]], weights: list[Floats]) -> dict[str, Any]:
-    """Means and SDs by name."""
+def moments(
+    named: list[dict[str, Floats]], weights: list[Floats], *, any_sign: bool = False
+) -> dict[str, Any]:
+    """Means and SDs by name.
+
+    Where slopes may have ``any_sign``, what they divide has a mean only if they are away from 0:
+    the others' are NaN, and draws of the unlikelier sign have no part in it.
+    """
     out: dict[str, Any] = {}
-    unsure = _of_either_sign([x.get("item_discrimination") for x in named])
     for name in named[0]:
         x = [of_shard[name] for of_shard in named]
+        if any_sign and name in _OF_OTHERS:
+            continue
         mean = _mean(x, weights)
         out[name] = mean
         out[f"{name}_sd"] = np.sqrt(_mean([(v - mean) ** 2 for v in x], weights))
-        if unsure is not None and name in _OF_OTHERS:
-            out[name][unsure] = out[f"{name}_sd"][unsure] = np.nan
+    if any_sign:
+        for name in _OF_OTHERS & named[0].keys():
+            _of_one_sign(out, name, named, weights)
     return out
 
 
-def _of_either_sign(slopes: list[Floats | None]) -> Bools | None:
-    """Items whose slope is positive in some draws and negative in others.
-
-    Where it is 0, -d / a has no end: difficulties have no mean then, and no SD.
-    """
-    known = [a for a in slopes if a is not None]
-    if not known:
-        return None
-    low = np.min([a.min(axis=0) for a in known], axis=0)
-    return np.asarray((low < 0.0) & (np.max([a.max(axis=0) for a in known], axis=0) > 0.0))
+def _of_one_sign(
+    out: dict[str, Any], name: str, named: list[dict[str, Floats]], weights: list[Floats]
+) -> None:
+    """Moments over the draws whose slope has the sign of its mean; NaN where it is near 0."""
+    slope = out["item_discrimination"]
+    sure = np.abs(slope) >= _AWAY * out["item_discrimination_sd"]
+    x, own = [], []
+    for of_shard, w in zip(named, weights, strict=True):
+        same, v = of_shard["item_discrimination"] * slope > 0.0, of_shard[name]
+        more = (1,) * (v.ndim - same.ndim)
+        x.append(np.where(same.reshape(*same.shape, *more), v, 0.0))
+        own.append((w[:, None] * same).reshape(*same.shape, *more))
+    total = sum(w.sum(axis=0) for w in own)
+    mean = sum((w * v).sum(axis=0) for w, v in zip(own, x, strict=True)) / total
+    square = sum((w * (v - mean) ** 2).sum(axis=0) for w, v in zip(own, x, strict=True)) / total
+    sure = sure.reshape(*sure.shape, *(1,) * (mean.ndim - sure.ndim))
+    out[name], out[f"{name}_sd"] = (
+        np.where(sure, mean, np.nan),
+        np.where(sure, np.sqrt(square), np.nan),
+    )
 
 
 def _taken(x: list[Floats], weights: list[Floats], n_draws: int) -> Floats:

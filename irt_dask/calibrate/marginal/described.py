@@ -159,8 +159,8 @@ def _of_anchors(model: Model, found: Found) -> dict[str, Any]:
 
 
 def _identification(model: Model, labels: tuple[str, ...]) -> str:
-    if model.anchored and model.signed:
-        return "scale of the fixed items"
+    if model.anchored and (model.signed or (model.fixed[0] < 0.0).any()):
+        return "scale of the fixed items" + ("" if model.signed else "; a > 0 of the others")
     if model.anchored:
         return "scale of the fixed items; a > 0"
     kind, names = "has mean 0 and SD 1" if model.histogram else "N(0, 1)", {*model.items.names}

@@ -162,7 +162,8 @@ def fit_marginal(
     Notes
     -----
     Passes over the data: one per iteration (some 10 where plain EM takes 80), one for start values
-    (slopes of any sign: 10 to 50 for the signs, and two searches that end early),
+    (slopes of any sign: 5 to 20 of most data, at most 50, and two searches that end early, again
+    when a checkpoint goes on),
     one or two for standard errors, two to six at the end; two over the labels of groups. Counts are
     items x nodes x 16 bytes; the driver and each thread hold them some times, and the driver some
     times parameters^2 x 8 bytes for standard errors, beyond 6,000 parameters about 2,000 x

@@ -26,7 +26,7 @@ def likeliest(fit: Rounds, counts: ResponseCounts, start: xr.Dataset | None) -> 
     if start is not None:
         given = start_values(item_id, model.items, n, start, prior=model.prior, signed=True)
         return model.start(given)
-    slopes, weight = first_component.slopes(fit.engine, counts, model.items.n_categories)
+    slopes, weight = first_component.slopes(fit.engine, counts, model.items)
     if model.anchored:
         known = ~model.free[0]
         if float((slopes * weight)[known] @ model.fixed[0, known]) < 0.0:

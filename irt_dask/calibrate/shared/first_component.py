@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from irt_dask.arrays import Floats, Ints
+from irt_dask.arrays import Floats
 from irt_dask.calibrate.shared.start_values import ResponseCounts
 from irt_dask.engine import Engine
+from irt_dask.items.mixture import Mixture
 from irt_dask.kernels.base import keyed_random
 from irt_dask.kernels.responses import component_scores
 from irt_dask.store import Block
@@ -35,23 +36,26 @@ def _scores(
     return (found,)
 
 
-def slopes(engine: Engine, counts: ResponseCounts, n_categories: Ints) -> tuple[Floats, Floats]:
+def slopes(engine: Engine, counts: ResponseCounts, models: Mixture) -> tuple[Floats, Floats]:
     """Slopes to start from, (items,), and how much the responses to each item say of its sign.
 
-    Ability is turned to where ``sum over items of cov(ability, response)`` is positive, responses
-    as shares of the highest category.  Sampling weights do not count.
+    The component is turned to where the sum over items of its covariance with responses, as shares
+    of the highest category, is positive.  Codes of nominal items say nothing of more or less: they
+    take no part where others are there.  Sampling weights do not count.
 
     Notes
     -----
     One pass over the data for each power, 5 to 20 of most data, 50 at most.  The driver holds some
     vectors of items.
     """
-    n = counts.of_each.astype(float)
+    n, n_categories = counts.of_each.astype(float), models.n_categories
     seen, at = n.sum(axis=1), np.arange(n.shape[1]) / (n_categories - 1.0)[:, None]
     mean = (n * at).sum(axis=1) / seen
     sd = np.sqrt((n * (at - mean[:, None]) ** 2).sum(axis=1) / seen)
     own = np.maximum(sd, 1.0 / component_scores.LARGEST)
-    unit, centre = 1.0 / (own * (n_categories - 1.0)), mean / own
+    ordered = models.names != "nominal"
+    taken = ordered if ordered.any() else ~ordered
+    unit, centre = taken / (own * (n_categories - 1.0)), taken * mean / own
     scale = component_scores.scale_of(engine.n_persons, mean.size)
     # Not all alike: that may be at right angles to the component.
     weight = 1.0 + 0.5 * keyed_random.generator(0, "component").standard_normal(mean.size)
@@ -71,4 +75,5 @@ def slopes(engine: Engine, counts: ResponseCounts, n_categories: Ints) -> tuple[
     r = np.clip(r, -_LARGEST, _LARGEST)
     found = _LOGITS * r / np.sqrt(1.0 - r * r)
     away = np.where(found < 0.0, -1.0, 1.0) * np.maximum(np.abs(found), _LEAST)
-    return away, seen * sd**2
+    # Where everybody has the same, half a person has something else.
+    return away, np.where(taken, seen * sd**2 + 0.25, 0.0)

@@ -148,8 +148,8 @@ def start_values(
     x = models.table(lambda p: p.usual)
     if prior is not None:
         x = np.where(np.isnan(prior.modes), x, prior.modes)
-    if slope is not None:
-        x[0] = slope
+    if slope is not None:  # scores of nominal items are no slopes
+        x[0] = np.where(models.names == "nominal", x[0], slope)
     for part in models.parts:
         own = models.own(part, x).copy()
         part.model.start(own, n[part.at, : part.model.n_categories].astype(float))

@@ -54,18 +54,17 @@ def _curvatures(
     """
     a = slope_at(u, signed)
     ga, gd, haa, had, hdd = _derivatives(r, s, x, step, h, np.zeros(4), a, d, odds)
-    bend = 0.0 if signed else a * ga
-    a = 1.0 if signed else a  # from here on the derivative of the slope by u
+    bend, by_u = (0.0, 1.0) if signed else (a * ga, a)
     from_u, from_d = u - mean[0], d - mean[1]
-    gu = a * ga - precision[0, 0] * from_u - precision[0, 1] * from_d
+    gu = by_u * ga - precision[0, 0] * from_u - precision[0, 1] * from_d
     gd -= precision[0, 1] * from_u + precision[1, 1] * from_d
-    huu = a * a * haa + precision[0, 0]
+    huu = by_u * by_u * haa + precision[0, 0]
     out = _outside(from_u, beyond[0])
     if out != 0.0:
         gu -= beyond[1] * out
         huu += beyond[1]
     return (
-        gu, gd, huu, a * had + precision[0, 1], hdd + precision[1, 1],
+        gu, gd, huu, by_u * had + precision[0, 1], hdd + precision[1, 1],
         bend,
     )  # fmt: skip
 
@@ -198,8 +197,9 @@ def metropolis(
     The search for the mode starts at ``start`` (log a, d), which the caller keeps fixed.
     ``random`` holds uniforms, shape (items, WORDS_PER_ITEM).
 
-    ``slope`` are log a, or where ``towards`` is not empty slopes a of any sign, and so everywhere
-    above.  The density is then that of slopes with ``sum(towards a) > 0`` alone: of each solution
+    All of this is of log a where slopes are positive.  Where ``towards`` is not empty they may have
+    any sign, and ``slope``, ``start``, ``mean`` and ``precision`` are of a itself.  The density is
+    then that of slopes with ``sum(towards a) > 0`` alone: of each solution
     and its mirror image, ``-a`` for all items, it holds one.
     """
     counts = [np.ascontiguousarray(x.T, dtype=float) for x in (right, seen)]
