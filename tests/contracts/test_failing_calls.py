@@ -168,7 +168,7 @@ def main(folder: str, outside: str, n: int, seed: int) -> None:
 @pytest.mark.skipif(failing_calls.missing() is not None, reason=str(failing_calls.missing()))
 @pytest.mark.parametrize(
     "n",
-    [pytest.param(50, marks=pytest.mark.cluster), pytest.param(400, marks=pytest.mark.nightly)],
+    [pytest.param(20, marks=pytest.mark.cluster), pytest.param(400, marks=pytest.mark.nightly)],
 )
 def test_a_call_that_fails(tmp_path: Path, n: int) -> None:
     """Input/output errors, stale handles of a network's file system, a full disk."""

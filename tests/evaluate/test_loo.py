@@ -240,7 +240,8 @@ def test_items_of_any_number_of_categories():
     ids = [f"i{j}" for j in range(4)]
     r = irt.from_array(y, item_id=ids, categories=dict(zip(ids, k, strict=True)))
     models = ("graded", "gpcm", "2pl", "gpcm")
-    fit = quiet(irt.fit_bayes, r, model=dict(zip(ids, models, strict=True)), n_draws=200, seed=2)
+    by_item = dict(zip(ids, models, strict=True))
+    fit = quiet(irt.fit_bayes, r, model=by_item, n_draws=200, n_warmup=60, seed=2)
     found = quiet(irt.loo, r, fit)
     theta = np.linspace(-7.0, 7.0, 281)
     mass = np.exp(-0.5 * theta**2) / np.exp(-0.5 * theta**2).sum()
@@ -260,6 +261,7 @@ def test_items_of_any_number_of_categories():
 
 def test_other_categories_are_refused():
     y, k = simulated(("graded", "gpcm"), 80, 4)
-    fit = quiet(irt.fit_bayes, irt.from_array(y, categories=k[0]), model="gpcm", n_draws=150)
+    r = irt.from_array(y, categories=k[0])
+    fit = quiet(irt.fit_bayes, r, model="gpcm", n_draws=100, n_warmup=50)
     with pytest.raises(InputError, match="other categories"):
         irt.loo(irt.from_array(y, categories=k[0] + 1), fit)
