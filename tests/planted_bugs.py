@@ -91,14 +91,14 @@ BUGS = [
     Bug(
         "rename before fsync",
         "store/manifest.py",
-        '        with replacing(path, scratch) as temporary, open(temporary, "wb") as f:\n'
-        "            f.write(data)\n"
-        "            f.flush()\n"
-        "            os.fsync(f.fileno())\n",
-        "        with replacing(path, scratch) as temporary:\n"
-        "            temporary.write_bytes(data)\n"
-        '        with open(path, "rb") as f:\n'
-        "            os.fsync(f.fileno())\n",
+        '    with writing(path), replacing(path, scratch) as temporary, open(temporary, "wb") as f:\n'
+        "        f.write(data)\n"
+        "        f.flush()\n"
+        "        os.fsync(f.fileno())\n",
+        "    with writing(path), replacing(path, scratch) as temporary:\n"
+        "        temporary.write_bytes(data)\n"
+        '    with open(path, "rb") as f:\n'
+        "        os.fsync(f.fileno())\n",
         "store/test_durable.py",
     ),
     Bug(
