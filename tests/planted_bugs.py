@@ -91,7 +91,8 @@ BUGS = [
     Bug(
         "rename before fsync",
         "store/manifest.py",
-        '    with writing(path), replacing(path, scratch) as temporary, open(temporary, "wb") as f:\n'
+        "    with writing(path), replacing(path, scratch) as temporary, "
+        'open(temporary, "wb") as f:\n'
         "        f.write(data)\n"
         "        f.flush()\n"
         "        os.fsync(f.fileno())\n",
@@ -233,15 +234,16 @@ BUGS = [
     Bug(
         "a worker keeps the blocks of a store made anew",
         "store/stored.py",
-        "        return self.checksum, self.index\n",
-        "        return self.path, self.index\n",
+        "        return self.checksum, self.index, *read\n",
+        "        return self.path, self.index, *read\n",
         "contracts/test_identity.py::test_no_stale_blocks_of_a_store_made_anew",
     ),
     Bug(
         "a file replaced in place, not as a whole",
         "store/manifest.py",
-        '        with replacing(path, scratch) as temporary, open(temporary, "wb") as f:\n',
-        '        with open(path, "wb") as f:\n',
+        "    with writing(path), replacing(path, scratch) as temporary, "
+        'open(temporary, "wb") as f:\n',
+        '    with writing(path), open(path, "wb") as f:\n',
         "store/test_store.py -k full_disk",
     ),
     Bug(
