@@ -240,8 +240,10 @@ def _tell(fit: xr.Dataset, files: dict[str, str], as_json: bool) -> None:
     flagged: Any = checks.listed(flags, ids) if as_json else checks.in_words(flags, ids) or "none"
     shown: dict[str, Any] = {k: fit.attrs[k] for k in _SHOWN if k in fit.attrs}
     shown = {**files, **shown, "flagged_items": flagged}
-    if "item_discrimination" in fit and (fit["item_discrimination"] < 0.0).any():
-        falling = ids[fit["item_discrimination"].values < 0.0].tolist()
+    slopes = (
+        fit["item_discrimination"].values if "item_discrimination" in fit else np.ones(len(ids))
+    )
+    if falling := ids[slopes < 0.0].tolist():
         shown["falling_items"] = falling if as_json else name_some(falling)
     if as_json:
         if "group_label" in fit:

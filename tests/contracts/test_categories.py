@@ -225,7 +225,7 @@ def test_what_is_no_public_method_refuses_too(graded: Any, tmp_path: Path) -> No
 def test_pipelines_and_scheduled_scoring_refuse(tmp_path: Path) -> None:
     made(tmp_path / "s", values(20), ITEMS, categories={ITEMS[0]: 3})
     given = {"data": {"store": str(tmp_path / "s")}, "directory": str(tmp_path / "r")}
-    with pytest.raises(irt.InputError, match=r"^a pipeline, but for .*, is for .* item 0 \(3\)"):
+    with pytest.raises(irt.InputError, match=r"^\[bayes\] model = .*, is for .* item 0 \(3\)"):
         run(RunConfig.model_validate(given))
     irt.write_items(BANKS["2pl"], tmp_path / "bank.csv")
     given = {name: str(tmp_path / at) for name, at in
