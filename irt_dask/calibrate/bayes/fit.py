@@ -122,11 +122,12 @@ def fit_bayes(
         j < n_dims loads on abilities 0 .. j (choose the order of items so that these load highly).
     positive : "all" | "none" | "anchors"
         Whether all slopes, or free loadings, are positive.  "none", of one ability: any slope may
-        be negative, as of items with a reversed key, or of votes; ability is turned to where the
-        sum over items of cov(ability, response) is positive, which one fit on all data decides
-        before chains begin.  "anchors", of several: one loading of each is positive.  Slopes and
-        loadings of any sign are N(0, 1) before the data (``ItemPrior.loading``), or normal as
-        learned: "hierarchical" then is of (a, d).
+        be negative, as of items with a reversed key, or of votes; of ability and its mirror image
+        chains keep to that along which the first principal component of all responses lies, turned
+        to where the sum over items of its covariance with responses is positive (an ItemPrior whose
+        slopes have a mean turns it to where that is likelier).  "anchors", of several: one loading
+        of each is positive.  Slopes and loadings of any sign are N(0, 1) before the data
+        (``ItemPrior.loading``), or normal as learned: "hierarchical" then is of (a, d).
     correlated : bool
         Whether abilities are correlated, with a uniform prior over correlation matrices (to the
         power n_k / n it is itself), rather than independent.  Needs ``loadings`` with two items for
@@ -156,8 +157,8 @@ def fit_bayes(
         and draws too (``item_guessing``, ``item_upper_asymptote``, ``item_step_intercept``; also
         ``item_step_difficulty``, ``item_model``, ``item_n_categories``); their d is the mean of the
         step intercepts, and ``item_covariance`` is of the 2PL alone.  attrs: ``n_flat_items``
-        counts slopes that are flagged as flat; ``scale_se``, ``place_se`` are what n abilities N(0,
-        1), of persons with a response, leave open of a common log a and of a common shift of
+        counts slopes that are flagged as flat; ``scale_se``, ``place_se`` are what n abilities
+        N(0, 1), of persons with a response, leave open of a common log a and a common shift of
         ability, ``scale_shift`` and ``place_shift`` by how much the items' priors have moved log a,
         and ability with b; ``objective`` is the log posterior of the means on the full data (with
         one or two abilities; a learned mean integrated out, the covariance at its posterior mean);
@@ -327,7 +328,8 @@ def _of_items(
 def _with_difficulties(data: dict[str, Any]) -> dict[str, Any]:
     """The items with -d / a of the means, and its error by the delta method, where b is NaN.
 
-    For flags: that a slope may have either sign is no flag of its own.
+    Errors of a and d are taken as independent, which is good enough for flags: that a slope may
+    have either sign is no flag of its own.
     """
     a, d, sd_a, sd_d = (
         data[f"item_{name}"]
