@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 import math
@@ -9,7 +10,7 @@ import queue
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from irt_dask.engine.memory import keep_freed_memory
@@ -211,18 +212,11 @@ class Cluster:
         from distributed.comm import CommClosedError
         from distributed.scheduler import KilledWorker
 
-        async def bring() -> list[Any]:
-            return await self._client.gather(list(futures), asynchronous=True)
-
         self._watch.progressed()
         try:
-            while True:
-                try:
-                    return self._client.sync(bring, callback_timeout=PATIENCE)
-                except TimeoutError:
-                    if any(future.status == "error" for future in futures):
-                        raise  # a task's own
-                    self._watch.look()
+            while (brought := self._brought(futures)) is None:
+                pass  # over a connection that was cut without a word, perhaps: once more
+            return brought
         except KilledWorker as error:
             raise WorkerDiedError(
                 f"a task ended its worker process {error.allowed_failures + 1} times, the last on "
@@ -231,6 +225,22 @@ class Cluster:
             ) from error
         except (FutureCancelledError, CommClosedError) as error:
             raise went_away(error) from error
+
+    def _brought(self, futures: Sequence[Any]) -> list[Any] | None:
+        """Return results, or None if they have not come for long though the cluster is well."""
+
+        async def bring() -> list[Any]:
+            return await self._client.gather(list(futures), asynchronous=True)
+
+        bringing = asyncio.run_coroutine_threadsafe(bring(), self._client.loop.asyncio_loop)
+        try:
+            for _ in range(int(PATIENCE / LOOK)):
+                if wait([bringing], timeout=LOOK).done:
+                    return bringing.result()
+                self._watch.look(bringing=True)
+            return None
+        finally:
+            bringing.cancel()
 
     def close(self) -> None:
         """Let the cluster forget the blocks it was sent."""

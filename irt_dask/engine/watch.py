@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -75,6 +75,23 @@ def went_away(error: BaseException) -> ClusterError:
     return ClusterError(f"the scheduler went away ({why}); start the same command again to go on")
 
 
+def _offered_again() -> Callable[..., int]:
+    """Return what the scheduler runs to give tasks that no worker has to the workers there are.
+
+    A task that prefers a worker (ours do, where their blocks are) and finds none at all is put
+    aside; Dask looks at it again when that very address joins, not for other workers, though the
+    task allows them.  Defined inside, so that it is sent whole: a scheduler need not have irt_dask.
+    """
+
+    def offered(dask_scheduler: Any) -> int:
+        aside = [task for task in dask_scheduler.unrunnable if task.loose_restrictions]
+        again = {task.key: "processing" for task in aside}
+        dask_scheduler.transitions(again, stimulus_id="irt_dask-offered-again")
+        return len(again)
+
+    return offered
+
+
 def _went_back() -> float:
     """Seconds by which this machine's clock went backwards of late.
 
@@ -105,8 +122,10 @@ class Watch:
         self._last_task = self._last_report = self._last_able = self._last_answer = now
         self._seen: set[str] = set()
 
-    def look(self) -> None:
-        """Ask the scheduler how its workers are.
+    def look(self, *, bringing: bool = False) -> None:
+        """Ask the scheduler how its workers are, and let it look at tasks that it put aside.
+
+        While results are only being brought, no worker need have a task.
 
         Raises
         ------
@@ -131,7 +150,8 @@ class Watch:
                 f"finished for {now - self._last_task:.0f}: Dask may hold messages back until the "
                 f"clock is where it was; start the same command again to go on"
             )
-        if running and any(tasks.values()):
+        aside = self._offer_again() if running and not any(tasks.values()) else 0
+        if running and (any(tasks.values()) or (bringing and aside == 0)):
             self._last_able = self._last_answer
         elif now - self._last_able > PATIENCE:
             raise ClusterError(_unable(len(workers), bool(running), now - self._last_able))
@@ -150,6 +170,17 @@ class Watch:
                 stacklevel=2,
             )
 
+    def _offer_again(self) -> int | None:
+        """Let tasks that no worker has be given to the workers there are; return how many were.
+
+        None if it is not known: a scheduler may refuse to run functions of clients.
+        """
+        try:
+            found = self._client.run_on_scheduler(_offered_again(), callback_timeout=LOOK)
+        except Exception:  # of the scheduler's own as well; then the patience ends in an error
+            return None
+        return int(found)
+
     def _ask(self, what: str) -> Any:
         function = getattr(self._client.scheduler, what)
         return self._client.sync(function, workers=None, callback_timeout=LOOK)
@@ -162,11 +193,12 @@ def _unable(n_workers: int, running: bool, seconds: float) -> str:
             f"the cluster has had no worker for {seconds:.0f} seconds; start the same command "
             f"again to go on"
         )
-    if running:  # Dask forgets tasks whose worker ended when no other was there
+    if running:
         return (
-            f"for {seconds:.0f} seconds no worker has had a task, though tasks are waiting: all "
-            f"workers ended at the same time, most often for too little memory (memory = in the "
-            f"cluster's file); start the same command again to go on"
+            f"for {seconds:.0f} seconds no worker has had a task, though tasks are waiting: the "
+            f"scheduler has lost them, as when all workers end at the same time (most often for "
+            f"too little memory; memory = in the cluster's file) and it may not be asked to look "
+            f"again; start the same command again to go on"
         )
     return (
         f"all {n_workers} workers have been paused for {seconds:.0f} seconds: their memory is used "

@@ -24,6 +24,7 @@ class Cluster:
         self.running: dict[str, int] = dict(self.workers)
         self.tasks: dict[str, tuple[str, ...]] = {"w1": ("t",), "w2": ()}
         self.silent = False
+        self.aside: int | None = None  # tasks put aside; None: it runs no functions
         self.set_back = 0.0  # seconds, of this machine's clock
         self.scheduler: Any = self
 
@@ -35,6 +36,14 @@ class Cluster:
 
     def processing(self) -> Any:
         return self.tasks
+
+    def run_on_scheduler(self, function: Any, *, callback_timeout: float) -> int:
+        assert 0.0 < callback_timeout < 120.0
+        if self.aside is None:
+            raise ValueError("not allowed")
+        if self.aside:
+            self.tasks = {"w1": ("t",), "w2": ()}
+        return self.aside
 
     def sync(self, function: Any, *, workers: None, callback_timeout: float) -> Any:
         assert 0.0 < callback_timeout < 120.0  # no wait is for ever
@@ -77,7 +86,8 @@ def test_a_long_task_is_told_of_and_not_ended(watched: Any) -> None:
     [
         ({"workers": {}, "running": {}}, "no worker for 65 seconds"),
         ({"running": {}}, "all 2 workers have been paused .*memory is used up"),
-        ({"tasks": {"w1": ()}}, "no worker has had a task.*ended at the same time"),
+        ({"tasks": {"w1": ()}}, "no worker has had a task.*end at the same time"),
+        ({"tasks": {"w1": ()}, "aside": 0}, "no worker has had a task.*end at the same time"),
         ({"silent": True}, "scheduler has not answered for 65 seconds"),
     ],
 )
@@ -89,6 +99,30 @@ def test_nothing_can_go_on(watched: Any, state: dict[str, Any], message: str) ->
     over.progressed()
     passes(60)
     with pytest.raises(ClusterError, match=message):
+        passes(5)
+
+
+def test_tasks_put_aside_are_offered_again(watched: Any) -> None:
+    cluster, _, passes = watched
+    cluster.aside = 2
+    for _ in range(20):
+        cluster.tasks = {"w1": ()}
+        passes(5)
+        assert cluster.tasks["w1"]
+        passes(5)
+
+
+def test_results_may_take_long_to_bring(watched: Any) -> None:
+    """No worker has a task meanwhile; it does have to have one where tasks are to be repeated."""
+    cluster, over, passes = watched
+    cluster.tasks, cluster.aside = {"w1": ()}, 0
+    passes(50)
+    over.look(bringing=True)
+    passes(60)
+    cluster.aside = None  # not known
+    over.progressed()
+    passes(60)
+    with pytest.raises(ClusterError, match="no worker has had a task"):
         passes(5)
 
 
