@@ -14,7 +14,7 @@ KINDS = ["file damaged", "two drivers"]
 KINDS += [] if failing_calls.missing() else ["call fails: EIO"]
 
 
-@pytest.mark.cluster
+@pytest.mark.nightly
 def test_faults_at_random_moments(tmp_path):
     """Every run ends as an undisturbed one, or with a named error and goes on when started again.
 
