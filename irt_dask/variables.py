@@ -99,6 +99,14 @@ item_prior_mean(coordinate)     f    -        learned mean of the items' coordin
 item_prior_covariance(coordinate, coordinate_)  f  -  learned covariance of the items' coordinates
 item_prior_mean_draw(draw, coordinate)  f  -  combined draws of it
 item_prior_covariance_draw(draw, coordinate, coordinate_)  f  -  combined draws of it
+block(block)                    UOT  -        label of a block of items
+covariate(covariate)            UOT  -        name of a covariate of items
+item_block_mean(block, coordinate)  f  -      learned mean of the coordinates of a block's items
+item_block_covariance(block, coordinate, coordinate_)  f  -  learned covariance of them
+item_block_mean_draw(draw, block, coordinate)  f  -  combined draws of it
+item_block_covariance_draw(draw, block, coordinate, coordinate_)  f  -  combined draws of it
+item_covariate_effect(covariate, coordinate)  f  -  of one unit of a covariate, on coordinates
+item_covariate_effect_draw(draw, covariate, coordinate)  f  -  combined draws of it
 item_negative_probability(items)  f  -        probability that the slope is negative
 item_discrimination_draw(draw, items)  f  1/theta  combined draws of a
 item_intercept_draw(draw, items)  f  logit  combined draws of d

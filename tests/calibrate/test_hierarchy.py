@@ -15,8 +15,6 @@ from scipy.stats import invwishart, multivariate_normal
 import irt_dask as irt
 from irt_dask.calibrate.bayes import empirical_bayes, hierarchy, item_moves
 from irt_dask.calibrate.bayes.hierarchy import (
-    WORDS_COVARIANCE,
-    WORDS_MEAN,
     WORDS_MOVE,
     Hierarchy,
     learn,
@@ -26,6 +24,7 @@ from irt_dask.curves.priors import ItemPrior
 from irt_dask.engine import Engine
 from irt_dask.errors import ApproximationWarning, ConvergenceWarning, InputError, ItemWarning
 from irt_dask.kernels.gibbs import learned_item_draws, person_draws, person_layout
+from irt_dask.kernels.gibbs.learned_item_draws import Normals
 from irt_dask.kernels.responses import layouts
 
 # Tighter than the default, so that simulations from it have moments to compare with.
@@ -60,7 +59,7 @@ def test_mean_is_drawn_from_its_conditional():
     rng = np.random.default_rng(2)
     for power in (1.0, 0.2):
         repeated = np.broadcast_to(x, (40_000, *x.shape))
-        got = TIGHT.draw_mean(repeated, covariance, power, rng.random((40_000, WORDS_MEAN)))
+        got = TIGHT.draw_mean(repeated, covariance, power, rng.random((40_000, 2)))
         own = np.diag(1.0 / np.square(TIGHT.mean_sd))
         inner = np.linalg.inv(covariance)
         exact = np.linalg.inv(own + 6 * inner)
@@ -75,7 +74,7 @@ def test_covariance_is_drawn_from_its_conditional():
     x, mean = items(6, 3), np.array([0.1, -0.3])
     rng = np.random.default_rng(4)
     repeated = np.broadcast_to(x, (40_000, *x.shape))
-    got = TIGHT.draw_covariance(repeated, mean, rng.random((40_000, WORDS_COVARIANCE)))
+    got = TIGHT.draw_covariance(repeated, mean, rng.random((40_000, 3)))
     away = x - mean[:, None]
     law = invwishart(TIGHT.df + 6, np.array(TIGHT.scale) + away @ away.T)
     theirs = law.rvs(40_000, random_state=rng)
@@ -210,13 +209,13 @@ def test_item_step_keeps_its_conditional(case, beyond):
     x = np.stack([u[at[0]], d[at[1]]]) + (rng.random((2, m)) - 0.5) * [[u[1] - u[0]], [d[1] - d[0]]]
     accepted = np.zeros(m, dtype=np.int64)
     begin = np.zeros(m), np.zeros(m)
+    prior = Normals.of_one(mean, precision, m, beyond)
     sums = {name: np.zeros(m) for name in functionals}
     for _ in range(40):
         words = rng.random((m, learned_item_draws.WORDS_PER_ITEM))
         learned_item_draws.metropolis(
-            *repeated, np.arange(nodes.size), nodes, mean, precision, beyond, begin, words, *x,
-            accepted,
-        )  # fmt: skip
+            *repeated, np.arange(nodes.size), nodes, prior, begin, words, *x, accepted
+        )
         for name, (f, _) in functionals.items():
             sums[name] += f(*x) / 40
     for name, (_, exact) in functionals.items():
@@ -232,7 +231,7 @@ def test_modes_by_an_optimiser():
     counts = [item_counts(n, s, i, nodes, rng) for n, s, i, _ in CASES.values() if n]
     right, seen = (np.array(x) for x in zip(*counts, strict=True))
     at, covariance = learned_item_draws.modes(
-        right, seen, nodes, mean, precision, np.zeros((2, len(right)))
+        right, seen, nodes, Normals.of_one(mean, precision, len(right)), np.zeros((2, len(right)))
     )
     for j in range(len(right)):
 

@@ -21,6 +21,7 @@ from irt_dask.curves.grids import Grid
 from irt_dask.curves.priors import ItemPrior
 from irt_dask.errors import ApproximationWarning, ConvergenceWarning, InputError, ItemWarning
 from irt_dask.kernels.gibbs import learned_item_draws, person_draws, person_layout
+from irt_dask.kernels.gibbs.learned_item_draws import Normals
 from irt_dask.kernels.responses import layouts
 
 # Tighter than the default, so that simulations from it have moments to compare with.
@@ -82,12 +83,13 @@ def test_item_step_keeps_its_conditional(n, slope, intercept):
     jitter = (rng.random((2, m)) - 0.5) * [[a[1] - a[0]], [d[1] - d[0]]]
     x = np.hstack([np.stack([a[at[0]], d[at[1]]]) + jitter, [[1.0], [0.0]]])
     accepted = np.zeros(m + 1, dtype=np.int64)
+    prior = Normals.of_one(mean, precision, m + 1)
     sums = {name: np.zeros(m) for name in functionals}
     for _ in range(40):
         words = rng.random((m + 1, learned_item_draws.WORDS_PER_ITEM))
         learned_item_draws.metropolis(
-            *repeated, np.arange(nodes.size), nodes, mean, precision, (math.inf, 0.0),
-            tuple(np.zeros((2, m + 1))), words, *x, accepted, towards,
+            *repeated, np.arange(nodes.size), nodes, prior, tuple(np.zeros((2, m + 1))), words, *x,
+            accepted, towards,
         )  # fmt: skip
         for name, (f, _) in functionals.items():
             sums[name] += f(*x[:, :m]) / 40

@@ -181,8 +181,7 @@ def combine(
     if learn is not None:
         learned = learn(np.concatenate(moved)[:, :2], np.concatenate(weights))
         drawn = {name: np.concatenate([x[name] for x in named]) for name in named[0]}
-        drawn |= {"item_prior_mean": learned.mean, "item_prior_covariance": learned.covariance}
-        named, weights = [drawn], [learned.weight]
+        named, weights = [drawn | learned.named], [learned.weight]
     data = summaries.moments(named, weights, any_sign=space.any_sign) | summaries.draws(
         named, weights, most
     )

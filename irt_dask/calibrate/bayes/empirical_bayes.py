@@ -14,7 +14,6 @@ import numpy as np
 from irt_dask.arrays import Floats
 from irt_dask.calibrate.bayes.full_data_mode import Posterior, on_line
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy
-from irt_dask.calibrate.bayes.signed_hierarchy import SignedHierarchy
 from irt_dask.engine import Engine
 from irt_dask.kernels.gibbs import learned_item_draws
 
@@ -36,7 +35,6 @@ def covariance(engine: Engine, prior: Hierarchy, x: Floats) -> tuple[Floats, Flo
     held need only be near, and the weights of the draws say whether it was.  The driver holds
     expected counts, 16 bytes x items x nodes.
     """
-    signed = isinstance(prior, SignedHierarchy)
     posterior = Posterior(engine, prior)
 
     def step(x: Floats, mean: Floats, held: Floats) -> tuple[Floats, Floats]:
@@ -44,11 +42,10 @@ def covariance(engine: Engine, prior: Hierarchy, x: Floats) -> tuple[Floats, Flo
         nodes = posterior.nodes(items)
         scales = posterior.scales(items, nodes)
         right, seen, _ = engine.map_reduce(on_line, *items, nodes, scales)
-        precision = np.asarray(np.linalg.inv(held), dtype=float)
+        normals = prior.normals(mean, held, 1.0, x.shape[1])
         return learned_item_draws.modes(
-            right / scales.weight, seen / scales.weight, nodes, mean, precision, x,
-            signed=signed,
-        )  # fmt: skip
+            right / scales.weight, seen / scales.weight, nodes, normals, x, signed=prior.signed
+        )
 
     return settled(prior, x, step)
 
@@ -65,9 +62,9 @@ def settled(
     for _ in range(_MOST_ROUNDS):
         x, own = step(x, mean, held)
         mean, _ = prior.mean_given(x[:2], held)
-        new = prior.covariance_given(x[:2], mean, own.sum(axis=0))
-        sd = np.sqrt(np.diag(new))
-        change = float((np.abs(new - held) / np.outer(sd, sd)).max())
+        new = prior.covariance_given(x[:2], mean, own)
+        sd = np.sqrt(np.diagonal(new, axis1=-2, axis2=-1))
+        change = float((np.abs(new - held) / (sd[..., :, None] * sd[..., None, :])).max())
         held = new
         if change < _SMALL_CHANGE:
             break

@@ -65,6 +65,8 @@ def fit_bayes(
     loadings: Any = None,
     positive: str = "all",
     correlated: bool = False,
+    item_blocks: Any = None,
+    item_covariates: Any = None,
     start: xr.Dataset | None = None,
     client: Any = None,
     progress: ProgressOption = None,
@@ -132,6 +134,14 @@ def fit_bayes(
         Whether abilities are correlated, with a uniform prior over correlation matrices (to the
         power n_k / n it is itself), rather than independent.  Needs ``loadings`` with two items for
         each ability that load on it alone.
+    item_blocks : mapping of item to label, Series, or labels of all items, optional
+        Hierarchical prior: blocks of items (benchmarks, domains, booklets), each with a mean of its
+        own about that of all (SDs .5 of log a or a, and 2 of d) and, with 10 items or more, a
+        covariance of its own; smaller blocks share one.
+    item_covariates : DataFrame by item identifier, optional
+        Hierarchical prior: what else is known of the items (features, embeddings), columns of
+        numbers.  Means of (log a, d) are linear in them; coefficients of standardised columns are
+        N(0, s^2 / number of columns), s = .5 of log a, or a, and 2 of d: a ridge.
     start : Dataset, optional
         Start values from another fit.
     client, progress, checkpoint
@@ -150,7 +160,9 @@ def fit_bayes(
         ``item_discrimination_draw``, ``item_intercept_draw``; ``item_covariance`` of (log a, d)
         where draws suffice for it; with a learned prior ``item_prior_mean`` and
         ``item_prior_covariance`` of (log a, d), with ``_sd`` and ``_draw``, draw i of which belongs
-        to draw i of the items; ``item_flag``; per-shard diagnostics.  With ``positive="none"``
+        to draw i of the items (with blocks ``item_block_mean`` and ``item_block_covariance``,
+        ``item_prior_mean`` is then that of all blocks; ``item_covariate_effect``, for one unit of
+        each covariate); ``item_flag``; per-shard diagnostics.  With ``positive="none"``
         ``item_negative_probability``, that the slope is negative, and (a, d) in place of (log a, d)
         everywhere; difficulties of items whose slope is within 3 SDs of 0 are NaN.  Asymptotes, and
         the steps of items with more than two categories, have means, ``_sd``, ``_rhat``, ``_ess``
@@ -214,7 +226,10 @@ def fit_bayes(
     name = samplers.choose(sampler, n_dims)
     o = Options(
         seed, n_shards, n_draws, n_warmup, n_chains,
-        item_priors.choose(prior, name, powering, signed=signed),
+        item_priors.structured(
+            item_priors.choose(prior, name, powering, signed=signed), responses.item_id,
+            item_blocks, item_covariates,
+        ),
         powering, n_dims, bool(correlated), name, barycenter.location_for(location, n_dims),
         *asked.loading_masks(responses, n_dims, loadings, positive, correlated, start), positive,
     )  # fmt: skip
@@ -235,14 +250,10 @@ def fit_bayes(
     mixed = shards.warn(found.shards, name, found.rotation)
     data |= shards.diagnostics(found.shards, found.sampled.space, found.rotation)
     about |= {"converged": mixed and found.combined.settled, "objective": objective}
-    return dataset(data, item_id=responses.item_id, coords=_coords(o.prior), attrs=about)
-
-
-def _coords(prior: ItemPrior | Hierarchy) -> dict[str, Any] | None:
-    """Names of the coordinates of a learned mean and covariance."""
-    if isinstance(prior, ItemPrior):
-        return None
-    return dict.fromkeys(("coordinate", "coordinate_"), prior.names)
+    coords = None
+    if isinstance(o.prior, Hierarchy):
+        data, coords = o.prior.described(data), o.prior.coords()
+    return dataset(data, item_id=responses.item_id, coords=coords, attrs=about)
 
 
 # --- how it begins --------------------------------------------------------------------------------

@@ -62,7 +62,8 @@ class Plan:
     def identity(self) -> dict[str, Any]:
         """What a checkpoint rests on."""
         own = {f.name: getattr(self, f.name) for f in fields(self)}
-        own["prior"] = asdict(self.prior)
+        prior = self.prior
+        own["prior"] = prior.identity if isinstance(prior, Hierarchy) else asdict(prior)
         return own if self.towards else {k: v for k, v in own.items() if k != "towards"}
 
     def turned(self, u: Floats) -> Floats:

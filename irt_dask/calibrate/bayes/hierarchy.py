@@ -14,16 +14,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from scipy.special import chdtri, ndtri
 
 from irt_dask.arrays import Floats
+from irt_dask.kernels.gibbs.learned_item_draws import Normals
 
-#: Uniforms that :meth:`Hierarchy.draw_mean` and :meth:`Hierarchy.draw_covariance` use.
-WORDS_MEAN, WORDS_COVARIANCE = 2, 3
 #: SDs of log a from its mean beyond which the prior of a shard, a power of the whole one, falls as
 #: fast as that.
 _REACH = 3.0
@@ -50,10 +49,44 @@ class Hierarchy:
     mean_sd: tuple[float, float] = (1.0, 3.0)
     df: float = 8.0
     scale: tuple[tuple[float, float], tuple[float, float]] = ((0.75, 0.0), (0.0, 10.0))
-    held: tuple[tuple[float, float], tuple[float, float]] | None = None
+    held: Any = None
 
-    #: What the coordinates are.
-    names: ClassVar = ("log_discrimination", "intercept")
+    @property
+    def names(self) -> tuple[str, str]:
+        """What the coordinates are."""
+        return "log_discrimination", "intercept"
+
+    @property
+    def signed(self) -> bool:
+        """Whether slopes may be negative."""
+        return False
+
+    @property
+    def words_mean(self) -> int:
+        """Uniforms that :meth:`draw_mean` uses."""
+        return 2
+
+    @property
+    def words_covariance(self) -> int:
+        """Uniforms that :meth:`draw_covariance` uses."""
+        return 3
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a checkpoint rests on."""
+        return {f.name: getattr(self, f.name) for f in fields(Hierarchy)}
+
+    def coords(self) -> dict[str, Any]:
+        """Names of the coordinates, by dimension."""
+        return dict.fromkeys(("coordinate", "coordinate_"), self.names)
+
+    def named(self, mean: Floats, covariance: Floats) -> dict[str, Floats]:
+        """Variables of draws of mean and covariance."""
+        return {"item_prior_mean": mean, "item_prior_covariance": covariance}
+
+    def described(self, data: dict[str, Any]) -> dict[str, Any]:
+        """The result's arrays, of those that there are of mean and covariance."""
+        return data
 
     def slopes(self, x: Floats) -> Floats:
         """Discriminations of items at x, (..., items)."""
@@ -77,6 +110,11 @@ class Hierarchy:
         (precision, _), _ = np.linalg.inv(np.array(self.held)).tolist()
         return _REACH * math.sqrt(self.held[0][0]), (1.0 - power) * precision
 
+    def normals(self, mean: Floats, covariance: Floats, power: float, n_items: int) -> Normals:
+        """What is known of each item, to a power."""
+        precision = power * np.linalg.inv(covariance)
+        return Normals.of_one(mean, precision, n_items, self.beyond(power))
+
     @property
     def _mean_precision(self) -> Floats:
         return np.diag(1.0 / np.square(self.mean_sd))
@@ -90,9 +128,11 @@ class Hierarchy:
             return mean, np.array(self.held)
         return mean, self.covariance_given(x, mean)
 
-    def covariance_given(self, x: Floats, mean: Floats, spread: Floats | float = 0.0) -> Floats:
-        """Mean of Sigma given items at x, whose own covariances sum to ``spread``."""
-        scale = np.array(self.scale) + _scatter(x, mean) + spread
+    def covariance_given(self, x: Floats, mean: Floats, own: Floats | None = None) -> Floats:
+        """Mean of Sigma given items at x, and covariances of their own, (items, 2, 2)."""
+        scale = np.array(self.scale) + _scatter(x, mean)
+        if own is not None:
+            scale += own.sum(axis=0)
         return scale / (self.df + x.shape[-1] - 3.0)
 
     def mean_given(self, x: Floats, covariance: Floats) -> tuple[Floats, Floats]:
@@ -103,7 +143,7 @@ class Hierarchy:
         return np.linalg.solve(precision, pull[..., None])[..., 0], precision
 
     def draw_mean(self, x: Floats, covariance: Floats, power: float, u: Floats) -> Floats:
-        """Draw mu given items at x, from its conditional to a power; u (..., WORDS_MEAN)."""
+        """Draw mu given items at x, from its conditional to a power; u (..., 2)."""
         centre, precision = self.mean_given(x, covariance)
         root = np.linalg.cholesky(power * precision)
         return centre + np.linalg.solve(np.swapaxes(root, -1, -2), ndtri(u)[..., None])[..., 0]
@@ -197,16 +237,7 @@ class Hierarchy:
     ) -> Orbit:
         """``log a + v, mu_a + v``."""
         outer = power * self._mean_precision
-        pull, stiff = float(outer[0] @ (mean - self.mean)), float(outer[0, 0])
-
-        def log_density(v: float) -> float:
-            return -n * v - 0.5 * s2 * math.exp(-2.0 * v) - pull * v - 0.5 * stiff * v * v
-
-        def slope(v: float) -> tuple[float, float]:
-            e = s2 * math.exp(-2.0 * v)
-            return e - n - pull - stiff * v, 2.0 * e + stiff
-
-        return log_density, slope
+        return along_logarithms(n, s2, float(outer[0] @ (mean - self.mean)), float(outer[0, 0]))
 
     def _stretched(
         self, x: Floats, mean: Floats, covariance: Floats, v: float
@@ -223,6 +254,19 @@ class Hierarchy:
 
 #: Log density of a stretch; its derivative, and about minus the second one, which is positive.
 Orbit = tuple[Callable[[float], float], Callable[[float], tuple[float, float]]]
+
+
+def along_logarithms(n: float, s2: float, pull: float, stiff: float) -> Orbit:
+    """``-n v - s2 e^-2v / 2 - pull v - stiff v^2 / 2``."""
+
+    def log_density(v: float) -> float:
+        return -n * v - 0.5 * s2 * math.exp(-2.0 * v) - pull * v - 0.5 * stiff * v * v
+
+    def slope(v: float) -> tuple[float, float]:
+        e = s2 * math.exp(-2.0 * v)
+        return e - n - pull - stiff * v, 2.0 * e + stiff
+
+    return log_density, slope
 
 
 def stretch(on_orbit: Orbit, z: float, u: float) -> float:
@@ -248,13 +292,12 @@ def stretch(on_orbit: Orbit, z: float, u: float) -> float:
 class Learned:
     """What items that were drawn with a covariance held say when it is not.
 
-    ``weight`` (draws,) sums to 1; ``mean`` (draws, 2) and ``covariance`` (draws, 2, 2) belong to
+    ``weight`` (draws,) sums to 1; ``named`` are variables of mean and covariance, which belong to
     the draws; ``expected`` is the covariance to hold if it has to be done again.
     """
 
     weight: Floats
-    mean: Floats
-    covariance: Floats
+    named: dict[str, Floats]
     expected: Floats
 
     @property
@@ -266,14 +309,14 @@ class Learned:
 def learn(prior: Hierarchy, x: Floats, base: Floats, rng: np.random.Generator) -> Learned:
     """Learn mean and covariance from draws x (draws, 2, items) of weights ``base``."""
     held = np.array(prior.held)
-    mean = prior.draw_mean(x, held, 1.0, rng.random((len(x), WORDS_MEAN)))
+    mean = prior.draw_mean(x, held, 1.0, rng.random((len(x), prior.words_mean)))
     log_weight = prior.log_weights(x, mean)
     weight = base * np.exp(log_weight - log_weight.max())
     weight /= weight.sum()
-    covariance = prior.draw_covariance(x, mean, rng.random((len(x), WORDS_COVARIANCE)))
+    covariance = prior.draw_covariance(x, mean, rng.random((len(x), prior.words_covariance)))
     # A step of EM.  A weighted mean would be that of the draw farthest out where weights are poor.
-    again = np.einsum("n,nij->ij", base, prior.covariance_given(x, mean))
-    return Learned(weight, mean, covariance, again)
+    again = np.einsum("n,n...->...", base, prior.covariance_given(x, mean))
+    return Learned(weight, prior.named(mean, covariance), again)
 
 
 def _scatter(x: Floats, mean: Floats) -> Floats:

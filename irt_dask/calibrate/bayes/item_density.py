@@ -161,7 +161,7 @@ class Conditional:
         place = np.cumsum(kept) - 1
         counts = [c.take(kept) for c in self.counts]
         counts = [c._replace(items=place[c.items]) for c in counts if c.items.size]
-        return Conditional(self.shapes.take(items), counts, self.common)
+        return Conditional(self.shapes.take(items), counts, self.common.take(items))
 
 
 def modes(density: Conditional, start: Floats) -> tuple[Floats, Floats]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from irt_dask.arrays import Floats
-from irt_dask.calibrate.bayes.hierarchy import WORDS_COVARIANCE, WORDS_MEAN, WORDS_MOVE, Hierarchy
+from irt_dask.arrays import Floats, Ints
+from irt_dask.calibrate.bayes.hierarchy import WORDS_MOVE, Hierarchy
 from irt_dask.curves.coordinates import Density, nothing
 from irt_dask.curves.priors import ItemPrior
 from irt_dask.kernels.gibbs import item_draws, learned_item_draws
-from irt_dask.kernels.gibbs.learned_item_draws import ALL_POSITIVE
+from irt_dask.kernels.gibbs.learned_item_draws import ALL_POSITIVE, Normals
 
 
 class Counts:
@@ -68,10 +70,10 @@ class FixedMoves:
         items = items.reshape(self.m, -1)
         of_data = counts.right, counts.seen, counts.at, counts.nodes
         if self._signed:
+            normals = Normals.of_one(self.prior[::2], np.diag(self.prior[1::2]), self.m)
             learned_item_draws.metropolis(
-                *of_data, self.prior[::2], np.diag(self.prior[1::2]), (math.inf, 0.0),
-                (start[0], start[1]), items, log_a, d, accepted, self.towards,
-            )  # fmt: skip
+                *of_data, normals, (start[0], start[1]), items, log_a, d, accepted, self.towards
+            )
         else:
             item_draws.metropolis(
                 *of_data, self.prior, (np.exp(start[0]), start[1]), items, log_a, d, accepted
@@ -102,6 +104,10 @@ class FixedMoves:
         out.information[:, 0, 0], out.information[:, 1, 1] = precision * a * a, precision_d
         return out
 
+    def take(self, items: Ints) -> FixedMoves:
+        """The same: what is known of some items."""
+        return self
+
     def state(self) -> dict[str, Any]:
         """Nothing but the items."""
         return {}
@@ -123,12 +129,15 @@ class LearnedMoves:
             self.mean, self.covariance = state["prior_mean"], state["prior_covariance"]
         else:
             self.mean, self.covariance = prior.start(np.stack([state["log_a"], state["d"]]))
-        self._beyond = prior.beyond(power)
+        self._known()
         self._before = n_items * learned_item_draws.WORDS_PER_ITEM
+        self._words = np.cumsum([WORDS_MOVE, prior.words_mean, prior.words_covariance])
+        self.words_after = int(self._words[-1])  # uniforms that ``after`` uses
         self.words = self._before + self.words_after
 
-    #: Uniforms that :meth:`after` uses.
-    words_after = WORDS_MOVE + WORDS_MEAN + WORDS_COVARIANCE
+    def _known(self) -> None:
+        """Note what mean and covariance say of each item."""
+        self.normals = self.prior.normals(self.mean, self.covariance, self.power, self.m)
 
     def sweep(
         self, counts: Counts, start: Floats, u: Floats, log_a: Floats, d: Floats, accepted: Any,
@@ -138,15 +147,14 @@ class LearnedMoves:
         assert rescaled
         items, rest = np.split(u, [self._before])
         learned_item_draws.metropolis(
-            counts.right, counts.seen, counts.at, counts.nodes, self.mean,
-            self.power * np.linalg.inv(self.covariance), self._beyond, (start[0], start[1]),
+            counts.right, counts.seen, counts.at, counts.nodes, self.normals, (start[0], start[1]),
             items.reshape(self.m, -1), log_a, d, accepted, self.towards,
         )  # fmt: skip
         self.after(counts.abilities, rest, log_a, d)
 
     def after(self, abilities: Abilities, u: Floats, log_a: Floats, d: Floats) -> None:
         """Move scale and place, in place, and draw mean and covariance."""
-        scale, mean, covariance = np.split(u, [WORDS_MOVE, WORDS_MOVE + WORDS_MEAN])
+        scale, mean, covariance = np.split(u, self._words[:-1])
         x, self.mean, self.covariance = self.prior.move(
             np.stack([log_a, d]), self.mean, self.covariance, self.power, abilities.sums(), scale
         )
@@ -159,26 +167,36 @@ class LearnedMoves:
             log_ratio = self._outside(log_a, proposed) - self._outside(log_a, self.mean)
             if math.log(covariance[0]) < log_ratio:
                 self.mean = proposed
+        self._known()
 
     def log_prior(self, log_a: Floats, d: Floats) -> Density:
         """Log density of (log a, d) but for a constant, and its derivatives; signed, of (a, d)."""
-        off = np.stack([log_a, d]) - self.mean[:, None]
-        precision = self.power * np.linalg.inv(self.covariance)
-        out, pull = nothing(off), precision @ off
-        out.value[:], out.gradient[:] = -0.5 * (off * pull).sum(axis=0), -pull
-        out.information[:] = precision
-        limit, further = self._beyond
-        out_of = np.sign(off[0]) * np.maximum(np.abs(off[0]) - limit, 0.0)
-        out.value[:] -= 0.5 * further * out_of**2
-        out.gradient[0] -= further * out_of
-        out.information[:, 0, 0] += further * (out_of != 0.0)
+        out = nothing(np.stack([log_a, d]))
+        for at, mean, precision, (limit, further) in _by_group(self.normals):
+            off = np.stack([log_a[at], d[at]]) - mean.T
+            pull = precision @ off
+            beyond = np.sign(off[0]) * np.maximum(np.abs(off[0]) - limit, 0.0)
+            out.value[at] = -0.5 * (off * pull).sum(axis=0) - 0.5 * further * beyond**2
+            out.gradient[:2, at] = -pull
+            out.gradient[0, at] -= further * beyond
+            out.information[at] = precision
+            out.information[at, 0, 0] += further * (beyond != 0.0)
+        return out
+
+    def take(self, items: Ints) -> LearnedMoves:
+        """What is known of some items; what they count towards the orientation is all items'."""
+        out = copy.copy(self)
+        mean, precision, beyond, group = self.normals
+        out.normals = Normals(mean[items], precision, beyond, group[items])
         return out
 
     def _outside(self, log_a: Floats, mean: Floats) -> float:
         """Log density of slopes that are beyond where the prior's power ends."""
-        limit, precision = self._beyond
-        out = np.maximum(np.abs(log_a - mean[0]) - limit, 0.0)
-        return -0.5 * precision * float(out @ out)
+        normals, value = self.prior.normals(mean, self.covariance, self.power, self.m), 0.0
+        for at, means, _, (limit, precision) in _by_group(normals):
+            out = np.maximum(np.abs(log_a[at] - means[:, 0]) - limit, 0.0)
+            value -= 0.5 * precision * float(out @ out)
+        return value
 
     def state(self) -> dict[str, Any]:
         """Mean and covariance, which the next sweep needs."""
@@ -187,6 +205,17 @@ class LearnedMoves:
     def drawn(self) -> dict[str, Floats]:
         """Mean and covariance of a draw, where they are learned."""
         return {} if self.prior.held is not None else self.state()
+
+
+def _by_group(normals: Normals) -> Iterator[tuple[Any, Floats, Floats, Floats]]:
+    """Where the items of each group are, their means (items, 2), precision, and ends of that."""
+    mean, precision, beyond, group = normals
+    if len(precision) == 1:
+        yield slice(None), mean, precision[0], beyond[0]
+        return
+    for g, (own, ends) in enumerate(zip(precision, beyond, strict=True)):
+        at = np.flatnonzero(group == g)
+        yield at, mean[at], own, ends
 
 
 Moves = FixedMoves | LearnedMoves

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,10 @@ import numpy as np
 from irt_dask.arrays import Floats
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy, Learned, learn
 from irt_dask.calibrate.bayes.signed_hierarchy import SignedHierarchy
+from irt_dask.calibrate.bayes.structure import BLOCK_SD, COVARIATES_SD, Structured
 from irt_dask.curves.priors import ItemPrior
 from irt_dask.errors import ApproximationWarning, InputError
+from irt_dask.items.blocks import blocks, covariates
 from irt_dask.kernels.base import keyed_random
 
 #: Persons of a shard for each item, at least, where the covariance is learned: with 0.8 all was
@@ -47,6 +49,22 @@ def choose(
             "powering='shrink' or 'replicate'; give an ItemPrior"
         )
     return learned
+
+
+def structured(
+    prior: ItemPrior | Hierarchy, item_id: Sequence[str], item_blocks: Any, item_covariates: Any
+) -> ItemPrior | Hierarchy:
+    """The prior of items in blocks, and with covariates, if there are any."""
+    if item_blocks is None and item_covariates is None:
+        return prior
+    if isinstance(prior, ItemPrior):
+        raise InputError(
+            "item_blocks= and item_covariates= are of the hierarchical prior, which learns what "
+            "items of a block, or with the same covariates, have in common; leave prior= out"
+        )
+    of = None if item_blocks is None else blocks(item_blocks, item_id)
+    by = None if item_covariates is None else covariates(item_covariates, item_id)
+    return Structured.of(prior, of, by, len(item_id))
 
 
 def refuse_small_shards(
@@ -91,6 +109,17 @@ def describe(prior: ItemPrior | Hierarchy, positive: str) -> dict[str, Any]:
         "prior_mean_sd": list(prior.mean_sd),
         "prior_covariance_df": prior.df,
         "prior_covariance_scale": [float(v) for v in np.diag(prior.scale)],
+        **_of_structure(prior),
+    }
+
+
+def _of_structure(prior: Hierarchy) -> dict[str, Any]:
+    """Attributes of a prior of blocks, or with covariates."""
+    if not isinstance(prior, Structured):
+        return {}
+    return {
+        "prior_block_sd": list(BLOCK_SD) if prior.n_blocks > 1 else None,
+        "prior_covariates_sd": list(COVARIATES_SD) if prior.covariate_names else None,
     }
 
 

@@ -159,7 +159,8 @@ class Sampler:
             ess=np.where(free, convergence.ess(x), float(draws.shape[0] * draws.shape[1])),
             acceptance=acceptance, spacing=spacing, correlation=flat.pop("correlation", None),
             other_rhat=rhat, other_ess=ess,
-            learned={f"item_{k}": v for k, v in flat.items()},
+            learned=self.plan.prior.named(flat["prior_mean"], flat["prior_covariance"])
+            if isinstance(self.plan.prior, Hierarchy) and flat else {},
             needed=needed, of_parameters=of_parameters,
         )  # fmt: skip
 
@@ -178,10 +179,10 @@ def _joined(chain: Chain, name: str) -> Floats:
 
 
 def _entries(name: str, x: Floats) -> Floats:
-    """Entries of draws (chain, draw, ...) of a vector or a matrix that tell all others."""
-    if x.ndim == 3:
-        return x
-    return x[:, :, *np.tril_indices(x.shape[-1], -1 if name == "correlation" else 0)]
+    """Entries of draws (chain, draw, ...) of means, or of matrices, that tell all others."""
+    if name != "prior_mean":
+        x = x[..., *np.tril_indices(x.shape[-1], -1 if name == "correlation" else 0)]
+    return x.reshape(*x.shape[:2], -1)
 
 
 def _common(responses: Responses, o: Options, per_draw: int, width: int) -> dict[str, Any]:

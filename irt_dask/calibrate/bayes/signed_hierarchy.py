@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -27,7 +26,15 @@ class SignedHierarchy(Hierarchy):
 
     scale: tuple[tuple[float, float], tuple[float, float]] = ((1.25, 0.0), (0.0, 10.0))
 
-    names: ClassVar = ("discrimination", "intercept")
+    @property
+    def names(self) -> tuple[str, str]:
+        """See :class:`Hierarchy`."""
+        return "discrimination", "intercept"
+
+    @property
+    def signed(self) -> bool:
+        """See :class:`Hierarchy`."""
+        return True
 
     def slopes(self, x: Floats) -> Floats:
         """See :class:`Hierarchy`."""
@@ -63,18 +70,7 @@ class SignedHierarchy(Hierarchy):
             k, narrow, cross = n - x.shape[1] - 1.0, s2, 0.0
             own += power * inner[0, 0] * float(away[0] @ away[0])
             towards -= power * inner[0, 1] * float(away[0] @ away[1])
-
-        def log_density(v: float) -> float:
-            e = math.exp(v)
-            inwards = 0.5 * narrow / (e * e) + cross / e
-            return -k * v - inwards - 0.5 * own * e * e + towards * e
-
-        def slope(v: float) -> tuple[float, float]:
-            e = math.exp(v)
-            rise = narrow / (e * e) + cross / e - k - own * e * e + towards * e
-            return rise, 2.0 * narrow / (e * e) + 2.0 * own * e * e + abs(towards) * e + 1e-12
-
-        return log_density, slope
+        return along_slopes(k, narrow, cross, own, towards)
 
     def _stretched(
         self, x: Floats, mean: Floats, covariance: Floats, v: float
@@ -95,3 +91,19 @@ class SignedHierarchy(Hierarchy):
         stretched = 1.0 - self.df + scale * inner[:, 0, 0] + both * inner[:, 0, 1]
         stretched = stretched + mean[:, 0] * pull[:, 0]
         return float(stretched.mean()), float((a.mean(axis=1) * pull[:, 1]).mean())
+
+
+def along_slopes(k: float, narrow: float, cross: float, square: float, towards: float) -> Orbit:
+    """``-k v - narrow e^-2v / 2 - cross e^-v - square e^2v / 2 + towards e^v``."""
+
+    def log_density(v: float) -> float:
+        e = math.exp(v)
+        inwards = 0.5 * narrow / (e * e) + cross / e
+        return -k * v - inwards - 0.5 * square * e * e + towards * e
+
+    def slope(v: float) -> tuple[float, float]:
+        e = math.exp(v)
+        rise = narrow / (e * e) + cross / e - k - square * e * e + towards * e
+        return rise, 2.0 * narrow / (e * e) + 2.0 * square * e * e + abs(towards) * e + 1e-12
+
+    return log_density, slope

@@ -8,7 +8,7 @@ slopes ``x = (a, d)``, and the step is made in these coordinates.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,30 @@ _MOST_STEPS = 60
 ALL_POSITIVE = np.empty(0)
 #: A Hessian is taken where its determinant is this share of the product of its diagonal.
 _LEAST_DETERMINANT = 0.05
+
+
+class Normals(NamedTuple):
+    """Normal priors of items.
+
+    ``mean`` (items, 2), and by group ``precision`` (groups, 2, 2) and ``beyond`` (groups, 2): from
+    which distance of log a from its mean on there is a further precision, and that; ``group``
+    (items,) is whose an item has.
+    """
+
+    mean: Floats
+    precision: Floats
+    beyond: Floats
+    group: Ints
+
+    @classmethod
+    def of_one(
+        cls, mean: Floats, precision: NDArray[Any], n_items: int,
+        beyond: tuple[float, float] = (math.inf, 0.0),
+    ) -> Normals:  # fmt: skip
+        """The same prior for all items."""
+        means = np.ascontiguousarray(np.broadcast_to(np.asarray(mean, dtype=float), (n_items, 2)))
+        one = np.ascontiguousarray(precision, dtype=float)[None]
+        return cls(means, one, np.array([beyond]), np.zeros(n_items, dtype=np.int64))
 
 
 @jit
@@ -139,14 +163,16 @@ def _log_density(
 
 @jit
 def _metropolis(
-    right: Floats, seen: Floats, node: Ints, nodes: Floats, mean: Floats, precision: Floats,
-    beyond: tuple[float, float], start_u: Floats, start_d: Floats, random: Floats, towards: Floats,
+    right: Floats, seen: Floats, node: Ints, nodes: Floats, means: Floats, precisions: Floats,
+    ends: Floats, group: Ints, start_u: Floats, start_d: Floats, random: Floats, towards: Floats,
     slope: Floats, d: Floats, accepted: Ints,
 ) -> None:  # fmt: skip
     h, signed = nodes[1] - nodes[0], towards.size > 0
     packed, odds = np.empty((4, node.size)), np.empty(node.size)
     agreement = (towards * slope[: towards.size]).sum()
     for j in range(slope.size):
+        mean, precision = means[j], precisions[group[j]]
+        beyond = (ends[group[j], 0], ends[group[j], 1])
         r, s, x, step = _pack(right[j], seen[j], node, nodes, packed)
         at_u, at_d, huu, hud, hdd = _mode(
             r, s, x, step, h, mean, precision, beyond, signed, start_u[j], start_d[j], odds
@@ -182,36 +208,33 @@ def _metropolis(
 
 
 def metropolis(
-    right: NDArray[Any], seen: NDArray[Any], node: Ints, nodes: Floats, mean: Floats,
-    precision: Floats, beyond: tuple[float, float], start: tuple[Floats, Floats], random: Floats,
-    slope: Floats, d: Floats, accepted: Ints, towards: Floats = ALL_POSITIVE,
+    right: NDArray[Any], seen: NDArray[Any], node: Ints, nodes: Floats, prior: Normals,
+    start: tuple[Floats, Floats], random: Floats, slope: Floats, d: Floats, accepted: Ints,
+    towards: Floats = ALL_POSITIVE,
 ) -> None:  # fmt: skip
     """One independence Metropolis-Hastings step for each item, in place.
 
     ``right`` and ``seen`` are counts at the nodes ``node``, (nodes kept, items), of any positive
-    scale; ``mean`` (2,) and ``precision`` (2, 2) are those of the normal prior of (log a, d), to
-    which ``beyond``, (limit, precision), adds a precision of what log a is further than the limit
-    from its mean.  The proposal is a bivariate t at the mode of the item's conditional density,
-    with its curvature, and in one of fifty steps the normal prior: the ratio of target to proposal
-    is bounded even where the likelihood hardly falls on one side, as for items without a slope.
+    scale; ``prior`` is of (log a, d).  The proposal is a bivariate t at the mode of the item's
+    conditional density, with its curvature, and in one of fifty steps the normal prior: the ratio
+    of target to proposal is bounded even where the likelihood hardly falls on one side, as for
+    items without a slope.
     The search for the mode starts at ``start`` (log a, d), which the caller keeps fixed.
     ``random`` holds uniforms, shape (items, WORDS_PER_ITEM).
 
     All of this is of log a where slopes are positive.  Where ``towards`` is not empty they may have
-    any sign, and ``slope``, ``start``, ``mean`` and ``precision`` are of a itself.  The density is
+    any sign, and ``slope``, ``start`` and ``prior`` are of a itself.  The density is
     then that of slopes with ``sum(towards a) > 0`` alone: of each solution
     and its mirror image, ``-a`` for all items, it holds one.
     """
     counts = [np.ascontiguousarray(x.T, dtype=float) for x in (right, seen)]
-    _metropolis(
-        *counts, node, nodes, mean, precision, beyond, *start, random, towards, slope, d, accepted
-    )
+    _metropolis(*counts, node, nodes, *prior, *start, random, towards, slope, d, accepted)
 
 
 @jit
 def _modes(
-    right: Floats, seen: Floats, nodes: Floats, mean: Floats, precision: Floats, signed: bool,
-    x: Floats, at: Floats, covariance: Floats,
+    right: Floats, seen: Floats, nodes: Floats, means: Floats, precisions: Floats, group: Ints,
+    signed: bool, x: Floats, at: Floats, covariance: Floats,
 ) -> None:  # fmt: skip
     h = nodes[1] - nodes[0]
     packed, odds = np.empty((4, nodes.size)), np.empty(nodes.size)
@@ -219,24 +242,26 @@ def _modes(
     for j in range(at.shape[1]):
         r, s, theta, step = _pack(right[j], seen[j], node, nodes, packed)
         at[0, j], at[1, j], huu, hud, hdd = _mode(
-            r, s, theta, step, h, mean, precision, (np.inf, 0.0), signed, x[0, j], x[1, j], odds
-        )
+            r, s, theta, step, h, means[j], precisions[group[j]], (np.inf, 0.0), signed, x[0, j],
+            x[1, j], odds,
+        )  # fmt: skip
         det = huu * hdd - hud * hud
         covariance[j, 0, 0], covariance[j, 1, 1] = hdd / det, huu / det
         covariance[j, 0, 1] = covariance[j, 1, 0] = -hud / det
 
 
 def modes(
-    right: Floats, seen: Floats, nodes: Floats, mean: Floats, precision: Floats, start: Floats,
-    *, signed: bool = False,
+    right: Floats, seen: Floats, nodes: Floats, prior: Normals, start: Floats, *,
+    signed: bool = False,
 ) -> tuple[Floats, Floats]:  # fmt: skip
     """Modes (2, items) of the items' conditional densities, and covariances (items, 2, 2) there.
 
-    In (log a, d), or ``signed`` in (a, d).
+    In (log a, d), or ``signed`` in (a, d); ``prior.beyond`` is left out.
 
     ``right`` and ``seen`` are counts (items, nodes) at equally spaced nodes; modes are found to a
     few hundredths of a posterior SD.
     """
     at, covariance = np.empty_like(start), np.empty((start.shape[1], 2, 2))
-    _modes(right, seen, nodes, mean, precision, signed, start, at, covariance)
+    of_prior = prior.mean, prior.precision, prior.group
+    _modes(right, seen, nodes, *of_prior, signed, start, at, covariance)
     return at, covariance
