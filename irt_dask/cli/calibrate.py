@@ -31,8 +31,8 @@ from irt_dask.store import open_responses
 #: Methods, and those of the options of ``calibrate`` that only some have.
 _METHODS: dict[str, tuple[str, ...]] = {
     "bayes": (
-        "model", "guessing_prior", "positive", "shards", "draws", "chains", "start", "checkpoint",
-        "seed",
+        "model", "guessing_prior", "positive", "item_table", "shards", "draws", "chains", "start",
+        "checkpoint", "seed",
     ),
     "marginal": (
         "model", "groups", "reference_group", "latent", "fixed_items", "guessing_prior", "positive",
@@ -139,6 +139,10 @@ def _guessing_prior(text: str | None, model: Any) -> dict[str, Any]:
 @click.option("--positive", type=click.Choice(["all", "none"]), default="all", show_default=True,
               help="Whether all discriminations are positive, or any may be negative, as of items "
               "with a reversed key, or of votes (bayes, marginal).")  # fmt: skip
+@click.option("--item-table", type=click.Path(), metavar="FILE",
+              help="What is known of the items, for their prior: a .csv or .json of columns item; "
+              "block (a benchmark, a domain: what its items have in common is learned); and "
+              "numbers, covariates of their difficulty and discrimination (bayes).")  # fmt: skip
 @click.option("--standard-errors/--no-standard-errors", default=None,
               help="Whether to find standard errors (marginal, spectral, pairwise; default: where "
               "their matrix is not too large, with marginal up to 2,000 parameters).")  # fmt: skip
@@ -205,6 +209,7 @@ def _fitted(
     """The fit, its anchors with what their bank says of them, and which responses it is of."""
     import irt_dask as irt
     from irt_dask.banks.anchors import with_errors_of_anchors
+    from irt_dask.banks.item_tables import read_item_table
     from irt_dask.banks.saved import of_responses, read_bank
 
     stored = open_responses(store)
@@ -214,9 +219,10 @@ def _fitted(
         for name in ("fixed_items", "start"):
             if options[name] is not None:
                 options[name] = read_bank(options[name])
+        table = {} if options["item_table"] is None else read_item_table(options["item_table"])
         size = options["coreset"]
         options["coreset"] = irt.Coreset(size, sampling="poisson") if size else None
-        given = {o: options[o] for o in _METHODS[method] if o in options}
+        given = {o: options[o] for o in _METHODS[method] if o in options and o != "item_table"}
         if given.get("max_iterations") is None:  # each has its own default
             given.pop("max_iterations", None)
         if given.get("standard_errors") is None:
@@ -225,6 +231,7 @@ def _fitted(
             fit = getattr(irt, f"fit_{method}")(
                 r,
                 **{_KEYWORDS.get(o, o): value for o, value in given.items()},
+                **table,
                 client=client,
                 progress=False if quiet else None,
             )

@@ -18,11 +18,12 @@ _DATA = ("item_n_responses", "item_n_right")
 #: Dimensions by the names they have there.
 _DIMS = {
     ITEMS: "item", LATENT_DIMS: "latent_dim", LATENT_DIMS_: "latent_dim_", SHARDS: "shard",
-    "coordinate": "coordinate", "coordinate_": "coordinate_",
+    "steps": "step", **{name: name for name in ("coordinate", "coordinate_", "block", "covariate")},
 }  # fmt: skip
 _DRAWN = (
-    "item_discrimination", "item_intercept", "item_loading", "ability_correlation",
-    "item_prior_mean", "item_prior_covariance",
+    "item_discrimination", "item_intercept", "item_loading", "ability_correlation", "item_guessing",
+    "item_upper_asymptote", "item_step_intercept", "item_prior_mean", "item_prior_covariance",
+    "item_block_mean", "item_block_covariance", "item_covariate_effect",
 )  # fmt: skip
 
 
@@ -50,8 +51,9 @@ def to_arviz(posterior: xr.Dataset) -> Any:
         ``posterior``: ``item_discrimination``, ``item_intercept`` and ``item_difficulty`` (draw by
         draw ``-d / a``), dims (chain, draw, item); one chain, coordinate ``item``.  With several
         abilities ``item_loading`` (..., item, latent_dim), ``item_intercept`` and, where it was
-        estimated, ``ability_correlation`` (..., latent_dim, latent_dim_), with a prior that was
-        learned its ``item_prior_mean`` and ``item_prior_covariance``; the abilities are called
+        estimated, ``ability_correlation`` (..., latent_dim, latent_dim_); asymptotes and steps of
+        models that have them, with a prior that was learned its ``item_prior_mean``,
+        ``item_prior_covariance``, and those of blocks and covariates; the abilities are called
         ``ability_1``, ``ability_2``, ... as in files of scores.  ``sample_stats``: R-hat and
         effective sample sizes of the fit by item (and ability; loadings fixed at 0 have none),
         diagnostics by shard.  ``constant_data``: responses and right responses by item.  attrs:
@@ -86,7 +88,9 @@ def to_arviz(posterior: xr.Dataset) -> Any:
         abilities = [f"ability_{q + 1}" for q in range(posterior.sizes[LATENT_DIMS])]
         coords |= {_DIMS[name]: np.array(abilities) for name in (LATENT_DIMS, LATENT_DIMS_)}
     coords |= {
-        name: posterior[name].values for name in ("coordinate", "coordinate_") if name in posterior
+        _DIMS[str(name)]: posterior[name].values
+        for name in ("coordinate", "coordinate_", "block", "covariate")
+        if name in posterior
     }
     statistics, dims = _statistics(posterior)
     data = az.from_dict(

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from irt_dask.banks.item_tables import read_item_table
 from irt_dask.clusters import ClusterConfig
 from irt_dask.clusters.config import located, validated
 from irt_dask.errors import InputError
@@ -16,7 +17,7 @@ from irt_dask.ingest.text.dialect import Dialect
 from irt_dask.ingest.text.files import kind_of
 from irt_dask.store.categories import BINARY, MOST
 from irt_dask.store.documents import from_toml
-from irt_dask.store.places import local_path, placed, read_bytes
+from irt_dask.store.places import local_path, location, placed, read_bytes
 from irt_dask.workflow.sections import (
     BayesConfig,
     CalibrateConfig,
@@ -258,14 +259,17 @@ class RunConfig(Section):
                     del content["marginal"][key]
         else:
             del content["calibrate"]
-            for key, value in {"model": "2pl", "guessing_prior": None, "positive": None}.items():
+            usual = {"model": "2pl", "guessing_prior": None, "positive": None, "item_table": None}
+            for key, value in usual.items():
                 if content["bayes"][key] == value:
                     del content["bayes"][key]
+            if self.bayes.item_table is not None:  # what it says, not where it lies
+                content["bayes"]["item_table"] = _checksum(self.bayes.item_table)
             if not self.bayes.starts_from_joint:
                 del content["spectral"], content["joint"]
-        usual = DataConfig.model_construct().model_dump(mode="json")
+        of_data = DataConfig.model_construct().model_dump(mode="json")
         content["data"] = {
-            k: v for k, v in content["data"].items() if k in _FIRST_OF_DATA or v != usual[k]
+            k: v for k, v in content["data"].items() if k in _FIRST_OF_DATA or v != of_data[k]
         }
         for key in (*INPUT_FILES, "store"):  # the data's checksum stands for where they lie
             path = content["data"].pop(key)
@@ -282,6 +286,12 @@ class RunConfig(Section):
     def digest(self) -> str:
         """Checksum of :meth:`computed`."""
         return hashlib.sha256(json.dumps(self.computed(), sort_keys=True).encode()).hexdigest()
+
+
+def _checksum(item_table: str) -> str:
+    """Checksum of a table of items."""
+    read_item_table(item_table)  # an error of its content first
+    return hashlib.sha256(read_bytes(location(item_table))).hexdigest()
 
 
 def read_toml(path: str | Path, paths: dict[str, tuple[str, ...]]) -> dict[str, Any]:
@@ -308,7 +318,8 @@ def read_toml(path: str | Path, paths: dict[str, tuple[str, ...]]) -> dict[str, 
 
 #: Keys that hold paths, by section.
 _PATHS = {
-    "data": (*INPUT_FILES, "store"), "private": ("ledger",), "marginal": ("fixed_items",)
+    "data": (*INPUT_FILES, "store"), "private": ("ledger",), "marginal": ("fixed_items",),
+    "bayes": ("item_table",),
 }  # fmt: skip
 
 

@@ -72,7 +72,7 @@ def check_input(config: RunConfig) -> None:
     assert config.directory is not None
     data = config.data
     read = [getattr(data, role) for role in (*INPUT_FILES, "store")]
-    for given in (*read, config.marginal.fixed_items):
+    for given in (*read, config.marginal.fixed_items, config.bayes.item_table):
         if given and lies_in(location(given), Path(config.directory)):
             raise InputError(
                 f"the input {given} lies in the run directory {config.directory}, which the run "

@@ -121,12 +121,14 @@ class BayesConfig(Section):
     ``chains = 0`` takes one chain a shard; four, which share the draws, where one shard has 256
     items or more, because a chain uses one core.  The items' prior is learned; ``prior = "fixed"``,
     or giving one of its parts, makes it ``ItemPrior``.  ``model``, ``guessing_prior`` and
-    ``positive`` are as in :class:`MarginalConfig`.
+    ``positive`` are as in :class:`MarginalConfig`; ``item_table`` is a file of the items' blocks
+    and covariates.
     """
 
     model: str | dict[str, str] = "2pl"
     guessing_prior: tuple[float, float] | Literal["none"] | None = None
     positive: Literal["all", "none"] | None = None
+    item_table: str | None = None
 
     shards: int = Field(default=0, ge=0)
     draws: int = Field(default=0, ge=0)
@@ -168,6 +170,8 @@ class BayesConfig(Section):
                 "prior_discrimination is of positive slopes; those of any sign are N(0, 1) before "
                 "the data with prior = 'fixed', or as learned"
             )
+        if self.item_table is not None and (given or self.prior == "fixed"):
+            raise ValueError("item_table is of the learned prior; leave prior = 'fixed' out")
         if self.prior == "hierarchical" and given:
             raise ValueError(
                 f"{given[0]} is of prior = 'fixed'; a hierarchical prior learns it from the items"

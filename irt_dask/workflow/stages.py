@@ -12,6 +12,7 @@ import xarray as xr
 
 from irt_dask.banks.anchors import with_errors_of_anchors
 from irt_dask.banks.files import items_text
+from irt_dask.banks.item_tables import read_item_table
 from irt_dask.banks.saved import of_responses, read_bank
 from irt_dask.calibrate.bayes.fit import fit_bayes
 from irt_dask.calibrate.joint.coreset_spec import Coreset
@@ -188,6 +189,7 @@ def bayes(c: Context) -> list[str]:
     r = c.responses
     shards = options.shards or shards_for(r.n_persons, r.n_items)
     chains = options.chains or chains_for(shards, r.n_items)
+    table = {} if options.item_table is None else read_item_table(options.item_table)
     fit = fit_bayes(
         r,
         n_shards=shards,
@@ -198,6 +200,7 @@ def bayes(c: Context) -> list[str]:
         seed=c.config.seed,
         start=c.directory.find("joint.nc") if options.starts_from_joint else None,
         **options.model_options(),
+        **table,
         **c.common,
         checkpoint=c.directory.checkpoint("bayes"),
     )

@@ -141,9 +141,10 @@ def test_learning_undoes_what_was_held():
     learned = learn(prior, x, np.full(n, 1.0 / n), rng)
     exact = np.array(TIGHT.scale) / (TIGHT.df - 3.0)
     assert 0.3 < learned.efficiency < 1.0
-    got = np.einsum("n,nij->ij", learned.weight, learned.covariance)
+    covariance, mean = (learned.named[f"item_prior_{k}"] for k in ("covariance", "mean"))
+    got = np.einsum("n,nij->ij", learned.weight, covariance)
     np.testing.assert_allclose(got, exact, rtol=0.03, atol=0.01)
-    np.testing.assert_allclose(learned.weight @ learned.mean, TIGHT.mean, atol=0.01)
+    np.testing.assert_allclose(learned.weight @ mean, TIGHT.mean, atol=0.01)
     spread = np.einsum("n,nim->i", learned.weight, (x - x.mean(axis=(0, 2))[:, None]) ** 2) / m
     np.testing.assert_allclose(spread, np.diag(exact) + np.square(TIGHT.mean_sd), rtol=0.03)
 

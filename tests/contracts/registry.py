@@ -176,6 +176,9 @@ BANKS = banks(M)
 _FEW = {"n_draws": 100, "n_warmup": 50, "seed": 5}
 _GROUPS = {"reference": "a", "focal": "b"}
 
+#: Of as many items as any data here have.
+_BLOCKS = {item: "ab"[j % 2] for j, item in enumerate(item_ids(400))}
+
 METHODS = (
     Method("pair_counts", "pair_counts", weights=True),
     Method("spectral", "fit_spectral", weights=True),
@@ -240,6 +243,10 @@ METHODS = (
     Method(
         "bayes, signed", "fit_bayes", {**_FEW, "n_shards": 2, "positive": "none"}, random="keyed",
         slow=True,
+    ),
+    Method(
+        "bayes, blocks of items", "fit_bayes",
+        {**_FEW, "n_shards": 2, "item_blocks": _BLOCKS}, random="keyed", slow=True,
     ),
     Method(
         "bayes, two abilities", "fit_bayes", {**_FEW, "n_dims": 2}, abilities=2, random="keyed",

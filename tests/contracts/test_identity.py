@@ -370,6 +370,8 @@ def test_dif_under_permutation_of_groups(bits: Any) -> None:
 
 # --- checkpoints ----------------------------------------------------------------------------------
 
+BLOCKS = ["a", "a", "b", "b", "b"]
+COVARIATES = pd.DataFrame({"x": range(5)}, index=list(ITEMS))
 SIMPLE = np.array([[1, 0], [1, 0], [1, 1], [0, 1], [0, 1]], dtype=bool)
 #: Another value of each option; a method that gets a new one fails here until it is listed.
 OTHER: dict[str, dict[str, list[dict[str, Any]]]] = {
@@ -425,6 +427,8 @@ OTHER: dict[str, dict[str, list[dict[str, Any]]]] = {
         "loadings": [{"n_dims": 2, "loadings": SIMPLE}],
         "positive": [{"positive": "none"}, {"n_dims": 2, "positive": "anchors"}],
         "correlated": [{"n_dims": 2, "loadings": SIMPLE, "correlated": True}],
+        "item_blocks": [{"item_blocks": BLOCKS}, {"item_blocks": BLOCKS[::-1]}],
+        "item_covariates": [{"item_covariates": COVARIATES}],
         "start": [{"start": BANKS["2pl"]}],
     },
 }  # fmt: skip

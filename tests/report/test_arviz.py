@@ -109,3 +109,17 @@ def test_without_arviz_the_message_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz", None)
     with pytest.raises(InputError, match=r"pip install 'irt_dask\[diag\]'"):
         irt.to_arviz(posterior())
+
+
+@pytest.mark.filterwarnings("ignore::irt_dask.errors.IrtDaskWarning")
+def test_steps_and_blocks_of_items():
+    pytest.importorskip("arviz")
+    responses = irt.simulate(200, 4, model="2pl+gpcm", categories=[2, 3, 3, 4], seed=1)
+    fit = irt.fit_bayes(
+        responses, model="2pl+gpcm", item_blocks=["x", "x", "y", "y"], n_draws=100, n_warmup=50
+    )
+    data = irt.to_arviz(fit)
+    assert data.posterior["item_step_intercept"].dims == ("chain", "draw", "item", "step")
+    got = data.posterior["item_block_mean"].sel(block="y", coordinate="intercept")
+    np.testing.assert_array_equal(got.values[0], fit["item_block_mean_draw"].values[:, 1, 1])
+    assert data.sample_stats["item_step_intercept_ess"].dims == ("item", "step")

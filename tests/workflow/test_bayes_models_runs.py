@@ -1,6 +1,7 @@
 """Runs whose posterior is of items of other models than the 2PL, or of slopes of any sign."""
 
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,7 @@ import pytest
 import xarray as xr
 
 import irt_dask as irt
-from irt_dask.errors import InputError
+from irt_dask.errors import ChangedRunError, InputError, IrtDaskWarning
 from irt_dask.workflow import RunConfig, read_config, run
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -61,6 +62,7 @@ def test_a_run_of_mixed_items_of_either_sign(tmp_path):
         "[calibrate]\nmethod = 'marginal'\n[marginal]\nmodel = '1pl'\npositive = 'none'\n",
         "items of 1pl share one slope",
     ),
+    ("[bayes]\nitem_table = 't.csv'\nprior = 'fixed'\n", "item_table is of the learned prior"),
     ("[bayes]\nmodel = '3pl'\n[joint]\n", r"\[joint\] makes start values of the 2PL"),
     ("[bayes]\npositive = 'none'\n[spectral]\n", r"\[spectral\] makes start values of the 2PL"),
 ])  # fmt: skip
@@ -70,9 +72,43 @@ def test_bad_files_of_other_models(tmp_path, toml, message):
         read_config(tmp_path / "p.toml")
 
 
+def test_a_run_whose_items_have_blocks_and_covariates(tmp_path):
+    mixed(tmp_path / "d.csv")
+    table = pd.DataFrame({"item": [f"q{j}" for j in range(7)], "block": list("aaabbbb")})
+    table["length"] = np.arange(7.0)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    bayes = (
+        "model = '2pl+graded'\nitem_table = 't.csv'\npositive = 'none'\ndraws = 100\nwarmup = 60\n"
+    )
+    (tmp_path / "p.toml").write_text(
+        "directory = 'r'\n[data]\nsource = 'd.csv'\ncategories = 'data'\n[check]\nreplicates = 0\n"
+        f"[bayes]\nchains = 1\n{bayes}"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IrtDaskWarning)
+        run(read_config(tmp_path / "p.toml"), say=lambda _: None)
+        with xr.open_dataset(tmp_path / "r" / "posterior.nc") as fit:
+            assert fit["block"].values.tolist() == ["a", "b"]
+            assert fit["covariate"].values.tolist() == ["length"]
+            assert fit["item_block_mean_draw"].shape == (100, 2, 2)
+        table["block"] = list("aabbbbb")
+        table.to_csv(tmp_path / "t.csv", index=False)
+        with pytest.raises(ChangedRunError):
+            run(read_config(tmp_path / "p.toml"), say=lambda _: None)
+    for content, message in [
+        ("item,block\nq0,\n", "item q0, column block: there is no label"),
+        ("item,x\nq0,long\n", "item q0, column x: 'long' is not a finite number"),
+        ("item,x\nq0,1\nq0,2\n", "has the item 'q0' twice"),
+        ("item\nq0\n", "has no column besides item"),
+    ]:
+        (tmp_path / "t.csv").write_text(content)
+        with pytest.raises(InputError, match=message):
+            run(read_config(tmp_path / "p.toml"), say=lambda _: None)
+
+
 def test_what_is_not_used_does_not_change_what_runs_are_known_by():
     # Runs that were begun before [bayes] had a model can go on.
     content = RunConfig.model_validate({"data": {"builtin": "lsat"}}).computed()
-    assert {"model", "guessing_prior", "positive"}.isdisjoint(content["bayes"])
+    assert {"model", "guessing_prior", "positive", "item_table"}.isdisjoint(content["bayes"])
     marginal = {"data": {"builtin": "lsat"}, "calibrate": {"method": "marginal"}}
     assert "positive" not in RunConfig.model_validate(marginal).computed()["marginal"]
