@@ -41,6 +41,11 @@ class Coordinates:
     #: Number of parameters: a model that adds one to another's needs coordinates of its own.
     size: int
 
+    @property
+    def place(self) -> Floats:
+        """What d is of the parameters: weights, (parameters,)."""
+        raise NotImplementedError
+
     def of(self, x: Floats) -> Floats:
         """Coordinates of parameters."""
         raise NotImplementedError
@@ -67,6 +72,11 @@ class Asymptotes(Coordinates):
 
     def __init__(self, size: int) -> None:
         self.size = size
+
+    @property
+    def place(self) -> Floats:
+        """See :class:`Coordinates`."""
+        return np.eye(self.size)[1]
 
     def of(self, x: Floats) -> Floats:
         """See :class:`Coordinates`."""
@@ -112,6 +122,11 @@ class Signed(Coordinates):
     def __init__(self, positive: Coordinates) -> None:
         self.positive, self.size = positive, positive.size
 
+    @property
+    def place(self) -> Floats:
+        """See :class:`Coordinates`."""
+        return self.positive.place
+
     def of(self, x: Floats) -> Floats:
         """See :class:`Coordinates`."""
         y = self.positive.of(np.concatenate([np.ones_like(x[:1]), x[1:]]))
@@ -156,6 +171,11 @@ class Shifts(Coordinates):
         self.matrix = np.eye(n + 1)  # of parameters, but for the slope, by coordinates
         self.matrix[1:, 1:] = np.concatenate([self.numbers[:, None], np.eye(n, n - 1)], axis=1)
 
+    @property
+    def place(self) -> Floats:
+        """See :class:`Coordinates`."""
+        return np.eye(self.size)[-1] / self.numbers[-1]
+
     def of(self, x: Floats) -> Floats:
         """See :class:`Coordinates`."""
         d = x[-1:] / self.numbers[-1]
@@ -199,6 +219,11 @@ class Gaps(Coordinates):
         below = np.arange(n)[:, None] > np.arange(n - 1)  # steps that a distance takes down
         self.places = below.mean(axis=0) - below
         self.usual = math.log(_SPREAD / n)
+
+    @property
+    def place(self) -> Floats:
+        """See :class:`Coordinates`."""
+        return np.append(0.0, np.full(self.size - 1, 1.0 / (self.size - 1)))
 
     def of(self, x: Floats) -> Floats:
         """See :class:`Coordinates`."""

@@ -68,3 +68,12 @@ class ItemPrior:
         """
         (ma, sa), (mq, sq) = self.discrimination, self.loading
         return np.where(positive, ma, mq), np.where(positive, power / sa**2, power / sq**2)
+
+
+def check_of_signs(prior: ItemPrior, signed: bool) -> None:
+    """Refuse a prior of positive slopes for those that may have any sign."""
+    if signed and prior.discrimination != ItemPrior().discrimination:
+        raise InputError(
+            "ItemPrior(discrimination=) is of positive slopes; those of any sign have the normal "
+            "prior ItemPrior(loading=(mean, sd))"
+        )

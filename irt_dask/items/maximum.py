@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from irt_dask.arrays import Bools, Floats, Ints
-from irt_dask.curves.betas import Betas
+from irt_dask.items.densities import ItemDensity
 from irt_dask.items.derivatives import Counts, Derivatives, derivatives, values
 from irt_dask.kernels.joint import item_maximum
 
@@ -43,7 +43,7 @@ class Problem:
     counts: Sequence[Counts]
     low: Floats
     high: Floats
-    prior: Betas
+    prior: ItemDensity
     of_all: Ints  # (parameters, items)
 
     @functools.cached_property
@@ -56,8 +56,7 @@ class Problem:
         d = derivatives([c.take(kept) for c in self.counts], x)
         d.value[:] += self.prior.log_density(x)
         d.gradient[:] += self.prior.gradient(x)
-        diagonal = np.arange(len(x))
-        d.information[:, diagonal, diagonal] += self.prior.information(x).T
+        d.information[:] += self.prior.information(x)
         return d
 
     def value(self, x: Floats, kept: Bools) -> Floats:

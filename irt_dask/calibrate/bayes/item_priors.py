@@ -14,7 +14,7 @@ from irt_dask.arrays import Floats
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy, Learned, learn
 from irt_dask.calibrate.bayes.signed_hierarchy import SignedHierarchy
 from irt_dask.calibrate.bayes.structure import BLOCK_SD, COVARIATES_SD, Structured
-from irt_dask.curves.priors import ItemPrior
+from irt_dask.curves.priors import ItemPrior, check_of_signs
 from irt_dask.errors import ApproximationWarning, InputError
 from irt_dask.items.blocks import blocks, covariates
 from irt_dask.kernels.base import keyed_random
@@ -35,11 +35,7 @@ def choose(
     if prior is None:
         return learned if available else ItemPrior()
     if isinstance(prior, ItemPrior):
-        if signed and prior.discrimination != ItemPrior().discrimination:
-            raise InputError(
-                "ItemPrior(discrimination=) is of positive slopes; those of any sign have the "
-                "normal prior ItemPrior(loading=(mean, sd))"
-            )
+        check_of_signs(prior, signed)
         return prior
     if prior != "hierarchical":
         raise InputError(f"prior={prior!r} is not available; give 'hierarchical' or an ItemPrior")

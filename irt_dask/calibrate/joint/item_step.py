@@ -20,6 +20,7 @@ from irt_dask.curves.betas import Betas
 from irt_dask.curves.grids import ABILITY_BOUND
 from irt_dask.engine import Engine
 from irt_dask.items import derivatives
+from irt_dask.items.densities import ItemDensity
 from irt_dask.items.maximum import Problem
 from irt_dask.items.maximum import maximise as maximise_by_scoring
 from irt_dask.kernels.base import fixed_point
@@ -147,7 +148,7 @@ def likeliest(model: ItemModel, x: Floats, box: Box, everywhere: bool, seen: Cou
     low, high = (np.repeat(bound[:, None], x.shape[1], axis=1) for bound in box)
     alone = np.full(x.shape, -1)
     problem = Problem(
-        [by_category(model, seen)], low, high, Betas.of(*[(1.0, 1.0)] * len(x)), alone
+        [by_category(model, seen)], low, high, ItemDensity(Betas.of(*[(1.0, 1.0)] * len(x))), alone
     )
     ends = [maximise_by_scoring(problem, s, steps=_STEPS, precision=_PRECISION) for s in starts]
     values = [problem.value(end, np.ones(x.shape[1], dtype=bool)) for end in ends]

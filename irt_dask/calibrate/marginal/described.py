@@ -11,15 +11,19 @@ import numpy as np
 import xarray as xr
 
 from irt_dask.arrays import Floats
+from irt_dask.calibrate.bayes.hierarchy import Hierarchy
+from irt_dask.calibrate.bayes.signed_hierarchy import SignedHierarchy
 from irt_dask.calibrate.marginal import anchors
 from irt_dask.calibrate.marginal import errors as marginal_errors
 from irt_dask.calibrate.marginal.expected import Expected
+from irt_dask.calibrate.marginal.learned import Learned
 from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.marginal.rounds import Rounds
 from irt_dask.calibrate.shared import climb
 from irt_dask.calibrate.shared.shape_priors import in_words
 from irt_dask.calibrate.shared.start_values import ResponseCounts
 from irt_dask.curves import MODELS
+from irt_dask.curves.priors import ItemPrior
 from irt_dask.engine import dataset
 from irt_dask.errors import DataWarning
 from irt_dask.items import checks
@@ -41,25 +45,45 @@ class Found:
 
 def described(
     fit: Rounds, found: Found, end: climb.Fitted, items: dict[str, Any], labels: tuple[str, ...],
-    model: str,
+    model: str, prior: Learned | ItemPrior | None,
 ) -> xr.Dataset:  # fmt: skip
     """The result, of a model of this name; warns of groups at a bound on behalf of the fit."""
+    coords, of_items = None, {}
+    if isinstance(prior, Learned):
+        names = (SignedHierarchy() if fit.model.signed else Hierarchy()).names
+        coords = dict.fromkeys(("coordinate", "coordinate_"), names)
+        of_items = {"item_prior_mean": prior.mean, "item_prior_covariance": prior.covariance}
     return dataset(
         {
             **items,
+            **of_items,
             "iteration_objective": np.array(end.trace),
             **_about_groups(fit.model, found, labels),
         },
         item_id=fit.engine.responses.item_id,
+        coords=coords,
         attrs={
             "method": "marginal maximum likelihood",
             "model": model,
             "converged": end.converged,
             "n_iterations": len(end.trace),
             **_attrs(fit, found, labels),
+            **_of_prior(prior, fit.model.signed),
             "n_flat_items": _n_flat(items),
         },
     )
+
+
+def _of_prior(prior: Learned | ItemPrior | None, signed: bool) -> dict[str, Any]:
+    """Which prior slopes and intercepts had."""
+    if prior is None:
+        return {}
+    if isinstance(prior, Learned):
+        return {"prior": "empirical", "n_prior_rounds": prior.n_rounds}
+    of_slopes = {"prior_loading": list(prior.loading)}
+    if not signed:
+        of_slopes = {"prior_discrimination": list(prior.discrimination)}
+    return {"prior": "fixed", **of_slopes, "prior_intercept": list(prior.intercept)}
 
 
 def of_items(fit: Rounds, found: Found, counts: ResponseCounts) -> dict[str, Any]:
@@ -128,9 +152,13 @@ def _warn_of_bounds(groups: dict[str, Any]) -> None:
 def _attrs(fit: Rounds, found: Found, labels: tuple[str, ...]) -> dict[str, Any]:
     """What is said of the fit as a whole."""
     model, value, log_prior = fit.model, found.value, fit.log_prior(found.x)
-    of_prior: dict[str, Any] = {**in_words(model.items, model.prior)}
-    if of_prior:
+    of_prior: dict[str, Any] = {**in_words(model.items, model.prior.betas)}
+    if of_prior or model.prior.common is not None:
         of_prior["log_prior"] = log_prior
+    criteria: dict[str, float] = {}
+    if model.prior.common is None:  # which says as much as so many parameters, nobody knows
+        bic = model.n_parameters * math.log(float(found.expected.persons.sum())) - 2.0 * value
+        criteria = {"aic": 2.0 * (model.n_parameters - value), "bic": bic}
     return {
         "objective": value + log_prior,
         "log_likelihood": value,
@@ -141,8 +169,7 @@ def _attrs(fit: Rounds, found: Found, labels: tuple[str, ...]) -> dict[str, Any]
         "n_persons": fit.engine.n_persons,
         **fit.engine.weight_attrs,
         "n_parameters": model.n_parameters,
-        "aic": 2.0 * (model.n_parameters - value),
-        "bic": model.n_parameters * math.log(float(found.expected.persons.sum())) - 2.0 * value,
+        **criteria,
         "latent": "histogram" if model.histogram else "normal",
     }
 

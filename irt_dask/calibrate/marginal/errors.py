@@ -26,7 +26,7 @@ _LEAST = 1e-6
 _NOTHING = 1e-280
 #: Parameters whose covariance is found unless the user says otherwise (seconds), and is found as a
 #: matrix (a minute; some GiB on the driver and in each worker).
-_MAX_BY_DEFAULT, _MAX = 2000, 6000
+MAX_BY_DEFAULT, _MAX = 2000, 6000
 #: A relative error of standard errors, beyond these, that is worth a warning.
 _DIFFERENCE = 0.005
 
@@ -118,14 +118,21 @@ def _complete(model: Model, items: Floats, ability: Floats, e: Expected, at: Any
     """Information if abilities were known: blocks of items and of groups."""
     item_column, ability_column, _ = at
     free = item_column >= 0
-    block = derivatives.observed_information(e.counts, items, free)
-    out = np.diag(_of_prior(model, items, at))
+    block = derivatives.observed_information(e.counts, items, free) + _of_prior(model, items)
+    out = _by_column(block, at)
+    for at_g, of_group in _of_groups(model, ability, e, ability_column):
+        out[np.ix_(at_g, at_g)] = of_group
+    return out
+
+
+def _by_column(block: Floats, at: Any) -> Floats:
+    """Matrix of all columns from blocks of items, (items, parameters, parameters)."""
+    item_column, _, size = at
+    out = np.zeros((size, size))
     for i, row in enumerate(item_column):
         for j, column in enumerate(item_column):
             both = (row >= 0) & (column >= 0)
             np.add.at(out, (row[both], column[both]), block[both, i, j])
-    for at_g, of_group in _of_groups(model, ability, e, ability_column):
-        out[np.ix_(at_g, at_g)] = of_group
     return out
 
 
@@ -146,12 +153,9 @@ def _of_groups(
     return out
 
 
-def _of_prior(model: Model, items: Floats, at: Any) -> Floats:
-    """Information of the items' prior, by parameter."""
-    item_column, _, size = at
-    information = model.prior.information(np.where(model.free, items, 0.5))  # fixed ones may be 0
-    own = item_column >= 0
-    return np.bincount(item_column[own], information[own], size).astype(float)
+def _of_prior(model: Model, items: Floats) -> Floats:
+    """Information of the items' prior, (items, parameters, parameters)."""
+    return model.prior.information(np.where(model.free, items, 0.5))  # fixed ones may be 0
 
 
 def are_wanted(model: Model, x: Floats, standard_errors: bool | None, sampled: bool) -> bool:
@@ -162,7 +166,7 @@ def are_wanted(model: Model, x: Floats, standard_errors: bool | None, sampled: b
             f"standard_errors=True: with sampling weights {size} parameters need a matrix of as "
             f"many rows and columns, and {_MAX} is the most; use standard_errors=False"
         )
-    return size <= _MAX_BY_DEFAULT if standard_errors is None else standard_errors
+    return size <= MAX_BY_DEFAULT if standard_errors is None else standard_errors
 
 
 def covariance(fit: Rounds, x: Floats, expected: Expected, wanted: bool) -> Covariance:
@@ -184,7 +188,7 @@ def covariance(fit: Rounds, x: Floats, expected: Expected, wanted: bool) -> Cova
     inverse = (vectors / values) @ vectors.T / np.outer(size, size)
     matrix = inverse
     if squares is not None:  # the prior as persons: where these say nothing its SD is left
-        squares = squares + np.diag(_of_prior(model, model.unpack(x)[0], at))
+        squares = squares + _by_column(_of_prior(model, model.unpack(x)[0]), at)
         matrix = inverse @ squares @ inverse
     return Covariance(matrix, inverse, *at[:2])
 
@@ -193,8 +197,8 @@ def _large(fit: Rounds, x: Floats, expected: Expected, at: tuple[Ints, Ints, int
     """What results need of an inverse that is too large for a matrix."""
     items, ability = fit.model.unpack(x)
     complete = Complete(
-        derivatives.observed_information(expected.counts, items, at[0] >= 0),
-        _of_prior(fit.model, items, at),
+        derivatives.observed_information(expected.counts, items, at[0] >= 0)
+        + _of_prior(fit.model, items),
         _of_groups(fit.model, ability, expected, at[1]),
     )
     try:

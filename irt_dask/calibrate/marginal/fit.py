@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 
 from irt_dask.arrays import Floats
-from irt_dask.calibrate.marginal import anchors, signs
+from irt_dask.calibrate.marginal import anchors, learned, signs
 from irt_dask.calibrate.marginal import errors as marginal_errors
 from irt_dask.calibrate.marginal import null_categories as nulls
 from irt_dask.calibrate.marginal.described import Found, described, of_items
@@ -27,6 +27,7 @@ from irt_dask.calibrate.shared.start_values import (
     start_values,
 )
 from irt_dask.curves.guessing import GUESSING
+from irt_dask.curves.priors import ItemPrior
 from irt_dask.engine import Engine, ProgressOption, as_responses
 from irt_dask.engine.identity import checkpoint_of
 from irt_dask.engine.inputs import whole_number
@@ -49,6 +50,7 @@ def fit_marginal(
     latent: str = "normal",
     fixed_items: xr.Dataset | None = None,
     guessing_prior: tuple[float, float] | None = GUESSING.prior,
+    prior: str | ItemPrior | None = None,
     positive: str = "all",
     start: xr.Dataset | None = None,
     standard_errors: bool | None = None,
@@ -192,8 +194,9 @@ def fit_marginal(
     models = nulls.of_bank(models, given.item_id, fixed_items)
     responses, labels = in_groups(given, groups, client)
     what = specified(
-        responses, models, labels, reference_group, latent, fixed_items, guessing_prior, positive
-    )
+        responses, models, labels, reference_group, latent, fixed_items, guessing_prior, positive,
+        prior,
+    )  # fmt: skip
     with Engine(
         responses, client=client, progress=progress, stage="marginal ML", graded=True
     ) as engine:
@@ -205,6 +208,10 @@ def fit_marginal(
             models, what = settled, what.of_models(settled)
         fit = Rounds(engine, what, complete=counts.complete)
         x = signs.likeliest(fit, counts, start) if what.signed else _begun(fit, counts, start)
+        before: ItemPrior | learned.Learned | None = prior if isinstance(prior, ItemPrior) else None
+        if prior == "empirical":
+            what, x, before = learned.settle(fit, x)
+            fit = Rounds(engine, what, complete=counts.complete)
         wanted = marginal_errors.are_wanted(what, x, standard_errors, engine.sampled)
         options = _identity(what, latent, tolerance, labels, x)
         saved = checkpoint_of(engine, checkpoint, options)
@@ -223,13 +230,13 @@ def fit_marginal(
     if found.anchored is not None:
         found.anchored.warn(responses.item_id)
     name = model if isinstance(model, str) else "by item"
-    return described(fit, found, end, items, labels, name)
+    return described(fit, found, end, items, labels, name, before)
 
 
 def _begun(fit: Rounds, counts: ResponseCounts, start: xr.Dataset | None) -> Floats:
     """Column to start from."""
     model, item_id = fit.model, fit.engine.responses.item_id
-    x = start_values(item_id, model.items, counts.of_each, start, prior=model.prior)
+    x = start_values(item_id, model.items, counts.of_each, start, prior=model.prior.betas)
     return model.start(x)
 
 
@@ -279,8 +286,11 @@ def _identity(
     models = what.items
     some: dict[str, Any] = {"category_map": models.category_map} if models.empty.any() else {}
     some |= {"positive": "none"} if what.signed else {}
+    if (common := what.prior.common) is not None:
+        some |= {"item_prior": (common.mean, common.precision)}
     return some | {
         "method": "marginal", "tolerance": tolerance, "model": models.names.tolist(),
         "shared": models.of_all, "fixed": what.fixed, "latent": latent, "groups": labels,
-        "reference": what.reference, "prior": (what.prior.alpha, what.prior.beta), "start": start,
+        "reference": what.reference, "start": start,
+        "prior": (what.prior.betas.alpha, what.prior.betas.beta),
     }  # fmt: skip

@@ -36,21 +36,17 @@ _SPARE = 8.0
 
 @dataclass(frozen=True)
 class Complete:
-    """Information if abilities were known, by column: those of items come before all others."""
+    """Information if abilities were known: columns of items come before all others."""
 
-    items: Floats  # blocks, (items, parameters, parameters)
-    prior: Floats  # (columns,)
+    items: Floats  # blocks, (items, parameters, parameters), with the items' prior
     groups: Sequence[tuple[Ints, Floats]]  # columns, and their block
 
     def blocks(self, own: Blocks) -> Floats:
         """Blocks of the items' own parameters, (items, parameters, parameters), else 0."""
-        out = np.where(own.there, self.items, 0.0)
-        out[own.number, own.place, own.place] += self.prior[: own.size]
-        return out
+        return np.where(own.there, self.items, 0.0)
 
-    def border(self, item_column: Ints, n_own: int) -> Floats:
+    def border(self, item_column: Ints, n_own: int, size: int) -> Floats:
         """The columns of parameters that are no item's own, (columns, others)."""
-        size = self.prior.size
         out = np.zeros((size, size - n_own))
         for i, row in enumerate(item_column):
             for j, column in enumerate(item_column):
@@ -58,8 +54,6 @@ class Complete:
                 np.add.at(out, (row[both], column[both] - n_own), self.items[both, i, j])
         for at, block in self.groups:
             out[np.ix_(at, at - n_own)] += block
-        others = np.arange(n_own, size)
-        out[others, others - n_own] += self.prior[n_own:]
         return out
 
 
@@ -124,7 +118,7 @@ def found(
     item_column, _, size = at
     n = int(((item_column >= 0) & model.own).sum())
     own = Blocks(np.where(item_column < n, item_column, -1).T)
-    known, border = complete.blocks(own), complete.border(item_column, n)
+    known, border = complete.blocks(own), complete.border(item_column, n, size)
     diagonal = known[own.number, own.place, own.place]
     diagonal = np.append(diagonal, border[np.arange(n, size), np.arange(size - n)])
     if not (diagonal > 0.0).all():

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from irt_dask.arrays import Bools, Floats, Ints
-from irt_dask.curves.betas import Betas
 from irt_dask.curves.item_set import ItemSet
+from irt_dask.items.densities import ItemDensity
 from irt_dask.items.mixture import Mixture
 from irt_dask.kernels.joint.item_maximum import Box
 
@@ -35,7 +35,7 @@ class Model:
 
     items: Mixture
     fixed: Floats
-    prior: Betas
+    prior: ItemDensity
     n_groups: int = 1
     reference: int = 0
     anchored: bool = False

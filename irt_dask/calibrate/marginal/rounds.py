@@ -134,8 +134,8 @@ class Rounds:
         bound could not be moved along, so then there is no further step.
         """
         model = self.model
-        if model.histogram or model.anchored:
-            return image
+        if model.histogram or model.anchored or model.prior.common is not None:
+            return image  # a prior of slopes and intercepts says something of the scale
         items, ability = model.unpack(image)
         if model.at_group_bound(ability).any():
             return image

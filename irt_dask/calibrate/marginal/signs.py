@@ -24,7 +24,7 @@ def likeliest(fit: Rounds, counts: ResponseCounts, start: xr.Dataset | None) -> 
     """
     model, item_id, n = fit.model, fit.engine.responses.item_id, counts.of_each
     if start is not None:
-        given = start_values(item_id, model.items, n, start, prior=model.prior, signed=True)
+        given = start_values(item_id, model.items, n, start, prior=model.prior.betas, signed=True)
         return model.start(given)
     slopes, weight = first_component.slopes(fit.engine, counts, model.items)
     if model.anchored:
@@ -33,7 +33,9 @@ def likeliest(fit: Rounds, counts: ResponseCounts, start: xr.Dataset | None) -> 
             slopes = -slopes
     ends = []
     for begin in [slopes] if (slopes > 0.0).all() else [slopes, np.abs(slopes)]:
-        x = model.start(start_values(item_id, model.items, n, None, slope=begin, prior=model.prior))
+        x = model.start(
+            start_values(item_id, model.items, n, None, slope=begin, prior=model.prior.betas)
+        )
         end = climb.full(fit, x, _MOST_ROUNDS, _ROUGHLY, Checkpoint(None, {}), "start")
         ends.append((end.trace[-1], end.x))
     return max(ends, key=lambda e: e[0])[1]

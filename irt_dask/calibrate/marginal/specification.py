@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import xarray as xr
+from scipy.special import log_ndtr
 
 from irt_dask.arrays import Floats
+from irt_dask.calibrate.marginal import learned
 from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.shared.groups import grouped
 from irt_dask.calibrate.shared.shape_priors import guessing_priors
+from irt_dask.curves.priors import ItemPrior, check_of_signs
 from irt_dask.engine.inputs import one_of
 from irt_dask.errors import InputError
 from irt_dask.items import checks
+from irt_dask.items.densities import Common, ItemDensity
 from irt_dask.items.known_models import parameters_of
 from irt_dask.items.mixture import Mixture
 from irt_dask.items.parameters import bank_item_ids
@@ -33,7 +38,8 @@ def in_groups(
 
 def specified(
     responses: Responses, models: Mixture, labels: tuple[str, ...], reference: str | None,
-    latent: str, bank: xr.Dataset | None, prior: tuple[float, float] | None, positive: str,
+    latent: str, bank: xr.Dataset | None, guessing_prior: tuple[float, float] | None, positive: str,
+    prior: str | ItemPrior | None,
 ) -> Model:  # fmt: skip
     """Say what is estimated; every complaint about it is made here."""
     if latent not in ("normal", "histogram"):
@@ -46,11 +52,25 @@ def specified(
     fixed = np.where(models.has, np.nan, 0.0)
     if bank is not None:
         _fix(fixed, responses.item_id, bank, models)
+    signed = _signed(positive, models)
+    if prior is not None and prior != "empirical" and not isinstance(prior, ItemPrior):
+        raise InputError(f"prior={prior!r} is not available; give 'empirical' or an ItemPrior")
+    if prior is not None:
+        learned.refuse(models, latent)
+    common = _common(prior, models, signed) if isinstance(prior, ItemPrior) else None
     return Model(
-        models, fixed, guessing_priors(models, prior), max(1, len(labels)),
-        labels.index(reference) if reference else 0, bank is not None, latent == "histogram",
-        _signed(positive, models),
+        models, fixed, ItemDensity(guessing_priors(models, guessing_prior), common),
+        max(1, len(labels)), labels.index(reference) if reference else 0, bank is not None,
+        latent == "histogram", signed,
     )  # fmt: skip
+
+
+def _common(prior: ItemPrior, models: Mixture, signed: bool) -> Common:
+    """Density of slopes and intercepts: independent normals, that of positive slopes truncated."""
+    check_of_signs(prior, signed)
+    mean, precision = prior.tempered(1.0, signed=signed).reshape(2, 2).T
+    cut = 0.0 if signed else -float(log_ndtr(mean[0] * math.sqrt(precision[0])))
+    return Common.of(models, mean, np.diag(precision), log=False, constant=cut)
 
 
 def _signed(positive: str, models: Mixture) -> bool:
