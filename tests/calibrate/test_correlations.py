@@ -283,6 +283,7 @@ def test_a_fit_has_the_same_bits(small, bits, client):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_replicated_shards():
     """Two shards of 600 persons: SDs of the correlation, powered either way, within 30%."""
     mask = simple(8, 2)

@@ -46,14 +46,14 @@ def finished(process: subprocess.Popen[bytes]) -> None:
 
 @pytest.mark.slow
 def test_a_killed_driver_loses_at_most_a_segment_of_each_chain(tmp_path):
-    """Eight kills at random moments after the first checkpoint of each run."""
+    """Five kills at random moments after the first checkpoint of each run."""
     irt.simulate(9_000, 12, seed=2, store=tmp_path / "s", rows_per_block=1024)
     finished(run(tmp_path / "s", tmp_path / "whole", tmp_path / "want"))
     segments = len(list((tmp_path / "whole").iterdir()))
     assert segments > 40
     moments = random.Random(5)
     folder, done = tmp_path / "killed", {}
-    for _ in range(8):
+    for _ in range(5):
         process = run(tmp_path / "s", folder, tmp_path / "got")
         while len(list(folder.glob("*.checkpoint"))) <= len(done):
             assert process.poll() is None, process.stderr.read().decode()
