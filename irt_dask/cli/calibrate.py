@@ -35,8 +35,8 @@ _METHODS: dict[str, tuple[str, ...]] = {
         "checkpoint", "seed",
     ),
     "marginal": (
-        "model", "groups", "reference_group", "latent", "fixed_items", "guessing_prior", "positive",
-        "standard_errors", "null_categories", "max_iterations", "start", "checkpoint",
+        "model", "groups", "reference_group", "latent", "fixed_items", "guessing_prior", "prior",
+        "positive", "standard_errors", "null_categories", "max_iterations", "start", "checkpoint",
     ),
     "joint": ("model", "coreset", "max_iterations", "start", "checkpoint", "seed"),
     "spectral": ("standard_errors",),
@@ -136,6 +136,10 @@ def _guessing_prior(text: str | None, model: Any) -> dict[str, Any]:
 @click.option("--guessing-prior", metavar="ALPHA,BETA",
               help="Beta prior on guessing (default 5,17), or 'none' for the maximum of the "
               "likelihood alone, as likelihood-ratio tests need it (marginal).")  # fmt: skip
+@click.option("--prior", type=click.Choice(["empirical"]),
+              help="Learn mean and covariance of the items' slopes and intercepts from the items, "
+              "and estimate these with it: for few persons (marginal; posteriors learn theirs).",
+              )  # fmt: skip
 @click.option("--positive", type=click.Choice(["all", "none"]), default="all", show_default=True,
               help="Whether all discriminations are positive, or any may be negative, as of items "
               "with a reversed key, or of votes (bayes, marginal).")  # fmt: skip

@@ -254,7 +254,7 @@ class RunConfig(Section):
             del content[section]
         if self.is_marginal:
             content["marginal"].pop("fixed_items")  # for which its checksum stands too
-            for key in ("null_categories", "positive"):
+            for key in ("null_categories", "positive", "prior"):
                 if content["marginal"][key] is None:
                     del content["marginal"][key]
         else:

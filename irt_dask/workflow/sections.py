@@ -60,6 +60,7 @@ class MarginalConfig(Section):
     latent: Literal["normal", "histogram"] | None = None
     fixed_items: str | None = None
     guessing_prior: tuple[float, float] | Literal["none"] | None = None
+    prior: Literal["empirical"] | None = None
     positive: Literal["all", "none"] | None = None
     standard_errors: bool | None = None
     null_categories: Literal["raise", "keep", "collapse"] | None = None
@@ -70,6 +71,10 @@ class MarginalConfig(Section):
         one_slope = [k.name for k in _kinds(self.model) if "a" in k.shared]
         if self.positive == "none" and one_slope:
             raise ValueError(f"positive = 'none': items of {one_slope[0]} share one slope")
+        own = [k.name for k in _kinds(self.model) if not k.without_bounds]
+        if self.prior is not None and (own or self.latent == "histogram"):
+            of = f"not of {own[0]}" if own else "of normal abilities"
+            raise ValueError(f"prior = 'empirical' is of slopes and intercepts of items, {of}")
         if self.reference_group is not None and self.fixed_items is not None:
             raise ValueError("reference_group has no meaning with fixed_items, which fix the scale")
         return self

@@ -222,6 +222,10 @@ METHODS = (
         weights=True, groups="yes",
     ),
     Method(
+        "marginal, learned prior", "fit_marginal", {"prior": "empirical"}, weights=True,
+        groups="yes",
+    ),
+    Method(
         "marginal, signed", "fit_marginal", {"positive": "none"}, weights=True, groups="yes"
     ),
     Method(

@@ -389,6 +389,7 @@ OTHER: dict[str, dict[str, list[dict[str, Any]]]] = {
             {"model": "3pl", "guessing_prior": (2.0, 9.0)},
             {"model": "3pl", "guessing_prior": None},
         ],
+        "prior": [{"prior": "empirical"}, {"prior": irt.ItemPrior()}],
         "positive": [{"positive": "none"}],
         "start": [{"start": BANKS["2pl"]}],
         "max_iterations": [{"max_iterations": 60}],

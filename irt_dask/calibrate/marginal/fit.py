@@ -91,6 +91,11 @@ def fit_marginal(
         asymptotes have its mirror image).  Estimates then maximise likelihood times prior, and the
         likelihood reached may lie below that of the 2PL, which the 3PL contains.  None: no priors,
         the maximum of the likelihood alone, which likelihood-ratio tests need.
+    prior : "empirical" | ItemPrior, optional
+        Density of slopes and intercepts (of steps, of their mean) before the data; models whose
+        items have a slope and an intercept of their own.  "empirical": (log a, d), or (a, d) with
+        ``positive="none"``, is normal, with mean and covariance learned from the items: for few
+        persons, or items that few have answered.  Default: none, the maximum of the likelihood.
     positive : {"all", "none"}
         Whether all slopes are positive, or any may be negative, as of items with a reversed key,
         or of votes.  With "none" ability is turned to where the sum over items of cov(ability,
@@ -144,7 +149,9 @@ def fit_marginal(
         ``standard_errors``, how they were found, if not by a matrix;
         ``objective``, what was maximised; ``n_flat_items``; where parameters have priors
         ``guessing_prior``, ``upper_asymptote_prior`` and ``log_prior``, the objective less the
-        log-likelihood.
+        log-likelihood.  With ``prior`` there is no ``aic`` and no ``bic``, and standard errors are
+        given the prior; "empirical" adds ``item_prior_mean`` and ``item_prior_covariance`` over
+        ``coordinate``.
 
     Raises
     ------
@@ -165,7 +172,8 @@ def fit_marginal(
     -----
     Passes over the data: one per iteration (some 10 where plain EM takes 80), one for start values
     (slopes of any sign: 5 to 20 of most data, at most 50, and two searches that end early, again
-    when a checkpoint goes on),
+    when a checkpoint goes on; a prior to be learned: some 10 to 40, and up to 2,000 parameters as
+    many more, also again),
     one or two for standard errors, two to six at the end; two over the labels of groups. Counts are
     items x nodes x 16 bytes; the driver and each thread hold them some times, and the driver some
     times parameters^2 x 8 bytes for standard errors, beyond 6,000 parameters about 2,000 x
