@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.banks import write_items as write_items
     from irt_dask.banks.link import link as link
     from irt_dask.calibrate.bayes.fit import fit_bayes as fit_bayes
+    from irt_dask.calibrate.bayes.prior_items import prior_items as prior_items
     from irt_dask.calibrate.joint.coreset_data import draw_coreset as draw_coreset
     from irt_dask.calibrate.joint.coreset_spec import Coreset as Coreset
     from irt_dask.calibrate.joint.fit import fit_joint as fit_joint
@@ -87,6 +88,7 @@ _NAMES = {
     "calibrate.rasch.conditional": "fit_conditional",
     "calibrate.rasch.ratio_matrices": "fit_choppin fit_saaty",
     "calibrate.bayes.fit": "fit_bayes",
+    "calibrate.bayes.prior_items": "prior_items",
     "evaluate.predictive_check": "predictive_check",
     "evaluate.dif": "dif",
     "evaluate.information": "information",

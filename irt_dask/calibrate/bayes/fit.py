@@ -210,7 +210,10 @@ def fit_bayes(
     refuse_weights(responses, "fit_bayes")
     asked.check(n_dims, n_shards, n_draws, n_warmup, n_chains, powering, responses.n_persons)
     signed = asked.signed(positive, n_dims, sampler)
-    shapes = models.asked(model, responses, guessing_prior, n_dims, sampler, signed=signed)
+    shapes = models.asked(
+        model, responses.item_id, responses.n_categories, guessing_prior, n_dims, sampler,
+        signed=signed,
+    )  # fmt: skip
     name = samplers.choose(sampler, n_dims)
     o = Options(
         seed, n_shards, n_draws, n_warmup, n_chains,
@@ -235,14 +238,7 @@ def fit_bayes(
     mixed = shards.warn(found.shards, name, found.rotation)
     data |= shards.diagnostics(found.shards, found.sampled.space, found.rotation)
     about |= {"converged": mixed and found.combined.settled, "objective": objective}
-    return dataset(data, item_id=responses.item_id, coords=_coords(o.prior), attrs=about)
-
-
-def _coords(prior: ItemPrior | Hierarchy) -> dict[str, Any] | None:
-    """Names of the coordinates of a learned mean and covariance."""
-    if isinstance(prior, ItemPrior):
-        return None
-    return dict.fromkeys(("coordinate", "coordinate_"), prior.names)
+    return dataset(data, item_id=responses.item_id, coords=item_priors.coords(o.prior), attrs=about)
 
 
 # --- how it begins --------------------------------------------------------------------------------

@@ -94,6 +94,13 @@ def describe(prior: ItemPrior | Hierarchy, positive: str) -> dict[str, Any]:
     }
 
 
+def coords(prior: ItemPrior | Hierarchy) -> dict[str, Any] | None:
+    """Names of the coordinates of a learned mean and covariance."""
+    if isinstance(prior, ItemPrior):
+        return None
+    return dict.fromkeys(("coordinate", "coordinate_"), prior.names)
+
+
 def rest(
     prior: ItemPrior | Hierarchy, fit: dict[str, Floats], n: int, *, signed: bool = False
 ) -> dict[str, float]:
