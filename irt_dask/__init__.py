@@ -63,6 +63,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     )
     from irt_dask.report import plots as plot  # noqa: F401
     from irt_dask.report.arviz_data import to_arviz as to_arviz
+    from irt_dask.score.ranks import top_persons as top_persons
     from irt_dask.score.table import score_table as score_table
     from irt_dask.store import Responses as Responses
     from irt_dask.store import from_array as from_array
@@ -101,6 +102,7 @@ _NAMES = {
     "evaluate.residual_correlations": "residual_correlations",
     "banks.link": "link",
     "banks": "read_items write_items",
+    "score.ranks": "top_persons",
     "score.table": "score_table",
     "clusters": "connect",
     "report.plots": "plot",
