@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.banks import write_items as write_items
     from irt_dask.banks.link import link as link
     from irt_dask.calibrate.bayes.fit import fit_bayes as fit_bayes
+    from irt_dask.calibrate.bayes.prior_items import prior_items as prior_items
     from irt_dask.calibrate.joint.coreset_data import draw_coreset as draw_coreset
     from irt_dask.calibrate.joint.coreset_spec import Coreset as Coreset
     from irt_dask.calibrate.joint.fit import fit_joint as fit_joint
@@ -62,6 +63,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     )
     from irt_dask.report import plots as plot  # noqa: F401
     from irt_dask.report.arviz_data import to_arviz as to_arviz
+    from irt_dask.score.ranks import top_persons as top_persons
     from irt_dask.score.table import score_table as score_table
     from irt_dask.store import Responses as Responses
     from irt_dask.store import from_array as from_array
@@ -87,6 +89,7 @@ _NAMES = {
     "calibrate.rasch.conditional": "fit_conditional",
     "calibrate.rasch.ratio_matrices": "fit_choppin fit_saaty",
     "calibrate.bayes.fit": "fit_bayes",
+    "calibrate.bayes.prior_items": "prior_items",
     "evaluate.predictive_check": "predictive_check",
     "evaluate.dif": "dif",
     "evaluate.information": "information",
@@ -99,6 +102,7 @@ _NAMES = {
     "evaluate.residual_correlations": "residual_correlations",
     "banks.link": "link",
     "banks": "read_items write_items",
+    "score.ranks": "top_persons",
     "score.table": "score_table",
     "clusters": "connect",
     "report.plots": "plot",

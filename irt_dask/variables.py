@@ -59,6 +59,11 @@ person_n_draws(persons)         iu   -        times the person was drawn
 person_ability(persons [latent_dims])  f  theta  ability on the latent scale
 person_ability_correlation(persons)  f  -  posterior correlation of the person's two abilities
 person_plausible_value(persons, plausible [latent_dims])  f  theta  draws of the ability
+person_rank(persons)            iu   -        rank by ability, 1 is the most able
+person_rank_lower(persons)      iu   -        smallest rank of the interval
+person_rank_upper(persons)      iu   -        largest rank of the interval
+person_in_top(persons)          b    -        whether the person's rank is at most k
+person_top_probability(persons)  f   -        that the person is among the k most able
 item_id(items)                  UOT  -        the item's identifier
 item_n_categories(items)        iu   -        K: responses are 0 to K - 1
 item_model(items)               UOT  -        name of the item's model

@@ -12,7 +12,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import betaln, digamma, expit, log_expit, polygamma
+from scipy.special import betaincinv, betaln, digamma, expit, log_expit, logit, ndtri, polygamma
 
 from irt_dask.arrays import Floats
 from irt_dask.curves.betas import Betas
@@ -66,6 +66,10 @@ class Coordinates:
         """
         raise NotImplementedError
 
+    def draw_shapes(self, u: Floats, betas: Betas) -> Floats:
+        """Shapes drawn from that density, (..., parameters - 2, items), of as many uniforms."""
+        raise NotImplementedError
+
 
 class Asymptotes(Coordinates):
     """Slope, intercept, and asymptotes: log a, d, and logits."""
@@ -115,6 +119,11 @@ class Asymptotes(Coordinates):
             out.information[:, k, k] = (alpha + beta) * p * q
         return out
 
+    def draw_shapes(self, u: Floats, betas: Betas) -> Floats:
+        """See :class:`Coordinates`."""
+        c = betaincinv(betas.alpha[2 : self.size], betas.beta[2 : self.size], u)
+        return np.asarray(logit(c))
+
 
 class Signed(Coordinates):
     """Those of others with the slope itself, which may be negative, in place of its logarithm."""
@@ -148,6 +157,10 @@ class Signed(Coordinates):
     def log_prior(self, y: Floats, betas: Betas, power: float = 1.0) -> Density:
         """See :class:`Coordinates`: shapes know nothing of slopes."""
         return self.positive.log_prior(y, betas, power)
+
+    def draw_shapes(self, u: Floats, betas: Betas) -> Floats:
+        """See :class:`Coordinates`."""
+        return self.positive.draw_shapes(u, betas)
 
 
 #: SD of a step intercept's deviation from their mean, before the data.
@@ -203,6 +216,10 @@ class Shifts(Coordinates):
         out.information[:, 2:, 2:] = power * self.precision
         return out
 
+    def draw_shapes(self, u: Floats, betas: Betas) -> Floats:
+        """See :class:`Coordinates`."""
+        return np.linalg.solve(np.linalg.cholesky(self.precision).T, ndtri(u))
+
 
 #: Logits between the first and the last step, before the data, and SD of the logarithms.
 _SPREAD, _GAPS_SD = 4.0, 1.0
@@ -251,3 +268,7 @@ class Gaps(Coordinates):
         out.gradient[2:] = -precision * away
         out.information[:, 2:, 2:] = precision * np.eye(size)
         return out
+
+    def draw_shapes(self, u: Floats, betas: Betas) -> Floats:
+        """See :class:`Coordinates`."""
+        return self.usual + _GAPS_SD * np.asarray(ndtri(u))

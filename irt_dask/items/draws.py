@@ -34,6 +34,27 @@ def has_draws(items: Any) -> bool:
     return isinstance(items, xr.Dataset) and all(f"{name}_draw" in items for name in drawn)
 
 
+def of_one_draw(items: xr.Dataset) -> xr.Dataset:
+    """The draw under the parameters' names, where one was picked: ``posterior.isel(draw=3)``.
+
+    Other items are as they are: of those with draws the means count.
+    """
+    picked = {
+        f"{name}_draw": name
+        for name in (*_ONE, *_more(), _STEPS)
+        if f"{name}_draw" in items and DRAW not in items[f"{name}_draw"].dims
+    }
+    if not picked:
+        return items
+    return items.drop_vars({*picked.values()} & {*items.variables}).rename(picked)
+
+
+def _more() -> list[str]:
+    """Parameters of items of two categories beyond slopes and intercepts."""
+    more = (p.variable for m in MODELS.values() for p in m.parameters if p.variable not in _ONE)
+    return list(dict.fromkeys(more))
+
+
 def item_draws(
     items: xr.Dataset, item_id: tuple[str, ...], n: int, *, option: str, what: str = "items"
 ) -> list[ItemSet]:
@@ -44,10 +65,7 @@ def item_draws(
     """
     if isinstance(items, xr.Dataset):
         refuse_loadings(items, what)
-    more = [p.variable for m in MODELS.values() for p in m.parameters if p.variable not in _ONE]
-    there = [
-        name for name in dict.fromkeys([*more, _STEPS]) if name in items or f"{name}_draw" in items
-    ]
+    there = [name for name in (*_more(), _STEPS) if name in items or f"{name}_draw" in items]
     draws = _spaced(items, n, (*_ONE, *there), option, what)
     return [item_set(one, item_id, what=name) for name, one in draws]
 

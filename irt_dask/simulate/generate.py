@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,13 @@ from irt_dask.engine.inputs import whole_number
 from irt_dask.engine.tasks import Tasks, run_tasks
 from irt_dask.errors import ClusterError, InputError
 from irt_dask.items.described import described
+from irt_dask.items.draws import of_one_draw
 from irt_dask.items.mixture import Mixture, mixture_named
+from irt_dask.items.parameters import bank_item_ids, item_set
 from irt_dask.kernels.base import keyed_random
 from irt_dask.kernels.responses.layouts import Dense
 from irt_dask.store import Responses, from_array
-from irt_dask.store.categories import BINARY, Categories, declared, of_each
+from irt_dask.store.categories import BINARY, Categories, declared, of_each, together
 from irt_dask.store.draft import create
 from irt_dask.store.manifest import Files
 from irt_dask.store.parts import Part
@@ -145,23 +147,51 @@ def _stored(
             )
 
 
+class Chosen(NamedTuple):
+    """The items of a simulation, their parameters by model, and what the models are called."""
+
+    item_id: tuple[str, ...]
+    categories: Categories
+    models: Mixture
+    x: Floats
+    name: str | None
+
+
+def chosen(n_items: Any, items: Any, model: Any, categories: Any, seed: int) -> Chosen:
+    """Items at random, or those that are given."""
+    if items is not None:
+        for name, value in (("n_items", n_items), ("model", model), ("categories", categories)):
+            if value is not None:
+                raise InputError(f"{name}={value!r} and items= are given; items say it themselves")
+        return _given(items)
+    if n_items is None:
+        raise InputError("give n_items, or items=: a fit or an item bank")
+    item_id = tuple(f"item{j + 1}" for j in range(whole_number("n_items", n_items, 1)))
+    k = declared(BINARY if categories is None else categories, item_id)
+    model = "2pl" if model is None else model
+    models = mixture_named(model, item_id, of_each(k, n_items))
+    name = model if isinstance(model, str) else "by item"
+    return Chosen(item_id, k, models, _items(models, seed), name)
+
+
+def _given(items: Any) -> Chosen:
+    """Items of a fit, a bank, or one draw of a posterior."""
+    item_id = bank_item_ids(items)
+    models, x = Mixture.of_items(item_set(of_one_draw(items), item_id))
+    return Chosen(item_id, together(models.n_categories), models, x, items.attrs.get("model"))
+
+
 def generate(
-    n_persons: int, n_items: int, model: Any, categories: Any, missing: float, seed: int,
-    store: str | Path | None, rows_per_block: int | None, client: Any = None,
-    progress: ProgressOption = None,
+    n_persons: int, items: Chosen, missing: float, seed: int, store: str | Path | None,
+    rows_per_block: int | None, client: Any = None, progress: ProgressOption = None,
 ) -> Responses:  # fmt: skip
     """See :func:`irt_dask.simulate`."""
-    for name, value in (("n_persons", n_persons), ("n_items", n_items)):
-        whole_number(name, value, 1)
-    item_id = tuple(f"item{j + 1}" for j in range(n_items))
-    k = declared(BINARY if categories is None else categories, item_id)
-    models = mixture_named(model, item_id, of_each(k, n_items))
+    item_id, k, models, x, name = items
+    whole_number("n_persons", n_persons, 1)
     if not 0.0 <= missing < 1.0:
         raise InputError(f"missing={missing} must be at least 0 and below 1")
-    x = _items(models, seed)
-    items = models.item_set(x)
-    rows = check_rows_per_block(rows_per_block, n_items, n_persons)
-    how = items, missing, seed
+    rows = check_rows_per_block(rows_per_block, len(item_id), n_persons)
+    how = models.item_set(x), missing, seed
     with run_tasks(client, progress) as tasks:
         if store is None:
             ranges = [(s, min(s + rows, n_persons), *how) for s in range(0, n_persons, rows)]
@@ -172,8 +202,9 @@ def generate(
     data: dict[str, Any] = {name: value.T for name, (value, _) in described(models, x).items()}
     if models.only is None or models.only.name not in MODELS:
         data |= {"item_model": models.names, "item_n_categories": models.n_categories}
+    if models.empty.any():
+        data["item_category_map"] = models.category_map
     if n_persons <= _MAX_ABILITIES:
         data["person_ability"] = _abilities(0, n_persons, seed)
-    named = model if isinstance(model, str) else "by item"
-    attrs = {"method": "simulation", "model": named, "seed": seed}
+    attrs = {"method": "simulation", "model": name, "seed": seed}
     return replace(made, truth=dataset(data, item_id=item_id, attrs=attrs))

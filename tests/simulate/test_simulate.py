@@ -129,3 +129,99 @@ def test_item_parameters_have_the_documented_distribution():
 def test_bad_options(args, options, message):
     with pytest.raises(InputError, match=message):
         irt.simulate(*args, **options)
+
+
+# --- given items ----------------------------------------------------------------------------------
+
+MODELS = [
+    ("1pl", None), ("2pl", None), ("3pl", None), ("4pl", None), ("graded", 4), ("gpcm", 3),
+    ("pcm", 3), ("rating", 4), ("nominal", 3), ("3pl+graded", [2, 3, 2, 5, 2]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "categories"), MODELS)
+def test_items_of_a_truth_give_the_same_responses(tmp_path, model, categories):
+    r = irt.simulate(150, 5, model=model, categories=categories, missing=0.1, seed=3)
+    again = irt.simulate(150, items=r.truth, missing=0.1, seed=3)
+    np.testing.assert_array_equal(cells(again), cells(r))
+    assert again.n_categories == r.n_categories
+    for name in set(again.truth.variables) - {"item_model"}:  # pcm as gpcm
+        x, y = again.truth[name], r.truth[name]
+        if x.dtype.kind == "f":
+            np.testing.assert_allclose(x, y, atol=1e-12)
+        else:
+            np.testing.assert_array_equal(x, y)
+    stored = irt.simulate(150, items=r.truth, missing=0.1, seed=3, store=tmp_path / "s")
+    np.testing.assert_array_equal(cells(stored), cells(r))
+    assert stored.truth.equals(again.truth)
+
+
+def test_given_items_keep_their_names_and_model():
+    bank = irt.simulate(1, 3, model="3pl", seed=1).truth.isel(items=[2, 0])
+    bank = bank.assign_coords(item_id=("items", ["q7", "q1"]))
+    r = irt.simulate(40, items=bank, seed=2)
+    assert r.item_id == ("q7", "q1")
+    assert r.truth["item_guessing"].equals(bank["item_guessing"])
+    assert r.truth.attrs["model"] == "3pl"
+    assert r.truth.attrs["seed"] == 2
+
+
+def test_means_or_the_draw_that_was_picked():
+    prior = irt.prior_items(["a", "b", "c"], model="3pl+gpcm", categories=[2, 2, 3], n_draws=9)
+    names = ("item_discrimination", "item_intercept", "item_guessing", "item_step_intercept")
+    whole, one = (irt.simulate(60, items=x).truth for x in (prior, prior.isel(draw=4)))
+    for name in names:
+        np.testing.assert_allclose(whole[name], prior[name])
+        np.testing.assert_allclose(one[name], prior[f"{name}_draw"][4], atol=1e-12)
+    np.testing.assert_allclose(
+        one["item_difficulty"], -one["item_intercept"] / one["item_discrimination"]
+    )
+    # a part of the draws is no draw
+    some = irt.simulate(60, items=prior.isel(draw=[4])).truth
+    np.testing.assert_allclose(some["item_intercept"], prior["item_intercept"])
+
+
+def test_empty_categories_stay_empty():
+    full = irt.simulate(300, 4, model="gpcm", categories=4, seed=1)
+    y = cells(full)
+    y[:, 1] = np.where(y[:, 1] == 2, 3, y[:, 1])
+    r = irt.from_array(y, item_id=full.item_id, categories=4)
+    with pytest.warns(irt.DataWarning, match="nobody has"):
+        fit = irt.fit_marginal(r, model="gpcm", null_categories="keep", standard_errors=False)
+    made = irt.simulate(500, items=fit, seed=2)
+    assert not (cells(made)[:, 1] == 2).any()
+    assert set(np.unique(cells(made)[:, 0])) == {0, 1, 2, 3}
+    np.testing.assert_array_equal(made.truth["item_category_map"], fit["item_category_map"])
+    assert np.isfinite(irt.score(made, made.truth)["person_ability"]).all()
+
+
+def test_responses_to_given_items_are_of_their_curves():
+    """z-scores of sums of 3 falling and rising items in halves of ability: rate 6 x 6e-5."""
+    bank = irt.simulate(1, 3, seed=1).truth.drop_vars("person_ability")
+    a = np.array([-1.2, 0.8, -0.5])
+    bank["item_discrimination"] = ("items", a)
+    r = irt.simulate(20_000, items=bank, seed=7)
+    theta = r.truth["person_ability"].values
+    p = probability(theta, a, bank["item_intercept"].values, 0.0)
+    for part in (theta > 0, theta <= 0):
+        z = (cells(r) - p)[part].sum(axis=0) / np.sqrt((p * (1 - p))[part].sum(axis=0))
+        assert np.abs(z).max() < 4
+
+
+def test_refusals_of_items():
+    bank = irt.simulate(1, 3, seed=1).truth
+    with pytest.raises(InputError, match=r"give n_items, or items=: a fit or an item bank"):
+        irt.simulate(10)
+    for name, value in (("n_items", 3), ("model", "2pl"), ("categories", 2)):
+        with pytest.raises(InputError, match=rf"{name}=.* and items= are given"):
+            irt.simulate(10, items=bank, **{name: value})
+    with pytest.raises(InputError, match="n_persons=0"):
+        irt.simulate(0, items=bank)
+    with pytest.raises(InputError, match="must be a Dataset with item_id"):
+        irt.simulate(10, items=bank["item_difficulty"])
+    with pytest.raises(InputError, match="several abilities"):
+        irt.simulate(10, items=bank.rename(item_discrimination="item_loading"))
+    bad = bank.copy()
+    bad["item_discrimination"] = bank["item_discrimination"] * np.nan
+    with pytest.raises(InputError, match="item item1 has"):
+        irt.simulate(10, items=bad)

@@ -222,7 +222,10 @@ def fit_bayes(
     refuse_weights(responses, "fit_bayes")
     asked.check(n_dims, n_shards, n_draws, n_warmup, n_chains, powering, responses.n_persons)
     signed = asked.signed(positive, n_dims, sampler)
-    shapes = models.asked(model, responses, guessing_prior, n_dims, sampler, signed=signed)
+    shapes = models.asked(
+        model, responses.item_id, responses.n_categories, guessing_prior, n_dims, sampler,
+        signed=signed,
+    )  # fmt: skip
     name = samplers.choose(sampler, n_dims)
     o = Options(
         seed, n_shards, n_draws, n_warmup, n_chains,
@@ -250,10 +253,9 @@ def fit_bayes(
     mixed = shards.warn(found.shards, name, found.rotation)
     data |= shards.diagnostics(found.shards, found.sampled.space, found.rotation)
     about |= {"converged": mixed and found.combined.settled, "objective": objective}
-    coords = None
     if isinstance(o.prior, Hierarchy):
-        data, coords = o.prior.described(data), o.prior.coords()
-    return dataset(data, item_id=responses.item_id, coords=coords, attrs=about)
+        data = o.prior.described(data)
+    return dataset(data, item_id=responses.item_id, coords=item_priors.coords(o.prior), attrs=about)
 
 
 # --- how it begins --------------------------------------------------------------------------------

@@ -110,6 +110,18 @@ class Shapes:
             out.information[at, :size, :size] = own.information
         return out
 
+    def draw(self, common: Floats, u: Floats) -> Floats:
+        """Coordinates (draw, coordinates, items) whose shapes are drawn from that density.
+
+        The first two are ``common`` (draw, 2, items); ``u`` are uniforms of the shape of the rest.
+        """
+        out = np.concatenate([common, np.zeros_like(u)], axis=1)
+        for part in self.models.parts:
+            size, at = len(part.model.parameters), part.at
+            betas = self.betas.take(at).first(size)
+            out[:, 2:size, at] = self._coordinates(part).draw_shapes(u[:, : size - 2, at], betas)
+        return out
+
 
 @dataclass(frozen=True)
 class Conditional:

@@ -119,6 +119,11 @@ def _of_structure(prior: Hierarchy) -> dict[str, Any]:
     }
 
 
+def coords(prior: ItemPrior | Hierarchy) -> dict[str, Any] | None:
+    """Names of the coordinates of a learned mean and covariance."""
+    return None if isinstance(prior, ItemPrior) else prior.coords()
+
+
 def rest(
     prior: ItemPrior | Hierarchy, fit: dict[str, Floats], n: int, *, signed: bool = False
 ) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,21 +16,20 @@ from irt_dask.curves import FAMILIES, MODELS, model_named
 from irt_dask.errors import DataWarning, InputError
 from irt_dask.items import checks
 from irt_dask.items.mixture import mixture_named
-from irt_dask.store import Responses
 
 #: Start values of coordinates of shapes are within these: those of an asymptote at 0 have no end.
 _START = 4.0
 
 
 def asked(
-    model: str | Mapping[str, str], responses: Responses, prior: tuple[float, float] | None,
-    n_dims: int, sampler: str | None, *, signed: bool = False,
+    model: str | Mapping[str, str], item_id: Sequence[str], n_categories: Sequence[int],
+    prior: tuple[float, float] | None, n_dims: int, sampler: str | None, *, signed: bool = False,
 ) -> Shapes:  # fmt: skip
     """Models of the items, with priors of their asymptotes; InputError if they are not available.
 
     Or not with what else is asked.
     """
-    models = mixture_named(model, responses.item_id, responses.n_categories)
+    models = mixture_named(model, item_id, n_categories)
     shapes = Shapes(models, guessing_priors(models, prior), signed=signed)
     _refuse_others(shapes, model, n_dims, sampler)
     return shapes
