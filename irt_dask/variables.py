@@ -165,6 +165,17 @@ score_probability(score)        f    -        share of persons with the score
 score(score)                    iu   responses  smallest number right of the class
 score_count(score)              iu   persons  persons by number right
 score_count_expected(score)     f    persons  mean of the replicates
+item_mean_score(items)          f    -        mean of the observed responses
+item_mean_score_expected(items)  f   -        mean of the replicates
+item_mean_score_p_value(items)  f    -        two-sided, by the replicates
+item_rest_correlation(items)    f    -        of the response with the sum of the person's others
+item_rest_correlation_expected(items)  f  -   mean of the replicates
+item_rest_correlation_p_value(items)  f  -    two-sided, by the replicates
+block_n_items(block)            iu   items    items of the block
+block_n_persons(block)          iu   persons  persons who answered one of its items at least
+block_score_variance(block)     f    -        of the sum of the block's responses, over persons
+block_score_variance_expected(block)  f  -    mean of the replicates
+block_score_variance_p_value(block)  f  -     two-sided, by the replicates
 item_link_rmsd(items)           f    -        RMS difference of the linked curves
 item_infit(items)               f    -        information-weighted mean square
 item_infit_z(items)             f    -        deviation from 1 in standard errors

@@ -21,9 +21,10 @@ from irt_dask.cli.common import (
     weights_option,
     workers,
 )
-from irt_dask.cli.results import by_item, new_csv, records, write_csv
+from irt_dask.cli.results import new_csv, records, write_csv
 from irt_dask.cli.spoken import list_of
 from irt_dask.errors import InputError
+from irt_dask.store.documents import by_item
 
 #: Rows that are printed; files and --json have all.
 _MOST = 40

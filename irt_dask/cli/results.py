@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import xarray as xr
 
 from irt_dask.errors import InputError
 from irt_dask.store.documents import to_csv
 from irt_dask.store.manifest import write_atomically
 from irt_dask.store.places import local_path
-from irt_dask.variables import ITEMS
 
 
 def new_csv(path: str | None) -> Path | None:
@@ -36,14 +34,6 @@ def write_csv(frame: pd.DataFrame, path: Path | None) -> None:
     """
     if path is not None:
         write_atomically(path.absolute(), to_csv(frame).encode())
-
-
-def by_item(result: xr.Dataset, prefix: str = "item_") -> pd.DataFrame:
-    """What a result says of each item: a row an item, columns without the prefix."""
-    names = [str(n) for n in result.data_vars if result[n].dims == (ITEMS,)]
-    columns = {name.removeprefix(prefix).removeprefix("item_"): result[name].values
-               for name in names}  # fmt: skip
-    return pd.DataFrame({"item": result["item_id"].values.astype(str), **columns})
 
 
 def records(frame: pd.DataFrame, columns: Iterable[str] = ()) -> list[dict[str, Any]]:

@@ -180,7 +180,7 @@ class Engine:
         futures = self._submit(self._pieces(), _sum_blocks, step, args, tail=(add,))
         return self._reduced(futures, add, report)
 
-    def map_add(self, step: Callable[..., Reduced], *args: Any) -> Reduced:
+    def map_add(self, step: Callable[..., Reduced], *args: Any, report: bool = False) -> Reduced:
         """As :meth:`map_reduce`, for exact sums, which may be large: their order does not matter.
 
         ``step(block, sums, *args)`` adds a block to the sums of earlier ones, None at first, in
@@ -188,8 +188,8 @@ class Engine:
         """
         futures = self._submit(self._pieces(), _add_blocks, step, args)
         if math.isinf(self.executor.max_gathered):  # of threads: those that finish are added
-            return functools.reduce(_add, (sums for _, sums in self._finished(futures, False)))
-        return self._reduced(futures, _add, False)
+            return functools.reduce(_add, (sums for _, sums in self._finished(futures, report)))
+        return self._reduced(futures, _add, report)
 
     @property
     def n_held(self) -> int:

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from irt_dask.arrays import Floats, Ints
-from irt_dask.errors import InputError
+from irt_dask.errors import InputError, listed, repeated
+from irt_dask.variables import identifier
 
 #: SDs of a covariate, in its largest value, below which it is the same for all items.
 _FLAT = 1e-9
@@ -22,38 +23,68 @@ class Blocks(NamedTuple):
     of_item: Ints
 
 
-def blocks(item_blocks: Any, item_id: Sequence[str]) -> Blocks:
+#: What is asked for, in every error.
+_WANTED = "give a dict from item identifiers to labels, or a list with the label of each item"
+
+
+def blocks(given: Any, item_id: Sequence[str]) -> Blocks:
     """Which block each item is in.
 
     Parameters
     ----------
-    item_blocks : mapping or Series of labels by item identifier, which may have other items too, or
+    given : mapping or Series of labels by item identifier, which may have other items too; or
         labels of all items in their order.
 
     Raises
     ------
     InputError
-        For items without a label.
+        That names the items without a label.
     """
-    own = item_blocks.to_dict() if isinstance(item_blocks, pd.Series) else item_blocks
-    if not isinstance(own, Mapping):
-        if not isinstance(own, Iterable) or isinstance(own, (str, bytes)):
-            raise InputError(
-                "item_blocks must be a mapping of item to label, or labels of all items"
-            )
-        labels = list(own)
-        if len(labels) != len(item_id):
-            raise InputError(
-                f"item_blocks has {len(labels)} label(s) for {len(item_id)} items; give one for "
-                f"each, or a mapping of item to label"
-            )
-        own = dict(zip(item_id, labels, strict=True))
-    by_item = {str(item): label for item, label in own.items()}
-    _refuse_lacking("item_blocks", [i for i in item_id if pd.isna(by_item.get(i))])
-    labels = [str(by_item[item]) for item in item_id]
-    names = tuple(dict.fromkeys(labels))
-    number = {name: k for k, name in enumerate(names)}
-    return Blocks(names, np.array([number[label] for label in labels], dtype=np.int64))
+    if isinstance(given, pd.Series):
+        given = _once(given.index, given.tolist())
+    if isinstance(given, Mapping):
+        of = _once(given, list(given.values()))
+        labels = [of.get(i) for i in item_id]
+    else:
+        labels = _of_list(given, len(item_id))
+    if lacking := [i for i, label in zip(item_id, labels, strict=True) if not _is_label(label)]:
+        raise InputError(
+            f"item_blocks has no label (a word or a number) for {len(lacking)} item(s): "
+            f"{listed(lacking)}; give an item that belongs to no block a label of its own"
+        )
+    each = [identifier(label) for label in labels]
+    place = {label: k for k, label in enumerate(dict.fromkeys(each))}
+    return Blocks(tuple(place), np.array([place[label] for label in each], dtype=np.int64))
+
+
+def _once(items: Iterable[Any], labels: Sequence[Any]) -> dict[str, Any]:
+    """Labels by item, each of which stands there once."""
+    ids = [identifier(i) for i in items]
+    if twice := repeated(ids):
+        raise InputError(
+            f"item_blocks names {len(twice)} item(s) more than once: {listed(twice)}; name each "
+            f"item once"
+        )
+    return dict(zip(ids, labels, strict=True))
+
+
+def _of_list(given: Any, n_items: int) -> list[Any]:
+    """Labels as they stand."""
+    if isinstance(given, np.ndarray) and given.ndim == 1:
+        given = given.tolist()
+    if not isinstance(given, (list, tuple)):
+        raise InputError(f"item_blocks is of the type {type(given).__name__}; {_WANTED}")
+    if len(given) != n_items:
+        raise InputError(
+            f"item_blocks has {len(given)} labels, and the responses have {n_items} items; "
+            f"{_WANTED}"
+        )
+    return list(given)
+
+
+def _is_label(label: Any) -> bool:
+    """Whether it is a word or a number; None, not a number and an empty word are none."""
+    return bool(np.isscalar(label) and label == label and label != "")
 
 
 class Covariates(NamedTuple):
@@ -82,8 +113,11 @@ def covariates(table: Any, item_id: Sequence[str]) -> Covariates:
             "item_covariates must be a DataFrame with item identifiers as its index and a column "
             "of numbers for each covariate"
         )
-    index, names = table.index.astype(str), tuple(map(str, table.columns))
-    _refuse_lacking("item_covariates", [i for i in item_id if i not in set(index)])
+    index, names = pd.Index(map(identifier, table.index)), tuple(map(str, table.columns))
+    if lacking := [i for i in item_id if i not in set(index)]:
+        raise InputError(
+            f"item_covariates has no row for {len(lacking)} item(s): {listed(lacking)}"
+        )
     own = table.set_axis(index).loc[index.isin(list(item_id))]
     if not own.index.is_unique or len(set(names)) < len(names):
         raise InputError("item_covariates has several rows of an item, or columns of one name")
@@ -103,9 +137,3 @@ def covariates(table: Any, item_id: Sequence[str]) -> Covariates:
     if flat:
         raise InputError(f"item_covariates: {', '.join(flat)} are the same for all items")
     return Covariates(names, away / sd[:, None], sd)
-
-
-def _refuse_lacking(option: str, items: Sequence[str]) -> None:
-    if items:
-        some = ", ".join(items[:20]) + (f" and {len(items) - 20} more" if len(items) > 20 else "")
-        raise InputError(f"{option} says nothing of {len(items)} item(s): {some}")

@@ -146,6 +146,22 @@ def check_image(check: xr.Dataset | None) -> Image | None:
     return inline(ax, f"Observed and predicted scores. {ax.get_title()}.", caption)
 
 
+def check_items_image(check: xr.Dataset | None) -> Image | None:
+    """Draw how items go together with the others, and what the posterior predicts."""
+    if check is None or not _has(check, "item_rest_correlation"):
+        return None
+    ax = plots.predictive_items(check)
+    level = float(check.attrs["level"])
+    caption = (
+        f"Correlation of each item with the sum of the others: observed, and where "
+        f"{100 * level:.0f}% of simulated data have it. Of 100 items some "
+        f"{100 * (1 - level):.0f} lie outside by chance. Far below (at the bottom): a wrong key, "
+        f"guessing, an item about something else; far above: other items depend on it. "
+        f"check_items.csv has the numbers of all items."
+    )
+    return inline(ax, f"Observed and predicted correlations of items. {ax.get_title()}.", caption)
+
+
 def _simulated_from(check: xr.Dataset) -> str:
     return (
         "the posterior" if check.attrs.get("n_item_draws", 1) else "the estimates, taken as known"

@@ -92,6 +92,7 @@ def write_report(
         convergence=figures.convergence_images(joint, items),
         shards=figures.shards_image(items),
         check=figures.check_image(check),
+        check_items=figures.check_items_image(check),
         check_words=figures.check_words(check),
         diagnostics=chains.diagnostics_table(items),
         worst=chains.worst_table(items),

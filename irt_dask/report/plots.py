@@ -36,10 +36,10 @@ from irt_dask.report.posterior_plots import (
     drawn,
     forest,
     label_of,
-    predictive,
     shards,
     suspects,
 )
+from irt_dask.report.predictive_plots import predictive, predictive_items
 from irt_dask.report.wright import wright_map
 from irt_dask.variables import ITEMS, ITERATION
 
@@ -54,6 +54,7 @@ __all__ = [
     "icc",
     "information",
     "predictive",
+    "predictive_items",
     "shards",
     "suspects",
     "timings",

@@ -1,4 +1,4 @@
-"""Plots of a posterior of the items: intervals, shards beside their combination, predictions."""
+"""Plots of a posterior of the items: intervals, shards beside their combination."""
 
 from __future__ import annotations
 
@@ -302,54 +302,5 @@ def shards(
     _name_rows(ax, [ids[k] for k in chosen])
     number = f"{int(far.sum())} of {far[:, free[chosen]].size:,} means beyond |z| = {limit:.1f}"
     ax.set(xlabel=label_of(parameter, dim), title=f"Means of {len(means)} shards: {number}")
-    legend(ax, handles, names)
-    return ax
-
-
-def predictive(check: xr.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Draw persons by score, observed and as the posterior predicts them.
-
-    ``check`` is a result of ``predictive_check``; the band holds 95% of the replicated counts,
-    score by score.
-
-    Examples
-    --------
-    >>> import irt_dask as irt
-    >>> responses = irt.simulate(500, 10, seed=1)
-    >>> posterior = irt.fit_bayes(responses, n_draws=200, n_warmup=100)
-    >>> ax = irt.plot.predictive(irt.predictive_check(responses, posterior))
-    >>> ax.get_xlabel(), ax.get_ylabel()
-    ('number right', 'persons')
-    """
-    observed = required(check, "score_count")
-    low, high = (required(check, f"score_count_{end}") for end in ("lower", "upper"))
-    width = float(check.attrs.get("score_width", 1))
-    score = required(check, "score") + 0.5 * (width - 1.0)
-    level = float(check.attrs.get("level", 0.95))
-    ax = axes(ax)
-    outside = (observed < low) | (observed > high)
-    # as steps, so that classes of one score can be told from each other
-    edges = np.append(score - 0.5 * width, score[-1] + 0.5 * width)
-    band = ax.stairs(high, edges, baseline=low, fill=True, color=COLOURS[0], alpha=0.22, lw=0)
-    line = ax.stairs(
-        required(check, "score_count_expected"), edges, color=COLOURS[0], lw=1.2, baseline=None
-    )
-    size = 16 if len(score) <= 70 else 6
-    inner = ax.scatter(score[~outside], observed[~outside], s=size, color=INK, zorder=3)
-    handles = [inner, line, band]
-    names = ["observed", "expected", f"{100 * level:.0f}% of replicates"]
-    if outside.any():
-        far = ax.scatter(score[outside], observed[outside], s=size, color=COLOURS[1], zorder=4)
-        handles.insert(1, far)
-        names.insert(1, "observed, outside")
-    ax.set_ylim(bottom=0)
-    ax.set_xlim(edges[0], edges[-1])
-    title = "Scores and their posterior prediction"
-    if "p_value" in check.attrs:
-        p = float(check.attrs["p_value"])
-        title += ": p undefined" if np.isnan(p) else f": p = {p:.3f}"
-    ax.set(xlabel="number right", ylabel="persons", title=title)
-    ax.grid(axis="y", color="#eceef0", lw=0.7)
-    ax.set_axisbelow(True)
     legend(ax, handles, names)
     return ax

@@ -9,9 +9,11 @@ import tomllib
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from irt_dask.errors import repeated
+from irt_dask.variables import ITEMS
 
 if TYPE_CHECKING:
     import pandas as pd
+    import xarray as xr
 
 _UNSIGNED = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 #: What a spreadsheet takes for a formula, after apostrophes: numbers are none.
@@ -76,6 +78,17 @@ def to_csv(frame: pd.DataFrame) -> str:
             ends = ends or any(isinstance(x, str) and "\r" in x for x in safe[name])
     # A carriage return ends a line wherever it is not quoted, which only this does.
     return safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC if ends else csv.QUOTE_MINIMAL)
+
+
+def by_item(result: xr.Dataset, prefix: str = "item_") -> pd.DataFrame:
+    """What a result says of each item: a row an item, columns without the prefix."""
+    import pandas as pd
+
+    names = [str(n) for n in result.data_vars if result[n].dims == (ITEMS,)]
+    columns = {
+        name.removeprefix(prefix).removeprefix("item_"): result[name].values for name in names
+    }
+    return pd.DataFrame({"item": result["item_id"].values.astype(str), **columns})
 
 
 def from_cell(text: str) -> str:

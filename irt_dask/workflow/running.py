@@ -44,8 +44,9 @@ def run(
     -------
     Path of the run directory, with ``run.json``, ``log.txt``, ``responses/``, ``summary.nc``,
     ``spectral.nc``, ``joint.nc`` and ``posterior.nc`` (with ``calibrate.method = "marginal"``
-    ``marginal.nc`` in their place), ``items.csv``, ``check.nc`` (unless ``check.replicates`` is 0),
-    ``scores/``, ``scores.nc``, ``private.nc`` if it was asked for, and ``report.html``.
+    ``marginal.nc`` in their place), ``items.csv``, ``check.nc`` and ``check_items.csv`` (unless
+    ``check.replicates`` is 0), ``scores/``, ``scores.nc``, ``private.nc`` if it was asked for, and
+    ``report.html``.
 
     Raises
     ------

@@ -33,6 +33,7 @@ from irt_dask.kernels.responses.layouts import to_dense
 from irt_dask.score import score as score_persons
 from irt_dask.simulate import simulate
 from irt_dask.store import Responses, StoreWriter, open_responses
+from irt_dask.store.documents import by_item, to_csv
 from irt_dask.store.writer import check_rows_per_block
 from irt_dask.variables import DRAW
 from irt_dask.workflow.config import OF_A_SOURCE, RunConfig
@@ -237,7 +238,7 @@ def chains_for(n_shards: int, n_items: int) -> int:
 
 
 def check(c: Context) -> list[str]:
-    """Compare the scores with what the posterior, or the estimates, predict."""
+    """Compare scores and items with what the posterior, or the estimates, predict."""
     items, replicates = c.directory.load(fit_of(c.config)), c.config.check.replicates
     if c.config.is_marginal:
         if reason := _unpredictable(c.responses, items):
@@ -251,14 +252,17 @@ def check(c: Context) -> list[str]:
         items = _standardised(items)
     else:
         replicates = _of_draws(items, "check.replicates", replicates)
+    table = c.config.bayes.item_table
     result = predictive_check(
         c.responses,
         items,
         n_replicates=replicates,
+        item_blocks=None if table is None else read_item_table(table).get("item_blocks"),
         seed=c.config.seed,
         **c.common,
     )
-    return [c.directory.save("check.nc", result)]
+    by_items = c.directory.write("check_items.csv", to_csv(by_item(result)).encode())
+    return [c.directory.save("check.nc", result), by_items]
 
 
 def fit_of(config: RunConfig) -> str:

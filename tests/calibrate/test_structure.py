@@ -469,12 +469,12 @@ def test_workers_get_the_same_prior():
 
 
 @pytest.mark.parametrize(("options", "match"), [
-    ({"item_blocks": ["a"] * 11}, r"11 label\(s\) for 12 items"),
-    ({"item_blocks": {"0": "a"}}, r"nothing of 11 item\(s\): 1, 2"),
-    ({"item_blocks": "a"}, "mapping of item to label"),
-    ({"item_blocks": ["a"] * 11 + [None]}, r"nothing of 1 item\(s\): 11"),
+    ({"item_blocks": ["a"] * 11}, "11 labels, and the responses have 12 items"),
+    ({"item_blocks": {"0": "a"}}, r"no label .* for 11 item\(s\): '1', '2'"),
+    ({"item_blocks": "a"}, "type str; give a dict"),
+    ({"item_blocks": ["a"] * 11 + [None]}, r"no label .* for 1 item\(s\): '11'"),
     ({"item_covariates": np.ones((12, 2))}, "must be a DataFrame"),
-    ({"item_covariates": {"x": range(11)}}, r"nothing of 1 item\(s\): 11"),
+    ({"item_covariates": {"x": range(11)}}, r"no row for 1 item\(s\): '11'"),
     ({"item_covariates": {"x": [*range(11), np.nan]}}, "x of item 11 is nan"),
     ({"item_covariates": {"x": ["a"] * 12}}, "x are not numbers"),
     ({"item_covariates": {"x": [0.1] * 12}}, "x are the same for all items"),

@@ -316,7 +316,8 @@ METHODS = (
         categories=_CATEGORIES,
     ),
     Method(
-        "predictive_check, mixed", "predictive_check", {"n_replicates": 20, "seed": 5},
+        "predictive_check, mixed", "predictive_check",
+        {"n_replicates": 20, "seed": 5, "item_blocks": dict(zip(ITEMS, "abbac", strict=True))},
         items="mixed", random="keyed", categories=_CATEGORIES,
     ),
     Method(

@@ -142,16 +142,17 @@ def test_blocks_layouts_and_workers_do_not_matter(client, bits):
     y = of_abilities(80, a, d, 7)
     y[np.random.default_rng(8).random(y.shape) < 0.3] = -1
     posterior = known(a, d, sd=0.1)
-    want = irt.predictive_check(y, posterior, n_replicates=10, seed=3)
+    options = {"n_replicates": 10, "seed": 3, "item_blocks": list("abcabcaab")}
+    want = irt.predictive_check(y, posterior, **options)
     stored = csr_of(y)
     others = [irt.from_array(y, rows_per_block=k) for k in (1, 7)]
     others.append(irt.from_array(stored, observed="stored", rows_per_block=13))
     assert others[-1].layout == "csr"
     for other in others:
-        got = irt.predictive_check(other, posterior, n_replicates=10, seed=3)
+        got = irt.predictive_check(other, posterior, **options)
         assert bits(got) == bits(want)
         assert got.attrs == want.attrs
-    on_workers = irt.predictive_check(others[1], posterior, n_replicates=10, seed=3, client=client)
+    on_workers = irt.predictive_check(others[1], posterior, client=client, **options)
     assert bits(on_workers) == bits(want)
     other = irt.predictive_check(y, posterior, n_replicates=10, seed=4)
     assert bits(other) != bits(want)

@@ -691,6 +691,57 @@ def test_predictive_marks_the_counts_outside():
         plots.predictive(check.drop_vars("score_count_lower"))
 
 
+def checked_items(n=5, half=0.1):
+    """Result of a predictive check of items; the second is far below, the last a little above."""
+    observed = np.full(n, 0.3)
+    observed[1], observed[-1] = -0.2, 0.42
+    name, others = "item_rest_correlation", np.full(n, 0.3)
+    return xr.Dataset(
+        {
+            name: ("items", observed),
+            f"{name}_lower": ("items", others - half),
+            f"{name}_upper": ("items", others + half),
+        },
+        {"item_id": ("items", [f"${j}$" for j in range(n)])},
+        {"level": 0.95},
+    )
+
+
+def test_predictive_items_names_those_outside():
+    check = checked_items()
+    ax = draw(plots.predictive_items(check))
+    assert ax.get_title() == "Items with the others: 2 of 5 outside"
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["$1$", "$4$"]  # the lowest first
+    assert ax.get_yticks().tolist() == [0, 4]
+    names = [t.get_text() for t in ax.get_legend().get_texts()]
+    assert names == ["observed", "observed, outside", "95% of replicates"]
+    undefined = check.copy(deep=True)
+    undefined["item_rest_correlation"][:2] = np.nan
+    undefined["item_rest_correlation_lower"][2] = np.nan
+    ax = draw(plots.predictive_items(undefined))
+    assert ax.get_title() == "Items with the others: 1 of 2 outside"
+    many = draw(plots.predictive_items(checked_items(100, half=0.0)))
+    assert len(many.get_yticks()) == 2
+    everything = checked_items(100)
+    everything["item_rest_correlation_upper"][:] = -0.5
+    assert len(draw(plots.predictive_items(everything)).get_yticks()) == 20
+    none = undefined.copy(deep=True)
+    none["item_rest_correlation"][:] = np.nan
+    assert "0 of 0" in draw(plots.predictive_items(none)).get_title()
+    with pytest.raises(InputError, match="item_rest_correlation_lower"):
+        plots.predictive_items(check.drop_vars("item_rest_correlation_lower"))
+
+
+def test_the_page_shows_what_is_predicted_of_items(tmp_path):
+    check = checked().merge(checked_items()).assign_attrs(checked().attrs)
+    page, text = alone(tmp_path, posterior=make(3)[0], check=check)
+    alts = [attrs.get("alt", "") for _, attrs in page.tags]
+    assert any("Items with the others: 2 of 5" in alt for alt in alts)
+    assert "check_items.csv" in text
+    _, text = alone(tmp_path, posterior=make(3)[0], check=checked())  # of an earlier version
+    assert "check_items.csv" not in text
+
+
 def test_numbers_and_durations():
     found = [tables.number(v) for v in (1234.5678, -0.0001, np.nan, np.inf, -np.inf, -0.5)]
     assert found == ["1,234.568", "0.000", "–", "∞", "-∞", "-0.500"]

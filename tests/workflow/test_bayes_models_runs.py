@@ -81,7 +81,7 @@ def test_a_run_whose_items_have_blocks_and_covariates(tmp_path):
         "model = '2pl+graded'\nitem_table = 't.csv'\npositive = 'none'\ndraws = 100\nwarmup = 60\n"
     )
     (tmp_path / "p.toml").write_text(
-        "directory = 'r'\n[data]\nsource = 'd.csv'\ncategories = 'data'\n[check]\nreplicates = 0\n"
+        "directory = 'r'\n[data]\nsource = 'd.csv'\ncategories = 'data'\n[check]\nreplicates = 10\n"
         f"[bayes]\nchains = 1\n{bayes}"
     )
     with warnings.catch_warnings():
@@ -91,6 +91,8 @@ def test_a_run_whose_items_have_blocks_and_covariates(tmp_path):
             assert fit["block"].values.tolist() == ["a", "b"]
             assert fit["covariate"].values.tolist() == ["length"]
             assert fit["item_block_mean_draw"].shape == (100, 2, 2)
+        with xr.open_dataset(tmp_path / "r" / "check.nc") as found:
+            assert found["block_score_variance"].shape == (2,)
         table["block"] = list("aabbbbb")
         table.to_csv(tmp_path / "t.csv", index=False)
         with pytest.raises(ChangedRunError):

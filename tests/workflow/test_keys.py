@@ -48,7 +48,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(stages, name, call)
     for name in (
         "refuse_other_categories", "refuse_unused_weights", "check_prior", "write_run_report",
-        "items_text", "bank_checksum",
+        "items_text", "bank_checksum", "by_item", "to_csv",
     ):  # fmt: skip
         monkeypatch.setattr(stages, name, MagicMock())
     monkeypatch.setattr(stages, "open_responses", lambda path: responses)

@@ -64,8 +64,8 @@ def begun(died, tmp_path):
 NAMES = [
     "checkpoints", "checkpoints/marginal", "checkpoints/marginal/marginal.checkpoint", "log.txt",
     "responses", "responses.quarantine.csv", "summary.nc", "truth.nc", "marginal.nc", "items.csv",
-    "check.nc", "scores", "scores.nc", "private.nc", "report.html", "run.json", ".lock",
-    "responses/manifest.json", "scores/part-000000.parquet",
+    "check.nc", "check_items.csv", "scores", "scores.nc", "private.nc", "report.html", "run.json",
+    ".lock", "responses/manifest.json", "scores/part-000000.parquet",
 ]  # fmt: skip
 
 

@@ -67,6 +67,10 @@ def test_a_run_leaves_what_it_promises(finished):
         np.testing.assert_array_equal(check[name], alone[name])
     assert check.attrs["p_value"] == alone.attrs["p_value"]
     assert f"p = {alone.attrs['p_value']:.3f}. " in page
+    by_item = pd.read_csv(finished / "check_items.csv", float_precision="round_trip")
+    np.testing.assert_array_equal(by_item["item"], alone["item_id"])
+    for name in ("rest_correlation", "mean_score_p_value"):
+        np.testing.assert_array_equal(by_item[name], alone[f"item_{name}"])
 
 
 def test_a_second_run_does_nothing(finished):
