@@ -271,3 +271,12 @@ def test_priors_that_there_are_not(options, match):
     y, _, _ = standardised(100, 5, 11)
     with pytest.raises(InputError, match=match):
         irt.fit_marginal(y, **options)
+
+
+def test_a_prior_of_items_with_empty_categories_is_refused():
+    y = np.random.default_rng(12).integers(0, 3, (200, 4))
+    y[:, 1] = np.where(y[:, 1] == 1, 2, y[:, 1])
+    r = irt.from_array(y.astype(np.int8), categories=3)
+    for prior in ("empirical", ItemPrior()):
+        with pytest.raises(InputError, match="whose categories nobody has"):
+            irt.fit_marginal(r, model="gpcm", prior=prior, null_categories="keep")

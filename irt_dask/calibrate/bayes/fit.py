@@ -227,13 +227,11 @@ def fit_bayes(
         signed=signed,
     )  # fmt: skip
     name = samplers.choose(sampler, n_dims)
+    before = item_priors.choose(prior, name, powering, signed=signed)
     o = Options(
         seed, n_shards, n_draws, n_warmup, n_chains,
-        item_priors.structured(
-            item_priors.choose(prior, name, powering, signed=signed), responses.item_id,
-            item_blocks, item_covariates,
-        ),
-        powering, n_dims, bool(correlated), name, barycenter.location_for(location, n_dims),
+        item_priors.structured(before, responses.item_id, item_blocks, item_covariates), powering,
+        n_dims, bool(correlated), name, barycenter.location_for(location, n_dims),
         *asked.loading_masks(responses, n_dims, loadings, positive, correlated, start), positive,
     )  # fmt: skip
     with Engine(responses, client=client, progress=progress, stage="Gibbs", graded=True) as engine:
@@ -253,8 +251,7 @@ def fit_bayes(
     mixed = shards.warn(found.shards, name, found.rotation)
     data |= shards.diagnostics(found.shards, found.sampled.space, found.rotation)
     about |= {"converged": mixed and found.combined.settled, "objective": objective}
-    if isinstance(o.prior, Hierarchy):
-        data = o.prior.described(data)
+    data = item_priors.described(o.prior, data)
     return dataset(data, item_id=responses.item_id, coords=item_priors.coords(o.prior), attrs=about)
 
 

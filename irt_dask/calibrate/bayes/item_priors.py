@@ -119,6 +119,11 @@ def _of_structure(prior: Hierarchy) -> dict[str, Any]:
     }
 
 
+def described(prior: ItemPrior | Hierarchy, data: dict[str, Any]) -> dict[str, Any]:
+    """The result's arrays, of those that there are of a learned mean and covariance."""
+    return data if isinstance(prior, ItemPrior) else prior.described(data)
+
+
 def coords(prior: ItemPrior | Hierarchy) -> dict[str, Any] | None:
     """Names of the coordinates of a learned mean and covariance."""
     return None if isinstance(prior, ItemPrior) else prior.coords()

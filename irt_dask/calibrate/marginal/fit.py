@@ -209,22 +209,15 @@ def fit_marginal(
         responses, client=client, progress=progress, stage="marginal ML", graded=True
     ) as engine:
         counts = response_counts(engine)
-        estimated = np.asarray(what.free.any(axis=0))
-        of_each = counts.of_each
-        settled = nulls.settled(models, responses.item_id, of_each, estimated, null_categories)
-        if settled is not models:
-            models, what = settled, what.of_models(settled)
+        what = _with_categories(what, responses.item_id, counts, null_categories, prior)
         fit = Rounds(engine, what, complete=counts.complete)
         x = signs.likeliest(fit, counts, start) if what.signed else _begun(fit, counts, start)
-        before: ItemPrior | learned.Learned | None = prior if isinstance(prior, ItemPrior) else None
-        if prior == "empirical":
-            what, x, before = learned.settle(fit, x)
-            fit = Rounds(engine, what, complete=counts.complete)
-        wanted = marginal_errors.are_wanted(what, x, standard_errors, engine.sampled)
-        options = _identity(what, latent, tolerance, labels, x)
+        fit, x, before = _with_prior(fit, x, prior)
+        wanted = marginal_errors.are_wanted(fit.model, x, standard_errors, engine.sampled)
+        options = _identity(fit.model, latent, tolerance, labels, x)
         saved = checkpoint_of(engine, checkpoint, options)
         end = climb.full(fit, x, max_iterations, tolerance, saved, "marginal")
-        found = _found(fit, signs.upright(what, end.x), wanted, fixed_items)
+        found = _found(fit, signs.upright(fit.model, end.x), wanted, fixed_items)
         items = of_items(fit, found, counts)
     if not end.converged:
         warnings.warn(
@@ -233,12 +226,37 @@ def fit_marginal(
             ConvergenceWarning,
             stacklevel=2,
         )
-    nulls.warn(models, responses.item_id, estimated, null_categories)
+    estimated = np.asarray(fit.model.free.any(axis=0))
+    nulls.warn(fit.model.items, responses.item_id, estimated, null_categories)
     checks.warn(items["item_flag"], responses.item_id)
     if found.anchored is not None:
         found.anchored.warn(responses.item_id)
     name = model if isinstance(model, str) else "by item"
     return described(fit, found, end, items, labels, name, before)
+
+
+def _with_categories(
+    what: Model, item_id: tuple[str, ...], counts: ResponseCounts, how: str,
+    prior: str | ItemPrior | None,
+) -> Model:  # fmt: skip
+    """The model without the categories that nobody has, or as it is."""
+    estimated = np.asarray(what.free.any(axis=0))
+    settled = nulls.settled(what.items, item_id, counts.of_each, estimated, how)
+    if settled is what.items:
+        return what
+    if prior is not None:
+        learned.refuse(settled, "normal")
+    return what.of_models(settled)
+
+
+def _with_prior(
+    fit: Rounds, x: Floats, prior: str | ItemPrior | None
+) -> tuple[Rounds, Floats, ItemPrior | learned.Learned | None]:
+    """The rounds with the prior that the items have, where it is learned; what it is."""
+    if prior != "empirical":
+        return fit, x, prior if isinstance(prior, ItemPrior) else None
+    model, x, found = learned.settle(fit, x)
+    return Rounds(fit.engine, model, complete=fit.complete), x, found
 
 
 def _begun(fit: Rounds, counts: ResponseCounts, start: xr.Dataset | None) -> Floats:

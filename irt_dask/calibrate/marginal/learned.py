@@ -44,6 +44,11 @@ class Learned:
 
 def refuse(models: Mixture, latent: str) -> None:
     """Stop where there is no density of slopes and intercepts, or no scale for it."""
+    if models.empty.any():
+        raise InputError(
+            "prior= is not available for items some of whose categories nobody has; declare fewer "
+            "(categories=), join some by recode, or leave the prior out"
+        )
     shared = {p.model.name for p in models.parts if p.model.shared}
     if others := shared | {p.model.name for p in models.parts if p.model.coordinates is None}:
         raise InputError(
