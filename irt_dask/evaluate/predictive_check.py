@@ -91,8 +91,7 @@ def predictive_check(
     Raises
     ------
     InputError
-        If the posterior has fewer draws than ``n_replicates``, or ``item_blocks`` lacks items or
-        names others.
+        If the posterior has fewer draws than ``n_replicates``, or ``item_blocks`` lacks items.
     EstimationError
         If no response is observed.
     TooLargeError
