@@ -29,24 +29,14 @@ _SEVERAL = ("item_loading", "item_intercept")
 
 
 def has_draws(items: Any) -> bool:
-    """Whether these items carry draws of slopes and intercepts, or of loadings."""
-    drawn = _SEVERAL if has_loadings(items) else _ONE
-    return isinstance(items, xr.Dataset) and all(f"{name}_draw" in items for name in drawn)
+    """Whether these items carry draws of slopes and intercepts, or of loadings.
 
-
-def of_one_draw(items: xr.Dataset) -> xr.Dataset:
-    """The draw under the parameters' names, where one was picked: ``posterior.isel(draw=3)``.
-
-    Other items are as they are: of those with draws the means count.
+    One draw that was picked (``posterior.isel(draw=3)``) is items of its own.
     """
-    picked = {
-        f"{name}_draw": name
-        for name in (*_ONE, *_more(), _STEPS)
-        if f"{name}_draw" in items and DRAW not in items[f"{name}_draw"].dims
-    }
-    if not picked:
-        return items
-    return items.drop_vars({*picked.values()} & {*items.variables}).rename(picked)
+    drawn = [f"{name}_draw" for name in (_SEVERAL if has_loadings(items) else _ONE)]
+    return isinstance(items, xr.Dataset) and all(
+        name in items and DRAW in items[name].dims for name in drawn
+    )
 
 
 def _more() -> list[str]:

@@ -22,7 +22,7 @@ from irt_dask.curves.base import ADJACENT
 from irt_dask.curves.grids import GRID_BOUND, LARGEST_LOGIT
 from irt_dask.curves.item_set import Group, ItemSet
 from irt_dask.errors import InputError
-from irt_dask.variables import ITEMS, LATENT_DIMS, unique_ids
+from irt_dask.variables import DRAW, ITEMS, LATENT_DIMS, unique_ids
 
 #: Models of items that are estimated alone: 1PL is 2PL with given parameters.
 KINDS = [m for m in MODELS.values() if not m.shared]
@@ -44,6 +44,7 @@ def item_set(
     A fit with difficulties only (Rasch) has slope 1.  Each item is of the simplest model that
     describes it: with a guessing parameter of 0 it is one of the 2PL.
     """
+    items = of_one_draw(items)
     at = np.array(_positions(items, item_id, what), dtype=np.int64)
     refuse_loadings(items, what)
     names, k = _models(items, at, item_id, what)
@@ -63,6 +64,21 @@ def item_set(
             _refuse_bad(model, x, [item_id[j] for j in own], what)
         groups.append(Group(model, own, x))
     return ItemSet(tuple(groups))
+
+
+def of_one_draw(items: Any) -> Any:
+    """The draw under the parameters' names, where one was picked: ``posterior.isel(draw=3)``.
+
+    Other items are as they are: of those with draws the means count.
+    """
+    if not isinstance(items, xr.Dataset):
+        return items
+    picked = {
+        str(name): str(name).removesuffix("_draw")
+        for name, values in items.data_vars.items()
+        if str(name).endswith("_draw") and DRAW not in values.dims
+    }
+    return items.drop_vars({*picked.values()} & {*items.variables}).rename(picked)
 
 
 def _models(items: xr.Dataset, at: Ints, item_id: tuple[str, ...], what: str) -> tuple[Any, Ints]:
@@ -288,6 +304,7 @@ def item_loadings(
 
     Without ``ability_correlation`` the abilities are independent.
     """
+    items = of_one_draw(items)
     at = _positions(items, item_id, what)
     for name in ("item_loading", "item_intercept"):
         if name not in items:

@@ -20,7 +20,6 @@ from irt_dask.engine.inputs import whole_number
 from irt_dask.engine.tasks import Tasks, run_tasks
 from irt_dask.errors import ClusterError, InputError
 from irt_dask.items.described import described
-from irt_dask.items.draws import of_one_draw
 from irt_dask.items.mixture import Mixture, mixture_named
 from irt_dask.items.parameters import bank_item_ids, item_set
 from irt_dask.kernels.base import keyed_random
@@ -177,7 +176,7 @@ def chosen(n_items: Any, items: Any, model: Any, categories: Any, seed: int) -> 
 def _given(items: Any) -> Chosen:
     """Items of a fit, a bank, or one draw of a posterior."""
     item_id = bank_item_ids(items)
-    models, x = Mixture.of_items(item_set(of_one_draw(items), item_id))
+    models, x = Mixture.of_items(item_set(items, item_id))
     return Chosen(item_id, together(models.n_categories), models, x, items.attrs.get("model"))
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from items import quiet
 from parts import csr_of
 from scipy.special import ndtri
 from scipy.stats import kstest, norm
@@ -180,3 +181,19 @@ def test_files_hold_the_same_values(tmp_path):
         assert frame[name].to_numpy().tobytes() == memory[name].values.tobytes()
     assert written.attrs["n_plausible"] == 3
     assert written.attrs["seed"] == 4
+
+
+def test_one_draw_of_a_posterior_is_items_of_its_own():
+    """Wherever items are taken, and no draws of it are left to average over."""
+    responses = irt.simulate(150, 6, model="2pl+gpcm", categories=[2, 2, 2, 3, 3, 3], seed=1)
+    posterior = quiet(irt.fit_bayes, responses, model="2pl+gpcm", n_draws=100, n_warmup=50)
+    one = posterior.isel(draw=3)
+    names = ("discrimination", "intercept", "step_intercept")
+    bank = posterior.drop_vars([n for n in posterior if str(n).endswith("_draw")]).assign(
+        {f"item_{k}": posterior[f"item_{k}_draw"].isel(draw=3) for k in names}
+    )
+    for of in (irt.score, irt.item_fit, irt.predictive_check):
+        got, want = of(responses, one), of(responses, bank)
+        assert all(np.array_equal(got[k], want[k], equal_nan=True) for k in want.data_vars)
+    ability = [irt.score(responses, items)["person_ability"] for items in (one, posterior)]
+    assert not np.array_equal(*ability)
