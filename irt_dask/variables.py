@@ -137,6 +137,9 @@ contrast_difference(contrasts)  f    theta    first less second
 shard_n_persons(shards)         iu   persons  persons in the shard
 shard_acceptance(shards)        f    -        accepted share of the item proposals
 shard_grid_spacing(shards)      f    theta    spacing of the ability grid
+ranked_parameter(ranked)        UOT  -        the parameters that mixed worst, the worst first
+ranked_draw_count(ranked, chains, rank_bins)  i  draws  draws of a chain, or of a half of the only
+    one, by rank among those of all
 shard_max_rhat(shards)          f    -        largest R-hat of the shard's parameters
 shard_min_ess(shards)           f    draws    smallest effective sample size
 shard_item_discrimination(shards, items)  f  1/theta  shard mean of a

@@ -260,9 +260,38 @@ def convergence_images(joint: xr.Dataset | None, items: xr.Dataset) -> list[Imag
     return images
 
 
-def timings_image(stages: Sequence[tuple[str, float]]) -> Image | None:
-    """Draw the time by stage."""
+def ranks_image(items: xr.Dataset) -> Image | None:
+    """Draw the ranks of each chain's draws, of the parameters that mixed worst."""
+    if not _has(items, "ranked_draw_count"):
+        return None
+    panels = _side_by_side(3.0)
+    for ax, which in zip(panels, range(min(2, items.sizes["ranked"])), strict=False):
+        plots.ranks(items, which, ax=ax)
+    if items.sizes["ranked"] == 1:
+        panels[1].set_axis_off()
+    _one_legend(panels)
+    caption = (
+        "Draws of each chain (of the two halves of the only one) by their rank among all draws of "
+        "the parameter: level where chains have mixed, tilted where some are higher than others, "
+        "high at both ends where one moves less than others."
+    )
+    titles = "; ".join(ax.get_title() for ax in panels if ax.get_title())
+    return inline(panels[0], f"Ranks of draws. {titles}.", caption)
+
+
+def timings_image(
+    stages: Sequence[tuple[str, float]], posterior: xr.Dataset | None = None
+) -> Image | None:
+    """Draw the time by stage, and say how much of a posterior was drawn in that of its stage."""
     if not stages:
         return None
+    caption, took = "Wall-clock time.", dict(stages).get("bayes", 0.0)
+    if posterior is not None and _has(posterior, "shard_min_ess") and took > 0.0:
+        least = float(posterior["shard_min_ess"].min())
+        caption += (
+            f" The smallest effective sample size of a shard, {least:,.0f}, took the stage bayes, "
+            f"{seconds(took)} (less where it was resumed): {least / took:.3g} effective draws a "
+            f"second."
+        )
     listed = "; ".join(f"{name}: {seconds(float(value))}" for name, value in stages)
-    return inline(plots.timings(stages), f"Time by stage. {listed}.", "Wall-clock time.")
+    return inline(plots.timings(stages), f"Time by stage. {listed}.", caption)

@@ -40,6 +40,7 @@ from irt_dask.report.posterior_plots import (
     suspects,
 )
 from irt_dask.report.predictive_plots import predictive, predictive_items
+from irt_dask.report.rank_plots import ranks
 from irt_dask.report.wright import wright_map
 from irt_dask.variables import ITEMS, ITERATION
 
@@ -55,6 +56,7 @@ __all__ = [
     "information",
     "predictive",
     "predictive_items",
+    "ranks",
     "shards",
     "suspects",
     "timings",

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from irt_dask.kernels.combine.convergence import ess, rhat
+import irt_dask as irt
+from irt_dask.kernels.combine.convergence import ess, rank_counts, rhat
 
 
 def ar1(rho, shape, seed):
@@ -85,3 +86,37 @@ def test_a_chain_that_never_moves_has_no_ess():
     x = np.ones((2, 100, 1))
     assert np.isnan(ess(x)).all()
     assert np.isnan(rhat(x)).all()
+
+
+def test_draws_are_counted_by_rank():
+    draws = np.random.default_rng(4).normal(size=(3, 40, 2, 2))
+    draws[1] += 0.5
+    got = rank_counts(draws, 6)
+    assert got.shape == (3, 6, 2, 2)
+    for a in range(2):
+        for b in range(2):
+            x = draws[:, :, a, b]
+            place = (x[:, :, None, None] > x).sum(axis=(2, 3))  # those below
+            for chain in range(3):
+                want = np.bincount(place[chain] * 6 // 120, minlength=6)
+                np.testing.assert_array_equal(got[chain, :, a, b], want)
+    assert (got.sum(axis=(0, 1)) == 120).all()
+    assert (got.sum(axis=0) == 20).all()
+    one = rank_counts(draws[:1], 4)  # its halves
+    np.testing.assert_array_equal(one, rank_counts(draws[0].reshape(2, 20, 2, 2), 4))
+
+
+def test_the_parameters_that_mixed_worst_are_named():
+    responses = irt.simulate(300, 6, seed=5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = irt.fit_bayes(responses, n_chains=3, n_shards=2, n_draws=100, n_warmup=50)
+    assert fit["ranked_draw_count"].dims == ("ranked", "chains", "rank_bins")
+    assert fit["ranked_draw_count"].shape == (8, 3, 20)
+    assert (fit["ranked_draw_count"].sum("rank_bins") == 100).all()
+    worst = max(float(fit[f"item_{k}_rhat"].max()) for k in ("discrimination", "intercept"))
+    kind, item, shard = (
+        fit["ranked_parameter"].values[0].replace(" of ", ",").replace(" in shard ", ",").split(",")
+    )
+    assert float(fit[f"item_{kind}_rhat"][fit["item_id"].values.tolist().index(item)]) == worst
+    assert float(fit["shard_max_rhat"][int(shard)]) >= worst

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -705,6 +706,42 @@ def checked_items(n=5, half=0.1):
         {"item_id": ("items", [f"${j}$" for j in range(n)])},
         {"level": 0.95},
     )
+
+
+def test_ranks_of_chains_and_of_halves():
+    counts = np.random.default_rng(0).integers(3, 9, (2, 3, 5))
+    fit = xr.Dataset(
+        {
+            "ranked_draw_count": (("ranked", "chains", "rank_bins"), counts),
+            "ranked_parameter": ("ranked", ["intercept of $x$", "discrimination of y"]),
+        },
+        attrs={"n_chains": 3},
+    )
+    ax = draw(plots.ranks(fit))
+    assert ax.get_title() == "Ranks: intercept of $x$"
+    names = [t.get_text() for t in ax.get_legend().get_texts()]
+    assert names == ["even", "chain 1", "chain 2", "chain 3"]
+    np.testing.assert_array_equal(ax.patches[1].get_data().values, counts[0, 1])
+    halves = fit.isel(chains=slice(0, 2)).assign_attrs(n_chains=1)
+    names = [t.get_text() for t in draw(plots.ranks(halves, 1)).get_legend().get_texts()]
+    assert names == ["even", "half 1", "half 2"]
+    with pytest.raises(InputError, match="which=2: ranks are kept of 2 parameters"):
+        plots.ranks(fit, 2)
+    with pytest.raises(InputError, match="no variable 'ranked_draw_count'"):
+        plots.ranks(fit[["ranked_parameter"]])
+
+
+def test_the_page_shows_ranks_and_effective_draws_a_second(tmp_path):
+    responses = irt.simulate(200, 5, seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = irt.fit_bayes(responses, n_chains=2, n_draws=100, n_warmup=50)
+    page = write_report(
+        tmp_path / "r.html", title="t", run=[], timings=[("bayes", 4.0)], posterior=fit
+    ).read_text()
+    assert "Draws of each chain" in page
+    least = float(fit["shard_min_ess"].min())
+    assert f"{least / 4.0:.3g} effective draws a second" in page
 
 
 def test_predictive_items_names_those_outside():

@@ -249,7 +249,7 @@ def fit_bayes(
     item_priors.warn_inefficient(found.combined.learned, _EFFICIENT)
     shards.warn_rare(counts.seen, responses.item_id, found.shards)
     mixed = shards.warn(found.shards, name, found.rotation)
-    data |= shards.diagnostics(found.shards, found.sampled.space, found.rotation)
+    data |= shards.diagnostics(found.shards, found.sampled.space, found.rotation, responses.item_id)
     about |= {"converged": mixed and found.combined.settled, "objective": objective}
     data = item_priors.described(o.prior, data)
     return dataset(data, item_id=responses.item_id, coords=item_priors.coords(o.prior), attrs=about)

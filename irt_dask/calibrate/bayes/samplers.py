@@ -31,7 +31,7 @@ from irt_dask.calibrate.bayes.coordinates import Space
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy
 from irt_dask.calibrate.bayes.item_density import Shapes
 from irt_dask.calibrate.bayes.model_space import ModelSpace
-from irt_dask.calibrate.bayes.shards import ShardPosterior
+from irt_dask.calibrate.bayes.shards import Ranked, ShardPosterior
 from irt_dask.calibrate.bayes.signs import mask
 from irt_dask.curves.grids import Grid, grid_for
 from irt_dask.curves.priors import ItemPrior
@@ -162,6 +162,7 @@ class Sampler:
             learned=self.plan.prior.named(flat["prior_mean"], flat["prior_covariance"])
             if isinstance(self.plan.prior, Hierarchy) and flat else {},
             needed=needed, of_parameters=of_parameters,
+            ranked=Ranked.of(x, convergence.rhat(x), free) if self.name == "grid" else None,
         )  # fmt: skip
 
     def _spacings(self, state: dict[str, Any], mean: Floats) -> tuple[float, float]:

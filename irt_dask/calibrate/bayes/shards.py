@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from irt_dask.arrays import Floats, Ints
+from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.calibrate.bayes.coordinates import Space
 from irt_dask.calibrate.bayes.model_space import ModelSpace
 from irt_dask.calibrate.bayes.model_space import diagnostics as of_models
 from irt_dask.errors import ApproximationWarning, ConvergenceWarning
+from irt_dask.kernels.combine import convergence
 
 #: Responses of an item in a shard; with 30 its combined SD was seen 1.4 times too wide.
 _RARE = 100
@@ -22,6 +24,29 @@ _LARGE_ROTATION = 20.0
 _RHAT_LIMIT = 1.05
 #: Draws scatter about the items a grid was made for: warn only where it is this much too coarse.
 _COARSE = 1.5
+
+
+#: Parameters of which ranks are kept, those of the largest R-hat, and classes of ranks.
+_MOST_RANKED, _RANK_BINS = 8, 20
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """The parameters of a shard that mixed worst, and their draws by chain and rank."""
+
+    row: Ints  # of coordinates
+    item: Ints
+    rhat: Floats
+    counts: Ints  # (parameters, chains, bins)
+
+    @classmethod
+    def of(cls, draws: Floats, rhat: Floats, free: Bools) -> Ranked:
+        """Those of draws (chains, draws, P, items), rhat and free (P, items)."""
+        worst = np.where(free, np.nan_to_num(rhat, nan=np.inf), -1.0).ravel()
+        at = np.argsort(-worst, kind="stable")[: min(_MOST_RANKED, int(free.sum()))]
+        row, item = np.unravel_index(at, rhat.shape)
+        counts = convergence.rank_counts(draws[:, :, row, item], _RANK_BINS)
+        return cls(row, item, rhat[row, item], np.moveaxis(counts, -1, 0))
 
 
 @dataclass(frozen=True)
@@ -48,6 +73,8 @@ class ShardPosterior:
     needed: float = math.inf
     #: R-hat and effective draws of parameters (P, items), where they are not the coordinates.
     of_parameters: tuple[Floats, Floats] | None = None
+    #: With one ability.
+    ranked: Ranked | None = None
 
     @property
     def worst_rhat(self) -> float:
@@ -61,9 +88,37 @@ class ShardPosterior:
 
 
 def diagnostics(
-    shards: list[ShardPosterior], space: Space, rotation: Floats | None
+    shards: list[ShardPosterior], space: Space, rotation: Floats | None, item_id: Sequence[str]
 ) -> dict[str, Any]:
     """Diagnostics of items, over shards, and of shards, by name."""
+    return _of_items(shards, space, rotation) | _of_ranks(shards, item_id)
+
+
+def _of_ranks(shards: list[ShardPosterior], item_id: Sequence[str]) -> dict[str, Any]:
+    """The parameters that mixed worst in any shard, and their draws by chain and rank."""
+    found = [
+        (-float(r), k, n, s.ranked.counts[n])
+        for k, s in enumerate(shards)
+        if s.ranked is not None
+        for n, r in enumerate(np.nan_to_num(s.ranked.rhat, nan=np.inf))
+    ]
+    if not found:
+        return {}
+    names, counts = [], []
+    for _, k, n, own in sorted(found, key=lambda f: f[:3])[:_MOST_RANKED]:
+        ranked = shards[k].ranked
+        assert ranked is not None
+        row, item = int(ranked.row[n]), item_id[ranked.item[n]]
+        kind = ("discrimination", "intercept")[row] if row < 2 else f"shape {row - 1}"
+        names.append(f"{kind} of {item}" + (f" in shard {k}" if len(shards) > 1 else ""))
+        counts.append(own)
+    return {"ranked_parameter": np.array(names), "ranked_draw_count": np.array(counts)}
+
+
+def _of_items(
+    shards: list[ShardPosterior], space: Space, rotation: Floats | None
+) -> dict[str, Any]:
+    """Diagnostics of items, over shards, and of shards."""
     rhat = np.max([s.rhat for s in shards], axis=0)
     ess = np.sum([s.ess for s in shards], axis=0)
     free = space.mask(*rhat.shape)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from irt_dask.arrays import Floats
+from irt_dask.arrays import Floats, Ints
 
 
 def _halves(draws: Floats) -> Floats:
@@ -24,6 +24,19 @@ def rhat(draws: Floats) -> Floats:
     between = x.mean(axis=1).var(axis=0, ddof=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.sqrt((n - 1) / n + between / within)
+
+
+def rank_counts(draws: Floats, n_bins: int) -> Ints:
+    """Draws of each chain by rank among those of all, (chains, bins, ...); of one chain its halves.
+
+    Chains that have mixed have about as many in every bin (Vehtari et al. 2021).
+    """
+    x = draws if len(draws) > 1 else _halves(draws)
+    n = x.shape[0] * x.shape[1]
+    rank = np.argsort(np.argsort(x.reshape(n, -1), axis=0, kind="stable"), axis=0, kind="stable")
+    which = (rank * n_bins // n).reshape(*x.shape[:2], -1)
+    counts = (which[:, :, None] == np.arange(n_bins)[:, None]).sum(axis=1)
+    return np.asarray(counts.reshape(len(x), n_bins, *draws.shape[2:]))
 
 
 def _autocovariance(x: Floats) -> Floats:
