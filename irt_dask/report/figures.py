@@ -257,6 +257,8 @@ def convergence_images(joint: xr.Dataset | None, items: xr.Dataset) -> list[Imag
         ranked = "item_discrimination_rhat" in items.variables
         caption += " with the largest R-hat." if ranked else " of up to four items."
         images.append(inline(ax, f"Trace of {n} draws of up to four items.", caption))
+    if (ranks := ranks_image(items)) is not None:
+        images.append(ranks)
     return images
 
 

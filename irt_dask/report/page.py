@@ -96,7 +96,6 @@ def write_report(
         check_words=figures.check_words(check),
         diagnostics=chains.diagnostics_table(items),
         worst=chains.worst_table(items),
-        ranks=figures.ranks_image(items),
         timings=figures.timings_image(timings, posterior),
         notes=list(notes),
         machines=[(stage, " and ".join(types)) for stage, types in machines],

@@ -57,7 +57,7 @@ def ranks(posterior: xr.Dataset, which: int = 0, *, ax: Axes | None = None) -> A
     labels, halves = ["even"], "n_chains" in posterior.attrs and posterior.attrs["n_chains"] == 1
     for k, line in enumerate(own):
         colour = COLOURS[k % len(COLOURS)]
-        drawn = ax.stairs(line, edges, color=colour, lw=1.4, alpha=0.9)
+        drawn = ax.stairs(line, edges, baseline=None, color=colour, lw=1.4, alpha=0.9)
         if len(own) <= _MOST_NAMED:
             handles.append(drawn)
             labels.append(f"half {k + 1}" if halves else f"chain {k + 1}")
