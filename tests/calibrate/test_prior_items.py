@@ -185,7 +185,9 @@ def test_variables_are_those_of_a_fit(options):
         assert prior[name].dims == fit[name].dims
         assert prior[name].dtype == fit[name].dtype
         assert prior[name].shape == fit[name].shape
-    rest = {n for n in fit.variables if not n.startswith(("shard_", "item_n_", "item_flag"))}
+    rest = {
+        n for n in fit.variables if not n.startswith(("shard_", "ranked_", "item_n_", "item_flag"))
+    }
     rest = {n for n in rest if not n.endswith(("_rhat", "_ess"))} - {"item_covariance"}
     assert rest <= set(prior.variables)
     about = {n: v for n, v in fit.attrs.items() if "prior" in n and n in prior.attrs}

@@ -502,3 +502,26 @@ def test_tables_of_more_items_will_do():
     twice = pd.DataFrame({"x": [5.0, 1.0, 2.0]}, index=["a", "b", "a"])
     with pytest.raises(InputError, match="several rows"):
         covariates(twice, ("a", "b"))
+
+
+def test_items_are_drawn_from_the_prior_of_blocks_and_covariates():
+    """40,000 draws; |z| < 5 for means, 5% and more for variances and covariances."""
+    block, n = ["a"] * 3 + ["b"] * 2, 40_000
+    table = pd.DataFrame({"x": [1.0, 4.0, 2.0, 2.5, 0.5]}, index=list("vwxyz"))
+    drawn = irt.prior_items(
+        list("vwxyz"), item_blocks=block, item_covariates=table, n_draws=n, positive="none", seed=3
+    )
+    x = np.stack([drawn[f"item_{k}_draw"].values for k in ("discrimination", "intercept")], axis=2)
+    x = x.reshape(n, -1)
+    prior = Structured.of(
+        SignedHierarchy(), blocks(block, list("vwxyz")), covariates(table, list("vwxyz")), 5
+    )
+    usual = np.array(SignedHierarchy().scale) / (SignedHierarchy().df - 3.0)
+    law = law_of_items(prior, np.tile(usual, (2, 1, 1)))
+    score = (x.mean(axis=0) - law.mean) / np.sqrt(np.diag(law.cov) / n)
+    assert np.abs(score).max() < 5
+    np.testing.assert_allclose(np.cov(x.T), law.cov, rtol=0.06, atol=0.04 * law.cov.max())
+    assert drawn["item_block_mean_draw"].shape == (n, 2, 2)
+    effect = drawn["item_covariate_effect_draw"].values[:, 0]
+    expected = np.array(COVARIATES_SD) / table["x"].std(ddof=0)
+    np.testing.assert_allclose(effect.std(axis=0), expected, rtol=0.03)

@@ -119,6 +119,16 @@ class Hierarchy:
     def _mean_precision(self) -> Floats:
         return np.diag(1.0 / np.square(self.mean_sd))
 
+    def before(self, u_mean: Floats, u_covariance: Floats) -> tuple[Floats, Floats]:
+        """Draw mean and covariance before there are items, of uniforms (draws, ...)."""
+        mean = self.mean + ndtri(u_mean) * self.mean_sd
+        none = np.empty((len(mean), 2, 0))
+        return mean, self.draw_covariance(none, mean, u_covariance)
+
+    def draw_items(self, mean: Floats, covariance: Floats, z: Floats) -> Floats:
+        """Items, of standard normals z (draws, 2, items)."""
+        return np.asarray(mean[..., None] + np.linalg.cholesky(covariance) @ z)
+
     # --- conditionals: items x are (..., 2, items), mu (..., 2), Sigma (..., 2, 2) ----------------
 
     def start(self, x: Floats) -> tuple[Floats, Floats]:

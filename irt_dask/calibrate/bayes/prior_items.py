@@ -34,6 +34,8 @@ def prior_items(
     prior: str | ItemPrior | None = None,
     guessing_prior: tuple[float, float] | None = GUESSING.prior,
     positive: str = "all",
+    item_blocks: Any = None,
+    item_covariates: Any = None,
     n_draws: int = 1000,
     seed: int = 0,
 ) -> xr.Dataset:
@@ -47,7 +49,7 @@ def prior_items(
     ----------
     items : Responses or anything ``from_array`` takes, or a sequence of item identifiers
         What the items are called; of responses nothing else is looked at but their categories.
-    model, prior, guessing_prior, positive
+    model, prior, guessing_prior, positive, item_blocks, item_covariates
         As in :func:`fit_bayes` with one ability: its models ("2pl", "3pl", "4pl", "graded",
         "gpcm" and mixtures), ``prior`` "hierarchical" (the default) or an ``ItemPrior``, and
         ``positive`` "all" or "none".
@@ -64,9 +66,10 @@ def prior_items(
         and ``item_step_intercept_draw`` (draw, items, steps) as the models have them, with their
         means and ``_sd``; of the hierarchical prior also ``item_prior_mean`` and
         ``item_prior_covariance`` with ``_sd`` and ``_draw``, draw i of which belongs to draw i of
-        the items; ``item_model`` and ``item_n_categories``; with ``positive="none"``
-        ``item_negative_probability``.  Difficulties have no mean where a slope may be near 0: they
-        are NaN but of items whose slope is 3 SDs from it.  attrs name the prior as a fit does.
+        the items, and those of blocks and covariates; ``item_model`` and ``item_n_categories``;
+        with ``positive="none"`` ``item_negative_probability``.  Difficulties have no mean where a
+        slope may be near 0: they are NaN but of items whose slope is 3 SDs from it.  attrs name the
+        prior as a fit does.
 
     Raises
     ------
@@ -101,12 +104,15 @@ def prior_items(
     item_id, n_categories = _named_items(items, categories)
     signed = asked.signed(positive, 1, None)
     shapes = models.asked(model, item_id, n_categories, guessing_prior, 1, None, signed=signed)
-    chosen = item_priors.choose(prior, "grid", "shrink", signed=signed)
+    chosen = item_priors.structured(
+        item_priors.choose(prior, "grid", "shrink", signed=signed), item_id, item_blocks,
+        item_covariates,
+    )  # fmt: skip
     learned, common = _common(chosen, n_draws, len(item_id), seed, signed=signed)
     u = _uniforms(seed, "shapes", n_draws, shapes.models.size - 2, len(item_id))
     drawn = named(shapes, shapes.draw(common, u)) | learned
     return dataset(
-        _summed(drawn, shapes),
+        item_priors.described(chosen, _summed(drawn, shapes)),
         item_id=item_id,
         coords=item_priors.coords(chosen),
         attrs={
@@ -159,12 +165,11 @@ def _common(
     """What is learned of all items, by name, and the coordinates of each, (draw, 2, items)."""
     u = _uniforms(seed, "items", n, 2, m)
     if isinstance(prior, Hierarchy):
-        mean = prior.mean + ndtri(_uniforms(seed, "mean", n, prior.words_mean)) * prior.mean_sd
-        none = np.empty((n, 2, 0))  # no items: Sigma is drawn from its prior
-        words = _uniforms(seed, "covariance", n, prior.words_covariance)
-        covariance = prior.draw_covariance(none, mean, words)
-        x = mean[..., None] + np.linalg.cholesky(covariance) @ ndtri(u)
-        return {"item_prior_mean": mean, "item_prior_covariance": covariance}, x
+        mean, covariance = prior.before(
+            _uniforms(seed, "mean", n, prior.words_mean),
+            _uniforms(seed, "covariance", n, prior.words_covariance),
+        )
+        return prior.named(mean, covariance), prior.draw_items(mean, covariance, ndtri(u))
     mean_d, sd_d = prior.intercept
     d = mean_d + sd_d * ndtri(u[:, 1])
     if signed:

@@ -192,6 +192,20 @@ class Structured(Hierarchy):
             out["covariate"] = np.array(self.covariate_names)
         return out
 
+    def before(self, u_mean: Floats, u_covariance: Floats) -> tuple[Floats, Floats]:
+        """See :class:`Hierarchy`."""
+        centre, own = self._of_rows
+        mean = centre + ndtri(u_mean).reshape(-1, *own.shape) / np.sqrt(own)
+        scale = np.tile(np.array(self.scale), (len(mean), len(self.groups), 1, 1))
+        return mean, _inverse_wishart(scale, np.full(len(self.groups), self.df), u_covariance)
+
+    def draw_items(self, mean: Floats, covariance: Floats, z: Floats) -> Floats:
+        """See :class:`Hierarchy`."""
+        x, root = self.means(mean), np.linalg.cholesky(covariance)
+        for g, at in enumerate(self.groups):
+            x[..., at] += root[..., g, :, :] @ z[..., at]
+        return x
+
     # --- conditionals -----------------------------------------------------------------------------
 
     def start(self, x: Floats) -> tuple[Floats, Floats]:
@@ -230,14 +244,8 @@ class Structured(Hierarchy):
 
     def draw_covariance(self, x: Floats, mean: Floats, u: Floats) -> Floats:
         """See :class:`Hierarchy`; u (..., 3 groups)."""
-        root = np.linalg.cholesky(np.linalg.inv(np.array(self.scale) + self._scatter(x, mean)))
-        u, df = u.reshape(*u.shape[:-1], -1, 3), self.df + self._sizes
-        lower = np.zeros_like(root)
-        lower[..., 0, 0] = np.sqrt(chdtri(df, u[..., 0]))
-        lower[..., 1, 1] = np.sqrt(chdtri(df - 1.0, u[..., 1]))
-        lower[..., 1, 0] = ndtri(u[..., 2])
-        inverse = np.linalg.inv(root @ lower)
-        return np.swapaxes(inverse, -1, -2) @ inverse
+        scale = np.array(self.scale) + self._scatter(x, mean)
+        return _inverse_wishart(scale, np.asarray(self.df + self._sizes, dtype=float), u)
 
     def log_weights(self, x: Floats, mean: Floats) -> Floats:
         """See :class:`Hierarchy`: a sum over covariances."""
@@ -365,3 +373,14 @@ class Structured(Hierarchy):
         stretched = stretched + (scale * inner[..., 0, 0] + both * inner[..., 0, 1]).sum(axis=-1)
         stretched = stretched + (mean[:, :, 0] * pull[:, :, 0]).sum(axis=1)
         return float(stretched.mean()), place
+
+
+def _inverse_wishart(scale: Floats, df: Floats, u: Floats) -> Floats:
+    """Draw matrices of scales (..., groups, 2, 2), of uniforms (..., 3 groups)."""
+    root, u = np.linalg.cholesky(np.linalg.inv(scale)), u.reshape(*u.shape[:-1], -1, 3)
+    lower = np.zeros_like(root)
+    lower[..., 0, 0] = np.sqrt(chdtri(df, u[..., 0]))
+    lower[..., 1, 1] = np.sqrt(chdtri(df - 1.0, u[..., 1]))
+    lower[..., 1, 0] = ndtri(u[..., 2])
+    inverse = np.linalg.inv(root @ lower)
+    return np.asarray(np.swapaxes(inverse, -1, -2) @ inverse)
