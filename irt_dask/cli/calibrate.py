@@ -50,8 +50,8 @@ _MOST_ANCHORS = 10
 #: What is said of a fit, where it says so itself.
 _SHOWN = (
     "method", "model", "identification", "latent", "converged", "n_iterations", "objective",
-    "log_likelihood", "log_prior", "guessing_prior", "n_parameters", "aic", "bic", "n_persons",
-    "weight_kind", "mean_weight", "anchor_chi2", "anchor_df", "anchor_p_value",
+    "log_likelihood", "log_prior", "prior", "guessing_prior", "n_parameters", "aic", "bic",
+    "n_persons", "weight_kind", "mean_weight", "anchor_chi2", "anchor_df", "anchor_p_value",
     "anchor_errors",
 )  # fmt: skip
 

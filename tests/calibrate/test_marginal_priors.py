@@ -280,3 +280,14 @@ def test_a_prior_of_items_with_empty_categories_is_refused():
     for prior in ("empirical", ItemPrior()):
         with pytest.raises(InputError, match="whose categories nobody has"):
             irt.fit_marginal(r, model="gpcm", prior=prior, null_categories="keep")
+
+
+def test_a_start_without_slopes_and_an_item_that_all_have_right():
+    y, _, _ = standardised(200, 8, 13)
+    y[:, 2] = 1
+    fit = maximise(irt.from_array(y), prior="empirical")
+    assert not fit["item_at_bound"].any()
+    assert np.isfinite(fit["item_intercept_se"]).all()
+    flat = fit.assign(item_discrimination=1e-9 * fit["item_discrimination"])
+    again = maximise(irt.from_array(y), prior="empirical", start=flat)
+    np.testing.assert_allclose(again["item_intercept"], fit["item_intercept"], atol=0.05)

@@ -31,6 +31,8 @@ _SMALL_CHANGE, _MOST_ROUNDS = 0.002, 200
 #: Rounds in which the items' covariances are those of abilities that are not known, at most, and EM
 #: steps in each.
 _LAST_ROUNDS, _STEPS = 30, 3
+#: Positive slopes begin here at least.
+_LEAST_SLOPE = 0.1
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,11 @@ def settle(fit: Rounds, x: Floats) -> tuple[Model, Floats, Learned]:
     information is cheap, some rounds more of a pass for that, and 3.
     """
     search = _Search.of(fit)
+    if not fit.model.signed:  # where a is 0, log a is nowhere
+        items, ability = fit.model.unpack(x)
+        items = items.copy()
+        items[0, search.at] = np.maximum(items[0, search.at], _LEAST_SLOPE)
+        x = fit.model.pack(items, ability)
     start = search.prior.start(search.coordinates(fit.model.unpack(x)[0]))
     x, mean, covariance, n = _rounds(search, fit, x, *start, known=True)
     if marginal_errors.columns(fit.model, x)[2] <= marginal_errors.MAX_BY_DEFAULT:
