@@ -43,6 +43,29 @@ def made(tmp_path_factory):
     return folder
 
 
+def test_calibrate_learns_priors_of_items(made, typed):
+    said = json.loads(typed("calibrate", made / "plain", "--out", "m.csv", "--method", "marginal",
+                            "--prior", "empirical", "--json", "--quiet").out)  # fmt: skip
+    fit = irt.fit_marginal(irt.open_responses(made / "plain"), prior="empirical")
+    assert (said["prior"], said["objective"]) == ("empirical", fit.attrs["objective"])
+    assert "aic" not in said
+    table = pd.DataFrame({"item": [f"q{j}" for j in range(M)], "block": list("aabbaabb")})
+    table["length"] = np.arange(M) % 5
+    table.to_csv("t.csv", index=False)
+    typed("calibrate", made / "plain", "--out", "b.csv", "--fit", "b.nc", "--draws", "120",
+          "--item-table", "t.csv", "--quiet")  # fmt: skip
+    with xr.open_dataset("b.nc") as posterior:
+        assert posterior["block"].values.tolist() == ["a", "b"]
+        assert posterior["covariate"].values.tolist() == ["length"]
+    args = ("calibrate", made / "plain", "--out", "c.csv", "--method", "marginal")
+    assert (
+        "--item-table belongs to --method bayes"
+        in typed(*args, "--item-table", "t.csv", code=2).err
+    )
+    args = ("calibrate", made / "plain", "--out", "c.csv", "--prior", "empirical")
+    assert "--prior belongs to --method marginal" in typed(*args, code=2).err
+
+
 def test_calibrate_keeps_groups_criteria_and_the_whole_fit(made, typed):
     about = typed("calibrate", made / "s", "--out", "bank.csv", "--method", "marginal", "--fit",
                   "fit.nc", "--reference-group", "b", "--json", "--quiet")  # fmt: skip
