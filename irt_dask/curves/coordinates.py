@@ -12,7 +12,17 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import betaincinv, betaln, digamma, expit, log_expit, logit, ndtri, polygamma
+from scipy.special import (
+    betainc,
+    betaincinv,
+    betaln,
+    digamma,
+    expit,
+    log_expit,
+    logit,
+    ndtri,
+    polygamma,
+)
 
 from irt_dask.arrays import Floats
 from irt_dask.curves.betas import Betas
@@ -71,6 +81,10 @@ class Coordinates:
         raise NotImplementedError
 
 
+#: Parameters of items with two asymptotes, and places between which their shares are interpolated.
+_BOTH, _FINE = 4, 4097
+
+
 class Asymptotes(Coordinates):
     """Slope, intercept, and asymptotes: log a, d, and logits."""
 
@@ -101,7 +115,9 @@ class Asymptotes(Coordinates):
     def log_prior(self, y: Floats, betas: Betas, power: float = 1.0) -> Density:
         """See :class:`Coordinates`: of a logit z, ``c^alpha (1 - c)^beta / B(alpha, beta)``.
 
-        To a power its tails would be so long that chains of few persons are lost in them.
+        To a power its tails would be so long that chains of few persons are lost in them.  Where
+        there are two asymptotes the density is cut off, and not made anew, at c = u: beyond the
+        curve would fall.
         """
         out, m = nothing(y), y.shape[1]
         for k in range(2, len(y)):
@@ -117,12 +133,26 @@ class Asymptotes(Coordinates):
             out.value[:] += alpha * log_expit(y[k]) + beta * log_expit(-y[k]) - betaln(alpha, beta)
             out.gradient[k] = alpha * q - beta * p
             out.information[:, k, k] = (alpha + beta) * p * q
+        if self.size == _BOTH:
+            out.value[y[2] >= y[3]] = -np.inf
         return out
 
     def draw_shapes(self, u: Floats, betas: Betas) -> Floats:
         """See :class:`Coordinates`."""
-        c = betaincinv(betas.alpha[2 : self.size], betas.beta[2 : self.size], u)
-        return np.asarray(logit(c))
+        rows, m = slice(2, self.size), u.shape[-1]
+        alpha, beta = (np.repeat(v[rows], m // v.shape[1], 1) for v in (betas.alpha, betas.beta))
+        if self.size != _BOTH:
+            return np.asarray(logit(betaincinv(alpha, beta, u)))
+        share, out = np.linspace(0.0, 1.0, _FINE), np.empty_like(u)
+        for j in range(m):
+            (a, a_upper), (b, b_upper) = alpha[:, j], beta[:, j]
+            # Of the lower one's shares: as many as have an upper one above.
+            above = 1.0 - betainc(a_upper, b_upper, betaincinv(a, b, share))
+            sums = np.append(0.0, np.cumsum(above[1:] + above[:-1]))
+            out[:, 0, j] = betaincinv(a, b, np.interp(u[:, 0, j], sums / sums[-1], share))
+            least = betainc(a_upper, b_upper, out[:, 0, j])
+            out[:, 1, j] = betaincinv(a_upper, b_upper, least + u[:, 1, j] * (1.0 - least))
+        return np.asarray(logit(out))
 
 
 class Signed(Coordinates):

@@ -81,9 +81,8 @@ def prior_items(
     -----
     The density is that of a fit before the data, no more: ``positive="none"`` draws slopes of
     either sign, where a fit keeps to the half to which its responses turn ability.  Some draws are
-    no items that other functions take, and name: the 4PL's asymptotes are independent, and c is
-    above u in one of 14,000 items, with ``guessing_prior=None`` in every second one; slopes beyond
-    100 come, of the hierarchical prior, in one draw of 8,000 with 10 items and of 3,000 with 40.
+    no items that other functions take, and name: slopes beyond 100 come, of the hierarchical
+    prior, in one draw of 8,000 with 10 items and of 3,000 with 40.
 
     No pass over data.  Driver memory: some 10 arrays of 8 bytes x draws x parameters of the items.
     More draws, of the same items, begin with the same ones.
