@@ -160,14 +160,8 @@ class Hierarchy:
 
     def draw_covariance(self, x: Floats, mean: Floats, u: Floats) -> Floats:
         """Draw Sigma given items at x and mu (Bartlett's decomposition); u (..., 3)."""
-        root = np.linalg.cholesky(np.linalg.inv(np.array(self.scale) + _scatter(x, mean)))
-        df = self.df + x.shape[-1]
-        lower = np.zeros_like(root)
-        lower[..., 0, 0] = np.sqrt(chdtri(df, u[..., 0]))
-        lower[..., 1, 1] = np.sqrt(chdtri(df - 1.0, u[..., 1]))
-        lower[..., 1, 0] = ndtri(u[..., 2])
-        inverse = np.linalg.inv(root @ lower)
-        return np.swapaxes(inverse, -1, -2) @ inverse
+        scale = np.array(self.scale) + _scatter(x, mean)
+        return inverse_wishart(scale, self.df + x.shape[-1], u)
 
     def log_weights(self, x: Floats, mean: Floats) -> Floats:
         """Log of the posterior density of items and mu over that with the covariance held.
@@ -260,6 +254,20 @@ class Hierarchy:
         """Expected score of the prior along stretches and shifts, from draws of mu and slopes."""
         pull = (self.mean - drawn["item_prior_mean_draw"]) / np.square(self.mean_sd)
         return float(pull[:, 0].mean()), float((a.mean(axis=1) * pull[:, 1]).mean())
+
+
+def inverse_wishart(scale: Floats, df: Any, u: Floats) -> Floats:
+    """Draw matrices of scales (..., 2, 2) and degrees of freedom df by Bartlett's decomposition.
+
+    ``u`` are three uniforms for each, in the last axis (of several next to each other).
+    """
+    root, u = np.linalg.cholesky(np.linalg.inv(scale)), u.reshape(*scale.shape[:-2], 3)
+    lower = np.zeros_like(root)
+    lower[..., 0, 0] = np.sqrt(chdtri(df, u[..., 0]))
+    lower[..., 1, 1] = np.sqrt(chdtri(df - 1.0, u[..., 1]))
+    lower[..., 1, 0] = ndtri(u[..., 2])
+    inverse = np.linalg.inv(root @ lower)
+    return np.asarray(np.swapaxes(inverse, -1, -2) @ inverse)
 
 
 #: Log density of a stretch; its derivative, and about minus the second one, which is positive.

@@ -15,10 +15,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import chdtri, ndtri
+from scipy.special import ndtri
 
 from irt_dask.arrays import Floats, Ints
-from irt_dask.calibrate.bayes.hierarchy import Hierarchy, Orbit, along_logarithms
+from irt_dask.calibrate.bayes.hierarchy import Hierarchy, Orbit, along_logarithms, inverse_wishart
 from irt_dask.calibrate.bayes.signed_hierarchy import SignedHierarchy, along_slopes
 from irt_dask.items.blocks import Blocks, Covariates
 from irt_dask.kernels.gibbs.learned_item_draws import Normals
@@ -197,7 +197,7 @@ class Structured(Hierarchy):
         centre, own = self._of_rows
         mean = centre + ndtri(u_mean).reshape(-1, *own.shape) / np.sqrt(own)
         scale = np.tile(np.array(self.scale), (len(mean), len(self.groups), 1, 1))
-        return mean, _inverse_wishart(scale, np.full(len(self.groups), self.df), u_covariance)
+        return mean, inverse_wishart(scale, np.full(len(self.groups), self.df), u_covariance)
 
     def draw_items(self, mean: Floats, covariance: Floats, z: Floats) -> Floats:
         """See :class:`Hierarchy`."""
@@ -245,7 +245,7 @@ class Structured(Hierarchy):
     def draw_covariance(self, x: Floats, mean: Floats, u: Floats) -> Floats:
         """See :class:`Hierarchy`; u (..., 3 groups)."""
         scale = np.array(self.scale) + self._scatter(x, mean)
-        return _inverse_wishart(scale, np.asarray(self.df + self._sizes, dtype=float), u)
+        return inverse_wishart(scale, np.asarray(self.df + self._sizes, dtype=float), u)
 
     def log_weights(self, x: Floats, mean: Floats) -> Floats:
         """See :class:`Hierarchy`: a sum over covariances."""
@@ -373,14 +373,3 @@ class Structured(Hierarchy):
         stretched = stretched + (scale * inner[..., 0, 0] + both * inner[..., 0, 1]).sum(axis=-1)
         stretched = stretched + (mean[:, :, 0] * pull[:, :, 0]).sum(axis=1)
         return float(stretched.mean()), place
-
-
-def _inverse_wishart(scale: Floats, df: Floats, u: Floats) -> Floats:
-    """Draw matrices of scales (..., groups, 2, 2), of uniforms (..., 3 groups)."""
-    root, u = np.linalg.cholesky(np.linalg.inv(scale)), u.reshape(*u.shape[:-1], -1, 3)
-    lower = np.zeros_like(root)
-    lower[..., 0, 0] = np.sqrt(chdtri(df, u[..., 0]))
-    lower[..., 1, 1] = np.sqrt(chdtri(df - 1.0, u[..., 1]))
-    lower[..., 1, 0] = ndtri(u[..., 2])
-    inverse = np.linalg.inv(root @ lower)
-    return np.asarray(np.swapaxes(inverse, -1, -2) @ inverse)
