@@ -604,6 +604,8 @@ FILES = {"data.source", "data.store", "data.key", "data.persons"}
 PLACES = {
     "title", "directory", "cluster", "private.ledger", "private.budget", "marginal.fixed_items",
 } | FILES  # fmt: skip
+#: What is known of items.
+ITEM_TABLE = Path(__file__).with_name("item_table.csv")
 #: Sections of the one method of calibration and of the other.
 OF_BAYES, OF_MARGINAL = ("spectral", "joint", "bayes"), ("marginal",)
 
@@ -642,7 +644,7 @@ def with_another(model: Any, path: tuple[str, ...]) -> Any:
     elif isinstance(value, dict):
         new = value | {"item": "i"}
     else:
-        new = "lsat" if name == "builtin" else 3
+        new = {"builtin": "lsat", "item_table": str(ITEM_TABLE)}.get(name, 3)
     return model.model_copy(update={name: new})
 
 

@@ -11,6 +11,7 @@ from scipy.optimize import check_grad, minimize
 from irt_dask.curves import MODELS, model_named
 from irt_dask.curves.betas import Betas
 from irt_dask.items import derivatives
+from irt_dask.items.densities import ItemDensity
 from irt_dask.items.derivatives import Counts
 from irt_dask.items.maximum import Problem, likeliest, maximise
 from irt_dask.kernels.joint import item_maximum
@@ -67,7 +68,7 @@ def problem(name, counts, m, prior=None, **fixed):
         low[model.letters.index(letter), 0] = high[model.letters.index(letter), 0] = value
     of_all = np.where(np.isin(model.letters, model.shared), 0, -1)[:, None] + np.zeros((1, m), int)
     prior = prior or Betas.of(*(FLAT,) * len(model.parameters))
-    return Problem(counts, low, high, prior, of_all)
+    return Problem(counts, low, high, ItemDensity(prior), of_all)
 
 
 def start(name, m):
