@@ -143,6 +143,7 @@ class Watch:
                 raise silent(now - self._last_answer) from None
             return
         self._last_answer = time.monotonic()
+        joined = not self._seen.issuperset(workers)  # of late, perhaps
         self._seen |= set(workers)
         if (back := _went_back()) > PATIENCE and now - self._last_task > PATIENCE:
             raise ClusterError(
@@ -150,8 +151,9 @@ class Watch:
                 f"finished for {now - self._last_task:.0f}: Dask may hold messages back until the "
                 f"clock is where it was; start the same command again to go on"
             )
-        aside = self._offer_again() if running and not any(tasks.values()) else 0
-        if running and (any(tasks.values()) or (bringing and aside == 0)):
+        idle = not any(tasks.values())
+        aside = self._offer_again() if running and (idle or joined) else 0
+        if running and (not idle or (bringing and aside == 0)):
             self._last_able = self._last_answer
         elif now - self._last_able > PATIENCE:
             raise ClusterError(_unable(len(workers), bool(running), now - self._last_able))

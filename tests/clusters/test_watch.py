@@ -25,6 +25,7 @@ class Cluster:
         self.tasks: dict[str, tuple[str, ...]] = {"w1": ("t",), "w2": ()}
         self.silent = False
         self.aside: int | None = None  # tasks put aside; None: it runs no functions
+        self.offered = 0  # how often they were
         self.set_back = 0.0  # seconds, of this machine's clock
         self.scheduler: Any = self
 
@@ -41,6 +42,7 @@ class Cluster:
         assert 0.0 < callback_timeout < 120.0
         if self.aside is None:
             raise ValueError("not allowed")
+        self.offered += 1
         if self.aside:
             self.tasks = {"w1": ("t",), "w2": ()}
         return self.aside
@@ -110,6 +112,18 @@ def test_tasks_put_aside_are_offered_again(watched: Any) -> None:
         passes(5)
         assert cluster.tasks["w1"]
         passes(5)
+
+
+def test_tasks_put_aside_do_not_wait_until_others_are_done(watched: Any) -> None:
+    cluster, _, passes = watched
+    passes(5)
+    cluster.aside, cluster.offered = 1, 0
+    cluster.tasks = {"w1": ("t",)}
+    passes(60)
+    assert cluster.offered == 0
+    cluster.workers["w3"] = cluster.running["w3"] = 1  # a worker joins
+    passes(5)
+    assert cluster.offered == 1
 
 
 def test_results_may_take_long_to_bring(watched: Any) -> None:
