@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import InputError
 from irt_dask.report.common import COLOURS, GREY, axes, legend, required, short
 
@@ -48,7 +47,7 @@ def ranks(posterior: xr.Dataset, which: int = 0, *, ax: Axes | None = None) -> A
     ['even', 'chain 1', 'chain 2']
     """
     counts = required(posterior, "ranked_draw_count")
-    if not 0 <= whole_number("which", which) < len(counts):
+    if which not in range(len(counts)):
         raise InputError(f"which={which}: ranks are kept of {len(counts)} parameters, from 0")
     own, name = counts[which], str(posterior["ranked_parameter"].values[which])
     edges = np.linspace(0.0, float(own.sum()), own.shape[1] + 1)
