@@ -229,6 +229,14 @@ class RunDirectory:
                 f"again when nobody writes to them"
             )
 
+    def check_config(self, digest: str) -> None:
+        """Stop if files that the pipeline names say something else than when it was started."""
+        if self.content["config_digest"] != digest:
+            raise ChangedRunError(
+                f"the file bayes.item_table of the run in {self.path} changed while it was "
+                f"running; start again when nobody writes to it"
+            )
+
     def check_bank(self, checksum: str | None) -> None:
         """Stop if the bank of fixed items has another checksum than when the run was started."""
         if self.content.get("bank_checksum") != checksum:

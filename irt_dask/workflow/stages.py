@@ -190,7 +190,7 @@ def bayes(c: Context) -> list[str]:
     r = c.responses
     shards = options.shards or shards_for(r.n_persons, r.n_items)
     chains = options.chains or chains_for(shards, r.n_items)
-    table = {} if options.item_table is None else read_item_table(options.item_table)
+    table = _item_table(c)
     fit = fit_bayes(
         r,
         n_shards=shards,
@@ -207,6 +207,16 @@ def bayes(c: Context) -> list[str]:
     )
     items = c.directory.write("items.csv", items_text(fit, ".csv").encode())
     return [c.directory.save(POSTERIOR, fit), items]
+
+
+def _item_table(c: Context) -> dict[str, Any]:
+    """What the pipeline says of items, as it was when the run began."""
+    path = c.config.bayes.item_table
+    if path is None or c.config.is_marginal:
+        return {}
+    table = read_item_table(path)
+    c.directory.check_config(c.config.digest())
+    return table
 
 
 def marginal(c: Context) -> list[str]:
@@ -252,12 +262,11 @@ def check(c: Context) -> list[str]:
         items = _standardised(items)
     else:
         replicates = _of_draws(items, "check.replicates", replicates)
-    table = c.config.bayes.item_table
     result = predictive_check(
         c.responses,
         items,
         n_replicates=replicates,
-        item_blocks=None if table is None else read_item_table(table).get("item_blocks"),
+        item_blocks=_item_table(c).get("item_blocks"),
         seed=c.config.seed,
         **c.common,
     )

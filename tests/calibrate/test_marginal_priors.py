@@ -69,11 +69,11 @@ def test_density_and_its_derivatives(name, log):
 
 @pytest.mark.parametrize("signed", [False, True])
 def test_density_of_a_given_prior(signed):
-    prior = ItemPrior(intercept=(0.5, 1.5), loading=(0.2, 0.8)) if signed else ItemPrior()
+    prior = ItemPrior(intercept=(0.5, 1.5), loading=(0.0, 0.8)) if signed else ItemPrior()
     models = mixture_named("2pl", ("q", "r"), np.array([2, 2]))
     x = np.array([[0.7, 1.4], [0.3, -1.0]])
     got = _common(prior, models, signed).log_density(x)
-    of_a = norm(0.2, 0.8).logpdf(x[0]) if signed else truncnorm(-1, np.inf, 1.0, 1.0).logpdf(x[0])
+    of_a = norm(0.0, 0.8).logpdf(x[0]) if signed else truncnorm(-1, np.inf, 1.0, 1.0).logpdf(x[0])
     exact = of_a + norm(*prior.intercept).logpdf(x[1])
     np.testing.assert_allclose(got, exact, rtol=1e-12)
 
@@ -242,6 +242,20 @@ def test_signed_slopes_have_a_learned_prior():
     )
 
 
+def test_a_learned_prior_turns_with_the_items():
+    """From a start that points the other way: the same items, prior and objective."""
+    y, _, _ = standardised(400, 10, 14)
+    options = {"prior": "empirical", "positive": "none", "tolerance": 1e-11}
+    fit = maximise(irt.from_array(y), **options)
+    turned = fit.assign({f"item_{k}": s * fit[f"item_{k}"] for k, s in
+                         (("discrimination", -1.0), ("difficulty", -1.0))})  # fmt: skip
+    other = maximise(irt.from_array(y), start=turned, **options)
+    for name in ("item_discrimination", "item_intercept", "item_prior_mean"):
+        np.testing.assert_allclose(other[name], fit[name], atol=0.02)
+    assert other.attrs["objective"] == pytest.approx(fit.attrs["objective"], abs=0.05)
+    assert (other["item_prior_mean"][0] > 0.0).all()
+
+
 def test_groups_and_anchors_with_a_learned_prior():
     rng = np.random.default_rng(10)
     a, d = np.exp(0.3 * rng.standard_normal(20)), rng.standard_normal(20)
@@ -266,6 +280,7 @@ def test_groups_and_anchors_with_a_learned_prior():
     ({"prior": ItemPrior(), "model": "rating"}, "not of 1pl"),
     ({"prior": "empirical", "latent": "histogram"}, r"on which ability is N\(0, 1\)"),
     ({"prior": ItemPrior((1.0, 0.5)), "positive": "none"}, "is of positive slopes"),
+    ({"prior": ItemPrior(loading=(0.3, 1.0)), "positive": "none"}, "has to be 0"),
 ])  # fmt: skip
 def test_priors_that_there_are_not(options, match):
     y, _, _ = standardised(100, 5, 11)

@@ -10,7 +10,7 @@ import xarray as xr
 
 import irt_dask as irt
 from irt_dask.errors import ChangedRunError, InputError, IrtDaskWarning
-from irt_dask.workflow import RunConfig, read_config, run
+from irt_dask.workflow import RunConfig, read_config, run, stages
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -106,6 +106,25 @@ def test_a_run_whose_items_have_blocks_and_covariates(tmp_path):
         (tmp_path / "t.csv").write_text(content)
         with pytest.raises(InputError, match=message):
             run(read_config(tmp_path / "p.toml"), say=lambda _: None)
+
+
+def test_a_table_of_items_that_changes_during_a_run(tmp_path, monkeypatch):
+    """The check would have other blocks than the fit."""
+    table = tmp_path / "t.csv"
+    table.write_text("item,block\n" + "".join(f"LSAT{k},a\n" for k in range(1, 6)))
+    honest = stages.fit_bayes
+
+    def changing(*args, **options):
+        fit = honest(*args, **options)
+        table.write_text(table.read_text().replace("LSAT5,a", "LSAT5,b"))
+        return fit
+
+    monkeypatch.setattr(stages, "fit_bayes", changing)
+    bayes = {"item_table": str(table), "draws": 100, "warmup": 50, "chains": 1}
+    sections = {"data": {"builtin": "lsat"}, "bayes": bayes, "check": {"replicates": 10}}
+    config = RunConfig.model_validate({"directory": str(tmp_path / "r"), **sections})
+    with pytest.raises(ChangedRunError, match=r"bayes\.item_table .* changed while"):
+        run(config, say=lambda _: None)
 
 
 def test_what_is_not_used_does_not_change_what_runs_are_known_by():

@@ -18,6 +18,7 @@ from irt_dask.arrays import Floats, Ints
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy
 from irt_dask.calibrate.bayes.signed_hierarchy import SignedHierarchy
 from irt_dask.calibrate.marginal import errors as marginal_errors
+from irt_dask.calibrate.marginal import signs
 from irt_dask.calibrate.marginal.expected import Expected
 from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.marginal.rounds import Rounds
@@ -82,6 +83,9 @@ def settle(fit: Rounds, x: Floats) -> tuple[Model, Floats, Learned]:
     if marginal_errors.columns(fit.model, x)[2] <= marginal_errors.MAX_BY_DEFAULT:
         x, mean, covariance, more = _rounds(search, fit, x, mean, covariance, known=False)
         n += more
+    if (upright := signs.upright(fit.model, x)) is not x:  # the prior turns with the items
+        x, turn = upright, np.array([-1.0, 1.0])
+        mean, covariance = mean * turn, covariance * np.outer(turn, turn)
     return search.model(mean, covariance), x, Learned(mean, covariance, n)
 
 

@@ -43,6 +43,9 @@ def likeliest(fit: Rounds, counts: ResponseCounts, start: xr.Dataset | None) -> 
 
 def upright(model: Model, x: Floats) -> Floats:
     """The column, or that of ability turned around where responses fall with ability."""
+    common = model.prior.common  # one whose slopes have a mean would not turn along
+    if common is not None and (common.mean[:, 0] != 0.0).any():
+        return x
     if not model.signed or model.anchored or orientation.rise(model.item_set(x)) >= 0.0:
         return x
     return model.turned(x)

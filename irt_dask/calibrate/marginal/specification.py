@@ -68,6 +68,12 @@ def specified(
 def _common(prior: ItemPrior, models: Mixture, signed: bool) -> Common:
     """Density of slopes and intercepts: independent normals, that of positive slopes truncated."""
     check_of_signs(prior, signed)
+    if signed and prior.loading[0] != 0.0:
+        raise InputError(
+            f"prior=ItemPrior(loading={prior.loading}): with positive='none' ability is turned to "
+            f"where responses rise, so that the slopes' mean before the data has to be 0; use "
+            f"prior='empirical', or fit_bayes"
+        )
     mean, precision = prior.tempered(1.0, signed=signed).reshape(2, 2).T
     cut = 0.0 if signed else -float(log_ndtr(mean[0] * math.sqrt(precision[0])))
     return Common.of(models, mean, np.diag(precision), log=False, constant=cut)
