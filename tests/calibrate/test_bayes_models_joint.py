@@ -7,8 +7,6 @@ and so stays in the prior.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from categories import category_probability
@@ -117,13 +115,6 @@ def functionals(items):
 # --- the chain ------------------------------------------------------------------------------------
 
 
-class Each(Conditional):
-    """Densities whose (log a, d) have a prior of each replicate's own, some of them too."""
-
-    def take(self, items):
-        return replace(super().take(items), common=Some(self.common, items))
-
-
 class Some:
     """The prior of (log a, d) of some items of replicates."""
 
@@ -192,6 +183,9 @@ class Replicates:
             out.value[at], out.gradient[:, at], out.information[at] = own
         return out
 
+    def take(self, items):
+        return Some(self, items)
+
     def parameters(self):
         """Textbook parameters (n, P) of each item."""
         x = self.shapes.parameters(self.y)
@@ -224,7 +218,7 @@ class Replicates:
         nodes = self.nodes * (1.03 if self.error == "abilities" else 1.0)
         counts = model_chain.counts_of(self.shapes, nodes, persons, seen, higher, 1.0)
         words = self.rng.random((self.y.shape[1], words_per_item(len(self.y))))
-        density = Each(self.shapes, counts, self)
+        density = Conditional(self.shapes, counts, self)
         at = np.flatnonzero(persons)
         metropolis(density, self.reference, at, words, self.y, self.accepted)
         for k, moves in enumerate(self.moves):
