@@ -76,6 +76,10 @@ class Coordinates:
         """
         raise NotImplementedError
 
+    def log_density(self, y: Floats, betas: Betas, power: float = 1.0) -> Floats:
+        """The value alone."""
+        return self.log_prior(y, betas, power).value
+
     def draw_shapes(self, u: Floats, betas: Betas) -> Floats:
         """Shapes drawn from that density, (..., parameters - 2, items), of as many uniforms."""
         raise NotImplementedError
@@ -130,12 +134,23 @@ class Asymptotes(Coordinates):
                 out.gradient[k], out.information[:, k, k] = -precision * away, precision
                 continue
             p, q = expit(y[k]), expit(-y[k])
-            out.value[:] += alpha * log_expit(y[k]) + beta * log_expit(-y[k]) - betaln(alpha, beta)
             out.gradient[k] = alpha * q - beta * p
             out.information[:, k, k] = (alpha + beta) * p * q
-        if self.size == _BOTH:
+        if power == 1.0:
+            out.value[:] = self.log_density(y, betas)
+        elif self.size == _BOTH:
             out.value[y[2] >= y[3]] = -np.inf
         return out
+
+    def log_density(self, y: Floats, betas: Betas, power: float = 1.0) -> Floats:
+        """See :class:`Coordinates`."""
+        if power != 1.0:
+            return self.log_prior(y, betas, power).value
+        z, alpha, beta = y[2:], betas.alpha[2 : self.size], betas.beta[2 : self.size]
+        value = (alpha * log_expit(z) + beta * log_expit(-z) - betaln(alpha, beta)).sum(axis=0)
+        if self.size == _BOTH:
+            value[y[2] >= y[3]] = -np.inf
+        return np.asarray(value)
 
     def draw_shapes(self, u: Floats, betas: Betas) -> Floats:
         """See :class:`Coordinates`."""
@@ -187,6 +202,10 @@ class Signed(Coordinates):
     def log_prior(self, y: Floats, betas: Betas, power: float = 1.0) -> Density:
         """See :class:`Coordinates`: shapes know nothing of slopes."""
         return self.positive.log_prior(y, betas, power)
+
+    def log_density(self, y: Floats, betas: Betas, power: float = 1.0) -> Floats:
+        """See :class:`Coordinates`."""
+        return self.positive.log_density(y, betas, power)
 
     def draw_shapes(self, u: Floats, betas: Betas) -> Floats:
         """See :class:`Coordinates`."""

@@ -83,6 +83,30 @@ def test_draws_are_the_inverse_of_the_distribution_function(names):
         np.testing.assert_array_equal(got, exact)
 
 
+def test_draws_where_products_of_probabilities_are_too_small():
+    # 800 items: easy ones answered wrong, hard ones right, by half of the persons.
+    m, rng = 800, np.random.default_rng(5)
+    models = Mixture((Part(model_named("3pl", 2), np.arange(m)),))
+    d = np.where(np.arange(m) < m // 2, 3.0, -3.0) + 0.3 * rng.standard_normal(m)
+    items = models.item_set(np.stack([np.full(m, 1.5), d, np.full(m, 1e-3)]))
+    nodes, u = padded(np.arange(-60, 61) * 0.1), rng.random(60)
+    y = np.tile(np.where(d > 0.0, 0, 1), (60, 1)).astype(np.int8)
+    y[::2] = rng.random((30, m)) < 0.5
+    g, (log_mass,) = tables(items, nodes), normal(nodes)
+    p = table_draws.lay_out(Dense(y), np.full(m, 2))
+    persons, seen, higher = table_draws.draw_counts(p, g, log_mass, u)
+    log_p = items.log_p(nodes).reshape(m, 2, -1)
+    log_w = log_mass + log_p[np.arange(m), y].sum(axis=1)
+    assert (log_w.max(axis=1)[1::2] < -900.0).all()
+    w = np.exp(log_w - log_w.max(axis=1, keepdims=True))
+    at = ((w.cumsum(axis=1) / w.sum(axis=1, keepdims=True)) < u[:, None]).sum(axis=1)
+    np.testing.assert_array_equal(persons, np.bincount(at, minlength=nodes.size))
+    np.testing.assert_array_equal(
+        higher, np.stack([y[at == q].sum(axis=0) for q in range(nodes.size)])
+    )
+    np.testing.assert_array_equal(seen, persons[:, None] * np.ones((1, m), dtype=int))
+
+
 # --- the item step --------------------------------------------------------------------------------
 
 

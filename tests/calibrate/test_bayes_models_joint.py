@@ -129,6 +129,9 @@ class Some:
         value, gradient, information = self.of_all.log_prior(*both)
         return Density(value[self.items], gradient[:, self.items], information[self.items])
 
+    def log_density(self, log_a, d):
+        return self.log_prior(log_a, d).value
+
 
 class Replicates:
     """What chains of replicates hold, in the coordinates of the package.
@@ -182,6 +185,9 @@ class Replicates:
             own = moves.log_prior(log_a[at], d[at])
             out.value[at], out.gradient[:, at], out.information[at] = own
         return out
+
+    def log_density(self, log_a, d):
+        return self.log_prior(log_a, d).value
 
     def take(self, items):
         return Some(self, items)

@@ -110,6 +110,15 @@ class Shapes:
             out.information[at, :size, :size] = own.information
         return out
 
+    def log_density(self, y: Floats) -> Floats:
+        """The value alone, (items,)."""
+        out = np.empty(y.shape[1])
+        for part in self.models.parts:
+            size, at = len(part.model.parameters), part.at
+            betas = self.betas.take(at).first(size)
+            out[at] = self._coordinates(part).log_density(y[:size, at], betas, self.power)
+        return out
+
     def draw(self, common: Floats, u: Floats) -> Floats:
         """Coordinates (draw, coordinates, items) whose shapes are drawn from that density.
 
@@ -134,8 +143,8 @@ class Conditional:
     def value(self, y: Floats) -> Floats:
         """Log density of each item, but for a constant; minus infinity where it is none."""
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-            found = values(self.counts, self.shapes.parameters(y)) + self.shapes.log_prior(y).value
-            found += self.common.log_prior(*y[:2]).value
+            found = values(self.counts, self.shapes.parameters(y)) + self.shapes.log_density(y)
+            found += self.common.log_density(*y[:2])
         return np.where(np.isfinite(found), found, -np.inf)
 
     def at(self, y: Floats) -> Density:
@@ -224,6 +233,7 @@ class Reference:
             by = part.model.by_parameter(own, nodes)
             slopes = shapes.slopes(part, y)
             score = np.einsum("pqm,pmkn->mknq", slopes, by)  # (items, categories, nodes, size)
+            score = np.ascontiguousarray(score)
             p = np.exp(part.model.log_p(own, nodes))
             information = np.einsum("mkn,mknq,mknr->mnqr", p, score, score, optimize=True)
             self.parts.append((score, information.reshape(*information.shape[:2], -1)))
@@ -235,12 +245,13 @@ class Reference:
         """
         out = density.before(self.y)
         for (score, information), c in zip(self.parts, density.counts, strict=True):
-            m, size = c.items.size, score.shape[-1]
-            lowest = c.seen - c.higher.sum(axis=1)
-            n = np.concatenate([lowest[:, None], c.higher], axis=1).reshape(m, 1, -1)
-            by = n @ score[:, :, kept].reshape(m, -1, size)
+            m, k, n_nodes, size = score.shape
+            n, seen = np.zeros((m, k, n_nodes)), np.zeros((m, 1, n_nodes))
+            n[:, 0, kept] = c.seen - c.higher.sum(axis=1)
+            n[:, 1:, kept], seen[:, 0, kept] = c.higher, c.seen
+            by = n.reshape(m, 1, -1) @ score.reshape(m, -1, size)
             out.gradient[:size, c.items] += by[:, 0].T
-            inner = c.seen[:, None] @ information[:, kept]
+            inner = seen @ information
             out.information[c.items, :size, :size] += inner.reshape(m, size, size)
         return *_step(out.gradient, out.information), out.information
 
@@ -290,15 +301,17 @@ def metropolis(
     exponent = -0.5 * (df + free.sum(axis=0))
     log_ratio = exponent * np.log1p((old[:, :, 0] ** 2).sum(axis=1) / df)
     log_ratio -= exponent * np.log1p((z**2).sum(axis=1) / df)
-    log_ratio += density.value(new) - density.value(y)
+    there, here = density.value(new), density.value(y)
+    log_ratio += there - here
     towards = density.common.towards
     taken = _oriented(np.log(u[:, -1]) < log_ratio, y[0], new[0], towards)
     y[:, taken] = new[:, taken]
     accepted += taken
     bent = [part.at for part in density.shapes.models.parts if part.model.asymptotes]
     if bent:
-        at = np.sort(np.concatenate(bent))
-        _walk(density.take(at), information[at], walks[at].reshape(at.size, _WALKS, -1), y, at)
+        at, value = np.sort(np.concatenate(bent)), np.where(taken, there, here)
+        walks = walks[at].reshape(at.size, _WALKS, -1)
+        _walk(density.take(at), information[at], walks, y, at, value[at])
     return centre
 
 
@@ -320,11 +333,16 @@ def _oriented(taken: Bools, old: Floats, new: Floats, towards: Floats, rest: flo
     return out
 
 
-def _walk(density: Conditional, information: Floats, u: Floats, y: Floats, at: Ints) -> None:
-    """Steps of a random walk of the items ``at``, in place; u (items, steps, uniforms)."""
+def _walk(
+    density: Conditional, information: Floats, u: Floats, y: Floats, at: Ints, value: Floats
+) -> None:
+    """Steps of a random walk of the items ``at``, in place, whose log density is ``value`` now.
+
+    ``u`` are uniforms (items, steps, coordinates and one).
+    """
     size, free = density.shapes.models.size, density.shapes.free
     root = np.linalg.cholesky(information[:, :size, :size]).transpose(0, 2, 1)
-    here, value = y[:size, at], density.value(y[:size, at])
+    here = y[:size, at]
     towards = density.common.towards
     if towards.size:
         towards, of_all = towards[at], float(towards @ y[0])

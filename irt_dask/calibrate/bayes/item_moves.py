@@ -104,6 +104,10 @@ class FixedMoves:
         out.information[:, 0, 0], out.information[:, 1, 1] = precision * a * a, precision_d
         return out
 
+    def log_density(self, log_a: Floats, d: Floats) -> Floats:
+        """The value alone."""
+        return self.log_prior(log_a, d).value
+
     def take(self, items: Ints) -> FixedMoves:
         """The same: what is known of some items."""
         return self
@@ -181,6 +185,15 @@ class LearnedMoves:
             out.gradient[0, at] -= further * beyond
             out.information[at] = precision
             out.information[at, 0, 0] += further * (beyond != 0.0)
+        return out
+
+    def log_density(self, log_a: Floats, d: Floats) -> Floats:
+        """The value alone."""
+        out, x = np.empty_like(d), np.stack([log_a, d])
+        for at, mean, precision, (limit, further) in _by_group(self.normals):
+            off = x[:, at] - mean.T
+            beyond = np.maximum(np.abs(off[0]) - limit, 0.0)
+            out[at] = -0.5 * ((off * (precision @ off)).sum(axis=0) + further * beyond**2)
         return out
 
     def take(self, items: Ints) -> LearnedMoves:

@@ -72,6 +72,34 @@ def _add_to(context: Any, b: Any, signature: Any, args: Any) -> Any:
     return context.get_dummy_value()
 
 
+def _with_rows(context: Any, b: Any, signature: Any, args: Any) -> Any:
+    """Machine code: numbers times those of rows of a table, which stay in registers meanwhile."""
+    start, table, index, out = (
+        context.make_array(t)(context, b, x) for t, x in zip(signature.args, args, strict=True)
+    )
+    size, vector = b.extract_value(out.shape, 0), _VECTOR.as_pointer()
+    row_size, n = b.extract_value(table.shape, 1), b.extract_value(index.shape, 0)
+    so_far = cgutils.alloca_once(b, _VECTOR)
+    with cgutils.for_range_slice(b, _INT(0), size, _INT(LANES), _INT) as (q, _):
+        first = b.load(b.bitcast(b.gep(start.data, [q]), vector))
+        first.align = 8
+        b.store(first, so_far)
+        with cgutils.for_range(b, n) as loop:
+            row = b.sext(b.load(b.gep(index.data, [loop.index])), _INT)
+            at = b.gep(table.data, [b.add(b.mul(row, row_size), q)])
+            x = b.load(b.bitcast(at, vector))
+            x.align = 8
+            b.store(b.fmul(b.load(so_far), x), so_far)
+        b.store(b.load(so_far), b.bitcast(b.gep(out.data, [q]), vector), align=8)
+    return context.get_dummy_value()
+
+
+@intrinsic
+def _times_rows(typing: Any, start: Any, table: Any, index: Any, out: Any) -> Any:
+    assert all(x.layout == "C" for x in (start, table, index, out))
+    return types.void(start, table, index, out), _with_rows
+
+
 @intrinsic
 def _increase(typing: Any, out: Any, row: Any, first: Any, x: Any) -> Any:
     assert out.layout == x.layout == "C"
@@ -101,6 +129,12 @@ def increase(out: Ints, row: int, first: int, x: Ints) -> None:
     time; sums by node are shorter.
     """
     _increase(out, row, first, x)
+
+
+@jit
+def times_rows(start: Floats, table: Floats, index: Any, out: Floats) -> None:
+    """``out = start * product of the rows table[index]``."""
+    _times_rows(start, table, index, out)
 
 
 @jit

@@ -17,7 +17,7 @@ from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.gibbs.person_layout import Persons
 
 #: Persons whose recursions run side by side.
-_LANES = 32
+LANES = 32
 #: Persons of a class of t, and the most classes.
 _PER_CLASS, _MOST_CLASSES = 256, 64
 #: Weights below this share of the largest are left out.
@@ -87,36 +87,52 @@ def _ranges(
 
 
 @jit
-def _draw_shared(
-    bits: Bytes, scores: Floats, growths: Floats, ratio: Floats, least: float, width: float,
-    first: Ints, last: Ints, u: Floats, shared: Ints, work: Floats, node: Ints,
+def _draw_classes(
+    t: Floats, growths: Floats, ratio: Floats, least: float, width: float, first: Ints, last: Ints,
+    u: Floats, who: Ints, work: Floats, node: Ints,
 ) -> None:  # fmt: skip
     """Draw for the persons of one set: gather those of each class of t until there are 32."""
     n_classes, lanes = first.size, work.shape[1]
     growth, uniform = np.ones((n_classes, lanes)), np.zeros((n_classes, lanes))
-    who = np.zeros((n_classes, lanes), dtype=np.int64)
+    them = np.zeros((n_classes, lanes), dtype=np.int64)
     waiting, k = np.zeros(n_classes, dtype=np.int64), np.zeros(lanes, dtype=np.int64)
-    for i in range(bits.shape[0]):
-        t = 0.0
-        g = 1.0
-        for b in range(bits.shape[1]):
-            t += scores[b, bits[i, b]]
-            g *= growths[b, bits[i, b]]
-        c = max(min(int((t - least) / width), n_classes - 1), 0)
+    for i in range(t.size):
+        c = max(min(int((t[i] - least) / width), n_classes - 1), 0)
         at = waiting[c]
-        growth[c, at] = g
-        uniform[c, at] = u[shared[i]]
-        who[c, at] = i
+        growth[c, at] = growths[i]
+        uniform[c, at] = u[who[i]]
+        them[c, at] = i
         waiting[c] = at + 1
         if at == lanes - 1:
             _draw_class(
-                growth[c], uniform[c], who[c], lanes, ratio, first[c], last[c], work, k, node
+                growth[c], uniform[c], them[c], lanes, ratio, first[c], last[c], work, k, node
             )
             waiting[c] = 0
     for c in range(n_classes):
         if waiting[c] > 0:
             n = waiting[c]
-            _draw_class(growth[c], uniform[c], who[c], n, ratio, first[c], last[c], work, k, node)
+            _draw_class(growth[c], uniform[c], them[c], n, ratio, first[c], last[c], work, k, node)
+
+
+@jit
+def draw_set(
+    t: Floats, growth: Floats, log_total: Floats, nodes: Floats, least: float, most: float,
+    u: Floats, who: Ints, work: Floats, node: Ints,
+) -> None:  # fmt: skip
+    """Draw for the persons ``who`` of one set, whose t are from ``least`` on, ``most`` wide.
+
+    ``log_total`` are the logarithms of their weights but for t times the nodes, ``growth`` e^{t h},
+    and ``work`` is scratch, (nodes + 3, lanes).
+    """
+    ratio = np.empty(nodes.size - 1)
+    for q in range(nodes.size - 1):
+        ratio[q] = math.exp(log_total[q + 1] - log_total[q])
+    n_classes = max(1, min(t.size // _PER_CLASS, _MOST_CLASSES))
+    n_classes = max(n_classes, math.ceil(most * (nodes[-1] - nodes[0]) / _GROWTH))
+    first, last = np.empty(n_classes, dtype=np.int64), np.empty(n_classes, dtype=np.int64)
+    width = most / n_classes
+    _ranges(log_total, nodes, least, width, first, last)
+    _draw_classes(t, growth, ratio, least, width, first, last, u, who, work, node)
 
 
 @jit
@@ -175,41 +191,45 @@ def _byte_sums(a: Floats, out: Floats) -> None:
 
 
 @jit
+def _sums_of_bytes(bits: Bytes, scores: Floats, growths: Floats, t: Floats, growth: Floats) -> None:
+    for i in range(bits.shape[0]):
+        x = 0.0
+        g = 1.0
+        for b in range(bits.shape[1]):
+            x += scores[b, bits[i, b]]
+            g *= growths[b, bits[i, b]]
+        t[i], growth[i] = x, g
+
+
+@jit
 def _draw_sets(
     bits: Bytes, shared: Ints, stop: Ints, observed: Bools, a: Floats, d: Floats,
     nodes: Floats, odds: Floats, u: Floats, lanes: int, node: Ints,
 ) -> None:  # fmt: skip
-    h = nodes[1] - nodes[0]
     scores = np.empty((bits.shape[1], 256))
     _byte_sums(a, scores)
-    growths = np.exp(scores * h)
+    growths = np.exp(scores * (nodes[1] - nodes[0]))
     work = np.empty((nodes.size + 3, lanes))
     total = np.empty(nodes.size)
-    ratio = np.empty(nodes.size - 1)
+    t, growth = np.empty(shared.size), np.empty(shared.size)
     begin = 0
     for s in range(stop.size):
         _log_total(odds, observed[s], a, d, nodes, total)
-        for q in range(nodes.size - 1):
-            ratio[q] = math.exp(total[q + 1] - total[q])
         least, most = 0.0, 1e-300  # smallest t, and from there to the largest
         for j in range(a.size):
             if observed[s, j]:
                 most += abs(a[j]) * (1.0 + 1e-9)
                 least += min(a[j], 0.0)
-        n_classes = max(1, min((stop[s] - begin) // _PER_CLASS, _MOST_CLASSES))
-        n_classes = max(n_classes, math.ceil(most * (nodes[-1] - nodes[0]) / _GROWTH))
-        first, last = np.empty(n_classes, dtype=np.int64), np.empty(n_classes, dtype=np.int64)
-        width = most / n_classes
-        _ranges(total, nodes, least, width, first, last)
-        _draw_shared(
-            bits[begin : stop[s]], scores, growths, ratio, least, width, first, last, u,
-            shared[begin : stop[s]], work, node[begin : stop[s]],
-        )  # fmt: skip
+        here = slice(begin, stop[s])
+        _sums_of_bytes(bits[here], scores, growths, t[here], growth[here])
+        draw_set(
+            t[here], growth[here], total, nodes, least, most, u, shared[here], work, node[here]
+        )
         begin = stop[s]
 
 
 def shared_nodes(p: Persons, a: Floats, d: Floats, nodes: Floats, odds: Floats, u: Floats) -> Ints:
     """Nodes of the shared persons, in their order; ``odds`` are those of :func:`odds_at`."""
     node = np.empty(p.shared.size, dtype=np.int64)
-    _draw_sets(p.bits, p.shared, p.stop, p.observed, a, d, nodes, odds, u, _LANES, node)
+    _draw_sets(p.bits, p.shared, p.stop, p.observed, a, d, nodes, odds, u, LANES, node)
     return node
