@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from functools import partial
 from pathlib import Path
 
@@ -422,6 +423,25 @@ def test_start_values_do_not_matter_in_the_end(small):
     for p in ("discrimination", "intercept"):
         shift = (one[f"item_{p}"] - two[f"item_{p}"]) / two[f"item_{p}_sd"]
         assert np.abs(shift).max() < 0.25
+
+
+@pytest.mark.parametrize(("n", "ess", "warned"), [
+    (4000, 99.0, True), (4000, 101.0, False), (400, 19.0, True), (400, 21.0, False),
+])  # fmt: skip
+def test_few_effective_draws_are_told(n, ess, warned):
+    of_each = np.full((2, 3), 1000.0)
+    of_each[1, 2] = ess / 2.0
+    part = ShardPosterior(
+        draws=np.zeros((n // 2, 2, 3)), n_persons=50, rhat=np.ones((2, 3)), ess=of_each,
+        acceptance=0.9, spacing=0.1,
+    )  # fmt: skip
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        shards.warn_few([part, part], ("p", "q", "r"))
+    said = [str(w.message) for w in caught]
+    assert len(said) == warned
+    if warned:
+        assert f"fewest, {ess:.0f}, of r, whose mean is off by some" in said[0]
 
 
 def test_chains_that_disagree_warn(small, monkeypatch):

@@ -1,6 +1,7 @@
 """Slopes of any sign in Bayesian fits: priors, item steps, moves, chains, and whole fits."""
 
 import math
+import warnings
 from functools import partial
 
 import numpy as np
@@ -12,13 +13,14 @@ from scipy.special import expit
 from scipy.stats import invwishart, multivariate_normal, norm
 
 import irt_dask as irt
-from irt_dask.calibrate.bayes import item_moves
+from irt_dask.calibrate.bayes import item_moves, models, signs
 from irt_dask.calibrate.bayes.grid_chain import Plan
 from irt_dask.calibrate.bayes.hierarchy import WORDS_MOVE
 from irt_dask.calibrate.bayes.item_density import _oriented
 from irt_dask.calibrate.bayes.signed_hierarchy import SignedHierarchy
 from irt_dask.curves.grids import Grid
 from irt_dask.curves.priors import ItemPrior
+from irt_dask.engine import Engine
 from irt_dask.errors import ApproximationWarning, ConvergenceWarning, InputError, ItemWarning
 from irt_dask.kernels.gibbs import learned_item_draws, person_draws, person_layout
 from irt_dask.kernels.gibbs.learned_item_draws import Normals
@@ -504,6 +506,32 @@ def test_a_prior_that_leans_decides_the_direction():
     assert fits[0].attrs["objective"] == pytest.approx(fits[1].attrs["objective"], abs=1.0)
     one, other = (f["item_discrimination"] for f in fits)
     np.testing.assert_array_equal(np.sign(one), -np.sign(other))
+
+
+@pytest.mark.parametrize("n_first", [7, 8, 9])
+def test_of_two_starts_the_likelier_end_is_taken(n_first):
+    # 16 items of either of two independent abilities, every other one reversed; 8 of each are twice
+    # the same items, the second time of other persons.
+    rng = np.random.default_rng(3)
+    theta, camp = rng.standard_normal((1500, 2)), (np.arange(16) >= n_first).astype(int)
+    a = np.where(np.arange(16) % 2, -1.3, 1.3)
+    p = expit(a * theta[:, camp] + rng.normal(0.0, 0.5, 16))
+    y = (rng.random(p.shape) < p).astype(np.int8)
+    if n_first == 8:
+        y[:, 8:] = y[::-1, :8]
+    shapes = models.asked("2pl", [str(j) for j in range(16)], [2] * 16, None, 1, None, signed=True)
+    one, other = (np.stack([np.where(camp == k, a, 0.05), np.zeros(16)]) for k in range(2))
+    information, given = np.full(16, 250.0), (one, 250.0 * one[0])
+    with Engine(irt.from_array(y)) as engine, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found, towards = signs._likelier(engine, shapes, information, given, other)
+    assert [w.category for w in caught] == ([ApproximationWarning] if n_first == 8 else [])
+    if n_first == 9:  # the first start itself
+        assert found is one
+        assert towards is given[1]
+    if n_first == 7:
+        assert np.array_equal(np.abs(found[0]) > 0.7, camp == 1)
+        np.testing.assert_array_equal(towards, 250.0 * found[0])
 
 
 @pytest.mark.parametrize("pattern", [(1, 0, 1, 1, 0, 1), (1, 1, 1, 1, 1, 1)])

@@ -191,8 +191,9 @@ def fit_bayes(
     Passes over the data: ``n_shards x n_chains`` reads of the store if workers can keep their
     shards in memory (one per segment otherwise; above 100 shards one, for a copy by shard, which
     takes as much disk as the responses do), one for start values (with ``positive="none"`` 5 to 20
-    more of most data, 50 at most), one for the checksum of arrays, one or two for flags, one for
-    the objective, and with several shards one for each step of the
+    more of most data, 50 at most, and up to 60 where some items seem to fall with ability), one for
+    the checksum of arrays, one or two for flags, one for the objective, and with several shards one
+    for each step of the
     refined location (2 to 4, at most 11 and halvings) and 10 to 30 for the covariance of a learned
     prior, which shards hold.  Where correcting for that leaves less than half of the draws
     (attrs["prior_efficiency"]) shards run again, attrs["n_runs"] times in all, at most 3.
@@ -248,6 +249,7 @@ def fit_bayes(
     item_priors.warn(about)
     item_priors.warn_inefficient(found.combined.learned, _EFFICIENT)
     shards.warn_rare(counts.seen, responses.item_id, found.shards)
+    shards.warn_few(found.shards, responses.item_id)
     mixed = shards.warn(found.shards, name, found.rotation)
     data |= shards.diagnostics(found.shards, found.sampled.space, found.rotation, responses.item_id)
     about |= {"converged": mixed and found.combined.settled, "objective": objective}

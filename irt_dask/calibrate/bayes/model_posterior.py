@@ -81,6 +81,10 @@ class Posterior:
         gradient[:2] += slope
         return value + float(shape.value.sum()) + common, gradient
 
+    def log_prior(self, y: Floats) -> float:
+        """Log density before the data."""
+        return float(self.shapes.log_density(y).sum()) + self._log_common(y[:2])[0]
+
     def _log_common(self, x: Floats) -> tuple[float, Floats]:
         """Log density of the slopes' coordinates and d before the data, and its gradient."""
         if isinstance(self.prior, Hierarchy):

@@ -22,6 +22,8 @@ _RARE = 100
 #: Degrees between the loadings of shards.
 _LARGE_ROTATION = 20.0
 _RHAT_LIMIT = 1.05
+#: Effective draws of all shards that an interval should rest on; of few draws, their share.
+_FEW, _SMALL_SHARE = 100.0, 0.05
 #: Draws scatter about the items a grid was made for: warn only where it is this much too coarse.
 _COARSE = 1.5
 
@@ -195,6 +197,26 @@ def warn_rare(seen: Ints, item_id: tuple[str, ...], shards: list[ShardPosterior]
             f"{', ...' if rare.size > 5 else ''}): their standard deviations may be off by half; "
             f"use fewer shards",
             ApproximationWarning,
+            stacklevel=3,
+        )
+
+
+def warn_few(shards: list[ShardPosterior], item_id: tuple[str, ...]) -> None:
+    """Warn where draws hang together so much that they are worth few independent ones.
+
+    A mean is then off by ``SD / sqrt(effective draws)``, an SD by about 0.7 of that.
+    """
+    ess, n = np.sum([s.ess for s in shards], axis=0), sum(len(s.draws) for s in shards)
+    few = ess < min(_FEW, _SMALL_SHARE * n)
+    if few.any():
+        least = int(ess.argmin()) % ess.shape[1]
+        warnings.warn(
+            f"{int(few.any(axis=0).sum())} item(s) have parameters whose {n:,} draws are worth "
+            f"fewer than {min(_FEW, _SMALL_SHARE * n):.0f} independent ones; fewest, "
+            f"{ess.min():.0f}, of {item_id[least]}, whose mean is off by some "
+            f"{100.0 / math.sqrt(max(ess.min(), 1.0)):.0f}% of its standard deviation; raise "
+            f"n_draws or n_chains",
+            ConvergenceWarning,
             stacklevel=3,
         )
 

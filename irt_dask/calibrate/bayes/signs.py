@@ -7,17 +7,28 @@ draws slopes with ``sum(towards a) > 0`` alone, and ``towards`` is the same for 
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import xarray as xr
 
 from irt_dask.arrays import Bools, Floats
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy
-from irt_dask.calibrate.bayes.item_density import Shapes
+from irt_dask.calibrate.bayes.item_density import Conditional, Shapes, modes
+from irt_dask.calibrate.bayes.item_moves import FixedMoves
+from irt_dask.calibrate.bayes.model_posterior import Posterior
 from irt_dask.calibrate.bayes.models import inside
 from irt_dask.calibrate.shared import first_component
 from irt_dask.calibrate.shared.start_values import ResponseCounts, start_values
 from irt_dask.curves.priors import ItemPrior
 from irt_dask.engine import Engine
+from irt_dask.errors import ApproximationWarning
+
+#: Searches from several starts: rounds of EM at most, and the gain in log posterior that ends them.
+_MOST_ROUNDS, _ROUGHLY = 30, 0.1
+#: Ends of which one is this much likelier leave no doubt; those whose slopes have such a cosine are
+#: one and the same.
+_DOUBT, _SAME = 10.0, 0.95
 
 
 def pilot(
@@ -29,7 +40,9 @@ def pilot(
     That is the slope of the first principal component, times how much the responses say of it,
     whatever the ``start``, which is turned to it.  A prior of slopes whose mean is not 0 makes the
     two solutions unlike: all is turned to the one that it makes likelier.  One pass over the data
-    for each power, 5 to 20 of most data.
+    for each power, 5 to 20 of most data.  Where some of these slopes are negative another search
+    begins at slopes that are all positive, and the likelier end is taken: some rounds more, 30
+    for either at most.  Ends that are unlike and about as likely are warned of.
     """
     models, item_id = shapes.models, engine.responses.item_id
     slopes, information = first_component.slopes(engine, counts, models)
@@ -37,11 +50,53 @@ def pilot(
         item_id, models, counts.of_each, start, slope=slopes, prior=shapes.betas, signed=True
     )
     y, towards = inside(shapes, x), information * slopes
+    if start is None and (slopes < 0.0).any():
+        other = start_values(
+            item_id, models, counts.of_each, None, slope=np.abs(slopes), prior=shapes.betas
+        )
+        y, towards = _likelier(engine, shapes, information, (y, towards), inside(shapes, other))
     if towards @ y[0] < 0.0:
         y[0] = -y[0]
     if isinstance(prior, ItemPrior) and prior.loading[0] * y[0].sum() < 0.0:
         y[0], towards = -y[0], -towards
     return y, tuple(towards.tolist())
+
+
+def _likelier(
+    engine: Engine, shapes: Shapes, information: Floats, first: tuple[Floats, Floats],
+    second: Floats,
+) -> tuple[Floats, Floats]:  # fmt: skip
+    """The first start and its ``towards``, or where the second one ends, if that is likelier."""
+    ends = [_climbed(engine, shapes, y) for y in (first[0], second)]
+    (value, y), (other, its) = ends
+    a, b = np.sqrt(information) * y[0], np.sqrt(information) * its[0]
+    cosine = abs(float(a @ b)) / float(np.linalg.norm(a) * np.linalg.norm(b))
+    if cosine >= _SAME:
+        return first
+    if abs(value - other) < _DOUBT:
+        warnings.warn(
+            f"two different directions of ability are about as likely (log posteriors "
+            f"{max(value, other):.1f} and {min(value, other):.1f}; the cosine of their slopes is "
+            f"{cosine:.2f}): chains keep to the likelier one; the items may measure two things",
+            ApproximationWarning,
+            stacklevel=5,
+        )
+    return first if value >= other else (its, information * its[0])
+
+
+def _climbed(engine: Engine, shapes: Shapes, y: Floats) -> tuple[float, Floats]:
+    """Log posterior, under the usual fixed prior, and coordinates where a rough search ends."""
+    prior, m = ItemPrior(), y.shape[1]
+    posterior, before = Posterior(engine, prior, shapes), -np.inf
+    common = FixedMoves(prior, 1.0, m, np.ones(m))
+    for _ in range(_MOST_ROUNDS):
+        value, counts = posterior.expected(y, posterior.nodes(y))
+        value += posterior.log_prior(y)
+        if value - before < _ROUGHLY:
+            break
+        before, kept = value, y
+        y, _ = modes(Conditional(shapes, counts, common), y)
+    return before, kept
 
 
 def mask(n_items: int) -> Bools:
