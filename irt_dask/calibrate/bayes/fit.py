@@ -249,8 +249,9 @@ def fit_bayes(
     item_priors.warn(about)
     item_priors.warn_inefficient(found.combined.learned, _EFFICIENT)
     shards.warn_rare(counts.seen, responses.item_id, found.shards)
-    shards.warn_few(found.shards, responses.item_id)
     mixed = shards.warn(found.shards, name, found.rotation)
+    if mixed:
+        shards.warn_few(found.shards, responses.item_id)
     data |= shards.diagnostics(found.shards, found.sampled.space, found.rotation, responses.item_id)
     about |= {"converged": mixed and found.combined.settled, "objective": objective}
     data = item_priors.described(o.prior, data)
