@@ -26,6 +26,7 @@ from irt_dask.calibrate.bayes import (
     samplers,
     shards,
     signs,
+    weighted,
 )
 from irt_dask.calibrate.bayes import loadings as masks
 from irt_dask.calibrate.bayes.coordinates import Space
@@ -36,7 +37,7 @@ from irt_dask.calibrate.bayes.samplers import Options, Sampler
 from irt_dask.calibrate.shared.start_values import ResponseCounts, response_counts, start_values
 from irt_dask.curves.guessing import GUESSING
 from irt_dask.curves.priors import ItemPrior
-from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
+from irt_dask.engine import Engine, ProgressOption, as_responses, dataset
 from irt_dask.engine.identity import identified
 from irt_dask.items import checks
 from irt_dask.items.known_models import parameters
@@ -219,15 +220,18 @@ def fit_bayes(
     1.0
     """
     responses = as_responses(responses, "fit_bayes", graded=n_dims == 1)
-    refuse_weights(responses, "fit_bayes")
     asked.check(n_dims, n_shards, n_draws, n_warmup, n_chains, powering, responses.n_persons)
     signed = asked.signed(positive, n_dims, sampler)
     shapes = models.asked(
         model, responses.item_id, responses.n_categories, guessing_prior, n_dims, sampler,
         signed=signed,
     )  # fmt: skip
+    structure = item_blocks is not None or item_covariates is not None
+    weighted.refuse(responses, shapes, n_dims, sampler, powering, location, prior, structure)
     name = samplers.choose(sampler, n_dims)
-    before = item_priors.choose(prior, name, powering, signed=signed)
+    before = item_priors.choose(
+        prior, name, powering, signed=signed, sampled=weighted.sampled(responses)
+    )
     o = Options(
         seed, n_shards, n_draws, n_warmup, n_chains,
         item_priors.structured(before, responses.item_id, item_blocks, item_covariates), powering,
@@ -235,17 +239,19 @@ def fit_bayes(
         *asked.loading_masks(responses, n_dims, loadings, positive, correlated, start), positive,
     )  # fmt: skip
     with Engine(responses, client=client, progress=progress, stage="Gibbs", graded=True) as engine:
-        responses = identified(engine)
-        counts = response_counts(engine)
+        responses, counts = identified(engine), response_counts(engine)
+        persons = weighted.persons(engine, seed)
+        o = replace(o, n_persons=persons.n_drawn)
         item_priors.refuse_small_shards(o.prior, counts.n_persons, responses.n_items, n_shards)
         sampled = _started(engine, responses, o, shapes, counts, start)
-        found = _found(engine, sampled, o, checkpoint)
+        found = _found(engine, sampled, o, shapes, checkpoint)
         objective = _objective(found, o) if n_dims <= barycenter.MOST_REFINED else None
-        data = _of_items(engine, found, shapes, counts)
+        data = models.of_items(engine, found.combined.data, shapes, counts)
     checks.warn(data["item_flag"], responses.item_id)
     models.warn_null_categories(shapes, responses.item_id, counts.of_each)
-    about = _about(found, o, model, counts.n_persons) | models.about(shapes, data, n_dims)
+    about = _about(found, o, model, counts, persons) | models.about(shapes, data, n_dims)
     item_priors.warn(about)
+    persons.warn()
     item_priors.warn_inefficient(found.combined.learned, _EFFICIENT)
     shards.warn_rare(counts.seen, responses.item_id, found.shards)
     mixed = shards.warn(found.shards, name, found.rotation)
@@ -301,9 +307,11 @@ class _Found:
     n_runs: int
 
 
-def _found(engine: Engine, sampled: Sampler, o: Options, checkpoint: str | Path | None) -> _Found:
+def _found(
+    engine: Engine, sampled: Sampler, o: Options, shapes: Shapes, checkpoint: str | Path | None
+) -> _Found:
     """Run the chains and combine shards; again if the covariance that they held was far off."""
-    run = 0
+    run, spread = 0, weighted.spread(engine, shapes, o.prior) if engine.sampled else None
     while True:
         parts = samplers.run(engine, sampled, o.n_chains, checkpoint)
         rotation = samplers.align(parts, sampled) if o.n_dims > 1 else None
@@ -312,45 +320,13 @@ def _found(engine: Engine, sampled: Sampler, o: Options, checkpoint: str | Path 
         combined = barycenter.combine(
             parts, o.n_draws, powering=o.powering, location=o.location,
             locate=functools.partial(full_data_mode.refine, log_posterior),
-            learn=item_priors.learner(prior, o.seed, run), space=space,
+            learn=item_priors.learner(prior, o.seed, run), spread=spread, space=space,
         )  # fmt: skip
         run += 1
         learned = combined.learned
         if learned is None or learned.efficiency >= _EFFICIENT or run == _MOST_RUNS:
             return _Found(sampled, parts, rotation, log_posterior, combined, run)
         sampled = sampled.holding(learned.expected, run)
-
-
-def _of_items(
-    engine: Engine, found: _Found, shapes: Shapes, counts: ResponseCounts
-) -> dict[str, Any]:
-    """What is said of the items, flags too."""
-    data = found.combined.data | {"item_n_responses": counts.seen, "item_n_right": counts.right}
-    data |= models.described(shapes)
-    if shapes.signed:
-        below = data["item_discrimination_draw"] < 0.0
-        data["item_negative_probability"] = below.mean(axis=0)
-    wrong, score = counts.of_each[:, 0], counts.score(shapes.models.n_categories)
-    known = _with_difficulties(data) if shapes.signed else data
-    return data | {"item_flag": checks.of_fit(engine, known, wrong=wrong, score=score)}
-
-
-def _with_difficulties(data: dict[str, Any]) -> dict[str, Any]:
-    """The items with -d / a of the means, and its error by the delta method, where b is NaN.
-
-    Errors of a and d are taken as independent, which is good enough for flags: that a slope may
-    have either sign is no flag of its own.
-    """
-    a, d, sd_a, sd_d = (
-        data[f"item_{name}"]
-        for name in ("discrimination", "intercept", "discrimination_sd", "intercept_sd")
-    )
-    b, known = -d / a, np.isfinite(data["item_difficulty"])
-    sd = np.sqrt(sd_d**2 + (b * sd_a) ** 2) / np.abs(a)
-    return data | {
-        "item_difficulty": np.where(known, data["item_difficulty"], b),
-        "item_difficulty_sd": np.where(known, data["item_difficulty_sd"], sd),
-    }
 
 
 def _log_posterior(
@@ -374,15 +350,16 @@ def _objective(found: _Found, o: Options) -> float:
 
 
 def _about(
-    found: _Found, o: Options, model: str | Mapping[str, str], n_persons: int
-) -> dict[str, Any]:
+    found: _Found, o: Options, model: str | Mapping[str, str], counts: ResponseCounts,
+    persons: weighted.Persons,
+) -> dict[str, Any]:  # fmt: skip
     """Attributes: what was asked, and how it went."""
     plan, combined = found.sampled.plan, found.combined
     about: dict[str, Any] = {
         "method": "LS-WASP" if o.n_shards > 1 else "Gibbs",
         "model": models.name(model, o.n_dims), "seed": o.seed, "n_iterations": plan.total,
         "identification": asked.identification(o), "n_dims": o.n_dims,
-        "n_persons": found.log_posterior.engine.responses.n_persons,
+        "n_persons": found.log_posterior.engine.n_persons, **persons.about,
         "n_shards": o.n_shards, "n_chains": o.n_chains, "thin": plan.thin, "sampler": o.sampler,
         "powering": o.powering, "location": o.location, "covariance": combined.structure,
         **item_priors.describe(plan.prior, o.positive),
@@ -394,5 +371,7 @@ def _about(
         about["n_runs"], about["prior_efficiency"] = found.n_runs, combined.learned.efficiency
     if o.n_dims == 1:
         signed = o.positive == "none"
-        about |= item_priors.rest(plan.prior, combined.data, n_persons, signed=signed)
+        about |= item_priors.rest(
+            plan.prior, combined.data, counts.n_persons, persons.share, signed=signed
+        )
     return about

@@ -27,10 +27,11 @@ _LARGE_SHIFT = 1.0
 
 
 def choose(
-    prior: str | ItemPrior | None, sampler: str, powering: str, *, signed: bool = False
-) -> ItemPrior | Hierarchy:
-    """The items' prior, by default learned where that is available."""
-    available = sampler == "grid" and powering != "published"
+    prior: str | ItemPrior | None, sampler: str, powering: str, *, signed: bool = False,
+    sampled: bool = False,
+) -> ItemPrior | Hierarchy:  # fmt: skip
+    """The items' prior, by default learned where that is available: not for sampling weights."""
+    available = sampler == "grid" and powering != "published" and not sampled
     learned = SignedHierarchy() if signed else Hierarchy()
     if prior is None:
         return learned if available else ItemPrior()
@@ -130,18 +131,20 @@ def coords(prior: ItemPrior | Hierarchy) -> dict[str, Any] | None:
 
 
 def rest(
-    prior: ItemPrior | Hierarchy, fit: dict[str, Floats], n: int, *, signed: bool = False
-) -> dict[str, float]:
+    prior: ItemPrior | Hierarchy, fit: dict[str, Floats], n: int, share: float = 1.0, *,
+    signed: bool = False,
+) -> dict[str, float]:  # fmt: skip
     """What the common scale and place of one ability rest on, for the attributes.
 
     ``scale_se`` (of a common log a) and ``place_se`` (of ability) are what n abilities N(0, 1), of
     persons with a response, leave open.  ``scale_shift`` and ``place_shift`` are by how much the
     items' priors have moved log a, and abilities with every b, from where abilities have variance 1
     and mean 0: with the expected score g of the prior along ``a e^v`` the posterior has abilities
-    of mean square 1 - g / n, along ``d + a m`` of mean -g / n.  ``fit`` has the draws of the items,
+    of mean square 1 - g / n, along ``d + a m`` of mean -g / n.  Weights leave a ``share`` of n.  ``fit`` has the draws of the items,
     and of a learned mean.
     """
-    out = {"scale_se": 1.0 / math.sqrt(2.0 * n), "place_se": 1.0 / math.sqrt(n)}
+    known = share * n
+    out = {"scale_se": 1.0 / math.sqrt(2.0 * known), "place_se": 1.0 / math.sqrt(known)}
     a, d = fit["item_discrimination_draw"], fit["item_intercept_draw"]
     if isinstance(prior, ItemPrior):
         ma, sa = prior.loading if signed else prior.discrimination

@@ -34,7 +34,10 @@ _MARGIN = 1.1
 def _expect(block: Block, items: ItemSet, nodes: Floats, scales: Any) -> tuple[Any, ...]:
     """Expected counts of a block, above the lowest category and seen, and its log-likelihood."""
     p = posteriors(block.data, items, nodes, person_weights.prior(person_weights.normal(nodes)))
-    counts = expected_counts.counts(p.data, p.tables, p.shared, p.sets, p.prior, scales)
+    counted = full_data_mode.counted(block)
+    counts = expected_counts.counts(
+        p.data, p.tables, p.shared, p.sets, p.prior, scales, **counted
+    )
     return counts.higher, counts.seen, counts.log_marginal
 
 
@@ -58,7 +61,7 @@ class Posterior:
         items = self.shapes.items(y)
         reach = max(GRID_BOUND, float(np.abs(nodes).max()))
         largest = items.n_items * (items.logit_at(reach)[1] + 1.0)
-        scales = expected_counts.scales_for(self.engine.responses.n_persons, reach, largest)
+        scales = expected_counts.scales_for(self.engine.n_persons, reach, largest)
         higher, seen, value = self.engine.map_reduce(_expect, items, nodes, scales)
         first = np.concatenate([[0], np.cumsum(items.n_categories - 1)])
         counts = []
@@ -80,6 +83,12 @@ class Posterior:
         gradient = self.shapes.by_coordinate(y, of_data) + shape.gradient
         gradient[:2] += slope
         return value + float(shape.value.sum()) + common, gradient
+
+    def slope_before(self, y: Floats) -> Floats:
+        """Gradient of the log density before the data."""
+        out = self.shapes.log_prior(y).gradient.copy()
+        out[:2] += self._log_common(y[:2])[1]
+        return out
 
     def _log_common(self, x: Floats) -> tuple[float, Floats]:
         """Log density of the slopes' coordinates and d before the data, and its gradient."""

@@ -80,6 +80,8 @@ class Options:
     free: Bools
     signs: Bools
     positive: str
+    #: Persons, or replicates of persons with weights.
+    n_persons: int = 0
     #: Slopes of any sign: what each counts towards the orientation of ability.
     towards: tuple[float, ...] = ()
 
@@ -187,7 +189,7 @@ def _entries(name: str, x: Floats) -> Floats:
 
 
 def _common(responses: Responses, o: Options, per_draw: int, width: int) -> dict[str, Any]:
-    n, m = responses.n_persons, responses.n_items
+    n, m = o.n_persons, responses.n_items
     held = 8.0 * width * m * o.n_draws * o.n_shards * o.n_chains
     sweep = _COST_SWEEP + n / o.n_shards * (_COST_PERSON + _COST_CELL * m) + _COST_ITEM * m
     thin = per_draw * max(1, math.ceil(held / _DRIVER_BYTES))

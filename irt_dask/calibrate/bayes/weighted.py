@@ -1,0 +1,263 @@
+"""Persons with sampling weights: the pseudo-posterior, and a spread that is that of the sample.
+
+Chains draw an ability for each replicate of a person (:mod:`irt_dask.engine.replicates`), so that
+they have a joint distribution, and shards share prior and spread by their replicates.  What they
+find is about where the replicates have it, with the spread of a simple random sample of as many
+persons.  So the location is the mode on all persons with the weights themselves, and deviations
+are carried by the optimal map from ``N(0, H^-1)`` to ``N(0, H^-1 J H^-1)`` (Williams and Savitsky
+2021, whose map is another root): H the observed information of the weighted log posterior at the
+mode, J the sum of squares of weighted scores of persons and what H has of the prior.  Where weights
+are equal J is about H, and the map about none.
+
+Persons whom rows of frequency weights stand for are persons: the posterior is the ordinary one.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from irt_dask.arrays import Floats, Ints
+from irt_dask.calibrate.bayes.barycenter import Spread
+from irt_dask.calibrate.bayes.hierarchy import Hierarchy
+from irt_dask.calibrate.bayes.item_density import Shapes
+from irt_dask.calibrate.bayes.model_posterior import Posterior
+from irt_dask.curves.grids import grid_of
+from irt_dask.curves.item_set import ItemSet
+from irt_dask.curves.priors import ItemPrior
+from irt_dask.engine import Engine, replicates
+from irt_dask.errors import ApproximationWarning, DataWarning, InputError
+from irt_dask.items import derivatives
+from irt_dask.kernels.base.exact_products import Units
+from irt_dask.kernels.posterior import lost_information, person_weights
+from irt_dask.kernels.posterior.lost_information import Scores
+from irt_dask.kernels.posterior.tables import padded
+from irt_dask.population.population import posteriors
+from irt_dask.store import Block, Responses
+from irt_dask.store.responses import SAMPLING
+from irt_dask.store.weights import Sums, relative
+
+#: Persons in effect below which their squares say too little: an SD is known to 1 / sqrt(2 n) of
+#: itself at best, 7% with 100, and too small by about 1 / n for each parameter of an item.
+_FEW = 100
+#: Coordinates whose covariance is found as a matrix, as in marginal fits (a minute; some GiB).
+_MOST = 6000
+#: Smallest eigenvalue of the information, as a share of that of each coordinate by itself.
+_LEAST = 1e-6
+#: Step of central differences, of coordinates of the size of 1.
+_STEP = 1e-4
+
+
+# --- what can be asked ----------------------------------------------------------------------------
+
+
+def sampled(responses: Responses) -> bool:
+    """Whether the persons have sampling weights."""
+    return responses.max_weight is not None and responses.weight_kind == SAMPLING
+
+
+def refuse(
+    responses: Responses, shapes: Shapes, n_dims: int, sampler: str | None, powering: str,
+    location: str | None, prior: str | ItemPrior | None, structure: bool,
+) -> None:  # fmt: skip
+    """Stop at what is not derived for persons with weights; ``structure`` is of the items' prior."""
+    if responses.max_weight is None:
+        return
+    rule, size = None, int(shapes.free.sum())
+    if n_dims > 1:
+        rule = f"one ability, not n_dims={n_dims}"
+    elif not sampled(responses):
+        return
+    elif sampler not in (None, "grid"):
+        rule = f"sampler='grid', not sampler={sampler!r}"
+    elif powering != "shrink":
+        rule = f"powering='shrink', not powering={powering!r}"
+    elif location not in (None, "refined"):
+        rule = f"location='refined', not location={location!r}"
+    elif structure or not (prior is None or isinstance(prior, ItemPrior)):
+        said = "item_blocks= or item_covariates=, which are of a learned one" if structure else (
+            f"prior={prior!r}")  # fmt: skip
+        rule = f"prior=ItemPrior(...), the default with them, not {said}"
+    elif size > _MOST:
+        rule = f"{_MOST} item parameters at most, whose covariance is a matrix, not {size}"
+    if rule is not None:
+        raise InputError(
+            f"fit_bayes takes {responses.weight_kind} weights of persons with {rule}; or count "
+            f"every person once: select the responses with weights='ignore'"
+        )
+
+
+# --- who counts -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Persons:
+    """Abilities that chains draw, and persons in effect, ``(sum w)^2 / sum w^2`` (Kish)."""
+
+    n: int
+    n_drawn: int
+    n_effective: float
+    about: dict[str, Any]
+
+    @property
+    def share(self) -> float:
+        """Persons in effect as a share of all."""
+        return self.n_effective / self.n
+
+    def warn(self) -> None:
+        """Warn where a few persons dominate."""
+        if self.about.get("spread") and self.n_effective < _FEW:
+            warnings.warn(
+                f"with these weights persons count as {self.n_effective:.1f} in effect (limit "
+                f"{_FEW}): few of them decide, and what they scatter, of which spreads are made, "
+                f"is hardly known; trim the weights, or do not rely on standard deviations",
+                DataWarning,
+                stacklevel=3,
+            )
+
+
+def persons(engine: Engine, seed: int) -> Persons:
+    """Who counts how often; one pass over the weights alone, where they are those of a sample."""
+    if not engine.sampled:
+        n = engine.n_persons
+        return Persons(n, n, float(n), engine.weight_attrs)
+    each = engine.map_refs(_totals, seed)
+    first, second = (functools.reduce(Sums.plus, of) for of in list(zip(*each, strict=True))[1:])
+    n_effective = first.n * first.mean**2 / second.mean
+    about = {**engine.weight_attrs, "n_effective": n_effective, "spread": "sandwich"}
+    return Persons(first.n, sum(n for n, *_ in each), n_effective, about)
+
+
+def _totals(ref: Any, seed: int) -> tuple[int, Sums, Sums]:
+    """Replicates of a block's persons; exact sums of their weights and of the squares."""
+    weight = relative(np.asarray(ref.weights(), dtype=float), ref.mean)
+    n = int(replicates.rounded(weight, seed, ref.start).sum())
+    return n, Sums.of(weight), Sums.of(weight**2)
+
+
+# --- the spread -----------------------------------------------------------------------------------
+
+
+def spread(engine: Engine, shapes: Shapes, prior: ItemPrior | Hierarchy) -> Spread:
+    """What carries deviations from a mode: the optimal map, (size, size), at coordinates."""
+    assert isinstance(prior, ItemPrior)
+    return functools.partial(_map_at, Posterior(engine, prior, shapes))
+
+
+def _map_at(posterior: Posterior, y: Floats) -> Floats | None:
+    found = optimal_map(*information(posterior, y))
+    if found is None:
+        warnings.warn(
+            "the information of the weighted responses is singular at the mode, so that standard "
+            "deviations are those of a simple random sample, too small as a rule; leave out items "
+            "of which the data say nothing, or give an ItemPrior",
+            ApproximationWarning,
+            stacklevel=6,
+        )
+    return found
+
+
+def optimal_map(h: Floats, middle: Floats) -> Floats | None:
+    """Symmetric A with ``A h^-1 A = h^-1 middle h^-1``; None where h is not positive definite."""
+    unit = np.sqrt(np.maximum(np.diagonal(h), np.finfo(float).tiny))
+    if not np.linalg.eigvalsh(h / np.outer(unit, unit))[0] > _LEAST:
+        return None
+    value, vector = np.linalg.eigh(h)
+    root, inverse = ((vector * value**k) @ vector.T for k in (-0.5, 0.5))
+    # root middle root is V in the units of h^-1; its root, seen from where h^-1 is 1.
+    inner = root @ (root @ (root @ middle @ root) @ root) @ root
+    own, turned = np.linalg.eigh(0.5 * (inner + inner.T))
+    out = inverse @ ((turned * np.sqrt(np.maximum(own, 0.0))) @ turned.T) @ inverse
+    return np.asarray(0.5 * (out + out.T))
+
+
+def information(posterior: Posterior, y: Floats) -> tuple[Floats, Floats]:
+    """Observed information of the weighted log posterior, and J, by coordinates item by item.
+
+    Two passes over the data.
+    """
+    shapes, engine = posterior.shapes, posterior.engine
+    _, counts = posterior.expected(y, posterior.nodes(y))
+    x, free = shapes.parameters(y), shapes.free
+    jacobian = _jacobian(shapes, y)
+    of_items = derivatives.observed_information(counts, x, free)
+    complete = np.einsum("pqm,mpr,rsm->mqs", jacobian, of_items, jacobian, optimize=True)
+    before = _before(posterior, y, derivatives.gradient(counts, x))
+    column = np.full(free.shape, -1)
+    column.T[free.T] = np.arange(free.sum())
+    lost, squares = _sums(engine, shapes.items(y), jacobian, column)
+    h = _placed(complete + before, column) - 0.5 * (lost + lost.T)
+    # The prior as persons, as in marginal fits: where these say nothing its own SD is left.
+    value, vector = np.linalg.eigh(before)
+    positive = (vector * np.maximum(value, 0.0)[:, None]) @ vector.transpose(0, 2, 1)
+    return h, squares + _placed(positive, column)
+
+
+def _jacobian(shapes: Shapes, y: Floats) -> Floats:
+    """Derivatives of parameters p by coordinates q, (p, q, items)."""
+    out = np.zeros((len(y), *y.shape))
+    for part in shapes.models.parts:
+        size = len(part.model.parameters)
+        out[:size, :size, part.at] = shapes.slopes(part, y)
+    return out
+
+
+def _before(posterior: Posterior, y: Floats, gradient: Floats) -> Floats:
+    """Information of the prior by coordinates, (items, q, q), and what their bending makes of the
+    data's ``gradient`` by parameters, which is 0 at a mode but for the prior.
+    """  # fmt: skip
+    out = np.zeros((y.shape[1], len(y), len(y)))
+    for q in range(len(y)):
+        step = np.zeros_like(y)
+        step[q] = np.where(posterior.shapes.free[q], _STEP, 0.0)
+        high, low = (
+            posterior.shapes.by_coordinate(z, gradient) + posterior.slope_before(z)
+            for z in (y + step, y - step)
+        )
+        out[:, q] = (low - high).T / (2.0 * _STEP)
+    return 0.5 * (out + out.transpose(0, 2, 1))
+
+
+def _placed(blocks: Floats, column: Ints) -> Floats:
+    """Matrix of blocks of items (items, q, q) at their columns (q, items)."""
+    size = int(column.max()) + 1
+    out = np.zeros((size, size))
+    for j, at in enumerate(column.T):
+        own = at >= 0
+        out[np.ix_(at[own], at[own])] = blocks[j][np.ix_(own, own)]
+    return out
+
+
+def _sums(
+    engine: Engine, items: ItemSet, jacobian: Floats, column: Ints
+) -> tuple[Floats, Floats]:
+    """Sums over persons of covariances of their scores times w, and of squares of means by w^2."""
+    nodes = padded(grid_of(items, share=1.0).nodes)  # moments to 1e-8
+    of_row = np.repeat(np.arange(items.n_items), items.n_categories)
+    slope = items.by_parameter(nodes, len(column))
+    slope = np.einsum("pqr,prn->qrn", jacobian[:, :, of_row], slope)
+    none = np.full((2, 1), -1)
+    scores = lost_information.scores(
+        slope, items.first, np.zeros((1, 2, nodes.size)), column, none
+    )
+    largest, size = float(engine.responses.max_weight or 1.0), int(column.max()) + 1
+    units = lost_information.units_for(engine.n_persons, nodes.size, size)
+    sums = engine.map_reduce(_add_up, items, nodes, scores, largest, units)
+    lost, squares = lost_information.value(list(sums), scores.bound, largest, units)
+    return lost, squares
+
+
+def _add_up(
+    block: Block, items: ItemSet, nodes: Floats, scores: Scores, largest: float, units: Units
+) -> tuple[Ints, ...]:
+    p = posteriors(block.data, items, nodes, person_weights.prior(person_weights.normal(nodes)))
+    found = lost_information.sums(
+        p.data, p.tables, p.shared, p.sets.observed, p.prior, np.arange(block.n_persons), scores,
+        block.weights(), largest, units, True,
+    )  # fmt: skip
+    return tuple(found)
