@@ -35,9 +35,7 @@ def _expect(block: Block, items: ItemSet, nodes: Floats, scales: Any) -> tuple[A
     """Expected counts of a block, above the lowest category and seen, and its log-likelihood."""
     p = posteriors(block.data, items, nodes, person_weights.prior(person_weights.normal(nodes)))
     counted = full_data_mode.counted(block)
-    counts = expected_counts.counts(
-        p.data, p.tables, p.shared, p.sets, p.prior, scales, **counted
-    )
+    counts = expected_counts.counts(p.data, p.tables, p.shared, p.sets, p.prior, scales, **counted)
     return counts.higher, counts.seen, counts.log_marginal
 
 

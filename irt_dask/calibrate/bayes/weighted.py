@@ -15,7 +15,6 @@ Persons whom rows of frequency weights stand for are persons: the posterior is t
 from __future__ import annotations
 
 import functools
-import math
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -65,7 +64,7 @@ def refuse(
     responses: Responses, shapes: Shapes, n_dims: int, sampler: str | None, powering: str,
     location: str | None, prior: str | ItemPrior | None, structure: bool,
 ) -> None:  # fmt: skip
-    """Stop at what is not derived for persons with weights; ``structure`` is of the items' prior."""
+    """Stop at what is not derived with weights; ``structure`` is that of the prior of items."""
     if responses.max_weight is None:
         return
     rule, size = None, int(shapes.free.sum())
@@ -233,18 +232,14 @@ def _placed(blocks: Floats, column: Ints) -> Floats:
     return out
 
 
-def _sums(
-    engine: Engine, items: ItemSet, jacobian: Floats, column: Ints
-) -> tuple[Floats, Floats]:
+def _sums(engine: Engine, items: ItemSet, jacobian: Floats, column: Ints) -> tuple[Floats, Floats]:
     """Sums over persons of covariances of their scores times w, and of squares of means by w^2."""
     nodes = padded(grid_of(items, share=1.0).nodes)  # moments to 1e-8
     of_row = np.repeat(np.arange(items.n_items), items.n_categories)
     slope = items.by_parameter(nodes, len(column))
     slope = np.einsum("pqr,prn->qrn", jacobian[:, :, of_row], slope)
     none = np.full((2, 1), -1)
-    scores = lost_information.scores(
-        slope, items.first, np.zeros((1, 2, nodes.size)), column, none
-    )
+    scores = lost_information.scores(slope, items.first, np.zeros((1, 2, nodes.size)), column, none)
     largest, size = float(engine.responses.max_weight or 1.0), int(column.max()) + 1
     units = lost_information.units_for(engine.n_persons, nodes.size, size)
     sums = engine.map_reduce(_add_up, items, nodes, scores, largest, units)
