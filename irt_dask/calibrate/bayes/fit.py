@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import xarray as xr
 
 from irt_dask.arrays import Floats
@@ -226,12 +225,9 @@ def fit_bayes(
         model, responses.item_id, responses.n_categories, guessing_prior, n_dims, sampler,
         signed=signed,
     )  # fmt: skip
-    structure = item_blocks is not None or item_covariates is not None
-    weighted.refuse(responses, shapes, n_dims, sampler, powering, location, prior, structure)
+    weighted.refuse(responses, shapes, n_dims, sampler, powering, location)
     name = samplers.choose(sampler, n_dims)
-    before = item_priors.choose(
-        prior, name, powering, signed=signed, sampled=weighted.sampled(responses)
-    )
+    before = item_priors.choose(prior, name, powering, signed=signed)
     o = Options(
         seed, n_shards, n_draws, n_warmup, n_chains,
         item_priors.structured(before, responses.item_id, item_blocks, item_covariates), powering,
@@ -241,7 +237,7 @@ def fit_bayes(
     with Engine(responses, client=client, progress=progress, stage="Gibbs", graded=True) as engine:
         responses, counts = identified(engine), response_counts(engine)
         persons = weighted.persons(engine, seed)
-        o = replace(o, n_persons=persons.n_drawn)
+        o = replace(o, n_persons=persons.n_drawn, sampled=engine.sampled)
         item_priors.refuse_small_shards(o.prior, counts.n_persons, responses.n_items, n_shards)
         sampled = _started(engine, responses, o, shapes, counts, start)
         found = _found(engine, sampled, o, shapes, checkpoint)
@@ -311,7 +307,7 @@ def _found(
     engine: Engine, sampled: Sampler, o: Options, shapes: Shapes, checkpoint: str | Path | None
 ) -> _Found:
     """Run the chains and combine shards; again if the covariance that they held was far off."""
-    run, spread = 0, weighted.spread(engine, shapes, o.prior) if engine.sampled else None
+    run = 0
     while True:
         parts = samplers.run(engine, sampled, o.n_chains, checkpoint)
         rotation = samplers.align(parts, sampled) if o.n_dims > 1 else None
@@ -320,7 +316,8 @@ def _found(
         combined = barycenter.combine(
             parts, o.n_draws, powering=o.powering, location=o.location,
             locate=functools.partial(full_data_mode.refine, log_posterior),
-            learn=item_priors.learner(prior, o.seed, run), spread=spread, space=space,
+            learn=item_priors.learner(prior, o.seed, run),
+            spread=weighted.spread(engine, shapes, prior) if o.sampled else None, space=space,
         )  # fmt: skip
         run += 1
         learned = combined.learned

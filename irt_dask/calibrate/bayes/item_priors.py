@@ -27,11 +27,10 @@ _LARGE_SHIFT = 1.0
 
 
 def choose(
-    prior: str | ItemPrior | None, sampler: str, powering: str, *, signed: bool = False,
-    sampled: bool = False,
-) -> ItemPrior | Hierarchy:  # fmt: skip
-    """The items' prior, by default learned where that is available: not for sampling weights."""
-    available = sampler == "grid" and powering != "published" and not sampled
+    prior: str | ItemPrior | None, sampler: str, powering: str, *, signed: bool = False
+) -> ItemPrior | Hierarchy:
+    """The items' prior, by default learned where that is available."""
+    available = sampler == "grid" and powering != "published"
     learned = SignedHierarchy() if signed else Hierarchy()
     if prior is None:
         return learned if available else ItemPrior()
@@ -140,8 +139,8 @@ def rest(
     persons with a response, leave open.  ``scale_shift`` and ``place_shift`` are by how much the
     items' priors have moved log a, and abilities with every b, from where abilities have variance 1
     and mean 0: with the expected score g of the prior along ``a e^v`` the posterior has abilities
-    of mean square 1 - g / n, along ``d + a m`` of mean -g / n.  Weights leave a ``share`` of n.  ``fit`` has the draws of the items,
-    and of a learned mean.
+    of mean square 1 - g / n, along ``d + a m`` of mean -g / n.  ``fit`` has the draws of the items,
+    and of a learned mean; unequal weights leave a ``share`` of the persons, in effect.
     """
     known = share * n
     out = {"scale_se": 1.0 / math.sqrt(2.0 * known), "place_se": 1.0 / math.sqrt(known)}
@@ -183,7 +182,7 @@ def warn_inefficient(learned: Learned | None, least: float) -> None:
         warnings.warn(
             f"the items' covariance was held in the shards, and correcting for that leaves "
             f"{learned.efficiency:.0%} of the draws (limit {least:.0%}): the shards are too small "
-            f"for so many items; use fewer shards",
+            f"for so many items; use fewer shards, or an ItemPrior",
             ApproximationWarning,
             stacklevel=3,
         )

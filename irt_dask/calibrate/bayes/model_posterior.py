@@ -77,18 +77,12 @@ class Posterior:
         y = parameters
         value, counts = self.expected(y, nodes)
         of_data = derivatives.gradient(counts, self.shapes.parameters(y))
-        shape, (common, slope) = self.shapes.log_prior(y), self._log_common(y[:2])
+        shape, (common, slope) = self.shapes.log_prior(y), self.log_common(y[:2])
         gradient = self.shapes.by_coordinate(y, of_data) + shape.gradient
         gradient[:2] += slope
         return value + float(shape.value.sum()) + common, gradient
 
-    def slope_before(self, y: Floats) -> Floats:
-        """Gradient of the log density before the data."""
-        out = self.shapes.log_prior(y).gradient.copy()
-        out[:2] += self._log_common(y[:2])[1]
-        return out
-
-    def _log_common(self, x: Floats) -> tuple[float, Floats]:
+    def log_common(self, x: Floats) -> tuple[float, Floats]:
         """Log density of the slopes' coordinates and d before the data, and its gradient."""
         if isinstance(self.prior, Hierarchy):
             return self.prior.log_density(x)

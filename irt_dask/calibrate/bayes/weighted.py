@@ -55,22 +55,17 @@ _STEP = 1e-4
 # --- what can be asked ----------------------------------------------------------------------------
 
 
-def sampled(responses: Responses) -> bool:
-    """Whether the persons have sampling weights."""
-    return responses.max_weight is not None and responses.weight_kind == SAMPLING
-
-
 def refuse(
     responses: Responses, shapes: Shapes, n_dims: int, sampler: str | None, powering: str,
-    location: str | None, prior: str | ItemPrior | None, structure: bool,
+    location: str | None,
 ) -> None:  # fmt: skip
-    """Stop at what is not derived with weights; ``structure`` is that of the prior of items."""
+    """Stop at what is not derived for persons with weights."""
     if responses.max_weight is None:
         return
     rule, size = None, int(shapes.free.sum())
     if n_dims > 1:
         rule = f"one ability, not n_dims={n_dims}"
-    elif not sampled(responses):
+    elif responses.weight_kind != SAMPLING:
         return
     elif sampler not in (None, "grid"):
         rule = f"sampler='grid', not sampler={sampler!r}"
@@ -78,10 +73,6 @@ def refuse(
         rule = f"powering='shrink', not powering={powering!r}"
     elif location not in (None, "refined"):
         rule = f"location='refined', not location={location!r}"
-    elif structure or not (prior is None or isinstance(prior, ItemPrior)):
-        said = "item_blocks= or item_covariates=, which are of a learned one" if structure else (
-            f"prior={prior!r}")  # fmt: skip
-        rule = f"prior=ItemPrior(...), the default with them, not {said}"
     elif size > _MOST:
         rule = f"{_MOST} item parameters at most, whose covariance is a matrix, not {size}"
     if rule is not None:
@@ -144,7 +135,6 @@ def _totals(ref: Any, seed: int) -> tuple[int, Sums, Sums]:
 
 def spread(engine: Engine, shapes: Shapes, prior: ItemPrior | Hierarchy) -> Spread:
     """What carries deviations from a mode: the optimal map, (size, size), at coordinates."""
-    assert isinstance(prior, ItemPrior)
     return functools.partial(_map_at, Posterior(engine, prior, shapes))
 
 
@@ -186,15 +176,14 @@ def information(posterior: Posterior, y: Floats) -> tuple[Floats, Floats]:
     jacobian = _jacobian(shapes, y)
     of_items = derivatives.observed_information(counts, x, free)
     complete = np.einsum("pqm,mpr,rsm->mqs", jacobian, of_items, jacobian, optimize=True)
-    before = _before(posterior, y, derivatives.gradient(counts, x))
     column = np.full(free.shape, -1)
     column.T[free.T] = np.arange(free.sum())
     lost, squares = _sums(engine, shapes.items(y), jacobian, column)
-    h = _placed(complete + before, column) - 0.5 * (lost + lost.T)
+    before = _before(posterior, y, derivatives.gradient(counts, x), column)
+    h = _placed(complete, column) - 0.5 * (lost + lost.T) + before
     # The prior as persons, as in marginal fits: where these say nothing its own SD is left.
     value, vector = np.linalg.eigh(before)
-    positive = (vector * np.maximum(value, 0.0)[:, None]) @ vector.transpose(0, 2, 1)
-    return h, squares + _placed(positive, column)
+    return h, squares + (vector * np.maximum(value, 0.0)) @ vector.T
 
 
 def _jacobian(shapes: Shapes, y: Floats) -> Floats:
@@ -206,20 +195,29 @@ def _jacobian(shapes: Shapes, y: Floats) -> Floats:
     return out
 
 
-def _before(posterior: Posterior, y: Floats, gradient: Floats) -> Floats:
-    """Information of the prior by coordinates, (items, q, q), and what their bending makes of the
-    data's ``gradient`` by parameters, which is 0 at a mode but for the prior.
-    """  # fmt: skip
-    out = np.zeros((y.shape[1], len(y), len(y)))
+def _before(posterior: Posterior, y: Floats, gradient: Floats, column: Ints) -> Floats:
+    """Information of the prior, (size, size), and what bent coordinates make of the data's.
+
+    That is their ``gradient`` by parameters, which the prior's balances, times second derivatives.
+    """
+    shapes, of_items = posterior.shapes, np.zeros((y.shape[1], len(y), len(y)))
+
+    def own(z: Floats) -> Floats:
+        return shapes.by_coordinate(z, gradient) + shapes.log_prior(z).gradient
+
     for q in range(len(y)):
         step = np.zeros_like(y)
-        step[q] = np.where(posterior.shapes.free[q], _STEP, 0.0)
-        high, low = (
-            posterior.shapes.by_coordinate(z, gradient) + posterior.slope_before(z)
-            for z in (y + step, y - step)
-        )
-        out[:, q] = (low - high).T / (2.0 * _STEP)
-    return 0.5 * (out + out.transpose(0, 2, 1))
+        step[q] = np.where(shapes.free[q], _STEP, 0.0)
+        of_items[:, q] = (own(y - step) - own(y + step)).T
+    common, of_all = y[:2], np.empty((2 * y.shape[1], 2 * y.shape[1]))
+    for k in range(len(of_all)):  # a learned mean is what all items share
+        step = np.zeros_like(common)
+        step.flat[k] = _STEP
+        low, high = (posterior.log_common(z)[1] for z in (common - step, common + step))
+        of_all[k] = (low - high).ravel()
+    out, at = _placed(of_items, column), column[:2].ravel()
+    out[np.ix_(at, at)] += of_all
+    return 0.5 * (out + out.T) / (2.0 * _STEP)
 
 
 def _placed(blocks: Floats, column: Ints) -> Floats:
