@@ -87,6 +87,8 @@ class Combined:
     structure: str
     refined: Refined | None = None
     learned: Learned | None = None
+    #: Whether deviations were carried to the spread of a sample.
+    carried: bool = False
 
     @property
     def settled(self) -> bool:
@@ -152,7 +154,7 @@ def combine(
     EstimationError
         If a covariance is singular or the barycenter does not converge.
     """
-    space = space or Space()
+    space, carried = space or Space(), False
     n_rows, n_items = shards[0].draws.shape[1:]
     if shards[0].correlation is not None and len(shards) > 1:
         space = space.with_correlations(n_rows, n_items)
@@ -174,11 +176,14 @@ def combine(
             assert locate is not None
             inverse = merged.covariance if full else merged.pooled(moved, ess)
             refined = locate(space, merged.from_items(merged.start()), inverse)
-            _warn_far(refined)
+            _warn_far(refined, len(shards))
             centre = by_item(refined.centre, merged.n_blocks) + merged.skew
         moved, covariance = merged.move(moved, centre), merged.covariance
         if spread is not None and refined is not None:
-            moved, covariance = _spread(moved, centre, covariance, spread(refined.centre), free)
+            by = spread(refined.centre)
+            carried = by is not None
+            if by is not None:
+                moved, covariance = _spread(moved, centre, covariance, by, free)
     elif full:
         covariance = wasserstein.covariances(by_item(moved[0], 1))
     named = _named(shards, moved, space, n_items)
@@ -199,15 +204,13 @@ def combine(
             of_items = _weighted_covariance(by_item(np.concatenate(moved), 1)[:, 0], learned.weight)
         data["item_covariance"] = np.where(fixed[:, None] | fixed, 0.0, of_items)
     structure = "full" if full else f"{n_rows} x {n_rows} for each item"
-    return Combined(space.mean(data), data, structure, refined, learned)
+    return Combined(space.mean(data), data, structure, refined, learned, carried)
 
 
 def _spread(
-    draws: list[Floats], centre: Floats, covariance: Floats, by: Floats | None, free: Bools
+    draws: list[Floats], centre: Floats, covariance: Floats, by: Floats, free: Bools
 ) -> tuple[list[Floats], Floats]:
     """Draws whose deviations from the centre (blocks, size) are multiplied; their covariance."""
-    if by is None:
-        return draws, covariance
     own = by_item(free, 1)[0]
     whole = np.eye(own.size)
     whole[np.ix_(own, own)] = by
@@ -249,12 +252,16 @@ def _warn_small(shards: list[ShardPosterior], n_items: int) -> None:
         )
 
 
-def _warn_far(refined: Refined) -> None:
+def _warn_far(refined: Refined, n_shards: int) -> None:
     if refined.first_step > _LARGE_STEP:
+        what, remedy = "the shards are too small: their combination lies", "use fewer shards"
+        if n_shards == 1:
+            what = "these persons are too few: the posterior of their replicates lies"
+            remedy = "give an ItemPrior that says more"
         warnings.warn(
-            f"the shards are too small: their combination lies {refined.first_step:.1f} posterior "
+            f"{what} {refined.first_step:.1f} posterior "
             f"SDs from the posterior of all persons (limit {_LARGE_STEP:g}); it was moved there, "
-            f"but its spread may be off likewise; use fewer shards",
+            f"but its spread may be off likewise; {remedy}",
             ApproximationWarning,
             stacklevel=5,
         )

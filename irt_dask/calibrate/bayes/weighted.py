@@ -62,24 +62,23 @@ def refuse(
     """Stop at what is not derived for persons with weights."""
     if responses.max_weight is None:
         return
-    rule, size = None, int(shapes.free.sum())
-    if n_dims > 1:
-        rule = f"one ability, not n_dims={n_dims}"
-    elif responses.weight_kind != SAMPLING:
-        return
-    elif sampler not in (None, "grid"):
-        rule = f"sampler='grid', not sampler={sampler!r}"
-    elif powering != "shrink":
-        rule = f"powering='shrink', not powering={powering!r}"
-    elif location not in (None, "refined"):
-        rule = f"location='refined', not location={location!r}"
-    elif size > _MOST:
-        rule = f"{_MOST} item parameters at most, whose covariance is a matrix, not {size}"
-    if rule is not None:
-        raise InputError(
-            f"fit_bayes takes {responses.weight_kind} weights of persons with {rule}; or count "
-            f"every person once: select the responses with weights='ignore'"
-        )
+    size, of_sample = int(shapes.free.sum()), responses.weight_kind == SAMPLING
+    asked = (
+        (n_dims > 1, f"n_dims={n_dims}", "give one ability"),
+        (of_sample and sampler not in (None, "grid"), f"sampler={sampler!r}", "say 'grid'"),
+        (of_sample and powering != "shrink", f"powering={powering!r}", "say 'shrink'"),
+        (of_sample and location not in (None, "refined"), f"location={location!r}",
+         "say 'refined'"),
+        (of_sample and size > _MOST, f"{size} parameters",
+         f"select items of at most {_MOST}, whose covariance is found as a matrix"),
+    )  # fmt: skip
+    for there, what, remedy in asked:
+        if there:
+            raise InputError(
+                f"fit_bayes with {what} does not support person weights, and these responses have "
+                f"{responses.weight_kind} weights; {remedy}, or count every person once: select "
+                f"the responses with weights='ignore'"
+            )
 
 
 # --- who counts -----------------------------------------------------------------------------------
@@ -93,15 +92,21 @@ class Persons:
     n_drawn: int
     n_effective: float
     about: dict[str, Any]
+    sampled: bool = False
 
     @property
     def share(self) -> float:
         """Persons in effect as a share of all."""
         return self.n_effective / self.n
 
+    def attrs(self, *, carried: bool) -> dict[str, Any]:
+        """What results say of weights; of those of a sample also of what the spread is."""
+        spread = {"spread": "sandwich" if carried else "simple random sample"}
+        return self.about | (spread if self.sampled else {})
+
     def warn(self) -> None:
         """Warn where a few persons dominate."""
-        if self.about.get("spread") and self.n_effective < _FEW:
+        if self.sampled and self.n_effective < _FEW:
             warnings.warn(
                 f"with these weights persons count as {self.n_effective:.1f} in effect (limit "
                 f"{_FEW}): few of them decide, and what they scatter, of which spreads are made, "
@@ -119,8 +124,8 @@ def persons(engine: Engine, seed: int) -> Persons:
     each = engine.map_refs(_totals, seed)
     first, second = (functools.reduce(Sums.plus, of) for of in list(zip(*each, strict=True))[1:])
     n_effective = first.n * first.mean**2 / second.mean
-    about = {**engine.weight_attrs, "n_effective": n_effective, "spread": "sandwich"}
-    return Persons(first.n, sum(n for n, *_ in each), n_effective, about)
+    about = {**engine.weight_attrs, "n_effective": n_effective}
+    return Persons(first.n, sum(n for n, *_ in each), n_effective, about, sampled=True)
 
 
 def _totals(ref: Any, seed: int) -> tuple[int, Sums, Sums]:
