@@ -80,7 +80,11 @@ def fit_bayes(
 
     Parameters
     ----------
-    responses : Responses or anything ``from_array`` takes; persons without weights.
+    responses : Responses or anything ``from_array`` takes
+        Person weights, of one ability: rows of frequency weights are so many persons.  Sampling
+        weights make a pseudo-posterior: about the mode of the weighted likelihood, with the spread
+        that it has over samples (a sandwich), as the standard errors of :func:`fit_marginal`; with
+        powering="shrink" and location="refined" alone.
     model : str, or mapping of item to str
         "2pl", "3pl", "4pl"; of any number of categories "graded" and "gpcm"; mixtures as in
         :func:`fit_marginal` ("3pl+gpcm", or one for each item).  Several abilities: "2pl".
@@ -118,7 +122,7 @@ def fit_bayes(
         Where the combined posterior lies.  "refined" (the default): its mode is found by Newton
         steps on the full data, one pass each.  "precision" and "average": the shards' means
         weighted by their precisions or their persons, without another pass, and with their bias.
-        With one shard nothing is moved.  More than two abilities: "precision" is the default.
+        With one shard nothing is moved, unless there are sampling weights.  More than two abilities: "precision" is the default.
     loadings : bool array (items, n_dims), DataFrame or DataArray by item id
         Which loadings are free, the others are 0; enough zeros to forbid rotations.  Default: item
         j < n_dims loads on abilities 0 .. j (choose the order of items so that these load highly).
@@ -175,7 +179,9 @@ def fit_bayes(
         and ability with b; ``objective`` is the log posterior of the means on the full data (with
         one or two abilities; a learned mean integrated out, the covariance at its posterior mean);
         ``n_location_steps`` and ``first_step``, the size of the first one in posterior SDs, say how
-        far the shards' combination was from the posterior of all persons.
+        far the shards' combination was from the posterior of all persons.  With weights also
+        ``weight_kind``; of a sample ``mean_weight``, ``n_effective``, persons of equal weights that
+        say as much, and ``spread``, "sandwich"; ``shard_n_persons`` then counts replicates.
 
     Raises
     ------
@@ -184,7 +190,8 @@ def fit_bayes(
     Warns
     -----
     ConvergenceWarning, ApproximationWarning, ItemWarning, DataWarning
-        The last one of categories that nobody has, of whose steps the prior alone speaks.
+        The last one of categories that nobody has, of whose steps the prior alone speaks, and of
+        weights by which persons count as fewer than 100 in effect.
 
     Notes
     -----
@@ -194,7 +201,8 @@ def fit_bayes(
     more of most data, 50 at most), one for the checksum of arrays, one or two for flags, one for
     the objective, and with several shards one for each step of the
     refined location (2 to 4, at most 11 and halvings) and 10 to 30 for the covariance of a learned
-    prior, which shards hold.  Where correcting for that leaves less than half of the draws
+    prior, which shards hold (both with one shard too where weights are those of a sample, and two
+    more for the spread; at most 6,000 item parameters then).  Where correcting for that leaves less than half of the draws
     (attrs["prior_efficiency"]) shards run again, attrs["n_runs"] times in all, at most 3.
     A worker holds its shard, at most 5 bytes a response (of models but the 2PL: 4 for each above
     the lowest category, and 4 more for each of persons whose set of items few share); the driver

@@ -42,7 +42,7 @@ from irt_dask.store.responses import SAMPLING
 from irt_dask.store.weights import Sums, relative
 
 #: Persons in effect below which their squares say too little: an SD is known to 1 / sqrt(2 n) of
-#: itself at best, 7% with 100, and too small by about 1 / n for each parameter of an item.
+#: itself at best, 7% with 100.
 _FEW = 100
 #: Coordinates whose covariance is found as a matrix, as in marginal fits (a minute; some GiB).
 _MOST = 6000
