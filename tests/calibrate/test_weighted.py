@@ -1,4 +1,4 @@
-"""Posteriors of persons with weights: replicates, the information and squares of scores, spreads."""
+"""Posteriors of persons with weights: replicates, information, squares of scores, spreads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from irt_dask.calibrate.bayes.item_density import Shapes
 from irt_dask.calibrate.bayes.model_posterior import Posterior
 from irt_dask.calibrate.shared.shape_priors import guessing_priors
 from irt_dask.engine import Engine, replicates
-from irt_dask.engine.identity import identified
 from irt_dask.items.mixture import mixture_named
 
 #: A prior that says little of slopes and intercepts, and options of short chains.
@@ -182,7 +181,7 @@ def test_the_map() -> None:
 @pytest.mark.parametrize(
     "options, kind, message",
     [
-        ({"n_dims": 2}, "sampling", "n_dims=2 .* one ability"),
+        ({"n_dims": 2}, "sampling", r"n_dims=2 .* one ability"),
         ({"n_dims": 2}, "frequency", "n_dims=2 .* frequency weights"),
         ({"sampler": "polya-gamma"}, "sampling", "sampler='polya-gamma' .* 'grid'"),
         ({"powering": "published"}, "sampling", "powering='published' .* 'shrink'"),
@@ -199,7 +198,7 @@ def test_refusals(options: dict[str, Any], kind: str, message: str) -> None:
 def test_too_many_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weighted, "_MOST", 7)
     r = irt.from_array(simulated(50, 4, 0), persons={"weight": np.full(50, 2.0)})
-    with pytest.raises(irt.InputError, match="8 parameters .* at most 7"):
+    with pytest.raises(irt.InputError, match=r"8 parameters .* at most 7"):
         irt.fit_bayes(r)
 
 
@@ -217,9 +216,9 @@ def test_one_person_who_dominates_is_said() -> None:
     assert fit.attrs["scale_se"] == pytest.approx((2.0 * fit.attrs["n_effective"]) ** -0.5)
     assert np.isfinite(fit["item_intercept_sd"]).all()
     with Engine(r) as engine:
-        responses = identified(engine)
-        assert responses.max_weight == pytest.approx(200.0 / w.mean())
-        assert weighted.persons(engine, 1).n_drawn == fit["shard_n_persons"].sum()
+        assert engine.responses.max_weight == pytest.approx(200.0 / w.mean())
+        counted = engine.map_refs(weighted._totals, 1)
+    assert sum(n for n, *_ in counted) == fit["shard_n_persons"].sum()
 
 
 def test_a_singular_information_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

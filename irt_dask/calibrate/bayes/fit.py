@@ -122,7 +122,8 @@ def fit_bayes(
         Where the combined posterior lies.  "refined" (the default): its mode is found by Newton
         steps on the full data, one pass each.  "precision" and "average": the shards' means
         weighted by their precisions or their persons, without another pass, and with their bias.
-        With one shard nothing is moved, unless there are sampling weights.  More than two abilities: "precision" is the default.
+        With one shard nothing is moved, unless there are sampling weights.  More than two
+        abilities: "precision" is the default.
     loadings : bool array (items, n_dims), DataFrame or DataArray by item id
         Which loadings are free, the others are 0; enough zeros to forbid rotations.  Default: item
         j < n_dims loads on abilities 0 .. j (choose the order of items so that these load highly).
@@ -202,7 +203,8 @@ def fit_bayes(
     the objective, and with several shards one for each step of the
     refined location (2 to 4, at most 11 and halvings) and 10 to 30 for the covariance of a learned
     prior, which shards hold (both with one shard too where weights are those of a sample, and two
-    more for the spread; at most 6,000 item parameters then).  Where correcting for that leaves less than half of the draws
+    more for the spread; at most 6,000 item parameters then).  Where correcting for that leaves less
+    than half of the draws
     (attrs["prior_efficiency"]) shards run again, attrs["n_runs"] times in all, at most 3.
     A worker holds its shard, at most 5 bytes a response (of models but the 2PL: 4 for each above
     the lowest category, and 4 more for each of persons whose set of items few share); the driver
@@ -244,8 +246,7 @@ def fit_bayes(
     )  # fmt: skip
     with Engine(responses, client=client, progress=progress, stage="Gibbs", graded=True) as engine:
         responses, counts = identified(engine), response_counts(engine)
-        persons = weighted.persons(engine, seed)
-        o = replace(o, n_persons=persons.n_drawn, sampled=engine.sampled)
+        persons, o = weighted.persons(engine, o)
         item_priors.refuse_small_shards(o.prior, counts.n_persons, responses.n_items, n_shards)
         sampled = _started(engine, responses, o, shapes, counts, start)
         found = _found(engine, sampled, o, shapes, checkpoint)
@@ -255,7 +256,6 @@ def fit_bayes(
     models.warn_null_categories(shapes, responses.item_id, counts.of_each)
     about = _about(found, o, model, counts, persons) | models.about(shapes, data, n_dims)
     item_priors.warn(about)
-    persons.warn()
     item_priors.warn_inefficient(found.combined.learned, _EFFICIENT)
     shards.warn_rare(counts.seen, responses.item_id, found.shards)
     mixed = shards.warn(found.shards, name, found.rotation)

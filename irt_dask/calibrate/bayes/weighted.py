@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from irt_dask.calibrate.bayes.barycenter import Spread
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy
 from irt_dask.calibrate.bayes.item_density import Shapes
 from irt_dask.calibrate.bayes.model_posterior import Posterior
+from irt_dask.calibrate.bayes.samplers import Options
 from irt_dask.curves.grids import grid_of
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.curves.priors import ItemPrior
@@ -106,21 +107,31 @@ class Persons:
 
     def warn(self) -> None:
         """Warn where a few persons dominate."""
-        if self.sampled and self.n_effective < _FEW:
+        if self.n_effective < _FEW:
             warnings.warn(
                 f"with these weights persons count as {self.n_effective:.1f} in effect (limit "
                 f"{_FEW}): few of them decide, and what they scatter, of which spreads are made, "
                 f"is hardly known; trim the weights, or do not rely on standard deviations",
                 DataWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
 
-def persons(engine: Engine, seed: int) -> Persons:
-    """Who counts how often; one pass over the weights alone, where they are those of a sample."""
-    if not engine.sampled:
+def persons(engine: Engine, o: Options) -> tuple[Persons, Options]:
+    """Who counts how often, and options that say so; a warning where a few persons dominate.
+
+    One pass over the weights alone, where they are those of a sample.
+    """
+    if engine.sampled:
+        found = _of_sample(engine, o.seed)
+        found.warn()
+    else:
         n = engine.n_persons
-        return Persons(n, n, float(n), engine.weight_attrs)
+        found = Persons(n, n, float(n), engine.weight_attrs)
+    return found, replace(o, n_persons=found.n_drawn, sampled=engine.sampled)
+
+
+def _of_sample(engine: Engine, seed: int) -> Persons:
     each = engine.map_refs(_totals, seed)
     first, second = (functools.reduce(Sums.plus, of) for of in list(zip(*each, strict=True))[1:])
     n_effective = first.n * first.mean**2 / second.mean
