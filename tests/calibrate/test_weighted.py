@@ -153,11 +153,11 @@ def test_information_and_squares(case: str) -> None:
         np.testing.assert_allclose(tight[-1], np.linalg.eigvalsh(np.linalg.inv(prior.held))[-1],
                                    rtol=0.3)  # fmt: skip
     else:  # of the items, one by one
-        size = free.sum(axis=0)
-        assert np.abs(own[: size[0], size[0] :]).max() < 1e-4
+        first = free.sum(axis=0)[0]
+        assert np.abs(own[:first, first:]).max() < 1e-4
+        planted = middle - (scores.T * w) @ scores  # w where it should be squared
+        assert np.abs(planted[:first, first:]).max() > 1.0
     assert np.linalg.eigvalsh(own)[0] > -1e-4
-    wrong = (scores.T * w) @ scores
-    assert np.linalg.norm(wrong - (scores.T * w**2) @ scores) > 0.3 * np.linalg.norm(wrong)
 
 
 def test_the_map() -> None:
@@ -240,9 +240,9 @@ RATIO, SHIFT = 0.045, 0.16
 
 def near(got: Any, sd: dict[str, np.ndarray], mean: dict[str, np.ndarray]) -> tuple[float, float]:
     """Root mean squares of log ratios of SDs, and of differences of means in SDs."""
-    ratio = [np.log(got[f"{k}_sd"].values / sd[k]) for k in sd]
-    shift = [(got[k].values - mean[k]) / sd[k] for k in sd]
-    return tuple(float(np.sqrt(np.mean(np.square(x)))) for x in (ratio, shift))
+    ratio = [np.log(got[f"{k}_sd"].values / sd[k]).ravel() for k in sd]
+    shift = [((got[k].values - mean[k]) / sd[k]).ravel() for k in sd]
+    return tuple(float(np.sqrt(np.mean(np.square(np.concatenate(x))))) for x in (ratio, shift))
 
 
 @pytest.mark.slow
@@ -264,7 +264,7 @@ def test_means_and_sds_are_those_of_the_marginal_fit(n_shards: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"prior": FLAT}, {"n_shards": 2}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"prior": FLAT, "n_shards": 2}], ids=["learned", "shards"])
 def test_equal_weights_are_as_none(options: dict[str, Any]) -> None:
     """Where there is but one posterior J has the noise of 2,000 persons, 2%, too."""
     y = simulated(2000, 8, 13)
@@ -284,15 +284,15 @@ def test_equal_weights_are_as_none(options: dict[str, Any]) -> None:
             )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_shards_of_another_model() -> None:
     y = simulated(2400, 6, 14, k=3)
     w = np.random.default_rng(15).lognormal(0.0, 0.7, 2400)
     r = irt.from_array(y, persons={"weight": w}, categories=3)
-    options = {"model": "gpcm", "n_draws": 1000, "n_warmup": 150, "seed": 3}
+    options = {"model": "gpcm", "n_draws": 500, "n_warmup": 150, "seed": 3}
     one, three = (irt.fit_bayes(r, n_shards=k, **options) for k in (1, 3))
     names = ("item_discrimination", "item_step_intercept")
     sd = {k: one[f"{k}_sd"].values for k in names}
     ratio, shift = near(three, sd, {k: one[k].values for k in names})
-    assert ratio < 1.5 * RATIO  # 1,000 draws each
-    assert shift < 1.5 * SHIFT
+    assert ratio < 2.0 * RATIO  # 500 draws each
+    assert shift < 2.0 * SHIFT
