@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from irt_dask.engine import replicates
 from irt_dask.engine.cache import read_block
 from irt_dask.engine.core import Engine
 from irt_dask.errors import ClusterError, StoreError
@@ -77,9 +78,9 @@ def _write(ref: Any, seed: int, n_shards: int, folder: str) -> None:
     path = _path(folder, block.index)
     of = keyed_random.shard_of(seed, block.start, block.n_persons, n_shards)
     table = np.empty((n_shards, _ENTRIES), dtype=np.int64)
-    bodies, at = [], table.nbytes
+    bodies, at, counted = [], table.nbytes, replicates.times(block, seed)
     for k in range(n_shards):
-        mine = layouts.take(block.data, np.flatnonzero(of == k))
+        mine = layouts.take(block.data, replicates.of_shard(of, k, counted, block.n_persons))
         body, responses = _body(mine)
         table[k] = at, len(body), zlib.crc32(body), mine.shape[0], responses
         bodies.append(body)
@@ -97,6 +98,8 @@ def _write(ref: Any, seed: int, n_shards: int, folder: str) -> None:
 
 def write_copy(engine: Engine, seed: int, n_shards: int, folder: Path) -> Sequence[ShardFile]:
     """Write the copy, in one pass over the data, and return its files, block by block.
+
+    Persons are there as often as they count.
 
     Raises
     ------

@@ -30,6 +30,8 @@ ATTRIBUTES = (
     "latent",
     "n_persons",
     "weight_kind",
+    "n_effective",
+    "spread",
     "n_item_draws",
     "seed",
     "version",
@@ -268,5 +270,10 @@ def caveats(attrs: Mapping[Any, Any]) -> list[str]:
         said.append(
             "with sampling weights the likelihood is a pseudo-likelihood: AIC, BIC and "
             "likelihood-ratio tests do not have their usual meaning"
+        )
+    if attrs.get("spread") == "sandwich":
+        said.append(
+            "with sampling weights the posterior is that of a pseudo-likelihood, about its mode, "
+            "with the spread that estimates have over samples with such weights"
         )
     return said

@@ -212,11 +212,6 @@ class RunConfig(Section):
         """Stop, with the remedies, where persons have weights and a stage cannot use them."""
         if self.data.weights == "ignore":
             return
-        if not self.is_marginal:
-            raise InputError(
-                f"{what}: calibrate.method = 'bayes' does not use person weights; write "
-                f'[calibrate] method = "marginal", which does, or [data] weights = "ignore"'
-            )
         if self.private is not None:
             raise InputError(
                 f"{what}: [private] does not use person weights; leave it out (another run can "

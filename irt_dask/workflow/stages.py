@@ -169,6 +169,8 @@ def joint(c: Context) -> list[str]:
     """Joint maximum likelihood, by default on coresets."""
     options = c.config.joint
     r = c.responses
+    if options.coreset and r.max_weight is not None:  # coresets know none, and this is a start
+        r = r.select(weights="ignore")
     fit = fit_joint(
         r,
         coreset=Coreset(options.coreset, sampling="poisson")
@@ -250,15 +252,15 @@ def chains_for(n_shards: int, n_items: int) -> int:
 def check(c: Context) -> list[str]:
     """Compare scores and items with what the posterior, or the estimates, predict."""
     items, replicates = c.directory.load(fit_of(c.config)), c.config.check.replicates
+    if reason := _unpredictable(c.responses, items):
+        warnings.warn(
+            f"no predictive check was made: it draws persons without weights from one normal "
+            f"distribution of ability, and {reason}",
+            Notice,
+            stacklevel=2,
+        )
+        return []
     if c.config.is_marginal:
-        if reason := _unpredictable(c.responses, items):
-            warnings.warn(
-                f"no predictive check was made: it draws persons without weights from one normal "
-                f"distribution of ability, and {reason}",
-                Notice,
-                stacklevel=2,
-            )
-            return []
         items = _standardised(items)
     else:
         replicates = _of_draws(items, "check.replicates", replicates)
@@ -283,7 +285,7 @@ def _unpredictable(responses: Responses, fit: xr.Dataset) -> str | None:
     """Why persons of the fit's population cannot be drawn for these; None if they can."""
     if responses.max_weight is not None:
         return "these have weights"
-    if fit.attrs["latent"] != "normal":
+    if fit.attrs.get("latent", "normal") != "normal":
         return f"here it is fitted as a {fit.attrs['latent']}"
     if fit.sizes.get("groups", 1) > 1:
         return f"each of the {fit.sizes['groups']} groups has its own"

@@ -240,17 +240,18 @@ METHODS = (
         "marginal, rating", "fit_marginal", {"model": "rating"}, weights=True, groups="yes",
         categories=(2, 3, 3, 4, 4),
     ),
-    Method("bayes", "fit_bayes", _FEW, random="keyed", slow=True),
+    Method("bayes", "fit_bayes", _FEW, weights=True, random="keyed", slow=True),
     Method(
-        "bayes, shards", "fit_bayes", {**_FEW, "n_shards": 2}, random="keyed", slow=True,
-    ),
-    Method(
-        "bayes, signed", "fit_bayes", {**_FEW, "n_shards": 2, "positive": "none"}, random="keyed",
+        "bayes, shards", "fit_bayes", {**_FEW, "n_shards": 2}, weights=True, random="keyed",
         slow=True,
     ),
     Method(
+        "bayes, signed", "fit_bayes", {**_FEW, "n_shards": 2, "positive": "none"}, weights=True,
+        random="keyed", slow=True,
+    ),
+    Method(
         "bayes, blocks of items", "fit_bayes",
-        {**_FEW, "n_shards": 2, "item_blocks": _BLOCKS}, random="keyed", slow=True,
+        {**_FEW, "n_shards": 2, "item_blocks": _BLOCKS}, weights=True, random="keyed", slow=True,
     ),
     Method(
         "bayes, two abilities", "fit_bayes", {**_FEW, "n_dims": 2}, abilities=2, random="keyed",

@@ -254,10 +254,6 @@ MARGINAL = "[data]\nbuiltin = 'lsat'\n[calibrate]\nmethod = 'marginal'\n"
         ("[data]\nbuiltin = 'lsat'\nweights = 'drop'\n", "data.weights"),
         ("[data]\nstore = 's'\nrows_per_block = 9\n", "the store has its blocks already"),
         (
-            "[data]\nsource = 'd'\ncolumns = {weight = 'w'}\n",
-            r"does not use person weights; .* method = \"marginal\", .* weights = \"ignore\"",
-        ),
-        (
             "[data]\nsource = 'd'\ncolumns = {weight = 'w'}\n[calibrate]\nmethod = 'marginal'\n"
             "[private]\nrho = 1.0\nledger = 'l'\n",
             r"\[private\] does not use person weights",
@@ -292,7 +288,7 @@ def test_options_of_a_marginal_file_are_those_of_the_function(tmp_path):
 
 @pytest.mark.slow
 def test_weights_are_used_or_ignored_never_a_dead_end(tmp_path):
-    """LS-WASP names two remedies; ignoring gives what a file without weights does, and says so."""
+    """Ignoring gives what a file without weights does, and says so."""
     for name, weight in (("with", True), ("without", False)):
         path = source(tmp_path / f"{name}.csv", n=200, weight=weight, group=False)
         columns = {"person": "person", "items": ITEMS} | ({"weight": "w"} if weight else {})
@@ -306,9 +302,15 @@ def test_weights_are_used_or_ignored_never_a_dead_end(tmp_path):
         data = {"store": str(tmp_path / name), **data}
         return configured(tmp_path / f"run {name}", data, **small)
 
-    with pytest.raises(InputError, match=r"method = .marginal., .* or \[data\] weights = .ignore."):
-        run(of("with"))
     said = []
+    used = of("with")
+    used = used.model_copy(update={"check": used.check.model_copy(update={"replicates": 19})})
+    run(used, say=said.append)
+    assert "no predictive check was made" in "\n".join(said)
+    assert load(tmp_path / "run with" / "posterior.nc").attrs["spread"] == "sandwich"
+    assert "pseudo-likelihood, about its mode" in (tmp_path / "run with/report.html").read_text()
+    shutil.rmtree(tmp_path / "run with")
+    said.clear()
     run(of("with", weights="ignore"), say=said.append)
     assert "  note: the persons' sampling weights are ignored" in "\n".join(said)
     run(of("without"))
@@ -335,8 +337,9 @@ def test_weights_and_covariates_of_a_person_file(tmp_path):
         persons, index=False
     )
     data = {"source": str(tmp_path / "d.csv"), "persons": str(persons)}
-    with pytest.raises(InputError, match=r"'weight' of .*persons.csv: .* method = .marginal."):
-        run(RunConfig.model_validate({"directory": str(tmp_path / "r"), "data": data}))
+    private = {"rho": 1.0, "ledger": str(tmp_path / "l.json"), "budget": {"rho": 2.0}}
+    with pytest.raises(InputError, match=r"'weight' of .*persons.csv: \[private\] does not use"):
+        run(configured(tmp_path / "r", data, private=private))
     sections = {"marginal": {"model": "1pl"}, "score": {"prior": ["age"]}}
     run(configured(tmp_path / "r", data | {"weights": "ignore"}, **sections))
     assert load(tmp_path / "r" / "scores.nc").attrs["prior"] == "age"

@@ -362,7 +362,10 @@ def test_large_integers_are_kept(tmp_path):
         ),
         ("[data]\nbuiltin = \n", "cannot be read: "),
         (f"x = {'[' * 5000}{']' * 5000}\n", "cannot be read: .* nested too deeply"),
-        ("[data]\nsource = 'd'\ncolumns = {weight = 'w'}\n", "does not use person weights"),
+        (
+            "[data]\nsource = 'd'\ncolumns = {weight = 'w'}\n[private]\nrho = 1.0\nledger = 'l'\n",
+            "does not use person weights",
+        ),
         ("[data]\nbuiltin = 'lsat'\n[cluster]\nmemory = 'lots'\n", 'write "4GB"'),
     ],
 )

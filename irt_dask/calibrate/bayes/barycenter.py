@@ -87,6 +87,8 @@ class Combined:
     structure: str
     refined: Refined | None = None
     learned: Learned | None = None
+    #: Whether deviations were carried to the spread of a sample.
+    carried: bool = False
 
     @property
     def settled(self) -> bool:
@@ -96,6 +98,8 @@ class Combined:
 
 #: Finds the mode on the full data: ``locate(space, start, covariance)``.
 Locate = Callable[[Space, Floats, Floats], Refined]
+#: What deviations from a mode (P, items) are multiplied by, (free, free); None: as they are.
+Spread = Callable[[Floats], Floats | None]
 #: Learns the items' mean and covariance from draws and their weights.
 Learn = Callable[[Floats, Floats], Learned]
 
@@ -122,7 +126,7 @@ def location_for(location: str | None, n_dims: int) -> str:
 def combine(
     shards: list[ShardPosterior], n_draws: int, *, powering: str = "shrink",
     location: str = "precision", locate: Locate | None = None, learn: Learn | None = None,
-    space: Space | None = None,
+    spread: Spread | None = None, space: Space | None = None,
 ) -> Combined:  # fmt: skip
     """Combine shard posteriors; with one shard, its draws are the result.
 
@@ -138,6 +142,9 @@ def combine(
         ``locate`` finds, and the mean's distance from it.
     learn : callable
         What weighs the combined draws, where shards held the items' covariance.
+    spread : callable
+        Persons have sampling weights: one shard too is moved to the mode that ``locate`` finds, and
+        deviations are carried by what it says there.
     space : Space
         Coordinates, and which loadings are fixed at 0, without correlations of abilities: where
         shards have draws of them these become coordinates too, and ``locate`` finds them.
@@ -147,7 +154,7 @@ def combine(
     EstimationError
         If a covariance is singular or the barycenter does not converge.
     """
-    space = space or Space()
+    space, carried = space or Space(), False
     n_rows, n_items = shards[0].draws.shape[1:]
     if shards[0].correlation is not None and len(shards) > 1:
         space = space.with_correlations(n_rows, n_items)
@@ -158,7 +165,7 @@ def combine(
     ess = min(float(s.ess[free].min()) for s in shards)
     full = int(free.sum()) <= _FULL_PER_ESS * ess
     moved, covariance, refined = [space.of_draws(s.draws) for s in shards], None, None
-    if len(shards) > 1:
+    if len(shards) > 1 or spread is not None:
         factor = share if POWERINGS[powering] else np.ones(len(shards))
         of_each = [s.ess for s in shards] if location == "refined" else None
         merged = _Merged.of(moved, share, factor, full, free, of_each)
@@ -169,9 +176,14 @@ def combine(
             assert locate is not None
             inverse = merged.covariance if full else merged.pooled(moved, ess)
             refined = locate(space, merged.from_items(merged.start()), inverse)
-            _warn_far(refined)
+            _warn_far(refined, len(shards))
             centre = by_item(refined.centre, merged.n_blocks) + merged.skew
         moved, covariance = merged.move(moved, centre), merged.covariance
+        if spread is not None and refined is not None:
+            by = spread(refined.centre)
+            carried = by is not None
+            if by is not None:
+                moved, covariance = _spread(moved, centre, covariance, by, free)
     elif full:
         covariance = wasserstein.covariances(by_item(moved[0], 1))
     named = _named(shards, moved, space, n_items)
@@ -192,7 +204,22 @@ def combine(
             of_items = _weighted_covariance(by_item(np.concatenate(moved), 1)[:, 0], learned.weight)
         data["item_covariance"] = np.where(fixed[:, None] | fixed, 0.0, of_items)
     structure = "full" if full else f"{n_rows} x {n_rows} for each item"
-    return Combined(space.mean(data), data, structure, refined, learned)
+    return Combined(space.mean(data), data, structure, refined, learned, carried)
+
+
+def _spread(
+    draws: list[Floats], centre: Floats, covariance: Floats, by: Floats, free: Bools
+) -> tuple[list[Floats], Floats]:
+    """Draws whose deviations from the centre (blocks, size) are multiplied; their covariance."""
+    own = by_item(free, 1)[0]
+    whole = np.eye(own.size)
+    whole[np.ix_(own, own)] = by
+    flat = centre.ravel()
+    moved = [from_items((flat + (by_item(x, 1)[:, 0] - flat) @ whole)[:, None], len(free))
+             for x in draws]  # fmt: skip
+    if len(covariance) == 1:
+        covariance = (whole @ covariance[0] @ whole)[None]
+    return moved, covariance
 
 
 def _named(
@@ -225,12 +252,16 @@ def _warn_small(shards: list[ShardPosterior], n_items: int) -> None:
         )
 
 
-def _warn_far(refined: Refined) -> None:
+def _warn_far(refined: Refined, n_shards: int) -> None:
     if refined.first_step > _LARGE_STEP:
+        what, remedy = "the shards are too small: their combination lies", "use fewer shards"
+        if n_shards == 1:
+            what = "these persons are too few: the posterior of their replicates lies"
+            remedy = "give an ItemPrior that says more"
         warnings.warn(
-            f"the shards are too small: their combination lies {refined.first_step:.1f} posterior "
+            f"{what} {refined.first_step:.1f} posterior "
             f"SDs from the posterior of all persons (limit {_LARGE_STEP:g}); it was moved there, "
-            f"but its spread may be off likewise; use fewer shards",
+            f"but its spread may be off likewise; {remedy}",
             ApproximationWarning,
             stacklevel=5,
         )

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import xarray as xr
 
 from irt_dask.arrays import Floats
@@ -26,6 +25,7 @@ from irt_dask.calibrate.bayes import (
     samplers,
     shards,
     signs,
+    weighted,
 )
 from irt_dask.calibrate.bayes import loadings as masks
 from irt_dask.calibrate.bayes.coordinates import Space
@@ -36,7 +36,7 @@ from irt_dask.calibrate.bayes.samplers import Options, Sampler
 from irt_dask.calibrate.shared.start_values import ResponseCounts, response_counts, start_values
 from irt_dask.curves.guessing import GUESSING
 from irt_dask.curves.priors import ItemPrior
-from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
+from irt_dask.engine import Engine, ProgressOption, as_responses, dataset
 from irt_dask.engine.identity import identified
 from irt_dask.items import checks
 from irt_dask.items.known_models import parameters
@@ -80,7 +80,11 @@ def fit_bayes(
 
     Parameters
     ----------
-    responses : Responses or anything ``from_array`` takes; persons without weights.
+    responses : Responses or anything ``from_array`` takes
+        Person weights, of one ability: rows of frequency weights are so many persons.  Sampling
+        weights make a pseudo-posterior: about the mode of the weighted likelihood, with the spread
+        that it has over samples (a sandwich), as the standard errors of :func:`fit_marginal`; with
+        powering="shrink" and location="refined" alone.
     model : str, or mapping of item to str
         "2pl", "3pl", "4pl"; of any number of categories "graded" and "gpcm"; mixtures as in
         :func:`fit_marginal` ("3pl+gpcm", or one for each item).  Several abilities: "2pl".
@@ -118,7 +122,8 @@ def fit_bayes(
         Where the combined posterior lies.  "refined" (the default): its mode is found by Newton
         steps on the full data, one pass each.  "precision" and "average": the shards' means
         weighted by their precisions or their persons, without another pass, and with their bias.
-        With one shard nothing is moved.  More than two abilities: "precision" is the default.
+        With one shard nothing is moved, unless there are sampling weights.  More than two
+        abilities: "precision" is the default.
     loadings : bool array (items, n_dims), DataFrame or DataArray by item id
         Which loadings are free, the others are 0; enough zeros to forbid rotations.  Default: item
         j < n_dims loads on abilities 0 .. j (choose the order of items so that these load highly).
@@ -175,7 +180,9 @@ def fit_bayes(
         and ability with b; ``objective`` is the log posterior of the means on the full data (with
         one or two abilities; a learned mean integrated out, the covariance at its posterior mean);
         ``n_location_steps`` and ``first_step``, the size of the first one in posterior SDs, say how
-        far the shards' combination was from the posterior of all persons.
+        far the shards' combination was from the posterior of all persons.  With weights also
+        ``weight_kind``; of a sample ``mean_weight``, ``n_effective``, persons of equal weights that
+        say as much, and ``spread``, "sandwich"; ``shard_n_persons`` then counts replicates.
 
     Raises
     ------
@@ -184,7 +191,8 @@ def fit_bayes(
     Warns
     -----
     ConvergenceWarning, ApproximationWarning, ItemWarning, DataWarning
-        The last one of categories that nobody has, of whose steps the prior alone speaks.
+        The last one of categories that nobody has, of whose steps the prior alone speaks, and of
+        weights by which persons count as fewer than 100 in effect.
 
     Notes
     -----
@@ -195,7 +203,9 @@ def fit_bayes(
     the checksum of arrays, one or two for flags, one for the objective, and with several shards one
     for each step of the
     refined location (2 to 4, at most 11 and halvings) and 10 to 30 for the covariance of a learned
-    prior, which shards hold.  Where correcting for that leaves less than half of the draws
+    prior, which shards hold (both with one shard too where weights are those of a sample, and two
+    more for the spread; at most 6,000 item parameters then).  Where correcting for that leaves less
+    than half of the draws
     (attrs["prior_efficiency"]) shards run again, attrs["n_runs"] times in all, at most 3.
     A worker holds its shard, at most 5 bytes a response (of models but the 2PL: 4 for each above
     the lowest category, and 4 more for each of persons whose set of items few share); the driver
@@ -220,13 +230,13 @@ def fit_bayes(
     1.0
     """
     responses = as_responses(responses, "fit_bayes", graded=n_dims == 1)
-    refuse_weights(responses, "fit_bayes")
     asked.check(n_dims, n_shards, n_draws, n_warmup, n_chains, powering, responses.n_persons)
     signed = asked.signed(positive, n_dims, sampler)
     shapes = models.asked(
         model, responses.item_id, responses.n_categories, guessing_prior, n_dims, sampler,
         signed=signed,
     )  # fmt: skip
+    weighted.refuse(responses, shapes, n_dims, sampler, powering, location)
     name = samplers.choose(sampler, n_dims)
     before = item_priors.choose(prior, name, powering, signed=signed)
     o = Options(
@@ -236,16 +246,16 @@ def fit_bayes(
         *asked.loading_masks(responses, n_dims, loadings, positive, correlated, start), positive,
     )  # fmt: skip
     with Engine(responses, client=client, progress=progress, stage="Gibbs", graded=True) as engine:
-        responses = identified(engine)
-        counts = response_counts(engine)
+        responses, counts = identified(engine), response_counts(engine)
+        persons, o = weighted.persons(engine, o)
         item_priors.refuse_small_shards(o.prior, counts.n_persons, responses.n_items, n_shards)
         sampled = _started(engine, responses, o, shapes, counts, start)
-        found = _found(engine, sampled, o, checkpoint)
+        found = _found(engine, sampled, o, shapes, checkpoint)
         objective = _objective(found, o) if n_dims <= barycenter.MOST_REFINED else None
-        data = _of_items(engine, found, shapes, counts)
+        data = models.of_items(engine, found.combined.data, shapes, counts)
     checks.warn(data["item_flag"], responses.item_id)
     models.warn_null_categories(shapes, responses.item_id, counts.of_each)
-    about = _about(found, o, model, counts.n_persons) | models.about(shapes, data, n_dims)
+    about = _about(found, o, model, counts, persons) | models.about(shapes, data, n_dims)
     item_priors.warn(about)
     item_priors.warn_inefficient(found.combined.learned, _EFFICIENT)
     shards.warn_rare(counts.seen, responses.item_id, found.shards)
@@ -304,7 +314,9 @@ class _Found:
     n_runs: int
 
 
-def _found(engine: Engine, sampled: Sampler, o: Options, checkpoint: str | Path | None) -> _Found:
+def _found(
+    engine: Engine, sampled: Sampler, o: Options, shapes: Shapes, checkpoint: str | Path | None
+) -> _Found:
     """Run the chains and combine shards; again if the covariance that they held was far off."""
     run = 0
     while True:
@@ -315,45 +327,14 @@ def _found(engine: Engine, sampled: Sampler, o: Options, checkpoint: str | Path 
         combined = barycenter.combine(
             parts, o.n_draws, powering=o.powering, location=o.location,
             locate=functools.partial(full_data_mode.refine, log_posterior),
-            learn=item_priors.learner(prior, o.seed, run), space=space,
+            learn=item_priors.learner(prior, o.seed, run),
+            spread=weighted.spread(engine, shapes, prior) if o.sampled else None, space=space,
         )  # fmt: skip
         run += 1
         learned = combined.learned
         if learned is None or learned.efficiency >= _EFFICIENT or run == _MOST_RUNS:
             return _Found(sampled, parts, rotation, log_posterior, combined, run)
         sampled = sampled.holding(learned.expected, run)
-
-
-def _of_items(
-    engine: Engine, found: _Found, shapes: Shapes, counts: ResponseCounts
-) -> dict[str, Any]:
-    """What is said of the items, flags too."""
-    data = found.combined.data | {"item_n_responses": counts.seen, "item_n_right": counts.right}
-    data |= models.described(shapes)
-    if shapes.signed:
-        below = data["item_discrimination_draw"] < 0.0
-        data["item_negative_probability"] = below.mean(axis=0)
-    wrong, score = counts.of_each[:, 0], counts.score(shapes.models.n_categories)
-    known = _with_difficulties(data) if shapes.signed else data
-    return data | {"item_flag": checks.of_fit(engine, known, wrong=wrong, score=score)}
-
-
-def _with_difficulties(data: dict[str, Any]) -> dict[str, Any]:
-    """The items with -d / a of the means, and its error by the delta method, where b is NaN.
-
-    Errors of a and d are taken as independent, which is good enough for flags: that a slope may
-    have either sign is no flag of its own.
-    """
-    a, d, sd_a, sd_d = (
-        data[f"item_{name}"]
-        for name in ("discrimination", "intercept", "discrimination_sd", "intercept_sd")
-    )
-    b, known = -d / a, np.isfinite(data["item_difficulty"])
-    sd = np.sqrt(sd_d**2 + (b * sd_a) ** 2) / np.abs(a)
-    return data | {
-        "item_difficulty": np.where(known, data["item_difficulty"], b),
-        "item_difficulty_sd": np.where(known, data["item_difficulty_sd"], sd),
-    }
 
 
 def _log_posterior(
@@ -377,15 +358,17 @@ def _objective(found: _Found, o: Options) -> float:
 
 
 def _about(
-    found: _Found, o: Options, model: str | Mapping[str, str], n_persons: int
-) -> dict[str, Any]:
+    found: _Found, o: Options, model: str | Mapping[str, str], counts: ResponseCounts,
+    persons: weighted.Persons,
+) -> dict[str, Any]:  # fmt: skip
     """Attributes: what was asked, and how it went."""
     plan, combined = found.sampled.plan, found.combined
     about: dict[str, Any] = {
         "method": "LS-WASP" if o.n_shards > 1 else "Gibbs",
         "model": models.name(model, o.n_dims), "seed": o.seed, "n_iterations": plan.total,
         "identification": asked.identification(o), "n_dims": o.n_dims,
-        "n_persons": found.log_posterior.engine.responses.n_persons,
+        "n_persons": found.log_posterior.engine.n_persons,
+        **persons.attrs(carried=combined.carried),
         "n_shards": o.n_shards, "n_chains": o.n_chains, "thin": plan.thin, "sampler": o.sampler,
         "powering": o.powering, "location": o.location, "covariance": combined.structure,
         **item_priors.describe(plan.prior, o.positive),
@@ -397,5 +380,7 @@ def _about(
         about["n_runs"], about["prior_efficiency"] = found.n_runs, combined.learned.efficiency
     if o.n_dims == 1:
         signed = o.positive == "none"
-        about |= item_priors.rest(plan.prior, combined.data, n_persons, signed=signed)
+        about |= item_priors.rest(
+            plan.prior, combined.data, counts.n_persons, persons.share, signed=signed
+        )
     return about

@@ -53,11 +53,18 @@ class Refined:
 # --- the marginal posterior on the full data ------------------------------------------------------
 
 
+def counted(block: Block) -> dict[str, Any]:
+    """How often persons count in expected counts: sampling weights, or persons of a row."""
+    return {"weight": block.weight if block.times is None else None, "times": block.times}
+
+
 def on_line(block: Block, a: Floats, d: Floats, nodes: Floats, scales: Any) -> tuple[Any, ...]:
     """Expected counts of a block, right and seen by item and node, and its log-likelihood."""
     prior = person_weights.prior(person_weights.normal(nodes))
     p = posteriors(block.data, ItemSet.of("2pl", a, d), nodes, prior)
-    counts = expected_counts.counts(p.data, p.tables, p.shared, p.sets, p.prior, scales)
+    counts = expected_counts.counts(
+        p.data, p.tables, p.shared, p.sets, p.prior, scales, **counted(block)
+    )
     return counts.higher, counts.seen, counts.log_marginal
 
 
@@ -100,7 +107,7 @@ class Posterior:
         r, (*loading, d) = self.engine.responses, np.abs(items)
         worst = float((np.sum(loading, axis=0) * GRID_BOUND + d).max()) + 1.0
         return expected_counts.scales_for(
-            r.n_persons, float(np.abs(nodes).max()), r.n_items * worst
+            self.engine.n_persons, float(np.abs(nodes).max()), r.n_items * worst
         )
 
     def __call__(self, parameters: Floats, nodes: Floats) -> tuple[float, Floats]:

@@ -18,6 +18,7 @@ from irt_dask.calibrate.bayes.hierarchy import Hierarchy
 from irt_dask.calibrate.bayes.item_moves import Counts, moves_for
 from irt_dask.curves.grids import Grid, grid_for
 from irt_dask.curves.priors import ItemPrior
+from irt_dask.engine import replicates
 from irt_dask.engine.cache import keep, read_block
 from irt_dask.engine.shard_files import ShardFile
 from irt_dask.errors import ChainError, InputError
@@ -105,18 +106,24 @@ class _Shard:
 
 
 def read_shard(refs: Sequence[Any], plan: Plan, shard: int) -> layouts.Layout:
-    """Read the responses of a shard's persons: all blocks, or its part of a permuted copy."""
+    """Read the responses of a shard's persons: all blocks, or its part of a permuted copy.
+
+    Persons with weights are so many (:mod:`irt_dask.engine.replicates`).
+    """
     parts = []
     for ref in refs:
         if isinstance(ref, ShardFile):
             parts.append(ref.read(shard))
             continue
         block = read_block(ref)
-        if plan.n_shards == 1:
+        counted, of = replicates.times(block, plan.seed), None
+        if plan.n_shards > 1:
+            of = keyed_random.shard_of(plan.seed, block.start, block.n_persons, plan.n_shards)
+        elif counted is None:
             parts.append(block.data)
             continue
-        of = keyed_random.shard_of(plan.seed, block.start, block.n_persons, plan.n_shards)
-        parts.append(layouts.take(block.data, np.flatnonzero(of == shard)))
+        mine = replicates.of_shard(of, shard, counted, block.n_persons)
+        parts.append(layouts.take(block.data, mine))
     data = layouts.concatenate(parts)
     if data.shape[0] == 0:
         raise InputError(f"shard {shard} of {plan.n_shards} has no person; use fewer shards")

@@ -130,8 +130,9 @@ def coords(prior: ItemPrior | Hierarchy) -> dict[str, Any] | None:
 
 
 def rest(
-    prior: ItemPrior | Hierarchy, fit: dict[str, Floats], n: int, *, signed: bool = False
-) -> dict[str, float]:
+    prior: ItemPrior | Hierarchy, fit: dict[str, Floats], n: int, share: float = 1.0, *,
+    signed: bool = False,
+) -> dict[str, float]:  # fmt: skip
     """What the common scale and place of one ability rest on, for the attributes.
 
     ``scale_se`` (of a common log a) and ``place_se`` (of ability) are what n abilities N(0, 1), of
@@ -139,9 +140,10 @@ def rest(
     items' priors have moved log a, and abilities with every b, from where abilities have variance 1
     and mean 0: with the expected score g of the prior along ``a e^v`` the posterior has abilities
     of mean square 1 - g / n, along ``d + a m`` of mean -g / n.  ``fit`` has the draws of the items,
-    and of a learned mean.
+    and of a learned mean; unequal weights leave a ``share`` of the persons, in effect.
     """
-    out = {"scale_se": 1.0 / math.sqrt(2.0 * n), "place_se": 1.0 / math.sqrt(n)}
+    known = share * n
+    out = {"scale_se": 1.0 / math.sqrt(2.0 * known), "place_se": 1.0 / math.sqrt(known)}
     a, d = fit["item_discrimination_draw"], fit["item_intercept_draw"]
     if isinstance(prior, ItemPrior):
         ma, sa = prior.loading if signed else prior.discrimination
@@ -180,7 +182,7 @@ def warn_inefficient(learned: Learned | None, least: float) -> None:
         warnings.warn(
             f"the items' covariance was held in the shards, and correcting for that leaves "
             f"{learned.efficiency:.0%} of the draws (limit {least:.0%}): the shards are too small "
-            f"for so many items; use fewer shards",
+            f"for so many items; use fewer shards, or an ItemPrior",
             ApproximationWarning,
             stacklevel=3,
         )

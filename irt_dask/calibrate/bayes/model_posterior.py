@@ -34,7 +34,8 @@ _MARGIN = 1.1
 def _expect(block: Block, items: ItemSet, nodes: Floats, scales: Any) -> tuple[Any, ...]:
     """Expected counts of a block, above the lowest category and seen, and its log-likelihood."""
     p = posteriors(block.data, items, nodes, person_weights.prior(person_weights.normal(nodes)))
-    counts = expected_counts.counts(p.data, p.tables, p.shared, p.sets, p.prior, scales)
+    counted = full_data_mode.counted(block)
+    counts = expected_counts.counts(p.data, p.tables, p.shared, p.sets, p.prior, scales, **counted)
     return counts.higher, counts.seen, counts.log_marginal
 
 
@@ -58,7 +59,7 @@ class Posterior:
         items = self.shapes.items(y)
         reach = max(GRID_BOUND, float(np.abs(nodes).max()))
         largest = items.n_items * (items.logit_at(reach)[1] + 1.0)
-        scales = expected_counts.scales_for(self.engine.responses.n_persons, reach, largest)
+        scales = expected_counts.scales_for(self.engine.n_persons, reach, largest)
         higher, seen, value = self.engine.map_reduce(_expect, items, nodes, scales)
         first = np.concatenate([[0], np.cumsum(items.n_categories - 1)])
         counts = []
@@ -76,16 +77,16 @@ class Posterior:
         y = parameters
         value, counts = self.expected(y, nodes)
         of_data = derivatives.gradient(counts, self.shapes.parameters(y))
-        shape, (common, slope) = self.shapes.log_prior(y), self._log_common(y[:2])
+        shape, (common, slope) = self.shapes.log_prior(y), self.log_common(y[:2])
         gradient = self.shapes.by_coordinate(y, of_data) + shape.gradient
         gradient[:2] += slope
         return value + float(shape.value.sum()) + common, gradient
 
     def log_prior(self, y: Floats) -> float:
         """Log density before the data."""
-        return float(self.shapes.log_density(y).sum()) + self._log_common(y[:2])[0]
+        return float(self.shapes.log_density(y).sum()) + self.log_common(y[:2])[0]
 
-    def _log_common(self, x: Floats) -> tuple[float, Floats]:
+    def log_common(self, x: Floats) -> tuple[float, Floats]:
         """Log density of the slopes' coordinates and d before the data, and its gradient."""
         if isinstance(self.prior, Hierarchy):
             return self.prior.log_density(x)

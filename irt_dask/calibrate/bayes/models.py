@@ -11,8 +11,9 @@ import numpy as np
 from irt_dask.arrays import Floats, Ints
 from irt_dask.calibrate.bayes.item_density import Shapes
 from irt_dask.calibrate.shared.shape_priors import guessing_priors, in_words
-from irt_dask.calibrate.shared.start_values import items_with, name_some
+from irt_dask.calibrate.shared.start_values import ResponseCounts, items_with, name_some
 from irt_dask.curves import FAMILIES, MODELS, model_named
+from irt_dask.engine import Engine
 from irt_dask.errors import DataWarning, InputError
 from irt_dask.items import checks
 from irt_dask.items.mixture import mixture_named
@@ -79,6 +80,38 @@ def described(shapes: Shapes) -> dict[str, Any]:
     if models.only is not None and models.only.name in MODELS:
         return {}
     return {"item_model": models.names, "item_n_categories": models.n_categories}
+
+
+def of_items(
+    engine: Engine, combined: dict[str, Any], shapes: Shapes, counts: ResponseCounts
+) -> dict[str, Any]:
+    """What is said of the items, flags too."""
+    data = combined | {"item_n_responses": counts.seen, "item_n_right": counts.right}
+    data |= described(shapes)
+    if shapes.signed:
+        below = data["item_discrimination_draw"] < 0.0
+        data["item_negative_probability"] = below.mean(axis=0)
+    wrong, score = counts.of_each[:, 0], counts.score(shapes.models.n_categories)
+    known = _with_difficulties(data) if shapes.signed else data
+    return data | {"item_flag": checks.of_fit(engine, known, wrong=wrong, score=score)}
+
+
+def _with_difficulties(data: dict[str, Any]) -> dict[str, Any]:
+    """The items with -d / a of the means, and its error by the delta method, where b is NaN.
+
+    Errors of a and d are taken as independent, which is good enough for flags: that a slope may
+    have either sign is no flag of its own.
+    """
+    a, d, sd_a, sd_d = (
+        data[f"item_{name}"]
+        for name in ("discrimination", "intercept", "discrimination_sd", "intercept_sd")
+    )
+    b, known = -d / a, np.isfinite(data["item_difficulty"])
+    sd = np.sqrt(sd_d**2 + (b * sd_a) ** 2) / np.abs(a)
+    return data | {
+        "item_difficulty": np.where(known, data["item_difficulty"], b),
+        "item_difficulty_sd": np.where(known, data["item_difficulty_sd"], sd),
+    }
 
 
 def about(shapes: Shapes, data: dict[str, Any], n_dims: int) -> dict[str, Any]:

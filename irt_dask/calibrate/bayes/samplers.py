@@ -80,8 +80,17 @@ class Options:
     free: Bools
     signs: Bools
     positive: str
+    #: Abilities that chains draw, of replicates of persons with weights, and whether these are of
+    #: a sample.
+    n_persons: int = 0
+    sampled: bool = False
     #: Slopes of any sign: what each counts towards the orientation of ability.
     towards: tuple[float, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Whether chains hold a covariance of the items that is learned from what they find."""
+        return self.n_shards > 1 or self.sampled
 
 
 @dataclass(frozen=True)
@@ -187,7 +196,7 @@ def _entries(name: str, x: Floats) -> Floats:
 
 
 def _common(responses: Responses, o: Options, per_draw: int, width: int) -> dict[str, Any]:
-    n, m = responses.n_persons, responses.n_items
+    n, m = o.n_persons, responses.n_items
     held = 8.0 * width * m * o.n_draws * o.n_shards * o.n_chains
     sweep = _COST_SWEEP + n / o.n_shards * (_COST_PERSON + _COST_CELL * m) + _COST_ITEM * m
     thin = per_draw * max(1, math.ceil(held / _DRIVER_BYTES))
@@ -210,7 +219,7 @@ def grid(engine: Engine, responses: Responses, o: Options, a: Floats, d: Floats)
 
     ``responses`` are the engine's, their fingerprint known.
     """
-    if isinstance(o.prior, Hierarchy) and o.n_shards > 1:
+    if isinstance(o.prior, Hierarchy) and o.holds:
         x = np.stack([a if o.towards else np.log(a), d])
         held, x = empirical_bayes.covariance(engine, o.prior, x)
         a, d, o = o.prior.slopes(x), x[1], replace(o, prior=o.prior.holding(held))
@@ -224,7 +233,7 @@ def of_models(
     engine: Engine, responses: Responses, o: Options, shapes: Shapes, y: Floats
 ) -> Sampler:
     """Return the grid sampler of items of any models, from coordinates (P, items)."""
-    if isinstance(o.prior, Hierarchy) and o.n_shards > 1:
+    if isinstance(o.prior, Hierarchy) and o.holds:
         posterior = model_posterior.Posterior(engine, o.prior, shapes)
         held, y = model_posterior.covariance(posterior, y)
         o = replace(o, prior=o.prior.holding(held))
