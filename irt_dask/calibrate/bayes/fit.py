@@ -230,7 +230,9 @@ def fit_bayes(
     before = item_priors.choose(prior, name, powering, signed=signed)
     o = Options(
         seed, n_shards, n_draws, n_warmup, n_chains,
-        item_priors.structured(before, responses.item_id, item_blocks, item_covariates), powering,
+        item_priors.structured(
+            before, shapes.models, responses.item_id, item_blocks, item_covariates
+        ), powering,
         n_dims, bool(correlated), name, barycenter.location_for(location, n_dims),
         *asked.loading_masks(responses, n_dims, loadings, positive, correlated, start), positive,
     )  # fmt: skip
@@ -244,7 +246,7 @@ def fit_bayes(
         data = _of_items(engine, found, shapes, counts)
     checks.warn(data["item_flag"], responses.item_id)
     models.warn_null_categories(shapes, responses.item_id, counts.of_each)
-    about = _about(found, o, model, counts.n_persons) | models.about(shapes, data, n_dims)
+    about = _about(found, o, model, shapes, counts.n_persons) | models.about(shapes, data, n_dims)
     item_priors.warn(about)
     item_priors.warn_inefficient(found.combined.learned, _EFFICIENT)
     shards.warn_rare(counts.seen, responses.item_id, found.shards)
@@ -326,13 +328,15 @@ def _of_items(
 ) -> dict[str, Any]:
     """What is said of the items, flags too."""
     data = found.combined.data | {"item_n_responses": counts.seen, "item_n_right": counts.right}
-    data |= models.described(shapes)
+    data |= models.described(shapes) | models.alike(shapes, data)
     if shapes.signed:
         below = data["item_discrimination_draw"] < 0.0
         data["item_negative_probability"] = below.mean(axis=0)
     wrong, score = counts.of_each[:, 0], counts.score(shapes.models.n_categories)
     known = _with_difficulties(data) if shapes.signed else data
-    return data | {"item_flag": checks.of_fit(engine, known, wrong=wrong, score=score)}
+    one_slope = shapes.models.of_all[0] >= 0
+    flags = checks.of_fit(engine, known, wrong=wrong, score=score, one_slope=one_slope)
+    return data | {"item_flag": flags}
 
 
 def _with_difficulties(data: dict[str, Any]) -> dict[str, Any]:
@@ -374,7 +378,7 @@ def _objective(found: _Found, o: Options) -> float:
 
 
 def _about(
-    found: _Found, o: Options, model: str | Mapping[str, str], n_persons: int
+    found: _Found, o: Options, model: str | Mapping[str, str], shapes: Shapes, n_persons: int
 ) -> dict[str, Any]:
     """Attributes: what was asked, and how it went."""
     plan, combined = found.sampled.plan, found.combined
@@ -393,6 +397,8 @@ def _about(
     if combined.learned is not None:
         about["n_runs"], about["prior_efficiency"] = found.n_runs, combined.learned.efficiency
     if o.n_dims == 1:
-        signed = o.positive == "none"
-        about |= item_priors.rest(plan.prior, combined.data, n_persons, signed=signed)
+        about |= item_priors.rest(
+            plan.prior, combined.data, n_persons, signed=o.positive == "none",
+            once=shapes.models.once[0] if shapes.models.shares else None,
+        )  # fmt: skip
     return about

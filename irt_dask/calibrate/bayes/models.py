@@ -32,6 +32,12 @@ def asked(
     models = mixture_named(model, item_id, n_categories)
     shapes = Shapes(models, guessing_priors(models, prior), signed=signed)
     _refuse_others(shapes, model, n_dims, sampler)
+    if signed and models.shares:
+        names = sorted({p.model.name for p in models.parts if p.model.shared})
+        raise InputError(
+            f"positive='none' lets each slope have a sign of its own; items of "
+            f"{', '.join(names)} share one slope: use 2pl or gpcm"
+        )
     return shapes
 
 
@@ -63,7 +69,10 @@ def inside(shapes: Shapes, x: Floats) -> Floats:
     """Coordinates of start values, none of them without end."""
     with np.errstate(divide="ignore"):
         y = shapes.of(x)
-    return np.concatenate([y[:2], np.clip(y[2:], -_START, _START)])
+    models, y = shapes.models, np.concatenate([y[:2], np.clip(y[2:], -_START, _START)])
+    for k in np.unique(models.of_all[models.of_all >= 0]):  # of other fits they may differ
+        y[models.of_all == k] = y[models.of_all == k].mean()
+    return models.tied(y)
 
 
 def name(model: str | Mapping[str, str], n_dims: int) -> str:
@@ -81,6 +90,14 @@ def described(shapes: Shapes) -> dict[str, Any]:
     return {"item_model": models.names, "item_n_categories": models.n_categories}
 
 
+def alike(shapes: Shapes, data: dict[str, Any]) -> dict[str, Any]:
+    """What is said of slopes that are shared, to the bit the same: sums differ in their last."""
+    if not shapes.models.shares:
+        return {}
+    first = shapes.models.first_of[0]
+    return {k: v[..., first] for k, v in data.items() if k.startswith("item_discrimination")}
+
+
 def about(shapes: Shapes, data: dict[str, Any], n_dims: int) -> dict[str, Any]:
     """Attributes that say which priors shapes had, and how many items of one ability are flat."""
     flat = int(checks.has(data["item_flag"], {"flat"}).sum())
@@ -90,7 +107,7 @@ def about(shapes: Shapes, data: dict[str, Any], n_dims: int) -> dict[str, Any]:
 
 def warn_null_categories(shapes: Shapes, item_id: tuple[str, ...], n: Ints) -> None:
     """Warn of categories that nobody has, of whose steps priors alone speak."""
-    k = shapes.models.n_categories
+    k, n = shapes.models.n_categories, shapes.models.in_common(n)
     null = (n == 0) & (np.arange(n.shape[1]) < k[:, None]) & (k > 2)[:, None]
     if null.any():
         those = items_with(item_id, null)
