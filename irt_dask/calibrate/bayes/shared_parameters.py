@@ -20,7 +20,13 @@ from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.calibrate.bayes import item_density
 from irt_dask.calibrate.bayes.hierarchy import WORDS_MOVE, Hierarchy, stretch
 from irt_dask.calibrate.bayes.item_density import Conditional, Reference, Shapes
-from irt_dask.calibrate.bayes.item_moves import Abilities, FixedMoves, Moves, moves_for
+from irt_dask.calibrate.bayes.item_moves import (
+    Abilities,
+    FixedMoves,
+    LearnedMoves,
+    Moves,
+    moves_for,
+)
 from irt_dask.calibrate.bayes.signed_hierarchy import along_slopes
 from irt_dask.curves.coordinates import Density, nothing
 from irt_dask.curves.priors import ItemPrior
@@ -102,25 +108,25 @@ class Units(NamedTuple):
         return self.unit.size + _WORDS * self.n_units
 
 
-def units(models: Mixture) -> tuple[Units, ...]:
-    """What is drawn one after the other."""
+def units(models: Mixture) -> list[Units]:
+    """What is drawn one after the other: all that belongs to a slope, or this, then common steps.
+
+    Items that share anything share their slope.
+    """
     of_all = models.of_all
-    if of_all.max() < _TOGETHER:
-        return (_units(of_all, np.zeros(of_all.max() + 1, dtype=np.int64)),)
-    slope, steps = np.where(of_all >= 0, -1, of_all), of_all.copy()
-    slope[0], steps[0] = of_all[0], -1
-    block = np.full(of_all.max() + 1, -1)
-    for k, part in enumerate(models.parts):
-        own = steps[:, part.at]
-        block[own[own >= 0]] = k
-    return _units(slope, np.zeros_like(block)), _units(steps, block)
+    n = int(of_all.max()) + 1
+    row, item = np.nonzero(models.once & (of_all >= 0))  # each number once
+    number = of_all[row, item]
+    first, slope, of_slope = (np.zeros(n, dtype=np.int64) for _ in range(3))
+    first[number], slope[number], of_slope[number] = item, of_all[0, item], row == 0
+    few = np.bincount(slope, minlength=n)[slope] <= _TOGETHER
+    rounds = ((few, slope), (~few & (of_slope > 0), slope), (~few & (of_slope == 0), first))
+    return [_units(of_all, of_round, unit) for of_round, unit in rounds if of_round.any()]
 
 
-def _units(of_all: Ints, unit: Ints) -> Units:
-    used = np.unique(of_all[of_all >= 0])
-    place = np.full(unit.size + 1, -1)
-    place[used] = np.arange(used.size)
-    number, unit = place[of_all], np.unique(unit[used], return_inverse=True)[1]
+def _units(of_all: Ints, of_round: Bools, unit: Ints) -> Units:
+    place = np.append(np.where(of_round, np.cumsum(of_round) - 1, -1), -1)
+    number, unit = place[of_all], np.unique(unit[of_round], return_inverse=True)[1]
     of_item = np.where(number >= 0, unit[number], -1).max(axis=0)
     return Units(number, unit, of_item)
 
@@ -356,6 +362,24 @@ class CommonSlopeMoves(FixedMoves):
         log_a += stretch(on_orbit, float(z[1]), float(u[2]))
 
 
+class CommonSlopeLearned(LearnedMoves):
+    """The same where mean and covariance are learned: few groups of items, so all in one piece."""
+
+    def log_prior(self, log_a: Floats, d: Floats) -> Density:
+        """See :class:`LearnedMoves`."""
+        mean, precision, ends, group = self.normals
+        each, (limit, further) = precision[group], ends[group].T
+        off = np.stack([log_a, d]) - mean.T
+        pull = (each @ off.T[:, :, None])[:, :, 0].T
+        out = Density(-0.5 * (off * pull).sum(axis=0), -pull, each)
+        if further.any():
+            beyond = np.sign(off[0]) * np.maximum(np.abs(off[0]) - limit, 0.0)
+            out.value[:] -= 0.5 * further * beyond**2
+            out.gradient[0] -= further * beyond
+            out.information[:, 0, 0] += further * (beyond != 0.0)
+        return out
+
+
 def moves(
     shapes: Shapes, prior: ItemPrior | Hierarchy, power: float, state: dict[str, Any],
     towards: Floats,
@@ -364,4 +388,6 @@ def moves(
     models = shapes.models
     if models.shares and isinstance(prior, ItemPrior):
         return CommonSlopeMoves(prior, power, models.once[0])
+    if models.shares and isinstance(prior, Hierarchy):
+        return CommonSlopeLearned(prior, power, models.n_items, state, towards)
     return moves_for(prior, power, models.n_items, state, towards)
