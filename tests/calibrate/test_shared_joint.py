@@ -17,8 +17,8 @@ from irt_dask.calibrate.bayes.item_density import Conditional, Reference
 from irt_dask.calibrate.bayes.item_moves import Abilities
 from irt_dask.calibrate.bayes.shared_parameters import CommonSlopeLearned, CommonSlopeMoves
 from irt_dask.curves.priors import ItemPrior
-from irt_dask.kernels.gibbs.table_draws import lay_out
 from irt_dask.kernels.gibbs.learned_item_draws import ALL_POSITIVE
+from irt_dask.kernels.gibbs.table_draws import lay_out
 
 #: Models of the items of a replicate, and categories.
 TESTS = {
@@ -81,8 +81,7 @@ class Replicates(alone.Replicates):
             x[: it.shape[1], part.at] = it.T
         self.y = self.shapes.of(x)
         np.testing.assert_array_equal(models.tied(self.y), self.y)
-        usual = np.where(models.has, 0.0, 0.0)
-        self.reference = Reference(self.shapes, usual, self.nodes)
+        self.reference = Reference(self.shapes, np.zeros_like(self.y), self.nodes)
         self.accepted = np.zeros(shared_parameters.n_accepted(models), dtype=np.int64)
         self.moves = [self._shared_moves(k) for k in range(self.r)]
 
@@ -100,9 +99,7 @@ class Replicates(alone.Replicates):
         log_a, d = self._own(k)
         sharing = np.array([name in SHARING for name, _ in self.test])
         prior = CommonSlope.of(TIGHT, sharing)
-        return CommonSlopeLearned(
-            prior, 1.0, self.m, {"log_a": log_a, "d": d}, ALL_POSITIVE
-        )
+        return CommonSlopeLearned(prior, 1.0, self.m, {"log_a": log_a, "d": d}, ALL_POSITIVE)
 
     def sweep(self):
         """Data given items, then one sweep given data."""

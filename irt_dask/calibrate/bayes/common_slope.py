@@ -225,10 +225,10 @@ class CommonSlope(Hierarchy):
         self, x: Floats, mean: Floats, covariance: Floats, power: float,
         abilities: tuple[float, float, float], z: float,
     ) -> tuple[Floats, Floats, float]:  # fmt: skip
-        """See :class:`Hierarchy`: with one slope d and mu' move by the same, and leave s^2 alone."""
+        """See :class:`Hierarchy`: of one slope d and mu' move by the same, s^2 stays."""
         n, s1, s2 = abilities
         x, mean = x.copy(), mean.copy()
-        own, others = self._split(x)
+        own, _ = self._split(x)
         outer, a = power / self.mean_sd[1] ** 2, self.slopes(x)
         move = np.full(mean.size, a[self.alike[0]])
         precision, slope = float(n), s1

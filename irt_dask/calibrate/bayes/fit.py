@@ -328,15 +328,14 @@ def _of_items(
 ) -> dict[str, Any]:
     """What is said of the items, flags too."""
     data = found.combined.data | {"item_n_responses": counts.seen, "item_n_right": counts.right}
-    data |= models.described(shapes) | models.alike(shapes, data)
+    data |= models.described(shapes, data)
     if shapes.signed:
         below = data["item_discrimination_draw"] < 0.0
         data["item_negative_probability"] = below.mean(axis=0)
     wrong, score = counts.of_each[:, 0], counts.score(shapes.models.n_categories)
     known = _with_difficulties(data) if shapes.signed else data
-    one_slope = shapes.models.of_all[0] >= 0
-    flags = checks.of_fit(engine, known, wrong=wrong, score=score, one_slope=one_slope)
-    return data | {"item_flag": flags}
+    of_fit = functools.partial(checks.of_fit, one_slope=shapes.models.of_all[0] >= 0)
+    return data | {"item_flag": of_fit(engine, known, wrong=wrong, score=score)}
 
 
 def _with_difficulties(data: dict[str, Any]) -> dict[str, Any]:
@@ -397,8 +396,5 @@ def _about(
     if combined.learned is not None:
         about["n_runs"], about["prior_efficiency"] = found.n_runs, combined.learned.efficiency
     if o.n_dims == 1:
-        about |= item_priors.rest(
-            plan.prior, combined.data, n_persons, signed=o.positive == "none",
-            once=shapes.models.once[0] if shapes.models.shares else None,
-        )  # fmt: skip
+        about |= item_priors.rest(plan.prior, combined.data, n_persons, shapes)
     return about

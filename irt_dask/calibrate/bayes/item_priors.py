@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from irt_dask.arrays import Bools, Floats
+from irt_dask.arrays import Floats
 from irt_dask.calibrate.bayes.common_slope import CommonSlope
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy, Learned, learn
+from irt_dask.calibrate.bayes.item_density import Shapes
 from irt_dask.calibrate.bayes.signed_hierarchy import SignedHierarchy
 from irt_dask.calibrate.bayes.structure import BLOCK_SD, COVARIATES_SD, Structured
 from irt_dask.curves.priors import ItemPrior, check_of_signs
@@ -55,8 +56,9 @@ def structured(
 ) -> ItemPrior | Hierarchy:  # fmt: skip
     """The prior of items in blocks, and with covariates, or of items that share a slope."""
     if item_blocks is None and item_covariates is None:
-        learned = isinstance(prior, Hierarchy) and models.shares
-        return CommonSlope.of(prior, models.of_all[0] >= 0) if learned else prior
+        if models.shares and isinstance(prior, Hierarchy):
+            return CommonSlope.of(prior, models.of_all[0] >= 0)
+        return prior
     if models.shares:
         names = sorted({p.model.name for p in models.parts if p.model.shared})
         raise InputError(
@@ -142,9 +144,8 @@ def coords(prior: ItemPrior | Hierarchy) -> dict[str, Any] | None:
 
 
 def rest(
-    prior: ItemPrior | Hierarchy, fit: dict[str, Floats], n: int, *, signed: bool = False,
-    once: Bools | None = None,
-) -> dict[str, float]:  # fmt: skip
+    prior: ItemPrior | Hierarchy, fit: dict[str, Floats], n: int, shapes: Shapes
+) -> dict[str, float]:
     """What the common scale and place of one ability rest on, for the attributes.
 
     ``scale_se`` (of a common log a) and ``place_se`` (of ability) are what n abilities N(0, 1), of
@@ -152,14 +153,14 @@ def rest(
     items' priors have moved log a, and abilities with every b, from where abilities have variance 1
     and mean 0: with the expected score g of the prior along ``a e^v`` the posterior has abilities
     of mean square 1 - g / n, along ``d + a m`` of mean -g / n.  ``fit`` has the draws of the items,
-    and of a learned mean; slopes that are shared count ``once``, for these items.
+    and of a learned mean; a slope that is shared counts once.
     """
     out = {"scale_se": 1.0 / math.sqrt(2.0 * n), "place_se": 1.0 / math.sqrt(n)}
     a, d = fit["item_discrimination_draw"], fit["item_intercept_draw"]
     if isinstance(prior, ItemPrior):
-        ma, sa = prior.loading if signed else prior.discrimination
+        ma, sa = prior.loading if shapes.signed else prior.discrimination
         md, sd = prior.intercept
-        each = a if once is None else a[:, once]
+        each = a[:, shapes.models.once[0]] if shapes.models.shares else a
         scale = each.shape[1] - float((each * (each - ma)).sum(axis=1).mean()) / sa**2
         place = -float((a * (d - md)).sum(axis=1).mean()) / sd**2
     else:

@@ -82,20 +82,17 @@ def name(model: str | Mapping[str, str], n_dims: int) -> str:
     return model if isinstance(model, str) else "by item"
 
 
-def described(shapes: Shapes) -> dict[str, Any]:
-    """Models and categories of the items, where they are not of one model and two categories."""
-    models = shapes.models
+def described(shapes: Shapes, data: dict[str, Any]) -> dict[str, Any]:
+    """Models and categories of the items, where they are not of one model and two categories.
+
+    Of a slope that is shared also what is said of it: sums may differ in their last bits.
+    """
+    models, first = shapes.models, shapes.models.first_of[0]
+    slopes = [k for k in data if k.startswith("item_discrimination") and models.shares]
+    out = {k: data[k][..., first] for k in slopes}
     if models.only is not None and models.only.name in MODELS:
-        return {}
-    return {"item_model": models.names, "item_n_categories": models.n_categories}
-
-
-def alike(shapes: Shapes, data: dict[str, Any]) -> dict[str, Any]:
-    """What is said of slopes that are shared, to the bit the same: sums differ in their last."""
-    if not shapes.models.shares:
-        return {}
-    first = shapes.models.first_of[0]
-    return {k: v[..., first] for k, v in data.items() if k.startswith("item_discrimination")}
+        return out
+    return out | {"item_model": models.names, "item_n_categories": models.n_categories}
 
 
 def about(shapes: Shapes, data: dict[str, Any], n_dims: int) -> dict[str, Any]:

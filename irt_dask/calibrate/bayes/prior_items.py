@@ -189,7 +189,7 @@ def _summed(drawn: dict[str, Floats], shapes: Shapes) -> dict[str, Any]:
     weights = [np.full(n, 1.0 / n)]
     out = summaries.moments([drawn], weights, any_sign=True)
     out |= summaries.draws([drawn], weights, n)
-    out |= models.described(shapes)
+    out |= models.described(shapes, out)
     if shapes.signed:
         out["item_negative_probability"] = (drawn["item_discrimination"] < 0.0).mean(axis=0)
     return out

@@ -1,15 +1,14 @@
-"""Coordinates that items share: one slope (1PL, PCM, rating scale), steps of a block (rating scale).
+"""Coordinates that items share: one slope (1PL, PCM, rating scale), steps (rating scale).
 
 They are kept for each item, alike; what is said of them before the data counts once, for the first
 item that has them (:attr:`irt_dask.items.mixture.Mixture.once`), so that sums over items are right.
-A sweep draws the items' own coordinates with those that are shared held, then those that are shared.
+A sweep draws the items' own coordinates with those that are shared held, then the latter.
 """
 
 from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -83,7 +82,7 @@ class Held(Conditional):
         return Held(some.shapes, some.counts, some.common, now)
 
 
-# --- a step of what is shared -----------------------------------------------------------------------
+# --- a step of what is shared ---------------------------------------------------------------------
 
 
 class Units(NamedTuple):
@@ -189,9 +188,9 @@ class _SharedStep(NamedTuple):
     def of(
         cls, density: Conditional, reference: Floats, information: Floats, these: Units, y: Floats
     ) -> _SharedStep:
-        moved = (these.number >= 0).T
-        own = (density.shapes.free & (density.shapes.models.of_all < 0)).T
-        own = own & moved.any(axis=1)[:, None]
+        moved = np.asarray(these.number >= 0).T
+        free = np.asarray(density.shapes.free & (density.shapes.models.of_all < 0)).T
+        own: Bools = free & np.asarray(moved.any(axis=1))[:, None]
         inner = np.where(own[:, :, None] & own[:, None, :], information, 0.0)
         diagonal = np.arange(len(y))
         inner[:, diagonal, diagonal] += ~own
@@ -213,7 +212,7 @@ class _SharedStep(NamedTuple):
         """Sums over the items of each unit."""
         of_item = self.units.of_item
         has = of_item >= 0
-        return np.bincount(of_item[has], of_items[has], self.units.n_units)
+        return np.asarray(np.bincount(of_item[has], of_items[has], self.units.n_units), dtype=float)
 
     def along(self, s: Floats) -> tuple[Floats, Floats, Floats]:
         """Log densities of the units, and gradient and information of all along s."""
@@ -278,7 +277,7 @@ class _SharedStep(NamedTuple):
         return taken, centre
 
 
-# --- modes --------------------------------------------------------------------------------------------
+# --- modes ----------------------------------------------------------------------------------------
 
 
 def modes(density: Conditional, start: Floats) -> tuple[Floats, Floats]:
@@ -296,25 +295,20 @@ def modes(density: Conditional, start: Floats) -> tuple[Floats, Floats]:
         step = with_shared(here.information, right, common, models.of_all.T).T
         length = float((step * here.gradient).sum())
         step *= min(1.0, _LONGEST / max(float(np.abs(step).max()), _LONGEST))
-        for there, moved in _halved(density, y, step):
+        for k in range(_HALVINGS):
+            there = density.at(y + 0.5**k * step)
             if there.value.sum() >= here.value.sum():
                 break
         else:
             break
-        y, here = moved, there
+        y, here = y + 0.5**k * step, there
         if length < _NEAR:
             break
     Held(density.shapes, density.counts, density.common, y).hold(y, here)
     return y, here.information
 
 
-def _halved(density: Conditional, y: Floats, step: Floats) -> Iterator[tuple[Density, Floats]]:
-    for k in range(_HALVINGS):
-        moved = y + 0.5**k * step
-        yield density.at(moved), moved
-
-
-# --- moves along scale and place ------------------------------------------------------------------------
+# --- moves along scale and place ------------------------------------------------------------------
 
 
 class CommonSlopeMoves(FixedMoves):
