@@ -230,10 +230,8 @@ def fit_bayes(
     before = item_priors.choose(prior, name, powering, signed=signed)
     o = Options(
         seed, n_shards, n_draws, n_warmup, n_chains,
-        item_priors.structured(
-            before, shapes.models, responses.item_id, item_blocks, item_covariates
-        ), powering,
-        n_dims, bool(correlated), name, barycenter.location_for(location, n_dims),
+        item_priors.structured(before, shapes, responses.item_id, item_blocks, item_covariates),
+        powering, n_dims, bool(correlated), name, barycenter.location_for(location, n_dims),
         *asked.loading_masks(responses, n_dims, loadings, positive, correlated, start), positive,
     )  # fmt: skip
     with Engine(responses, client=client, progress=progress, stage="Gibbs", graded=True) as engine:

@@ -19,7 +19,6 @@ from irt_dask.calibrate.bayes.structure import BLOCK_SD, COVARIATES_SD, Structur
 from irt_dask.curves.priors import ItemPrior, check_of_signs
 from irt_dask.errors import ApproximationWarning, InputError
 from irt_dask.items.blocks import blocks, covariates
-from irt_dask.items.mixture import Mixture
 from irt_dask.kernels.base import keyed_random
 
 #: Persons of a shard for each item, at least, where the covariance is learned: with 0.8 all was
@@ -51,10 +50,11 @@ def choose(
 
 
 def structured(
-    prior: ItemPrior | Hierarchy, models: Mixture, item_id: Sequence[str], item_blocks: Any,
+    prior: ItemPrior | Hierarchy, shapes: Shapes, item_id: Sequence[str], item_blocks: Any,
     item_covariates: Any,
 ) -> ItemPrior | Hierarchy:  # fmt: skip
     """The prior of items in blocks, and with covariates, or of items that share a slope."""
+    models = shapes.models
     if item_blocks is None and item_covariates is None:
         if models.shares and isinstance(prior, Hierarchy):
             return CommonSlope.of(prior, models.of_all[0] >= 0)

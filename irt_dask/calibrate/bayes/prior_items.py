@@ -104,8 +104,8 @@ def prior_items(
     signed = asked.signed(positive, 1, None)
     shapes = models.asked(model, item_id, n_categories, guessing_prior, 1, None, signed=signed)
     chosen = item_priors.structured(
-        item_priors.choose(prior, "grid", "shrink", signed=signed), shapes.models, item_id,
-        item_blocks, item_covariates,
+        item_priors.choose(prior, "grid", "shrink", signed=signed), shapes, item_id, item_blocks,
+        item_covariates,
     )  # fmt: skip
     learned, common = _common(chosen, n_draws, len(item_id), seed, signed=signed)
     u = _uniforms(seed, "shapes", n_draws, shapes.models.size - 2, len(item_id))
