@@ -259,7 +259,7 @@ def test_what_takes_posteriors_takes_it(fit):
     r, f = fit
     scores = irt.score(r, f, n_item_draws=20, n_plausible=2, seed=1)
     assert float(scores["person_ability"].std()) > 0.5
-    assert irt.predictive_check(r, f).attrs["n_draws"] > 0
+    assert irt.predictive_check(r, f).attrs["n_item_draws"] > 0
     drawn = irt.simulate(50, items=f.isel(draw=3), seed=2)
     assert drawn.n_categories == tuple(K)
     drawn = irt.prior_items(r, model=dict(zip(r.item_id, NAMES, strict=True)), n_draws=50)

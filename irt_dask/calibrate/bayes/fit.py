@@ -82,8 +82,9 @@ def fit_bayes(
     ----------
     responses : Responses or anything ``from_array`` takes; persons without weights.
     model : str, or mapping of item to str
-        "2pl", "3pl", "4pl"; of any number of categories "graded" and "gpcm"; mixtures as in
-        :func:`fit_marginal` ("3pl+gpcm", or one for each item).  Several abilities: "2pl".
+        "1pl" (one free slope) to "4pl"; of any number of categories "graded", "gpcm", "pcm" (one
+        slope), "rating" (and common steps); mixtures as in :func:`fit_marginal` ("3pl+gpcm", or one
+        for each item), where the same items share the same.  Several abilities: "2pl".
     n_dims : int
         Abilities.  With several (M2PL) P(right) = sigma(a'theta + d), a the item's loadings.
     n_shards, n_chains : int
@@ -96,7 +97,8 @@ def fit_bayes(
     prior : "hierarchical" | ItemPrior
         "hierarchical" (the default of the grid sampler): (log a, d) of the items is normal, with a
         mean and a covariance that are learned from the items, so that scale and place rest on the
-        persons (ability is N(0, 1)) however many the items are.  ``ItemPrior``: independent items,
+        persons (ability is N(0, 1)) however many the items are; a slope that items share has
+        log a ~ N(0, 1), and their d a mean and a variance of their own.  ``ItemPrior``: independent items,
         by default a ~ N(1, 1) truncated to positive, d ~ N(0, 2^2); the default where the former is
         not available: the Polya-Gamma sampler, so several abilities, and the published powering
         (attrs["prior"] says which it was).  Each shard's prior is tempered to prior^(n_k / n).
@@ -141,7 +143,8 @@ def fit_bayes(
     item_covariates : DataFrame by item identifier, optional
         Hierarchical prior: what else is known of the items (features, embeddings), columns of
         numbers.  Means of (log a, d) are linear in them; coefficients of standardised columns are
-        N(0, s^2 / number of columns), s = .5 of log a, or a, and 2 of d: a ridge.
+        N(0, s^2 / number of columns), s = .5 of log a, or a, and 2 of d: a ridge.  Neither this nor
+        blocks are available where items share a slope.
     start : Dataset, optional
         Start values from another fit.
     client, progress, checkpoint

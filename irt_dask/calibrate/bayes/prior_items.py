@@ -50,8 +50,8 @@ def prior_items(
     items : Responses or anything ``from_array`` takes, or a sequence of item identifiers
         What the items are called; of responses nothing else is looked at but their categories.
     model, prior, guessing_prior, positive, item_blocks, item_covariates
-        As in :func:`fit_bayes` with one ability: its models ("2pl", "3pl", "4pl", "graded",
-        "gpcm" and mixtures), ``prior`` "hierarchical" (the default) or an ``ItemPrior``, and
+        As in :func:`fit_bayes` with one ability: its models (all but "nominal", and
+        mixtures), ``prior`` "hierarchical" (the default) or an ``ItemPrior``, and
         ``positive`` "all" or "none".
     categories : int, one an item, or mapping of item to int, optional
         Categories of the items where identifiers are given; default 2.
