@@ -1,7 +1,6 @@
 """Bayesian calibration: Gibbs chains on shards of persons, combined by LS-WASP.
 
-The chains are in :mod:`irt_dask.calibrate.bayes.grid_chain`, their combination in
-:mod:`irt_dask.calibrate.bayes.barycenter`.
+The chains are in :mod:`.grid_chain`, their combination in :mod:`.barycenter`.
 """
 
 from __future__ import annotations
@@ -98,10 +97,10 @@ def fit_bayes(
         "hierarchical" (the default of the grid sampler): (log a, d) of the items is normal, with a
         mean and a covariance that are learned from the items, so that scale and place rest on the
         persons (ability is N(0, 1)) however many the items are; a slope that items share has
-        log a ~ N(0, 1), and their d a mean and a variance of their own.  ``ItemPrior``: independent items,
-        by default a ~ N(1, 1) truncated to positive, d ~ N(0, 2^2); the default where the former is
-        not available: the Polya-Gamma sampler, so several abilities, and the published powering
-        (attrs["prior"] says which it was).  Each shard's prior is tempered to prior^(n_k / n).
+        log a ~ N(0, 1), their d a mean and a variance of their own.  ``ItemPrior``: independent
+        items, by default a ~ N(1, 1) truncated to positive, d ~ N(0, 2^2), the default where the
+        former is not available: the Polya-Gamma sampler, so several abilities, and the published
+        powering (attrs["prior"] says which it was).  Each shard's prior is tempered to prior^(n_k / n).
     guessing_prior : (alpha, beta) or None
         3PL, 4PL: Beta density of each guessing parameter, as in :func:`fit_marginal`; None: all
         values are as likely before the data.  (Steps: deviations of step intercepts from their mean
@@ -143,8 +142,8 @@ def fit_bayes(
     item_covariates : DataFrame by item identifier, optional
         Hierarchical prior: what else is known of the items (features, embeddings), columns of
         numbers.  Means of (log a, d) are linear in them; coefficients of standardised columns are
-        N(0, s^2 / number of columns), s = .5 of log a, or a, and 2 of d: a ridge.  Neither this nor
-        blocks are available where items share a slope.
+        N(0, s^2 / number of columns), s = .5 of log a, or a, and 2 of d: a ridge.  Neither these
+        nor blocks where items share a slope.
     start : Dataset, optional
         Start values from another fit.
     client, progress, checkpoint
