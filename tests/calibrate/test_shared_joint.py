@@ -156,5 +156,5 @@ def test_joint_distribution(name, kind, n_sweeps):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["1pl", pytest.param("rating", marks=NIGHTLY)])
 def test_joint_distribution_sees_a_jacobian_for_each_item(name):
-    z, _, _ = prior_z(32, TESTS[name], "fixed", 40, error="Jacobian")
+    z, _, _ = prior_z(32, TESTS[name], "fixed", 24, error="Jacobian")
     assert max(map(abs, z.values())) > 6, z

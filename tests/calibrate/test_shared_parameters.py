@@ -296,7 +296,7 @@ def test_what_is_refused(options, match):
 # --- against others -------------------------------------------------------------------------------
 
 
-def walked(y, learned, n_chains=400, n_steps=1_500):
+def walked(y, learned, n_chains=200, n_steps=1_200):
     """log a and d of the 1PL by random walks on the posterior; persons by quadrature."""
     nodes = np.linspace(-6.0, 6.0, 61)
     mass = norm.pdf(nodes)
@@ -332,7 +332,8 @@ def walked(y, learned, n_chains=400, n_steps=1_500):
     return np.concatenate(kept)[:, : m + 1]
 
 
-# 500 draws of nearly as many effective ones: errors of a mean .05 SD, of an SD 3%; 5 of each.
+# 300 draws of nearly as many effective ones: errors of a mean .06 SD, of an SD 4%; five of each
+# are below 4.7 of these: false-alarm rate 3e-5.
 @pytest.mark.slow
 @pytest.mark.parametrize("learned", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_1pl_by_a_random_walk(learned):
@@ -340,16 +341,17 @@ def test_1pl_by_a_random_walk(learned):
     theta = rng.standard_normal(60)
     y = (rng.random((60, 4)) < expit(1.3 * theta[:, None] + [-1.0, 0.0, 0.5, 1.5])).astype(np.int8)
     prior = "hierarchical" if learned else ItemPrior()
-    f = fit_quietly(irt.from_array(y), model="1pl", prior=prior, n_draws=500, n_warmup=50, seed=2)
+    f = fit_quietly(irt.from_array(y), model="1pl", prior=prior, n_draws=300, n_warmup=50, seed=2)
     exact = walked(y, learned)
     a, d = (f[f"item_{name}_draw"].values for name in ("discrimination", "intercept"))
     found = np.concatenate([np.log(a[:, :1]), d], axis=1)
     sd = exact.std(axis=0)
-    assert np.abs((found.mean(axis=0) - exact.mean(axis=0)) / sd).max() < 0.25
-    np.testing.assert_allclose(found.std(axis=0), sd, rtol=0.17)
+    assert np.abs((found.mean(axis=0) - exact.mean(axis=0)) / sd).max() < 0.28
+    np.testing.assert_allclose(found.std(axis=0), sd, rtol=0.2)
 
 
-# Posterior means within .5 SE of the maximum, SDs within 15% of SEs (300 draws: 4% each).
+# Posterior means within .5 SE of the maximum, SDs within 22% of SEs (300 draws: 4% each): five
+# errors of the draws, false-alarm rate 1e-5.
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "k"), [
     ("rating", 4), *(pytest.param(*x, marks=pytest.mark.nightly) for x in (("1pl", 2), ("pcm", 4))),

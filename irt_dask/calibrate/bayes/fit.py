@@ -100,7 +100,7 @@ def fit_bayes(
         log a ~ N(0, 1), their d a mean and a variance of their own.  ``ItemPrior``: independent
         items, by default a ~ N(1, 1) truncated to positive, d ~ N(0, 2^2), the default where the
         former is not available: the Polya-Gamma sampler, so several abilities, and the published
-        powering (attrs["prior"] says which it was).  Each shard's prior is tempered to prior^(n_k / n).
+        powering (attrs["prior"] says which).  Each shard's prior is tempered to prior^(n_k / n).
     guessing_prior : (alpha, beta) or None
         3PL, 4PL: Beta density of each guessing parameter, as in :func:`fit_marginal`; None: all
         values are as likely before the data.  (Steps: deviations of step intercepts from their mean
