@@ -164,9 +164,9 @@ class ItemModel:
 
     @property
     def without_bounds(self) -> bool:
-        """Whether it has coordinates of all its parameters, which are the items' own."""
+        """Whether it has coordinates of all its parameters."""
         c = self.coordinates
-        return c is not None and c.size == len(self.parameters) and not self.shared
+        return c is not None and c.size == len(self.parameters)
 
     @property
     def category_map(self) -> tuple[int, ...]:

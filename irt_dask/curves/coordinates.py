@@ -270,6 +270,23 @@ class Shifts(Coordinates):
         return np.linalg.solve(np.linalg.cholesky(self.precision).T, ndtri(u))
 
 
+class LocatedShifts(Shifts):
+    """The same, of parameters a, d and t_1 to t_{K-2} themselves."""
+
+    def __init__(self, n_categories: int) -> None:
+        super().__init__(n_categories)
+        self.matrix = np.eye(n_categories)
+
+    @property
+    def place(self) -> Floats:
+        """See :class:`Coordinates`."""
+        return np.eye(self.size)[1]
+
+    def of(self, x: Floats) -> Floats:
+        """See :class:`Coordinates`."""
+        return np.concatenate([np.log(x[:1]), x[1:]])
+
+
 #: Logits between the first and the last step, before the data, and SD of the logarithms.
 _SPREAD, _GAPS_SD = 4.0, 1.0
 

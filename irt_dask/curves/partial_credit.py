@@ -9,7 +9,7 @@ import numpy as np
 
 from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.curves.base import ADJACENT, ItemModel, Parameter
-from irt_dask.curves.coordinates import Shifts
+from irt_dask.curves.coordinates import LocatedShifts, Shifts
 from irt_dask.curves.logistic import SLOPE, widened
 
 
@@ -205,6 +205,7 @@ class RatingScale(Numbered):
         location = Parameter("d", "item_intercept", "intercept", (-40.0, 40.0), 0.0)
         self.parameters = (SLOPE, location, *shifts)
         self.shared = ("a", *(p.letter for p in shifts))
+        self.coordinates = LocatedShifts(n_categories)
 
     def constants(self, x: Floats) -> Floats:
         """See :class:`DividedByTotal`."""

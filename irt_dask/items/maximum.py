@@ -183,10 +183,10 @@ def _solved(d: Derivatives, held: Bools, of_all: Ints) -> Floats:
     system[:, diagonal, diagonal] += np.where(free, _RIDGE * of_each + nothing, 1.0)
     if not common.any():
         return np.asarray(np.linalg.solve(system, right[:, :, None])[:, :, 0].T)
-    return _with_shared(system, right, common, of_all.T).T
+    return with_shared(system, right, common, of_all.T).T
 
 
-def _with_shared(system: Floats, right: Floats, common: Bools, of_all: Ints) -> Floats:
+def with_shared(system: Floats, right: Floats, common: Bools, of_all: Ints) -> Floats:
     """Solve (items, parameters) where those in ``common`` have one value for all of a number."""
     size, n = right.shape[1], int(of_all.max()) + 1
     own = ~common

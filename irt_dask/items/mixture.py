@@ -150,6 +150,39 @@ class Mixture:
                     out[k, p.at] = known.setdefault((parameter, of_steps), len(known))
         return out
 
+    @functools.cached_property
+    def shares(self) -> bool:
+        """Whether items share parameters."""
+        return any(p.model.shared for p in self.parts)
+
+    @functools.cached_property
+    def first_of(self) -> Ints:
+        """The first item with the same parameter, itself where it is its own; as ``of_all``."""
+        out = np.tile(np.arange(self.n_items), (self.size, 1))
+        for k in np.unique(self.of_all[self.of_all >= 0]):
+            at = self.of_all == k
+            out[at] = np.flatnonzero(at.any(axis=0))[0]
+        return out
+
+    @functools.cached_property
+    def once(self) -> Bools:
+        """Parameters that items have, those that are shared of the first item alone."""
+        return np.asarray(self.has & (self.first_of == np.arange(self.n_items)))
+
+    def tied(self, x: Floats) -> Floats:
+        """Numbers (..., parameters, items), those that are shared as the first item has them."""
+        return x[..., np.arange(self.size)[:, None], self.first_of] if self.shares else x
+
+    @functools.cached_property
+    def apart(self) -> Mixture:
+        """Models with the same curves of items that share nothing."""
+        names = {"1pl": "2pl", "pcm": "gpcm", "rating": "gpcm"}
+        return Mixture(tuple(
+            p._replace(model=model_named(names[p.model.name], p.model.n_categories), block="")
+            if p.model.shared else p
+            for p in self.parts
+        ))  # fmt: skip
+
     def item_set(self, x: Floats) -> ItemSet:
         """The items of these parameters."""
         return ItemSet(tuple(Group(p.model, p.at, self.own(p, x)) for p in self.parts))

@@ -71,7 +71,7 @@ class MarginalConfig(Section):
         one_slope = [k.name for k in _kinds(self.model) if "a" in k.shared]
         if self.positive == "none" and one_slope:
             raise ValueError(f"positive = 'none': items of {one_slope[0]} share one slope")
-        own = [k.name for k in _kinds(self.model) if not k.without_bounds]
+        own = [k.name for k in _kinds(self.model) if not k.without_bounds or k.shared]
         if self.prior is not None and (own or self.latent == "histogram"):
             of = f"not of {own[0]}" if own else "of normal abilities"
             raise ValueError(f"prior = 'empirical' is of slopes and intercepts of items, {of}")
@@ -148,6 +148,11 @@ class BayesConfig(Section):
         _check_models(self.model, self.guessing_prior)
         if lacking := [k.name for k in _kinds(self.model) if not k.without_bounds]:
             raise ValueError(f"model: {lacking[0]} is not available in fit_bayes; use [marginal]")
+        one_slope = [k.name for k in _kinds(self.model) if k.shared]
+        if one_slope and self.positive == "none":
+            raise ValueError(f"positive = 'none': items of {one_slope[0]} share one slope")
+        if one_slope and self.item_table is not None:
+            raise ValueError(f"item_table: items of {one_slope[0]} share one slope")
         return self
 
     @property

@@ -271,8 +271,7 @@ def test_a_category_that_nobody_has_is_said():
 
 
 @pytest.mark.parametrize(("options", "match"), [
-    ({"model": "pcm"}, "pcm is not available in fit_bayes, which has 2pl, 3pl, 4pl, graded, gpcm"),
-    ({"model": "nominal"}, "nominal is not available"),
+    ({"model": "nominal"}, "nominal is not available in fit_bayes, which has 1pl, 2pl, 3pl, 4pl"),
     ({"model": "graded", "n_dims": 2}, "fit_bayes is for items of two categories"),
     ({"model": "graded", "sampler": "polya-gamma"}, "others are for sampler='grid'"),
     ({"model": "graded", "guessing_prior": (2.0, 3.0)}, "guessing_prior"),

@@ -227,7 +227,7 @@ def test_one_draw_has_no_spread():
     "options",
     [
         {"model": "nominal"},
-        {"model": "1pl"},
+        {"model": "1pl", "positive": "none"},
         {"model": "5pl"},
         {"model": {"item1": "3pl"}},
         {"prior": "flat"},

@@ -254,6 +254,10 @@ METHODS = (
         {**_FEW, "n_shards": 2, "item_blocks": _BLOCKS}, weights=True, random="keyed", slow=True,
     ),
     Method(
+        "bayes, rating", "fit_bayes", {**_FEW, "n_shards": 2, "model": "rating"}, random="keyed",
+        slow=True, categories=(2, 3, 3, 4, 4),
+    ),
+    Method(
         "bayes, two abilities", "fit_bayes", {**_FEW, "n_dims": 2}, abilities=2, random="keyed",
         slow=True,
     ),

@@ -10,6 +10,7 @@ from irt_dask.curves.betas import Betas
 
 KINDS = [
     ("2pl", 2), ("3pl", 2), ("4pl", 2), ("gpcm", 3), ("gpcm", 5), ("graded", 3), ("graded", 6),
+    ("1pl", 2), ("pcm", 4), ("rating", 4),
 ]  # fmt: skip
 _STEP = 1e-5
 

@@ -55,8 +55,13 @@ def test_a_run_of_mixed_items_of_either_sign(tmp_path):
     ("[bayes]\nmodel = '5pl'\n", "'5pl' is not available"),
     ("[bayes]\nguessing_prior = [5, 17]\n", "items of model = '2pl' have no guessing"),
     ("[bayes]\npositive = 'anchors'\n", "bayes.positive"),
-    ("[bayes]\nmodel = 'rating:a'\n", "rating is not available in fit_bayes"),
-    ("[bayes]\nmodel = '2pl+pcm'\n", "pcm is not available in fit_bayes"),
+    ("[bayes]\nmodel = 'nominal'\n", "nominal is not available in fit_bayes"),
+    ("[bayes]\nmodel = 'rating:a'\npositive = 'none'\n", "items of rating share one slope"),
+    ("[bayes]\nmodel = '2pl+pcm'\nitem_table = 't.csv'\n", "items of pcm share one slope"),
+    (
+        "[calibrate]\nmethod = 'marginal'\n[marginal]\nmodel = '1pl'\nprior = 'empirical'\n",
+        "of slopes and intercepts of items, not of 1pl",
+    ),
     ("[bayes]\npositive = 'none'\nprior_discrimination = [1, 1]\n", "is of positive slopes"),
     (
         "[calibrate]\nmethod = 'marginal'\n[marginal]\nmodel = '1pl'\npositive = 'none'\n",

@@ -191,7 +191,7 @@ def combine(
     most = min(n_draws, *(len(x) for x in moved))
     learned = None
     if learn is not None:
-        learned = learn(np.concatenate(moved)[:, :2], np.concatenate(weights))
+        learned = learn(space.items(np.concatenate(moved))[:, :2], np.concatenate(weights))
         drawn = {name: np.concatenate([x[name] for x in named]) for name in named[0]}
         named, weights = [drawn | learned.named], [learned.weight]
     data = summaries.moments(named, weights, any_sign=space.any_sign) | summaries.draws(

@@ -130,6 +130,14 @@ class Space:
             out = np.where(self.partial, 1.0 - np.tanh(x) ** 2, out)
         return out if self.free is None else np.where(self.free, out, 0.0)
 
+    def items(self, x: Floats) -> Floats:
+        """Coordinates (..., P, items) of the items, without other columns."""
+        return x
+
+    def gradient(self, x: Floats, by_parameter: Floats) -> Floats:
+        """Gradient by the coordinates of one by the parameters."""
+        return by_parameter * self.slope(x)
+
     def volume(self, x: Floats) -> tuple[float, Floats]:
         """Log of the volume change from coordinates to parameters, and its gradient."""
         gradient = np.zeros_like(x)

@@ -1,7 +1,6 @@
 """Bayesian calibration: Gibbs chains on shards of persons, combined by LS-WASP.
 
-The chains are in :mod:`irt_dask.calibrate.bayes.grid_chain`, their combination in
-:mod:`irt_dask.calibrate.bayes.barycenter`.
+The chains are in :mod:`.grid_chain`, their combination in :mod:`.barycenter`.
 """
 
 from __future__ import annotations
@@ -86,8 +85,9 @@ def fit_bayes(
         that it has over samples (a sandwich), as the standard errors of :func:`fit_marginal`; with
         powering="shrink" and location="refined" alone.
     model : str, or mapping of item to str
-        "2pl", "3pl", "4pl"; of any number of categories "graded" and "gpcm"; mixtures as in
-        :func:`fit_marginal` ("3pl+gpcm", or one for each item).  Several abilities: "2pl".
+        "1pl" (one free slope) to "4pl"; of any number of categories "graded", "gpcm", "pcm" (one
+        slope), "rating" (and common steps); mixtures as in :func:`fit_marginal` ("3pl+gpcm", or one
+        for each item), where the same items share the same.  Several abilities: "2pl".
     n_dims : int
         Abilities.  With several (M2PL) P(right) = sigma(a'theta + d), a the item's loadings.
     n_shards, n_chains : int
@@ -100,10 +100,11 @@ def fit_bayes(
     prior : "hierarchical" | ItemPrior
         "hierarchical" (the default of the grid sampler): (log a, d) of the items is normal, with a
         mean and a covariance that are learned from the items, so that scale and place rest on the
-        persons (ability is N(0, 1)) however many the items are.  ``ItemPrior``: independent items,
-        by default a ~ N(1, 1) truncated to positive, d ~ N(0, 2^2); the default where the former is
-        not available: the Polya-Gamma sampler, so several abilities, and the published powering
-        (attrs["prior"] says which it was).  Each shard's prior is tempered to prior^(n_k / n).
+        persons (ability is N(0, 1)) however many the items are; a slope that items share has
+        log a ~ N(0, 1), their d a mean and a variance of their own.  ``ItemPrior``: independent
+        items, by default a ~ N(1, 1) truncated to positive, d ~ N(0, 2^2), the default where the
+        former is not available: the Polya-Gamma sampler, so several abilities, and the published
+        powering (attrs["prior"] says which).  Each shard's prior is tempered to prior^(n_k / n).
     guessing_prior : (alpha, beta) or None
         3PL, 4PL: Beta density of each guessing parameter, as in :func:`fit_marginal`; None: all
         values are as likely before the data.  (Steps: deviations of step intercepts from their mean
@@ -146,7 +147,8 @@ def fit_bayes(
     item_covariates : DataFrame by item identifier, optional
         Hierarchical prior: what else is known of the items (features, embeddings), columns of
         numbers.  Means of (log a, d) are linear in them; coefficients of standardised columns are
-        N(0, s^2 / number of columns), s = .5 of log a, or a, and 2 of d: a ridge.
+        N(0, s^2 / number of columns), s = .5 of log a, or a, and 2 of d: a ridge.  Neither these
+        nor blocks where items share a slope.
     start : Dataset, optional
         Start values from another fit.
     client, progress, checkpoint
@@ -241,8 +243,8 @@ def fit_bayes(
     before = item_priors.choose(prior, name, powering, signed=signed)
     o = Options(
         seed, n_shards, n_draws, n_warmup, n_chains,
-        item_priors.structured(before, responses.item_id, item_blocks, item_covariates), powering,
-        n_dims, bool(correlated), name, barycenter.location_for(location, n_dims),
+        item_priors.structured(before, shapes, responses.item_id, item_blocks, item_covariates),
+        powering, n_dims, bool(correlated), name, barycenter.location_for(location, n_dims),
         *asked.loading_masks(responses, n_dims, loadings, positive, correlated, start), positive,
     )  # fmt: skip
     with Engine(responses, client=client, progress=progress, stage="Gibbs", graded=True) as engine:
@@ -255,7 +257,8 @@ def fit_bayes(
         data = models.of_items(engine, found.combined.data, shapes, counts)
     checks.warn(data["item_flag"], responses.item_id)
     models.warn_null_categories(shapes, responses.item_id, counts.of_each)
-    about = _about(found, o, model, counts, persons) | models.about(shapes, data, n_dims)
+    about = _about(found, o, model, shapes, counts, persons)
+    about |= models.about(shapes, data, n_dims)
     item_priors.warn(about)
     item_priors.warn_inefficient(found.combined.learned, _EFFICIENT)
     shards.warn_rare(counts.seen, responses.item_id, found.shards)
@@ -358,8 +361,8 @@ def _objective(found: _Found, o: Options) -> float:
 
 
 def _about(
-    found: _Found, o: Options, model: str | Mapping[str, str], counts: ResponseCounts,
-    persons: weighted.Persons,
+    found: _Found, o: Options, model: str | Mapping[str, str], shapes: Shapes,
+    counts: ResponseCounts, persons: weighted.Persons,
 ) -> dict[str, Any]:  # fmt: skip
     """Attributes: what was asked, and how it went."""
     plan, combined = found.sampled.plan, found.combined
@@ -379,8 +382,7 @@ def _about(
     if combined.learned is not None:
         about["n_runs"], about["prior_efficiency"] = found.n_runs, combined.learned.efficiency
     if o.n_dims == 1:
-        signed = o.positive == "none"
         about |= item_priors.rest(
-            plan.prior, combined.data, counts.n_persons, persons.share, signed=signed
+            plan.prior, combined.data, counts.n_persons, shapes, persons.share
         )
     return about

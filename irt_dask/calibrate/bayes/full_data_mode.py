@@ -248,7 +248,7 @@ def _evaluate(
     """Log posterior density in the coordinates, and its gradient there."""
     value, gradient = posterior(space.parameters(x), nodes)
     volume, slope = space.volume(x)
-    return value + volume, gradient * space.slope(x) + slope
+    return value + volume, space.gradient(x, gradient) + slope
 
 
 def _direction(gradient: Floats, covariance: Floats, memory: list[tuple[Floats, Floats]]) -> Floats:

@@ -99,8 +99,21 @@ class Shapes:
         betas = self.betas.take(items).first(models.size)
         return replace(self, models=models, betas=betas)
 
+    @property
+    def reported(self) -> Shapes:
+        """The same coordinates, as those of parameters that results have."""
+        return replace(self, models=self.models.apart) if self.models.shares else self
+
+    @property
+    def _again(self) -> Ints:
+        """Items whose shape is that of an earlier one."""
+        models = self.models
+        if not models.shares or models.size == 2:
+            return np.empty(0, dtype=np.int64)
+        return np.flatnonzero(~models.once[2] & models.has[2])
+
     def log_prior(self, y: Floats) -> Density:
-        """Density of the shapes before the data."""
+        """Density of the shapes before the data; that of a shape that is shared, once."""
         out = nothing(y)
         for part in self.models.parts:
             size, at = len(part.model.parameters), part.at
@@ -108,6 +121,8 @@ class Shapes:
             own = self._coordinates(part).log_prior(y[:size, at], betas, self.power)
             out.value[at], out.gradient[:size, at] = own.value, own.gradient
             out.information[at, :size, :size] = own.information
+        for of_each in (out.value, out.gradient.T, out.information):
+            of_each[self._again] = 0.0
         return out
 
     def log_density(self, y: Floats) -> Floats:
@@ -117,6 +132,7 @@ class Shapes:
             size, at = len(part.model.parameters), part.at
             betas = self.betas.take(at).first(size)
             out[at] = self._coordinates(part).log_density(y[:size, at], betas, self.power)
+        out[self._again] = 0.0
         return out
 
     def draw(self, common: Floats, u: Floats) -> Floats:
@@ -129,7 +145,7 @@ class Shapes:
             size, at = len(part.model.parameters), part.at
             betas = self.betas.take(at).first(size)
             out[:, 2:size, at] = self._coordinates(part).draw_shapes(u[:, : size - 2, at], betas)
-        return out
+        return self.models.tied(out)
 
 
 @dataclass(frozen=True)
@@ -139,6 +155,18 @@ class Conditional:
     shapes: Shapes
     counts: Sequence[Counts]
     common: Moves
+
+    @property
+    def free(self) -> Bools:
+        """Coordinates that are drawn, (coordinates, items)."""
+        return self.shapes.free
+
+    def placed(self, y: Floats) -> Floats:
+        """Coordinates with those that are held where they are held."""
+        return y
+
+    def hold(self, y: Floats, density: Density) -> None:
+        """Make of a density about y that of the coordinates which are drawn alone, in place."""
 
     def value(self, y: Floats) -> Floats:
         """Log density of each item, but for a constant; minus infinity where it is none."""
@@ -243,6 +271,12 @@ class Reference:
 
         ``kept`` are the nodes that counts are of.
         """
+        out = self.derivatives(density, kept)
+        density.hold(self.y, out)
+        return *_step(out.gradient, out.information), out.information
+
+    def derivatives(self, density: Conditional, kept: Ints) -> Density:
+        """Gradient and information of the density at these coordinates."""
         out = density.before(self.y)
         for (score, information), c in zip(self.parts, density.counts, strict=True):
             m, k, n_nodes, size = score.shape
@@ -253,18 +287,18 @@ class Reference:
             out.gradient[:size, c.items] += by[:, 0].T
             inner = seen @ information
             out.information[c.items, :size, :size] += inner.reshape(m, size, size)
-        return *_step(out.gradient, out.information), out.information
+        return out
 
 
 def _centres(density: Conditional, reference: Reference, kept: Ints) -> tuple[Floats, Floats]:
     """Where proposals are made about, and their information: a function of the counts alone."""
     step, length, information = reference.step(density, kept)
-    centre = reference.y + step
+    centre = density.placed(reference.y) + step
     far = np.flatnonzero(length >= _FAR)
     if far.size:
         some = density.take(far)
         size = some.shapes.models.size
-        found = modes(some, reference.y[:size, far])
+        found = modes(some, some.placed(reference.y[:size, far]))
         centre[:size, far], information[far, :size, :size] = found
     return centre, information
 
@@ -287,7 +321,7 @@ def metropolis(
     Densities of items with asymptotes are bent where these are uncertain; out there proposals would
     be refused for long, so that some steps of a random walk follow, which do not count as accepted.
     """
-    size, free = len(y), density.shapes.free
+    size, free = len(y), density.free
     u, walks = np.split(u, [size + _CHI_SQUARE + 1], axis=1)
     centre, information = _centres(density, reference, kept)
     root = np.linalg.cholesky(information)
@@ -340,7 +374,7 @@ def _walk(
 
     ``u`` are uniforms (items, steps, coordinates and one).
     """
-    size, free = density.shapes.models.size, density.shapes.free
+    size, free = density.shapes.models.size, density.free
     root = np.linalg.cholesky(information[:, :size, :size]).transpose(0, 2, 1)
     here = y[:size, at]
     towards = density.common.towards

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from irt_dask.arrays import Floats
+from irt_dask.calibrate.bayes.common_slope import CommonSlope
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy, Learned, learn
+from irt_dask.calibrate.bayes.item_density import Shapes
 from irt_dask.calibrate.bayes.signed_hierarchy import SignedHierarchy
 from irt_dask.calibrate.bayes.structure import BLOCK_SD, COVARIATES_SD, Structured
 from irt_dask.curves.priors import ItemPrior, check_of_signs
@@ -48,11 +50,21 @@ def choose(
 
 
 def structured(
-    prior: ItemPrior | Hierarchy, item_id: Sequence[str], item_blocks: Any, item_covariates: Any
-) -> ItemPrior | Hierarchy:
-    """The prior of items in blocks, and with covariates, if there are any."""
+    prior: ItemPrior | Hierarchy, shapes: Shapes, item_id: Sequence[str], item_blocks: Any,
+    item_covariates: Any,
+) -> ItemPrior | Hierarchy:  # fmt: skip
+    """The prior of items in blocks, and with covariates, or of items that share a slope."""
+    models = shapes.models
     if item_blocks is None and item_covariates is None:
+        if models.shares and isinstance(prior, Hierarchy):
+            return CommonSlope.of(prior, models.of_all[0] >= 0)
         return prior
+    if models.shares:
+        names = sorted({p.model.name for p in models.parts if p.model.shared})
+        raise InputError(
+            f"item_blocks= and item_covariates= are of items with slopes of their own, and those "
+            f"of {', '.join(names)} share one; use 2pl or gpcm, or leave them out"
+        )
     if isinstance(prior, ItemPrior):
         raise InputError(
             "item_blocks= and item_covariates= are of the hierarchical prior, which learns what "
@@ -110,7 +122,9 @@ def describe(prior: ItemPrior | Hierarchy, positive: str) -> dict[str, Any]:
 
 
 def _of_structure(prior: Hierarchy) -> dict[str, Any]:
-    """Attributes of a prior of blocks, or with covariates."""
+    """Attributes of a prior of blocks, with covariates, or of one slope (of its logarithm)."""
+    if isinstance(prior, CommonSlope):
+        return {"prior_common_slope": [prior.mean[0], prior.mean_sd[0]]}
     if not isinstance(prior, Structured):
         return {}
     return {
@@ -130,9 +144,8 @@ def coords(prior: ItemPrior | Hierarchy) -> dict[str, Any] | None:
 
 
 def rest(
-    prior: ItemPrior | Hierarchy, fit: dict[str, Floats], n: int, share: float = 1.0, *,
-    signed: bool = False,
-) -> dict[str, float]:  # fmt: skip
+    prior: ItemPrior | Hierarchy, fit: dict[str, Floats], n: int, shapes: Shapes, share: float = 1.0
+) -> dict[str, float]:
     """What the common scale and place of one ability rest on, for the attributes.
 
     ``scale_se`` (of a common log a) and ``place_se`` (of ability) are what n abilities N(0, 1), of
@@ -140,15 +153,17 @@ def rest(
     items' priors have moved log a, and abilities with every b, from where abilities have variance 1
     and mean 0: with the expected score g of the prior along ``a e^v`` the posterior has abilities
     of mean square 1 - g / n, along ``d + a m`` of mean -g / n.  ``fit`` has the draws of the items,
-    and of a learned mean; unequal weights leave a ``share`` of the persons, in effect.
+    and of a learned mean; unequal weights leave a ``share`` of the persons, in effect, and a slope
+    that is shared counts once.
     """
     known = share * n
     out = {"scale_se": 1.0 / math.sqrt(2.0 * known), "place_se": 1.0 / math.sqrt(known)}
     a, d = fit["item_discrimination_draw"], fit["item_intercept_draw"]
     if isinstance(prior, ItemPrior):
-        ma, sa = prior.loading if signed else prior.discrimination
+        ma, sa = prior.loading if shapes.signed else prior.discrimination
         md, sd = prior.intercept
-        scale = a.shape[1] - float((a * (a - ma)).sum(axis=1).mean()) / sa**2
+        each = a[:, shapes.models.once[0]] if shapes.models.shares else a
+        scale = each.shape[1] - float((each * (each - ma)).sum(axis=1).mean()) / sa**2
         place = -float((a * (d - md)).sum(axis=1).mean()) / sd**2
     else:
         scale, place = prior.pulls(fit, a)

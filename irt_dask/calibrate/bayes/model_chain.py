@@ -14,16 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from irt_dask.arrays import Floats, Ints
-from irt_dask.calibrate.bayes import grid_chain
+from irt_dask.calibrate.bayes import grid_chain, shared_parameters
 from irt_dask.calibrate.bayes.grid_chain import GRID_MARGIN
-from irt_dask.calibrate.bayes.item_density import (
-    Conditional,
-    Reference,
-    Shapes,
-    metropolis,
-    words_per_item,
-)
-from irt_dask.calibrate.bayes.item_moves import Abilities, moves_for
+from irt_dask.calibrate.bayes.item_density import Conditional, Reference, Shapes
+from irt_dask.calibrate.bayes.item_moves import Abilities
 from irt_dask.curves.grids import Grid, grid_of
 from irt_dask.engine.cache import keep
 from irt_dask.errors import ChainError
@@ -32,7 +26,7 @@ from irt_dask.kernels.base import keyed_random
 from irt_dask.kernels.gibbs import table_draws
 from irt_dask.kernels.gibbs.table_draws import Persons
 from irt_dask.kernels.posterior import person_weights
-from irt_dask.kernels.posterior.tables import LinearTables, padded, tables
+from irt_dask.kernels.posterior.tables import padded, tables_by_category
 from irt_dask.kernels.responses import layouts
 
 #: Distance of nodes, in smallest posterior SDs: a person's sum is then known to e^-19.
@@ -53,6 +47,7 @@ class Plan(grid_chain.Plan):
         return own | {
             "model": models.names.tolist(), "n_categories": models.n_categories,
             "prior_of_shapes": (betas.alpha, betas.beta),
+            **({"shared": models.of_all} if models.shares else {}),
         }  # fmt: skip
 
 
@@ -90,8 +85,7 @@ def draw(
     shard: Shard, shapes: Shapes, y: Floats, nodes: Floats, u: Floats
 ) -> tuple[Ints, Ints, Ints]:
     """Draw the abilities of a shard's persons and their copies; counts of all together."""
-    g = tables(shapes.items(y), nodes)
-    assert not isinstance(g, LinearTables)  # the 2PL alone has chains of its own
+    g = tables_by_category(shapes.items(y), nodes)
     (log_mass,) = person_weights.normal(nodes)
     found, used = [], 0
     for p in [shard.persons] * shard.copies + ([shard.again] if shard.again else []):
@@ -136,11 +130,11 @@ def segment(
     size, m = y.shape
     shapes = replace(plan.shapes, power=power)
     start = {**state, "log_a": y[0], "d": y[1]}
-    common = moves_for(plan.prior, power, m, start, np.array(plan.towards))
+    common = shared_parameters.moves(shapes, plan.prior, power, start, np.array(plan.towards))
     nodes, kept, more = state["nodes"], [], []
     reference = Reference(shapes, state["start"], nodes)
     centres, n_centres = state["centres"].copy(), int(state["n_centres"])
-    of_items = m * words_per_item(size)
+    of_items = shared_parameters.words(shapes)
     ends = [of_items, of_items + common.words_after]
 
     first = int(state["step"]) + 1
@@ -154,7 +148,7 @@ def segment(
             accepted[:] = 0
         density = Conditional(shapes, counts, common)
         at = np.flatnonzero(persons)
-        centres += metropolis(density, reference, at, items.reshape(m, -1), y, accepted)
+        centres += shared_parameters.draw_items(density, reference, at, items, y, accepted)
         n_centres += 1
         # Published conditionals have no joint distribution that a move along the scale could keep.
         if not published:
@@ -202,7 +196,7 @@ def first_state(shard: int, chain: int, y: Floats, plan: Plan) -> dict[str, Any]
     scatter = keyed_random.generator(plan.seed, "gibbs-start", shard, chain).normal(
         0.0, 0.2, y.shape
     )
-    y = np.where(plan.shapes.free, y + scatter, 0.0)
+    y = plan.shapes.models.tied(np.where(plan.shapes.free, y + scatter, 0.0))
     y[0] = plan.turned(y[0])
     return {
         "shard": np.array(shard),
@@ -213,6 +207,6 @@ def first_state(shard: int, chain: int, y: Floats, plan: Plan) -> dict[str, Any]
         "start": y,
         "centres": np.zeros_like(y),
         "n_centres": np.array(0),
-        "accepted": np.zeros(y.shape[1], dtype=np.int64),
+        "accepted": np.zeros(shared_parameters.n_accepted(plan.shapes.models), dtype=np.int64),
         "nodes": nodes_for(plan.shapes, y),
     }

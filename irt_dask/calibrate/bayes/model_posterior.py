@@ -11,10 +11,10 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from irt_dask.arrays import Floats
-from irt_dask.calibrate.bayes import full_data_mode
+from irt_dask.calibrate.bayes import full_data_mode, shared_parameters
 from irt_dask.calibrate.bayes.empirical_bayes import settled
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy
-from irt_dask.calibrate.bayes.item_density import Conditional, Shapes, modes
+from irt_dask.calibrate.bayes.item_density import Conditional, Shapes
 from irt_dask.calibrate.bayes.item_moves import LearnedMoves
 from irt_dask.curves.grids import GRID_BOUND, grid_of
 from irt_dask.curves.item_set import ItemSet
@@ -94,10 +94,16 @@ class Posterior:
             of_a, slope_a = full_data_mode.normal(x[0], self.prior.loading)
             of_d, slope_d = full_data_mode.normal(x[1], self.prior.intercept)
             return float((of_a + of_d).sum()), np.stack([slope_a, slope_d])
-        a = np.exp(x[0])
+        a, models = np.exp(x[0]), self.shapes.models
         (mean, sd), (mean_d, sd_d) = self.prior.discrimination, self.prior.intercept
         z, z_d = (a - mean) / sd, (x[1] - mean_d) / sd_d
         constant = math.log(2.0 * math.pi * sd * sd_d) + float(log_ndtr(mean / sd))
+        if models.shares:
+            of_a = x[0] - 0.5 * z * z - math.log(sd) - float(log_ndtr(mean / sd))
+            of_d = -0.5 * z_d * z_d - math.log(sd_d)
+            once, rest = models.once[0], math.log(2.0 * math.pi) * 0.5
+            value = float((of_a - rest)[once].sum() + (of_d - rest).sum())
+            return value, np.stack([np.where(once, 1.0 - z * a / sd, 0.0), -z_d / sd_d])
         value = float((x[0] - 0.5 * (z * z + z_d * z_d) - constant).sum())
         return value, np.stack([1.0 - z * a / sd, -z_d / sd_d])
 
@@ -122,6 +128,6 @@ def _step(posterior: Posterior, y: Floats, mean: Floats, held: Floats) -> tuple[
     known = {"prior_mean": mean, "prior_covariance": held}
     assert isinstance(posterior.prior, Hierarchy)
     common = LearnedMoves(posterior.prior, 1.0, y.shape[1], known)
-    y, information = modes(Conditional(posterior.shapes, counts, common), y)
+    y, information = shared_parameters.modes(Conditional(posterior.shapes, counts, common), y)
     own: Floats = np.asarray(np.linalg.inv(information)[:, :2, :2], dtype=float)
     return y, own

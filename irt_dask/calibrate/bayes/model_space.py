@@ -37,6 +37,15 @@ class ModelSpace(Space):
         """See :class:`Space`."""
         return self.shapes.signed
 
+    @property
+    def reported(self) -> Shapes:
+        """Shapes whose parameters are those that results have, at the same coordinates."""
+        return self.shapes
+
+    def labels(self, item_id: tuple[str, ...]) -> tuple[str, ...]:
+        """What columns are called."""
+        return item_id
+
     def of_draws(self, draws: Floats) -> Floats:
         """See :class:`Space`."""
         return draws
@@ -59,7 +68,7 @@ class ModelSpace(Space):
 
     def named(self, x: Floats) -> dict[str, Floats]:
         """See :class:`Space`."""
-        return named(self.shapes, x)
+        return named(self.reported, x)
 
     def mean(self, data: dict[str, Any]) -> Floats:
         """Coordinates (P, items) of the posterior means among the result's arrays."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -33,6 +34,12 @@ def asked(
     models = mixture_named(model, item_id, n_categories)
     shapes = Shapes(models, guessing_priors(models, prior), signed=signed)
     _refuse_others(shapes, model, n_dims, sampler)
+    if signed and models.shares:
+        names = sorted({p.model.name for p in models.parts if p.model.shared})
+        raise InputError(
+            f"positive='none' lets each slope have a sign of its own; items of "
+            f"{', '.join(names)} share one slope: use 2pl or gpcm"
+        )
     return shapes
 
 
@@ -64,7 +71,10 @@ def inside(shapes: Shapes, x: Floats) -> Floats:
     """Coordinates of start values, none of them without end."""
     with np.errstate(divide="ignore"):
         y = shapes.of(x)
-    return np.concatenate([y[:2], np.clip(y[2:], -_START, _START)])
+    models, y = shapes.models, np.concatenate([y[:2], np.clip(y[2:], -_START, _START)])
+    for k in np.unique(models.of_all[models.of_all >= 0]):  # of other fits they may differ
+        y[models.of_all == k] = y[models.of_all == k].mean()
+    return models.tied(y)
 
 
 def name(model: str | Mapping[str, str], n_dims: int) -> str:
@@ -74,12 +84,17 @@ def name(model: str | Mapping[str, str], n_dims: int) -> str:
     return model if isinstance(model, str) else "by item"
 
 
-def described(shapes: Shapes) -> dict[str, Any]:
-    """Models and categories of the items, where they are not of one model and two categories."""
-    models = shapes.models
+def described(shapes: Shapes, data: dict[str, Any]) -> dict[str, Any]:
+    """Models and categories of the items, where they are not of one model and two categories.
+
+    Of a slope that is shared also what is said of it: sums may differ in their last bits.
+    """
+    models, first = shapes.models, shapes.models.first_of[0]
+    slopes = [k for k in data if k.startswith("item_discrimination") and models.shares]
+    out = {k: data[k][..., first] for k in slopes}
     if models.only is not None and models.only.name in MODELS:
-        return {}
-    return {"item_model": models.names, "item_n_categories": models.n_categories}
+        return out
+    return out | {"item_model": models.names, "item_n_categories": models.n_categories}
 
 
 def of_items(
@@ -87,13 +102,14 @@ def of_items(
 ) -> dict[str, Any]:
     """What is said of the items, flags too."""
     data = combined | {"item_n_responses": counts.seen, "item_n_right": counts.right}
-    data |= described(shapes)
+    data |= described(shapes, data)
     if shapes.signed:
         below = data["item_discrimination_draw"] < 0.0
         data["item_negative_probability"] = below.mean(axis=0)
     wrong, score = counts.of_each[:, 0], counts.score(shapes.models.n_categories)
     known = _with_difficulties(data) if shapes.signed else data
-    return data | {"item_flag": checks.of_fit(engine, known, wrong=wrong, score=score)}
+    of_fit = functools.partial(checks.of_fit, one_slope=shapes.models.of_all[0] >= 0)
+    return data | {"item_flag": of_fit(engine, known, wrong=wrong, score=score)}
 
 
 def _with_difficulties(data: dict[str, Any]) -> dict[str, Any]:
@@ -123,7 +139,7 @@ def about(shapes: Shapes, data: dict[str, Any], n_dims: int) -> dict[str, Any]:
 
 def warn_null_categories(shapes: Shapes, item_id: tuple[str, ...], n: Ints) -> None:
     """Warn of categories that nobody has, of whose steps priors alone speak."""
-    k = shapes.models.n_categories
+    k, n = shapes.models.n_categories, shapes.models.in_common(n)
     null = (n == 0) & (np.arange(n.shape[1]) < k[:, None]) & (k > 2)[:, None]
     if null.any():
         those = items_with(item_id, null)

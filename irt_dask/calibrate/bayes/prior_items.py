@@ -50,8 +50,8 @@ def prior_items(
     items : Responses or anything ``from_array`` takes, or a sequence of item identifiers
         What the items are called; of responses nothing else is looked at but their categories.
     model, prior, guessing_prior, positive, item_blocks, item_covariates
-        As in :func:`fit_bayes` with one ability: its models ("2pl", "3pl", "4pl", "graded",
-        "gpcm" and mixtures), ``prior`` "hierarchical" (the default) or an ``ItemPrior``, and
+        As in :func:`fit_bayes` with one ability: its models (all but "nominal", and
+        mixtures), ``prior`` "hierarchical" (the default) or an ``ItemPrior``, and
         ``positive`` "all" or "none".
     categories : int, one an item, or mapping of item to int, optional
         Categories of the items where identifiers are given; default 2.
@@ -104,12 +104,12 @@ def prior_items(
     signed = asked.signed(positive, 1, None)
     shapes = models.asked(model, item_id, n_categories, guessing_prior, 1, None, signed=signed)
     chosen = item_priors.structured(
-        item_priors.choose(prior, "grid", "shrink", signed=signed), item_id, item_blocks,
+        item_priors.choose(prior, "grid", "shrink", signed=signed), shapes, item_id, item_blocks,
         item_covariates,
     )  # fmt: skip
     learned, common = _common(chosen, n_draws, len(item_id), seed, signed=signed)
     u = _uniforms(seed, "shapes", n_draws, shapes.models.size - 2, len(item_id))
-    drawn = named(shapes, shapes.draw(common, u)) | learned
+    drawn = named(shapes.reported, shapes.draw(common, u)) | learned
     return dataset(
         item_priors.described(chosen, _summed(drawn, shapes)),
         item_id=item_id,
@@ -189,7 +189,7 @@ def _summed(drawn: dict[str, Floats], shapes: Shapes) -> dict[str, Any]:
     weights = [np.full(n, 1.0 / n)]
     out = summaries.moments([drawn], weights, any_sign=True)
     out |= summaries.draws([drawn], weights, n)
-    out |= models.described(shapes)
+    out |= models.described(shapes, out)
     if shapes.signed:
         out["item_negative_probability"] = (drawn["item_discrimination"] < 0.0).mean(axis=0)
     return out

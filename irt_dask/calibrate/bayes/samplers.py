@@ -30,8 +30,8 @@ from irt_dask.calibrate.bayes import (
 from irt_dask.calibrate.bayes.coordinates import Space
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy
 from irt_dask.calibrate.bayes.item_density import Shapes
-from irt_dask.calibrate.bayes.model_space import ModelSpace
 from irt_dask.calibrate.bayes.shards import Ranked, ShardPosterior
+from irt_dask.calibrate.bayes.shared_space import space_of
 from irt_dask.calibrate.bayes.signs import mask
 from irt_dask.curves.grids import Grid, grid_for
 from irt_dask.curves.priors import ItemPrior
@@ -153,7 +153,7 @@ class Sampler:
             acceptance = float(np.mean([c.state["accepted"].mean() for c in chains])) / kept
             spacing, needed = self._spacings(state, draws.mean(axis=(0, 1)))
         if isinstance(self.plan, model_chain.Plan):
-            x_of = self.plan.shapes.parameters(x)
+            x_of = self.plan.shapes.reported.parameters(self.space.items(x))
             with np.errstate(invalid="ignore"):
                 of_parameters = convergence.rhat(x_of), convergence.ess(x_of)
         rhat, ess = 1.0, math.inf
@@ -239,7 +239,7 @@ def of_models(
         o = replace(o, prior=o.prior.holding(held))
     per_draw = min(_MOST_PER_DRAW, math.ceil(_LONG_TEST / responses.n_items))
     plan = model_chain.Plan(**_common(responses, o, per_draw, len(y)), shapes=shapes)
-    return Sampler("grid", plan, y, y[1], ModelSpace(shapes=shapes), o.free, o.signs)
+    return Sampler("grid", plan, y, y[1], space_of(shapes), o.free, o.signs)
 
 
 def polya_gamma(responses: Responses, o: Options, a: Floats, d: Floats) -> Sampler:

@@ -90,10 +90,11 @@ class ShardPosterior:
 
 
 def diagnostics(
-    shards: list[ShardPosterior], space: Space, rotation: Floats | None, item_id: Sequence[str]
+    shards: list[ShardPosterior], space: Space, rotation: Floats | None, item_id: tuple[str, ...]
 ) -> dict[str, Any]:
     """Diagnostics of items, over shards, and of shards, by name."""
-    return _of_items(shards, space, rotation) | _of_ranks(shards, item_id)
+    labels = space.labels(item_id) if isinstance(space, ModelSpace) else item_id
+    return _of_items(shards, space, rotation) | _of_ranks(shards, labels)
 
 
 def _of_ranks(shards: list[ShardPosterior], item_id: Sequence[str]) -> dict[str, Any]:
@@ -172,8 +173,9 @@ def _of_models(
     of = space.shapes.discriminations
     both = [s.of_parameters for s in shards if s.of_parameters is not None]
     worst, sum_of = np.max([b[0] for b in both], axis=0), np.sum([b[1] for b in both], axis=0)
-    out = {f"{k}_rhat": v for k, v in of_models(space.shapes, rhat, worst).items()}
-    out |= {f"{k}_ess": v for k, v in of_models(space.shapes, ess, sum_of).items()}
+    rhat, ess, shapes = space.items(rhat), space.items(ess), space.reported
+    out = {f"{k}_rhat": v for k, v in of_models(shapes, rhat, worst).items()}
+    out |= {f"{k}_ess": v for k, v in of_models(shapes, ess, sum_of).items()}
     return out | {
         "shard_item_discrimination": np.array([of(s.draws[:, 0]).mean(axis=0) for s in shards]),
         "shard_item_intercept": np.array([s.draws[:, 1].mean(axis=0) for s in shards]),

@@ -70,6 +70,8 @@ def refuse(
         (of_sample and powering != "shrink", f"powering={powering!r}", "say 'shrink'"),
         (of_sample and location not in (None, "refined"), f"location={location!r}",
          "say 'refined'"),
+        (of_sample and shapes.models.shares, "parameters that items share",
+         "use 2pl or gpcm, or fit_marginal with its sandwich"),
         (of_sample and size > _MOST, f"{size} parameters",
          f"select items of at most {_MOST}, whose covariance is found as a matrix"),
     )  # fmt: skip

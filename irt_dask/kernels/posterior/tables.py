@@ -138,6 +138,16 @@ def tables(items: ItemSet, nodes: Floats) -> Tables:
     return fine
 
 
+def tables_by_category(items: ItemSet, nodes: Floats) -> ScoreTables | CategoryTables:
+    """The same for loops over categories, which know nothing of two."""
+    linear = items.scores if items.of_two else None
+    if linear is not None:
+        return _by_score(items, nodes, *linear)
+    g = tables(items, nodes)
+    assert not isinstance(g, LinearTables)
+    return g
+
+
 def _by_score(items: ItemSet, nodes: Floats, score: Floats, constant: Floats) -> ScoreTables:
     first, total = items.first, np.zeros(nodes.size)
     higher = np.delete(np.arange(first[-1]), first[:-1])
