@@ -187,6 +187,7 @@ def test_the_map() -> None:
         ({"powering": "published"}, "sampling", "powering='published' .* 'shrink'"),
         ({"powering": "replicate"}, "sampling", "powering='replicate' .* 'shrink'"),
         ({"location": "average"}, "sampling", "location='average' .* 'refined'"),
+        ({"model": "1pl"}, "sampling", "items share .* 2pl"),
     ],
 )
 def test_refusals(options: dict[str, Any], kind: str, message: str) -> None:
