@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -115,7 +116,7 @@ class Hierarchy:
         precision = power * np.linalg.inv(covariance)
         return Normals.of_one(mean, precision, n_items, self.beyond(power))
 
-    @property
+    @cached_property
     def _mean_precision(self) -> Floats:
         return np.diag(1.0 / np.square(self.mean_sd))
 

@@ -135,8 +135,9 @@ class LearnedMoves:
             self.mean, self.covariance = prior.start(np.stack([state["log_a"], state["d"]]))
         self._known()
         self._before = n_items * learned_item_draws.WORDS_PER_ITEM
-        self._words = np.cumsum([WORDS_MOVE, prior.words_mean, prior.words_covariance])
-        self.words_after = int(self._words[-1])  # uniforms that ``after`` uses
+        #: Uniforms of a move, then of a mean: where these end, and all that ``after`` uses.
+        self._ends = WORDS_MOVE, WORDS_MOVE + prior.words_mean
+        self.words_after = self._ends[1] + prior.words_covariance
         self.words = self._before + self.words_after
 
     def _known(self) -> None:
@@ -149,7 +150,7 @@ class LearnedMoves:
     ) -> None:  # fmt: skip
         """Draw the items, in place, then scale and place, mean and covariance."""
         assert rescaled
-        items, rest = np.split(u, [self._before])
+        items, rest = u[: self._before], u[self._before :]
         learned_item_draws.metropolis(
             counts.right, counts.seen, counts.at, counts.nodes, self.normals, (start[0], start[1]),
             items.reshape(self.m, -1), log_a, d, accepted, self.towards,
@@ -158,7 +159,8 @@ class LearnedMoves:
 
     def after(self, abilities: Abilities, u: Floats, log_a: Floats, d: Floats) -> None:
         """Move scale and place, in place, and draw mean and covariance."""
-        scale, mean, covariance = np.split(u, self._words[:-1])
+        of_move, of_mean = self._ends
+        scale, mean, covariance = u[:of_move], u[of_move:of_mean], u[of_mean:]
         x, self.mean, self.covariance = self.prior.move(
             np.stack([log_a, d]), self.mean, self.covariance, self.power, abilities.sums(), scale
         )

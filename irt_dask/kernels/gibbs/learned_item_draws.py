@@ -50,7 +50,8 @@ class Normals(NamedTuple):
         beyond: tuple[float, float] = (math.inf, 0.0),
     ) -> Normals:  # fmt: skip
         """The same prior for all items."""
-        means = np.ascontiguousarray(np.broadcast_to(np.asarray(mean, dtype=float), (n_items, 2)))
+        means = np.empty((n_items, 2))
+        means[:] = mean
         one = np.ascontiguousarray(precision, dtype=float)[None]
         return cls(means, one, np.array([beyond]), np.zeros(n_items, dtype=np.int64))
 
