@@ -351,6 +351,7 @@ def one_of_many(task):
         np.sqrt(((f.item_difficulty.values - b) ** 2).mean()),
         ((low < a) & (a < high)).mean(), ((low_b < b) & (b < high_b)).mean(),
         f.attrs.get("prior_efficiency", np.nan),
+        np.sqrt((np.log(f.item_discrimination.values / a) ** 2).mean()),
     )  # fmt: skip
 
 
@@ -363,6 +364,7 @@ def many(data_sets=100, persons=0, items=0, n_shards=1):
     print(
         f"{'persons':>7} {'items':>5} {'mean b':>6} {'prior':>12} {'log(a / true a)':>17}"
         f" {'b - true b':>17} {'RMSE b':>7} {'cover a':>8} {'cover b':>8} {'efficiency':>10}"
+        f" {'RMSE log a':>10}"
     )
     with get_context("spawn").Pool(2) as pool:
         for n, m in sizes:
@@ -375,7 +377,7 @@ def many(data_sets=100, persons=0, items=0, n_shards=1):
                     print(
                         f"{n:>7} {m:>5} {mean_b:>6} {prior:>12} {mean[0]:>8.4f} +- {error[0]:.4f}"
                         f" {mean[1]:>8.4f} +- {error[1]:.4f} {mean[2]:>7.3f} {mean[3]:>8.4f}"
-                        f" {mean[4]:>8.4f} {mean[5]:>10.2f}",
+                        f" {mean[4]:>8.4f} {mean[5]:>10.2f} {mean[6]:>10.3f}",
                         flush=True,
                     )
 

@@ -280,9 +280,13 @@ class Reference:
         out = density.before(self.y)
         for (score, information), c in zip(self.parts, density.counts, strict=True):
             m, k, n_nodes, size = score.shape
+            at = kept
+            if 2 * kept.size < n_nodes:  # few persons
+                score, information = score[:, :, kept], information[:, kept]
+                n_nodes, at = kept.size, np.arange(kept.size)
             n, seen = np.zeros((m, k, n_nodes)), np.zeros((m, 1, n_nodes))
-            n[:, 0, kept] = c.seen - c.higher.sum(axis=1)
-            n[:, 1:, kept], seen[:, 0, kept] = c.higher, c.seen
+            n[:, 0, at] = c.seen - c.higher.sum(axis=1)
+            n[:, 1:, at], seen[:, 0, at] = c.higher, c.seen
             by = n.reshape(m, 1, -1) @ score.reshape(m, -1, size)
             out.gradient[:size, c.items] += by[:, 0].T
             inner = seen @ information

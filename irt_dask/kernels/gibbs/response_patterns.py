@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from irt_dask.arrays import Floats, Ints
 from irt_dask.kernels.base.compiled import jit
 
-#: Patterns of the items that are taken together, at most: their tables stay in a processor's cache.
-_MOST = 64
+#: Patterns of items that are taken together, the most that pays: so many persons for each (a row of
+#: the table costs what some persons do), and so many patterns of all items (memory).
+_SIZES, _PERSONS, _MOST = (64, 32, 16, 8, 4), 8, 1 << 14
 
 
 class Patterns(NamedTuple):
@@ -39,15 +40,25 @@ class Patterns(NamedTuple):
         return self.before.size
 
 
-def patterns_of(n_categories: Ints) -> Patterns:
-    """Patterns of items with so many categories."""
+def patterns_of(n_categories: Ints, n_persons: int) -> Patterns:
+    """Patterns of items with so many categories, as large as they pay for so many persons."""
+    for size in _SIZES:
+        if size * _PERSONS <= n_persons:
+            found = _patterns(n_categories, size)
+            if found.n <= _MOST:
+                return found
+    return _patterns(n_categories, 1)
+
+
+def _patterns(n_categories: Ints, most: int) -> Patterns:
+    """Patterns of as many items as make at most so many, one item at least."""
     m = n_categories.size
     group, weight = np.zeros(m, dtype=np.int32), np.ones(m, dtype=np.int64)
     before: list[int] = []
     last: list[int] = []
     first, size, row = [0], 1, 0
     for j, k in enumerate(n_categories.tolist()):
-        if size > 1 and size * k > _MOST:
+        if size > 1 and size * k > most:
             first.append(len(before))
             size = 1
         group[j], weight[j] = len(first) - 1, size

@@ -112,7 +112,7 @@ def _fill_in(
 
 def lay_out(data: Layout, n_categories: Ints) -> Persons:
     """Lay out persons for draws; the same for either layout of the data."""
-    sets, patterns = common_sets(data), patterns_of(n_categories)
+    sets, patterns = common_sets(data), patterns_of(n_categories, data.shape[0])
     number = np.where(sets.number < _MOST_SETS, sets.number, np.int32(-1)).astype(np.int32)
     first, begin = np.zeros((2, data.shape[0] + 1), dtype=np.int64)
     of = rows.arrays(data)
