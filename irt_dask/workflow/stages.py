@@ -285,7 +285,7 @@ def _unpredictable(responses: Responses, fit: xr.Dataset) -> str | None:
     """Why persons of the fit's population cannot be drawn for these; None if they can."""
     if responses.max_weight is not None:
         return "these have weights"
-    if fit.attrs.get("latent", "normal") != "normal":
+    if "latent" in fit.attrs and fit.attrs["latent"] != "normal":
         return f"here it is fitted as a {fit.attrs['latent']}"
     if fit.sizes.get("groups", 1) > 1:
         return f"each of the {fit.sizes['groups']} groups has its own"

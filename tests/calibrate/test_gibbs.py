@@ -21,6 +21,7 @@ from scipy.stats import chi2, norm, truncnorm
 
 from irt_dask import fit_bayes, load_lsat
 from irt_dask.calibrate.bayes import grid_chain, item_moves, samplers, shards
+from irt_dask.calibrate.bayes.coordinates import Space
 from irt_dask.calibrate.bayes.shards import ShardPosterior
 from irt_dask.curves.grids import Grid, grid_for
 from irt_dask.curves.priors import ItemPrior
@@ -437,7 +438,7 @@ def test_few_effective_draws_are_told(n, ess, warned):
     )  # fmt: skip
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        shards.warn_few([part, part], ("p", "q", "r"))
+        shards.warn([part, part], Space(), ("p", "q", "r"), None)
     said = [str(w.message) for w in caught]
     assert len(said) == warned
     if warned:

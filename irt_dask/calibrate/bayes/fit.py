@@ -257,14 +257,11 @@ def fit_bayes(
         data = models.of_items(engine, found.combined.data, shapes, counts)
     checks.warn(data["item_flag"], responses.item_id)
     models.warn_null_categories(shapes, responses.item_id, counts.of_each)
-    about = _about(found, o, model, shapes, counts, persons)
-    about |= models.about(shapes, data, n_dims)
+    about = _about(found, o, model, shapes, counts, persons) | models.about(shapes, data, n_dims)
     item_priors.warn(about)
     item_priors.warn_inefficient(found.combined.learned, _EFFICIENT)
     shards.warn_rare(counts.seen, responses.item_id, found.shards)
-    mixed = shards.warn(found.shards, name, found.rotation)
-    if mixed:
-        shards.warn_few(found.shards, responses.item_id)
+    mixed = shards.warn(found.shards, found.sampled.space, responses.item_id, found.rotation)
     data |= shards.diagnostics(found.shards, found.sampled.space, found.rotation, responses.item_id)
     about |= {"converged": mixed and found.combined.settled, "objective": objective}
     data = item_priors.described(o.prior, data)

@@ -93,8 +93,12 @@ def diagnostics(
     shards: list[ShardPosterior], space: Space, rotation: Floats | None, item_id: tuple[str, ...]
 ) -> dict[str, Any]:
     """Diagnostics of items, over shards, and of shards, by name."""
-    labels = space.labels(item_id) if isinstance(space, ModelSpace) else item_id
-    return _of_items(shards, space, rotation) | _of_ranks(shards, labels)
+    return _of_items(shards, space, rotation) | _of_ranks(shards, _labels(space, item_id))
+
+
+def _labels(space: Space, item_id: tuple[str, ...]) -> tuple[str, ...]:
+    """What columns of coordinates are called."""
+    return space.labels(item_id) if isinstance(space, ModelSpace) else item_id
 
 
 def _of_ranks(shards: list[ShardPosterior], item_id: Sequence[str]) -> dict[str, Any]:
@@ -203,7 +207,7 @@ def warn_rare(seen: Ints, item_id: tuple[str, ...], shards: list[ShardPosterior]
         )
 
 
-def warn_few(shards: list[ShardPosterior], item_id: tuple[str, ...]) -> None:
+def _warn_few(shards: list[ShardPosterior], labels: tuple[str, ...]) -> None:
     """Warn where draws hang together so much that they are worth few independent ones.
 
     A mean is then off by ``SD / sqrt(effective draws)``, an SD by about 0.7 of that.
@@ -215,15 +219,17 @@ def warn_few(shards: list[ShardPosterior], item_id: tuple[str, ...]) -> None:
         warnings.warn(
             f"{int(few.any(axis=0).sum())} item(s) have parameters whose {n:,} draws are worth "
             f"fewer than {min(_FEW, _SMALL_SHARE * n):.0f} independent ones; fewest, "
-            f"{ess.min():.0f}, of {item_id[least]}, whose mean is off by some "
+            f"{ess.min():.0f}, of {labels[least]}, whose mean is off by some "
             f"{100.0 / math.sqrt(max(ess.min(), 1.0)):.0f}% of its standard deviation; raise "
             f"n_draws or n_chains",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
-def warn(shards: list[ShardPosterior], sampler: str, rotation: Floats | None) -> bool:
+def warn(
+    shards: list[ShardPosterior], space: Space, item_id: tuple[str, ...], rotation: Floats | None
+) -> bool:
     """Warn of chains that did not mix or grids too coarse; return whether all is well."""
     rhat = [s.worst_rhat for s in shards]
     worst = float(np.max(rhat))
@@ -235,6 +241,8 @@ def warn(shards: list[ShardPosterior], sampler: str, rotation: Floats | None) ->
             ConvergenceWarning,
             stacklevel=3,
         )
+    else:
+        _warn_few(shards, _labels(space, item_id))
     if rotation is not None and not rotation.max() < _LARGE_ROTATION:
         warnings.warn(
             f"the loadings of shard {int(rotation.argmax())} are turned by {rotation.max():.0f} "
