@@ -179,7 +179,7 @@ def digest(fit):
     return fit.item_discrimination_draw.values.tobytes() + fit.item_intercept_draw.values.tobytes()
 
 
-@pytest.mark.parametrize("layout", ["dense", pytest.param("csr", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("layout", ["dense", pytest.param("csr", marks=pytest.mark.nightly)])
 def test_many_shards_read_a_copy_and_give_the_same_bits(layout, tmp_path, monkeypatch, client):
     y = irt.simulate(200, 5, missing=0.3, seed=10).read_block(0).data.values
     data = layouts.to_sparse(layouts.Dense(y)) if layout == "csr" else None

@@ -444,6 +444,7 @@ def compare(full, split):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_six_shards_against_one():
     y = simulated_2pl(6000, 20, seed=18)
     full = fit_bayes(y, n_shards=1, n_draws=4000, n_warmup=300, seed=1)

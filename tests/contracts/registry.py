@@ -255,7 +255,7 @@ METHODS = (
     ),
     Method(
         "bayes, rating", "fit_bayes", {**_FEW, "n_shards": 2, "model": "rating"}, random="keyed",
-        slow=True, categories=(2, 3, 3, 4, 4),
+        slow=True, categories=(3, 3, 3, 3, 3),
     ),
     Method(
         "bayes, two abilities", "fit_bayes", {**_FEW, "n_dims": 2}, abilities=2, random="keyed",
