@@ -464,7 +464,7 @@ def test_r_hat_that_is_not_a_number_warns_whichever_shard_has_it():
 
     for values in ((np.nan, 1.0), (1.0, np.nan)):
         with pytest.warns(ConvergenceWarning, match="R-hat nan"):
-            assert not shards.warn([shard(v) for v in values], "grid", None)
+            assert not shards.warn([shard(v) for v in values], Space(), ("p", "q"), None)
 
 
 @pytest.mark.parametrize(("options", "match"), [
