@@ -119,7 +119,7 @@ def _guessing_prior(text: str | None, model: Any) -> dict[str, Any]:
               "also those of any number of categories: graded, gpcm, pcm, rating, nominal; two "
               "joined by a plus (of two categories, of more: 3pl+gpcm); or a .csv or .json of "
               "columns item and model. Bayes: the same but for nominal (default: 2pl). "
-              " Conditional: rasch (the default), pcm, rating.")  # fmt: skip
+              "Conditional: rasch (the default), pcm, rating.")  # fmt: skip
 @click.option("--groups/--no-groups", default=None,
               help="Whether each group of persons has its own mean and SD of ability (marginal; "
               "default: if the store has groups).")  # fmt: skip

@@ -83,7 +83,7 @@ def fit_bayes(
         Person weights, of one ability: rows of frequency weights are so many persons.  Sampling
         weights make a pseudo-posterior: about the mode of the weighted likelihood, with the spread
         that it has over samples (a sandwich), as the standard errors of :func:`fit_marginal`; with
-        powering="shrink" and location="refined" alone.
+        powering="shrink" and location="refined" alone, and items that share no parameters.
     model : str, or mapping of item to str
         "1pl" (one free slope) to "4pl"; of any number of categories "graded", "gpcm", "pcm" (one
         slope), "rating" (and common steps); mixtures as in :func:`fit_marginal` ("3pl+gpcm", or one

@@ -146,7 +146,7 @@ def _log_weights(own: Any, gain: Floats, score: Floats, nodes: Floats, base: Any
 def _chosen(w: Any, left: float, negligible: float) -> int:
     """Where the sum of weights has come to ``left``, at a node that is not negligible."""
     q = 0
-    while w[q] < negligible:
+    while w[q] <= negligible:
         q += 1
     while q < w.size - 1 and w[q] < left:
         left -= w[q]
