@@ -48,16 +48,21 @@ class Grid:
 # --- how far --------------------------------------------------------------------------------------
 
 
-def reach_of(items: ItemSet, mean: Floats | float = 0.0, sd: Floats | float = 1.0) -> float:
+def reach_of(
+    items: ItemSet, mean: Floats | float = 0.0, sd: Floats | float = 1.0, *, scored: bool = False
+) -> float:
     """How far from the prior mean posteriors go, in SDs: GRID_BOUND, or whole SDs as needed.
 
     Under the priors N(mean, sd^2), (priors,).  The highest response to all items leaves most above
-    the mean, the lowest most below: their log posteriors rise most steeply everywhere.
+    the mean, the lowest most below: their log posteriors rise most steeply everywhere.  Beyond
+    GRID_BOUND logits above LARGEST_LOGIT are refused, unless posteriors of the 2PL are all that is
+    asked for (``scored``): they are found from z and log(1 + e^z).
     """
     means, sds = (np.atleast_1d(np.asarray(v, dtype=float)) for v in np.broadcast_arrays(mean, sd))
     reach = max(_reach(items, means, sds, side) for side in (1.0, -1.0))
     steep, far = items.logit_at(reach * sds.max() + np.abs(means).max())
-    if reach > FARTHEST or (reach > GRID_BOUND and far > LARGEST_LOGIT):
+    logarithms = scored and items.of_two and items.scores is not None
+    if reach > FARTHEST or (reach > GRID_BOUND and far > LARGEST_LOGIT and not logarithms):
         raise InputError(
             f"under these items abilities may lie {reach:.0f} standard deviations from the mean of "
             f"their distribution; they are computed up to {FARTHEST:.0f}, and logits up to "

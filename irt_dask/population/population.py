@@ -118,15 +118,18 @@ class Population:
             and (np.maximum(ratio, 1.0 / ratio) <= 1.0 + margin).all()
         )
 
-    def nodes(self, items: ItemSet, margin: float = 0.0) -> Floats:
+    def nodes(self, items: ItemSet, margin: float = 0.0, *, scored: bool = False) -> Floats:
         """Nodes that resolve and hold the posteriors of all persons under these items.
 
-        With a ``margin`` they serve all populations :meth:`within` it.
+        With a ``margin`` they serve all populations :meth:`within` it; for ``scored`` see
+        :func:`irt_dask.curves.grids.reach_of`.
         """
         low, high = self.ends()
         sd = self.sd * (1.0 + margin)
         low, high = low - margin * self.sd, high + margin * self.sd
-        reach = grids.reach_of(items, np.concatenate([low, high]), np.concatenate([sd, sd]))
+        reach = grids.reach_of(
+            items, np.concatenate([low, high]), np.concatenate([sd, sd]), scored=scored
+        )
         if self.standard and margin == 0.0:
             n = grids.grid_of(items, bound=reach).n_nodes
             n += -n % LANES

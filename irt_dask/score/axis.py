@@ -23,7 +23,7 @@ from irt_dask.population.population import Persons, Population, expectations, po
 def nodes_of(items: ItemSet, population: Population) -> Floats:
     """Nodes that posteriors are summed over, kept for the same items and population."""
     key = ("nodes", items.digest, population.coefficients.tobytes(), population.sd.tobytes())
-    return keep(key, lambda: population.nodes(items))
+    return keep(key, lambda: population.nodes(items, scored=True))
 
 
 def moments(

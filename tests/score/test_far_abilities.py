@@ -69,6 +69,21 @@ def test_scores_by_hard_and_by_easy_items(c, sign):
     assert out["wle"].attrs["n_at_bound"] == out["eap"].attrs["n_at_bound"] == 0
 
 
+def test_logits_beyond_what_a_double_holds():
+    """A steep item on a long test: scored by logarithms; what leaves responses out refuses it."""
+    a, b = np.append(A, 95.0), np.append(B, 0.3)
+    y = np.column_stack([Y, [1, 1, 0, 1, 0]])
+    assert a[-1] * (reach_of(ItemSet.of("2pl", a, -a * b), scored=True) - b[-1]) > 800.0
+    out = irt.score(y, bank(a, b, 0.0), n_plausible=1)
+    mean, sd, _ = posterior(y, a, b)
+    np.testing.assert_allclose(out["person_ability"], mean, atol=2e-6)
+    np.testing.assert_allclose(out["person_ability_sd"], sd, atol=1e-5)
+    assert (np.abs(out["person_plausible_value"].values[:, 0] - mean) < 5.0 * sd).all()
+    for refused in (irt.evaluate, irt.person_fit):
+        with pytest.raises(InputError, match="logits up to 700"):
+            refused(y, bank(a, b, 0.0))
+
+
 def test_plausible_values():
     y = np.repeat(Y[:1], 4000, axis=0)
     out = irt.score(y, bank(A, B, 0.0), n_plausible=1)
