@@ -118,6 +118,7 @@ item_intercept_draw(draw, items)  f  logit  combined draws of d
 item_guessing_draw(draw, items)  f  -  combined draws of c
 item_upper_asymptote_draw(draw, items)  f  -  combined draws of u
 item_step_intercept_draw(draw, items, steps)  f  logit  combined draws of d_k
+item_category_score_draw(draw, items, categories)  f  1/theta  combined draws of s_k
 pair_count(items, items_)       iuf  persons  right on the row, wrong on the column
 pair_observed(items, items_)    iuf  persons  both items observed
 item_difficulty_covariance(items, items_)  f  theta^2  sampling covariance

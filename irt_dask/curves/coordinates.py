@@ -3,7 +3,9 @@
 The first two coordinates of an item of any model are log a and its intercept ``d = -a b``, of steps
 their mean: a change of the scale of ability, ``(theta - m) e^-v``, adds v to the first and ``a m``
 to the second, and leaves the others alone.  These are the shape of the item: logits of its
-asymptotes, shifts of its steps, or logarithms of the distances between them.
+asymptotes, shifts of its steps, or logarithms of the distances between them.  Categories without
+order have slopes of any sign, and some of their shape has the unit of ability too
+(:class:`irt_dask.curves.nominal.Scores`).
 """
 
 from __future__ import annotations
@@ -50,6 +52,15 @@ class Coordinates:
 
     #: Number of parameters: a model that adds one to another's needs coordinates of its own.
     size: int
+    #: Coordinates of the shape that are in units of ability, as the slope is, and those that a
+    #: change of its place adds them to, as the slope to the intercept.
+    rising: slice = slice(0)
+    level: slice = slice(0)
+
+    @property
+    def signed(self) -> Coordinates:
+        """The same, if slopes may be negative."""
+        return Signed(self)
 
     @property
     def place(self) -> Floats:
@@ -213,7 +224,7 @@ class Signed(Coordinates):
 
 
 #: SD of a step intercept's deviation from their mean, before the data.
-_STEPS_SD = 2.0
+STEPS_SD = 2.0
 
 
 class Shifts(Coordinates):
@@ -227,7 +238,7 @@ class Shifts(Coordinates):
         n, self.size = n_categories - 1, n_categories
         self.numbers = np.arange(1.0, n + 1.0)
         steps = np.eye(n, n - 1) - np.eye(n, n - 1, -1)  # d_k - d_{k-1} - d of t
-        self.precision = steps.T @ steps / _STEPS_SD**2
+        self.precision = steps.T @ steps / STEPS_SD**2
         _, log_det = np.linalg.slogdet(self.precision)
         self.constant = 0.5 * float(log_det) - 0.5 * (n - 1) * math.log(2.0 * math.pi)
         self.matrix = np.eye(n + 1)  # of parameters, but for the slope, by coordinates

@@ -6,11 +6,84 @@ Bock's model in the parameters of Thissen, Cai and Bock (2010) is ``s_k = a alph
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from irt_dask.arrays import Bools, Floats
 from irt_dask.curves.base import Parameter
+from irt_dask.curves.betas import Betas
+from irt_dask.curves.coordinates import STEPS_SD, Coordinates, Density, Shifts, nothing
 from irt_dask.curves.partial_credit import DividedByTotal, log_odds_of, step_intercepts
+
+#: SD of a step of scores from their mean, before the data.
+_SCORES_SD = 1.0
+
+
+class Scores(Coordinates):
+    """Scores and intercepts of K categories without order: a, d, then what departs from a line.
+
+    ``s_k = k a + u_k`` and ``d_k = k d + t_k`` with no u or t of the last category: u_1 to u_{K-2},
+    t_1 to t_{K-2}.  Before the data steps of u are independent N(0, 1) given that their sum is 0,
+    those of t as of :class:`irt_dask.curves.coordinates.Shifts`.  a and u are in units of ability,
+    and of any sign: a change of its scale, ``(theta - m) e^-v``, multiplies both by e^v, and adds
+    ``a m`` to d and ``u m`` to t.
+    """
+
+    def __init__(self, n_categories: int) -> None:
+        steps = Shifts(n_categories)
+        n, self.steps, self.size = n_categories - 1, steps, 2 * n_categories - 2
+        self.rising, self.level = slice(2, n + 1), slice(n + 1, self.size)
+        self.matrix = np.zeros((self.size, self.size))  # of parameters by coordinates
+        self.matrix[:n, 0] = self.matrix[n:, 1] = steps.numbers
+        self.matrix[:n, self.rising] = self.matrix[n:, self.level] = np.eye(n, n - 1)
+        self.inverse = np.linalg.inv(self.matrix)
+        self.precision = np.zeros((self.size, self.size))
+        self.precision[self.level, self.level] = steps.precision
+        ratio = (STEPS_SD / _SCORES_SD) ** 2
+        self.precision[self.rising, self.rising] = ratio * steps.precision
+        self.constant = 2.0 * steps.constant + 0.5 * (n - 1) * math.log(ratio)
+
+    @property
+    def signed(self) -> Coordinates:
+        """See :class:`Coordinates`: they are."""
+        return self
+
+    @property
+    def place(self) -> Floats:
+        """See :class:`Coordinates`."""
+        return self.inverse[1]
+
+    def of(self, x: Floats) -> Floats:
+        """See :class:`Coordinates`."""
+        return self.inverse @ x
+
+    def parameters(self, y: Floats) -> Floats:
+        """See :class:`Coordinates`."""
+        return self.matrix @ y
+
+    def slopes(self, y: Floats) -> Floats:
+        """See :class:`Coordinates`."""
+        return np.repeat(self.matrix[:, :, None], y.shape[1], axis=2)
+
+    def log_prior(self, y: Floats, betas: Betas, power: float = 1.0) -> Density:
+        """See :class:`Coordinates`."""
+        out = nothing(y)
+        pull = power * self.precision @ y
+        constant = self.constant + 0.5 * (len(y) - 2) * math.log(power)
+        out.value[:] = constant - 0.5 * (y * pull).sum(axis=0)
+        out.gradient[:] = -pull
+        out.information[:] = power * self.precision
+        return out
+
+    def draw_shapes(self, u: Floats, betas: Betas) -> Floats:
+        """See :class:`Coordinates`."""
+        scores, steps = np.split(u, 2, axis=-2)
+        scale = _SCORES_SD / STEPS_SD
+        return np.concatenate(
+            [scale * self.steps.draw_shapes(scores, betas), self.steps.draw_shapes(steps, betas)],
+            axis=-2,
+        )
 
 
 class Nominal(DividedByTotal):
@@ -27,6 +100,7 @@ class Nominal(DividedByTotal):
             for k in range(1, n_categories)
         )  # fmt: skip
         self.parameters = (*scores, *step_intercepts(n_categories))
+        self.coordinates = Scores(n_categories)
 
     def scores(self, x: Floats) -> Floats:
         """See :class:`ItemModel`."""

@@ -23,8 +23,8 @@ from irt_dask.variables import DRAW
 
 #: Parameters of which draws are needed, with one ability and with several.
 _ONE = ("item_discrimination", "item_intercept")
-#: Of items with more than two categories.
-_STEPS = "item_step_intercept"
+#: Of items with more than two categories, and of nominal ones.
+_STEPS = ("item_step_intercept", "item_category_score")
 _SEVERAL = ("item_loading", "item_intercept")
 
 
@@ -55,7 +55,7 @@ def item_draws(
     """
     if isinstance(items, xr.Dataset):
         refuse_loadings(items, what)
-    there = [name for name in (*_more(), _STEPS) if name in items or f"{name}_draw" in items]
+    there = [name for name in (*_more(), *_STEPS) if name in items or f"{name}_draw" in items]
     draws = _spaced(items, n, (*_ONE, *there), option, what)
     return [item_set(one, item_id, what=name) for name, one in draws]
 

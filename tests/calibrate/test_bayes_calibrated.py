@@ -83,6 +83,7 @@ CASES = {
     "2pl": ("2pl", [2] * 6, FIXED), "3pl": ("3pl", [2] * 6, FIXED), "4pl": ("4pl", [2] * 6, FIXED),
     "graded": ("graded", [3] * 5, FIXED), "gpcm": ("gpcm", [3] * 5, FIXED),
     "mixture": (["2pl", "3pl", "graded", "gpcm"], [2, 2, 3, 3], FIXED),
+    "nominal": ("nominal", [4, 3, 3, 2, 4], SIGNED),
     "signed": ("2pl", [2] * 8, SIGNED), "signed gpcm": ("gpcm", [3] * 6, SIGNED),
     "learned": ("2pl", [2] * 8, {"prior": "hierarchical"}),
     "learned, signed": ("2pl", [2] * 8, {"prior": "hierarchical", "positive": "none"}),

@@ -10,15 +10,9 @@ from scipy.special import xlogy
 
 import irt_dask as irt
 from irt_dask.calibrate.bayes import samplers
-from irt_dask.calibrate.bayes.item_density import (
-    Conditional,
-    Reference,
-    Shapes,
-    metropolis,
-    modes,
-    words_per_item,
-)
+from irt_dask.calibrate.bayes.item_density import Conditional, Shapes
 from irt_dask.calibrate.bayes.item_moves import FixedMoves
+from irt_dask.calibrate.bayes.item_step import Reference, metropolis, modes, words_per_item
 from irt_dask.calibrate.shared.shape_priors import guessing_priors
 from irt_dask.curves import model_named
 from irt_dask.curves.priors import ItemPrior
@@ -271,7 +265,8 @@ def test_a_category_that_nobody_has_is_said():
 
 
 @pytest.mark.parametrize(("options", "match"), [
-    ({"model": "nominal"}, "nominal is not available in fit_bayes, which has 1pl, 2pl, 3pl, 4pl"),
+    ({"model": "nominal"}, "scores of nominal items may have any sign.*positive='none'"),
+    ({"model": "nominal", "positive": "none"}, "nominal items have scores.*give an ItemPrior"),
     ({"model": "graded", "n_dims": 2}, "fit_bayes is for items of two categories"),
     ({"model": "graded", "sampler": "polya-gamma"}, "others are for sampler='grid'"),
     ({"model": "graded", "guessing_prior": (2.0, 3.0)}, "guessing_prior"),

@@ -14,14 +14,10 @@ from scipy.stats import truncnorm
 
 from irt_dask.calibrate.bayes import model_chain
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy
-from irt_dask.calibrate.bayes.item_density import (
-    Conditional,
-    Reference,
-    Shapes,
-    metropolis,
-    words_per_item,
-)
+from irt_dask.calibrate.bayes.item_density import Conditional, Shapes
 from irt_dask.calibrate.bayes.item_moves import Abilities, FixedMoves, LearnedMoves
+from irt_dask.calibrate.bayes.item_step import Reference, metropolis, words_per_item
+from irt_dask.calibrate.bayes.scored_moves import ScoredMoves
 from irt_dask.calibrate.bayes.signed_hierarchy import SignedHierarchy
 from irt_dask.calibrate.shared.shape_priors import guessing_priors
 from irt_dask.curves import model_named
@@ -50,6 +46,8 @@ TESTS = {
     "graded": [("graded", 4)] * 4,
     "mixture": [("2pl", 2), ("3pl", 2), ("graded", 3), ("gpcm", 5)],
 }
+#: Of a fixed prior and slopes of any sign alone.
+SCORED = {"scores": [("nominal", 4), ("2pl", 2), ("nominal", 3), ("nominal", 2)]}
 
 
 # --- items from the prior, in textbook parameters -------------------------------------------------
@@ -86,6 +84,13 @@ def prior_draws(rng, test, n, kind):
             steps = rng.normal(0.0, 2.0, (n, k - 1))
             steps += d[:, j, None] - steps.mean(axis=1, keepdims=True)
             own = [a[:, j], *np.cumsum(steps, axis=1).T]
+        elif name == "nominal":  # lines, and what departs from them
+            shapes = [
+                np.cumsum(z - z.mean(axis=1, keepdims=True), axis=1)
+                for z in (rng.normal(0.0, sd, (n, k - 1)) for sd in (1.0, 2.0))
+            ]
+            line = np.arange(1.0, k)
+            own = [*(a[:, j, None] * line + shapes[0]).T, *(d[:, j, None] * line + shapes[1]).T]
         else:
             gaps = np.exp(rng.normal(np.log(4.0 / (k - 1)), 1.0, (n, k - 2)))
             steps = -np.cumsum(np.concatenate([np.zeros((n, 1)), gaps], axis=1), axis=1)
@@ -166,6 +171,12 @@ class Replicates:
     def _moves(self, k):
         if self.kind == "fixed":
             return FixedMoves(ItemPrior(), 1.0, self.m)
+        if self.kind == "signed" and self.shapes.scored:
+            own = self.shapes.take(np.arange(k * self.m, (k + 1) * self.m))
+            moves = ScoredMoves(SIGNED, 1.0, own, np.ones(self.m))
+            if self.error == "Jacobian":  # that of the scores left out
+                moves.m -= int(own.rising.sum())
+            return moves
         if self.kind == "signed":
             return FixedMoves(SIGNED, 1.0, self.m, np.ones(self.m))
         log_a, d = self._own(k)
@@ -229,8 +240,8 @@ class Replicates:
         metropolis(density, self.reference, at, words, self.y, self.accepted)
         for k, moves in enumerate(self.moves):
             u = self.rng.random(moves.words_after)
-            log_a, d = self._own(k)
-            moves.after(Abilities(of_each[k], nodes), u, log_a, d)
+            own = self.y[:, k * self.m : (k + 1) * self.m]
+            moves.move(Abilities(of_each[k], nodes), u, own)
 
     def _persons(self, seen):
         """Persons of each replicate by node: all answered its first item."""
@@ -265,11 +276,12 @@ NIGHTLY = pytest.mark.nightly
 # At most 45 z-scores a test below 5 (t with 99 degrees of freedom): false-alarm rate 1e-4.
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind", "n_sweeps"), [
-    ("mixture", "learned", 20), ("mixture", "signed, learned", 20),
+    ("mixture", "learned", 20), ("mixture", "signed, learned", 20), ("scores", "signed", 20),
     *(pytest.param(name, kind, 1_000, marks=NIGHTLY) for name in TESTS for kind in KINDS),
+    pytest.param("scores", "signed", 1_000, marks=NIGHTLY),
 ])  # fmt: skip
 def test_joint_distribution(name, kind, n_sweeps):
-    z, acceptance = prior_z(31, TESTS[name], kind, n_sweeps)
+    z, acceptance = prior_z(31, (TESTS | SCORED)[name], kind, n_sweeps)
     assert max(map(abs, z.values())) < 5, z
     assert acceptance > 0.4
 
@@ -280,4 +292,10 @@ def test_joint_distribution(name, kind, n_sweeps):
 def test_joint_distribution_sees_abilities_of_another_scale(name):
     # What a chain of 100,000 sweeps makes of abilities that the items see 3% too wide.
     z, _ = prior_z(32, TESTS[name], "learned", 1_000, error="abilities")
+    assert max(map(abs, z.values())) > 6, z
+
+
+@pytest.mark.slow
+def test_joint_distribution_sees_a_jacobian_without_scores():
+    z, _ = prior_z(33, SCORED["scores"], "signed", 40, error="Jacobian")
     assert max(map(abs, z.values())) > 6, z

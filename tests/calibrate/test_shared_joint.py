@@ -13,8 +13,9 @@ from test_bayes_models_joint import TIGHT, functionals
 
 from irt_dask.calibrate.bayes import model_chain, shared_parameters
 from irt_dask.calibrate.bayes.common_slope import CommonSlope
-from irt_dask.calibrate.bayes.item_density import Conditional, Reference
+from irt_dask.calibrate.bayes.item_density import Conditional
 from irt_dask.calibrate.bayes.item_moves import Abilities
+from irt_dask.calibrate.bayes.item_step import Reference
 from irt_dask.calibrate.bayes.shared_parameters import CommonSlopeLearned, CommonSlopeMoves
 from irt_dask.curves.priors import ItemPrior
 from irt_dask.kernels.gibbs.learned_item_draws import ALL_POSITIVE

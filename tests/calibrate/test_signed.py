@@ -16,7 +16,7 @@ import irt_dask as irt
 from irt_dask.calibrate.bayes import item_moves, models, signs
 from irt_dask.calibrate.bayes.grid_chain import Plan
 from irt_dask.calibrate.bayes.hierarchy import WORDS_MOVE
-from irt_dask.calibrate.bayes.item_density import _oriented
+from irt_dask.calibrate.bayes.item_step import _oriented
 from irt_dask.calibrate.bayes.signed_hierarchy import SignedHierarchy
 from irt_dask.curves.grids import Grid
 from irt_dask.curves.priors import ItemPrior
@@ -115,7 +115,7 @@ def test_moves_that_would_turn_ability_are_refused_one_by_one():
             tried[j] = new[j]
             if rest + towards @ tried > 0.0:
                 x = tried
-        got = _oriented(taken, old, new, towards, rest)
+        got = _oriented(taken, old[None], new[None], towards, rest)
         np.testing.assert_array_equal(np.where(got, new, old), x)
         refused += int((got != taken).sum())
     assert refused > 50

@@ -12,6 +12,8 @@ KINDS = [
     ("2pl", 2), ("3pl", 2), ("4pl", 2), ("gpcm", 3), ("gpcm", 5), ("graded", 3), ("graded", 6),
     ("1pl", 2), ("pcm", 4), ("rating", 4),
 ]  # fmt: skip
+#: Categories without order have slopes of any sign, and shapes in units of ability.
+SCORED = [("nominal", 2), ("nominal", 3), ("nominal", 5)]
 _STEP = 1e-5
 
 
@@ -35,7 +37,7 @@ def differences(f, y):
     return np.stack(out)
 
 
-@pytest.mark.parametrize(("name", "k"), KINDS)
+@pytest.mark.parametrize(("name", "k"), KINDS + SCORED)
 def test_there_and_back(name, k):
     model, y, _ = some(name, k)
     x = model.coordinates.parameters(y)
@@ -58,8 +60,24 @@ def test_a_change_of_scale_moves_the_first_two(name, k):
     np.testing.assert_allclose(model.intercept(x)[0], moved[1], atol=1e-12)
 
 
+@pytest.mark.parametrize(("name", "k"), SCORED)
+def test_a_change_of_scale_moves_slopes_and_scores(name, k):
+    model, y, _ = some(name, k)
+    c = model.coordinates
+    x = model.rescaling(0.3, 1.2) @ c.parameters(y)
+    moved = y.copy()
+    moved[0] *= 1.2
+    moved[1] += 0.3 * y[0]
+    moved[c.rising] *= 1.2
+    moved[c.level] += 0.3 * y[c.rising]
+    np.testing.assert_allclose(c.of(x), moved, atol=1e-12)
+    np.testing.assert_allclose(model.slope(x)[0], moved[0], atol=1e-12)
+    np.testing.assert_allclose(model.intercept(x)[0], moved[1], atol=1e-12)
+    assert c.signed is c
+
+
 @pytest.mark.parametrize("power", [1.0, 0.3])
-@pytest.mark.parametrize(("name", "k"), KINDS)
+@pytest.mark.parametrize(("name", "k"), KINDS + SCORED)
 def test_derivatives_of_densities(name, k, power):
     model, y, betas = some(name, k)
     own = model.coordinates.log_prior(y, betas, power)
@@ -88,7 +106,23 @@ def test_densities_by_scipy():
     )
 
 
-@pytest.mark.parametrize(("name", "k"), [("gpcm", 4), ("graded", 4)])
+def test_densities_of_scores_by_scipy():
+    model, y, betas = some("nominal", 4)
+    sums = np.tri(3)[:2]
+    law = [
+        multivariate_normal(np.zeros(2), sums @ (var * (np.eye(3) - 1.0 / 3.0)) @ sums.T)
+        for var in (1.0, 4.0)  # of steps of scores, and of intercepts, given that they sum to 0
+    ]
+    exact = law[0].logpdf(y[2:4].T) + law[1].logpdf(y[4:].T)
+    np.testing.assert_allclose(model.coordinates.log_prior(y, betas).value, exact, rtol=1e-12)
+    u = np.random.default_rng(2).random((50_000, 4, 1))
+    drawn = model.coordinates.draw_shapes(u, betas)[..., 0]
+    np.testing.assert_allclose(np.cov(drawn.T)[:2, :2], law[0].cov, atol=0.03)
+    np.testing.assert_allclose(np.cov(drawn.T)[2:, 2:], law[1].cov, atol=0.1)
+    np.testing.assert_allclose(np.cov(drawn.T)[:2, 2:], 0.0, atol=0.05)
+
+
+@pytest.mark.parametrize(("name", "k"), [("gpcm", 4), ("graded", 4), ("nominal", 4)])
 def test_normal_densities_to_a_power_are_those_with_so_much_of_the_precision(name, k):
     model, y, betas = some(name, k)
     whole, part = (model.coordinates.log_prior(y, betas, p) for p in (1.0, 0.2))

@@ -87,6 +87,10 @@ class FixedMoves:
             abilities.persons, abilities.nodes, self.prior, u, log_a, d, signed=self._signed
         )
 
+    def move(self, abilities: Abilities, u: Floats, y: Floats) -> None:
+        """The same of all coordinates, of which slopes and intercepts alone move."""
+        self.after(abilities, u, y[0], y[1])
+
     def log_prior(self, log_a: Floats, d: Floats) -> Density:
         """Log density of (log a, d) but for a constant, and its derivatives; signed, of (a, d)."""
         mean, precision, mean_d, precision_d = self.prior
@@ -174,6 +178,10 @@ class LearnedMoves:
             if math.log(covariance[0]) < log_ratio:
                 self.mean = proposed
         self._known()
+
+    def move(self, abilities: Abilities, u: Floats, y: Floats) -> None:
+        """See :class:`FixedMoves`."""
+        self.after(abilities, u, y[0], y[1])
 
     def log_prior(self, log_a: Floats, d: Floats) -> Density:
         """Log density of (log a, d) but for a constant, and its derivatives; signed, of (a, d)."""

@@ -14,6 +14,7 @@ from irt_dask.arrays import Floats
 from irt_dask.calibrate.bayes.common_slope import CommonSlope
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy, Learned, learn
 from irt_dask.calibrate.bayes.item_density import Shapes
+from irt_dask.calibrate.bayes.model_space import parameters_named
 from irt_dask.calibrate.bayes.signed_hierarchy import SignedHierarchy
 from irt_dask.calibrate.bayes.structure import BLOCK_SD, COVARIATES_SD, Structured
 from irt_dask.curves.priors import ItemPrior, check_of_signs
@@ -55,6 +56,11 @@ def structured(
 ) -> ItemPrior | Hierarchy:  # fmt: skip
     """The prior of items in blocks, and with covariates, or of items that share a slope."""
     models = shapes.models
+    if shapes.scored and isinstance(prior, Hierarchy):
+        raise InputError(
+            "the hierarchical prior learns slopes and intercepts, and nominal items have scores, "
+            "whose prior would outvote the persons: give an ItemPrior"
+        )
     if item_blocks is None and item_covariates is None:
         if models.shares and isinstance(prior, Hierarchy):
             return CommonSlope.of(prior, models.of_all[0] >= 0)
@@ -165,12 +171,26 @@ def rest(
         each = a[:, shapes.models.once[0]] if shapes.models.shares else a
         scale = each.shape[1] - float((each * (each - ma)).sum(axis=1).mean()) / sa**2
         place = -float((a * (d - md)).sum(axis=1).mean()) / sd**2
+        if shapes.scored:
+            more_scale, more_place = _of_scores(fit, shapes)
+            scale, place = scale + more_scale, place + more_place
     else:
         scale, place = prior.pulls(fit, a)
     return out | {
         "scale_shift": -0.5 * math.log(max(1.0 - scale / n - (place / n) ** 2, 0.01)),
         "place_shift": -place / n,
     }
+
+
+def _of_scores(fit: dict[str, Floats], shapes: Shapes) -> tuple[float, float]:
+    """Expected score of the shapes' prior along stretches and shifts, from draws."""
+    x, rising = parameters_named(shapes.models, fit, "_draw"), shapes.rising
+    found = []
+    for y in map(shapes.of, x):
+        pull = shapes.log_prior(y).gradient  # of shapes: of neither slopes nor intercepts
+        found.append((pull * np.where(rising, y, 0.0), pull * shapes.lifted(y)))
+    scale, place = np.sum(found, axis=(0, 2, 3)) / len(x)
+    return float(scale) + float(rising.sum()), float(place)
 
 
 def warn(attrs: dict[str, Any]) -> None:

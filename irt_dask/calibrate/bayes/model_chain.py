@@ -16,8 +16,9 @@ import numpy as np
 from irt_dask.arrays import Floats, Ints
 from irt_dask.calibrate.bayes import grid_chain, shared_parameters
 from irt_dask.calibrate.bayes.grid_chain import GRID_MARGIN
-from irt_dask.calibrate.bayes.item_density import Conditional, Reference, Shapes
+from irt_dask.calibrate.bayes.item_density import Conditional, Shapes
 from irt_dask.calibrate.bayes.item_moves import Abilities
+from irt_dask.calibrate.bayes.item_step import Reference, agreement_of
 from irt_dask.curves.grids import Grid, grid_of
 from irt_dask.engine.cache import keep
 from irt_dask.errors import ChainError
@@ -152,7 +153,7 @@ def segment(
         n_centres += 1
         # Published conditionals have no joint distribution that a move along the scale could keep.
         if not published:
-            common.after(Abilities(persons, nodes), scale, y[0], y[1])
+            common.move(Abilities(persons, nodes), scale, y)
         _check(shapes, y, f"shard {shard}, chain {chain}, sweep {step}")
         if plan.adapts_after(step):
             # The mean of the modes so far: steps from there are short.
@@ -197,7 +198,8 @@ def first_state(shard: int, chain: int, y: Floats, plan: Plan) -> dict[str, Any]
         0.0, 0.2, y.shape
     )
     y = plan.shapes.models.tied(np.where(plan.shapes.free, y + scatter, 0.0))
-    y[0] = plan.turned(y[0])
+    if plan.towards and not agreement_of(np.array(plan.towards), y) > 0.0:
+        y = plan.shapes.stretched(y, -1.0)
     return {
         "shard": np.array(shard),
         "chain": np.array(chain),

@@ -10,9 +10,13 @@ import numpy as np
 from irt_dask.arrays import Bools, Floats
 from irt_dask.calibrate.bayes.coordinates import Space
 from irt_dask.calibrate.bayes.item_density import Shapes
+from irt_dask.curves.base import Parameter
+from irt_dask.items.mixture import Mixture
 
 #: A step changes no coordinate by more than this.
 _LARGEST_STEP = 1.0
+#: Of categories, where steps have one less.
+SCORES = "item_category_score"
 #: Rows of coordinates that items of all models have.
 _COMMON = ("item_discrimination", "item_intercept")
 
@@ -72,19 +76,34 @@ class ModelSpace(Space):
 
     def mean(self, data: dict[str, Any]) -> Floats:
         """Coordinates (P, items) of the posterior means among the result's arrays."""
-        models = self.shapes.models
-        x = np.zeros(models.has.shape)
-        for part in models.parts:
-            for k, p in enumerate(part.model.parameters):
-                of_all = data[p.variable]
-                x[k, part.at] = of_all[part.at, p.step - 1] if p.step else of_all[part.at]
-        return self.shapes.of(x)
+        return self.shapes.of(parameters_named(self.shapes.models, data))
+
+
+def column(p: Parameter) -> int:
+    """Where a parameter of a step is in its variable: scores are of all categories."""
+    return p.step if p.variable == SCORES else p.step - 1
+
+
+def parameters_named(models: Mixture, data: dict[str, Any], suffix: str = "") -> Floats:
+    """Parameters (..., P, items) among the result's arrays, with this at the end of their names."""
+    some = data[f"item_discrimination{suffix}"]
+    x = np.zeros((*some.shape[:-1], *models.has.shape))
+    for part in models.parts:
+        for k, p in enumerate(part.model.parameters):
+            of_all = (
+                data[f"{p.variable}{suffix}"][..., part.at, :]
+                if p.step
+                else (data[f"{p.variable}{suffix}"][..., part.at])
+            )
+            x[..., k, part.at] = of_all[..., column(p)] if p.step else of_all
+    return x
 
 
 def named(shapes: Shapes, y: Floats) -> dict[str, Floats]:
     """Variables of items, (draw, items) or (draw, items, steps), at coordinates (draw, P, items).
 
-    Steps only where some item has more than two categories; NaN beyond an item's.
+    Steps only where some item has more than two categories, or nominal ones, and scores of these;
+    NaN beyond an item's, and difficulties of steps of nominal items, which need not be anywhere.
     """
     models, n = shapes.models, len(y)
     x, m = shapes.parameters(y), models.n_items
@@ -92,9 +111,12 @@ def named(shapes: Shapes, y: Floats) -> dict[str, Floats]:
     out = {name: np.empty((n, m)) for name in (*_COMMON, "item_difficulty")}
     out |= {name: np.full((n, m), neutral) for name, neutral in more.items()}
     n_steps = int(models.n_categories.max()) - 1
-    if n_steps > 1:
+    stepwise = n_steps > 1 or shapes.scored
+    if stepwise:
         for name in ("item_step_intercept", "item_step_difficulty"):
             out[name] = np.full((n, m, n_steps), np.nan)
+    if shapes.scored:
+        out[SCORES] = np.full((n, m, n_steps + 1), np.nan)
     for part in models.parts:
         model, at = part.model, part.at
         own = x[:, : len(model.parameters), at].transpose(1, 0, 2).reshape(-1, n * at.size)
@@ -107,13 +129,16 @@ def named(shapes: Shapes, y: Floats) -> dict[str, Floats]:
                   if p.neutral is not None}  # fmt: skip
         for name, values in found.items():
             out[name][:, at] = values.reshape(n, at.size)
-        if n_steps > 1:
-            for name, steps in (
-                ("item_step_intercept", model.step_intercepts(own)[0]),
-                ("item_step_difficulty", model.step_difficulties(own)[0]),
-            ):
-                by_draw = steps.reshape(-1, n, at.size).transpose(1, 2, 0)
-                out[name][:, at, : len(steps)] = by_draw
+        if not stepwise:
+            continue
+        by_step = {"item_step_intercept": model.step_intercepts(own)[0]}
+        if model.name == "nominal":
+            by_step[SCORES] = model.category_scores(own)[0]
+        else:
+            by_step["item_step_difficulty"] = model.step_difficulties(own)[0]
+        for name, steps in by_step.items():
+            by_draw = steps.reshape(-1, n, at.size).transpose(1, 2, 0)
+            out[name][:, at, : len(steps)] = by_draw
     return out
 
 
@@ -126,7 +151,8 @@ def diagnostics(shapes: Shapes, of_coordinates: Floats, of_parameters: Floats) -
         for k, p in enumerate(part.model.parameters):
             if p.variable in _COMMON:
                 continue
-            shape = (models.n_items, n_steps) if p.step else (models.n_items,)
+            size = n_steps + (p.variable == SCORES)
+            shape = (models.n_items, size) if p.step else (models.n_items,)
             to = out.setdefault(p.variable, np.full(shape, np.nan))
-            to[(part.at, p.step - 1) if p.step else part.at] = of_parameters[k, part.at]
+            to[(part.at, column(p)) if p.step else part.at] = of_parameters[k, part.at]
     return out

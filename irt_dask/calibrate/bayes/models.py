@@ -34,6 +34,11 @@ def asked(
     models = mixture_named(model, item_id, n_categories)
     shapes = Shapes(models, guessing_priors(models, prior), signed=signed)
     _refuse_others(shapes, model, n_dims, sampler)
+    if shapes.scored and not signed:
+        raise InputError(
+            f"model={model!r}: scores of nominal items may have any sign, and so have slopes of "
+            f"all items beside them: give positive='none'"
+        )
     if signed and models.shares:
         names = sorted({p.model.name for p in models.parts if p.model.shared})
         raise InputError(
@@ -105,7 +110,8 @@ def of_items(
     data |= described(shapes, data)
     if shapes.signed:
         below = data["item_discrimination_draw"] < 0.0
-        data["item_negative_probability"] = below.mean(axis=0)
+        ordered = shapes.models.names != "nominal"  # else the codes say nothing of more or less
+        data["item_negative_probability"] = np.where(ordered, below.mean(axis=0), np.nan)
     wrong, score = counts.of_each[:, 0], counts.score(shapes.models.n_categories)
     known = _with_difficulties(data) if shapes.signed else data
     of_fit = functools.partial(checks.of_fit, one_slope=shapes.models.of_all[0] >= 0)

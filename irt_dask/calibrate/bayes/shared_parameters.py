@@ -16,9 +16,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from irt_dask.arrays import Bools, Floats, Ints
-from irt_dask.calibrate.bayes import item_density
+from irt_dask.calibrate.bayes import item_step
 from irt_dask.calibrate.bayes.hierarchy import WORDS_MOVE, Hierarchy, stretch
-from irt_dask.calibrate.bayes.item_density import Conditional, Reference, Shapes
+from irt_dask.calibrate.bayes.item_density import Conditional, Shapes
 from irt_dask.calibrate.bayes.item_moves import (
     Abilities,
     FixedMoves,
@@ -26,6 +26,8 @@ from irt_dask.calibrate.bayes.item_moves import (
     Moves,
     moves_for,
 )
+from irt_dask.calibrate.bayes.item_step import Reference
+from irt_dask.calibrate.bayes.scored_moves import ScoredMoves
 from irt_dask.calibrate.bayes.signed_hierarchy import along_slopes
 from irt_dask.curves.coordinates import Density, nothing
 from irt_dask.curves.priors import ItemPrior
@@ -134,7 +136,7 @@ def words(shapes: Shapes) -> int:
     """Uniforms that :func:`draw_items` uses."""
     models = shapes.models
     more = sum(u.words for u in units(models)) if models.shares else 0
-    return models.n_items * item_density.words_per_item(models.size) + more
+    return models.n_items * item_step.words_per_item(models.size) + more
 
 
 def n_accepted(models: Mixture) -> int:
@@ -147,15 +149,15 @@ def draw_items(
 ) -> Floats:
     """Draw all coordinates, in place; about where proposals were.
 
-    See :func:`irt_dask.calibrate.bayes.item_density.metropolis`, which is all where nothing is
+    See :func:`irt_dask.calibrate.bayes.item_step.metropolis`, which is all where nothing is
     shared.
     """
     models, m = density.shapes.models, y.shape[1]
     if not models.shares:
-        return item_density.metropolis(density, reference, kept, u.reshape(m, -1), y, accepted)
-    own, rest = np.split(u, [m * item_density.words_per_item(len(y))])
+        return item_step.metropolis(density, reference, kept, u.reshape(m, -1), y, accepted)
+    own, rest = np.split(u, [m * item_step.words_per_item(len(y))])
     held = Held(density.shapes, density.counts, density.common, y.copy())
-    centre = item_density.metropolis(
+    centre = item_step.metropolis(
         held, reference, kept, own.reshape(m, -1), y, accepted[:m]
     )  # fmt: skip
     information, counted = reference.derivatives(density, kept).information, accepted[m:]
@@ -287,7 +289,7 @@ def modes(density: Conditional, start: Floats) -> tuple[Floats, Floats]:
     """
     models = density.shapes.models
     if not models.shares:
-        return item_density.modes(density, start)
+        return item_step.modes(density, start)
     common = (models.of_all >= 0).T
     y, here = start, density.at(start)
     for _ in range(_MOST_STEPS):
@@ -378,10 +380,16 @@ def moves(
     shapes: Shapes, prior: ItemPrior | Hierarchy, power: float, state: dict[str, Any],
     towards: Floats,
 ) -> Moves:  # fmt: skip
-    """As :func:`irt_dask.calibrate.bayes.item_moves.moves_for`, where slopes may be shared."""
+    """As :func:`irt_dask.calibrate.bayes.item_moves.moves_for`, where slopes may be shared.
+
+    Or more than slopes and intercepts moves along the scale of ability.
+    """
     models = shapes.models
     if models.shares and isinstance(prior, ItemPrior):
         return CommonSlopeMoves(prior, power, models.once[0])
     if models.shares and isinstance(prior, Hierarchy):
         return CommonSlopeLearned(prior, power, models.n_items, state, towards)
+    if shapes.scored:
+        assert isinstance(prior, ItemPrior)
+        return ScoredMoves(prior, power, shapes, towards)
     return moves_for(prior, power, models.n_items, state, towards)

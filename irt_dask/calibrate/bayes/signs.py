@@ -14,8 +14,9 @@ import xarray as xr
 
 from irt_dask.arrays import Bools, Floats
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy
-from irt_dask.calibrate.bayes.item_density import Conditional, Shapes, modes
+from irt_dask.calibrate.bayes.item_density import Conditional, Shapes
 from irt_dask.calibrate.bayes.item_moves import FixedMoves
+from irt_dask.calibrate.bayes.item_step import agreement_of, modes
 from irt_dask.calibrate.bayes.model_posterior import Posterior
 from irt_dask.calibrate.bayes.models import inside
 from irt_dask.calibrate.shared import first_component
@@ -50,16 +51,35 @@ def pilot(
         item_id, models, counts.of_each, start, slope=slopes, prior=shapes.betas, signed=True
     )
     y, towards = inside(shapes, x), information * slopes
-    if start is None and (slopes < 0.0).any():
+    if shapes.scored:
+        y, towards = _by_scores(engine, shapes, information, slopes, y, start)
+    elif start is None and (slopes < 0.0).any():
         other = start_values(
             item_id, models, counts.of_each, None, slope=np.abs(slopes), prior=shapes.betas
         )
         y, towards = _likelier(engine, shapes, information, (y, towards), inside(shapes, other))
-    if towards @ y[0] < 0.0:
-        y[0] = -y[0]
+    if agreement_of(towards, y) < 0.0:
+        y = shapes.stretched(y, -1.0)
     if isinstance(prior, ItemPrior) and prior.loading[0] * y[0].sum() < 0.0:
-        y[0], towards = -y[0], -towards
-    return y, tuple(towards.tolist())
+        y, towards = shapes.stretched(y, -1.0), -towards
+    return y, tuple(towards.tolist() if towards.ndim == 1 else map(tuple, towards.tolist()))
+
+
+def _by_scores(
+    engine: Engine, shapes: Shapes, information: Floats, slopes: Floats, y: Floats,
+    start: xr.Dataset | None,
+) -> tuple[Floats, Floats]:  # fmt: skip
+    """Coordinates to start from, and what each counts towards the orientation, (P, items).
+
+    Codes of nominal items may follow each other in any order, so that neither slopes nor the first
+    component tell the direction of ability: it is that of all scores where a search ends, from the
+    ``start`` alone or from the likelier end of two: all scores rise, or fall where the item's codes
+    fall along the component.
+    """
+    falls = np.where((slopes < 0.0) & shapes.rising_items, -1.0, 1.0)
+    starts = [y] if start is not None else [y, shapes.stretched(y, falls)]
+    _, y = max((_climbed(engine, shapes, y) for y in starts), key=lambda end: end[0])
+    return y, information * shapes.inner(y)
 
 
 def _likelier(
