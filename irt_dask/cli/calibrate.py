@@ -118,7 +118,8 @@ def _guessing_prior(text: str | None, model: Any) -> dict[str, Any]:
               help="Item response model: 1pl to 4pl (marginal, joint; default: 2pl); with marginal "
               "also those of any number of categories: graded, gpcm, pcm, rating, nominal; two "
               "joined by a plus (of two categories, of more: 3pl+gpcm); or a .csv or .json of "
-              "columns item and model. Bayes: the same but for nominal (default: 2pl). "
+              "columns item and model. Bayes: the same (default: 2pl; nominal: "
+              "with --positive none). "
               "Conditional: rasch (the default), pcm, rating.")  # fmt: skip
 @click.option("--groups/--no-groups", default=None,
               help="Whether each group of persons has its own mean and SD of ability (marginal; "

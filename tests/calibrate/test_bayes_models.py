@@ -266,7 +266,7 @@ def test_a_category_that_nobody_has_is_said():
 
 @pytest.mark.parametrize(("options", "match"), [
     ({"model": "nominal"}, "scores of nominal items may have any sign.*positive='none'"),
-    ({"model": "nominal", "positive": "none"}, "nominal items have scores.*give an ItemPrior"),
+    ({"model": "nominal", "positive": "none", "prior": "hierarchical"}, "have scores"),
     ({"model": "graded", "n_dims": 2}, "fit_bayes is for items of two categories"),
     ({"model": "graded", "sampler": "polya-gamma"}, "others are for sampler='grid'"),
     ({"model": "graded", "guessing_prior": (2.0, 3.0)}, "guessing_prior"),

@@ -14,7 +14,7 @@ from irt_dask.errors import ApproximationWarning, ConvergenceWarning, ItemWarnin
 
 fit_quietly = partial(
     quiet, irt.fit_bayes, kinds=(ConvergenceWarning, ItemWarning, ApproximationWarning),
-    positive="none", prior=irt.ItemPrior(), progress=False,
+    positive="none", progress=False,
 )  # fmt: skip
 MODELS = ("nominal", "gpcm", "nominal", "nominal", "graded", "nominal")
 
@@ -68,8 +68,9 @@ def test_what_takes_draws_takes_these(fitted):
 
 
 def test_draws_of_the_prior():
-    options = {"model": "nominal", "positive": "none", "prior": irt.ItemPrior()}
-    prior = irt.prior_items(["a", "b"], categories=[4, 2], n_draws=4000, seed=1, **options)
+    options = {"model": "nominal", "positive": "none", "n_draws": 4000, "seed": 1}
+    prior = irt.prior_items(["a", "b"], categories=[4, 2], **options)
+    assert prior.attrs["prior"] == "fixed"
     scores = prior["item_category_score_draw"].values
     away = scores[:, 0, 1:3] - np.array([1.0, 2.0]) * scores[:, 0, 3:] / 3.0
     # sums of the first and of the first two of three N(0, 1) less their mean

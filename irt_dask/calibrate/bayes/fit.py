@@ -86,8 +86,9 @@ def fit_bayes(
         powering="shrink" and location="refined" alone, and items that share no parameters.
     model : str, or mapping of item to str
         "1pl" (one free slope) to "4pl"; of any number of categories "graded", "gpcm", "pcm" (one
-        slope), "rating" (and common steps); mixtures as in :func:`fit_marginal` ("3pl+gpcm", or one
-        for each item), where the same items share the same.  Several abilities: "2pl".
+        slope), "rating" (and common steps), and with positive="none" "nominal"; mixtures as in
+        :func:`fit_marginal` ("3pl+gpcm", or one for each item), where the same items share the
+        same.  Several abilities: "2pl".
     n_dims : int
         Abilities.  With several (M2PL) P(right) = sigma(a'theta + d), a the item's loadings.
     n_shards, n_chains : int
@@ -103,12 +104,14 @@ def fit_bayes(
         persons (ability is N(0, 1)) however many the items are; a slope that items share has
         log a ~ N(0, 1), their d a mean and a variance of their own.  ``ItemPrior``: independent
         items, by default a ~ N(1, 1) truncated to positive, d ~ N(0, 2^2), the default where the
-        former is not available: the Polya-Gamma sampler, so several abilities, and the published
-        powering (attrs["prior"] says which).  Each shard's prior is tempered to prior^(n_k / n).
+        former is not available: nominal items, the Polya-Gamma sampler, so several abilities, and
+        the published powering (attrs["prior"] says which).  Each shard's prior is tempered to
+        prior^(n_k / n).
     guessing_prior : (alpha, beta) or None
         3PL, 4PL: Beta density of each guessing parameter, as in :func:`fit_marginal`; None: all
         values are as likely before the data.  (Steps: deviations of step intercepts from their mean
-        are N(0, 2^2); graded, logarithms of their distances N(log(4 / (K - 1)), 1).)
+        are N(0, 2^2); graded, logarithms of their distances N(log(4 / (K - 1)), 1); nominal,
+        deviations of the scores' steps from their mean also, N(0, 1).)
     sampler : "grid" | "polya-gamma"
         "grid" (the default, for one ability): abilities on a grid, items from counts on it.
         "polya-gamma" (the default for several): the published one, a draw for each response; its
@@ -173,10 +176,11 @@ def fit_bayes(
         ``item_negative_probability``, that the slope is negative, and (a, d) in place of (log a, d)
         everywhere; difficulties of items whose slope is within 3 SDs of 0 are NaN.  Asymptotes, and
         the steps of items with more than two categories, have means, ``_sd``, ``_rhat``, ``_ess``
-        and draws too (``item_guessing``, ``item_upper_asymptote``, ``item_step_intercept``; also
-        ``item_step_difficulty``, ``item_model``, ``item_n_categories``); their d is the mean of the
-        step intercepts, and ``item_covariance`` is of the 2PL alone.  attrs: ``n_flat_items``
-        counts slopes that are flagged as flat; ``scale_se``, ``place_se`` are what n abilities
+        and draws too (``item_guessing``, ``item_upper_asymptote``, ``item_step_intercept``, nominal
+        ``item_category_score``; also ``item_step_difficulty``, ``item_model``,
+        ``item_n_categories``); their d is the mean of the step intercepts, and ``item_covariance``
+        is of the 2PL alone. attrs: ``n_flat_items`` counts slopes that are flagged as flat;
+        ``scale_se``, ``place_se`` are what n abilities
         N(0, 1), of persons with a response, leave open of a common log a and a common shift of
         ability, ``scale_shift`` and ``place_shift`` by how much the items' priors have moved log a,
         and ability with b; ``objective`` is the log posterior of the means on the full data (with
@@ -240,7 +244,7 @@ def fit_bayes(
     )  # fmt: skip
     weighted.refuse(responses, shapes, n_dims, sampler, powering, location)
     name = samplers.choose(sampler, n_dims)
-    before = item_priors.choose(prior, name, powering, signed=signed)
+    before = item_priors.choose(prior, name, powering, signed=signed, scored=shapes.scored)
     o = Options(
         seed, n_shards, n_draws, n_warmup, n_chains,
         item_priors.structured(before, shapes, responses.item_id, item_blocks, item_covariates),

@@ -30,10 +30,11 @@ _LARGE_SHIFT = 1.0
 
 
 def choose(
-    prior: str | ItemPrior | None, sampler: str, powering: str, *, signed: bool = False
-) -> ItemPrior | Hierarchy:
+    prior: str | ItemPrior | None, sampler: str, powering: str, *, signed: bool = False,
+    scored: bool = False,
+) -> ItemPrior | Hierarchy:  # fmt: skip
     """The items' prior, by default learned where that is available."""
-    available = sampler == "grid" and powering != "published"
+    available = sampler == "grid" and powering != "published" and not scored
     learned = SignedHierarchy() if signed else Hierarchy()
     if prior is None:
         return learned if available else ItemPrior()
@@ -42,6 +43,11 @@ def choose(
         return prior
     if prior != "hierarchical":
         raise InputError(f"prior={prior!r} is not available; give 'hierarchical' or an ItemPrior")
+    if scored:
+        raise InputError(
+            "prior='hierarchical' learns slopes and intercepts, and nominal items have scores, "
+            "whose prior would outvote the persons: leave prior= out, or give an ItemPrior"
+        )
     if not available:
         raise InputError(
             "prior='hierarchical' is available with sampler='grid', so for one ability, and with "
@@ -56,11 +62,6 @@ def structured(
 ) -> ItemPrior | Hierarchy:  # fmt: skip
     """The prior of items in blocks, and with covariates, or of items that share a slope."""
     models = shapes.models
-    if shapes.scored and isinstance(prior, Hierarchy):
-        raise InputError(
-            "the hierarchical prior learns slopes and intercepts, and nominal items have scores, "
-            "whose prior would outvote the persons: give an ItemPrior"
-        )
     if item_blocks is None and item_covariates is None:
         if models.shares and isinstance(prior, Hierarchy):
             return CommonSlope.of(prior, models.of_all[0] >= 0)

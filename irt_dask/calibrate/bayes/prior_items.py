@@ -50,9 +50,8 @@ def prior_items(
     items : Responses or anything ``from_array`` takes, or a sequence of item identifiers
         What the items are called; of responses nothing else is looked at but their categories.
     model, prior, guessing_prior, positive, item_blocks, item_covariates
-        As in :func:`fit_bayes` with one ability: its models (all but "nominal", and
-        mixtures), ``prior`` "hierarchical" (the default) or an ``ItemPrior``, and
-        ``positive`` "all" or "none".
+        As in :func:`fit_bayes` with one ability: its models, ``prior`` "hierarchical" (the
+        default, but for nominal items) or an ``ItemPrior``, and ``positive`` "all" or "none".
     categories : int, one an item, or mapping of item to int, optional
         Categories of the items where identifiers are given; default 2.
     n_draws : int
@@ -62,12 +61,13 @@ def prior_items(
     -------
     Dataset over items
         Named as a result of :func:`fit_bayes`: ``item_discrimination_draw``,
-        ``item_intercept_draw``, ``item_guessing_draw``, ``item_upper_asymptote_draw`` (draw, items)
-        and ``item_step_intercept_draw`` (draw, items, steps) as the models have them, with their
-        means and ``_sd``; of the hierarchical prior also ``item_prior_mean`` and
-        ``item_prior_covariance`` with ``_sd`` and ``_draw``, draw i of which belongs to draw i of
-        the items, and those of blocks and covariates; ``item_model`` and ``item_n_categories``;
-        with ``positive="none"`` ``item_negative_probability``.  Difficulties have no mean where a
+        ``item_intercept_draw``, ``item_guessing_draw``, ``item_upper_asymptote_draw`` (draw,
+        items), ``item_step_intercept_draw`` (draw, items, steps) and ``item_category_score_draw``
+        (draw, items, categories) as the models have them, with their means and ``_sd``; of the
+        hierarchical prior also ``item_prior_mean`` and ``item_prior_covariance`` with ``_sd`` and
+        ``_draw``, draw i of which belongs to draw i of the items, and those of blocks and
+        covariates; ``item_model`` and ``item_n_categories``; with ``positive="none"``
+        ``item_negative_probability``.  Difficulties have no mean where a
         slope may be near 0: they are NaN but of items whose slope is 3 SDs from it.  attrs name the
         prior as a fit does.
 
@@ -103,10 +103,8 @@ def prior_items(
     item_id, n_categories = _named_items(items, categories)
     signed = asked.signed(positive, 1, None)
     shapes = models.asked(model, item_id, n_categories, guessing_prior, 1, None, signed=signed)
-    chosen = item_priors.structured(
-        item_priors.choose(prior, "grid", "shrink", signed=signed), shapes, item_id, item_blocks,
-        item_covariates,
-    )  # fmt: skip
+    before = item_priors.choose(prior, "grid", "shrink", signed=signed, scored=shapes.scored)
+    chosen = item_priors.structured(before, shapes, item_id, item_blocks, item_covariates)
     learned, common = _common(chosen, n_draws, len(item_id), seed, signed=signed)
     u = _uniforms(seed, "shapes", n_draws, shapes.models.size - 2, len(item_id))
     drawn = named(shapes.reported, shapes.draw(common, u)) | learned
