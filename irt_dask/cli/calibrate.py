@@ -255,7 +255,8 @@ def _tell(fit: xr.Dataset, files: dict[str, str], as_json: bool) -> None:
     slopes = (
         fit["item_discrimination"].values if "item_discrimination" in fit else np.ones(len(ids))
     )
-    if falling := ids[slopes < 0.0].tolist():
+    ordered = np.asarray(fit.get("item_model", "")) != "nominal"  # else codes say nothing of more
+    if falling := ids[(slopes < 0.0) & ordered].tolist():
         shown["falling_items"] = falling if as_json else name_some(falling)
     if as_json:
         if "group_label" in fit:

@@ -173,7 +173,10 @@ def suspects(posterior: xr.Dataset, n: int = 20, *, ax: Axes | None = None) -> A
         )
     share = required(posterior, "item_negative_probability")
     slope = required(posterior, "item_discrimination")
-    chosen = np.lexsort((slope, -share))[: max(n, 1)]
+    known = np.isfinite(share)
+    if not known.any():
+        raise InputError("all items are nominal, whose codes say nothing of more or less")
+    chosen = np.lexsort((slope, -share))[: min(max(n, 1), int(known.sum()))]  # those come last
     ids = item_ids(posterior)
     q = np.quantile(
         drawn(posterior, "item_discrimination"), [0.025, 0.25, 0.5, 0.75, 0.975], axis=0
@@ -191,7 +194,7 @@ def suspects(posterior: xr.Dataset, n: int = 20, *, ax: Axes | None = None) -> A
     falling = int((share > 0.5).sum())
     ax.set(
         xlabel="discrimination a (beside the item, the probability that it is negative)",
-        title=f"{falling:,} of {len(ids):,} items probably fall with ability",
+        title=f"{falling:,} of {int(known.sum()):,} items probably fall with ability",
     )
     legend(ax, [dots, narrow, wide], ["median", "50% interval", "95% interval"])
     return ax

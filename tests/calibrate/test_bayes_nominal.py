@@ -56,6 +56,8 @@ def test_results_hold_scores_and_their_draws(fitted):
     # codes of these say nothing of more or less, and their steps need not be anywhere
     assert (np.isnan(bayes["item_negative_probability"]) == nominal).all()
     assert np.isnan(bayes["item_step_difficulty"][nominal]).all()
+    assert "all scores point" in bayes.attrs["identification"]
+    assert len(irt.plot.suspects(bayes).collections[2].get_offsets()) == (~nominal).sum()
     assert float(bayes["item_category_score_rhat"].max()) < 1.1
 
 

@@ -57,8 +57,10 @@ def loading_masks(
     return free, masks.positive_loadings(free, positive)
 
 
-def identification(o: Options) -> str:
-    """What fixes scale and place, in words."""
+def identification(o: Options, *, scored: bool) -> str:
+    """What fixes scale and place, in words; ``scored``: some items are nominal."""
+    if scored:
+        return "ability N(0, 1), turned to where all scores point from the likelier of two starts"
     if o.n_dims == 1 and o.positive == "none":
         return "ability N(0, 1), turned to the first principal component of the responses"
     if o.n_dims == 1:

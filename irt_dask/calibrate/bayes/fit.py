@@ -370,7 +370,7 @@ def _about(
     about: dict[str, Any] = {
         "method": "LS-WASP" if o.n_shards > 1 else "Gibbs",
         "model": models.name(model, o.n_dims), "seed": o.seed, "n_iterations": plan.total,
-        "identification": asked.identification(o), "n_dims": o.n_dims,
+        "identification": asked.identification(o, scored=shapes.scored), "n_dims": o.n_dims,
         "n_persons": found.log_posterior.engine.n_persons,
         **persons.attrs(carried=combined.carried),
         "n_shards": o.n_shards, "n_chains": o.n_chains, "thin": plan.thin, "sampler": o.sampler,
