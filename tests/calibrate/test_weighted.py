@@ -123,6 +123,7 @@ CASES = {
     "3pl": ("3pl", irt.ItemPrior(), False),
     "gpcm": ("gpcm", irt.ItemPrior(), False),
     "graded": ("graded", irt.ItemPrior(), False),
+    "nominal": ("nominal", irt.ItemPrior(), True),
 }
 
 
@@ -130,7 +131,7 @@ CASES = {
 def test_information_and_squares(case: str) -> None:
     """At any place, whether or not it is a mode; and squares are not those of weights."""
     model, prior, signed = CASES[case]
-    k = 3 if model in ("gpcm", "graded") else 2
+    k = 3 if model in ("gpcm", "graded", "nominal") else 2
     y = simulated(120, 3, 5, missing=0.2, k=k)
     rng = np.random.default_rng(6)
     w = rng.lognormal(0.0, 0.8, len(y))
