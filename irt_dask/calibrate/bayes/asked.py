@@ -60,7 +60,7 @@ def loading_masks(
 def identification(o: Options, *, scored: bool) -> str:
     """What fixes scale and place, in words; ``scored``: some items are nominal."""
     if scored:
-        return "ability N(0, 1), turned to where all scores point from the likelier of two starts"
+        return "ability N(0, 1), turned to where its covariances with responses sum to more than 0"
     if o.n_dims == 1 and o.positive == "none":
         return "ability N(0, 1), turned to the first principal component of the responses"
     if o.n_dims == 1:

@@ -90,12 +90,9 @@ def parameters_named(models: Mixture, data: dict[str, Any], suffix: str = "") ->
     x = np.zeros((*some.shape[:-1], *models.has.shape))
     for part in models.parts:
         for k, p in enumerate(part.model.parameters):
-            of_all = (
-                data[f"{p.variable}{suffix}"][..., part.at, :]
-                if p.step
-                else (data[f"{p.variable}{suffix}"][..., part.at])
-            )
-            x[..., k, part.at] = of_all[..., column(p)] if p.step else of_all
+            of_all = data[f"{p.variable}{suffix}"]
+            of_all = of_all[..., column(p)] if p.step else of_all
+            x[..., k, part.at] = of_all[..., part.at]
     return x
 
 

@@ -7,6 +7,7 @@ draws slopes with ``sum(towards a) > 0`` alone, and ``towards`` is the same for 
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import numpy as np
@@ -20,6 +21,7 @@ from irt_dask.calibrate.bayes.item_step import agreement_of, modes
 from irt_dask.calibrate.bayes.model_posterior import Posterior
 from irt_dask.calibrate.bayes.models import inside
 from irt_dask.calibrate.shared import first_component
+from irt_dask.calibrate.shared.orientation import rise
 from irt_dask.calibrate.shared.start_values import ResponseCounts, start_values
 from irt_dask.curves.priors import ItemPrior
 from irt_dask.engine import Engine
@@ -74,12 +76,19 @@ def _by_scores(
     Codes of nominal items may follow each other in any order, so that neither slopes nor the first
     component tell the direction of ability: it is that of all scores where a search ends, from the
     ``start`` alone or from the likelier end of two: all scores rise, or fall where the item's codes
-    fall along the component.
+    fall along the component.  It is turned to where the sum over items of its covariance with
+    responses is positive.
     """
     falls = np.where((slopes < 0.0) & shapes.rising_items, -1.0, 1.0)
     starts = [y] if start is not None else [y, shapes.stretched(y, falls)]
-    _, y = max((_climbed(engine, shapes, y) for y in starts), key=lambda end: end[0])
-    return y, information * shapes.inner(y)
+    ends = sorted((_climbed(engine, shapes, y) for y in starts), key=lambda end: -end[0])
+    (value, y), (other, second) = ends[0], ends[-1]
+    of_each, of_second = information * shapes.inner(y), information * shapes.inner(second)
+    sizes = agreement_of(of_each, y) * agreement_of(of_second, second)
+    _warn_of_doubt(value, other, abs(agreement_of(of_each, second)) / math.sqrt(sizes))
+    if rise(shapes.items(y)) < 0.0:
+        return shapes.stretched(y, -1.0), -of_each
+    return y, of_each
 
 
 def _likelier(
@@ -93,15 +102,19 @@ def _likelier(
     cosine = abs(float(a @ b)) / float(np.linalg.norm(a) * np.linalg.norm(b))
     if cosine >= _SAME:
         return first
-    if abs(value - other) < _DOUBT:
+    _warn_of_doubt(value, other, cosine)
+    return first if value >= other else (its, information * its[0])
+
+
+def _warn_of_doubt(value: float, other: float, cosine: float) -> None:
+    if cosine < _SAME and abs(value - other) < _DOUBT:
         warnings.warn(
             f"two different directions of ability are about as likely (log posteriors "
             f"{max(value, other):.1f} and {min(value, other):.1f}; the cosine of their slopes is "
             f"{cosine:.2f}): chains keep to the likelier one; the items may measure two things",
             ApproximationWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
-    return first if value >= other else (its, information * its[0])
 
 
 def _climbed(engine: Engine, shapes: Shapes, y: Floats) -> tuple[float, Floats]:
