@@ -124,10 +124,10 @@ class BayesConfig(Section):
 
     ``draws = 0`` keeps 2,000 of a chain, or 1,000 of each of several shards of more than 30 items.
     ``chains = 0`` takes one chain a shard; four, which share the draws, where one shard has 256
-    items or more, because a chain uses one core.  The items' prior is learned; ``prior = "fixed"``,
-    or giving one of its parts, makes it ``ItemPrior``.  ``model``, ``guessing_prior`` and
-    ``positive`` are as in :class:`MarginalConfig`; ``item_table`` is a file of the items' blocks
-    and covariates.
+    items or more, because a chain uses one core.  The items' prior is learned, but for nominal
+    items; ``prior = "fixed"``, or giving one of its parts, makes it ``ItemPrior``.  ``model``,
+    ``guessing_prior`` and ``positive`` are as in :class:`MarginalConfig`; ``item_table`` is a file
+    of the items' blocks and covariates.
     """
 
     model: str | dict[str, str] = "2pl"
@@ -146,8 +146,13 @@ class BayesConfig(Section):
     @model_validator(mode="after")
     def _known(self) -> BayesConfig:
         _check_models(self.model, self.guessing_prior)
-        if lacking := [k.name for k in _kinds(self.model) if not k.without_bounds]:
-            raise ValueError(f"model: {lacking[0]} is not available in fit_bayes; use [marginal]")
+        if any(k.name == "nominal" for k in _kinds(self.model)):
+            if self.positive != "none":
+                raise ValueError("model: scores of nominal items have any sign: positive = 'none'")
+            if self.prior == "hierarchical" or self.item_table is not None:
+                raise ValueError(
+                    "model: the learned prior, and item_table, are not of nominal items"
+                )
         one_slope = [k.name for k in _kinds(self.model) if k.shared]
         if one_slope and self.positive == "none":
             raise ValueError(f"positive = 'none': items of {one_slope[0]} share one slope")

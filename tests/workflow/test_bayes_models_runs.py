@@ -55,7 +55,11 @@ def test_a_run_of_mixed_items_of_either_sign(tmp_path):
     ("[bayes]\nmodel = '5pl'\n", "'5pl' is not available"),
     ("[bayes]\nguessing_prior = [5, 17]\n", "items of model = '2pl' have no guessing"),
     ("[bayes]\npositive = 'anchors'\n", "bayes.positive"),
-    ("[bayes]\nmodel = 'nominal'\n", "nominal is not available in fit_bayes"),
+    ("[bayes]\nmodel = 'nominal'\n", "nominal items have any sign: positive = 'none'"),
+    (
+        "[bayes]\nmodel = 'gpcm+nominal'\npositive = 'none'\nprior = 'hierarchical'\n",
+        "are not of nominal items",
+    ),
     ("[bayes]\nmodel = 'rating:a'\npositive = 'none'\n", "items of rating share one slope"),
     ("[bayes]\nmodel = '2pl+pcm'\nitem_table = 't.csv'\n", "items of pcm share one slope"),
     (
