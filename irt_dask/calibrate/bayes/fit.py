@@ -262,7 +262,7 @@ def fit_bayes(
     checks.warn(data["item_flag"], responses.item_id)
     models.warn_null_categories(shapes, responses.item_id, counts.of_each)
     about = _about(found, o, model, shapes, counts, persons) | models.about(shapes, data, n_dims)
-    item_priors.warn(about)
+    item_priors.warn(about, scored=shapes.scored)
     item_priors.warn_inefficient(found.combined.learned, _EFFICIENT)
     shards.warn_rare(counts.seen, responses.item_id, found.shards)
     mixed = shards.warn(found.shards, found.sampled.space, responses.item_id, found.rotation)

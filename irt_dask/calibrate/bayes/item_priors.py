@@ -194,7 +194,7 @@ def _of_scores(fit: dict[str, Floats], shapes: Shapes) -> tuple[float, float]:
     return float(scale) + float(rising.sum()), float(place)
 
 
-def warn(attrs: dict[str, Any]) -> None:
+def warn(attrs: dict[str, Any], *, scored: bool) -> None:
     """Warn where items' priors, not persons, decide on scale or place."""
     said = [
         f"{name} by {attrs[f'{name}_shift']:+.2f} ({unit}), {times:.1f} times its standard error"
@@ -203,10 +203,11 @@ def warn(attrs: dict[str, Any]) -> None:
         and (times := abs(attrs[f"{name}_shift"]) / attrs[f"{name}_se"]) > _LARGE_SHIFT
     ]
     if said:
+        learned = "" if scored else "prior='hierarchical', or "
         warnings.warn(
             f"the items' priors outvote the persons: they move the common {' and the '.join(said)}."
             f" Independent priors do that with many items for few persons, or where they are "
-            f"tight; use prior='hierarchical', or an ItemPrior about where the items are",
+            f"tight; use {learned}an ItemPrior about where the items are",
             ApproximationWarning,
             stacklevel=3,
         )
