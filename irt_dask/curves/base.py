@@ -169,6 +169,11 @@ class ItemModel:
         return c is not None and c.size == len(self.parameters)
 
     @property
+    def slopes_alone(self) -> bool:
+        """Whether it has coordinates, and a slope is all of them that has the unit of ability."""
+        return self.coordinates is not None and not self.coordinates.scored
+
+    @property
     def category_map(self) -> tuple[int, ...]:
         """Number of each code in the model's formulas; -1: a category that has P = 0."""
         return tuple(range(self.n_categories))

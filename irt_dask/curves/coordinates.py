@@ -56,6 +56,8 @@ class Coordinates:
     #: change of its place adds them to, as the slope to the intercept.
     rising: slice = slice(0)
     level: slice = slice(0)
+    #: Whether there are such, or could be with more categories: the first parameter is no slope.
+    scored: bool = False
 
     @property
     def signed(self) -> Coordinates:

@@ -30,6 +30,8 @@ class Scores(Coordinates):
     ``a m`` to d and ``u m`` to t.
     """
 
+    scored = True
+
     def __init__(self, n_categories: int) -> None:
         steps = Shifts(n_categories)
         n, self.steps, self.size = n_categories - 1, steps, 2 * n_categories - 2

@@ -71,7 +71,11 @@ class MarginalConfig(Section):
         one_slope = [k.name for k in _kinds(self.model) if "a" in k.shared]
         if self.positive == "none" and one_slope:
             raise ValueError(f"positive = 'none': items of {one_slope[0]} share one slope")
-        own = [k.name for k in _kinds(self.model) if not k.without_bounds or k.shared]
+        own = [
+            k.name
+            for k in _kinds(self.model)
+            if not (k.without_bounds and k.slopes_alone) or k.shared
+        ]
         if self.prior is not None and (own or self.latent == "histogram"):
             of = f"not of {own[0]}" if own else "of normal abilities"
             raise ValueError(f"prior = 'empirical' is of slopes and intercepts of items, {of}")

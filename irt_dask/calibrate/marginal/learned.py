@@ -53,7 +53,7 @@ def refuse(models: Mixture, latent: str) -> None:
             "(categories=), join some by recode, or leave the prior out"
         )
     shared = {p.model.name for p in models.parts if p.model.shared}
-    if others := shared | {p.model.name for p in models.parts if p.model.coordinates is None}:
+    if others := shared | {p.model.name for p in models.parts if not p.model.slopes_alone}:
         raise InputError(
             f"prior= is of items with a slope and an intercept of their own, not of "
             f"{', '.join(sorted(others))}; leave it out"
