@@ -136,7 +136,8 @@ def fit_bayes(
         be negative, as of items with a reversed key, or of votes; of ability and its mirror image
         chains keep to that along which the first principal component of all responses lies, turned
         to where the sum over items of its covariance with responses is positive (an ItemPrior whose
-        slopes have a mean turns it to where that is likelier).  "anchors", of several: one loading
+        slopes have a mean turns it to where that is likelier; with nominal items, of whose codes
+        that says nothing, along all scores where a short search ends).  "anchors", of several: one loading
         of each is positive.  Slopes and loadings of any sign are N(0, 1) before the data
         (``ItemPrior.loading``), or normal as learned: "hierarchical" then is of (a, d).
     correlated : bool
@@ -179,7 +180,7 @@ def fit_bayes(
         and draws too (``item_guessing``, ``item_upper_asymptote``, ``item_step_intercept``, nominal
         ``item_category_score``; also ``item_step_difficulty``, ``item_model``,
         ``item_n_categories``); their d is the mean of the step intercepts, and ``item_covariance``
-        is of the 2PL alone. attrs: ``n_flat_items`` counts slopes that are flagged as flat;
+        is of the 2PL alone.  attrs: ``n_flat_items`` counts slopes that are flagged as flat;
         ``scale_se``, ``place_se`` are what n abilities
         N(0, 1), of persons with a response, leave open of a common log a and a common shift of
         ability, ``scale_shift`` and ``place_shift`` by how much the items' priors have moved log a,
