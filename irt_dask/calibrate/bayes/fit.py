@@ -137,8 +137,8 @@ def fit_bayes(
         chains keep to that along which the first principal component of all responses lies, turned
         to where the sum over items of its covariance with responses is positive (an ItemPrior whose
         slopes have a mean turns it to where that is likelier; with nominal items, of whose codes
-        that says nothing, along all scores where a short search ends).  "anchors", of several: one loading
-        of each is positive.  Slopes and loadings of any sign are N(0, 1) before the data
+        that says nothing, along all scores where a short search ends).  "anchors", of several: one
+        loading of each is positive.  Slopes and loadings of any sign are N(0, 1) before the data
         (``ItemPrior.loading``), or normal as learned: "hierarchical" then is of (a, d).
     correlated : bool
         Whether abilities are correlated, with a uniform prior over correlation matrices (to the
