@@ -24,7 +24,8 @@ fit_quietly = partial(
 )  # fmt: skip
 
 #: Fewer extremes than the default: of 60 persons hardly anybody would be right.
-PRIOR = ItemPrior(discrimination=(1.0, 0.4), intercept=(0.0, 1.0), loading=(0.0, 1.0))
+PRIOR = ItemPrior(discrimination=(1.0, 0.4), intercept=(0.0, 1.0))
+PRIOR_OF_SIGNS = ItemPrior(loading=(0.0, 1.0), intercept=(0.0, 1.0))
 #: Ranks are from 0 to this, in so many classes.
 DRAWS, CLASSES = 99, 10
 
@@ -78,7 +79,7 @@ def least_p(found):
     return min((value, name) for name, value in p.items())
 
 
-FIXED, SIGNED = {"prior": PRIOR}, {"prior": PRIOR, "positive": "none"}
+FIXED, SIGNED = {"prior": PRIOR}, {"prior": PRIOR_OF_SIGNS, "positive": "none"}
 CASES = {
     "2pl": ("2pl", [2] * 6, FIXED), "3pl": ("3pl", [2] * 6, FIXED), "4pl": ("4pl", [2] * 6, FIXED),
     "graded": ("graded", [3] * 5, FIXED), "gpcm": ("gpcm", [3] * 5, FIXED),
