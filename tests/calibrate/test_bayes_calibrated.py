@@ -41,7 +41,8 @@ def functionals(items, suffix=""):
     for name in ("guessing", "upper_asymptote"):
         if f"item_{name}{suffix}" in items:
             c = items[f"item_{name}{suffix}"].values
-            out |= {name: c[..., 0], f"{name}, mean": c.mean(axis=-1)}
+            # Of the second item: in the mixture the first one has none.
+            out |= {name: c[..., 1], f"{name}, mean": c.mean(axis=-1)}
     if f"item_step_intercept{suffix}" in items:
         steps = items[f"item_step_intercept{suffix}"].values
         out["steps"] = steps[..., -1, 0] - steps[..., -1, 1]
