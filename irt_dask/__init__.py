@@ -68,6 +68,8 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.store import Responses as Responses
     from irt_dask.store import from_array as from_array
     from irt_dask.store import open_responses as open_responses
+    from irt_dask.survey.replicates import Replicates as Replicates
+    from irt_dask.survey.tabulate import tabulate as tabulate
 
 #: The public names by module.
 _NAMES = {
@@ -104,6 +106,8 @@ _NAMES = {
     "banks": "read_items write_items",
     "score.ranks": "top_persons",
     "score.table": "score_table",
+    "survey.replicates": "Replicates",
+    "survey.tabulate": "tabulate",
     "clusters": "connect",
     "report.plots": "plot",
     "report.arviz_data": "to_arviz",

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from irt_dask._version import __version__
-from irt_dask.cli import calibrate, data, documents, examine, look, predict, reporting, secure, work
+from irt_dask.cli import calibrate, data, documents, examine, look, predict, publish, reporting, secure, work
 from irt_dask.cli.common import printable
 from irt_dask.cli.garbage import collected_seldom
 from irt_dask.cli.interrupts import Interrupts, silence
@@ -60,6 +60,7 @@ for command in (
     examine.information,
     examine.link,
     predict.loo,
+    publish.tabulate,
     reporting.report,
     work.run,
     secure.certs,

@@ -1,0 +1,59 @@
+"""What replicates and plausible values say together: Rubin's rules."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from irt_dask.arrays import Floats
+
+
+class Combined(NamedTuple):
+    """A statistic with its errors; NaN where they cannot be known."""
+
+    estimate: float
+    se: float
+    se_sampling: float
+    se_imputation: float
+    df: float
+    fraction_missing: float
+
+
+def combined(
+    values: Floats, scales: Floats | None, design_df: float, *, first_value: bool = False
+) -> Combined:
+    """Combine values (replicates + 1, plausible values) of a statistic, the full sample's first.
+
+    U is the mean over plausible values of sum_r c_r (t_r - t)^2 (`scales` is c; None: no replicates),
+    B the variance of the full sample's values, T = U + (1 + 1/M) B. Degrees of freedom are those of
+    Barnard and Rubin (1999), which go to `design_df` where imputation adds nothing, and to Rubin's
+    (1987) where the design's are many. One plausible value: B is not known, and se has none of it.
+    """
+    t, m = values[0], values.shape[1]
+    estimate = float(t.mean())
+    u = np.nan
+    if scales is not None:
+        used = values[:, :1] if first_value else values
+        u = float((scales @ (used[1:] - used[0]) ** 2).mean())
+    if m == 1:
+        return Combined(estimate, u**0.5, u**0.5, np.nan, design_df, np.nan)
+    between = (1 + 1 / m) * float(t.var(ddof=1))
+    total = u + between
+    share = between / total if total > 0 else np.nan
+    observed = (design_df + 1) / (design_df + 3) * design_df * (1 - share)
+    df = 1 / (share**2 / (m - 1) + 1 / observed) if observed > 0 else np.nan
+    return Combined(estimate, total**0.5, u**0.5, between**0.5, df, share)
+
+
+def degrees_of_freedom(gram: Floats) -> int:
+    """Directions in which replicates differ from the full sample: the rank of their deviations.
+
+    `gram` (replicates, replicates) has the inner products of weights' deviations over persons: 14 for
+    JK1 of 15 units, units less strata for JKn, zones for JK2 and BRR, fewer for a group that is in few
+    of them.
+    """
+    if not gram.size or not np.any(gram):
+        return 0
+    values = np.linalg.eigvalsh(gram)
+    return int((values > 1e-9 * values[-1]).sum())

@@ -1,0 +1,241 @@
+"""Replicate weights: how a survey says what another sample would have given."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import hadamard
+
+from irt_dask.arrays import Floats
+from irt_dask.errors import InputError, listed, repeated
+
+#: Column by name: what a batch of a table is.
+Columns = Mapping[str, NDArray]
+
+METHODS = ("brr", "fay", "jk1", "jkn", "jk2", "jk2_both")
+#: Methods that can be made from pairs of units.
+_OF_ZONES = ("brr", "fay", "jk2", "jk2_both")
+
+
+@dataclass(frozen=True)
+class Zones:
+    """Pairs of sampling units: `zone` and `unit` name columns, zones are 1 to `n`, units 0 and 1."""
+
+    zone: str
+    unit: str
+    n: int
+
+
+def natural(name: str) -> list[str | int]:
+    """What sorts W2 before W10."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
+def matching(pattern: str, names: Sequence[str]) -> list[str]:
+    """Columns that a name or a pattern with * stands for, W2 before W10."""
+    if pattern in names:
+        return [pattern]
+    found = sorted((n for n in names if fnmatch.fnmatchcase(n, pattern)), key=natural)
+    if not found:
+        what = "matches" if "*" in pattern else "is"
+        raise InputError(f"no column {what} {pattern!r}; there are {listed(names)}")
+    return found
+
+
+@dataclass(frozen=True)
+class Replicates:
+    """Replicate weights of a survey, and what their spread is multiplied with.
+
+    The sampling variance of a statistic t is the sum over replicates r of c_r (t_r - t)^2, where t_r
+    is the statistic under weights r and t that of the full sample.
+
+    Parameters
+    ----------
+    method
+        ``"brr"``: c = 1/R. ``"fay"``: c = 1 / (R (1 - fay)^2). ``"jk1"``: c = (R - 1)/R.
+        ``"jkn"``: c by replicate, ``scale=`` says it ((n_h - 1)/n_h for each unit of stratum h).
+        ``"jk2"``: c = 1, one half of each zone left out (NAEP). ``"jk2_both"``: c = 1/2, each half of
+        each zone left out in turn (TIMSS and PIRLS from 2015).
+    weights
+        Columns of replicate weights: names, or a pattern as ``"W_FSTURWT*"``; or :class:`Zones`, from
+        which they are made (``from_zones``).
+    fay
+        Fay's factor, from 0 to below 1; of ``"fay"`` alone.
+    scale
+        c, a number or one a replicate, where the method's own does not hold; needed by ``"jkn"``.
+    weight
+        Column of the full sample's weight, which functions take if they are not told another one.
+    factors
+        The columns are factors of the full sample's weight, not weights.
+    first_value
+        Sampling variance from the first plausible value alone (TIMSS and PIRLS to 2011); otherwise
+        the mean over plausible values.
+
+    Errors
+    ------
+    InputError
+        An unknown method, a factor or scale out of range, columns that are not there.
+
+    Sources
+    -------
+    Wolter (2007), Introduction to Variance Estimation, chapters 3 and 4; Judkins (1990) for Fay's.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> irt.Replicates.preset("pisa").method
+    'fay'
+    >>> irt.Replicates("jk1", ["w1", "w2", "w3"]).scales(3).round(3)
+    array([0.667, 0.667, 0.667])
+    """
+
+    method: str
+    weights: str | Sequence[str] | Zones
+    fay: float | None = None
+    scale: float | Sequence[float] | None = None
+    weight: str | None = None
+    factors: bool = False
+    first_value: bool = False
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise InputError(f"method={self.method!r}: replicates are {listed(METHODS)}")
+        if (self.fay is not None) != (self.method == "fay"):
+            raise InputError(
+                f"fay={self.fay!r}: Fay's factor belongs to method='fay', which needs it (PISA: .5)"
+            )
+        if self.fay is not None and not 0 <= self.fay < 1:
+            raise InputError(f"fay={self.fay!r} is not from 0 to below 1")
+        if self.method == "jkn" and self.scale is None:
+            raise InputError("method='jkn' needs scale=, (n_h - 1) / n_h for each replicate")
+        if self.scale is not None and not np.all(np.asarray(self.scale, dtype=np.float64) > 0):
+            raise InputError(f"scale={self.scale!r} is not all above 0")
+        if isinstance(self.weights, Zones):
+            if self.method not in _OF_ZONES:
+                raise InputError(f"{self.method!r} is not made from zones; {listed(_OF_ZONES)} are")
+            if self.weights.n < 2:
+                raise InputError(f"n_zones={self.weights.n}: there must be 2 zones or more")
+        elif not isinstance(self.weights, str) and (twice := repeated(list(self.weights))):
+            raise InputError(f"weights= has {twice[0]!r} twice")
+
+    @classmethod
+    def preset(cls, name: str) -> Replicates:
+        """Replicates of a published survey, with its names of columns.
+
+        ``"pisa"`` (from 2015), ``"pisa_2012"`` (to 2012), ``"timss"`` (TIMSS and PIRLS from 2015),
+        ``"timss_2011"`` (to 2011), ``"naep"``.
+        """
+        if name not in _PRESETS:
+            raise InputError(f"preset {name!r} is not one of {listed(_PRESETS)}")
+        return _PRESETS[name]
+
+    @classmethod
+    def from_zones(
+        cls, method: str, zone: str, unit: str, *, n_zones: int, weight: str | None = None,
+        fay: float | None = None,
+    ) -> Replicates:  # fmt: skip
+        """Weights made from pairs of units: `zone` (1 to `n_zones`) and `unit` (0 or 1) are columns.
+
+        ``"jk2"`` doubles unit 1 of a zone and leaves out unit 0, ``"jk2_both"`` does it the other way
+        round too; ``"brr"`` and ``"fay"`` take rows of a Hadamard matrix of the least power of 2 above
+        `n_zones`, so that zones are balanced.
+        """
+        return cls(method, Zones(zone, unit, n_zones), fay=fay, weight=weight)
+
+    def resolved(self, names: Sequence[str]) -> Replicates:
+        """With the columns' names in place of a pattern; an error if one is not there."""
+        if isinstance(self.weights, Zones):
+            for name in (self.weights.zone, self.weights.unit):
+                matching(name, names)
+            return self
+        wanted = [self.weights] if isinstance(self.weights, str) else self.weights
+        found = [name for pattern in wanted for name in matching(pattern, names)]
+        if len(found) < 2:
+            raise InputError(f"weights={self.weights!r} is {len(found)} column: 2 are the fewest")
+        self.scales(len(found))
+        return replace(self, weights=found)
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns that are read; of :meth:`resolved` ones."""
+        w = self.weights
+        return [w.zone, w.unit] if isinstance(w, Zones) else list(w)
+
+    @property
+    def n(self) -> int:
+        """Number of replicates; of :meth:`resolved` ones."""
+        if not isinstance(self.weights, Zones):
+            return len(self.weights)
+        if self.method in ("brr", "fay"):
+            return _order(self.weights.n)
+        return self.weights.n * (2 if self.method == "jk2_both" else 1)
+
+    def scales(self, n: int) -> Floats:
+        """c of each of n replicates, (n,)."""
+        if self.scale is not None:
+            given = np.asarray(self.scale, dtype=np.float64)
+            if given.ndim and given.shape != (n,):
+                raise InputError(f"scale= has {given.size} values, and there are {n} replicates")
+            return np.broadcast_to(given, (n,)).copy()
+        c = {
+            "brr": 1 / n, "jk1": (n - 1) / n, "jk2": 1.0, "jk2_both": 0.5,
+            "fay": 1 / (n * (1 - (self.fay or 0.0)) ** 2),
+        }[self.method]  # fmt: skip
+        return np.full(n, c)
+
+    def matrix(self, batch: Columns, weight: Floats, first_row: int) -> Floats:
+        """Replicate weights (persons, replicates) of a batch, checked."""
+        if isinstance(self.weights, Zones):
+            return weight[:, None] * self._of_zones(batch, self.weights, first_row)
+        out = np.stack([batch[name] for name in self.weights], axis=1).astype(np.float64)
+        if not np.all(np.isfinite(out) & (out >= 0)):
+            row, r = np.argwhere(~(np.isfinite(out) & (out >= 0)))[0]
+            raise InputError(
+                f"row {first_row + row + 1}, column {self.weights[r]!r}: {out[row, r]} is no weight"
+            )
+        return out * weight[:, None] if self.factors else out
+
+    def _of_zones(self, batch: Columns, zones: Zones, first_row: int) -> Floats:
+        """Factors (persons, replicates)."""
+        zone, unit = (np.asarray(batch[k], dtype=np.float64) for k in (zones.zone, zones.unit))
+        for name, values, ok in (
+            (zones.zone, zone, (zone >= 1) & (zone <= zones.n) & (zone == np.round(zone))),
+            (zones.unit, unit, (unit == 0) | (unit == 1)),
+        ):
+            if not ok.all():
+                row = int(np.argmin(ok))
+                wanted = f"a zone from 1 to {zones.n}" if name == zones.zone else "unit 0 or 1"
+                raise InputError(
+                    f"row {first_row + row + 1}, column {name!r}: {values[row]} is not {wanted}"
+                )
+        at, second = zone.astype(np.intp) - 1, unit == 1
+        if self.method in ("brr", "fay"):
+            sign = hadamard(self.n)[:, 1 : zones.n + 1].T[at]  # the first column is all of one sign
+            up = np.where(second[:, None], sign, -sign) > 0
+            k = self.fay or 0.0
+            return np.where(up, 2 - k, k)
+        out = np.ones((at.size, self.n))
+        rows = np.arange(at.size)
+        out[rows, at] = np.where(second, 2.0, 0.0)
+        if self.method == "jk2_both":
+            out[rows, zones.n + at] = np.where(second, 0.0, 2.0)
+        return out
+
+
+def _order(n_zones: int) -> int:
+    """Least power of 2 above the number of zones."""
+    return 1 << int(n_zones).bit_length()
+
+
+_PRESETS = {
+    "pisa": Replicates("fay", "W_FSTURWT*", fay=0.5, weight="W_FSTUWT"),
+    "pisa_2012": Replicates("fay", "W_FSTR*", fay=0.5, weight="W_FSTUWT"),
+    "timss": Replicates("jk2_both", Zones("JKZONE", "JKREP", 75), weight="TOTWGT"),
+    "timss_2011": Replicates("jk2", Zones("JKZONE", "JKREP", 75), weight="TOTWGT", first_value=True),
+    "naep": Replicates("jk2", "SRWT*", weight="ORIGWT"),
+}  # fmt: skip

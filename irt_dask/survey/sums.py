@@ -1,0 +1,164 @@
+"""One pass over a table: weighted sums of every group under the full sample's and replicates' weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irt_dask.arrays import Floats
+from irt_dask.errors import InputError, TooLargeError
+from irt_dask.survey.replicates import Replicates
+from irt_dask.survey.statistics import Statistic, summands
+from irt_dask.survey.tables import Table, numbers
+
+#: Groups at most: more is an identifier, not a group.
+MOST_GROUPS = 10_000
+#: Bytes of values and weights that percentiles may hold.
+MOST_BYTES = 8 << 30
+
+
+@dataclass
+class Group:
+    """What is known of one group and one variable."""
+
+    n: int
+    sums: Floats
+    gram: Floats
+    kept: list[tuple[Floats, Floats]] = field(default_factory=list)
+
+
+@dataclass
+class Gathered:
+    """Groups (by what they have in `by`) of each variable; what centres its values; who is out."""
+
+    groups: dict[str, dict[tuple[Any, ...], Group]]
+    centres: dict[str, float]
+    without: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which columns are read, and what of them is kept."""
+
+    variables: Mapping[str, Sequence[str]]
+    by: Sequence[str]
+    weight: str | None
+    replicates: Replicates | None
+    statistics: Sequence[Statistic]
+
+    @property
+    def columns(self) -> list[str]:
+        of_weights = [self.weight] if self.weight else []
+        if self.replicates is not None:
+            of_weights += self.replicates.columns
+        return [*self.by, *of_weights, *(c for cs in self.variables.values() for c in cs)]
+
+    def weights(self, batch: pd.DataFrame, first_row: int) -> Floats:
+        """(persons, 1 + replicates), the full sample's first."""
+        full = np.ones(len(batch))
+        if self.weight:
+            full = numbers(batch, self.weight, first_row)
+            if not np.all(ok := np.isfinite(full) & (full >= 0)):
+                row = int(np.argmin(ok))
+                raise InputError(
+                    f"row {first_row + row + 1}, column {self.weight!r}: {full[row]} is no weight"
+                )
+        if self.replicates is None:
+            return full[:, None]
+        needed = {name: numbers(batch, name, first_row) for name in self.replicates.columns}
+        return np.concatenate([full[:, None], self.replicates.matrix(needed, full, first_row)], 1)
+
+
+def gather(table: Table, plan: Plan) -> Gathered:
+    """Sums of every group and variable, in one pass.
+
+    Memory is that of a batch, and for each group and variable (1 + replicates) x summands and
+    replicates^2 numbers; percentiles hold values and weights of all persons.
+    """
+    out = Gathered({name: {} for name in plan.variables}, {}, dict.fromkeys(plan.by, 0))
+    keep = any(s.kind == "percentile" for s in plan.statistics)
+    first_row = held = 0
+    for batch in table.batches(plan.columns):
+        weights = plan.weights(batch, first_row)
+        missing = batch[list(plan.by)].isna()
+        for name in plan.by:
+            out.without[name] += int(missing[name].sum())
+        parts = list(_parts(batch, plan.by, ~missing.to_numpy().any(axis=1)))
+        for name, columns in plan.variables.items():
+            x = np.stack([numbers(batch, c, first_row) for c in columns], axis=1)
+            there = _observed(x, columns, first_row)
+            if name not in out.centres and there.any():
+                out.centres[name] = float(x[there].mean())
+            for key, rows in parts:
+                rows = rows[there[rows]]
+                if rows.size:
+                    held += _add(
+                        out.groups[name], key, x[rows], weights[rows], out.centres[name], plan, keep
+                    )
+        if held > MOST_BYTES:
+            raise TooLargeError(
+                "percentiles hold the values and weights of all persons, here more than "
+                f"{MOST_BYTES >> 30} GiB: ask for them of a part of the persons, or without replicates"
+            )
+        first_row += len(batch)
+    if first_row == 0:
+        raise InputError(f"{table.source}: the table has no rows")
+    return out
+
+
+def _parts(
+    batch: pd.DataFrame, by: Sequence[str], complete: np.ndarray
+) -> Iterator[tuple[tuple[Any, ...], np.ndarray]]:
+    """Each group of a batch with its rows, in the order of the rows."""
+    if not by:
+        yield (), np.arange(len(batch))
+        return
+    frame = batch[list(by)].reset_index(drop=True)[complete]
+    for key, rows in frame.groupby(list(by), sort=True, observed=True).indices.items():
+        yield key if isinstance(key, tuple) else (key,), frame.index.to_numpy()[rows]
+
+
+def _observed(x: Floats, columns: Sequence[str], first_row: int) -> np.ndarray:
+    """Who has a value; plausible values of a person are all there or none."""
+    bad = np.isinf(x)
+    if bad.any():
+        row, m = np.argwhere(bad)[0]
+        raise InputError(f"row {first_row + row + 1}, column {columns[m]!r}: {x[row, m]}")
+    there = ~np.isnan(x)
+    some = there.any(axis=1) & ~there.all(axis=1)
+    if some.any():
+        row = int(np.argmax(some))
+        raise InputError(
+            f"row {first_row + row + 1}: {columns[int(np.argmin(there[row]))]!r} is missing and others "
+            f"of {columns[0]!r} to {columns[-1]!r} are not: they are plausible values of one variable"
+        )
+    return there[:, 0]
+
+
+def _add(
+    groups: dict[tuple[Any, ...], Group], key: tuple[Any, ...], x: Floats, weights: Floats,
+    centre: float, plan: Plan, keep: bool,
+) -> int:  # fmt: skip
+    """Add persons to a group; the bytes that are held for percentiles."""
+    moved = [Statistic(s.name, s.kind, s.at - centre) for s in plan.statistics]
+    sums = weights.T @ summands(x - centre, moved)
+    deviations = weights[:, 1:] - weights[:, :1]
+    gram = deviations.T @ deviations
+    group = groups.get(key)
+    if group is None:
+        if len(groups) == MOST_GROUPS:
+            raise InputError(
+                f"by={list(plan.by)} makes more than {MOST_GROUPS:,} groups: is one an identifier?"
+            )
+        group = groups[key] = Group(0, np.zeros_like(sums), np.zeros_like(gram))
+    group.n += x.shape[0]
+    group.sums += sums
+    group.gram += gram
+    if not keep:
+        return 0
+    group.kept.append((x, weights))
+    return x.nbytes + weights.nbytes

@@ -1,0 +1,200 @@
+"""Tables of groups with the errors of sampling and of imputation: :func:`tabulate`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import t as student
+
+from irt_dask.arrays import Floats
+from irt_dask.errors import DataWarning, InputError, listed, repeated
+from irt_dask.survey.combine import Combined, combined, degrees_of_freedom
+from irt_dask.survey.replicates import Replicates, matching
+from irt_dask.survey.statistics import Statistic, from_sums, percentiles, statistics_of
+from irt_dask.survey.sums import Gathered, Group, Plan, gather
+from irt_dask.survey.tables import Source, Table
+
+#: Intervals on fewer degrees of freedom are said to be rough.
+_FEW = 5
+_COLUMNS = ("estimate", "se", "se_sampling", "se_imputation", "df", "fraction_missing", "lower",
+            "upper", "n")  # fmt: skip
+
+#: What is tabulated: a column, a pattern or columns of plausible values; or several by name.
+Values = str | Sequence[str] | Mapping[str, str | Sequence[str]]
+
+
+def tabulate(
+    persons: Source, values: Values, *, by: str | Sequence[str] = (), weight: str | None = None,
+    replicates: Replicates | None = None, statistics: str | Sequence[str] = ("mean", "sd"),
+    level: float = 0.95,
+) -> pd.DataFrame:  # fmt: skip
+    """Statistics of groups of persons, with standard errors that hold sampling and imputation.
+
+    Every statistic is computed for each plausible value under each weight; plausible values are never
+    averaged first. Replicates' spread about the full sample's value is the sampling variance, the
+    spread of plausible values the imputation variance (Rubin's rules).
+
+    Parameters
+    ----------
+    persons
+        A DataFrame, a CSV file (also .gz), a Parquet file or a folder of them, a row a person.
+    values
+        A column; a pattern with * or several columns, which are plausible values of one variable
+        (``"PV*MATH"``); or a mapping from names to these, for several variables.
+    by
+        Columns whose combinations are the groups; none: all persons. Persons for whom one is missing
+        are in no group, which is warned of.
+    weight
+        Column of the full sample's weights (default: that of `replicates`, or 1 for all).
+    replicates
+        Replicate weights. Without them ``se_sampling`` and ``se`` are not known and NaN.
+    statistics
+        Of ``"weight"`` (the sum of weights), ``"mean"``, ``"sd"`` (divided by the sum of weights),
+        ``"p25"`` (any percentile: the least value at or below which so much of the weight lies), and
+        ``"at least 400"`` (the share of the weight with a value of at least 400).
+    level
+        Level of the intervals, between 0 and 1.
+
+    Returns
+    -------
+    DataFrame
+        A row for each variable, group and statistic: ``variable``, the columns of `by`,
+        ``statistic``, ``estimate``, ``se``, ``se_sampling``, ``se_imputation``, ``df`` (Barnard and
+        Rubin's, from the directions in which the group's replicates differ), ``fraction_missing``
+        (share of the variance that is imputation), ``lower``, ``upper`` (Student's t), ``n`` (persons
+        with a value). One plausible value: se is that of sampling alone and ``se_imputation`` NaN.
+
+    Errors
+    ------
+    InputError
+        Columns that are not there, statistics that are not known, weights that are missing, negative
+        or not numbers (with row, column and value), some plausible values missing and others not.
+    TooLargeError
+        Percentiles of more than 8 GiB of values and weights.
+
+    Warns
+    -----
+    DataWarning
+        Persons without a group; groups that some replicate leaves without anybody (their errors are
+        NaN) or that lie in so few zones that intervals have below 5 degrees of freedom.
+
+    Cost
+    ----
+    One pass over the table; persons x replicates x (plausible values x summands + replicates)
+    multiplications; memory of a batch and of sums for each group; percentiles hold values and weights
+    of all persons.
+
+    Sources
+    -------
+    Rubin (1987), Multiple Imputation for Nonresponse in Surveys; Barnard and Rubin (1999), Biometrika
+    86; OECD (2009), PISA Data Analysis Manual, chapters 4 and 8.
+
+    Examples
+    --------
+    >>> import irt_dask as irt, numpy as np, pandas as pd
+    >>> rng = np.random.default_rng(1)
+    >>> ability = rng.standard_normal(400)
+    >>> persons = pd.DataFrame({f"PV{m}": ability + .3 * rng.standard_normal(400) for m in range(1, 6)})
+    >>> persons["zone"], persons["unit"] = np.arange(400) // 20 + 1, np.arange(400) % 2
+    >>> jk2 = irt.Replicates.from_zones("jk2", "zone", "unit", n_zones=20)
+    >>> table = irt.tabulate(persons, "PV*", replicates=jk2, statistics=["mean", "p90"])
+    >>> table[["statistic", "n"]].to_numpy().tolist()
+    [['mean', 400], ['p90', 400]]
+    >>> bool((table["se"] > table["se_sampling"]).all())
+    True
+    """
+    table = Table(persons)
+    by = [by] if isinstance(by, str) else list(by)
+    for name in by:
+        matching(name, table.columns)
+    if twice := repeated(by):
+        raise InputError(f"by= has {twice[0]!r} twice")
+    if not 0 < level < 1:
+        raise InputError(f"level={level!r} is not between 0 and 1")
+    if replicates is not None:
+        weight = weight or replicates.weight
+        replicates = replicates.resolved(table.columns)
+    if weight is not None:
+        matching(weight, table.columns)
+    plan = Plan(_variables(values, table.columns), by, weight, replicates,
+                statistics_of(statistics))  # fmt: skip
+    gathered = gather(table, plan)
+    rows = list(_rows(gathered, plan, level))
+    out = pd.DataFrame(rows, columns=["variable", *by, "statistic", *_COLUMNS])
+    _warn(out, gathered, plan)
+    return out
+
+
+def _variables(values: Values, columns: Sequence[str]) -> dict[str, list[str]]:
+    """Columns of each variable by its name."""
+    if isinstance(values, str):
+        values = {values: values}
+    elif not isinstance(values, Mapping):
+        names = list(values)
+        values = {names[0] if len(names) == 1 else f"{names[0]}..{names[-1]}": names} if names else {}
+    if not values:
+        raise InputError("values= names no column")
+    out = {}
+    for name, wanted in values.items():
+        each = [wanted] if isinstance(wanted, str) else list(wanted)
+        out[name] = [c for pattern in each for c in matching(pattern, columns)]
+        if twice := repeated(out[name]):
+            raise InputError(f"values= has {twice[0]!r} twice")
+    return out
+
+
+def _rows(gathered: Gathered, plan: Plan, level: float) -> Iterator[list[Any]]:
+    replicates = plan.replicates
+    scales = None if replicates is None else replicates.scales(replicates.n)
+    first = replicates is not None and replicates.first_value
+    for name, groups in gathered.groups.items():
+        for key in sorted(groups, key=lambda k: tuple((isinstance(v, str), v) for v in k)):
+            group = groups[key]
+            df = degrees_of_freedom(group.gram) if replicates is not None else np.nan
+            found = _values(group, gathered.centres[name], len(plan.variables[name]), plan.statistics)
+            for s in plan.statistics:
+                c = combined(found[s.name], scales, df, first_value=first)
+                yield [name, *key, s.name, *c, *_interval(c, level), group.n]
+
+
+def _values(
+    group: Group, centre: float, n_values: int, statistics: Sequence[Statistic]
+) -> dict[str, Floats]:
+    """Values (weights, plausible values) of each statistic."""
+    out = from_sums(group.sums, n_values, centre, statistics)
+    wanted = [s for s in statistics if s.kind == "percentile"]
+    if wanted:
+        x, weights = (np.concatenate(part) for part in zip(*group.kept, strict=True))
+        found = percentiles(x, weights, [s.at / 100 for s in wanted])
+        out |= {s.name: f for s, f in zip(wanted, found, strict=True)}
+        group.kept.clear()
+    return out
+
+
+def _interval(c: Combined, level: float) -> tuple[float, float]:
+    half = student.ppf((1 + level) / 2, c.df) * c.se if c.df > 0 else np.nan
+    return c.estimate - half, c.estimate + half
+
+
+def _warn(out: pd.DataFrame, gathered: Gathered, plan: Plan) -> None:
+    """What is not as one might think."""
+    said = [f"{n:,} persons without {name!r} are in no group"
+            for name, n in gathered.without.items() if n]  # fmt: skip
+    said += [f"nobody has a value of {name!r}" for name, g in gathered.groups.items() if not g]
+    if plan.replicates is not None and len(out):
+        group = out[list(plan.by)].astype(str).agg(", ".join, axis=1) if plan.by else pd.Series(
+            "all persons", index=out.index)  # fmt: skip
+        lost = out["se_sampling"].isna()
+        few = ~lost & (out["df"] < _FEW)
+        for rows, why in (
+            (lost, "some replicate leaves nobody, errors are not known (NaN)"),
+            (few, f"intervals have below {_FEW} degrees of freedom and are rough"),
+        ):
+            if rows.any():
+                said.append(f"{why}: {listed(dict.fromkeys(group[rows]))}")
+    if said:
+        warnings.warn("; ".join(said), DataWarning, stacklevel=3)
