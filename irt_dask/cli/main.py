@@ -12,7 +12,18 @@ from typing import Any, NoReturn
 import click
 
 from irt_dask._version import __version__
-from irt_dask.cli import calibrate, data, documents, examine, look, predict, publish, reporting, secure, work
+from irt_dask.cli import (
+    calibrate,
+    data,
+    documents,
+    examine,
+    look,
+    predict,
+    publish,
+    reporting,
+    secure,
+    work,
+)
 from irt_dask.cli.common import printable
 from irt_dask.cli.garbage import collected_seldom
 from irt_dask.cli.interrupts import Interrupts, silence

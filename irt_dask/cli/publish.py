@@ -22,8 +22,8 @@ _MOST = 60
 @click.option("--statistic", "statistics", multiple=True, default=("mean", "sd"), show_default=True,
               metavar="NAME", help="weight, mean, sd, p25 (any percentile), 'at least 400' (any "
               "score). May be repeated.")  # fmt: skip
-@click.option("--weight", metavar="COLUMN", help="Weights of the full sample (default: those of the "
-              "preset, or 1 for all).")  # fmt: skip
+@click.option("--weight", metavar="COLUMN", help="Weights of the full sample (default: those of "
+              "the preset, or 1 for all).")  # fmt: skip
 @click.option("--preset", metavar="SURVEY", help="Replicate weights and their columns as in pisa, "
               "pisa_2012, timss, timss_2011, naep.")  # fmt: skip
 @click.option("--replicates", multiple=True, metavar="COLUMN", help="Columns of replicate weights, "
@@ -41,15 +41,17 @@ def tabulate(
 ) -> None:  # fmt: skip
     """Make a table of groups from persons' values or plausible values in FILE.
 
-    FILE is a CSV or Parquet file, or a folder of Parquet files, a row a person. Standard errors hold
-    what replicate weights say of sampling and plausible values of imputation; without replicate
-    weights they are not known. The columns are explained in 'irt-dask docs survey'.
+    FILE is a CSV or Parquet file, or a folder of Parquet files, a row a person. Standard errors
+    hold what replicate weights say of sampling and plausible values of imputation; without
+    replicate weights they are not known. The columns are explained in 'irt-dask docs survey'.
     """
     import irt_dask as irt
 
     path = new_csv(out)
     if preset and (replicates or method or fay is not None):
-        raise InputError("--preset says all of --replicates, --method and --fay: give one or the other")
+        raise InputError(
+            "--preset says all of --replicates, --method and --fay: give one or the other"
+        )
     if bool(replicates) != bool(method):
         raise InputError("--replicates and --method belong together")
     design = None
@@ -63,8 +65,9 @@ def tabulate(
         wanted.setdefault(name, []).append(column if sep else text)
     with warned(quiet):
         table = irt.tabulate(
-            file, wanted, by=by, weight=weight, replicates=design, statistics=statistics, level=level
-        )
+            file, wanted, by=by, weight=weight, replicates=design, statistics=statistics,
+            level=level,
+        )  # fmt: skip
     write_csv(table, path)
     if as_json:
         show({"rows": records(table)}, True)

@@ -25,10 +25,11 @@ def combined(
 ) -> Combined:
     """Combine values (replicates + 1, plausible values) of a statistic, the full sample's first.
 
-    U is the mean over plausible values of sum_r c_r (t_r - t)^2 (`scales` is c; None: no replicates),
-    B the variance of the full sample's values, T = U + (1 + 1/M) B. Degrees of freedom are those of
-    Barnard and Rubin (1999), which go to `design_df` where imputation adds nothing, and to Rubin's
-    (1987) where the design's are many. One plausible value: B is not known, and se has none of it.
+    U is the mean over plausible values of sum_r c_r (t_r - t)^2 (`scales` is c; None: no
+    replicates), B the variance of the full sample's values, T = U + (1 + 1/M) B. Degrees of freedom
+    are those of Barnard and Rubin (1999), which go to about `design_df` where imputation adds
+    nothing, and to Rubin's (1987) where the design's are many. One plausible value: B is not known,
+    and se has none of it.
     """
     t, m = values[0], values.shape[1]
     estimate = float(t.mean())
@@ -49,9 +50,9 @@ def combined(
 def degrees_of_freedom(gram: Floats) -> int:
     """Directions in which replicates differ from the full sample: the rank of their deviations.
 
-    `gram` (replicates, replicates) has the inner products of weights' deviations over persons: 14 for
-    JK1 of 15 units, units less strata for JKn, zones for JK2 and BRR, fewer for a group that is in few
-    of them.
+    `gram` (replicates, replicates) has the inner products of weights' deviations over persons: 14
+    for JK1 of 15 units, units less strata for JKn, zones for JK2 and BRR, fewer for a group that is
+    in few of them.
     """
     if not gram.size or not np.any(gram):
         return 0

@@ -24,7 +24,7 @@ _OF_ZONES = ("brr", "fay", "jk2", "jk2_both")
 
 @dataclass(frozen=True)
 class Zones:
-    """Pairs of sampling units: `zone` and `unit` name columns, zones are 1 to `n`, units 0 and 1."""
+    """Pairs of sampling units: columns of zones, which are 1 to `n`, and of units, 0 and 1."""
 
     zone: str
     unit: str
@@ -51,19 +51,19 @@ def matching(pattern: str, names: Sequence[str]) -> list[str]:
 class Replicates:
     """Replicate weights of a survey, and what their spread is multiplied with.
 
-    The sampling variance of a statistic t is the sum over replicates r of c_r (t_r - t)^2, where t_r
-    is the statistic under weights r and t that of the full sample.
+    The sampling variance of a statistic t is the sum over replicates r of c_r (t_r - t)^2, where
+    t_r is the statistic under weights r and t that of the full sample.
 
     Parameters
     ----------
     method
         ``"brr"``: c = 1/R. ``"fay"``: c = 1 / (R (1 - fay)^2). ``"jk1"``: c = (R - 1)/R.
         ``"jkn"``: c by replicate, ``scale=`` says it ((n_h - 1)/n_h for each unit of stratum h).
-        ``"jk2"``: c = 1, one half of each zone left out (NAEP). ``"jk2_both"``: c = 1/2, each half of
-        each zone left out in turn (TIMSS and PIRLS from 2015).
+        ``"jk2"``: c = 1, one half of each zone left out (NAEP). ``"jk2_both"``: c = 1/2, each
+        half of each zone left out in turn (TIMSS and PIRLS from 2015).
     weights
-        Columns of replicate weights: names, or a pattern as ``"W_FSTURWT*"``; or :class:`Zones`, from
-        which they are made (``from_zones``).
+        Columns of replicate weights: names, or a pattern as ``"W_FSTURWT*"``; or :class:`Zones`,
+        from which they are made (``from_zones``).
     fay
         Fay's factor, from 0 to below 1; of ``"fay"`` alone.
     scale
@@ -139,11 +139,11 @@ class Replicates:
         cls, method: str, zone: str, unit: str, *, n_zones: int, weight: str | None = None,
         fay: float | None = None,
     ) -> Replicates:  # fmt: skip
-        """Weights made from pairs of units: `zone` (1 to `n_zones`) and `unit` (0 or 1) are columns.
+        """Weights made from pairs of units: columns `zone` (1 to `n_zones`) and `unit` (0 or 1).
 
-        ``"jk2"`` doubles unit 1 of a zone and leaves out unit 0, ``"jk2_both"`` does it the other way
-        round too; ``"brr"`` and ``"fay"`` take rows of a Hadamard matrix of the least power of 2 above
-        `n_zones`, so that zones are balanced.
+        ``"jk2"`` doubles unit 1 of a zone and leaves out unit 0, ``"jk2_both"`` does it the other
+        way round too; ``"brr"`` and ``"fay"`` take rows of a Hadamard matrix of the least power of
+        2 above `n_zones`, so that zones are balanced.
         """
         return cls(method, Zones(zone, unit, n_zones), fay=fay, weight=weight)
 
@@ -236,6 +236,8 @@ _PRESETS = {
     "pisa": Replicates("fay", "W_FSTURWT*", fay=0.5, weight="W_FSTUWT"),
     "pisa_2012": Replicates("fay", "W_FSTR*", fay=0.5, weight="W_FSTUWT"),
     "timss": Replicates("jk2_both", Zones("JKZONE", "JKREP", 75), weight="TOTWGT"),
-    "timss_2011": Replicates("jk2", Zones("JKZONE", "JKREP", 75), weight="TOTWGT", first_value=True),
+    "timss_2011": Replicates(
+        "jk2", Zones("JKZONE", "JKREP", 75), weight="TOTWGT", first_value=True
+    ),
     "naep": Replicates("jk2", "SRWT*", weight="ORIGWT"),
 }  # fmt: skip

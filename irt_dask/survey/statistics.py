@@ -51,7 +51,7 @@ def _statistic(name: str) -> Statistic:
 
 
 def summands(x: Floats, statistics: Sequence[Statistic]) -> Floats:
-    """What is summed with weights, (persons, 1 + plausible values x (2 + scores)), of x (persons, M).
+    """What is summed with weights, (persons, 1 + M (2 + scores)), of values x (persons, M).
 
     x is about a value in its midst, so that squares lose nothing.
     """

@@ -1,4 +1,4 @@
-"""One pass over a table: weighted sums of every group under the full sample's and replicates' weights."""
+"""One pass over a table: sums of every group under the full sample's and replicates' weights."""
 
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ class Plan:
 
     @property
     def columns(self) -> list[str]:
+        """All of them."""
         of_weights = [self.weight] if self.weight else []
         if self.replicates is not None:
             of_weights += self.replicates.columns
@@ -102,7 +103,7 @@ def gather(table: Table, plan: Plan) -> Gathered:
         if held > MOST_BYTES:
             raise TooLargeError(
                 "percentiles hold the values and weights of all persons, here more than "
-                f"{MOST_BYTES >> 30} GiB: ask for them of a part of the persons, or without replicates"
+                f"{MOST_BYTES >> 30} GiB: ask for them of a part of the persons"
             )
         first_row += len(batch)
     if first_row == 0:
@@ -133,8 +134,9 @@ def _observed(x: Floats, columns: Sequence[str], first_row: int) -> np.ndarray:
     if some.any():
         row = int(np.argmax(some))
         raise InputError(
-            f"row {first_row + row + 1}: {columns[int(np.argmin(there[row]))]!r} is missing and others "
-            f"of {columns[0]!r} to {columns[-1]!r} are not: they are plausible values of one variable"
+            f"row {first_row + row + 1}: {columns[int(np.argmin(there[row]))]!r} is missing and "
+            f"others of {columns[0]!r} to {columns[-1]!r} are not: they are plausible values of "
+            "one variable"
         )
     return there[:, 0]
 

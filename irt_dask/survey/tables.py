@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from os import PathLike, fspath
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from irt_dask.errors import InputError
 
 #: A table: of pandas, or the path of a CSV or Parquet file or of a folder of Parquet files.
-Source = pd.DataFrame | str | PathLike[str]
+Source: TypeAlias = pd.DataFrame | str | PathLike[str]
 #: Rows of a batch.
 _ROWS = 1 << 16
 
@@ -48,7 +49,9 @@ class Table:
                 yield frame.iloc[first : first + _ROWS]
             return
         try:
-            for batch in self._dataset.to_batches(columns=wanted, batch_size=_ROWS):
+            for batch in self._dataset.to_batches(
+                columns=wanted, batch_size=_ROWS, batch_readahead=1, fragment_readahead=1
+            ):
                 if batch.num_rows:
                     yield batch.to_pandas()
         except pa.ArrowInvalid as error:
@@ -62,7 +65,7 @@ def _opened(path: Path) -> pa_dataset.Dataset:
     try:
         if path.is_dir() or name.endswith(".parquet"):
             # in the order of their names: what is summed first must not depend on the disk
-            files = sorted(str(p) for p in path.rglob("*.parquet")) if path.is_dir() else [str(path)]
+            files = sorted(map(str, path.rglob("*.parquet"))) if path.is_dir() else [str(path)]
             if not files:
                 raise InputError(f"{path}: the folder has no Parquet file")
             return pa_dataset.dataset(files, format="parquet")

@@ -11,6 +11,7 @@ import pandas as pd
 from scipy.stats import t as student
 
 from irt_dask.arrays import Floats
+from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import DataWarning, InputError, listed, repeated
 from irt_dask.survey.combine import Combined, combined, degrees_of_freedom
 from irt_dask.survey.replicates import Replicates, matching
@@ -34,9 +35,9 @@ def tabulate(
 ) -> pd.DataFrame:  # fmt: skip
     """Statistics of groups of persons, with standard errors that hold sampling and imputation.
 
-    Every statistic is computed for each plausible value under each weight; plausible values are never
-    averaged first. Replicates' spread about the full sample's value is the sampling variance, the
-    spread of plausible values the imputation variance (Rubin's rules).
+    Every statistic is computed for each plausible value under each weight; plausible values are
+    never averaged first. Replicates' spread about the full sample's value is the sampling variance,
+    the spread of plausible values the imputation variance (Rubin's rules).
 
     Parameters
     ----------
@@ -46,16 +47,16 @@ def tabulate(
         A column; a pattern with * or several columns, which are plausible values of one variable
         (``"PV*MATH"``); or a mapping from names to these, for several variables.
     by
-        Columns whose combinations are the groups; none: all persons. Persons for whom one is missing
-        are in no group, which is warned of.
+        Columns whose combinations are the groups; none: all persons. Persons for whom one is
+        missing are in no group, which is warned of.
     weight
         Column of the full sample's weights (default: that of `replicates`, or 1 for all).
     replicates
         Replicate weights. Without them ``se_sampling`` and ``se`` are not known and NaN.
     statistics
         Of ``"weight"`` (the sum of weights), ``"mean"``, ``"sd"`` (divided by the sum of weights),
-        ``"p25"`` (any percentile: the least value at or below which so much of the weight lies), and
-        ``"at least 400"`` (the share of the weight with a value of at least 400).
+        ``"p25"`` (any percentile: the least value at or below which so much of the weight lies),
+        and ``"at least 400"`` (the share of the weight with a value of at least 400).
     level
         Level of the intervals, between 0 and 1.
 
@@ -65,14 +66,16 @@ def tabulate(
         A row for each variable, group and statistic: ``variable``, the columns of `by`,
         ``statistic``, ``estimate``, ``se``, ``se_sampling``, ``se_imputation``, ``df`` (Barnard and
         Rubin's, from the directions in which the group's replicates differ), ``fraction_missing``
-        (share of the variance that is imputation), ``lower``, ``upper`` (Student's t), ``n`` (persons
-        with a value). One plausible value: se is that of sampling alone and ``se_imputation`` NaN.
+        (share of the variance that is imputation), ``lower``, ``upper`` (Student's t), ``n``
+        (persons with a value). One plausible value: se is that of sampling alone and
+        ``se_imputation`` NaN.
 
     Errors
     ------
     InputError
-        Columns that are not there, statistics that are not known, weights that are missing, negative
-        or not numbers (with row, column and value), some plausible values missing and others not.
+        Columns that are not there, statistics that are not known, weights that are missing,
+        negative or not numbers (with row, column and value), some plausible values missing and
+        others not.
     TooLargeError
         Percentiles of more than 8 GiB of values and weights.
 
@@ -85,20 +88,21 @@ def tabulate(
     Cost
     ----
     One pass over the table; persons x replicates x (plausible values x summands + replicates)
-    multiplications; memory of a batch and of sums for each group; percentiles hold values and weights
-    of all persons.
+    multiplications; memory of a batch and of sums for each group; percentiles hold values and
+    weights of all persons.
 
     Sources
     -------
-    Rubin (1987), Multiple Imputation for Nonresponse in Surveys; Barnard and Rubin (1999), Biometrika
-    86; OECD (2009), PISA Data Analysis Manual, chapters 4 and 8.
+    Rubin (1987), Multiple Imputation for Nonresponse in Surveys; Barnard and Rubin (1999),
+    Biometrika 86; OECD (2009), PISA Data Analysis Manual, chapters 4 and 8.
 
     Examples
     --------
     >>> import irt_dask as irt, numpy as np, pandas as pd
     >>> rng = np.random.default_rng(1)
     >>> ability = rng.standard_normal(400)
-    >>> persons = pd.DataFrame({f"PV{m}": ability + .3 * rng.standard_normal(400) for m in range(1, 6)})
+    >>> values = {f"PV{m}": ability + .3 * rng.standard_normal(400) for m in range(1, 6)}
+    >>> persons = pd.DataFrame(values)
     >>> persons["zone"], persons["unit"] = np.arange(400) // 20 + 1, np.arange(400) % 2
     >>> jk2 = irt.Replicates.from_zones("jk2", "zone", "unit", n_zones=20)
     >>> table = irt.tabulate(persons, "PV*", replicates=jk2, statistics=["mean", "p90"])
@@ -122,7 +126,8 @@ def tabulate(
         matching(weight, table.columns)
     plan = Plan(_variables(values, table.columns), by, weight, replicates,
                 statistics_of(statistics))  # fmt: skip
-    gathered = gather(table, plan)
+    with single_threaded():  # the same bits on any number of cores
+        gathered = gather(table, plan)
     rows = list(_rows(gathered, plan, level))
     out = pd.DataFrame(rows, columns=["variable", *by, "statistic", *_COLUMNS])
     _warn(out, gathered, plan)
@@ -135,7 +140,9 @@ def _variables(values: Values, columns: Sequence[str]) -> dict[str, list[str]]:
         values = {values: values}
     elif not isinstance(values, Mapping):
         names = list(values)
-        values = {names[0] if len(names) == 1 else f"{names[0]}..{names[-1]}": names} if names else {}
+        values = (
+            {f"{names[0]}..{names[-1]}" if len(names) > 1 else names[0]: names} if names else {}
+        )
     if not values:
         raise InputError("values= names no column")
     out = {}
@@ -155,7 +162,8 @@ def _rows(gathered: Gathered, plan: Plan, level: float) -> Iterator[list[Any]]:
         for key in sorted(groups, key=lambda k: tuple((isinstance(v, str), v) for v in k)):
             group = groups[key]
             df = degrees_of_freedom(group.gram) if replicates is not None else np.nan
-            found = _values(group, gathered.centres[name], len(plan.variables[name]), plan.statistics)
+            n_values = len(plan.variables[name])
+            found = _values(group, gathered.centres[name], n_values, plan.statistics)
             for s in plan.statistics:
                 c = combined(found[s.name], scales, df, first_value=first)
                 yield [name, *key, s.name, *c, *_interval(c, level), group.n]
