@@ -68,6 +68,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.store import Responses as Responses
     from irt_dask.store import from_array as from_array
     from irt_dask.store import open_responses as open_responses
+    from irt_dask.survey.regress import regress as regress
     from irt_dask.survey.replicates import Replicates as Replicates
     from irt_dask.survey.tabulate import tabulate as tabulate
 
@@ -107,6 +108,7 @@ _NAMES = {
     "score.ranks": "top_persons",
     "score.table": "score_table",
     "survey.replicates": "Replicates",
+    "survey.regress": "regress",
     "survey.tabulate": "tabulate",
     "clusters": "connect",
     "report.plots": "plot",

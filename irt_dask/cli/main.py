@@ -72,6 +72,7 @@ for command in (
     examine.link,
     predict.loo,
     publish.tabulate,
+    publish.regress,
     reporting.report,
     work.run,
     secure.certs,

@@ -59,6 +59,19 @@ def summands(x: Floats, statistics: Sequence[Statistic]) -> Floats:
     return np.concatenate([np.ones((x.shape[0], 1)), x, x * x, *shares], axis=1)
 
 
+def products(predictors: Floats, y: Floats) -> Floats:
+    """What is summed with weights: 1, predictors' products, theirs with y, y and its squares.
+
+    predictors (persons, p), y (persons, M); (persons, 1 + p (p + 1) / 2 + p M + 2 M).
+    """
+    n, p = predictors.shape
+    i, j = np.triu_indices(p)
+    with_y = (predictors[:, :, None] * y[:, None, :]).reshape(n, -1)
+    return np.concatenate(
+        [np.ones((n, 1)), predictors[:, i] * predictors[:, j], with_y, y, y * y], axis=1
+    )
+
+
 def from_sums(
     sums: Floats, n_values: int, centre: float, statistics: Sequence[Statistic]
 ) -> dict[str, Floats]:

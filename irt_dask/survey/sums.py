@@ -11,8 +11,9 @@ import pandas as pd
 
 from irt_dask.arrays import Floats
 from irt_dask.errors import InputError, TooLargeError
+from irt_dask.survey.predictors import Predictors
 from irt_dask.survey.replicates import Replicates
-from irt_dask.survey.statistics import Statistic, summands
+from irt_dask.survey.statistics import Statistic, products, summands
 from irt_dask.survey.tables import Table, numbers
 
 #: Groups at most: more is an identifier, not a group.
@@ -38,6 +39,8 @@ class Gathered:
     groups: dict[str, dict[tuple[Any, ...], Group]]
     centres: dict[str, float]
     without: dict[str, int]
+    #: Persons who have a value and lack a predictor.
+    incomplete: int = 0
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,9 @@ class Plan:
     by: Sequence[str]
     weight: str | None
     replicates: Replicates | None
-    statistics: Sequence[Statistic]
+    statistics: Sequence[Statistic] = ()
+    #: Of a regression, which has no statistics.
+    predictors: Predictors | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -56,7 +61,21 @@ class Plan:
         of_weights = [self.weight] if self.weight else []
         if self.replicates is not None:
             of_weights += self.replicates.columns
+        if self.predictors is not None:
+            of_weights += self.predictors.columns
         return [*self.by, *of_weights, *(c for cs in self.variables.values() for c in cs)]
+
+    @property
+    def centred(self) -> bool:
+        """Whether values may be moved: a regression without intercept would notice."""
+        return self.predictors is None or self.predictors.intercept is not None
+
+    def summands(self, x: Floats, predictors: Floats | None, centre: float) -> Floats:
+        """What is summed, of values x (persons, plausible values)."""
+        if predictors is not None:
+            return products(predictors, x - centre)
+        moved = [Statistic(s.name, s.kind, s.at - centre) for s in self.statistics]
+        return summands(x - centre, moved)
 
     def weights(self, batch: pd.DataFrame, first_row: int) -> Floats:
         """(persons, 1 + replicates), the full sample's first."""
@@ -88,18 +107,23 @@ def gather(table: Table, plan: Plan) -> Gathered:
         missing = batch[list(plan.by)].isna()
         for name in plan.by:
             out.without[name] += int(missing[name].sum())
+        predictors = None if plan.predictors is None else plan.predictors.matrix(batch)
         parts = list(_parts(batch, plan.by, ~missing.to_numpy().any(axis=1)))
         for name, columns in plan.variables.items():
             x = np.stack([numbers(batch, c, first_row) for c in columns], axis=1)
             there = _observed(x, columns, first_row)
+            if predictors is not None:
+                complete = np.isfinite(predictors).all(axis=1)
+                out.incomplete += int((there & ~complete).sum())
+                there &= complete
             if name not in out.centres and there.any():
-                out.centres[name] = float(x[there].mean())
+                out.centres[name] = float(x[there].mean()) if plan.centred else 0.0
             for key, rows in parts:
                 rows = rows[there[rows]]
                 if rows.size:
-                    held += _add(
-                        out.groups[name], key, x[rows], weights[rows], out.centres[name], plan, keep
-                    )
+                    of = None if predictors is None else predictors[rows]
+                    sums = plan.summands(x[rows], of, out.centres[name])
+                    held += _add(out.groups[name], key, x[rows], weights[rows], sums, plan, keep)
         if held > MOST_BYTES:
             raise TooLargeError(
                 "percentiles hold the values and weights of all persons, here more than "
@@ -143,11 +167,10 @@ def _observed(x: Floats, columns: Sequence[str], first_row: int) -> np.ndarray:
 
 def _add(
     groups: dict[tuple[Any, ...], Group], key: tuple[Any, ...], x: Floats, weights: Floats,
-    centre: float, plan: Plan, keep: bool,
+    each: Floats, plan: Plan, keep: bool,
 ) -> int:  # fmt: skip
     """Add persons to a group; the bytes that are held for percentiles."""
-    moved = [Statistic(s.name, s.kind, s.at - centre) for s in plan.statistics]
-    sums = weights.T @ summands(x - centre, moved)
+    sums = weights.T @ each
     deviations = weights[:, 1:] - weights[:, :1]
     gram = deviations.T @ deviations
     group = groups.get(key)

@@ -14,6 +14,7 @@ from irt_dask.arrays import Floats
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import DataWarning, InputError, listed, repeated
 from irt_dask.survey.combine import Combined, combined, degrees_of_freedom
+from irt_dask.survey.predictors import Predictors
 from irt_dask.survey.replicates import Replicates, matching
 from irt_dask.survey.statistics import Statistic, from_sums, percentiles, statistics_of
 from irt_dask.survey.sums import Gathered, Group, Plan, gather
@@ -21,8 +22,8 @@ from irt_dask.survey.tables import Source, Table
 
 #: Intervals on fewer degrees of freedom are said to be rough.
 _FEW = 5
-_COLUMNS = ("estimate", "se", "se_sampling", "se_imputation", "df", "fraction_missing", "lower",
-            "upper", "n")  # fmt: skip
+COLUMNS = ("estimate", "se", "se_sampling", "se_imputation", "df", "fraction_missing", "lower",
+           "upper", "n")  # fmt: skip
 
 #: What is tabulated: a column, a pattern or columns of plausible values; or several by name.
 Values = str | Sequence[str] | Mapping[str, str | Sequence[str]]
@@ -112,6 +113,24 @@ def tabulate(
     True
     """
     table = Table(persons)
+    plan = planned(
+        table, values, by=by, weight=weight, replicates=replicates, level=level,
+        statistics=statistics_of(statistics),
+    )  # fmt: skip
+    with single_threaded():  # the same bits on any number of cores
+        gathered = gather(table, plan)
+    rows = list(_rows(gathered, plan, level))
+    out = pd.DataFrame(rows, columns=["variable", *plan.by, "statistic", *COLUMNS])
+    warn_of(out, gathered, plan)
+    return out
+
+
+def planned(
+    table: Table, values: Values, *, by: str | Sequence[str], weight: str | None,
+    replicates: Replicates | None, level: float, statistics: Sequence[Statistic] = (),
+    predictors: Predictors | None = None,
+) -> Plan:  # fmt: skip
+    """What is read of a table, checked."""
     by = [by] if isinstance(by, str) else list(by)
     for name in by:
         matching(name, table.columns)
@@ -124,14 +143,7 @@ def tabulate(
         replicates = replicates.resolved(table.columns)
     if weight is not None:
         matching(weight, table.columns)
-    plan = Plan(_variables(values, table.columns), by, weight, replicates,
-                statistics_of(statistics))  # fmt: skip
-    with single_threaded():  # the same bits on any number of cores
-        gathered = gather(table, plan)
-    rows = list(_rows(gathered, plan, level))
-    out = pd.DataFrame(rows, columns=["variable", *by, "statistic", *_COLUMNS])
-    _warn(out, gathered, plan)
-    return out
+    return Plan(_variables(values, table.columns), by, weight, replicates, statistics, predictors)
 
 
 def _variables(values: Values, columns: Sequence[str]) -> dict[str, list[str]]:
@@ -159,14 +171,19 @@ def _rows(gathered: Gathered, plan: Plan, level: float) -> Iterator[list[Any]]:
     scales = None if replicates is None else replicates.scales(replicates.n)
     first = replicates is not None and replicates.first_value
     for name, groups in gathered.groups.items():
-        for key in sorted(groups, key=lambda k: tuple((isinstance(v, str), v) for v in k)):
+        for key in sorted_groups(groups):
             group = groups[key]
             df = degrees_of_freedom(group.gram) if replicates is not None else np.nan
             n_values = len(plan.variables[name])
             found = _values(group, gathered.centres[name], n_values, plan.statistics)
             for s in plan.statistics:
                 c = combined(found[s.name], scales, df, first_value=first)
-                yield [name, *key, s.name, *c, *_interval(c, level), group.n]
+                yield [name, *key, s.name, *c, *interval(c, level), group.n]
+
+
+def sorted_groups(groups: Mapping[tuple[Any, ...], Group]) -> list[tuple[Any, ...]]:
+    """Numbers in their order, text after them."""
+    return sorted(groups, key=lambda key: tuple((isinstance(v, str), v) for v in key))
 
 
 def _values(
@@ -183,12 +200,13 @@ def _values(
     return out
 
 
-def _interval(c: Combined, level: float) -> tuple[float, float]:
+def interval(c: Combined, level: float) -> tuple[float, float]:
+    """Student's interval; NaN where errors are not known."""
     half = student.ppf((1 + level) / 2, c.df) * c.se if c.df > 0 else np.nan
     return c.estimate - half, c.estimate + half
 
 
-def _warn(out: pd.DataFrame, gathered: Gathered, plan: Plan) -> None:
+def warn_of(out: pd.DataFrame, gathered: Gathered, plan: Plan) -> None:
     """What is not as one might think."""
     said = [f"{n:,} persons without {name!r} are in no group"
             for name, n in gathered.without.items() if n]  # fmt: skip

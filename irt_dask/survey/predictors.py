@@ -1,0 +1,103 @@
+"""Predictors of a regression: columns of a table as a design matrix, a batch at a time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import formulaic
+import numpy as np
+import pandas as pd
+
+from irt_dask.arrays import Floats
+from irt_dask.errors import InputError, listed
+from irt_dask.survey.tables import Table
+
+#: Levels of a column of text at most: more is an identifier.
+_MOST_LEVELS = 1000
+#: What formulas may call besides the operators and codings of formulaic.
+_CONTEXT = {"np": np}
+_INTERCEPT = "Intercept"
+
+
+class Predictors:
+    """A formula's right-hand side over a table, whose levels are those of the whole table.
+
+    Making one is a pass over the columns of the formula. Categories are coded by treatment
+    contrasts, the first level in sorted order left out, unless the formula says otherwise; every
+    batch has the same columns.
+    """
+
+    def __init__(self, formula: str, table: Table) -> None:
+        try:
+            parsed = formulaic.Formula(formula)
+            self.columns = sorted(map(str, parsed.required_variables))
+            for name in self.columns:
+                if name not in table.columns:
+                    raise InputError(
+                        f"formula {formula!r}: no column is {name!r}; "
+                        f"there are {listed(table.columns)}"
+                    )
+            # what rests on all persons keeps its columns to itself: by name, only to refuse it
+            named = [c for c in table.columns if re.search(rf"\b{re.escape(c)}\b", formula)]
+            categories = {c for c in named if re.search(rf"\bC\(\s*{re.escape(c)}\b", formula)}
+            examples = formulaic.model_matrix(
+                formula,
+                _examples(table, sorted({*self.columns, *named}), categories),
+                context=_CONTEXT,
+            )
+        except (formulaic.errors.FormulaicError, SyntaxError) as error:
+            raise InputError(f"formula {formula!r}: {error}") from error
+        self._spec = examples.model_spec
+        if self._spec.transform_state:
+            raise InputError(
+                f"formula {formula!r}: {listed(self._spec.transform_state)} depends on all "
+                "persons at once; make a column of it first"
+            )
+        self.terms = [str(c) for c in self._spec.column_names]
+        self.intercept = self.terms.index(_INTERCEPT) if _INTERCEPT in self.terms else None
+        #: What is taken from each term, so that squares of years lose nothing; 0 without intercept.
+        self.shift = np.zeros(len(self.terms))
+        if self.intercept is not None:
+            self.shift = np.asarray(examples, dtype=np.float64).mean(axis=0)
+            self.shift[self.intercept] = 0.0
+
+    def matrix(self, batch: pd.DataFrame) -> Floats:
+        """(persons, terms), less the shift; NaN for a person who lacks a predictor."""
+        out = np.full((len(batch), len(self.terms)), np.nan)
+        there = batch[self.columns].notna().to_numpy().all(axis=1)
+        if there.any():
+            some = batch.loc[there, self.columns] if self.columns else batch.loc[there]
+            out[there] = np.asarray(
+                self._spec.get_model_matrix(some, context=_CONTEXT), dtype=np.float64
+            )
+        return out - self.shift
+
+
+def _examples(table: Table, columns: Sequence[str], categories: set[str]) -> pd.DataFrame:
+    """A small table in which every level of every column of text or few numbers occurs."""
+    if not columns:
+        return pd.DataFrame(index=range(1))
+    levels: dict[str, dict[Any, None]] = {name: {} for name in columns}
+    for batch in table.batches(columns):
+        for name in columns:
+            if len(levels[name]) <= _MOST_LEVELS:
+                levels[name] |= dict.fromkeys(batch[name].dropna().unique())
+            if len(levels[name]) > _MOST_LEVELS and (
+                name in categories or not pd.api.types.is_numeric_dtype(batch[name])
+            ):
+                raise InputError(
+                    f"column {name!r} has more than {_MOST_LEVELS:,} levels: is it an identifier?"
+                )
+    for name, found in levels.items():
+        if not found:
+            raise InputError(f"column {name!r} has no values")
+    n = max(map(len, levels.values()))
+    return pd.DataFrame({name: np.resize(np.array(sorted(found, key=_order), dtype=object), n)
+                         for name, found in levels.items()}).infer_objects()  # fmt: skip
+
+
+def _order(level: Any) -> tuple[bool, Any]:
+    """Numbers in their order, text after them."""
+    return isinstance(level, str), level

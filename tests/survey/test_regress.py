@@ -1,0 +1,161 @@
+"""Regressions against R's survey, a hand-made combination, and least squares on all persons."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from test_tabulate import REFERENCE, by_hand, needs_reference, simulated
+
+import irt_dask as irt
+from irt_dask.cli.main import cli
+from irt_dask.errors import DataWarning, InputError
+from irt_dask.survey import tables
+
+
+def least_squares(x, y, w):
+    root = np.sqrt(w)
+    return np.linalg.lstsq(root[:, None] * x, root * y, rcond=None)[0]
+
+
+def jk2():
+    return irt.Replicates.from_zones("jk2", "zone", "unit", n_zones=12, weight="w")
+
+
+@needs_reference
+@pytest.mark.parametrize("method", ["jk2", "fay"])
+def test_plausible_values_of_timss(method):
+    frame = pd.read_csv(REFERENCE / "data" / "pv5_timss.csv")
+    weights = pd.read_csv(REFERENCE / "data" / f"pv5_timss_{method}_weights.csv.gz")
+    wanted = pd.read_csv(REFERENCE / f"pv5_rubin_{method}.csv").set_index("stat")
+    design = irt.Replicates(method, list(weights), weight="w", fay=0.5 if method == "fay" else None)
+    found = irt.regress(pd.concat([frame, weights], axis=1), "PV* ~ sex + twn", replicates=design)
+    assert found["term"].tolist() == ["Intercept", "sex", "twn", "R squared"]
+    names = ["b0", "b_sex", "b_twn", "r2"]
+    for mine, theirs in (
+        ("estimate", "estimate"),
+        ("se", "se"),
+        ("fraction_missing", "fmi_lambda"),
+    ):
+        np.testing.assert_allclose(found[mine], wanted.loc[names, theirs], rtol=1e-9)
+
+
+@needs_reference
+def test_a_regression_of_survey():
+    wanted = json.loads((REFERENCE / "survey.json").read_text())["api_clus1_JK1"]
+    frame = pd.read_csv(REFERENCE / "data" / wanted["data"])
+    design = irt.Replicates("jk1", "rw*", weight="pw")
+    found = irt.regress(frame, "api00 ~ ell + meals + mobility", replicates=design)[:4]
+    theirs = pd.DataFrame(wanted["glm"])
+    np.testing.assert_allclose(found["estimate"], theirs["est"], rtol=1e-9)
+    # 14 directions less 3 terms: the degrees of freedom that R takes for its tests
+    assert found["df"].tolist() == theirs["df"].tolist() == [11] * 4
+    # R's errors are about the mean of the replicates: smaller, by little
+    ratio = found["se"].to_numpy() / theirs["se"]
+    assert np.all((ratio >= 1) & (ratio < 1.1))
+
+
+@pytest.mark.parametrize(("terms", "columns"), [
+    ("sex * year + C(country)", 6), ("0 + sex + year", 3), ("np.log(w):sex", 3), ("1", 1),
+])  # fmt: skip
+def test_regressions_are_least_squares(terms, columns, monkeypatch):
+    monkeypatch.setattr(tables, "_ROWS", 97)
+    frame = simulated()
+    frame["year"] = 2015 + frame.index % 4 + frame["sex"].eq("m") * 3.0
+    out = irt.regress(frame, f"PV* ~ {terms}", replicates=jk2()).set_index("term")
+    m, dates = frame["sex"].eq("m").to_numpy() * 1.0, frame["year"].to_numpy()
+    one, log = np.ones(len(frame)), np.log(frame["w"].to_numpy())
+    x = {
+        6: [one, m, dates, frame["country"] == 2, frame["country"] == 3, m * dates],
+        3: [1 - m, m, dates] if terms.startswith("0") else [one, log * (1 - m), log * m],
+        1: [one],
+    }[columns]  # fmt: skip
+    x = np.stack(x, axis=1).astype(float)
+    w = frame["w"].to_numpy()
+    weights = [w]
+    for z in range(1, 13):
+        weights.append(w * np.where(frame["zone"] == z, np.where(frame["unit"] == 1, 2, 0), 1))
+    names = {6: ["Intercept", "sex[T.m]", "year", "C(country)[T.2]", "C(country)[T.3]",
+                 "sex[T.m]:year"]}.get(columns, list(out.index[:columns]))  # fmt: skip
+    assert len(out) == columns + (not terms.startswith("0"))
+    for k, name in enumerate(names):
+        t, u, b = by_hand(frame, lambda y, w, k=k: least_squares(x, y, w)[k], weights, [1.0] * 12)
+        np.testing.assert_allclose(
+            out.loc[name, ["estimate", "se_sampling", "se_imputation"]].astype(float),
+            [t, np.sqrt(u), np.sqrt(b)], rtol=1e-6, err_msg=name,
+        )  # fmt: skip
+
+    def r_squared(y, w):
+        rest = y - x @ least_squares(x, y, w)
+        return 1 - (w * rest**2).sum() / (w * (y - (w * y).sum() / w.sum()) ** 2).sum()
+
+    if "R squared" in out.index:
+        t, u, _ = by_hand(frame, r_squared, weights, [1.0] * 12)
+        np.testing.assert_allclose(out.loc["R squared", "estimate"], t, rtol=1e-7, atol=1e-12)
+        np.testing.assert_allclose(
+            out.loc["R squared", "se_sampling"], np.sqrt(u), rtol=1e-6, atol=1e-12
+        )
+
+
+def test_groups_and_files(tmp_path):
+    frame = simulated()
+    frame.to_csv(tmp_path / "persons.csv", index=False)
+    of_file = irt.regress(tmp_path / "persons.csv", "PV* ~ sex", by="country", replicates=jk2())
+    for country, one in of_file.groupby("country"):
+        alone = irt.regress(frame[frame["country"] == country], "PV* ~ sex", replicates=jk2())
+        np.testing.assert_allclose(one["estimate"], alone["estimate"], rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(one["se"], alone["se"], rtol=1e-7)
+        assert one["term"].tolist() == alone["term"].tolist()
+
+
+def test_a_difference_of_groups_is_a_regression_on_them():
+    frame = simulated()
+    means = irt.tabulate(frame, "PV*", by="sex", replicates=jk2(), statistics="mean")["estimate"]
+    found = irt.regress(frame, "PV* ~ sex", replicates=jk2())
+    np.testing.assert_allclose(found["estimate"][1], means[1] - means[0], rtol=1e-9)
+
+
+def test_wrong_input_is_named():
+    frame = simulated()
+    frame["twice"], frame["none"], frame["name"] = 2 * frame["w"], 0.0, frame.index.astype(str)
+    frame = pd.concat([frame] * 2, ignore_index=True)
+    frame["name"] = frame.index.astype(str)
+    for formula, message in (
+        ("PV*", "write 'value ~ terms'"), ("PV* ~ region", "no column is 'region'"),
+        ("PX* ~ sex", r"matches 'PX\*'"), ("PV* ~ sex +", "formula 'sex \\+'"),
+        ("PV* ~ scale(w)", "depends on all persons"),
+        ("PV* ~ w + twice", "'w', 'twice' say the same"),
+        ("PV* ~ none", "say the same|is 0 for all"), ("PV* ~ name", "more than 1,000 levels"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=message):
+            irt.regress(frame, formula, replicates=jk2())
+
+
+def test_who_lacks_a_predictor_is_left_out_and_counted():
+    frame = simulated()
+    some = frame.assign(sex=frame["sex"].where(frame.index >= 50))
+    with pytest.warns(DataWarning, match="50 persons lack a predictor"):
+        found = irt.regress(some, "PV* ~ sex", replicates=jk2())
+    pd.testing.assert_frame_equal(
+        found[["estimate", "n"]],
+        irt.regress(frame[50:], "PV* ~ sex", weight="w")[["estimate", "n"]],
+    )
+
+
+def test_the_shell_reaches_it(tmp_path):
+    frame = simulated()
+    frame.to_csv(tmp_path / "persons.csv", index=False)
+    out = tmp_path / "table.csv"
+    result = CliRunner().invoke(cli, [
+        "regress", str(tmp_path / "persons.csv"), "PV* ~ sex", "--weight", "w", "--by", "country",
+        "--replicates", "w", "--replicates", "zone", "--method", "jk2", "--out", str(out),
+    ])  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "sex[T.m]" in result.output
+    design = irt.Replicates("jk2", ["w", "zone"], weight="w")
+    wanted = irt.regress(frame, "PV* ~ sex", by="country", replicates=design)
+    pd.testing.assert_frame_equal(pd.read_csv(Path(out)), wanted, check_dtype=False)
