@@ -121,15 +121,16 @@ def test_a_difference_of_groups_is_a_regression_on_them():
 
 def test_wrong_input_is_named():
     frame = simulated()
-    frame["twice"], frame["none"], frame["name"] = 2 * frame["w"], 0.0, frame.index.astype(str)
+    frame["twice"], frame["none"] = 2 * frame["w"], 0.0
     frame = pd.concat([frame] * 2, ignore_index=True)
-    frame["name"] = frame.index.astype(str)
+    frame["name"], frame["number"] = frame.index.astype(str), frame.index
     for formula, message in (
         ("PV*", "write 'value ~ terms'"), ("PV* ~ region", "no column is 'region'"),
         ("PX* ~ sex", r"matches 'PX\*'"), ("PV* ~ sex +", "formula 'sex \\+'"),
         ("PV* ~ scale(w)", "depends on all persons"),
         ("PV* ~ w + twice", "'w', 'twice' say the same"),
         ("PV* ~ none", "say the same|is 0 for all"), ("PV* ~ name", "more than 1,000 levels"),
+        ("PV* ~ C(number)", "more than 1,000 levels"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=message):
             irt.regress(frame, formula, replicates=jk2())
