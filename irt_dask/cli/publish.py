@@ -69,7 +69,8 @@ def _made(
     if as_json:
         show({"rows": records(table)}, True)
         return
-    shown = table.dropna(axis=1, how="all").head(_MOST)
+    # an error that is not known is shown as such
+    shown = table[[c for c in table if c == "se" or table[c].notna().any()]].head(_MOST)
     more = f"\n(the first {_MOST} of {len(table)} rows)" if len(table) > _MOST else ""
     click.echo(f"{rows(records(shown))}{more}")
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from irt_dask.arrays import Floats
 from irt_dask.errors import InputError, listed
-from irt_dask.survey.tables import Table
+from irt_dask.survey.tables import Table, whole
 
 #: Levels of a column of text at most: more is an identifier.
 _MOST_LEVELS = 1000
@@ -83,7 +83,8 @@ def _examples(table: Table, columns: Sequence[str], categories: set[str]) -> pd.
     for batch in table.batches(columns):
         for name in columns:
             if len(levels[name]) <= _MOST_LEVELS:
-                levels[name] |= dict.fromkeys(batch[name].dropna().unique())
+                found = batch[name].dropna().unique().tolist()
+                levels[name] |= dict.fromkeys(map(whole, found) if name in categories else found)
             if len(levels[name]) > _MOST_LEVELS and (
                 name in categories or not pd.api.types.is_numeric_dtype(batch[name])
             ):

@@ -50,7 +50,7 @@ def regress(
     Returns
     -------
     DataFrame
-        A row for each group and term, and one for ``R squared`` where there is an intercept:
+        A row for each group and term, and one for ``R squared`` beside an intercept:
         columns of `by`, ``term``, and those of :func:`irt_dask.tabulate` from ``estimate`` to
         ``n``. Degrees of freedom of the design are less one for each term but the intercept.
 
@@ -118,7 +118,8 @@ def _rows(
     found = list(zip(predictors.terms, np.moveaxis(b, 1, 0), strict=True))
     if (at := predictors.intercept) is not None:
         found[at] = (found[at][0], b[:, at] + centre - np.einsum("rpm,p->rm", b, predictors.shift))
-        found.append((R_SQUARED, r_squared))
+        if len(found) > 1:
+            found.append((R_SQUARED, r_squared))
     scales, df = None, np.nan
     if replicates is not None:
         scales = replicates.scales(replicates.n)
@@ -126,7 +127,8 @@ def _rows(
     first = replicates is not None and replicates.first_value
     for term, values in found:
         c = combined(values, scales, df, first_value=first)
-        yield [*key, term, *c, *interval(c, level), group.n]
+        limits = (0.0, 1.0) if term == R_SQUARED else ()
+        yield [*key, term, *c, *interval(c, level, *limits), group.n]
 
 
 def solved(

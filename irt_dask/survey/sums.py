@@ -14,7 +14,7 @@ from irt_dask.errors import InputError, TooLargeError
 from irt_dask.survey.predictors import Predictors
 from irt_dask.survey.replicates import Replicates
 from irt_dask.survey.statistics import Statistic, products, summands
-from irt_dask.survey.tables import Table, numbers
+from irt_dask.survey.tables import Table, numbers, whole
 
 #: Groups at most: more is an identifier, not a group.
 MOST_GROUPS = 10_000
@@ -144,7 +144,8 @@ def _parts(
         return
     frame = batch[list(by)].reset_index(drop=True)[complete]
     for key, rows in frame.groupby(list(by), sort=True, observed=True).indices.items():
-        yield key if isinstance(key, tuple) else (key,), frame.index.to_numpy()[rows]
+        labels = key if isinstance(key, tuple) else (key,)
+        yield tuple(map(whole, labels)), frame.index.to_numpy()[rows]
 
 
 def _observed(x: Floats, columns: Sequence[str], first_row: int) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -97,3 +97,8 @@ def numbers(batch: pd.DataFrame, name: str, first_row: int) -> NDArray[np.float6
         raise InputError(
             f"row {first_row + row + 1}, column {name!r}: {column.iloc[row]!r} is not a number"
         ) from None
+
+
+def whole(label: Any) -> Any:
+    """A label as it was before missing values made fractions of whole numbers: 1 for 1.0."""
+    return int(label) if isinstance(label, float) and label.is_integer() else label

@@ -24,6 +24,8 @@ from irt_dask.survey.tables import Source, Table
 _FEW = 5
 COLUMNS = ("estimate", "se", "se_sampling", "se_imputation", "df", "fraction_missing", "lower",
            "upper", "n")  # fmt: skip
+#: What values of a statistic can be.
+_RANGE = {"share": (0.0, 1.0), "sd": (0.0,), "weight": (0.0,)}
 
 #: What is tabulated: a column, a pattern or columns of plausible values; or several by name.
 Values = str | Sequence[str] | Mapping[str, str | Sequence[str]]
@@ -84,7 +86,8 @@ def tabulate(
     -----
     DataWarning
         Persons without a group; groups that some replicate leaves without anybody (their errors are
-        NaN) or that lie in so few zones that intervals have below 5 degrees of freedom.
+        NaN), that lie in so few zones that intervals have below 5 degrees of freedom, or of which
+        a share is of none or all (its error is 0, its interval NaN).
 
     Cost
     ----
@@ -178,7 +181,8 @@ def _rows(gathered: Gathered, plan: Plan, level: float) -> Iterator[list[Any]]:
             found = _values(group, gathered.centres[name], n_values, plan.statistics)
             for s in plan.statistics:
                 c = combined(found[s.name], scales, df, first_value=first)
-                yield [name, *key, s.name, *c, *interval(c, level), group.n]
+                limits = _RANGE.get(s.kind, ())
+                yield [name, *key, s.name, *c, *interval(c, level, *limits), group.n]
 
 
 def sorted_groups(groups: Mapping[tuple[Any, ...], Group]) -> list[tuple[Any, ...]]:
@@ -200,10 +204,13 @@ def _values(
     return out
 
 
-def interval(c: Combined, level: float) -> tuple[float, float]:
-    """Student's interval; NaN where errors are not known."""
+def interval(
+    c: Combined, level: float, least: float = -np.inf, most: float = np.inf
+) -> tuple[float, float]:
+    """Student's interval within what can be; NaN where errors are not known."""
     half = student.ppf((1 + level) / 2, c.df) * c.se if c.df > 0 else np.nan
-    return c.estimate - half, c.estimate + half
+    low, high = np.clip([c.estimate - half, c.estimate + half], least, most)
+    return float(low), float(high)
 
 
 def warn_of(out: pd.DataFrame, gathered: Gathered, plan: Plan) -> None:
@@ -216,9 +223,13 @@ def warn_of(out: pd.DataFrame, gathered: Gathered, plan: Plan) -> None:
             "all persons", index=out.index)  # fmt: skip
         lost = out["se_sampling"].isna()
         few = ~lost & (out["df"] < _FEW)
+        same = pd.Series(False, index=out.index)
+        if "statistic" in out:  # totals may be the same by design, as weights are made to be
+            same = out["statistic"].str.startswith("at least") & (out["se"] == 0)
         for rows, why in (
             (lost, "some replicate leaves nobody, errors are not known (NaN)"),
             (few, f"intervals have below {_FEW} degrees of freedom and are rough"),
+            (same, "a share of none or all has an error of 0, which is not certainty"),
         ):
             if rows.any():
                 said.append(f"{why}: {listed(dict.fromkeys(group[rows]))}")

@@ -233,6 +233,37 @@ def test_files_give_the_tables_of_frames(tmp_path, form):
     )
 
 
+def test_labels_are_whole_numbers_where_others_are_missing():
+    frame = simulated()
+    frame["grade"] = (frame.index % 3 + 7).astype(float)
+    frame.loc[:20, "grade"] = np.nan
+    with pytest.warns(DataWarning, match="21 persons without 'grade'"):
+        table = irt.tabulate(frame, "PV*", by="grade", statistics="mean")
+    assert table["grade"].tolist() == [7, 8, 9]
+    assert table["grade"].dtype == np.int64
+
+
+def test_intervals_stay_within_what_can_be():
+    frame = simulated()
+    design = irt.Replicates.from_zones("jk2", "zone", "unit", n_zones=12, weight="w")
+    statistics = ["at least 290", "at least 700", "sd"]
+    by = ["country", "sex"]
+    table = irt.tabulate(frame, "PV*", by=by, replicates=design, statistics=statistics)
+    assert ((table["lower"] >= 0) & (table["lower"] <= table["estimate"])).all()
+    shares = table["statistic"] != "sd"
+    assert (table["upper"][shares] <= 1).all()
+    assert (table["estimate"] + 2 * table["se"] > 1)[shares].any()
+    assert (table["estimate"] - 2 * table["se"] < 0)[shares].any()
+
+
+def test_a_share_of_all_is_not_certain():
+    frame = simulated()
+    design = irt.Replicates.from_zones("jk2", "zone", "unit", n_zones=12, weight="w")
+    with pytest.warns(DataWarning, match="error of 0, which is not certainty: 'all persons'"):
+        table = irt.tabulate(frame, "PV*", replicates=design, statistics=["at least 0", "mean"])
+    assert np.isnan(table["upper"]).tolist() == [True, False]
+
+
 def test_wrong_input_is_named():
     frame = simulated()
     design = irt.Replicates.from_zones("jk2", "zone", "unit", n_zones=12, weight="w")
