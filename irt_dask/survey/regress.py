@@ -58,12 +58,15 @@ def regress(
     ------
     InputError
         A formula that cannot be read or rests on all persons at once (``center``, ``poly``), a term
-        that follows from the others in some group; and the errors of :func:`irt_dask.tabulate`.
+        that follows from those before it in all groups; and the errors of
+        :func:`irt_dask.tabulate`.
 
     Warns
     -----
     DataWarning
-        Persons who lack a predictor, who are left out; and as :func:`irt_dask.tabulate`.
+        Persons who lack a predictor, who are left out; terms that follow from those before them in
+        some group, whose estimates are NaN there, as for a level that the group lacks (if it is the
+        first level, others are compared with another one); and as :func:`irt_dask.tabulate`.
 
     Cost
     ----
@@ -98,6 +101,12 @@ def regress(
     rows = [row for key in sorted_groups(groups)
             for row in _rows(key, groups[key], gathered.centres[name], plan, level)]  # fmt: skip
     out = pd.DataFrame(rows, columns=[*plan.by, "term", *COLUMNS])
+    known = out.groupby("term")["estimate"].count() > 0
+    if not known.all():
+        nowhere = [t for t in predictors.terms if not known.get(t, True)]
+        raise InputError(
+            f"formula {formula!r}: {listed(nowhere)} follows from the terms before for all persons"
+        )
     if gathered.incomplete:
         warnings.warn(
             f"{gathered.incomplete:,} persons lack a predictor and are left out", DataWarning,
@@ -113,17 +122,17 @@ def _rows(
     """Rows of one regression."""
     predictors, replicates = plan.predictors, plan.replicates
     assert predictors is not None
-    where = f" of {', '.join(map(str, key))}" if key else ""
-    b, r_squared = solved(group.sums, predictors, len(next(iter(plan.variables.values()))), where)
+    b, r_squared, kept = solved(group.sums, predictors, len(next(iter(plan.variables.values()))))
     found = list(zip(predictors.terms, np.moveaxis(b, 1, 0), strict=True))
     if (at := predictors.intercept) is not None:
-        found[at] = (found[at][0], b[:, at] + centre - np.einsum("rpm,p->rm", b, predictors.shift))
+        moved = np.einsum("rpm,p->rm", b[:, kept], predictors.shift[kept])
+        found[at] = (found[at][0], b[:, at] + centre - moved)
         if len(found) > 1:
             found.append((R_SQUARED, r_squared))
     scales, df = None, np.nan
     if replicates is not None:
         scales = replicates.scales(replicates.n)
-        df = max(degrees_of_freedom(group.gram) - (len(predictors.terms) - 1), 0)
+        df = max(degrees_of_freedom(group.gram) - (len(kept) - 1), 0)
     first = replicates is not None and replicates.first_value
     for term, values in found:
         c = combined(values, scales, df, first_value=first)
@@ -131,13 +140,11 @@ def _rows(
         yield [*key, term, *c, *interval(c, level, *limits), group.n]
 
 
-def solved(
-    sums: Floats, predictors: Predictors, n_values: int, where: str
-) -> tuple[Floats, Floats]:
-    """Coefficients (weights, terms, plausible values) and R squared (weights, plausible values).
+def solved(sums: Floats, predictors: Predictors, n_values: int) -> tuple[Floats, Floats, list[int]]:
+    """Coefficients (weights, terms, M), R squared (weights, M), and which terms are estimated.
 
-    NaN for replicates under which a term follows from the others; an error if it does under the
-    full sample's weights.
+    Coefficients of other terms are NaN, as are all under replicates where a term that is estimated
+    follows from the others.
     """
     p = len(predictors.terms)
     i, j = np.triu_indices(p)
@@ -147,25 +154,30 @@ def solved(
     with_y, of_y = np.split(rest, [p * n_values], axis=1)
     y, squares = np.split(of_y, 2, axis=1)
     root = np.sqrt(np.einsum("rpp->rp", a))
+    right = with_y.reshape(-1, p, n_values)
+    b = np.full((sums.shape[0], p, n_values), np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):
         scaled = a / (root[:, :, None] * root[:, None, :])
-    known = np.isfinite(scaled).all(axis=(1, 2))
-    known[known] = np.linalg.eigvalsh(scaled[known])[:, 0] > _FLAT
-    if not known[0]:
-        raise InputError(_follows(scaled[0], predictors.terms) + where)
-    b = np.full((sums.shape[0], p, n_values), np.nan)
-    right = with_y.reshape(-1, p, n_values) / np.where(root > 0, root, np.nan)[:, :, None]
-    b[known] = np.linalg.solve(scaled[known], right[known]) / root[known][:, :, None]
-    fitted = (b * with_y.reshape(b.shape)).sum(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return b, 1 - (squares - fitted) / (squares - y * y / weight)
+        kept = _estimable(scaled[0], predictors.intercept)
+        scaled, root = scaled[:, kept][:, :, kept], root[:, kept]
+        known = np.isfinite(scaled).all(axis=(1, 2)) & bool(kept)
+        known[known] = np.linalg.eigvalsh(scaled[known])[:, 0] > _FLAT
+        some = np.linalg.solve(scaled[known], right[known][:, kept] / root[known][:, :, None])
+        b[np.ix_(known, kept)] = some / root[known][:, :, None]
+        fitted = np.nansum(b * right, axis=1)
+        fitted[~known] = np.nan
+        return b, 1 - (squares - fitted) / (squares - y * y / weight), kept
 
 
-def _follows(scaled: Floats, terms: Sequence[str]) -> str:
-    """Which term has no values, or follows from others."""
-    bad = ~np.isfinite(np.diag(scaled))
-    if bad.any():
-        return f"term {terms[int(np.argmax(bad))]!r} is 0 for all persons"
-    vector = np.abs(np.linalg.eigh(scaled)[1][:, 0])
-    some = [t for t, v in zip(terms, vector, strict=True) if v > 0.1 * vector.max()]
-    return f"terms {listed(some)} say the same: one follows from the others for all persons"
+def _estimable(scaled: Floats, intercept: int | None) -> list[int]:
+    """Terms that do not follow from those before them, the intercept before all."""
+    order = sorted(range(scaled.shape[0]), key=lambda k: k != intercept)
+    kept: list[int] = []
+    for k in order:
+        if not np.isfinite(scaled[k, k]):
+            continue
+        with_kept = scaled[kept, k]
+        explained = with_kept @ np.linalg.solve(scaled[np.ix_(kept, kept)], with_kept)
+        if scaled[k, k] - explained > _FLAT:
+            kept.append(k)
+    return sorted(kept)

@@ -14,7 +14,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.dataset as pa_dataset
 from numpy.typing import NDArray
 
-from irt_dask.errors import InputError
+from irt_dask.errors import InputError, repeated
 
 #: A table: of pandas, or the path of a CSV or Parquet file or of a folder of Parquet files.
 Source: TypeAlias = pd.DataFrame | str | PathLike[str]
@@ -37,6 +37,8 @@ class Table:
         else:
             self._dataset = _opened(Path(fspath(source)))
             self.columns = list(self._dataset.schema.names)
+        if twice := repeated(self.columns):
+            raise InputError(f"the table has the column {twice[0]!r} twice")
 
     def batches(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         """The columns of some rows after others, in the order of the source."""

@@ -221,12 +221,16 @@ def warn_of(out: pd.DataFrame, gathered: Gathered, plan: Plan) -> None:
     if plan.replicates is not None and len(out):
         group = out[list(plan.by)].astype(str).agg(", ".join, axis=1) if plan.by else pd.Series(
             "all persons", index=out.index)  # fmt: skip
-        lost = out["se_sampling"].isna()
+        if "term" in out:
+            group = group + ": " + out["term"]
+        unknown = out["estimate"].isna()
+        lost = out["se_sampling"].isna() & ~unknown
         few = ~lost & (out["df"] < _FEW)
         same = pd.Series(False, index=out.index)
         if "statistic" in out:  # totals may be the same by design, as weights are made to be
             same = out["statistic"].str.startswith("at least") & (out["se"] == 0)
         for rows, why in (
+            (unknown, "nothing tells it apart from what is before, or there is no weight (NaN)"),
             (lost, "some replicate leaves nobody, errors are not known (NaN)"),
             (few, f"intervals have below {_FEW} degrees of freedom and are rough"),
             (same, "a share of none or all has an error of 0, which is not certainty"),

@@ -287,6 +287,7 @@ def test_wrong_input_is_named():
         ({"frame": frame.assign(PV2=frame["PV2"].astype(object).where(frame.index != 9, "x"))},
          "row 10, column 'PV2': 'x' is not a number"),
         ({"frame": frame[:0]}, "has no rows"),
+        ({"frame": frame[["PV1", "PV1"]]}, "'PV1' twice"),
         ({"replicates": irt.Replicates("jk1", "w")}, "1 column: 2 are the fewest"),
         ({"replicates": irt.Replicates("jkn", ["w", "zone"], scale=[1.0])},
          "1 values, and there are 2"),
