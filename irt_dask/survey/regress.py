@@ -79,7 +79,8 @@ def regress(
     >>> rng = np.random.default_rng(1)
     >>> sex, x = rng.choice(["f", "m"], 400), rng.standard_normal(400)
     >>> y = 1 + 2 * x - (sex == "m") + rng.standard_normal(400)
-    >>> persons = pd.DataFrame({"sex": sex, "x": x, "PV1": y, "PV2": y + 0.1})
+    >>> pv = {f"PV{m}": y + 0.1 * rng.standard_normal(400) for m in range(1, 6)}
+    >>> persons = pd.DataFrame({"sex": sex, "x": x, **pv})
     >>> persons["zone"], persons["unit"] = np.arange(400) // 20 + 1, np.arange(400) % 2
     >>> jk2 = irt.Replicates.from_zones("jk2", "zone", "unit", n_zones=20)
     >>> irt.regress(persons, "PV* ~ sex + x", replicates=jk2)["term"].tolist()
