@@ -46,7 +46,19 @@ def mistaken(tmp_path, monkeypatch, capsys):
 def test_every_command_explains_itself():
     text = irt_dask("--help")
     names = ("demo", "simulate", "ingest", "append", "verify", "calibrate", "score", "report")
-    names += ("run", "info", "docs", "certs", "fit", "dif", "information", "link", "loo")
+    names += (
+        "run",
+        "info",
+        "docs",
+        "certs",
+        "fit",
+        "dif",
+        "information",
+        "link",
+        "loo",
+        "tabulate",
+        "regress",
+    )
     assert all(f"  {name} " in text for name in names)
 
 
