@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from irt_dask.arrays import Floats
 from irt_dask.errors import InputError, TooLargeError
-from irt_dask.survey.predictors import Predictors
 from irt_dask.survey.replicates import Replicates
 from irt_dask.survey.statistics import Statistic, products, summands
 from irt_dask.survey.tables import Table, numbers, whole
+
+if TYPE_CHECKING:  # formulaic takes a while to load, and tables need none of it
+    from irt_dask.survey.predictors import Predictors
 
 #: Groups at most: more is an identifier, not a group.
 MOST_GROUPS = 10_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -14,11 +14,13 @@ from irt_dask.arrays import Floats
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import DataWarning, InputError, listed, repeated
 from irt_dask.survey.combine import Combined, combined, degrees_of_freedom
-from irt_dask.survey.predictors import Predictors
 from irt_dask.survey.replicates import Replicates, matching
 from irt_dask.survey.statistics import Statistic, from_sums, percentiles, statistics_of
 from irt_dask.survey.sums import Gathered, Group, Plan, gather
 from irt_dask.survey.tables import Source, Table
+
+if TYPE_CHECKING:  # formulaic takes a while to load, and tables need none of it
+    from irt_dask.survey.predictors import Predictors
 
 #: Intervals on fewer degrees of freedom are said to be rough.
 _FEW = 5
