@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,12 +36,16 @@ def natural(name: str) -> list[str | int]:
 
 
 def matching(pattern: str, names: Sequence[str]) -> list[str]:
-    """Columns that a name or a pattern with * stands for, W2 before W10."""
+    """Columns that a name or a pattern stands for, W2 before W10.
+
+    A * is a number and nothing else: PV* would take values of several domains for those of one.
+    """
     if pattern in names:
         return [pattern]
-    found = sorted((n for n in names if fnmatch.fnmatchcase(n, pattern)), key=natural)
+    wanted = re.compile(r"\d+".join(map(re.escape, pattern.split("*"))))
+    found = sorted((n for n in names if wanted.fullmatch(n)), key=natural)
     if not found:
-        what = "matches" if "*" in pattern else "is"
+        what = "matches (a * is a number)" if "*" in pattern else "is"
         raise InputError(f"no column {what} {pattern!r}; there are {listed(names)}")
     return found
 

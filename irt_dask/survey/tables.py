@@ -25,8 +25,8 @@ _ROWS = 1 << 16
 class Table:
     """Columns and batches of a source.
 
-    A CSV file may be compressed (.csv.gz); one that ends in .tsv is read with tabs. Empty cells are
-    missing.
+    A CSV file may be compressed (.csv.gz); one that ends in .tsv is read with tabs. Empty cells
+    are missing, and so are NA, NaN and null.
     """
 
     def __init__(self, source: Source) -> None:

@@ -49,8 +49,8 @@ def tabulate(
     persons
         A DataFrame, a CSV file (also .gz), a Parquet file or a folder of them, a row a person.
     values
-        A column; a pattern with * or several columns, which are plausible values of one variable
-        (``"PV*MATH"``); or a mapping from names to these, for several variables.
+        A column; a pattern, where * is a number, or several columns, which are plausible values of
+        one variable (``"PV*MATH"``); or a mapping from names to these, for several variables.
     by
         Columns whose combinations are the groups; none: all persons. Persons for whom one is
         missing are in no group, which is warned of.
@@ -220,23 +220,25 @@ def warn_of(out: pd.DataFrame, gathered: Gathered, plan: Plan) -> None:
     said = [f"{n:,} persons without {name!r} are in no group"
             for name, n in gathered.without.items() if n]  # fmt: skip
     said += [f"nobody has a value of {name!r}" for name, g in gathered.groups.items() if not g]
-    if plan.replicates is not None and len(out):
+    if len(out):
         group = out[list(plan.by)].astype(str).agg(", ".join, axis=1) if plan.by else pd.Series(
             "all persons", index=out.index)  # fmt: skip
         if "term" in out:
             group = group + ": " + out["term"]
         unknown = out["estimate"].isna()
-        lost = out["se_sampling"].isna() & ~unknown
+        designed = plan.replicates is not None
+        lost = out["se_sampling"].isna() & ~unknown & designed
         few = ~lost & (out["df"] < _FEW)
         same = pd.Series(False, index=out.index)
         if "statistic" in out:  # totals may be the same by design, as weights are made to be
             same = out["statistic"].str.startswith("at least") & (out["se"] == 0)
         for rows, why in (
-            (unknown, "nothing tells it apart from what is before, or there is no weight (NaN)"),
+            (unknown, "follow from the terms before them in their group, not estimated (NaN)"
+             if "term" in out else "groups without weight (NaN)"),
             (lost, "some replicate leaves nobody, errors are not known (NaN)"),
             (few, f"intervals have below {_FEW} degrees of freedom and are rough"),
             (same, "a share of none or all has an error of 0, which is not certainty"),
-        ):
+        ):  # fmt: skip
             if rows.any():
                 said.append(f"{why}: {listed(dict.fromkeys(group[rows]))}")
     if said:

@@ -38,6 +38,15 @@ def simulated(n=600, n_values=5, n_zones=12, seed=3):
     )  # fmt: skip
 
 
+def timss(method):
+    """Persons with replicate weights, the design, and what was combined by hand."""
+    frame = pd.read_csv(REFERENCE / "data" / "pv5_timss.csv")
+    weights = pd.read_csv(REFERENCE / "data" / f"pv5_timss_{method}_weights.csv.gz")
+    wanted = pd.read_csv(REFERENCE / f"pv5_rubin_{method}.csv").set_index("stat")
+    design = irt.Replicates(method, list(weights), weight="w", fay=0.5 if method == "fay" else None)
+    return pd.concat([frame, weights], axis=1), design, wanted
+
+
 def by_hand(frame, statistic, weights, scales):
     """Estimate, sampling and imputation variance of statistic(x, w), column by column."""
     pv = [c for c in frame if c.startswith("PV")]
@@ -99,11 +108,7 @@ def test_tables_are_what_one_gets_by_hand(method, monkeypatch):
 @needs_reference
 @pytest.mark.parametrize("method", ["jk2", "fay"])
 def test_plausible_values_of_timss(method):
-    frame = pd.read_csv(REFERENCE / "data" / "pv5_timss.csv")
-    weights = pd.read_csv(REFERENCE / "data" / f"pv5_timss_{method}_weights.csv.gz")
-    wanted = pd.read_csv(REFERENCE / f"pv5_rubin_{method}.csv").set_index("stat")
-    frame = pd.concat([frame, weights], axis=1)
-    design = irt.Replicates(method, list(weights), weight="w", fay=0.5 if method == "fay" else None)
+    frame, design, wanted = timss(method)
     every = irt.tabulate(frame, "PV*", replicates=design, statistics=["mean", "sd", "at least 1"])
     each = irt.tabulate(frame, "PV*", by="twn", replicates=design, statistics="mean")
     found = pd.concat([every, each], ignore_index=True)
@@ -116,7 +121,7 @@ def test_plausible_values_of_timss(method):
         found["se_sampling"] ** 2, wanted.loc[names, "U_sampling"], rtol=1e-9
     )
     # TIMSS to 2011: the sampling variance of the first plausible value
-    first = irt.Replicates(method, list(weights), fay=design.fay, weight="w", first_value=True)
+    first = irt.Replicates(method, design.weights, fay=design.fay, weight="w", first_value=True)
     one = irt.tabulate(frame, "PV*", replicates=first, statistics="mean")
     np.testing.assert_allclose(
         one["se_sampling"] ** 2, wanted.loc[["mean"], "U_pv1_only"], rtol=1e-9
@@ -264,6 +269,15 @@ def test_a_share_of_all_is_not_certain():
     assert np.isnan(table["upper"]).tolist() == [True, False]
 
 
+def test_a_pattern_stands_for_numbers_alone():
+    # as in a public file, PV* would be values of two domains
+    frame = simulated().rename(columns={f"PV{m}": f"PV{m}MATH" for m in range(1, 6)})
+    frame = frame.assign(**{f"PV{m}READ": 0.0 for m in range(1, 6)})
+    with pytest.raises(InputError, match=r"matches \(a \* is a number\) 'PV\*'"):
+        irt.tabulate(frame, "PV*")
+    assert irt.tabulate(frame, "PV*READ")["estimate"][0] == 0
+
+
 def test_wrong_input_is_named():
     frame = simulated()
     design = irt.Replicates.from_zones("jk2", "zone", "unit", n_zones=12, weight="w")
@@ -272,7 +286,7 @@ def test_wrong_input_is_named():
         return irt.tabulate(frame, values, replicates=replicates, **options)
 
     for change, message in (
-        ({"values": "PX*"}, r"no column matches 'PX\*'"),
+        ({"values": "PX*"}, r"a number\) 'PX\*'"),
         ({"by": "region"}, "no column is 'region'"),
         ({"statistics": "p101"}, "percentiles lie between"),
         ({"statistics": ["mean", "mode"]}, "'mode'; there are"),
