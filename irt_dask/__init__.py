@@ -61,6 +61,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.evaluate.residual_correlations import (
         residual_correlations as residual_correlations,
     )
+    from irt_dask.population.fit import fit_population as fit_population
     from irt_dask.report import plots as plot  # noqa: F401
     from irt_dask.report.arviz_data import to_arviz as to_arviz
     from irt_dask.score.ranks import top_persons as top_persons
@@ -105,6 +106,7 @@ _NAMES = {
     "evaluate.residual_correlations": "residual_correlations",
     "banks.link": "link",
     "banks": "read_items write_items",
+    "population.fit": "fit_population",
     "score.ranks": "top_persons",
     "score.table": "score_table",
     "survey.replicates": "Replicates",

@@ -151,9 +151,11 @@ shard_item_intercept(shards, items)  f  logit  shard mean of d
 ability_count(ability [latent_dims])  iu  persons  persons by estimated ability
 ability(ability)                f    theta    middle of the ability class
 group_label(groups)             UOT  -        label of a group of persons
-group_mean(groups)              f    theta    mean ability of the group
+group_mean(groups [latent_dims])  f  theta    mean ability of the group
 group_at_bound(groups)          b    -        whether mean or SD is at a bound
-group_sd(groups)                f    theta    SD of ability in the group
+group_sd(groups [latent_dims])  f    theta    SD of ability in the group
+group_correlation(groups, latent_dims, latent_dims_)  f  -  correlations of abilities in the group
+domain(latent_dims)             UOT  -        name of the domain that the ability is of
 group_ability_share(groups, ability)  f  -  share of the group by ability
 covariate(covariate)            UOT  -        name of the covariate, or intercept
 group_item_rmsd(groups, items)  f   -        RMS of observed less modelled expected score
@@ -162,8 +164,17 @@ group_item_rmsd_p_value(groups, items)   f   -      share of replicates with one
 group_item_md(groups, items)    f    -        mean of observed less modelled expected score
 group_item_observed_score(groups, items, ability)  f  -  expected score that the responses show
 item_expected_score(items, ability)  f  -  expected score of the model
-regression_coefficient(covariate)  f  theta  change of mean ability by a unit of the covariate
-residual_sd()                   f    theta    SD of ability given the covariates
+regression_coefficient([groups] covariate [latent_dims])  f  theta  change of mean ability by a
+    unit of the covariate
+residual_sd([groups] [latent_dims])  f  theta  SD of ability given the covariates
+residual_correlation(groups, latent_dims, latent_dims_)  f  -  correlations of abilities given them
+explained_share(groups, latent_dims)  f  -    share of the variance that covariates explain
+component_loading(groups, covariate, components)  f  -  from coefficients of principal components
+    to those of terms on [-1, 1]; NaN beyond a group's number
+component_coefficient(groups, components, latent_dims)  f  theta  of a component, whose mean square
+    is 1
+component_coefficient_covariance(groups, coefficients, coefficients_)  f  theta^2  sampling
+    covariance, domains fastest
 score_ability(score)            f    theta    ability of persons with the score
 score_probability(score)        f    -        share of persons with the score
 score(score)                    iu   responses  smallest number right of the class

@@ -1,0 +1,398 @@
+"""Posteriors of up to three abilities, each measured by items of its own, on boxes of nodes.
+
+The likelihood is a product of functions of one ability each; the prior is normal with precision K.
+With t_d the distance of ability d from a node near the mode, the log density is
+
+    b_0(t_0) + b_1(t_1) + b_2(t_2) - K_01 t_0 t_1 - K_02 t_0 t_2 - K_12 t_1 t_2,
+
+b_d being the log density along the axis d through that node.  Factors of one ability are made for
+each person, those of two lie in tables that all persons share.  A person's box reaches over so many
+standard deviations of the normal approximation, and further while its faces have mass; one that
+would go beyond an end of the grid is not used, so that where grids end never changes a bit.
+
+Fewer abilities are the last ones of three; the others have one node, 0, and no precision.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from irt_dask.arrays import Floats, Ints
+from irt_dask.kernels.base.compiled import jit
+
+#: Abilities of a box.
+DIMS = 3
+#: Standard deviations that a box reaches at first.
+_REACH = 5.6
+#: Share of the mass that a slice at a face of the box may have.
+_FACE = 1e-7
+#: Logarithms of factors of two abilities within a box, at most: beyond, they under- or overflow.
+_LARGEST_CROSS = 600.0
+#: How a person's box ended: well; beyond an end of the grid; beyond what numbers hold.
+DONE, BEYOND, TOO_STEEP = 0, 1, 2
+
+
+class Box(NamedTuple):
+    """What persons of a block have in common: nodes, precisions and tables of two abilities."""
+
+    nodes: tuple[Floats, Floats, Floats]
+    spacing: Floats  # (3,), 1 for a single node
+    precision: Floats  # (groups, 3, 3)
+    constant: Floats  # log of the normal density's constant and of the spacings, (groups,)
+    # factors by steps from the mode along two axes, (groups, 2 nodes - 1, 2 nodes - 1)
+    cross: tuple[Floats, Floats, Floats]  # of abilities 0 and 1, 0 and 2, 1 and 2
+
+
+class Room(NamedTuple):
+    """What is found of a person: the mode's node, the box, and factors on its nodes."""
+
+    mode: Ints
+    low: Ints
+    high: Ints
+    b: Floats  # (3, nodes) log density along the axes, 0 at the mode's node
+    e: Floats  # its exponential
+    sums: Floats  # (nodes 0, 3, nodes 2): masses of slices, times 1, t_1, t_1^2
+    peak: Floats  # (1,) log density at the mode's node
+
+
+def box(nodes: tuple[Floats, ...], covariance: Floats) -> Box:
+    """Tables for nodes of 1 to 3 abilities and residual covariances, (groups, abilities, same)."""
+    n = len(nodes)
+    given = slice(DIMS - n, DIMS)
+    precision = np.zeros((len(covariance), DIMS, DIMS))
+    precision[:, given, given] = np.linalg.inv(covariance)
+    spacing = np.ones(DIMS)
+    spacing[given] = [x[1] - x[0] for x in nodes]
+    every = (*(np.zeros(1) for _ in range(DIMS - n)), *nodes)
+    constant = (
+        -0.5 * np.linalg.slogdet(covariance)[1]
+        + np.log(spacing).sum()
+        - 0.5 * n * math.log(2.0 * math.pi)
+    )
+    cross = []
+    for d, e in ((0, 1), (0, 2), (1, 2)):
+        i, j = (np.arange(1 - every[k].size, every[k].size) * spacing[k] for k in (d, e))
+        log = -precision[:, d, e][:, None, None] * np.multiply.outer(i, j)
+        cross.append(np.exp(np.clip(log, -_LARGEST_CROSS, _LARGEST_CROSS)))
+    first, second, third = every
+    return Box((first, second, third), spacing, precision, constant, tuple(cross))
+
+
+@jit
+def _room(g: Box) -> Room:
+    n0, n1, n2 = g.nodes[0].size, g.nodes[1].size, g.nodes[2].size
+    n = max(n0, max(n1, n2))
+    mode, low, high = np.empty(3, np.int64), np.empty(3, np.int64), np.empty(3, np.int64)
+    return Room(
+        mode, low, high, np.empty((3, n)), np.empty((3, n)), np.empty((n0, 3, n2)), np.empty(1)
+    )
+
+
+@jit
+def _axis(f: Floats, nodes: Floats, k: Floats, d: int, tilt: float, r: Room) -> int:
+    """Log density along an axis, less a constant, into ``r.b``; the node where it is largest."""
+    best = 0
+    for q in range(nodes.size):
+        x = nodes[q]
+        r.b[d, q] = f[q] + x * (tilt - 0.5 * k[d, d] * x)
+        if r.b[d, q] > r.b[d, best]:
+            best = q
+    return best
+
+
+@jit
+def _tilt(g: Box, k: Floats, mean: Floats, d: int, r: Room) -> float:
+    """What the prior and the other abilities' modes add to the slope along an axis."""
+    tilt = k[d, d] * mean[d]
+    for e in range(3):
+        if e != d:
+            tilt += k[d, e] * (mean[e] - g.nodes[e][r.mode[e]])
+    return tilt
+
+
+@jit
+def _one_axis(
+    f0: Floats, f1: Floats, f2: Floats, g: Box, k: Floats, mean: Floats, d: int, r: Room
+) -> int:
+    tilt = _tilt(g, k, mean, d, r)
+    if d == 0:
+        return _axis(f0, g.nodes[0], k, 0, tilt, r)
+    if d == 1:
+        return _axis(f1, g.nodes[1], k, 1, tilt, r)
+    return _axis(f2, g.nodes[2], k, 2, tilt, r)
+
+
+@jit
+def _climb(
+    f0: Floats, f1: Floats, f2: Floats, g: Box, k: Floats, mean: Floats, r: Room
+) -> None:  # fmt: skip
+    """Find a node near the mode, axis by axis, and the log densities along the axes there."""
+    for d in range(3):
+        nodes = g.nodes[d]
+        at = round((mean[d] - nodes[0]) / g.spacing[d])
+        r.mode[d] = min(max(at, 0), nodes.size - 1)
+    for _ in range(100):
+        moved = False
+        for d in range(3):
+            best = _one_axis(f0, f1, f2, g, k, mean, d, r)
+            if best != r.mode[d]:
+                r.mode[d], moved = best, True
+        if not moved:
+            break
+    for d in range(3):  # once more, where all modes are the last ones
+        _one_axis(f0, f1, f2, g, k, mean, d, r)
+    peak = 0.0
+    for d in range(3):
+        n, top = g.nodes[d].size, r.b[d, r.mode[d]]
+        peak += top
+        for q in range(n):
+            r.b[d, q] -= top
+    for d in range(3):
+        for e in range(d):
+            peak += k[d, e] * g.nodes[d][r.mode[d]] * g.nodes[e][r.mode[e]]
+            peak -= k[d, e] * mean[d] * mean[e]
+        # of the terms t (K mean)_d the axes have those of their own t and the others' modes
+        peak -= 0.5 * k[d, d] * mean[d] * mean[d]
+    r.peak[0] = peak
+
+
+@jit
+def _widths(g: Box, k: Floats, r: Room) -> None:
+    """Make the box from the normal approximation at the mode's node."""
+    p = k.copy()
+    for d in range(3):
+        q, n = r.mode[d], g.nodes[d].size
+        if n == 1:
+            p[d, d] = 1.0
+        elif 0 < q < n - 1:
+            curve = 2.0 * r.b[d, q] - r.b[d, q - 1] - r.b[d, q + 1]
+            p[d, d] = max(curve / g.spacing[d] ** 2, k[d, d])
+    for d in range(3):  # variances: cofactors over the determinant
+        e, f = (d + 1) % 3, (d + 2) % 3
+        minor = p[e, e] * p[f, f] - p[e, f] ** 2
+        det = (
+            p[d, d] * minor
+            - p[d, e] * (p[d, e] * p[f, f] - p[e, f] * p[d, f])
+            + p[d, f] * (p[d, e] * p[e, f] - p[e, e] * p[d, f])
+        )
+        sd = math.sqrt(max(minor / det, 0.0)) if det > 0.0 else 1.0
+        half = int(_REACH * sd / g.spacing[d]) + 1 if n_of(g, d) > 1 else 0
+        r.low[d], r.high[d] = r.mode[d] - half, r.mode[d] + half + 1
+
+
+@jit
+def n_of(g: Box, d: int) -> int:
+    """Nodes of an ability."""
+    return g.nodes[d].size
+
+
+@jit
+def _inside(g: Box, r: Room) -> bool:
+    """Whether the box is within the grid."""
+    outside = 0
+    for d in range(3):
+        outside += r.low[d] < 0 or r.high[d] > g.nodes[d].size
+    return outside == 0
+
+
+@jit
+def _too_steep(g: Box, k: Floats, r: Room) -> bool:
+    """Whether factors of two abilities within the box are beyond what numbers hold."""
+    for d in range(3):
+        for e in range(d):
+            far_d = max(r.mode[d] - r.low[d], r.high[d] - 1 - r.mode[d]) * g.spacing[d]
+            far_e = max(r.mode[e] - r.low[e], r.high[e] - 1 - r.mode[e]) * g.spacing[e]
+            if abs(k[d, e]) * far_d * far_e > _LARGEST_CROSS:
+                return True
+    return False
+
+
+@jit
+def _add_slices(
+    e1: Floats, c01: Floats, c12: Floats, t1: Floats, w0: float, s0: Floats, s1: Floats, s2: Floats
+) -> None:  # fmt: skip
+    """Add the slices of the middle ability to sums by the last one, four at a time."""
+    n, k = e1.size, 0
+    while k < n:
+        last = n - 1
+        k1, k2, k3 = min(k + 1, last), min(k + 2, last), min(k + 3, last)
+        a0, a1 = w0 * e1[k] * c01[k], w0 * e1[k1] * c01[k1]
+        a2, a3 = w0 * e1[k2] * c01[k2], w0 * e1[k3] * c01[k3]
+        if k + 1 > last:
+            a1 = 0.0
+        if k + 2 > last:
+            a2 = 0.0
+        if k + 3 > last:
+            a3 = 0.0
+        b0, b1, b2, b3 = a0 * t1[k], a1 * t1[k1], a2 * t1[k2], a3 * t1[k3]
+        d0, d1, d2, d3 = b0 * t1[k], b1 * t1[k1], b2 * t1[k2], b3 * t1[k3]
+        r0, r1, r2, r3 = c12[k], c12[k1], c12[k2], c12[k3]
+        for q in range(s0.size):
+            x0, x1, x2, x3 = r0[q], r1[q], r2[q], r3[q]
+            s0[q] += (a0 * x0 + a1 * x1) + (a2 * x2 + a3 * x3)
+            s1[q] += (b0 * x0 + b1 * x1) + (b2 * x2 + b3 * x3)
+            s2[q] += (d0 * x0 + d1 * x1) + (d2 * x2 + d3 * x3)
+        k += 4
+
+
+@jit
+def _fill(g: Box, group: int, r: Room) -> float:
+    """Fill in the masses of slices; their total."""
+    for d in range(3):
+        for q in range(r.low[d], r.high[d]):
+            r.e[d, q] = math.exp(r.b[d, q])
+    n0, n1, n2 = g.nodes[0].size, g.nodes[1].size, g.nodes[2].size
+    lo1, hi1, lo2, hi2 = r.low[1], r.high[1], r.low[2], r.high[2]
+    first1, first2 = lo1 - r.mode[1] + n1 - 1, lo2 - r.mode[2] + n2 - 1
+    c01, c02 = g.cross[0][group], g.cross[1][group]
+    c12 = g.cross[2][group, first1 : first1 + hi1 - lo1, first2 : first2 + hi2 - lo2]
+    t1 = np.empty(hi1 - lo1)
+    for q in range(t1.size):
+        t1[q] = (lo1 + q - r.mode[1]) * g.spacing[1]
+    total = 0.0
+    for q0 in range(r.low[0], r.high[0]):
+        s0, s1, s2 = r.sums[q0, 0, lo2:hi2], r.sums[q0, 1, lo2:hi2], r.sums[q0, 2, lo2:hi2]
+        s0[:], s1[:], s2[:] = 0.0, 0.0, 0.0
+        step0 = q0 - r.mode[0] + n0 - 1
+        own1 = c01[step0, first1 : first1 + hi1 - lo1]
+        _add_slices(r.e[1, lo1:hi1], own1, c12, t1, r.e[0, q0], s0, s1, s2)
+        own = c02[step0, first2 : first2 + hi2 - lo2]
+        for q in range(own.size):
+            x = own[q] * r.e[2, lo2 + q]
+            s0[q] *= x
+            s1[q] *= x
+            s2[q] *= x
+            total += s0[q]
+    return total
+
+
+@jit
+def _slice1(g: Box, group: int, r: Room, q1: int) -> float:
+    """Mass of a slice of the middle ability."""
+    c01, c02, c12 = g.cross[0][group], g.cross[1][group], g.cross[2][group]
+    n0, n1, n2 = g.nodes[0].size, g.nodes[1].size, g.nodes[2].size
+    step1, mass = q1 - r.mode[1] + n1 - 1, 0.0
+    for q0 in range(r.low[0], r.high[0]):
+        step0, own = q0 - r.mode[0] + n0 - 1, 0.0
+        for q2 in range(r.low[2], r.high[2]):
+            step2 = q2 - r.mode[2] + n2 - 1
+            own += c02[step0, step2] * c12[step1, step2] * r.e[2, q2]
+        mass += own * r.e[0, q0] * c01[step0, step1]
+    return mass * r.e[1, q1]
+
+
+@jit
+def _face(g: Box, group: int, r: Room, d: int, q: int) -> float:
+    """Mass of the slice at a face."""
+    if d == 1:
+        return _slice1(g, group, r, q)
+    mass = 0.0
+    if d == 0:
+        for q2 in range(r.low[2], r.high[2]):
+            mass += r.sums[q, 0, q2]
+    else:
+        for q0 in range(r.low[0], r.high[0]):
+            mass += r.sums[q0, 0, q]
+    return mass
+
+
+@jit
+def weigh(
+    f0: Floats, f1: Floats, f2: Floats, g: Box, group: int, mean: Floats, r: Room
+) -> tuple[int, float]:
+    """Find a person's box and masses; how it ended, and the total of the masses."""
+    k = g.precision[group]
+    _climb(f0, f1, f2, g, k, mean, r)
+    _widths(g, k, r)
+    while True:
+        if not _inside(g, r):
+            return BEYOND, 1.0
+        if _too_steep(g, k, r):
+            return TOO_STEEP, 1.0
+        total, grown = _fill(g, group, r), False
+        for d in range(3):
+            if g.nodes[d].size == 1:
+                continue
+            more = (r.high[d] - r.low[d]) // 6 + 1
+            low, high = r.low[d], r.high[d]
+            if _face(g, group, r, d, low) > _FACE * total:
+                r.low[d], grown = low - more, True
+            if _face(g, group, r, d, high - 1) > _FACE * total:
+                r.high[d], grown = high + more, True
+        if not grown:
+            return DONE, total
+
+
+@jit
+def _moments(
+    f0: Floats, f1: Floats, f2: Floats, g: Box, group: Ints, mean: Floats, out: Floats, how: Ints
+) -> None:  # fmt: skip
+    r = _room(g)
+    h0, h2 = g.spacing[0], g.spacing[2]
+    for i in range(f2.shape[0]):
+        how[i], total = weigh(f0[i], f1[i], f2[i], g, group[i], mean[i], r)
+        if how[i] != DONE:
+            continue
+        m0 = m1 = m2 = v00 = v01 = v02 = v11 = v12 = v22 = 0.0
+        for q0 in range(r.low[0], r.high[0]):
+            t0 = (q0 - r.mode[0]) * h0
+            a = b = c = d = e = x = 0.0
+            for q2 in range(r.low[2], r.high[2]):
+                t2 = (q2 - r.mode[2]) * h2
+                s0, s1 = r.sums[q0, 0, q2], r.sums[q0, 1, q2]
+                a += s0
+                b += s0 * t2
+                c += s0 * t2 * t2
+                d += s1
+                e += s1 * t2
+                x += r.sums[q0, 2, q2]
+            m0 += a * t0
+            v00 += a * t0 * t0
+            m1 += d
+            v01 += d * t0
+            m2 += b
+            v02 += b * t0
+            v11 += x
+            v12 += e
+            v22 += c
+        m0, m1, m2 = m0 / total, m1 / total, m2 / total
+        out[i, 0] = g.nodes[0][r.mode[0]] + m0
+        out[i, 1] = g.nodes[1][r.mode[1]] + m1
+        out[i, 2] = g.nodes[2][r.mode[2]] + m2
+        out[i, 3], out[i, 4] = v00 / total - m0 * m0, v01 / total - m0 * m1
+        out[i, 5], out[i, 6] = v02 / total - m0 * m2, v11 / total - m1 * m1
+        out[i, 7], out[i, 8] = v12 / total - m1 * m2, v22 / total - m2 * m2
+        out[i, 9] = r.peak[0] + math.log(total) + g.constant[group[i]]
+
+
+def moments(
+    log_likelihood: list[Floats], g: Box, group: Ints, mean: Floats
+) -> tuple[Floats, Floats, Floats, Ints]:
+    """Posterior means (persons, D), covariances (persons, D, D), log marginals, how boxes ended.
+
+    ``log_likelihood`` has (persons, nodes) of each ability, ``mean`` the prior means (persons, D).
+    """
+    n, dims = mean.shape
+    f, own = _filled(log_likelihood), np.zeros((n, DIMS))
+    own[:, DIMS - dims :] = mean
+    out, how = np.empty((n, 10)), np.empty(n, dtype=np.int64)
+    _moments(*f, g, group, own, out, how)
+    i, j = np.triu_indices(DIMS)
+    covariance = np.empty((n, DIMS, DIMS))
+    covariance[:, i, j] = covariance[:, j, i] = out[:, 3:9]
+    first = DIMS - dims
+    return (
+        np.ascontiguousarray(out[:, first:DIMS]),
+        np.ascontiguousarray(covariance[:, first:, first:]),
+        out[:, 9].copy(),
+        how,
+    )
+
+
+def _filled(log_likelihood: list[Floats]) -> Any:
+    """Log-likelihoods of three abilities: 0 at the only node of those that are none."""
+    n = len(log_likelihood[0])
+    return (*(np.zeros((n, 1)) for _ in range(DIMS - len(log_likelihood))), *log_likelihood)

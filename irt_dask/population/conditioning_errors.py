@@ -1,0 +1,150 @@
+"""Sampling covariance of a conditioning model's parameters, items fixed, from one pass.
+
+With e and V the posterior mean and covariance of a person's residuals and K the inverse of their
+covariance S, the score is z (K e)' in the coefficients of components, and
+
+    s = [K (V + e e' - S) K], halved on the diagonal,
+
+in the elements of S.  Louis (1982): the information of the coefficients is the sum of
+z z' (K - K V K) over persons; that of the others, and between both, is taken from cross-products of
+scores, which have the same expectation.  (Of the coefficients they would lose what was fitted: of n
+persons and p coefficients a share p / n.)  With sampling weights the covariance is a sandwich whose
+middle gets back each person's leverage times his information.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from irt_dask.arrays import Floats
+from irt_dask.engine import Engine
+from irt_dask.kernels.base import design_products, fixed_point
+from irt_dask.population.basis import Basis
+from irt_dask.population.conditioning import Conditioning
+from irt_dask.population.conditioning_em import Fitted
+from irt_dask.population.group_sums import ByGroup, by_group, weights_in
+from irt_dask.store import Block
+
+#: Bound of a person's residual in residual SDs: further out nobody's score counts more.
+_FURTHEST = 32.0
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Covariances of a group's coefficients, and of the elements of its residual covariance."""
+
+    components: Floats  # (components x domains, same), domains fastest
+    elements: Floats  # (pairs d <= e, same), in the order of numpy.triu_indices
+
+    def of_terms(self, loading: Floats) -> Floats:
+        """Standard errors of the terms' coefficients, (terms, domains)."""
+        p, n = loading.shape
+        c = self.components.reshape(n, -1, n, self.components.shape[0] // n)
+        diagonal = np.diagonal(c, axis1=1, axis2=3)  # (components, components, domains)
+        variance = np.einsum("pc,cfd,pf->pd", loading, diagonal, loading, optimize=True)
+        return np.sqrt(np.maximum(variance, 0.0)).reshape(p, -1)
+
+
+class _Scales:
+    def __init__(self, engine: Engine, model: Conditioning) -> None:
+        n, most = engine.n_persons, max(engine.responses.max_weight or 1.0, 1.0)
+        precision = np.linalg.inv(model.covariance)
+        k = float(np.abs(precision).max())
+        sd = float(np.sqrt(np.diagonal(model.covariance, axis1=1, axis2=2)).max())
+        self.furthest = _FURTHEST * sd
+        e = k * self.furthest * len(model.domains)  # of K e
+        s = e**2 + k
+        self.information = design_products.Gram(2.0 * k * most, n)
+        self.middle = design_products.Gram((e**2 + 2.0 * k) * most**2, n)
+        self.cross = design_products.Products(e * s * most**2, n)
+        self.square = fixed_point.scale_for(n * s**2 * most**2)
+
+
+def _scores(model: Conditioning, block: Block, furthest: float) -> tuple[Floats, Floats, Floats]:
+    """Of each person: K e, the scores of the elements of S, and K - K V K."""
+    prior, mean, v, _ = model.moments(block)
+    group, e = model.group(block), np.clip(mean - prior, -furthest, furthest)
+    k = np.linalg.inv(model.covariance)[group]
+    ke = np.einsum("ide,ie->id", k, e)
+    kvk = k @ v @ k
+    i, j = np.triu_indices(e.shape[1])
+    of_elements = (kvk + ke[:, :, None] * ke[:, None, :] - k)[:, i, j]
+    return ke, np.where(i == j, 0.5, 1.0) * of_elements, np.asarray(k - kvk)
+
+
+def _sums(
+    block: Block, model: Conditioning, scales: _Scales, leverage: list[Floats] | None
+) -> tuple[ByGroup]:
+    """Sums of each group; with the loadings over root weight for ``leverage``, of a middle."""
+    w = weights_in(block)
+    ke, s, information = _scores(model, block, scales.furthest)
+    i, j = np.triu_indices(ke.shape[1])
+    group, out = model.group(block), {}
+    assert block.design is not None
+    for g in np.unique(group):
+        its = np.flatnonzero(group == g)
+        u, own, of = block.design[its], w[its], information[its][:, i, j]
+        gram, times = scales.information, own
+        if leverage is not None:
+            z = design_products.linear_predictor(u, leverage[g])
+            lost = np.clip(own * (z**2).sum(axis=1), 0.0, 1.0)[:, None]
+            of = ke[its][:, i] * ke[its][:, j] + lost * of
+            gram, times = scales.middle, own**2
+        both = ke[its][:, :, None] * s[its][:, None, :]
+        squares = s[its][:, :, None] * s[its][:, None, :]
+        out[int(g)] = (
+            np.stack([gram.sums(u, times * of[:, k]) for k in range(i.size)]),
+            scales.cross.sums(u, (times[:, None, None] * both).reshape(len(u), -1)),
+            fixed_point.fixed(times[:, None, None] * squares, scales.square).sum(axis=0),
+        )
+    return (out,)
+
+
+def _matrix(
+    sums: tuple[Any, ...], basis: Basis, scales: _Scales, gram: design_products.Gram, dims: int
+) -> Floats:
+    """The information, or the middle of a sandwich, in components and elements of S."""
+    grams, cross, square = sums
+    i, j = np.triu_indices(dims)
+    t, n = basis.loading, basis.n * dims
+    m = i.size
+    out = np.empty((n + m, n + m))
+    of = out[:n, :n].reshape(basis.n, dims, basis.n, dims)
+    for k in range(m):
+        one = t.T @ gram.value(grams[k]) @ t
+        of[:, i[k], :, j[k]] = one
+        of[:, j[k], :, i[k]] = one
+    between = (t.T @ scales.cross.value(cross)).reshape(n, m)
+    out[:n, n:], out[n:, :n] = between, between.T
+    out[n:, n:] = square / scales.square
+    return out
+
+
+def errors(engine: Engine, fitted: Fitted, bases: list[Basis]) -> list[Errors]:
+    """Of each group: one pass, two with sampling weights."""
+    model, dims = fitted.model, len(fitted.model.domains)
+    scales, out = _Scales(engine, model), []
+    middles: list[Any] = [None] * model.n_groups
+    if engine.sampled:
+        leverage = [b.loading / np.sqrt(b.weight) for b in bases]
+        middles = by_group(engine, model, _sums, scales, leverage)
+    for sums, middle, basis in zip(
+        by_group(engine, model, _sums, scales, None), middles, bases, strict=True
+    ):
+        inverse = _inverse(_matrix(sums, basis, scales, scales.information, dims))
+        if middle is not None:
+            inverse = inverse @ _matrix(middle, basis, scales, scales.middle, dims) @ inverse
+        n = basis.n * dims
+        out.append(Errors(inverse[:n, :n], inverse[n:, n:]))
+    return out
+
+
+def _inverse(information: Floats) -> Floats:
+    """Inverse of a positive definite matrix of unlike units."""
+    size = np.sqrt(np.maximum(np.diag(information), 1e-300))
+    values, vectors = np.linalg.eigh(information / np.outer(size, size))
+    values = np.maximum(values, 1e-10)
+    return np.asarray((vectors / values) @ vectors.T / np.outer(size, size))
