@@ -156,6 +156,10 @@ group_at_bound(groups)          b    -        whether mean or SD is at a bound
 group_sd(groups [latent_dims])  f    theta    SD of ability in the group
 group_correlation(groups, latent_dims, latent_dims_)  f  -  correlations of abilities in the group
 domain(latent_dims)             UOT  -        name of the domain that the ability is of
+scale(scales)                   UOT  -        name of a domain, or of a composite
+person_domain_ability(persons, scales)  f  theta  ability in each domain and composite
+person_domain_plausible_value(persons, plausible, scales)  f  theta  draws from the posterior
+person_domain_correlation(persons, latent_dims, latent_dims_)  f  -  posterior correlations
 group_ability_share(groups, ability)  f  -  share of the group by ability
 covariate(covariate)            UOT  -        name of the covariate, or intercept
 group_item_rmsd(groups, items)  f   -        RMS of observed less modelled expected score

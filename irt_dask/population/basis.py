@@ -81,7 +81,8 @@ def bases(engine: Engine, model: Conditioning, n_components: int | float | None)
             )  # fmt: skip
         products = gram.value(a) / weight
         moments = np.stack([powers.value(b[:, k]) for k in range(3)]) / weight
-        effective = weight**2 / square
+        # with frequencies a row stands for so many persons
+        effective = weight**2 / square if engine.sampled else weight
         out.append(_basis(products, moments, weight, effective, n_components, name))
     _warn(model, out)
     return out

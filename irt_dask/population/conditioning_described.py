@@ -55,7 +55,7 @@ def warn_of_bounds(found: Found) -> None:
 
 
 def described(
-    found: Found, items: xr.Dataset, responses: Responses, weights: dict[str, Any]
+    found: Found, items: xr.Dataset, responses: Responses, more: dict[str, Any]
 ) -> xr.Dataset:  # fmt: skip
     """The result of a fit."""
     model, of = found.fitted.model, found.bases
@@ -78,15 +78,16 @@ def described(
         "formula": model.design.formula or "1",
         "n_components": [b.n - 1 for b in of],
         "component_share": [b.share for b in of],
-        "n_persons": responses.n_persons,
         "n_effective": [b.effective for b in of],
+        "sum_of_weights": [b.weight for b in of],
         "correlations": "joint" if dims <= MOST_EXACT else "pairs of domains",
         "design": json.dumps(_design_said(model.design)),
         "domains": json.dumps(
             {d.name: [responses.item_id[k] for k in d.columns] for d in model.domains}
         ),
+        "n_rows": responses.n_persons,
         "sharpest": [d.sharpest for d in model.domains],
-        **weights,
+        **more,
     }
     return dataset(data, coords=coords, attrs=attrs)
 

@@ -29,7 +29,7 @@ from irt_dask.store import Block
 #: Correlations of residuals are within this.
 MOST_CORRELATED = 0.98
 #: Passes over the data, and the step of coefficients, log SDs and correlations that ends them.
-_PASSES, _TOLERANCE = 200, 1e-5
+_PASSES, TOLERANCE = 200, 1e-6
 #: Bounds of a residual in residual SDs, and of a person's log marginal likelihood.
 FURTHEST, _LOG = 256.0, 2.0**24
 
@@ -143,7 +143,7 @@ def with_vectors(
 
 def climb(
     engine: Engine, model: Conditioning, bases: list[Basis], components: list[Floats],
-    *, only_correlations: bool = False, tolerance: float = _TOLERANCE,
+    *, only_correlations: bool = False, tolerance: float = TOLERANCE,
 ) -> Fitted:  # fmt: skip
     """EM from a model with these coefficients, accelerated.
 

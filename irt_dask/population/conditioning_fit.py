@@ -12,7 +12,7 @@ from irt_dask.arrays import Floats
 from irt_dask.engine import Engine
 from irt_dask.population.basis import Basis
 from irt_dask.population.conditioning import MOST_EXACT, Conditioning
-from irt_dask.population.conditioning_em import Fitted, climb
+from irt_dask.population.conditioning_em import TOLERANCE, Fitted, climb
 from irt_dask.population.conditioning_errors import Errors, errors
 
 #: Smallest eigenvalue of a matrix of correlations that pairs give together, at least.
@@ -47,12 +47,14 @@ def _zeros(found: list[Basis], dims: int) -> list[Floats]:
     return [np.zeros((b.n, dims)) for b in found]
 
 
-def fitted(engine: Engine, start: Conditioning, of: list[Basis]) -> Found:
+def fitted(
+    engine: Engine, start: Conditioning, of: list[Basis], *, tolerance: float = TOLERANCE
+) -> Found:
     """The model of highest likelihood, with errors."""
     dims = len(start.domains)
     if dims > MOST_EXACT:
-        return _by_pairs(engine, start, of)
-    fitted = climb(engine, start, of, _zeros(of, dims))
+        return _by_pairs(engine, start, of, tolerance)
+    fitted = climb(engine, start, of, _zeros(of, dims), tolerance=tolerance)
     return Found(fitted, of, errors(engine, fitted, of))
 
 
@@ -70,12 +72,12 @@ def _some(model: Conditioning, which: Sequence[int]) -> Conditioning:
     )
 
 
-def _by_pairs(engine: Engine, start: Conditioning, of: list[Basis]) -> Found:
+def _by_pairs(engine: Engine, start: Conditioning, of: list[Basis], tolerance: float) -> Found:
     """Coefficients and variances from each domain alone, correlations from pairs of them."""
     dims, groups = len(start.domains), start.n_groups
     alone = []
     for d in range(dims):
-        one = climb(engine, _some(start, [d]), of, _zeros(of, 1))
+        one = climb(engine, _some(start, [d]), of, _zeros(of, 1), tolerance=tolerance)
         alone.append((one, errors(engine, one, of)))
     components = [
         np.concatenate([one.components[g] for one, _ in alone], axis=1) for g in range(groups)

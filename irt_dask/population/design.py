@@ -1,8 +1,8 @@
 """The design of a latent regression: covariates of the persons of a block as terms on [-1, 1].
 
-Numbers that are not known are filled with the mean of those that are, and a term of its own says
-for whom; of categories (``C(name)``) "not known" is a level.  Levels, means and ranges are those of
-all persons, found in two passes over the covariates.
+Numbers that are not known are filled with the middle of the range of those that are, and a term of
+its own says for whom; of categories (``C(name)``) "not known" is a level.  Levels and ranges are
+those of all persons, found in two passes over the covariates.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pandas as pd
 from irt_dask.arrays import Floats
 from irt_dask.engine import Engine
 from irt_dask.errors import InputError, listed
-from irt_dask.kernels.base import design_products, fixed_point
+from irt_dask.kernels.base import design_products
 from irt_dask.population.formula import INTERCEPT, Formula, Terms
 from irt_dask.store import Block, Responses
 from irt_dask.store.blocks import WrappedRef
@@ -30,8 +30,6 @@ MOST_LEVELS = 1000
 MOST_TERMS = 4096
 #: The level, and the end of the name of a term, of what is not known.
 MISSING = "missing"
-#: Bits of a mean that fills gaps: a sum of ranks in the range of the column.
-_UNIT = 2.0**30
 
 
 @dataclass(frozen=True)
@@ -47,10 +45,22 @@ class Column:
     def of(self, values: Floats) -> Any:
         """The column of a formula's table."""
         unknown = np.isnan(values)
+        if unknown.any() and not self.lacking:
+            raise InputError(
+                f"covariate {self.name!r}: {unknown.sum()} person(s) have no value, and everybody "
+                f"had one whom the model was fitted to: it does not say what that means"
+            )
         if self.levels is None:
             return np.where(unknown, self.fill, values)
         labels = [_label(x) for x in self.levels] + ([MISSING] if self.lacking else [])
-        known = np.searchsorted(self.levels, np.where(unknown, self.levels[0], values))
+        filled = np.where(unknown, self.levels[0], values)
+        known = np.minimum(np.searchsorted(self.levels, filled), len(self.levels) - 1)
+        other = np.take(self.levels, known) != filled
+        if other.any():
+            raise InputError(
+                f"covariate {self.name!r}: level {_label(filled[other][0])} is none of those "
+                f"that the model was fitted to: {', '.join(map(str, labels[:20]))}"
+            )
         return pd.Categorical.from_codes(np.where(unknown, len(self.levels), known), labels)
 
 
@@ -94,6 +104,13 @@ class Design:
     def of(self, ref: Any, n: int, terms: Terms | None) -> Any:
         """Terms of a block's persons on [-1, 1], single precision."""
         x = (self.raw(ref.covariates(), n, terms) - self.middle) / self.half
+        far = np.abs(x).max(axis=0, initial=0.0) > design_products.FURTHEST
+        if not np.isfinite(x).all() or far.any():
+            name = self.terms[int(np.argmax(far | ~np.isfinite(x).all(axis=0)))]
+            raise InputError(
+                f"term {name!r}: a person's value is not a finite number, or more than "
+                f"{design_products.FURTHEST:.0f} times as far out as those the model was fitted to"
+            )
         return design_products.rounded(x)
 
     def original(self) -> Floats:
@@ -198,15 +215,8 @@ def _levels(ref: Any, columns: list[tuple[int, bool]]) -> list[Any]:
     return out
 
 
-def _sums(ref: Any, places: list[int], low: Floats, high: Floats) -> Any:
-    """Sum of each column over its persons, in units of its range, and their number."""
-    x = ref.covariates()[:, places]
-    unit = np.where(np.isnan(x), 0.0, (x - low) / np.where(high > low, high - low, 1.0))
-    return fixed_point.fixed(unit, _UNIT).sum(axis=0), (~np.isnan(x)).sum(axis=0)
-
-
 def _columns(engine: Engine, formula: Formula) -> tuple[Column, ...]:
-    """Levels, means, and what is lacking."""
+    """Levels or ranges, and what is lacking."""
     known = engine.responses.covariate_names
     names = [c for c in known if c in {*formula.columns, *formula.named}]
     kinds = [(known.index(c), c in formula.categories) for c in names]
@@ -220,16 +230,13 @@ def _columns(engine: Engine, formula: Formula) -> tuple[Column, ...]:
             raise InputError(
                 f"formula {formula.text!r}: {name!r} has more than {MOST_LEVELS:,} levels"
             )
-    low, high = np.array([x[0] for x in levels]), np.array([x[-1] for x in levels])
-    places = [p for p, _ in kinds]
-    total, n = zip(*engine.map_refs(_sums, places, low, high), strict=True)
-    mean = low + (high - low) * (np.sum(total, axis=0) / _UNIT) / np.sum(n, axis=0)
     return tuple(
-        Column(name, place, tuple(of.tolist()) if category else None, float(m), without)
-        for name, (place, category), of, m, without in zip(
-            names, kinds, levels, mean, lacking, strict=True
+        Column(
+            name, place, tuple(of.tolist()) if category else None,
+            float(0.5 * (of[0] + of[-1])), without,
         )
-    )
+        for name, (place, category), of, without in zip(names, kinds, levels, lacking, strict=True)
+    )  # fmt: skip
 
 
 def _range(ref: Any, draft: Design) -> tuple[Floats, Floats]:

@@ -35,7 +35,99 @@ def fit_population(
     client: Any = None,
     progress: ProgressOption = None,
 ) -> xr.Dataset:
-    """TODO"""
+    """Latent regression of abilities on covariates: the conditioning model of plausible values.
+
+    In each group abilities are normal about linear predictors, with a covariance of what is left;
+    items are held.  Marginal maximum likelihood by EM (Mislevy 1984; Thomas 1993), the posterior of
+    every person summed on a grid of nodes.
+
+    Parameters
+    ----------
+    responses : Responses or anything ``from_array`` takes
+        With their persons' weights, groups and covariates.
+    items : Dataset
+        A fit or an item bank of any model of one ability; matched by identifier.
+    covariates : str or list of str, optional
+        A formula of formulaic over the covariates of the responses, such as
+        ``"escs + C(grade) + C(sex):escs"``, or names of covariates, which are numbers.  ``C(name)``
+        makes categories of codes (treatment contrasts).  A number that is not known (NaN) is filled
+        with the middle of the range and told by a term ``name[missing]``; of categories "missing" is a level.
+        Default: the intercept alone.
+    n_components : int or float, optional
+        Principal components of the terms (each scaled to variance 1 in the group) that take the
+        terms' place: how many, or the share of variance that they keep.  Default: all there are.
+    domains : mapping from name to list of item ids, optional
+        Abilities, each measured by items of its own.  Default: one, "ability", of all items.
+    by_group : bool
+        Whether groups of persons (``person_group``), where there are any, have coefficients,
+        components and covariances of their own.
+    client, progress
+        Dask client (default: the current one, else threads); progress bar.
+
+    Returns
+    -------
+    Dataset
+        Over groups, terms (``covariate``, the intercept first) and domains (``latent_dims``):
+        ``regression_coefficient``, ``residual_sd``, ``residual_correlation``, ``group_mean``, each
+        with ``_se``; ``group_sd``, ``group_correlation`` (of abilities in the group, whatever the
+        covariates) and ``explained_share``; and what :func:`irt_dask.score` needs to draw plausible
+        values with coefficients and covariances drawn too (``component_...``, attrs ``design``,
+        ``domains``).  With ``n_components`` coefficients are those of the components, carried over
+        to the terms.  attrs ``log_likelihood``, ``n_iterations`` (passes), ``converged``,
+        ``n_components`` and ``component_share`` by group.
+
+        Standard errors hold the items as known; of coefficients they are from the observed
+        information, of the rest from cross-products of scores, with sampling weights from a
+        sandwich.  Residual covariances are maximum likelihood's, plus what the coefficients' errors
+        took (as n - p for n in a regression).  Those of ``group_mean`` count the persons as drawn
+        at random with their covariates; for the errors of clustered samples use replicate weights
+        with the plausible values (:func:`irt_dask.tabulate`).
+
+    Raises
+    ------
+    InputError
+        A formula that cannot be read, has no intercept or rests on all persons at once; terms that
+        are the same for all; items of no domain or of two; below two persons (in effect, weights
+        considered) for each coefficient of a domain; covariances of more than 256 MiB.
+    EstimationError
+        A group without responses; domains whose abilities cannot be told apart.
+
+    Warns
+    -----
+    DataWarning
+        Terms that are not determined in a group (the same for all of it, or sums of others; no
+        standard errors); SDs and correlations at their bounds (.05 to 20; .98); correlations of
+        pairs that are no correlation matrix together.
+    ApproximationWarning
+        Terms on fewer than 5 persons, groups of fewer than 20, below 5 persons for a coefficient.
+    ConvergenceWarning
+        200 passes did not suffice.
+
+    Notes
+    -----
+    Passes over the data: four for covariates and items, some ten to twenty of EM, one or two for
+    errors.  Up to three domains are fitted together: a person costs some thousand operations for
+    three.  Of more, coefficients and variances are those of each domain alone, and correlations
+    what the expected products of residuals say in fits of pairs, d (d - 1) / 2 of them (they are
+    drawn to the nearest correlation matrix).  Driver memory: for each group (terms)^2 and
+    (components x domains)^2 numbers; a block has 4 bytes x persons x terms.
+
+    Examples
+    --------
+    >>> import irt_dask as irt
+    >>> simulated = irt.simulate(600, 20, seed=1)
+    >>> items = irt.fit_marginal(simulated)
+    >>> above = (simulated.truth["person_ability"].values > 0).astype(float)
+    >>> y = simulated.to_xarray()["response"]
+    >>> responses = irt.from_array(y, persons={"above": above})
+    >>> domains = {"odd": responses.item_id[::2], "even": responses.item_id[1::2]}
+    >>> population = irt.fit_population(responses, items, covariates="above", domains=domains)
+    >>> population["regression_coefficient"].sel(covariate="above").round(1).values.tolist()
+    [[1.6, 1.6]]
+    >>> scores = irt.score(responses, items, prior=population, n_plausible=5)
+    >>> dict(scores["person_domain_plausible_value"].sizes)
+    {'persons': 600, 'plausible': 5, 'scales': 2}
+    """
     responses = as_responses(responses, "fit_population", graded=True, items=items)
     n_components = _checked(n_components, covariates)
     of = domains_of(responses, items, domains)
@@ -53,9 +145,9 @@ def fit_population(
     with engine(design.designed(responses, terms, labels), "population") as second:
         start = _start(of, terms, labels)
         found = fitted(second, start, bases(second, start, n_components))
-        weights = second.weight_attrs
+        more = {"n_persons": second.n_persons, **second.weight_attrs}
     warn_of_bounds(found)
-    return described(found, items, responses, weights)
+    return described(found, items, responses, more)
 
 
 def _checked(n_components: Any, covariates: Any) -> int | float | None:

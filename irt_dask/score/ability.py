@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from irt_dask.arrays import Floats, Ints, Words
+from irt_dask.arrays import Floats, Words
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, person_files
 from irt_dask.engine.cache import read_block
 from irt_dask.engine.identity import identified
@@ -24,12 +24,11 @@ from irt_dask.items.parameters import (
     item_set,
     refuse_other_categories,
 )
-from irt_dask.kernels.base import fixed_point, keyed_random
-from irt_dask.kernels.posterior import ability_histogram, point_estimates
+from irt_dask.kernels.base import keyed_random
 from irt_dask.kernels.responses import response_counts
 from irt_dask.population import regression
 from irt_dask.population.population import STANDARD, Persons, Population
-from irt_dask.score import axis, folder, plane
+from irt_dask.score import axis, conditioned, folder, plane, summary
 from irt_dask.score.checks import Options, check_options, warn_of_groups
 from irt_dask.score.outside import of_bank
 from irt_dask.store import Block, Responses
@@ -39,10 +38,6 @@ _MAX_IN_MEMORY = 10_000_000
 _MAX_PLAUSIBLE_IN_MEMORY = 10 * _MAX_IN_MEMORY
 #: Item draws over which abilities are averaged by default, where there are draws.
 _ITEM_DRAWS = 20
-#: Persons whose moments are added as 64-bit integers.
-_CHUNK = 1 << 16
-#: Classes of the histogram of abilities.
-_CLASSES = ability_histogram.Classes(-6.0, 6.0, 60)
 
 
 @dataclass(frozen=True)
@@ -65,7 +60,7 @@ class Plan:
     @property
     def scale(self) -> float:
         """Of the fixed-point moments: not of the number of persons, who may become more."""
-        return fixed_point.scale_for(_CHUNK * max(self.furthest, point_estimates.FURTHEST) ** 2)
+        return summary.scale_for(self.furthest)
 
 
 def _plausible(block: Block, plan: Plan, persons: Persons) -> dict[str, Floats]:
@@ -89,37 +84,12 @@ def _abilities(block: Block, plan: Plan, persons: Persons) -> dict[str, Floats]:
     return axis.estimates(block.data, plan.method, plan.averaged[0], plan.population, persons)
 
 
-def _sums(
-    ability: Floats, error: Floats, scale: float, times: Ints | None = None
-) -> tuple[Any, ...]:
-    """Histogram, and fixed-point moments of each ability, which do not depend on the blocks.
-
-    Persons without an estimate do not count, nor in the mean variance those without an error; an
-    error beyond every bound counts as the bound.  ``times`` says how many persons a row stands for.
-    """
-    if times is not None:
-        each = [(int(k), times == k) for k in np.unique(times)]
-        parts = [[k * v for v in _sums(ability[at], error[at], scale)] for k, at in each]
-        return tuple(np.sum(v, axis=0) for v in zip(*parts, strict=True))
-    shape = ability.shape[1:]
-    x, e = (v.reshape(len(v), -1) for v in (ability, error))
-    count, moments, n = (np.zeros((k, x.shape[1]), dtype=np.int64) for k in (_CLASSES.n, 3, 2))
-    moments = moments.astype(object)  # whole numbers beyond 64 bits
-    for k in range(0, len(x), _CHUNK):
-        rows = slice(k, k + _CHUNK)
-        c, m, there = ability_histogram.sums(
-            x[rows], e[rows], _CLASSES, point_estimates.FURTHEST, scale
-        )
-        count, moments, n = count + c, moments + m, n + there
-    return tuple(v.reshape(-1, *shape) for v in (count, moments, n))
-
-
 def _score(block: Block, plan: Plan, ref: Any = None) -> tuple[dict[str, Floats], tuple[Any, ...]]:
     """Values of persons by name, and sums over them."""
     persons = plan.population.persons(ref)
     found = _abilities(block, plan, persons)
     error = found["person_ability_sd" if plan.method == "eap" else "person_ability_se"]
-    sums = _sums(found["person_ability"], error, plan.scale, block.times)
+    sums = summary.sums(found["person_ability"], error, plan.scale, block.times)
     return found | _plausible(block, plan, persons), sums
 
 
@@ -281,34 +251,22 @@ def _reaching(plan: Plan) -> Plan:
     return replace(plan, furthest=max(float(np.abs(x).max()) for x in nodes))
 
 
-def _summary(plan: Plan, count: Any, moments: Any, n: Any) -> dict[str, Any]:
-    """Mean, SD and reliability of the abilities; of two, lists."""
-    there, sure = np.maximum(n, 1)
-    m1, m2, v = moments[0] / there, moments[1] / there, moments[2] / sure
-    spread = m2 - m1**2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if plan.method in ("ml", "wle"):
-            reliability = 1.0 - v / spread
-        else:
-            reliability = spread / (spread + v)
-    return {
-        "n_estimated": n[0].tolist() if plan.n_dims == 1 else int(n[0][0]),
-        # who has an estimate without a standard error is at a bound
-        "n_at_bound": int(n[0] - n[1]) if plan.n_dims == 1 else 0,
-        "mean_ability": m1.tolist(),
-        "sd_ability": np.sqrt(np.maximum(spread, 0.0)).tolist(),
-        "reliability": reliability.tolist(),
-    }
-
-
 def run(
     responses: Any, items: xr.Dataset, options: Options, store: str | Path | None, client: Any,
-    progress: ProgressOption,
+    progress: ProgressOption, composites: Any = None,
 ) -> xr.Dataset:  # fmt: skip
     """See :func:`irt_dask.score`."""
-    check_options(options, items)
+    population = options.prior if isinstance(options.prior, xr.Dataset) else None
+    if population is None:
+        check_options(options, items)
+        if composites is not None:
+            raise InputError("composites: only of domains, under a result of fit_population")
     responses = as_responses(responses, "score", graded=not has_loadings(items), items=items)
     responses = of_bank(responses, items, options.unknown_items)
+    if population is not None:
+        return conditioned.run(
+            responses, items, population, options, composites, store, client, progress
+        )
     plan = _plan(responses, items, options)
     warn_of_groups(items, options)
     start = regression.begin(responses, options.prior)
@@ -368,7 +326,9 @@ def _described(
         "n_persons": engine.n_persons,
         "n_item_draws": plan.n_item_draws,
         "n_plausible": int(options.n_plausible),
-        **_summary(plan, count, (moments / plan.scale).astype(float), n.astype(int)),
+        **summary.described(
+            (moments / plan.scale).astype(float), n.astype(int), plan.method in ("ml", "wle")
+        ),
         "identification": _identification(plan),
         **found.attrs,
     }
@@ -378,6 +338,5 @@ def _described(
 def _result(
     persons: dict[str, Floats], found: Found, count: Any, attrs: dict[str, Any]
 ) -> xr.Dataset:
-    edges = np.linspace(_CLASSES.first, _CLASSES.last, _CLASSES.n + 1)
-    coords = found.coords | {"ability": 0.5 * (edges[1:] + edges[:-1])}
+    coords = found.coords | {"ability": summary.middles()}
     return dataset({**persons, **found.data, "ability_count": count}, coords=coords, attrs=attrs)

@@ -302,6 +302,14 @@ METHODS = (
         "score, mixed WLE", "score", {"method": "wle"}, items="mixed", weights=True,
         uses_weights=False, persons=True, categories=_CATEGORIES,
     ),
+    Method(
+        "population", "fit_population", {"covariates": "age + C(sex)"}, items="3pl", weights=True,
+        groups="yes", covariates=True,
+    ),
+    Method(
+        "population, mixed", "fit_population", {"covariates": ["age", "sex"], "n_components": 1},
+        items="mixed", weights=True, groups="yes", covariates=True, categories=_CATEGORIES,
+    ),
     Method("evaluate", "evaluate", items="2pl"),
     Method("evaluate, 4PL", "evaluate", items="4pl"),
     Method("evaluate own", "evaluate", {"protocol": "own"}, items="2pl"),

@@ -186,11 +186,11 @@ def graded() -> tuple[irt.Responses, list[str]]:
 #: What knows more than two categories; conditional ML of other models than Rasch's alone.
 GRADED = (
     "fit_marginal", "score", "item_fit", "person_fit", "residual_correlations", "predictive_check",
-    "dif", "item_curves", "fit_bayes", "loo",
+    "dif", "item_curves", "fit_bayes", "fit_population", "loo",
 )  # fmt: skip
 BINARY = [
     m for m in METHODS
-    if (m.name not in GRADED or (m.abilities == 2 and m.name != "fit_bayes"))
+    if (m.name not in GRADED or (m.abilities == 2 and not m.name.startswith("fit_")))
     and (m.name != "fit_conditional" or m.categories is None)
 ]  # fmt: skip
 

@@ -46,7 +46,8 @@ def test_records_say_what_is_so(method: Method, bits: Any) -> None:
     assert not method.private or "objective" not in result.attrs
     # Fits flag items, but for releases under privacy and what knows pair counts alone.
     flagged = method.name.startswith("fit_") and not method.private
-    assert ("item_flag" in result) == (flagged and method.name not in ("fit_choppin", "fit_saaty"))
+    others = ("fit_choppin", "fit_saaty", "fit_population")
+    assert ("item_flag" in result) == (flagged and method.name not in others)
 
     weighted = as_responses(y, of=method, persons=columns | {"weight": weights()})
     if not method.weights:

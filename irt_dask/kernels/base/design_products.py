@@ -18,16 +18,20 @@ from irt_dask.arrays import Floats, Ints
 
 #: Bits of a design's numbers, which lie in [-1, 1], and at most of what they are multiplied with.
 DESIGN_BITS, FACTOR_BITS = 20, 20
+#: How far out numbers of persons may be whom no sum is over: three bits more, a float32 holds them.
+FURTHEST, _MORE_BITS = 8.0, 3
 #: Bits of a whole number that floating point holds, and of a sum over persons.
 _EXACT, _SUM = 53, 62
+#: Persons up to whom weighted designs are counted in two parts.
+_FEW = 1 << 17
 #: Persons of a sum in floating point.
 _ROWS = 1 << (_EXACT - DESIGN_BITS - FACTOR_BITS)
 
 
 def rounded(x: Floats) -> Any:
-    """Numbers in [-1, 1] to DESIGN_BITS, in single precision, which holds them."""
+    """Numbers within FURTHEST to DESIGN_BITS after the point, in single precision."""
     unit = 2.0**DESIGN_BITS
-    return (np.rint(np.clip(x, -1.0, 1.0) * unit) / unit).astype(np.float32)
+    return (np.rint(x * unit) / unit).astype(np.float32)
 
 
 def linear_predictor(design: Any, coefficients: Floats) -> Floats:
@@ -36,7 +40,7 @@ def linear_predictor(design: Any, coefficients: Floats) -> Floats:
     Coefficients are rounded to about 2^-40 of the largest.
     """
     p = coefficients.shape[0]
-    bits = _EXACT - DESIGN_BITS - max(1, math.ceil(math.log2(max(p, 2))))
+    bits = _EXACT - DESIGN_BITS - _MORE_BITS - max(1, math.ceil(math.log2(max(p, 2))))
     high, low, scale = _split(coefficients, bits)
     x = design.astype(np.float64) * 2.0**DESIGN_BITS
     return np.asarray((x @ high + (x @ low) / 2.0**bits) / (scale * 2.0**DESIGN_BITS))
@@ -77,22 +81,30 @@ class Products:
 
 
 class Gram:
-    """The same of the design with itself under weights of persons, (p, p)."""
+    """The same of the design with itself under weights of persons, (p, p).
+
+    Weighted designs are rounded as factors are; of many persons what rounding leaves averages out,
+    and is not counted.
+    """
 
     def __init__(self, bound: float, n: float) -> None:
         self._products = Products(bound, n)
+        self._parts = 2 if n <= _FEW else 1
 
     def sums(self, design: Any, weight: Floats) -> Ints:
-        """Sums of a block, (p, p): weighted designs are rounded as factors are."""
+        """Sums of a block, (parts, p, p)."""
         p = self._products
-        out = np.zeros((design.shape[1], design.shape[1]), dtype=np.int64)
+        out = np.zeros((self._parts, design.shape[1], design.shape[1]), dtype=np.int64)
         for k in range(0, len(design), _ROWS):
             x = design[k : k + _ROWS].astype(np.float64)
-            high = _split(x * weight[k : k + _ROWS, None], p.bits, p.bound)[0]
-            out += ((x * 2.0**DESIGN_BITS).T @ high).astype(np.int64)
+            parts = _split(x * weight[k : k + _ROWS, None], p.bits, p.bound)
+            x *= 2.0**DESIGN_BITS
+            for part in range(self._parts):
+                out[part] += (x.T @ parts[part]).astype(np.int64)
         return out
 
     def value(self, sums: Ints) -> Floats:
         """What whole numbers stand for, symmetric."""
-        out = self._products.value(np.stack([sums, np.zeros_like(sums)]))
+        both = sums if self._parts == 2 else np.concatenate([sums, np.zeros_like(sums)])
+        out = self._products.value(both)
         return 0.5 * (out + out.T)

@@ -5,10 +5,12 @@ With t_d the distance of ability d from a node near the mode, the log density is
 
     b_0(t_0) + b_1(t_1) + b_2(t_2) - K_01 t_0 t_1 - K_02 t_0 t_2 - K_12 t_1 t_2,
 
-b_d being the log density along the axis d through that node.  Factors of one ability are made for
-each person, those of two lie in tables that all persons share.  A person's box reaches over so many
-standard deviations of the normal approximation, and further while its faces have mass; one that
-would go beyond an end of the grid is not used, so that where grids end never changes a bit.
+b_d being the log density along the axis d through that node.  With s the sign of K_01 the product
+is -|K_01| ((t_0 + s t_1)^2 - t_0^2 - t_1^2) / 2: so no factor is large, however high correlations
+are.  Factors of one ability are made for each person, those of two lie in tables that all share.
+A person's box reaches over so many standard deviations of the normal approximation, and further
+while its faces have mass; one that would go beyond an end of the grid is not used, so that where
+grids end never changes a bit.
 
 Fewer abilities are the last ones of three; the others have one node, 0, and no precision.
 """
@@ -29,8 +31,8 @@ DIMS = 3
 _REACH = 5.6
 #: Share of the mass that a slice at a face of the box may have.
 _FACE = 1e-7
-#: Logarithms of factors of two abilities within a box, at most: beyond, they under- or overflow.
-_LARGEST_CROSS = 600.0
+#: Logarithms of factors of an ability within a box, at most: beyond, they overflow.
+_LARGEST = 600.0
 #: How a person's box ended: well; beyond an end of the grid; beyond what numbers hold.
 DONE, BEYOND, TOO_STEEP = 0, 1, 2
 
@@ -41,6 +43,7 @@ class Box(NamedTuple):
     nodes: tuple[Floats, Floats, Floats]
     spacing: Floats  # (3,), 1 for a single node
     precision: Floats  # (groups, 3, 3)
+    bend: Floats  # (groups, 3): what is taken from the products of t_d^2, half of sum |K_de|
     constant: Floats  # log of the normal density's constant and of the spacings, (groups,)
     # factors by steps from the mode along two axes, (groups, 2 nodes - 1, 2 nodes - 1)
     cross: tuple[Floats, Floats, Floats]  # of abilities 0 and 1, 0 and 2, 1 and 2
@@ -53,7 +56,7 @@ class Room(NamedTuple):
     low: Ints
     high: Ints
     b: Floats  # (3, nodes) log density along the axes, 0 at the mode's node
-    e: Floats  # its exponential
+    e: Floats  # exponential of that and of the bend
     sums: Floats  # (nodes 0, 3, nodes 2): masses of slices, times 1, t_1, t_1^2
     peak: Floats  # (1,) log density at the mode's node
 
@@ -75,10 +78,13 @@ def box(nodes: tuple[Floats, ...], covariance: Floats) -> Box:
     cross = []
     for d, e in ((0, 1), (0, 2), (1, 2)):
         i, j = (np.arange(1 - every[k].size, every[k].size) * spacing[k] for k in (d, e))
-        log = -precision[:, d, e][:, None, None] * np.multiply.outer(i, j)
-        cross.append(np.exp(np.clip(log, -_LARGEST_CROSS, _LARGEST_CROSS)))
+        k = precision[:, d, e][:, None, None]
+        apart = i[:, None] + np.where(k < 0.0, -1.0, 1.0) * j
+        cross.append(np.exp(-0.5 * np.abs(k) * apart**2))
     first, second, third = every
-    return Box((first, second, third), spacing, precision, constant, tuple(cross))
+    off = np.abs(precision).sum(axis=2) - np.abs(np.diagonal(precision, axis1=1, axis2=2))
+    nodes_of = (first, second, third)
+    return Box(nodes_of, spacing, precision, 0.5 * off, constant, (cross[0], cross[1], cross[2]))
 
 
 @jit
@@ -126,14 +132,24 @@ def _one_axis(
 
 
 @jit
-def _climb(
+def _log_density(
+    f0: Floats, f1: Floats, f2: Floats, g: Box, k: Floats, mean: Floats, at: Ints
+) -> float:  # fmt: skip
+    """Log density at nodes, but for the prior's constant."""
+    out = f0[at[0]] + f1[at[1]] + f2[at[2]]
+    for d in range(3):
+        t = g.nodes[d][at[d]] - mean[d]
+        out -= 0.5 * k[d, d] * t * t
+        for e in range(d):
+            out -= k[d, e] * t * (g.nodes[e][at[e]] - mean[e])
+    return out
+
+
+@jit
+def _along_axes(
     f0: Floats, f1: Floats, f2: Floats, g: Box, k: Floats, mean: Floats, r: Room
 ) -> None:  # fmt: skip
-    """Find a node near the mode, axis by axis, and the log densities along the axes there."""
-    for d in range(3):
-        nodes = g.nodes[d]
-        at = round((mean[d] - nodes[0]) / g.spacing[d])
-        r.mode[d] = min(max(at, 0), nodes.size - 1)
+    """Climb axis by axis until none rises; log densities along the axes there."""
     for _ in range(100):
         moved = False
         for d in range(3):
@@ -144,42 +160,76 @@ def _climb(
             break
     for d in range(3):  # once more, where all modes are the last ones
         _one_axis(f0, f1, f2, g, k, mean, d, r)
-    peak = 0.0
-    for d in range(3):
-        n, top = g.nodes[d].size, r.b[d, r.mode[d]]
-        peak += top
-        for q in range(n):
-            r.b[d, q] -= top
-    for d in range(3):
-        for e in range(d):
-            peak += k[d, e] * g.nodes[d][r.mode[d]] * g.nodes[e][r.mode[e]]
-            peak -= k[d, e] * mean[d] * mean[e]
-        # of the terms t (K mean)_d the axes have those of their own t and the others' modes
-        peak -= 0.5 * k[d, d] * mean[d] * mean[d]
-    r.peak[0] = peak
 
 
 @jit
-def _widths(g: Box, k: Floats, r: Room) -> None:
-    """Make the box from the normal approximation at the mode's node."""
-    p = k.copy()
+def _curvature(g: Box, k: Floats, r: Room, p: Floats, slope: Floats) -> None:
+    """Precision of the normal approximation at the mode's node, and the slopes there."""
+    p[:] = k
     for d in range(3):
-        q, n = r.mode[d], g.nodes[d].size
+        q, n, h = r.mode[d], g.nodes[d].size, g.spacing[d]
+        slope[d] = 0.0
         if n == 1:
             p[d, d] = 1.0
         elif 0 < q < n - 1:
             curve = 2.0 * r.b[d, q] - r.b[d, q - 1] - r.b[d, q + 1]
-            p[d, d] = max(curve / g.spacing[d] ** 2, k[d, d])
-    for d in range(3):  # variances: cofactors over the determinant
-        e, f = (d + 1) % 3, (d + 2) % 3
-        minor = p[e, e] * p[f, f] - p[e, f] ** 2
-        det = (
-            p[d, d] * minor
-            - p[d, e] * (p[d, e] * p[f, f] - p[e, f] * p[d, f])
-            + p[d, f] * (p[d, e] * p[e, f] - p[e, e] * p[d, f])
-        )
-        sd = math.sqrt(max(minor / det, 0.0)) if det > 0.0 else 1.0
-        half = int(_REACH * sd / g.spacing[d]) + 1 if n_of(g, d) > 1 else 0
+            p[d, d] = max(curve / h**2, k[d, d])
+            slope[d] = (r.b[d, q + 1] - r.b[d, q - 1]) / (2.0 * h)
+
+
+@jit
+def _minor(p: Floats, d: int, e: int) -> float:
+    """Cofactor of a symmetric matrix of three rows."""
+    i, j = (d + 1) % 3, (d + 2) % 3
+    m, n = (e + 1) % 3, (e + 2) % 3
+    return p[i, m] * p[j, n] - p[i, n] * p[j, m]
+
+
+@jit
+def _climb(
+    f0: Floats, f1: Floats, f2: Floats, g: Box, k: Floats, mean: Floats, r: Room
+) -> Floats:  # fmt: skip
+    """Find a node near the mode, and the log densities along the axes there; the variances.
+
+    Where abilities are highly correlated no axis rises far from the mode: Newton's steps go there.
+    """
+    for d in range(3):
+        nodes = g.nodes[d]
+        at = round((mean[d] - nodes[0]) / g.spacing[d])
+        r.mode[d] = min(max(at, 0), nodes.size - 1)
+    p, slope, ahead, variance = np.empty((3, 3)), np.empty(3), np.empty(3, np.int64), np.empty(3)
+    for _ in range(50):
+        _along_axes(f0, f1, f2, g, k, mean, r)
+        _curvature(g, k, r, p, slope)
+        det = p[0, 0] * _minor(p, 0, 0) + p[0, 1] * _minor(p, 0, 1) + p[0, 2] * _minor(p, 0, 2)
+        same = True
+        for d in range(3):
+            step = 0.0
+            for e in range(3):
+                step += _minor(p, d, e) * slope[e] / det
+            variance[d] = max(_minor(p, d, d) / det, 0.0)
+            n = g.nodes[d].size
+            ahead[d] = min(max(r.mode[d] + round(step / g.spacing[d]), 0), n - 1)
+            same = same and ahead[d] == r.mode[d]
+        if same:
+            break
+        here = _log_density(f0, f1, f2, g, k, mean, r.mode)
+        if not _log_density(f0, f1, f2, g, k, mean, ahead) > here:
+            break
+        r.mode[:] = ahead
+    for d in range(3):
+        top = r.b[d, r.mode[d]]
+        for q in range(g.nodes[d].size):
+            r.b[d, q] -= top
+    r.peak[0] = _log_density(f0, f1, f2, g, k, mean, r.mode)
+    return variance
+
+
+@jit
+def _widths(g: Box, variance: Floats, r: Room) -> None:
+    """Make the box from the variances of the normal approximation."""
+    for d in range(3):
+        half = int(_REACH * math.sqrt(variance[d]) / g.spacing[d]) + 1 if n_of(g, d) > 1 else 0
         r.low[d], r.high[d] = r.mode[d] - half, r.mode[d] + half + 1
 
 
@@ -199,15 +249,16 @@ def _inside(g: Box, r: Room) -> bool:
 
 
 @jit
-def _too_steep(g: Box, k: Floats, r: Room) -> bool:
-    """Whether factors of two abilities within the box are beyond what numbers hold."""
+def _factors(g: Box, group: int, r: Room) -> bool:
+    """Fill in factors of one ability; False where one is beyond what numbers hold."""
+    largest = 0.0
     for d in range(3):
-        for e in range(d):
-            far_d = max(r.mode[d] - r.low[d], r.high[d] - 1 - r.mode[d]) * g.spacing[d]
-            far_e = max(r.mode[e] - r.low[e], r.high[e] - 1 - r.mode[e]) * g.spacing[e]
-            if abs(k[d, e]) * far_d * far_e > _LARGEST_CROSS:
-                return True
-    return False
+        for q in range(r.low[d], r.high[d]):
+            t = (q - r.mode[d]) * g.spacing[d]
+            log = r.b[d, q] + g.bend[group, d] * t * t
+            largest = max(largest, log)
+            r.e[d, q] = math.exp(log)
+    return largest < _LARGEST
 
 
 @jit
@@ -241,9 +292,6 @@ def _add_slices(
 @jit
 def _fill(g: Box, group: int, r: Room) -> float:
     """Fill in the masses of slices; their total."""
-    for d in range(3):
-        for q in range(r.low[d], r.high[d]):
-            r.e[d, q] = math.exp(r.b[d, q])
     n0, n1, n2 = g.nodes[0].size, g.nodes[1].size, g.nodes[2].size
     lo1, hi1, lo2, hi2 = r.low[1], r.high[1], r.low[2], r.high[2]
     first1, first2 = lo1 - r.mode[1] + n1 - 1, lo2 - r.mode[2] + n2 - 1
@@ -300,29 +348,35 @@ def _face(g: Box, group: int, r: Room, d: int, q: int) -> float:
 
 
 @jit
+def _grow(g: Box, group: int, r: Room, most: float) -> bool:
+    """Make the box larger where a slice at a face has more than this mass; whether any has."""
+    low, high, grown = r.low.copy(), r.high.copy(), False
+    for d in range(3):  # all faces of the box that is filled, before it changes
+        if g.nodes[d].size == 1:
+            continue
+        more = (high[d] - low[d]) // 6 + 1
+        if _face(g, group, r, d, r.low[d]) > most:
+            low[d], grown = low[d] - more, True
+        if _face(g, group, r, d, r.high[d] - 1) > most:
+            high[d], grown = high[d] + more, True
+    r.low[:], r.high[:] = low, high
+    return grown
+
+
+@jit
 def weigh(
     f0: Floats, f1: Floats, f2: Floats, g: Box, group: int, mean: Floats, r: Room
 ) -> tuple[int, float]:
     """Find a person's box and masses; how it ended, and the total of the masses."""
     k = g.precision[group]
-    _climb(f0, f1, f2, g, k, mean, r)
-    _widths(g, k, r)
+    _widths(g, _climb(f0, f1, f2, g, k, mean, r), r)
     while True:
         if not _inside(g, r):
             return BEYOND, 1.0
-        if _too_steep(g, k, r):
+        if not _factors(g, group, r):
             return TOO_STEEP, 1.0
-        total, grown = _fill(g, group, r), False
-        for d in range(3):
-            if g.nodes[d].size == 1:
-                continue
-            more = (r.high[d] - r.low[d]) // 6 + 1
-            low, high = r.low[d], r.high[d]
-            if _face(g, group, r, d, low) > _FACE * total:
-                r.low[d], grown = low - more, True
-            if _face(g, group, r, d, high - 1) > _FACE * total:
-                r.high[d], grown = high + more, True
-        if not grown:
+        total = _fill(g, group, r)
+        if not _grow(g, group, r, _FACE * total):
             return DONE, total
 
 

@@ -44,18 +44,26 @@ def _first(g: Box, r: Room, f: Floats) -> None:
 
 
 @jit
+def _apart(k: float, t: float, other: float) -> float:
+    """What a product costs beside the bends."""
+    return 0.5 * abs(k) * (t - other if k < 0.0 else t + other) ** 2
+
+
+@jit
 def _second(g: Box, group: int, r: Room, t0: float, own: Floats, f: Floats) -> None:
     """Log mass of the second ability given the first, ``t0`` from the mode's node."""
     k, n1, n2 = g.precision[group], g.nodes[1].size, g.nodes[2].size
     for q2 in range(r.low[2], r.high[2]):
         t2 = (q2 - r.mode[2]) * g.spacing[2]
-        own[q2] = math.exp(r.b[2, q2] - k[0, 2] * t0 * t2)
+        bend = g.bend[group, 2] * t2 * t2
+        own[q2] = math.exp(r.b[2, q2] + bend - _apart(k[0, 2], t0, t2))
     for q1 in range(r.low[1], r.high[1]):
         row, mass = g.cross[2][group, q1 - r.mode[1] + n1 - 1], 0.0
         for q2 in range(r.low[2], r.high[2]):
             mass += own[q2] * row[q2 - r.mode[2] + n2 - 1]
         t1 = (q1 - r.mode[1]) * g.spacing[1]
-        f[q1] = r.b[1, q1] - k[0, 1] * t0 * t1 + math.log(mass) if mass > 0.0 else -np.inf
+        log = r.b[1, q1] + g.bend[group, 1] * t1 * t1 - _apart(k[0, 1], t0, t1)
+        f[q1] = log + math.log(mass) if mass > 0.0 else -np.inf
 
 
 @jit

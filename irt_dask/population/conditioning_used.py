@@ -1,0 +1,147 @@
+"""A conditioning model out of its result, for the persons of other responses, and draws of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from scipy.stats import invwishart
+
+from irt_dask.arrays import Bools, Floats
+from irt_dask.curves.item_set import ItemSet
+from irt_dask.engine import Engine
+from irt_dask.errors import InputError, listed
+from irt_dask.kernels.base import keyed_random
+from irt_dask.population.basis import Basis
+from irt_dask.population.conditioning import MOST_EXACT, Conditioning
+from irt_dask.population.conditioning_em import climb
+from irt_dask.population.conditioning_fit import fitted
+from irt_dask.population.design import Column, Design
+from irt_dask.population.domains import domains_of
+from irt_dask.store import Responses
+
+#: Step of coefficients, log SDs and correlations that ends a fit under other items: what is drawn
+#: on top of it is some ten times as large.
+_NEARLY = 1e-3
+
+
+@dataclass(frozen=True)
+class Used:
+    """A model with what its draws rest on."""
+
+    model: Conditioning
+    bases: list[Basis]
+    components: list[Floats]  # by group, (components, domains)
+    covariances: list[Floats]  # of these, domains fastest
+    degrees: Floats  # of the residual covariance's distribution, (groups,)
+
+    def taken(self) -> Floats:
+        """What fitting the coefficients took of residual covariances, (groups, domains, same)."""
+        dims = len(self.model.domains)
+        each = zip(self.covariances, self.bases, strict=True)
+        return np.stack([np.einsum("cdce->de", v.reshape(b.n, dims, b.n, dims)) for v, b in each])
+
+
+def used(population: xr.Dataset, items: xr.Dataset, responses: Responses) -> Used:
+    """The model of a result of ``fit_population`` for these responses."""
+    if "component_loading" not in population or "design" not in population.attrs:
+        raise InputError("population: give what fit_population returns")
+    names = [str(x) for x in population["domain"].values]
+    asked = json.loads(population.attrs["domains"])
+    of = domains_of(responses, items, {name: _those(asked[name], responses) for name in names})
+    sharpest = np.atleast_1d(population.attrs["sharpest"])
+    of = tuple(replace(d, sharpest=float(x)) for d, x in zip(of, sharpest, strict=True))
+    labels = tuple(str(x) for x in population["group_label"].values)
+    design = _design(json.loads(population.attrs["design"]), responses)
+    sd = population["residual_sd"].values
+    covariance = population["residual_correlation"].values * sd[:, :, None] * sd[:, None, :]
+    groups, dims = sd.shape
+    bases, components, covariances = [], [], []
+    for g in range(groups):
+        loading = population["component_loading"].values[g]
+        n = int(np.isfinite(loading[0]).sum())
+        every: Bools = np.ones(len(loading), dtype=bool)
+        weight = float(np.atleast_1d(population.attrs["sum_of_weights"])[g])
+        effective = float(np.atleast_1d(population.attrs["n_effective"])[g])
+        bases.append(Basis(loading[:, :n], weight, effective, 1.0, every, np.zeros(len(loading))))
+        components.append(population["component_coefficient"].values[g, :n])
+        all_of = population["component_coefficient_covariance"].values[g]
+        covariances.append(all_of[: n * dims, : n * dims])
+    coefficients = np.stack([b.loading @ c for b, c in zip(bases, components, strict=True)])
+    se = population["residual_sd_se"].values
+    with np.errstate(divide="ignore"):
+        degrees = np.nanmin(0.5 * (sd / se) ** 2, axis=1) + dims + 3.0
+    model = Conditioning(of, design, labels if groups > 1 else (), coefficients, covariance)
+    return Used(model, bases, components, covariances, degrees)
+
+
+def _those(ids: list[str], responses: Responses) -> list[str]:
+    known = set(responses.item_id)
+    there = [i for i in ids if i in known]
+    if not there:
+        raise InputError(f"population: the responses have no item of a domain of {listed(ids, 5)}")
+    return there
+
+
+def _design(said: dict[str, Any], responses: Responses) -> Design:
+    known, columns = responses.covariate_names, []
+    for c in said["columns"]:
+        if c["name"] not in known:
+            raise InputError(
+                f"population: the responses have no covariate {c['name']!r}; they have "
+                f"{', '.join(known) or 'none'}"
+            )
+        levels = None if c["levels"] is None else tuple(c["levels"])
+        columns.append(Column(c["name"], known.index(c["name"]), levels, c["fill"], c["lacking"]))
+    middle, half = np.array(said["middle"]), np.array(said["half"])
+    return Design(said["formula"], tuple(columns), tuple(said["terms"]), middle, half)
+
+
+# --- draws ----------------------------------------------------------------------------------------
+
+
+def drawn(
+    of: Used,
+    seed: int,
+    n: int,
+    engine: Engine | None = None,
+    item_sets: list[ItemSet] | None = None,
+) -> list[Conditioning]:
+    """Models that plausible values are drawn under, one each.
+
+    Coefficients are normal about the estimates; a residual covariance is inverse Wishart of that
+    mean, whose degrees of freedom make its spread that of the standard errors.  With ``item_sets``,
+    a data set of items for each value, the model is fitted again under them first.
+    """
+    out = []
+    for r in range(n):
+        model, components = of.model, of.components
+        if item_sets is not None:
+            assert engine is not None
+            model, components = _again(engine, of, item_sets[r])
+            model = replace(model, covariance=model.covariance + of.taken())
+        rng = keyed_random.generator(seed, "population", r)
+        coefficients, covariance = model.coefficients.copy(), model.covariance.copy()
+        for g, (basis, c, v) in enumerate(zip(of.bases, components, of.covariances, strict=True)):
+            values, vectors = np.linalg.eigh(v)
+            normal = vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.standard_normal(len(v)))
+            coefficients[g] = basis.loading @ (c + normal.reshape(c.shape))
+            dims = covariance.shape[1]
+            scale = covariance[g] * (of.degrees[g] - dims - 1.0)
+            covariance[g] = np.atleast_2d(invwishart.rvs(of.degrees[g], scale, random_state=rng))
+        out.append(replace(model, coefficients=coefficients, covariance=covariance))
+    return out
+
+
+def _again(engine: Engine, of: Used, items: ItemSet) -> tuple[Conditioning, list[Floats]]:
+    """The model of highest likelihood under other items."""
+    domains = tuple(replace(d, items=items.take(d.columns)) for d in of.model.domains)
+    start = replace(of.model, domains=domains)
+    if len(domains) > MOST_EXACT:
+        found = fitted(engine, start, of.bases, tolerance=_NEARLY).fitted
+    else:
+        found = climb(engine, start, of.bases, of.components, tolerance=_NEARLY)
+    return found.model, found.components
