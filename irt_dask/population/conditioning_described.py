@@ -85,7 +85,6 @@ def described(
         "domains": json.dumps(
             {d.name: [responses.item_id[k] for k in d.columns] for d in model.domains}
         ),
-        "n_rows": responses.n_persons,
         "sharpest": [d.sharpest for d in model.domains],
         **more,
     }

@@ -36,7 +36,7 @@ class Used:
     bases: list[Basis]
     components: list[Floats]  # by group, (components, domains)
     covariances: list[Floats]  # of these, domains fastest
-    degrees: Floats  # of the residual covariance's distribution, (groups,)
+    degrees: Floats  # of each residual variance's distribution, (groups, domains)
 
     def taken(self) -> Floats:
         """What fitting the coefficients took of residual covariances, (groups, domains, same)."""
@@ -73,7 +73,7 @@ def used(population: xr.Dataset, items: xr.Dataset, responses: Responses) -> Use
     coefficients = np.stack([b.loading @ c for b, c in zip(bases, components, strict=True)])
     se = population["residual_sd_se"].values
     with np.errstate(divide="ignore"):
-        degrees = np.nanmin(0.5 * (sd / se) ** 2, axis=1) + dims + 3.0
+        degrees = 0.5 * (sd / se) ** 2 + dims + 3.0
     model = Conditioning(of, design, labels if groups > 1 else (), coefficients, covariance)
     return Used(model, bases, components, covariances, degrees)
 
@@ -112,8 +112,8 @@ def drawn(
 ) -> list[Conditioning]:
     """Models that plausible values are drawn under, one each.
 
-    Coefficients are normal about the estimates; a residual covariance is inverse Wishart of that
-    mean, whose degrees of freedom make its spread that of the standard errors.  With ``item_sets``,
+    Coefficients are normal about the estimates; residual covariances are inverse Wishart, their
+    degrees of freedom such that variances spread as their standard errors say.  With ``item_sets``,
     a data set of items for each value, the model is fitted again under them first.
     """
     out = []
@@ -129,11 +129,19 @@ def drawn(
             values, vectors = np.linalg.eigh(v)
             normal = vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.standard_normal(len(v)))
             coefficients[g] = basis.loading @ (c + normal.reshape(c.shape))
-            dims = covariance.shape[1]
-            scale = covariance[g] * (of.degrees[g] - dims - 1.0)
-            covariance[g] = np.atleast_2d(invwishart.rvs(of.degrees[g], scale, random_state=rng))
+            covariance[g] = _covariance(covariance[g], of.degrees[g], rng)
         out.append(replace(model, coefficients=coefficients, covariance=covariance))
     return out
+
+
+def _covariance(mean: Floats, degrees: Floats, rng: np.random.Generator) -> Floats:
+    """A draw about the mean: of the fewest degrees of freedom, and SDs drawn together by theirs."""
+    least = float(np.nanmin(degrees))
+    scale = mean * (least - len(mean) - 1.0)
+    x = np.atleast_2d(invwishart.rvs(least, scale, random_state=rng))
+    change = np.sqrt(np.diag(x) / np.diag(mean))
+    narrower = change ** (np.sqrt(least / degrees) - 1.0)
+    return np.asarray(x * np.outer(narrower, narrower))
 
 
 def _again(engine: Engine, of: Used, items: ItemSet) -> tuple[Conditioning, list[Floats]]:

@@ -270,6 +270,11 @@ class DesignedRef(WrappedRef):
             return dataclasses.replace(block, design=design)
         given = np.asarray(self.ref.groups()).astype(str)
         group = pd.Index(self.labels).get_indexer(pd.Index(given)).astype(np.int64)
+        if (group < 0).any():
+            raise InputError(
+                f"group {str(given[group < 0][0])!r}: the model was fitted to persons of "
+                f"{listed(self.labels)}"
+            )
         return dataclasses.replace(block, design=design, group=group)
 
 

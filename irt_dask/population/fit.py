@@ -50,8 +50,9 @@ def fit_population(
     covariates : str or list of str, optional
         A formula of formulaic over the covariates of the responses, such as
         ``"escs + C(grade) + C(sex):escs"``, or names of covariates, which are numbers.  ``C(name)``
-        makes categories of codes (treatment contrasts).  A number that is not known (NaN) is filled
-        with the middle of the range and told by a term ``name[missing]``; of categories "missing" is a level.
+        makes categories of codes (treatment contrasts).  A number that is not known (NaN) is taken
+        for the middle of the range, and told by a term ``name[missing]``; of categories "missing"
+        is a level.
         Default: the intercept alone.
     n_components : int or float, optional
         Principal components of the terms (each scaled to variance 1 in the group) that take the

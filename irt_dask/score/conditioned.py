@@ -173,13 +173,18 @@ def check_conditioned(options: Options) -> None:
 
 
 def _models(
-    engine: Engine, of: Used, items: xr.Dataset, options: Options, n: int
+    engine: Engine, of: Used, items: xr.Dataset, options: Options, n: int, n_fitted: int
 ) -> list[Conditioning]:
     """Models that values are drawn under."""
     if not n:
         return []
     if options.n_item_draws == 0 or not has_draws(items):
         return drawn(of, options.seed, n)
+    if engine.n_persons != n_fitted:
+        raise InputError(
+            "population: fitted to other responses; under draws of items it is fitted again, to "
+            "those: give them, or n_item_draws=0"
+        )
     sets = list(item_draws(items, engine.responses.item_id, n, option="n_plausible"))
     return drawn(of, options.seed, n, engine, sets)
 
@@ -202,15 +207,9 @@ def run(
             f"than {_MAX_IN_MEMORY} numbers are not returned in memory; give store=PATH"
         )
     _check_groups(responses, of.model, population)
-    redrawn = n and has_draws(items) and options.n_item_draws != 0
-    if redrawn and responses.n_persons != int(population.attrs["n_rows"]):
-        raise InputError(
-            "population: fitted to other responses; under draws of items it is fitted again, to "
-            "those: give them, or n_item_draws=0"
-        )
     known = designed(responses, of.model.design, of.model.labels)
     with Engine(known, client=client, progress=progress, stage="scoring", graded=True) as engine:
-        models = _models(engine, of, items, options, n)
+        models = _models(engine, of, items, options, n, int(population.attrs["n_persons"]))
         keys = [keyed_random.key(options.seed, "plausible", r) for r in range(n)]
         plan = Plan(
             of.model, tuple(zip(models, keys, strict=True)),
