@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from irt_dask.arrays import Floats
 from irt_dask.errors import InputError, TooLargeError
-from irt_dask.survey.replicates import Replicates
-from irt_dask.survey.statistics import Statistic, products, summands
+from irt_dask.survey.plan import Plan
 from irt_dask.survey.tables import Table, numbers, whole
-
-if TYPE_CHECKING:  # formulaic takes a while to load, and tables need none of it
-    from irt_dask.survey.predictors import Predictors
 
 #: Groups at most: more is an identifier, not a group.
 MOST_GROUPS = 10_000
@@ -43,56 +39,6 @@ class Gathered:
     without: dict[str, int]
     #: Persons who have a value and lack a predictor.
     incomplete: int = 0
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Which columns are read, and what of them is kept."""
-
-    variables: Mapping[str, Sequence[str]]
-    by: Sequence[str]
-    weight: str | None
-    replicates: Replicates | None
-    statistics: Sequence[Statistic] = ()
-    #: Of a regression, which has no statistics.
-    predictors: Predictors | None = None
-
-    @property
-    def columns(self) -> list[str]:
-        """All of them."""
-        of_weights = [self.weight] if self.weight else []
-        if self.replicates is not None:
-            of_weights += self.replicates.columns
-        if self.predictors is not None:
-            of_weights += self.predictors.columns
-        return [*self.by, *of_weights, *(c for cs in self.variables.values() for c in cs)]
-
-    @property
-    def centred(self) -> bool:
-        """Whether values may be moved: a regression without intercept would notice."""
-        return self.predictors is None or self.predictors.intercept is not None
-
-    def summands(self, x: Floats, predictors: Floats | None, centre: float) -> Floats:
-        """What is summed, of values x (persons, plausible values)."""
-        if predictors is not None:
-            return products(predictors, x - centre)
-        moved = [Statistic(s.name, s.kind, s.at - centre) for s in self.statistics]
-        return summands(x - centre, moved)
-
-    def weights(self, batch: pd.DataFrame, first_row: int) -> Floats:
-        """(persons, 1 + replicates), the full sample's first."""
-        full = np.ones(len(batch))
-        if self.weight:
-            full = numbers(batch, self.weight, first_row)
-            if not np.all(ok := np.isfinite(full) & (full >= 0)):
-                row = int(np.argmin(ok))
-                raise InputError(
-                    f"row {first_row + row + 1}, column {self.weight!r}: {full[row]} is no weight"
-                )
-        if self.replicates is None:
-            return full[:, None]
-        needed = {name: numbers(batch, name, first_row) for name in self.replicates.columns}
-        return np.concatenate([full[:, None], self.replicates.matrix(needed, full, first_row)], 1)
 
 
 def gather(table: Table, plan: Plan) -> Gathered:

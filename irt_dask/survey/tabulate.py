@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import t as student
 
 from irt_dask.arrays import Floats
 from irt_dask.engine.threads import single_threaded
-from irt_dask.errors import DataWarning, InputError, listed, repeated
-from irt_dask.survey.combine import Combined, combined, degrees_of_freedom
-from irt_dask.survey.replicates import Replicates, matching
+from irt_dask.survey.combine import combined, degrees_of_freedom
+from irt_dask.survey.plan import Plan, Values, planned
+from irt_dask.survey.replicates import Replicates
+from irt_dask.survey.rows import COLUMNS, interval, sorted_groups, warn_of
 from irt_dask.survey.statistics import Statistic, from_sums, percentiles, statistics_of
-from irt_dask.survey.sums import Gathered, Group, Plan, gather
+from irt_dask.survey.sums import Gathered, Group, gather
 from irt_dask.survey.tables import Source, Table
 
-if TYPE_CHECKING:  # formulaic takes a while to load, and tables need none of it
-    from irt_dask.survey.predictors import Predictors
-
-#: Intervals on fewer degrees of freedom are said to be rough.
-_FEW = 5
-COLUMNS = ("estimate", "se", "se_sampling", "se_imputation", "df", "fraction_missing", "lower",
-           "upper", "n")  # fmt: skip
 #: What values of a statistic can be.
 _RANGE = {"share": (0.0, 1.0), "sd": (0.0,), "weight": (0.0,)}
-
-#: What is tabulated: a column, a pattern or columns of plausible values; or several by name.
-Values = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 
 
 def tabulate(
@@ -130,47 +119,6 @@ def tabulate(
     return out
 
 
-def planned(
-    table: Table, values: Values, *, by: str | Sequence[str], weight: str | None,
-    replicates: Replicates | None, level: float, statistics: Sequence[Statistic] = (),
-    predictors: Predictors | None = None,
-) -> Plan:  # fmt: skip
-    """What is read of a table, checked."""
-    by = [by] if isinstance(by, str) else list(by)
-    for name in by:
-        matching(name, table.columns)
-    if twice := repeated(by):
-        raise InputError(f"by= has {twice[0]!r} twice")
-    if not 0 < level < 1:
-        raise InputError(f"level={level!r} is not between 0 and 1")
-    if replicates is not None:
-        weight = weight or replicates.weight
-        replicates = replicates.resolved(table.columns)
-    if weight is not None:
-        matching(weight, table.columns)
-    return Plan(_variables(values, table.columns), by, weight, replicates, statistics, predictors)
-
-
-def _variables(values: Values, columns: Sequence[str]) -> dict[str, list[str]]:
-    """Columns of each variable by its name."""
-    if isinstance(values, str):
-        values = {values: values}
-    elif not isinstance(values, Mapping):
-        names = list(values)
-        values = (
-            {f"{names[0]}..{names[-1]}" if len(names) > 1 else names[0]: names} if names else {}
-        )
-    if not values:
-        raise InputError("values= names no column")
-    out = {}
-    for name, wanted in values.items():
-        each = [wanted] if isinstance(wanted, str) else list(wanted)
-        out[name] = [c for pattern in each for c in matching(pattern, columns)]
-        if twice := repeated(out[name]):
-            raise InputError(f"values= has {twice[0]!r} twice")
-    return out
-
-
 def _rows(gathered: Gathered, plan: Plan, level: float) -> Iterator[list[Any]]:
     replicates = plan.replicates
     scales = None if replicates is None else replicates.scales(replicates.n)
@@ -187,11 +135,6 @@ def _rows(gathered: Gathered, plan: Plan, level: float) -> Iterator[list[Any]]:
                 yield [name, *key, s.name, *c, *interval(c, level, *limits), group.n]
 
 
-def sorted_groups(groups: Mapping[tuple[Any, ...], Group]) -> list[tuple[Any, ...]]:
-    """Numbers in their order, text after them."""
-    return sorted(groups, key=lambda key: tuple((isinstance(v, str), v) for v in key))
-
-
 def _values(
     group: Group, centre: float, n_values: int, statistics: Sequence[Statistic]
 ) -> dict[str, Floats]:
@@ -204,42 +147,3 @@ def _values(
         out |= {s.name: f for s, f in zip(wanted, found, strict=True)}
         group.kept.clear()
     return out
-
-
-def interval(
-    c: Combined, level: float, least: float = -np.inf, most: float = np.inf
-) -> tuple[float, float]:
-    """Student's interval within what can be; NaN where errors are not known."""
-    half = student.ppf((1 + level) / 2, c.df) * c.se if c.df > 0 else np.nan
-    low, high = np.clip([c.estimate - half, c.estimate + half], least, most)
-    return float(low), float(high)
-
-
-def warn_of(out: pd.DataFrame, gathered: Gathered, plan: Plan) -> None:
-    """What is not as one might think."""
-    said = [f"{n:,} persons without {name!r} are in no group"
-            for name, n in gathered.without.items() if n]  # fmt: skip
-    said += [f"nobody has a value of {name!r}" for name, g in gathered.groups.items() if not g]
-    if len(out):
-        group = out[list(plan.by)].astype(str).agg(", ".join, axis=1) if plan.by else pd.Series(
-            "all persons", index=out.index)  # fmt: skip
-        if "term" in out:
-            group = group + ": " + out["term"]
-        unknown = out["estimate"].isna()
-        designed = plan.replicates is not None
-        lost = out["se_sampling"].isna() & ~unknown & designed
-        few = ~lost & (out["df"] < _FEW)
-        same = pd.Series(False, index=out.index)
-        if "statistic" in out:  # totals may be the same by design, as weights are made to be
-            same = out["statistic"].str.startswith("at least") & (out["se"] == 0)
-        for rows, why in (
-            (unknown, "follow from the terms before them in their group, not estimated (NaN)"
-             if "term" in out else "groups without weight (NaN)"),
-            (lost, "some replicate leaves nobody, errors are not known (NaN)"),
-            (few, f"intervals have below {_FEW} degrees of freedom and are rough"),
-            (same, "a share of none or all has an error of 0, which is not certainty"),
-        ):  # fmt: skip
-            if rows.any():
-                said.append(f"{why}: {listed(dict.fromkeys(group[rows]))}")
-    if said:
-        warnings.warn("; ".join(said), DataWarning, stacklevel=3)
