@@ -82,9 +82,12 @@ def _made(
               "math='PV*MATH'. May be repeated.")  # fmt: skip
 @click.option("--statistic", "statistics", multiple=True, default=("mean", "sd"), show_default=True,
               metavar="NAME", help="weight, mean, sd, p25 (any percentile), 'at least 400' (any "
-              "score). May be repeated.")  # fmt: skip
+              "score), correlation (of each pair of --values). May be repeated.")  # fmt: skip
+@click.option("--gaps", multiple=True, metavar="COLUMN[=LEVEL]",
+              help="Also differences between levels of a column of --by: each less LEVEL (default: "
+              "the first). May be repeated.")  # fmt: skip
 @_of_tables
-def tabulate(file: str, values: tuple[str, ...], **options: Any) -> None:
+def tabulate(file: str, values: tuple[str, ...], gaps: tuple[str, ...], **options: Any) -> None:
     """Make a table of groups from persons' values or plausible values in FILE.
 
     FILE is a CSV or Parquet file, or a folder of Parquet files, a row a person. Standard errors
@@ -95,7 +98,9 @@ def tabulate(file: str, values: tuple[str, ...], **options: Any) -> None:
     for text in values:
         name, sep, column = text.partition("=")
         wanted.setdefault(name, []).append(column if sep else text)
-    _made("tabulate", file, wanted, **options)
+    compared = {name: level if sep else None
+                for name, sep, level in (text.partition("=") for text in gaps)}  # fmt: skip
+    _made("tabulate", file, wanted, gaps=compared, **options)
 
 
 @click.command()

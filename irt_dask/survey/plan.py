@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,11 @@ if TYPE_CHECKING:  # formulaic takes a while to load, and tables need none of it
 
 #: What is tabulated: a column, a pattern or columns of plausible values; or several by name.
 Values = str | Sequence[str] | Mapping[str, str | Sequence[str]]
+
+#: Columns of a table's figures, and all that it has of its own.
+COLUMNS = ("estimate", "se", "se_sampling", "se_imputation", "df", "fraction_missing", "lower",
+           "upper", "n")  # fmt: skip
+OWN = ("variable", "row", "statistic", "term", *COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,17 @@ class Plan:
         return [*self.by, *of_weights, *(c for cs in self.variables.values() for c in cs)]
 
     @property
+    def of_variables(self) -> list[Statistic]:
+        """Statistics of one variable."""
+        return [s for s in self.statistics if s.kind != "correlation"]
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Pairs of variables whose correlation is asked for."""
+        asked = any(s.kind == "correlation" for s in self.statistics)
+        return list(combinations(self.variables, 2)) if asked else []
+
+    @property
     def centred(self) -> bool:
         """Whether values may be moved: a regression without intercept would notice."""
         return self.predictors is None or self.predictors.intercept is not None
@@ -53,7 +70,7 @@ class Plan:
         """What is summed, of values x (persons, plausible values)."""
         if predictors is not None:
             return products(predictors, x - centre)
-        moved = [Statistic(s.name, s.kind, s.at - centre) for s in self.statistics]
+        moved = [Statistic(s.name, s.kind, s.at - centre) for s in self.of_variables]
         return summands(x - centre, moved)
 
     def weights(self, batch: pd.DataFrame, first_row: int) -> Floats:
@@ -81,6 +98,8 @@ def planned(
     by = [by] if isinstance(by, str) else list(by)
     for name in by:
         matching(name, table.columns)
+        if name in OWN:
+            raise InputError(f"by= has {name!r}, a column of the result: give it another name")
     if twice := repeated(by):
         raise InputError(f"by= has {twice[0]!r} twice")
     if not 0 < level < 1:
@@ -90,7 +109,20 @@ def planned(
         replicates = replicates.resolved(table.columns)
     if weight is not None:
         matching(weight, table.columns)
-    return Plan(_variables(values, table.columns), by, weight, replicates, statistics, predictors)
+    plan = Plan(_variables(values, table.columns), by, weight, replicates, statistics, predictors)
+    if any(s.kind == "correlation" for s in statistics) and not plan.pairs:
+        raise InputError(
+            f"'correlation' is of two variables or more, and values={values!r} is one: give a "
+            "mapping, as {'math': 'PV*MATH', 'read': 'PV*READ'}"
+        )
+    for a, b in plan.pairs:
+        n, m = (len(plan.variables[name]) for name in (a, b))
+        if n != m and 1 not in (n, m):
+            raise InputError(
+                f"{a!r} has {n} plausible values and {b!r} has {m}: for a correlation they must be "
+                "as many, drawn together, or one of them a single value"
+            )
+    return plan
 
 
 def _variables(values: Values, columns: Sequence[str]) -> dict[str, list[str]]:

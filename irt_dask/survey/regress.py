@@ -13,10 +13,10 @@ from irt_dask.arrays import Floats
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import DataWarning, InputError, listed
 from irt_dask.survey.combine import combined, degrees_of_freedom
-from irt_dask.survey.plan import Plan, planned
+from irt_dask.survey.plan import COLUMNS, Plan, planned
 from irt_dask.survey.predictors import Predictors
 from irt_dask.survey.replicates import Replicates
-from irt_dask.survey.rows import COLUMNS, interval, sorted_groups, warn_of
+from irt_dask.survey.rows import interval, sorted_groups, warn_of
 from irt_dask.survey.sums import Group, gather
 from irt_dask.survey.tables import Source, Table
 

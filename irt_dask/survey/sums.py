@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ import pandas as pd
 from irt_dask.arrays import Floats
 from irt_dask.errors import InputError, TooLargeError
 from irt_dask.survey.plan import Plan
+from irt_dask.survey.statistics import cross_products
 from irt_dask.survey.tables import Table, numbers, whole
 
 #: Groups at most: more is an identifier, not a group.
@@ -37,6 +38,8 @@ class Gathered:
     groups: dict[str, dict[tuple[Any, ...], Group]]
     centres: dict[str, float]
     without: dict[str, int]
+    #: Groups of each pair of variables whose correlation is asked for.
+    pairs: dict[tuple[str, str], dict[tuple[Any, ...], Group]]
     #: Persons who have a value and lack a predictor.
     incomplete: int = 0
 
@@ -47,8 +50,10 @@ def gather(table: Table, plan: Plan) -> Gathered:
     Memory is that of a batch, and for each group and variable (1 + replicates) x summands and
     replicates^2 numbers; percentiles hold values and weights of all persons.
     """
-    out = Gathered({name: {} for name in plan.variables}, {}, dict.fromkeys(plan.by, 0))
-    keep = any(s.kind == "percentile" for s in plan.statistics)
+    out = Gathered(
+        {name: {} for name in plan.variables}, {}, dict.fromkeys(plan.by, 0),
+        {pair: {} for pair in plan.pairs},
+    )  # fmt: skip
     first_row = held = 0
     for batch in table.batches(plan.columns):
         weights = plan.weights(batch, first_row)
@@ -57,6 +62,7 @@ def gather(table: Table, plan: Plan) -> Gathered:
             out.without[name] += int(missing[name].sum())
         predictors = None if plan.predictors is None else plan.predictors.matrix(batch)
         parts = list(_parts(batch, plan.by, ~missing.to_numpy().any(axis=1)))
+        observed = {}
         for name, columns in plan.variables.items():
             x = np.stack([numbers(batch, c, first_row) for c in columns], axis=1)
             there = _observed(x, columns, first_row)
@@ -66,12 +72,11 @@ def gather(table: Table, plan: Plan) -> Gathered:
                 there &= complete
             if name not in out.centres and there.any():
                 out.centres[name] = float(x[there].mean()) if plan.centred else 0.0
-            for key, rows in parts:
-                rows = rows[there[rows]]
-                if rows.size:
-                    of = None if predictors is None else predictors[rows]
-                    sums = plan.summands(x[rows], of, out.centres[name])
-                    held += _add(out.groups[name], key, x[rows], weights[rows], sums, plan, keep)
+            observed[name] = x, there
+            if predictors is not None or plan.of_variables:
+                held += _of_variable(out, name, x, there, predictors, parts, weights, plan)
+        for pair in plan.pairs:
+            _of_pair(out, pair, observed, parts, weights, plan)
         if held > MOST_BYTES:
             raise TooLargeError(
                 "percentiles hold the values and weights of all persons, here more than "
@@ -81,6 +86,39 @@ def gather(table: Table, plan: Plan) -> Gathered:
     if first_row == 0:
         raise InputError(f"{table.source}: the table has no rows")
     return out
+
+
+Parts = Sequence[tuple[tuple[Any, ...], np.ndarray]]
+
+
+def _of_variable(
+    out: Gathered, name: str, x: Floats, there: np.ndarray, predictors: Floats | None, parts: Parts,
+    weights: Floats, plan: Plan,
+) -> int:  # fmt: skip
+    """Add a batch to the groups of a variable; the bytes that are held for percentiles."""
+    keep = any(s.kind == "percentile" for s in plan.statistics)
+    held = 0
+    for key, rows in parts:
+        rows = rows[there[rows]]
+        if rows.size:
+            of = None if predictors is None else predictors[rows]
+            sums = plan.summands(x[rows], of, out.centres[name])
+            held += _add(out.groups[name], key, x[rows], weights[rows], sums, plan, keep)
+    return held
+
+
+def _of_pair(
+    out: Gathered, pair: tuple[str, str], observed: Mapping[str, tuple[Floats, np.ndarray]],
+    parts: Parts, weights: Floats, plan: Plan,
+) -> None:  # fmt: skip
+    """Add those who have both values to the groups of a pair of variables."""
+    (x, with_x), (y, with_y) = (observed[name] for name in pair)
+    for key, rows in parts:
+        rows = rows[(with_x & with_y)[rows]]
+        if rows.size:
+            a, b = (v[rows] - out.centres[name] for v, name in zip((x, y), pair, strict=True))
+            sums = cross_products(a, b)
+            _add(out.pairs[pair], key, a, weights[rows], sums, plan, keep=False)
 
 
 def _parts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,22 +10,26 @@ import pandas as pd
 
 from irt_dask.arrays import Floats
 from irt_dask.engine.threads import single_threaded
-from irt_dask.survey.combine import combined, degrees_of_freedom
-from irt_dask.survey.plan import Plan, Values, planned
+from irt_dask.errors import listed
+from irt_dask.survey.gaps import Gaps, differences, reference_level, references
+from irt_dask.survey.plan import COLUMNS, Plan, Values, planned
 from irt_dask.survey.replicates import Replicates
-from irt_dask.survey.rows import COLUMNS, interval, sorted_groups, warn_of
-from irt_dask.survey.statistics import Statistic, from_sums, percentiles, statistics_of
+from irt_dask.survey.rows import Found, Key, rows_of, sorted_groups, warn_of
+from irt_dask.survey.statistics import (
+    Statistic,
+    correlations,
+    from_sums,
+    percentiles,
+    statistics_of,
+)
 from irt_dask.survey.sums import Gathered, Group, gather
 from irt_dask.survey.tables import Source, Table
-
-#: What values of a statistic can be.
-_RANGE = {"share": (0.0, 1.0), "sd": (0.0,), "weight": (0.0,)}
 
 
 def tabulate(
     persons: Source, values: Values, *, by: str | Sequence[str] = (), weight: str | None = None,
     replicates: Replicates | None = None, statistics: str | Sequence[str] = ("mean", "sd"),
-    level: float = 0.95,
+    gaps: Gaps = (), level: float = 0.95,
 ) -> pd.DataFrame:  # fmt: skip
     """Statistics of groups of persons, with standard errors that hold sampling and imputation.
 
@@ -50,7 +54,13 @@ def tabulate(
     statistics
         Of ``"weight"`` (the sum of weights), ``"mean"``, ``"sd"`` (divided by the sum of weights),
         ``"p25"`` (any percentile: the least value at or below which so much of the weight lies),
-        and ``"at least 400"`` (the share of the weight with a value of at least 400).
+        ``"at least 400"`` (the share of the weight with a value of at least 400), and
+        ``"correlation"`` (Pearson's, of each pair of variables among those who have both; plausible
+        values of both must have been drawn together, a single value goes with each of them).
+    gaps
+        Columns of `by` whose levels are compared, within the other columns: each level less the
+        first one in sorted order, or less the one that a mapping says (``{"sex": "m"}``). The same
+        replicates and plausible values make both, so errors hold what groups have in common.
     level
         Level of the intervals, between 0 and 1.
 
@@ -62,14 +72,19 @@ def tabulate(
         Rubin's, from the directions in which the group's replicates differ), ``fraction_missing``
         (share of the variance that is imputation), ``lower``, ``upper`` (Student's t), ``n``
         (persons with a value). One plausible value: se is that of sampling alone and
-        ``se_imputation`` NaN.
+        ``se_imputation`` NaN. Correlations have ``"math with read"`` for a variable, and intervals
+        by Fisher's z.
+
+        With `gaps` there is a column ``row``, ``"group"`` or ``"gap"``; gaps come after the groups
+        of their variable, with ``"m minus f"`` in the compared column, persons of both in ``n``,
+        and the degrees of freedom of both.
 
     Errors
     ------
     InputError
         Columns that are not there, statistics that are not known, weights that are missing,
         negative or not numbers (with row, column and value), some plausible values missing and
-        others not.
+        others not, a correlation of one variable, a gap of a column with one level.
     TooLargeError
         Percentiles of more than 8 GiB of values and weights.
 
@@ -78,13 +93,14 @@ def tabulate(
     DataWarning
         Persons without a group; groups that some replicate leaves without anybody (their errors are
         NaN), that lie in so few zones that intervals have below 5 degrees of freedom, or of which
-        a share is of none or all (its error is 0, its interval NaN).
+        a share is of none or all (its error is 0, its interval NaN); correlations of values that do
+        not differ (NaN) or of -1 or 1; groups that have no gap, as a level is missing.
 
     Cost
     ----
     One pass over the table; persons x replicates x (plausible values x summands + replicates)
-    multiplications; memory of a batch and of sums for each group; percentiles hold values and
-    weights of all persons.
+    multiplications for each variable and each pair of them; memory of a batch, and of sums and
+    statistics for each group; percentiles hold values and weights of all persons.
 
     Sources
     -------
@@ -111,28 +127,73 @@ def tabulate(
         table, values, by=by, weight=weight, replicates=replicates, level=level,
         statistics=statistics_of(statistics),
     )  # fmt: skip
+    compared = references(gaps, plan.by)
     with single_threaded():  # the same bits on any number of cores
         gathered = gather(table, plan)
-    rows = list(_rows(gathered, plan, level))
-    out = pd.DataFrame(rows, columns=["variable", *plan.by, "statistic", *COLUMNS])
-    warn_of(out, gathered, plan)
+    found = _found(gathered, plan)
+    rows: list[list[Any]] = []
+    said: list[str] = []
+    wanted = _levels(compared, found, plan.by)
+    for name, groups in found.items():
+        of_pair = isinstance(name, tuple)
+        kinds = [s for s in plan.statistics if (s.kind == "correlation") == of_pair]
+        label = " with ".join(name) if isinstance(name, tuple) else name
+        for gap, key, one in _groups_and_gaps(groups, wanted, plan.by, label, said):
+            kind = [gap] if compared else []
+            for row in rows_of(one, kinds, plan, level, gap=gap == "gap"):
+                rows.append([label, *key, *kind, *row])
+    row = ["row"] if compared else []
+    out = pd.DataFrame(rows, columns=["variable", *plan.by, *row, "statistic", *COLUMNS])
+    warn_of(out, gathered, plan, said)
     return out
 
 
-def _rows(gathered: Gathered, plan: Plan, level: float) -> Iterator[list[Any]]:
-    replicates = plan.replicates
-    scales = None if replicates is None else replicates.scales(replicates.n)
-    first = replicates is not None and replicates.first_value
-    for name, groups in gathered.groups.items():
-        for key in sorted_groups(groups):
-            group = groups[key]
-            df = degrees_of_freedom(group.gram) if replicates is not None else np.nan
-            n_values = len(plan.variables[name])
-            found = _values(group, gathered.centres[name], n_values, plan.statistics)
-            for s in plan.statistics:
-                c = combined(found[s.name], scales, df, first_value=first)
-                limits = _RANGE.get(s.kind, ())
-                yield [name, *key, s.name, *c, *interval(c, level, *limits), group.n]
+#: Groups of variables and of pairs of them.
+_All = dict[str | tuple[str, str], dict[Key, Found]]
+
+
+def _found(gathered: Gathered, plan: Plan) -> _All:
+    """Statistics of every group."""
+    out: _All = {}
+    if plan.of_variables:
+        for name, groups in gathered.groups.items():
+            n, centre = len(plan.variables[name]), gathered.centres.get(name, 0.0)
+            out[name] = {
+                key: Found(g.n, g.gram, _values(g, centre, n, plan.of_variables))
+                for key, g in groups.items()
+            }
+    for pair, groups in gathered.pairs.items():
+        out[pair] = {
+            key: Found(g.n, g.gram, {"correlation": correlations(g.sums)})
+            for key, g in groups.items()
+        }
+    return out
+
+
+def _levels(compared: Mapping[str, object], found: _All, by: Sequence[str]) -> dict[str, object]:
+    """What levels are compared with, by column, the same for all variables."""
+    keys = [key for groups in found.values() for key in groups]
+    return {name: reference_level(name, level, [key[by.index(name)] for key in keys])
+            for name, level in compared.items() if keys}  # fmt: skip
+
+
+def _groups_and_gaps(
+    groups: Mapping[Key, Found], wanted: Mapping[str, object], by: Sequence[str], label: str,
+    said: list[str],
+) -> Iterator[tuple[str, Key, Found]]:  # fmt: skip
+    """Groups in their order, then gaps; what has none is `said`."""
+    for key in sorted_groups(groups):
+        yield "group", key, groups[key]
+    for column, reference in wanted.items():
+        gaps, alone = differences(groups, by.index(column), reference)
+        for key, gap in gaps.items():
+            yield "gap", key, gap
+        if alone:
+            cells = listed(", ".join(map(str, cell)) or "all persons" for cell in alone)
+            said.append(
+                f"{label!r} has no gap of {column!r} where {reference!r} or all other levels lack: "
+                f"{cells}"
+            )
 
 
 def _values(
