@@ -1,8 +1,9 @@
-"""Commands that make published tables: tabulate, regress."""
+"""Commands that make published tables: tabulate, regress, trend."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -17,6 +18,9 @@ _MOST = 60
 
 
 _file = click.argument("file", type=click.Path())
+_level = click.option("--level", type=float, default=0.95, show_default=True,
+                      help="Level of intervals.")  # fmt: skip
+_out = click.option("--out", type=click.Path(), metavar="TABLE.csv", help="Write all rows.")
 _OPTIONS = (
     click.option("--by", multiple=True, metavar="COLUMN",
                  help="Groups are the combinations of these columns. May be repeated."),
@@ -28,9 +32,8 @@ _OPTIONS = (
                  "weights, as a pattern or one by one; with --method."),
     click.option("--method", help="brr, fay, jk1, jk2 or jk2_both."),
     click.option("--fay", type=float, metavar="K", help="Fay's factor, with --method fay."),
-    click.option("--level", type=float, default=0.95, show_default=True,
-                 help="Level of intervals."),
-    click.option("--out", type=click.Path(), metavar="TABLE.csv", help="Write all rows."),
+    _level,
+    _out,
     json_option,
     quiet_option,
 )  # fmt: skip
@@ -65,6 +68,11 @@ def _made(
         design = irt.Replicates(method, list(replicates), fay=fay)
     with warned(quiet):
         table: pd.DataFrame = getattr(irt, function)(file, what, replicates=design, **options)
+    _show(table, path, as_json)
+
+
+def _show(table: pd.DataFrame, path: Path | None, as_json: bool) -> None:
+    """Write a table, and show it."""
     write_csv(table, path)
     if as_json:
         show({"rows": records(table)}, True)
@@ -114,3 +122,55 @@ def regress(file: str, formula: str, **options: Any) -> None:
     values, and terms; text is taken for categories. Errors are as in 'irt-dask tabulate'.
     """
     _made("regress", file, formula, **options)
+
+
+@click.command()
+@click.argument("earlier", type=click.Path())
+@click.argument("later", type=click.Path())
+@click.option("--linking-error", "linking", multiple=True, required=True, metavar="[NAME=]NUMBER",
+              help="Standard error of the shift between the scales; of a variable or a statistic, "
+              "as in math=3.5 or 'at least 420=0.01' (may be repeated); or a CSV file with the "
+              "column linking_error and those on which it depends. 0: there is none.")  # fmt: skip
+@_level
+@_out
+@json_option
+@quiet_option
+def trend(
+    earlier: str, later: str, linking: tuple[str, ...], level: float, out: str | None,
+    as_json: bool, quiet: bool,
+) -> None:  # fmt: skip
+    """Changes between two tables of 'irt-dask tabulate', LATER less EARLIER.
+
+    EARLIER and LATER are CSV files that 'irt-dask tabulate --out' wrote. The linking error enters
+    the errors of means and percentiles once; it must be said, with 0 if the values hold it already
+    or there is none.
+    """
+    import irt_dask as irt
+
+    path = new_csv(out)
+    with warned(quiet):
+        table = irt.trend(earlier, later, linking_error=_linking(linking), level=level)
+    _show(table, path, as_json)
+
+
+def _linking(texts: tuple[str, ...]) -> float | dict[str, float] | pd.DataFrame:
+    """What --linking-error says: a number, numbers by name, or a table."""
+    if len(texts) == 1 and texts[0].endswith(".csv"):
+        from irt_dask.survey.tables import written
+
+        return written(texts[0])
+    parts = [text.rpartition("=") for text in texts]
+    numbers: dict[str, float] = {}
+    for name, _, number in parts:
+        try:
+            value = float(number)
+        except ValueError:
+            raise InputError(
+                f"--linking-error {number!r} is neither a number nor a file that ends in .csv"
+            ) from None
+        if name in numbers or (not name and len(texts) > 1):
+            raise InputError(
+                "--linking-error is given more than once: say of what, each once, as in math=3.5"
+            )
+        numbers[name] = value
+    return numbers.get("", numbers)

@@ -19,12 +19,12 @@ from irt_dask.survey.statistics import Statistic
 from irt_dask.survey.sums import Gathered
 
 #: Intervals on fewer degrees of freedom are said to be rough.
-_FEW = 5
+FEW = 5
 #: An error of a correlation below is rounding, and the correlation -1 or 1.
 _NO_ERROR = 1e-12
 #: What values of a statistic can be, and what differences of two of them.
 _RANGE = {"share": (0.0, 1.0), "sd": (0.0,), "weight": (0.0,)}
-_RANGE_OF_GAPS = {"share": (-1.0, 1.0), "correlation": (-2.0, 2.0)}
+RANGE_OF_GAPS = {"share": (-1.0, 1.0), "correlation": (-2.0, 2.0)}
 
 Key = tuple[Any, ...]
 
@@ -65,7 +65,7 @@ def interval_of(c: Combined, level: float, kind: str, *, gap: bool = False) -> t
     """Interval of a statistic of a kind, or of a difference of two, within what it can be."""
     if kind == "correlation" and not gap:
         return _of_correlation(c, level)
-    return interval(c, level, *(_RANGE_OF_GAPS if gap else _RANGE).get(kind, ()))
+    return interval(c, level, *(RANGE_OF_GAPS if gap else _RANGE).get(kind, ()))
 
 
 def interval(
@@ -120,12 +120,12 @@ def _of_rows(out: pd.DataFrame, plan: Plan) -> Iterator[str]:
         if flat.any():
             yield f"values that do not differ have no correlation (NaN): {_listed(group[flat])}"
     lost = out["se_sampling"].isna() & out["estimate"].notna() & (plan.replicates is not None)
-    few = ~lost & (out["df"] < _FEW)
+    few = ~lost & (out["df"] < FEW)
     for rows, why in (
         (nowhere, "follow from the terms before them in their group, not estimated (NaN)"),
         (unknown, "groups without weight (NaN)"),
         (lost, "some replicate leaves nobody, errors are not known (NaN)"),
-        (few, f"intervals have below {_FEW} degrees of freedom and are rough"),
+        (few, f"intervals have below {FEW} degrees of freedom and are rough"),
         (same, "a share of none or all has an error of 0, which is not certainty"),
         (one, "a correlation of -1 or 1 has an error of 0: is it of values with themselves?"),
     ):  # fmt: skip
