@@ -84,7 +84,8 @@ def trend(
     >>> import irt_dask as irt, numpy as np, pandas as pd
     >>> rng = np.random.default_rng(1)
     >>> def year(mean):
-    ...     values = {f"PV{m}": rng.normal(mean, 100, 400) for m in range(1, 6)}
+    ...     ability = rng.normal(mean, 100, 400)
+    ...     values = {f"PV{m}": ability + rng.normal(0, 30, 400) for m in range(1, 6)}
     ...     zones = {"zone": np.arange(400) // 20 + 1, "unit": np.arange(400) % 2}
     ...     jk2 = irt.Replicates.from_zones("jk2", "zone", "unit", n_zones=20)
     ...     return irt.tabulate(pd.DataFrame(values | zones), "PV*", replicates=jk2)

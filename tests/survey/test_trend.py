@@ -187,10 +187,10 @@ def test_tables_that_do_not_belong_together_are_said(years):
             (a, b[b["country"] == 1].drop(columns="country")),
             "by 'country', 'sex' and those of the later one by 'sex'",
         ),
-        ((a, b.assign(variable="other")), "no row of the same variable"),
+        ((a, b.assign(variable=b["variable"] + " 2")), "no row of the same variable"),
         ((pd.concat([a, a]), b), "the earlier table has the row 'math, 1, f, group, mean' twice"),
         ((a, b.assign(se="x")), "column 'se' is not of numbers"),
-        ((a, b.assign(statistic="mode")), "no row of the same"),
+        ((a, b.assign(statistic="mode")), "no row of the same variable"),
         (("nowhere.csv", b), "nowhere.csv: there is no such file"),
     ):
         with pytest.raises(InputError, match=message):
