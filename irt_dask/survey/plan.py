@@ -39,6 +39,9 @@ class Plan:
     statistics: Sequence[Statistic] = ()
     #: Of a regression, which has no statistics.
     predictors: Predictors | None = None
+    #: Whether values are 0 or 1, or become so by a cut.
+    binary: bool = False
+    cut: float | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -64,7 +67,9 @@ class Plan:
     @property
     def centred(self) -> bool:
         """Whether values may be moved: a regression without intercept would notice."""
-        return self.predictors is None or self.predictors.intercept is not None
+        if self.predictors is None:
+            return True
+        return self.predictors.intercept is not None and not self.binary
 
     def summands(self, x: Floats, predictors: Floats | None, centre: float) -> Floats:
         """What is summed, of values x (persons, plausible values)."""
@@ -92,7 +97,7 @@ class Plan:
 def planned(
     table: Table, values: Values, *, by: str | Sequence[str], weight: str | None,
     replicates: Replicates | None, level: float, statistics: Sequence[Statistic] = (),
-    predictors: Predictors | None = None,
+    predictors: Predictors | None = None, binary: bool = False, cut: float | None = None,
 ) -> Plan:  # fmt: skip
     """What is read of a table, checked."""
     by = [by] if isinstance(by, str) else list(by)
@@ -109,7 +114,10 @@ def planned(
         replicates = replicates.resolved(table.columns)
     if weight is not None:
         matching(weight, table.columns)
-    plan = Plan(_variables(values, table.columns), by, weight, replicates, statistics, predictors)
+    plan = Plan(
+        _variables(values, table.columns), by, weight, replicates, statistics, predictors, binary,
+        cut,
+    )  # fmt: skip
     if any(s.kind == "correlation" for s in statistics) and not plan.pairs:
         raise InputError(
             f"'correlation' is of two variables or more, and values={values!r} is one: give a "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,24 @@ class Gathered:
     incomplete: int = 0
 
 
+@dataclass
+class Batch:
+    """Some rows of a table."""
+
+    #: (persons, 1 + replicates), the full sample's first.
+    weights: Floats
+    #: Each group with its rows.
+    parts: Sequence[tuple[tuple[Any, ...], np.ndarray]]
+    #: (persons, terms) of a regression.
+    predictors: Floats | None
+    #: Values (persons, plausible values) of each variable, and who has them.
+    observed: dict[str, tuple[Floats, np.ndarray]]
+    #: Persons without a group, by column.
+    without: dict[str, int]
+    #: Persons who have a value and lack a predictor.
+    incomplete: int = 0
+
+
 def gather(table: Table, plan: Plan) -> Gathered:
     """Sums of every group and variable, in one pass.
 
@@ -54,71 +72,75 @@ def gather(table: Table, plan: Plan) -> Gathered:
         {name: {} for name in plan.variables}, {}, dict.fromkeys(plan.by, 0),
         {pair: {} for pair in plan.pairs},
     )  # fmt: skip
-    first_row = held = 0
-    for batch in table.batches(plan.columns):
-        weights = plan.weights(batch, first_row)
-        missing = batch[list(plan.by)].isna()
-        for name in plan.by:
-            out.without[name] += int(missing[name].sum())
-        predictors = None if plan.predictors is None else plan.predictors.matrix(batch)
-        parts = list(_parts(batch, plan.by, ~missing.to_numpy().any(axis=1)))
-        observed = {}
-        for name, columns in plan.variables.items():
-            x = np.stack([numbers(batch, c, first_row) for c in columns], axis=1)
-            there = _observed(x, columns, first_row)
-            if predictors is not None:
-                complete = np.isfinite(predictors).all(axis=1)
-                out.incomplete += int((there & ~complete).sum())
-                there &= complete
+    held = 0
+    for batch in read(table, plan):
+        for column, n in batch.without.items():
+            out.without[column] += n
+        out.incomplete += batch.incomplete
+        for name, (x, there) in batch.observed.items():
             if name not in out.centres and there.any():
                 out.centres[name] = float(x[there].mean()) if plan.centred else 0.0
-            observed[name] = x, there
-            if predictors is not None or plan.of_variables:
-                held += _of_variable(out, name, x, there, predictors, parts, weights, plan)
+            if plan.predictors is not None or plan.of_variables:
+                held += _of_variable(out, name, batch, plan)
         for pair in plan.pairs:
-            _of_pair(out, pair, observed, parts, weights, plan)
+            _of_pair(out, pair, batch, plan)
         if held > MOST_BYTES:
             raise TooLargeError(
                 "percentiles hold the values and weights of all persons, here more than "
                 f"{MOST_BYTES >> 30} GiB: ask for them of a part of the persons"
             )
-        first_row += len(batch)
-    if first_row == 0:
-        raise InputError(f"{table.source}: the table has no rows")
     return out
 
 
-Parts = Sequence[tuple[tuple[Any, ...], np.ndarray]]
+def read(table: Table, plan: Plan) -> Iterator[Batch]:
+    """A pass over the table, checked; an error if it has no rows."""
+    first_row = 0
+    for frame in table.batches(plan.columns):
+        missing = frame[list(plan.by)].isna()
+        predictors = None if plan.predictors is None else plan.predictors.matrix(frame)
+        out = Batch(
+            plan.weights(frame, first_row),
+            list(_parts(frame, plan.by, ~missing.to_numpy().any(axis=1))), predictors, {},
+            {name: int(missing[name].sum()) for name in plan.by},
+        )  # fmt: skip
+        for name, columns in plan.variables.items():
+            x = np.stack([numbers(frame, c, first_row) for c in columns], axis=1)
+            there = _observed(x, columns, first_row)
+            if plan.binary:
+                x = _binary(x, there, columns, plan.cut, first_row)
+            if predictors is not None:
+                complete = np.isfinite(predictors).all(axis=1)
+                out.incomplete += int((there & ~complete).sum())
+                there &= complete
+            out.observed[name] = x, there
+        yield out
+        first_row += len(frame)
+    if first_row == 0:
+        raise InputError(f"{table.source}: the table has no rows")
 
 
-def _of_variable(
-    out: Gathered, name: str, x: Floats, there: np.ndarray, predictors: Floats | None, parts: Parts,
-    weights: Floats, plan: Plan,
-) -> int:  # fmt: skip
+def _of_variable(out: Gathered, name: str, batch: Batch, plan: Plan) -> int:
     """Add a batch to the groups of a variable; the bytes that are held for percentiles."""
     keep = any(s.kind == "percentile" for s in plan.statistics)
-    held = 0
-    for key, rows in parts:
+    (x, there), predictors, held = batch.observed[name], batch.predictors, 0
+    for key, rows in batch.parts:
         rows = rows[there[rows]]
         if rows.size:
             of = None if predictors is None else predictors[rows]
             sums = plan.summands(x[rows], of, out.centres[name])
-            held += _add(out.groups[name], key, x[rows], weights[rows], sums, plan, keep)
+            held += _add(out.groups[name], key, x[rows], batch.weights[rows], sums, plan, keep)
     return held
 
 
-def _of_pair(
-    out: Gathered, pair: tuple[str, str], observed: Mapping[str, tuple[Floats, np.ndarray]],
-    parts: Parts, weights: Floats, plan: Plan,
-) -> None:  # fmt: skip
+def _of_pair(out: Gathered, pair: tuple[str, str], batch: Batch, plan: Plan) -> None:
     """Add those who have both values to the groups of a pair of variables."""
-    (x, with_x), (y, with_y) = (observed[name] for name in pair)
-    for key, rows in parts:
+    (x, with_x), (y, with_y) = (batch.observed[name] for name in pair)
+    for key, rows in batch.parts:
         rows = rows[(with_x & with_y)[rows]]
         if rows.size:
             a, b = (v[rows] - out.centres[name] for v, name in zip((x, y), pair, strict=True))
             sums = cross_products(a, b)
-            _add(out.pairs[pair], key, a, weights[rows], sums, plan, keep=False)
+            _add(out.pairs[pair], key, a, batch.weights[rows], sums, plan, keep=False)
 
 
 def _parts(
@@ -150,6 +172,22 @@ def _observed(x: Floats, columns: Sequence[str], first_row: int) -> np.ndarray:
             "one variable"
         )
     return there[:, 0]
+
+
+def _binary(
+    x: Floats, there: np.ndarray, columns: Sequence[str], cut: float | None, first_row: int
+) -> Floats:
+    """Values as 0 or 1: whether they are at least the cut, or as they are."""
+    if cut is not None:
+        return (x >= cut).astype(np.float64)
+    bad = there[:, None] & (x != 0) & (x != 1)
+    if bad.any():
+        row, m = np.argwhere(bad)[0]
+        raise InputError(
+            f"row {first_row + row + 1}, column {columns[m]!r}: {x[row, m]:g} is neither 0 nor 1; "
+            f"a score is cut as in '{columns[m]} >= {x[row, m]:g} ~ ...'"
+        )
+    return x
 
 
 def _add(
