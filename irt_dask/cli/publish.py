@@ -114,6 +114,9 @@ def tabulate(file: str, values: tuple[str, ...], gaps: tuple[str, ...], **option
 @click.command()
 @_file
 @click.argument("formula")
+@click.option("--family", type=click.Choice(["linear", "logistic"]), default="linear",
+              show_default=True, help="Logistic: of values 0 and 1, or cut as in "
+              "'PV*MATH >= 420 ~ gender'.")  # fmt: skip
 @_of_tables
 def regress(file: str, formula: str, **options: Any) -> None:
     """Regress persons' values or plausible values in FILE on other columns.

@@ -87,9 +87,10 @@ def _of_correlation(c: Combined, level: float) -> tuple[float, float]:
 
 
 def warn_of(
-    out: pd.DataFrame, gathered: Gathered, plan: Plan, also: Sequence[str] = (), stacklevel: int = 3
-) -> None:
-    """Say what is not as one might think."""
+    out: pd.DataFrame, gathered: Gathered, plan: Plan, also: Sequence[str] = (), *,
+    known: np.ndarray | None = None,
+) -> None:  # fmt: skip
+    """Say what is not as one might think; `also` says why estimates of `known` rows are NaN."""
     said = [f"{n:,} persons without {name!r} are in no group"
             for name, n in gathered.without.items() if n]  # fmt: skip
     if plan.predictors is not None or plan.of_variables:
@@ -97,10 +98,10 @@ def warn_of(
     said += [f"nobody has values of {a!r} and {b!r}" for (a, b), g in gathered.pairs.items()
              if not g]  # fmt: skip
     if len(out):
-        said += _of_rows(out, plan)
+        said += _of_rows(out if known is None else out[~known], plan)
     said += also
     if said:
-        warnings.warn("; ".join(said), DataWarning, stacklevel=stacklevel)
+        warnings.warn("; ".join(said), DataWarning, stacklevel=3)
 
 
 def _of_rows(out: pd.DataFrame, plan: Plan) -> Iterator[str]:
@@ -124,7 +125,8 @@ def _of_rows(out: pd.DataFrame, plan: Plan) -> Iterator[str]:
     for rows, why in (
         (nowhere, "follow from the terms before them in their group, not estimated (NaN)"),
         (unknown, "groups without weight (NaN)"),
-        (lost, "some replicate leaves nobody, errors are not known (NaN)"),
+        (lost, "under some replicate there is no estimate, errors are not known (NaN)"
+         if "term" in out else "some replicate leaves nobody, errors are not known (NaN)"),
         (few, f"intervals have below {FEW} degrees of freedom and are rough"),
         (same, "a share of none or all has an error of 0, which is not certainty"),
         (one, "a correlation of -1 or 1 has an error of 0: is it of values with themselves?"),
