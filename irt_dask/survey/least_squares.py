@@ -21,6 +21,8 @@ class Solved(NamedTuple):
     #: R squared, and sums of values, (weights, M).
     r_squared: Floats
     total: Floats
+    #: Sums of predictors' products with values, (weights, terms, M).
+    right: Floats
     #: Terms that are estimated.
     kept: list[int]
     #: Root mean squares of predictors, (terms,).
@@ -55,7 +57,7 @@ def solved(sums: Floats, predictors: Predictors, n_values: int) -> Solved:
         fitted = np.nansum(b * right, axis=1)
         fitted[~known] = np.nan
         r_squared = 1 - (squares - fitted) / (squares - y * y / weight)
-    return Solved(b, r_squared, y, kept, scale)
+    return Solved(b, r_squared, y, right, kept, scale)
 
 
 def _estimable(scaled: Floats, intercept: int | None) -> list[int]:

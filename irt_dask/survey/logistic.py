@@ -21,13 +21,13 @@ from irt_dask.survey.tables import Table
 #: about 1, so that 1 in 10^9 is reached in 21.
 MOST_PASSES = 30
 #: A step of so many logits, at a predictor's root mean square, is the last: errors are its square.
-_SMALL = 1e-6
+_SMALL = 1e-5
 #: Rounding of a log-likelihood, relative.
 _ROUNDING = 1e-10
 #: A term runs off if its last step is at least such a share of the largest.
 _RUNS_OFF = 1e-3
 #: Persons at a time: their probabilities under all weights stay in the cache.
-_PERSONS = 512
+_PERSONS = 128
 
 
 class Fitted(NamedTuple):
@@ -46,6 +46,8 @@ class _Newton:
     #: Weight and plausible value of each column.
     weight: np.ndarray
     value: np.ndarray
+    #: Sums of predictors' products with values, (p, columns): all that is needed of these.
+    right: Floats
     #: Root mean squares of predictors, (p, 1).
     scale: Floats
     #: The best coefficients so far, (p, columns), their log-likelihood, the step that is tried.
@@ -65,7 +67,8 @@ class _Newton:
         """Take the steps that raised the likelihood, halve others; `sums` (size, active)."""
         at = np.flatnonzero(self.active)
         p = len(self.kept)
-        log, gradient = sums[0], sums[1 : 1 + p]
+        tried, right = (self.best + self.step)[:, at], self.right[:, at]
+        log, gradient = (tried * right).sum(axis=0) - sums[0], right - sums[1 : 1 + p]
         least = self.log_likelihood[at] - _ROUNDING * np.abs(self.log_likelihood[at])
         raised = (log >= least) | np.isneginf(self.log_likelihood[at])
         self.step[:, at[~raised]] /= 2
@@ -159,7 +162,8 @@ def _begun(
         total, right = group.sums[:, 0][weight], solved.total[weight, value]
         failed |= (right <= 0) | (right >= total)  # all are 0 or 1
     return _Newton(
-        solved.kept, weight, value, solved.scale[solved.kept, None], start.copy(),
+        solved.kept, weight, value, solved.right[weight][:, solved.kept, :][
+            np.arange(weight.size), :, value].T, solved.scale[solved.kept, None], start.copy(),
         np.full(weight.size, -np.inf), np.zeros_like(start), ~failed, failed,
     )  # fmt: skip
 
@@ -173,41 +177,43 @@ def _run(table: Table, plan: Plan, fits: Mapping[Key, _Newton]) -> None:
             return
         sums = {key: np.zeros((fit.size, int(fit.active.sum()))) for key, fit in live.items()}
         for batch in read(table, plan):
-            y, there = batch.observed[name]
+            _, there = batch.observed[name]
             for key, rows in batch.parts:
                 rows = rows[there[rows]]
                 if key in live:
                     assert batch.predictors is not None
                     fit = live[key]
                     x = batch.predictors[np.ix_(rows, fit.kept)]
-                    sums[key] += _sums(fit, x, y[rows], batch.weights[rows])
+                    sums[key] += _sums(fit, x, batch.weights[rows])
         for key, fit in live.items():
             fit.advance(sums[key])
     for fit in fits.values():
         fit.fail()
 
 
-def _sums(fit: _Newton, x: Floats, y: Floats, weights: Floats) -> Floats:
-    """Log-likelihood, its gradient and information, (size, active), of persons.
+def _sums(fit: _Newton, x: Floats, weights: Floats) -> Floats:
+    """Sums of log(1 + exp(logit)), of its gradient and information, (size, active), of persons.
 
-    x (persons, p), y (persons, M), weights (persons, weights).
+    x (persons, p), weights (persons, weights). The rest of the likelihood is linear in y.
     """
     i, j = np.triu_indices(x.shape[1])
-    b = (fit.best + fit.step)[:, fit.active]
-    weight, value = fit.weight[fit.active], fit.value[fit.active]
+    b, weight = (fit.best + fit.step)[:, fit.active], fit.weight[fit.active]
     out = np.zeros((fit.size, b.shape[1]))
     for first in range(0, len(x), _PERSONS):
-        some = slice(first, first + _PERSONS)
-        one, of, w = x[some], y[some][:, value], weights[some][:, weight]
+        one = x[first : first + _PERSONS]
+        w = np.take(weights[first : first + _PERSONS], weight, axis=1)
         logit = one @ b
-        e = np.exp(-np.abs(logit))
-        above = logit > 0
-        p = np.where(above, 1.0, e) / (1 + e)
-        log = w * (of * logit - np.where(above, logit, 0.0) - np.log1p(e))
-        information = w * (e / (1 + e) ** 2)
-        out += np.concatenate(
-            [log.sum(axis=0)[None], one.T @ (w * (of - p)), (one[:, i] * one[:, j]).T @ information]
-        )
+        e = np.abs(logit)
+        np.exp(np.negative(e, out=e), out=e)
+        above = 1 + e
+        log = np.log(above)
+        log += np.maximum(logit, 0)
+        out[0] += np.einsum("nc,nc->c", w, log)
+        w /= above
+        out[1 : 1 + len(b)] += one.T @ (w * np.where(logit > 0, 1.0, e))
+        w /= above
+        w *= e
+        out[1 + len(b) :] += (one[:, i] * one[:, j]).T @ w
     return out
 
 
