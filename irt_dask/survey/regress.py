@@ -83,7 +83,7 @@ def regress(
     Two passes over the table (levels of the predictors; sums); persons x replicates x terms x
     (terms + plausible values) multiplications; memory of a batch and of sums for each group.
 
-    Logistic: some 5 passes more for the full sample, then 2 or 3 for all replicates (up to 30 each
+    Logistic: some 5 passes more for the full sample, then 3 or 4 for all replicates (up to 30 each
     where there is no maximum), with persons x weights x plausible values x (terms^2 / 2 and an
     exponential) each; memory of weights x plausible values x terms (terms + 7) / 2 for each group.
 
