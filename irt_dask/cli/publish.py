@@ -130,7 +130,7 @@ def regress(file: str, formula: str, **options: Any) -> None:
 @click.command()
 @click.argument("earlier", type=click.Path())
 @click.argument("later", type=click.Path())
-@click.option("--linking-error", "linking", multiple=True, required=True, metavar="[NAME=]NUMBER",
+@click.option("--linking-error", multiple=True, required=True, metavar="[NAME=]NUMBER",
               help="Standard error of the shift between the scales; of a variable or a statistic, "
               "as in math=3.5 or 'at least 420=0.01' (may be repeated); or a CSV file with the "
               "column linking_error and those on which it depends. 0: there is none.")  # fmt: skip
@@ -139,7 +139,7 @@ def regress(file: str, formula: str, **options: Any) -> None:
 @json_option
 @quiet_option
 def trend(
-    earlier: str, later: str, linking: tuple[str, ...], level: float, out: str | None,
+    earlier: str, later: str, linking_error: tuple[str, ...], level: float, out: str | None,
     as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Changes between two tables of 'irt-dask tabulate', LATER less EARLIER.
@@ -152,7 +152,7 @@ def trend(
 
     path = new_csv(out)
     with warned(quiet):
-        table = irt.trend(earlier, later, linking_error=_linking(linking), level=level)
+        table = irt.trend(earlier, later, linking_error=_linking(linking_error), level=level)
     _show(table, path, as_json)
 
 

@@ -25,6 +25,11 @@ def texts(frame: pd.DataFrame, columns: Sequence[str]) -> list[tuple[str, ...]]:
             for row in frame[list(columns)].itertuples(index=False, name=None)]  # fmt: skip
 
 
+def named(keys: Sequence[tuple[str, ...]]) -> list[str]:
+    """Rows for a message; keys end with ``row`` and statistic. Groups need no word for it."""
+    return [", ".join((*k[:-2], *([] if k[-2] == "group" else k[-2:-1]), k[-1])) for k in keys]
+
+
 def linking_errors(
     given: LinkingError, keys: pd.DataFrame, statistics: Sequence[Statistic]
 ) -> Floats:
@@ -49,11 +54,10 @@ def linking_errors(
             f"linking_error= is given for {listed(nowhere)}, which the tables do not have in common"
         )
     out = np.zeros(len(keys))
-    for i, (key, name, s) in enumerate(
-        zip(texts(keys, on), texts(keys, list(keys)), statistics, strict=True)
-    ):
+    names, of_statistic, of_row = named(texts(keys, list(keys))), "statistic" in on, "row" in on
+    for i, (key, name, s) in enumerate(zip(texts(keys, on), names, statistics, strict=True)):
         gap = keys["row"].iloc[i] == "gap"
-        out[i] = _of_row(found.get(key), s, ", ".join(name), gap, "statistic" in on, "row" in on)
+        out[i] = _of_row(found.get(key), s, name, gap, of_statistic, of_row)
     return out
 
 
@@ -66,11 +70,13 @@ def _as_table(given: LinkingError, keys: pd.DataFrame) -> pd.DataFrame:
     if not isinstance(given, Mapping):
         return pd.DataFrame({_VALUE: [given]})
     names: list[str] = list(given)
-    fitting = [c for c in ("variable", "statistic") if set(names) <= set(keys[c])]
+    alone = keys[keys["statistic"] != "correlation"]  # pairs of variables are on no scale
+    fitting = [c for c, known in (("variable", alone), ("statistic", keys))
+               if set(names) <= set(known[c])]  # fmt: skip
     if len(fitting) != 1 or not names:
         raise InputError(
             f"linking_error= is given for {listed(names)}: give it by variable (there are "
-            f"{listed(dict.fromkeys(keys['variable']))}) or by statistic (there are "
+            f"{listed(dict.fromkeys(alone['variable']))}) or by statistic (there are "
             f"{listed(dict.fromkeys(keys['statistic']))}), or by both in a table"
         )
     return pd.DataFrame({fitting[0]: names, _VALUE: list(given.values())})

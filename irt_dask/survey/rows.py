@@ -119,7 +119,8 @@ def _of_rows(out: pd.DataFrame, plan: Plan) -> Iterator[str]:
         one, flat = related & (out["se"] < _NO_ERROR), related & unknown
         unknown = unknown & ~flat
         if flat.any():
-            yield f"values that do not differ have no correlation (NaN): {_listed(group[flat])}"
+            yield ("without weight, or where values do not differ, there is no correlation (NaN): "
+                   f"{_listed(group[flat])}")  # fmt: skip
     lost = out["se_sampling"].isna() & out["estimate"].notna() & (plan.replicates is not None)
     few = ~lost & (out["df"] < FEW)
     for rows, why in (

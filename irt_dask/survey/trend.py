@@ -12,7 +12,7 @@ from scipy.stats import t as student
 
 from irt_dask.arrays import Floats
 from irt_dask.errors import DataWarning, InputError, listed, repeated
-from irt_dask.survey.linking import LinkingError, linking_errors, texts
+from irt_dask.survey.linking import LinkingError, linking_errors, named, texts
 from irt_dask.survey.plan import OWN
 from irt_dask.survey.rows import FEW, RANGE_OF_GAPS
 from irt_dask.survey.statistics import statistics_of
@@ -107,7 +107,7 @@ def trend(
     both = [key for key in second if key in first]
     if not both:
         raise InputError("the tables have no row of the same variable, group and statistic")
-    alone = [", ".join(k) for k in [*first, *second] if (k in first) != (k in second)]
+    alone = named([k for k in [*first, *second] if (k in first) != (k in second)])
     a, b = (t.iloc[[at[k] for k in both]].reset_index(drop=True)
             for t, at in ((a, first), (b, second)))  # fmt: skip
     out = _changes(a, b, names, linking_error, level)
@@ -132,7 +132,7 @@ def _table(
     by = [str(c) for c in frame if c not in OWN]
     gaps = "row" in frame
     frame = frame if gaps else frame.assign(row="group")
-    keys = map(", ".join, texts(frame, ["variable", *by, "row", "statistic"]))
+    keys = named(texts(frame, ["variable", *by, "row", "statistic"]))
     if twice := repeated(keys):
         raise InputError(f"the {which} table has the row {twice[0]!r} twice")
     for name in _FIGURES:
@@ -179,7 +179,7 @@ def _said(
     out: pd.DataFrame, a: pd.DataFrame, b: pd.DataFrame, names: list[str]
 ) -> Iterator[str]:  # fmt: skip
     """What is not as one might think."""
-    group = pd.Series(list(map(", ".join, texts(out, names))), index=out.index)
+    group = pd.Series(named(texts(out, names)), index=out.index)
     share = out["statistic"].str.startswith("at least")
     for rows, why in (
         (a["se_imputation"].isna() != b["se_imputation"].isna(),

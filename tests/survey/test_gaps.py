@@ -190,7 +190,7 @@ def test_what_has_no_correlation_is_said():
     ):
         with pytest.raises(InputError, match=message):
             irt.tabulate(frame, values, statistics="correlation")
-    with pytest.warns(DataWarning, match=r"do not differ have no correlation \(NaN\): 'all"):
+    with pytest.warns(DataWarning, match=r"do not differ, there is no correlation \(NaN\): 'all"):
         table = irt.tabulate(frame, {"a": "PV1", "b": "same"}, statistics="correlation")
     assert np.isnan(table["estimate"]).all()
     with pytest.warns(DataWarning, match="correlation of -1 or 1 has an error of 0"):

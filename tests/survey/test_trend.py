@@ -125,21 +125,23 @@ def test_a_linking_error_must_be_said(years):
         irt.trend(*years)
     assert not trend_of(years, 0.0)["se_linking"].any()
     each = {"mean": 3.5, "p25": 3.0, "at least 400": 0.01}
+    related = [table(seed, ["mean", "correlation"]) for seed in (3, 4)]
     of_groups = pd.DataFrame({"country": [1, 1], "linking_error": [1.0, 2.0]})
     for tables, given, message in (
         (years, -1.0, "linking_error=-1.0 is not a number of at least 0"),
         (years, np.nan, "linking_error=nan is not"),
         (years, "3", "linking_error='3' is not"),
         (years, {}, "give it by variable"),
-        (years, {"math": 3.5}, "says nothing of 'read, 1, f, group, mean'"),
+        (years, {"math": 3.5}, "says nothing of 'read, 1, f, mean'"),
         (years, {"p25": 3.5, "read": 2.0}, "given for 'p25', 'read': give it by variable"),
+        (related, {"math with read": 3.5}, "(there are 'math', 'read') or by statistic"),
         (years, {"science": 3.5}, "given for 'science': give it by variable"),
-        (groups, {"mean": 3.5, "at least 400": 0.01}, "says nothing of 'math, 1, f, group, p25'"),
+        (groups, {"mean": 3.5, "at least 400": 0.01}, "says nothing of 'math, 1, f, p25'"),
         (groups, each | {"weight": 2.0}, "'weight' does not depend on the scale"),
         (groups, 3.5, "how far a shift of the scale moves a share depends on the group"),
         (years, each, "that of a gap in 'at least 400' is not that of the groups"),
         (years, of_groups, "linking errors has '1' twice"),
-        (years, of_groups[:1], "says nothing of 'math, 2, f, group, mean'"),
+        (years, of_groups[:1], "says nothing of 'math, 2, f, mean'"),
         (years, of_groups.assign(country=[1, 9]), "given for '9', which"),
         (years, of_groups.rename(columns={"country": "region"}), "has the column 'region'"),
         (years, of_groups[["country"]], "no column 'linking_error'"),
@@ -172,7 +174,7 @@ def test_degrees_of_freedom_and_what_is_not_known():
 
 def test_tables_that_do_not_belong_together_are_said(years):
     a, b = (t[t["statistic"] == "mean"] for t in years)
-    with pytest.warns(DataWarning, match="one table alone are left out: 'math, 2, f, group, mean'"):
+    with pytest.warns(DataWarning, match="one table alone are left out: 'math, 2, f, mean'"):
         out = irt.trend(a, b[b["country"] != 2], linking_error=1.0)
     assert sorted(set(out["country"])) == [1, 3]
     grouped = a[a["row"] == "group"].drop(columns="row")
@@ -188,7 +190,7 @@ def test_tables_that_do_not_belong_together_are_said(years):
             "by 'country', 'sex' and those of the later one by 'sex'",
         ),
         ((a, b.assign(variable=b["variable"] + " 2")), "no row of the same variable"),
-        ((pd.concat([a, a]), b), "the earlier table has the row 'math, 1, f, group, mean' twice"),
+        ((pd.concat([a, a]), b), "the earlier table has the row 'math, 1, f, mean' twice"),
         ((a, b.assign(se="x")), "column 'se' is not of numbers"),
         ((a, b.assign(statistic="mode")), "no row of the same variable"),
         (("nowhere.csv", b), "nowhere.csv: there is no such file"),
