@@ -99,6 +99,9 @@ def regress(
     >>> jk2 = irt.Replicates.from_zones("jk2", "zone", "unit", n_zones=20)
     >>> irt.regress(persons, "PV* ~ sex + x", replicates=jk2)["term"].tolist()
     ['Intercept', 'sex[T.m]', 'x', 'R squared']
+    >>> above = irt.regress(persons, "PV* >= 1 ~ x", family="logistic", replicates=jk2)
+    >>> bool(above["lower"][1] > 0)
+    True
     """
     left, cut, right = _read(formula, family)
     table = Table(persons)
@@ -137,7 +140,8 @@ def regress(
             stacklevel=2,
         )  # fmt: skip
     if said:
-        said = [f"estimates are infinite, not given (NaN), as these terms part 0 from 1: "
+        said = [f"estimates are infinite or as good as that, not given (NaN), as these terms part "
+                f"0 from 1: "
                 f"{'; '.join(said)}. Join levels, or leave out terms"]  # fmt: skip
     warn_of(out, gathered, plan, said, known=np.array(infinite, dtype=bool))
     return out

@@ -121,6 +121,9 @@ def tabulate(
     [['mean', 400], ['p90', 400]]
     >>> bool((table["se"] > table["se_sampling"]).all())
     True
+    >>> persons["sex"] = np.where(persons.index % 4 < 2, "f", "m")
+    >>> irt.tabulate(persons, "PV*", by="sex", gaps="sex", statistics="mean")["sex"].tolist()
+    ['f', 'm', 'm minus f']
     """
     table = Table(persons)
     plan = planned(
