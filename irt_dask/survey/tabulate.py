@@ -105,7 +105,7 @@ def tabulate(
     Sources
     -------
     Rubin (1987), Multiple Imputation for Nonresponse in Surveys; Barnard and Rubin (1999),
-    Biometrika 86; OECD (2009), PISA Data Analysis Manual, chapters 4 and 8.
+    Biometrika 86; OECD (2009), PISA Data Analysis Manual, chapters 4, 8 and 11.
 
     Examples
     --------

@@ -193,6 +193,13 @@ def test_what_has_no_correlation_is_said():
     with pytest.warns(DataWarning, match=r"do not differ, there is no correlation \(NaN\): 'all"):
         table = irt.tabulate(frame, {"a": "PV1", "b": "same"}, statistics="correlation")
     assert np.isnan(table["estimate"]).all()
+    # far from the centre of all, rounding makes a variance of a constant
+    far = frame.assign(same=np.where(frame["sex"] == "f", 0.1 + 1e3, frame["PV2"]))
+    for a, b in (("PV2", "same"), ("same", "PV2")):
+        with pytest.warns(DataWarning, match=r"no correlation \(NaN\): 'f'"):
+            table = irt.tabulate(far, {"a": a, "b": b}, by="sex", weight="w",
+                                 statistics="correlation")  # fmt: skip
+        assert table["estimate"].isna().tolist() == [True, False]
     with pytest.warns(DataWarning, match="correlation of -1 or 1 has an error of 0"):
         table = irt.tabulate(
             frame, {"a": "PV*", "b": "PV*"}, statistics="correlation", replicates=DESIGN

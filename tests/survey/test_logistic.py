@@ -160,3 +160,19 @@ def test_the_shell_reaches_it(tmp_path):
     assert result.exit_code == 0, result.output
     wanted = irt.regress(frame, "PV* >= 500 ~ sex", family="logistic", weight="w")
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "t.csv"), wanted, check_dtype=False)
+
+
+def test_steps_that_lower_the_likelihood_are_halved(monkeypatch):
+    frame = simulated()
+    options = {"family": "logistic", "replicates": DESIGN}
+    wanted = irt.regress(frame, "PV* >= 520 ~ sex", **options)
+    start = logistic._start
+    # from here Newton's first step goes to logits about -15, and the next ones to infinity
+    monkeypatch.setattr(logistic, "_start", lambda *given: np.full_like(start(*given), 3.0))
+    pd.testing.assert_frame_equal(irt.regress(frame, "PV* >= 520 ~ sex", **options), wanted)
+
+
+def test_no_pass_is_made_where_all_are_above(monkeypatch):
+    monkeypatch.setattr(logistic, "read", lambda *_: pytest.fail("a pass"))
+    with pytest.warns(DataWarning, match="part 0 from 1: all persons: 'Intercept'"):
+        irt.regress(simulated(), "PV* >= 0 ~ sex", family="logistic", weight="w")

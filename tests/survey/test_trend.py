@@ -166,10 +166,25 @@ def test_degrees_of_freedom_and_what_is_not_known():
     with pytest.warns(DataWarning, match="hold imputation in one of the tables alone"):
         irt.trend(a, many, linking_error={"mean": 0.0})
     with pytest.warns(DataWarning, match="share of none or all"):
-        none = table(4, ["at least 9999"], "PV1", gaps=())
+        none = table(4, ["at least 9999"], {"PV1": "PV*"}, gaps=())
+    assert none["df"].isna().all()
     with pytest.warns(DataWarning, match="error of 0, which is not certainty: 'PV1, 1, f"):
         change = irt.trend(none, none, linking_error=0.0)
     assert np.isnan(change["upper"]).all()
+    some = b[b["statistic"] == "at least 400"].reset_index(drop=True)
+    with pytest.warns(DataWarning, match="which is not certainty"):
+        change = irt.trend(none.assign(statistic="at least 400"), some, linking_error=0.0)
+    np.testing.assert_allclose(change["df"], some["df"])  # what has no error has no part in them
+
+
+def test_intervals_of_changes_stay_within_what_can_be():
+    a = table(3, ["at least 400"], "PV1").assign(estimate=-0.4, se=0.5, df=20.0)
+    b = a.assign(estimate=0.5)
+    out = irt.trend(a, b, linking_error=0.0)
+    gaps = out["row"] == "gap"
+    assert set(out["upper"][~gaps]) == {1.0}
+    assert set(out["upper"][gaps]) == {2.0}
+    assert set(irt.trend(b, a, linking_error=0.0)["lower"][gaps]) == {-2.0}
 
 
 def test_tables_that_do_not_belong_together_are_said(years):
