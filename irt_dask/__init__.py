@@ -72,6 +72,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.survey.regress import regress as regress
     from irt_dask.survey.replicates import Replicates as Replicates
     from irt_dask.survey.tabulate import tabulate as tabulate
+    from irt_dask.survey.trend import trend as trend
 
 #: The public names by module.
 _NAMES = {
@@ -112,6 +113,7 @@ _NAMES = {
     "survey.replicates": "Replicates",
     "survey.regress": "regress",
     "survey.tabulate": "tabulate",
+    "survey.trend": "trend",
     "clusters": "connect",
     "report.plots": "plot",
     "report.arviz_data": "to_arviz",

@@ -73,6 +73,7 @@ for command in (
     predict.loo,
     publish.tabulate,
     publish.regress,
+    publish.trend,
     reporting.report,
     work.run,
     secure.certs,

@@ -1,8 +1,9 @@
-"""Commands that make published tables: tabulate, regress."""
+"""Commands that make published tables: tabulate, regress, trend."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -17,6 +18,9 @@ _MOST = 60
 
 
 _file = click.argument("file", type=click.Path())
+_level = click.option("--level", type=float, default=0.95, show_default=True,
+                      help="Level of intervals.")  # fmt: skip
+_out = click.option("--out", type=click.Path(), metavar="TABLE.csv", help="Write all rows.")
 _OPTIONS = (
     click.option("--by", multiple=True, metavar="COLUMN",
                  help="Groups are the combinations of these columns. May be repeated."),
@@ -28,9 +32,8 @@ _OPTIONS = (
                  "weights, as a pattern or one by one; with --method."),
     click.option("--method", help="brr, fay, jk1, jk2 or jk2_both."),
     click.option("--fay", type=float, metavar="K", help="Fay's factor, with --method fay."),
-    click.option("--level", type=float, default=0.95, show_default=True,
-                 help="Level of intervals."),
-    click.option("--out", type=click.Path(), metavar="TABLE.csv", help="Write all rows."),
+    _level,
+    _out,
     json_option,
     quiet_option,
 )  # fmt: skip
@@ -65,6 +68,11 @@ def _made(
         design = irt.Replicates(method, list(replicates), fay=fay)
     with warned(quiet):
         table: pd.DataFrame = getattr(irt, function)(file, what, replicates=design, **options)
+    _show(table, path, as_json)
+
+
+def _show(table: pd.DataFrame, path: Path | None, as_json: bool) -> None:
+    """Write a table, and show it."""
     write_csv(table, path)
     if as_json:
         show({"rows": records(table)}, True)
@@ -82,9 +90,12 @@ def _made(
               "math='PV*MATH'. May be repeated.")  # fmt: skip
 @click.option("--statistic", "statistics", multiple=True, default=("mean", "sd"), show_default=True,
               metavar="NAME", help="weight, mean, sd, p25 (any percentile), 'at least 400' (any "
-              "score). May be repeated.")  # fmt: skip
+              "score), correlation (of each pair of --values). May be repeated.")  # fmt: skip
+@click.option("--gaps", multiple=True, metavar="COLUMN[=LEVEL]",
+              help="Also differences between levels of a column of --by: each less LEVEL (default: "
+              "the first). May be repeated.")  # fmt: skip
 @_of_tables
-def tabulate(file: str, values: tuple[str, ...], **options: Any) -> None:
+def tabulate(file: str, values: tuple[str, ...], gaps: tuple[str, ...], **options: Any) -> None:
     """Make a table of groups from persons' values or plausible values in FILE.
 
     FILE is a CSV or Parquet file, or a folder of Parquet files, a row a person. Standard errors
@@ -95,12 +106,17 @@ def tabulate(file: str, values: tuple[str, ...], **options: Any) -> None:
     for text in values:
         name, sep, column = text.partition("=")
         wanted.setdefault(name, []).append(column if sep else text)
-    _made("tabulate", file, wanted, **options)
+    compared = {name: level if sep else None
+                for name, sep, level in (text.partition("=") for text in gaps)}  # fmt: skip
+    _made("tabulate", file, wanted, gaps=compared, **options)
 
 
 @click.command()
 @_file
 @click.argument("formula")
+@click.option("--family", type=click.Choice(["linear", "logistic"]), default="linear",
+              show_default=True, help="Logistic: of values 0 and 1, or cut as in "
+              "'PV*MATH >= 420 ~ gender'.")  # fmt: skip
 @_of_tables
 def regress(file: str, formula: str, **options: Any) -> None:
     """Regress persons' values or plausible values in FILE on other columns.
@@ -109,3 +125,55 @@ def regress(file: str, formula: str, **options: Any) -> None:
     values, and terms; text is taken for categories. Errors are as in 'irt-dask tabulate'.
     """
     _made("regress", file, formula, **options)
+
+
+@click.command()
+@click.argument("earlier", type=click.Path())
+@click.argument("later", type=click.Path())
+@click.option("--linking-error", multiple=True, required=True, metavar="[NAME=]NUMBER",
+              help="Standard error of the shift between the scales; of a variable or a statistic, "
+              "as in math=3.5 or 'at least 420=0.01' (may be repeated); or a CSV file with the "
+              "column linking_error and those on which it depends. 0: there is none.")  # fmt: skip
+@_level
+@_out
+@json_option
+@quiet_option
+def trend(
+    earlier: str, later: str, linking_error: tuple[str, ...], level: float, out: str | None,
+    as_json: bool, quiet: bool,
+) -> None:  # fmt: skip
+    """Changes between two tables of 'irt-dask tabulate', LATER less EARLIER.
+
+    EARLIER and LATER are CSV files that 'irt-dask tabulate --out' wrote. The linking error enters
+    the errors of means and percentiles once; it must be said, with 0 if the values hold it already
+    or there is none.
+    """
+    import irt_dask as irt
+
+    path = new_csv(out)
+    with warned(quiet):
+        table = irt.trend(earlier, later, linking_error=_linking(linking_error), level=level)
+    _show(table, path, as_json)
+
+
+def _linking(texts: tuple[str, ...]) -> float | dict[str, float] | pd.DataFrame:
+    """What --linking-error says: a number, numbers by name, or a table."""
+    if len(texts) == 1 and texts[0].endswith(".csv"):
+        from irt_dask.survey.tables import written
+
+        return written(texts[0])
+    parts = [text.rpartition("=") for text in texts]
+    numbers: dict[str, float] = {}
+    for name, _, number in parts:
+        try:
+            value = float(number)
+        except ValueError:
+            raise InputError(
+                f"--linking-error {number!r} is neither a number nor a file that ends in .csv"
+            ) from None
+        if name in numbers or (not name and len(texts) > 1):
+            raise InputError(
+                "--linking-error is given more than once: say of what, each once, as in math=3.5"
+            )
+        numbers[name] = value
+    return numbers.get("", numbers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,22 +13,24 @@ from irt_dask.arrays import Floats
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import DataWarning, InputError, listed
 from irt_dask.survey.combine import combined, degrees_of_freedom
+from irt_dask.survey.least_squares import solved
+from irt_dask.survey.logistic import logistic
+from irt_dask.survey.plan import COLUMNS, Plan, planned
 from irt_dask.survey.predictors import Predictors
 from irt_dask.survey.replicates import Replicates
-from irt_dask.survey.sums import Group, Plan, gather
+from irt_dask.survey.rows import Key, interval, sorted_groups, warn_of
+from irt_dask.survey.sums import Group, gather
 from irt_dask.survey.tables import Source, Table
-from irt_dask.survey.tabulate import COLUMNS, interval, planned, sorted_groups, warn_of
 
-#: Reciprocal condition of scaled predictors below which a term follows from the others.
-_FLAT = 1e-10
+FAMILIES = ("linear", "logistic")
 R_SQUARED = "R squared"
 
 
 def regress(
-    persons: Source, formula: str, *, by: str | Sequence[str] = (), weight: str | None = None,
-    replicates: Replicates | None = None, level: float = 0.95,
+    persons: Source, formula: str, *, family: str = "linear", by: str | Sequence[str] = (),
+    weight: str | None = None, replicates: Replicates | None = None, level: float = 0.95,
 ) -> pd.DataFrame:  # fmt: skip
-    """Weighted linear regressions, with standard errors that hold sampling and imputation.
+    """Weighted regressions, with standard errors that hold sampling and imputation.
 
     The coefficients are computed for each plausible value under each weight and combined as in
     :func:`irt_dask.tabulate`, whose parameters and warnings hold here too.
@@ -41,7 +43,11 @@ def regress(
         ``"PV*MATH ~ gender + escs"``: on the left a column or a pattern of plausible values, on
         the right terms of formulaic: numbers, text as categories (treatment contrasts),
         ``C(grade)`` for numbers that are categories, interactions ``a:b`` and ``a * b``,
-        ``np.log(x)``, ``0 +`` for no intercept.
+        ``np.log(x)``, ``0 +`` for no intercept. Of a logistic regression the values are 0 and 1,
+        or are cut: ``"PV*MATH >= 420 ~ gender"``.
+    family
+        ``"linear"``: least squares. ``"logistic"``: the logit of the probability of a 1, or of a
+        value of at least the cut, by maximum likelihood; exp(estimate) is an odds ratio.
     by
         A regression for each combination of these columns.
     weight, replicates, level
@@ -50,7 +56,7 @@ def regress(
     Returns
     -------
     DataFrame
-        A row for each group and term, and one for ``R squared`` beside an intercept:
+        A row for each group and term, and of linear ones one for ``R squared`` beside an intercept:
         columns of `by`, ``term``, and those of :func:`irt_dask.tabulate` from ``estimate`` to
         ``n``. Degrees of freedom of the design are less one for each term but the intercept.
 
@@ -58,20 +64,28 @@ def regress(
     ------
     InputError
         A formula that cannot be read or rests on all persons at once (``center``, ``poly``), a term
-        that follows from those before it in all groups; and the errors of
-        :func:`irt_dask.tabulate`.
+        that follows from those before it in all groups, values of a logistic regression that are
+        neither 0 nor 1 (with row and column); and the errors of :func:`irt_dask.tabulate`.
+    TooLargeError
+        Logistic regressions that hold more than 8 GiB of coefficients and sums.
 
     Warns
     -----
     DataWarning
         Persons who lack a predictor, who are left out; terms that follow from those before them in
         some group, whose estimates are NaN there, as for a level that the group lacks (if it is the
-        first level, others are compared with another one); and as :func:`irt_dask.tabulate`.
+        first level, others are compared with another one); logistic regressions whose likelihood
+        has no maximum, as terms part 0 from 1, all of whose estimates are NaN, or their errors if
+        it is so under a replicate; and as :func:`irt_dask.tabulate`.
 
     Cost
     ----
     Two passes over the table (levels of the predictors; sums); persons x replicates x terms x
     (terms + plausible values) multiplications; memory of a batch and of sums for each group.
+
+    Logistic: some 5 passes more for the full sample, then 3 or 4 for all replicates (up to 30 each
+    where there is no maximum), with persons x weights x plausible values x (terms^2 / 2 and an
+    exponential) each; memory of weights x plausible values x terms (terms + 7) / 2 for each group.
 
     Examples
     --------
@@ -85,100 +99,110 @@ def regress(
     >>> jk2 = irt.Replicates.from_zones("jk2", "zone", "unit", n_zones=20)
     >>> irt.regress(persons, "PV* ~ sex + x", replicates=jk2)["term"].tolist()
     ['Intercept', 'sex[T.m]', 'x', 'R squared']
+    >>> above = irt.regress(persons, "PV* >= 1 ~ x", family="logistic", replicates=jk2)
+    >>> bool(above["lower"][1] > 0)
+    True
     """
-    left, sign, right = formula.partition("~")
-    if not sign or not left.strip() or not right.strip():
-        raise InputError(f"formula {formula!r}: write 'value ~ terms'")
+    left, cut, right = _read(formula, family)
     table = Table(persons)
-    predictors = Predictors(right.strip(), table)
+    predictors = Predictors(right, table)
     plan = planned(
-        table, left.strip(), by=by, weight=weight, replicates=replicates, level=level,
-        predictors=predictors,
+        table, left, by=by, weight=weight, replicates=replicates, level=level,
+        predictors=predictors, binary=family == "logistic", cut=cut,
     )  # fmt: skip
     with single_threaded():
         gathered = gather(table, plan)
-    (name,) = gathered.groups
-    groups = gathered.groups[name]
-    rows = [row for key in sorted_groups(groups)
-            for row in _rows(key, groups[key], gathered.centres[name], plan, level)]  # fmt: skip
+        (name,) = gathered.groups
+        groups, n_values = gathered.groups[name], len(plan.variables[name])
+        linear = {key: solved(groups[key].sums, predictors, n_values)
+                  for key in sorted_groups(groups)}  # fmt: skip
+        _check_terms(formula, predictors, [one.kept for one in linear.values()])
+        fits = logistic(table, plan, groups, linear) if plan.binary else {}
+    rows: list[list[Any]] = []
+    said: list[str] = []
+    infinite: list[bool] = []
+    for key, one in linear.items():
+        if plan.binary:
+            values = _terms(fits[key].b, one.kept, predictors, 0.0)
+            if names := [predictors.terms[k] for k in fits[key].infinite]:
+                said.append(f"{', '.join(map(str, key)) or 'all persons'}: {listed(names)}")
+        else:
+            values = _terms(one.b, one.kept, predictors, gathered.centres[name])
+            if predictors.intercept is not None and len(predictors.terms) > 1:
+                values.append((R_SQUARED, one.r_squared))
+        found = _rows(key, groups[key], values, len(one.kept), plan, level)
+        rows += found
+        infinite += [plan.binary and bool(fits[key].infinite)] * len(found)
     out = pd.DataFrame(rows, columns=[*plan.by, "term", *COLUMNS])
-    known = out.groupby("term")["estimate"].count() > 0
-    if not known.all():
-        nowhere = [t for t in predictors.terms if not known.get(t, True)]
-        raise InputError(
-            f"formula {formula!r}: {listed(nowhere)} follows from the terms before for all persons"
-        )
     if gathered.incomplete:
         warnings.warn(
             f"{gathered.incomplete:,} persons lack a predictor and are left out", DataWarning,
             stacklevel=2,
         )  # fmt: skip
-    warn_of(out, gathered, plan)
+    if said:
+        said = [f"estimates are infinite or as good as that, not given (NaN), as these terms part "
+                f"0 from 1: "
+                f"{'; '.join(said)}. Join levels, or leave out terms"]  # fmt: skip
+    warn_of(out, gathered, plan, said, known=np.array(infinite, dtype=bool))
+    return out
+
+
+def _read(formula: str, family: str) -> tuple[str, float | None, str]:
+    """Values, the score at which they are cut, and terms of a formula."""
+    if family not in FAMILIES:
+        raise InputError(f"family={family!r} is not one of {listed(FAMILIES)}")
+    left, sign, right = (part.strip() for part in formula.partition("~"))
+    if not sign or not left or not right:
+        raise InputError(f"formula {formula!r}: write 'value ~ terms'")
+    values, sign, score = (part.strip() for part in left.partition(">="))
+    if not sign:
+        return left, None, right
+    if family != "logistic":
+        raise InputError(f"formula {formula!r}: a score is cut for family='logistic' alone")
+    try:
+        cut = float(score)
+    except ValueError:
+        cut = np.nan
+    if not values or not np.isfinite(cut):
+        raise InputError(f"formula {formula!r}: write 'value >= number ~ terms'")
+    return values, cut, right
+
+
+def _check_terms(formula: str, predictors: Predictors, kept: Sequence[list[int]]) -> None:
+    """Refuse terms that are estimated in no group."""
+    nowhere = set(range(len(predictors.terms))).difference(*kept)
+    if kept and nowhere:
+        names = listed(predictors.terms[k] for k in sorted(nowhere))
+        raise InputError(
+            f"formula {formula!r}: {names} follows from the terms before for all persons"
+        )
+
+
+def _terms(
+    b: Floats, kept: Sequence[int], predictors: Predictors, centre: float
+) -> list[tuple[str, Floats]]:
+    """Values (weights, M) of each term; b (weights, terms, M) is of moved predictors and values."""
+    out = list(zip(predictors.terms, np.moveaxis(b, 1, 0), strict=True))
+    if (at := predictors.intercept) is not None:
+        moved = np.einsum("rpm,p->rm", b[:, kept], predictors.shift[kept])
+        out[at] = (out[at][0], b[:, at] + centre - moved)
     return out
 
 
 def _rows(
-    key: tuple[Any, ...], group: Group, centre: float, plan: Plan, level: float
-) -> Iterator[list[Any]]:
-    """Rows of one regression."""
-    predictors, replicates = plan.predictors, plan.replicates
-    assert predictors is not None
-    b, r_squared, kept = solved(group.sums, predictors, len(next(iter(plan.variables.values()))))
-    found = list(zip(predictors.terms, np.moveaxis(b, 1, 0), strict=True))
-    if (at := predictors.intercept) is not None:
-        moved = np.einsum("rpm,p->rm", b[:, kept], predictors.shift[kept])
-        found[at] = (found[at][0], b[:, at] + centre - moved)
-        if len(found) > 1:
-            found.append((R_SQUARED, r_squared))
+    key: Key, group: Group, values: Sequence[tuple[str, Floats]], n_terms: int, plan: Plan,
+    level: float,
+) -> list[list[Any]]:  # fmt: skip
+    """Rows of one regression with `n_terms` that are estimated."""
+    replicates = plan.replicates
     scales, df = None, np.nan
     if replicates is not None:
         scales = replicates.scales(replicates.n)
-        df = max(degrees_of_freedom(group.gram) - (len(kept) - 1), 0)
+        df = max(degrees_of_freedom(group.gram) - (n_terms - 1), 0)
     first = replicates is not None and replicates.first_value
-    for term, values in found:
-        c = combined(values, scales, df, first_value=first)
+    out = []
+    for term, t in values:
+        c = combined(t, scales, df, first_value=first)
         limits = (0.0, 1.0) if term == R_SQUARED else ()
-        yield [*key, term, *c, *interval(c, level, *limits), group.n]
-
-
-def solved(sums: Floats, predictors: Predictors, n_values: int) -> tuple[Floats, Floats, list[int]]:
-    """Coefficients (weights, terms, M), R squared (weights, M), and which terms are estimated.
-
-    Coefficients of other terms are NaN, as are all under replicates where a term that is estimated
-    follows from the others.
-    """
-    p = len(predictors.terms)
-    i, j = np.triu_indices(p)
-    weight, pairs, rest = np.split(sums, [1, 1 + i.size], axis=1)
-    a = np.empty((sums.shape[0], p, p))
-    a[:, i, j] = a[:, j, i] = pairs
-    with_y, of_y = np.split(rest, [p * n_values], axis=1)
-    y, squares = np.split(of_y, 2, axis=1)
-    root = np.sqrt(np.einsum("rpp->rp", a))
-    right = with_y.reshape(-1, p, n_values)
-    b = np.full((sums.shape[0], p, n_values), np.nan)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        scaled = a / (root[:, :, None] * root[:, None, :])
-        kept = _estimable(scaled[0], predictors.intercept)
-        scaled, root = scaled[:, kept][:, :, kept], root[:, kept]
-        known = np.isfinite(scaled).all(axis=(1, 2)) & bool(kept)
-        known[known] = np.linalg.eigvalsh(scaled[known])[:, 0] > _FLAT
-        some = np.linalg.solve(scaled[known], right[known][:, kept] / root[known][:, :, None])
-        b[np.ix_(known, kept)] = some / root[known][:, :, None]
-        fitted = np.nansum(b * right, axis=1)
-        fitted[~known] = np.nan
-        return b, 1 - (squares - fitted) / (squares - y * y / weight), kept
-
-
-def _estimable(scaled: Floats, intercept: int | None) -> list[int]:
-    """Terms that do not follow from those before them, the intercept before all."""
-    order = sorted(range(scaled.shape[0]), key=lambda k: k != intercept)
-    kept: list[int] = []
-    for k in order:
-        if not np.isfinite(scaled[k, k]):
-            continue
-        with_kept = scaled[kept, k]
-        explained = with_kept @ np.linalg.solve(scaled[np.ix_(kept, kept)], with_kept)
-        if scaled[k, k] - explained > _FLAT:
-            kept.append(k)
-    return sorted(kept)
+        out.append([*key, term, *c, *interval(c, level, *limits), group.n])
+    return out

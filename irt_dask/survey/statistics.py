@@ -14,7 +14,12 @@ from irt_dask.errors import InputError, repeated
 #: Share of the whole weight by which rounding may miss a percentile.
 _ROUNDING = 1e-12
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
-KNOWN = "'weight', 'mean', 'sd', 'p25' (any percentile), 'at least 400' (any score)"
+#: Share of the mean square at or below which a variance is rounding.
+_NO_VARIANCE = 1e-12
+KNOWN = (
+    "'weight', 'mean', 'sd', 'p25' (any percentile), 'at least 400' (any score), 'correlation' (of "
+    "each pair of variables)"
+)
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ def statistics_of(names: Sequence[str]) -> list[Statistic]:
 
 
 def _statistic(name: str) -> Statistic:
-    if name in ("weight", "mean", "sd"):
+    if name in ("weight", "mean", "sd", "correlation"):
         return Statistic(name, name)
     for kind, start in (("percentile", "p"), ("share", "at least ")):
         rest = name.removeprefix(start)
@@ -57,6 +62,15 @@ def summands(x: Floats, statistics: Sequence[Statistic]) -> Floats:
     """
     shares = [x >= s.at for s in statistics if s.kind == "share"]
     return np.concatenate([np.ones((x.shape[0], 1)), x, x * x, *shares], axis=1)
+
+
+def cross_products(x: Floats, y: Floats) -> Floats:
+    """What is summed with weights for correlations, (persons, 1 + 5 M): 1, x, y, x x, y y, x y.
+
+    x and y (persons, M) are about values in their midst; one with a single value has it for all M.
+    """
+    x, y = np.broadcast_arrays(x, y)
+    return np.concatenate([np.ones((x.shape[0], 1)), x, y, x * x, y * y, x * y], axis=1)
 
 
 def products(predictors: Floats, y: Floats) -> Floats:
@@ -92,6 +106,20 @@ def from_sums(
         elif s.kind == "share":
             out[s.name] = next(left)
     return out
+
+
+def correlations(sums: Floats) -> Floats:
+    """Correlations (weights, plausible values) from sums (weights, 1 + 5 M).
+
+    NaN without weight, and where values of a variable do not differ.
+    """
+    weight = sums[:, :1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means = np.where(weight > 0, sums[:, 1:] / weight, np.nan)
+        x, y, xx, yy, xy = np.split(means, 5, axis=1)
+        of_x, of_y = xx - x * x, yy - y * y
+        differ = (of_x > _NO_VARIANCE * xx) & (of_y > _NO_VARIANCE * yy)
+        return np.where(differ, np.clip((xy - x * y) / np.sqrt(of_x * of_y), -1, 1), np.nan)
 
 
 def percentiles(x: Floats, weights: Floats, at: Sequence[float]) -> Floats:

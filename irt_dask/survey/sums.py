@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from irt_dask.arrays import Floats
 from irt_dask.errors import InputError, TooLargeError
-from irt_dask.survey.replicates import Replicates
-from irt_dask.survey.statistics import Statistic, products, summands
+from irt_dask.survey.plan import Plan
+from irt_dask.survey.statistics import cross_products
 from irt_dask.survey.tables import Table, numbers, whole
-
-if TYPE_CHECKING:  # formulaic takes a while to load, and tables need none of it
-    from irt_dask.survey.predictors import Predictors
 
 #: Groups at most: more is an identifier, not a group.
 MOST_GROUPS = 10_000
@@ -41,58 +38,28 @@ class Gathered:
     groups: dict[str, dict[tuple[Any, ...], Group]]
     centres: dict[str, float]
     without: dict[str, int]
+    #: Groups of each pair of variables whose correlation is asked for.
+    pairs: dict[tuple[str, str], dict[tuple[Any, ...], Group]]
     #: Persons who have a value and lack a predictor.
     incomplete: int = 0
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Which columns are read, and what of them is kept."""
+@dataclass
+class Batch:
+    """Some rows of a table."""
 
-    variables: Mapping[str, Sequence[str]]
-    by: Sequence[str]
-    weight: str | None
-    replicates: Replicates | None
-    statistics: Sequence[Statistic] = ()
-    #: Of a regression, which has no statistics.
-    predictors: Predictors | None = None
-
-    @property
-    def columns(self) -> list[str]:
-        """All of them."""
-        of_weights = [self.weight] if self.weight else []
-        if self.replicates is not None:
-            of_weights += self.replicates.columns
-        if self.predictors is not None:
-            of_weights += self.predictors.columns
-        return [*self.by, *of_weights, *(c for cs in self.variables.values() for c in cs)]
-
-    @property
-    def centred(self) -> bool:
-        """Whether values may be moved: a regression without intercept would notice."""
-        return self.predictors is None or self.predictors.intercept is not None
-
-    def summands(self, x: Floats, predictors: Floats | None, centre: float) -> Floats:
-        """What is summed, of values x (persons, plausible values)."""
-        if predictors is not None:
-            return products(predictors, x - centre)
-        moved = [Statistic(s.name, s.kind, s.at - centre) for s in self.statistics]
-        return summands(x - centre, moved)
-
-    def weights(self, batch: pd.DataFrame, first_row: int) -> Floats:
-        """(persons, 1 + replicates), the full sample's first."""
-        full = np.ones(len(batch))
-        if self.weight:
-            full = numbers(batch, self.weight, first_row)
-            if not np.all(ok := np.isfinite(full) & (full >= 0)):
-                row = int(np.argmin(ok))
-                raise InputError(
-                    f"row {first_row + row + 1}, column {self.weight!r}: {full[row]} is no weight"
-                )
-        if self.replicates is None:
-            return full[:, None]
-        needed = {name: numbers(batch, name, first_row) for name in self.replicates.columns}
-        return np.concatenate([full[:, None], self.replicates.matrix(needed, full, first_row)], 1)
+    #: (persons, 1 + replicates), the full sample's first.
+    weights: Floats
+    #: Each group with its rows.
+    parts: Sequence[tuple[tuple[Any, ...], np.ndarray]]
+    #: (persons, terms) of a regression.
+    predictors: Floats | None
+    #: Values (persons, plausible values) of each variable, and who has them.
+    observed: dict[str, tuple[Floats, np.ndarray]]
+    #: Persons without a group, by column.
+    without: dict[str, int]
+    #: Persons who have a value and lack a predictor.
+    incomplete: int = 0
 
 
 def gather(table: Table, plan: Plan) -> Gathered:
@@ -101,40 +68,79 @@ def gather(table: Table, plan: Plan) -> Gathered:
     Memory is that of a batch, and for each group and variable (1 + replicates) x summands and
     replicates^2 numbers; percentiles hold values and weights of all persons.
     """
-    out = Gathered({name: {} for name in plan.variables}, {}, dict.fromkeys(plan.by, 0))
-    keep = any(s.kind == "percentile" for s in plan.statistics)
-    first_row = held = 0
-    for batch in table.batches(plan.columns):
-        weights = plan.weights(batch, first_row)
-        missing = batch[list(plan.by)].isna()
-        for name in plan.by:
-            out.without[name] += int(missing[name].sum())
-        predictors = None if plan.predictors is None else plan.predictors.matrix(batch)
-        parts = list(_parts(batch, plan.by, ~missing.to_numpy().any(axis=1)))
-        for name, columns in plan.variables.items():
-            x = np.stack([numbers(batch, c, first_row) for c in columns], axis=1)
-            there = _observed(x, columns, first_row)
-            if predictors is not None:
-                complete = np.isfinite(predictors).all(axis=1)
-                out.incomplete += int((there & ~complete).sum())
-                there &= complete
+    out = Gathered(
+        {name: {} for name in plan.variables}, {}, dict.fromkeys(plan.by, 0),
+        {pair: {} for pair in plan.pairs},
+    )  # fmt: skip
+    held = 0
+    for batch in read(table, plan):
+        for column, n in batch.without.items():
+            out.without[column] += n
+        out.incomplete += batch.incomplete
+        for name, (x, there) in batch.observed.items():
             if name not in out.centres and there.any():
                 out.centres[name] = float(x[there].mean()) if plan.centred else 0.0
-            for key, rows in parts:
-                rows = rows[there[rows]]
-                if rows.size:
-                    of = None if predictors is None else predictors[rows]
-                    sums = plan.summands(x[rows], of, out.centres[name])
-                    held += _add(out.groups[name], key, x[rows], weights[rows], sums, plan, keep)
+            if plan.predictors is not None or plan.of_variables:
+                held += _of_variable(out, name, batch, plan)
+        for pair in plan.pairs:
+            _of_pair(out, pair, batch, plan)
         if held > MOST_BYTES:
             raise TooLargeError(
                 "percentiles hold the values and weights of all persons, here more than "
                 f"{MOST_BYTES >> 30} GiB: ask for them of a part of the persons"
             )
-        first_row += len(batch)
+    return out
+
+
+def read(table: Table, plan: Plan) -> Iterator[Batch]:
+    """A pass over the table, checked; an error if it has no rows."""
+    first_row = 0
+    for frame in table.batches(plan.columns):
+        missing = frame[list(plan.by)].isna()
+        predictors = None if plan.predictors is None else plan.predictors.matrix(frame)
+        out = Batch(
+            plan.weights(frame, first_row),
+            list(_parts(frame, plan.by, ~missing.to_numpy().any(axis=1))), predictors, {},
+            {name: int(missing[name].sum()) for name in plan.by},
+        )  # fmt: skip
+        for name, columns in plan.variables.items():
+            x = np.stack([numbers(frame, c, first_row) for c in columns], axis=1)
+            there = _observed(x, columns, first_row)
+            if plan.binary:
+                x = _binary(x, there, columns, plan.cut, first_row)
+            if predictors is not None:
+                complete = np.isfinite(predictors).all(axis=1)
+                out.incomplete += int((there & ~complete).sum())
+                there &= complete
+            out.observed[name] = x, there
+        yield out
+        first_row += len(frame)
     if first_row == 0:
         raise InputError(f"{table.source}: the table has no rows")
-    return out
+
+
+def _of_variable(out: Gathered, name: str, batch: Batch, plan: Plan) -> int:
+    """Add a batch to the groups of a variable; the bytes that are held for percentiles."""
+    keep = any(s.kind == "percentile" for s in plan.statistics)
+    (x, there), predictors, held = batch.observed[name], batch.predictors, 0
+    for key, rows in batch.parts:
+        rows = rows[there[rows]]
+        if rows.size:
+            of = None if predictors is None else predictors[rows]
+            sums = plan.summands(x[rows], of, out.centres[name])
+            held += _add(out.groups[name], key, x[rows], batch.weights[rows], sums, plan, keep)
+    return held
+
+
+def _of_pair(out: Gathered, pair: tuple[str, str], batch: Batch, plan: Plan) -> None:
+    """Add those who have both values to the groups of a pair of variables."""
+    (x, with_x), (y, with_y) = (batch.observed[name] for name in pair)
+    for key, rows in batch.parts:
+        rows = rows[(with_x & with_y)[rows]]
+        if rows.size:
+            a, b = (v[rows] - out.centres[name] for v, name in zip((x, y), pair, strict=True))
+            sums = cross_products(a, b)
+            _add(out.pairs[pair], key, a, batch.weights[rows], sums, plan, keep=False)
 
 
 def _parts(
@@ -166,6 +172,22 @@ def _observed(x: Floats, columns: Sequence[str], first_row: int) -> np.ndarray:
             "one variable"
         )
     return there[:, 0]
+
+
+def _binary(
+    x: Floats, there: np.ndarray, columns: Sequence[str], cut: float | None, first_row: int
+) -> Floats:
+    """Values as 0 or 1: whether they are at least the cut, or as they are."""
+    if cut is not None:
+        return (x >= cut).astype(np.float64)
+    bad = there[:, None] & (x != 0) & (x != 1)
+    if bad.any():
+        row, m = np.argwhere(bad)[0]
+        raise InputError(
+            f"row {first_row + row + 1}, column {columns[m]!r}: {x[row, m]:g} is neither 0 nor 1; "
+            f"a score is cut as in '{columns[m]} >= {x[row, m]:g} ~ ...'"
+        )
+    return x
 
 
 def _add(

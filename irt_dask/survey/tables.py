@@ -15,6 +15,7 @@ import pyarrow.dataset as pa_dataset
 from numpy.typing import NDArray
 
 from irt_dask.errors import InputError, repeated
+from irt_dask.store.documents import from_cell
 
 #: A table: of pandas, or the path of a CSV or Parquet file or of a folder of Parquet files.
 Source: TypeAlias = pd.DataFrame | str | PathLike[str]
@@ -99,6 +100,22 @@ def numbers(batch: pd.DataFrame, name: str, first_row: int) -> NDArray[np.float6
         raise InputError(
             f"row {first_row + row + 1}, column {name!r}: {column.iloc[row]!r} is not a number"
         ) from None
+
+
+def written(path: str | PathLike[str]) -> pd.DataFrame:
+    """A table that was written as a CSV file (``irt-dask tabulate --out``)."""
+    file = Path(fspath(path))
+    if not file.is_file():
+        raise InputError(f"{file}: there is no such file")
+    try:
+        # nothing but an empty cell is missing: a group may be called NA, as Namibia is
+        frame = pd.read_csv(file, keep_default_na=False, na_values=[""])
+    except (ValueError, pd.errors.ParserError) as error:
+        raise InputError(f"{file}: {error}") from error
+    for name in frame:
+        if frame[name].dtype.kind not in "biuf":
+            frame[name] = [from_cell(v) if isinstance(v, str) else v for v in frame[name]]
+    return frame
 
 
 def whole(label: Any) -> Any:

@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import t as student
 
 from irt_dask.arrays import Floats
 from irt_dask.engine.threads import single_threaded
-from irt_dask.errors import DataWarning, InputError, listed, repeated
-from irt_dask.survey.combine import Combined, combined, degrees_of_freedom
-from irt_dask.survey.replicates import Replicates, matching
-from irt_dask.survey.statistics import Statistic, from_sums, percentiles, statistics_of
-from irt_dask.survey.sums import Gathered, Group, Plan, gather
+from irt_dask.errors import listed
+from irt_dask.survey.gaps import Gaps, differences, reference_level, references
+from irt_dask.survey.plan import COLUMNS, Plan, Values, planned
+from irt_dask.survey.replicates import Replicates
+from irt_dask.survey.rows import Found, Key, rows_of, sorted_groups, warn_of
+from irt_dask.survey.statistics import (
+    Statistic,
+    correlations,
+    from_sums,
+    percentiles,
+    statistics_of,
+)
+from irt_dask.survey.sums import Gathered, Group, gather
 from irt_dask.survey.tables import Source, Table
-
-if TYPE_CHECKING:  # formulaic takes a while to load, and tables need none of it
-    from irt_dask.survey.predictors import Predictors
-
-#: Intervals on fewer degrees of freedom are said to be rough.
-_FEW = 5
-COLUMNS = ("estimate", "se", "se_sampling", "se_imputation", "df", "fraction_missing", "lower",
-           "upper", "n")  # fmt: skip
-#: What values of a statistic can be.
-_RANGE = {"share": (0.0, 1.0), "sd": (0.0,), "weight": (0.0,)}
-
-#: What is tabulated: a column, a pattern or columns of plausible values; or several by name.
-Values = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 
 
 def tabulate(
     persons: Source, values: Values, *, by: str | Sequence[str] = (), weight: str | None = None,
     replicates: Replicates | None = None, statistics: str | Sequence[str] = ("mean", "sd"),
-    level: float = 0.95,
+    gaps: Gaps = (), level: float = 0.95,
 ) -> pd.DataFrame:  # fmt: skip
     """Statistics of groups of persons, with standard errors that hold sampling and imputation.
 
@@ -61,7 +54,13 @@ def tabulate(
     statistics
         Of ``"weight"`` (the sum of weights), ``"mean"``, ``"sd"`` (divided by the sum of weights),
         ``"p25"`` (any percentile: the least value at or below which so much of the weight lies),
-        and ``"at least 400"`` (the share of the weight with a value of at least 400).
+        ``"at least 400"`` (the share of the weight with a value of at least 400), and
+        ``"correlation"`` (Pearson's, of each pair of variables among those who have both; plausible
+        values of both must have been drawn together, a single value goes with each of them).
+    gaps
+        Columns of `by` whose levels are compared, within the other columns: each level less the
+        first one in sorted order, or less the one that a mapping says (``{"sex": "m"}``). The same
+        replicates and plausible values make both, so errors hold what groups have in common.
     level
         Level of the intervals, between 0 and 1.
 
@@ -73,14 +72,19 @@ def tabulate(
         Rubin's, from the directions in which the group's replicates differ), ``fraction_missing``
         (share of the variance that is imputation), ``lower``, ``upper`` (Student's t), ``n``
         (persons with a value). One plausible value: se is that of sampling alone and
-        ``se_imputation`` NaN.
+        ``se_imputation`` NaN. Correlations have ``"math with read"`` for a variable, and intervals
+        by Fisher's z.
+
+        With `gaps` there is a column ``row``, ``"group"`` or ``"gap"``; gaps come after the groups
+        of their variable, with ``"m minus f"`` in the compared column, persons of both in ``n``,
+        and the degrees of freedom of both.
 
     Errors
     ------
     InputError
         Columns that are not there, statistics that are not known, weights that are missing,
         negative or not numbers (with row, column and value), some plausible values missing and
-        others not.
+        others not, a correlation of one variable, a gap of a column with one level.
     TooLargeError
         Percentiles of more than 8 GiB of values and weights.
 
@@ -89,18 +93,19 @@ def tabulate(
     DataWarning
         Persons without a group; groups that some replicate leaves without anybody (their errors are
         NaN), that lie in so few zones that intervals have below 5 degrees of freedom, or of which
-        a share is of none or all (its error is 0, its interval NaN).
+        a share is of none or all (its error is 0, its interval NaN); correlations of values that do
+        not differ (NaN) or of -1 or 1; groups that have no gap, as a level is missing.
 
     Cost
     ----
     One pass over the table; persons x replicates x (plausible values x summands + replicates)
-    multiplications; memory of a batch and of sums for each group; percentiles hold values and
-    weights of all persons.
+    multiplications for each variable and each pair of them; memory of a batch, and of sums and
+    statistics for each group; percentiles hold values and weights of all persons.
 
     Sources
     -------
     Rubin (1987), Multiple Imputation for Nonresponse in Surveys; Barnard and Rubin (1999),
-    Biometrika 86; OECD (2009), PISA Data Analysis Manual, chapters 4 and 8.
+    Biometrika 86; OECD (2009), PISA Data Analysis Manual, chapters 4, 8 and 11.
 
     Examples
     --------
@@ -116,80 +121,82 @@ def tabulate(
     [['mean', 400], ['p90', 400]]
     >>> bool((table["se"] > table["se_sampling"]).all())
     True
+    >>> persons["sex"] = np.where(persons.index % 4 < 2, "f", "m")
+    >>> irt.tabulate(persons, "PV*", by="sex", gaps="sex", statistics="mean")["sex"].tolist()
+    ['f', 'm', 'm minus f']
     """
     table = Table(persons)
     plan = planned(
         table, values, by=by, weight=weight, replicates=replicates, level=level,
         statistics=statistics_of(statistics),
     )  # fmt: skip
+    compared = references(gaps, plan.by)
     with single_threaded():  # the same bits on any number of cores
         gathered = gather(table, plan)
-    rows = list(_rows(gathered, plan, level))
-    out = pd.DataFrame(rows, columns=["variable", *plan.by, "statistic", *COLUMNS])
-    warn_of(out, gathered, plan)
+    found = _found(gathered, plan)
+    rows: list[list[Any]] = []
+    said: list[str] = []
+    wanted = _levels(compared, found, plan.by)
+    for name, groups in found.items():
+        of_pair = isinstance(name, tuple)
+        kinds = [s for s in plan.statistics if (s.kind == "correlation") == of_pair]
+        label = " with ".join(name) if isinstance(name, tuple) else name
+        for gap, key, one in _groups_and_gaps(groups, wanted, plan.by, label, said):
+            kind = [gap] if compared else []
+            for row in rows_of(one, kinds, plan, level, gap=gap == "gap"):
+                rows.append([label, *key, *kind, *row])
+    row = ["row"] if compared else []
+    out = pd.DataFrame(rows, columns=["variable", *plan.by, *row, "statistic", *COLUMNS])
+    warn_of(out, gathered, plan, said)
     return out
 
 
-def planned(
-    table: Table, values: Values, *, by: str | Sequence[str], weight: str | None,
-    replicates: Replicates | None, level: float, statistics: Sequence[Statistic] = (),
-    predictors: Predictors | None = None,
-) -> Plan:  # fmt: skip
-    """What is read of a table, checked."""
-    by = [by] if isinstance(by, str) else list(by)
-    for name in by:
-        matching(name, table.columns)
-    if twice := repeated(by):
-        raise InputError(f"by= has {twice[0]!r} twice")
-    if not 0 < level < 1:
-        raise InputError(f"level={level!r} is not between 0 and 1")
-    if replicates is not None:
-        weight = weight or replicates.weight
-        replicates = replicates.resolved(table.columns)
-    if weight is not None:
-        matching(weight, table.columns)
-    return Plan(_variables(values, table.columns), by, weight, replicates, statistics, predictors)
+#: Groups of variables and of pairs of them.
+_All = dict[str | tuple[str, str], dict[Key, Found]]
 
 
-def _variables(values: Values, columns: Sequence[str]) -> dict[str, list[str]]:
-    """Columns of each variable by its name."""
-    if isinstance(values, str):
-        values = {values: values}
-    elif not isinstance(values, Mapping):
-        names = list(values)
-        values = (
-            {f"{names[0]}..{names[-1]}" if len(names) > 1 else names[0]: names} if names else {}
-        )
-    if not values:
-        raise InputError("values= names no column")
-    out = {}
-    for name, wanted in values.items():
-        each = [wanted] if isinstance(wanted, str) else list(wanted)
-        out[name] = [c for pattern in each for c in matching(pattern, columns)]
-        if twice := repeated(out[name]):
-            raise InputError(f"values= has {twice[0]!r} twice")
+def _found(gathered: Gathered, plan: Plan) -> _All:
+    """Statistics of every group."""
+    out: _All = {}
+    if plan.of_variables:
+        for name, groups in gathered.groups.items():
+            n, centre = len(plan.variables[name]), gathered.centres.get(name, 0.0)
+            out[name] = {
+                key: Found(g.n, g.gram, _values(g, centre, n, plan.of_variables))
+                for key, g in groups.items()
+            }
+    for pair, groups in gathered.pairs.items():
+        out[pair] = {
+            key: Found(g.n, g.gram, {"correlation": correlations(g.sums)})
+            for key, g in groups.items()
+        }
     return out
 
 
-def _rows(gathered: Gathered, plan: Plan, level: float) -> Iterator[list[Any]]:
-    replicates = plan.replicates
-    scales = None if replicates is None else replicates.scales(replicates.n)
-    first = replicates is not None and replicates.first_value
-    for name, groups in gathered.groups.items():
-        for key in sorted_groups(groups):
-            group = groups[key]
-            df = degrees_of_freedom(group.gram) if replicates is not None else np.nan
-            n_values = len(plan.variables[name])
-            found = _values(group, gathered.centres[name], n_values, plan.statistics)
-            for s in plan.statistics:
-                c = combined(found[s.name], scales, df, first_value=first)
-                limits = _RANGE.get(s.kind, ())
-                yield [name, *key, s.name, *c, *interval(c, level, *limits), group.n]
+def _levels(compared: Mapping[str, object], found: _All, by: Sequence[str]) -> dict[str, object]:
+    """What levels are compared with, by column, the same for all variables."""
+    keys = [key for groups in found.values() for key in groups]
+    return {name: reference_level(name, level, [key[by.index(name)] for key in keys])
+            for name, level in compared.items() if keys}  # fmt: skip
 
 
-def sorted_groups(groups: Mapping[tuple[Any, ...], Group]) -> list[tuple[Any, ...]]:
-    """Numbers in their order, text after them."""
-    return sorted(groups, key=lambda key: tuple((isinstance(v, str), v) for v in key))
+def _groups_and_gaps(
+    groups: Mapping[Key, Found], wanted: Mapping[str, object], by: Sequence[str], label: str,
+    said: list[str],
+) -> Iterator[tuple[str, Key, Found]]:  # fmt: skip
+    """Groups in their order, then gaps; what has none is `said`."""
+    for key in sorted_groups(groups):
+        yield "group", key, groups[key]
+    for column, reference in wanted.items():
+        gaps, alone = differences(groups, by.index(column), reference)
+        for key, gap in gaps.items():
+            yield "gap", key, gap
+        if alone:
+            cells = listed(", ".join(map(str, cell)) or "all persons" for cell in alone)
+            said.append(
+                f"{label!r} has no gap of {column!r} where {reference!r} or all other levels lack: "
+                f"{cells}"
+            )
 
 
 def _values(
@@ -204,42 +211,3 @@ def _values(
         out |= {s.name: f for s, f in zip(wanted, found, strict=True)}
         group.kept.clear()
     return out
-
-
-def interval(
-    c: Combined, level: float, least: float = -np.inf, most: float = np.inf
-) -> tuple[float, float]:
-    """Student's interval within what can be; NaN where errors are not known."""
-    half = student.ppf((1 + level) / 2, c.df) * c.se if c.df > 0 else np.nan
-    low, high = np.clip([c.estimate - half, c.estimate + half], least, most)
-    return float(low), float(high)
-
-
-def warn_of(out: pd.DataFrame, gathered: Gathered, plan: Plan) -> None:
-    """What is not as one might think."""
-    said = [f"{n:,} persons without {name!r} are in no group"
-            for name, n in gathered.without.items() if n]  # fmt: skip
-    said += [f"nobody has a value of {name!r}" for name, g in gathered.groups.items() if not g]
-    if len(out):
-        group = out[list(plan.by)].astype(str).agg(", ".join, axis=1) if plan.by else pd.Series(
-            "all persons", index=out.index)  # fmt: skip
-        if "term" in out:
-            group = group + ": " + out["term"]
-        unknown = out["estimate"].isna()
-        designed = plan.replicates is not None
-        lost = out["se_sampling"].isna() & ~unknown & designed
-        few = ~lost & (out["df"] < _FEW)
-        same = pd.Series(False, index=out.index)
-        if "statistic" in out:  # totals may be the same by design, as weights are made to be
-            same = out["statistic"].str.startswith("at least") & (out["se"] == 0)
-        for rows, why in (
-            (unknown, "follow from the terms before them in their group, not estimated (NaN)"
-             if "term" in out else "groups without weight (NaN)"),
-            (lost, "some replicate leaves nobody, errors are not known (NaN)"),
-            (few, f"intervals have below {_FEW} degrees of freedom and are rough"),
-            (same, "a share of none or all has an error of 0, which is not certainty"),
-        ):  # fmt: skip
-            if rows.any():
-                said.append(f"{why}: {listed(dict.fromkeys(group[rows]))}")
-    if said:
-        warnings.warn("; ".join(said), DataWarning, stacklevel=3)

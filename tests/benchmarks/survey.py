@@ -34,6 +34,11 @@ STATISTICS = {
         "at least 420",
     ],
 }
+TERMS = "sex * escs + C(grade)"
+REGRESSIONS = {
+    "regression of 8 terms": (f"PV*MATH ~ {TERMS}", "linear"),
+    "logistic regression of 8 terms": (f"PV*MATH >= 420 ~ {TERMS}", "logistic"),
+}
 DESIGN = irt.Replicates.preset("pisa")
 
 
@@ -71,8 +76,9 @@ def child(what, path):
         seconds = time.perf_counter() - before
         ours = irt.tabulate(path, "PV*MATH", by="CNT", replicates=DESIGN, statistics="mean")
         np.testing.assert_allclose(ours[["estimate", "se"]], wanted, rtol=1e-9)
-    elif what == "regression of 8 terms":
-        irt.regress(path, "PV*MATH ~ sex * escs + C(grade)", by="CNT", replicates=DESIGN)
+    elif what in REGRESSIONS:
+        formula, family = REGRESSIONS[what]
+        irt.regress(path, formula, family=family, by="CNT", replicates=DESIGN)
         seconds = time.perf_counter() - before
     else:
         irt.tabulate(path, "PV*MATH", by="CNT", replicates=DESIGN, statistics=STATISTICS[what])
@@ -90,7 +96,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder, table:
         path = Path(folder) / "persons.parquet"
         persons(n).to_parquet(path)
-        for what in ("plain NumPy: means", *STATISTICS, "regression of 8 terms"):
+        for what in ("plain NumPy: means", *STATISTICS, *REGRESSIONS):
             run = subprocess.run(
                 [sys.executable, __file__, "child", what, str(path)],
                 check=True, capture_output=True, text=True,

@@ -58,6 +58,7 @@ def test_every_command_explains_itself():
         "loo",
         "tabulate",
         "regress",
+        "trend",
     )
     assert all(f"  {name} " in text for name in names)
 

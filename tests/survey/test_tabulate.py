@@ -128,6 +128,14 @@ def test_plausible_values_of_timss(method):
     )
 
 
+def stratum_scales(frame):
+    """Of JKn: by the stratum of the unit that a replicate leaves out."""
+    weights = frame[[c for c in frame if c.startswith("rw")]].to_numpy()
+    n_units = frame["stype"].value_counts()
+    left_out = frame["stype"].to_numpy()[np.argmin(weights, axis=0)]
+    return [1 - 1 / n_units[s] for s in left_out]
+
+
 @needs_reference
 @pytest.mark.parametrize(("name", "method", "df"), [
     ("api_clus1_JK1", "jk1", 14), ("api_strat_JKn", "jkn", 197), ("api_paired_BRR", "brr", 50),
@@ -137,11 +145,7 @@ def test_designs_of_survey(name, method, df):
     wanted = json.loads((REFERENCE / "survey.json").read_text())[name]
     frame = pd.read_csv(REFERENCE / "data" / wanted["data"])
     columns = [c for c in frame if c.startswith("rw")]
-    scale = None
-    if method == "jkn":  # the stratum of the unit that a replicate leaves out
-        n_units = frame["stype"].value_counts()
-        left_out = frame["stype"].to_numpy()[np.argmin(frame[columns].to_numpy(), axis=0)]
-        scale = [1 - 1 / n_units[s] for s in left_out]
+    scale = stratum_scales(frame) if method == "jkn" else None
     design = irt.Replicates(
         method, "rw*", weight="pw", fay=0.5 if method == "fay" else None, scale=scale
     )

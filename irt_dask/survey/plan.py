@@ -1,0 +1,153 @@
+"""What a table or a regression reads of its source, checked: :func:`planned`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from irt_dask.arrays import Floats
+from irt_dask.errors import InputError, repeated
+from irt_dask.survey.replicates import Replicates, matching
+from irt_dask.survey.statistics import Statistic, products, summands
+from irt_dask.survey.tables import Table, numbers
+
+if TYPE_CHECKING:  # formulaic takes a while to load, and tables need none of it
+    from irt_dask.survey.predictors import Predictors
+
+#: What is tabulated: a column, a pattern or columns of plausible values; or several by name.
+Values = str | Sequence[str] | Mapping[str, str | Sequence[str]]
+
+#: Columns of a table's figures, and all that it has of its own.
+COLUMNS = ("estimate", "se", "se_sampling", "se_imputation", "df", "fraction_missing", "lower",
+           "upper", "n")  # fmt: skip
+OWN = ("variable", "row", "statistic", "term", *COLUMNS)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which columns are read, and what of them is kept."""
+
+    variables: Mapping[str, Sequence[str]]
+    by: Sequence[str]
+    weight: str | None
+    replicates: Replicates | None
+    statistics: Sequence[Statistic] = ()
+    #: Of a regression, which has no statistics.
+    predictors: Predictors | None = None
+    #: Whether values are 0 or 1, or become so by a cut.
+    binary: bool = False
+    cut: float | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """All of them."""
+        of_weights = [self.weight] if self.weight else []
+        if self.replicates is not None:
+            of_weights += self.replicates.columns
+        if self.predictors is not None:
+            of_weights += self.predictors.columns
+        return [*self.by, *of_weights, *(c for cs in self.variables.values() for c in cs)]
+
+    @property
+    def of_variables(self) -> list[Statistic]:
+        """Statistics of one variable."""
+        return [s for s in self.statistics if s.kind != "correlation"]
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Pairs of variables whose correlation is asked for."""
+        asked = any(s.kind == "correlation" for s in self.statistics)
+        return list(combinations(self.variables, 2)) if asked else []
+
+    @property
+    def centred(self) -> bool:
+        """Whether values may be moved: a regression without intercept would notice."""
+        if self.predictors is None:
+            return True
+        return self.predictors.intercept is not None and not self.binary
+
+    def summands(self, x: Floats, predictors: Floats | None, centre: float) -> Floats:
+        """What is summed, of values x (persons, plausible values)."""
+        if predictors is not None:
+            return products(predictors, x - centre)
+        moved = [Statistic(s.name, s.kind, s.at - centre) for s in self.of_variables]
+        return summands(x - centre, moved)
+
+    def weights(self, batch: pd.DataFrame, first_row: int) -> Floats:
+        """(persons, 1 + replicates), the full sample's first."""
+        full = np.ones(len(batch))
+        if self.weight:
+            full = numbers(batch, self.weight, first_row)
+            if not np.all(ok := np.isfinite(full) & (full >= 0)):
+                row = int(np.argmin(ok))
+                raise InputError(
+                    f"row {first_row + row + 1}, column {self.weight!r}: {full[row]} is no weight"
+                )
+        if self.replicates is None:
+            return full[:, None]
+        needed = {name: numbers(batch, name, first_row) for name in self.replicates.columns}
+        return np.concatenate([full[:, None], self.replicates.matrix(needed, full, first_row)], 1)
+
+
+def planned(
+    table: Table, values: Values, *, by: str | Sequence[str], weight: str | None,
+    replicates: Replicates | None, level: float, statistics: Sequence[Statistic] = (),
+    predictors: Predictors | None = None, binary: bool = False, cut: float | None = None,
+) -> Plan:  # fmt: skip
+    """What is read of a table, checked."""
+    by = [by] if isinstance(by, str) else list(by)
+    for name in by:
+        matching(name, table.columns)
+        if name in OWN:
+            raise InputError(f"by= has {name!r}, a column of the result: give it another name")
+    if twice := repeated(by):
+        raise InputError(f"by= has {twice[0]!r} twice")
+    if not 0 < level < 1:
+        raise InputError(f"level={level!r} is not between 0 and 1")
+    if replicates is not None:
+        weight = weight or replicates.weight
+        replicates = replicates.resolved(table.columns)
+    if weight is not None:
+        matching(weight, table.columns)
+    plan = Plan(
+        _variables(values, table.columns), by, weight, replicates, statistics, predictors, binary,
+        cut,
+    )  # fmt: skip
+    if any(s.kind == "correlation" for s in statistics) and not plan.pairs:
+        raise InputError(
+            f"'correlation' is of two variables or more, and values={values!r} is one: give a "
+            "mapping, as {'math': 'PV*MATH', 'read': 'PV*READ'}"
+        )
+    for a, b in plan.pairs:
+        n, m = (len(plan.variables[name]) for name in (a, b))
+        if n != m and 1 not in (n, m):
+            raise InputError(
+                f"{a!r} has {n} plausible values and {b!r} has {m}: for a correlation they must be "
+                "as many, drawn together, or one of them a single value"
+            )
+    return plan
+
+
+def _variables(values: Values, columns: Sequence[str]) -> dict[str, list[str]]:
+    """Columns of each variable by its name."""
+    if isinstance(values, str):
+        values = {values: values}
+    elif not isinstance(values, Mapping):
+        names = list(values)
+        values = (
+            {f"{names[0]}..{names[-1]}" if len(names) > 1 else names[0]: names} if names else {}
+        )
+    if not values:
+        raise InputError("values= names no column")
+    out = {}
+    for name, wanted in values.items():
+        each = [wanted] if isinstance(wanted, str) else list(wanted)
+        out[name] = [c for pattern in each for c in matching(pattern, columns)]
+        if twice := repeated(out[name]):
+            raise InputError(f"values= has {twice[0]!r} twice")
+    return out
