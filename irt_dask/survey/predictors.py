@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
-import formulaic
 import numpy as np
 import pandas as pd
 
 from irt_dask.arrays import Floats
-from irt_dask.errors import InputError, listed
+from irt_dask.errors import InputError
+from irt_dask.population.formula import INTERCEPT, Formula
 from irt_dask.survey.tables import Table, whole
 
 #: Levels of a column of text at most: more is an identifier.
 _MOST_LEVELS = 1000
-#: What formulas may call besides the operators and codings of formulaic.
-_CONTEXT = {"np": np}
-_INTERCEPT = "Intercept"
 
 
 class Predictors:
@@ -30,37 +26,17 @@ class Predictors:
     """
 
     def __init__(self, formula: str, table: Table) -> None:
-        try:
-            parsed = formulaic.Formula(formula)
-            self.columns = sorted(map(str, parsed.required_variables))
-            for name in self.columns:
-                if name not in table.columns:
-                    raise InputError(
-                        f"formula {formula!r}: no column is {name!r}; "
-                        f"there are {listed(table.columns)}"
-                    )
-            # what rests on all persons keeps its columns to itself: by name, only to refuse it
-            named = [c for c in table.columns if re.search(rf"\b{re.escape(c)}\b", formula)]
-            categories = {c for c in named if re.search(rf"\bC\(\s*{re.escape(c)}\b", formula)}
-            examples = formulaic.model_matrix(
-                formula,
-                _examples(table, sorted({*self.columns, *named}), categories),
-                context=_CONTEXT,
-            )
-        except (formulaic.errors.FormulaicError, SyntaxError) as error:
-            raise InputError(f"formula {formula!r}: {error}") from error
-        self._spec = examples.model_spec
-        if self._spec.transform_state:
-            raise InputError(
-                f"formula {formula!r}: {listed(self._spec.transform_state)} depends on all "
-                "persons at once; make a column of it first"
-            )
-        self.terms = [str(c) for c in self._spec.column_names]
-        self.intercept = self.terms.index(_INTERCEPT) if _INTERCEPT in self.terms else None
+        of = Formula(formula, table.columns)
+        self.columns = of.columns
+        used = sorted({*of.columns, *of.named})
+        examples = _examples(table, used, of.categories)
+        self._terms = of.bound(examples)
+        self.terms = self._terms.names
+        self.intercept = self.terms.index(INTERCEPT) if INTERCEPT in self.terms else None
         #: What is taken from each term, so that squares of years lose nothing; 0 without intercept.
         self.shift = np.zeros(len(self.terms))
         if self.intercept is not None:
-            self.shift = np.asarray(examples, dtype=np.float64).mean(axis=0)
+            self.shift = self._terms.matrix(examples).mean(axis=0)
             self.shift[self.intercept] = 0.0
 
     def matrix(self, batch: pd.DataFrame) -> Floats:
@@ -69,9 +45,7 @@ class Predictors:
         there = batch[self.columns].notna().to_numpy().all(axis=1)
         if there.any():
             some = batch.loc[there, self.columns] if self.columns else batch.loc[there]
-            out[there] = np.asarray(
-                self._spec.get_model_matrix(some, context=_CONTEXT), dtype=np.float64
-            )
+            out[there] = self._terms.matrix(some)
         return out - self.shift
 
 
