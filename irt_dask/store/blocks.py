@@ -19,7 +19,8 @@ class Block:
     """Consecutive persons with all items, as it lies in a worker's memory.
 
     ``group`` holds the number of each person's group, for methods that ask for it.  ``times`` says
-    how many persons each row stands for, in methods, if the weights are frequencies.
+    how many persons each row stands for, in methods, if the weights are frequencies.  ``unit`` is
+    the number of each person's sampling unit, for methods that ask for it.
     """
 
     index: int
@@ -28,6 +29,7 @@ class Block:
     weight: Floats | None = None
     group: Ints | None = None
     times: Ints | None = None
+    unit: Ints | None = None
 
     @property
     def n_persons(self) -> int:
@@ -37,7 +39,7 @@ class Block:
     @property
     def nbytes(self) -> int:
         """Memory held, bytes."""
-        more = (self.weight, self.group, self.times)
+        more = (self.weight, self.group, self.times, self.unit)
         return self.data.nbytes + sum(x.nbytes for x in more if x is not None)
 
     def weights(self) -> Floats:
