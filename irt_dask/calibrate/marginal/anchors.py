@@ -196,7 +196,9 @@ def test(
     falls = bool((model.fixed[0, anchors] < 0.0).any())  # bounds of slopes must not cut these off
     wide = replace(model, fixed=freed, signed=model.signed or falls)
     at = marginal_errors.columns(wide, x)
-    information, squares, size = marginal_errors.observed(fit, wide, x, expected, True)
+    information, squares, size = marginal_errors.observed(
+        fit, wide, x, expected, True, coarse=not asked.robust
+    )
     assert squares is not None
     # Units of anchors that nobody near can tell anything of would make numbers without bounds.
     raised = np.maximum(size, _LEAST_UNIT)

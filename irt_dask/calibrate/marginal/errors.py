@@ -170,7 +170,9 @@ def covariance(fit: Rounds, x: Floats, expected: Expected, asked: Sampling | Non
         return Covariance(None, None, *at[:2])
     if at[2] > sampling.MAX_MATRIX:
         return _large(fit, x, expected, at)
-    information, of_persons, size = observed(fit, model, x, expected, asked.of_persons)
+    information, of_persons, size = observed(
+        fit, model, x, expected, asked.of_persons, coarse=not asked.robust
+    )
     values, vectors = np.linalg.eigh(information)
     if values.size and not values[0] > _LEAST:
         _warn_singular()
@@ -218,17 +220,18 @@ def _warn_singular() -> None:
 
 
 def observed(
-    fit: Rounds, model: Model, x: Floats, expected: Expected, with_squares: bool
+    fit: Rounds, model: Model, x: Floats, expected: Expected, with_squares: bool, *, coarse: bool
 ) -> tuple[Floats, Floats | None, Floats]:
     """Observed information of ``model`` at x, squares of the persons' scores, and unit: one pass.
 
     The information is in shares of what would be known if abilities were: multiply it by the outer
     product of the unit, (parameters,), with itself.  The unit of a parameter of which nothing would
-    be known is 1.
+    be known is 1.  Where the middle of a sandwich amplifies errors a ``coarse`` grid of abilities
+    does not do.
     """
     items, ability = model.unpack(x)
     at = columns(model, x)
-    lost, squares = lost_information.sums(fit, model, x, at, with_squares)
+    lost, squares = lost_information.sums(fit, model, x, at, with_squares, coarse)
     complete = _complete(model, items, ability, expected, at)
     of_each = np.diag(complete)
     size = np.sqrt(np.where(of_each > _NOTHING, of_each, 1.0))

@@ -146,10 +146,12 @@ class Scored(NamedTuple):
     of_ability: Floats
 
 
-def scored(fit: Rounds, model: Model, x: Floats, at: tuple[Ints, Ints, int]) -> Scored:
-    """Scores of ``model`` at x on a grid of its own; ``at`` says where they go."""
+def scored(
+    fit: Rounds, model: Model, x: Floats, at: tuple[Ints, Ints, int], *, coarse: bool
+) -> Scored:
+    """Scores of ``model`` at x on a grid, perhaps a coarse one; ``at`` says where they go."""
     ability, items = model.unpack(x)[1], model.item_set(x)
-    setting = Setting(fit.name, items, Grid.of(model, items, ability, coarse=True))
+    setting = Setting(fit.name, items, Grid.of(model, items, ability, coarse=coarse))
     nodes = setting.grid.nodes
     slope = items.by_parameter(nodes, model.items.size)
     of_ability = ability_scores(model, ability, nodes)
@@ -158,17 +160,18 @@ def scored(fit: Rounds, model: Model, x: Floats, at: tuple[Ints, Ints, int]) -> 
 
 
 def sums(
-    fit: Rounds, model: Model, x: Floats, at: tuple[Ints, Ints, int], squares: bool
+    fit: Rounds, model: Model, x: Floats, at: tuple[Ints, Ints, int], squares: bool, coarse: bool
 ) -> tuple[Floats, Floats | None]:
     """Sums over persons of posterior covariances of their scores, and of squares of their means.
 
-    ``at`` says where the scores go; ``squares`` are found if wanted, with those of weights.  Where
+    ``at`` says where the scores go; ``squares`` are found if wanted, with those of weights; a
+    ``coarse`` grid has half the nodes.  Where
     the log odds of all items are linear in ability, persons who answered what many others did take
     a fraction of the time of the others.
     """
     engine = fit.engine
     item_column, ability_column, size = at
-    setting, scores, slope, of_ability = scored(fit, model, x, at)
+    setting, scores, slope, of_ability = scored(fit, model, x, at, coarse=coarse)
     items, nodes = setting.items, setting.grid.nodes
     largest = float(engine.responses.max_weight or 1.0) if engine.sampled else 1.0
     units = lost_information.units_for(engine.n_persons, nodes.size, size)

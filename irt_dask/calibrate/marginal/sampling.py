@@ -229,7 +229,7 @@ def of_units(
     """
     engine, size = fit.engine, at[2]
     _refuse_many(engine, units, size)
-    found = lost_information.scored(fit, model, x, at)
+    found = lost_information.scored(fit, model, x, at, coarse=False)
     largest = float(engine.responses.max_weight or 1.0) if engine.sampled else 1.0
     scale = fixed_point.scale_for(engine.n_persons)
     plan = _Plan(found.setting, found.scores, largest, scale, (units.n_labels, size))
