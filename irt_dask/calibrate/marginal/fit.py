@@ -121,8 +121,8 @@ def fit_marginal(
         covariate, "person_group", or one label for each person, in their order.  Standard errors
         are then the sandwich from sums of scores by unit; compare them with t, not the normal
         distribution, with attrs ``degrees_of_freedom``, units less 1.  Without it they are too
-        small, by a factor of sqrt(1 + (n - 1) r) for difficulties, n persons a unit, r about the
-        intraclass correlation of ability.
+        small, of intercepts by a factor of about sqrt(1 + (n - 1) r), n persons a unit, r the
+        intraclass correlation of responses to the item.
     null_categories : {"raise", "keep", "collapse"}
         What becomes of categories that nobody has, of items with more than two (of a rating scale:
         on no item of the block; in groups: in none): an error, or they have probability 0 and no
@@ -240,13 +240,7 @@ def fit_marginal(
         end = climb.full(fit, x, max_iterations, tolerance, saved, "marginal")
         found = _found(fit, signs.upright(fit.model, end.x), asked, fixed_items)
         items = of_items(fit, found, counts)
-    if not end.converged:
-        warnings.warn(
-            f"marginal maximum likelihood did not converge in {max_iterations} iterations; raise "
-            f"max_iterations",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
+    _warn_unless(end.converged, max_iterations)
     estimated = np.asarray(fit.model.free.any(axis=0))
     nulls.warn(fit.model.items, responses.item_id, estimated, null_categories)
     checks.warn(items["item_flag"], responses.item_id)
@@ -255,6 +249,16 @@ def fit_marginal(
         found.anchored.warn(responses.item_id)
     name = model if isinstance(model, str) else "by item"
     return described(fit, found, end, items, labels, name, before)
+
+
+def _warn_unless(converged: bool, max_iterations: int) -> None:
+    if not converged:
+        warnings.warn(
+            f"marginal maximum likelihood did not converge in {max_iterations} iterations; raise "
+            f"max_iterations",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
 
 
 def _with_categories(
