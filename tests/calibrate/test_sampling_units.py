@@ -292,17 +292,19 @@ def test_comparing_two_calibrations_counts_units(small):
 @pytest.mark.parametrize("model", ["2pl", "1pl"])
 def test_errors_over_samples_of_schools(model):
     """100 schools of 30, intraclass correlation .3: errors hold with units, and not without."""
-    rng, m, n_sets = np.random.default_rng(11), 12, 60
+    rng, m, n_sets = np.random.default_rng(11), 12, 250
     a = np.ones(m) if model == "1pl" else rng.lognormal(0.0, 0.25, m)
     d, school = rng.normal(0.0, 1.0, m), np.repeat(np.arange(100), 30)
-    value, by_unit, without = np.empty((3, n_sets, m))
+    value, by_unit = np.empty((2, n_sets, m))
+    without = np.empty((20, m))  # hardly differs from sample to sample
     for k in range(n_sets):
         ability = np.sqrt(0.3) * rng.standard_normal(100)[school]
         ability += np.sqrt(0.7) * rng.standard_normal(school.size)
         y = respond(rng, ability, a, d)
         found = fit(y, model=model, sampling_unit=school)
         value[k], by_unit[k] = found.item_intercept, found.item_intercept_se
-        without[k] = fit(y, model=model).item_intercept_se
+        if k < len(without):
+            without[k] = fit(y, model=model).item_intercept_se
     sd = np.sqrt(value.var(axis=0, ddof=1))
-    assert 0.9 < (by_unit.mean(axis=0) / sd).mean() < 1.1  # 500 samples: docs/methods.md
-    assert 0.55 < (without.mean(axis=0) / sd).mean() < 0.8
+    assert 0.95 < (by_unit.mean(axis=0) / sd).mean() < 1.05
+    assert 0.6 < (without.mean(axis=0) / sd).mean() < 0.75
