@@ -14,6 +14,7 @@ from scipy.stats import t as t_distribution
 import irt_dask as irt
 from irt_dask.calibrate.marginal import errors, sampling
 from irt_dask.errors import DataWarning, InputError, IrtDaskWarning, TooLargeError
+from irt_dask.report.fitted import anchors_table
 
 NAMES = ("item_discrimination_se", "item_intercept_se", "item_difficulty_se")
 
@@ -135,6 +136,16 @@ def test_persons_as_units_are_the_sandwich(case):
         np.testing.assert_array_equal(weighted[name], persons[name])
     assert np.isfinite(persons.item_intercept_se).all()
     assert persons.attrs["n_sampling_units"] == each.attrs["n_sampling_units"] == 300
+
+
+def test_rows_that_count_several_persons_are_so_many_units_of_the_sandwich(small):
+    s = small
+    r = s.responses(weight=s.times, weight_kind="frequency")
+    rows = fit(r, standard_errors="sandwich")
+    written = fit(np.repeat(s.y, s.times.astype(int), axis=0), standard_errors="sandwich")
+    assert rows.attrs["n_sampling_units"] == written.attrs["n_sampling_units"]
+    for name in NAMES:
+        np.testing.assert_allclose(rows[name], written[name], rtol=1e-8)
 
 
 # --- blocks and labels ----------------------------------------------------------------------------
@@ -262,6 +273,8 @@ def test_tests_of_anchors(small):
     df = found.attrs["anchor_df"]
     want = f_distribution.sf(found.attrs["anchor_chi2"] * (35 - df) / (df * 34), df, 35 - df)
     assert found.attrs["anchor_p_value"] == pytest.approx(want)
+    remarks = anchors_table(found).remarks
+    assert "P-values are those of F tests, of 35 units." in remarks
     plain = fit(small.responses(), fixed_items=bank, standard_errors="sandwich")
     each = fit(small.responses(), fixed_items=bank, sampling_unit=np.arange(280))
     np.testing.assert_allclose(each.item_anchor_chi2, plain.item_anchor_chi2, rtol=0.02)
