@@ -221,6 +221,8 @@ def link(bank_a: xr.Dataset, bank_b: xr.Dataset, *, method: str = "haebara") -> 
         "n_used": int(used.sum()),
         "identification": "scale of bank_a",
     }
+    if "degrees_of_freedom" in bank_b.attrs:  # of these standard errors
+        attrs["degrees_of_freedom"] = bank_b.attrs["degrees_of_freedom"]
     if groups := max(calibration_groups(bank_a), calibration_groups(bank_b)):
         attrs["calibration_groups"] = groups
     return dataset(data, item_id=everyone, attrs=attrs)

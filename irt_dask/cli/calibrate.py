@@ -36,7 +36,8 @@ _METHODS: dict[str, tuple[str, ...]] = {
     ),
     "marginal": (
         "model", "groups", "reference_group", "latent", "fixed_items", "guessing_prior", "prior",
-        "positive", "standard_errors", "null_categories", "max_iterations", "start", "checkpoint",
+        "positive", "standard_errors", "standard_errors_from", "sampling_unit", "null_categories",
+        "max_iterations", "start", "checkpoint",
     ),
     "joint": ("model", "coreset", "max_iterations", "start", "checkpoint", "seed"),
     "spectral": ("standard_errors",),
@@ -51,8 +52,8 @@ _MOST_ANCHORS = 10
 _SHOWN = (
     "method", "model", "identification", "latent", "converged", "n_iterations", "objective",
     "log_likelihood", "log_prior", "prior", "guessing_prior", "n_parameters", "aic", "bic",
-    "n_persons", "weight_kind", "mean_weight", "anchor_chi2", "anchor_df", "anchor_p_value",
-    "anchor_errors",
+    "n_persons", "weight_kind", "mean_weight", "standard_errors", "n_sampling_units",
+    "degrees_of_freedom", "anchor_chi2", "anchor_df", "anchor_p_value", "anchor_errors",
 )  # fmt: skip
 
 
@@ -104,6 +105,13 @@ def _guessing_prior(text: str | None, model: Any) -> dict[str, Any]:
     return {"guessing_prior": (alpha, beta)}
 
 
+def _standard_errors(wanted: bool | None, how: str | None) -> dict[str, Any]:
+    """The options --standard-errors and --standard-errors-from as one of ``fit_marginal``."""
+    if how is not None and wanted is False:
+        raise InputError(f"--no-standard-errors and --standard-errors-from {how}: leave one out")
+    return {"standard_errors": wanted if how is None else how}
+
+
 @click.command()
 @click.argument("store", type=click.Path())
 @click.option("--out", type=click.Path(), required=True, help="Item bank to write (.csv, .json).")
@@ -151,6 +159,14 @@ def _guessing_prior(text: str | None, model: Any) -> dict[str, Any]:
 @click.option("--standard-errors/--no-standard-errors", default=None,
               help="Whether to find standard errors (marginal, spectral, pairwise; default: where "
               "their matrix is not too large, with marginal up to 2,000 parameters).")  # fmt: skip
+@click.option("--standard-errors-from", type=click.Choice(["information", "sandwich"]),
+              help="How standard errors are found: from the information, as if the model held and "
+              "persons were drawn one by one, or from how much persons differ (marginal; default: "
+              "information, with sampling weights sandwich).")  # fmt: skip
+@click.option("--sampling-unit", metavar="NAME",
+              help="What was drawn before persons were, such as schools: a covariate of the "
+              "persons, or person_group. Standard errors are then those of a sample of such units "
+              "(marginal).")  # fmt: skip
 @click.option("--null-categories", type=click.Choice(["raise", "keep", "collapse"]),
               default="raise", show_default=True, help="What becomes of categories that nobody "
               "has, of items with more than two: an error; or they have probability 0, and are "
@@ -197,6 +213,7 @@ def calibrate(
     _refuse_options_of_other_methods(method)
     options["model"] = _model(options["model"], method)
     options |= _guessing_prior(options.pop("guessing_prior"), options["model"])
+    options |= _standard_errors(options["standard_errors"], options.pop("standard_errors_from"))
     options["pairing"] = "all"  # of items, not chosen at random
     fit = _fitted(store, method, weights, cluster, quiet, options)
     write_items(fit, out)

@@ -113,6 +113,8 @@ def _option_writer(option: click.Option) -> Writer:
     def write(value: Any) -> str:
         if value is False and option.secondary_opts:
             return option.secondary_opts[0]
+        if option.name == "standard_errors" and isinstance(value, str):  # how, not whether
+            return f"{name}-from {value}"
         if value is None or option.is_flag:
             return name
         if isinstance(value, dict):

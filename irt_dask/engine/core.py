@@ -316,7 +316,8 @@ def _weight_sums(ref: BlockRef) -> weights.Sums:
 def _rows(block: Block, lo: int, hi: int) -> Block:
     if (lo, hi) == (0, block.n_persons):
         return block
-    more = {name: getattr(block, name) for name in ("weight", "group", "times", "design")}
+    names = ("weight", "group", "times", "unit", "design")
+    more = {name: getattr(block, name) for name in names}
     more = {name: None if x is None else x[lo:hi] for name, x in more.items()}
     data = layouts.row_range(block.data, lo, hi)
     return dataclasses.replace(block, start=block.start + lo, data=data, **more)

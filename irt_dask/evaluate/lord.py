@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from scipy.special import chdtrc
+from scipy.special import chdtrc, fdtrc
 
 from irt_dask.arrays import Bools, Floats
 from irt_dask.curves.item_set import ItemSet
@@ -14,6 +14,9 @@ from irt_dask.engine import dataset
 from irt_dask.errors import InputError
 from irt_dask.items import checks
 from irt_dask.items.parameters import bank_item_ids, item_set
+
+#: Standard errors of a parameter in the reference's bank and in the focal one.
+Errors = tuple[Floats, Floats]
 
 
 def lord_dif(reference: xr.Dataset, focal: xr.Dataset) -> xr.Dataset:
@@ -36,7 +39,9 @@ def lord_dif(reference: xr.Dataset, focal: xr.Dataset) -> xr.Dataset:
         If an item has more than two categories, over (items, steps):
         ``item_step_difficulty_difference`` and ``_se``, ``item_lord_step_chi2`` (1 degree of
         freedom each) and ``item_lord_step_p_value``; NaN beyond an item's steps, and of items of
-        two categories, whose difficulty is tested.
+        two categories, whose difficulty is tested.  P-values are those of chi-square, or, where
+        the standard errors of a fit have attrs ``degrees_of_freedom`` (a sandwich), of the square
+        of t with those of the difference (Satterthwaite); item banks do not keep them.
 
     Raises
     ------
@@ -87,16 +92,18 @@ def lord_dif(reference: xr.Dataset, focal: xr.Dataset) -> xr.Dataset:
                 f"needs; give a fit or bank with standard errors"
             )
     steps = _steps(sets, [e["step_difficulty"] for e in errors])
-    tested = _tested(reference, focal, common, [e["difficulty"] for e in errors], sets, steps[1])
+    of_steps = np.hypot(*steps[1])
+    tested = _tested(reference, focal, common, [e["difficulty"] for e in errors], sets, of_steps)
+    degrees = [float(bank.attrs.get("degrees_of_freedom", np.inf)) for bank in (reference, focal)]
     data: dict[str, Any] = {}
     for name in ("difficulty", "discrimination"):
         one, two = errors[0][name], errors[1][name]
         if one is None or two is None:
             continue
         difference = values[1][name] - values[0][name]
-        data |= _wald(name, name, difference, np.hypot(one, two), tested)
+        data |= _wald(name, name, difference, (one, two), degrees, tested)
     if steps[0].size:
-        data |= _wald("step_difficulty", "step", *steps, tested[:, None])
+        data |= _wald("step_difficulty", "step", *steps, degrees, tested[:, None])
     return dataset(
         data,
         item_id=common,
@@ -104,16 +111,30 @@ def lord_dif(reference: xr.Dataset, focal: xr.Dataset) -> xr.Dataset:
     )
 
 
-def _wald(name: str, test: str, difference: Floats, se: Floats, tested: Bools) -> dict[str, Floats]:
-    """Differences of a parameter with errors, and their tests."""
+def _wald(
+    name: str, test: str, difference: Floats, errors: Errors, degrees: list[float], tested: Bools
+) -> dict[str, Floats]:
+    """Differences of a parameter with errors of both banks, and their tests."""
+    se = np.hypot(*errors)
     with np.errstate(divide="ignore", invalid="ignore"):
         z2 = np.where(tested & (se > 0.0), (difference / se) ** 2, np.nan)
     return {
         f"item_{name}_difference": difference,
         f"item_{name}_difference_se": se,
         f"item_lord_{test}_chi2": z2,
-        f"item_lord_{test}_p_value": chdtrc(1, z2),
+        f"item_lord_{test}_p_value": _p_value(z2, errors, degrees),
     }
+
+
+def _p_value(z2: Floats, errors: Errors, degrees: list[float]) -> Floats:
+    """Of squares of t with the degrees of freedom of a difference (Satterthwaite 1946)."""
+    if np.isinf(degrees).all():
+        return np.asarray(chdtrc(1, z2))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variance = [e**2 for e in errors]
+        unknown = sum(v**2 / n for v, n in zip(variance, degrees, strict=True))
+        found = fdtrc(1, sum(variance) ** 2 / unknown, z2)
+    return np.asarray(found)
 
 
 def _alike(sets: list[ItemSet]) -> Bools:
@@ -132,14 +153,14 @@ def _of_two(sets: list[ItemSet]) -> Bools:
     return out
 
 
-def _steps(sets: list[ItemSet], errors: list[Floats | None]) -> tuple[Floats, Floats]:
-    """Differences of step difficulties and their errors, (items, steps), of items that have some.
+def _steps(sets: list[ItemSet], errors: list[Floats | None]) -> tuple[Floats, Errors]:
+    """Differences of step difficulties and errors of both, (items, steps), of items that have some.
 
     Without steps where there is none.
     """
     several = _alike(sets) & ~_of_two(sets)
     most = int((sets[0].n_categories[several] - 1).max(initial=0))
-    difference, se = np.full((2, several.size, most), np.nan)
+    difference, *se = np.full((3, several.size, most), np.nan)
     found = [s.step_difficulties() for s in sets]
     first = [s.first - np.arange(s.n_items + 1) for s in sets]
     one, two = errors
@@ -148,8 +169,8 @@ def _steps(sets: list[ItemSet], errors: list[Floats | None]) -> tuple[Floats, Fl
         k = b[0].size
         difference[j, :k] = b[1] - b[0]
         if one is not None and two is not None:
-            se[j, :k] = np.hypot(one[j, :k], two[j, :k])
-    return difference, se
+            se[0][j, :k], se[1][j, :k] = one[j, :k], two[j, :k]
+    return difference, (se[0], se[1])
 
 
 def _tested(

@@ -63,6 +63,8 @@ def anchors_table(fit: xr.Dataset) -> Table | None:
             f"All together: {number(float(together), 1)} with {number(float(df), 0)} degrees of "
             f"freedom, p {_p(float(p_value), 'is ')}."
         )
+    if str(fit.attrs.get("standard_errors")).startswith("sandwich of sampling units"):
+        remarks.append(f"P-values are those of F tests, of {fit.attrs['n_sampling_units']} units.")
     if "anchor_errors" in fit.attrs:
         remarks.append(f"Errors of the bank: {fit.attrs['anchor_errors']}.")
     if left := len(fixed) - len(rows):

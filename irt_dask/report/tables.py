@@ -271,6 +271,13 @@ def caveats(attrs: Mapping[Any, Any]) -> list[str]:
             "with sampling weights the likelihood is a pseudo-likelihood: AIC, BIC and "
             "likelihood-ratio tests do not have their usual meaning"
         )
+    if str(attrs.get("standard_errors")).startswith("sandwich of sampling units"):
+        said.append(
+            f"standard errors are those of a sample of {attrs['n_sampling_units']} units: "
+            f"intervals are t with {attrs['degrees_of_freedom']} degrees of freedom times these, a "
+            f"number that item banks do not keep; AIC, BIC and likelihood-ratio tests take persons "
+            f"as independent, and are too sure"
+        )
     if attrs.get("spread") == "sandwich":
         said.append(
             "with sampling weights the posterior is that of a pseudo-likelihood, about its mode, "

@@ -18,9 +18,9 @@ from irt_dask.kernels.responses.layouts import Layout
 class Block:
     """Consecutive persons with all items, as it lies in a worker's memory.
 
-    ``group`` holds the number of each person's group, and ``design`` each person's terms of a
-    regression, for methods that ask for them.  ``times`` says how many persons each row stands for,
-    in methods, if the weights are frequencies.
+    ``group`` and ``unit`` hold the numbers of each person's group and sampling unit, and ``design``
+    the person's terms of a regression, for methods that ask for them.  ``times`` says how many
+    persons each row stands for, in methods, if the weights are frequencies.
     """
 
     index: int
@@ -29,6 +29,7 @@ class Block:
     weight: Floats | None = None
     group: Ints | None = None
     times: Ints | None = None
+    unit: Ints | None = None
     design: NDArray[np.float32] | None = None
 
     @property
@@ -39,7 +40,7 @@ class Block:
     @property
     def nbytes(self) -> int:
         """Memory held, bytes."""
-        more = (self.weight, self.group, self.times, self.design)
+        more = (self.weight, self.group, self.times, self.unit, self.design)
         return self.data.nbytes + sum(x.nbytes for x in more if x is not None)
 
     def weights(self) -> Floats:

@@ -48,8 +48,9 @@ class MarginalConfig(Section):
     """Marginal maximum likelihood; the options are those of :func:`irt_dask.fit_marginal`.
 
     ``fixed_items`` is the file of a bank; ``guessing_prior`` is "none" for the maximum of the
-    likelihood alone; ``model`` is a name, two joined by a plus, or a table of item = name.  What is
-    left out is as the function has it.
+    likelihood alone; ``model`` is a name, two joined by a plus, or a table of item = name;
+    ``sampling_unit`` names a covariate of the persons, or person_group.  What is left out is as the
+    function has it.
     """
 
     model: str | dict[str, str] = "2pl"
@@ -62,7 +63,8 @@ class MarginalConfig(Section):
     guessing_prior: tuple[float, float] | Literal["none"] | None = None
     prior: Literal["empirical"] | None = None
     positive: Literal["all", "none"] | None = None
-    standard_errors: bool | None = None
+    standard_errors: bool | Literal["information", "sandwich"] | None = None
+    sampling_unit: str | None = None
     null_categories: Literal["raise", "keep", "collapse"] | None = None
 
     @model_validator(mode="after")
@@ -79,6 +81,8 @@ class MarginalConfig(Section):
         if self.prior is not None and (own or self.latent == "histogram"):
             of = f"not of {own[0]}" if own else "of normal abilities"
             raise ValueError(f"prior = 'empirical' is of slopes and intercepts of items, {of}")
+        if self.sampling_unit is not None and self.standard_errors in (False, "information"):
+            raise ValueError("sampling_unit is of a sandwich; leave it out, or standard_errors")
         if self.reference_group is not None and self.fixed_items is not None:
             raise ValueError("reference_group has no meaning with fixed_items, which fix the scale")
         return self

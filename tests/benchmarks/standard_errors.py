@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse
 
 import irt_dask as irt
-from irt_dask.calibrate.marginal import errors, lost_products
+from irt_dask.calibrate.marginal import errors, lost_products, sampling
 
 
 def simulated(n, m, kind, answered=40):
@@ -52,7 +52,7 @@ def main(kind, m=10_000, n=20_000):
 
     lost_products.products = timed(lost_products.products, passes, lambda a: a[2].shape[1])
     errors._large = timed(errors._large, whole, lambda _: 1)
-    errors._MAX = 1
+    sampling.MAX_MATRIX = 1
     begun = time.perf_counter()
     options = {"tolerance": 1e-6, "max_iterations": 30, "progress": False}
     fit = irt.fit_marginal(data, standard_errors=True, **options)

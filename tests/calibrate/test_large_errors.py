@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse
 
 import irt_dask as irt
-from irt_dask.calibrate.marginal import errors, inverse_blocks
+from irt_dask.calibrate.marginal import inverse_blocks, sampling
 from irt_dask.errors import DataWarning, InputError
 
 
@@ -29,7 +29,7 @@ def simulated(n, m, seed, *, categories=None, observed=1.0, booklets=None):
 def difference(monkeypatch, responses, **options):
     """Largest relative difference of standard errors to those of the dense inverse; attrs."""
     want = irt.fit_marginal(responses, standard_errors=True, **options)
-    monkeypatch.setattr(errors, "_MAX", 1)
+    monkeypatch.setattr(sampling, "MAX_MATRIX", 1)
     found = irt.fit_marginal(responses, standard_errors=True, **options)
     names = [name for name in want if name.endswith("_se")]
     worst = 0.0
@@ -91,7 +91,7 @@ def test_groups_and_frequency_weights(monkeypatch):
 def test_same_bits_for_any_blocks_and_layout(monkeypatch):
     y = simulated(500, 24, 7, observed=0.6)
     small_steps(monkeypatch)
-    monkeypatch.setattr(errors, "_MAX", 1)
+    monkeypatch.setattr(sampling, "MAX_MATRIX", 1)
     stored = scipy.sparse.csr_matrix(np.where(y >= 0, y + 1, 0))
     stored.data -= 1
     datas = [irt.from_array(y, rows_per_block=r) for r in (500, 61)]
@@ -107,7 +107,7 @@ def test_same_bits_for_any_blocks_and_layout(monkeypatch):
 def test_same_bits_with_workers(monkeypatch, client):
     y = simulated(500, 24, 7, observed=0.6)
     small_steps(monkeypatch)
-    monkeypatch.setattr(errors, "_MAX", 1)
+    monkeypatch.setattr(sampling, "MAX_MATRIX", 1)
     data = irt.from_array(y, rows_per_block=70)
     one = irt.fit_marginal(data, standard_errors=True)
     other = irt.fit_marginal(data, standard_errors=True, client=client)
@@ -170,7 +170,7 @@ def test_no_inverse():
 def test_what_cannot_be_had_is_said(monkeypatch):
     y = simulated(500, 12, 9)
     bank = irt.fit_marginal(y).isel(items=slice(0, 4))
-    monkeypatch.setattr(errors, "_MAX", 10)
+    monkeypatch.setattr(sampling, "MAX_MATRIX", 10)
     with pytest.warns(DataWarning, match=r"fixed_items are taken as known: with 18 parameters"):
         found = irt.fit_marginal(y, fixed_items=bank, standard_errors=True)
     assert found.attrs["anchor_errors"].startswith("taken as known")

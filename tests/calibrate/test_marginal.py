@@ -12,7 +12,7 @@ from scipy.stats import beta as beta_density
 from scipy.stats import norm
 
 import irt_dask as irt
-from irt_dask.calibrate.marginal import errors, expected
+from irt_dask.calibrate.marginal import expected, sampling
 from irt_dask.engine import dataset, memory
 from irt_dask.errors import ConvergenceWarning, InputError, TooLargeError
 
@@ -257,7 +257,7 @@ def test_what_a_prior_alone_says_has_its_spread_with_weights():
 def test_standard_errors_of_many_parameters(monkeypatch):
     y, *_ = data(200, 8, 9)
     want = fit(y)
-    monkeypatch.setattr(errors, "MAX_BY_DEFAULT", 15)
+    monkeypatch.setattr(sampling, "MAX_BY_DEFAULT", 15)
     f = fit(y)
     assert np.isnan(f.item_intercept_se).all()
     np.testing.assert_allclose(f.item_intercept, want.item_intercept, atol=1e-3)

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from scipy.stats import multivariate_normal, norm, truncnorm
 
 import irt_dask as irt
-from irt_dask.calibrate.marginal import errors as marginal_errors
+from irt_dask.calibrate.marginal import sampling
 from irt_dask.calibrate.marginal.specification import _common
 from irt_dask.curves.betas import Betas
 from irt_dask.curves.priors import ItemPrior
@@ -142,7 +142,7 @@ def test_large_fits_have_the_same_errors(monkeypatch):
     y, _, _ = standardised(400, 30, 3)
     given = {"prior": ItemPrior((1.0, 0.3), (0.0, 0.8)), "standard_errors": True}
     dense = maximise(irt.from_array(y), **given)
-    monkeypatch.setattr(marginal_errors, "_MAX", 10)
+    monkeypatch.setattr(sampling, "MAX_MATRIX", 10)
     large = maximise(irt.from_array(y), **given)
     for name in ("item_discrimination_se", "item_intercept_se"):
         np.testing.assert_allclose(large[name], dense[name], rtol=5e-3)

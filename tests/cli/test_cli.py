@@ -6,7 +6,9 @@ import json
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -83,6 +85,34 @@ def test_from_simulation_to_scores(tmp_path):
     text = irt_dask("verify", "s", code=1, cwd=tmp_path)
     assert "chunk 0 of array response" in text
     assert "Traceback" not in text
+
+
+def test_calibrate_takes_sampling_units(typed):
+    y = irt.simulate(500, 6, seed=1).read_block(0).data.values
+    frame = pd.DataFrame(y, columns=[f"q{j}" for j in range(6)])
+    frame.insert(0, "id", [f"p{i}" for i in range(500)])
+    frame.to_csv("y.csv", index=False)
+    frame[["id"]].assign(school=np.arange(500) % 50).to_csv("persons.csv", index=False)
+    quiet = ("--cluster", "none", "--quiet")
+    typed("ingest", "y.csv", "s", "--shape", "wide", "--persons", "persons.csv", *quiet)
+    options = ("s", "--out", "bank.csv", "--method", "marginal", "--cluster", "none", "--json")
+    about = typed("calibrate", *options, "--sampling-unit", "school")
+    said = json.loads(about.out)
+    assert said["standard_errors"] == "sandwich of sampling units (school)"
+    assert (said["n_sampling_units"], said["degrees_of_freedom"]) == (50, 49)
+    assert "t with 49 degrees of freedom times these, a number that item banks do not" in about.err
+    Path("bank.csv").unlink()
+    said = json.loads(typed("calibrate", *options, "--standard-errors-from", "sandwich").out)
+    assert said["n_sampling_units"] == 500
+    Path("bank.csv").unlink()
+    for more, message in (
+        (("--sampling-unit", "town"), "--sampling-unit town is no covariate of the persons; they"),
+        (("--no-standard-errors", "--standard-errors-from", "sandwich"), "leave one out"),
+        (("--sampling-unit", "school", "--standard-errors-from", "information"),
+         "--standard-errors-from information has no use for --sampling-unit, whose"),
+        (("--sampling-unit", "school", "--method", "joint"), "belongs to --method marginal"),
+    ):  # fmt: skip
+        assert message in typed("calibrate", *options, *more, code=2).err
 
 
 def test_calibrate_names_the_items_that_are_flagged(tmp_path, monkeypatch, capsys):

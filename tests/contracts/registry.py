@@ -233,6 +233,11 @@ METHODS = (
         weights=True, groups="yes",
     ),
     Method(
+        "marginal, sampling units", "fit_marginal",
+        {"sampling_unit": "person_group", "fixed_items": BANKS["anchors"]},
+        weights=True, groups="needs",
+    ),
+    Method(
         "marginal, mixed", "fit_marginal", {"model": dict(zip(ITEMS, _MODELS, strict=True))},
         weights=True, groups="yes", categories=_CATEGORIES,
     ),

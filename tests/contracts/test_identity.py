@@ -394,7 +394,8 @@ OTHER: dict[str, dict[str, list[dict[str, Any]]]] = {
         "start": [{"start": BANKS["2pl"]}],
         "max_iterations": [{"max_iterations": 60}],
         "tolerance": [{"tolerance": 1e-5}],
-        "standard_errors": [{"standard_errors": False}],
+        "standard_errors": [{"standard_errors": False}, {"standard_errors": "sandwich"}],
+        "sampling_unit": [{"sampling_unit": "person_group"}],
         "null_categories": [],  # of more than two: calibrate/test_categories_empty.py
     },
     "fit_joint": {

@@ -250,6 +250,11 @@ MARGINAL = "[data]\nbuiltin = 'lsat'\n[calibrate]\nmethod = 'marginal'\n"
         (MARGINAL + "[marginal]\nguessing_prior = [5, 17]\n", "items of model = '2pl' have no gu"),
         (MARGINAL + "[marginal]\nshards = 2\n", "unknown key 'marginal.shards'"),
         (MARGINAL + "[marginal]\nlatent = 'skew'\n", "marginal.latent"),
+        (MARGINAL + "[marginal]\nstandard_errors = 'robust'\n", "marginal.standard_errors"),
+        (
+            MARGINAL + "[marginal]\nsampling_unit = 'school'\nstandard_errors = false\n",
+            "sampling_unit is of a sandwich",
+        ),
         ("[data]\nbuiltin = 'lsat'\n[calibrate]\nmethod = 'joint'\n", "calibrate.method"),
         ("[data]\nbuiltin = 'lsat'\nweights = 'drop'\n", "data.weights"),
         ("[data]\nstore = 's'\nrows_per_block = 9\n", "the store has its blocks already"),
@@ -284,6 +289,11 @@ def test_options_of_a_marginal_file_are_those_of_the_function(tmp_path):
         "model": "3pl", "guessing_prior": None, "standard_errors": False,
     }  # fmt: skip
     assert config.score.item_draws == 0
+    (tmp_path / "p.toml").write_text(
+        MARGINAL + "[marginal]\nstandard_errors = 'sandwich'\nsampling_unit = 'school'\n"
+    )
+    given = {"model": "2pl", "standard_errors": "sandwich", "sampling_unit": "school"}
+    assert read_config(tmp_path / "p.toml").marginal.options() == given
 
 
 @pytest.mark.slow
@@ -340,10 +350,14 @@ def test_weights_and_covariates_of_a_person_file(tmp_path):
     private = {"rho": 1.0, "ledger": str(tmp_path / "l.json"), "budget": {"rho": 2.0}}
     with pytest.raises(InputError, match=r"'weight' of .*persons.csv: \[private\] does not use"):
         run(configured(tmp_path / "r", data, private=private))
-    sections = {"marginal": {"model": "1pl"}, "score": {"prior": ["age"]}}
+    of_units = {"model": "1pl", "sampling_unit": "age"}
+    sections = {"marginal": of_units, "score": {"prior": ["age"]}}
     run(configured(tmp_path / "r", data | {"weights": "ignore"}, **sections))
+    assert load(tmp_path / "r" / "marginal.nc").attrs["degrees_of_freedom"] == 6
     assert load(tmp_path / "r" / "scores.nc").attrs["prior"] == "age"
     assert "mean_weight" not in load(tmp_path / "r" / "marginal.nc").attrs
     assert "weights are ignored" in (tmp_path / "r" / "report.html").read_text()
     page = " ".join((tmp_path / "r" / "report.html").read_text().split())
+    assert "7 sampling units (age), and with fewer than 30 standard errors are too small" in page
+    assert "intervals are t with 6 degrees of freedom times these" in page
     assert "simulated from the estimates, taken as known came out" in page

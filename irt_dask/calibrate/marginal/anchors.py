@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 import xarray as xr
-from scipy.special import chdtrc
 
 from irt_dask.arrays import Floats, Ints
 from irt_dask.calibrate.marginal import errors as marginal_errors
+from irt_dask.calibrate.marginal import sampling
 from irt_dask.calibrate.marginal.expected import Expected
 from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.marginal.rounds import Rounds, moves
+from irt_dask.calibrate.marginal.sampling import Sampling
 from irt_dask.calibrate.shared.start_values import name_some
 from irt_dask.curves import MODELS, Parameter
 from irt_dask.errors import DataWarning
@@ -52,6 +53,7 @@ class Test:
     together: float
     df: int
     carried: Floats
+    degrees: int | None = None  # of freedom, of the covariance of sampling units
 
     def variables(self) -> dict[str, Any]:
         """Arrays by name, NaN for items that are no anchors or have no test."""
@@ -64,7 +66,9 @@ class Test:
     @property
     def attrs(self) -> dict[str, Any]:
         """Test of all anchors."""
-        p = float(chdtrc(self.df, np.maximum(self.together, 0.0))) if self.df else float("nan")
+        p = float("nan")
+        if self.df:
+            p = float(sampling.p_value(self.together, self.df, self.degrees))
         return {"anchor_chi2": self.together, "anchor_df": self.df, "anchor_p_value": p}
 
     @property
@@ -73,7 +77,15 @@ class Test:
         return bool(self.carried.any())
 
     def warn(self, item_id: tuple[str, ...], *, stacklevel: int = 2) -> None:
-        """Name the anchors that the data contradict, the worst first."""
+        """Name the anchors that the data contradict, the worst first; and tests there are not."""
+        if self.degrees is not None and self.df > self.degrees:
+            warnings.warn(
+                f"there is no test of all anchors together (anchor_p_value): it has {self.df} "
+                f"degrees of freedom, and {self.degrees + 1} sampling units allow "
+                f"{self.degrees} at most; take the tests of each anchor",
+                DataWarning,
+                stacklevel=stacklevel + 1,
+            )
         limit = _LEVEL / max(1, int(np.isfinite(self.chi2).sum()))
         bad = np.flatnonzero((self.p_value < limit) & (self.rmsd > _CHANGE))
         if bad.size:
@@ -164,11 +176,14 @@ def warn_untested(size: int) -> None:
     )
 
 
-def test(fit: Rounds, x: Floats, expected: Expected, errors: Floats) -> Test | None:
-    """Test the anchors of the model at its maximum x: one pass.
+def test(
+    fit: Rounds, x: Floats, expected: Expected, errors: Floats, asked: Sampling
+) -> Test | None:
+    """Test the anchors of the model at its maximum x: one pass, with sampling units two.
 
-    ``errors`` are those of :func:`bank_errors`.  None where it cannot be done: a histogram of
-    ability is not a few parameters, and singular information has no inverse.
+    ``errors`` are those of :func:`bank_errors`; ``asked`` says how persons were sampled.  None
+    where it cannot be done: a histogram of ability is not a few parameters, and singular
+    information has no inverse.
     """
     model = fit.model
     anchors = np.flatnonzero(np.isfinite(model.fixed).all(axis=0))
@@ -181,7 +196,9 @@ def test(fit: Rounds, x: Floats, expected: Expected, errors: Floats) -> Test | N
     falls = bool((model.fixed[0, anchors] < 0.0).any())  # bounds of slopes must not cut these off
     wide = replace(model, fixed=freed, signed=model.signed or falls)
     at = marginal_errors.columns(wide, x)
-    information, squares, size = marginal_errors.observed(fit, wide, x, expected, True)
+    information, squares, size = marginal_errors.observed(
+        fit, wide, x, expected, True, coarse=not asked.robust
+    )
     assert squares is not None
     # Units of anchors that nobody near can tell anything of would make numbers without bounds.
     raised = np.maximum(size, _LEAST_UNIT)
@@ -210,15 +227,25 @@ def test(fit: Rounds, x: Floats, expected: Expected, errors: Floats) -> Test | N
     place = np.full(columns.shape, -1)
     place[columns >= 0] = np.arange(tested.size)
     # Weighted persons count by their squares in products, as free parameters show.
-    robust, free = fit.engine.sampled, np.ix_(others, others)
-    ratio = float(np.trace(squares[free]) / np.trace(information[free])) if robust else 1.0
-    parts = _Parts(efficient, left, products, bank, size[tested], place, robust, ratio)
+    free = np.ix_(others, others)
+    ratio = float(np.trace(squares[free]) / np.trace(information[free])) if asked.robust else 1.0
+    spread = products if asked.robust else None
+    if asked.units is not None:
+        by_unit = sampling.squares(fit, wide, x, at, asked, None, centred=True)
+        spread = whole @ (by_unit / np.outer(size, size)) @ whole.T
+    parts = _Parts(
+        efficient, left, products, bank, size[tested], place, spread, ratio, asked.degrees
+    )
     return _tests(model, x, expected, anchors, parts, carried)
 
 
 @dataclass(frozen=True)
 class _Parts:
-    """Efficient scores of the tested parameters, what their covariance is made of, and places."""
+    """Efficient scores of the tested parameters, what their covariance is made of, and places.
+
+    ``products`` are sums of the persons' squares; ``spread`` is the covariance of a sandwich, with
+    so many ``degrees`` of freedom where it is of sampling units.
+    """
 
     score: Floats
     information: Floats
@@ -226,25 +253,28 @@ class _Parts:
     bank: Floats
     unit: Floats
     place: Ints
-    robust: bool
+    spread: Floats | None
     ratio: float
+    degrees: int | None
 
     def on(self, basis: Floats) -> tuple[float, Floats]:
         """Chi-square of the scores along ``basis`` (parameters, k), and the step they ask for.
 
-        The variance is the information, and with weights the sum of squares of scores.  So it is
+        The variance is the information, of a sandwich the sum of squares of scores.  So it is
         where the information is less than half of that in some direction: the two agree near the
         maximum, and far from it, where the data contradict the anchors, the information need not
         even be positive.
         """
         u, whole = basis.T @ self.score, self.information
         products = basis.T @ self.products @ basis
-        if not np.linalg.eigvalsh(products)[0] > _LEAST:
+        spread = None if self.spread is None else basis.T @ self.spread @ basis
+        least = min(np.linalg.eigvalsh(v)[0] for v in (products, spread) if v is not None)
+        if not least > _LEAST or (self.degrees is not None and u.size > self.degrees):
             return float("nan"), np.full(u.size, np.nan)
         information = basis.T @ whole @ basis
         if not scipy.linalg.eigh(information, products, eigvals_only=True)[0] > 0.5 * self.ratio:
             information, whole = products / self.ratio, self.products / self.ratio
-        variance = products if self.robust else information
+        variance = information if spread is None else spread
         total = variance + basis.T @ whole @ self.bank @ whole @ basis
         step = np.asarray(np.linalg.solve(information, u), dtype=np.float64)
         return float(u @ np.linalg.solve(total, u)), step
@@ -263,7 +293,7 @@ def _tests(
         if not k.size:
             continue
         each[j], scaled = parts.on(every[:, k])
-        p_value[j] = chdtrc(k.size, np.maximum(each[j], 0.0))
+        p_value[j] = sampling.p_value(each[j], k.size, parts.degrees)
         both = items[:, [j, j]]
         both[pair >= 0, 1] += scaled / parts.unit[k]
         of_item = next(p.model for p in model.items.parts if j in p.at)
@@ -278,4 +308,4 @@ def _tests(
         along[at, k] = move[:, anchors][known] * parts.unit[at]
     basis = scipy.linalg.null_space(along.T)
     together = parts.on(basis)[0] if basis.shape[1] else float("nan")
-    return Test(each, p_value, rmsd, together, basis.shape[1], carried)
+    return Test(each, p_value, rmsd, together, basis.shape[1], carried, parts.degrees)

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from irt_dask.arrays import Floats, Ints
-from irt_dask.calibrate.marginal import large_errors, lost_information
+from irt_dask.calibrate.marginal import large_errors, lost_information, sampling
 from irt_dask.calibrate.marginal.expected import Expected
 from irt_dask.calibrate.marginal.inverse_blocks import SingularError
 from irt_dask.calibrate.marginal.large_errors import Complete, Large
 from irt_dask.calibrate.marginal.model import HISTOGRAM_NODES, Model
 from irt_dask.calibrate.marginal.rounds import Rounds
-from irt_dask.errors import DataWarning, InputError
+from irt_dask.calibrate.marginal.sampling import INDEPENDENT, Sampling
+from irt_dask.errors import DataWarning
 from irt_dask.items import derivatives
 from irt_dask.items.described import described
 
@@ -24,9 +25,6 @@ from irt_dask.items.described import described
 _LEAST = 1e-6
 #: Information below which there is none: what is left of numbers that underflow.
 _NOTHING = 1e-280
-#: Parameters whose covariance is found unless the user says otherwise (seconds), and is found as a
-#: matrix (a minute; some GiB on the driver and in each worker).
-MAX_BY_DEFAULT, _MAX = 2000, 6000
 #: A relative error of standard errors, beyond these, that is worth a warning.
 _DIFFERENCE = 0.005
 
@@ -39,10 +37,11 @@ class Covariance:
     """
 
     matrix: Floats | None
-    inverse: Floats | None  # of the observed information: the same without weights
+    inverse: Floats | None  # of the observed information: the same but of a sandwich
     item_column: Ints
     ability_column: Ints
     large: Large | None = None
+    sampling: Sampling = INDEPENDENT
 
     @property
     def known(self) -> bool:
@@ -50,9 +49,11 @@ class Covariance:
         return self.inverse is not None or self.large is not None
 
     @property
-    def attrs(self) -> dict[str, str]:
-        """How it was found, if not as a matrix."""
-        return {} if self.large is None else {"standard_errors": self.large.said}
+    def attrs(self) -> dict[str, Any]:
+        """How it was found, if not as the inverse of a matrix."""
+        if self.large is not None:
+            return {"standard_errors": self.large.said}
+        return self.sampling.attrs if self.known else {}
 
     def solved(self, score: Floats) -> Floats:
         """Inverse of the observed information times a score."""
@@ -158,39 +159,31 @@ def _of_prior(model: Model, items: Floats) -> Floats:
     return model.prior.information(np.where(model.free, items, 0.5))  # fixed ones may be 0
 
 
-def are_wanted(model: Model, x: Floats, standard_errors: bool | None, sampled: bool) -> bool:
-    """Whether to find standard errors; an error if they are asked for and cannot be had."""
-    size = columns(model, x)[2]
-    if standard_errors and sampled and size > _MAX:
-        raise InputError(
-            f"standard_errors=True: with sampling weights {size} parameters need a matrix of as "
-            f"many rows and columns, and {_MAX} is the most; use standard_errors=False"
-        )
-    return size <= MAX_BY_DEFAULT if standard_errors is None else standard_errors
+def covariance(fit: Rounds, x: Floats, expected: Expected, asked: Sampling | None) -> Covariance:
+    """Inverse of the observed information at x, or the sandwich, as ``asked``.
 
-
-def covariance(fit: Rounds, x: Floats, expected: Expected, wanted: bool) -> Covariance:
-    """Inverse of the observed information at x; of a sample with weights the sandwich.
-
-    None unless ``wanted``; and, with a warning, where the information is singular.
+    None unless something is; and, with a warning, where the information is singular.
     """
     model = fit.model
     at = columns(model, x)
-    if not wanted:
+    if asked is None:
         return Covariance(None, None, *at[:2])
-    if at[2] > _MAX:
+    if at[2] > sampling.MAX_MATRIX:
         return _large(fit, x, expected, at)
-    information, squares, size = observed(fit, model, x, expected, fit.engine.sampled)
+    information, of_persons, size = observed(
+        fit, model, x, expected, asked.of_persons, coarse=not asked.robust
+    )
     values, vectors = np.linalg.eigh(information)
     if values.size and not values[0] > _LEAST:
         _warn_singular()
         return Covariance(None, None, *at[:2])
     inverse = (vectors / values) @ vectors.T / np.outer(size, size)
-    matrix = inverse
-    if squares is not None:  # the prior as persons: where these say nothing its SD is left
-        squares = squares + _by_column(_of_prior(model, model.unpack(x)[0]), at)
-        matrix = inverse @ squares @ inverse
-    return Covariance(matrix, inverse, *at[:2])
+    if not asked.robust:
+        return Covariance(inverse, inverse, *at[:2])
+    middle = sampling.squares(fit, model, x, at, asked, of_persons)
+    # The prior as persons: where these say nothing its SD is left.
+    middle = middle + _by_column(_of_prior(model, model.unpack(x)[0]), at)
+    return Covariance(inverse @ middle @ inverse, inverse, *at[:2], sampling=asked)
 
 
 def _large(fit: Rounds, x: Floats, expected: Expected, at: tuple[Ints, Ints, int]) -> Covariance:
@@ -227,17 +220,18 @@ def _warn_singular() -> None:
 
 
 def observed(
-    fit: Rounds, model: Model, x: Floats, expected: Expected, with_squares: bool
+    fit: Rounds, model: Model, x: Floats, expected: Expected, with_squares: bool, *, coarse: bool
 ) -> tuple[Floats, Floats | None, Floats]:
     """Observed information of ``model`` at x, squares of the persons' scores, and unit: one pass.
 
     The information is in shares of what would be known if abilities were: multiply it by the outer
     product of the unit, (parameters,), with itself.  The unit of a parameter of which nothing would
-    be known is 1.
+    be known is 1.  Where the middle of a sandwich amplifies errors a ``coarse`` grid of abilities
+    does not do.
     """
     items, ability = model.unpack(x)
     at = columns(model, x)
-    lost, squares = lost_information.sums(fit, model, x, at, with_squares)
+    lost, squares = lost_information.sums(fit, model, x, at, with_squares, coarse)
     complete = _complete(model, items, ability, expected, at)
     of_each = np.diag(complete)
     size = np.sqrt(np.where(of_each > _NOTHING, of_each, 1.0))

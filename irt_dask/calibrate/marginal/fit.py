@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 
 from irt_dask.arrays import Floats
-from irt_dask.calibrate.marginal import anchors, learned, signs
+from irt_dask.calibrate.marginal import anchors, learned, sampling, signs
 from irt_dask.calibrate.marginal import errors as marginal_errors
 from irt_dask.calibrate.marginal import null_categories as nulls
 from irt_dask.calibrate.marginal.described import Found, described, of_items
@@ -26,6 +26,7 @@ from irt_dask.calibrate.shared.start_values import (
     response_counts,
     start_values,
 )
+from irt_dask.calibrate.shared.units import in_units
 from irt_dask.curves.guessing import GUESSING
 from irt_dask.curves.priors import ItemPrior
 from irt_dask.engine import Engine, ProgressOption, as_responses
@@ -53,7 +54,8 @@ def fit_marginal(
     prior: str | ItemPrior | None = None,
     positive: str = "all",
     start: xr.Dataset | None = None,
-    standard_errors: bool | None = None,
+    standard_errors: bool | str | None = None,
+    sampling_unit: Any = None,
     null_categories: str = "raise",
     client: Any = None,
     progress: ProgressOption = None,
@@ -105,13 +107,22 @@ def fit_marginal(
     start : Dataset, optional
         Start values, from another fit.  Without a prior a 3PL that starts from the 2PL of the same
         data ends at a likelihood no lower (but for guessing of at least 1e-6).
-    standard_errors : bool, optional
-        Whether to find them.  Default: with up to 2,000 parameters.  Up to 6,000 the information is
-        a matrix of parameters x parameters, which is inverted; beyond (not with sampling weights)
-        conjugate gradients, in some ten to thirty passes more, find what results need of the
-        inverse, usually within .1%: attrs ``standard_errors`` says how exactly.  Fixed items are
-        taken as known then, and have no tests.  Without standard errors the last Newton steps are
-        left out too.
+    standard_errors : bool, "information" or "sandwich", optional
+        Whether to find them, and how.  Default: with up to 2,000 parameters.  "information", what
+        True is without sampling weights: the inverse of the observed information, as if the model
+        held and persons were drawn one by one.  Up to 6,000 parameters it is a matrix; beyond (no
+        sandwich then) conjugate gradients, in some ten to thirty passes more, find what results
+        need of the inverse, usually within .1%: attrs ``standard_errors`` says how exactly.  Fixed
+        items are taken as known then, and have no tests.  "sandwich", what True is with sampling
+        weights: from how much the persons' scores differ, whatever the model.  Without standard
+        errors the last Newton steps are left out too.
+    sampling_unit : str or array, optional
+        What was drawn before persons were, such as schools, whose persons are alike: the name of a
+        covariate, "person_group", or one label for each person, in their order.  Standard errors
+        are then the sandwich from sums of scores by unit; compare them with t, not the normal
+        distribution, with attrs ``degrees_of_freedom``, units less 1.  Without it they are too
+        small, of intercepts by a factor of about sqrt(1 + (n - 1) r), n persons a unit, r the
+        intraclass correlation of responses to the item.
     null_categories : {"raise", "keep", "collapse"}
         What becomes of categories that nobody has, of items with more than two (of a rating scale:
         on no item of the block; in groups: in none): an error, or they have probability 0 and no
@@ -128,7 +139,7 @@ def fit_marginal(
     Dataset over items
         ``item_discrimination``, ``item_difficulty``, ``item_intercept``, for 3PL and 4PL
         ``item_guessing``, for 4PL ``item_upper_asymptote``, with ``_se`` (from the observed
-        information, with the errors of fixed items that their bank tells: attrs
+        information or the sandwich, with the errors of fixed items that their bank tells: attrs
         ``anchor_errors``; NaN for what is fixed or at a bound, and without ``standard_errors``),
         ``item_at_bound``, ``item_flag``, ``item_n_responses``, ``item_n_right``,
         ``iteration_objective``. Where items have more than two categories also ``item_model``,
@@ -146,7 +157,8 @@ def fit_marginal(
         ``anchor_p_value``); a histogram adds ``group_ability_share`` over ``ability``.
         attrs: ``log_likelihood``, of the data alone, and from it ``aic`` and ``bic``
         with ``n_parameters`` (all that were to be estimated, those that ended at a bound too);
-        ``standard_errors``, how they were found, if not by a matrix;
+        ``standard_errors``, how they were found, if not by the inverse of a matrix; of a sandwich
+        ``n_sampling_units`` (or persons), with a response, and ``degrees_of_freedom``, one less;
         ``objective``, what was maximised; ``n_flat_items``; where parameters have priors
         ``guessing_prior``, ``upper_asymptote_prior`` and ``log_prior``, the objective less the
         log-likelihood.  With ``prior`` there is no ``aic`` and no ``bic``, and standard errors are
@@ -156,16 +168,19 @@ def fit_marginal(
     Raises
     ------
     InputError, EstimationError, TooLargeError
-        The last one before work that would not fit into memory.  A category of an item with more
-        than two that nobody has is an EstimationError, unless ``null_categories`` says otherwise,
-        and an item of which one category alone occurs.
+        The last one before work that would not fit into memory, and if sums of scores of sampling
+        units (units x parameters) take over 1 GiB.  An empty label of a unit, one unit alone, and
+        "information" with unequal sampling weights are InputErrors.  A category of an item with
+        more than two that nobody has is an EstimationError, unless ``null_categories`` says
+        otherwise, and an item of which one category alone occurs.
 
     Warns
     -----
     ConvergenceWarning, DataWarning, ItemWarning
         If the iterations do not end; if the data do not determine all parameters (no standard
-        errors then); if standard errors may be off by more than .5%; if the data contradict fixed
-        items, or there are too many parameters to tell; if a group ends at a bound; of categories
+        errors then); if standard errors may be off by more than .5%; if there are fewer than 30
+        sampling units; if the data contradict fixed items, or there are too many parameters, or too
+        few sampling units, to tell; if a group ends at a bound; of categories
         that nobody has; of flagged items.
 
     Notes
@@ -174,7 +189,8 @@ def fit_marginal(
     (slopes of any sign: 5 to 20 of most data, at most 50, and two searches that end early, again
     when a checkpoint goes on; a prior to be learned: some 10 to 40, and up to 2,000 parameters as
     many more, also again),
-    one or two for standard errors, two to six at the end; two over the labels of groups. Counts are
+    one or two for standard errors, with sampling units two more and one over their labels, two to
+    six at the end; two over the labels of groups. Counts are
     items x nodes x 16 bytes; the driver and each thread hold them some times, and the driver some
     times parameters^2 x 8 bytes for standard errors, beyond 6,000 parameters about 2,000 x
     parameters x 8 bytes at most; and sums by set of items, up to 32 MB for each task. With many
@@ -182,7 +198,9 @@ def fit_marginal(
     which keep tables of items x nodes: several).
     Abilities are integrated on an even grid that resolves every person's posterior: the
     log-likelihood is exact to rounding.
-    Source: Bock and Aitkin (1981); acceleration Walker and Ni (2011); standard errors Louis (1982).
+    Tests of fixed items with sampling units are F tests (Korn and Graubard 1990).
+    Source: Bock and Aitkin (1981); acceleration Walker and Ni (2011); standard errors Louis (1982),
+    sandwich Binder (1983).
 
     Examples
     --------
@@ -194,6 +212,7 @@ def fit_marginal(
     -2466.65
     """
     whole_number("max_iterations", max_iterations, 1)
+    sampling.check(standard_errors, sampling_unit)
     nulls.check(null_categories)
     given = as_responses(
         responses, "fit_marginal", graded=True, items=fixed_items, what="fixed_items"
@@ -205,6 +224,7 @@ def fit_marginal(
         responses, models, labels, reference_group, latent, fixed_items, guessing_prior, positive,
         prior,
     )  # fmt: skip
+    responses, units = in_units(responses, sampling_unit, client)
     with Engine(
         responses, client=client, progress=progress, stage="marginal ML", graded=True
     ) as engine:
@@ -213,26 +233,32 @@ def fit_marginal(
         fit = Rounds(engine, what, complete=counts.complete)
         x = signs.likeliest(fit, counts, start) if what.signed else _begun(fit, counts, start)
         fit, x, before = _with_prior(fit, x, prior)
-        wanted = marginal_errors.are_wanted(fit.model, x, standard_errors, engine.sampled)
+        size = marginal_errors.columns(fit.model, x)[2]
+        asked = sampling.asked(engine, fit.model, size, standard_errors, units, counts.n_persons)
         options = _identity(fit.model, latent, tolerance, labels, x)
         saved = checkpoint_of(engine, checkpoint, options)
         end = climb.full(fit, x, max_iterations, tolerance, saved, "marginal")
-        found = _found(fit, signs.upright(fit.model, end.x), wanted, fixed_items)
+        found = _found(fit, signs.upright(fit.model, end.x), asked, fixed_items)
         items = of_items(fit, found, counts)
-    if not end.converged:
-        warnings.warn(
-            f"marginal maximum likelihood did not converge in {max_iterations} iterations; raise "
-            f"max_iterations",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
+    _warn_unless(end.converged, max_iterations)
     estimated = np.asarray(fit.model.free.any(axis=0))
     nulls.warn(fit.model.items, responses.item_id, estimated, null_categories)
     checks.warn(items["item_flag"], responses.item_id)
+    sampling.warn(asked)
     if found.anchored is not None:
         found.anchored.warn(responses.item_id)
     name = model if isinstance(model, str) else "by item"
     return described(fit, found, end, items, labels, name, before)
+
+
+def _warn_unless(converged: bool, max_iterations: int) -> None:
+    if not converged:
+        warnings.warn(
+            f"marginal maximum likelihood did not converge in {max_iterations} iterations; raise "
+            f"max_iterations",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
 
 
 def _with_categories(
@@ -269,19 +295,22 @@ def _begun(fit: Rounds, counts: ResponseCounts, start: xr.Dataset | None) -> Flo
 # --- what is found --------------------------------------------------------------------------------
 
 
-def _found(fit: Rounds, x: Floats, wanted: bool, bank: xr.Dataset | None) -> Found:
+def _found(
+    fit: Rounds, x: Floats, asked: sampling.Sampling | None, bank: xr.Dataset | None
+) -> Found:
     """From where the iterations ended to the maximum, its errors, and tests of the bank."""
     value, expected = fit.expect(x)
-    covariance = marginal_errors.covariance(fit, x, expected, wanted)
+    covariance = marginal_errors.covariance(fit, x, expected, asked)
     end, value, expected = _polished(fit, x, value, expected, covariance)
-    if wanted and not marginal_errors.same_columns(fit.model, x, end):  # a bound was reached
-        covariance = marginal_errors.covariance(fit, end, expected, wanted)
+    if asked is not None and not marginal_errors.same_columns(fit.model, x, end):
+        # A bound was reached.
+        covariance = marginal_errors.covariance(fit, end, expected, asked)
     anchored = None
     if bank is not None and covariance.large is not None:
         anchors.warn_untested(covariance.size)
     if bank is not None and covariance.inverse is not None:
         errors = anchors.bank_errors(bank, fit.engine.responses.item_id, fit.model.items)
-        anchored = anchors.test(fit, end, expected, errors)
+        anchored = anchors.test(fit, end, expected, errors, covariance.sampling)
         if anchored is not None and covariance.matrix is not None:
             covariance = replace(covariance, matrix=covariance.matrix + anchored.carried)
     return Found(end, value, expected, covariance, anchored)

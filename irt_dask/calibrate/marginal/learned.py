@@ -18,7 +18,7 @@ from irt_dask.arrays import Floats, Ints
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy
 from irt_dask.calibrate.bayes.signed_hierarchy import SignedHierarchy
 from irt_dask.calibrate.marginal import errors as marginal_errors
-from irt_dask.calibrate.marginal import signs
+from irt_dask.calibrate.marginal import sampling, signs
 from irt_dask.calibrate.marginal.expected import Expected
 from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.marginal.rounds import Rounds
@@ -80,7 +80,7 @@ def settle(fit: Rounds, x: Floats) -> tuple[Model, Floats, Learned]:
         x = fit.model.pack(items, ability)
     start = search.prior.start(search.coordinates(fit.model.unpack(x)[0]))
     x, mean, covariance, n = _rounds(search, fit, x, *start, known=True)
-    if marginal_errors.columns(fit.model, x)[2] <= marginal_errors.MAX_BY_DEFAULT:
+    if marginal_errors.columns(fit.model, x)[2] <= sampling.MAX_BY_DEFAULT:
         x, mean, covariance, more = _rounds(search, fit, x, mean, covariance, known=False)
         n += more
     if (upright := signs.upright(fit.model, x)) is not x:  # the prior turns with the items
@@ -160,7 +160,9 @@ class _Search:
         """Covariances of the items' coordinates, (items, 2, 2), with abilities known or not."""
         items, _ = fit.model.unpack(x)
         slopes = self.common.slopes(items)[self.at]
-        found = None if known else marginal_errors.covariance(fit, x, seen, True).inverse
+        found = None
+        if not known:
+            found = marginal_errors.covariance(fit, x, seen, sampling.INDEPENDENT).inverse
         if found is None:
             free = fit.model.inside(items)
             information = derivatives.observed_information(seen.counts, items, free)

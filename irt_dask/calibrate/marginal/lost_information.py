@@ -137,24 +137,42 @@ def _affordable(sets: Bools, items: ItemSet, n_nodes: int, n_groups: int, square
 # --- all persons ----------------------------------------------------------------------------------
 
 
+class Scored(NamedTuple):
+    """Scores of a model at a column: derivatives by parameter, row and node, and what they need."""
+
+    setting: Setting
+    scores: Scores
+    slope: Floats
+    of_ability: Floats
+
+
+def scored(
+    fit: Rounds, model: Model, x: Floats, at: tuple[Ints, Ints, int], *, coarse: bool
+) -> Scored:
+    """Scores of ``model`` at x on a grid, perhaps a coarse one; ``at`` says where they go."""
+    ability, items = model.unpack(x)[1], model.item_set(x)
+    setting = Setting(fit.name, items, Grid.of(model, items, ability, coarse=coarse))
+    nodes = setting.grid.nodes
+    slope = items.by_parameter(nodes, model.items.size)
+    of_ability = ability_scores(model, ability, nodes)
+    scores = lost_information.scores(slope, items.first, of_ability, *at[:2])
+    return Scored(setting, scores, slope, of_ability)
+
+
 def sums(
-    fit: Rounds, model: Model, x: Floats, at: tuple[Ints, Ints, int], squares: bool
+    fit: Rounds, model: Model, x: Floats, at: tuple[Ints, Ints, int], squares: bool, coarse: bool
 ) -> tuple[Floats, Floats | None]:
     """Sums over persons of posterior covariances of their scores, and of squares of their means.
 
-    ``at`` says where the scores go; ``squares`` are found if wanted, with those of weights.  Where
+    ``at`` says where the scores go; ``squares`` are found if wanted, with those of weights; a
+    ``coarse`` grid has half the nodes.  Where
     the log odds of all items are linear in ability, persons who answered what many others did take
     a fraction of the time of the others.
     """
     engine = fit.engine
-    ability = model.unpack(x)[1]
     item_column, ability_column, size = at
-    items = model.item_set(x)
-    setting = Setting(fit.name, items, Grid.of(model, items, ability, coarse=True))
-    nodes = setting.grid.nodes
-    slope = items.by_parameter(nodes, model.items.size)
-    of_ability = ability_scores(model, ability, nodes)
-    scores = lost_information.scores(slope, items.first, of_ability, item_column, ability_column)
+    setting, scores, slope, of_ability = scored(fit, model, x, at, coarse=coarse)
+    items, nodes = setting.items, setting.grid.nodes
     largest = float(engine.responses.max_weight or 1.0) if engine.sampled else 1.0
     units = lost_information.units_for(engine.n_persons, nodes.size, size)
     plan = _Plan(setting, scores, _NO_SETS, None, largest, units, squares)

@@ -31,7 +31,7 @@ from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Layout
 
 #: Weights below this share of the largest take no part: standard errors change by 1e-11.
-_CUT = 1e-12
+CUT = 1e-12
 #: Rows of the matrix whose products are summed at a time, and its bytes.
 _ROWS, _BYTES = 4096, 1 << 26
 #: Numbers that sums by set of items take, at most.
@@ -106,6 +106,31 @@ def _of_sets(observed: Bools, s: Scores, out: Floats) -> None:
             _add(s.lowest[q], items, s.item_column, out[k, q])
 
 
+def sums_of_sets(observed: Bools, s: Scores, n_nodes: int) -> Floats:
+    """Those sums of the first sets, as many as there is room for."""
+    size = s.bound.shape[1]
+    n_sets = min(len(observed), _OF_SETS // (n_nodes * size))
+    out = np.zeros((n_sets, n_nodes, size))
+    _of_sets(observed[:n_sets], s, out)
+    return out
+
+
+@jit
+def at_node(
+    q: int, c: Some, r: int, number: int, group: int, s: Scores, of_sets: Floats, to: Floats
+) -> None:
+    """Scores of the person in row r at node q, (columns,); ``of_sets`` knows some sets' part."""
+    if 0 <= number < of_sets.shape[0]:
+        to[:] = of_sets[number, q]
+    else:
+        to[:] = 0.0
+        _add(s.lowest[q], c.items[r, : c.n[r]], s.item_column, to)
+    _add(s.gain[q], c.higher[r, : c.n_higher[r]], s.row_column, to)
+    for k in range(2):
+        if s.ability_column[group, k] >= 0:
+            to[s.ability_column[group, k]] = s.ability[group, k, q]
+
+
 @jit
 def _scaled(to: Floats, average: Floats, root: float, unit: Floats) -> None:
     """Deviations from the average, in units."""
@@ -145,9 +170,9 @@ def _fill(
             if c.n[r] == 0 or weight[i] == 0.0:
                 continue
             w = c.w[r]
-            while w[lo] <= _CUT:
+            while w[lo] <= CUT:
                 lo += 1
-            while w[hi - 1] <= _CUT:
+            while w[hi - 1] <= CUT:
                 hi -= 1
             if n_spread + hi - lo > spread.shape[0] or n_mean == mean.shape[0]:
                 return begin + r, n_spread, n_mean
@@ -158,15 +183,7 @@ def _fill(
             number = shared.number[i]
             for q in range(lo, hi):
                 to = spread[n_spread + q - lo]
-                if 0 <= number < of_sets.shape[0]:
-                    to[:] = of_sets[number, q]
-                else:
-                    to[:] = 0.0
-                    _add(s.lowest[q], c.items[r, : c.n[r]], s.item_column, to)
-                _add(s.gain[q], c.higher[r, : c.n_higher[r]], s.row_column, to)
-                for k in range(2):
-                    if s.ability_column[group, k] >= 0:
-                        to[s.ability_column[group, k]] = s.ability[group, k, q]
+                at_node(q, c, r, number, group, s, of_sets, to)
                 average += w[q] / sum_w * to
             for q in range(lo, hi):
                 to = spread[n_spread + q - lo]
@@ -199,10 +216,7 @@ def sums(
     ``shared`` numbers.  :func:`value` gives what these stand for.
     """
     deviation, of_mean = s.bound
-    size = deviation.size
-    n_sets = min(len(observed), _OF_SETS // (g.nodes.size * size))
-    of_sets = np.zeros((n_sets, g.nodes.size, size))
-    _of_sets(observed[:n_sets], s, of_sets)
+    size, of_sets = deviation.size, sums_of_sets(observed, s, g.nodes.size)
     spread = np.empty((u.rows, size))
     low = np.empty((u.rows if u.fine else 0, size))
     mean = np.empty((max(1, u.rows // 8), size))

@@ -88,7 +88,7 @@ def box(nodes: tuple[Floats, ...], covariance: Floats) -> Box:
 
 
 @jit
-def _room(g: Box) -> Room:
+def room(g: Box) -> Room:
     n0, n1, n2 = g.nodes[0].size, g.nodes[1].size, g.nodes[2].size
     n = max(n0, max(n1, n2))
     mode, low, high = np.empty(3, np.int64), np.empty(3, np.int64), np.empty(3, np.int64)
@@ -318,7 +318,7 @@ def _fill(g: Box, group: int, r: Room) -> float:
 
 
 @jit
-def _slice1(g: Box, group: int, r: Room, q1: int) -> float:
+def slice_of_second(g: Box, group: int, r: Room, q1: int) -> float:
     """Mass of a slice of the middle ability."""
     c01, c02, c12 = g.cross[0][group], g.cross[1][group], g.cross[2][group]
     n0, n1, n2 = g.nodes[0].size, g.nodes[1].size, g.nodes[2].size
@@ -336,7 +336,7 @@ def _slice1(g: Box, group: int, r: Room, q1: int) -> float:
 def _face(g: Box, group: int, r: Room, d: int, q: int) -> float:
     """Mass of the slice at a face."""
     if d == 1:
-        return _slice1(g, group, r, q)
+        return slice_of_second(g, group, r, q)
     mass = 0.0
     if d == 0:
         for q2 in range(r.low[2], r.high[2]):
@@ -384,7 +384,7 @@ def weigh(
 def _moments(
     f0: Floats, f1: Floats, f2: Floats, g: Box, group: Ints, mean: Floats, out: Floats, how: Ints
 ) -> None:  # fmt: skip
-    r = _room(g)
+    r = room(g)
     h0, h2 = g.spacing[0], g.spacing[2]
     for i in range(f2.shape[0]):
         how[i], total = weigh(f0[i], f1[i], f2[i], g, group[i], mean[i], r)
@@ -430,7 +430,7 @@ def moments(
     ``log_likelihood`` has (persons, nodes) of each ability, ``mean`` the prior means (persons, D).
     """
     n, dims = mean.shape
-    f, own = _filled(log_likelihood), np.zeros((n, DIMS))
+    f, own = filled(log_likelihood), np.zeros((n, DIMS))
     own[:, DIMS - dims :] = mean
     out, how = np.empty((n, 10)), np.empty(n, dtype=np.int64)
     _moments(*f, g, group, own, out, how)
@@ -446,7 +446,7 @@ def moments(
     )
 
 
-def _filled(log_likelihood: list[Floats]) -> Any:
+def filled(log_likelihood: list[Floats]) -> Any:
     """Log-likelihoods of three abilities: 0 at the only node of those that are none."""
     n = len(log_likelihood[0])
     return (*(np.zeros((n, 1)) for _ in range(DIMS - len(log_likelihood))), *log_likelihood)

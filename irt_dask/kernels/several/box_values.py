@@ -80,7 +80,7 @@ def _draws(
     f0: Floats, f1: Floats, f2: Floats, g: Box, group: Ints, mean: Floats, u: Floats, out: Floats,
     how: Ints,
 ) -> None:  # fmt: skip
-    r = box_posterior._room(g)
+    r = box_posterior.room(g)
     n = r.b.shape[1]
     f, own, mass, part = np.empty(n), np.empty(n), np.empty(n), np.empty(PIECES)
     for i in range(f2.shape[0]):
@@ -112,7 +112,7 @@ def draw(
     own, uniforms = np.zeros((n, DIMS)), np.full((n, DIMS), 0.5)
     own[:, first:], uniforms[:, first:] = mean, u
     out, how = np.empty((n, DIMS)), np.empty(n, dtype=np.int64)
-    f = box_posterior._filled(log_likelihood)
+    f = box_posterior.filled(log_likelihood)
     _draws(*f, g, group, own, uniforms, out, how)
     return np.ascontiguousarray(out[:, first:]), how
 
