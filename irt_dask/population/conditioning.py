@@ -17,6 +17,7 @@ from irt_dask.engine.cache import keep
 from irt_dask.errors import EstimationError
 from irt_dask.kernels.base import design_products
 from irt_dask.kernels.several import box_posterior, box_values
+from irt_dask.kernels.several.box_third_moments import third_moments
 from irt_dask.population.design import Design
 from irt_dask.population.domains import Domain, nodes_between
 from irt_dask.store import Block
@@ -115,6 +116,17 @@ class Conditioning:
             block, mean, lambda f, box: box_posterior.moments(f, box, group, mean)
         )
         return mean, posterior, covariance, log_marginal
+
+    def moments_to_third(self, block: Block) -> tuple[Floats, Floats, Floats, Floats]:
+        """Prior and posterior means, posterior covariances and third central moments."""
+        group, mean = self.group(block), self.means(block)
+
+        def summed(f: list[Floats], box: box_posterior.Box) -> Any:
+            first, second, _, how = box_posterior.moments(f, box, group, mean)
+            return first, second, third_moments(f, box, group, mean), how
+
+        posterior, covariance, third = self._within_grid(block, mean, summed)
+        return mean, posterior, covariance, third
 
     def values(self, block: Block, u: Floats) -> Floats:
         """A draw of all abilities of each person, (persons, domains); u are uniforms like it.

@@ -6,7 +6,8 @@ covariance S, the score is z (K e)' in the coefficients of components, and
     s = [K (V + e e' - S) K], halved on the diagonal,
 
 in the elements of S.  Louis (1982): the information of the coefficients is the sum of
-z z' (K - K V K) over persons; that of the others, and between both, is taken from cross-products of
+z z' (K - K V K) over persons, and that between them and the elements of S follows from the third
+central moments of posteriors; among the few elements of S it is taken from cross-products of
 scores, which have the same expectation.  (Of the coefficients they would lose what was fitted: of n
 persons and p coefficients a share p / n.)  With sampling weights the covariance is a sandwich whose
 middle gets back each person's leverage times his information.
@@ -63,16 +64,30 @@ class _Scales:
         self.square = fixed_point.scale_for(n * s**2 * most**2)
 
 
-def _scores(model: Conditioning, block: Block, furthest: float) -> tuple[Floats, Floats, Floats]:
-    """Of each person: K e, the scores of the elements of S, and K - K V K."""
-    prior, mean, v, _ = model.moments(block)
+@dataclass(frozen=True)
+class _Scores:
+    """Of a block's persons."""
+
+    ke: Floats  # K e, (persons, domains)
+    elements: Floats  # scores of the elements of S, (persons, pairs)
+    information: Floats  # K - K V K, (persons, domains, domains)
+    between: Floats  # information between K e and the elements, (persons, domains, pairs)
+
+
+def _scores(model: Conditioning, block: Block, furthest: float) -> _Scores:
+    prior, mean, v, third = model.moments_to_third(block)
     group, e = model.group(block), np.clip(mean - prior, -furthest, furthest)
     k = np.linalg.inv(model.covariance)[group]
     ke = np.einsum("ide,ie->id", k, e)
     kvk = k @ v @ k
-    i, j = np.triu_indices(e.shape[1])
-    of_elements = (kvk + ke[:, :, None] * ke[:, None, :] - k)[:, i, j]
-    return ke, np.where(i == j, 0.5, 1.0) * of_elements, np.asarray(k - kvk)
+    left = np.asarray(k - kvk)
+    for axis in (1, 2, 3):  # the third moments of K r
+        third = np.moveaxis(np.einsum("ide,ie...->id...", k, np.moveaxis(third, axis, 1)), 1, axis)
+    a, b = np.triu_indices(e.shape[1])
+    half = np.where(a == b, 0.5, 1.0)
+    of_elements = half * (kvk + ke[:, :, None] * ke[:, None, :] - k)[:, a, b]
+    between = left[:, :, a] * ke[:, None, b] + left[:, :, b] * ke[:, None, a] - third[:, :, a, b]
+    return _Scores(ke, of_elements, left, half * between)
 
 
 def _sums(
@@ -80,20 +95,21 @@ def _sums(
 ) -> tuple[ByGroup]:
     """Sums of each group; with the loadings over root weight for ``leverage``, of a middle."""
     w = weights_in(block)
-    ke, s, information = _scores(model, block, scales.furthest)
+    of_all = _scores(model, block, scales.furthest)
+    ke, s = of_all.ke, of_all.elements
     i, j = np.triu_indices(ke.shape[1])
     group, out = model.group(block), {}
     assert block.design is not None
     for g in np.unique(group):
         its = np.flatnonzero(group == g)
-        u, own, of = block.design[its], w[its], information[its][:, i, j]
-        gram, times = scales.information, own
+        u, own, of = block.design[its], w[its], of_all.information[its][:, i, j]
+        gram, times, both = scales.information, own, of_all.between[its]
         if leverage is not None:
             z = design_products.linear_predictor(u, leverage[g])
             lost = np.clip(own * (z**2).sum(axis=1), 0.0, 1.0)[:, None]
             of = ke[its][:, i] * ke[its][:, j] + lost * of
             gram, times = scales.middle, own**2
-        both = ke[its][:, :, None] * s[its][:, None, :]
+            both = ke[its][:, :, None] * s[its][:, None, :]
         squares = s[its][:, :, None] * s[its][:, None, :]
         out[int(g)] = (
             np.stack([gram.sums(u, times * of[:, k]) for k in range(i.size)]),

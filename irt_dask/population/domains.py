@@ -34,6 +34,8 @@ _FAR, _APART = 20.0, 0.125
 _SHARE = 1.0
 #: Spacings are powers of this, so that rounding of what they follow from changes none.
 _STEP = 2.0**0.125
+#: ... with so few bits that multiples, and their differences, are exact.
+_BITS = 2**12
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class Domain:
         Of the prior that is the precision given the other abilities.
         """
         h = min(_SHARE / math.sqrt(precision + self.sharpest), 1.0 / self.items.steepest)
-        return float(_STEP ** math.floor(math.log(h, _STEP) + 1e-6))
+        size, exponent = math.frexp(_STEP ** math.floor(math.log(h, _STEP) + 1e-6))
+        return math.ldexp(round(size * _BITS) / _BITS, exponent)
 
     def log_likelihood(self, block: Block, nodes: Floats) -> Floats:
         """(persons, nodes)"""

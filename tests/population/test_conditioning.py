@@ -80,7 +80,7 @@ def test_one_domain_is_the_latent_regression_of_score() -> None:
     )
     np.testing.assert_allclose(
         mine["regression_coefficient_se"].values[0, :, 0],
-        other["regression_coefficient_se"], rtol=1e-2,
+        other["regression_coefficient_se"], rtol=5e-4,
     )  # fmt: skip
     assert mine.attrs["log_likelihood"] == pytest.approx(other.attrs["log_likelihood"], abs=1e-4)
     assert float(mine["residual_sd_se"].values[0, 0]) == pytest.approx(
@@ -97,7 +97,7 @@ def test_groups_are_those_of_score() -> None:
     mine, other = irt.fit_population(r, data.bank), irt.score(r, data.bank, prior="groups")
     np.testing.assert_allclose(mine["group_mean"].values[:, 0], other["group_mean"], atol=2e-6)
     np.testing.assert_allclose(
-        mine["group_mean_se"].values[:, 0], other["group_mean_se"], rtol=1e-2
+        mine["group_mean_se"].values[:, 0], other["group_mean_se"], rtol=5e-4
     )
     assert mine["group_label"].values.tolist() == other["group_label"].values.tolist()
     whole = irt.fit_population(r, data.bank, by_group=False)

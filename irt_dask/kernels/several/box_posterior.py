@@ -89,6 +89,7 @@ def box(nodes: tuple[Floats, ...], covariance: Floats) -> Box:
 
 @jit
 def room(g: Box) -> Room:
+    """Room for what is found of a person."""
     n0, n1, n2 = g.nodes[0].size, g.nodes[1].size, g.nodes[2].size
     n = max(n0, max(n1, n2))
     mode, low, high = np.empty(3, np.int64), np.empty(3, np.int64), np.empty(3, np.int64)
