@@ -18,6 +18,7 @@ from irt_dask.population.conditioning import MOST_EXACT
 from irt_dask.population.conditioning_em import MOST_CORRELATED
 from irt_dask.population.conditioning_fit import Found
 from irt_dask.population.em import SD_BOUNDS
+from irt_dask.population.learned_coefficients import learned
 from irt_dask.population.regression import EVERYBODY
 from irt_dask.store import Responses
 
@@ -102,6 +103,7 @@ def _values(found: Found) -> tuple[dict[str, Any], dict[str, Any]]:
     loading = np.full((groups, p, most), np.nan)
     component = np.full((groups, most, dims), np.nan)
     covariance = np.full((groups, most * dims, most * dims), np.nan)
+    omega, spread = np.full((groups, dims, dims), np.nan), np.full((groups, most), np.nan)
     corrected = found.corrected()
     sd = np.sqrt(np.diagonal(corrected, axis1=1, axis2=2))
     i, j = np.triu_indices(dims)
@@ -111,9 +113,12 @@ def _values(found: Found) -> tuple[dict[str, Any], dict[str, Any]]:
         t = original @ b.loading
         coefficient[g] = t @ c
         se[g] = np.where(b.determined[:, None], e.of_terms(t), np.nan)
-        loading[g, :, : b.n], component[g, : b.n] = b.loading, c
         n = b.n * dims
-        covariance[g, :n, :n] = e.components
+        drawn, covariance[g, :n, :n], prior = learned(c, e.components, b.variance)
+        loading[g, :, : b.n], component[g, : b.n] = b.loading, drawn
+        spread[g, 1 : b.n] = b.variance
+        if prior is not None:
+            omega[g] = prior
         explained = c[1:].T @ c[1:]
         total[g] += explained
         own = np.diag(e.components)[:dims]
@@ -130,7 +135,8 @@ def _values(found: Found) -> tuple[dict[str, Any], dict[str, Any]]:
         "group_correlation": total / total_sd[:, :, None] / total_sd[:, None, :],
         "explained_share": 1.0 - (sd / total_sd) ** 2,
         "component_loading": loading, "component_coefficient": component,
-        "component_coefficient_covariance": covariance,
+        "component_coefficient_covariance": covariance, "component_prior_covariance": omega,
+        "component_variance": spread,
     }  # fmt: skip
     return data, {}
 
