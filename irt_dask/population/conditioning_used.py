@@ -74,17 +74,8 @@ def used(population: xr.Dataset, items: xr.Dataset, responses: Responses) -> Use
         every: Bools = np.ones(len(loading), dtype=bool)
         weight = float(np.atleast_1d(population.attrs["sum_of_weights"])[g])
         effective = float(np.atleast_1d(population.attrs["n_effective"])[g])
-        bases.append(
-            Basis(
-                loading[:, :n],
-                weight,
-                effective,
-                1.0,
-                every,
-                np.zeros(len(loading)),
-                np.zeros(n - 1),
-            )
-        )
+        nobody, variance = np.zeros(len(loading)), population["component_variance"].values[g, 1:n]
+        bases.append(Basis(loading[:, :n], weight, effective, 1.0, every, nobody, variance))
         components.append(population["component_coefficient"].values[g, :n])
         all_of = population["component_coefficient_covariance"].values[g]
         covariances.append(all_of[: n * dims, : n * dims])
