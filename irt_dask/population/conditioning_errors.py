@@ -22,6 +22,7 @@ import numpy as np
 
 from irt_dask.arrays import Floats
 from irt_dask.engine import Engine
+from irt_dask.errors import EstimationError
 from irt_dask.kernels.base import design_products, fixed_point
 from irt_dask.population.basis import Basis
 from irt_dask.population.conditioning import Conditioning
@@ -31,6 +32,8 @@ from irt_dask.store import Block
 
 #: Bound of a person's residual in residual SDs: further out nobody's score counts more.
 _FURTHEST = 32.0
+#: Share of the information of the elements of S that is left once coefficients are fitted, at least.
+_LEAST_LEFT = 0.1
 
 
 @dataclass(frozen=True)
@@ -150,17 +153,41 @@ def errors(engine: Engine, fitted: Fitted, bases: list[Basis]) -> list[Errors]:
     for sums, middle, basis in zip(
         by_group(engine, model, _sums, scales, None), middles, bases, strict=True
     ):
-        inverse = _inverse(_matrix(sums, basis, scales, scales.information, dims))
+        n = basis.n * dims
+        inverse = _inverse(_matrix(sums, basis, scales, scales.information, dims), n)
         if middle is not None:
             inverse = inverse @ _matrix(middle, basis, scales, scales.middle, dims) @ inverse
-        n = basis.n * dims
         out.append(Errors(inverse[:n, :n], inverse[n:, n:]))
     return out
 
 
-def _inverse(information: Floats) -> Floats:
+def _inverse(information: Floats, n: int) -> Floats:
+    """Inverse of the information, whose first n parameters are coefficients.
+
+    Where little is left of the information of the elements of S (a correlation at its bound), what
+    they have to do with the coefficients is left out: cross-products of few persons cannot say it.
+    """
+    of_components = _inverse_alone(information[:n, :n])
+    own = information[n:, n:]
+    left = own - information[n:, :n] @ of_components @ information[:n, n:]
+    size = np.sqrt(np.diag(own))
+    out = np.zeros_like(information)
+    if (
+        np.linalg.eigvalsh(left / np.outer(size, size))[0]
+        > _LEAST_LEFT * (np.linalg.eigvalsh(own / np.outer(size, size))[0])
+    ):
+        return _inverse_alone(information)
+    out[:n, :n], out[n:, n:] = of_components, _inverse_alone(own)
+    return out
+
+
+def _inverse_alone(information: Floats) -> Floats:
     """Inverse of a positive definite matrix of unlike units."""
     size = np.sqrt(np.maximum(np.diag(information), 1e-300))
     values, vectors = np.linalg.eigh(information / np.outer(size, size))
-    values = np.maximum(values, 1e-10)
+    if not values[0] > 1e-12:
+        raise EstimationError(
+            "the persons' responses do not determine the coefficients of the regression: give "
+            "fewer covariates, or n_components"
+        )
     return np.asarray((vectors / values) @ vectors.T / np.outer(size, size))

@@ -5,9 +5,12 @@ With t_d the distance of ability d from a node near the mode, the log density is
 
     b_0(t_0) + b_1(t_1) + b_2(t_2) - K_01 t_0 t_1 - K_02 t_0 t_2 - K_12 t_1 t_2,
 
-b_d being the log density along the axis d through that node.  With s the sign of K_01 the product
-is -|K_01| ((t_0 + s t_1)^2 - t_0^2 - t_1^2) / 2: so no factor is large, however high correlations
-are.  Factors of one ability are made for each person, those of two lie in tables that all share.
+b_d being the log density along the axis d through that node.  Slices of equal t_0 are summed one by
+one.  In each t_1 and t_2 are taken from nodes near its own mode; with c the root of K_11 / K_22 and
+s the sign of K_12 their product is then -|K_12| ((c t_1 + s t_2 / c)^2 / 2 - c^2 t_1^2 / 2 - ...),
+so that the factors of one ability stay those of a normal density, and the others, which lie in a
+table that all persons share, are below 1: no number is large, however high correlations are.
+
 A person's box reaches over so many standard deviations of the normal approximation, and further
 while its faces have mass; one that would go beyond an end of the grid is not used, so that where
 grids end never changes a bit.
@@ -31,8 +34,6 @@ DIMS = 3
 _REACH = 5.6
 #: Share of the mass that a slice at a face of the box may have.
 _FACE = 1e-7
-#: Logarithms of factors of an ability within a box, at most: beyond, they overflow.
-_LARGEST = 600.0
 #: How a person's box ended: well; beyond an end of the grid; beyond what numbers hold.
 DONE, BEYOND, TOO_STEEP = 0, 1, 2
 
@@ -43,10 +44,9 @@ class Box(NamedTuple):
     nodes: tuple[Floats, Floats, Floats]
     spacing: Floats  # (3,), 1 for a single node
     precision: Floats  # (groups, 3, 3)
-    bend: Floats  # (groups, 3): what is taken from the products of t_d^2, half of sum |K_de|
+    bend: Floats  # (groups, 2): what abilities 1 and 2 take of their product, of t^2
     constant: Floats  # log of the normal density's constant and of the spacings, (groups,)
-    # factors by steps from the mode along two axes, (groups, 2 nodes - 1, 2 nodes - 1)
-    cross: tuple[Floats, Floats, Floats]  # of abilities 0 and 1, 0 and 2, 1 and 2
+    cross: Floats  # what is left of it, by steps along both, (groups, 2 nodes - 1, 2 nodes - 1)
 
 
 class Room(NamedTuple):
@@ -56,9 +56,13 @@ class Room(NamedTuple):
     low: Ints
     high: Ints
     b: Floats  # (3, nodes) log density along the axes, 0 at the mode's node
-    e: Floats  # exponential of that and of the bend
+    lean: Floats  # (2,): how far t_1 and t_2 move with t_0 along the slices' modes
+    centre: Ints  # (nodes 0, 2): nodes near the mode of a slice
+    log_slice: Floats  # (nodes 0,): log density there
+    e1: Floats  # (nodes 0, nodes 1): factors in each slice
+    e2: Floats  # (nodes 0, nodes 2)
     sums: Floats  # (nodes 0, 3, nodes 2): masses of slices, times 1, t_1, t_1^2
-    peak: Floats  # (1,) log density at the mode's node
+    peak: Floats  # (2,) log density at the mode's node, and of the largest slice next to that
 
 
 def box(nodes: tuple[Floats, ...], covariance: Floats) -> Box:
@@ -75,16 +79,17 @@ def box(nodes: tuple[Floats, ...], covariance: Floats) -> Box:
         + np.log(spacing).sum()
         - 0.5 * n * math.log(2.0 * math.pi)
     )
-    cross = []
-    for d, e in ((0, 1), (0, 2), (1, 2)):
-        i, j = (np.arange(1 - every[k].size, every[k].size) * spacing[k] for k in (d, e))
-        k = precision[:, d, e][:, None, None]
-        apart = i[:, None] + np.where(k < 0.0, -1.0, 1.0) * j
-        cross.append(np.exp(-0.5 * np.abs(k) * apart**2))
+    i, j = (np.arange(1 - every[d].size, every[d].size) * spacing[d] for d in (1, 2))
+    k = precision[:, 1, 2]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        square = np.sqrt(precision[:, 1, 1] / precision[:, 2, 2])
+    square = np.where(k != 0.0, square, 1.0)
+    bend = 0.5 * np.abs(k)[:, None] * np.stack([square, 1.0 / square], axis=1)
+    c = np.sqrt(square)[:, None, None]
+    apart = c * i[:, None] + np.where(k < 0.0, -1.0, 1.0)[:, None, None] * j / c
+    cross = np.exp(-0.5 * np.abs(k)[:, None, None] * apart**2)
     first, second, third = every
-    off = np.abs(precision).sum(axis=2) - np.abs(np.diagonal(precision, axis1=1, axis2=2))
-    nodes_of = (first, second, third)
-    return Box(nodes_of, spacing, precision, 0.5 * off, constant, (cross[0], cross[1], cross[2]))
+    return Box((first, second, third), spacing, precision, bend, constant, cross)
 
 
 @jit
@@ -93,9 +98,11 @@ def room(g: Box) -> Room:
     n0, n1, n2 = g.nodes[0].size, g.nodes[1].size, g.nodes[2].size
     n = max(n0, max(n1, n2))
     mode, low, high = np.empty(3, np.int64), np.empty(3, np.int64), np.empty(3, np.int64)
+    centre = np.empty((n0, 2), np.int64)
     return Room(
-        mode, low, high, np.empty((3, n)), np.empty((3, n)), np.empty((n0, 3, n2)), np.empty(1)
-    )
+        mode, low, high, np.empty((3, n)), np.empty(2), centre, np.empty(n0), np.empty((n0, n1)),
+        np.empty((n0, n2)), np.empty((n0, 3, n2)), np.empty(2),
+    )  # fmt: skip
 
 
 @jit
@@ -222,6 +229,9 @@ def _climb(
         top = r.b[d, r.mode[d]]
         for q in range(g.nodes[d].size):
             r.b[d, q] -= top
+    det = p[1, 1] * p[2, 2] - p[1, 2] * p[1, 2]
+    r.lean[0] = (p[1, 2] * p[0, 2] - p[2, 2] * p[0, 1]) / det
+    r.lean[1] = (p[1, 2] * p[0, 1] - p[1, 1] * p[0, 2]) / det
     r.peak[0] = _log_density(f0, f1, f2, g, k, mean, r.mode)
     return variance
 
@@ -250,29 +260,57 @@ def _inside(g: Box, r: Room) -> bool:
 
 
 @jit
-def _factors(g: Box, group: int, r: Room) -> bool:
-    """Fill in factors of one ability; False where one is beyond what numbers hold."""
-    largest = 0.0
-    for d in range(3):
-        for q in range(r.low[d], r.high[d]):
-            t = (q - r.mode[d]) * g.spacing[d]
-            log = r.b[d, q] + g.bend[group, d] * t * t
-            largest = max(largest, log)
-            r.e[d, q] = math.exp(log)
-    return largest < _LARGEST
+def _along(
+    b: Floats, low: int, high: int, mode: int, h: float, tilt: float, centre: int, bend: float,
+    out: Floats,
+) -> float:  # fmt: skip
+    """Factors of an ability in a slice, 1 at its centre; the log density there."""
+    at = b[centre] - tilt * (centre - mode) * h
+    for q in range(low, high):
+        t = (q - centre) * h
+        out[q] = math.exp(b[q] - tilt * (q - mode) * h - at + bend * t * t)
+    return at
+
+
+@jit
+def fill_slice(g: Box, group: int, r: Room, q0: int, t0: float) -> None:
+    """Fill in the centre of the slice at ``t0``, its log density there, and its factors."""
+    k, h, bend = g.precision[group], g.spacing, g.bend[group]
+    for a in range(2):
+        d = a + 1
+        at = r.mode[d] + round(r.lean[a] * t0 / h[d])
+        r.centre[q0, a] = min(max(at, r.low[d]), r.high[d] - 1)
+    c1 = (r.centre[q0, 0] - r.mode[1]) * h[1]
+    c2 = (r.centre[q0, 1] - r.mode[2]) * h[2]
+    at1 = _along(
+        r.b[1], r.low[1], r.high[1], r.mode[1], h[1], k[0, 1] * t0 + k[1, 2] * c2,
+        r.centre[q0, 0], bend[0], r.e1[q0],
+    )  # fmt: skip
+    at2 = _along(
+        r.b[2], r.low[2], r.high[2], r.mode[2], h[2], k[0, 2] * t0 + k[1, 2] * c1,
+        r.centre[q0, 1], bend[1], r.e2[q0],
+    )  # fmt: skip
+    r.log_slice[q0] = at1 + at2 + k[1, 2] * c1 * c2
+
+
+@jit
+def _factors(g: Box, group: int, r: Room) -> None:
+    """Fill in all slices of the box."""
+    for q0 in range(r.low[0], r.high[0]):
+        fill_slice(g, group, r, q0, (q0 - r.mode[0]) * g.spacing[0])
+        r.log_slice[q0] += r.b[0, q0]
 
 
 @jit
 def _add_slices(
-    e1: Floats, c01: Floats, c12: Floats, t1: Floats, w0: float, s0: Floats, s1: Floats, s2: Floats
+    e1: Floats, c12: Floats, t1: Floats, s0: Floats, s1: Floats, s2: Floats
 ) -> None:  # fmt: skip
     """Add the slices of the middle ability to sums by the last one, four at a time."""
     n, k = e1.size, 0
     while k < n:
         last = n - 1
         k1, k2, k3 = min(k + 1, last), min(k + 2, last), min(k + 3, last)
-        a0, a1 = w0 * e1[k] * c01[k], w0 * e1[k1] * c01[k1]
-        a2, a3 = w0 * e1[k2] * c01[k2], w0 * e1[k3] * c01[k3]
+        a0, a1, a2, a3 = e1[k], e1[k1], e1[k2], e1[k3]
         if k + 1 > last:
             a1 = 0.0
         if k + 2 > last:
@@ -291,46 +329,52 @@ def _add_slices(
 
 
 @jit
+def table_of(g: Box, group: int, r: Room, q0: int) -> Floats:
+    """Factors of both abilities of a slice on the box."""
+    first1 = r.low[1] - r.centre[q0, 0] + g.nodes[1].size - 1
+    first2 = r.low[2] - r.centre[q0, 1] + g.nodes[2].size - 1
+    n1, n2 = r.high[1] - r.low[1], r.high[2] - r.low[2]
+    return g.cross[group, first1 : first1 + n1, first2 : first2 + n2]
+
+
+@jit
 def _fill(g: Box, group: int, r: Room) -> float:
     """Fill in the masses of slices; their total."""
-    n0, n1, n2 = g.nodes[0].size, g.nodes[1].size, g.nodes[2].size
     lo1, hi1, lo2, hi2 = r.low[1], r.high[1], r.low[2], r.high[2]
-    first1, first2 = lo1 - r.mode[1] + n1 - 1, lo2 - r.mode[2] + n2 - 1
-    c01, c02 = g.cross[0][group], g.cross[1][group]
-    c12 = g.cross[2][group, first1 : first1 + hi1 - lo1, first2 : first2 + hi2 - lo2]
     t1 = np.empty(hi1 - lo1)
     for q in range(t1.size):
         t1[q] = (lo1 + q - r.mode[1]) * g.spacing[1]
+    top = r.log_slice[r.low[0]]
+    for q0 in range(r.low[0], r.high[0]):
+        top = max(top, r.log_slice[q0])
     total = 0.0
     for q0 in range(r.low[0], r.high[0]):
+        weight = math.exp(r.log_slice[q0] - top)
+        e1, e2 = r.e1[q0, lo1:hi1], r.e2[q0, lo2:hi2]
+        for q in range(e2.size):
+            e2[q] *= weight
         s0, s1, s2 = r.sums[q0, 0, lo2:hi2], r.sums[q0, 1, lo2:hi2], r.sums[q0, 2, lo2:hi2]
         s0[:], s1[:], s2[:] = 0.0, 0.0, 0.0
-        step0 = q0 - r.mode[0] + n0 - 1
-        own1 = c01[step0, first1 : first1 + hi1 - lo1]
-        _add_slices(r.e[1, lo1:hi1], own1, c12, t1, r.e[0, q0], s0, s1, s2)
-        own = c02[step0, first2 : first2 + hi2 - lo2]
-        for q in range(own.size):
-            x = own[q] * r.e[2, lo2 + q]
-            s0[q] *= x
-            s1[q] *= x
-            s2[q] *= x
+        _add_slices(e1, table_of(g, group, r, q0), t1, s0, s1, s2)
+        for q in range(e2.size):
+            s0[q] *= e2[q]
+            s1[q] *= e2[q]
+            s2[q] *= e2[q]
             total += s0[q]
+    r.peak[1] = top
     return total
 
 
 @jit
 def slice_of_second(g: Box, group: int, r: Room, q1: int) -> float:
     """Mass of a slice of the middle ability."""
-    c01, c02, c12 = g.cross[0][group], g.cross[1][group], g.cross[2][group]
-    n0, n1, n2 = g.nodes[0].size, g.nodes[1].size, g.nodes[2].size
-    step1, mass = q1 - r.mode[1] + n1 - 1, 0.0
+    mass = 0.0
     for q0 in range(r.low[0], r.high[0]):
-        step0, own = q0 - r.mode[0] + n0 - 1, 0.0
-        for q2 in range(r.low[2], r.high[2]):
-            step2 = q2 - r.mode[2] + n2 - 1
-            own += c02[step0, step2] * c12[step1, step2] * r.e[2, q2]
-        mass += own * r.e[0, q0] * c01[step0, step1]
-    return mass * r.e[1, q1]
+        row, own = table_of(g, group, r, q0)[q1 - r.low[1]], 0.0
+        for q in range(row.size):
+            own += row[q] * r.e2[q0, r.low[2] + q]
+        mass += own * r.e1[q0, q1]
+    return mass
 
 
 @jit
@@ -374,9 +418,10 @@ def weigh(
     while True:
         if not _inside(g, r):
             return BEYOND, 1.0
-        if not _factors(g, group, r):
-            return TOO_STEEP, 1.0
+        _factors(g, group, r)
         total = _fill(g, group, r)
+        if not 0.0 < total < np.inf:
+            return TOO_STEEP, 1.0
         if not _grow(g, group, r, _FACE * total):
             return DONE, total
 
@@ -420,7 +465,7 @@ def _moments(
         out[i, 3], out[i, 4] = v00 / total - m0 * m0, v01 / total - m0 * m1
         out[i, 5], out[i, 6] = v02 / total - m0 * m2, v11 / total - m1 * m1
         out[i, 7], out[i, 8] = v12 / total - m1 * m2, v22 / total - m2 * m2
-        out[i, 9] = r.peak[0] + math.log(total) + g.constant[group[i]]
+        out[i, 9] = r.peak[0] + r.peak[1] + math.log(total) + g.constant[group[i]]
 
 
 def moments(

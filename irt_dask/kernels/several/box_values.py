@@ -44,25 +44,20 @@ def _first(g: Box, r: Room, f: Floats) -> None:
 
 
 @jit
-def _apart(k: float, t: float, other: float) -> float:
-    """What a product costs beside the bends."""
-    return 0.5 * abs(k) * (t - other if k < 0.0 else t + other) ** 2
-
-
-@jit
-def _second(g: Box, group: int, r: Room, t0: float, own: Floats, f: Floats) -> None:
+def _second(g: Box, group: int, r: Room, t0: float, f: Floats) -> None:
     """Log mass of the second ability given the first, ``t0`` from the mode's node."""
-    k, n1, n2 = g.precision[group], g.nodes[1].size, g.nodes[2].size
-    for q2 in range(r.low[2], r.high[2]):
-        t2 = (q2 - r.mode[2]) * g.spacing[2]
-        bend = g.bend[group, 2] * t2 * t2
-        own[q2] = math.exp(r.b[2, q2] + bend - _apart(k[0, 2], t0, t2))
+    k, h = g.precision[group], g.spacing
+    q0 = r.low[0]  # a slice of the box, which is not needed any more, for one between two
+    box_posterior.fill_slice(g, group, r, q0, t0)
+    table = box_posterior.table_of(g, group, r, q0)
+    c2 = (r.centre[q0, 1] - r.mode[2]) * h[2]
+    tilt = k[0, 1] * t0 + k[1, 2] * c2
     for q1 in range(r.low[1], r.high[1]):
-        row, mass = g.cross[2][group, q1 - r.mode[1] + n1 - 1], 0.0
-        for q2 in range(r.low[2], r.high[2]):
-            mass += own[q2] * row[q2 - r.mode[2] + n2 - 1]
-        t1 = (q1 - r.mode[1]) * g.spacing[1]
-        log = r.b[1, q1] + g.bend[group, 1] * t1 * t1 - _apart(k[0, 1], t0, t1)
+        row, mass = table[q1 - r.low[1]], 0.0
+        for q in range(row.size):
+            mass += r.e2[q0, r.low[2] + q] * row[q]
+        t1, apart = (q1 - r.mode[1]) * h[1], (q1 - r.centre[q0, 0]) * h[1]
+        log = r.b[1, q1] - tilt * t1 + g.bend[group, 0] * apart * apart
         f[q1] = log + math.log(mass) if mass > 0.0 else -np.inf
 
 
@@ -82,7 +77,7 @@ def _draws(
 ) -> None:  # fmt: skip
     r = box_posterior.room(g)
     n = r.b.shape[1]
-    f, own, mass, part = np.empty(n), np.empty(n), np.empty(n), np.empty(PIECES)
+    f, mass, part = np.empty(n), np.empty(n), np.empty(PIECES)
     for i in range(f2.shape[0]):
         k = group[i]
         how[i], _ = box_posterior.weigh(f0[i], f1[i], f2[i], g, k, mean[i], r)
@@ -91,7 +86,7 @@ def _draws(
         _first(g, r, f)
         x0 = _inverted(f, g.nodes[0], r.low[0], r.high[0], mass, part, u[i, 0])
         t0 = x0 - g.nodes[0][r.mode[0]]
-        _second(g, k, r, t0, own, f)
+        _second(g, k, r, t0, f)
         x1 = _inverted(f, g.nodes[1], r.low[1], r.high[1], mass, part, u[i, 1])
         t1 = x1 - g.nodes[1][r.mode[1]]
         _third(g, k, r, t0, t1, f)
