@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 
 import xarray as xr
@@ -75,8 +76,27 @@ def read_bank(path: str | Path) -> xr.Dataset:
     InputError
         If there is no such file, or it is something else.
     """
-    if not str(path).endswith(".nc"):
-        return read_items(path)
+    return _read(path, "a fit", _check) if str(path).endswith(".nc") else read_items(path)
+
+
+def read_population(path: str | Path) -> xr.Dataset:
+    """The result of ``fit_population`` that ``irt-dask population`` left (.nc).
+
+    Raises
+    ------
+    InputError
+        If there is no such file, or it is something else.
+    """
+
+    def check(result: xr.Dataset) -> None:
+        if "component_loading" not in result or "design" not in result.attrs:
+            raise ValueError("it is no population model")
+        _check_dims(result)
+
+    return _read(path, "a population model", check)
+
+
+def _read(path: str | Path, what: str, check: Callable[[xr.Dataset], None]) -> xr.Dataset:
     path = local_path(path, "the result of a run")
     try:
         data = read_bytes(path)
@@ -86,9 +106,9 @@ def read_bank(path: str | Path) -> xr.Dataset:
         raise InputError(f"{path} cannot be read: {error}") from error
     try:
         result = xr.load_dataset(io.BytesIO(data), engine="scipy")
-        _check(result)
+        check(result)
     except Exception as error:  # a damaged file can raise anything
-        raise InputError(f"{path} is not a fit that was saved, or is damaged: {error}") from error
+        raise InputError(f"{path} is not {what} that was saved, or is damaged: {error}") from error
     return result
 
 
@@ -96,9 +116,13 @@ def _check(result: xr.Dataset) -> None:
     """Stop at what no result has; dtypes are those of netCDF 3, which lacks some."""
     if "item_id" not in result:
         raise ValueError("it has no item_id")
+    _check_dims(result)
+    if "item_flag" in result:
+        check_flags(result["item_flag"].values.astype(str))
+
+
+def _check_dims(result: xr.Dataset) -> None:
     for name, array in result.variables.items():
         dims = describe(str(name)).dims_of(array.ndim)
         if array.dims != dims:
             raise ValueError(f"{name} is over {array.dims}, not {dims}")
-    if "item_flag" in result:
-        check_flags(result["item_flag"].values.astype(str))

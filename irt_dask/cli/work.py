@@ -161,6 +161,19 @@ def demo(out: str, cluster: str, quiet: bool) -> None:
               help="Distribution of ability: normal (mean 0, SD 1), population (mean and SD "
               "estimated), groups (those of each group of persons), covariates, or names of "
               "covariates with commas.")  # fmt: skip
+@click.option(
+    "--population",
+    type=click.Path(),
+    metavar="POPULATION.nc",
+    help="Model of 'irt-dask population', in place of --prior: abilities of its domains.",
+)
+@click.option(
+    "--composite",
+    "composites",
+    multiple=True,
+    metavar="NAME=DOMAIN:WEIGHT,...",
+    help="Weighted sum of domains, as in science=physics:0.5,biology:0.5. May be repeated.",
+)
 @click.option("--plausible", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
               help="Plausible values for each person, columns pv1 to pvN.")  # fmt: skip
 @click.option("--item-draws", type=click.IntRange(min=0), default=None, metavar="N",
@@ -193,10 +206,26 @@ def score(prior: str, seed: int, cluster: str, as_json: bool, quiet: bool, **sec
     from irt_dask.clusters.config import validated
     from irt_dask.workflow import ScoringConfig
 
+    section["composites"] = dict(map(_composite, section["composites"]))
     known = prior in ("normal", "population", "groups", "covariates")
     section["prior"] = prior if known else prior.split(",")
     config = validated(ScoringConfig, {"scoring": section, "seed": seed}, "score")
     _score(config, cluster, as_json, quiet)
+
+
+def _composite(text: str) -> tuple[str, dict[str, float]]:
+    """Name and weights of a composite as it is typed."""
+    name, sep, rest = text.partition("=")
+    weights: dict[str, float] = {}
+    for part in rest.split(","):
+        domain, colon, weight = part.rpartition(":")
+        try:
+            weights[domain.strip()] = float(weight)
+        except ValueError:
+            colon = ""
+        if not (name and sep and colon and domain):
+            raise InputError(f"--composite {text!r}: write NAME=DOMAIN:WEIGHT,DOMAIN:WEIGHT")
+    return name.strip(), weights
 
 
 def _score(config: Any, cluster: Any, as_json: bool, quiet: bool) -> None:

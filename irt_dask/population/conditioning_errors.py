@@ -32,7 +32,7 @@ from irt_dask.store import Block
 
 #: Bound of a person's residual in residual SDs: further out nobody's score counts more.
 _FURTHEST = 32.0
-#: Share of the information of the elements of S that is left once coefficients are fitted, at least.
+#: Share of the information of S that is left once coefficients are fitted, at least.
 _LEAST_LEFT = 0.1
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from irt_dask.arrays import Floats, Ints
@@ -128,6 +130,27 @@ def _checked(
             f"of the responses (select)"
         )
     return asked
+
+
+def read_domains(path: str | Path) -> dict[str, list[str]]:
+    """Domains of a CSV file with columns ``item`` and ``domain``."""
+    try:
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read as CSV: {error}") from error
+    lacking = [c for c in ("item", "domain") if c not in table]
+    if lacking:
+        raise InputError(
+            f"{path}: no column is {listed(lacking)}; a table of domains has item and domain"
+        )
+    out: dict[str, list[str]] = {}
+    for line, (item, domain) in enumerate(zip(table["item"], table["domain"], strict=True), 2):
+        if not item or not domain:
+            raise InputError(f"{path}, line {line}: item {item!r}, domain {domain!r}: one is empty")
+        out.setdefault(domain, []).append(item)
+    return out
 
 
 def sharpened(engine: Engine, domains: tuple[Domain, ...]) -> tuple[Domain, ...]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import xarray as xr
 from pydantic import Field, model_validator
 
-from irt_dask.banks.saved import read_bank
+from irt_dask.banks.saved import read_bank, read_population
 from irt_dask.clusters import ClusterConfig, check_store
 from irt_dask.clusters.config import validated
 from irt_dask.engine.executors import current_client
@@ -33,6 +33,17 @@ class ScoringSection(AbilitySection):
     items: Literal["all", "bank"] = "all"
     #: "ignore": every person counts once, whatever weights the store has.
     weights: Literal["use", "ignore"] = "use"
+    #: A population model that was kept, in place of ``prior``; and weighted sums of its domains.
+    population: str | None = None
+    composites: dict[str, dict[str, float]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _of_a_population(self) -> ScoringSection:
+        if self.population is not None and self.prior != "normal":
+            raise ValueError("population says where the persons come from: leave prior out")
+        if self.composites and self.population is None:
+            raise ValueError("composites are of the domains of a population")
+        return self
 
 
 class ScoringConfig(Section):
@@ -58,7 +69,7 @@ def read_scoring(path: str | Path, out: str | None = None) -> ScoringConfig | No
     InputError
         Names the file, the key, the value and the rule.
     """
-    content = read_toml(path, {SECTION: ("store", "bank", "out")})
+    content = read_toml(path, {SECTION: ("store", "bank", "out", "population")})
     section = content.get(SECTION)
     if section is None:
         return None
@@ -77,6 +88,7 @@ def score_store(config: ScoringConfig, *, client: Any = None, progress: Any = No
     """
     options, client = config.scoring, current_client(client)
     items = read_bank(options.bank)
+    population = None if options.population is None else read_population(options.population)
     responses = open_responses(options.store)
     if client is not None:
         check_store(client, responses)  # as it lies there, however it is read
@@ -88,11 +100,12 @@ def score_store(config: ScoringConfig, *, client: Any = None, progress: Any = No
         responses,
         items,
         method=options.method,
-        prior=options.prior,
+        prior=options.prior if population is None else population,
         n_plausible=options.plausible,
         n_item_draws=options.item_draws,
         seed=config.seed,
         unknown_items="ignore" if options.items == "bank" else "raise",
+        composites=options.composites or None,
         store=options.out,
         client=client,
         progress=progress,

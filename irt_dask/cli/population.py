@@ -1,0 +1,121 @@
+"""The command that fits a population model: population."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import xarray as xr
+
+from irt_dask.cli.common import (
+    cluster_option,
+    counted,
+    json_option,
+    quiet_option,
+    rows,
+    show,
+    warned,
+    weights_option,
+    workers,
+)
+from irt_dask.errors import InputError
+from irt_dask.store import open_responses
+
+
+@click.command()
+@click.argument("store", type=click.Path())
+@click.argument("bank", type=click.Path())
+@click.option("--out", type=click.Path(), required=True, metavar="POPULATION.nc",
+              help="File for the model, which 'irt-dask score --population' takes.")  # fmt: skip
+@click.option("--covariates", metavar="FORMULA",
+              help="Terms of the persons' covariates, as in 'escs + C(grade) + C(sex):escs'; "
+              "C(name) makes categories of codes.")  # fmt: skip
+@click.option("--components", metavar="N|SHARE",
+              help="Principal components of the terms: how many (200), or the share of their "
+              "variance that is kept (0.9). Default: all.")  # fmt: skip
+@click.option(
+    "--domains",
+    type=click.Path(),
+    metavar="DOMAINS.csv",
+    help="Columns item and domain: which ability each item measures. Default: one.",
+)
+@click.option("--one-group", is_flag=True,
+              help="All persons in one regression, whatever their groups.")  # fmt: skip
+@weights_option
+@cluster_option()
+@json_option
+@quiet_option
+def population(
+    store: str, bank: str, out: str, covariates: str | None, components: str | None,
+    domains: str | None, one_group: bool, weights: str, cluster: str, as_json: bool, quiet: bool,
+) -> None:  # fmt: skip
+    """Regress abilities on the persons' covariates, with the items of BANK.
+
+    The conditioning model of plausible values: in each group of persons abilities (of several
+    domains together) are normal about linear predictors.  Then:
+
+    \b
+      irt-dask score STORE BANK --population POPULATION.nc --plausible 10 --out SCORES
+      irt-dask tabulate SCORES --values 'maths=pv*_maths' --by person_group
+    """
+    from irt_dask.banks.saved import check_new_result, read_bank, write_result
+    from irt_dask.population.domains import read_domains
+    from irt_dask.population.fit import fit_population
+
+    path = check_new_result(out)
+    responses = counted(open_responses(store), weights, quiet)
+    if weights == "ignore":
+        responses = responses.select(weights="ignore")
+    of = None if domains is None else read_domains(domains)
+    with warned(quiet), workers(cluster, responses, quiet=quiet) as client:
+        result = fit_population(
+            responses, read_bank(bank), covariates=covariates,
+            n_components=_components(components), domains=of, by_group=not one_group,
+            client=client, progress=False if quiet else None,
+        )  # fmt: skip
+    write_result(result, path)
+    about = {k: result.attrs[k] for k in ("formula", "n_persons", "n_iterations", "log_likelihood")}
+    if as_json:
+        show(about | {"groups": _groups(result), "correlations": _correlations(result)}, True)
+        return
+    show(about | {"model": str(path)}, False)
+    click.echo(f"\nAbility of the groups:\n\n{rows(_groups(result))}")
+    if result.sizes["latent_dims"] > 1:
+        click.echo(f"\nCorrelations of domains:\n\n{rows(_correlations(result))}")
+
+
+def _components(text: str | None) -> int | float | None:
+    if text is None:
+        return None
+    try:
+        return int(text) if text.isdigit() else float(text)
+    except ValueError:
+        raise InputError(f"--components {text!r}: give a number, or a share of variance") from None
+
+
+def _groups(result: xr.Dataset) -> list[dict[str, Any]]:
+    """Mean, SD, residual SD and explained share by group and domain."""
+    names = ("group_mean", "group_mean_se", "group_sd", "residual_sd", "explained_share")
+    said = ("mean", "se", "sd", "residual_sd", "explained")
+    out = []
+    for g, group in enumerate(result["group_label"].values.astype(str)):
+        for d, domain in enumerate(result["domain"].values.astype(str)):
+            values = (float(result[n].values[g, d]) for n in names)
+            out.append({"group": group, "domain": domain, **dict(zip(said, values, strict=True))})
+    return out
+
+
+def _correlations(result: xr.Dataset) -> list[dict[str, Any]]:
+    """Of abilities in the group, and of what covariates leave."""
+    domains, out = result["domain"].values.astype(str), []
+    for g, group in enumerate(result["group_label"].values.astype(str)):
+        for d in range(domains.size):
+            for e in range(d):
+                pair = {"group": group, "domains": f"{domains[e]} with {domains[d]}"}
+                of = {
+                    "correlation": float(result["group_correlation"].values[g, d, e]),
+                    "residual": float(result["residual_correlation"].values[g, d, e]),
+                    "se": float(result["residual_correlation_se"].values[g, d, e]),
+                }
+                out.append(pair | of)
+    return out
