@@ -24,6 +24,11 @@ _out = click.option("--out", type=click.Path(), metavar="TABLE.csv", help="Write
 _OPTIONS = (
     click.option("--by", multiple=True, metavar="COLUMN",
                  help="Groups are the combinations of these columns. May be repeated."),
+    click.option("--join", type=click.Path(), metavar="TABLE", help="A second table of the same "
+                 "persons (countries, replicate weights), joined to FILE."),
+    click.option("--on", default="person_id", show_default=True, metavar="COLUMN[=COLUMN]",
+                 help="Column of both tables by which they are joined, or its names in FILE and "
+                 "TABLE."),
     click.option("--weight", metavar="COLUMN", help="Weights of the full sample (default: those of "
                  "the preset, or 1 for all)."),
     click.option("--preset", metavar="SURVEY", help="Replicate weights and their columns as in "
@@ -48,8 +53,8 @@ def _of_tables(command: Callable[..., None]) -> Callable[..., None]:
 
 def _made(
     function: str, file: str, what: Any, *, preset: str | None, replicates: tuple[str, ...],
-    method: str | None, fay: float | None, out: str | None, as_json: bool, quiet: bool,
-    **options: Any,
+    method: str | None, fay: float | None, join: str | None, on: str, out: str | None,
+    as_json: bool, quiet: bool, **options: Any,
 ) -> None:  # fmt: skip
     """Make a table by a function of irt_dask, show it and write it."""
     import irt_dask as irt
@@ -66,8 +71,11 @@ def _made(
         design = irt.Replicates.preset(preset)
     elif method:
         design = irt.Replicates(method, list(replicates), fay=fay)
+    first, sep, second = on.partition("=")
     with warned(quiet):
-        table: pd.DataFrame = getattr(irt, function)(file, what, replicates=design, **options)
+        table: pd.DataFrame = getattr(irt, function)(
+            file, what, replicates=design, join=join, on=(first, second) if sep else on, **options
+        )
     _show(table, path, as_json)
 
 

@@ -172,7 +172,7 @@ def demo(out: str, cluster: str, quiet: bool) -> None:
     "composites",
     multiple=True,
     metavar="NAME=DOMAIN:WEIGHT,...",
-    help="Weighted sum of domains, as in science=physics:0.5,biology:0.5. May be repeated.",
+    help="Weighted sum of domains: science=physics:0.5,biology:0.5. May be repeated.",
 )
 @click.option("--plausible", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
               help="Plausible values for each person, columns pv1 to pvN.")  # fmt: skip

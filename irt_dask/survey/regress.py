@@ -20,7 +20,7 @@ from irt_dask.survey.predictors import Predictors
 from irt_dask.survey.replicates import Replicates
 from irt_dask.survey.rows import Key, interval, sorted_groups, warn_of
 from irt_dask.survey.sums import Group, gather
-from irt_dask.survey.tables import Source, Table
+from irt_dask.survey.tables import PERSON_ID, On, Source, Table
 
 FAMILIES = ("linear", "logistic")
 R_SQUARED = "R squared"
@@ -29,6 +29,7 @@ R_SQUARED = "R squared"
 def regress(
     persons: Source, formula: str, *, family: str = "linear", by: str | Sequence[str] = (),
     weight: str | None = None, replicates: Replicates | None = None, level: float = 0.95,
+    join: Source | None = None, on: On = PERSON_ID,
 ) -> pd.DataFrame:  # fmt: skip
     """Weighted regressions, with standard errors that hold sampling and imputation.
 
@@ -50,7 +51,7 @@ def regress(
         value of at least the cut, by maximum likelihood; exp(estimate) is an odds ratio.
     by
         A regression for each combination of these columns.
-    weight, replicates, level
+    weight, replicates, level, join, on
         As in :func:`irt_dask.tabulate`.
 
     Returns
@@ -104,7 +105,7 @@ def regress(
     True
     """
     left, cut, right = _read(formula, family)
-    table = Table(persons)
+    table = Table(persons, join, on)
     predictors = Predictors(right, table)
     plan = planned(
         table, left, by=by, weight=weight, replicates=replicates, level=level,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from os import PathLike, fspath
 from pathlib import Path
@@ -14,11 +15,15 @@ import pyarrow.csv as pa_csv
 import pyarrow.dataset as pa_dataset
 from numpy.typing import NDArray
 
-from irt_dask.errors import InputError, repeated
+from irt_dask.errors import DataWarning, InputError, listed, repeated
 from irt_dask.store.documents import from_cell
 
 #: A table: of pandas, or the path of a CSV or Parquet file or of a folder of Parquet files.
 Source: TypeAlias = pd.DataFrame | str | PathLike[str]
+#: Column by which tables are joined, as scores name it.
+PERSON_ID, GROUP = "person_id", "person_group"
+#: That column, or its names in the first and in the second table.
+On: TypeAlias = str | tuple[str, str]
 #: Rows of a batch.
 _ROWS = 1 << 16
 
@@ -30,24 +35,51 @@ class Table:
     are missing, and so are NA, NaN and null.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, join: Source | None = None, on: On = PERSON_ID) -> None:
         self.source = source
+        self._joined: Joined | None = None
+        self._names = self._open(source)
+        if join is not None:
+            self._joined = Joined(self, Table(join), on)
+
+    def _open(self, source: Source) -> list[str]:
         self._dataset: pa_dataset.Dataset | None = None
         if isinstance(source, pd.DataFrame):
-            self.columns = [str(c) for c in source.columns]
+            names = [str(c) for c in source.columns]
         else:
             self._dataset = _opened(Path(fspath(source)))
-            self.columns = list(self._dataset.schema.names)
-        if twice := repeated(self.columns):
+            names = list(self._dataset.schema.names)
+        if twice := repeated(names):
             raise InputError(f"the table has the column {twice[0]!r} twice")
+        return names
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns, joined ones too."""
+        return self._names if self._joined is None else self._joined.columns
+
+    @property
+    def name(self) -> str:
+        """What to call it in a message."""
+        return "the table" if isinstance(self.source, pd.DataFrame) else str(self.source)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
-        """The columns of some rows after others, in the order of the source."""
+        """The columns of some rows after others, in the order of the source.
+
+        Columns of a table that is joined are held in memory meanwhile, those that are asked for.
+        """
         wanted = list(dict.fromkeys(columns))
+        if self._joined is None:
+            yield from self.of_source(wanted)
+        else:
+            yield from self._joined.batches(wanted)
+
+    def of_source(self, wanted: list[str]) -> Iterator[pd.DataFrame]:
+        """The same of this table alone."""
         if self._dataset is None:
             frame = self.source
             assert isinstance(frame, pd.DataFrame)
-            frame = frame.set_axis(self.columns, axis=1)[wanted]
+            frame = frame.set_axis(self._names, axis=1)[wanted]
             for first in range(0, len(frame), _ROWS):
                 yield frame.iloc[first : first + _ROWS]
             return
@@ -59,6 +91,65 @@ class Table:
                     yield batch.to_pandas()
         except pa.ArrowInvalid as error:
             raise InputError(f"{self.source}: {error}") from error
+
+
+class Joined:
+    """Columns of a table beside those of another one, by a column that both have."""
+
+    def __init__(self, table: Table, other: Table, on: On) -> None:
+        self._table, self._other = table, other
+        self._on, self._key = (on, on) if isinstance(on, str) else on
+        for name, of in ((self._on, table), (self._key, other)):
+            if name not in of.columns:
+                raise InputError(
+                    f"on={on!r}: no column of {of.name} is {name!r}; it has {listed(of.columns)}"
+                )
+        both = {*table.columns} & {*other.columns} - {self._on, self._key}
+        if both - {GROUP}:  # scores carry the group along
+            raise InputError(
+                f"join=: both tables have {listed(sorted(both))}; leave out or rename one"
+            )
+        self._own = [c for c in table.columns if c not in both]
+        self.columns = [*self._own, *(c for c in other.columns if c not in (self._key, self._on))]
+        self._held: tuple[list[str], pd.DataFrame] | None = None
+        self._said = False
+
+    def _read(self, more: list[str]) -> pd.DataFrame:
+        """Columns of the other table by key, in memory."""
+        if self._held is None or self._held[0] != more:
+            whole = pd.concat(self._other.batches([self._key, *more]), ignore_index=True)
+            keys = pd.Index(whole[self._key].astype(str))
+            if (again := keys.duplicated()).any():
+                raise InputError(
+                    f"join=: {self._key} {keys[again][0]!r} occurs twice in {self._other.name}"
+                )
+            self._held = more, whole.set_index(keys)[more]
+        return self._held[1]
+
+    def batches(self, wanted: list[str]) -> Iterator[pd.DataFrame]:
+        """See :meth:`Table.batches`."""
+        other = self._read([c for c in wanted if c not in self._own])
+        own = [self._on, *(c for c in wanted if c in self._own and c != self._on)]
+        n = 0
+        for batch in self._table.of_source(own):
+            keys = pd.Index(batch[self._on].astype(str))
+            at = other.index.get_indexer(keys)
+            if (at < 0).any():
+                raise InputError(
+                    f"join=: {self._other.name} has no row of {keys[at < 0][0]!r}, who is in "
+                    f"{self._table.name}"
+                )
+            n += len(batch)
+            rest = other.iloc[at].set_axis(batch.index, axis=0)
+            yield pd.concat([batch, rest], axis=1)[wanted]
+        if n < len(other) and not self._said:
+            self._said = True
+            warnings.warn(
+                f"{len(other) - n:,} persons of {self._other.name} are not in {self._table.name} "
+                f"and are left out",
+                DataWarning,
+                stacklevel=2,
+            )
 
 
 def _opened(path: Path) -> pa_dataset.Dataset:

@@ -23,13 +23,14 @@ from irt_dask.survey.statistics import (
     statistics_of,
 )
 from irt_dask.survey.sums import Gathered, Group, gather
-from irt_dask.survey.tables import Source, Table
+from irt_dask.survey.tables import PERSON_ID, On, Source, Table
 
 
 def tabulate(
     persons: Source, values: Values, *, by: str | Sequence[str] = (), weight: str | None = None,
     replicates: Replicates | None = None, statistics: str | Sequence[str] = ("mean", "sd"),
     gaps: Gaps = (), level: float = 0.95,
+    join: Source | None = None, on: On = PERSON_ID,
 ) -> pd.DataFrame:  # fmt: skip
     """Statistics of groups of persons, with standard errors that hold sampling and imputation.
 
@@ -63,6 +64,10 @@ def tabulate(
         replicates and plausible values make both, so errors hold what groups have in common.
     level
         Level of the intervals, between 0 and 1.
+    join, on
+        A second table of the same persons, whose columns stand beside those of the first (scores,
+        and a file of countries and replicate weights), by the column `on`, or by the pair of its
+        names in both. Those that are asked for are held in memory.
 
     Returns
     -------
@@ -125,7 +130,7 @@ def tabulate(
     >>> irt.tabulate(persons, "PV*", by="sex", gaps="sex", statistics="mean")["sex"].tolist()
     ['f', 'm', 'm minus f']
     """
-    table = Table(persons)
+    table = Table(persons, join, on)
     plan = planned(
         table, values, by=by, weight=weight, replicates=replicates, level=level,
         statistics=statistics_of(statistics),

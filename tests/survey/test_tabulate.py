@@ -378,3 +378,38 @@ def test_one_command_from_a_public_file_to_a_table(tmp_path):
     ])  # fmt: skip
     assert again.exit_code != 0
     assert "--preset says all" in str(again.exception or again.output)
+
+
+def test_two_tables_are_joined(tmp_path: Path) -> None:
+    """As the columns of one table; persons stand in another order, and some in one alone."""
+    rng = np.random.default_rng(4)
+    n = 300
+    ids = [f"p{i}" for i in range(n)]
+    scores = pd.DataFrame({"person_id": ids, **{f"pv{m}": rng.normal(size=n) for m in (1, 2, 3)}})
+    about = pd.DataFrame({"id": ids, "sex": rng.choice(["f", "m"], n), "w": rng.uniform(1, 2, n)})
+    options = {"by": "sex", "weight": "w", "statistics": "mean"}
+    together = irt.tabulate(scores.assign(sex=about["sex"], w=about["w"]), "pv*", **options)
+    shuffled = about.sample(frac=1.0, random_state=1)
+    joined = irt.tabulate(scores, "pv*", join=shuffled, on=("person_id", "id"), **options)
+    pd.testing.assert_frame_equal(joined, together)
+    shuffled.to_csv(tmp_path / "about.csv", index=False)
+    (tmp_path / "scores").mkdir()
+    scores.to_parquet(tmp_path / "scores" / "part-0.parquet")
+    of_files = irt.tabulate(
+        tmp_path / "scores", "pv*", join=tmp_path / "about.csv", on=("person_id", "id"), **options
+    )
+    pd.testing.assert_frame_equal(of_files, together)
+    regression = irt.regress(scores, "pv* ~ sex", join=about, on=("person_id", "id"), weight="w")
+    assert len(regression) == 3
+    with pytest.warns(DataWarning, match="100 persons of the table are not in the table"):
+        irt.tabulate(scores[:200], "pv*", join=about, on=("person_id", "id"), **options)
+    with pytest.raises(irt.InputError, match="has no row of 'p299'"):
+        irt.tabulate(scores, "pv*", join=about[:299], on=("person_id", "id"), **options)
+    with pytest.raises(irt.InputError, match="'p0' occurs twice"):
+        irt.tabulate(
+            scores, "pv*", join=pd.concat([about, about[:1]]), on=("person_id", "id"), **options
+        )
+    with pytest.raises(irt.InputError, match="no column of the table is 'person_id'"):
+        irt.tabulate(scores, "pv*", join=about, **options)
+    with pytest.raises(irt.InputError, match="both tables have 'pv1'"):
+        irt.tabulate(scores, "pv*", join=scores[["person_id", "pv1"]])
