@@ -248,6 +248,8 @@ def _score(config: Any, cluster: Any, as_json: bool, quiet: bool) -> None:
     show(about, False)
     if groups:
         click.echo(f"\nAbility of the groups:\n\n{rows(groups)}")
+    for table in config.tables:
+        click.echo(f"table: {table.out}")
     if terms:
         click.echo(f"\nAbility by covariates:\n\n{rows(terms)}")
 

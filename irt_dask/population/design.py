@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -251,6 +251,7 @@ def _range(ref: Any, draft: Design) -> tuple[Floats, Floats]:
 class DesignedRef(WrappedRef):
     """A block's reference whose block has the design and the groups of its persons."""
 
+    adds_only: ClassVar[bool] = True
     ref: Any
     design: Design
     labels: tuple[str, ...]

@@ -122,7 +122,7 @@ def column_names(responses: Responses, plan: Plan) -> list[str]:
 def _write(ref: Any, plan: Plan, scored_with: str, to: str) -> tuple[bool, tuple[Any, ...]]:
     """Score one block into its file, unless that is there; whether it was, and the sums."""
     read = functools.cache(lambda: read_block(ref))
-    key, number = folder.block_key(ref.ref, lambda _: read()), ref.index
+    key, number = folder.block_key(ref, lambda _: read()), ref.index
     kept = folder.kept_sums(person_files.file_of(location(to), number), key, scored_with)
     if kept is not None:
         return True, kept

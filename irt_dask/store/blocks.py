@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,6 +103,8 @@ class WrappedRef(BlockRef):
     """A reference to a block that is another one's, ``ref``, but for what is said otherwise."""
 
     ref: Any
+    #: Whether all that it says otherwise follows from the block and from what is said of persons.
+    adds_only: ClassVar[bool] = False
 
     @property
     def index(self) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irt_dask.kernels.responses.layouts import Dense
-from irt_dask.store.blocks import Block, BlockRef
+from irt_dask.store.blocks import Block, BlockRef, WrappedRef
 from irt_dask.store.empty_categories import WithoutRef
 from irt_dask.store.responses import SAMPLING, Responses, sha256
 from irt_dask.store.stored import StoredBlock
@@ -35,7 +35,7 @@ def block_digest(ref: BlockRef, read: Callable[[BlockRef], Block] = _read) -> st
     Others are read, by ``read``.  The same content in another layout, or cut into other blocks,
     has another checksum.
     """
-    if isinstance(ref, WithoutRef):
+    if isinstance(ref, WithoutRef) or (isinstance(ref, WrappedRef) and ref.adds_only):
         return block_digest(ref.ref, read)
     if isinstance(ref, WeightedRef):  # a scale is that of a method; whom rows stand for is not
         inner = block_digest(ref.ref, read)
@@ -60,7 +60,7 @@ def block_digest(ref: BlockRef, read: Callable[[BlockRef], Block] = _read) -> st
 
 def earlier_digests(ref: BlockRef) -> list[str]:
     """Checksums that a stored block had before later parts added responses to it."""
-    if isinstance(ref, WithoutRef):
+    if isinstance(ref, WithoutRef) or (isinstance(ref, WrappedRef) and ref.adds_only):
         return earlier_digests(ref.ref)
     if isinstance(ref, WeightedRef):
         inner = earlier_digests(ref.ref)

@@ -15,7 +15,7 @@ from irt_dask.arrays import Ints
 from irt_dask.errors import InputError, listed
 from irt_dask.kernels.base import keyed_random
 from irt_dask.kernels.responses import layouts
-from irt_dask.store.blocks import Block, BlockRef, Refs
+from irt_dask.store.blocks import Block, BlockRef, Refs, WrappedRef
 from irt_dask.store.categories import together
 from irt_dask.store.empty_categories import WithoutRef
 from irt_dask.store.responses import Responses, check_item_ids, sha256
@@ -79,7 +79,7 @@ def of_all_items(ref: BlockRef) -> BlockRef:
 
     On the same scale of weights, or without them.
     """
-    if isinstance(ref, WithoutRef):
+    if isinstance(ref, WithoutRef) or (isinstance(ref, WrappedRef) and ref.adds_only):
         return of_all_items(ref.ref)
     if isinstance(ref, (WeightedRef, UnweightedRef)):
         return replace(ref, ref=of_all_items(ref.ref))

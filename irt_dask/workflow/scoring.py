@@ -10,11 +10,12 @@ from pydantic import Field, model_validator
 
 from irt_dask.banks.saved import read_bank, read_population
 from irt_dask.clusters import ClusterConfig, check_store
-from irt_dask.clusters.config import validated
+from irt_dask.clusters.config import located, validated
 from irt_dask.engine.executors import current_client
 from irt_dask.score import score
 from irt_dask.store import open_responses
 from irt_dask.store.places import lies_in, location, placed
+from irt_dask.workflow import publishing
 from irt_dask.workflow.config import AbilitySection, read_toml
 from irt_dask.workflow.sections import Section
 
@@ -53,6 +54,22 @@ class ScoringConfig(Section):
     seed: int = Field(default=0, ge=0, lt=2**31)
     cluster: ClusterConfig = ClusterConfig()
     scoring: ScoringSection
+    #: A population model to fit first, and tables to make of the scores.
+    population: publishing.PopulationSection | None = None
+    tables: list[publishing.TableSection] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _one_population(self) -> ScoringConfig:
+        if self.population is None:
+            return self
+        if self.scoring.population is not None or self.scoring.composites:
+            raise ValueError(
+                "the section population fits a model: leave population and composites out of "
+                "the section scoring"
+            )
+        if self.scoring.prior != "normal":
+            raise ValueError("the section population says where persons come from: no prior")
+        return self
 
     @model_validator(mode="after")
     def _not_inside(self) -> ScoringConfig:
@@ -69,7 +86,12 @@ def read_scoring(path: str | Path, out: str | None = None) -> ScoringConfig | No
     InputError
         Names the file, the key, the value and the rule.
     """
-    content = read_toml(path, {SECTION: ("store", "bank", "out", "population")})
+    own = {SECTION: ("store", "bank", "out", "population")}
+    content = read_toml(path, own | {"population": publishing.POPULATION_PATHS})
+    if SECTION in content and isinstance(content.get("tables"), list):
+        folder = Path(path).resolve().parent
+        located_tables = [located(t, folder, publishing.TABLE_PATHS) for t in content["tables"]]
+        content["tables"] = located_tables
     section = content.get(SECTION)
     if section is None:
         return None
@@ -79,7 +101,9 @@ def read_scoring(path: str | Path, out: str | None = None) -> ScoringConfig | No
 
 
 def score_store(config: ScoringConfig, *, client: Any = None, progress: Any = None) -> xr.Dataset:
-    """Score the persons of the store who are not scored yet; see :func:`irt_dask.score`.
+    """Score the persons of the store who are not scored yet, and make tables where asked to.
+
+    See :func:`irt_dask.score`, :func:`irt_dask.fit_population` and :func:`irt_dask.tabulate`.
 
     Raises
     ------
@@ -88,7 +112,7 @@ def score_store(config: ScoringConfig, *, client: Any = None, progress: Any = No
     """
     options, client = config.scoring, current_client(client)
     items = read_bank(options.bank)
-    population = None if options.population is None else read_population(options.population)
+    publishing.check_tables(config.tables)
     responses = open_responses(options.store)
     if client is not None:
         check_store(client, responses)  # as it lies there, however it is read
@@ -96,7 +120,13 @@ def score_store(config: ScoringConfig, *, client: Any = None, progress: Any = No
         responses = responses.select(omitted=options.omitted, not_reached=options.not_reached)
     if options.weights == "ignore":
         responses = responses.select(weights="ignore")
-    return score(
+    population, composites = None, options.composites
+    if config.population is not None:
+        population = publishing.fitted(config.population, responses, items, client, progress)
+        composites = config.population.composites
+    elif options.population is not None:
+        population = read_population(options.population)
+    result = score(
         responses,
         items,
         method=options.method,
@@ -105,8 +135,10 @@ def score_store(config: ScoringConfig, *, client: Any = None, progress: Any = No
         n_item_draws=options.item_draws,
         seed=config.seed,
         unknown_items="ignore" if options.items == "bank" else "raise",
-        composites=options.composites or None,
+        composites=composites or None,
         store=options.out,
         client=client,
         progress=progress,
     )
+    publishing.published(config.tables, options.out)
+    return result

@@ -1,0 +1,121 @@
+"""From scores to published tables in one run: the population model before, the tables after."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+import xarray as xr
+from pydantic import Field, model_validator
+
+from irt_dask.banks.saved import check_new_result, write_result
+from irt_dask.errors import InputError
+from irt_dask.population.domains import read_domains
+from irt_dask.population.fit import fit_population
+from irt_dask.store import Responses
+from irt_dask.store.documents import to_csv
+from irt_dask.store.manifest import write_atomically
+from irt_dask.store.places import local_path
+from irt_dask.survey.replicates import Replicates
+from irt_dask.survey.tabulate import tabulate
+from irt_dask.workflow.sections import Section
+
+#: Keys that hold paths.
+POPULATION_PATHS, TABLE_PATHS = ("out", "domains"), ("out", "persons")
+
+
+class PopulationSection(Section):
+    """The conditioning model of plausible values; see :func:`irt_dask.fit_population`."""
+
+    out: str
+    covariates: str | None = None
+    components: float | None = Field(default=None, gt=0.0)
+    domains: str | None = None
+    by_group: bool = True
+    composites: dict[str, dict[str, float]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _whole(self) -> PopulationSection:
+        n = self.components
+        if n is not None and n >= 1.0 and not math.isclose(n, round(n)):
+            raise ValueError(f"components = {n}: a whole number, or a share below 1")
+        return self
+
+
+class TableSection(Section):
+    """A table of the scores, with a table of the persons beside; see :func:`irt_dask.tabulate`."""
+
+    out: str
+    values: dict[str, str]
+    by: list[str] = Field(default_factory=list)
+    statistics: list[str] = Field(default_factory=lambda: ["mean", "sd"])
+    gaps: list[str] = Field(default_factory=list)
+    #: Table of countries and replicate weights, and the column of persons in it.
+    persons: str | None = None
+    on: str = "person_id"
+    weight: str | None = None
+    preset: str | None = None
+    replicates: list[str] = Field(default_factory=list)
+    method: Literal["brr", "fay", "jk1", "jk2", "jk2_both"] | None = None
+    fay: float | None = None
+
+    @model_validator(mode="after")
+    def _one_design(self) -> TableSection:
+        if self.preset and (self.replicates or self.method or self.fay is not None):
+            raise ValueError("preset says all of replicates, method and fay: give one or the other")
+        if bool(self.replicates) != bool(self.method):
+            raise ValueError("replicates and method belong together")
+        return self
+
+    def design(self) -> Replicates | None:
+        """The replicate weights."""
+        if self.preset:
+            return Replicates.preset(self.preset)
+        if self.method:
+            return Replicates(self.method, self.replicates, fay=self.fay)
+        return None
+
+
+def fitted(
+    of: PopulationSection, responses: Responses, items: xr.Dataset, client: Any, progress: Any
+) -> xr.Dataset:
+    """The population model, kept in its file."""
+    path = check_new_result(of.out)
+    n = of.components
+    result = fit_population(
+        responses, items, covariates=of.covariates,
+        n_components=n if n is None or n < 1.0 else round(n),
+        domains=None if of.domains is None else read_domains(of.domains),
+        by_group=of.by_group, client=client, progress=progress,
+    )  # fmt: skip
+    write_result(result, path)
+    return result
+
+
+def check_tables(tables: list[TableSection]) -> None:
+    """Refuse, before anything runs, what could not be written or read then."""
+    for table in tables:
+        path = local_path(table.out, "a table")
+        if path.suffix != ".csv":
+            raise InputError(f"tables: out = {table.out!r}: the file name must end in .csv")
+        if not path.absolute().parent.is_dir():
+            raise InputError(f"tables: there is no folder {path.absolute().parent}")
+        if table.persons is not None and not Path(table.persons).exists():
+            raise InputError(f"tables: there is no file {table.persons}")
+        table.design()
+
+
+def published(tables: list[TableSection], scores: str) -> list[pd.DataFrame]:
+    """Tables of a folder of scores, each written to its file."""
+    made = []
+    for table in tables:
+        found = tabulate(
+            scores, table.values, by=table.by, statistics=table.statistics, gaps=table.gaps,
+            weight=table.weight, replicates=table.design(), join=table.persons,
+            on=("person_id", table.on),
+        )  # fmt: skip
+        write_atomically(local_path(table.out, "a table").absolute(), to_csv(found).encode())
+        made.append(found)
+    return made

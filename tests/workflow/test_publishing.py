@@ -1,0 +1,160 @@
+"""From a store to published tables in one run, again, and what is refused before it begins."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from click.testing import CliRunner
+
+import irt_dask as irt
+from irt_dask.cli.main import cli
+
+PIPELINE = """
+seed = 3
+[population]
+out = "population.nc"
+covariates = "x + C(grade)"
+components = 3
+domains = "domains.csv"
+composites = { all = { maths = 0.5, reading = 0.5 } }
+[scoring]
+store = "store"
+bank = "bank.csv"
+out = "scores"
+plausible = 3
+[[tables]]
+out = "means.csv"
+values = { maths = "pv*_maths", all = "pv*_all" }
+by = ["person_group", "sex"]
+gaps = ["sex"]
+statistics = ["mean"]
+persons = "persons.csv"
+on = "person"
+weight = "weight"
+replicates = ["w*"]
+method = "jk1"
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("published")
+    rng = np.random.default_rng(12)
+    n, m = 600, 12
+    ids, items = [f"p{i}" for i in range(n)], [f"q{j}" for j in range(m)]
+    x, grade, sex = rng.normal(size=n).round(3), rng.integers(7, 10, n), rng.integers(0, 2, n)
+    theta = 0.5 * x[:, None] + rng.multivariate_normal([0, 0], [[1, 0.7], [0.7, 1]], n)
+    a, d = np.full(m, 1.2), rng.normal(size=m)
+    p = 1.0 / (1.0 + np.exp(-(a * theta[:, np.arange(m) % 2] + d)))
+    y = (rng.random((n, m)) < p).astype(int)
+    pd.DataFrame(y, columns=items).assign(person=ids).to_csv(root / "y.csv", index=False)
+    group = np.where(np.arange(n) % 3 == 0, "a", "b")
+    stored = pd.DataFrame({"person": ids, "group": group, "x": x, "grade": grade})
+    stored.to_csv(root / "stored.csv", index=False)
+    of = rng.permutation(n) % 10
+    weights = {f"w{k + 1}": np.where(of == k, 0.0, 10.0 / 9.0) for k in range(10)}
+    about = pd.DataFrame({"person": ids, "sex": sex, "weight": 1.0, "person_group": group})
+    about.assign(**weights).sample(frac=1.0, random_state=1).to_csv(
+        root / "persons.csv", index=False
+    )
+    domain = ["maths", "reading"] * 6
+    pd.DataFrame({"item": items, "domain": domain}).to_csv(root / "domains.csv", index=False)
+    bank = xr.Dataset(
+        {"item_discrimination": ("items", a), "item_intercept": ("items", d)},
+        coords={"item_id": ("items", items)}, attrs={"model": "2pl"},
+    )  # fmt: skip
+    irt.write_items(bank, root / "bank.csv")
+    irt.ingest(root / "y.csv", root / "store", persons=root / "stored.csv")
+    (root / "tables.toml").write_text(PIPELINE)
+    return root
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(cli, list(map(str, arguments)), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_one_run_makes_the_tables_and_another_changes_nothing(folder: Path) -> None:
+    said = run("run", folder / "tables.toml", "--cluster", "none")
+    assert f"table: {folder / 'means.csv'}" in said
+    table = pd.read_csv(folder / "means.csv")
+    assert table["statistic"].unique().tolist() == ["mean"]
+    assert table.groupby("row").size().to_dict() == {"gap": 4, "group": 8}
+    assert (table["se"] > table["se_sampling"]).all()
+    r = irt.open_responses(folder / "store")
+    domains = pd.read_csv(folder / "domains.csv")
+    population = irt.fit_population(
+        r, irt.read_items(folder / "bank.csv"), covariates="x + C(grade)", n_components=3,
+        domains={k: v["item"].tolist() for k, v in domains.groupby("domain", sort=False)},
+    )  # fmt: skip
+    scores = irt.score(
+        r, irt.read_items(folder / "bank.csv"), prior=population, n_plausible=3, seed=3,
+        composites={"all": {"maths": 0.5, "reading": 0.5}},
+    )  # fmt: skip
+    kept = pd.read_parquet(folder / "scores")
+    np.testing.assert_array_equal(
+        kept[["pv2_maths", "pv2_reading", "pv2_all"]],
+        scores["person_domain_plausible_value"].values[:, 1],
+    )
+    before = (folder / "means.csv").read_bytes()
+    again = run("run", folder / "tables.toml", "--cluster", "none")
+    assert "n blocks scored  0" in again
+    assert (folder / "means.csv").read_bytes() == before
+
+
+def test_the_same_by_single_commands(folder: Path, tmp_path: Path) -> None:
+    model = tmp_path / "population.nc"
+    said = run(
+        "population", folder / "store", folder / "bank.csv", "--covariates", "x + C(grade)",
+        "--components", 3, "--domains", folder / "domains.csv", "--out", model,
+        "--cluster", "none",
+    )  # fmt: skip
+    assert "maths with reading" in said
+    run(
+        "score", folder / "store", folder / "bank.csv", "--population", model, "--plausible", 3,
+        "--seed", 3, "--composite", "all=maths:0.5,reading:0.5", "--out", tmp_path / "scores",
+        "--cluster", "none",
+    )  # fmt: skip
+    run("run", folder / "tables.toml", "--cluster", "none")
+    pd.testing.assert_frame_equal(
+        pd.read_parquet(tmp_path / "scores"), pd.read_parquet(folder / "scores")
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('out = "means.csv"', 'out = "means.txt"', "must end in .csv"),
+        ('persons = "persons.csv"', 'persons = "nobody.csv"', "there is no file"),
+        ("components = 3", "components = 3.5", "a whole number, or a share"),
+        ('method = "jk1"', "", "belong together"),
+        ("plausible = 3", 'plausible = 3\nprior = "groups"', "no prior"),
+        ('domains = "domains.csv"', 'domains = "stored.csv"', "no column is 'item', 'domain'"),
+        ("[[tables]]", "[[tables]]\nwhat = 1", "what"),
+    ],
+)
+def test_what_is_refused(folder: Path, old: str, new: str, message: str) -> None:
+    assert old in PIPELINE
+    path = folder / "wrong.toml"
+    path.write_text(PIPELINE.replace(old, new))
+    result = CliRunner().invoke(cli, ["run", str(path), "--cluster", "none"])
+    assert result.exit_code != 0
+    assert message in str(result.exception), result.exception
+
+
+def test_the_file_to_begin_with_is_read(tmp_path: Path) -> None:
+    """All its keys are known ones."""
+    from irt_dask.workflow import read_scoring
+
+    path = Path(__file__).parents[2] / "pipelines" / "published_tables.toml"
+    config = read_scoring(path)
+    assert config is not None
+    assert config.population is not None
+    assert config.tables[0].design() is not None
+    assert tomllib.loads(path.read_text())["scoring"]["plausible"] == 10
