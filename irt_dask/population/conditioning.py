@@ -16,7 +16,7 @@ from irt_dask.arrays import Floats, Ints
 from irt_dask.engine.cache import keep
 from irt_dask.errors import EstimationError
 from irt_dask.kernels.base import design_products
-from irt_dask.kernels.several import box_posterior, box_values
+from irt_dask.kernels.several import box_posterior, box_shape, box_values
 from irt_dask.kernels.several.box_third_moments import third_moments
 from irt_dask.population.design import Design
 from irt_dask.population.domains import Domain, nodes_between
@@ -24,7 +24,7 @@ from irt_dask.store import Block
 from irt_dask.store.responses import sha256
 
 #: Abilities whose posterior is summed on boxes of nodes; more of them take turns.
-MOST_EXACT = box_posterior.DIMS
+MOST_EXACT = box_shape.DIMS
 #: Residual standard deviations beyond a block's prior means that nodes reach, at first.
 _REACH = 7.0
 #: Sweeps over more than MOST_EXACT abilities: until a draw, and those that moments are taken from.
@@ -105,9 +105,9 @@ class Conditioning:
             f"or covariates do not fit these responses"
         )
 
-    def _box(self, nodes: list[Floats]) -> box_posterior.Box:
+    def _box(self, nodes: list[Floats]) -> box_shape.Box:
         key = ("box", sha256(self.covariance, *nodes))
-        return keep(key, lambda: _Kept(box_posterior.box(tuple(nodes), self.covariance))).box
+        return keep(key, lambda: _Kept(box_shape.box(tuple(nodes), self.covariance))).box
 
     def moments(self, block: Block) -> tuple[Floats, Floats, Floats, Floats]:
         """Prior and posterior means, posterior covariances, log marginals of a block's persons."""
@@ -121,7 +121,7 @@ class Conditioning:
         """Prior and posterior means, posterior covariances and third central moments."""
         group, mean = self.group(block), self.means(block)
 
-        def summed(f: list[Floats], box: box_posterior.Box) -> Any:
+        def summed(f: list[Floats], box: box_shape.Box) -> Any:
             first, second, _, how = box_posterior.moments(f, box, group, mean)
             return first, second, third_moments(f, box, group, mean), how
 
@@ -152,7 +152,7 @@ class Conditioning:
 
 @dataclass(frozen=True)
 class _Kept:
-    box: box_posterior.Box
+    box: box_shape.Box
 
     @property
     def nbytes(self) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.interpolate import CubicSpline
 
-from irt_dask.kernels.several import box_posterior, box_values
+from irt_dask.kernels.several import box_posterior, box_shape, box_values
 from irt_dask.kernels.several.box_posterior import BEYOND, DONE
 
 RNG_KEY = 20
@@ -51,7 +51,7 @@ class Case:
     def box(self) -> tuple[Any, Any]:
         nodes = self.nodes()
         f = [self.log_likelihood(d, x)[None] for d, x in enumerate(nodes)]
-        return box_posterior.box(nodes, self.covariance[None]), f
+        return box_shape.box(nodes, self.covariance[None]), f
 
     def log_density(self, given: Any, axes: list[Any]) -> Any:
         """Of all abilities, on the mesh of the axes of those that are not given."""
@@ -126,7 +126,7 @@ def test_distribution_functions_of_draws(dims: int) -> None:
 def test_a_wrong_prior_is_seen() -> None:
     """The same comparison fails for draws under another correlation."""
     case = Case(2, 0, 0.5)
-    g = box_posterior.box(case.nodes(), Case(2, 0, 0.6).covariance[None])
+    g = box_shape.box(case.nodes(), Case(2, 0, 0.6).covariance[None])
     f = [case.log_likelihood(d, x)[None] for d, x in enumerate(case.nodes())]
     group = np.zeros(1, dtype=np.int64)
     wrong = box_posterior.moments(f, g, group, case.mean[None])[1][0]
@@ -159,6 +159,6 @@ def test_a_box_beyond_the_grid_is_said() -> None:
     case = Case(2, 0)
     nodes = case.nodes(2.0)
     f = [case.log_likelihood(d, x)[None] for d, x in enumerate(nodes)]
-    g = box_posterior.box(nodes, case.covariance[None])
+    g = box_shape.box(nodes, case.covariance[None])
     how = box_posterior.moments(f, g, np.zeros(1, dtype=np.int64), case.mean[None])[3]
     assert how[0] == BEYOND

@@ -21,219 +21,21 @@ Fewer abilities are the last ones of three; the others have one node, 0, and no 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from irt_dask.arrays import Floats, Ints
 from irt_dask.kernels.base.compiled import jit
+from irt_dask.kernels.several.box_mode import climb
+from irt_dask.kernels.several.box_shape import DIMS, Box, Room, room
 
-#: Abilities of a box.
-DIMS = 3
 #: Standard deviations that a box reaches at first.
 _REACH = 5.6
 #: Share of the mass that a slice at a face of the box may have.
 _FACE = 1e-7
 #: How a person's box ended: well; beyond an end of the grid; beyond what numbers hold.
 DONE, BEYOND, TOO_STEEP = 0, 1, 2
-
-
-class Box(NamedTuple):
-    """What persons of a block have in common: nodes, precisions and tables of two abilities."""
-
-    nodes: tuple[Floats, Floats, Floats]
-    spacing: Floats  # (3,), 1 for a single node
-    precision: Floats  # (groups, 3, 3)
-    bend: Floats  # (groups, 2): what abilities 1 and 2 take of their product, of t^2
-    constant: Floats  # log of the normal density's constant and of the spacings, (groups,)
-    cross: Floats  # what is left of it, by steps along both, (groups, 2 nodes - 1, 2 nodes - 1)
-
-
-class Room(NamedTuple):
-    """What is found of a person: the mode's node, the box, and factors on its nodes."""
-
-    mode: Ints
-    low: Ints
-    high: Ints
-    b: Floats  # (3, nodes) log density along the axes, 0 at the mode's node
-    lean: Floats  # (2,): how far t_1 and t_2 move with t_0 along the slices' modes
-    centre: Ints  # (nodes 0, 2): nodes near the mode of a slice
-    log_slice: Floats  # (nodes 0,): log density there
-    e1: Floats  # (nodes 0, nodes 1): factors in each slice
-    e2: Floats  # (nodes 0, nodes 2)
-    sums: Floats  # (nodes 0, 3, nodes 2): masses of slices, times 1, t_1, t_1^2
-    peak: Floats  # (2,) log density at the mode's node, and of the largest slice next to that
-
-
-def box(nodes: tuple[Floats, ...], covariance: Floats) -> Box:
-    """Tables for nodes of 1 to 3 abilities and residual covariances, (groups, abilities, same)."""
-    n = len(nodes)
-    given = slice(DIMS - n, DIMS)
-    precision = np.zeros((len(covariance), DIMS, DIMS))
-    precision[:, given, given] = np.linalg.inv(covariance)
-    spacing = np.ones(DIMS)
-    spacing[given] = [x[1] - x[0] for x in nodes]
-    every = (*(np.zeros(1) for _ in range(DIMS - n)), *nodes)
-    constant = (
-        -0.5 * np.linalg.slogdet(covariance)[1]
-        + np.log(spacing).sum()
-        - 0.5 * n * math.log(2.0 * math.pi)
-    )
-    i, j = (np.arange(1 - every[d].size, every[d].size) * spacing[d] for d in (1, 2))
-    k = precision[:, 1, 2]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        square = np.sqrt(precision[:, 1, 1] / precision[:, 2, 2])
-    square = np.where(k != 0.0, square, 1.0)
-    bend = 0.5 * np.abs(k)[:, None] * np.stack([square, 1.0 / square], axis=1)
-    c = np.sqrt(square)[:, None, None]
-    apart = c * i[:, None] + np.where(k < 0.0, -1.0, 1.0)[:, None, None] * j / c
-    cross = np.exp(-0.5 * np.abs(k)[:, None, None] * apart**2)
-    first, second, third = every
-    return Box((first, second, third), spacing, precision, bend, constant, cross)
-
-
-@jit
-def room(g: Box) -> Room:
-    """Room for what is found of a person."""
-    n0, n1, n2 = g.nodes[0].size, g.nodes[1].size, g.nodes[2].size
-    n = max(n0, max(n1, n2))
-    mode, low, high = np.empty(3, np.int64), np.empty(3, np.int64), np.empty(3, np.int64)
-    centre = np.empty((n0, 2), np.int64)
-    return Room(
-        mode, low, high, np.empty((3, n)), np.empty(2), centre, np.empty(n0), np.empty((n0, n1)),
-        np.empty((n0, n2)), np.empty((n0, 3, n2)), np.empty(2),
-    )  # fmt: skip
-
-
-@jit
-def _axis(f: Floats, nodes: Floats, k: Floats, d: int, tilt: float, r: Room) -> int:
-    """Log density along an axis, less a constant, into ``r.b``; the node where it is largest."""
-    best = 0
-    for q in range(nodes.size):
-        x = nodes[q]
-        r.b[d, q] = f[q] + x * (tilt - 0.5 * k[d, d] * x)
-        if r.b[d, q] > r.b[d, best]:
-            best = q
-    return best
-
-
-@jit
-def _tilt(g: Box, k: Floats, mean: Floats, d: int, r: Room) -> float:
-    """What the prior and the other abilities' modes add to the slope along an axis."""
-    tilt = k[d, d] * mean[d]
-    for e in range(3):
-        if e != d:
-            tilt += k[d, e] * (mean[e] - g.nodes[e][r.mode[e]])
-    return tilt
-
-
-@jit
-def _one_axis(
-    f0: Floats, f1: Floats, f2: Floats, g: Box, k: Floats, mean: Floats, d: int, r: Room
-) -> int:
-    tilt = _tilt(g, k, mean, d, r)
-    if d == 0:
-        return _axis(f0, g.nodes[0], k, 0, tilt, r)
-    if d == 1:
-        return _axis(f1, g.nodes[1], k, 1, tilt, r)
-    return _axis(f2, g.nodes[2], k, 2, tilt, r)
-
-
-@jit
-def _log_density(
-    f0: Floats, f1: Floats, f2: Floats, g: Box, k: Floats, mean: Floats, at: Ints
-) -> float:  # fmt: skip
-    """Log density at nodes, but for the prior's constant."""
-    out = f0[at[0]] + f1[at[1]] + f2[at[2]]
-    for d in range(3):
-        t = g.nodes[d][at[d]] - mean[d]
-        out -= 0.5 * k[d, d] * t * t
-        for e in range(d):
-            out -= k[d, e] * t * (g.nodes[e][at[e]] - mean[e])
-    return out
-
-
-@jit
-def _along_axes(
-    f0: Floats, f1: Floats, f2: Floats, g: Box, k: Floats, mean: Floats, r: Room
-) -> None:  # fmt: skip
-    """Climb axis by axis until none rises; log densities along the axes there."""
-    for _ in range(100):
-        moved = False
-        for d in range(3):
-            best = _one_axis(f0, f1, f2, g, k, mean, d, r)
-            if best != r.mode[d]:
-                r.mode[d], moved = best, True
-        if not moved:
-            break
-    for d in range(3):  # once more, where all modes are the last ones
-        _one_axis(f0, f1, f2, g, k, mean, d, r)
-
-
-@jit
-def _curvature(g: Box, k: Floats, r: Room, p: Floats, slope: Floats) -> None:
-    """Precision of the normal approximation at the mode's node, and the slopes there."""
-    p[:] = k
-    for d in range(3):
-        q, n, h = r.mode[d], g.nodes[d].size, g.spacing[d]
-        slope[d] = 0.0
-        if n == 1:
-            p[d, d] = 1.0
-        elif 0 < q < n - 1:
-            curve = 2.0 * r.b[d, q] - r.b[d, q - 1] - r.b[d, q + 1]
-            p[d, d] = max(curve / h**2, k[d, d])
-            slope[d] = (r.b[d, q + 1] - r.b[d, q - 1]) / (2.0 * h)
-
-
-@jit
-def _minor(p: Floats, d: int, e: int) -> float:
-    """Cofactor of a symmetric matrix of three rows."""
-    i, j = (d + 1) % 3, (d + 2) % 3
-    m, n = (e + 1) % 3, (e + 2) % 3
-    return p[i, m] * p[j, n] - p[i, n] * p[j, m]
-
-
-@jit
-def _climb(
-    f0: Floats, f1: Floats, f2: Floats, g: Box, k: Floats, mean: Floats, r: Room
-) -> Floats:  # fmt: skip
-    """Find a node near the mode, and the log densities along the axes there; the variances.
-
-    Where abilities are highly correlated no axis rises far from the mode: Newton's steps go there.
-    """
-    for d in range(3):
-        nodes = g.nodes[d]
-        at = round((mean[d] - nodes[0]) / g.spacing[d])
-        r.mode[d] = min(max(at, 0), nodes.size - 1)
-    p, slope, ahead, variance = np.empty((3, 3)), np.empty(3), np.empty(3, np.int64), np.empty(3)
-    for _ in range(50):
-        _along_axes(f0, f1, f2, g, k, mean, r)
-        _curvature(g, k, r, p, slope)
-        det = p[0, 0] * _minor(p, 0, 0) + p[0, 1] * _minor(p, 0, 1) + p[0, 2] * _minor(p, 0, 2)
-        same = True
-        for d in range(3):
-            step = 0.0
-            for e in range(3):
-                step += _minor(p, d, e) * slope[e] / det
-            variance[d] = max(_minor(p, d, d) / det, 0.0)
-            n = g.nodes[d].size
-            ahead[d] = min(max(r.mode[d] + round(step / g.spacing[d]), 0), n - 1)
-            same = same and ahead[d] == r.mode[d]
-        if same:
-            break
-        here = _log_density(f0, f1, f2, g, k, mean, r.mode)
-        if not _log_density(f0, f1, f2, g, k, mean, ahead) > here:
-            break
-        r.mode[:] = ahead
-    for d in range(3):
-        top = r.b[d, r.mode[d]]
-        for q in range(g.nodes[d].size):
-            r.b[d, q] -= top
-    det = p[1, 1] * p[2, 2] - p[1, 2] * p[1, 2]
-    r.lean[0] = (p[1, 2] * p[0, 2] - p[2, 2] * p[0, 1]) / det
-    r.lean[1] = (p[1, 2] * p[0, 1] - p[1, 1] * p[0, 2]) / det
-    r.peak[0] = _log_density(f0, f1, f2, g, k, mean, r.mode)
-    return variance
 
 
 @jit
@@ -414,7 +216,7 @@ def weigh(
 ) -> tuple[int, float]:
     """Find a person's box and masses; how it ended, and the total of the masses."""
     k = g.precision[group]
-    _widths(g, _climb(f0, f1, f2, g, k, mean, r), r)
+    _widths(g, climb(f0, f1, f2, g, k, mean, r), r)
     while True:
         if not _inside(g, r):
             return BEYOND, 1.0

@@ -7,7 +7,8 @@ import numpy as np
 from irt_dask.arrays import Floats, Ints
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.several import box_posterior
-from irt_dask.kernels.several.box_posterior import DIMS, DONE, Box, Room
+from irt_dask.kernels.several.box_posterior import DONE
+from irt_dask.kernels.several.box_shape import DIMS, Box, Room, room
 
 
 @jit
@@ -44,7 +45,7 @@ def _raw(g: Box, group: int, r: Room, total: float, m: Floats, v: Floats, x: Flo
 def _third(
     f0: Floats, f1: Floats, f2: Floats, g: Box, group: Ints, mean: Floats, out: Floats
 ) -> None:
-    r = box_posterior.room(g)
+    r = room(g)
     m, v, x = np.empty(3), np.empty((3, 3)), np.empty((3, 3, 3))
     for i in range(f2.shape[0]):
         k = group[i]

@@ -19,7 +19,8 @@ from irt_dask.arrays import Floats, Ints
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.posterior.plausible_values import PIECES, masses, place
 from irt_dask.kernels.several import box_posterior
-from irt_dask.kernels.several.box_posterior import DIMS, DONE, Box, Room
+from irt_dask.kernels.several.box_posterior import DONE
+from irt_dask.kernels.several.box_shape import DIMS, Box, Room, room
 
 
 @jit
@@ -75,7 +76,7 @@ def _draws(
     f0: Floats, f1: Floats, f2: Floats, g: Box, group: Ints, mean: Floats, u: Floats, out: Floats,
     how: Ints,
 ) -> None:  # fmt: skip
-    r = box_posterior.room(g)
+    r = room(g)
     n = r.b.shape[1]
     f, mass, part = np.empty(n), np.empty(n), np.empty(PIECES)
     for i in range(f2.shape[0]):
