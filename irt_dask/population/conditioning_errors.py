@@ -30,8 +30,8 @@ from irt_dask.population.conditioning_em import Fitted
 from irt_dask.population.group_sums import ByGroup, by_group, weights_in
 from irt_dask.store import Block
 
-#: Bound of a person's residual in residual SDs: further out nobody's score counts more.
-_FURTHEST = 32.0
+#: Bound of a person's score K e next to the root of K: beyond it nobody counts more.
+_FURTHEST = 12.0
 #: Share of the information of S that is left once coefficients are fitted, at least.
 _LEAST_LEFT = 0.1
 
@@ -57,10 +57,8 @@ class _Scales:
         n, most = engine.n_persons, max(engine.responses.max_weight or 1.0, 1.0)
         precision = np.linalg.inv(model.covariance)
         k = float(np.abs(precision).max())
-        sd = float(np.sqrt(np.diagonal(model.covariance, axis1=1, axis2=2)).max())
-        self.furthest = _FURTHEST * sd
-        e = k * self.furthest * len(model.domains)  # of K e
-        s = e**2 + k
+        self.of_ke = e = _FURTHEST * float(np.sqrt(k))
+        self.of_elements = s = e**2 + k
         self.information = design_products.Gram(2.0 * k * most, n)
         self.middle = design_products.Gram((e**2 + 2.0 * k) * most**2, n)
         self.cross = design_products.Products(e * s * most**2, n)
@@ -77,11 +75,11 @@ class _Scores:
     between: Floats  # information between K e and the elements, (persons, domains, pairs)
 
 
-def _scores(model: Conditioning, block: Block, furthest: float) -> _Scores:
+def _scores(model: Conditioning, block: Block, scales: _Scales) -> _Scores:
     prior, mean, v, third = model.moments_to_third(block)
-    group, e = model.group(block), np.clip(mean - prior, -furthest, furthest)
+    group, e = model.group(block), mean - prior
     k = np.linalg.inv(model.covariance)[group]
-    ke = np.einsum("ide,ie->id", k, e)
+    ke = np.clip(np.einsum("ide,ie->id", k, e), -scales.of_ke, scales.of_ke)
     kvk = k @ v @ k
     left = np.asarray(k - kvk)
     for axis in (1, 2, 3):  # the third moments of K r
@@ -90,7 +88,10 @@ def _scores(model: Conditioning, block: Block, furthest: float) -> _Scores:
     half = np.where(a == b, 0.5, 1.0)
     of_elements = half * (kvk + ke[:, :, None] * ke[:, None, :] - k)[:, a, b]
     between = left[:, :, a] * ke[:, None, b] + left[:, :, b] * ke[:, None, a] - third[:, :, a, b]
-    return _Scores(ke, of_elements, left, half * between)
+    most = scales.of_elements
+    of_elements = np.clip(of_elements, -most, most)
+    between = np.clip(half * between, -scales.of_ke * most, scales.of_ke * most)
+    return _Scores(ke, of_elements, left, between)
 
 
 def _sums(
@@ -98,7 +99,7 @@ def _sums(
 ) -> tuple[ByGroup]:
     """Sums of each group; with the loadings over root weight for ``leverage``, of a middle."""
     w = weights_in(block)
-    of_all = _scores(model, block, scales.furthest)
+    of_all = _scores(model, block, scales)
     ke, s = of_all.ke, of_all.elements
     i, j = np.triu_indices(ke.shape[1])
     group, out = model.group(block), {}
