@@ -18,6 +18,7 @@ _LEAST_FOR_ORDER = 3
 
 
 def common(bank_a: xr.Dataset, bank_b: xr.Dataset) -> tuple[str, ...]:
+    """Identifiers that both banks have, in the order of bank_b; an error if they are too few."""
     known = set(bank_item_ids(bank_a, "bank_a"))
     common = tuple(i for i in bank_item_ids(bank_b, "bank_b") if i in known)
     if len(common) < 2:

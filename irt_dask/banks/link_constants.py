@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -178,7 +178,7 @@ def constants(given: Pair, near: Constants | None = None) -> Constants:
         return float((of(x) ** 2).sum())
 
     if near is not None:
-        starts: list[Sequence[float]] = [[near.shift, math.log(near.slope)]]
+        starts = [[near.shift, math.log(near.slope)]]
     else:
         starts = [[b, math.log(s)] for s, b in _starts(pair)] + [[shift, 0.0]] * pair.one_slope
     best = sorted((start[: 2 - pair.one_slope] for start in starts), key=value)

@@ -113,7 +113,8 @@ def _values(bank: xr.Dataset, column: str, at: Ints, suffix: str) -> Floats | No
 
 def _of_draws(bank: xr.Dataset, at: Ints, names: Any) -> Uncertain:
     """Covariance of the draws of a posterior."""
-    column, kept = np.full(names.shape, -1), []
+    kept: list[Floats] = []
+    column = np.full(names.shape, -1)
     for k, j in zip(*np.nonzero(names != ""), strict=True):
         draws = _values(bank, names[k, j], at[j : j + 1], "_draw")
         if draws is not None and np.ptp(draws) > 0.0:
