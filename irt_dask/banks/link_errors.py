@@ -68,7 +68,7 @@ def delta(banks: Sequence[xr.Dataset], item_id: Sequence[str], pair: Pair, by: M
             f"of A and B leave out what all items share, the sample of persons, and are too small "
             f"(half, say). Give fits, or banks in .json, which carry the covariance",
             DataWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
     said = "standard errors alone of " + " and ".join(alone) if alone else "covariances of items"
     return LinkError(total, {"error": "delta", "error_of": said})
@@ -113,7 +113,7 @@ def jackknife(
             f"the jackknife has {n} {unit}s, and with fewer than {FEW_UNITS} its standard errors "
             f"may be off by half: link by more, or say the error as a range",
             DataWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
     apart = np.empty((n, 2))
     for k in range(n):

@@ -53,7 +53,8 @@ class Uncertain:
 def column_names(items: ItemSet) -> Any:
     """Column of each parameter, (parameters, items); "" beyond an item's."""
     models, _ = Mixture.of_items(items)
-    return models.table(lambda p: p.letter, missing="").astype(object)
+    names = models.table(lambda p: p.letter, missing=None)
+    return np.where(models.has, names, "")
 
 
 def uncertain(
@@ -214,7 +215,8 @@ def variables(
         free = column[: gradient.size, j] >= 0
         np.add.at(out, column[: gradient.size, j][free], gradient[free])
     names = [item_id[j] for j, _, _ in rows], [name for _, name, _ in rows]
-    return as_variables(*names, by_free @ matrix @ by_free.T)
+    found = by_free @ matrix @ by_free.T
+    return as_variables(*names, 0.5 * (found + found.T))
 
 
 def as_variables(items: Sequence[str], columns: Sequence[str], matrix: Floats) -> dict[str, Any]:
