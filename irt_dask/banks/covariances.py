@@ -57,7 +57,9 @@ def read(table: ItemTable) -> dict[str, Any]:
                 f"{table.path}: of the columns {OF} and {VALUES} one is there; give both or none"
             )
         return {}
-    of_item, of_column, rows = [], [], []
+    of_item: list[str] = []
+    of_column: list[str] = []
+    rows: list[Floats] = []
     for j, item in enumerate(table.items):
         names, given = table.frame[OF][j], table.frame[VALUES][j]
         names = [] if lacking(names) else str(names).split()

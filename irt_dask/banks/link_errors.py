@@ -64,9 +64,10 @@ def delta(banks: Sequence[xr.Dataset], item_id: Sequence[str], pair: Pair, by: M
         alone += [] if known.between else [name]
     if alone:
         warnings.warn(
-            f"{listed(alone)} has standard errors of items and no covariances between them: errors "
-            f"of A and B leave out what all items share, the sample of persons, and are too small "
-            f"(half, say). Give fits, or banks in .json, which carry the covariance",
+            f"of {' and '.join(alone)} standard errors of items are known, and no covariances "
+            f"between them: errors of A and B leave out what all items share, the sample of "
+            f"persons, and are too small (by half, say). Give fits, or banks in .json, which "
+            f"carry covariances",
             DataWarning,
             stacklevel=3,
         )
@@ -113,7 +114,7 @@ def jackknife(
             f"the jackknife has {n} {unit}s, and with fewer than {FEW_UNITS} its standard errors "
             f"may be off by half: link by more, or say the error as a range",
             DataWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     apart = np.empty((n, 2))
     for k in range(n):
