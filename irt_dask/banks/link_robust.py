@@ -29,7 +29,7 @@ CUT = 3.0
 LEAST = 5
 #: Least robust SD: of log discriminations, and of difficulties in units of 1 / a.
 _LEAST_SD = 0.01
-_ROUNDS, _SAME = 200, 1e-10
+_ROUNDS, _SAME = 200, 1e-8
 
 
 @dataclass(frozen=True)
