@@ -123,10 +123,10 @@ def link(
     4
     >>> round(linked.attrs["A"], 1), round(linked.attrs["B"], 1)
     (1.0, 0.2)
-    >>> texts = {"4": "ants", "5": "ants", "6": "bees", "7": "wasps"}
+    >>> texts = {"item5": "ants", "item6": "ants", "item7": "bees", "item8": "wasps"}
     >>> some = irt.link(bank_a, bank_b, error="jackknife", item_blocks=texts)  # warns: 3 testlets
-    >>> some.attrs["n_units"], round(some.attrs["linking_error"], 2)
-    (3, 0.04)
+    >>> some.attrs["n_units"], round(some.attrs["linking_error"], 3)
+    (3, 0.002)
     """
     _check_options(method, robust, error, item_blocks, at)
     common = common_items.common(bank_a, bank_b)
