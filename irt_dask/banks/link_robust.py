@@ -29,9 +29,9 @@ CUT = 3.0
 LEAST = 5
 #: Least robust SD: of log discriminations, and of difficulties in units of 1 / a.
 _LEAST_SD = 0.01
-_ROUNDS, _SAME = 300, 1e-8
-#: Rounds after which weights go half of the way alone: links by means and SDs may go round.
-_AT_ONCE = 20
+_ROUNDS, _SAME = 200, 1e-9
+#: Rounds without Newton's steps, and the largest rate of plain ones with which they are taken.
+_PLAIN, _STABLE = 3, 0.999
 
 
 @dataclass(frozen=True)
@@ -105,18 +105,25 @@ def robust_constants(pair: Pair, near: Constants | None = None) -> Robust:
         Weights that do not settle.
     """
     x, spread = _by_medians(pair)
-    w, at = weights(pair, x, spread), near
+    at = near
     for k in range(_ROUNDS):
-        if (w > 0.0).sum() < 2:
+        now = pair.weighed(weights(pair, x, spread))
+        if (now.weight > 0.0).sum() < 2:
             break
-        at = constants(pair.weighed(w), at)
-        new = weights(pair, at.both, spread)
-        if np.abs(new - w).max() < _SAME:
-            return Robust(pair.weighed(w), at, spread)
-        w = new if k < _AT_ONCE else 0.5 * (w + new)
+        at = constants(now, at)
+        step = at.both - x
+        if np.abs(step).max() < _SAME:
+            return Robust(now, at, spread)
+        if k >= _PLAIN:  # Newton's step to where links and weights agree: plain ones are slow
+            by_x = _of_weights(now, x, spread)[0]
+            change = moves(now, at).weight @ by_x.T
+            if np.linalg.eigvals(change).real.max() < _STABLE:
+                newton = np.linalg.solve(np.eye(2) - change, step)
+                step = newton if np.abs(newton).max() < spread.difficulty * at.slope else step
+        x = np.asarray(x + step, dtype=float)
     raise EstimationError(
-        f"robust='bisquare': the weights of the {w.size} common items do not settle; most differ "
-        f"between the banks. Compare their curves (item_link_rmsd of robust=None)"
+        f"robust='bisquare': the weights of the {pair.weight.size} common items do not settle; "
+        f"most differ between the banks. Compare their curves (item_link_rmsd of robust=None)"
     )
 
 
