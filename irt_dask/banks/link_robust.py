@@ -111,14 +111,14 @@ def robust_constants(pair: Pair, near: Constants | None = None) -> Robust:
         if (now.weight > 0.0).sum() < 2:
             break
         at = constants(now, at)
-        step = at.both - x
+        step: Floats = at.both - x
         if np.abs(step).max() < _SAME:
             return Robust(now, at, spread)
         if k >= _PLAIN:  # Newton's step to where links and weights agree: plain ones are slow
             by_x = _of_weights(now, x, spread)[0]
             change = moves(now, at).weight @ by_x.T
             if np.linalg.eigvals(change).real.max() < _STABLE:
-                newton = np.linalg.solve(np.eye(2) - change, step)
+                newton = np.asarray(np.linalg.solve(np.eye(2) - change, step), dtype=float)
                 step = newton if np.abs(newton).max() < spread.difficulty * at.slope else step
         x = np.asarray(x + step, dtype=float)
     raise EstimationError(
