@@ -94,6 +94,10 @@ item_degenerate(items)          i    -        1: all or none have it right, else
 item_separable(items)           i    -        1: ability parts right and wrong, else 0
 item_covariance(parameter, parameter_)  f  -  posterior covariance of (log a, d), items in order,
     log a before d; slopes of any sign: of (a, d)
+parameter_item(parameter)       UOT  -        identifier of the item whose parameter it is
+parameter_column(parameter)     UOT  -        its column in item banks: a, d, c, u, d1, s1, ...
+item_parameter_covariance(parameter, parameter_)  f  -  sampling covariance of these parameters;
+    those that are not listed are known
 item_loading(items, latent_dims)  f  1/theta  slope on each ability
 item_loading_draw(draw, items, latent_dims)  f  1/theta  combined draws of loadings
 ability_correlation(latent_dims, latent_dims_)  f  -  correlation of the abilities
@@ -200,6 +204,7 @@ block_score_variance(block)     f    -        of the sum of the block's response
 block_score_variance_expected(block)  f  -    mean of the replicates
 block_score_variance_p_value(block)  f  -     two-sided, by the replicates
 item_link_rmsd(items)           f    -        RMS difference of the linked curves
+item_link_weight(items)         f    -        how much a common item links, from 0 to 1
 item_infit(items)               f    -        information-weighted mean square
 item_infit_z(items)             f    -        deviation from 1 in standard errors
 item_outfit(items)              f    -        unweighted mean square

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from irt_dask.banks import categories, conventions, mirt
+from irt_dask.banks import categories, conventions, covariances, mirt
 from irt_dask.banks.rows import OF_ITEMS, Ability
 from irt_dask.banks.tables import ItemTable, check_path, lacking, read_table
 from irt_dask.curves import FAMILIES, MODELS, MORE_PARAMETERS
@@ -30,7 +30,10 @@ from irt_dask.variables import unique_ids
 #: Column: groups of persons in the calibration, where there were several.
 _GROUPS = "calibration_groups"
 #: Columns beside those of parameters.
-_NAMES = ("item", "model", "categories", "category_map", "flag", _GROUPS)
+_NAMES = (
+    "item", "model", "categories", "category_map", "flag", _GROUPS,
+    covariances.OF, covariances.VALUES,
+)  # fmt: skip
 
 
 def write_items(items: xr.Dataset, path: str | Path, *, convention: str | None = None) -> Path:
@@ -54,7 +57,11 @@ def write_items(items: xr.Dataset, path: str | Path, *, convention: str | None =
         ``-d / a`` of the a and d beside it: the mean of b over a posterior, which a fit reports, is
         not.  Items calibrated with groups of persons, whose abilities are not all N(0, 1), have
         their number in the column ``calibration_groups``, which ``score`` warns by; the means and
-        standard deviations of the groups are not written.
+        standard deviations of the groups are not written.  .json also carries the covariance of all
+        parameters, where the items have one (fits of up to 1,000 parameters, draws), in
+        ``covariance_of`` (columns) and ``covariance`` (for each, text of the covariances with all
+        parameters before it in the file, and its variance): ``link`` needs it for the errors of a
+        link.  .csv has standard errors alone.
     convention : {None, "mirt"}
         "mirt" writes R mirt's slope-intercept parameters, a row each, with the columns ``form,
         group, item, par, est, se``, as :func:`read_items` takes them.  ``GroupPars`` is written
@@ -105,6 +112,8 @@ def items_text(items: xr.Dataset, suffix: str) -> str:
         table["flag"] = items["item_flag"].values.astype(str)
     if n := calibration_groups(items):
         table[_GROUPS] = n
+    if suffix == ".json":
+        table |= covariances.columns(items, known)
     return _text(pd.DataFrame(table), suffix, sparse=several)
 
 
@@ -200,7 +209,9 @@ def read_items(
         (``item_category_map``, if some are empty),
         ``item_step_intercept``, ``item_step_difficulty``, ``item_threshold`` (items, steps), and of
         nominal ones ``item_category_score`` (items, categories).  ``_se`` as far as the table has
-        them and they need no covariance; mean and SD of ability are taken as known.
+        them and they need no covariance; mean and SD of ability are taken as known.  With the
+        covariance of a .json bank ``parameter_item`` and ``parameter_column`` (parameter),
+        ``item_parameter_covariance`` (parameter, parameter_).
 
     Raises
     ------
@@ -267,7 +278,7 @@ def _extras(table: ItemTable) -> tuple[dict[str, Any], dict[str, Any]]:
         n = table.numbers(_GROUPS, may_lack=True)
         if most := int(np.nan_to_num(n).max()):
             attrs[_GROUPS] = most
-    return data, attrs
+    return data | covariances.read(table), attrs
 
 
 def _bank(table: ItemTable) -> xr.Dataset:

@@ -2,116 +2,29 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+import warnings
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from scipy.optimize import least_squares
 
-from irt_dask.arrays import Bools, Floats
+from irt_dask.arrays import Floats
+from irt_dask.banks import common_items, link_errors, link_robust
+from irt_dask.banks.link_constants import METHODS, NODES, WEIGHTS, Constants, Pair, constants, moved
+from irt_dask.banks.link_gradient import moves
 from irt_dask.curves import MORE_PARAMETERS
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import dataset
-from irt_dask.errors import EstimationError, InputError, listed
-from irt_dask.items import checks
+from irt_dask.errors import InputError, ItemWarning, listed
 from irt_dask.items.described import described
-from irt_dask.items.known_models import words
 from irt_dask.items.mixture import Mixture
 from irt_dask.items.parameters import OF_MODELS, bank_item_ids, calibration_groups, item_set
 
-_METHODS = ("haebara", "stocking-lord", "mean-sigma", "mean-mean")
-#: Abilities at which curves are compared, and their weights: an even grid under N(0, 1).
-_NODES = np.linspace(-5.0, 5.0, 101)
-_WEIGHTS = np.exp(-0.5 * _NODES**2) / np.exp(-0.5 * _NODES**2).sum()
-#: A slope this many times larger or smaller than the median ratio of the common items'
-#: discrimination is none.
-_FARTHEST = 5.0
-#: Starts whose neighbourhood is searched: the best ones.
-_SEARCHED = 3
-#: Step in log A, and in B times the median discrimination, that must not lower the criterion; by
-#: how much of itself it may for rounding.
-_STEP, _ROUNDING = 1e-3, 1e-9
-#: Common items from which on the order of their difficulties says whether the scales agree.
-_LEAST_FOR_ORDER = 3
 
-
-def _curves(items: ItemSet) -> Floats:
-    """P of each category, shape (nodes, rows)."""
-    return np.exp(items.log_p(_NODES)).T
-
-
-def _halves(items: ItemSet) -> Floats:
-    """The same, so that the squares of two categories add up to that of one."""
-    return _curves(items) * math.sqrt(0.5)
-
-
-def _tests(items: ItemSet) -> Floats:
-    """Expected score of all items, (nodes, 1)."""
-    return items.expected(_NODES).sum(axis=0)[:, None]
-
-
-def _moved(items: ItemSet, slope: float, shift: float) -> ItemSet:
-    """Items on the scale of ``slope theta + shift``."""
-    return items.rescaled(-shift / slope, 1.0 / slope)
-
-
-def _common(bank_a: xr.Dataset, bank_b: xr.Dataset) -> tuple[str, ...]:
-    known = set(bank_item_ids(bank_a, "bank_a"))
-    common = tuple(i for i in bank_item_ids(bank_b, "bank_b") if i in known)
-    if len(common) < 2:
-        raise InputError(
-            f"the banks have {len(common)} item(s) in common and linking needs at least 2; items "
-            f"are matched by item_id"
-        )
-    return common
-
-
-def _check_order(b_a: Floats, b_b: Floats) -> None:
-    """Stop if items that are hard in one bank are easy in the other."""
-    if b_a.size < _LEAST_FOR_ORDER or b_a.std() == 0.0 or b_b.std() == 0.0:
-        return
-    r = float(np.corrcoef(b_a, b_b)[0, 1])
-    if r < 0.0:
-        raise EstimationError(
-            f"the difficulties of the {b_a.size} common items correlate {r:.2f} between the banks, "
-            f"and a link needs the same order: check that the same item_id means the same item and "
-            f"that no bank is scored in reverse"
-        )
-
-
-def _moments(method: str, one: ItemSet, two: ItemSet) -> tuple[float, float]:
-    """A and B from means and standard deviations of the items that link."""
-    one, two = _ordered(one, two)
-    b_a, b_b = one.step_difficulties(), two.step_difficulties()
-    if method == "mean-mean":
-        slope = float(np.abs(two.slope()).mean() / np.abs(one.slope()).mean())
-    else:
-        if b_a.std() == 0.0 or b_b.std() == 0.0:
-            raise EstimationError(
-                "the common items of a bank are all equally difficult, so that mean-sigma has no "
-                "slope; use method='haebara' or 'mean-mean'"
-            )
-        slope = float(b_a.std() / b_b.std())
-    return slope, float(b_a.mean() - slope * b_b.mean())
-
-
-def _residuals(method: str, one: ItemSet, two: ItemSet) -> Callable[..., Floats]:
-    """Differences of the curves on both scales, weighted, as a function of A and B."""
-    root = np.sqrt(_WEIGHTS)[:, None]
-    curves = _tests if method == "stocking-lord" else _halves
-    given = curves(one), curves(two)
-
-    def differences(slope: float, shift: float) -> Floats:
-        on_a = given[0] - curves(_moved(two, slope, shift))
-        on_b = given[1] - curves(_moved(one, 1.0 / slope, -shift / slope))
-        return (root * np.stack([on_a, on_b])).ravel()
-
-    return differences
-
-
-def link(bank_a: xr.Dataset, bank_b: xr.Dataset, *, method: str = "haebara") -> xr.Dataset:
+def link(
+    bank_a: xr.Dataset, bank_b: xr.Dataset, *, method: str = "haebara", robust: str | None = None,
+    error: str | None = None, item_blocks: Any = None, at: float = 0.0,
+) -> xr.Dataset:  # fmt: skip
     """Put the items of ``bank_b`` on the scale of ``bank_a`` by the items that both have.
 
     Abilities transform as ``theta_a = A theta_b + B``; so ``a`` becomes ``a / A``, ``b`` becomes
@@ -130,6 +43,24 @@ def link(bank_a: xr.Dataset, bank_b: xr.Dataset, *, method: str = "haebara") -> 
         (of all steps), "mean-mean" their mean and the mean discrimination, whatever its sign.
         Where all items of each bank have one discrimination (1PL), the two slopes give A, whatever
         the method.
+    robust : {None, "bisquare"}
+        "bisquare": common items that have drifted count less, or not at all.  Residuals of b and
+        of log a from the link, in robust SDs (1.4826 MAD about a link by medians, held from there
+        on; 0.01 at least), have Tukey's weights (1 - (u / 3)^2)^2, 0 from 3 on; an item's is the
+        product of both.  Items link with these weights, and again, until they stay.  Nominal items
+        have no b and keep 1.
+    error : {None, "delta", "jackknife"}
+        Standard errors of A and B.  "delta": those that the errors of the items' parameters make,
+        of banks calibrated with different persons.  Fits, and banks in .json, carry the covariance
+        of all parameters; of .csv there are standard errors alone, which a warning says.
+        "jackknife": the common items are a sample of items that could have linked, which is the
+        linking error of PISA: a unit is left out, and the banks are linked again.
+    item_blocks : mapping of item to testlet, Series, or testlets of all common items, optional
+        For "jackknife": the units are testlets, items that share a text or a topic and drift
+        together.  Default: each item is a unit.
+    at : float
+        Ability on the scale of bank_b at which ``linking_error``, the standard error of A at + B,
+        is told: the mean of the persons who are reported.
 
     Returns
     -------
@@ -142,29 +73,44 @@ def link(bank_a: xr.Dataset, bank_b: xr.Dataset, *, method: str = "haebara") -> 
         scale of bank_a, weights N(0, 1); NaN for other items.  Large ones tell of drift.  attrs:
         ``A``, ``B``, ``criterion`` (weighted sum of squared differences on both scales; NaN for
         the methods by moments), ``n_common``, and ``n_used``, the common items that link the banks.
-        ``item_flag``, if bank_b has it.
+        ``item_flag``, if bank_b has it.  With ``robust`` ``item_link_weight``, the weight of a
+        common item (NaN of others; 0: dropped), and attrs ``robust``, ``n_dropped`` and
+        ``dropped``.  With ``error`` attrs ``error``, ``error_of`` (what the errors are of),
+        ``A_se``, ``B_se``, ``AB_covariance``, ``linking_error`` and ``linking_error_at``, on the
+        scale of bank_a, and of the jackknife ``n_units``: :func:`irt_dask.trend` takes the Dataset
+        as ``linking_error``.
 
     Raises
     ------
     InputError
         Fewer than two common items, an unknown method, or common items whose discriminations have
-        other signs in the two banks: A is positive.
+        other signs in the two banks: A is positive.  An unknown ``robust`` or ``error``, an option
+        of another; common items without any standard error (delta); one testlet, or fewer than two
+        items without a unit (jackknife); fewer than five items (robust).
     EstimationError
         Difficulties of three or more common items in opposite order, no slope to be had, no
-        minimum found, or an A beyond 5 times or a fifth of the median ratio of discriminations.
+        minimum found, or an A beyond 5 times or a fifth of the median ratio of discriminations;
+        robust weights that do not settle.
 
     Warns
     -----
     ItemWarning
         Names the common items that are left out: those with a flag (``item_flag``; where a bank has
-        none, what its numbers tell) other than few responses, in either bank.
+        none, what its numbers tell) other than few responses, in either bank.  With ``robust``
+        also those that have weight 0, and nominal ones.
+    DataWarning
+        A bank without covariances (delta); fewer than five units (jackknife).
 
     Notes
     -----
-    On the driver, items x 101 numbers.  The criteria are minimised from the best three of some ten
+    On the driver, items x 101 numbers; of "delta" also a matrix of all parameters, and "jackknife"
+    links as often as there are units.  The criteria are minimised from the best three of some ten
     starts: links by moments and by medians, and slopes up to four times larger or smaller.
     Source: Haebara (1980); Stocking and Lord (1983); Marco (1977); Loyd and Hoover (1980); Kolen
     and Brennan (2014), *Test Equating, Scaling, and Linking*, chapter 6, for the symmetric form.
+    Errors: Ogasawara (2000, 2001) and Battauz (2013), by the theorem of implicit functions; Monseur
+    and Berezner (2007), the jackknife.  Robust: Beaton and Tukey (1974); He, Cui and Osterlind
+    (2015) and Robitzsch (R sirt) for links.
 
     Examples
     --------
@@ -177,49 +123,147 @@ def link(bank_a: xr.Dataset, bank_b: xr.Dataset, *, method: str = "haebara") -> 
     4
     >>> round(linked.attrs["A"], 1), round(linked.attrs["B"], 1)
     (1.0, 0.2)
+    >>> bank_c = irt.fit_conditional(responses.select(items=responses.item_id[1:]))
+    >>> some = irt.link(bank_a, bank_c, error="jackknife")
+    >>> some.attrs["n_units"], some.attrs["linking_error"] < 0.01  # the same persons answered
+    (7, True)
     """
-    if method not in _METHODS:
-        raise InputError(f"method={method!r} is not available; choose one of {', '.join(_METHODS)}")
-    common = _common(bank_a, bank_b)
+    _check_options(method, robust, error, item_blocks, at)
+    common = common_items.common(bank_a, bank_b)
     one, two = item_set(bank_a, common, what="bank_a"), item_set(bank_b, common, what="bank_b")
-    used = _sound(bank_a, bank_b, common)
-    _check_models(method, one, two, common)
-    pair = one.take(np.flatnonzero(used)), two.take(np.flatnonzero(used))
-    _check_signs(*pair, [i for i, u in zip(common, used, strict=True) if u])
-    _check_order(*(items.difficulty() for items in _ordered(*pair)))
-    everyone = bank_item_ids(bank_b, "bank_b")
-    all_b = item_set(bank_b, everyone, what="bank_b")
+    used = common_items.sound(bank_a, bank_b, common)
+    common_items.check_models(method, one, two, common)
+    linking = np.flatnonzero(used)
+    of_pair = one.take(linking), two.take(linking)
+    ids = [common[j] for j in linking]
+    common_items.check_signs(*of_pair, ids)
+    common_items.check_order(*(items.difficulty() for items in common_items.ordered(*of_pair)))
+    all_b = item_set(bank_b, bank_item_ids(bank_b, "bank_b"), what="bank_b")
     one_slope = all(np.unique(np.abs(items.slope())).size == 1 for items in (one, all_b))
-    slope, shift, criterion = _fit(method, *pair, one_slope)
-    linked = _moved(all_b, slope, shift)
-    apart = one.expected(_NODES) - _moved(two, slope, shift).expected(_NODES)
-    rmsd = np.full(len(everyone), np.nan)
+    pair = Pair(method, *of_pair, one_slope, np.ones(linking.size))
+    more: dict[str, Any] = {}
+    found = link_robust.robust_constants(pair) if robust else None
+    if found is not None:
+        more = _about_weights(found, ids)
+    where = found.at if found else constants(pair)
+    if error == "delta":
+        by = link_robust.robust_moves(found) if found else moves(pair, where)
+        more |= link_errors.delta((bank_a, bank_b), ids, found.pair if found else pair, by).attrs(
+            at
+        )
+    elif error == "jackknife":
+        more |= _jackknife(pair, where, robust, item_blocks, common, linking).attrs(at)
+    weight = np.zeros(len(common))
+    weight[linking] = found.pair.weight if found else 1.0
+    return _result(bank_a, bank_b, (one, two, all_b), common, where, weight, method, more)
+
+
+def _check_options(
+    method: str, robust: str | None, error: str | None, item_blocks: Any, at: float
+) -> None:
+    for name, given, known in (
+        ("method", method, METHODS),
+        ("robust", robust, (None, "bisquare")),
+        ("error", error, (None, *link_errors.ERRORS)),
+    ):
+        if given not in known:
+            raise InputError(
+                f"{name}={given!r} is not available; choose one of {', '.join(map(str, known))}"
+            )
+    if item_blocks is not None and error != "jackknife":
+        raise InputError(
+            f"item_blocks are the units of error='jackknife', and error={error!r}: leave them out, "
+            f"or ask for the jackknife"
+        )
+    if isinstance(at, bool) or not isinstance(at, (int, float, np.number)) or not np.isfinite(at):
+        raise InputError(f"at={at!r}: give an ability on the scale of bank_b, a number")
+    if at != 0.0 and error is None:
+        raise InputError(
+            f"at={at!r} is where an error is told, and there is none: give error='jackknife' or "
+            f"'delta'"
+        )
+
+
+def _about_weights(found: link_robust.Robust, ids: list[str]) -> dict[str, Any]:
+    """Attributes of a robust link; warns of the items that it drops, or cannot weigh."""
+    weight = found.pair.weight
+    dropped = [i for i, w in zip(ids, weight, strict=True) if w == 0.0]
+    nominal = np.flatnonzero(
+        common_items.nominal(found.pair.one) | common_items.nominal(found.pair.two)
+    )
+    said = []
+    if dropped:
+        said.append(
+            f"{len(dropped)} of {len(ids)} common items do not link the banks, being farther from "
+            f"the link than {link_robust.CUT:g} robust SDs: {listed(dropped, 10)}"
+        )
+    if nominal.size:
+        named = listed([ids[j] for j in nominal], 10)
+        said.append(f"nominal items link with weight 1, whether they drift or not: {named}")
+    if said:
+        warnings.warn("; ".join(said), ItemWarning, stacklevel=3)
+    return {"robust": "bisquare", "n_dropped": len(dropped), "dropped": ",".join(dropped)}
+
+
+def _jackknife(
+    pair: Pair, where: Constants, robust: str | None, item_blocks: Any, common: tuple[str, ...],
+    linking: Any,
+) -> link_errors.LinkError:  # fmt: skip
+    """Leave out each unit of the items that link."""
+    ids = [common[j] for j in linking]
+    if item_blocks is not None and not hasattr(item_blocks, "keys"):  # a list, of all common items
+        item_blocks = dict(zip(common, _labels(item_blocks, common), strict=True))
+    of_item, unit = link_errors.units(item_blocks, ids)
+
+    def again(some: Pair, near: Constants) -> Constants:
+        return link_robust.robust_constants(some, near).at if robust else constants(some, near)
+
+    return link_errors.jackknife(pair, where, again, of_item, unit, ids)
+
+
+def _labels(given: Any, common: tuple[str, ...]) -> list[Any]:
+    labels = list(given)
+    if len(labels) != len(common):
+        raise InputError(
+            f"item_blocks has {len(labels)} labels, and the banks have {len(common)} common items; "
+            f"give a dict from item identifiers to labels"
+        )
+    return labels
+
+
+def _result(
+    bank_a: xr.Dataset, bank_b: xr.Dataset, items: tuple[ItemSet, ItemSet, ItemSet],
+    common: tuple[str, ...], where: Constants, weight: Floats, method: str, more: dict[str, Any],
+) -> xr.Dataset:  # fmt: skip
+    """The items of bank_b on the scale of bank_a, how far common ones are apart, and the link."""
+    (one, two, all_b), slope = items, where.slope
+    everyone = bank_item_ids(bank_b, "bank_b")
+    linked = moved(all_b, slope, where.shift)
+    apart = one.expected(NODES) - moved(two, slope, where.shift).expected(NODES)
     place = {i: k for k, i in enumerate(everyone)}
-    rmsd[[place[i] for i in common]] = np.sqrt(apart**2 @ _WEIGHTS)
+    at = [place[i] for i in common]
+    rmsd, share = np.full((2, len(everyone)), np.nan)
+    rmsd[at], share[at] = np.sqrt(apart**2 @ WEIGHTS), weight
     models, x = Mixture.of_items(linked)
     data: dict[str, Any] = {name: value.T for name, (value, _) in described(models, x).items()}
     data |= {p.variable: linked.column(p) for p in MORE_PARAMETERS if p.variable in bank_b}
     data |= {n: bank_b[n].values for n in OF_MODELS if n in bank_b}
     data["item_link_rmsd"] = rmsd
+    if "robust" in more:
+        data["item_link_weight"] = share
     if "item_flag" in bank_b:
         data["item_flag"] = bank_b["item_flag"].values.astype(str)
-    factors = dict.fromkeys(("item_discrimination", "item_category_score"), 1.0 / slope)
-    factors |= dict.fromkeys(
-        ("item_difficulty", "item_step_difficulty", "item_threshold"), abs(slope)
-    )
-    for name, factor in (factors | {p.variable: 1.0 for p in MORE_PARAMETERS}).items():
-        for suffix in ("sd", "se"):
-            if f"{name}_{suffix}" in bank_b:
-                data[f"{name}_se"] = bank_b[f"{name}_{suffix}"].values.astype(float) * factor
+    data |= _errors(bank_b, slope)
     attrs = {
         "method": f"link by {method}",
         "model": bank_b.attrs.get("model"),
         "A": slope,
-        "B": shift,
-        "criterion": criterion,
+        "B": where.shift,
+        "criterion": where.criterion,
         "n_common": len(common),
-        "n_used": int(used.sum()),
+        "n_used": int((weight > 0.0).sum()),
         "identification": "scale of bank_a",
+        **more,
     }
     if "degrees_of_freedom" in bank_b.attrs:  # of these standard errors
         attrs["degrees_of_freedom"] = bank_b.attrs["degrees_of_freedom"]
@@ -228,164 +272,15 @@ def link(bank_a: xr.Dataset, bank_b: xr.Dataset, *, method: str = "haebara") -> 
     return dataset(data, item_id=everyone, attrs=attrs)
 
 
-def _sound(bank_a: xr.Dataset, bank_b: xr.Dataset, common: tuple[str, ...]) -> Bools:
-    """Which common items link the banks; warns of the others."""
-    flags = [checks.unsound(bank, common) for bank in (bank_a, bank_b)]
-    reasons = {
-        i: ", ".join(
-            f"{f} in {name}" for f, name in zip(of, ("bank_a", "bank_b"), strict=True) if f
-        )
-        for i, *of in zip(common, *flags, strict=True)
-        if any(of)
-    }
-    used = np.array([i not in reasons for i in common])
-    if used.sum() < 2:
-        raise EstimationError(
-            f"{int(used.sum())} of the {len(common)} common items can link the banks, and at least "
-            f"2 must; the others are flagged: {checks.reasons_in_words(reasons)}"
-        )
-    checks.left_out(
-        reasons, len(common), "in common do not link the banks, being flagged", stacklevel=3
+def _errors(bank_b: xr.Dataset, slope: float) -> dict[str, Any]:
+    """Standard errors of the items of bank_b on the new scale, A and B taken as known."""
+    factors = dict.fromkeys(("item_discrimination", "item_category_score"), 1.0 / slope)
+    factors |= dict.fromkeys(
+        ("item_difficulty", "item_step_difficulty", "item_threshold"), abs(slope)
     )
-    return used
-
-
-def _check_signs(one: ItemSet, two: ItemSet, common: list[str]) -> None:
-    """Stop at items that rise with ability in one bank and fall in the other."""
-    at = np.flatnonzero(~(_nominal(one) | _nominal(two)))
-    differ = at[one.slope()[at] * two.slope()[at] < 0.0]
-    if differ.size:
-        remedy = "leave them out of one bank, or reverse their scoring in it"
-        if differ.size == at.size:
-            remedy = (
-                "one of the banks is scored in reverse, or its ability runs the other way (its a "
-                "and b have other signs then)"
-            )
-        raise InputError(
-            f"the discriminations of {differ.size} of {at.size} common items have other signs in "
-            f"bank_b than in bank_a: {listed([common[j] for j in differ], 10)}; {remedy}"
-        )
-
-
-def _nominal(items: ItemSet) -> Bools:
-    """Items whose categories have no order, and slopes any sign."""
-    out = np.zeros(items.n_items, dtype=bool)
-    for g in items.groups:
-        out[g.at] = g.model.name == "nominal"
+    out: dict[str, Any] = {}
+    for name, factor in (factors | {p.variable: 1.0 for p in MORE_PARAMETERS}).items():
+        for suffix in ("sd", "se"):
+            if f"{name}_{suffix}" in bank_b:
+                out[f"{name}_se"] = bank_b[f"{name}_{suffix}"].values.astype(float) * factor
     return out
-
-
-def _ordered(one: ItemSet, two: ItemSet) -> tuple[ItemSet, ItemSet]:
-    """The common items whose categories have an order."""
-    kept = np.flatnonzero(~(_nominal(one) | _nominal(two)))
-    return one.take(kept), two.take(kept)
-
-
-def _check_models(method: str, one: ItemSet, two: ItemSet, common: tuple[str, ...]) -> None:
-    """Stop at items whose categories differ between the banks, or what moments are taken of."""
-    if method.startswith("mean"):
-        named = [{int(j): g.model for g in items.groups for j in g.at} for items in (one, two)]
-        for j, item in enumerate(common):
-            of = [models[j] for models in named]
-            if of[0].steps != of[1].steps:
-                raise InputError(
-                    f"method={method!r}: the item {item} is {of[0].name} in bank_a and "
-                    f"{of[1].name} in bank_b, whose steps are others; use method='haebara'"
-                )
-        if _ordered(one, two)[0].n_items < 2:
-            raise InputError(
-                f"method={method!r} needs two common items at least that are not nominal; use "
-                f"method='haebara'"
-            )
-    differ = np.flatnonzero(one.n_categories != two.n_categories)
-    if differ.size:
-        j = differ[0]
-        raise InputError(
-            f"{differ.size} common item(s) have other categories in bank_b than in bank_a: "
-            f"{common[j]} has {two.n_categories[j]} and {one.n_categories[j]}"
-        )
-    maps = [Mixture.of_items(items)[0].category_map for items in (one, two)]
-    other = np.flatnonzero((maps[0] != maps[1]).any(axis=1))
-    if other.size:
-        j, (a, b) = other[0], (words(m[other[0], : one.n_categories[other[0]]]) for m in maps)
-        raise InputError(
-            f"{other.size} common item(s) have other empty categories in bank_b than in bank_a, or "
-            f"other numbers: {common[j]} has the category map {b} there and {a} here; leave them "
-            f"out of one bank"
-        )
-
-
-def _starts(one: ItemSet, two: ItemSet) -> list[tuple[float, float]]:
-    """Links by moments and by medians, and slopes on both sides of them."""
-    one, two = _ordered(one, two)
-    factors = (1.0, 0.25, 0.5, 0.75, 1.33, 2.0, 4.0)
-    if one.n_items < 2:  # nominal items: scales that are not far apart
-        return [(s, 0.0) for s in factors]
-    b_a, b_b = one.step_difficulties(), two.step_difficulties()
-    ratio = float(np.median(two.slope() / one.slope()))
-    slopes = [ratio * factor for factor in factors]
-    starts = [_moments("mean-mean", one, two)]
-    if b_a.std() > 0.0 and b_b.std() > 0.0:
-        starts.append(_moments("mean-sigma", one, two))
-    return starts + [(s, float(np.median(b_a - s * b_b))) for s in slopes]
-
-
-def _fit(method: str, one: ItemSet, two: ItemSet, one_slope: bool) -> tuple[float, float, float]:
-    """A, B and the criterion they reach."""
-    by_moments = method if method.startswith("mean") else "mean-mean"
-    slope, shift = 1.0, 0.0
-    if _ordered(one, two)[0].n_items:
-        slope, shift = _moments("mean-mean" if one_slope else by_moments, one, two)
-    if method.startswith("mean"):
-        _check_slope(method, slope, one, two)
-        return slope, shift, math.nan
-    residuals = _residuals(method, one, two)
-    if one_slope:
-        starts = [[b] for _, b in _starts(one, two)] + [[shift]]
-    else:
-        starts = [[b, math.log(s)] for s, b in _starts(one, two)]
-
-    def of(x: Any) -> Floats:  # a slope as its logarithm stays positive
-        return residuals(slope if one_slope else math.exp(x[1]), x[0])
-
-    def value(x: Any) -> float:
-        return float((of(x) ** 2).sum())
-
-    best = sorted(starts, key=value)
-    found = [
-        least_squares(of, x, jac="3-point", xtol=1e-14, ftol=1e-14, gtol=1e-14, max_nfev=200).x
-        for x in best[:_SEARCHED]
-    ]
-    x = min([x for x in found if np.isfinite(x).all()] + [best[0]], key=value)
-    _check_minimum(method, value, x, float(np.median(np.abs(one.slope()))))
-    slope = slope if one_slope else math.exp(x[1])
-    _check_slope(method, slope, one, two)
-    return slope, float(x[0]), value(x)
-
-
-def _check_minimum(method: str, value: Callable[[Any], float], x: Any, unit: float) -> None:
-    """Stop where a step to either side in A or B leads lower."""
-    at = value(x)
-    for k, step in enumerate((_STEP / unit, _STEP)[: len(x)]):
-        for sign in (-1.0, 1.0):
-            near = np.array(x, dtype=float)
-            near[k] += sign * step
-            if not value(near) >= at * (1.0 - _ROUNDING):
-                raise EstimationError(
-                    f"no minimum of the {method} criterion was found; compare the common items of "
-                    f"the banks, or use method='mean-mean'"
-                )
-
-
-def _check_slope(method: str, slope: float, one: ItemSet, two: ItemSet) -> None:
-    """Stop at a slope that the discriminations of the items contradict."""
-    one, two = _ordered(one, two)
-    if not one.n_items:
-        return
-    ratio = float(np.median(two.slope() / one.slope()))
-    if not ratio / _FARTHEST <= slope <= ratio * _FARTHEST:
-        raise EstimationError(
-            f"method={method!r} gives A = {slope:.3g}, but the discriminations of the common items "
-            f"have a median ratio of {ratio:.3g}: some items are not the same in both banks; "
-            f"compare their curves, and leave out those that differ"
-        )

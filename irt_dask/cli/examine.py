@@ -1,4 +1,4 @@
-"""Commands that look at calibrated items: fit, dif, information, link."""
+"""Commands that look at calibrated items: fit, dif, information."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ _bank = click.argument("bank", type=click.Path())
 _store = click.argument("store", type=click.Path())
 
 
-def _shown(frame: pd.DataFrame, columns: tuple[str, ...], title: str) -> None:
+def shown(frame: pd.DataFrame, columns: tuple[str, ...], title: str) -> None:
+    """Print some rows and columns under a title."""
     """Print the first rows of a table."""
     if len(frame) == 0:
         return
@@ -122,7 +123,7 @@ def fit(
     show(about, False)
     test = "sx2" if "sx2_p_value" in frame else "chi2"
     columns = ("item", "infit", "outfit", test, f"{test}_df", f"{test}_p_value", "n_responses")
-    _shown(misfit, columns, "Items that do not fit")
+    shown(misfit, columns, "Items that do not fit")
 
 
 def _misfits(frame: pd.DataFrame) -> Any:
@@ -193,7 +194,7 @@ def dif(
     found = everything["class"].isin(["B", "C"]) | (low < _LEVEL / about["items"])
     columns = ("item", "focal", "class", "shift", "shift_se", "delta", "uniform_p_value", "slope",
                *(f"{t}_p_value" for t in looked_at[1:]))  # fmt: skip
-    _shown(everything[found], columns, "Items that may favour a group")
+    shown(everything[found], columns, "Items that may favour a group")
 
 
 def _by_group(tests: xr.Dataset) -> tuple[pd.DataFrame, list[dict[str, Any]]]:
@@ -282,7 +283,7 @@ def information(
     show(about, False)
     some = test.iloc[:: max(1, (points - 1) // 8)]
     click.echo(f"\nTest:\n\n{rows(records(some))}")
-    _shown(peaks, ("item", "most_information", "at"), "Items, where they tell most")
+    shown(peaks, ("item", "most_information", "at"), "Items, where they tell most")
 
 
 def _long(ids: Any, ability: Any, values: Any) -> pd.DataFrame:
@@ -305,56 +306,3 @@ def _new_picture(path: str | None) -> Any:
     if not new.absolute().parent.is_dir():
         raise InputError(f"--plot {new}: there is no folder {new.absolute().parent}")
     return new
-
-
-# --- link -----------------------------------------------------------------------------------------
-
-
-@click.command()
-@click.argument("bank_a", type=click.Path())
-@click.argument("bank_b", type=click.Path())
-@click.option("--method", default="haebara", show_default=True,
-              type=click.Choice(["haebara", "stocking-lord", "mean-sigma", "mean-mean"]),
-              help="Item curves (haebara), the test curve (stocking-lord), or moments of the "
-              "parameters of the common items.")  # fmt: skip
-@click.option("--out", type=click.Path(), required=True, metavar="BANK",
-              help="Item bank to write (.csv, .json): the items of BANK_B on the scale of BANK_A.",
-              )  # fmt: skip
-@click.option("--common", type=click.Path(), metavar="COMMON.csv",
-              help="Write the common items, with both parameters and how far their curves are "
-              "apart after the link.")  # fmt: skip
-@json_option
-def link(
-    bank_a: str, bank_b: str, method: str, out: str, common: str | None, as_json: bool
-) -> None:
-    """Put the items of BANK_B on the scale of BANK_A, by the items that both have.
-
-    Abilities become A theta + B. Common items whose curves stay apart (rmsd above 0.12, say) have
-    drifted: take them out of one of the banks and link again. Flagged items do not link; a warning
-    names them.
-    """
-    import irt_dask as irt
-    from irt_dask.banks import check_new_path
-    from irt_dask.banks.saved import read_bank
-
-    check_new_path(out)
-    path = new_csv(common)
-    one, two = read_bank(bank_a), read_bank(bank_b)
-    with warned():
-        linked = irt.link(one, two, method=method)
-    irt.write_items(linked, out)
-    names = ("discrimination", "difficulty")
-    after = by_item(linked)[["item", *names, "link_rmsd"]]
-    before = by_item(one)[["item", *(n for n in names if f"item_{n}" in one)]]
-    both = before.merge(after, on="item", suffixes=("_a", "_linked")).rename(
-        columns={"link_rmsd": "rmsd"}
-    )
-    both = both.sort_values("rmsd", ascending=False, kind="stable")
-    write_csv(both, path)
-    keys = ("method", "A", "B", "criterion", "n_common", "n_used")
-    about = {"items": out, **{k: linked.attrs[k] for k in keys}}
-    if as_json:
-        show({**about, "common_items": records(both)}, True)
-        return
-    show(about, False)
-    _shown(both, tuple(both.columns), "Common items, the farthest apart first")

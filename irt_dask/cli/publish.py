@@ -141,14 +141,19 @@ def regress(file: str, formula: str, **options: Any) -> None:
 @click.option("--linking-error", multiple=True, required=True, metavar="[NAME=]NUMBER",
               help="Standard error of the shift between the scales; of a variable or a statistic, "
               "as in math=3.5 or 'at least 420=0.01' (may be repeated); or a CSV file with the "
-              "column linking_error and those on which it depends. 0: there is none.")  # fmt: skip
+              "column linking_error and those on which it depends; or a link that 'irt-dask link "
+              "--error jackknife --link LINK.nc' kept ([VARIABLE=]LINK.nc). 0: there is "
+              "none.")  # fmt: skip
+@click.option("--scale", metavar="MEAN,SD",
+              help="What abilities 0 and 1 of a link's scale are in the tables, as in "
+              "500,100.")  # fmt: skip
 @_level
 @_out
 @json_option
 @quiet_option
 def trend(
-    earlier: str, later: str, linking_error: tuple[str, ...], level: float, out: str | None,
-    as_json: bool, quiet: bool,
+    earlier: str, later: str, linking_error: tuple[str, ...], scale: str | None, level: float,
+    out: str | None, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Changes between two tables of 'irt-dask tabulate', LATER less EARLIER.
 
@@ -160,28 +165,49 @@ def trend(
 
     path = new_csv(out)
     with warned(quiet):
-        table = irt.trend(earlier, later, linking_error=_linking(linking_error), level=level)
+        table = irt.trend(
+            earlier, later, linking_error=_linking(linking_error), scale=_scale(scale), level=level
+        )
     _show(table, path, as_json)
 
 
-def _linking(texts: tuple[str, ...]) -> float | dict[str, float] | pd.DataFrame:
-    """What --linking-error says: a number, numbers by name, or a table."""
+def _scale(text: str | None) -> tuple[float, float] | None:
+    """What --scale says."""
+    if text is None:
+        return None
+    try:
+        mean, sd = map(float, text.split(","))
+    except ValueError:
+        raise InputError(f"--scale {text!r}: give two numbers, as in 500,100") from None
+    return mean, sd
+
+
+def _linking(texts: tuple[str, ...]) -> Any:
+    """What --linking-error says: a number, numbers by name, a table, or links."""
     if len(texts) == 1 and texts[0].endswith(".csv"):
         from irt_dask.survey.tables import written
 
         return written(texts[0])
     parts = [text.rpartition("=") for text in texts]
-    numbers: dict[str, float] = {}
+    numbers: dict[str, Any] = {}
     for name, _, number in parts:
-        try:
-            value = float(number)
-        except ValueError:
-            raise InputError(
-                f"--linking-error {number!r} is neither a number nor a file that ends in .csv"
-            ) from None
         if name in numbers or (not name and len(texts) > 1):
             raise InputError(
                 "--linking-error is given more than once: say of what, each once, as in math=3.5"
             )
-        numbers[name] = value
+        numbers[name] = _number_or_link(number)
     return numbers.get("", numbers)
+
+
+def _number_or_link(text: str) -> Any:
+    """One number, or the link that a file holds."""
+    if text.endswith(".nc"):
+        from irt_dask.banks.saved import read_bank
+
+        return read_bank(text)
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(
+            f"--linking-error {text!r} is neither a number nor a file that ends in .csv or .nc"
+        ) from None

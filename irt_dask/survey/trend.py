@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from os import PathLike
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -12,10 +13,11 @@ from scipy.stats import t as student
 
 from irt_dask.arrays import Floats
 from irt_dask.errors import DataWarning, InputError, listed, repeated
+from irt_dask.survey.link_results import Links, Scale, errors_of_links, has_links
 from irt_dask.survey.linking import LinkingError, linking_errors, named, texts
 from irt_dask.survey.plan import OWN
 from irt_dask.survey.rows import FEW, RANGE_OF_GAPS
-from irt_dask.survey.statistics import statistics_of
+from irt_dask.survey.statistics import Statistic, statistics_of
 from irt_dask.survey.tables import written
 
 _FIGURES = ["estimate", "se", "se_sampling", "se_imputation", "df", "n"]
@@ -23,7 +25,7 @@ _FIGURES = ["estimate", "se", "se_sampling", "se_imputation", "df", "n"]
 
 def trend(
     earlier: pd.DataFrame | str | PathLike[str], later: pd.DataFrame | str | PathLike[str], *,
-    linking_error: LinkingError, level: float = 0.95,
+    linking_error: LinkingError | Links, scale: Scale | None = None, level: float = 0.95,
 ) -> pd.DataFrame:  # fmt: skip
     """Changes between two tables of :func:`irt_dask.tabulate`, later less earlier.
 
@@ -45,6 +47,14 @@ def trend(
         statistic (``{"mean": 3.5, "at least 420": 0.01}``), or for each group in a DataFrame with
         the column ``linking_error`` and any of ``variable``, the columns of groups, ``row`` and
         ``statistic``, on which it depends. By statistic, also SDs have one if they are given.
+
+        Or the result of :func:`irt_dask.link` with ``error="jackknife"``, of ``bank_b``, the later
+        calibration, on the scale of ``bank_a``, the earlier one; with several variables a mapping
+        of links by variable. Means and percentiles have the error of A theta + B where they lie,
+        SDs and gaps that of A; shares are refused.
+    scale
+        Mean and SD that abilities 0 and 1 of the link's scale have in the tables, as in (500, 100);
+        by variable if they differ. Default: the tables are on the link's scale. For links alone.
     level
         Level of the intervals, between 0 and 1.
 
@@ -69,7 +79,8 @@ def trend(
     -----
     DataWarning
         Rows that one of the tables lacks; errors that hold imputation in one year alone; changes on
-        fewer than 5 degrees of freedom; shares of none or all, whose errors are 0.
+        fewer than 5 degrees of freedom; shares of none or all, whose errors are 0; links whose
+        errors hold the sample of persons (``error="delta"``).
 
     Cost
     ----
@@ -93,6 +104,12 @@ def trend(
     >>> change = irt.trend(year(500), year(520), linking_error=3.5)
     >>> change[["statistic", "se_linking"]].to_numpy().tolist()
     [['mean', 3.5], ['sd', 0.0]]
+    >>> both = irt.simulate(4000, 20, seed=1)
+    >>> years = (both.select(persons=slice(2000)), both.select(persons=slice(2000, None)))
+    >>> link = irt.link(*map(irt.fit_marginal, years), error="jackknife")
+    >>> change = irt.trend(year(500), year(520), linking_error=link, scale=(500, 100))
+    >>> change["se_linking"].round().tolist()
+    [2.0, 2.0]
     """
     if not 0 < level < 1:
         raise InputError(f"level={level!r} is not between 0 and 1")
@@ -110,7 +127,7 @@ def trend(
     alone = named([k for k in [*first, *second] if (k in first) != (k in second)])
     a, b = (t.iloc[[at[k] for k in both]].reset_index(drop=True)
             for t, at in ((a, first), (b, second)))  # fmt: skip
-    out = _changes(a, b, names, linking_error, level)
+    out = _changes(a, b, names, (linking_error, scale), level)
     said = [f"rows of one table alone are left out: {listed(alone)}"] if alone else []
     said += _said(out, a, b, names)
     if said:
@@ -142,11 +159,12 @@ def _table(
 
 
 def _changes(
-    a: pd.DataFrame, b: pd.DataFrame, names: list[str], linking_error: LinkingError, level: float
-) -> pd.DataFrame:
+    a: pd.DataFrame, b: pd.DataFrame, names: list[str],
+    given: tuple[LinkingError | Links, Scale | None], level: float,
+) -> pd.DataFrame:  # fmt: skip
     """Rows of two tables that belong together, subtracted."""
     kinds = [statistics_of(name)[0] for name in b["statistic"]]
-    link = linking_errors(linking_error, b[names], kinds)
+    link = _linking(*given, b, names, kinds)
     x, y = ({name: t[name].to_numpy(dtype=np.float64) for name in _FIGURES} for t in (a, b))
     estimate = y["estimate"] - x["estimate"]
     variances = np.stack([x["se"] ** 2, y["se"] ** 2, link**2])
@@ -162,6 +180,22 @@ def _changes(
         lower=np.maximum(estimate - half, -most), upper=np.minimum(estimate + half, most),
         n_earlier=a["n"], n_later=b["n"],
     )  # fmt: skip
+
+
+def _linking(
+    given: LinkingError | Links, scale: Scale | None, b: pd.DataFrame, names: list[str],
+    kinds: list[Statistic],
+) -> Floats:  # fmt: skip
+    """The linking error of each row, from numbers or from links."""
+    if has_links(given):
+        later = b["estimate"].to_numpy(dtype=np.float64)
+        return errors_of_links(given, b[names], later, named(texts(b, names)), kinds, scale)
+    if scale is not None:
+        raise InputError(
+            f"scale={scale!r} is the unit of a link, and linking_error= is no link but in the unit "
+            f"of the tables: leave scale out"
+        )
+    return linking_errors(cast(LinkingError, given), b[names], kinds)
 
 
 def _welch(variances: Floats, df: Floats) -> Floats:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from click.testing import CliRunner
 from items import quiet
 from scipy.stats import t as student
 from test_gaps import TWO, domains
 
 import irt_dask as irt
+from irt_dask.banks.saved import write_result
 from irt_dask.cli.main import cli
 from irt_dask.errors import DataWarning, InputError
 
@@ -258,3 +261,73 @@ def test_the_shell_reaches_it(tmp_path):
     ):
         result = typed(*options)
         assert message in str(result.exception or result.output)
+
+
+# --- links ----------------------------------------------------------------------------------------
+
+
+def a_link(**attrs):
+    """What link returns, as far as trend looks at it: theta_a = 1.25 theta_b + .2."""
+    known = {"A": 1.25, "B": 0.2, "A_se": 0.03, "B_se": 0.04, "AB_covariance": 0.0006}
+    return xr.Dataset(attrs=known | {"error": "jackknife"} | attrs)
+
+
+def test_a_link_is_a_linking_error_where_each_statistic_lies():
+    scores = ("weight", "mean", "sd", "p25", "correlation")
+    both = tuple(quiet(table, s, scores, kinds=(DataWarning,)) for s in (3, 4))
+    links = {"math": a_link(), "read": a_link(A_se=0.0, AB_covariance=0.0)}
+    out = trend_of(both, links, scale={"math": (500, 100), "read": (450, 80)})
+    for r in out.itertuples():
+        sd, known = (100, links["math"]) if r.variable == "math" else (80, links["read"])
+        k = known.attrs
+        theta_b = ((r.later - (500 if sd == 100 else 450)) / sd - k["B"]) / k["A"]
+        variance = k["B_se"] ** 2 + 2 * theta_b * k["AB_covariance"] + (theta_b * k["A_se"]) ** 2
+        if r.statistic in ("weight", "correlation"):
+            expected = 0.0
+        elif r.statistic == "sd" or r.row == "gap":
+            expected = abs(r.later) * k["A_se"] / k["A"]
+        else:
+            expected = sd * np.sqrt(variance)
+        assert r.se_linking == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_links_that_do_not_go_with_the_tables_are_refused(years):
+    both = tuple(t[(t["variable"] == "math") & (t["statistic"] == "mean")] for t in years)
+    scale = (500, 100)
+    for given, options, text in (
+        (a_link(), {}, r"is [0-9.]+ in the later table, an ability of \d+ on the sc"),
+        (a_link(), {"scale": (500, 0)}, r"scale=\(500, 0\): give \(mean, SD\)"),
+        (a_link(), {"scale": {"x": scale}}, "scale= is given for 'x', and the tables have 'math'"),
+        ({"x": a_link()}, {"scale": scale}, "has links of 'x', and the tables have 'math'"),
+        (xr.Dataset(), {"scale": scale}, "is a Dataset and no link"),
+        (xr.Dataset(attrs={"A": 1.0, "B": 0.0}), {"scale": scale}, "is a link without errors"),
+        (3.5, {"scale": scale}, "is the unit of a link, and linking_error= is no link"),
+    ):
+        with pytest.raises(InputError, match=text):
+            trend_of(both, given, **options)
+    with pytest.raises(InputError, match="is one link, and the tables have 'math'"):
+        trend_of(years, a_link(), scale=scale)
+    with pytest.raises(InputError, match="how far a shift of the scale moves a share"):
+        trend_of(years, {"math": a_link(), "read": a_link()}, scale=scale)
+    with pytest.warns(DataWarning, match="error='delta', which holds the sample of persons"):
+        trend_of(both, a_link(error="delta"), scale=scale)
+
+
+def test_the_command_takes_a_link_that_was_kept(years, tmp_path):
+    both = tuple(t[(t["variable"] == "math") & (t["statistic"] == "mean")] for t in years)
+    paths = [str(tmp_path / f"{k}.csv") for k in range(2)]
+    for t, path in zip(both, paths, strict=True):
+        t.to_csv(path, index=False)
+    y = irt.simulate(600, 8, seed=1)
+    halves = [irt.fit_marginal(y.select(persons=s)) for s in (slice(300), slice(300, None))]
+    link = irt.link(*halves, method="mean-mean", error="jackknife")
+    write_result(link, tmp_path / "link.nc")
+    done = CliRunner().invoke(cli, ["trend", *paths, "--linking-error", str(tmp_path / "link.nc"),
+                                    "--scale", "500,100", "--json"])  # fmt: skip
+    assert done.exit_code == 0, done.output
+    expected = trend_of(both, link, scale=(500, 100))["se_linking"]
+    rows = json.loads(done.stdout)
+    found = [row["se_linking"] for row in (rows if isinstance(rows, list) else rows["rows"])]
+    np.testing.assert_allclose(found, expected)
+    done = CliRunner().invoke(cli, ["trend", *paths, "--linking-error", "1", "--scale", "5"])
+    assert "--scale '5': give two numbers" in str(done.exception or done.output)

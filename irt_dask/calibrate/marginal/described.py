@@ -88,10 +88,11 @@ def _of_prior(prior: Learned | ItemPrior | None, signed: bool) -> dict[str, Any]
 
 def of_items(fit: Rounds, found: Found, counts: ResponseCounts) -> dict[str, Any]:
     """What is said of the items."""
-    model = fit.model
+    model, scale = fit.model, marginal_errors.Scale.of(fit.model, found.x)
     items = {
         **_of_models(model),
-        **marginal_errors.Scale.of(model, found.x).items(found.x, found.covariance),
+        **scale.items(found.x, found.covariance),
+        **scale.covariance(found.x, found.covariance, fit.engine.responses.item_id),
         "item_at_bound": model.at_bound(model.unpack(found.x)[0]),
         "item_n_responses": counts.seen,
         "item_n_right": counts.right,

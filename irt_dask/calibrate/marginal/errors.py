@@ -17,6 +17,7 @@ from irt_dask.calibrate.marginal.model import HISTOGRAM_NODES, Model
 from irt_dask.calibrate.marginal.rounds import Rounds
 from irt_dask.calibrate.marginal.sampling import INDEPENDENT, Sampling
 from irt_dask.errors import DataWarning
+from irt_dask.items import covariance as item_covariance
 from irt_dask.items import derivatives
 from irt_dask.items.described import described
 
@@ -299,6 +300,14 @@ class Scale:
             ]
             out[f"{name}_se"] = np.array(errors).T.reshape(value.T.shape)
         return out
+
+    def covariance(
+        self, x: Floats, covariance: Covariance, item_id: tuple[str, ...]
+    ) -> dict[str, Any]:
+        """Covariance of the items' parameters, where it is a matrix and not large."""
+        items, _ = self.model.unpack(x)
+        of = covariance.matrix, covariance.item_column
+        return item_covariance.variables(self.model.items, items, *of, item_id, self.mean, self.sd)
 
     def groups(self, x: Floats, covariance: Covariance) -> dict[str, Any]:
         """Means and SDs of the groups, and histograms."""
