@@ -229,7 +229,7 @@ def test_what_is_refused(options: dict[str, Any], message: str) -> None:
 def test_values_under_many_coefficients_do_not_vary_too_much(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """300 persons, 60 covariates of which 5 matter, 8 items: SDs of values without and with a prior.
+    """300 persons, 60 covariates of which 5 matter, 8 items: SDs with a prior and without.
 
     Over 6 data sets; with flat priors they are too large by a tenth.
     """
