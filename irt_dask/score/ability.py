@@ -28,7 +28,7 @@ from irt_dask.kernels.base import keyed_random
 from irt_dask.kernels.responses import response_counts
 from irt_dask.population import regression
 from irt_dask.population.population import STANDARD, Persons, Population
-from irt_dask.score import axis, conditioned, folder, plane, summary
+from irt_dask.score import axis, folder, plane, summary
 from irt_dask.score.checks import Options, check_options, warn_of_groups
 from irt_dask.score.outside import of_bank
 from irt_dask.store import Block, Responses
@@ -264,6 +264,8 @@ def run(
     responses = as_responses(responses, "score", graded=not has_loadings(items), items=items)
     responses = of_bank(responses, items, options.unknown_items)
     if population is not None:
+        from irt_dask.score import conditioned  # SciPy's distributions take a while to load
+
         return conditioned.run(
             responses, items, population, options, composites, store, client, progress
         )

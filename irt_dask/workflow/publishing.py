@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import pandas as pd
 import xarray as xr
 from pydantic import Field, model_validator
 
 from irt_dask.banks.saved import check_new_result, write_result
 from irt_dask.errors import InputError
-from irt_dask.population.domains import read_domains
-from irt_dask.population.fit import fit_population
 from irt_dask.store import Responses
 from irt_dask.store.documents import to_csv
 from irt_dask.store.manifest import write_atomically
 from irt_dask.store.places import local_path
-from irt_dask.survey.replicates import Replicates
-from irt_dask.survey.tabulate import tabulate
 from irt_dask.workflow.sections import Section
+
+if TYPE_CHECKING:  # tables and formulas take a while to load, and most scorings need none
+    import pandas as pd
+
+    from irt_dask.survey.replicates import Replicates
 
 #: Keys that hold paths.
 POPULATION_PATHS, TABLE_PATHS = ("out", "domains"), ("out", "persons")
@@ -71,6 +71,8 @@ class TableSection(Section):
 
     def design(self) -> Replicates | None:
         """The replicate weights."""
+        from irt_dask.survey.replicates import Replicates
+
         if self.preset:
             return Replicates.preset(self.preset)
         if self.method:
@@ -82,6 +84,9 @@ def fitted(
     of: PopulationSection, responses: Responses, items: xr.Dataset, client: Any, progress: Any
 ) -> xr.Dataset:
     """The population model, kept in its file."""
+    from irt_dask.population.domains import read_domains
+    from irt_dask.population.fit import fit_population
+
     path = check_new_result(of.out)
     n = of.components
     result = fit_population(
@@ -109,7 +114,11 @@ def check_tables(tables: list[TableSection]) -> None:
 
 def published(tables: list[TableSection], scores: str) -> list[pd.DataFrame]:
     """Tables of a folder of scores, each written to its file."""
-    made = []
+    made: list[pd.DataFrame] = []
+    if not tables:
+        return made
+    from irt_dask.survey.tabulate import tabulate
+
     for table in tables:
         found = tabulate(
             scores, table.values, by=table.by, statistics=table.statistics, gaps=table.gaps,
