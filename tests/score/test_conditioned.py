@@ -226,6 +226,7 @@ def test_what_is_refused(options: dict[str, Any], message: str) -> None:
         irt.score(r, bank, **{"prior": population, "n_plausible": 1} | options)
 
 
+@pytest.mark.slow
 def test_values_under_many_coefficients_do_not_vary_too_much(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
