@@ -157,7 +157,7 @@ def _statistics(
     here = d - carried @ d - (carried @ d).swapaxes(2, 3) + carried @ of_rest @ carried.swapaxes(2, 3)
     chi_common = _quadratic(score * own, here + one)
     mine = _inverse(v + one)
-    moved = (x[:size, setting.columns] - x[:size, setting.common]).transpose(1, 2, 0) * own
+    moved = (x[:size, setting.columns] - x[:size, None, setting.common]).transpose(1, 2, 0) * own
     apart = mine @ d @ mine + inverse @ of_rest @ inverse
     chi_freed = _quadratic(moved, np.where(both, apart, 0.0) + one)
     alone = common[:, :, 0, 0].sum(axis=0) - (common[:, :, 0, 0]) < 1
