@@ -16,6 +16,7 @@ import numpy as np
 from scipy.stats import chi2
 
 from irt_dask.arrays import Bools, Floats, Ints
+from irt_dask.calibrate.concurrent.in_groups import Known, distances, inverse, known
 from irt_dask.calibrate.concurrent.residual_sums import Setting, Sums
 
 #: Responses of a group to an item, and to each of its lowest and highest category, from which on
@@ -46,14 +47,19 @@ def compare(sums: list[Sums], setting: Setting, freed: Bools, own: Bools, x: Flo
     ``x`` are the parameters of the fitted items, (parameters, fitted items).
     """
     n = np.stack([s.n.sum(axis=0) for s in sums])
-    distances = [_apart(s, setting, g) for g, s in enumerate(sums)]
-    rmsd, expected, md = (np.array([d[k] for d in distances]) for k in range(3))
-    left = np.sqrt(np.maximum(rmsd**2 - expected**2, 0.0))
-    enough = _enough(sums, setting)
-    statistic, df = _statistics(sums, setting, freed, own, x, n > 0)
-    statistic = np.where(enough, statistic, np.nan)
+    chosen = own[: setting.n_parameters].T.astype(float)
+    parts = [known(s, setting, g, chosen) for g, s in enumerate(sums)]
+    among = _Among.of(parts, (n > 0) & ~freed, chosen)
+    apart = [
+        distances(s, setting, g, of, among.common[g], among.errors)
+        for g, (s, of) in enumerate(zip(sums, parts, strict=True))
+    ]
+    rmsd, expected, md = (np.array([d[k] for d in apart]) for k in range(3))
+    enough, df = _enough(sums, setting), chosen.sum(axis=1).astype(np.int64)
+    statistic = np.where(enough, _statistics(among, setting, freed, x), np.nan)
     with np.errstate(invalid="ignore"):
         p = np.where(df > 0, chi2.sf(statistic, np.maximum(df, 1)), np.nan)
+    left = np.sqrt(np.maximum(rmsd**2 - expected**2, 0.0))
     return Pairs(n, rmsd, expected, left, md, statistic, df, p, adjusted(p), enough)
 
 
@@ -82,100 +88,60 @@ def _enough(sums: list[Sums], setting: Setting) -> Bools:
     ])  # fmt: skip
 
 
-def _apart(s: Sums, setting: Setting, g: int) -> tuple[Floats, Floats, Floats]:
-    """RMSD from the common curve, the root of what is expected of its square, and MD."""
-    expected = setting.tables.expected[setting.common]
-    seen = s.counts.sum(axis=0)
-    score = np.tensordot(np.arange(len(s.counts)), s.counts, axes=1)
-    mass = np.exp(setting.log_mass[g])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        observed, noise = score / seen, s.noise / seen**2
-    some = np.isfinite(observed) & np.isfinite(noise)
-    weight = np.where(some, mass, 0.0)
-    difference = np.where(some, observed - expected, 0.0)
-    with np.errstate(invalid="ignore"):
-        weight = weight / weight.sum(axis=1, keepdims=True)
-    return (
-        np.sqrt((weight * difference**2).sum(axis=1)),
-        np.sqrt((weight * np.where(some, noise, 0.0)).sum(axis=1)),
-        (weight * difference).sum(axis=1),
-    )
-
-
-class _Of(NamedTuple):
-    """Score of each item in a group, its information, and its variance."""
+class _Among(NamedTuple):
+    """All groups: (groups, items, parameters, ...), and what the common parameters rest on."""
 
     score: Floats
     information: Floats
     variance: Floats
+    common: Bools  # (groups, items)
+    by_common: Floats  # inverse of the information of all groups that share an item
+    of_common: Floats  # variance of their score
+    chosen: Floats  # (items, parameters)
+
+    @classmethod
+    def of(cls, parts: list[Known], common: Bools, chosen: Floats) -> _Among:
+        score, information, variance = (np.stack([o[k] for o in parts]) for k in range(3))
+        some = common[:, :, None, None]
+        total = (information * some).sum(axis=0) + _others(chosen)
+        alone = _within(inverse(total), chosen)
+        return cls(
+            score, information, variance, common, alone, (variance * some).sum(axis=0), chosen
+        )
+
+    @property
+    def errors(self) -> Floats:
+        """Covariance of the common parameters, (items, parameters, parameters)."""
+        return np.asarray(self.by_common @ self.of_common @ self.by_common)
 
 
-def _in_group(s: Sums, setting: Setting, g: int) -> _Of:
-    """Score and information of the items in a group, the mean and the SD taken out."""
-    solve = np.linalg.pinv(s.spread)
-    taken = s.mixed @ solve  # (items, parameters, 2)
-    score = s.score - taken @ s.ability
-    information = s.products + _beyond_products(s, setting, g)
-    information = information - taken @ s.mixed.transpose(0, 2, 1)
-    if not s.squares:
-        return _Of(score, information, information)
-    products, mixed, spread = s.squares
-    back = taken @ mixed.transpose(0, 2, 1)
-    variance = products - back - back.transpose(0, 2, 1)
-    return _Of(score, information, variance + taken @ spread @ taken.transpose(0, 2, 1))
+def _others(chosen: Floats) -> Floats:
+    """1 in the place of parameters that are not tested, so that these do no harm to inverses."""
+    return np.asarray(np.eye(chosen.shape[1]) * (1.0 - chosen[:, :, None]))
 
 
-def _beyond_products(s: Sums, setting: Setting, g: int) -> Floats:
-    """Expected less realised information of who is known by ability (Louis 1982).
-
-    Its expectation is 0; with it the products of scores vary far less by chance.
-    """
-    t, columns = setting.tables, setting.columns[g]
-    slope, p = t.slope[:, :, columns], np.exp(t.log_p[:, columns])
-    seen = s.counts.sum(axis=0)
-    more = seen * p - s.counts  # (categories, items, nodes)
-    return np.einsum("pkjq,rkjq,kjq->jpr", slope, slope, more, optimize=True)
+def _within(a: Floats, chosen: Floats) -> Floats:
+    """What is tested of a matrix alone."""
+    return np.where(chosen[:, :, None] * chosen[:, None, :] > 0.0, a, 0.0)
 
 
-def _statistics(
-    sums: list[Sums], setting: Setting, freed: Bools, own: Bools, x: Floats, there: Bools
-) -> tuple[Floats, Ints]:
-    """Chi-square of each pair, (groups, items), and its degrees of freedom, (items,)."""
-    parts = [_in_group(s, setting, g) for g, s in enumerate(sums)]
-    score, information, variance = (np.stack([o[k] for o in parts]) for k in range(3))
+def _statistics(a: _Among, setting: Setting, freed: Bools, x: Floats) -> Floats:
+    """Chi-square of each pair, (groups, items); NaN where there is nothing to compare with."""
     size = setting.n_parameters
-    own = own[:size].T
-    both = own[:, :, None] & own[:, None, :]
-    information, variance = information * both, variance * both
-    one = np.eye(size) * ~own[:, :, None]  # parameters that are not tested do no harm
-    common = (there & ~freed)[:, :, None, None]
-    total = (information * common).sum(axis=0)
-    inverse = _inverse(total + one)
-    v, d = information, variance
-    of_rest = (d * common).sum(axis=0)
-    carried = v @ inverse
-    here = d - carried @ d - (carried @ d).swapaxes(2, 3) + carried @ of_rest @ carried.swapaxes(2, 3)
-    chi_common = _quadratic(score * own, here + one)
-    mine = _inverse(v + one)
-    moved = (x[:size, setting.columns] - x[:size, None, setting.common]).transpose(1, 2, 0) * own
-    apart = mine @ d @ mine + inverse @ of_rest @ inverse
-    chi_freed = _quadratic(moved, np.where(both, apart, 0.0) + one)
-    alone = common[:, :, 0, 0].sum(axis=0) - (common[:, :, 0, 0]) < 1
-    out = np.where(freed, chi_freed, chi_common)
-    return np.where(alone | ~there, np.nan, out), own.sum(axis=1)
-
-
-def _inverse(a: Floats) -> Floats:
-    """Inverse of each matrix; NaN where one has none."""
-    with np.errstate(all="ignore"):
-        good = np.isfinite(a).all(axis=(-2, -1))
-        good &= np.linalg.cond(np.where(good[..., None, None], a, np.eye(a.shape[-1]))) < 1e12
-    out = np.linalg.inv(np.where(good[..., None, None], a, np.eye(a.shape[-1])))
-    return np.where(good[..., None, None], out, np.nan)
+    others = _others(a.chosen)
+    v, d, back = a.information, a.variance, a.information @ a.by_common
+    crossed = back @ d
+    left = d - crossed - crossed.swapaxes(2, 3) + back @ a.of_common @ back.swapaxes(2, 3)
+    in_common = _quadratic(a.score, left + others)
+    mine = _within(inverse(v + others), a.chosen)
+    moved = x[:size, setting.columns] - x[:size, None, setting.common]
+    moved = moved.transpose(1, 2, 0) * a.chosen
+    of_own = _quadratic(moved, mine @ d @ mine + a.errors + others)
+    rest = a.common.sum(axis=0) - a.common
+    return np.where(rest < 1, np.nan, np.where(freed, of_own, in_common))
 
 
 def _quadratic(x: Floats, a: Floats) -> Floats:
     """``x' a^-1 x`` of each pair; NaN where a is no covariance."""
-    inverse = _inverse(a)
-    out = np.einsum("...p,...pq,...q->...", x, inverse, x)
+    out = np.einsum("...p,...pq,...q->...", x, inverse(a), x)
     return np.where(out >= 0.0, out, np.nan)

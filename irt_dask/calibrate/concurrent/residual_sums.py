@@ -82,12 +82,18 @@ class Sums(NamedTuple):
 
     n: Ints  # responses (categories, items)
     counts: Floats  # expected (categories, items, nodes)
-    noise: Floats  # sum of w_q^2 (y - expected score)^2, (items, nodes)
+    # Residuals e_q = w_q (y - expected score) from the common curve: sums of e_q^2 (items, nodes),
+    # of e_q s' (parameters, items, nodes), and of e_q u' (2, items, nodes).
+    noise: Floats
+    noise_score: Floats
+    noise_ability: Floats
     score: Floats  # (items, parameters)
     products: Floats  # s s', (items, parameters, parameters)
     mixed: Floats  # s u', (items, parameters, 2)
     ability: Floats  # u, (2,)
     spread: Floats  # u u', (2, 2)
+    weight: float
+    squared_weight: float
     squares: tuple[Floats, ...]  # products, mixed and spread with squared weights, if sampled
 
 
@@ -100,7 +106,7 @@ def measure(engine: Engine, setting: Setting) -> list[Sums]:
     groups, m = setting.columns.shape
     k, q = int(setting.items.n_categories.max()), setting.nodes.size
     refuse_beyond_memory(
-        8.0 * groups * m * q * (k + 1) * math.log2(4 * engine.executor.n_threads),
+        8.0 * groups * m * q * (k + 3 + setting.n_parameters) * math.log2(4 * engine.executor.n_threads),
         f"curves of {m} items in {groups} groups at {q} abilities",
     )
     found: ByGroup = engine.map_reduce(_measured, setting, combine=_merged)[0]
@@ -159,15 +165,23 @@ def _of_persons(codes: Any, weight: Floats, times: Floats, g: int, setting: Sett
             s[p] += a * (w @ slope.T)
     shown, of_squares = w * once[:, None], w**2 * squared[:, None]
     expected = t.expected[setting.common]
-    noise = sum((k - expected) ** 2 * (a.T @ of_squares) for k, a in enumerate(is_in))
+    off = [k - expected for k in range(len(is_in))]
+    noise = sum(e**2 * (a.T @ of_squares) for e, a in zip(off, is_in, strict=True))
+    with_s, with_u = (
+        np.stack([
+            sum(e * ((a * v).T @ shown) for e, a in zip(off, is_in, strict=True)) for v in by
+        ])
+        for by in (s, u.T[:, :, None])
+    )  # fmt: skip
     products, mixed, spread = _products(s, u, once)
     return Sums(
         np.stack([(codes[answered] == k).T @ times[answered] for k in range(len(log_p))]).astype(
             np.int64
         ),
         np.stack([a.T @ shown for a in is_in]),
-        np.asarray(noise),
+        np.asarray(noise), with_s, with_u,
         np.einsum("pij,i->jp", s, once), products, mixed, u.T @ once, spread,
+        float(once.sum()), float(squared.sum()),
         _products(s, u, squared) if setting.sampled else (),
     )  # fmt: skip
 
