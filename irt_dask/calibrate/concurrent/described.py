@@ -33,7 +33,7 @@ class Record:
     #: Means and SDs of the groups while every item was common.
     ability: Floats | None = None
 
-    def add(self, model: Model, end: climb.Fitted, pairs: Pairs) -> None:
+    def add(self, model: Model, end: climb.Fitted) -> None:
         """Keep what a round found."""
         self.log_likelihood.append(float(end.trace[-1]))
         self.n_iterations.append(len(end.trace))
@@ -66,16 +66,16 @@ def described(
     """The result of a marginal fit, and what belongs to every item in every group."""
     of_fit = marginal.described(fit, found, end, items, record.labels, model, None)
     freed, rule = naming.freed, record.rule
-    nowhere = freed.all(axis=0)
+    nowhere = np.asarray(freed.all(axis=0))
     more = dataset(
         {
             "item_origin": np.array([record.item_id[j] for j in naming.origin]),
             "item_freed_group": np.array(
                 [record.labels[g] if g >= 0 else "" for g in naming.group], dtype=str
             ),
-            "pair_n_responses": pairs.n,
+            "origin_n_responses": pairs.n,
             **{
-                f"pair_{name}": _known(values, pairs.n > 0, nowhere)
+                f"origin_{name}": _known(values, pairs.n > 0, nowhere)
                 for name, values in (
                     ("rmsd", pairs.rmsd),
                     ("rmsd_expected", pairs.expected),
@@ -86,8 +86,8 @@ def described(
                     ("q_value", pairs.q_value),
                 )
             },
-            "pair_df": pairs.df,
-            "pair_freed": freed,
+            "origin_df": pairs.df,
+            "origin_freed": freed,
             "group_n_common": links.n_common(pairs.n > 0, freed),
             **record.variables(),
         },
@@ -96,14 +96,18 @@ def described(
     )
     out = xr.merge([of_fit, more], combine_attrs="override")
     how = {"rate": rule.rate, "least": rule.least} if rule.cutoff is None else {}
-    out.attrs |= of_fit.attrs | how | {
-        "method": "concurrent calibration",
-        "free": "test" if rule.cutoff is None else rule.cutoff,
-        "n_freed": int(freed.sum()),
-        "n_rounds": len(record.n_iterations),
-        "stable": int(stable),
-        "converged": int(end.converged and stable),
-    }
+    out.attrs |= (
+        of_fit.attrs
+        | how
+        | {
+            "method": "concurrent calibration",
+            "free": rule.free,
+            "n_freed": int(freed.sum()),
+            "n_rounds": len(record.n_iterations),
+            "stable": int(stable),
+            "converged": int(end.converged and stable),
+        }
+    )
     return out
 
 

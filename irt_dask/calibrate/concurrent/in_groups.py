@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -95,7 +95,7 @@ def distances(
     )
 
 
-def _squares(x: Floats, a: Floats) -> Floats:
+def _squares(x: Floats, a: Any) -> Floats:
     """``x a x'`` of each item and node."""
     return np.asarray(((x @ a) * x).sum(axis=-1))
 
@@ -103,7 +103,7 @@ def _squares(x: Floats, a: Floats) -> Floats:
 def inverse(a: Floats) -> Floats:
     """Inverse of each matrix; NaN where one has none."""
     one = np.eye(a.shape[-1])
-    good = np.isfinite(a).all(axis=(-2, -1))
+    good: Any = np.isfinite(a).all(axis=(-2, -1))
     tame = np.where(good[..., None, None], a, one)
     with np.errstate(all="ignore"):
         good &= np.linalg.cond(tame) < _SINGULAR

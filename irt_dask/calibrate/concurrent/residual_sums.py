@@ -1,10 +1,10 @@
 """One pass at fitted parameters: what every item shows in every group, and how it varies by chance.
 
 Of a person with responses y the posterior weights ``w_q`` at the nodes give the expected score of
-each parameter of an item, ``s = sum_q w_q d log P(y; theta_q)`` (Fisher's identity), and of the mean
-and the SD of the group, ``u``.  Sums over a group are those of the marginal likelihood; sums of
-their products say how they vary from sample to sample.  Counts at the nodes are what the curve of
-the item in the group is made of.
+each parameter of an item, ``s = sum_q w_q d log P(y; theta_q)`` (Fisher's identity), and of the
+mean and the SD of the group, ``u``.  Sums over a group are those of the marginal likelihood; sums
+of their products say how they vary from sample to sample.  Counts at the nodes are what the curve
+of the item in the group is made of.
 """
 
 from __future__ import annotations
@@ -71,9 +71,10 @@ class _Tables(NamedTuple):
         log_p[own] = np.where(items.empty[:, None], 0.0, items.log_p(nodes))
         slope = np.zeros((n_parameters, *own.shape, nodes.size))
         slope[:, own] = np.where(items.empty[:, None], 0.0, items.by_parameter(nodes, n_parameters))
-        return cls(  # fmt: skip
+        return cls(
             np.ascontiguousarray(log_p.transpose(1, 0, 2)),
-            np.ascontiguousarray(slope.transpose(0, 2, 1, 3)), items.expected(nodes),
+            np.ascontiguousarray(slope.transpose(0, 2, 1, 3)),
+            items.expected(nodes),
         )
 
 
@@ -105,8 +106,10 @@ def measure(engine: Engine, setting: Setting) -> list[Sums]:
     """Sums of each group: one pass."""
     groups, m = setting.columns.shape
     k, q = int(setting.items.n_categories.max()), setting.nodes.size
+    held = math.log2(4 * engine.executor.n_threads)
+    held = math.log2(4 * engine.executor.n_threads)
     refuse_beyond_memory(
-        8.0 * groups * m * q * (k + 3 + setting.n_parameters) * math.log2(4 * engine.executor.n_threads),
+        8.0 * held * groups * m * q * (k + 3 + setting.n_parameters),
         f"curves of {m} items in {groups} groups at {q} abilities",
     )
     found: ByGroup = engine.map_reduce(_measured, setting, combine=_merged)[0]
@@ -121,12 +124,9 @@ def _merged(left: tuple[ByGroup], right: tuple[ByGroup]) -> tuple[ByGroup]:
 
 
 def _add(a: Sums, b: Sums) -> Sums:
-    *left, more = a
-    *right, others = b
-    return Sums(
-        *(x + y for x, y in zip(left, right, strict=True)),
-        tuple(x + y for x, y in zip(more, others, strict=True)),
-    )
+    added: list[Any] = [x + y for x, y in zip(a[:-1], b[:-1], strict=True)]  # type: ignore[operator]
+    added.append(tuple(x + y for x, y in zip(a.squares, b.squares, strict=True)))
+    return Sums(*added)
 
 
 def _measured(block: Block, setting: Setting) -> tuple[ByGroup]:
@@ -196,4 +196,3 @@ def _products(s: Floats, u: Floats, weight: Floats) -> tuple[Floats, Floats, Flo
         for q in range(p + 1):
             products[:, p, q] = products[:, q, p] = np.einsum("ij,ij->j", weighted, s[q])
     return products, mixed, (u * weight[:, None]).T @ u
-

@@ -31,15 +31,31 @@ class Rule:
     rate: float
     least: float
     cutoff: float | None
+    #: As results say it.
+    free: str | float = "test"
+
+    @property
+    def at(self) -> float | None:
+        """Rate of false alarms at which groups are cleared away before others are tested."""
+        return self.rate if self.free == "test" else None
 
     def chosen(self, pairs: pair_tests.Pairs, highest: Floats, freed: Bools, kept: Bools) -> Bools:
         """Pairs to be freed next; ``kept`` stay if they are."""
         with np.errstate(invalid="ignore"):
             if self.cutoff is not None:
                 wanted = pairs.enough & (pairs.rmsd > self.cutoff * highest)
+                wanted &= ~_nearer_half(pairs.rmsd, pairs.n > 0, wanted)
             else:
                 wanted = (pairs.q_value <= self.rate) & (pairs.corrected >= self.least * highest)
         return np.asarray(wanted | (freed & kept))
+
+
+def _nearer_half(rmsd: Floats, there: Bools, wanted: Bools) -> Bools:
+    """Groups that keep an item in common where all of them are beyond the cut-off."""
+    everywhere = (wanted | ~there).all(axis=0)
+    middle = np.array([np.median(r[t]) if t.any() else 0.0
+                       for r, t in zip(rmsd.T, there.T, strict=True)])  # fmt: skip
+    return np.asarray(everywhere & (rmsd <= middle))
 
 
 class Change(NamedTuple):
@@ -109,7 +125,7 @@ def common_of(naming: Naming) -> Any:
 
 
 def looked_at(
-    engine: Engine, fit: Rounds, x: Floats, naming: Naming, freed: Bools
+    engine: Engine, fit: Rounds, x: Floats, naming: Naming, freed: Bools, rate: float | None
 ) -> pair_tests.Pairs:
     """Distances and tests of all pairs at fitted parameters: one pass of ``engine``.
 
@@ -125,5 +141,4 @@ def looked_at(
         ability[0], np.exp(ability[1]), size, engine.sampled,
     )  # fmt: skip
     sums = residual_sums.measure(engine, setting)
-    pairs = pair_tests.compare(sums, setting, freed, own, values)
-    return pairs
+    return pair_tests.compare(sums, setting, freed, own, values, rate)
