@@ -291,7 +291,8 @@ def _fitted(
 ) -> _Fitted:
     """Fit with these pairs freed, from where the last round ended."""
     naming = Naming.of(whole.given.item_id, whole.labels, freed)
-    responses, _ = grouped(view(whole.given, naming), asked.client)
+    given = view(whole.given, naming) if freed.any() else whole.given
+    responses, _ = grouped(given, asked.client)
     models = mixture_named(
         naming.of_model(asked.model, whole.given.item_id), naming.item_id, responses.n_categories
     )

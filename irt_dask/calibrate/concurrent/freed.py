@@ -142,8 +142,6 @@ def renamed(data: layouts.Layout, column: Ints, naming: Naming) -> layouts.Layou
 
 def view(responses: Responses, naming: Naming) -> Responses:
     """The same responses with freed items under their own names."""
-    if not naming.freed.any():
-        return responses
     text = repr((naming.labels, naming.item_id)).encode()
     of_pairs = sha256(text, np.ascontiguousarray(naming.columns))
     known = responses.checksum

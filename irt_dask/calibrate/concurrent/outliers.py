@@ -78,15 +78,16 @@ class Among(NamedTuple):
 def agreeing(among: Among, common: Bools, critical: Callable[[Floats], Floats]) -> Bools:
     """Groups that agree about each item, (groups, items), of those that it has in common.
 
-    ``critical`` says of statistics (groups, items) what, by item, is too large.  Of two groups that
+    One at least is left of each item that is common.  ``critical`` says of the statistics of all
+    groups what, by item, is too large.  Of two groups that
     differ from each other the later one in the alphabet is cleared away.
     """
     common = common.copy()
     for _ in range(_MOST):
         found = among.statistics(common)
+        limit = critical(found)
         found = np.where(common & np.isfinite(found), found, 0.0)
         most = found.max(axis=0)
-        limit = critical(found)
         over = most > limit
         if not over.any():
             break

@@ -41,6 +41,8 @@ class Pairs(NamedTuple):
     p_value: Floats
     q_value: Floats
     enough: Bools
+    #: Groups that others are tested against, which are not to be freed.
+    agree: Bools
 
 
 def compare(
@@ -69,8 +71,8 @@ def compare(
     if rate is not None:
 
         def critical(found: Floats) -> Floats:
-            p = np.where(enough & common, chi2.sf(found, np.maximum(df, 1)), np.nan)
-            level = np.nanmax(np.where(adjusted(p) <= rate, p, 0.0), initial=0.0)
+            p = np.where(enough, chi2.sf(found, np.maximum(df, 1)), np.nan)
+            level = np.max(p, where=adjusted(p) <= rate, initial=0.0)
             return np.asarray(chi2.isf(level, np.maximum(df, 1)))
 
         agree = agreeing(among, common & enough, critical) | (common & ~enough)
@@ -78,7 +80,7 @@ def compare(
     with np.errstate(invalid="ignore"):
         p = np.where(df > 0, chi2.sf(statistic, np.maximum(df, 1)), np.nan)
     left = np.sqrt(np.maximum(rmsd**2 - expected**2, 0.0))
-    return Pairs(n, rmsd, expected, left, md, statistic, df, p, adjusted(p), enough)
+    return Pairs(n, rmsd, expected, left, md, statistic, df, p, adjusted(p), enough, agree)
 
 
 def adjusted(p: Floats) -> Floats:

@@ -46,7 +46,8 @@ class Rule:
                 wanted = pairs.enough & (pairs.rmsd > self.cutoff * highest)
                 wanted &= ~_nearer_half(pairs.rmsd, pairs.n > 0, wanted)
             else:
-                wanted = (pairs.q_value <= self.rate) & (pairs.corrected >= self.least * highest)
+                wanted = (pairs.q_value <= self.rate) & ~pairs.agree
+                wanted &= pairs.corrected >= self.least * highest
         return np.asarray(wanted | (freed & kept))
 
 
