@@ -132,7 +132,8 @@ def _free(text: str) -> str | float | None:
 @click.option("--method", type=click.Choice([*_METHODS]), default="bayes", show_default=True,
               help="Posterior by LS-WASP, marginal or joint maximum likelihood, concurrent "
               "calibration of many groups (marginal, items freed in groups where they work "
-              "otherwise), or a Rasch one: spectral, pairwise (all pairs) or conditional.")  # fmt: skip
+              "otherwise), or a Rasch one: spectral, pairwise (all pairs) or conditional.",
+              )  # fmt: skip
 @click.option("--model", metavar="MODEL",
               help="Item response model: 1pl to 4pl (marginal, joint; default: 2pl); with marginal "
               "also those of any number of categories: graded, gpcm, pcm, rating, nominal; two "

@@ -289,7 +289,7 @@ def test_weak_links_are_named():
 
 def test_rounds_that_do_not_end(some):
     with pytest.warns(ConvergenceWarning, match="max_rounds=1"):
-        fit = calibrated(some[0], max_rounds=1)
+        fit = calibrated(some[0], max_rounds=1, rate=0.4)
     assert fit.attrs["stable"] == 0
     assert fit.attrs["converged"] == 0
 
@@ -301,6 +301,7 @@ def test_rounds_that_do_not_end(some):
         ({"free": 1.5}, "lies between 0 and 1"),
         ({"free": True}, "free=True is not available"),
         ({"free": 0.1, "rate": 0.01}, "belong to free='test'"),
+        ({"free": None, "least": 0.01}, "belong to free='test'"),
         ({"rate": 0.0}, "rate=0.0"),
         ({"least": -0.1}, "least=-0.1"),
         ({"max_rounds": 0}, "max_rounds"),

@@ -95,7 +95,7 @@ def described(
         attrs={},
     )
     out = xr.merge([of_fit, more], combine_attrs="override")
-    how = {"rate": rule.rate, "least": rule.least} if rule.cutoff is None else {}
+    how = {"rate": rule.rate, "least": rule.least} if rule.free == "test" else {}
     out.attrs |= (
         of_fit.attrs
         | how

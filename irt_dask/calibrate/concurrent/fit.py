@@ -36,6 +36,8 @@ from irt_dask.store import Responses
 
 #: What ``free`` says for the test.
 _TEST = "test"
+#: Defaults of what belongs to it.
+_RATE, _LEAST = 0.05, 0.0
 
 
 def fit_concurrent(
@@ -43,8 +45,8 @@ def fit_concurrent(
     *,
     model: str | Mapping[str, str] = "2pl",
     free: str | float | None = _TEST,
-    rate: float = 0.05,
-    least: float = 0.0,
+    rate: float = _RATE,
+    least: float = _LEAST,
     max_rounds: int = 10,
     reference_group: str | None = None,
     max_iterations: int = 500,
@@ -275,14 +277,16 @@ def _rule(free: str | float | None, rate: float, least: float) -> rounds.Rule:
         raise InputError(f"rate={rate!r} is the share of false ones among what is freed: 0 to 1")
     if not 0.0 <= least < 1.0:
         raise InputError(f"least={least!r} is an RMSD as a share of the highest score: 0 to 1")
-    if free is None or free == _TEST:
-        return rounds.Rule(rate, least, None, "none" if free is None else _TEST)
+    if free == _TEST:
+        return rounds.Rule(rate, least, None)
+    if (rate, least) != (_RATE, _LEAST):
+        raise InputError(f"rate and least belong to free='test', and free is {free!r}")
+    if free is None:
+        return rounds.Rule(rate, least, None, "none")
     if isinstance(free, bool) or not isinstance(free, (int, float, np.number)):
         raise InputError(f"free={free!r} is not available; give 'test', a cut-off of RMSD or None")
     if not 0.0 < free < 1.0:
         raise InputError(f"free={free!r}: a cut-off of RMSD lies between 0 and 1, such as .12")
-    if (rate, least) != (0.05, 0.0):
-        raise InputError(f"rate and least belong to free='test'; free={free} is a cut-off alone")
     return rounds.Rule(rate, least, float(free), float(free))
 
 

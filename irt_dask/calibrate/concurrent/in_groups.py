@@ -28,14 +28,14 @@ def known(s: Sums, setting: Setting, g: int, own: Floats) -> Known:
     The group's mean and SD are estimated from the same persons: what their scores explain of an
     item's is no sign of anything.
     """
-    solve = np.linalg.pinv(s.spread)
-    taken = s.mixed @ solve
+    products, mixed, spread = s.products
+    taken = mixed @ np.linalg.pinv(spread)
     score = s.score - taken @ s.ability
-    information = s.products + _beyond_products(s, setting, g)
-    information = information - taken @ s.mixed.transpose(0, 2, 1)
+    information = products + _beyond_products(s, setting, g)
+    information = information - taken @ mixed.transpose(0, 2, 1)
     variance = information
-    if s.squares:
-        products, mixed, spread = s.squares
+    if s.varying:
+        products, mixed, spread = s.varying
         back = taken @ mixed.transpose(0, 2, 1)
         variance = products - back - back.transpose(0, 2, 1)
         variance = variance + taken @ spread @ taken.transpose(0, 2, 1)
@@ -74,14 +74,18 @@ def distances(
     expected = setting.tables.expected[setting.common]
     seen = s.counts.sum(axis=0)
     score = np.tensordot(np.arange(len(s.counts)), s.counts, axes=1)
-    solve = np.linalg.pinv(s.spread)
-    by_ability = s.noise_ability.transpose(1, 2, 0)  # (items, nodes, 2)
-    by_item = s.noise_score.transpose(1, 2, 0) - by_ability @ of.taken.transpose(0, 2, 1)
-    followed = _squares(by_ability, solve)
+    # Residuals w_q (y - expected score): their products with u and s, (items, nodes, ...).
+    by_ability, by_item = (
+        (x[1] - expected * x[0]).transpose(1, 2, 0) for x in (s.by_ability, s.by_score)
+    )
+    by_item = by_item - by_ability @ of.taken.transpose(0, 2, 1)
+    followed = _squares(by_ability, np.linalg.pinv(s.products[2]))
     carried = _squares(by_item, np.nan_to_num(errors))
     # With sampling weights all that is squared is larger by the same factor, about.
-    unequal = s.squared_weight / s.weight
-    noise = s.noise - unequal * (followed + np.where(common[:, None], carried, -carried))
+    unequal = s.weight[1] / s.weight[0]
+    off = np.arange(len(s.counts))[:, None, None] - expected
+    noise = (off**2 * s.squares).sum(axis=0)
+    noise = noise - unequal * (followed + np.where(common[:, None], carried, -carried))
     with np.errstate(divide="ignore", invalid="ignore"):
         difference, noise = score / seen - expected, noise / seen**2
     some = np.isfinite(difference) & np.isfinite(noise)

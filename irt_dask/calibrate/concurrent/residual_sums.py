@@ -5,6 +5,11 @@ each parameter of an item, ``s = sum_q w_q d log P(y; theta_q)`` (Fisher's ident
 mean and the SD of the group, ``u``.  Sums over a group are those of the marginal likelihood; sums
 of their products say how they vary from sample to sample.  Counts at the nodes are what the curve
 of the item in the group is made of.
+
+Sums are the same to the bit whatever the blocks: matrices that make weights of responses have one
+size, persons being filled up to it, so that a person's row does not depend on the others; and what
+is summed up over persons is rounded before, to multiples of a power of 2 so large that every sum,
+and every sum of products, is exact in 53 bits.
 """
 
 from __future__ import annotations
@@ -23,8 +28,10 @@ from irt_dask.kernels.responses import layouts
 from irt_dask.store import Block
 from irt_dask.store.responses import sha256
 
-#: Cells (persons x items) that are treated at a time.
-_CELLS = 1 << 17
+#: Persons of a group that are treated at a time: what kernels of matrix products divide by.
+_ROWS = 128
+#: Bits of an exact sum, and how far scores go: that of the SD is 64 if somebody is 8 SDs away.
+_BITS, _FARTHEST = 52, 64.0
 
 
 class Setting(NamedTuple):
@@ -44,6 +51,9 @@ class Setting(NamedTuple):
     sd: Floats
     n_parameters: int
     sampled: bool
+    #: Persons, and the largest weight next to the mean.
+    n_persons: int
+    largest: float
 
     @property
     def tables(self) -> _Tables:
@@ -83,19 +93,15 @@ class Sums(NamedTuple):
 
     n: Ints  # responses (categories, items)
     counts: Floats  # expected (categories, items, nodes)
-    # Residuals e_q = w_q (y - expected score) from the common curve: sums of e_q^2 (items, nodes),
-    # of e_q s' (parameters, items, nodes), and of e_q u' (2, items, nodes).
-    noise: Floats
-    noise_score: Floats
-    noise_ability: Floats
+    squares: Floats  # sum of w_q^2, by squared weights (categories, items, nodes)
+    # Sums of w_q s' and w_q y s' (2, parameters, items, nodes), and the same of u (2, 2, ...).
+    by_score: Floats
+    by_ability: Floats
     score: Floats  # (items, parameters)
-    products: Floats  # s s', (items, parameters, parameters)
-    mixed: Floats  # s u', (items, parameters, 2)
     ability: Floats  # u, (2,)
-    spread: Floats  # u u', (2, 2)
-    weight: float
-    squared_weight: float
-    squares: tuple[Floats, ...]  # products, mixed and spread with squared weights, if sampled
+    weight: Floats  # sum of the weights, and of their squares
+    products: tuple[Floats, ...]  # s s' (items, parameters, ...), s u' and u u'
+    varying: tuple[Floats, ...]  # the same with squared weights, if sampled
 
 
 #: Sums of some persons by the number of their group.
@@ -107,9 +113,8 @@ def measure(engine: Engine, setting: Setting) -> list[Sums]:
     groups, m = setting.columns.shape
     k, q = int(setting.items.n_categories.max()), setting.nodes.size
     held = math.log2(4 * engine.executor.n_threads)
-    held = math.log2(4 * engine.executor.n_threads)
     refuse_beyond_memory(
-        8.0 * held * groups * m * q * (k + 3 + setting.n_parameters),
+        8.0 * held * groups * m * q * (2 * k + 4 + 2 * setting.n_parameters),
         f"curves of {m} items in {groups} groups at {q} abilities",
     )
     found: ByGroup = engine.map_reduce(_measured, setting, combine=_merged)[0]
@@ -124,75 +129,113 @@ def _merged(left: tuple[ByGroup], right: tuple[ByGroup]) -> tuple[ByGroup]:
 
 
 def _add(a: Sums, b: Sums) -> Sums:
-    added: list[Any] = [x + y for x, y in zip(a[:-1], b[:-1], strict=True)]  # type: ignore[operator]
-    added.append(tuple(x + y for x, y in zip(a.squares, b.squares, strict=True)))
+    added: list[Any] = [x + y for x, y in zip(a[:-2], b[:-2], strict=True)]  # type: ignore[operator]
+    for some, others in ((a.products, b.products), (a.varying, b.varying)):
+        added.append(tuple(x + y for x, y in zip(some, others, strict=True)))
     return Sums(*added)
 
 
 def _measured(block: Block, setting: Setting) -> tuple[ByGroup]:
     assert block.group is not None
     out: ByGroup = {}
-    step = max(1, _CELLS // block.data.shape[1])
+    n, frequent = block.n_persons, block.times is not None
+    weight = np.ones(n) if frequent or block.weight is None else block.weight
+    times = np.ones(n) if block.times is None else block.times.astype(float)
     for g in np.unique(block.group).tolist():
         rows = np.flatnonzero(block.group == g)
-        for lo in range(0, rows.size, step):
-            some = rows[lo : lo + step]
-            codes = layouts.to_dense(layouts.take(block.data, some)).values
-            weight = np.ones(some.size) if block.weight is None else block.weight[some]
-            times = np.ones(some.size) if block.times is None else block.times[some].astype(float)
-            sums = _of_persons(codes, weight, times, g, setting)
+        own = _OfGroup.of(setting, g)
+        for lo in range(0, rows.size, _ROWS):
+            some = rows[lo : lo + _ROWS]
+            codes = np.full((_ROWS, block.data.shape[1]), -1, dtype=np.int8)
+            codes[: some.size] = layouts.to_dense(layouts.take(block.data, some)).values
+            more = np.zeros((2, _ROWS))
+            more[:, : some.size] = weight[some], times[some]
+            sums = _of_persons(codes, *more, own)
             out[g] = _add(out[g], sums) if g in out else sums
     return (out,)
 
 
-def _of_persons(codes: Any, weight: Floats, times: Floats, g: int, setting: Setting) -> Sums:
+class _OfGroup(NamedTuple):
+    """Tables of a group's items, and what its sums are rounded by."""
+
+    setting: Setting
+    log_p: Floats
+    slope: Floats
+    log_mass: Floats
+    moments: Floats  # of ability: derivatives by mean and log SD, in SDs, (nodes, 2)
+
+    @classmethod
+    def of(cls, setting: Setting, g: int) -> _OfGroup:
+        t, columns = setting.tables, setting.columns[g]
+        z = (setting.nodes - setting.mean[g]) / setting.sd[g]
+        return cls(
+            setting, t.log_p[:, columns], t.slope[:, :, columns], setting.log_mass[g],
+            np.stack([z, z**2 - 1.0], axis=1),
+        )  # fmt: skip
+
+    def rounded(self, x: Floats, largest: float, factors: int = 1) -> Floats:
+        """Multiples of a power of 2: sums of products of so many factors of them are exact.
+
+        ``largest`` is the bound of the product, by person and unit of weight.
+        """
+        total = self.setting.n_persons * largest
+        unit = 2.0 ** ((_BITS - math.ceil(math.log2(total))) // factors)
+        return np.asarray(np.rint(x * unit) / unit)
+
+
+def _of_persons(codes: Any, weight: Floats, times: Floats, own: _OfGroup) -> Sums:
     """Sums of some persons of a group; ``times`` says how many each row stands for."""
-    t, columns = setting.tables, setting.columns[g]
-    log_p = t.log_p[:, columns]
-    is_in = [(codes == k).astype(float) for k in range(len(log_p))]
-    log_w = sum(a @ p for a, p in zip(is_in, log_p, strict=True)) + setting.log_mass[g]
+    is_in = [(codes == k).astype(float) for k in range(len(own.log_p))]
+    log_w = sum(a @ p for a, p in zip(is_in, own.log_p, strict=True)) + own.log_mass
     w = np.exp(log_w - log_w.max(axis=1, keepdims=True))
     w /= w.sum(axis=1, keepdims=True)
     answered = (codes >= 0).any(axis=1)
     weight, times = weight * answered, times * answered  # who answered nothing says nothing
-    once, squared = weight * times, weight**2 * times
-    z = (setting.nodes - setting.mean[g]) / setting.sd[g]
-    u = w @ np.stack([z, z**2 - 1.0], axis=1)
-    own = [p for p in range(setting.n_parameters) if t.slope[p][:, columns].any()]
-    s = np.zeros((setting.n_parameters, *codes.shape))
-    for p in own:
-        for a, slope in zip(is_in, t.slope[p][:, columns], strict=True):
-            s[p] += a * (w @ slope.T)
-    shown, of_squares = w * once[:, None], w**2 * squared[:, None]
-    expected = t.expected[setting.common]
-    off = [k - expected for k in range(len(is_in))]
-    noise = sum(e**2 * (a.T @ of_squares) for e, a in zip(off, is_in, strict=True))
-    with_s, with_u = (
-        np.stack([
-            sum(e * ((a * v).T @ shown) for e, a in zip(off, is_in, strict=True)) for v in by
-        ])
-        for by in (s, u.T[:, :, None])
-    )  # fmt: skip
-    products, mixed, spread = _products(s, u, once)
+    u = np.clip(w @ own.moments, -_FARTHEST, _FARTHEST)
+    s = np.zeros((len(own.slope), *codes.shape))
+    for p, slopes in enumerate(own.slope):
+        for a, slope in zip(is_in, slopes, strict=True):
+            if slope.any():
+                s[p] += a * (w @ slope.T)
+    s = np.clip(s, -_FARTHEST, _FARTHEST)
+    largest, highest = own.setting.largest, float(len(is_in))
+    shown = own.rounded(w * weight[:, None], 1.0) * times[:, None]
+    of_squares = own.rounded((w * weight[:, None]) ** 2, largest) * times[:, None]
+    coarse = own.rounded(w * weight[:, None], highest * _FARTHEST, 2) * times[:, None]
+    y = np.maximum(codes, 0).astype(float)
+    by_score, by_ability = (
+        np.stack([[(f * v).T @ coarse for v in by] for f in ((codes >= 0).astype(float), y)])
+        for by in (
+            own.rounded(s, highest * _FARTHEST, 2),
+            own.rounded(u.T[:, :, None], highest * _FARTHEST, 2),
+        )
+    )
+    once, squared = own.rounded(weight, 1.0) * times, own.rounded(weight**2, largest) * times
     return Sums(
-        np.stack([(codes[answered] == k).T @ times[answered] for k in range(len(log_p))]).astype(
-            np.int64
-        ),
-        np.stack([a.T @ shown for a in is_in]),
-        np.asarray(noise), with_s, with_u,
-        np.einsum("pij,i->jp", s, once), products, mixed, u.T @ once, spread,
-        float(once.sum()), float(squared.sum()),
-        _products(s, u, squared) if setting.sampled else (),
+        np.stack([a.T @ times for a in is_in]).astype(np.int64),
+        np.stack([a.T @ shown for a in is_in]), np.stack([a.T @ of_squares for a in is_in]),
+        by_score, by_ability,
+        np.einsum("pij,i->jp", own.rounded(s * weight[:, None], _FARTHEST), times),
+        own.rounded(u * weight[:, None], _FARTHEST).T @ times,
+        np.array([once.sum(), squared.sum()]),
+        _products(s, u, weight, times, own, 1.0),
+        _products(s, u, weight**2, times, own, largest) if own.setting.sampled else (),
     )  # fmt: skip
 
 
-def _products(s: Floats, u: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
+def _products(
+    s: Floats, u: Floats, weight: Floats, times: Floats, own: _OfGroup, largest: float
+) -> tuple[Floats, Floats, Floats]:
     """Sums over persons of s s', s u' and u u'."""
     size, _, m = s.shape
+    bound = largest * _FARTHEST**2
+    by_weight, plain = own.rounded(s * weight[:, None], bound, 2), own.rounded(s, bound, 2)
+    of_ability = own.rounded(u, bound, 2)
     products, mixed = np.empty((m, size, size)), np.empty((m, size, u.shape[1]))
     for p in range(size):
-        weighted = s[p] * weight[:, None]
-        mixed[:, p] = weighted.T @ u
+        weighted = by_weight[p] * times[:, None]
+        mixed[:, p] = weighted.T @ of_ability
         for q in range(p + 1):
-            products[:, p, q] = products[:, q, p] = np.einsum("ij,ij->j", weighted, s[q])
-    return products, mixed, (u * weight[:, None]).T @ u
+            products[:, p, q] = products[:, q, p] = np.einsum("ij,ij->j", weighted, plain[q])
+    heavy = own.rounded(u * weight[:, None], bound, 2) * times[:, None]
+    return products, mixed, heavy.T @ of_ability

@@ -125,6 +125,15 @@ def common_of(naming: Naming) -> Any:
     return naming.columns.min(axis=0)
 
 
+def _largest(engine: Engine) -> float:
+    """The largest sampling weight next to the mean of all."""
+    given = engine.responses.max_weight
+    if not engine.sampled or given is None:
+        return 1.0
+    assert engine.weight_sums is not None
+    return max(1.0, given / engine.weight_sums.mean)
+
+
 def looked_at(
     engine: Engine, fit: Rounds, x: Floats, naming: Naming, freed: Bools, rate: float | None
 ) -> pair_tests.Pairs:
@@ -139,7 +148,7 @@ def looked_at(
     some = np.isfinite(grid.log_mass).all(axis=0)
     setting = residual_sums.Setting(
         items, naming.columns, common_of(naming), grid.nodes[some], grid.log_mass[:, some],
-        ability[0], np.exp(ability[1]), size, engine.sampled,
+        ability[0], np.exp(ability[1]), size, engine.sampled, engine.n_persons, _largest(engine),
     )  # fmt: skip
     sums = residual_sums.measure(engine, setting)
     return pair_tests.compare(sums, setting, freed, own, values, rate)
