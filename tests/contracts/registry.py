@@ -210,7 +210,9 @@ METHODS = (
         persons=True,
     ),
     Method("coreset_complexity", "coreset_complexity", items="2pl", weights=True),
-    Method("concurrent", "fit_concurrent", weights=True, groups="needs"),
+    Method(
+        "concurrent", "fit_concurrent", {"standard_errors": False}, weights=True, groups="needs"
+    ),
     Method(
         "concurrent, mixed", "fit_concurrent",
         {"model": dict(zip(ITEMS, _MODELS, strict=True)), "free": 0.2, "max_rounds": 2},

@@ -30,7 +30,7 @@ from irt_dask.store.responses import sha256
 
 #: Persons of a group that are treated at a time: what kernels of matrix products divide by.
 _ROWS = 128
-#: Bits of an exact sum, and how far scores go: that of the SD is 64 if somebody is 8 SDs away.
+#: Bits of an exact sum, and the score of the SD of who is 8 SDs away, beyond which nobody is.
 _BITS, _FARTHEST = 52, 64.0
 
 
@@ -68,10 +68,11 @@ class _Tables(NamedTuple):
     log_p: Floats  # (categories, items, nodes)
     slope: Floats  # (parameters, categories, items, nodes)
     expected: Floats  # score (items, nodes)
+    unit: Floats  # power of 2 that no slope is beyond, (parameters, items)
 
     @property
     def nbytes(self) -> int:
-        return self.log_p.nbytes + self.slope.nbytes + self.expected.nbytes
+        return self.unit.nbytes + self.log_p.nbytes + self.slope.nbytes + self.expected.nbytes
 
     @classmethod
     def of(cls, items: ItemSet, nodes: Floats, n_parameters: int) -> _Tables:
@@ -81,11 +82,12 @@ class _Tables(NamedTuple):
         log_p[own] = np.where(items.empty[:, None], 0.0, items.log_p(nodes))
         slope = np.zeros((n_parameters, *own.shape, nodes.size))
         slope[:, own] = np.where(items.empty[:, None], 0.0, items.by_parameter(nodes, n_parameters))
+        largest = np.abs(slope).max(axis=(2, 3))
         return cls(
             np.ascontiguousarray(log_p.transpose(1, 0, 2)),
-            np.ascontiguousarray(slope.transpose(0, 2, 1, 3)),
-            items.expected(nodes),
-        )
+            np.ascontiguousarray(slope.transpose(0, 2, 1, 3)), items.expected(nodes),
+            2.0 ** np.ceil(np.log2(np.where(largest > 0.0, largest, 1.0))),
+        )  # fmt: skip
 
 
 class Sums(NamedTuple):
@@ -118,7 +120,22 @@ def measure(engine: Engine, setting: Setting) -> list[Sums]:
         f"curves of {m} items in {groups} groups at {q} abilities",
     )
     found: ByGroup = engine.map_reduce(_measured, setting, combine=_merged)[0]
-    return [found[g] for g in range(groups)]
+    return [_in_units(found[g], setting.tables.unit[:, setting.columns[g]]) for g in range(groups)]
+
+
+def _in_units(s: Sums, unit: Floats) -> Sums:
+    """Sums of scores that were in units of ``unit`` (parameters, items), and of 64."""
+    own, both = unit.T, unit.T[:, :, None] * unit.T[:, None, :]
+
+    def products(some: tuple[Floats, ...]) -> tuple[Floats, ...]:
+        scales: tuple[Any, ...] = (both, own[:, :, None] * _FARTHEST, _FARTHEST**2)
+        return tuple(x * scale for x, scale in zip(some, scales, strict=True)) if some else ()
+
+    return s._replace(
+        by_score=s.by_score * unit[:, :, None], by_ability=s.by_ability * _FARTHEST,
+        score=s.score * own, ability=s.ability * _FARTHEST, products=products(s.products),
+        varying=products(s.varying),
+    )  # fmt: skip
 
 
 def _merged(left: tuple[ByGroup], right: tuple[ByGroup]) -> tuple[ByGroup]:
@@ -129,7 +146,7 @@ def _merged(left: tuple[ByGroup], right: tuple[ByGroup]) -> tuple[ByGroup]:
 
 
 def _add(a: Sums, b: Sums) -> Sums:
-    added: list[Any] = [x + y for x, y in zip(a[:-2], b[:-2], strict=True)]  # type: ignore[operator]
+    added: list[Any] = [x + y for x, y in zip(a[:-2], b[:-2], strict=True)]
     for some, others in ((a.products, b.products), (a.varying, b.varying)):
         added.append(tuple(x + y for x, y in zip(some, others, strict=True)))
     return Sums(*added)
@@ -148,9 +165,9 @@ def _measured(block: Block, setting: Setting) -> tuple[ByGroup]:
             some = rows[lo : lo + _ROWS]
             codes = np.full((_ROWS, block.data.shape[1]), -1, dtype=np.int8)
             codes[: some.size] = layouts.to_dense(layouts.take(block.data, some)).values
-            more = np.zeros((2, _ROWS))
-            more[:, : some.size] = weight[some], times[some]
-            sums = _of_persons(codes, *more, own)
+            its_weight, its_times = np.zeros((2, _ROWS))
+            its_weight[: some.size], its_times[: some.size] = weight[some], times[some]
+            sums = _of_persons(codes, its_weight, its_times, own)
             out[g] = _add(out[g], sums) if g in out else sums
     return (out,)
 
@@ -160,7 +177,7 @@ class _OfGroup(NamedTuple):
 
     setting: Setting
     log_p: Floats
-    slope: Floats
+    slope: Floats  # in units of the items'
     log_mass: Floats
     moments: Floats  # of ability: derivatives by mean and log SD, in SDs, (nodes, 2)
 
@@ -169,7 +186,8 @@ class _OfGroup(NamedTuple):
         t, columns = setting.tables, setting.columns[g]
         z = (setting.nodes - setting.mean[g]) / setting.sd[g]
         return cls(
-            setting, t.log_p[:, columns], t.slope[:, :, columns], setting.log_mass[g],
+            setting, t.log_p[:, columns],
+            t.slope[:, :, columns] / t.unit[:, None, columns, None], setting.log_mass[g],
             np.stack([z, z**2 - 1.0], axis=1),
         )  # fmt: skip
 
@@ -191,23 +209,22 @@ def _of_persons(codes: Any, weight: Floats, times: Floats, own: _OfGroup) -> Sum
     w /= w.sum(axis=1, keepdims=True)
     answered = (codes >= 0).any(axis=1)
     weight, times = weight * answered, times * answered  # who answered nothing says nothing
-    u = np.clip(w @ own.moments, -_FARTHEST, _FARTHEST)
+    u = np.clip(w @ own.moments / _FARTHEST, -1.0, 1.0)
     s = np.zeros((len(own.slope), *codes.shape))
     for p, slopes in enumerate(own.slope):
         for a, slope in zip(is_in, slopes, strict=True):
             if slope.any():
                 s[p] += a * (w @ slope.T)
-    s = np.clip(s, -_FARTHEST, _FARTHEST)
     largest, highest = own.setting.largest, float(len(is_in))
     shown = own.rounded(w * weight[:, None], 1.0) * times[:, None]
     of_squares = own.rounded((w * weight[:, None]) ** 2, largest) * times[:, None]
-    coarse = own.rounded(w * weight[:, None], highest * _FARTHEST, 2) * times[:, None]
+    coarse = own.rounded(w * weight[:, None], highest, 2) * times[:, None]
     y = np.maximum(codes, 0).astype(float)
     by_score, by_ability = (
         np.stack([[(f * v).T @ coarse for v in by] for f in ((codes >= 0).astype(float), y)])
         for by in (
-            own.rounded(s, highest * _FARTHEST, 2),
-            own.rounded(u.T[:, :, None], highest * _FARTHEST, 2),
+            own.rounded(s, highest, 2),
+            own.rounded(u.T[:, :, None], highest, 2),
         )
     )
     once, squared = own.rounded(weight, 1.0) * times, own.rounded(weight**2, largest) * times
@@ -215,8 +232,8 @@ def _of_persons(codes: Any, weight: Floats, times: Floats, own: _OfGroup) -> Sum
         np.stack([a.T @ times for a in is_in]).astype(np.int64),
         np.stack([a.T @ shown for a in is_in]), np.stack([a.T @ of_squares for a in is_in]),
         by_score, by_ability,
-        np.einsum("pij,i->jp", own.rounded(s * weight[:, None], _FARTHEST), times),
-        own.rounded(u * weight[:, None], _FARTHEST).T @ times,
+        np.einsum("pij,i->jp", own.rounded(s * weight[:, None], 1.0), times),
+        own.rounded(u * weight[:, None], 1.0).T @ times,
         np.array([once.sum(), squared.sum()]),
         _products(s, u, weight, times, own, 1.0),
         _products(s, u, weight**2, times, own, largest) if own.setting.sampled else (),
@@ -228,14 +245,13 @@ def _products(
 ) -> tuple[Floats, Floats, Floats]:
     """Sums over persons of s s', s u' and u u'."""
     size, _, m = s.shape
-    bound = largest * _FARTHEST**2
-    by_weight, plain = own.rounded(s * weight[:, None], bound, 2), own.rounded(s, bound, 2)
-    of_ability = own.rounded(u, bound, 2)
+    by_weight, plain = own.rounded(s * weight[:, None], largest, 2), own.rounded(s, largest, 2)
+    of_ability = own.rounded(u, largest, 2)
     products, mixed = np.empty((m, size, size)), np.empty((m, size, u.shape[1]))
     for p in range(size):
         weighted = by_weight[p] * times[:, None]
         mixed[:, p] = weighted.T @ of_ability
         for q in range(p + 1):
             products[:, p, q] = products[:, q, p] = np.einsum("ij,ij->j", weighted, plain[q])
-    heavy = own.rounded(u * weight[:, None], bound, 2) * times[:, None]
+    heavy = own.rounded(u * weight[:, None], largest, 2) * times[:, None]
     return products, mixed, heavy.T @ of_ability

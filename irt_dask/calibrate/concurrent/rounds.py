@@ -127,11 +127,8 @@ def common_of(naming: Naming) -> Any:
 
 def _largest(engine: Engine) -> float:
     """The largest sampling weight next to the mean of all."""
-    given = engine.responses.max_weight
-    if not engine.sampled or given is None:
-        return 1.0
-    assert engine.weight_sums is not None
-    return max(1.0, given / engine.weight_sums.mean)
+    largest = engine.responses.max_weight
+    return 1.0 if not engine.sampled or largest is None else max(1.0, largest)
 
 
 def looked_at(
