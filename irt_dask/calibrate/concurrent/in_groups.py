@@ -31,13 +31,16 @@ def known(s: Sums, setting: Setting, g: int, own: Floats) -> Known:
     products, mixed, spread = s.products
     taken = mixed @ np.linalg.pinv(spread)
     score = s.score - taken @ s.ability
-    information = products + _beyond_products(s, setting, g)
+    beyond = _beyond_products(s, setting, g)
+    information = products + beyond
     information = information - taken @ mixed.transpose(0, 2, 1)
     variance = information
     if s.varying:
         products, mixed, spread = s.varying
         back = taken @ mixed.transpose(0, 2, 1)
-        variance = products - back - back.transpose(0, 2, 1)
+        # Of equal weights it is the information.
+        beyond = beyond * (s.weight[1] / s.weight[0])
+        variance = products + beyond - back - back.transpose(0, 2, 1)
         variance = variance + taken @ spread @ taken.transpose(0, 2, 1)
     both = own[:, :, None] * own[:, None, :]
     return Known(score * own, information * both, variance * both, taken)

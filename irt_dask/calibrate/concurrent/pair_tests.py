@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc, chdtri
 
 from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.calibrate.concurrent.in_groups import distances, known
@@ -71,14 +71,14 @@ def compare(
     if rate is not None:
 
         def critical(found: Floats) -> Floats:
-            p = np.where(enough, chi2.sf(found, np.maximum(df, 1)), np.nan)
+            p = np.where(enough, chdtrc(np.maximum(df, 1), found), np.nan)
             level = np.max(p, where=adjusted(p) <= rate, initial=0.0)
-            return np.asarray(chi2.isf(level, np.maximum(df, 1)))
+            return np.asarray(chdtri(np.maximum(df, 1), level))
 
         agree = agreeing(among, common & enough, critical) | (common & ~enough)
     statistic = np.where(enough, among.statistics(agree), np.nan)
     with np.errstate(invalid="ignore"):
-        p = np.where(df > 0, chi2.sf(statistic, np.maximum(df, 1)), np.nan)
+        p = np.where(df > 0, chdtrc(np.maximum(df, 1), statistic), np.nan)
     left = np.sqrt(np.maximum(rmsd**2 - expected**2, 0.0))
     return Pairs(n, rmsd, expected, left, md, statistic, df, p, adjusted(p), enough, agree)
 
