@@ -97,7 +97,7 @@ def fit_concurrent(
     -------
     Dataset over items
         All that :func:`fit_marginal` returns, an item that is freed in a group being an item
-        "item@group" of its own beside the common one (which is left out if it is freed in all):
+        "item@group" of its own beside the common one, which some groups always keep:
         ``item_origin`` is the item as it was given, ``item_freed_group`` the group, or nothing.
         :func:`with_freed_items` gives the responses these names.
         Over groups and ``origins`` (the items as they were given, ``origin_id``), of the last
@@ -139,13 +139,13 @@ def fit_concurrent(
     not tested), by the scores of the group's persons, with what the group's mean and SD explain of
     them taken out, and the errors of the common parameters counted.  Of a pair that is freed the
     difference of its parameters is tested, and it is taken back if it is no longer significant
-    (until the third round; not with a guessing parameter).  Without DIF 4.4% to 5.3% of the
-    p-values were below .05 in 2 to 24 groups of 300 to 2,000 persons and 10 to 30 items, 5.9% in
-    groups of 100 (and .5% below .001, so that there more than ``rate`` is false); the mean square
-    of the RMSD was .98 to 1.06 times the expected one.  Persons
-    are taken as independent: in a sample of clusters, where an item depends on the cluster, too
-    much is freed.  No statistic can tell which of two halves of the items is the one that differs:
-    what is common is what most items of most groups agree on.
+    (until the third round; not with a guessing parameter).  Without DIF 4.4% to 5.9% of the
+    p-values were below .05, of 2 to 24 groups of 300 to 2,000 persons and 10 to 30 items of six
+    kinds; in groups of 100 also 5.9%, but .5% below .001, so that there more than ``rate`` is
+    false.  The mean square of the RMSD was .98 to 1.06 times the expected one.  Persons are taken
+    as independent: in a sample of clusters, where an item depends on the cluster, too much is
+    freed.  No statistic can tell which of two halves of the items is the one that differs: what is
+    common is what most groups agree on.
 
     240 groups of 2,500 persons, 150 items of which each person had 50, a tenth of all pairs shifted
     by .5 up or down: 96% of these were freed and .6% of the others, 5% of all that was freed, in 5

@@ -44,19 +44,21 @@ class Rule:
         with np.errstate(invalid="ignore"):
             if self.cutoff is not None:
                 wanted = pairs.enough & (pairs.rmsd > self.cutoff * highest)
-                wanted &= ~_nearer_half(pairs.rmsd, pairs.n > 0, wanted)
             else:
                 wanted = (pairs.q_value <= self.rate) & ~pairs.agree
                 wanted &= pairs.corrected >= self.least * highest
-        return np.asarray(wanted | (freed & kept))
+        wanted |= freed & kept
+        return np.asarray(wanted & ~_nearest(pairs.rmsd, pairs.n > 0, wanted, freed))
 
 
-def _nearer_half(rmsd: Floats, there: Bools, wanted: Bools) -> Bools:
-    """Groups that keep an item in common where all of them are beyond the cut-off."""
+def _nearest(rmsd: Floats, there: Bools, wanted: Bools, freed: Bools) -> Bools:
+    """Groups that keep an item in common where it would be freed in all: the nearer half."""
     everywhere = (wanted | ~there).all(axis=0)
-    middle = np.array([np.median(r[t]) if t.any() else 0.0
-                       for r, t in zip(rmsd.T, there.T, strict=True)])  # fmt: skip
-    return np.asarray(everywhere & (rmsd <= middle))
+    out = np.zeros_like(wanted)
+    for j in np.flatnonzero(everywhere & there.any(axis=0)):
+        left = np.flatnonzero(there[:, j] & ~freed[:, j])
+        out[left, j] = rmsd[left, j] <= np.median(rmsd[left, j])
+    return out
 
 
 class Change(NamedTuple):
