@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 _MOST_NAMED = 60
 #: What can be drawn, and what it is called.
 _SHOWN = {
-    "md": "mean difference from the common curve (positive: easier)",
-    "rmsd": "RMSD from the common curve",
-    "rmsd_corrected": "RMSD from the common curve, less what chance makes",
+    "md": "mean difference (positive: easier)",
+    "rmsd": "RMSD",
+    "rmsd_corrected": "RMSD less what chance makes",
 }
 
 
