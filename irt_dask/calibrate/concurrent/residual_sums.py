@@ -29,7 +29,7 @@ from irt_dask.store import Block
 from irt_dask.store.responses import sha256
 
 #: Persons of a group that are treated at a time: what kernels of matrix products divide by.
-_ROWS = 128
+_ROWS = 32
 #: Bits of an exact sum, and the score of the SD of who is 8 SDs away, beyond which nobody is.
 _BITS, _FARTHEST = 52, 64.0
 
