@@ -155,7 +155,7 @@ def fit_concurrent(
     parameters: some 6), and one, of about ten products of (persons x items) and (items x nodes),
     for the comparisons.  Memory: groups x items x nodes x 8 bytes times the parameters of an item
     and the categories twice each and four, some times over where persons lie in order of groups
-    and up to 37 times where every block has persons of all (the case above: 2.4 GB and 7.7 GB).
+    and up to 37 times where every block has persons of all (240 groups, 150 items: 2.4 and 7.7 GB).
     Sources: von Davier, Yamamoto, Shin et al. (2019); OECD (2017), PISA 2015 Technical Report,
     chapter 9; Glas (1998); Benjamini and Hochberg (1995).
 

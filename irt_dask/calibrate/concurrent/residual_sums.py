@@ -114,7 +114,7 @@ def measure(engine: Engine, setting: Setting) -> list[Sums]:
     """Sums of each group: one pass."""
     groups, m = setting.columns.shape
     k, q = int(setting.items.n_categories.max()), setting.nodes.size
-    # Sums of all groups that tasks and this process hold where blocks mix the groups (measured: 37).
+    # Sums of all groups that are held at a time where blocks mix the groups (measured: 37).
     held = 12.0 * (engine.executor.n_threads + 1)
     refuse_beyond_memory(
         8.0 * held * groups * m * q * (2 * k + 4 + 2 * setting.n_parameters),
