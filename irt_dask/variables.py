@@ -170,6 +170,34 @@ group_item_rmsd(groups, items)  f   -        RMS of observed less modelled expec
 group_item_rmsd_expected(groups, items)  f   -      what chance makes of it: mean of replicates
 group_item_rmsd_p_value(groups, items)   f   -      share of replicates with one as large
 group_item_md(groups, items)    f    -        mean of observed less modelled expected score
+origin_id(origins)              UOT  -        an item as it was given, before any group's was freed
+item_origin(items)              UOT  -        the item as it was given
+item_freed_group(items)         UOT  -        label of the group whose own item it is, or nothing
+origin_n_responses(groups, origins)  iu  -      responses of the group to the item
+origin_rmsd(groups, origins)      f    -        RMS of observed less common expected score
+origin_rmsd_expected(groups, origins)  f  -     what chance makes of it: root of the expected square
+origin_rmsd_corrected(groups, origins)  f  -    root of the square less the expected square, or 0
+origin_md(groups, origins)        f    -        mean of observed less common expected score
+origin_chi2(groups, origins)      f    -        test of the item's parameters in the group
+origin_df(origins)                iu   -        its degrees of freedom
+origin_p_value(groups, origins)   f    -        its p-value
+origin_q_value(groups, origins)   f    -        p-value adjusted for all items in all groups
+origin_freed(groups, origins)     b    -        whether the group has an item of its own
+group_n_common(groups)          iu   -        items that the group has in common with others
+group_mean_all_common(groups)   f    theta    mean ability while every item was common
+group_sd_all_common(groups)     f    theta    SD of ability while every item was common
+change_round(changes)           iu   -        round before which the pair was changed
+change_group(changes)           UOT  -        label of its group
+change_item(changes)            UOT  -        its item
+change_freed(changes)           b    -        whether it was freed, or taken back
+change_rmsd(changes)            f    -        what the round before had found: origin_rmsd
+change_rmsd_expected(changes)   f    -        origin_rmsd_expected
+change_rmsd_corrected(changes)  f    -        origin_rmsd_corrected
+change_md(changes)              f    -        origin_md
+change_p_value(changes)         f    -        origin_p_value
+change_q_value(changes)         f    -        origin_q_value
+round_log_likelihood(rounds)    f    -        log-likelihood, with priors, that a round reached
+round_n_iterations(rounds)      iu   -        iterations of a round
 group_item_observed_score(groups, items, ability)  f  -  expected score that the responses show
 item_expected_score(items, ability)  f  -  expected score of the model
 regression_coefficient([groups] covariate [latent_dims])  f  theta  change of mean ability by a

@@ -39,6 +39,10 @@ _METHODS: dict[str, tuple[str, ...]] = {
         "positive", "standard_errors", "standard_errors_from", "sampling_unit", "null_categories",
         "max_iterations", "start", "checkpoint",
     ),
+    "concurrent": (
+        "model", "free", "rate", "least", "reference_group", "guessing_prior", "standard_errors",
+        "max_iterations", "checkpoint",
+    ),
     "joint": ("model", "coreset", "max_iterations", "start", "checkpoint", "seed"),
     "spectral": ("standard_errors",),
     "pairwise": ("pairing", "standard_errors"),
@@ -48,12 +52,15 @@ _METHODS: dict[str, tuple[str, ...]] = {
 _KEYWORDS = {"shards": "n_shards", "draws": "n_draws", "chains": "n_chains"}
 #: Anchors that are printed.
 _MOST_ANCHORS = 10
+#: Items freed in groups that are printed.
+_MOST_FREED = 20
 #: What is said of a fit, where it says so itself.
 _SHOWN = (
     "method", "model", "identification", "latent", "converged", "n_iterations", "objective",
     "log_likelihood", "log_prior", "prior", "guessing_prior", "n_parameters", "aic", "bic",
     "n_persons", "weight_kind", "mean_weight", "standard_errors", "n_sampling_units",
-    "degrees_of_freedom", "anchor_chi2", "anchor_df", "anchor_p_value", "anchor_errors",
+    "degrees_of_freedom", "anchor_chi2", "anchor_df", "anchor_p_value", "anchor_errors", "free",
+    "rate", "least", "n_freed", "n_rounds", "stable",
 )  # fmt: skip
 
 
@@ -112,6 +119,18 @@ def _standard_errors(wanted: bool | None, how: str | None) -> dict[str, Any]:
     return {"standard_errors": wanted if how is None else how}
 
 
+def _free(text: str) -> str | float | None:
+    """The option --free."""
+    if text == "test":
+        return text
+    if text == "none":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"--free {text!r}: give test, none, or a cut-off such as 0.12") from None
+
+
 @click.command()
 @click.argument("store", type=click.Path())
 @click.option("--out", type=click.Path(), required=True, help="Item bank to write (.csv, .json).")
@@ -120,8 +139,10 @@ def _standard_errors(wanted: bool | None, how: str | None) -> dict[str, Any]:
               "draws, tests of anchors, how the fit went). score, dif, fit, information, link and "
               "report take it in place of a bank.")  # fmt: skip
 @click.option("--method", type=click.Choice([*_METHODS]), default="bayes", show_default=True,
-              help="Posterior by LS-WASP, marginal or joint maximum likelihood, or a Rasch one: "
-              "spectral, pairwise (all pairs) or conditional.")  # fmt: skip
+              help="Posterior by LS-WASP, marginal or joint maximum likelihood, concurrent "
+              "calibration of many groups (marginal, items freed in groups where they work "
+              "otherwise), or a Rasch one: spectral, pairwise (all pairs) or conditional.",
+              )  # fmt: skip
 @click.option("--model", metavar="MODEL",
               help="Item response model: 1pl to 4pl (marginal, joint; default: 2pl); with marginal "
               "also those of any number of categories: graded, gpcm, pcm, rating, nominal; two "
@@ -135,6 +156,15 @@ def _standard_errors(wanted: bool | None, how: str | None) -> dict[str, Any]:
 @click.option("--reference-group", metavar="GROUP",
               help="The group with mean 0 and SD 1 (marginal; default: the first in alphabetical "
               "order).")  # fmt: skip
+@click.option("--free", default="test", show_default=True, metavar="WHICH",
+              help="Items that get parameters of their own in a group: by a test; beyond a cut-off "
+              "of RMSD, such as 0.12; or none (concurrent).")  # fmt: skip
+@click.option("--rate", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), default=0.05,
+              show_default=True, help="Share of false ones among what is freed by the test "
+              "(concurrent).")  # fmt: skip
+@click.option("--least", type=click.FloatRange(0.0, 1.0, max_open=True), default=0.0,
+              show_default=True, help="RMSD, beyond what chance makes, that an item has to have in "
+              "a group to be freed by the test (concurrent).")  # fmt: skip
 @click.option("--latent", type=click.Choice(["normal", "histogram"]), default="normal",
               show_default=True, help="Distribution of ability in each group: normal, or free "
               "masses from -6 to 6 (marginal).")  # fmt: skip
@@ -215,6 +245,7 @@ def calibrate(
     options |= _guessing_prior(options.pop("guessing_prior"), options["model"])
     options |= _standard_errors(options["standard_errors"], options.pop("standard_errors_from"))
     options["pairing"] = "all"  # of items, not chosen at random
+    options["free"] = _free(options["free"])
     fit = _fitted(store, method, weights, cluster, quiet, options)
     write_items(fit, out)
     if path is not None:
@@ -275,6 +306,9 @@ def _tell(fit: xr.Dataset, files: dict[str, str], as_json: bool) -> None:
     ordered = np.asarray(fit.get("item_model", "")) != "nominal"  # else codes say nothing of more
     if falling := ids[(slopes < 0.0) & ordered].tolist():
         shown["falling_items"] = falling if as_json else name_some(falling)
+    freed = _freed(fit) if "origin_freed" in fit else []
+    if freed and as_json:
+        shown["freed"] = freed
     if as_json:
         if "group_label" in fit:
             shown["groups"] = groups_of(fit)
@@ -283,8 +317,23 @@ def _tell(fit: xr.Dataset, files: dict[str, str], as_json: bool) -> None:
     show(shown, as_json)
     if not as_json and "group_label" in fit:
         click.echo(f"\nAbility of the groups:\n\n{rows(groups_of(fit))}")
+    if freed and not as_json:
+        said = f"the first {_MOST_FREED} of {len(freed)}" if len(freed) > _MOST_FREED else "all"
+        click.echo(f"\nItems freed in groups, by RMSD, {said}:\n\n{rows(freed[:_MOST_FREED])}")
     if not as_json and "item_anchor_chi2" in fit:
         click.echo(f"\nAnchors, the worst first:\n\n{rows(_anchors(fit)[:_MOST_ANCHORS])}")
+
+
+def _freed(fit: xr.Dataset) -> list[dict[str, Any]]:
+    """Items that are freed in groups, the largest RMSD first."""
+    at = np.argwhere(fit["origin_freed"].values)
+    rmsd = fit["origin_rmsd"].values
+    names = ("rmsd", "rmsd_expected", "md", "p_value")
+    return [
+        {"item": str(fit["origin_id"].values[j]), "group": str(fit["group_label"].values[g])}
+        | {n: float(fit[f"origin_{n}"].values[g, j]) for n in names}
+        for g, j in sorted(at.tolist(), key=lambda pair: -rmsd[tuple(pair)])
+    ]
 
 
 def _anchors(fit: xr.Dataset) -> list[dict[str, Any]]:

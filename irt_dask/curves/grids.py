@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from irt_dask.arrays import Floats
+from irt_dask.arrays import Bools, Floats
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.errors import InputError
 
@@ -111,29 +111,38 @@ def ability_bound(items: ItemSet) -> float:
 
 
 def spacing_for(
-    items: ItemSet, low: float, high: float, sd: float = 1.0, *, share: float = 0.5
-) -> float:
+    items: ItemSet, low: float, high: float, sd: float = 1.0, *, share: float = 0.5,
+    together: Bools | None = None,
+) -> float:  # fmt: skip
     """Distance of nodes that resolves every posterior between two abilities.
 
     At most this share of the smallest standard deviation that the posterior of a person who answers
     every item can have under a prior of this SD, and at most 1 / the steepest slope, so that one
-    steep item is resolved too.
+    steep item is resolved too.  ``together``, (sets, items): nobody answers items that are in no
+    set together.
     """
     steepest = items.steepest
     # An item informs within about 1 / a of its difficulty: look for the peak that finely.
     n = math.ceil((high - low) / min(0.125, 0.25 / steepest)) + 1
-    sharpest = 1.0 / sd**2 + float(items.sharpness(np.linspace(low, high, n)).max())
+    look = np.linspace(low, high, n)
+    sharp = items.sharpness(look) if together is None else items.sharpness_of(together, look)
+    sharpest = 1.0 / sd**2 + float(sharp.max())
     return min(share / math.sqrt(sharpest), 1.0 / steepest, 0.5 * sd)
 
 
-def grid_of(items: ItemSet, *, bound: float = GRID_BOUND, share: float = 0.5) -> Grid:
-    """Grid about 0 for abilities N(0, 1).
+def grid_of(
+    items: ItemSet, *, bound: float = GRID_BOUND, share: float = 0.5, together: Bools | None = None
+) -> Grid:
+    """Grid about 0 for abilities N(0, 1); ``together`` as in :func:`spacing_for`.
 
     Beyond GRID_BOUND it is as fine as any stretch of that width needs (they overlap by half).
     """
     n = math.ceil(bound / GRID_BOUND) - 1
     centres = GRID_BOUND * np.arange(-n, n + 1)
-    spacing = min(spacing_for(items, c - GRID_BOUND, c + GRID_BOUND, share=share) for c in centres)
+    spacing = min(
+        spacing_for(items, c - GRID_BOUND, c + GRID_BOUND, share=share, together=together)
+        for c in centres
+    )
     return Grid(2 * math.ceil(bound / spacing) + 1, bound)
 
 

@@ -210,6 +210,13 @@ class ItemSet:
             np.zeros(nodes.size),
         )
 
+    def sharpness_of(self, sets: Bools, nodes: Floats) -> Floats:
+        """The same of sets of items, (sets, items): (sets, nodes)."""
+        each = np.empty((self.n_items, nodes.size))
+        for g in self._parts(nodes.size):
+            each[g.at] = g.model.sharpness(g.x, nodes)
+        return sets.astype(float) @ each
+
     @property
     def steepness(self) -> Floats:
         """Slope of each item, (items,), as its model says."""

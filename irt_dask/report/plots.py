@@ -32,6 +32,7 @@ from irt_dask.report.common import (
     short,
     spread,
 )
+from irt_dask.report.group_plots import item_groups
 from irt_dask.report.posterior_plots import (
     drawn,
     forest,
@@ -54,6 +55,7 @@ __all__ = [
     "forest",
     "icc",
     "information",
+    "item_groups",
     "predictive",
     "predictive_items",
     "ranks",

@@ -210,6 +210,14 @@ METHODS = (
         persons=True,
     ),
     Method("coreset_complexity", "coreset_complexity", items="2pl", weights=True),
+    Method(
+        "concurrent", "fit_concurrent", {"standard_errors": False}, weights=True, groups="needs"
+    ),
+    Method(
+        "concurrent, mixed", "fit_concurrent",
+        {"model": dict(zip(ITEMS, _MODELS, strict=True)), "free": 0.2, "max_rounds": 2},
+        weights=True, groups="needs", categories=_CATEGORIES,
+    ),
     Method("marginal 1PL", "fit_marginal", {"model": "1pl"}, weights=True, groups="yes"),
     Method("marginal 2PL", "fit_marginal", weights=True, groups="yes"),
     Method("marginal 3PL", "fit_marginal", {"model": "3pl"}, weights=True, groups="yes"),

@@ -49,7 +49,7 @@ class Grid(NamedTuple):
             return cls(nodes, log_mass)
         mean, sd = ability[0], np.exp(ability[1])
         bound = max(GRID_BOUND, float((np.abs(mean) + GRID_BOUND * sd).max()))
-        finest = min(grid_of(items).spacing, 0.5 * float(sd.min()))
+        finest = min(grid_of(items, together=model.together).spacing, 0.5 * float(sd.min()))
         if coarse:
             spacing = 2.0 * finest
         else:

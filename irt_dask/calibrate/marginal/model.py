@@ -42,6 +42,8 @@ class Model:
     histogram: bool = False
     #: Whether slopes may be negative.
     signed: bool = False
+    #: Sets of items, (sets, items), without which nobody answers any together; None: all are.
+    together: Bools | None = None
 
     @property
     def n_items(self) -> int:
