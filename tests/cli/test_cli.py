@@ -215,7 +215,7 @@ def test_likelihood_and_penalty_of_a_3pl_are_shown_apart(tmp_path, monkeypatch, 
         ),
         (
             ["calibrate", "s", "--out", "b.csv", "--method", "spectral", "--checkpoint", "c"],
-            "--checkpoint belongs to --method bayes or marginal or joint",
+            "--checkpoint belongs to --method bayes or marginal or concurrent or joint",
         ),
         (
             ["calibrate", "s", "--out", "b.csv", "--method", "joint", "--chains", "2"],

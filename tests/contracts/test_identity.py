@@ -398,6 +398,18 @@ OTHER: dict[str, dict[str, list[dict[str, Any]]]] = {
         "sampling_unit": [{"sampling_unit": "person_group"}],
         "null_categories": [],  # of more than two: calibrate/test_categories_empty.py
     },
+    "fit_concurrent": {
+        "model": [{"model": "1pl"}, {"model": "3pl"}],
+        "free": [{"free": 0.1}, {"free": None}],
+        "rate": [{"rate": 0.5}],
+        "least": [{"least": 0.1}],
+        "max_rounds": [{"max_rounds": 1}],
+        "reference_group": [{"reference_group": "b"}],
+        "max_iterations": [{"max_iterations": 60}],
+        "tolerance": [{"tolerance": 1e-5}],
+        "guessing_prior": [{"model": "3pl", "guessing_prior": (2.0, 9.0)}],
+        "standard_errors": [{"standard_errors": False}],
+    },
     "fit_joint": {
         "model": [{"model": "1pl"}, {"model": "3pl"}],
         "coreset": [
@@ -436,6 +448,7 @@ OTHER: dict[str, dict[str, list[dict[str, Any]]]] = {
 }  # fmt: skip
 FIRST: dict[str, dict[str, Any]] = {
     "fit_marginal": {},
+    "fit_concurrent": {},
     "fit_joint": {"max_iterations": 8},
     "fit_bayes": {"n_draws": 100, "n_warmup": 50, "n_shards": 1},
 }
