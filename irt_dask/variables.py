@@ -208,13 +208,9 @@ explained_share(groups, latent_dims)  f  -    share of the variance that covaria
 component_loading(groups, covariate, components)  f  -  from coefficients of principal components
     to those of terms on [-1, 1]; NaN beyond a group's number
 component_coefficient(groups, components, latent_dims)  f  theta  of a component, whose mean square
-    is 1; under the learned prior where there is one
+    is 1
 component_coefficient_covariance(groups, coefficients, coefficients_)  f  theta^2  covariance of
     them, domains fastest
-component_variance(groups, components)  f  -  of terms, each scaled to 1, in its direction; NaN of
-    the intercept
-component_prior_covariance(groups, latent_dims, latent_dims_)  f  theta^2  learned, of a coefficient
-    next to the terms' variance in the component's direction; NaN without
 score_ability(score)            f    theta    ability of persons with the score
 score_probability(score)        f    -        share of persons with the score
 score(score)                    iu   responses  smallest number right of the class

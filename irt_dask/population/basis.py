@@ -36,7 +36,6 @@ class Basis:
     share: float  # of the terms' variance (each scaled to 1) that components keep
     determined: Bools  # (terms,)
     persons: Floats  # how many persons tell of each term, (terms,)
-    variance: Floats  # of the terms in the direction of each component but the intercept
 
     @property
     def n(self) -> int:
@@ -125,7 +124,7 @@ def _basis(
     persons[0] = effective
     total = max(float(values[:there].sum()), 1e-300)
     share = float(values[:kept].sum()) / total if at.size else 1.0
-    return Basis(loading, weight, effective, share, determined, persons, values[:kept].copy())
+    return Basis(loading, weight, effective, share, determined, persons)
 
 
 def _kept(values: Floats, n_components: int | float | None) -> int:

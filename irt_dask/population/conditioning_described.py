@@ -18,7 +18,6 @@ from irt_dask.population.conditioning import MOST_EXACT
 from irt_dask.population.conditioning_em import MOST_CORRELATED
 from irt_dask.population.conditioning_fit import Found
 from irt_dask.population.em import SD_BOUNDS
-from irt_dask.population.learned_coefficients import learned
 from irt_dask.population.regression import EVERYBODY
 from irt_dask.store import Responses
 
@@ -103,7 +102,6 @@ def _values(found: Found) -> tuple[dict[str, Any], dict[str, Any]]:
     loading = np.full((groups, p, most), np.nan)
     component = np.full((groups, most, dims), np.nan)
     covariance = np.full((groups, most * dims, most * dims), np.nan)
-    omega, spread = np.full((groups, dims, dims), np.nan), np.full((groups, most), np.nan)
     corrected = found.corrected()
     sd = np.sqrt(np.diagonal(corrected, axis1=1, axis2=2))
     i, j = np.triu_indices(dims)
@@ -114,11 +112,8 @@ def _values(found: Found) -> tuple[dict[str, Any], dict[str, Any]]:
         coefficient[g] = t @ c
         se[g] = np.where(b.determined[:, None], e.of_terms(t), np.nan)
         n = b.n * dims
-        drawn, covariance[g, :n, :n], prior = learned(c, e.components, b.variance)
-        loading[g, :, : b.n], component[g, : b.n] = b.loading, drawn
-        spread[g, 1 : b.n] = b.variance
-        if prior is not None:
-            omega[g] = prior
+        loading[g, :, : b.n], component[g, : b.n] = b.loading, c
+        covariance[g, :n, :n] = e.components
         explained = c[1:].T @ c[1:]
         total[g] += explained
         own = np.diag(e.components)[:dims]
@@ -135,8 +130,7 @@ def _values(found: Found) -> tuple[dict[str, Any], dict[str, Any]]:
         "group_correlation": total / total_sd[:, :, None] / total_sd[:, None, :],
         "explained_share": 1.0 - (sd / total_sd) ** 2,
         "component_loading": loading, "component_coefficient": component,
-        "component_coefficient_covariance": covariance, "component_prior_covariance": omega,
-        "component_variance": spread,
+        "component_coefficient_covariance": covariance,
     }  # fmt: skip
     return data, {}
 

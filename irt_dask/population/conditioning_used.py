@@ -21,7 +21,6 @@ from irt_dask.population.conditioning_em import climb
 from irt_dask.population.conditioning_fit import fitted
 from irt_dask.population.design import Column, Design
 from irt_dask.population.domains import domains_of
-from irt_dask.population.learned_coefficients import prior_precision
 from irt_dask.store import Responses
 
 #: Step of coefficients, log SDs and correlations that ends a fit under other items: what is drawn
@@ -36,21 +35,8 @@ class Used:
     model: Conditioning
     bases: list[Basis]
     components: list[Floats]  # by group, (components, domains)
-    covariances: list[Floats]  # of these, domains fastest, under the learned prior
-    priors: list[Floats]  # precisions of that, 0 without
+    covariances: list[Floats]  # of these, domains fastest
     degrees: Floats  # of each residual variance's distribution, (groups, domains)
-
-    def taken(self) -> Floats:
-        """What fitting the coefficients took of residual covariances, (groups, domains, same)."""
-        dims = len(self.model.domains)
-        each = zip(self.covariances, self.priors, self.bases, strict=True)
-        sampling = [(np.linalg.inv(np.linalg.inv(v) - p), b.n) for v, p, b in each]
-        return np.stack([np.einsum("cdce->de", v.reshape(n, dims, n, dims)) for v, n in sampling])
-
-    def under_prior(self, components: list[Floats]) -> list[Floats]:
-        """Posterior means of coefficients from those of highest likelihood."""
-        each = zip(components, self.covariances, self.priors, strict=True)
-        return [c - (v @ (p @ c.ravel())).reshape(c.shape) for c, v, p in each]
 
 
 def used(population: xr.Dataset, items: xr.Dataset, responses: Responses) -> Used:
@@ -67,28 +53,25 @@ def used(population: xr.Dataset, items: xr.Dataset, responses: Responses) -> Use
     sd = population["residual_sd"].values
     covariance = population["residual_correlation"].values * sd[:, :, None] * sd[:, None, :]
     groups, dims = sd.shape
-    bases, components, covariances, priors = [], [], [], []
+    bases, components, covariances = [], [], []
     for g in range(groups):
         loading = population["component_loading"].values[g]
         n = int(np.isfinite(loading[0]).sum())
         every: Bools = np.ones(len(loading), dtype=bool)
         weight = float(np.atleast_1d(population.attrs["sum_of_weights"])[g])
         effective = float(np.atleast_1d(population.attrs["n_effective"])[g])
-        nobody, variance = np.zeros(len(loading)), population["component_variance"].values[g, 1:n]
-        bases.append(Basis(loading[:, :n], weight, effective, 1.0, every, nobody, variance))
+        bases.append(Basis(loading[:, :n], weight, effective, 1.0, every, np.zeros(len(loading))))
         components.append(population["component_coefficient"].values[g, :n])
         all_of = population["component_coefficient_covariance"].values[g]
         covariances.append(all_of[: n * dims, : n * dims])
-        omega = population["component_prior_covariance"].values[g]
-        known = np.isfinite(omega).all()
-        zero = np.zeros((n * dims, n * dims))
-        priors.append(prior_precision(omega, variance) if known else zero)
+        # values are drawn about maximum likelihood's, see the documentation of methods
+        covariance[g] -= np.einsum("cdce->de", covariances[g].reshape(n, dims, n, dims))
     coefficients = np.stack([b.loading @ c for b, c in zip(bases, components, strict=True)])
     se = population["residual_sd_se"].values
     with np.errstate(divide="ignore"):
         degrees = 0.5 * (sd / se) ** 2 + dims + 3.0
     model = Conditioning(of, design, labels if groups > 1 else (), coefficients, covariance)
-    return Used(model, bases, components, covariances, priors, degrees)
+    return Used(model, bases, components, covariances, degrees)
 
 
 def _those(ids: list[str], responses: Responses) -> list[str]:
@@ -135,8 +118,6 @@ def drawn(
         if item_sets is not None:
             assert engine is not None
             model, components = _again(engine, of, item_sets[r])
-            components = of.under_prior(components)
-            model = replace(model, covariance=model.covariance + of.taken())
         rng = keyed_random.generator(seed, "population", r)
         coefficients, covariance = model.coefficients.copy(), model.covariance.copy()
         for g, (basis, c, v) in enumerate(zip(of.bases, components, of.covariances, strict=True)):

@@ -80,9 +80,10 @@ def fit_population(
         Standard errors hold the items as known; of coefficients they are from the observed
         information, of the rest from cross-products of scores, with sampling weights from a
         sandwich.  Residual covariances are maximum likelihood's, plus what the coefficients' errors
-        took (as n - p for n in a regression).  Those of ``group_mean`` count the persons as drawn
-        at random with their covariates; for the errors of clustered samples use replicate weights
-        with the plausible values (:func:`irt_dask.tabulate`).
+        took (as n - p for n in a regression); plausible values are drawn about maximum
+        likelihood's, with which their variance is right.  Errors of ``group_mean`` count the
+        persons as drawn at random with their covariates; for those of clustered samples use
+        replicate weights with the plausible values (:func:`irt_dask.tabulate`).
 
     Raises
     ------

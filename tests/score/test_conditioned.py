@@ -93,7 +93,7 @@ def test_parameters_are_drawn_as_wide_as_their_errors() -> None:
     sd = np.stack([np.sqrt(np.diag(m.covariance[0])) for m in models])
     ratio = sd.std(axis=0) / population["residual_sd_se"].values[0]
     assert (np.abs(ratio - 1.0) < 0.08).all()
-    np.testing.assert_allclose(sd.mean(axis=0), population["residual_sd"].values[0], rtol=0.01)
+    np.testing.assert_allclose(sd.mean(axis=0), population["residual_sd"].values[0], rtol=0.015)
 
 
 def test_composites_are_sums_of_domains() -> None:
@@ -227,32 +227,27 @@ def test_what_is_refused(options: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.slow
-def test_values_under_many_coefficients_do_not_vary_too_much(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """300 persons, 60 covariates of which 5 matter, 8 items: SDs with a prior and without.
+def test_values_under_many_coefficients_do_not_vary_too_much() -> None:
+    """300 persons, 60 covariates of which 5 matter, 8 items: mean ratio of SDs over 8 data sets.
 
-    Over 6 data sets; with flat priors they are too large by a tenth.
+    About the corrected residual variance they would be too large by a tenth.
     """
-    from irt_dask.population import learned_coefficients
-
-    def excess() -> float:
-        out = []
-        for seed in range(6):
-            y, _, bank, _, theta = _data(1, 300, seed)
-            rng = np.random.default_rng([5, seed])
-            x = rng.normal(size=(300, 60))
-            x[:, :5] += 0.5 * theta
-            persons = {f"x{k}": x[:, k] for k in range(60)}
-            r = irt.from_array(y, item_id=bank.item_id.values, persons=persons)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", IrtDaskWarning)
-                population = irt.fit_population(r, bank, covariates=list(persons))
-            values = irt.score(r, bank, prior=population, n_plausible=10, seed=1)
+    right, wrong = [], []
+    for seed in range(8):
+        y, _, bank, _, theta = _data(1, 300, seed)
+        rng = np.random.default_rng([5, seed])
+        x = rng.normal(size=(300, 60))
+        x[:, :5] += 0.5 * theta
+        persons = {f"x{k}": x[:, k] for k in range(60)}
+        r = irt.from_array(y, item_id=bank.item_id.values, persons=persons)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", IrtDaskWarning)
+            population = irt.fit_population(r, bank, covariates=list(persons))
+        taken = np.trace(population["component_coefficient_covariance"].values[0])
+        more = np.sqrt(population["residual_sd"] ** 2 + taken)
+        for out, model in ((right, population), (wrong, population.assign(residual_sd=more))):
+            values = irt.score(r, bank, prior=model, n_plausible=10, seed=1)
             pv = values["person_domain_plausible_value"].values[:, :, 0]
             out.append(pv.std(axis=0).mean() / theta.std() - 1.0)
-        return float(np.mean(out))
-
-    assert abs(excess()) < 0.06
-    monkeypatch.setattr(learned_coefficients, "LEAST", 1000)
-    assert excess() > 0.06
+    assert abs(np.mean(right)) < 0.05
+    assert np.mean(wrong) > np.mean(right) + 0.05
