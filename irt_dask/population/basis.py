@@ -168,8 +168,9 @@ def _warn(model: Conditioning, found: list[Basis]) -> None:
         )  # fmt: skip
     if thin:
         warnings.warn(
-            f"few persons for so many coefficients: {_listed(thin)}; covariates that say little "
-            f"take precision from all: see n_components", ApproximationWarning, stacklevel=5,
+            f"few persons for so many coefficients: {_listed(thin)}; standard deviations of "
+            f"plausible values come out too large: see n_components", ApproximationWarning,
+            stacklevel=5,
         )  # fmt: skip
 
 
