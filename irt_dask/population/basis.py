@@ -21,7 +21,7 @@ _LEAST = 1e-9
 #: A term with more than this of a direction in which there is nothing is not determined.
 _SHARE = 1e-4
 #: Persons of a term, of a group, and for each coefficient, below which a warning says how few.
-_FEW_OF_TERM, _FEW_OF_GROUP, _FEW_OF_EACH = 5, 20, 5
+_FEW_OF_TERM, _FEW_OF_GROUP, _FEW_OF_EACH = 5, 20, 20
 #: Persons for each coefficient, at least.
 _LEAST_OF_EACH = 2
 
@@ -169,7 +169,8 @@ def _warn(model: Conditioning, found: list[Basis]) -> None:
     if thin:
         warnings.warn(
             f"few persons for so many coefficients: {_listed(thin)}; standard deviations of "
-            f"plausible values come out too large: see n_components", ApproximationWarning,
+            f"plausible values come out too large, correlations too small: see n_components",
+            ApproximationWarning,
             stacklevel=5,
         )  # fmt: skip
 

@@ -101,7 +101,7 @@ def fit_population(
         standard errors); SDs and correlations at their bounds (.05 to 20; .98); correlations of
         pairs that are no correlation matrix together.
     ApproximationWarning
-        Terms on fewer than 5 persons, groups of fewer than 20, below 5 persons for a coefficient.
+        Terms on fewer than 5 persons, groups of fewer than 20, below 20 persons for a coefficient.
     ConvergenceWarning
         200 passes did not suffice.
 
