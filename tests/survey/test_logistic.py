@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from scipy.optimize import minimize
-from test_gaps import figures, rubin, weights_of
+from test_group_gaps import figures, rubin, weights_of
 from test_tabulate import REFERENCE, needs_reference, simulated, stratum_scales
 
 import irt_dask as irt

@@ -12,7 +12,7 @@ import xarray as xr
 from click.testing import CliRunner
 from items import quiet
 from scipy.stats import t as student
-from test_gaps import TWO, domains
+from test_group_gaps import TWO, domains
 
 import irt_dask as irt
 from irt_dask.banks.saved import write_result
