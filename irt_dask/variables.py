@@ -204,6 +204,8 @@ regression_coefficient([groups] covariate [latent_dims])  f  theta  change of me
     unit of the covariate
 residual_sd([groups] [latent_dims])  f  theta  SD of ability given the covariates
 residual_correlation(groups, latent_dims, latent_dims_)  f  -  correlations of abilities given them
+residual_degrees_of_freedom(groups, latent_dims)  f  -  of the inverse Wishart that residual
+    covariances of plausible values are drawn from, so that SDs spread as their errors say
 explained_share(groups, latent_dims)  f  -    share of the variance that covariates explain
 component_loading(groups, covariate, components)  f  -  from coefficients of principal components
     to those of terms on [-1, 1]; NaN beyond a group's number

@@ -39,6 +39,9 @@ from irt_dask.store import open_responses
     metavar="DOMAINS.csv",
     help="Columns item and domain: which ability each item measures. Default: one.",
 )
+@click.option("--item-draws", type=int, default=0, show_default=True,
+              help="Draws of the items of BANK (a posterior) to fit again under, for standard "
+              "errors that hold what is not known of items.")  # fmt: skip
 @click.option("--one-group", is_flag=True,
               help="All persons in one regression, whatever their groups.")  # fmt: skip
 @weights_option
@@ -47,7 +50,8 @@ from irt_dask.store import open_responses
 @quiet_option
 def population(
     store: str, bank: str, out: str, covariates: str | None, components: str | None,
-    domains: str | None, one_group: bool, weights: str, cluster: str, as_json: bool, quiet: bool,
+    domains: str | None, item_draws: int, one_group: bool, weights: str, cluster: str,
+    as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Regress abilities on the persons' covariates, with the items of BANK.
 
@@ -71,7 +75,7 @@ def population(
         result = fit_population(
             responses, read_bank(bank), covariates=covariates,
             n_components=_components(components), domains=of, by_group=not one_group,
-            client=client, progress=False if quiet else None,
+            n_item_draws=item_draws, client=client, progress=False if quiet else None,
         )  # fmt: skip
     write_result(result, path)
     about = {k: result.attrs[k] for k in ("formula", "n_persons", "n_iterations", "log_likelihood")}

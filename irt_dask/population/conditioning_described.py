@@ -18,6 +18,7 @@ from irt_dask.population.conditioning import MOST_EXACT
 from irt_dask.population.conditioning_em import MOST_CORRELATED
 from irt_dask.population.conditioning_fit import Found
 from irt_dask.population.em import SD_BOUNDS
+from irt_dask.population.item_uncertainty import Between
 from irt_dask.population.regression import EVERYBODY
 from irt_dask.store import Responses
 
@@ -55,12 +56,15 @@ def warn_of_bounds(found: Found) -> None:
 
 
 def described(
-    found: Found, items: xr.Dataset, responses: Responses, more: dict[str, Any]
+    found: Found, items: xr.Dataset, responses: Responses, more: dict[str, Any],
+    of_items: Between | None = None,
 ) -> xr.Dataset:  # fmt: skip
-    """The result of a fit."""
+    """The result of a fit; with ``of_items`` standard errors hold these variances too."""
     model, of = found.fitted.model, found.bases
     dims, names = len(model.domains), model.labels or (EVERYBODY,)
     data, coords = _values(found)
+    if of_items is not None:
+        _add(data, of_items)
     coords |= {
         "group_label": np.array(names, dtype=str),
         "covariate": np.array(["intercept", *model.design.terms[1:]], dtype=str),
@@ -121,6 +125,8 @@ def _values(found: Found) -> tuple[dict[str, Any], dict[str, Any]]:
         mean_se[g] = np.sqrt(own + np.diag(explained) / b.effective)
         sd_se[g], r_se[g] = _residual_errors(corrected[g], e.elements, i, j)
     total_sd = np.sqrt(np.diagonal(total, axis1=1, axis2=2))
+    with np.errstate(divide="ignore"):
+        degrees = 0.5 * (sd / sd_se) ** 2 + dims + 3.0
     data = {
         "regression_coefficient": coefficient, "regression_coefficient_se": se,
         "residual_sd": sd, "residual_sd_se": sd_se,
@@ -131,8 +137,20 @@ def _values(found: Found) -> tuple[dict[str, Any], dict[str, Any]]:
         "explained_share": 1.0 - (sd / total_sd) ** 2,
         "component_loading": loading, "component_coefficient": component,
         "component_coefficient_covariance": covariance,
+        "residual_degrees_of_freedom": degrees,
     }  # fmt: skip
     return data, {}
+
+
+def _add(data: dict[str, Any], of_items: Between) -> None:
+    """Add variances between draws of items to the standard errors."""
+    for name, variance in (
+        ("regression_coefficient_se", of_items.coefficient),
+        ("group_mean_se", of_items.mean),
+        ("residual_sd_se", of_items.sd),
+        ("residual_correlation_se", of_items.correlation),
+    ):
+        data[name] = np.sqrt(data[name] ** 2 + variance)
 
 
 def _residual_errors(s: Floats, elements: Floats, i: Any, j: Any) -> tuple[Floats, Floats]:

@@ -76,6 +76,13 @@ def _sums(block: Block, model: Conditioning, scales: Scales) -> tuple[ByGroup]:
     return (out,)
 
 
+def log_marginals(block: Block, model: Conditioning, scales: Scales) -> tuple[ByGroup]:
+    """The last of these sums alone."""
+    own, group = weights_in(block) * model.moments(block)[3], model.group(block)
+    fixed = fixed_point.fixed(own, scales.log)
+    return ({int(g): (fixed[group == g].sum(),) for g in np.unique(group)},)
+
+
 # --- what is estimated of a group, as one vector --------------------------------------------------
 
 

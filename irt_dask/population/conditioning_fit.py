@@ -9,14 +9,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from irt_dask.arrays import Floats
+from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import Engine
 from irt_dask.population.basis import Basis
 from irt_dask.population.conditioning import MOST_EXACT, Conditioning
-from irt_dask.population.conditioning_em import TOLERANCE, Fitted, climb
+from irt_dask.population.conditioning_em import TOLERANCE, Fitted, Scales, climb, log_marginals
 from irt_dask.population.conditioning_errors import Errors, errors
+from irt_dask.population.group_sums import by_group
 
 #: Smallest eigenvalue of a matrix of correlations that pairs give together, at least.
 _LEAST_EIGENVALUE = 1e-3
+#: Step of coefficients, log SDs and correlations that ends a fit under other items, whose spread is
+#: some ten times as large.
+_NEARLY = 1e-3
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,26 @@ def fitted(
         return _by_pairs(engine, start, of, tolerance)
     fitted = climb(engine, start, of, _zeros(of, dims), tolerance=tolerance)
     return Found(fitted, of, errors(engine, fitted, of))
+
+
+def refitted(
+    engine: Engine, start: Conditioning, components: list[Floats], of: list[Basis], items: ItemSet
+) -> Fitted:
+    """The model of highest likelihood under other items, from the one under these."""
+    domains = tuple(replace(d, items=items.take(d.columns)) for d in start.domains)
+    start = replace(start, domains=domains)
+    if len(domains) > MOST_EXACT:
+        return fitted(engine, start, of, tolerance=_NEARLY).fitted
+    return climb(engine, start, of, components, tolerance=_NEARLY)
+
+
+def log_likelihood(engine: Engine, model: Conditioning) -> float:
+    """Of the responses, in one pass; of more domains than are fitted at once the sum over each."""
+    dims = len(model.domains)
+    if dims > MOST_EXACT:
+        return sum(log_likelihood(engine, _some(model, [d])) for d in range(dims))
+    scales = Scales(engine, model)
+    return float(sum(s[0] for s in by_group(engine, model, log_marginals, scales)) / scales.log)
 
 
 # --- more domains than posteriors are summed over -------------------------------------------------

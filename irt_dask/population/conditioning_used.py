@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from scipy.linalg import eigh
 from scipy.stats import invwishart
 
 from irt_dask.arrays import Bools, Floats
@@ -16,16 +17,14 @@ from irt_dask.engine import Engine
 from irt_dask.errors import InputError, listed
 from irt_dask.kernels.base import keyed_random
 from irt_dask.population.basis import Basis
-from irt_dask.population.conditioning import MOST_EXACT, Conditioning
-from irt_dask.population.conditioning_em import climb
-from irt_dask.population.conditioning_fit import fitted
+from irt_dask.population.conditioning import Conditioning
+from irt_dask.population.conditioning_fit import log_likelihood, refitted
 from irt_dask.population.design import Column, Design
 from irt_dask.population.domains import domains_of
 from irt_dask.store import Responses
 
-#: Step of coefficients, log SDs and correlations that ends a fit under other items: what is drawn
-#: on top of it is some ten times as large.
-_NEARLY = 1e-3
+#: Share of residual variance in any direction that is taken away for the coefficients' errors.
+_MOST_TAKEN = 0.5
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,7 @@ class Used:
     components: list[Floats]  # by group, (components, domains)
     covariances: list[Floats]  # of these, domains fastest
     degrees: Floats  # of each residual variance's distribution, (groups, domains)
+    spreads: Floats  # mean over persons of the covariance of u B, (groups, domains, domains)
 
 
 def used(population: xr.Dataset, items: xr.Dataset, responses: Responses) -> Used:
@@ -64,14 +64,42 @@ def used(population: xr.Dataset, items: xr.Dataset, responses: Responses) -> Use
         components.append(population["component_coefficient"].values[g, :n])
         all_of = population["component_coefficient_covariance"].values[g]
         covariances.append(all_of[: n * dims, : n * dims])
-        # values are drawn about maximum likelihood's, see the documentation of methods
-        covariance[g] -= np.einsum("cdce->de", covariances[g].reshape(n, dims, n, dims))
+    spreads = np.stack(
+        [
+            np.einsum("cdce->de", v.reshape(b.n, dims, b.n, dims))
+            for b, v in zip(bases, covariances, strict=True)
+        ]
+    )
     coefficients = np.stack([b.loading @ c for b, c in zip(bases, components, strict=True)])
-    se = population["residual_sd_se"].values
-    with np.errstate(divide="ignore"):
-        degrees = 0.5 * (sd / se) ** 2 + dims + 3.0
-    model = Conditioning(of, design, labels if groups > 1 else (), coefficients, covariance)
-    return Used(model, bases, components, covariances, degrees)
+    model = Conditioning(
+        of, design, labels if groups > 1 else (), coefficients, covariance - spreads
+    )
+    return Used(
+        model,
+        bases,
+        components,
+        covariances,
+        population["residual_degrees_of_freedom"].values,
+        spreads,
+    )
+
+
+def _center(likeliest: Floats, spread: Floats, per_person: float) -> Floats:
+    """The residual covariance that draws are about, so that values have the abilities' covariance.
+
+    likeliest: S, maximum likelihood's; spread: M, mean covariance of a person's u B over persons;
+    per_person: coefficients of a domain for each.  With T = M / ``per_person``, a person's S plus
+    the errors of what he answered, and L = S T^-1, drawing coefficients adds (I - L) M (I - L)' to
+    the covariance of values, and lowering S by D takes D - L D L' away.
+    """
+    one = np.eye(len(spread))
+    reliability = likeliest @ np.linalg.inv(spread / per_person)
+    adds = (one - reliability) @ spread @ (one - reliability).T
+    lower = np.linalg.solve(np.eye(one.size) - np.kron(reliability, reliability), adds.ravel())
+    lower = lower.reshape(one.shape)
+    shares, directions = eigh(0.5 * (lower + lower.T), likeliest)
+    directions = likeliest @ directions
+    return np.asarray(likeliest - (directions * np.minimum(shares, _MOST_TAKEN)) @ directions.T)
 
 
 def _those(ids: list[str], responses: Responses) -> list[str]:
@@ -117,14 +145,16 @@ def drawn(
         model, components = of.model, of.components
         if item_sets is not None:
             assert engine is not None
-            model, components = _again(engine, of, item_sets[r])
+            again = refitted(engine, of.model, of.components, of.bases, item_sets[r])
+            model, components = again.model, again.components
         rng = keyed_random.generator(seed, "population", r)
         coefficients, covariance = model.coefficients.copy(), model.covariance.copy()
         for g, (basis, c, v) in enumerate(zip(of.bases, components, of.covariances, strict=True)):
             values, vectors = np.linalg.eigh(v)
             normal = vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.standard_normal(len(v)))
             coefficients[g] = basis.loading @ (c + normal.reshape(c.shape))
-            covariance[g] = _covariance(covariance[g], of.degrees[g], rng)
+            center = _center(covariance[g], of.spreads[g], basis.n / basis.effective)
+            covariance[g] = _covariance(center, of.degrees[g], rng)
         out.append(replace(model, coefficients=coefficients, covariance=covariance))
     return out
 
@@ -139,12 +169,17 @@ def _covariance(mean: Floats, degrees: Floats, rng: np.random.Generator) -> Floa
     return np.asarray(x * np.outer(narrower, narrower))
 
 
-def _again(engine: Engine, of: Used, items: ItemSet) -> tuple[Conditioning, list[Floats]]:
-    """The model of highest likelihood under other items."""
-    domains = tuple(replace(d, items=items.take(d.columns)) for d in of.model.domains)
-    start = replace(of.model, domains=domains)
-    if len(domains) > MOST_EXACT:
-        found = fitted(engine, start, of.bases, tolerance=_NEARLY).fitted
-    else:
-        found = climb(engine, start, of.bases, of.components, tolerance=_NEARLY)
-    return found.model, found.components
+def refuse_others(engine: Engine, of: Used, population: xr.Dataset) -> None:
+    """Refuse responses that are not those that the model was fitted to: one pass.
+
+    Their log-likelihood tells, in whatever blocks they come; it is flat where EM ends.
+    """
+    said, here = float(population.attrs["log_likelihood"]), log_likelihood(engine, of.model)
+    if engine.n_persons != int(population.attrs["n_persons"]) or abs(
+        here - said
+    ) > 1e-3 + 1e-10 * abs(said):
+        raise InputError(
+            f"population: fitted to other responses or items (log-likelihood {said:.3f}, of these "
+            f"{here:.3f}); under draws of items it is fitted again, to those: give them, or "
+            f"n_item_draws=0"
+        )

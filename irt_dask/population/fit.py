@@ -9,14 +9,18 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import Engine, ProgressOption, as_responses
+from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import InputError
+from irt_dask.items.draws import item_draws
 from irt_dask.population import design
 from irt_dask.population.basis import bases
 from irt_dask.population.conditioning import Conditioning
 from irt_dask.population.conditioning_described import described, warn_of_bounds
 from irt_dask.population.conditioning_fit import fitted
 from irt_dask.population.domains import Domain, domains_of, sharpened
+from irt_dask.population.item_uncertainty import between
 from irt_dask.population.regression import MOST_GROUPS
 from irt_dask.store import Responses
 
@@ -32,6 +36,7 @@ def fit_population(
     n_components: int | float | None = None,
     domains: Mapping[str, Sequence[str]] | None = None,
     by_group: bool = True,
+    n_item_draws: int = 0,
     client: Any = None,
     progress: ProgressOption = None,
 ) -> xr.Dataset:
@@ -62,6 +67,9 @@ def fit_population(
     by_group : bool
         Whether groups of persons (``person_group``), where there are any, have coefficients,
         components and covariances of their own.
+    n_item_draws : int
+        Draws of the items (of a posterior, :func:`irt_dask.fit_bayes`) under which the model is
+        fitted again, so that standard errors hold what is not known of the items; 10 to 20 do.
     client, progress
         Dask client (default: the current one, else threads); progress bar.
 
@@ -77,13 +85,15 @@ def fit_population(
         to the terms.  attrs ``log_likelihood``, ``n_iterations`` (passes), ``converged``,
         ``n_components`` and ``component_share`` by group.
 
-        Standard errors hold the items as known; of coefficients they are from the observed
-        information, of the rest from cross-products of scores, with sampling weights from a
-        sandwich.  Residual covariances are maximum likelihood's, plus what the coefficients' errors
-        took (as n - p for n in a regression); plausible values are drawn about maximum
-        likelihood's, with which their variance is right.  Errors of ``group_mean`` count the
-        persons as drawn at random with their covariates; for those of clustered samples use
-        replicate weights with the plausible values (:func:`irt_dask.tabulate`).
+        Standard errors take the items for known, but with ``n_item_draws``; of coefficients they
+        are from the observed information, of the rest from cross-products of scores, with sampling
+        weights from a sandwich.  Residual covariances are maximum likelihood's, plus what the
+        coefficients' errors took (as n - p for n in a regression); plausible values are drawn about
+        a smaller one, with which they have the abilities' covariance.  Errors of ``group_mean``
+        count the persons as drawn at random with their covariates; for those of clustered samples
+        use replicate weights with the plausible values (:func:`irt_dask.tabulate`).
+        (Covariances of components, which values are drawn with, take items for known in any case:
+        :func:`irt_dask.score` fits the model again to each value's own draw of the items.)
 
     Raises
     ------
@@ -108,11 +118,12 @@ def fit_population(
     Notes
     -----
     Passes over the data: four for covariates and items, some ten to twenty of EM, one or two for
-    errors.  Up to three domains are fitted together: a person costs some thousand operations for
-    three.  Of more, coefficients and variances are those of each domain alone, and correlations
-    what the expected products of residuals say in fits of pairs, d (d - 1) / 2 of them (they are
-    drawn to the nearest correlation matrix).  Driver memory: for each group (terms)^2 and
-    (components x domains)^2 numbers; a block has 4 bytes x persons x terms.
+    errors; some five for each draw of items.  Up to three domains are fitted together: a person
+    costs some thousand operations for three.  Of more, coefficients and variances are those of each
+    domain alone, and correlations what the expected products of residuals say in fits of pairs,
+    d (d - 1) / 2 of them (they are drawn to the nearest correlation matrix).  Driver memory: for
+    each group (terms)^2 and (components x domains)^2 numbers; a block has 4 bytes x persons x
+    terms.
 
     Examples
     --------
@@ -133,6 +144,7 @@ def fit_population(
     responses = as_responses(responses, "fit_population", graded=True, items=items)
     n_components = _checked(n_components, covariates)
     of = domains_of(responses, items, domains)
+    sets = _draws(items, responses, n_item_draws)
     labels: tuple[str, ...] = ()
 
     def engine(r: Responses, stage: str) -> Engine:
@@ -147,9 +159,10 @@ def fit_population(
     with engine(design.designed(responses, terms, labels), "population") as second:
         start = _start(of, terms, labels)
         found = fitted(second, start, bases(second, start, n_components))
-        more = {"n_persons": second.n_persons, **second.weight_attrs}
+        of_items = between(second, found, sets) if sets else None
+        more = {"n_persons": second.n_persons, **second.weight_attrs, "n_item_draws": len(sets)}
     warn_of_bounds(found)
-    return described(found, items, responses, more)
+    return described(found, items, responses, more, of_items)
 
 
 def _checked(n_components: Any, covariates: Any) -> int | float | None:
@@ -171,6 +184,13 @@ def _checked(n_components: Any, covariates: Any) -> int | float | None:
     if n_components < 1:
         raise InputError(f"n_components={n_components!r}: at least 1")
     return int(n_components)
+
+
+def _draws(items: xr.Dataset, responses: Responses, n: Any) -> list[ItemSet]:
+    n = whole_number("n_item_draws", n, 0)
+    if n == 1:
+        raise InputError("n_item_draws=1: one draw does not tell how draws vary; give 10 or more")
+    return item_draws(items, responses.item_id, n, option="n_item_draws") if n else []
 
 
 def _labels(engine: Engine) -> tuple[str, ...]:

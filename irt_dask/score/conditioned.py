@@ -21,7 +21,7 @@ from irt_dask.items.draws import has_draws, item_draws
 from irt_dask.kernels.base import keyed_random
 from irt_dask.kernels.responses import response_counts
 from irt_dask.population.conditioning import MOST_EXACT, SWEEPS, WARM_UP, Conditioning
-from irt_dask.population.conditioning_used import Used, drawn, used
+from irt_dask.population.conditioning_used import Used, drawn, refuse_others, used
 from irt_dask.population.design import designed
 from irt_dask.score import folder, summary
 from irt_dask.score.checks import Options
@@ -173,18 +173,14 @@ def check_conditioned(options: Options) -> None:
 
 
 def _models(
-    engine: Engine, of: Used, items: xr.Dataset, options: Options, n: int, n_fitted: int
+    engine: Engine, of: Used, items: xr.Dataset, options: Options, n: int, population: xr.Dataset
 ) -> list[Conditioning]:
     """Models that values are drawn under."""
     if not n:
         return []
     if options.n_item_draws == 0 or not has_draws(items):
         return drawn(of, options.seed, n)
-    if engine.n_persons != n_fitted:
-        raise InputError(
-            "population: fitted to other responses; under draws of items it is fitted again, to "
-            "those: give them, or n_item_draws=0"
-        )
+    refuse_others(engine, of, population)
     sets = list(item_draws(items, engine.responses.item_id, n, option="n_plausible"))
     return drawn(of, options.seed, n, engine, sets)
 
@@ -209,7 +205,7 @@ def run(
     _check_groups(responses, of.model, population)
     known = designed(responses, of.model.design, of.model.labels)
     with Engine(known, client=client, progress=progress, stage="scoring", graded=True) as engine:
-        models = _models(engine, of, items, options, n, int(population.attrs["n_persons"]))
+        models = _models(engine, of, items, options, n, population)
         keys = [keyed_random.key(options.seed, "plausible", r) for r in range(n)]
         plan = Plan(
             of.model, tuple(zip(models, keys, strict=True)),

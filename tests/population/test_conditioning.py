@@ -351,3 +351,39 @@ def test_blocks_and_layouts_do_not_change_a_bit() -> None:
     ]
     for other in values[1:]:
         xr.testing.assert_identical(values[0], other)
+
+
+def test_standard_errors_hold_what_is_not_known_of_items() -> None:
+    """Draws that stretch and shift abilities: what the fits under them vary by is known."""
+    of = made(1500, 2)
+    responses, known = of.responses(), functools.partial(quietly, covariates="x")
+    stretch, shift = np.array([0.9, 1.0, 1.05, 1.1]), np.array([0.1, -0.2, 0.0, 0.15])
+    bank = of.bank.assign(
+        item_discrimination_draw=(("draw", "items"), of.a / stretch[:, None]),
+        item_intercept_draw=(("draw", "items"), of.d - of.a * (shift / stretch)[:, None]),
+    )
+    plain = known(responses, bank, domains=of.domains)
+    drawn = known(responses, bank, domains=of.domains, n_item_draws=4)
+    assert (plain.attrs["n_item_draws"], drawn.attrs["n_item_draws"]) == (0, 4)
+
+    def added(name: str) -> Any:
+        se = f"{name}_se"
+        np.testing.assert_array_equal(plain[name].values, drawn[name].values)
+        return (drawn[se].values ** 2 - plain[se].values ** 2).squeeze()
+
+    def var(x: Any) -> Any:
+        return 1.25 * np.var(x, axis=0, ddof=1)
+
+    mean, slope = plain["group_mean"].values[0], plain["regression_coefficient"].values[0, 1]
+    sd = plain["residual_sd"].values[0]
+    expected = var(stretch[:, None] * mean + shift[:, None])
+    np.testing.assert_allclose(added("group_mean"), expected, rtol=0.05)
+    np.testing.assert_allclose(
+        added("regression_coefficient")[1], var(stretch[:, None] * slope), rtol=0.05
+    )
+    np.testing.assert_allclose(added("residual_sd"), var(stretch[:, None] * sd), rtol=0.05)
+    assert added("residual_correlation").max() < 1e-4
+    with pytest.raises(irt.InputError, match="carry no draws"):
+        known(responses, of.bank, domains=of.domains, n_item_draws=4)
+    with pytest.raises(irt.InputError, match="give 10 or more"):
+        known(responses, bank, domains=of.domains, n_item_draws=1)

@@ -14,7 +14,7 @@ import xarray as xr
 
 import irt_dask as irt
 from irt_dask.errors import IrtDaskWarning
-from irt_dask.population.conditioning_used import drawn, used
+from irt_dask.population.conditioning_used import _center, drawn, used
 
 N, PER = 2000, 8
 
@@ -93,7 +93,9 @@ def test_parameters_are_drawn_as_wide_as_their_errors() -> None:
     sd = np.stack([np.sqrt(np.diag(m.covariance[0])) for m in models])
     ratio = sd.std(axis=0) / population["residual_sd_se"].values[0]
     assert (np.abs(ratio - 1.0) < 0.08).all()
-    np.testing.assert_allclose(sd.mean(axis=0), population["residual_sd"].values[0], rtol=0.015)
+    of = used(population, bank, r)
+    center = _center(of.model.covariance[0], of.spreads[0], of.bases[0].n / r.n_persons)
+    np.testing.assert_allclose(sd.mean(axis=0), np.sqrt(np.diag(center)), rtol=0.005)
 
 
 def test_composites_are_sums_of_domains() -> None:
@@ -139,7 +141,7 @@ def test_a_folder_holds_the_same_and_is_kept(tmp_path: Path) -> None:
 
 
 def test_draws_of_items_are_taken_and_the_model_fitted_again_to_each() -> None:
-    r, bank, population, _, _ = fitted()
+    r, bank, population, x, _ = fitted()
     rng = np.random.default_rng(8)
     shift = np.linspace(-0.5, 0.5, 4)  # all items easier from draw to draw
     noise = rng.normal(0.0, 0.01, (4, bank.sizes["items"]))
@@ -158,9 +160,12 @@ def test_draws_of_items_are_taken_and_the_model_fitted_again_to_each() -> None:
     plain = irt.score(r, bank, prior=population, n_plausible=4, seed=1)
     name = "person_domain_plausible_value"
     np.testing.assert_array_equal(known[name], plain[name])
-    some = r.select(persons=np.arange(500))
-    with pytest.raises(irt.InputError, match="fitted to other responses"):
-        irt.score(some, drawn_bank, prior=population, n_plausible=4)
+    y = r.to_xarray()["response"].values.astype(float)
+    y[0, 0] = 1.0 - y[0, 0]
+    changed = irt.from_array(y, item_id=bank.item_id.values, persons={"x": x})
+    for others in (r.select(persons=np.arange(500)), changed):
+        with pytest.raises(irt.InputError, match="fitted to other responses"):
+            irt.score(others, drawn_bank, prior=population, n_plausible=4)
 
 
 def test_six_domains_run() -> None:
