@@ -21,6 +21,8 @@ _file = click.argument("file", type=click.Path())
 _level = click.option("--level", type=float, default=0.95, show_default=True,
                       help="Level of intervals.")  # fmt: skip
 _out = click.option("--out", type=click.Path(), metavar="TABLE.csv", help="Write all rows.")
+_report = click.option("--report", type=click.Path(), metavar="PAGE.html",
+                       help="Write a page with all rows and pictures of groups.")  # fmt: skip
 _OPTIONS = (
     click.option("--by", multiple=True, metavar="COLUMN",
                  help="Groups are the combinations of these columns. May be repeated."),
@@ -39,6 +41,7 @@ _OPTIONS = (
     click.option("--fay", type=float, metavar="K", help="Fay's factor, with --method fay."),
     _level,
     _out,
+    _report,
     json_option,
     quiet_option,
 )  # fmt: skip
@@ -54,12 +57,12 @@ def _of_tables(command: Callable[..., None]) -> Callable[..., None]:
 def _made(
     function: str, file: str, what: Any, *, preset: str | None, replicates: tuple[str, ...],
     method: str | None, fay: float | None, join: str | None, on: str, out: str | None,
-    as_json: bool, quiet: bool, **options: Any,
+    report: str | None, as_json: bool, quiet: bool, **options: Any,
 ) -> None:  # fmt: skip
     """Make a table by a function of irt_dask, show it and write it."""
     import irt_dask as irt
 
-    path = new_csv(out)
+    path, page = new_csv(out), _new_page(report)
     if preset and (replicates or method or fay is not None):
         raise InputError(
             "--preset says all of --replicates, --method and --fay: give one or the other"
@@ -76,12 +79,26 @@ def _made(
         table: pd.DataFrame = getattr(irt, function)(
             file, what, replicates=design, join=join, on=(first, second) if sep else on, **options
         )
-    _show(table, path, as_json)
+    _show(table, path, page, Path(file).name, as_json)
 
 
-def _show(table: pd.DataFrame, path: Path | None, as_json: bool) -> None:
-    """Write a table, and show it."""
+def _new_page(path: str | None) -> Path | None:
+    if path is None:
+        return None
+    from irt_dask.report.published import new_page
+
+    return new_page(path)
+
+
+def _show(
+    table: pd.DataFrame, path: Path | None, page: Path | None, title: str, as_json: bool
+) -> None:  # fmt: skip
+    """Write a table and its page, and show it."""
     write_csv(table, path)
+    if page is not None:
+        from irt_dask.report.published import write_tables
+
+        write_tables(page, {title: table}, title=title)
     if as_json:
         show({"rows": records(table)}, True)
         return
@@ -149,11 +166,12 @@ def regress(file: str, formula: str, **options: Any) -> None:
               "500,100.")  # fmt: skip
 @_level
 @_out
+@_report
 @json_option
 @quiet_option
 def trend(
     earlier: str, later: str, linking_error: tuple[str, ...], scale: str | None, level: float,
-    out: str | None, as_json: bool, quiet: bool,
+    out: str | None, report: str | None, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Changes between two tables of 'irt-dask tabulate', LATER less EARLIER.
 
@@ -163,12 +181,13 @@ def trend(
     """
     import irt_dask as irt
 
-    path = new_csv(out)
+    path, page = new_csv(out), _new_page(report)
     with warned(quiet):
         table = irt.trend(
             earlier, later, linking_error=_linking(linking_error), scale=_scale(scale), level=level
         )
-    _show(table, path, as_json)
+    title = f"Changes from {Path(earlier).name} to {Path(later).name}"
+    _show(table, path, page, title, as_json)
 
 
 def _scale(text: str | None) -> tuple[float, float] | None:

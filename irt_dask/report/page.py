@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import xarray as xr
 
@@ -58,8 +59,6 @@ def write_report(
         Pairs (stage, types of processor) that tell where that stage and the next were computed.
         These and ``timings`` are all that differs between the pages of two runs of the same.
     """
-    import jinja2
-
     path = local_path(path, "a report")
     if not path.parent.is_dir():
         raise InputError(f"cannot write {path}: the folder {path.parent} does not exist")
@@ -69,11 +68,7 @@ def write_report(
     assert items is not None
     name = "marginal ML" if posterior is None else "posterior"
     fits = {name: items, "joint ML": joint, "spectral": spectral}
-    template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    text = environment.from_string(template).render(
+    text = template("page.html").render(
         title=title,
         run=[(label, tables.NOTHING if value is None else str(value)) for label, value in run],
         fits=tables.fits_table({**fits, "scores": scores, "truth": truth}),
@@ -103,3 +98,13 @@ def write_report(
     )
     write_atomically(path, text.encode(errors="replace"))
     return path
+
+
+def template(name: str) -> Any:
+    """One of the pages of this folder, to be filled in."""
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True,
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    ).get_template(name)  # fmt: skip

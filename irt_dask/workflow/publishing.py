@@ -48,6 +48,8 @@ class TableSection(Section):
     """A table of the scores, with a table of the persons beside; see :func:`irt_dask.tabulate`."""
 
     out: str
+    #: What the page calls it; the name of the file by default.
+    title: str | None = None
     values: dict[str, str]
     by: list[str] = Field(default_factory=list)
     statistics: list[str] = Field(default_factory=lambda: ["mean", "sd"])
@@ -99,8 +101,12 @@ def fitted(
     return result
 
 
-def check_tables(tables: list[TableSection]) -> None:
+def check_tables(tables: list[TableSection], page: str | None = None) -> None:
     """Refuse, before anything runs, what could not be written or read then."""
+    if page is not None:
+        from irt_dask.report.published import new_page
+
+        new_page(page)
     for table in tables:
         path = local_path(table.out, "a table")
         if path.suffix != ".csv":
@@ -128,3 +134,16 @@ def published(tables: list[TableSection], scores: str) -> list[pd.DataFrame]:
         write_atomically(local_path(table.out, "a table").absolute(), to_csv(found).encode())
         made.append(found)
     return made
+
+
+def write_page(
+    path: str, title: str, sections: list[TableSection], tables: list[pd.DataFrame]
+) -> None:  # fmt: skip
+    """Write the page of these tables; tables of one name are numbered."""
+    from irt_dask.report.published import write_tables
+
+    named: dict[str, pd.DataFrame] = {}
+    for section, table in zip(sections, tables, strict=True):
+        name = section.title or Path(section.out).stem
+        named[name if name not in named else f"{name} ({len(named) + 1})"] = table
+    write_tables(path, named, title=title)

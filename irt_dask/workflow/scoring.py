@@ -37,6 +37,8 @@ class ScoringSection(AbilitySection):
     #: A population model that was kept, in place of ``prior``; and weighted sums of its domains.
     population: str | None = None
     composites: dict[str, dict[str, float]] = Field(default_factory=dict)
+    #: A page of the tables.
+    report: str | None = None
 
     @model_validator(mode="after")
     def _of_a_population(self) -> ScoringSection:
@@ -72,6 +74,12 @@ class ScoringConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _report_of_tables(self) -> ScoringConfig:
+        if self.scoring.report is not None and not self.tables:
+            raise ValueError("report is a page of tables: give [[tables]], or leave it out")
+        return self
+
+    @model_validator(mode="after")
     def _not_inside(self) -> ScoringConfig:
         if lies_in(location(self.scoring.out), location(self.scoring.store)):
             raise ValueError(f"out = {self.scoring.out!r} lies in the store; choose another folder")
@@ -86,7 +94,7 @@ def read_scoring(path: str | Path, out: str | None = None) -> ScoringConfig | No
     InputError
         Names the file, the key, the value and the rule.
     """
-    own = {SECTION: ("store", "bank", "out", "population")}
+    own = {SECTION: ("store", "bank", "out", "population", "report")}
     content = read_toml(path, own | {"population": publishing.POPULATION_PATHS})
     if SECTION in content and isinstance(content.get("tables"), list):
         folder = Path(path).resolve().parent
@@ -112,7 +120,7 @@ def score_store(config: ScoringConfig, *, client: Any = None, progress: Any = No
     """
     options, client = config.scoring, current_client(client)
     items = read_bank(options.bank)
-    publishing.check_tables(config.tables)
+    publishing.check_tables(config.tables, options.report)
     responses = open_responses(options.store)
     if client is not None:
         check_store(client, responses)  # as it lies there, however it is read
@@ -140,5 +148,7 @@ def score_store(config: ScoringConfig, *, client: Any = None, progress: Any = No
         client=client,
         progress=progress,
     )
-    publishing.published(config.tables, options.out)
+    tables = publishing.published(config.tables, options.out)
+    if options.report is not None:
+        publishing.write_page(options.report, config.title, config.tables, tables)
     return result

@@ -27,8 +27,10 @@ store = "store"
 bank = "bank.csv"
 out = "scores"
 plausible = 3
+report = "tables.html"
 [[tables]]
 out = "means.csv"
+title = "Means & gaps"
 values = { maths = "pv*_maths", all = "pv*_all" }
 by = ["person_group", "sex"]
 gaps = ["sex"]
@@ -87,6 +89,9 @@ def test_one_run_makes_the_tables_and_another_changes_nothing(folder: Path) -> N
     assert table["statistic"].unique().tolist() == ["mean"]
     assert table.groupby("row").size().to_dict() == {"gap": 4, "group": 8}
     assert (table["se"] > table["se_sampling"]).all()
+    page = (folder / "tables.html").read_text()
+    assert "Means &amp; gaps" in page
+    assert page.count("<img") == 4  # means and gaps of two variables
     r = irt.open_responses(folder / "store")
     domains = pd.read_csv(folder / "domains.csv")
     population = irt.fit_population(
