@@ -343,7 +343,7 @@ def lbfgsb(f, start, limits):
 def test_3pl_item_is_at_its_maximum(guessing_min):
     low, high = np.array([1e-3, -6.0, guessing_min]), np.array([5.0, 6.0, 0.4999])
     limits = list(zip(low, high, strict=True))
-    drawn = [draw_item(seed, guessing=seed % 4 > 0)[:2] for seed in range(10)]
+    drawn = [draw_item(seed, guessing=seed % 4 > 0)[:2] for seed in range(5)]
     rng = np.random.default_rng(0)
     for k in range(4):  # next to nothing known: few persons, or all of them right or wrong
         seen = rng.poisson(0.6 * np.exp(-0.5 * NODES**2)).astype(float)
@@ -364,7 +364,7 @@ def test_3pl_item_is_at_its_maximum(guessing_min):
         value = item_value(x, f, r)
         slack = 1e-8 * abs(value) + 1e-8
         assert value >= lbfgsb(negative, x, limits) - slack
-        others = [lbfgsb(negative, rng.uniform(low, high), limits) for _ in range(20)]
+        others = [lbfgsb(negative, rng.uniform(low, high), limits) for _ in range(7)]
         assert value >= np.median(others) - slack
 
 
