@@ -36,8 +36,8 @@ _METHODS: dict[str, tuple[str, ...]] = {
     ),
     "marginal": (
         "model", "groups", "reference_group", "latent", "fixed_items", "guessing_prior", "prior",
-        "positive", "standard_errors", "standard_errors_from", "sampling_unit", "null_categories",
-        "max_iterations", "start", "checkpoint",
+        "positive", "standard_errors", "standard_errors_from", "sampling_unit", "facets",
+        "null_categories", "max_iterations", "start", "checkpoint",
     ),
     "concurrent": (
         "model", "free", "rate", "least", "reference_group", "guessing_prior", "standard_errors",
@@ -197,6 +197,10 @@ def _free(text: str) -> str | float | None:
               help="What was drawn before persons were, such as schools: a covariate of the "
               "persons, or person_group. Standard errors are then those of a sample of such units "
               "(marginal).")  # fmt: skip
+@click.option("--facet", "facets", multiple=True, metavar="NAME",
+              help="What levels stand for in the names of columns, item@level, such as the rater, "
+              "whose effects on difficulty are estimated; repeat for item@level@level (marginal).",
+              )  # fmt: skip
 @click.option("--null-categories", type=click.Choice(["raise", "keep", "collapse"]),
               default="raise", show_default=True, help="What becomes of categories that nobody "
               "has, of items with more than two: an error; or they have probability 0, and are "
@@ -246,6 +250,7 @@ def calibrate(
     options |= _standard_errors(options["standard_errors"], options.pop("standard_errors_from"))
     options["pairing"] = "all"  # of items, not chosen at random
     options["free"] = _free(options["free"])
+    options["facets"] = list(options["facets"]) or None
     fit = _fitted(store, method, weights, cluster, quiet, options)
     write_items(fit, out)
     if path is not None:

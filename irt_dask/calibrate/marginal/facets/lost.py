@@ -150,10 +150,11 @@ def _tables(plan: Plan, curves: tuple[Floats, Floats], column: Ints) -> kernel.T
     own = ItemSet(tuple(Group(p.model, p.at, models.own(p, x)) for p in models.parts))
     by_column, by_item = own.by_parameter(nodes, len(x)), curves[1][column]
     of_row = np.repeat(np.arange(column.size), own.n_categories)
-    by_base = np.einsum("krq,rkp->prq", by_column, by_item[of_row], optimize=True)
+    by_base = np.zeros(by_column.shape)
+    for p, k in np.ndindex(len(x), len(x)):  # one by one: the same bits whatever the others are
+        by_base[p] += by_column[k] * by_item[of_row, k, p][:, None]
     return kernel.Tables(
-        own.log_p(nodes), np.ascontiguousarray(by_base),
-        np.ascontiguousarray(-own.by_ability(nodes)[0]),
+        own.log_p(nodes), by_base, np.ascontiguousarray(-own.by_ability(nodes)[0]),
         np.ascontiguousarray(plan.numbers.items[:, model.design.parent[column]].T),
         terms.indptr.astype(np.int64), terms.indices.astype(np.int64), terms.data.astype(float),
     )  # fmt: skip
