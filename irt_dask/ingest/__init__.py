@@ -84,7 +84,8 @@ def ingest(
         item at levels, ``item@level``, is then a column of the store (``item@level@level`` with
         two), so that several answers of a person to an item, by several raters, have a place each,
         and ``fit_marginal(facets=...)`` knows the levels.  ``categories`` go by item, and columns
-        may lack some of these; not with ``key`` and ``reverse``.  Also ``columns={"facets": [...]}``.
+        may lack some of these; not with ``key`` and ``reverse``.  Also as the role "facets" of
+        ``columns``.
     missing
         More codes for "not observed", besides empty, NA, N/A, #N/A, NaN, NULL, None, -1 and a dot.
     recode
@@ -211,9 +212,10 @@ def ingest(
     from irt_dask.ingest import run
 
     options = run.Options(
-        shape=shape, columns=_with(columns, facets), exclude=exclude, missing=missing, recode=recode, key=key,
-        persons=persons, categories=categories, reverse=reverse, null_categories=null_categories,
-        layout=layout, on_error=on_error, rows_per_block=rows_per_block,
+        shape=shape, columns=_with(columns, facets), exclude=exclude, missing=missing,
+        recode=recode, key=key, persons=persons, categories=categories, reverse=reverse,
+        null_categories=null_categories, layout=layout, on_error=on_error,
+        rows_per_block=rows_per_block,
         weight_kind=weight_kind,
         delimiter=delimiter, decimal=decimal, encoding=encoding,
     )  # fmt: skip
@@ -314,9 +316,10 @@ def append(
     from irt_dask.ingest import run
 
     options = run.Options(
-        shape=shape, columns=_with(columns, facets), exclude=exclude, missing=missing, recode=recode, key=key,
-        persons=persons, categories=categories, reverse=reverse, null_categories=null_categories,
-        layout="auto", on_error=on_error, rows_per_block=rows_per_block,
+        shape=shape, columns=_with(columns, facets), exclude=exclude, missing=missing,
+        recode=recode, key=key, persons=persons, categories=categories, reverse=reverse,
+        null_categories=null_categories, layout="auto", on_error=on_error,
+        rows_per_block=rows_per_block,
         on_duplicate=on_duplicate,
         delimiter=delimiter, decimal=decimal, encoding=encoding,
     )  # fmt: skip

@@ -49,7 +49,7 @@ class MarginalConfig(Section):
 
     ``fixed_items`` is the file of a bank; ``guessing_prior`` is "none" for the maximum of the
     likelihood alone; ``model`` is a name, two joined by a plus, or a table of item = name;
-    ``sampling_unit`` names a covariate of the persons, or person_group; ``facets`` are names of what
+    ``sampling_unit`` names a covariate of the persons, or person_group; ``facets`` name what
     levels stand for in columns item@level.  What is left out is as the
     function has it.
     """

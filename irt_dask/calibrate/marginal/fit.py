@@ -125,6 +125,13 @@ def fit_marginal(
         distribution, with attrs ``degrees_of_freedom``, units less 1.  Without it they are too
         small, of intercepts by a factor of about sqrt(1 + (n - 1) r), n persons a unit, r the
         intraclass correlation of responses to the item.
+    facets : list of str, or DataFrame, optional
+        What adds to the difficulty of items beside themselves: raters, booklets, modes, positions.
+        Names, where columns of the responses are called item@level (a level of each facet, in this
+        order, as ``ingest(..., facets=)`` makes them); or a table with a row for each column
+        (index: its name), whose column ``item`` names the item and each other column a facet: text
+        is levels, a number has one coefficient.  ``model`` is then by item.  Not with ``latent``,
+        ``fixed_items``, ``prior``, ``positive``, ``start`` and ``sampling_unit``.
     null_categories : {"raise", "keep", "collapse"}
         What becomes of categories that nobody has, of items with more than two (of a rating scale:
         on no item of the block; in groups: in none): an error, or they have probability 0 and no
@@ -166,6 +173,14 @@ def fit_marginal(
         log-likelihood.  With ``prior`` there is no ``aic`` and no ``bic``, and standard errors are
         given the prior; "empirical" adds ``item_prior_mean`` and ``item_prior_covariance`` over
         ``coordinate``.
+
+        With ``facets`` items are columns, the effects of their levels in them (``item_parent`` is
+        the item); over ``parents`` the items without, ``parent_difficulty`` and so on; over
+        ``effects`` (``facet``, ``level``) ``facet_effect`` in units of ability, positive where a
+        level is harder, with sum 0 in each facet, ``_se``, ``facet_effect_n`` answers,
+        ``facet_shrunk`` where they are fewer than 20 or all of one end: towards 0 by N(0, s2) with
+        s learned (``facet_sd``); ``facet_effect_fixed`` (``_se``) without that; ``facet_set``,
+        different where levels have no persons in common.
 
     Raises
     ------

@@ -104,7 +104,9 @@ class Limits:
         if item in self.keyed and item not in self.named:
             return f"by the key the item {item!r} has {codes}"
         unnamed = (
-            ", as categories= does not name it" if self.named and self._item(item) not in self.named else ""
+            ", as categories= does not name it"
+            if self.named and self._item(item) not in self.named
+            else ""
         )
         return f"the item {item!r} has {codes}{unnamed}" if item else f"items have {codes}"
 

@@ -142,9 +142,7 @@ def resolve(header: Header, wanted: Wanted, nested: bool = False) -> Roles:
     if form == "long":
         _refuse_exclude(header, form, left_out)
         person, item, response = (_single(header, r, form, found[r]) for r in ALIASES)
-        return Roles(
-            form, person, item, response, weight=weight, group=group, facets=facets
-        )
+        return Roles(form, person, item, response, weight=weight, group=group, facets=facets)
     person = _single(header, "person", form, found["person"])
     chosen = _chosen(header, items, left_out, {person, *named.values()})
     if not chosen and not header.nests:  # in JSON the first person may have no responses
@@ -272,7 +270,9 @@ def _facets(
         raise InputError(f"facets={given!r} is no list of columns; name one at least")
     found = tuple(_known(header, "facets", name) for name in names)
     if twice := repeated([*taken, *found]):
-        raise header.error(f"facets={given!r}: the column {twice[0]!r} has another role, or is twice")
+        raise header.error(
+            f"facets={given!r}: the column {twice[0]!r} has another role, or is twice"
+        )
     return found
 
 

@@ -170,4 +170,3 @@ def add(
             cov = own @ own.T
         n_pairs = _emit(cov, mine, n, n_base, unit, times[i], sums, pairs, n_pairs)
     return n_pairs
-

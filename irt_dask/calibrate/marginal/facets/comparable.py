@@ -15,7 +15,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 from scipy.sparse.csgraph import connected_components
 
-from irt_dask.arrays import Floats, Ints
+from irt_dask.arrays import Ints
 from irt_dask.calibrate.marginal.facets.design import Design
 from irt_dask.engine import Engine
 from irt_dask.errors import DataWarning, EstimationError, listed
@@ -128,9 +128,11 @@ def _refuse_undetermined(
     scale = np.sqrt(np.asarray((matrix**2).sum(axis=0)).ravel())
     matrix = matrix @ scipy.sparse.diags_array(1.0 / np.where(scale > 0.0, scale, 1.0))
     start = keyed_random.generator(0, "facets").standard_normal(matrix.shape[1])
-    moved = scipy.sparse.linalg.lsmr(
+    moved, stop = scipy.sparse.linalg.lsmr(
         matrix, matrix @ start, atol=1e-10, btol=1e-10, conlim=0.0, maxiter=20000
-    )[0]
+    )[:2]
+    if stop == 7:  # not there yet: the information will say
+        return
     left = np.abs(start - moved)
     n_items = len(design.parent_id)
     n_effects = design.n_effects

@@ -186,7 +186,11 @@ def _of_parents(found: Found, counts: ResponseCounts) -> dict[str, Any]:
         known = _Known.of(found.covariance, of.items.T, none)
     out = _named(model.parent.items, items, known, lambda g: g)
     right, seen, wrong = (np.zeros(items.shape[1], dtype=np.int64) for _ in range(3))
-    for to, of_column in ((right, counts.right), (seen, counts.seen), (wrong, counts.of_each[:, 0])):
+    for to, of_column in (
+        (right, counts.right),
+        (seen, counts.seen),
+        (wrong, counts.of_each[:, 0]),
+    ):
         np.add.at(to, design.parent, of_column)
     at_bound = model.parent.at_bound(items)
     fit = {**_of_models(model.parent.items), **out, "item_at_bound": at_bound}

@@ -19,6 +19,7 @@ from irt_dask.variables import identifier
 AT = "@"
 #: The column of a table that names items.
 ITEM = "item"
+_NONE = "facets= names no facet: give one at least, or leave facets out"
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,8 @@ def designed(facets: Any, item_id: tuple[str, ...]) -> Design:
     """
     if isinstance(facets, str):
         facets = [facets]
+    if isinstance(facets, Sequence) and not facets:
+        raise InputError(_NONE)
     if isinstance(facets, (pd.DataFrame, Mapping)):
         table = _of_table(facets, item_id)
     elif isinstance(facets, Sequence) and all(isinstance(f, str) for f in facets):
@@ -102,7 +105,7 @@ def designed(facets: Any, item_id: tuple[str, ...]) -> Design:
             f"item@level, or a table with a row for each column of the responses"
         )
     if len(table) == 1:
-        raise InputError("facets= names no facet: give one at least, or leave facets out")
+        raise InputError(_NONE)
     return _of_columns(table)
 
 

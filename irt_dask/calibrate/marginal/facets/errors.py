@@ -20,15 +20,15 @@ import scipy.linalg
 import scipy.sparse
 
 from irt_dask.arrays import Bools, Floats, Ints
+from irt_dask.calibrate.marginal.expected import Expected
 from irt_dask.calibrate.marginal.facets import joint_step, lost
 from irt_dask.calibrate.marginal.facets.joint_step import Numbers
 from irt_dask.calibrate.marginal.facets.model import FacetModel, at_bound
 from irt_dask.calibrate.marginal.facets.rounds import FacetRounds
-from irt_dask.calibrate.marginal.expected import Expected
 from irt_dask.engine.memory import refuse_beyond_memory
 
-#: Parameters up to which the covariance is a matrix.
-DENSE = 3000
+#: Parameters up to which the covariance is a matrix, and may be a sandwich.
+DENSE, SANDWICH = 1000, 3000
 #: Smallest eigenvalue of the information, as a share of that of known abilities.
 _LEAST = 1e-7
 #: Relative residuals of conjugate gradients, iterations at most, and columns at a time.
@@ -113,7 +113,7 @@ def information(
     diagonal = np.append(np.diag(base), known.effects.diagonal())
     root = np.sqrt(np.where(diagonal > 0.0, diagonal, 0.0))
     less = lost.lost(fit, x, of, root)
-    more = lost.lost(fit, x, of, root, squares=True) if squares else None
+    more = _middle(fit, x, of, root) if squares else None
     base, across = base - 0.5 * (less.base + less.base.T), across - less.across
     own = scipy.sparse.csr_array(known.effects - 0.5 * (less.effects + less.effects.T))
     fixed = held(model, effects)
@@ -124,6 +124,19 @@ def information(
     sums = scipy.sparse.csr_array(sums)[np.flatnonzero(np.diff(sums.indptr))]
     assert len(base) == n
     return Information(base, across, own, sums, np.where(root > 0.0, root, 1.0), more)
+
+
+def _middle(fit: FacetRounds, x: Floats, of: Numbers, root: Floats) -> lost.Lost:
+    """Squares of persons' mean scores, and priors as persons: where none are their SDs are left."""
+    model, n = fit.model, fit.engine.n_persons
+    items = np.where(model.parent.free, model.unpack(x)[0], 0.5)
+    found = lost.lost(fit, x, of, root, squares=True)
+    factor = n / max(1, n - 1)
+    of_prior = joint_step.placed(model.parent.prior.information(items), of.items, of.n_base)
+    return lost.Lost(
+        factor * found.base + of_prior.toarray(), factor * found.across,
+        factor * found.effects + scipy.sparse.diags_array(model.precision),
+    )  # fmt: skip
 
 
 def _of_groups(column: Ints, ability: Floats, e: Expected) -> list[tuple[Ints, Floats]]:
@@ -168,7 +181,7 @@ def moved(fit: FacetRounds, x: Floats, e: Expected, of: Numbers, c: Covariance) 
 def covariance(i: Information, together: Any) -> Covariance:
     """The inverse; ``together`` (sparse) is not 0 where a column has two effects."""
     n = i.n_base + i.effects.shape[0]
-    if n <= DENSE:
+    if n <= DENSE or i.squares is not None:
         return _dense(i, together)
     return _Eliminated(i).covariance(together)
 
@@ -182,7 +195,7 @@ def _dense(i: Information, together: Any) -> Covariance:
     sums /= i.unit
     sums /= np.linalg.norm(sums, axis=1, keepdims=True)
     # Directions along the constraints are nowhere: any information there makes it an inverse.
-    basis = scipy.linalg.null_space(sums) if len(sums) else np.eye(n)
+    basis = scipy.linalg.qr(sums.T)[0][:, len(sums) :] if len(sums) else np.eye(n)
     values, vectors = np.linalg.eigh(basis.T @ whole @ basis)
     if not values[0] > _LEAST:
         raise SingularError

@@ -1,4 +1,4 @@
-"""Marginal maximum likelihood with facets: what raters, positions and the like add to difficulty."""
+"""Marginal maximum likelihood with facets: what raters, positions and modes add to difficulty."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ from irt_dask.engine.identity import checkpoint_of
 from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import ConvergenceWarning, DataWarning, InputError
 from irt_dask.items.mixture import Mixture, mixture_named
+from irt_dask.store.responses import sha256
 
+#: Parameters up to which standard errors are found unless told otherwise.
+_BY_DEFAULT = 20_000
 #: Newton steps at the end, at most, and the step after which none is needed.
 _POLISHING, _SMALL = 4, 1e-7
 
@@ -67,7 +70,7 @@ def fit_facets(
     with Engine(
         given, client=client, progress=progress, stage="marginal ML", graded=True
     ) as engine:
-        robust = _robust(engine, standard_errors)
+        robust = _robust(engine, standard_errors, design.n_effects + parent.n_parameters)
         counts = response_counts(engine)
         parent = _with_categories(parent, design, counts, null_categories)
         met = comparable.met(engine, design, parent.n_groups)
@@ -101,8 +104,11 @@ def refuse_beside(**given: Any) -> None:
         )
 
 
-def _robust(engine: Engine, standard_errors: bool | str | None) -> bool:
-    """Whether standard errors are a sandwich: with sampling weights that differ, or if asked for."""
+def _robust(engine: Engine, standard_errors: bool | str | None, size: int) -> bool:
+    """Whether standard errors of so many parameters are a sandwich.
+
+    With sampling weights, or if asked for.
+    """
     sums = engine.weight_sums
     unequal = engine.sampled and sums is not None and sums.largest > sums.smallest
     if standard_errors == "information" and unequal:
@@ -111,7 +117,16 @@ def _robust(engine: Engine, standard_errors: bool | str | None) -> bool:
             "weights; use standard_errors='sandwich', or count every person once: select the "
             "responses with weights='ignore'"
         )
-    return standard_errors == "sandwich" or (engine.sampled and standard_errors != "information")
+    if standard_errors is not None and not standard_errors:
+        return False
+    robust = standard_errors == "sandwich" or (engine.sampled and standard_errors != "information")
+    if robust and size > errors.SANDWICH:
+        remedy = "standard_errors='information'" if not engine.sampled else "standard_errors=False"
+        raise InputError(
+            f"a sandwich (sampling weights, or standard_errors='sandwich') is there up to "
+            f"{errors.SANDWICH} parameters, and these are {size}; use {remedy}"
+        )
+    return robust
 
 
 def _with_categories(parent: Model, design: Design, counts: ResponseCounts, how: str) -> Model:
@@ -183,7 +198,9 @@ class _Fit:
         x = np.append(x[:, 0], np.zeros(design.n_effects))[:, None]
         saved = checkpoint_of(self.engine, checkpoint, self._identity(labels, x))
         which = shrinking.shrunk(design, n, one_sided)
-        wanted = self.asked.standard_errors is None or bool(self.asked.standard_errors)
+        wanted = bool(self.asked.standard_errors)
+        if self.asked.standard_errors is None:
+            wanted = design.n_effects + parent.n_parameters <= _BY_DEFAULT
         # One-sided levels have no finite effect: theirs is held near 0 until s2 is known.
         first = self.model.with_precision((one_sided != 0).astype(float))
         state = self._climbed(first, x, saved, "facets", wanted or bool(which.any()))
@@ -229,6 +246,7 @@ class _Fit:
         """The maximum from x, by EM and Newton steps."""
         fit = FacetRounds(self.engine, model, self.most)
         asked = self.asked
+        name += f" {sha256(model.precision, x)[:16]}"  # of where it begins
         end = climb.full(fit, x, asked.max_iterations, asked.tolerance, saved, name)
         value, seen = fit.expect(end.x)
         state = _State(fit, end.x, value, seen, end, None)
@@ -272,7 +290,9 @@ class _Fit:
         if state.covariance is not None:
             se = np.sqrt(np.maximum(state.covariance.effects, 0.0))
         se[errors.held(state.fit.model, effects) | (one_sided != 0)] = np.nan
-        return np.where(one_sided != 0, -np.inf * np.where(one_sided == 0, 1, one_sided), effects), se
+        return np.where(
+            one_sided != 0, -np.inf * np.where(one_sided == 0, 1, one_sided), effects
+        ), se
 
 
 def _warn_singular() -> None:
@@ -306,4 +326,3 @@ def _say(found: Found, parent: Model, asked: Asked) -> None:
             DataWarning,
             stacklevel=4,
         )
-

@@ -106,7 +106,7 @@ def system(
     return System(
         value(model, items, effects, ()) + float(d.value.sum()),
         np.append(of_base, x.T @ to_shift - model.precision * effects),
-        _placed(blocks, numbers.items, n), _across(model, mixed, numbers),
+        placed(blocks, numbers.items, n), _across(model, mixed, numbers),
         scipy.sparse.csr_array(x.T @ (x * twice[:, None]))
         + scipy.sparse.diags_array(model.precision),
     )  # fmt: skip
@@ -126,7 +126,7 @@ def _observed(counts: tuple[Counts, ...], x: Floats, expected: Floats) -> Floats
     return out
 
 
-def _placed(blocks: Floats, number: Ints, n: int) -> Any:
+def placed(blocks: Floats, number: Ints, n: int) -> Any:
     """Sparse matrix of items' blocks, (items, parameters, parameters), by their numbers."""
     at = number.T
     row = np.broadcast_to(at[:, :, None], blocks.shape)
@@ -156,7 +156,9 @@ def step(
 ) -> tuple[Floats, Floats]:
     """Items and effects after some scoring steps, whose objective is no lower."""
     numbers = Numbers.of_free(model)
-    low, high = (_bounds(model, b, e) for b, e in zip(model.parent.item_bounds, EFFECTS, strict=True))
+    low, high = (
+        _bounds(model, b, e) for b, e in zip(model.parent.item_bounds, EFFECTS, strict=True)
+    )
     for _ in range(_STEPS):
         now = system(model, items, effects, counts, numbers)
         x = _column(numbers, items, effects)

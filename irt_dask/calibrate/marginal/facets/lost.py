@@ -1,4 +1,4 @@
-"""What abilities that are not known take away, over all persons: dense for items, sparse for facets.
+"""What abilities that are not known take away: dense for items, sparse for effects of facets.
 
 Tables of derivatives are made for some persons at a time and the columns that these answered: of
 few columns once for many persons, of very many never for all.
@@ -13,10 +13,10 @@ import numpy as np
 import scipy.sparse
 
 from irt_dask.arrays import Floats, Ints
+from irt_dask.calibrate.marginal.expected import Grid
 from irt_dask.calibrate.marginal.facets.joint_step import Numbers
 from irt_dask.calibrate.marginal.facets.model import FacetModel, grid
 from irt_dask.calibrate.marginal.facets.rounds import FacetRounds
-from irt_dask.calibrate.marginal.expected import Grid
 from irt_dask.calibrate.marginal.lost_information import ability_scores
 from irt_dask.curves.item_set import Group, ItemSet
 from irt_dask.engine.memory import refuse_beyond_memory

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from irt_dask.arrays import Bools, Floats, Ints
-from irt_dask.calibrate.marginal.facets.design import Design
 from irt_dask.calibrate.marginal.expected import Grid
+from irt_dask.calibrate.marginal.facets.design import Design
 from irt_dask.calibrate.marginal.model import Model
 from irt_dask.curves.grids import GRID_BOUND
 from irt_dask.curves.item_set import ItemSet
@@ -132,9 +132,7 @@ class FacetModel:
         return out, effects
 
 
-def grid(
-    model: FacetModel, x: Floats, most: Ints, *, coarse: bool = False
-) -> Grid:
+def grid(model: FacetModel, x: Floats, most: Ints, *, coarse: bool = False) -> Grid:
     """Grid that resolves the posteriors of persons with at most so many answers to each item.
 
     As :meth:`~irt_dask.calibrate.marginal.expected.Grid.of`, but nobody answers all columns: an

@@ -8,10 +8,10 @@ import uuid
 import numpy as np
 
 from irt_dask.arrays import Floats, Ints
-from irt_dask.calibrate.marginal.facets import joint_step
-from irt_dask.calibrate.marginal.facets.model import FacetModel, grid
 from irt_dask.calibrate.marginal import expected as of_marginal
 from irt_dask.calibrate.marginal.expected import NOTHING, Expected
+from irt_dask.calibrate.marginal.facets import joint_step
+from irt_dask.calibrate.marginal.facets.model import FacetModel, grid
 from irt_dask.calibrate.marginal.model import LOG_SDS, MEANS
 from irt_dask.engine import Engine
 from irt_dask.errors import EstimationError

@@ -120,7 +120,9 @@ def warn(design: Design, which: Bools, one_sided: Ints, s: Floats) -> None:
         own = design.facet == f
         few = [design.level[e] for e in np.flatnonzero(own & which)]
         ends = int((own & (one_sided != 0)).sum())
-        all_alike = f", {ends} of them with all answers in the lowest or the highest" if ends else ""
+        all_alike = (
+            f", {ends} of them with all answers in the lowest or the highest" if ends else ""
+        )
         more = ""
         if own.sum() < _FEW:
             more = f"; s is learned from {own.sum()} levels alone, and hardly known"
