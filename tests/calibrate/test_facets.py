@@ -11,6 +11,7 @@ from scipy.optimize import minimize
 import irt_dask as irt
 from irt_dask.calibrate.marginal.facets import errors as facet_errors
 from irt_dask.errors import ConvergenceWarning, DataWarning, EstimationError, InputError
+from irt_dask.score import ability
 
 NODES = np.linspace(-8.0, 8.0, 321)
 LOG_MASS = -0.5 * NODES**2 - np.log(np.exp(-0.5 * NODES**2).sum())
@@ -134,6 +135,19 @@ def test_columns_are_items_of_a_bank():
     assert float(again["log_likelihood"]) == pytest.approx(fit.attrs["log_likelihood"], abs=1e-6)
     scores = irt.score(r, fit, method="eap", progress=False)["person_ability"].values
     assert np.corrcoef(scores, truth["theta"])[0, 1] > 0.75
+
+
+def test_scores_of_many_columns_rest_on_nodes_for_few_answers(monkeypatch):
+    matrix, names, _ = simulated(200, 30, 3, seed=12)  # 6 answers of 90
+    r = responses(matrix, names)
+    fit = quiet(r, model="pcm", facets=["rater"], standard_errors=False)
+    options = {"method": "eap", "n_plausible": 2, "seed": 1, "progress": False}
+    one = irt.score(r, fit, **options)
+    monkeypatch.setattr(ability, "_MANY_ITEMS", 50)
+    other = irt.score(r, fit, **options)
+    for name in ("person_ability", "person_ability_sd"):
+        assert other[name].values == pytest.approx(one[name].values, abs=1e-9)
+        assert (other[name].values != one[name].values).any()  # other nodes
 
 
 def _designs():

@@ -73,7 +73,7 @@ def _labels(edges: Any, n: int) -> Ints:
     return first[back]
 
 
-def _together(one: Met, other: Met) -> Met:
+def _together(one: Any, other: Any) -> Met:
     label = np.empty_like(one.label)
     n = label.shape[1]
     at = np.tile(np.arange(n), 2)
@@ -88,10 +88,11 @@ def _together(one: Met, other: Met) -> Met:
 
 def met(engine: Engine, design: Design, n_groups: int) -> Met:
     """Who met whom: one pass."""
-    return engine.map_reduce(
+    found = engine.map_reduce(
         _met, design.parent, len(design.parent_id), design.terms, n_groups, design.facet,
         combine=_together,
     )  # fmt: skip
+    return Met(*found)
 
 
 def check(found: Met, design: Design, labels: tuple[str, ...], reference: int) -> None:

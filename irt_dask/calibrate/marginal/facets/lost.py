@@ -146,7 +146,11 @@ def _answers(data: Sparse, lo: int, hi: int) -> tuple[kernel.Answers, Ints]:
 def _tables(plan: Plan, curves: tuple[Floats, Floats], column: Ints) -> kernel.Tables:
     """Curves and derivatives of some columns."""
     model, nodes = plan.model, plan.grid.nodes
-    models, terms, x = model.items.take(column), model.design.terms[column], curves[0][:, column]
+    models, terms, x = (
+        model.items.take(column.tolist()),
+        model.design.terms[column],
+        curves[0][:, column],
+    )
     own = ItemSet(tuple(Group(p.model, p.at, models.own(p, x)) for p in models.parts))
     by_column, by_item = own.by_parameter(nodes, len(x)), curves[1][column]
     of_row = np.repeat(np.arange(column.size), own.n_categories)
