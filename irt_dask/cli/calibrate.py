@@ -54,6 +54,8 @@ _KEYWORDS = {"shards": "n_shards", "draws": "n_draws", "chains": "n_chains"}
 _MOST_ANCHORS = 10
 #: Items freed in groups that are printed.
 _MOST_FREED = 20
+#: Effects of facets that are printed.
+_MOST_EFFECTS = 20
 #: What is said of a fit, where it says so itself.
 _SHOWN = (
     "method", "model", "identification", "latent", "converged", "n_iterations", "objective",
@@ -319,14 +321,35 @@ def _tell(fit: xr.Dataset, files: dict[str, str], as_json: bool) -> None:
             shown["groups"] = groups_of(fit)
         if "item_anchor_chi2" in fit:
             shown["anchors"] = _anchors(fit)
+        if "facet_effect" in fit:
+            shown["effects"] = _effects(fit)
     show(shown, as_json)
     if not as_json and "group_label" in fit:
         click.echo(f"\nAbility of the groups:\n\n{rows(groups_of(fit))}")
+    if not as_json and "facet_effect" in fit:
+        most = _effects(fit)[:_MOST_EFFECTS]
+        click.echo(f"\nEffects on difficulty, the largest first:\n\n{rows(most)}")
     if freed and not as_json:
         said = f"the first {_MOST_FREED} of {len(freed)}" if len(freed) > _MOST_FREED else "all"
         click.echo(f"\nItems freed in groups, by RMSD, {said}:\n\n{rows(freed[:_MOST_FREED])}")
     if not as_json and "item_anchor_chi2" in fit:
         click.echo(f"\nAnchors, the worst first:\n\n{rows(_anchors(fit)[:_MOST_ANCHORS])}")
+
+
+def _effects(fit: xr.Dataset) -> list[dict[str, Any]]:
+    """Effects of facets, the largest first."""
+    effect = fit["facet_effect"].values
+    return [
+        {
+            "facet": str(fit["facet"].values[e]),
+            "level": str(fit["level"].values[e]),
+            "effect": float(effect[e]),
+            "se": float(fit["facet_effect_se"].values[e]),
+            "answers": int(fit["facet_effect_n"].values[e]),
+            "shrunk": bool(fit["facet_shrunk"].values[e]),
+        }
+        for e in np.argsort(-np.abs(effect), kind="stable").tolist()
+    ]
 
 
 def _freed(fit: xr.Dataset) -> list[dict[str, Any]]:

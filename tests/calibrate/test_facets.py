@@ -55,7 +55,8 @@ def quiet(*args, **options):
 class Brute:
     """The marginal log-likelihood of 3 items of 3 categories at 3 raters, by quadrature."""
 
-    def __init__(self, matrix, names, levels, model):
+    def __init__(self, matrix, names, levels, model, weight=1.0):
+        self.weight = weight
         c = matrix.tocoo()
         self.answers = np.full(matrix.shape, -1)
         self.answers[c.row, c.col] = c.data
@@ -67,6 +68,9 @@ class Brute:
         return z[:3], z[3:9].reshape(3, 2), np.append(z[9:], -z[9:].sum())
 
     def value(self, z):
+        return float((self.weight * self.of_persons(z)).sum())
+
+    def of_persons(self, z):
         a, d, e = self.split(z)
         total = np.tile(LOG_MASS, (len(self.answers), 1))
         for c, (i, r) in enumerate(zip(self.item, self.rater, strict=True)):
@@ -80,7 +84,7 @@ class Brute:
             y = self.answers[:, c]
             total += np.where((y >= 0)[:, None], log_p[np.maximum(y, 0)], 0.0)
         top = total.max(axis=1)
-        return float((top + np.log(np.exp(total - top[:, None]).sum(axis=1))).sum())
+        return top + np.log(np.exp(total - top[:, None]).sum(axis=1))
 
     def covariance(self, z, h=1e-3):
         n, steps = z.size, np.eye(z.size) * h
@@ -125,6 +129,26 @@ def test_maximum_and_errors_are_those_of_brute_force(model):
     expected = np.sqrt(np.einsum("ij,jk,ik->i", slope, cov, slope))
     assert fit["item_step_intercept"].values.ravel() == pytest.approx(of_columns(z), abs=1e-9)
     assert fit["item_step_intercept_se"].values.ravel() == pytest.approx(expected, rel=1e-4)
+
+
+def test_sandwich_is_that_of_brute_force():
+    matrix, names, _ = simulated(100, 3, 3, seed=3)
+    weight = np.random.default_rng(1).lognormal(0.0, 0.5, 100)
+    r = responses(matrix, names, persons={"weight": weight})
+    fit = quiet(r, model="gpcm", facets=["rater"])
+    weight /= weight.mean()
+    brute = Brute(matrix, names, list(fit["level"].values), "gpcm", weight)
+    of = ("parent_discrimination", "parent_step_intercept", "facet_effect")
+    z = np.concatenate([fit[n].values.ravel() for n in of])[:-1]
+    assert fit.attrs["log_likelihood"] == pytest.approx(brute.value(z), abs=1e-6)
+    steps = np.eye(z.size) * 1e-4
+    scores = np.array([(brute.of_persons(z + h) - brute.of_persons(z - h)) / 2e-4 for h in steps])
+    assert np.abs(scores @ weight).max() < 1e-4  # a maximum
+    inverse = brute.covariance(z)
+    cov = inverse @ ((scores * weight**2) @ scores.T) @ inverse * 100 / 99
+    se = np.sqrt(np.append(np.diag(cov), cov[9:, 9:].sum()))
+    found = np.concatenate([fit[f"{n}_se"].values.ravel() for n in of])
+    assert found == pytest.approx(se, rel=1e-4)
 
 
 def test_columns_are_items_of_a_bank():

@@ -259,7 +259,7 @@ class _Eliminated:
         values = np.linalg.eigvalsh(left / np.outer(scaling, scaling))
         if (values < 0.0).sum() != n_sums or np.abs(values).min() <= _LEAST:
             raise SingularError
-        self.of_border: Floats = np.linalg.inv(left)
+        self.of_border = np.asarray(np.linalg.inv(left), dtype=np.float64)
 
     def inner(self, b: Floats) -> Floats:
         """Inverse of the effects' own information times columns."""
@@ -310,7 +310,7 @@ class _Eliminated:
         pairs = scipy.sparse.csr_array(
             (np.concatenate(value), (np.concatenate(row), np.concatenate(column))), shape=(n, n)
         )
-        return Covariance(np.asarray(self.of_border[:nb, :nb]), across, pairs, self.solve)
+        return Covariance(self.of_border[:nb, :nb], across, pairs, self.solve)
 
 
 def _conjugate(matrix: Any, b: Floats) -> Floats:
