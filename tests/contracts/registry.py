@@ -178,7 +178,7 @@ _FEW = {"n_draws": 100, "n_warmup": 50, "seed": 5}
 _GROUPS = {"reference": "a", "focal": "b"}
 
 #: Of as many items as any data here have.
-_FACETS = pd.DataFrame(
+FACETS = pd.DataFrame(
     {"item": list("ppqqq"), "booklet": list("xyxyz"), "place": [1.0, 2.0, 2.0, 4.0, 3.0]},
     index=list(ITEMS),
 )
@@ -259,7 +259,7 @@ METHODS = (
         categories=(2, 3, 3, 4, 4),
     ),
     Method(
-        "marginal, facets", "fit_marginal", {"facets": _FACETS}, weights=True, groups="yes",
+        "marginal, facets", "fit_marginal", {"facets": FACETS}, weights=True, groups="yes",
         categories=(2, 2, 3, 3, 3),
     ),
     Method("bayes", "fit_bayes", _FEW, weights=True, random="keyed", slow=True),
