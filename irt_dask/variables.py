@@ -296,10 +296,8 @@ n_responses()                   iu   responses  observed responses
 facet_name(facets)              UOT  -        name of a facet
 facet(effects)                  UOT  -        the facet that an effect belongs to
 level(effects)                  UOT  -        its level; "" for a facet of numbers
-facet_effect(effects)           f    theta    what the level adds to difficulty; of a facet of
-    numbers, what a unit of these adds
-facet_effect_fixed(effects)     f    theta    the same as long as no effect is shrunk; infinite
-    where all answers are of the lowest or the highest category
+facet_effect(effects)           f    theta    what the level, or a unit of numbers, adds to difficulty
+facet_effect_fixed(effects)     f    theta    the same without shrinking; perhaps infinite
 facet_effect_n(effects)         iu   responses  answers at the level
 facet_shrunk(effects)           b    -        whether the effect is shrunk towards 0
 facet_at_bound(effects)         b    -        whether the effect ended at a bound

@@ -17,7 +17,7 @@ from irt_dask.calibrate.marginal import errors as marginal_errors
 from irt_dask.calibrate.marginal import null_categories as nulls
 from irt_dask.calibrate.marginal.described import Found, described, of_items
 from irt_dask.calibrate.marginal.expected import Expected
-from irt_dask.calibrate.marginal.facets.fit import fit_facets, refuse_beside
+from irt_dask.calibrate.marginal.facets.fit import with_facets
 from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.marginal.rounds import Rounds
 from irt_dask.calibrate.marginal.specification import in_groups, specified
@@ -228,19 +228,10 @@ def fit_marginal(
     >>> round(fit.attrs["log_likelihood"], 2)
     -2466.65
     """
-    sampling.check(standard_errors, sampling_unit)
     if facets is not None:
-        refuse_beside(
-            latent=latent, fixed_items=fixed_items, prior=prior, positive=positive, start=start,
-            sampling_unit=sampling_unit,
-        )  # fmt: skip
-        return fit_facets(
-            responses, facets, model=model, max_iterations=max_iterations, tolerance=tolerance,
-            groups=groups, reference_group=reference_group, guessing_prior=guessing_prior,
-            standard_errors=standard_errors, null_categories=null_categories, client=client,
-            progress=progress, checkpoint=checkpoint,
-        )  # fmt: skip
+        return with_facets(**locals())
     whole_number("max_iterations", max_iterations, 1)
+    sampling.check(standard_errors, sampling_unit)
     nulls.check(null_categories)
     given = as_responses(
         responses, "fit_marginal", graded=True, items=fixed_items, what="fixed_items"

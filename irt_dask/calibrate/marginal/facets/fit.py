@@ -13,6 +13,7 @@ import xarray as xr
 
 from irt_dask.arrays import Floats, Ints
 from irt_dask.calibrate.marginal import null_categories as nulls
+from irt_dask.calibrate.marginal import sampling
 from irt_dask.calibrate.marginal.expected import Expected
 from irt_dask.calibrate.marginal.facets import comparable, errors, shrinking
 from irt_dask.calibrate.marginal.facets.described import Found, described
@@ -91,7 +92,20 @@ _ALONE = {
 }  # fmt: skip
 
 
-def refuse_beside(**given: Any) -> None:
+def with_facets(
+    *, responses: Any, facets: Any, standard_errors: Any, sampling_unit: Any, latent: Any,
+    fixed_items: Any, prior: Any, positive: Any, start: Any, **options: Any,
+) -> xr.Dataset:  # fmt: skip
+    """:func:`irt_dask.fit_marginal` with facets, by all its arguments."""
+    sampling.check(standard_errors, sampling_unit)
+    _refuse_beside(
+        latent=latent, fixed_items=fixed_items, prior=prior, positive=positive, start=start,
+        sampling_unit=sampling_unit,
+    )  # fmt: skip
+    return fit_facets(responses, facets, standard_errors=standard_errors, **options)
+
+
+def _refuse_beside(**given: Any) -> None:
     """Stop at options of a marginal fit that there are not with facets."""
     for name, value in given.items():
         usual = _ALONE[name]
