@@ -296,7 +296,7 @@ n_responses()                   iu   responses  observed responses
 facet_name(facets)              UOT  -        name of a facet
 facet(effects)                  UOT  -        the facet that an effect belongs to
 level(effects)                  UOT  -        its level; "" for a facet of numbers
-facet_effect(effects)           f    theta    what the level, or a unit of numbers, adds to difficulty
+facet_effect(effects)           f    theta    what the level, or a unit, adds to difficulty
 facet_effect_fixed(effects)     f    theta    the same without shrinking; perhaps infinite
 facet_effect_n(effects)         iu   responses  answers at the level
 facet_shrunk(effects)           b    -        whether the effect is shrunk towards 0

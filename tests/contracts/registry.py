@@ -259,8 +259,8 @@ METHODS = (
         categories=(2, 3, 3, 4, 4),
     ),
     Method(
-        "marginal, facets", "fit_marginal", {"facets": FACETS, "model": "2pl+gpcm"}, weights=True, groups="yes",
-        categories=(2, 2, 3, 3, 3),
+        "marginal, facets", "fit_marginal", {"facets": FACETS, "model": "2pl+gpcm"}, weights=True,
+        groups="yes", categories=(2, 2, 3, 3, 3),
     ),
     Method("bayes", "fit_bayes", _FEW, weights=True, random="keyed", slow=True),
     Method(

@@ -254,14 +254,12 @@ def fit_marginal(
         fit, x, before = _with_prior(fit, x, prior)
         size = marginal_errors.columns(fit.model, x)[2]
         asked = sampling.asked(engine, fit.model, size, standard_errors, units, counts.n_persons)
-        options = _identity(fit.model, latent, tolerance, labels, x)
-        saved = checkpoint_of(engine, checkpoint, options)
-        end = climb.full(fit, x, max_iterations, tolerance, saved, "marginal")
+        kept = checkpoint_of(engine, checkpoint, _identity(fit.model, latent, tolerance, labels, x))
+        end = climb.full(fit, x, max_iterations, tolerance, kept, "marginal")
         found = _found(fit, signs.upright(fit.model, end.x), asked, fixed_items)
         items = of_items(fit, found, counts)
     _warn_unless(end.converged, max_iterations)
-    estimated = np.asarray(fit.model.free.any(axis=0))
-    nulls.warn(fit.model.items, responses.item_id, estimated, null_categories)
+    nulls.warn(fit.model.items, responses.item_id, fit.model.free.any(axis=0), null_categories)
     checks.warn(items["item_flag"], responses.item_id)
     sampling.warn(asked)
     if found.anchored is not None:
