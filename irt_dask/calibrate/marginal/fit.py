@@ -213,10 +213,13 @@ def fit_marginal(
     parameters x 8 bytes at most; and sums by set of items, up to 32 MB for each task. With many
     items nodes are some 60 times their slope: 20,000 items with 1,000 persons take 1 GiB (3PL, 4PL,
     which keep tables of items x nodes: several).
+    With ``facets`` a pass more says who met whom, and counts are of columns; standard errors come
+    by default up to 20,000 parameters, a sandwich up to 3,000; where effects are shrunk all is
+    fitted some three times more.  11,000 raters, 99,000 columns: 3 minutes, 2.5 GB.
     Abilities are integrated on an even grid that resolves every person's posterior: the
     log-likelihood is exact to rounding.
     Tests of fixed items with sampling units are F tests (Korn and Graubard 1990).
-    Source: Bock and Aitkin (1981); acceleration Walker and Ni (2011); standard errors Louis (1982),
+    Source: Bock and Aitkin (1981); facets Linacre (1989); acceleration Walker and Ni (2011); standard errors Louis (1982),
     sandwich Binder (1983).
 
     Examples
