@@ -219,8 +219,8 @@ def fit_marginal(
     Abilities are integrated on an even grid that resolves every person's posterior: the
     log-likelihood is exact to rounding.
     Tests of fixed items with sampling units are F tests (Korn and Graubard 1990).
-    Source: Bock and Aitkin (1981); facets Linacre (1989); acceleration Walker and Ni (2011); standard errors Louis (1982),
-    sandwich Binder (1983).
+    Source: Bock and Aitkin (1981); facets Linacre (1989); acceleration Walker and Ni (2011);
+    standard errors Louis (1982), sandwich Binder (1983).
 
     Examples
     --------
@@ -262,7 +262,7 @@ def fit_marginal(
         found = _found(fit, signs.upright(fit.model, end.x), asked, fixed_items)
         items = of_items(fit, found, counts)
     _warn_unless(end.converged, max_iterations)
-    nulls.warn(fit.model.items, responses.item_id, fit.model.free.any(axis=0), null_categories)
+    nulls.warn(fit.model.items, responses.item_id, fit.model.estimated, null_categories)
     checks.warn(items["item_flag"], responses.item_id)
     sampling.warn(asked)
     if found.anchored is not None:

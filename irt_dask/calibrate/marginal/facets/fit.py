@@ -328,8 +328,7 @@ def _say(found: Found, parent: Model, asked: Asked) -> None:
             stacklevel=4,
         )
     design = found.fit.model.design
-    estimated = np.asarray(parent.free.any(axis=0))
-    nulls.warn(parent.items, design.parent_id, estimated, asked.null_categories)
+    nulls.warn(parent.items, design.parent_id, parent.estimated, asked.null_categories)
     shrinking.warn(design, found.shrunk, found.one_sided, found.s)
     bad = found.at_bound
     if bad.any():
