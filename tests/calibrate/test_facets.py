@@ -13,7 +13,7 @@ from irt_dask.calibrate.marginal.facets import errors as facet_errors
 from irt_dask.errors import ConvergenceWarning, DataWarning, EstimationError, InputError
 from irt_dask.score import ability
 
-NODES = np.linspace(-8.0, 8.0, 321)
+NODES = np.linspace(-8.0, 8.0, 161)
 LOG_MASS = -0.5 * NODES**2 - np.log(np.exp(-0.5 * NODES**2).sum())
 
 
@@ -96,7 +96,7 @@ class Brute:
         return np.linalg.inv(-hessian)
 
 
-@pytest.mark.parametrize("model", ["gpcm", "graded"])
+@pytest.mark.parametrize("model", ["gpcm", pytest.param("graded", marks=pytest.mark.slow)])
 def test_maximum_and_errors_are_those_of_brute_force(model):
     matrix, names, _ = simulated(120, 3, 3, seed=3)
     fit = quiet(responses(matrix, names), model=model, facets=["rater"])
