@@ -295,6 +295,28 @@ auc()                           f    -        area under the ROC curve of these 
 top(top)                        iu   items    size K of the sets of hardest items
 top_accuracy(top)               f    -        share of the K hardest items found
 n_responses()                   iu   responses  observed responses
+facet_name(facets)              UOT  -        name of a facet
+facet(effects)                  UOT  -        the facet that an effect belongs to
+level(effects)                  UOT  -        its level; "" for a facet of numbers
+facet_effect(effects)           f    theta    what the level, or a unit, adds to difficulty
+facet_effect_fixed(effects)     f    theta    the same without shrinking; perhaps infinite
+facet_effect_n(effects)         iu   responses  answers at the level
+facet_shrunk(effects)           b    -        whether the effect is shrunk towards 0
+facet_at_bound(effects)         b    -        whether the effect ended at a bound
+facet_set(effects)              iu   -        levels with persons in common have the same number
+facet_sd(facets)                f    theta    learned SD s of effects that are shrunk by N(0, s2)
+item_parent(items)              UOT  -        the item of which the column is at levels of facets
+parent_id(parents)              UOT  -        an item, whatever the levels of facets
+parent_discrimination(parents)  f    1/theta  its slope a
+parent_difficulty(parents)      f    theta    its location b where effects of facets are 0
+parent_intercept(parents)       f    logit    its intercept d there
+parent_guessing(parents)        f    -        its lower asymptote c
+parent_upper_asymptote(parents)  f   -        its upper asymptote u
+parent_step_intercept(parents, steps)  f  logit  its intercepts d_k there
+parent_step_difficulty(parents, steps)  f  theta  its b_k there
+parent_threshold(parents, steps)  f  theta    where its P(category k or higher) is 1/2 there
+parent_category_score(parents, categories)  f  1/theta  its scores s_k
+parent_n_responses(parents)     iu   responses  answers to it, at all levels
 iteration_objective(iteration)  f    log-likelihood  after each iteration
 """
 _LINE = re.compile(r"(\w+)\((\[\w+\] )?([^[)]*)(.*?)\) +(\w+) +(\S+) +(.+)")

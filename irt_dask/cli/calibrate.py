@@ -36,8 +36,8 @@ _METHODS: dict[str, tuple[str, ...]] = {
     ),
     "marginal": (
         "model", "groups", "reference_group", "latent", "fixed_items", "guessing_prior", "prior",
-        "positive", "standard_errors", "standard_errors_from", "sampling_unit", "null_categories",
-        "max_iterations", "start", "checkpoint",
+        "positive", "standard_errors", "standard_errors_from", "sampling_unit", "facets",
+        "null_categories", "max_iterations", "start", "checkpoint",
     ),
     "concurrent": (
         "model", "free", "rate", "least", "reference_group", "guessing_prior", "standard_errors",
@@ -54,6 +54,8 @@ _KEYWORDS = {"shards": "n_shards", "draws": "n_draws", "chains": "n_chains"}
 _MOST_ANCHORS = 10
 #: Items freed in groups that are printed.
 _MOST_FREED = 20
+#: Effects of facets that are printed.
+_MOST_EFFECTS = 20
 #: What is said of a fit, where it says so itself.
 _SHOWN = (
     "method", "model", "identification", "latent", "converged", "n_iterations", "objective",
@@ -197,6 +199,10 @@ def _free(text: str) -> str | float | None:
               help="What was drawn before persons were, such as schools: a covariate of the "
               "persons, or person_group. Standard errors are then those of a sample of such units "
               "(marginal).")  # fmt: skip
+@click.option("--facet", "facets", multiple=True, metavar="NAME",
+              help="What levels stand for in the names of columns, item@level, such as the rater, "
+              "whose effects on difficulty are estimated; repeat for item@level@level (marginal).",
+              )  # fmt: skip
 @click.option("--null-categories", type=click.Choice(["raise", "keep", "collapse"]),
               default="raise", show_default=True, help="What becomes of categories that nobody "
               "has, of items with more than two: an error; or they have probability 0, and are "
@@ -246,6 +252,7 @@ def calibrate(
     options |= _standard_errors(options["standard_errors"], options.pop("standard_errors_from"))
     options["pairing"] = "all"  # of items, not chosen at random
     options["free"] = _free(options["free"])
+    options["facets"] = list(options["facets"]) or None
     fit = _fitted(store, method, weights, cluster, quiet, options)
     write_items(fit, out)
     if path is not None:
@@ -314,14 +321,35 @@ def _tell(fit: xr.Dataset, files: dict[str, str], as_json: bool) -> None:
             shown["groups"] = groups_of(fit)
         if "item_anchor_chi2" in fit:
             shown["anchors"] = _anchors(fit)
+        if "facet_effect" in fit:
+            shown["effects"] = _effects(fit)
     show(shown, as_json)
     if not as_json and "group_label" in fit:
         click.echo(f"\nAbility of the groups:\n\n{rows(groups_of(fit))}")
+    if not as_json and "facet_effect" in fit:
+        most = _effects(fit)[:_MOST_EFFECTS]
+        click.echo(f"\nEffects on difficulty, the largest first:\n\n{rows(most)}")
     if freed and not as_json:
         said = f"the first {_MOST_FREED} of {len(freed)}" if len(freed) > _MOST_FREED else "all"
         click.echo(f"\nItems freed in groups, by RMSD, {said}:\n\n{rows(freed[:_MOST_FREED])}")
     if not as_json and "item_anchor_chi2" in fit:
         click.echo(f"\nAnchors, the worst first:\n\n{rows(_anchors(fit)[:_MOST_ANCHORS])}")
+
+
+def _effects(fit: xr.Dataset) -> list[dict[str, Any]]:
+    """Effects of facets, the largest first."""
+    effect = fit["facet_effect"].values
+    return [
+        {
+            "facet": str(fit["facet"].values[e]),
+            "level": str(fit["level"].values[e]),
+            "effect": float(effect[e]),
+            "se": float(fit["facet_effect_se"].values[e]),
+            "answers": int(fit["facet_effect_n"].values[e]),
+            "shrunk": bool(fit["facet_shrunk"].values[e]),
+        }
+        for e in np.argsort(-np.abs(effect), kind="stable").tolist()
+    ]
 
 
 def _freed(fit: xr.Dataset) -> list[dict[str, Any]]:

@@ -90,6 +90,9 @@ def _source_options(command: Any) -> Any:
                      "(items=q1:q40: from q1 to q40 as the file has them). Repeat as needed."),
         click.option("--exclude", multiple=True, metavar="A,B", help="Columns of a wide file that "
                      "are no items: names, globs and ranges. Repeat as needed."),
+        click.option("--facet", "facets", multiple=True, metavar="A,B", help="A column of a long "
+                     "file that holds levels of a facet, such as the rater: an item at a level is "
+                     "then a column, item@level. Repeat as needed."),
         click.option("--missing", multiple=True, metavar="CODE", help="A code that means not "
                      "observed, beside empty, NA, N/A, NULL, -1, a dot, ... Repeat as needed."),
         click.option("--recode", multiple=True, metavar="CODE=MEANING", help="What a code or label "
@@ -141,8 +144,12 @@ def ingest_options(command: Any) -> Any:
 
 def given_options(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a response file as keywords of ingest."""
+    columns = _columns(options["columns"])
+    if facets := _listed(options["facets"]):
+        columns = {**(columns or {}), "facets": facets}
+    options = {name: value for name, value in options.items() if name != "facets"}
     lists = {
-        "columns": _columns(options["columns"]),
+        "columns": columns,
         "exclude": _listed(options["exclude"]),
         "recode": _recode(options["recode"]),
         "categories": _categories(options["categories"]),

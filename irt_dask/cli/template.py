@@ -103,6 +103,8 @@ class _Questions:
         self.to_decide: list[str] = []
         self.lines: list[str] = []
         self.sure: dict[str, Any] = {"columns": dict(look.source.roles.single)}
+        if look.source.roles.facets:
+            self.sure["columns"]["facets"] = list(look.source.roles.facets)
         if given.get("columns") and "items" in given["columns"]:
             self.sure["columns"]["items"] = given["columns"]["items"]
         for key in _AS_GIVEN:

@@ -19,6 +19,13 @@ __all__ = ["append", "ingest"]
 Progress = bool | Callable[[str, int, int | None], Any] | None
 
 
+def _with(columns: Any, facets: Any) -> Any:
+    """Columns by role, those of facets among them."""
+    if isinstance(facets, (tuple, list)) and not facets:
+        return columns
+    return {**(columns or {}), "facets": facets}
+
+
 def ingest(
     source: str | PathLike[str],
     store: str | PathLike[str],
@@ -26,6 +33,7 @@ def ingest(
     shape: str | None = None,
     columns: Mapping[str, str | Sequence[str]] | None = None,
     exclude: str | Sequence[str] = (),
+    facets: str | Sequence[str] = (),
     missing: Sequence[str | int | float] | str | int | float = (),
     recode: Mapping[Any, str | int] | None = None,
     key: Mapping[str, Any] | str | PathLike[str] | None = None,
@@ -71,6 +79,13 @@ def ingest(
         own name is such goes first, and globs and ranges pass over columns of other roles.
     exclude
         Columns of a wide file that are no items, listed in the same way.
+    facets
+        Columns of a long file that hold levels of facets, such as the rater or the booklet.  An
+        item at levels, ``item@level``, is then a column of the store (``item@level@level`` with
+        two), so that several answers of a person to an item, by several raters, have a place each,
+        and ``fit_marginal(facets=...)`` knows the levels.  ``categories`` go by item, and columns
+        may lack some of these; not with ``key`` and ``reverse``.  Also as the role "facets" of
+        ``columns``.
     missing
         More codes for "not observed", besides empty, NA, N/A, #N/A, NaN, NULL, None, -1 and a dot.
     recode
@@ -197,9 +212,10 @@ def ingest(
     from irt_dask.ingest import run
 
     options = run.Options(
-        shape=shape, columns=columns, exclude=exclude, missing=missing, recode=recode, key=key,
-        persons=persons, categories=categories, reverse=reverse, null_categories=null_categories,
-        layout=layout, on_error=on_error, rows_per_block=rows_per_block,
+        shape=shape, columns=_with(columns, facets), exclude=exclude, missing=missing,
+        recode=recode, key=key, persons=persons, categories=categories, reverse=reverse,
+        null_categories=null_categories, layout=layout, on_error=on_error,
+        rows_per_block=rows_per_block,
         weight_kind=weight_kind,
         delimiter=delimiter, decimal=decimal, encoding=encoding,
     )  # fmt: skip
@@ -213,6 +229,7 @@ def append(
     shape: str | None = None,
     columns: Mapping[str, str | Sequence[str]] | None = None,
     exclude: str | Sequence[str] = (),
+    facets: str | Sequence[str] = (),
     missing: Sequence[str | int | float] | str | int | float = (),
     recode: Mapping[Any, str | int] | None = None,
     key: Mapping[str, Any] | str | PathLike[str] | None = None,
@@ -299,9 +316,10 @@ def append(
     from irt_dask.ingest import run
 
     options = run.Options(
-        shape=shape, columns=columns, exclude=exclude, missing=missing, recode=recode, key=key,
-        persons=persons, categories=categories, reverse=reverse, null_categories=null_categories,
-        layout="auto", on_error=on_error, rows_per_block=rows_per_block,
+        shape=shape, columns=_with(columns, facets), exclude=exclude, missing=missing,
+        recode=recode, key=key, persons=persons, categories=categories, reverse=reverse,
+        null_categories=null_categories, layout="auto", on_error=on_error,
+        rows_per_block=rows_per_block,
         on_duplicate=on_duplicate,
         delimiter=delimiter, decimal=decimal, encoding=encoding,
     )  # fmt: skip

@@ -101,12 +101,38 @@ class Options:
                 f"them the other way round there"
             )
 
+    def nulls_of(self, source: Source) -> str:
+        """What becomes of categories without a response: an item at a level may well have some."""
+        return KEEP if source.roles.facets else self.null_categories
+
+    def _check_facets(self, codes: Codes) -> None:
+        """Refuse what speaks of items by names that columns at levels do not have."""
+        for name, given in (("reverse", entries(self.reverse)), ("key", self.key)):
+            if given:
+                raise InputError(
+                    f"{name}= does not go together with facets, where a column is an item at "
+                    f"levels; write scores into the file first"
+                )
+        if self.null_categories == COLLAPSE:
+            raise InputError(
+                "null_categories='collapse' does not go together with facets: columns of an item "
+                "would have codes of their own"
+            )
+        if codes.limits.from_data:
+            raise InputError(
+                "categories='data' does not go together with facets: columns of an item would have "
+                "numbers of their own; say categories= as a number, or by item"
+            )
+
     def bound(self, codes: Codes, source: Source, old: Responses | None) -> Codes:
         """Return the codes of a source that is read for a new store, or for this one.
 
         InputError where an option speaks of items, or of codes of an item, that are not there.
         """
         limits = codes.limits
+        if source.roles.facets:
+            self._check_facets(codes)
+            limits = replace(limits, n_facets=len(source.roles.facets))
         if old is not None:
             limits = limits.with_store(old.item_id, old.n_categories, collapsed_of(old))
         listed = entries(self.reverse) or []

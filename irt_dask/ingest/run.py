@@ -114,7 +114,7 @@ class _Ingest:
         writing = Writing(part, stretches, [(merge, m.block) for m in merged if m.n_added], kept)
         written = writing.finish(
             self.tasks, item_id, 0 if self.old is None else self.old.n_items, self.codes.limits,
-            self.source.path, self.options.null_categories, self.codes.plain,
+            self.source.path, self.options.nulls_of(self.source), self.codes.plain,
         )  # fmt: skip
         weights = [r.max_weight for r in runs if r.max_weight is not None]
         with self.tasks.shown("upload") as uploaded:

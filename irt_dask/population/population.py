@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,6 +20,9 @@ from irt_dask.kernels.posterior.tables import Tables
 from irt_dask.kernels.responses.item_sets import CommonSets, common_sets
 from irt_dask.kernels.responses.layouts import Layout, take
 from irt_dask.store.blocks import BlockRef
+
+#: Items whose sharpness is looked at together.
+_AT_ONCE = 4096
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,8 @@ class Population:
     sd: Floats
     labels: tuple[str, ...] = ()
     covariates: Covariates | None = None
+    #: Answers that a person gives at most, where these are far fewer than the items; 0: no bound.
+    most_answers: int = 0
 
     @property
     def plain(self) -> bool:
@@ -130,13 +136,17 @@ class Population:
         reach = grids.reach_of(
             items, np.concatenate([low, high]), np.concatenate([sd, sd]), scored=scored
         )
-        if self.standard and margin == 0.0:
+        if self.standard and margin == 0.0 and not self.most_answers:
             n = grids.grid_of(items, bound=reach).n_nodes
             n += -n % LANES
             centred = np.arange(n, dtype=np.float64) - 0.5 * (n - 1)  # symmetric to the bit
             return centred * np.float64(2.0 * reach / (n - 1))
         first, last = float((low - reach * sd).min()), float((high + reach * sd).max())
-        h = grids.spacing_for(items, first, last, float(self.sd.min()) / (1.0 + margin))
+        narrowest = float(self.sd.min()) / (1.0 + margin)
+        if self.most_answers:
+            h = _spacing(items, first, last, narrowest, self.most_answers)
+        else:
+            h = grids.spacing_for(items, first, last, narrowest)
         return tables.padded(h * np.arange(np.floor(first / h), np.ceil(last / h) + 1.0))
 
     def prior(self, nodes: Floats, persons: Persons) -> tuple[person_weights.Prior, Floats | float]:
@@ -148,6 +158,21 @@ class Population:
         center, variance = self.coefficients[0, 0], self.sd[0] ** 2
         offset = -0.5 * (mean - center) * (mean + center) / variance
         return person_weights.prior(mass, None, (mean - center) / variance), offset
+
+
+def _spacing(items: ItemSet, low: float, high: float, sd: float, most: int) -> float:
+    """As :func:`irt_dask.curves.grids.spacing_for`, of persons with ``most`` answers at most."""
+    n = math.ceil((high - low) / min(0.125, 0.25 / items.steepest)) + 1
+    look = np.linspace(low, high, n)
+    sharp = np.zeros((0, n))
+    for g in items.groups:
+        for k in range(0, g.at.size, _AT_ONCE):
+            more = g.model.sharpness(g.x[:, k : k + _AT_ONCE], look)
+            sharp = np.concatenate([sharp, more])
+            if len(sharp) > most:
+                sharp = np.partition(sharp, len(sharp) - most, axis=0)[-most:]
+    sharpest = 1.0 / sd**2 + float(sharp.sum(axis=0).max())
+    return min(0.5 / math.sqrt(sharpest), 1.0 / items.steepest, 0.5 * sd)
 
 
 STANDARD = Population(np.zeros((1, 1)), np.ones(1))

@@ -38,6 +38,9 @@ _MAX_IN_MEMORY = 10_000_000
 _MAX_PLAUSIBLE_IN_MEMORY = 10 * _MAX_IN_MEMORY
 #: Item draws over which abilities are averaged by default, where there are draws.
 _ITEM_DRAWS = 20
+#: Items from which on it is asked how many of them a person answers at most, and how many times as
+#: many they have to be for nodes to rest on that.
+_MANY_ITEMS, _FEWER = 5000, 8
 
 
 @dataclass(frozen=True)
@@ -230,6 +233,9 @@ class Found(NamedTuple):
 
 def _population(engine: Engine, plan: Plan, items: xr.Dataset, start: Population | None) -> Found:
     """Estimate the population, if one is asked for."""
+    if plan.n_dims == 1 and start is None:
+        known = replace(plan.population, most_answers=_most_answers(engine))
+        plan = replace(plan, population=known)
     if start is None:
         return Found(_reaching(plan), {}, {}, {})
     found = regression.estimate(engine, item_set(items, engine.responses.item_id), start)
@@ -241,6 +247,24 @@ def _population(engine: Engine, plan: Plan, items: xr.Dataset, start: Population
     }
     data, coords = regression.described(found)
     return Found(_reaching(replace(plan, population=found.population)), data, coords, attrs)
+
+
+def _longest(block: Block) -> int:
+    return int(response_counts.responses_per_person(block.data).max(initial=0))
+
+
+def _most_answers(engine: Engine) -> int:
+    """A power of two that no person's number of answers exceeds, where items are far more; else 0.
+
+    One pass where items are many, as an item for each rater is one: nobody has all of them, and
+    nodes for who has would be too many.
+    """
+    n_items = engine.responses.n_items
+    if n_items < _MANY_ITEMS:
+        return 0
+    longest = max(engine.map_blocks(_longest), default=0)
+    most = 1 << max(0, longest - 1).bit_length()
+    return most if _FEWER * most <= n_items else 0
 
 
 def _reaching(plan: Plan) -> Plan:

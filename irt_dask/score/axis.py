@@ -22,7 +22,8 @@ from irt_dask.population.population import Persons, Population, expectations, po
 
 def nodes_of(items: ItemSet, population: Population) -> Floats:
     """Nodes that posteriors are summed over, kept for the same items and population."""
-    key = ("nodes", items.digest, population.coefficients.tobytes(), population.sd.tobytes())
+    key = ("nodes", items.digest, population.coefficients.tobytes(), population.sd.tobytes(),
+           population.most_answers)  # fmt: skip
     return keep(key, lambda: population.nodes(items, scored=True))
 
 

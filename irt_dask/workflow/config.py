@@ -249,7 +249,7 @@ class RunConfig(Section):
             del content[section]
         if self.is_marginal:
             content["marginal"].pop("fixed_items")  # for which its checksum stands too
-            for key in ("null_categories", "positive", "prior", "sampling_unit"):
+            for key in ("null_categories", "positive", "prior", "sampling_unit", "facets"):
                 if content["marginal"][key] is None:
                     del content["marginal"][key]
         else:

@@ -49,7 +49,8 @@ class MarginalConfig(Section):
 
     ``fixed_items`` is the file of a bank; ``guessing_prior`` is "none" for the maximum of the
     likelihood alone; ``model`` is a name, two joined by a plus, or a table of item = name;
-    ``sampling_unit`` names a covariate of the persons, or person_group.  What is left out is as the
+    ``sampling_unit`` names a covariate of the persons, or person_group; ``facets`` name what
+    levels stand for in columns item@level.  What is left out is as the
     function has it.
     """
 
@@ -65,6 +66,7 @@ class MarginalConfig(Section):
     positive: Literal["all", "none"] | None = None
     standard_errors: bool | Literal["information", "sandwich"] | None = None
     sampling_unit: str | None = None
+    facets: list[str] | None = None
     null_categories: Literal["raise", "keep", "collapse"] | None = None
 
     @model_validator(mode="after")
@@ -83,6 +85,14 @@ class MarginalConfig(Section):
             raise ValueError(f"prior = 'empirical' is of slopes and intercepts of items, {of}")
         if self.sampling_unit is not None and self.standard_errors in (False, "information"):
             raise ValueError("sampling_unit is of a sandwich; leave it out, or standard_errors")
+        beside = {
+            "fixed_items": self.fixed_items, "prior": self.prior,
+            "sampling_unit": self.sampling_unit,
+            "latent": self.latent if self.latent == "histogram" else None,
+            "positive": self.positive if self.positive == "none" else None,
+        }  # fmt: skip
+        if self.facets is not None and (names := [k for k, v in beside.items() if v is not None]):
+            raise ValueError(f"{names[0]} does not go together with facets: leave one of them out")
         if self.reference_group is not None and self.fixed_items is not None:
             raise ValueError("reference_group has no meaning with fixed_items, which fix the scale")
         return self

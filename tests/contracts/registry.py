@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 import xarray as xr
@@ -177,6 +178,10 @@ _FEW = {"n_draws": 100, "n_warmup": 50, "seed": 5}
 _GROUPS = {"reference": "a", "focal": "b"}
 
 #: Of as many items as any data here have.
+FACETS = pd.DataFrame(
+    {"item": list("ppqqq"), "booklet": list("xyxyz"), "place": [1.0, 2.0, 2.0, 4.0, 3.0]},
+    index=list(ITEMS),
+)
 _BLOCKS = {item: "ab"[j % 2] for j, item in enumerate(item_ids(400))}
 
 METHODS = (
@@ -252,6 +257,10 @@ METHODS = (
     Method(
         "marginal, rating", "fit_marginal", {"model": "rating"}, weights=True, groups="yes",
         categories=(2, 3, 3, 4, 4),
+    ),
+    Method(
+        "marginal, facets", "fit_marginal", {"facets": FACETS, "model": "2pl+gpcm"}, weights=True,
+        groups="yes", categories=(2, 2, 3, 3, 3),
     ),
     Method("bayes", "fit_bayes", _FEW, weights=True, random="keyed", slow=True),
     Method(

@@ -24,7 +24,7 @@ import registry
 import scipy.sparse
 import xarray as xr
 import zarr
-from registry import BANKS, ITEMS, METHODS, M, Method, named
+from registry import BANKS, FACETS, ITEMS, METHODS, M, Method, named
 
 import irt_dask as irt
 from irt_dask.errors import ChangedRunError, CheckpointError, InputError
@@ -396,6 +396,7 @@ OTHER: dict[str, dict[str, list[dict[str, Any]]]] = {
         "tolerance": [{"tolerance": 1e-5}],
         "standard_errors": [{"standard_errors": False}, {"standard_errors": "sandwich"}],
         "sampling_unit": [{"sampling_unit": "person_group"}],
+        "facets": [{"facets": FACETS}, {"facets": FACETS.drop(columns="place")}],
         "null_categories": [],  # of more than two: calibrate/test_categories_empty.py
     },
     "fit_concurrent": {

@@ -15,6 +15,7 @@ from irt_dask.engine import Engine
 from irt_dask.engine.cache import keep
 from irt_dask.engine.memory import refuse_beyond_memory
 from irt_dask.items.derivatives import Counts
+from irt_dask.items.mixture import Mixture
 from irt_dask.items.tables import item_tables
 from irt_dask.kernels.posterior import expected_counts, person_weights
 from irt_dask.kernels.posterior.coarse_axis import Axis, axis_for
@@ -105,16 +106,23 @@ def expect(engine: Engine, fit: str, model: Model, x: Floats) -> tuple[float, Ex
     """Log-likelihood and expected counts at x."""
     items, ability = model.item_set(x), model.unpack(x)[1]
     grid = Grid.of(model, items, ability)
+    return expect_on(engine, fit, model.items, items, grid, items.n_items)
+
+
+def expect_on(
+    engine: Engine, fit: str, models: Mixture, items: ItemSet, grid: Grid, n_most: int
+) -> tuple[float, Expected]:
+    """The same of items on a grid; nobody gave more than ``n_most`` answers."""
     axis = axis_for(grid.nodes, items.steepness, items.first)
     reach = float(np.abs(grid.nodes).max())
-    largest = items.n_items * (items.logit_at(reach)[1] + 1.0) - _LEAST_MASS
+    largest = n_most * (items.logit_at(reach)[1] + 1.0) - _LEAST_MASS
     _refuse_too_many(engine, items, grid.nodes.size, axis)
     scales = expected_counts.scales_for(engine.n_persons, reach, largest)
     found = expected_counts.Counts(
         *engine.map_add(_expect, Setting(fit, items, grid), axis, scales)
     )
     value = float(found.log_marginal) / scales.log_marginal
-    return value, _expected(model, found, grid.nodes, axis, scales.weight)
+    return value, _expected(models, found, grid.nodes, axis, scales.weight)
 
 
 def _refuse_too_many(engine: Engine, items: ItemSet, n_nodes: int, axis: Axis) -> None:
@@ -133,7 +141,7 @@ def _refuse_too_many(engine: Engine, items: ItemSet, n_nodes: int, axis: Axis) -
 
 
 def _expected(
-    model: Model, c: expected_counts.Counts, nodes: Floats, axis: Axis, scale: float
+    models: Mixture, c: expected_counts.Counts, nodes: Floats, axis: Axis, scale: float
 ) -> Expected:
     """Counts as real numbers, items that are too steep for the axis by themselves."""
     m = len(c.seen)
@@ -146,9 +154,9 @@ def _expected(
         (~steep, coarse, _kept(c.seen, ~steep), _kept(c.higher, axis.steep_row < 0)),
     ):
         place = np.cumsum(own) - 1
-        more = np.where(own, model.items.n_categories - 1, 0)  # rows of higher categories
+        more = np.where(own, models.n_categories - 1, 0)  # rows of higher categories
         first = np.cumsum(more) - more
-        for part in model.items.parts:
+        for part in models.parts:
             at, steps = part.at[own[part.at]], part.model.n_categories - 1
             if not at.size:
                 continue

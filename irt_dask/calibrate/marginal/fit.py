@@ -17,6 +17,7 @@ from irt_dask.calibrate.marginal import errors as marginal_errors
 from irt_dask.calibrate.marginal import null_categories as nulls
 from irt_dask.calibrate.marginal.described import Found, described, of_items
 from irt_dask.calibrate.marginal.expected import Expected
+from irt_dask.calibrate.marginal.facets.fit import with_facets
 from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.marginal.rounds import Rounds
 from irt_dask.calibrate.marginal.specification import in_groups, specified
@@ -56,6 +57,7 @@ def fit_marginal(
     start: xr.Dataset | None = None,
     standard_errors: bool | str | None = None,
     sampling_unit: Any = None,
+    facets: Any = None,
     null_categories: str = "raise",
     client: Any = None,
     progress: ProgressOption = None,
@@ -123,6 +125,13 @@ def fit_marginal(
         distribution, with attrs ``degrees_of_freedom``, units less 1.  Without it they are too
         small, of intercepts by a factor of about sqrt(1 + (n - 1) r), n persons a unit, r the
         intraclass correlation of responses to the item.
+    facets : list of str, or DataFrame, optional
+        What adds to the difficulty of items beside themselves: raters, booklets, modes, positions.
+        Names, where columns of the responses are called item@level (a level of each facet, in this
+        order, as ``ingest(..., facets=)`` makes them); or a table with a row for each column
+        (index: its name), whose column ``item`` names the item and each other column a facet: text
+        is levels, a number has one coefficient.  ``model`` is then by item.  Not with ``latent``,
+        ``fixed_items``, ``prior``, ``positive``, ``start`` and ``sampling_unit``.
     null_categories : {"raise", "keep", "collapse"}
         What becomes of categories that nobody has, of items with more than two (of a rating scale:
         on no item of the block; in groups: in none): an error, or they have probability 0 and no
@@ -165,6 +174,14 @@ def fit_marginal(
         given the prior; "empirical" adds ``item_prior_mean`` and ``item_prior_covariance`` over
         ``coordinate``.
 
+        With ``facets`` items are columns, the effects of their levels in them (``item_parent`` is
+        the item); over ``parents`` the items without, ``parent_difficulty`` and so on; over
+        ``effects`` (``facet``, ``level``) ``facet_effect`` in units of ability, positive where a
+        level is harder, with sum 0 in each facet, ``_se``, ``facet_effect_n`` answers,
+        ``facet_shrunk`` where they are fewer than 20 or all of one end: towards 0 by N(0, s2) with
+        s learned (``facet_sd``); ``facet_effect_fixed`` (``_se``) without that; ``facet_set``,
+        different where levels have no persons in common.
+
     Raises
     ------
     InputError, EstimationError, TooLargeError
@@ -196,11 +213,14 @@ def fit_marginal(
     parameters x 8 bytes at most; and sums by set of items, up to 32 MB for each task. With many
     items nodes are some 60 times their slope: 20,000 items with 1,000 persons take 1 GiB (3PL, 4PL,
     which keep tables of items x nodes: several).
+    With ``facets`` a pass more says who met whom, and counts are of columns; standard errors come
+    by default up to 20,000 parameters, a sandwich up to 3,000; where effects are shrunk all is
+    fitted some three times more.  11,000 raters, 99,000 columns: 3 minutes, 2.5 GB.
     Abilities are integrated on an even grid that resolves every person's posterior: the
     log-likelihood is exact to rounding.
     Tests of fixed items with sampling units are F tests (Korn and Graubard 1990).
-    Source: Bock and Aitkin (1981); acceleration Walker and Ni (2011); standard errors Louis (1982),
-    sandwich Binder (1983).
+    Source: Bock and Aitkin (1981); facets Linacre (1989); acceleration Walker and Ni (2011);
+    standard errors Louis (1982), sandwich Binder (1983).
 
     Examples
     --------
@@ -211,6 +231,8 @@ def fit_marginal(
     >>> round(fit.attrs["log_likelihood"], 2)
     -2466.65
     """
+    if facets is not None:
+        return with_facets(**locals())
     whole_number("max_iterations", max_iterations, 1)
     sampling.check(standard_errors, sampling_unit)
     nulls.check(null_categories)
@@ -235,14 +257,12 @@ def fit_marginal(
         fit, x, before = _with_prior(fit, x, prior)
         size = marginal_errors.columns(fit.model, x)[2]
         asked = sampling.asked(engine, fit.model, size, standard_errors, units, counts.n_persons)
-        options = _identity(fit.model, latent, tolerance, labels, x)
-        saved = checkpoint_of(engine, checkpoint, options)
-        end = climb.full(fit, x, max_iterations, tolerance, saved, "marginal")
+        kept = checkpoint_of(engine, checkpoint, _identity(fit.model, latent, tolerance, labels, x))
+        end = climb.full(fit, x, max_iterations, tolerance, kept, "marginal")
         found = _found(fit, signs.upright(fit.model, end.x), asked, fixed_items)
         items = of_items(fit, found, counts)
     _warn_unless(end.converged, max_iterations)
-    estimated = np.asarray(fit.model.free.any(axis=0))
-    nulls.warn(fit.model.items, responses.item_id, estimated, null_categories)
+    nulls.warn(fit.model.items, responses.item_id, fit.model.estimated, null_categories)
     checks.warn(items["item_flag"], responses.item_id)
     sampling.warn(asked)
     if found.anchored is not None:

@@ -55,6 +55,11 @@ class Model:
         """Parameters of items that are estimated, (parameters, items)."""
         return np.asarray(np.isnan(self.fixed))
 
+    @property
+    def estimated(self) -> Bools:
+        """Items of which something is estimated."""
+        return np.asarray(self.free.any(axis=0))
+
     @functools.cached_property
     def of_all(self) -> Ints:
         """Numbers of parameters that items share, among those that are estimated; -1 for others."""

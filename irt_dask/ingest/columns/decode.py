@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from irt_dask.ingest.columns.meanings import MISSING, NOT_OBSERVED, UNKNOWN
 from irt_dask.ingest.columns.numbers import number_of, of_decimal, shorten
-from irt_dask.ingest.columns.roles import Roles
+from irt_dask.ingest.columns.roles import AT, Roles
 from irt_dask.ingest.columns.rows import Bad, Rows
 from irt_dask.ingest.columns.trimming import composed, filled, has, trimmed
 from irt_dask.ingest.columns.values import Codes, Distinct
@@ -49,6 +50,8 @@ class Decoder:
             if role in roles.single:
                 name = roles.single[role]
                 self.label(role, columns[name], name)
+        if roles.facets:
+            self.levels([columns[name] for name in roles.facets], (roles.item or "", *roles.facets))
         if roles.form == "persons":
             self.covariates([columns[c] for c in roles.covariates], roles.covariates)
         else:
@@ -98,6 +101,29 @@ class Decoder:
             ends = has(strings, self._line_end)
             self.refuse(ends, column, lambda row: strings[row].as_py(), lambda _: rule)
         self._taken[role] = strings
+
+    def levels(self, columns: list[pa.Array], names: tuple[str, ...]) -> None:
+        """Make item@level@.. of the items taken; ``names`` are those of their column and these."""
+        parts = [self._taken["item"]]
+        for name, column in zip(names[1:], columns, strict=True):
+            self.label("level", column, name)
+            parts.append(self._taken.pop("level"))
+        for name, part in zip(names, parts, strict=True):
+            self._refuse_at(part, name)
+        whole = [part.dictionary_decode() for part in parts]
+        joined = pc.binary_join_element_wise(*whole, AT)
+        self._taken["item"] = joined.dictionary_encode()
+
+    def _refuse_at(self, part: pa.Array, name: str) -> None:
+        """Refuse rows whose item or level has the sign that parts them."""
+        rows = pc.fill_null(pc.match_substring(part.dictionary_decode(), AT), False)
+        rule = (
+            f"column {name!r} has {AT!r} in a value, which parts items and levels of facets in the "
+            f"names of columns; write it otherwise"
+        )
+        self.refuse(
+            rows.to_numpy(zero_copy_only=False), name, lambda row: part[row].as_py(), lambda _: rule
+        )
 
     def nothing(self, strings: pa.StringArray, column: str) -> None:
         """Refuse rows with a value in a column that has no name."""

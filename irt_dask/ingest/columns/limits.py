@@ -29,6 +29,7 @@ class Limits:
     collapsed: Collapsed = field(default_factory=dict)  # of the store
     declared: bool = False  # by categories=
     from_data: bool = False
+    n_facets: int = 0  # levels that follow an item in the name of a column, each after an @
 
     @classmethod
     def checked(cls, categories: Any) -> Limits:
@@ -66,10 +67,15 @@ class Limits:
 
     def of(self, item: str) -> int:
         """K of an item."""
-        for known in (self.stored, self.named, self.keyed):
-            if item in known:
-                return known[item]
+        for known, name in ((self.stored, item), (self.named, self._item(item)),
+                            (self.keyed, item)):  # fmt: skip
+            if name in known:
+                return known[name]
         return self.others
+
+    def _item(self, column: str) -> str:
+        """The item that is a column at some levels of facets."""
+        return column.rsplit("@", self.n_facets)[0] if self.n_facets else column
 
     @cached_property
     def by_item(self) -> bool:
@@ -98,11 +104,13 @@ class Limits:
         if item in self.keyed and item not in self.named:
             return f"by the key the item {item!r} has {codes}"
         unnamed = (
-            ", as categories= does not name it" if self.named and item not in self.named else ""
+            ", as categories= does not name it"
+            if self.named and self._item(item) not in self.named
+            else ""
         )
         return f"the item {item!r} has {codes}{unnamed}" if item else f"items have {codes}"
 
     def unused(self, item_id: Sequence[str]) -> list[str]:
         """Return the items that ``categories=`` names and neither the data nor the store have."""
-        known = {*item_id, *self.stored}
+        known = {self._item(i) for i in (*item_id, *self.stored)}
         return [item for item in self.named if item not in known]

@@ -23,8 +23,10 @@ ALIASES = {
         ["response", "resp", "score", "correct", "x", "y", "item_score", "answer_correct"]
     ),
 }  # fmt: skip
+#: What stands between an item and the levels of its facets in the names of columns of a store.
+AT = "@"
 KEYS = {
-    "long": ("person", "item", "response", "weight", "group"),
+    "long": ("person", "item", "response", "weight", "group", "facets"),
     "wide": ("person", "items", "weight", "group"),
     "nested": ("person", "responses", "weight", "group"),
 }
@@ -90,6 +92,7 @@ class Roles:
     weight_kind: str = SAMPLING
     group: str | None = None
     covariates: tuple[str, ...] = ()
+    facets: tuple[str, ...] = ()  # of a long table: an item at their levels is a column
 
     @property
     def single(self) -> dict[str, str]:
@@ -123,11 +126,13 @@ def resolve(header: Header, wanted: Wanted, nested: bool = False) -> Roles:
     named, items = _named(header, wanted.columns)
     _, left_out = wanted.lists()
     said = {*named} | ({"items"} if items is not None else set())
+    said |= {"facets"} & {*(wanted.columns or ())}
     if "responses" in said or (nested and not said & {"item", "response", "items"}):
         _refuse_exclude(header, "nested", left_out)
         return _nested(header, shape, named, said)
     exact = {*header.names}.intersection(items or ())
-    found = _found(header, named, {*named.values(), *exact})
+    facets = _facets(header, wanted.columns, {*named.values()})
+    found = _found(header, named, {*named.values(), *exact, *facets})
     for role, names in found.items():  # what is left out is no candidate, unless it is the only one
         kept = [name for name in names if name not in left_out]
         found[role] = kept if kept or role != "person" else names
@@ -137,7 +142,7 @@ def resolve(header: Header, wanted: Wanted, nested: bool = False) -> Roles:
     if form == "long":
         _refuse_exclude(header, form, left_out)
         person, item, response = (_single(header, r, form, found[r]) for r in ALIASES)
-        return Roles(form, person, item, response, weight=weight, group=group)
+        return Roles(form, person, item, response, weight=weight, group=group, facets=facets)
     person = _single(header, "person", form, found["person"])
     chosen = _chosen(header, items, left_out, {person, *named.values()})
     if not chosen and not header.nests:  # in JSON the first person may have no responses
@@ -241,7 +246,8 @@ def _named(
                 f"{header.shown()}"
             )
     items = _items(header, columns["items"]) if "items" in columns else None
-    named = {role: _known(header, role, columns[role]) for role in columns if role != "items"}
+    several = ("items", "facets")
+    named = {role: _known(header, role, columns[role]) for role in columns if role not in several}
     owner: dict[str, str] = dict.fromkeys(items or (), "items")
     for role, name in named.items():
         if name in owner:
@@ -250,6 +256,24 @@ def _named(
             )
         owner[name] = role
     return named, items
+
+
+def _facets(
+    header: Header, columns: Mapping[str, str | Sequence[str]] | None, taken: set[str]
+) -> tuple[str, ...]:
+    """Return the columns that hold levels of facets, in the order given."""
+    if columns is None or "facets" not in columns:
+        return ()
+    given = columns["facets"]
+    names = [given] if isinstance(given, str) else given
+    if not (isinstance(names, Sequence) and names):
+        raise InputError(f"facets={given!r} is no list of columns; name one at least")
+    found = tuple(_known(header, "facets", name) for name in names)
+    if twice := repeated([*taken, *found]):
+        raise header.error(
+            f"facets={given!r}: the column {twice[0]!r} has another role, or is twice"
+        )
+    return found
 
 
 def _items(header: Header, given: object) -> list[str]:
@@ -284,10 +308,10 @@ def _by_alias(header: Header, role: str, taken: set[str]) -> list[str]:
 
 def _form_said(header: Header, said: set[str]) -> str | None:
     """Return the form that follows from the roles named, if any."""
-    long, wide = bool(said & {"item", "response"}), "items" in said
+    long, wide = bool(said & {"item", "response", "facets"}), "items" in said
     if long and wide:
         raise header.error(
-            "columns= has both 'items' (wide) and 'item' or 'response' (long); "
+            "columns= has both 'items' (wide) and 'item', 'response' or 'facets' (long); "
             "say shape='long' or shape='wide' and give the roles of that shape"
         )
     return "long" if long else "wide" if wide else None

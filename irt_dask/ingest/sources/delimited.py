@@ -94,7 +94,8 @@ class DelimitedSource(TextSource):
         one = roles.single
         # persons are many: equal ids are found later, among those of a partition
         plain = [roles.person, *roles.items, *([roles.response] if roles.response else [])]
-        labels = [n for n in one.values() if n not in plain] + [*roles.covariates]
+        labels = [n for n in one.values() if n not in plain]
+        labels += [*roles.facets, *roles.covariates]
         parsed = parse(self.table, k, labels, [*plain, *self.table.unnamed], most)
         decoder = Decoder(
             parsed.n_lines, parsed.lines, parsed.bad, decimal=self.decimal,

@@ -20,7 +20,7 @@ from irt_dask.errors import repeated
 from irt_dask.ingest.columns.decode import Decoder, dictionary_of
 from irt_dask.ingest.columns.numbers import shorten
 from irt_dask.ingest.columns.patterns import KeyFilter
-from irt_dask.ingest.columns.roles import Header, Wanted, resolve
+from irt_dask.ingest.columns.roles import AT, Header, Wanted, resolve
 from irt_dask.ingest.columns.rows import Bad, Rows
 from irt_dask.ingest.columns.values import Codes
 from irt_dask.ingest.sources.source import TextSource
@@ -101,7 +101,7 @@ class JsonSource(TextSource):
     def _head(self, row: dict[str, Any], spell: Callable[[float], str]) -> tuple[str, ...]:
         """Return person, weight and group."""
         roles = self.roles
-        for name in roles.single.values():
+        for name in (*roles.single.values(), *roles.facets):
             if name not in row:
                 raise UnfitError(f"the key {name!r} is missing; every object needs it", name)
         weight = group = ""
@@ -116,6 +116,15 @@ class JsonSource(TextSource):
         assert roles.item is not None
         assert roles.response is not None
         item = _label(row[roles.item], roles.item, "item id")
+        if roles.facets:
+            parts = [item, *(_label(row[name], name, "level of a facet") for name in roles.facets)]
+            for name, part in zip((roles.item, *roles.facets), parts, strict=True):
+                if AT in part or not part:
+                    raise UnfitError(
+                        f"the key {name!r} has {part!r}; items and levels of facets may not be "
+                        f"empty or have {AT!r}, which parts them", name, part,
+                    )  # fmt: skip
+            item = AT.join(parts)
         return [(*head, item, _value(row[roles.response], roles.response, spell))]
 
     def _wide(self, row: dict[str, Any], spell: Callable[[float], str]) -> list[tuple[Any, ...]]:

@@ -49,7 +49,7 @@ class ParquetSource(Source):
     def read(self, k: int, codes: Codes | None, most: int | None = None) -> Rows:
         """Read row group ``k``; of its bad rows keep the first ``most`` only."""
         roles = self.roles
-        names = [*roles.single.values(), *roles.items, *roles.covariates]
+        names = [*roles.single.values(), *roles.facets, *roles.items, *roles.covariates]
         with opened(self.path, self.file) as file:
             table = file.read_row_group(k, [self.stored[n] for n in names], use_threads=False)
             n = table.num_rows
@@ -132,6 +132,7 @@ def _check_types(header: Header, roles: Roles, schema: pa.Schema) -> None:
     texts = (pa.string(), pa.large_string(), pa.string_view(), pa.null())
     kinds = dict(zip(header.names, schema.types, strict=True))
     labels = [name for role, name in roles.single.items() if role in ("person", "item", "group")]
+    labels += roles.facets
     numbers = [n for n in (roles.response, roles.weight, *roles.items, *roles.covariates) if n]
     for name in (*labels, *numbers):
         kind = kinds[name]

@@ -1,0 +1,1 @@
+"""Facets of marginal fits: what raters, positions and the like add to difficulty."""
