@@ -121,7 +121,7 @@ def logistic(
     again = {}
     for key, fit in fits.items():
         if fit.failed.any():
-            known = np.isfinite(linear[key].b[0, fit.kept]).all()
+            known = fit.kept and np.isfinite(linear[key].b[0, fit.kept]).all()
             infinite = _running_off(fit, plan.predictors) if known else []
             out[key] = Fitted(np.full((n_weights, p, m), np.nan), fit.kept, infinite)
         elif n_weights > 1:
@@ -155,7 +155,7 @@ def _begun(
     weights, m = np.asarray(list(weights)), solved.b.shape[2]
     weight, value = np.repeat(weights, m), np.tile(np.arange(m), weights.size)
     # without anybody, or terms that follow from others there
-    unknown = np.isnan(solved.b[:, solved.kept]).sum(axis=1) > 0
+    unknown = (np.isnan(solved.b[:, solved.kept]).sum(axis=1) > 0) | (not solved.kept)
     failed = unknown[weight, value]
     assert plan.predictors is not None
     if plan.predictors.intercept in solved.kept:

@@ -12,18 +12,17 @@ import pandas as pd
 from irt_dask.arrays import Floats
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import DataWarning, InputError, listed
-from irt_dask.survey.combine import combined, degrees_of_freedom
+from irt_dask.survey.combine import combined, degrees_of_freedom, unless_one_unit
 from irt_dask.survey.least_squares import solved
 from irt_dask.survey.logistic import logistic
 from irt_dask.survey.plan import COLUMNS, Plan, planned
 from irt_dask.survey.predictors import Predictors
 from irt_dask.survey.replicates import Replicates
-from irt_dask.survey.rows import Key, interval, sorted_groups, warn_of
+from irt_dask.survey.rows import R_SQUARED, Key, interval, sorted_groups, warn_of
 from irt_dask.survey.sums import Group, gather
 from irt_dask.survey.tables import PERSON_ID, On, Source, Table
 
 FAMILIES = ("linear", "logistic")
-R_SQUARED = "R squared"
 
 
 def regress(
@@ -203,7 +202,7 @@ def _rows(
     first = replicates is not None and replicates.first_value
     out = []
     for term, t in values:
-        c = combined(t, scales, df, first_value=first)
+        c = combined(unless_one_unit(t, group.gram), scales, df, first_value=first)
         limits = (0.0, 1.0) if term == R_SQUARED else ()
         out.append([*key, term, *c, *interval(c, level, *limits), group.n])
     return out

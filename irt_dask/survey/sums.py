@@ -42,6 +42,10 @@ class Gathered:
     pairs: dict[tuple[str, str], dict[tuple[Any, ...], Group]]
     #: Persons who have a value and lack a predictor.
     incomplete: int = 0
+    #: Groups that persons are in, with and without values.
+    seen: set[tuple[Any, ...]] = field(default_factory=set)
+    #: Mean over persons of the variance of their replicate weights, next to the weight's square.
+    spread: float = np.nan
 
 
 @dataclass
@@ -72,8 +76,10 @@ def gather(table: Table, plan: Plan) -> Gathered:
         {name: {} for name in plan.variables}, {}, dict.fromkeys(plan.by, 0),
         {pair: {} for pair in plan.pairs},
     )  # fmt: skip
-    held = 0
+    held, spread = 0, _Spread(plan)
     for batch in read(table, plan):
+        spread.add(batch.weights)
+        out.seen.update(key for key, _ in batch.parts)
         for column, n in batch.without.items():
             out.without[column] += n
         out.incomplete += batch.incomplete
@@ -89,7 +95,33 @@ def gather(table: Table, plan: Plan) -> Gathered:
                 "percentiles hold the values and weights of all persons, here more than "
                 f"{MOST_BYTES >> 30} GiB: ask for them of a part of the persons"
             )
+    out.spread = spread.mean
     return out
+
+
+class _Spread:
+    """How much replicate weights differ from the full sample's: sum_r c_r (w_r / w - 1)^2.
+
+    Whatever the method, its weights and its c make it 1 for each person, as the variance of what
+    one person adds to a total is the square of it.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        r = plan.replicates
+        self._scales = None if r is None else r.scales(r.n)
+        self._sum, self._n = 0.0, 0
+
+    def add(self, weights: Floats) -> None:
+        """Add persons (persons, 1 + replicates); those without weight say nothing."""
+        if self._scales is not None:
+            some = weights[weights[:, 0] > 0]
+            self._sum += float((((some[:, 1:] / some[:, :1] - 1) ** 2) @ self._scales).sum())
+            self._n += len(some)
+
+    @property
+    def mean(self) -> float:
+        """Of all persons; NaN without any."""
+        return self._sum / self._n if self._n else np.nan
 
 
 def read(table: Table, plan: Plan) -> Iterator[Batch]:

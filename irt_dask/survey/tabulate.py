@@ -11,6 +11,7 @@ import pandas as pd
 from irt_dask.arrays import Floats
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import listed
+from irt_dask.survey.combine import unless_one_unit
 from irt_dask.survey.gaps import Gaps, differences, reference_level, references
 from irt_dask.survey.plan import COLUMNS, Plan, Values, planned
 from irt_dask.survey.replicates import Replicates
@@ -167,15 +168,20 @@ def _found(gathered: Gathered, plan: Plan) -> _All:
         for name, groups in gathered.groups.items():
             n, centre = len(plan.variables[name]), gathered.centres.get(name, 0.0)
             out[name] = {
-                key: Found(g.n, g.gram, _values(g, centre, n, plan.of_variables))
-                for key, g in groups.items()
+                key: _told(g, _values(g, centre, n, plan.of_variables)) for key, g in groups.items()
             }
     for pair, groups in gathered.pairs.items():
         out[pair] = {
-            key: Found(g.n, g.gram, {"correlation": correlations(g.sums)})
-            for key, g in groups.items()
+            key: _told(g, {"correlation": correlations(g.sums)}) for key, g in groups.items()
         }
     return out
+
+
+def _told(group: Group, values: dict[str, Floats]) -> Found:
+    """Statistics of a group; its weight alone moves where it lies in a single sampling unit."""
+    some = {name: t if name == "weight" else unless_one_unit(t, group.gram)
+            for name, t in values.items()}  # fmt: skip
+    return Found(group.n, group.gram, some)
 
 
 def _levels(compared: Mapping[str, object], found: _All, by: Sequence[str]) -> dict[str, object]:
