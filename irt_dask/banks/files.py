@@ -29,9 +29,11 @@ from irt_dask.variables import unique_ids
 
 #: Column: groups of persons in the calibration, where there were several.
 _GROUPS = "calibration_groups"
+#: Column: the group of persons in which an item was freed; nothing of common ones.
+_FREED = "freed_group"
 #: Columns beside those of parameters.
 _NAMES = (
-    "item", "model", "categories", "category_map", "flag", _GROUPS,
+    "item", "model", "categories", "category_map", "flag", _GROUPS, _FREED,
     covariances.OF, covariances.VALUES,
 )  # fmt: skip
 
@@ -57,7 +59,8 @@ def write_items(items: xr.Dataset, path: str | Path, *, convention: str | None =
         ``-d / a`` of the a and d beside it: the mean of b over a posterior, which a fit reports, is
         not.  Items calibrated with groups of persons, whose abilities are not all N(0, 1), have
         their number in the column ``calibration_groups``, which ``score`` warns by; the means and
-        standard deviations of the groups are not written.  .json also carries the covariance of all
+        standard deviations of the groups are not written.  Of a concurrent calibration
+        ``freed_group`` is the group in which an item was freed, that ``link`` may leave it out.  .json also carries the covariance of all
         parameters, where the items have one (fits of up to 1,000 parameters, draws), in
         ``covariance_of`` (columns) and ``covariance`` (for each, text of the covariances with all
         parameters before it in the file, and its variance): ``link`` needs it for the errors of a
@@ -112,6 +115,8 @@ def items_text(items: xr.Dataset, suffix: str) -> str:
         table["flag"] = items["item_flag"].values.astype(str)
     if n := calibration_groups(items):
         table[_GROUPS] = n
+    if "item_freed_group" in items:
+        table[_FREED] = items["item_freed_group"].values.astype(str)
     if suffix == ".json":
         table |= covariances.columns(items, known)
     return _text(pd.DataFrame(table), suffix, sparse=several)
@@ -274,6 +279,8 @@ def _extras(table: ItemTable) -> tuple[dict[str, Any], dict[str, Any]]:
     attrs: dict[str, Any] = {}
     if "flag" in table:
         data["item_flag"] = _flags(table)
+    if _FREED in table:
+        data["item_freed_group"] = np.array([group or "" for group in table.words(_FREED)])
     if _GROUPS in table:  # blank: rows from elsewhere
         n = table.numbers(_GROUPS, may_lack=True)
         if most := int(np.nan_to_num(n).max()):
