@@ -47,24 +47,24 @@ def write_items(items: xr.Dataset, path: str | Path, *, convention: str | None =
     path : .csv or .json, on a file system
         Columns ``item, model, a, b, c, d, se_a, se_b, se_d`` (3PL: ``se_c``): discrimination,
         difficulty, lower asymptote, intercept and their standard errors (posterior standard
-        deviations for a Bayesian fit); with flags of the items also ``flag``
-        (``item_flag``).  Where items have more than two categories also ``categories`` (K), the
-        step intercepts ``d1, d2, ...``, step difficulties ``b1, b2, ...``, the scores of nominal
-        categories ``s1, s2, ...`` and their errors ``se_d1, ...``; where nobody has a category
-        also ``category_map``, numbers of those that are left (``0 1 . 2``); ``model`` is that of
-        the item, ``b`` and ``d`` are its difficulty and ``-a b``, and what an item does not have
-        stays empty.  Numbers are written in full.  In .csv an apostrophe stands before an item
-        that a spreadsheet would run (``=``, ``@``, ``+``, ``-``, tab or line's end first, and no
-        number); :func:`read_items` takes it off.  A row is one curve, so b is
-        ``-d / a`` of the a and d beside it: the mean of b over a posterior, which a fit reports, is
-        not.  Items calibrated with groups of persons, whose abilities are not all N(0, 1), have
-        their number in the column ``calibration_groups``, which ``score`` warns by; the means and
-        standard deviations of the groups are not written.  Of a concurrent calibration
-        ``freed_group`` is the group in which an item was freed, that ``link`` may leave it out.  .json also carries the covariance of all
-        parameters, where the items have one (fits of up to 1,000 parameters, draws), in
-        ``covariance_of`` (columns) and ``covariance`` (for each, text of the covariances with all
-        parameters before it in the file, and its variance): ``link`` needs it for the errors of a
-        link.  .csv has standard errors alone.
+        deviations for a Bayesian fit); with flags of the items also ``flag`` (``item_flag``).
+        Where items have more than two categories also ``categories`` (K), the step intercepts ``d1,
+        d2, ...``, step difficulties ``b1, b2, ...``, the scores of nominal categories ``s1, s2,
+        ...`` and their errors ``se_d1, ...``; where nobody has a category also ``category_map``,
+        numbers of those that are left (``0 1 . 2``); ``model`` is that of the item, ``b`` and ``d``
+        are its difficulty and ``-a b``, and what an item does not have stays empty.  Numbers are
+        written in full.  In .csv an apostrophe stands before an item that a spreadsheet would run
+        (``=``, ``@``, ``+``, ``-``, tab or line's end first, and no number); :func:`read_items`
+        takes it off.  A row is one curve, so b is ``-d / a`` of the a and d beside it: the mean of
+        b over a posterior, which a fit reports, is not.  Items calibrated with groups of persons,
+        whose abilities are not all N(0, 1), have their number in the column ``calibration_groups``,
+        which ``score`` warns by; the means and standard deviations of the groups are not written.
+        Of a concurrent calibration ``freed_group`` is the group in which an item was freed, that
+        ``link`` may leave it out.  .json also carries the covariance of all parameters, where the
+        items have one (fits of up to 1,000 parameters, draws), in ``covariance_of`` (columns) and
+        ``covariance`` (for each, text of the covariances with all parameters before it in the file,
+        and its variance): ``link`` needs it for the errors of a link.  .csv has standard errors
+        alone.
     convention : {None, "mirt"}
         "mirt" writes R mirt's slope-intercept parameters, a row each, with the columns ``form,
         group, item, par, est, se``, as :func:`read_items` takes them.  ``GroupPars`` is written

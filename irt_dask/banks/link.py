@@ -73,14 +73,14 @@ def link(
         ``item_discrimination``, ``item_difficulty``, ``item_intercept`` and what else the items
         have on the scale of bank_a; ``_se`` of discriminations, difficulties, thresholds, category
         scores and asymptotes where bank_b has them (or posterior SDs), scaled, A and B taken as
-        known.  Those of intercepts would need a covariance and are left out.
-        ``item_link_rmsd``, the root mean square difference of the curves of a common item on the
-        scale of bank_a, weights N(0, 1); NaN for other items.  Large ones tell of drift.  attrs:
-        ``A``, ``B``, ``criterion`` (weighted sum of squared differences on both scales; NaN for
-        the methods by moments), ``n_common``, and ``n_used``, the common items that link the banks.
-        ``item_flag``, if bank_b has it.  With ``robust`` ``item_link_weight``, the weight of a
-        common item (NaN of others; 0: dropped), and attrs ``robust``, ``n_dropped``, ``dropped``,
-        ``A_unweighted`` and ``B_unweighted``.  With ``error`` attrs ``error``, ``error_of`` (what the errors are of),
+        known.  Those of intercepts would need a covariance and are left out. ``item_link_rmsd``,
+        the root mean square difference of the curves of a common item on the scale of bank_a,
+        weights N(0, 1); NaN for other items.  Large ones tell of drift.  attrs: ``A``, ``B``,
+        ``criterion`` (weighted sum of squared differences on both scales; NaN for the methods by
+        moments), ``n_common``, and ``n_used``, the common items that link the banks. ``item_flag``,
+        if bank_b has it.  With ``robust`` ``item_link_weight``, the weight of a common item (NaN of
+        others; 0: dropped), and attrs ``robust``, ``n_dropped``, ``dropped``, ``A_unweighted`` and
+        ``B_unweighted``.  With ``error`` attrs ``error``, ``error_of`` (what the errors are of),
         ``A_se``, ``B_se``, ``AB_covariance``, ``linking_error`` and ``linking_error_at``, on the
         scale of bank_a, and of the jackknife ``n_units``: :func:`irt_dask.trend` takes the Dataset
         as ``linking_error``.

@@ -41,7 +41,7 @@ _METHODS: dict[str, tuple[str, ...]] = {
     ),
     "concurrent": (
         "model", "free", "rate", "least", "reference_group", "guessing_prior", "standard_errors",
-        "max_iterations", "checkpoint",
+        "standard_errors_from", "sampling_unit", "max_iterations", "checkpoint",
     ),
     "joint": ("model", "coreset", "max_iterations", "start", "checkpoint", "seed"),
     "spectral": ("standard_errors",),

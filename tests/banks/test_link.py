@@ -240,8 +240,8 @@ def test_items_freed_in_a_group_link_nothing(tmp_path):
         ((one, "csv"), (two, "json")))]  # fmt: skip
     files = [irt.read_items(path) for path in paths]
     assert irt.link(*files).attrs["n_common"] == 12
+    alone = [x.isel(items=[12]) for x in (one, two)]
     with pytest.raises(InputError, match=r"0 item\(s\) in common that are common to all groups"):
-        alone = [x.isel(items=[12]) for x in (one, two)]
         irt.link(*alone)
 
 

@@ -84,6 +84,8 @@ class Asked(NamedTuple):
     guessing_prior: tuple[float, float] | None
     max_iterations: int
     tolerance: float
+    standard_errors: bool | str | None
+    sampling_unit: Any
     client: Any
     progress: Any
     checkpoint: str | Path | None
