@@ -42,6 +42,7 @@ from irt_dask.report.posterior_plots import (
 )
 from irt_dask.report.predictive_plots import predictive, predictive_items
 from irt_dask.report.rank_plots import ranks
+from irt_dask.report.table_plots import groups, percentiles
 from irt_dask.report.wright import wright_map
 from irt_dask.variables import ITEMS, ITERATION
 
@@ -53,9 +54,11 @@ __all__ = [
     "compare",
     "convergence",
     "forest",
+    "groups",
     "icc",
     "information",
     "item_groups",
+    "percentiles",
     "predictive",
     "predictive_items",
     "ranks",

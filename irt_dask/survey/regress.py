@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from irt_dask.arrays import Floats
+from irt_dask.engine.progress import ProgressOption
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import DataWarning, InputError, listed
 from irt_dask.survey.combine import combined, degrees_of_freedom, unless_one_unit
@@ -28,7 +29,7 @@ FAMILIES = ("linear", "logistic")
 def regress(
     persons: Source, formula: str, *, family: str = "linear", by: str | Sequence[str] = (),
     weight: str | None = None, replicates: Replicates | None = None, level: float = 0.95,
-    join: Source | None = None, on: On = PERSON_ID,
+    join: Source | None = None, on: On = PERSON_ID, progress: ProgressOption = None,
 ) -> pd.DataFrame:  # fmt: skip
     """Weighted regressions, with standard errors that hold sampling and imputation.
 
@@ -50,8 +51,8 @@ def regress(
         value of at least the cut, by maximum likelihood; exp(estimate) is an odds ratio.
     by
         A regression for each combination of these columns.
-    weight, replicates, level, join, on
-        As in :func:`irt_dask.tabulate`.
+    weight, replicates, level, join, on, progress
+        As in :func:`irt_dask.tabulate`; of logistic regressions passes over the table are counted.
 
     Returns
     -------
@@ -111,13 +112,13 @@ def regress(
         predictors=predictors, binary=family == "logistic", cut=cut,
     )  # fmt: skip
     with single_threaded():
-        gathered = gather(table, plan)
+        gathered = gather(table, plan, progress, "regressions")
         (name,) = gathered.groups
         groups, n_values = gathered.groups[name], len(plan.variables[name])
         linear = {key: solved(groups[key].sums, predictors, n_values)
                   for key in sorted_groups(groups)}  # fmt: skip
         _check_terms(formula, predictors, [one.kept for one in linear.values()])
-        fits = logistic(table, plan, groups, linear) if plan.binary else {}
+        fits = logistic(table, plan, groups, linear, progress) if plan.binary else {}
     rows: list[list[Any]] = []
     said: list[str] = []
     infinite: list[bool] = []

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from irt_dask.arrays import Floats
+from irt_dask.engine.progress import Progress, ProgressOption
 from irt_dask.errors import InputError, TooLargeError
 from irt_dask.survey.plan import Plan
 from irt_dask.survey.statistics import cross_products
@@ -66,7 +67,9 @@ class Batch:
     incomplete: int = 0
 
 
-def gather(table: Table, plan: Plan) -> Gathered:
+def gather(
+    table: Table, plan: Plan, progress: ProgressOption = None, stage: str = "tables"
+) -> Gathered:
     """Sums of every group and variable, in one pass.
 
     Memory is that of a batch, and for each group and variable (1 + replicates) x summands and
@@ -77,7 +80,7 @@ def gather(table: Table, plan: Plan) -> Gathered:
         {pair: {} for pair in plan.pairs},
     )  # fmt: skip
     held, spread = 0, _Spread(plan)
-    for batch in read(table, plan):
+    for batch in read(table, plan, progress, stage):
         spread.add(batch.weights)
         out.seen.update(key for key, _ in batch.parts)
         for column, n in batch.without.items():
@@ -124,31 +127,40 @@ class _Spread:
         return self._sum / self._n if self._n else np.nan
 
 
-def read(table: Table, plan: Plan) -> Iterator[Batch]:
+def read(
+    table: Table, plan: Plan, progress: ProgressOption = False, stage: str = ""
+) -> Iterator[Batch]:
     """A pass over the table, checked; an error if it has no rows."""
-    first_row = 0
-    for frame in table.batches(plan.columns):
-        missing = frame[list(plan.by)].isna()
-        predictors = None if plan.predictors is None else plan.predictors.matrix(frame)
-        out = Batch(
-            plan.weights(frame, first_row),
-            list(_parts(frame, plan.by, ~missing.to_numpy().any(axis=1))), predictors, {},
-            {name: int(missing[name].sum()) for name in plan.by},
-        )  # fmt: skip
-        for name, columns in plan.variables.items():
-            x = np.stack([numbers(frame, c, first_row) for c in columns], axis=1)
-            there = _observed(x, columns, first_row)
-            if plan.binary:
-                x = _binary(x, there, columns, plan.cut, first_row)
-            if predictors is not None:
-                complete = np.isfinite(predictors).all(axis=1)
-                out.incomplete += int((there & ~complete).sum())
-                there &= complete
-            out.observed[name] = x, there
-        yield out
-        first_row += len(frame)
+    first_row, n_rows = 0, None if progress is False else table.n_rows
+    with Progress(progress, stage) as shown:
+        for frame in table.batches(plan.columns):
+            yield _batch(frame, plan, first_row)
+            first_row += len(frame)
+            shown.update(first_row, n_rows)
     if first_row == 0:
         raise InputError(f"{table.source}: the table has no rows")
+
+
+def _batch(frame: pd.DataFrame, plan: Plan, first_row: int) -> Batch:
+    """Some rows, checked."""
+    missing = frame[list(plan.by)].isna()
+    predictors = None if plan.predictors is None else plan.predictors.matrix(frame)
+    out = Batch(
+        plan.weights(frame, first_row),
+        list(_parts(frame, plan.by, ~missing.to_numpy().any(axis=1))), predictors, {},
+        {name: int(missing[name].sum()) for name in plan.by},
+    )  # fmt: skip
+    for name, columns in plan.variables.items():
+        x = np.stack([numbers(frame, c, first_row) for c in columns], axis=1)
+        there = _observed(x, columns, first_row)
+        if plan.binary:
+            x = _binary(x, there, columns, plan.cut, first_row)
+        if predictors is not None:
+            complete = np.isfinite(predictors).all(axis=1)
+            out.incomplete += int((there & ~complete).sum())
+            there &= complete
+        out.observed[name] = x, there
+    return out
 
 
 def _of_variable(out: Gathered, name: str, batch: Batch, plan: Plan) -> int:

@@ -59,6 +59,15 @@ class Table:
         return self._names if self._joined is None else self._joined.columns
 
     @property
+    def n_rows(self) -> int | None:
+        """How many rows it has; None of a CSV file, which says so at its end alone."""
+        if isinstance(self.source, pd.DataFrame):
+            return len(self.source)
+        assert self._dataset is not None
+        of_parquet = isinstance(self._dataset.format, pa_dataset.ParquetFileFormat)
+        return self._dataset.count_rows() if of_parquet else None
+
+    @property
     def name(self) -> str:
         """What to call it in a message."""
         return "the table" if isinstance(self.source, pd.DataFrame) else str(self.source)

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from irt_dask.arrays import Floats
+from irt_dask.engine.progress import ProgressOption
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import listed
 from irt_dask.survey.combine import unless_one_unit
@@ -31,7 +32,7 @@ def tabulate(
     persons: Source, values: Values, *, by: str | Sequence[str] = (), weight: str | None = None,
     replicates: Replicates | None = None, statistics: str | Sequence[str] = ("mean", "sd"),
     gaps: Gaps = (), level: float = 0.95,
-    join: Source | None = None, on: On = PERSON_ID,
+    join: Source | None = None, on: On = PERSON_ID, progress: ProgressOption = None,
 ) -> pd.DataFrame:  # fmt: skip
     """Statistics of groups of persons, with standard errors that hold sampling and imputation.
 
@@ -69,6 +70,9 @@ def tabulate(
         A second table of the same persons, whose columns stand beside those of the first (scores,
         and a file of countries and replicate weights), by the column `on`, or by the pair of its
         names in both. Those that are asked for are held in memory.
+    progress
+        A bar while the table is read (default: where standard error is a terminal), or a function
+        of (stage, rows done, all rows or None).
 
     Returns
     -------
@@ -138,7 +142,7 @@ def tabulate(
     )  # fmt: skip
     compared = references(gaps, plan.by)
     with single_threaded():  # the same bits on any number of cores
-        gathered = gather(table, plan)
+        gathered = gather(table, plan, progress)
     found = _found(gathered, plan)
     rows: list[list[Any]] = []
     said: list[str] = []

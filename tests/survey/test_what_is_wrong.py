@@ -156,3 +156,22 @@ def test_groups_without_values_are_said():
     with pytest.warns(DataWarning, match=r"nobody has a value of 'PV\*' in '2'"):
         table = irt.tabulate(frame, "PV*", by="third", statistics="mean")
     assert table["third"].tolist() == [0, 1]
+
+
+def test_progress_is_told(tmp_path):
+    frame, told = persons(), []
+    frame.to_parquet(tmp_path / "persons.parquet")
+    frame.to_csv(tmp_path / "persons.csv", index=False)
+
+    def tell(*what):
+        told.append(what)
+
+    irt.tabulate(frame, "PV*", progress=tell)
+    irt.tabulate(tmp_path / "persons.parquet", "PV*", progress=tell)
+    irt.tabulate(tmp_path / "persons.csv", "PV*", progress=tell)
+    assert told == [("tables", N, N)] * 2 + [("tables", N, None)]
+    told.clear()
+    irt.regress(frame, "PV* >= 500 ~ x", family="logistic", replicates=DESIGN, progress=tell)
+    stages = dict.fromkeys(stage for stage, *_ in told)
+    assert list(stages) == ["regressions", "logistic regressions, passes",
+                            "logistic regressions, passes of replicates"]  # fmt: skip
