@@ -116,7 +116,8 @@ def report(sets):
             mc = of.mean(axis=1).std(ddof=1) / len(sets) ** 0.5
             print(f"  {label} {of.mean():.3f} ({mc:.3f})", end="")
         print()
-    slope = np.polyfit(x["shift"][:, :-1].ravel(), error[:, :-1].ravel(), 1)[0]
+    shift = x["shift"][:, :-1]
+    slope = float((shift * error[:, :-1]).sum() / max((shift**2).sum(), 1e-12))
     print(f"linking error {x['linking_error'].mean():.4f}  slope of errors on net shifts "
           f"{slope:+.2f}  sensitivity {x['sensitivity'].mean():.3f}  false flags "
           f"{x['false'].mean():.4f}", flush=True)  # fmt: skip

@@ -351,6 +351,22 @@ def test_more_categories():
     np.testing.assert_allclose(shift[:2], 0.7, atol=0.3)
 
 
+@pytest.mark.parametrize("given", [0, 1])
+def test_an_item_that_all_of_a_group_have_right_is_freed_there(given):
+    # It was not tested, as nobody was in its other category, and drew the group's mean to 10.
+    responses, _ = simulated(3, 400, 8, seed=0)
+    y = responses.to_xarray()["response"].values.copy()
+    y[800:, 3] = given
+    groups = np.repeat(["a", "b", "c"], 400)
+    fit = calibrated(irt.from_array(y, persons={"group": groups}))
+    freed = fit["item_id"].values[fit["item_freed_group"].values != ""]
+    assert freed.tolist() == ["3@c"]
+    assert fit.attrs["stable"] == 1
+    others = irt.from_array(np.delete(y, 3, axis=1), persons={"group": groups})
+    wanted = calibrated(others, free=None)["group_mean"].values
+    np.testing.assert_allclose(fit["group_mean"], wanted, atol=0.1)
+
+
 def test_sampling_units_are_those_of_the_marginal_fit():
     responses, _ = simulated(2, 400, 6, seed=4)
     school = np.arange(800) // 10

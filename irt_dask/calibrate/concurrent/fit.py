@@ -111,7 +111,8 @@ def fit_concurrent(
         the square (or 0); ``origin_chi2`` (``origin_df``), ``origin_p_value``, ``origin_q_value``
         (adjusted for all); ``origin_n_responses``; ``origin_freed``.  NaN where a group did not
         answer and, of tests, where no other group has the item in common, fewer than 30 persons
-        answered or fewer than 5 are in the lowest or the highest category.
+        answered, or fewer than 5 are in the lowest or the highest category and fewer than 10 are
+        expected there.
         Over groups ``group_n_common``, the items that tie the group to others, and
         ``group_mean_all_common`` and ``group_sd_all_common``, before anything was freed.
         Over ``changes``, what was freed or taken back (``change_freed``) before which round, of
