@@ -159,8 +159,9 @@ def fit_concurrent(
     Passes over the data: in each round those of :func:`fit_marginal` (from the last round's
     parameters: some 6), and one, of about ten products of (persons x items) and (items x nodes),
     for the comparisons.  Memory: groups x items x nodes x 8 bytes times the parameters of an item
-    and the categories twice each and four, some times over where persons lie in order of groups
-    and up to 37 times where every block has persons of all (240 groups, 150 items: 2.4 and 7.7 GB).
+    and the categories twice each and four, once and for each thread as much of it as it has met
+    groups (240 groups, 150 items, 2 threads: 1.0 GiB where persons lie in order of groups, 2.2 GiB
+    where every block has persons of all).
     Sources: von Davier, Yamamoto, Shin et al. (2019); OECD (2017), PISA 2015 Technical Report,
     chapter 9; Glas (1998); Benjamini and Hochberg (1995).
 
