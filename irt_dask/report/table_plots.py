@@ -48,7 +48,8 @@ def groups(
     >>> import irt_dask as irt, numpy as np, pandas as pd
     >>> rng = np.random.default_rng(1)
     >>> country = rng.choice(["A", "B", "C"], 600)
-    >>> values = {f"PV{m}": rng.normal(500, 100, 600) for m in range(1, 6)}
+    >>> ability = rng.normal(500, 100, 600)
+    >>> values = {f"PV{m}": ability + rng.normal(0, 10, 600) for m in range(1, 6)}
     >>> persons = pd.DataFrame(values).assign(country=country)
     >>> persons["zone"], persons["unit"] = np.arange(600) // 30 + 1, np.arange(600) % 2
     >>> jk2 = irt.Replicates.from_zones("jk2", "zone", "unit", n_zones=20)

@@ -217,8 +217,7 @@ def fit_concurrent(
     nulls.warn(last.fit.model.items, last.naming.item_id, estimated, "raise")
     checks.warn(items["item_flag"], last.naming.item_id)
     links.warn_of_weak(labels, given.item_id, pairs.n > 0, freed)
-    if sampling_unit is not None and free == _TEST:
-        links.warn_of_units()
+    links.warn_of_units(sampling_unit is not None and free == _TEST)
     name = model if isinstance(model, str) else "by item"
     return described(last.fit, found, last.end, items, last.naming, pairs, record, name, stable)
 

@@ -65,8 +65,10 @@ def warn_of_weak(labels: tuple[str, ...], item_id: tuple[str, ...], there: Bools
         )
 
 
-def warn_of_units() -> None:
-    """Say that tests take persons as independent, who were sampled in units."""
+def warn_of_units(tested: bool) -> None:
+    """Say, if there were tests, that they take persons as independent, who are sampled in units."""
+    if not tested:
+        return
     warnings.warn(
         "standard errors are those of a sample of units, and the tests of items in groups are not: "
         "they take persons as independent, and free too many items where persons of a unit answer "

@@ -134,6 +134,7 @@ def measure(engine: Engine, setting: Setting) -> list[Sums]:
         f"curves of {m} items in {groups} groups at {q} abilities",
     )
     found = engine.map_add(_measured, setting)
+    found = tuple(x if x.flags.writeable else x.copy() for x in found)  # from another process
     each = [Sums.of([x[g] for x in found]) for g in range(groups)]
     for g, sums in enumerate(each):
         _in_units(sums, setting.tables.unit[:, setting.columns[g]])
