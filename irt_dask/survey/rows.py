@@ -129,6 +129,11 @@ def _of_nobody(found: Mapping[str, Mapping[Key, Group]], gathered: Gathered) -> 
 
 def _of_weights(gathered: Gathered, plan: Plan) -> Iterator[str]:
     """Replicate weights that cannot be those of their method."""
+    if gathered.nowhere:
+        yield (
+            f"{gathered.nowhere:,} persons with a weight have none in any replicate: estimates "
+            "hold them and errors do not"
+        )
     share = gathered.spread
     if plan.replicates is not None and (share < LEAST_SPREAD or share > MOST_SPREAD):
         yield (

@@ -47,6 +47,8 @@ class Gathered:
     seen: set[tuple[Any, ...]] = field(default_factory=set)
     #: Mean over persons of the variance of their replicate weights, next to the weight's square.
     spread: float = np.nan
+    #: Persons with a weight who have none in any replicate.
+    nowhere: int = 0
 
 
 @dataclass
@@ -98,7 +100,7 @@ def gather(
                 "percentiles hold the values and weights of all persons, here more than "
                 f"{MOST_BYTES >> 30} GiB: ask for them of a part of the persons"
             )
-    out.spread = spread.mean
+    out.spread, out.nowhere = spread.mean, spread.nowhere
     return out
 
 
@@ -113,11 +115,14 @@ class _Spread:
         r = plan.replicates
         self._scales = None if r is None else r.scales(r.n)
         self._sum, self._n = 0.0, 0
+        #: Persons with a weight who have none in any replicate.
+        self.nowhere = 0
 
     def add(self, weights: Floats) -> None:
         """Add persons (persons, 1 + replicates); those without weight say nothing."""
         if self._scales is not None:
             some = weights[weights[:, 0] > 0]
+            self.nowhere += int((some[:, 1:].max(axis=1, initial=0.0) == 0).sum())
             self._sum += float((((some[:, 1:] / some[:, :1] - 1) ** 2) @ self._scales).sum())
             self._n += len(some)
 

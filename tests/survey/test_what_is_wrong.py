@@ -112,6 +112,14 @@ def test_replicates_of_another_method_are_said(wrong):
         irt.regress(frame, "PV* ~ x", replicates=design)
 
 
+def test_persons_whom_no_replicate_has_are_said():
+    frame = persons()
+    frame[[f"r{r}" for r in range(ZONES)]] = frame[["w"]].to_numpy() * factors(frame)
+    frame.loc[7, [f"r{r}" for r in range(ZONES)]] = 0.0
+    with pytest.warns(DataWarning, match="1 persons with a weight have none in any replicate"):
+        irt.tabulate(frame, "PV1", replicates=irt.Replicates("jk2", "r*", weight="w"))
+
+
 def test_who_is_joined_must_be_known():
     frame = persons()
     scores, about = frame[["PV1", "PV2", "person_id"]], frame[["person_id", "x", "unit"]]
