@@ -191,12 +191,12 @@ def _free(text: str) -> str | float | None:
               "their matrix is not too large, with marginal up to 2,000 parameters).")  # fmt: skip
 @click.option("--standard-errors-from", type=click.Choice(["information", "sandwich"]),
               help="How standard errors are found: from the information, as if the model held and "
-              "persons were drawn one by one, or from how much persons differ (marginal; default: "
-              "information, with sampling weights sandwich).")  # fmt: skip
+              "persons were drawn one by one, or from how much persons differ (marginal, "
+              "concurrent; default: information, with sampling weights sandwich).")  # fmt: skip
 @click.option("--sampling-unit", metavar="NAME",
               help="What was drawn before persons were, such as schools: a covariate of the "
               "persons, or person_group. Standard errors are then those of a sample of such units "
-              "(marginal).")  # fmt: skip
+              "(marginal, concurrent).")  # fmt: skip
 @click.option("--null-categories", type=click.Choice(["raise", "keep", "collapse"]),
               default="raise", show_default=True, help="What becomes of categories that nobody "
               "has, of items with more than two: an error; or they have probability 0, and are "
