@@ -18,15 +18,29 @@ _LEAST_FOR_ORDER = 3
 
 
 def common(bank_a: xr.Dataset, bank_b: xr.Dataset) -> tuple[str, ...]:
-    """Identifiers that both banks have, in the order of bank_b; an error if they are too few."""
-    known = set(bank_item_ids(bank_a, "bank_a"))
-    common = tuple(i for i in bank_item_ids(bank_b, "bank_b") if i in known)
+    """Identifiers that both banks have, in the order of bank_b; an error if they are too few.
+
+    Items that are freed in a group are left out: they are what the group's persons alone made of an
+    item that is there already, and drift with it.
+    """
+    known, of_b = set(bank_item_ids(bank_a, "bank_a")), bank_item_ids(bank_b, "bank_b")
+    freed = freed_in_groups(bank_a) | freed_in_groups(bank_b)
+    common = tuple(i for i in of_b if i in known - freed)
     if len(common) < 2:
+        but = " that are common to all groups" if freed else ""
         raise InputError(
-            f"the banks have {len(common)} item(s) in common and linking needs at least 2; items "
-            f"are matched by item_id"
+            f"the banks have {len(common)} item(s) in common{but} and linking needs at least 2; "
+            f"items are matched by item_id"
         )
     return common
+
+
+def freed_in_groups(bank: xr.Dataset) -> set[str]:
+    """Items that a concurrent calibration freed in a group."""
+    if "item_freed_group" not in bank:
+        return set()
+    ids, group = bank["item_id"].values, bank["item_freed_group"].values
+    return {str(i) for i, g in zip(ids, group, strict=True) if str(g)}
 
 
 def check_order(b_a: Floats, b_b: Floats) -> None:

@@ -29,9 +29,11 @@ from irt_dask.variables import unique_ids
 
 #: Column: groups of persons in the calibration, where there were several.
 _GROUPS = "calibration_groups"
+#: Column: the group of persons in which an item was freed; nothing of common ones.
+_FREED = "freed_group"
 #: Columns beside those of parameters.
 _NAMES = (
-    "item", "model", "categories", "category_map", "flag", _GROUPS,
+    "item", "model", "categories", "category_map", "flag", _GROUPS, _FREED,
     covariances.OF, covariances.VALUES,
 )  # fmt: skip
 
@@ -45,23 +47,24 @@ def write_items(items: xr.Dataset, path: str | Path, *, convention: str | None =
     path : .csv or .json, on a file system
         Columns ``item, model, a, b, c, d, se_a, se_b, se_d`` (3PL: ``se_c``): discrimination,
         difficulty, lower asymptote, intercept and their standard errors (posterior standard
-        deviations for a Bayesian fit); with flags of the items also ``flag``
-        (``item_flag``).  Where items have more than two categories also ``categories`` (K), the
-        step intercepts ``d1, d2, ...``, step difficulties ``b1, b2, ...``, the scores of nominal
-        categories ``s1, s2, ...`` and their errors ``se_d1, ...``; where nobody has a category
-        also ``category_map``, numbers of those that are left (``0 1 . 2``); ``model`` is that of
-        the item, ``b`` and ``d`` are its difficulty and ``-a b``, and what an item does not have
-        stays empty.  Numbers are written in full.  In .csv an apostrophe stands before an item
-        that a spreadsheet would run (``=``, ``@``, ``+``, ``-``, tab or line's end first, and no
-        number); :func:`read_items` takes it off.  A row is one curve, so b is
-        ``-d / a`` of the a and d beside it: the mean of b over a posterior, which a fit reports, is
-        not.  Items calibrated with groups of persons, whose abilities are not all N(0, 1), have
-        their number in the column ``calibration_groups``, which ``score`` warns by; the means and
-        standard deviations of the groups are not written.  .json also carries the covariance of all
-        parameters, where the items have one (fits of up to 1,000 parameters, draws), in
-        ``covariance_of`` (columns) and ``covariance`` (for each, text of the covariances with all
-        parameters before it in the file, and its variance): ``link`` needs it for the errors of a
-        link.  .csv has standard errors alone.
+        deviations for a Bayesian fit); with flags of the items also ``flag`` (``item_flag``).
+        Where items have more than two categories also ``categories`` (K), the step intercepts ``d1,
+        d2, ...``, step difficulties ``b1, b2, ...``, the scores of nominal categories ``s1, s2,
+        ...`` and their errors ``se_d1, ...``; where nobody has a category also ``category_map``,
+        numbers of those that are left (``0 1 . 2``); ``model`` is that of the item, ``b`` and ``d``
+        are its difficulty and ``-a b``, and what an item does not have stays empty.  Numbers are
+        written in full.  In .csv an apostrophe stands before an item that a spreadsheet would run
+        (``=``, ``@``, ``+``, ``-``, tab or line's end first, and no number); :func:`read_items`
+        takes it off.  A row is one curve, so b is ``-d / a`` of the a and d beside it: the mean of
+        b over a posterior, which a fit reports, is not.  Items calibrated with groups of persons,
+        whose abilities are not all N(0, 1), have their number in the column ``calibration_groups``,
+        which ``score`` warns by; the means and standard deviations of the groups are not written.
+        Of a concurrent calibration ``freed_group`` is the group in which an item was freed, that
+        ``link`` may leave it out.  .json also carries the covariance of all parameters, where the
+        items have one (fits of up to 1,000 parameters, draws), in ``covariance_of`` (columns) and
+        ``covariance`` (for each, text of the covariances with all parameters before it in the file,
+        and its variance): ``link`` needs it for the errors of a link.  .csv has standard errors
+        alone.
     convention : {None, "mirt"}
         "mirt" writes R mirt's slope-intercept parameters, a row each, with the columns ``form,
         group, item, par, est, se``, as :func:`read_items` takes them.  ``GroupPars`` is written
@@ -112,6 +115,8 @@ def items_text(items: xr.Dataset, suffix: str) -> str:
         table["flag"] = items["item_flag"].values.astype(str)
     if n := calibration_groups(items):
         table[_GROUPS] = n
+    if "item_freed_group" in items:
+        table[_FREED] = items["item_freed_group"].values.astype(str)
     if suffix == ".json":
         table |= covariances.columns(items, known)
     return _text(pd.DataFrame(table), suffix, sparse=several)
@@ -274,6 +279,8 @@ def _extras(table: ItemTable) -> tuple[dict[str, Any], dict[str, Any]]:
     attrs: dict[str, Any] = {}
     if "flag" in table:
         data["item_flag"] = _flags(table)
+    if _FREED in table:
+        data["item_freed_group"] = np.array([group or "" for group in table.words(_FREED)])
     if _GROUPS in table:  # blank: rows from elsewhere
         n = table.numbers(_GROUPS, may_lack=True)
         if most := int(np.nan_to_num(n).max()):

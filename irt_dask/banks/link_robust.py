@@ -30,6 +30,10 @@ LEAST = 5
 #: Least robust SD: of log discriminations, and of difficulties in units of 1 / a.
 _LEAST_SD = 0.01
 _ROUNDS, _SAME = 200, 1e-9
+#: Differences of robust and plain constants, in SDs by chance, beyond which items have drifted.
+APART = 4.0
+#: Variance of that difference next to that of a plain mean of normal residuals: 1 / .78 - 1.
+_BETWEEN = 0.28
 #: Rounds without Newton's steps, and the largest rate of plain ones with which they are taken.
 _PLAIN, _STABLE = 3, 0.999
 
@@ -125,6 +129,12 @@ def robust_constants(pair: Pair, near: Constants | None = None) -> Robust:
         f"robust='bisquare': the weights of the {pair.weight.size} common items do not settle; "
         f"most differ between the banks. Compare their curves (item_link_rmsd of robust=None)"
     )
+
+
+def between_links(found: Robust) -> float:
+    """How far B of a robust link is from that of a plain one by chance, residuals being normal."""
+    n = ordered_places(found.pair.one, found.pair.two).size
+    return found.spread.difficulty * float(np.sqrt(_BETWEEN / n))
 
 
 def robust_moves(found: Robust) -> Moves:

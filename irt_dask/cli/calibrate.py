@@ -41,7 +41,7 @@ _METHODS: dict[str, tuple[str, ...]] = {
     ),
     "concurrent": (
         "model", "free", "rate", "least", "reference_group", "guessing_prior", "standard_errors",
-        "max_iterations", "checkpoint",
+        "standard_errors_from", "sampling_unit", "max_iterations", "checkpoint",
     ),
     "joint": ("model", "coreset", "max_iterations", "start", "checkpoint", "seed"),
     "spectral": ("standard_errors",),
@@ -193,12 +193,12 @@ def _free(text: str) -> str | float | None:
               "their matrix is not too large, with marginal up to 2,000 parameters).")  # fmt: skip
 @click.option("--standard-errors-from", type=click.Choice(["information", "sandwich"]),
               help="How standard errors are found: from the information, as if the model held and "
-              "persons were drawn one by one, or from how much persons differ (marginal; default: "
-              "information, with sampling weights sandwich).")  # fmt: skip
+              "persons were drawn one by one, or from how much persons differ (marginal, "
+              "concurrent; default: information, with sampling weights sandwich).")  # fmt: skip
 @click.option("--sampling-unit", metavar="NAME",
               help="What was drawn before persons were, such as schools: a covariate of the "
               "persons, or person_group. Standard errors are then those of a sample of such units "
-              "(marginal).")  # fmt: skip
+              "(marginal, concurrent).")  # fmt: skip
 @click.option("--facet", "facets", multiple=True, metavar="NAME",
               help="What levels stand for in the names of columns, item@level, such as the rater, "
               "whose effects on difficulty are estimated; repeat for item@level@level (marginal).",

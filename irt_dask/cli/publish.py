@@ -77,8 +77,9 @@ def _made(
     first, sep, second = on.partition("=")
     with warned(quiet):
         table: pd.DataFrame = getattr(irt, function)(
-            file, what, replicates=design, join=join, on=(first, second) if sep else on, **options
-        )
+            file, what, replicates=design, join=join, on=(first, second) if sep else on,
+            progress=False if quiet else None, **options,
+        )  # fmt: skip
     _show(table, path, page, Path(file).name, as_json)
 
 

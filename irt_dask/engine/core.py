@@ -188,7 +188,7 @@ class Engine:
         """
         futures = self._submit(self._pieces(), _add_blocks, step, args)
         if math.isinf(self.executor.max_gathered):  # of threads: those that finish are added
-            return functools.reduce(_add, (sums for _, sums in self._finished(futures, report)))
+            return functools.reduce(_add_to, (sums for _, sums in self._finished(futures, report)))
         return self._reduced(futures, _add, report)
 
     @property
@@ -368,6 +368,14 @@ def _result(value: Any) -> Reduced:
 
 def _add(left: Reduced, right: Reduced) -> Reduced:
     return tuple(np.add(a, b) for a, b in zip(left, right, strict=True))
+
+
+def _add_to(left: Reduced, right: Reduced) -> Reduced:
+    """The same in place of the left, whose arrays a step made to be added to."""
+    return tuple(
+        np.add(a, b, out=a) if isinstance(a, np.ndarray) else np.add(a, b)
+        for a, b in zip(left, right, strict=True)
+    )
 
 
 def _tree(parts: list[Reduced], add: Combine) -> Reduced:

@@ -114,7 +114,7 @@ def _images(table: pd.DataFrame) -> list[Image]:
     out: list[Image] = []
     kinds = table["row"] if "row" in table else pd.Series("group", index=table.index)
     for variable in table["variable"].astype(str).unique():
-        of = table[table["variable"].astype(str) == variable]
+        of = table[(table["variable"].astype(str) == variable) & table["estimate"].notna()]
         own = kinds[of.index]
         for row, what in (("group", "groups"), ("gap", "gaps")):
             statistic = _first(of[own == row])
@@ -124,8 +124,10 @@ def _images(table: pd.DataFrame) -> list[Image]:
             ax = table_plots.groups(table, statistic=statistic, variable=variable, row=row)
             alt = f"{statistic} of {variable} in {n} {what}, with intervals; the table has them"
             out.append(inline(ax, alt, f"{statistic} of {variable}: {what} from the largest down."))
-        levels = {s for s in of["statistic"].astype(str) if re.fullmatch(r"p\d+(\.\d+)?", s)}
-        if len(levels) > 1 and "earlier" not in table:
+        levels = of[own == "group"]["statistic"].astype(str).value_counts()
+        levels = levels[[s for s in levels.index if re.fullmatch(r"p\d+(\.\d+)?", s)]]
+        everywhere = len(levels) > 1 and levels.min() == levels.max() <= _MOST_GROUPS
+        if everywhere and "earlier" not in table:
             ax = table_plots.percentiles(table, variable=variable)
             alt = f"percentiles of {variable} by group as bands; the table has them"
             out.append(

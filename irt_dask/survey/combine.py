@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from irt_dask.arrays import Floats
+
+#: Share of a statistic at or below which an error of sampling is rounding.
+NO_ERROR = 1e-10
 
 
 class Combined(NamedTuple):
@@ -45,6 +48,23 @@ def combined(
     observed = (design_df + 1) / (design_df + 3) * design_df * (1 - share)
     df = 1 / (share**2 / (m - 1) + 1 / observed) if observed > 0 else np.nan
     return Combined(estimate, total**0.5, u**0.5, between**0.5, df, share)
+
+
+def unless_one_unit(values: Floats, gram: Floats) -> Floats:
+    """Values (replicates + 1, plausible values), or NaN for replicates that weigh all alike.
+
+    The persons of a group lie in a single sampling unit then, which says nothing of others: every
+    replicate gives the same, and an error of 0 (or of imputation alone) would look like knowledge.
+    """
+    moved = np.abs(values[1:] - values[0]).max(initial=0.0)
+    if not is_nothing(moved, np.abs(values[0]).max()) or degrees_of_freedom(gram) > 1:
+        return values
+    return np.concatenate([values[:1], np.full_like(values[1:], np.nan)])
+
+
+def is_nothing(error: Any, estimate: Any) -> Any:
+    """Whether an error is 0 but for rounding."""
+    return error <= NO_ERROR * abs(estimate)
 
 
 def degrees_of_freedom(gram: Floats) -> int:

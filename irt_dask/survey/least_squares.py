@@ -51,7 +51,8 @@ def solved(sums: Floats, predictors: Predictors, n_values: int) -> Solved:
         kept = _estimable(scaled[0], predictors.intercept)
         scaled, root = scaled[:, kept][:, :, kept], root[:, kept]
         known = np.isfinite(scaled).all(axis=(1, 2)) & bool(kept)
-        known[known] = np.linalg.eigvalsh(scaled[known])[:, 0] > FLAT
+        if known.any():
+            known[known] = np.linalg.eigvalsh(scaled[known])[:, 0] > FLAT
         some = np.linalg.solve(scaled[known], right[known][:, kept] / root[known][:, :, None])
         b[np.ix_(known, kept)] = some / root[known][:, :, None]
         fitted = np.nansum(b * right, axis=1)

@@ -74,6 +74,21 @@ def errors_of_links(
     return out
 
 
+def degrees_of_links(given: Links, variables: pd.Series) -> Floats:
+    """Degrees of freedom of the linking error of rows, (rows,): units of a jackknife less 1.
+
+    Infinite where a link does not say so many units, or none is of the variable.
+    """
+
+    def of(link: Any) -> float:
+        n = link.attrs.get("n_units") if isinstance(link, xr.Dataset) else None
+        return np.inf if n is None else max(float(n) - 1.0, 1.0)
+
+    if isinstance(given, xr.Dataset):
+        return np.full(len(variables), of(given))
+    return np.array([of(given.get(name)) for name in variables])
+
+
 def _links(given: Links, variables: Sequence[str], scale: Scale | None) -> dict[str, _Link]:
     if isinstance(given, xr.Dataset):
         if len(variables) > 1:

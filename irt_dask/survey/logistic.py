@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from irt_dask.arrays import Floats
+from irt_dask.engine.progress import Progress, ProgressOption
 from irt_dask.errors import TooLargeError
 from irt_dask.survey.least_squares import FLAT, Solved
 from irt_dask.survey.plan import Plan
@@ -93,8 +94,9 @@ class _Newton:
 
 
 def logistic(
-    table: Table, plan: Plan, groups: Mapping[Key, Group], linear: Mapping[Key, Solved]
-) -> dict[Key, Fitted]:
+    table: Table, plan: Plan, groups: Mapping[Key, Group], linear: Mapping[Key, Solved],
+    progress: ProgressOption = False,
+) -> dict[Key, Fitted]:  # fmt: skip
     """Weighted maximum likelihood for each group, plausible value and weight.
 
     `linear` has the linear regressions of the same 0 and 1, from which the full sample's begin;
@@ -117,17 +119,17 @@ def logistic(
         fits[key] = _begun(
             solved, groups[key], plan, [0], _start(solved, plan.predictors.intercept)
         )
-    _run(table, plan, fits)
+    _run(table, plan, fits, progress, "logistic regressions, passes")
     again = {}
     for key, fit in fits.items():
         if fit.failed.any():
-            known = np.isfinite(linear[key].b[0, fit.kept]).all()
+            known = fit.kept and np.isfinite(linear[key].b[0, fit.kept]).all()
             infinite = _running_off(fit, plan.predictors) if known else []
             out[key] = Fitted(np.full((n_weights, p, m), np.nan), fit.kept, infinite)
         elif n_weights > 1:
             start = np.tile(fit.best, n_weights - 1)
             again[key] = _begun(linear[key], groups[key], plan, range(1, n_weights), start)
-    _run(table, plan, again)
+    _run(table, plan, again, progress, "logistic regressions, passes of replicates")
     for key, fit in fits.items():
         if key not in out:
             b = np.full((n_weights, p, m), np.nan)
@@ -155,7 +157,7 @@ def _begun(
     weights, m = np.asarray(list(weights)), solved.b.shape[2]
     weight, value = np.repeat(weights, m), np.tile(np.arange(m), weights.size)
     # without anybody, or terms that follow from others there
-    unknown = np.isnan(solved.b[:, solved.kept]).sum(axis=1) > 0
+    unknown = (np.isnan(solved.b[:, solved.kept]).sum(axis=1) > 0) | (not solved.kept)
     failed = unknown[weight, value]
     assert plan.predictors is not None
     if plan.predictors.intercept in solved.kept:
@@ -168,27 +170,36 @@ def _begun(
     )  # fmt: skip
 
 
-def _run(table: Table, plan: Plan, fits: Mapping[Key, _Newton]) -> None:
+def _run(
+    table: Table, plan: Plan, fits: Mapping[Key, _Newton], progress: ProgressOption, stage: str
+) -> None:
     """Newton's steps, each for all that have not settled in one pass over the table."""
-    (name,) = plan.variables
-    for _ in range(MOST_PASSES):
-        live = {key: fit for key, fit in fits.items() if fit.active.any()}
-        if not live:
-            return
-        sums = {key: np.zeros((fit.size, int(fit.active.sum()))) for key, fit in live.items()}
-        for batch in read(table, plan):
-            _, there = batch.observed[name]
-            for key, rows in batch.parts:
-                rows = rows[there[rows]]
-                if key in live:
-                    assert batch.predictors is not None
-                    fit = live[key]
-                    x = batch.predictors[np.ix_(rows, fit.kept)]
-                    sums[key] += _sums(fit, x, batch.weights[rows])
-        for key, fit in live.items():
-            fit.advance(sums[key])
+    with Progress(progress, stage) as shown:
+        for k in range(MOST_PASSES):
+            live = {key: fit for key, fit in fits.items() if fit.active.any()}
+            if not live:
+                return
+            _step(table, plan, live)
+            shown.update(k + 1, None)
     for fit in fits.values():
         fit.fail()
+
+
+def _step(table: Table, plan: Plan, live: Mapping[Key, _Newton]) -> None:
+    """One step of those that have not settled."""
+    (name,) = plan.variables
+    sums = {key: np.zeros((fit.size, int(fit.active.sum()))) for key, fit in live.items()}
+    for batch in read(table, plan):
+        _, there = batch.observed[name]
+        for key, rows in batch.parts:
+            rows = rows[there[rows]]
+            if key in live:
+                assert batch.predictors is not None
+                fit = live[key]
+                x = batch.predictors[np.ix_(rows, fit.kept)]
+                sums[key] += _sums(fit, x, batch.weights[rows])
+    for key, fit in live.items():
+        fit.advance(sums[key])
 
 
 def _sums(fit: _Newton, x: Floats, weights: Floats) -> Floats:

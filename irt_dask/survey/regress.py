@@ -10,26 +10,26 @@ import numpy as np
 import pandas as pd
 
 from irt_dask.arrays import Floats
+from irt_dask.engine.progress import ProgressOption
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import DataWarning, InputError, listed
-from irt_dask.survey.combine import combined, degrees_of_freedom
+from irt_dask.survey.combine import combined, degrees_of_freedom, unless_one_unit
 from irt_dask.survey.least_squares import solved
 from irt_dask.survey.logistic import logistic
 from irt_dask.survey.plan import COLUMNS, Plan, planned
 from irt_dask.survey.predictors import Predictors
 from irt_dask.survey.replicates import Replicates
-from irt_dask.survey.rows import Key, interval, sorted_groups, warn_of
+from irt_dask.survey.rows import R_SQUARED, Key, interval, sorted_groups, warn_of
 from irt_dask.survey.sums import Group, gather
 from irt_dask.survey.tables import PERSON_ID, On, Source, Table
 
 FAMILIES = ("linear", "logistic")
-R_SQUARED = "R squared"
 
 
 def regress(
     persons: Source, formula: str, *, family: str = "linear", by: str | Sequence[str] = (),
     weight: str | None = None, replicates: Replicates | None = None, level: float = 0.95,
-    join: Source | None = None, on: On = PERSON_ID,
+    join: Source | None = None, on: On = PERSON_ID, progress: ProgressOption = None,
 ) -> pd.DataFrame:  # fmt: skip
     """Weighted regressions, with standard errors that hold sampling and imputation.
 
@@ -51,8 +51,8 @@ def regress(
         value of at least the cut, by maximum likelihood; exp(estimate) is an odds ratio.
     by
         A regression for each combination of these columns.
-    weight, replicates, level, join, on
-        As in :func:`irt_dask.tabulate`.
+    weight, replicates, level, join, on, progress
+        As in :func:`irt_dask.tabulate`; of logistic regressions passes over the table are counted.
 
     Returns
     -------
@@ -112,13 +112,13 @@ def regress(
         predictors=predictors, binary=family == "logistic", cut=cut,
     )  # fmt: skip
     with single_threaded():
-        gathered = gather(table, plan)
+        gathered = gather(table, plan, progress, "regressions")
         (name,) = gathered.groups
         groups, n_values = gathered.groups[name], len(plan.variables[name])
         linear = {key: solved(groups[key].sums, predictors, n_values)
                   for key in sorted_groups(groups)}  # fmt: skip
         _check_terms(formula, predictors, [one.kept for one in linear.values()])
-        fits = logistic(table, plan, groups, linear) if plan.binary else {}
+        fits = logistic(table, plan, groups, linear, progress) if plan.binary else {}
     rows: list[list[Any]] = []
     said: list[str] = []
     infinite: list[bool] = []
@@ -203,7 +203,7 @@ def _rows(
     first = replicates is not None and replicates.first_value
     out = []
     for term, t in values:
-        c = combined(t, scales, df, first_value=first)
+        c = combined(unless_one_unit(t, group.gram), scales, df, first_value=first)
         limits = (0.0, 1.0) if term == R_SQUARED else ()
         out.append([*key, term, *c, *interval(c, level, *limits), group.n])
     return out

@@ -13,11 +13,21 @@ from scipy.stats import t as student
 
 from irt_dask.arrays import Floats
 from irt_dask.errors import DataWarning, listed
-from irt_dask.survey.combine import Combined, combined, degrees_of_freedom
+from irt_dask.survey.combine import (
+    Combined,
+    combined,
+    degrees_of_freedom,
+    is_nothing,
+)
 from irt_dask.survey.plan import Plan
 from irt_dask.survey.statistics import Statistic
-from irt_dask.survey.sums import Gathered
+from irt_dask.survey.sums import Gathered, Group
 
+#: The row of a regression that is no term.
+R_SQUARED = "R squared"
+#: Variance of a person's replicate weights, next to the weight's square, which is 1 by design:
+#: adjustments for nonresponse move it by some hundredths, a wrong method by a factor of 2 or more.
+LEAST_SPREAD, MOST_SPREAD = 0.6, 1.6
 #: Intervals on fewer degrees of freedom are said to be rough.
 FEW = 5
 #: An error of a correlation below is rounding, and the correlation -1 or 1.
@@ -93,10 +103,12 @@ def warn_of(
     """Say what is not as one might think; `also` says why estimates of `known` rows are NaN."""
     said = [f"{n:,} persons without {name!r} are in no group"
             for name, n in gathered.without.items() if n]  # fmt: skip
+    said += _of_weights(gathered, plan)
     if plan.predictors is not None or plan.of_variables:
-        said += [f"nobody has a value of {name!r}" for name, g in gathered.groups.items() if not g]
-    said += [f"nobody has values of {a!r} and {b!r}" for (a, b), g in gathered.pairs.items()
-             if not g]  # fmt: skip
+        said += _of_nobody({f"a value of {k!r}": g for k, g in gathered.groups.items()}, gathered)
+    said += _of_nobody(
+        {f"values of {a!r} and {b!r}": g for (a, b), g in gathered.pairs.items()}, gathered
+    )
     if len(out):
         said += _of_rows(out if known is None else out[~known], plan)
     said += also
@@ -104,18 +116,53 @@ def warn_of(
         warnings.warn("; ".join(said), DataWarning, stacklevel=3)
 
 
+def _of_nobody(found: Mapping[str, Mapping[Key, Group]], gathered: Gathered) -> Iterator[str]:
+    """Groups of the table that have no row, as nobody in them has a value."""
+    for what, groups in found.items():
+        lacking = sorted_groups(gathered.seen.difference(groups))
+        if not groups:
+            yield f"nobody has {what}"
+        elif lacking:
+            names = listed(dict.fromkeys(", ".join(map(str, key)) for key in lacking))
+            yield f"nobody has {what} in {names}, which are left out"
+
+
+def _of_weights(gathered: Gathered, plan: Plan) -> Iterator[str]:
+    """Replicate weights that cannot be those of their method."""
+    if gathered.nowhere:
+        yield (
+            f"{gathered.nowhere:,} persons with a weight have none in any replicate: estimates "
+            "hold them and errors do not"
+        )
+    share = gathered.spread
+    if plan.replicates is not None and (share < LEAST_SPREAD or share > MOST_SPREAD):
+        yield (
+            f"replicate weights do not go with method={plan.replicates.method!r}: a person's w_r "
+            f"have a variance about the weight w, sum of c_r (w_r / w - 1)^2, of {share:.2g} in "
+            f"the mean, where each method makes it 1, so that errors are about "
+            f"{share**0.5:.2g} times what they should be or worse. See to the method, fay= and "
+            "scale=; to weight=, which must be the weight that the replicates are of; and whether "
+            "they are factors of it (factors=True)"
+        )
+
+
 def _of_rows(out: pd.DataFrame, plan: Plan) -> Iterator[str]:
     """What is to be said of rows, with their groups."""
     group = out[list(plan.by)].astype(str).agg(", ".join, axis=1) if plan.by else pd.Series(
         "all persons", index=out.index)  # fmt: skip
     unknown = out["estimate"].isna()
-    nowhere = same = one = pd.Series(False, index=out.index)
+    nowhere = same = one = flat = pd.Series(False, index=out.index)
+    still = is_nothing(out["se_sampling"], out["estimate"])
     if "term" in out:
         group = group + ": " + out["term"]
-        nowhere, unknown = unknown, nowhere
+        flat = unknown & (out["term"] == R_SQUARED)
+        nowhere, unknown = unknown & ~flat, nowhere
+        if flat.any():
+            yield f"without weight, or where values do not differ (NaN): {_listed(group[flat])}"
     else:  # totals may be the same by design, as weights are made to be
         related = out["statistic"] == "correlation"
         same = out["statistic"].str.startswith("at least") & (out["se"] == 0)
+        still &= ~same & ~related & (out["statistic"] != "weight")
         one, flat = related & (out["se"] < _NO_ERROR), related & unknown
         unknown = unknown & ~flat
         if flat.any():
@@ -124,12 +171,16 @@ def _of_rows(out: pd.DataFrame, plan: Plan) -> Iterator[str]:
     lost = out["se_sampling"].isna() & out["estimate"].notna() & (plan.replicates is not None)
     few = ~lost & (out["df"] < FEW)
     for rows, why in (
-        (nowhere, "follow from the terms before them in their group, not estimated (NaN)"),
+        (nowhere, "follow from the terms before them in their group, or nobody has weight there, "
+         "not estimated (NaN)"),
         (unknown, "groups without weight (NaN)"),
         (lost, "under some replicate there is no estimate, errors are not known (NaN)"
-         if "term" in out else "some replicate leaves nobody, errors are not known (NaN)"),
+         if "term" in out else "some replicate leaves nobody, or all lie in one sampling unit, "
+         "errors are not known (NaN)"),
         (few, f"intervals have below {FEW} degrees of freedom and are rough"),
         (same, "a share of none or all has an error of 0, which is not certainty"),
+        (still, "no replicate moves an estimate (values that do not differ, a percentile among few "
+         "scores), whose error of sampling of 0 is not certainty"),
         (one, "a correlation of -1 or 1 has an error of 0: is it of values with themselves?"),
     ):  # fmt: skip
         if rows.any():

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from irt_dask.arrays import Floats
+from irt_dask.engine.progress import Progress, ProgressOption
 from irt_dask.errors import InputError, TooLargeError
 from irt_dask.survey.plan import Plan
 from irt_dask.survey.statistics import cross_products
@@ -42,6 +43,12 @@ class Gathered:
     pairs: dict[tuple[str, str], dict[tuple[Any, ...], Group]]
     #: Persons who have a value and lack a predictor.
     incomplete: int = 0
+    #: Groups that persons are in, with and without values.
+    seen: set[tuple[Any, ...]] = field(default_factory=set)
+    #: Mean over persons of the variance of their replicate weights, next to the weight's square.
+    spread: float = np.nan
+    #: Persons with a weight who have none in any replicate.
+    nowhere: int = 0
 
 
 @dataclass
@@ -62,7 +69,9 @@ class Batch:
     incomplete: int = 0
 
 
-def gather(table: Table, plan: Plan) -> Gathered:
+def gather(
+    table: Table, plan: Plan, progress: ProgressOption = None, stage: str = "tables"
+) -> Gathered:
     """Sums of every group and variable, in one pass.
 
     Memory is that of a batch, and for each group and variable (1 + replicates) x summands and
@@ -72,8 +81,10 @@ def gather(table: Table, plan: Plan) -> Gathered:
         {name: {} for name in plan.variables}, {}, dict.fromkeys(plan.by, 0),
         {pair: {} for pair in plan.pairs},
     )  # fmt: skip
-    held = 0
-    for batch in read(table, plan):
+    held, spread = 0, _Spread(plan)
+    for batch in read(table, plan, progress, stage):
+        spread.add(batch.weights)
+        out.seen.update(key for key, _ in batch.parts)
         for column, n in batch.without.items():
             out.without[column] += n
         out.incomplete += batch.incomplete
@@ -89,34 +100,72 @@ def gather(table: Table, plan: Plan) -> Gathered:
                 "percentiles hold the values and weights of all persons, here more than "
                 f"{MOST_BYTES >> 30} GiB: ask for them of a part of the persons"
             )
+    out.spread, out.nowhere = spread.mean, spread.nowhere
     return out
 
 
-def read(table: Table, plan: Plan) -> Iterator[Batch]:
+class _Spread:
+    """How much replicate weights differ from the full sample's: sum_r c_r (w_r / w - 1)^2.
+
+    Whatever the method, its weights and its c make it 1 for each person, as the variance of what
+    one person adds to a total is the square of it.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        r = plan.replicates
+        self._scales = None if r is None else r.scales(r.n)
+        self._sum, self._n = 0.0, 0
+        #: Persons with a weight who have none in any replicate.
+        self.nowhere = 0
+
+    def add(self, weights: Floats) -> None:
+        """Add persons (persons, 1 + replicates); those without weight say nothing."""
+        if self._scales is not None:
+            some = weights[weights[:, 0] > 0]
+            self.nowhere += int((some[:, 1:].max(axis=1, initial=0.0) == 0).sum())
+            self._sum += float((((some[:, 1:] / some[:, :1] - 1) ** 2) @ self._scales).sum())
+            self._n += len(some)
+
+    @property
+    def mean(self) -> float:
+        """Of all persons; NaN without any."""
+        return self._sum / self._n if self._n else np.nan
+
+
+def read(
+    table: Table, plan: Plan, progress: ProgressOption = False, stage: str = ""
+) -> Iterator[Batch]:
     """A pass over the table, checked; an error if it has no rows."""
-    first_row = 0
-    for frame in table.batches(plan.columns):
-        missing = frame[list(plan.by)].isna()
-        predictors = None if plan.predictors is None else plan.predictors.matrix(frame)
-        out = Batch(
-            plan.weights(frame, first_row),
-            list(_parts(frame, plan.by, ~missing.to_numpy().any(axis=1))), predictors, {},
-            {name: int(missing[name].sum()) for name in plan.by},
-        )  # fmt: skip
-        for name, columns in plan.variables.items():
-            x = np.stack([numbers(frame, c, first_row) for c in columns], axis=1)
-            there = _observed(x, columns, first_row)
-            if plan.binary:
-                x = _binary(x, there, columns, plan.cut, first_row)
-            if predictors is not None:
-                complete = np.isfinite(predictors).all(axis=1)
-                out.incomplete += int((there & ~complete).sum())
-                there &= complete
-            out.observed[name] = x, there
-        yield out
-        first_row += len(frame)
+    first_row, n_rows = 0, None if progress is False else table.n_rows
+    with Progress(progress, stage) as shown:
+        for frame in table.batches(plan.columns):
+            yield _batch(frame, plan, first_row)
+            first_row += len(frame)
+            shown.update(first_row, n_rows)
     if first_row == 0:
         raise InputError(f"{table.source}: the table has no rows")
+
+
+def _batch(frame: pd.DataFrame, plan: Plan, first_row: int) -> Batch:
+    """Some rows, checked."""
+    missing = frame[list(plan.by)].isna()
+    predictors = None if plan.predictors is None else plan.predictors.matrix(frame)
+    out = Batch(
+        plan.weights(frame, first_row),
+        list(_parts(frame, plan.by, ~missing.to_numpy().any(axis=1))), predictors, {},
+        {name: int(missing[name].sum()) for name in plan.by},
+    )  # fmt: skip
+    for name, columns in plan.variables.items():
+        x = np.stack([numbers(frame, c, first_row) for c in columns], axis=1)
+        there = _observed(x, columns, first_row)
+        if plan.binary:
+            x = _binary(x, there, columns, plan.cut, first_row)
+        if predictors is not None:
+            complete = np.isfinite(predictors).all(axis=1)
+            out.incomplete += int((there & ~complete).sum())
+            there &= complete
+        out.observed[name] = x, there
+    return out
 
 
 def _of_variable(out: Gathered, name: str, batch: Batch, plan: Plan) -> int:

@@ -59,6 +59,15 @@ class Table:
         return self._names if self._joined is None else self._joined.columns
 
     @property
+    def n_rows(self) -> int | None:
+        """How many rows it has; None of a CSV file, which says so at its end alone."""
+        if isinstance(self.source, pd.DataFrame):
+            return len(self.source)
+        assert self._dataset is not None
+        of_parquet = isinstance(self._dataset.format, pa_dataset.ParquetFileFormat)
+        return self._dataset.count_rows() if of_parquet else None
+
+    @property
     def name(self) -> str:
         """What to call it in a message."""
         return "the table" if isinstance(self.source, pd.DataFrame) else str(self.source)
@@ -118,7 +127,7 @@ class Joined:
         """Columns of the other table by key, in memory."""
         if self._held is None or self._held[0] != more:
             whole = pd.concat(self._other.batches([self._key, *more]), ignore_index=True)
-            keys = pd.Index(whole[self._key].astype(str))
+            keys = _keys(whole[self._key], self._other.name, 0)
             if (again := keys.duplicated()).any():
                 raise InputError(
                     f"join=: {self._key} {keys[again][0]!r} occurs twice in {self._other.name}"
@@ -130,9 +139,9 @@ class Joined:
         """See :meth:`Table.batches`."""
         other = self._read([c for c in wanted if c not in self._own])
         own = [self._on, *(c for c in wanted if c in self._own and c != self._on)]
-        n = 0
+        n, met = 0, np.zeros(len(other), dtype=np.int64)
         for batch in self._table.of_source(own):
-            keys = pd.Index(batch[self._on].astype(str))
+            keys = _keys(batch[self._on], self._table.name, n)
             at = other.index.get_indexer(keys)
             if (at < 0).any():
                 raise InputError(
@@ -140,16 +149,31 @@ class Joined:
                     f"{self._table.name}"
                 )
             n += len(batch)
+            met += np.bincount(at, minlength=len(other))
             rest = other.iloc[at].set_axis(batch.index, axis=0)
             yield pd.concat([batch, rest], axis=1)[wanted]
-        if n < len(other) and not self._said:
+        said = []
+        if absent := int((met == 0).sum()):
+            said.append(f"{absent:,} persons of {self._other.name} are not in {self._table.name} "
+                        "and are left out")  # fmt: skip
+        if again := int((met > 1).sum()):
+            said.append(f"{again:,} persons are in several rows of {self._table.name}, and count "
+                        f"as often: {listed(other.index[met > 1], 5)}")  # fmt: skip
+        if said and not self._said:
             self._said = True
-            warnings.warn(
-                f"{len(other) - n:,} persons of {self._other.name} are not in {self._table.name} "
-                f"and are left out",
-                DataWarning,
-                stacklevel=2,
-            )
+            warnings.warn("; ".join(said), DataWarning, stacklevel=2)
+
+
+def _keys(column: pd.Series, table: str, first_row: int) -> pd.Index:
+    """Keys as text; whole numbers as such, whatever type they have in this table."""
+    if (lacking := column.isna().to_numpy()).any():
+        raise InputError(
+            f"join=: {table} has no {column.name} in row {first_row + int(np.argmax(lacking)) + 1}:"
+            " nobody knows whose it is; leave out such rows"
+        )
+    if pd.api.types.is_float_dtype(column.dtype) and (column == column.round()).all():
+        column = column.astype(np.int64)
+    return pd.Index(column.astype(str))
 
 
 def _opened(path: Path) -> pa_dataset.Dataset:

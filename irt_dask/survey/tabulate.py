@@ -9,8 +9,10 @@ import numpy as np
 import pandas as pd
 
 from irt_dask.arrays import Floats
+from irt_dask.engine.progress import ProgressOption
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import listed
+from irt_dask.survey.combine import unless_one_unit
 from irt_dask.survey.gaps import Gaps, differences, reference_level, references
 from irt_dask.survey.plan import COLUMNS, Plan, Values, planned
 from irt_dask.survey.replicates import Replicates
@@ -30,7 +32,7 @@ def tabulate(
     persons: Source, values: Values, *, by: str | Sequence[str] = (), weight: str | None = None,
     replicates: Replicates | None = None, statistics: str | Sequence[str] = ("mean", "sd"),
     gaps: Gaps = (), level: float = 0.95,
-    join: Source | None = None, on: On = PERSON_ID,
+    join: Source | None = None, on: On = PERSON_ID, progress: ProgressOption = None,
 ) -> pd.DataFrame:  # fmt: skip
     """Statistics of groups of persons, with standard errors that hold sampling and imputation.
 
@@ -68,6 +70,9 @@ def tabulate(
         A second table of the same persons, whose columns stand beside those of the first (scores,
         and a file of countries and replicate weights), by the column `on`, or by the pair of its
         names in both. Those that are asked for are held in memory.
+    progress
+        A bar while the table is read (default: where standard error is a terminal), or a function
+        of (stage, rows done, all rows or None).
 
     Returns
     -------
@@ -137,7 +142,7 @@ def tabulate(
     )  # fmt: skip
     compared = references(gaps, plan.by)
     with single_threaded():  # the same bits on any number of cores
-        gathered = gather(table, plan)
+        gathered = gather(table, plan, progress)
     found = _found(gathered, plan)
     rows: list[list[Any]] = []
     said: list[str] = []
@@ -167,15 +172,20 @@ def _found(gathered: Gathered, plan: Plan) -> _All:
         for name, groups in gathered.groups.items():
             n, centre = len(plan.variables[name]), gathered.centres.get(name, 0.0)
             out[name] = {
-                key: Found(g.n, g.gram, _values(g, centre, n, plan.of_variables))
-                for key, g in groups.items()
+                key: _told(g, _values(g, centre, n, plan.of_variables)) for key, g in groups.items()
             }
     for pair, groups in gathered.pairs.items():
         out[pair] = {
-            key: Found(g.n, g.gram, {"correlation": correlations(g.sums)})
-            for key, g in groups.items()
+            key: _told(g, {"correlation": correlations(g.sums)}) for key, g in groups.items()
         }
     return out
+
+
+def _told(group: Group, values: dict[str, Floats]) -> Found:
+    """Statistics of a group; its weight alone moves where it lies in a single sampling unit."""
+    some = {name: t if name == "weight" else unless_one_unit(t, group.gram)
+            for name, t in values.items()}  # fmt: skip
+    return Found(group.n, group.gram, some)
 
 
 def _levels(compared: Mapping[str, object], found: _All, by: Sequence[str]) -> dict[str, object]:

@@ -13,7 +13,13 @@ from scipy.stats import t as student
 
 from irt_dask.arrays import Floats
 from irt_dask.errors import DataWarning, InputError, listed, repeated
-from irt_dask.survey.link_results import Links, Scale, errors_of_links, has_links
+from irt_dask.survey.link_results import (
+    Links,
+    Scale,
+    degrees_of_links,
+    errors_of_links,
+    has_links,
+)
 from irt_dask.survey.linking import LinkingError, linking_errors, named, texts
 from irt_dask.survey.plan import OWN
 from irt_dask.survey.rows import FEW, RANGE_OF_GAPS
@@ -65,7 +71,8 @@ def trend(
         there are gaps), ``statistic``, ``earlier`` and ``later`` (the estimates), ``estimate``
         (later less earlier), ``se``, ``se_sampling``, ``se_imputation`` (NaN with a single value in
         a table), ``se_linking`` (0 where the link does not matter), ``df`` (Welch and
-        Satterthwaite's; the linking error counts as known), ``lower``, ``upper`` (Student's t),
+        Satterthwaite's; a linking error that is a number counts as known, that of a link by the
+        jackknife has as many as it has units, less 1), ``lower``, ``upper`` (Student's t),
         ``n_earlier``, ``n_later``.
 
     Errors
@@ -165,11 +172,14 @@ def _changes(
     """Rows of two tables that belong together, subtracted."""
     kinds = [statistics_of(name)[0] for name in b["statistic"]]
     link = _linking(*given, b, names, kinds)
+    of_link = np.full(len(b), np.inf)
+    if has_links(given[0]):
+        of_link = degrees_of_links(given[0], b["variable"])
     x, y = ({name: t[name].to_numpy(dtype=np.float64) for name in _FIGURES} for t in (a, b))
     estimate = y["estimate"] - x["estimate"]
     variances = np.stack([x["se"] ** 2, y["se"] ** 2, link**2])
     se = np.sqrt(variances.sum(axis=0))
-    df = _welch(variances, np.stack([x["df"], y["df"], np.full(len(b), np.inf)]))
+    df = _welch(variances, np.stack([x["df"], y["df"], of_link]))
     half = student.ppf((1 + level) / 2, df) * se
     most = np.array([RANGE_OF_GAPS.get(s.kind, (0.0, np.inf))[1] for s in kinds])
     most = np.where(b["row"] == "gap", 2 * most, most)

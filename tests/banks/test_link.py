@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from items import bank
 from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
 
 import irt_dask as irt
 from irt_dask.errors import EstimationError, InputError, ItemWarning
@@ -213,6 +214,47 @@ def test_flags_of_banks_count():
     flags[0] = "ok"
     with pytest.raises(EstimationError, match=r"1 of the 6 common items can link .* 1 \(flat in b"):
         irt.link(bank(a, b), bank(a, b, item_flag=flags))
+
+
+def test_items_freed_in_a_group_link_nothing(tmp_path):
+    # As of two cycles in which the group c has parameters of its own of an item, not the same.
+    rng = np.random.default_rng(4)
+    a, b, _ = items(rng, 12)
+    ids = [f"i{j}" for j in range(12)]
+    own = bank(a, b, item_id=ids)
+    wanted = irt.link(own, own).attrs
+    names, groups = [*ids, "i3@c"], [""] * 12 + ["c"]
+
+    def cycle(shift):
+        some = bank(np.append(a, a[3]), np.append(b, b[3] + shift), item_id=names)
+        return some.assign(item_freed_group=("items", groups), item_origin=("items", [*ids, "i3"]))
+
+    one, two = cycle(0.5), cycle(-0.5)
+    got = irt.link(one, two, error="jackknife")
+    assert got.attrs["n_common"] == 12
+    assert (got.attrs["A"], got.attrs["B"]) == (wanted["A"], wanted["B"])
+    assert got.attrs["linking_error"] < 1e-6  # .08 with the freed one
+    assert got["item_freed_group"].values.tolist() == groups  # for the next cycle
+    assert np.isnan(got["item_link_rmsd"][12])
+    paths = [irt.write_items(x, tmp_path / f"{k}.{end}") for k, (x, end) in enumerate(
+        ((one, "csv"), (two, "json")))]  # fmt: skip
+    files = [irt.read_items(path) for path in paths]
+    assert irt.link(*files).attrs["n_common"] == 12
+    alone = [x.isel(items=[12]) for x in (one, two)]
+    with pytest.raises(InputError, match=r"0 item\(s\) in common that are common to all groups"):
+        irt.link(*alone)
+
+
+def test_bits_do_not_depend_on_threads():
+    rng = np.random.default_rng(5)
+    a, b, _ = items(rng, 40)
+    two = bank(a * np.exp(rng.normal(0, 0.1, 40)), b + rng.normal(0, 0.1, 40))
+    found = []
+    for n in (1, 2, 4):
+        with threadpool_limits(n, user_api="blas"):
+            found.append(irt.link(bank(a, b), two).attrs)
+    assert [x["A"] for x in found] == [found[0]["A"]] * 3
+    assert [x["B"] for x in found] == [found[0]["B"]] * 3
 
 
 def test_an_absurd_slope_is_an_error():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -269,8 +270,9 @@ def test_drift_moves_robust_links_less(share, of_bias, told):
     for _ in range(30):
         one, two, moved = drifted(rng, share)
         robust = quiet(
-            irt.link, one, two, method="mean-mean", robust="bisquare", kinds=(ItemWarning,)
-        )
+            irt.link, one, two, method="mean-mean", robust="bisquare",
+            kinds=(ItemWarning, DataWarning),
+        )  # fmt: skip
         shift.append([irt.link(one, two, method="mean-mean").attrs["B"], robust.attrs["B"]])
         weight = robust["item_link_weight"].values
         found += (weight[moved].mean() < 0.5 * np.delete(weight, moved).mean()) / 30
@@ -289,14 +291,37 @@ def test_items_that_drift_far_are_dropped_by_name(method):
     a, b = np.exp(rng.normal(0, 0.2, N)), np.linspace(-1.5, 1.5, N)
     b2 = b + rng.normal(0, 0.03, N)
     b2[[2, 7]] += 1.0
-    with pytest.warns(ItemWarning, match=r"2 of 12 common items do not link .* SDs: '2', '7'"):
+    with (
+        pytest.warns(ItemWarning, match=r"2 of 12 common items do not link .* SDs: '2', '7'"),
+        pytest.warns(DataWarning, match=r"and without weights it is -0.1.*drifted to one side"),
+    ):
         got = irt.link(bank(a, b), bank(a, b2), method=method, robust="bisquare", error="jackknife")
     assert (got.attrs["dropped"], got.attrs["n_dropped"], got.attrs["n_used"]) == ("2,7", 2, 10)
     np.testing.assert_array_equal(np.flatnonzero(got["item_link_weight"] == 0.0), [2, 7])
     assert got.attrs["B"] == pytest.approx(0.0, abs=0.03)
     assert got.attrs["linking_error"] < 0.03
+    plain = irt.link(bank(a, b), bank(a, b2), method=method)
+    for name in "AB":
+        assert got.attrs[f"{name}_unweighted"] == pytest.approx(plain.attrs[name])
     with pytest.raises(InputError, match="has 4 common items to compare, and needs 5"):
         irt.link(bank(a[:4], b[:4]), bank(a[:4], b[:4]), robust="bisquare")
+
+
+def test_drift_to_one_side_is_said_and_chance_is_not():
+    # Without drift 5% of links by 25 items are said to have some; here 2 of 30, and 20 of 30 with
+    # a fifth of the items .5 harder (45%).  False alarm of either bound: below 1%.
+    def said(share):
+        rng, times = np.random.default_rng(3), 0
+        for _ in range(30):
+            one, two, _ = drifted(rng, share)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                irt.link(one, two, method="mean-mean", robust="bisquare")
+            times += any("drifted to one side" in str(w.message) for w in caught)
+        return times
+
+    assert said(0.0) <= 6
+    assert said(0.2) >= 6
 
 
 def test_nominal_items_are_not_weighed_which_is_said():

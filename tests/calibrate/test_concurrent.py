@@ -1,5 +1,6 @@
 """Concurrent calibration of many groups: what is freed, why, and what chance would free."""
 
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -305,6 +306,8 @@ def test_rounds_that_do_not_end(some):
         ({"rate": 0.0}, "rate=0.0"),
         ({"least": -0.1}, "least=-0.1"),
         ({"max_rounds": 0}, "max_rounds"),
+        ({"standard_errors": "robust"}, "standard_errors='robust' is not available"),
+        ({"sampling_unit": "person_group"}, "has no use for sampling_unit"),
         ({"reference_group": "zz"}, "'zz' is not a group"),
         ({"model": {"0": "2pl"}}, "names no model for"),
     ],
@@ -346,6 +349,69 @@ def test_more_categories():
     at = fit["item_id"].values.tolist().index("2@g3")
     shift = fit["item_threshold"].values[at] - fit["item_threshold"].values[2]
     np.testing.assert_allclose(shift[:2], 0.7, atol=0.3)
+
+
+@pytest.mark.parametrize("given", [0, 1])
+def test_an_item_that_all_of_a_group_have_right_is_freed_there(given):
+    # It was not tested, as nobody was in its other category, and drew the group's mean to 10.
+    responses, _ = simulated(3, 400, 8, seed=0)
+    y = responses.to_xarray()["response"].values.copy()
+    y[800:, 3] = given
+    groups = np.repeat(["a", "b", "c"], 400)
+    fit = calibrated(irt.from_array(y, persons={"group": groups}))
+    freed = fit["item_id"].values[fit["item_freed_group"].values != ""]
+    assert freed.tolist() == ["3@c"]
+    assert fit.attrs["stable"] == 1
+    others = irt.from_array(np.delete(y, 3, axis=1), persons={"group": groups})
+    wanted = calibrated(others, free=None)["group_mean"].values
+    np.testing.assert_allclose(fit["group_mean"], wanted, atol=0.1)
+
+
+def test_sampling_units_are_those_of_the_marginal_fit():
+    responses, _ = simulated(2, 400, 6, seed=4)
+    school = np.arange(800) // 10
+    with pytest.warns(DataWarning, match="tests of items in groups are not"):
+        fit = irt.fit_concurrent(responses, sampling_unit=school, progress=False)
+    wanted = irt.fit_marginal(
+        irt.with_freed_items(responses, fit), groups=True, sampling_unit=school, progress=False
+    )
+    assert fit.attrs["degrees_of_freedom"] == wanted.attrs["degrees_of_freedom"] == 79
+    for name in ("item_discrimination_se", "item_difficulty_se"):
+        np.testing.assert_allclose(fit[name], wanted[name], rtol=1e-5)
+    quiet = irt.fit_concurrent(responses, sampling_unit=school, free=None, progress=False)
+    assert quiet.attrs["n_sampling_units"] == 80
+
+
+def test_a_pass_holds_sums_of_all_groups_once_for_each_thread():
+    # Persons of all groups in every block: sums of each block and group were kept apart.
+    n_groups, m = 30, 40
+    responses, _ = simulated(n_groups, 40, m, seed=6)
+    rng = np.random.default_rng(1)
+    order = rng.permutation(n_groups * 40)
+    given = responses.to_xarray()
+    mixed = irt.from_array(
+        given["response"].values[order],
+        persons={"group": given["person_group"].values[order]}, rows_per_block=50,
+    )  # fmt: skip
+    peak, sizes = [], []
+    original = residual_sums.measure
+
+    def measured(engine, setting):
+        tracemalloc.start()
+        try:
+            out = original(engine, setting)
+            peak.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+        sizes.append((sum(x.nbytes for s in out for x in s.arrays), engine.n_held))
+        return out
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(residual_sums, "measure", measured)
+        calibrated(mixed, free=None)
+    size, held = sizes[0]
+    assert size > 5e6
+    assert peak[0] < (held + 2) * size
 
 
 def test_plot(some):

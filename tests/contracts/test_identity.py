@@ -409,7 +409,8 @@ OTHER: dict[str, dict[str, list[dict[str, Any]]]] = {
         "max_iterations": [{"max_iterations": 60}],
         "tolerance": [{"tolerance": 1e-5}],
         "guessing_prior": [{"model": "3pl", "guessing_prior": (2.0, 9.0)}],
-        "standard_errors": [{"standard_errors": False}],
+        "standard_errors": [{"standard_errors": False}, {"standard_errors": "sandwich"}],
+        "sampling_unit": [{"sampling_unit": "person_group", "free": None}],
     },
     "fit_joint": {
         "model": [{"model": "1pl"}, {"model": "3pl"}],

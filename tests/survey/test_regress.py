@@ -176,14 +176,16 @@ def test_who_lacks_a_predictor_is_left_out_and_counted():
 
 def test_the_shell_reaches_it(tmp_path):
     frame = simulated()
+    second = np.arange(len(frame)) % 2
+    frame = frame.assign(r1=frame["w"] * 2 * second, r2=frame["w"] * 2 * (1 - second))
     frame.to_csv(tmp_path / "persons.csv", index=False)
     out = tmp_path / "table.csv"
     result = CliRunner().invoke(cli, [
         "regress", str(tmp_path / "persons.csv"), "PV* ~ sex", "--weight", "w", "--by", "country",
-        "--replicates", "w", "--replicates", "zone", "--method", "jk2", "--out", str(out),
+        "--replicates", "r1", "--replicates", "r2", "--method", "brr", "--out", str(out),
     ])  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "sex[T.m]" in result.output
-    design = irt.Replicates("jk2", ["w", "zone"], weight="w")
+    design = irt.Replicates("brr", ["r1", "r2"], weight="w")
     wanted = irt.regress(frame, "PV* ~ sex", by="country", replicates=design)
     pd.testing.assert_frame_equal(pd.read_csv(Path(out)), wanted, check_dtype=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -150,9 +151,11 @@ def test_designs_of_survey(name, method, df):
         method, "rw*", weight="pw", fay=0.5 if method == "fay" else None, scale=scale
     )
     # R's errors are about the mean of the replicates, where it is not told mse=TRUE.
-    table = irt.tabulate(
-        frame, {"api00": "api00"}, replicates=design, statistics=["mean", "p25", "p50"]
-    )
+    with warnings.catch_warnings():  # no replicate of JKn moves the median: R's error is 0 too
+        warnings.filterwarnings("ignore", message="no replicate moves an estimate")
+        table = irt.tabulate(
+            frame, {"api00": "api00"}, replicates=design, statistics=["mean", "p25", "p50"]
+        )
     theirs = {row["term"]: row for row in wanted["mean_mse_true"]}["api00"]
     np.testing.assert_allclose(
         table.loc[0, ["estimate", "se"]].astype(float), [theirs["est"], theirs["se"]], rtol=1e-9
@@ -340,7 +343,7 @@ def test_what_misleads_is_said():
     assert np.isfinite(table["se"]).all()
     one = frame.assign(sex=np.where(frame.index == 0, "x", "f"), unit=frame["unit"].where(
         frame.index != 0, 0))  # fmt: skip
-    with pytest.warns(DataWarning, match=r"leaves nobody, errors are not known \(NaN\): 'x'"):
+    with pytest.warns(DataWarning, match=r"errors are not known \(NaN\): 'x'"):
         table = irt.tabulate(one, "PV*", by="sex", replicates=design, statistics="mean")
     assert np.isnan(table["se"]).tolist() == [False, True]
     without = irt.tabulate(frame, "PV*", weight="w")

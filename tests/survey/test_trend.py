@@ -291,6 +291,20 @@ def test_a_link_is_a_linking_error_where_each_statistic_lies():
         assert r.se_linking == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
+def test_degrees_of_freedom_of_a_link_are_its_units(years):
+    # With 5 testlets and an error that is nearly all of the link's, intervals are Student's with 4.
+    both = tuple(t[(t["variable"] == "math") & (t["statistic"] == "mean") & (t["row"] == "group")]
+                 for t in years)  # fmt: skip
+    few, options = a_link(n_units=5, B_se=40.0), {"scale": (500, 100)}
+    for given in (few, {"math": few}):
+        with pytest.warns(DataWarning, match="below 5 degrees of freedom"):
+            out = trend_of(both, given, **options)
+        np.testing.assert_allclose(out["df"], 4.0, rtol=0.01)
+        half = student.ppf(0.975, out["df"]) * out["se"]
+        np.testing.assert_allclose(out["upper"] - out["estimate"], half)
+    assert (trend_of(both, a_link(B_se=40.0), **options)["df"] > 1e4).all()
+
+
 def test_links_that_do_not_go_with_the_tables_are_refused(years):
     both = tuple(t[(t["variable"] == "math") & (t["statistic"] == "mean")] for t in years)
     scale = (500, 100)

@@ -16,16 +16,16 @@ from irt_dask.calibrate.concurrent import links, rounds
 from irt_dask.calibrate.concurrent.described import Record, described
 from irt_dask.calibrate.concurrent.freed import Naming, view
 from irt_dask.calibrate.concurrent.pair_tests import Pairs
+from irt_dask.calibrate.marginal import course, sampling
 from irt_dask.calibrate.marginal import errors as marginal_errors
-from irt_dask.calibrate.marginal import fit as marginal
 from irt_dask.calibrate.marginal import null_categories as nulls
-from irt_dask.calibrate.marginal import sampling
 from irt_dask.calibrate.marginal.described import Found, of_items
 from irt_dask.calibrate.marginal.rounds import Rounds
 from irt_dask.calibrate.marginal.specification import specified
 from irt_dask.calibrate.shared import climb
 from irt_dask.calibrate.shared.groups import grouped
 from irt_dask.calibrate.shared.start_values import ResponseCounts, response_counts
+from irt_dask.calibrate.shared.units import in_units
 from irt_dask.curves.guessing import GUESSING
 from irt_dask.engine import Engine, ProgressOption, as_responses
 from irt_dask.engine.identity import checkpoint_of
@@ -53,7 +53,8 @@ def fit_concurrent(
     max_iterations: int = 500,
     tolerance: float = 1e-9,
     guessing_prior: tuple[float, float] | None = GUESSING.prior,
-    standard_errors: bool | None = None,
+    standard_errors: bool | str | None = None,
+    sampling_unit: Any = None,
     client: Any = None,
     progress: ProgressOption = None,
     checkpoint: str | Path | None = None,
@@ -87,9 +88,10 @@ def fit_concurrent(
         Times that items are freed and all is fitted again, at most.
     reference_group : str, optional
         The group with mean 0 and SD 1; default: the first in alphabetical order.
-    max_iterations, tolerance, guessing_prior, standard_errors
+    max_iterations, tolerance, guessing_prior, standard_errors, sampling_unit
         As of :func:`fit_marginal`, of each round; standard errors are found once, of the last, and
-        take what was freed as known.
+        take what was freed as known.  With a ``sampling_unit`` they are those of a sample of units,
+        but tests of items in groups take persons as independent even so, which a warning says.
     client, progress, checkpoint
         Dask client (default: the current one, else threads); progress bar; folder for checkpoints,
         one of each round.
@@ -109,7 +111,8 @@ def fit_concurrent(
         the square (or 0); ``origin_chi2`` (``origin_df``), ``origin_p_value``, ``origin_q_value``
         (adjusted for all); ``origin_n_responses``; ``origin_freed``.  NaN where a group did not
         answer and, of tests, where no other group has the item in common, fewer than 30 persons
-        answered or fewer than 5 are in the lowest or the highest category.
+        answered, or fewer than 5 are in the lowest or the highest category and fewer than 10 are
+        expected there.
         Over groups ``group_n_common``, the items that tie the group to others, and
         ``group_mean_all_common`` and ``group_sd_all_common``, before anything was freed.
         Over ``changes``, what was freed or taken back (``change_freed``) before which round, of
@@ -130,7 +133,8 @@ def fit_concurrent(
     -----
     DataWarning, ItemWarning
         Names groups that are tied to the others by fewer than 3 items or a third of theirs, and
-        items that are freed in more than half of their groups; else as :func:`fit_marginal`.
+        items that are freed in more than half of their groups; tests that know nothing of a
+        ``sampling_unit``; else as :func:`fit_marginal`.
     ConvergenceWarning
         If ``max_rounds`` rounds do not end it, or the iterations of the last do not converge.
 
@@ -155,8 +159,9 @@ def fit_concurrent(
     Passes over the data: in each round those of :func:`fit_marginal` (from the last round's
     parameters: some 6), and one, of about ten products of (persons x items) and (items x nodes),
     for the comparisons.  Memory: groups x items x nodes x 8 bytes times the parameters of an item
-    and the categories twice each and four, some times over where persons lie in order of groups
-    and up to 37 times where every block has persons of all (240 groups, 150 items: 2.4 and 7.7 GB).
+    and the categories twice each and four, once and for each thread as much of it as it has met
+    groups (240 groups, 150 items, 2 threads: 1.0 GiB where persons lie in order of groups, 2.2 GiB
+    where every block has persons of all).
     Sources: von Davier, Yamamoto, Shin et al. (2019); OECD (2017), PISA 2015 Technical Report,
     chapter 9; Glas (1998); Benjamini and Hochberg (1995).
 
@@ -175,6 +180,7 @@ def fit_concurrent(
     """
     given = as_responses(responses, "fit_concurrent", graded=True)
     rule = _rule(free, rate, least)
+    sampling.check(standard_errors, sampling_unit)
     whole_number("max_iterations", max_iterations, 1)
     whole_number("max_rounds", max_rounds, 1)
     if not given.has_groups:
@@ -186,13 +192,13 @@ def fit_concurrent(
     if len(labels) < 2:
         raise InputError(f"everybody belongs to group {labels[0]!r}: use fit_marginal")
     asked = rounds.Asked(
-        model, reference_group, guessing_prior, max_iterations, tolerance, client, progress,
-        checkpoint,
+        model, reference_group, guessing_prior, max_iterations, tolerance, standard_errors,
+        sampling_unit, client, progress, checkpoint,
     )  # fmt: skip
     whole = _Whole(given, by_group, labels)
     record = Record(labels, given.item_id, rule)
     last, pairs, freed, stable = _repeated(whole, record, free is not None, max_rounds, asked)
-    found, items, last = _finished(last, standard_errors, asked)
+    found, items, last = _finished(last, asked)
     if not last.end.converged:
         warnings.warn(
             f"concurrent calibration did not converge in {max_iterations} iterations of its last "
@@ -211,6 +217,7 @@ def fit_concurrent(
     nulls.warn(last.fit.model.items, last.naming.item_id, estimated, "raise")
     checks.warn(items["item_flag"], last.naming.item_id)
     links.warn_of_weak(labels, given.item_id, pairs.n > 0, freed)
+    links.warn_of_units(sampling_unit is not None and free == _TEST)
     name = model if isinstance(model, str) else "by item"
     return described(last.fit, found, last.end, items, last.naming, pairs, record, name, stable)
 
@@ -313,9 +320,9 @@ def _fitted(
         stage=f"concurrent calibration, round {number + 1}",
     ) as engine:  # fmt: skip
         counts = response_counts(engine)
-        what = marginal._with_categories(what, naming.item_id, counts, "raise", None)
+        what = course.with_categories(what, naming.item_id, counts, "raise", None)
         fit = Rounds(engine, what)
-        x = marginal._begun(fit, counts, None) if last is None else _from(last, fit, naming)
+        x = course.begun(fit, counts, None) if last is None else _from(last, fit, naming)
         saved = _checkpoint(engine, fit, asked, number, x)
         end = climb.full(fit, x, asked.max_iterations, asked.tolerance, saved, "marginal")
     return _Fitted(naming, responses, fit, end, counts)
@@ -335,22 +342,21 @@ def _from(last: _Fitted, fit: Rounds, naming: Naming) -> Floats:
 def _checkpoint(engine: Engine, fit: Rounds, asked: rounds.Asked, number: int, x: Floats) -> Any:
     """Checkpoints of a round, in a folder of its own."""
     folder = None if asked.checkpoint is None else Path(asked.checkpoint) / f"round_{number + 1}"
-    identity = marginal._identity(fit.model, "normal", asked.tolerance, (), x)
+    identity = course.identity(fit.model, "normal", asked.tolerance, (), x)
     return checkpoint_of(engine, folder, identity | {"method": "concurrent"})
 
 
-def _finished(
-    last: _Fitted, standard_errors: bool | None, asked: rounds.Asked
-) -> tuple[Found, dict[str, Any], _Fitted]:
+def _finished(last: _Fitted, asked: rounds.Asked) -> tuple[Found, dict[str, Any], _Fitted]:
     """The last fit brought to the maximum, with its errors, and what is said of its items."""
+    responses, units = in_units(last.responses, asked.sampling_unit, asked.client)
     with Engine(
-        last.responses, client=asked.client, progress=asked.progress, graded=True,
+        responses, client=asked.client, progress=asked.progress, graded=True,
         stage="standard errors",
     ) as engine:  # fmt: skip
         fit = Rounds(engine, last.fit.model)
         size = marginal_errors.columns(fit.model, last.end.x)[2]
         n = last.counts.n_persons
-        wanted = sampling.asked(engine, fit.model, size, standard_errors, None, n)
-        found = marginal._found(fit, last.end.x, wanted, None)
+        wanted = sampling.asked(engine, fit.model, size, asked.standard_errors, units, n)
+        found = course.found(fit, last.end.x, wanted, None)
         sampling.warn(wanted)
         return found, of_items(fit, found, last.counts), last._replace(fit=fit)

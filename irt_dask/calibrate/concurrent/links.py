@@ -63,3 +63,16 @@ def warn_of_weak(labels: tuple[str, ...], item_id: tuple[str, ...], there: Bools
             ItemWarning,
             stacklevel=3,
         )
+
+
+def warn_of_units(tested: bool) -> None:
+    """Say, if there were tests, that they take persons as independent, who are sampled in units."""
+    if not tested:
+        return
+    warnings.warn(
+        "standard errors are those of a sample of units, and the tests of items in groups are not: "
+        "they take persons as independent, and free too many items where persons of a unit answer "
+        "an item alike beyond their ability; use least= or a cut-off of RMSD as free=",
+        DataWarning,
+        stacklevel=3,
+    )

@@ -24,6 +24,8 @@ from irt_dask.calibrate.concurrent.residual_sums import Setting, Sums
 #: Responses of a group to an item, and to each of its lowest and highest category, from which on
 #: the item is tested there.
 FEW, FEW_AT_AN_END = 30, 5
+#: Or so many that the item's parameters let expect in the lowest and highest category.
+EXPECTED_AT_AN_END = 10.0
 
 
 class Pairs(NamedTuple):
@@ -99,10 +101,18 @@ def adjusted(p: Floats) -> Floats:
 
 
 def _enough(sums: list[Sums], setting: Setting) -> Bools:
-    """Pairs with as many responses as the tests need."""
+    """Pairs with as many responses as the tests need.
+
+    Where nobody is in a category that many are expected in (an item that all have right, since it
+    was given away there), that is what a test is for.
+    """
     highest = setting.items.n_categories[setting.common] - 1
     at = np.arange(highest.size)
-    return np.stack([
-        (s.n.sum(axis=0) >= FEW) & (np.minimum(s.n[0], s.n[highest, at]) >= FEW_AT_AN_END)
-        for s in sums
-    ])  # fmt: skip
+    out = []
+    for s, columns in zip(sums, setting.columns, strict=True):
+        seen = s.counts.sum(axis=0)
+        expected = (seen * np.exp(setting.tables.log_p[:, columns])).sum(axis=-1)
+        ends = [(s.n[k, at] >= FEW_AT_AN_END) | (expected[k, at] >= EXPECTED_AT_AN_END)
+                for k in (0, highest)]  # fmt: skip
+        out.append((s.n.sum(axis=0) >= FEW) & ends[0] & ends[1])
+    return np.stack(out)

@@ -15,6 +15,7 @@ and every sum of products, is exact in 53 bits.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,57 +106,70 @@ class Sums(NamedTuple):
     products: tuple[Floats, ...]  # s s' (items, parameters, ...), s u' and u u'
     varying: tuple[Floats, ...]  # the same with squared weights, if sampled
 
+    @classmethod
+    def of(cls, arrays: Sequence[Any]) -> Sums:
+        """From arrays in this order, products one by one."""
+        n, counts, squares, by_score, by_ability, score, ability, weight, *products = arrays
+        return cls(
+            n, counts, squares, by_score, by_ability, score, ability, weight,
+            tuple(products[:3]), tuple(products[3:]),
+        )  # fmt: skip
 
-#: Sums of some persons by the number of their group.
-ByGroup = dict[int, Sums]
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """All of them, in order."""
+        return (*self[:8], *self.products, *self.varying)
+
+
+#: Sums of all groups, arrays of :class:`Sums` with the groups first.
+All = tuple[Any, ...]
 
 
 def measure(engine: Engine, setting: Setting) -> list[Sums]:
     """Sums of each group: one pass."""
     groups, m = setting.columns.shape
     k, q = int(setting.items.n_categories.max()), setting.nodes.size
-    # Sums of all groups that are held at a time where blocks mix the groups (measured: 37).
-    held = 12.0 * (engine.executor.n_threads + 1)
     refuse_beyond_memory(
-        8.0 * held * groups * m * q * (2 * k + 4 + 2 * setting.n_parameters),
+        8.0 * (engine.n_held + 1) * groups * m * q * (2 * k + 4 + 2 * setting.n_parameters),
         f"curves of {m} items in {groups} groups at {q} abilities",
     )
-    found: ByGroup = engine.map_reduce(_measured, setting, combine=_merged)[0]
-    return [_in_units(found[g], setting.tables.unit[:, setting.columns[g]]) for g in range(groups)]
+    found = engine.map_add(_measured, setting)
+    found = tuple(x if x.flags.writeable else x.copy() for x in found)  # from another process
+    each = [Sums.of([x[g] for x in found]) for g in range(groups)]
+    for g, sums in enumerate(each):
+        _in_units(sums, setting.tables.unit[:, setting.columns[g]])
+    return each
 
 
-def _in_units(s: Sums, unit: Floats) -> Sums:
-    """Sums of scores that were in units of ``unit`` (parameters, items), and of 64."""
+def _in_units(s: Sums, unit: Floats) -> None:
+    """Bring sums of scores to units, that were in those of ``unit`` (parameters, items) and 64."""
     own, both = unit.T, unit.T[:, :, None] * unit.T[:, None, :]
-
-    def products(some: tuple[Floats, ...]) -> tuple[Floats, ...]:
-        scales: tuple[Any, ...] = (both, own[:, :, None] * _FARTHEST, _FARTHEST**2)
-        return tuple(x * scale for x, scale in zip(some, scales, strict=True)) if some else ()
-
-    return s._replace(
-        by_score=s.by_score * unit[:, :, None], by_ability=s.by_ability * _FARTHEST,
-        score=s.score * own, ability=s.ability * _FARTHEST, products=products(s.products),
-        varying=products(s.varying),
-    )  # fmt: skip
+    s.by_score[...] *= unit[:, :, None]
+    s.by_ability[...] *= _FARTHEST
+    s.score[...] *= own
+    s.ability[...] *= _FARTHEST
+    scales: tuple[Any, ...] = (both, own[:, :, None] * _FARTHEST, _FARTHEST**2)
+    for some in (s.products, s.varying):
+        for x, scale in zip(some, scales, strict=bool(some)):
+            x[...] *= scale
 
 
-def _merged(left: tuple[ByGroup], right: tuple[ByGroup]) -> tuple[ByGroup]:
-    out = dict(left[0])
-    for g, sums in right[0].items():
-        out[g] = _add(out[g], sums) if g in out else sums
-    return (out,)
+def _none(setting: Setting) -> All:
+    """Sums of nobody; pages of groups that nobody belongs to stay untouched."""
+    groups, m = setting.columns.shape
+    k, q, p = int(setting.items.n_categories.max()), setting.nodes.size, setting.n_parameters
+    products = [(m, p, p), (m, p, 2), (2, 2)]
+    shapes: list[tuple[int, ...]] = [
+        (k, m, q), (k, m, q), (2, p, m, q), (2, 2, m, q), (m, p), (2,), (2,), *products,
+    ]  # fmt: skip
+    shapes += products if setting.sampled else []
+    return np.zeros((groups, k, m), dtype=np.int64), *(np.zeros((groups, *x)) for x in shapes)
 
 
-def _add(a: Sums, b: Sums) -> Sums:
-    added: list[Any] = [x + y for x, y in zip(a[:-2], b[:-2], strict=True)]
-    for some, others in ((a.products, b.products), (a.varying, b.varying)):
-        added.append(tuple(x + y for x, y in zip(some, others, strict=True)))
-    return Sums(*added)
-
-
-def _measured(block: Block, setting: Setting) -> tuple[ByGroup]:
+def _measured(block: Block, to: All | None, setting: Setting) -> All:
+    """Add the persons of a block to the sums of their groups."""
     assert block.group is not None
-    out: ByGroup = {}
+    to = _none(setting) if to is None else to
     n, frequent = block.n_persons, block.times is not None
     weight = np.ones(n) if frequent or block.weight is None else block.weight
     times = np.ones(n) if block.times is None else block.times.astype(float)
@@ -168,9 +182,10 @@ def _measured(block: Block, setting: Setting) -> tuple[ByGroup]:
             codes[: some.size] = layouts.to_dense(layouts.take(block.data, some)).values
             its_weight, its_times = np.zeros((2, _ROWS))
             its_weight[: some.size], its_times[: some.size] = weight[some], times[some]
-            sums = _of_persons(codes, its_weight, its_times, own)
-            out[g] = _add(out[g], sums) if g in out else sums
-    return (out,)
+            found = _of_persons(codes, its_weight, its_times, own)
+            for x, more in zip(to, found.arrays, strict=True):
+                x[g] += more
+    return to
 
 
 class _OfGroup(NamedTuple):

@@ -47,7 +47,8 @@ class Rule:
             else:
                 wanted = (pairs.q_value <= self.rate) & ~pairs.agree
                 wanted &= pairs.corrected >= self.least * highest
-        wanted |= freed & kept
+        # A curve at a bound, as of an item that all have right, cannot be compared: it stays.
+        wanted |= freed & (kept | ~pairs.enough)
         return np.asarray(wanted & ~_nearest(pairs.rmsd, pairs.n > 0, wanted, freed))
 
 
@@ -84,6 +85,8 @@ class Asked(NamedTuple):
     guessing_prior: tuple[float, float] | None
     max_iterations: int
     tolerance: float
+    standard_errors: bool | str | None
+    sampling_unit: Any
     client: Any
     progress: Any
     checkpoint: str | Path | None

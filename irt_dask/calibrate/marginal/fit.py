@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import xarray as xr
 
 from irt_dask.arrays import Floats
-from irt_dask.calibrate.marginal import anchors, learned, sampling, signs
+from irt_dask.calibrate.marginal import course, learned, sampling, signs
 from irt_dask.calibrate.marginal import errors as marginal_errors
 from irt_dask.calibrate.marginal import null_categories as nulls
-from irt_dask.calibrate.marginal.described import Found, described, of_items
-from irt_dask.calibrate.marginal.expected import Expected
+from irt_dask.calibrate.marginal.described import described, of_items
 from irt_dask.calibrate.marginal.facets.fit import with_facets
-from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.marginal.rounds import Rounds
 from irt_dask.calibrate.marginal.specification import in_groups, specified
 from irt_dask.calibrate.shared import climb
 from irt_dask.calibrate.shared.start_values import (
-    ResponseCounts,
     response_counts,
-    start_values,
 )
 from irt_dask.calibrate.shared.units import in_units
 from irt_dask.curves.guessing import GUESSING
@@ -36,9 +30,6 @@ from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import ConvergenceWarning
 from irt_dask.items import checks
 from irt_dask.items.mixture import mixture_named
-
-#: Newton steps at the end, at most, and the step after which none is needed.
-_POLISHING, _SMALL = 5, 1e-9
 
 
 def fit_marginal(
@@ -251,15 +242,16 @@ def fit_marginal(
         responses, client=client, progress=progress, stage="marginal ML", graded=True
     ) as engine:
         counts = response_counts(engine)
-        what = _with_categories(what, responses.item_id, counts, null_categories, prior)
+        what = course.with_categories(what, responses.item_id, counts, null_categories, prior)
         fit = Rounds(engine, what, complete=counts.complete)
-        x = signs.likeliest(fit, counts, start) if what.signed else _begun(fit, counts, start)
+        x = signs.likeliest(fit, counts, start) if what.signed else course.begun(fit, counts, start)
         fit, x, before = _with_prior(fit, x, prior)
         size = marginal_errors.columns(fit.model, x)[2]
         asked = sampling.asked(engine, fit.model, size, standard_errors, units, counts.n_persons)
-        kept = checkpoint_of(engine, checkpoint, _identity(fit.model, latent, tolerance, labels, x))
-        end = climb.full(fit, x, max_iterations, tolerance, kept, "marginal")
-        found = _found(fit, signs.upright(fit.model, end.x), asked, fixed_items)
+        options = course.identity(fit.model, latent, tolerance, labels, x)
+        saved = checkpoint_of(engine, checkpoint, options)
+        end = climb.full(fit, x, max_iterations, tolerance, saved, "marginal")
+        found = course.found(fit, signs.upright(fit.model, end.x), asked, fixed_items)
         items = of_items(fit, found, counts)
     _warn_unless(end.converged, max_iterations)
     nulls.warn(fit.model.items, responses.item_id, fit.model.estimated, null_categories)
@@ -281,20 +273,6 @@ def _warn_unless(converged: bool, max_iterations: int) -> None:
         )
 
 
-def _with_categories(
-    what: Model, item_id: tuple[str, ...], counts: ResponseCounts, how: str,
-    prior: str | ItemPrior | None,
-) -> Model:  # fmt: skip
-    """The model without the categories that nobody has, or as it is."""
-    estimated = np.asarray(what.free.any(axis=0))
-    settled = nulls.settled(what.items, item_id, counts.of_each, estimated, how)
-    if settled is what.items:
-        return what
-    if prior is not None:
-        learned.refuse(settled, "normal")
-    return what.of_models(settled)
-
-
 def _with_prior(
     fit: Rounds, x: Floats, prior: str | ItemPrior | None
 ) -> tuple[Rounds, Floats, ItemPrior | learned.Learned | None]:
@@ -303,69 +281,3 @@ def _with_prior(
         return fit, x, prior if isinstance(prior, ItemPrior) else None
     model, x, found = learned.settle(fit, x)
     return Rounds(fit.engine, model, complete=fit.complete), x, found
-
-
-def _begun(fit: Rounds, counts: ResponseCounts, start: xr.Dataset | None) -> Floats:
-    """Column to start from."""
-    model, item_id = fit.model, fit.engine.responses.item_id
-    x = start_values(item_id, model.items, counts.of_each, start, prior=model.prior.betas)
-    return model.start(x)
-
-
-# --- what is found --------------------------------------------------------------------------------
-
-
-def _found(
-    fit: Rounds, x: Floats, asked: sampling.Sampling | None, bank: xr.Dataset | None
-) -> Found:
-    """From where the iterations ended to the maximum, its errors, and tests of the bank."""
-    value, expected = fit.expect(x)
-    covariance = marginal_errors.covariance(fit, x, expected, asked)
-    end, value, expected = _polished(fit, x, value, expected, covariance)
-    if asked is not None and not marginal_errors.same_columns(fit.model, x, end):
-        # A bound was reached.
-        covariance = marginal_errors.covariance(fit, end, expected, asked)
-    anchored = None
-    if bank is not None and covariance.large is not None:
-        anchors.warn_untested(covariance.size)
-    if bank is not None and covariance.inverse is not None:
-        errors = anchors.bank_errors(bank, fit.engine.responses.item_id, fit.model.items)
-        anchored = anchors.test(fit, end, expected, errors, covariance.sampling)
-        if anchored is not None and covariance.matrix is not None:
-            covariance = replace(covariance, matrix=covariance.matrix + anchored.carried)
-    return Found(end, value, expected, covariance, anchored)
-
-
-def _polished(
-    fit: Rounds, x: Floats, value: float, expected: Expected, covariance: marginal_errors.Covariance
-) -> tuple[Floats, float, Expected]:
-    """Newton steps from where the iterations ended: rounding is all that is left."""
-    if not covariance.known:
-        return x, value, expected
-    for _ in range(_POLISHING):
-        moved = marginal_errors.newton(fit.model, x, expected, covariance)
-        new, seen = fit.expect(moved)
-        if not new + fit.log_prior(moved) >= value + fit.log_prior(x) - 1e-12 * abs(value):
-            break  # not near enough
-        size = float(np.abs(moved - x).max())
-        x, value, expected = moved, new, seen
-        if size < _SMALL:
-            break
-    return x, value, expected
-
-
-def _identity(
-    what: Model, latent: str, tolerance: float, labels: tuple[str, ...], start: Floats
-) -> dict[str, Any]:
-    """What a checkpoint rests on, but for data."""
-    models = what.items
-    some: dict[str, Any] = {"category_map": models.category_map} if models.empty.any() else {}
-    some |= {"positive": "none"} if what.signed else {}
-    if (common := what.prior.common) is not None:
-        some |= {"item_prior": (common.mean, common.precision)}
-    return some | {
-        "method": "marginal", "tolerance": tolerance, "model": models.names.tolist(),
-        "shared": models.of_all, "fixed": what.fixed, "latent": latent, "groups": labels,
-        "reference": what.reference, "start": start,
-        "prior": (what.prior.betas.alpha, what.prior.betas.beta),
-    }  # fmt: skip

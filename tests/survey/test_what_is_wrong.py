@@ -1,0 +1,185 @@
+"""Data on which a table would be wrong, and what is said of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import irt_dask as irt
+from irt_dask.errors import DataWarning, InputError
+from irt_dask.survey.replicates import METHODS
+
+N, ZONES = 240, 12
+DESIGN = irt.Replicates.from_zones("jk2", "zone", "unit", n_zones=ZONES, weight="w")
+
+
+def persons(seed=1, values=3):
+    rng = np.random.default_rng(seed)
+    ability = rng.normal(500, 100, N)
+    frame = pd.DataFrame({f"PV{m}": ability + rng.normal(0, 30, N) for m in range(1, values + 1)})
+    return frame.assign(
+        zone=np.arange(N) % ZONES + 1, unit=np.arange(N) // ZONES % 2, w=rng.uniform(50, 150, N),
+        x=rng.standard_normal(N), person_id=np.arange(N),
+    )  # fmt: skip
+
+
+def factors(frame):
+    """Those of JK2, (persons, zones)."""
+    out = np.ones((N, ZONES))
+    out[np.arange(N), frame["zone"] - 1] = 2.0 * frame["unit"]
+    return out
+
+
+@pytest.mark.parametrize("method", ["jk2", "fay"])
+@pytest.mark.parametrize("unit", [0, 1])
+def test_a_single_sampling_unit_says_nothing_of_others(method, unit):
+    # Replicates weigh all of it alike, so that the error of sampling came out as 0, and se as that
+    # of imputation alone.
+    frame = persons()
+    frame["region"] = np.where((frame["zone"] == 3) & (frame["unit"] == unit), "one", "rest")
+    fay = 0.5 if method == "fay" else None
+    design = irt.Replicates.from_zones(method, "zone", "unit", n_zones=ZONES, fay=fay, weight="w")
+    names = ["weight", "mean", "sd", "p50", "at least 500"]
+    with pytest.warns(DataWarning, match=r"one sampling unit, errors are not known \(NaN\): 'one'"):
+        table = irt.tabulate(frame, "PV*", by="region", replicates=design, statistics=names)
+    of_one = table[table["region"] == "one"]
+    assert np.isnan(of_one[["se", "se_sampling", "df", "lower", "upper"]][1:].to_numpy()).all()
+    assert np.isfinite(of_one["estimate"]).all()
+    assert (of_one["se_sampling"][:1] > 0).all()  # the region might have been in another sample
+    assert np.isfinite(table.loc[table["region"] == "rest", "se"]).all()
+    with pytest.warns(DataWarning, match="errors are not known"):  # nor of the gap
+        gaps = irt.tabulate(
+            frame, "PV*", by="region", gaps="region", replicates=design, statistics="mean"
+        )
+    assert np.isnan(gaps["se"]).tolist() == [True, False, True]
+    with pytest.warns(DataWarning, match="errors are not known"):
+        found = irt.regress(frame, "PV* ~ 1", by="region", replicates=design)
+    assert np.isnan(found["se"]).tolist() == [True, False]
+
+
+def test_an_error_of_0_is_not_certainty():
+    frame = persons().assign(grade=5.0)
+    frame["score"] = np.round(frame["PV1"] / 400)  # the median is the same in every replicate
+    with pytest.warns(DataWarning, match="no replicate moves an estimate"):
+        table = irt.tabulate(frame, "score", replicates=DESIGN, statistics=["p50", "mean"])
+    assert (table["se"] == 0.0).tolist() == [True, False]
+    with pytest.warns(DataWarning, match="no replicate moves an estimate"):
+        irt.tabulate(frame, "grade", replicates=DESIGN)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_weights_of_their_method_are_as_they_should_be(method):
+    # Of one person's weights, sum of c (w_r / w - 1)^2 is 1 in every design.
+    frame = persons()
+    rng = np.random.default_rng(3)
+    if method in ("jk1", "jkn"):
+        unit = frame["zone"] if method == "jk1" else frame["zone"] * 2 + frame["unit"] - 2
+        own = unit.to_numpy()[:, None] == np.arange(1 if method == "jk1" else 0, unit.max() + 1)
+        of_others = (
+            np.where(own, 0.0, ZONES / (ZONES - 1))
+            if method == "jk1"
+            else np.where(
+                own, 0.0, np.where(own.reshape(N, ZONES, 2)[:, :, ::-1].reshape(N, -1), 2.0, 1.0)
+            )
+        )
+        frame[[f"r{r}" for r in range(own.shape[1])]] = frame[["w"]].to_numpy() * of_others
+        frame.iloc[:, -own.shape[1] :] *= rng.uniform(0.9, 1.1, (N, own.shape[1]))  # adjusted
+        scale = 0.5 if method == "jkn" else None
+        design = irt.Replicates(method, "r*", weight="w", scale=scale)
+    else:
+        fay = 0.3 if method == "fay" else None
+        design = irt.Replicates.from_zones(
+            method, "zone", "unit", n_zones=ZONES, weight="w", fay=fay
+        )
+    assert np.isfinite(irt.tabulate(frame, "PV1", replicates=design)["se"]).all()
+
+
+@pytest.mark.parametrize("wrong", ["brr", "no weight", "factors", "fay", "both"])
+def test_replicates_of_another_method_are_said(wrong):
+    frame = persons()
+    f = factors(frame)
+    if wrong == "fay":  # Fay's by .5, taken for half samples
+        f = np.random.default_rng(2).choice([0.5, 1.5], f.shape)
+    own = f if wrong == "factors" else frame[["w"]].to_numpy() * f
+    frame[[f"r{r}" for r in range(ZONES)]] = own
+    method = {"brr": "brr", "fay": "brr", "both": "jk2_both"}.get(wrong, "jk2")
+    weight = None if wrong == "no weight" else "w"
+    design = irt.Replicates(method, "r*", weight=weight)
+    with pytest.warns(DataWarning, match=f"do not go with method='{method}'"):
+        irt.tabulate(frame, "PV*", replicates=design, statistics="mean")
+    with pytest.warns(DataWarning, match=f"do not go with method='{method}'"):
+        irt.regress(frame, "PV* ~ x", replicates=design)
+
+
+def test_persons_whom_no_replicate_has_are_said():
+    frame = persons()
+    frame[[f"r{r}" for r in range(ZONES)]] = frame[["w"]].to_numpy() * factors(frame)
+    frame.loc[7, [f"r{r}" for r in range(ZONES)]] = 0.0
+    with pytest.warns(DataWarning, match="1 persons with a weight have none in any replicate"):
+        irt.tabulate(frame, "PV1", replicates=irt.Replicates("jk2", "r*", weight="w"))
+
+
+def test_who_is_joined_must_be_known():
+    frame = persons()
+    scores, about = frame[["PV1", "PV2", "person_id"]], frame[["person_id", "x", "unit"]]
+    wanted = irt.tabulate(frame[["PV1", "PV2", "unit"]], "PV*", by="unit", statistics="mean")
+    # Numbers are the same whatever their type in a file: 7 and 7.0.
+    as_float = about.astype({"person_id": float})
+    found = irt.tabulate(scores, "PV*", by="unit", statistics="mean", join=as_float)
+    pd.testing.assert_frame_equal(found, wanted)
+    # Persons without an identifier were all joined with the one who lacks it there.
+    lacking = scores.astype({"person_id": float})
+    lacking.loc[5:9, "person_id"] = np.nan
+    other = as_float.copy()
+    other.loc[0, "person_id"] = np.nan
+    with pytest.raises(InputError, match="has no person_id in row 1"):
+        irt.tabulate(scores, "PV*", by="unit", join=other)
+    with pytest.raises(InputError, match="has no person_id in row 6"):
+        irt.tabulate(lacking, "PV*", by="unit", join=about)
+    twice = pd.concat([scores, scores[:7]])
+    with pytest.warns(DataWarning, match="7 persons are in several rows of the table, and count"):
+        irt.tabulate(twice, "PV*", by="unit", join=about)
+
+
+@pytest.mark.parametrize("family", ["linear", "logistic"])
+def test_a_group_without_weight_has_no_regression(family):
+    frame = persons().assign(third=np.arange(N) % 3)
+    frame.loc[frame["third"] == 1, "w"] = 0.0
+    left = "PV* >= 500" if family == "logistic" else "PV*"
+    with pytest.warns(DataWarning, match="or nobody has weight there"):
+        table = irt.regress(frame, f"{left} ~ x", family=family, by="third", replicates=DESIGN)
+    found = table.groupby("third")["estimate"].apply(lambda x: x.notna().all())
+    assert found.tolist() == [True, False, True]
+
+
+def test_values_that_do_not_differ_have_no_r_squared():
+    with pytest.warns(DataWarning, match="where values do not differ .NaN.: 'all persons: R sq"):
+        irt.regress(persons().assign(y=5.0), "y ~ x", replicates=DESIGN)
+
+
+def test_groups_without_values_are_said():
+    frame = persons().assign(third=np.arange(N) % 3)
+    frame.loc[frame["third"] == 2, ["PV1", "PV2", "PV3"]] = np.nan
+    with pytest.warns(DataWarning, match=r"nobody has a value of 'PV\*' in '2'"):
+        table = irt.tabulate(frame, "PV*", by="third", statistics="mean")
+    assert table["third"].tolist() == [0, 1]
+
+
+def test_progress_is_told(tmp_path):
+    frame, told = persons(), []
+    frame.to_parquet(tmp_path / "persons.parquet")
+    frame.to_csv(tmp_path / "persons.csv", index=False)
+
+    def tell(*what):
+        told.append(what)
+
+    irt.tabulate(frame, "PV*", progress=tell)
+    irt.tabulate(tmp_path / "persons.parquet", "PV*", progress=tell)
+    irt.tabulate(tmp_path / "persons.csv", "PV*", progress=tell)
+    assert told == [("tables", N, N)] * 2 + [("tables", N, None)]
+    told.clear()
+    irt.regress(frame, "PV* >= 500 ~ x", family="logistic", replicates=DESIGN, progress=tell)
+    stages = dict.fromkeys(stage for stage, *_ in told)
+    assert list(stages) == ["regressions", "logistic regressions, passes",
+                            "logistic regressions, passes of replicates"]  # fmt: skip
