@@ -64,6 +64,8 @@ person_rank_lower(persons)      iu   -        smallest rank of the interval
 person_rank_upper(persons)      iu   -        largest rank of the interval
 person_in_top(persons)          b    -        whether the person's rank is at most k
 person_top_probability(persons)  f   -        that the person is among the k most able
+person_total(persons)           f    -        expected share of all points, under the model
+person_total_design(persons)    f    -        estimate of it by design, right on average over samples
 item_id(items)                  UOT  -        the item's identifier
 item_n_categories(items)        iu   -        K: responses are 0 to K - 1
 item_model(items)               UOT  -        name of the item's model
@@ -80,6 +82,9 @@ item_intercept(items)           f    logit    intercept d = -a b
 item_guessing(items)            f    -        lower asymptote c
 item_upper_asymptote(items)     f    -        upper asymptote u
 item_at_bound(items)            b    -        whether a parameter is at a bound
+item_selected(items)            b    -        whether the question is to be asked
+item_inclusion_probability(items)  f  -       probability that it is chosen; 0 or 1 if not by chance
+item_stratum(items)             UOT  -        label of the item's stratum or block
 item_flag(items)                UOT  -        ok, or what is wrong with the item (ITEM_FLAGS)
 item_anchor_chi2(items)         f    -        test of the anchor's given parameters
 item_anchor_p_value(items)      f    -        its p-value
