@@ -65,7 +65,7 @@ person_rank_upper(persons)      iu   -        largest rank of the interval
 person_in_top(persons)          b    -        whether the person's rank is at most k
 person_top_probability(persons)  f   -        that the person is among the k most able
 person_total(persons)           f    -        expected share of all points, under the model
-person_total_design(persons)    f    -        estimate of it by design, right on average over samples
+person_total_design(persons)    f    -        the same by design: right on average over samples
 item_id(items)                  UOT  -        the item's identifier
 item_n_categories(items)        iu   -        K: responses are 0 to K - 1
 item_model(items)               UOT  -        name of the item's model

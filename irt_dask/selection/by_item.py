@@ -85,9 +85,9 @@ def probabilities_of(value: Any, item_id: tuple[str, ...]) -> Floats:
     bad = np.flatnonzero(~((p > 0.0) & (p <= 1.0)))
     if bad.size:
         raise InputError(
-            f"{what}: item {item_id[bad[0]]} has {p[bad[0]]}; probabilities are above 0 and at most "
-            f"1.  Questions that were chosen, not drawn, have none: their total is the model's "
-            f"alone (leave {what} out)"
+            f"{what}: item {item_id[bad[0]]} has {p[bad[0]]}; probabilities are above 0 and at "
+            f"most 1.  Questions that were chosen, not drawn, have none: their total is the "
+            f"model's alone (leave {what} out)"
         )
     return p
 

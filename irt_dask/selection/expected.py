@@ -62,7 +62,8 @@ def table(bank: ItemSet, weights: Floats) -> Table:
     """Tables of all questions."""
     nodes, mass = nodes_of(bank)
     refuse_beyond_memory(
-        8.0 * nodes.size * bank.n_items, f"information of {bank.n_items} items at {nodes.size} nodes"
+        8.0 * nodes.size * bank.n_items,
+        f"curves of {bank.n_items} items at {nodes.size} nodes",
     )
     slope, information = np.zeros(nodes.size), np.empty((bank.n_items, nodes.size))
     noise = np.empty(bank.n_items)

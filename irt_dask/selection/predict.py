@@ -54,7 +54,9 @@ class Plan:
 
 def _by_model(data: Any, plan: Plan) -> dict[str, Floats]:
     """Expected share of all points, its standard deviation, and an interval."""
-    got, mean, variance, most = misfit.moments(data, plan.averaged)
+    got, mean, variance, most = found = misfit.moments(data, plan.averaged)
+    if plan.misfit.share > 0.0:
+        mean = mean + plan.misfit.share * (misfit.by_design(data, plan.questions, found) - mean)
     all_points = float(plan.questions.weights.sum())
     n = response_counts.responses_per_person(data)
     variance = variance + plan.misfit.variance(n)
@@ -97,7 +99,7 @@ def _refuse(data: Any, i: int, h: int, plan: Plan, person_id: NDArray[Any]) -> N
         f"{q.design.names[h]!r}, and inclusion_probability says that {wanted} were drawn. The "
         f"estimate by design needs every question drawn answered, and no others: count what was "
         f"asked and not answered as wrong, remove responses beyond the sample, predict persons "
-        f"with other numbers of questions in a call of their own, or leave inclusion_probability out"
+        f"with other numbers of questions in another call, or leave inclusion_probability out"
     )
 
 
@@ -191,17 +193,18 @@ def predict_total(
         may have any sign.
     item_weights : mapping of item_id to weight, array or DataArray over items, optional
         Not negative; a question that a mapping does not name has weight 0.  Default: 1 each.
-    inclusion_probability : number, mapping, array, DataArray or result of ``choose_items``, optional
+    inclusion_probability : number, mapping, array, DataArray or Dataset, optional
         With which probability each question of the bank was asked, where they were drawn at random
         without replacement, a set number from each stratum: n / N there.  Above 0 and at most 1.
-        Gives the estimate by design.
+        Gives the estimate by design.  A Dataset is that of ``choose_items(method="random")``.
     strata : mapping, array or DataArray, optional
         Label of each question's stratum.  Default: that of ``choose_items``, or questions with the
         same probability are one stratum.
     calibration : Responses or anything ``from_array`` takes, optional
-        Persons who answered all questions, such as those the items were calibrated with.  By how
-        much their totals, predicted from the questions that eight of the persons were asked, miss
-        beyond what the model expects widens the model's intervals.
+        Persons who answered all questions, such as those the items were calibrated with.  Their
+        totals are predicted from the questions that eight of the persons were asked; the errors say
+        how far ``person_total`` has to go from the model towards the estimate by design, and by how
+        much its intervals are to be wider than the model says.
     level : float
         Of the intervals.
     store : path, optional
@@ -218,7 +221,9 @@ def predict_total(
         over up to 20 draws of the items where they carry some), ``person_total_sd``, its standard
         deviation, and ``person_total_lower`` and ``_upper``, quantiles of a beta distribution with
         this mean and deviation.  These hold if the model does: attrs ``interval``.  A person
-        without answers has the total of somebody from N(0, 1).
+        without answers has the total of somebody from N(0, 1).  With ``calibration`` it is a
+        weighted mean of this and of the estimate by design (of chosen questions: of that formula),
+        with the weights that served persons who answered everything best.
 
         With ``inclusion_probability`` also ``person_total_design``, which is right on average over
         samples of questions however wrong the model is, ``person_total_design_se``, and
@@ -227,8 +232,8 @@ def predict_total(
         biased).  attrs ``design``, ``n_drawn``, ``degrees_of_freedom``.
 
         attrs ``n_questions``, ``n_item_draws``, ``level``; with ``calibration`` ``n_calibration``,
-        ``misfit_ratio`` (their root mean squared error over what the model expects) and
-        ``misfit_variance``.
+        ``design_share`` (the weight of the latter), ``misfit_ratio`` (root mean squared error of
+        the model's totals over what it expects) and ``misfit_variance``.
 
     Raises
     ------
@@ -290,12 +295,10 @@ def predict_total(
         warn_of_draws(plan.questions.design)
     persons: dict[str, Any] = {}
     coords: dict[str, Any] = {}
-    with Engine(
-        responses, client=client, progress=progress, stage="totals", graded=True
-    ) as engine:
+    with Engine(responses, client=client, progress=progress, stage="totals", graded=True) as engine:
         if calibration is not None:
             measured = misfit.measure(
-                engine, calibration, bank_item_ids(items), plan.averaged, client
+                engine, calibration, bank_item_ids(items), plan.questions, plan.averaged, client
             )
             plan = replace(plan, misfit=measured)
         if store is None:

@@ -122,9 +122,10 @@ def _model(
 
 
 def model_moments(data: Layout, g: Tables, s: Shared, p: Prior, t: Points) -> Floats:
-    """What the responses add, mean and variance of what the rest will add, and the most that the
-    questions answered could have added: (4, persons).
-    """  # noqa: D205
+    """What persons have, mean and variance of what the rest will add, and the most they could have.
+
+    (4, persons); the last is what the questions that a person answered add at most.
+    """
     out = np.empty((4, data.shape[0]))
     _model(*rows.arrays(data), g, s, p, some(*data.shape, g.nodes.size), t, out)
     return out
@@ -225,7 +226,7 @@ def _design(
             differ[i] = -1
             out[0, i] = out[1, i] = math.nan
             for h in range(n_strata):
-                if n[h] != wanted[h]:
+                if n[h] == 0 or (wanted[h] >= 0 and n[h] != wanted[h]):
                     differ[i] = h
             if differ[i] >= 0:
                 continue
@@ -241,7 +242,7 @@ def design_moments(
 ) -> tuple[Floats, Ints]:
     """Estimate and its variance, (2, persons); a stratum of which not ``wanted`` were answered.
 
-    The latter is -1, or the estimate NaN.
+    The latter is -1, or the estimate NaN.  Where -1 is wanted any number is right but 0.
     """
     n = data.shape[0]
     out, differ = np.empty((2, n)), np.empty(n, dtype=np.int64)
