@@ -5,10 +5,10 @@
 A table has a row for each model and a column for each question, all 0 or 1, and the models' names
 first.  In each split 75% of the models calibrate (a 2PL with slopes of any sign and a learned
 prior), and each of the others answers 50, 100 and 200 questions, which are drawn at random anew for
-each model and draw.  Shown: by how much the estimates miss the share right of all questions (mean
-absolute error over that of the share right of the questions asked), and how many intervals hold it;
-then the same for questions that ``choose_items`` chose, next to the model's estimate from random
-ones.  Intervals of shares beyond .9 and below .1 are counted by themselves too.
+each model and draw.  Shown are mean absolute errors of the share right of all questions, over that of the
+share right of the questions asked: by design, by the model, and corrected (``calibration=``); how
+many intervals hold the share (``far``: shares above .9 and below .1); and errors of the model's
+estimate from as many questions that ``choose_items`` chose, over the same.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from irt_dask.errors import IrtDaskWarning
 
 ASKED = (50, 100, 200)
 SHARE = 0.75
+#: Draws in which estimates are corrected by the models that calibrated, too.
+CORRECTED = 2
 
 
 def drawn(rng, n_models, n_items, n):
@@ -50,33 +52,34 @@ def of_random(y, fit, calibration, rng, n, draws):
     for k in range(draws):
         asked = drawn(rng, *y.shape, n)
         some = irt.from_array(np.where(asked, y, -1), item_id=fit["item_id"].values)
-        more = {"calibration": calibration} if k == 0 else {}
-        found = irt.predict_total(some, fit, inclusion_probability=n / y.shape[1], **more)
-        plain = (y * asked).sum(axis=1) / n
+        found = irt.predict_total(some, fit, inclusion_probability=n / y.shape[1])
+        width = found["person_total_design_upper"] - found["person_total_design_lower"]
         rows = {
             "truth": truth,
-            "plain": np.abs(plain - truth),
+            "plain": np.abs((y * asked).sum(axis=1) / n - truth),
             "model": np.abs(found["person_total"].values - truth),
+            "model_held": held(found, "person_total", truth),
             "design": np.abs(found["person_total_design"].values - truth),
             "design_held": held(found, "person_total_design", truth),
-            "design_width": (
-                found["person_total_design_upper"] - found["person_total_design_lower"]
-            ).values,
-            "model_held": held(found, "person_total", truth) if k else np.full(truth.size, np.nan),
-            "misfit_held": np.full(truth.size, np.nan) if k else held(found, "person_total", truth),
+            "design_width": width.values,
         }
+        if k < CORRECTED:
+            found = irt.predict_total(some, fit, calibration=calibration)
+            rows["corrected"] = np.abs(found["person_total"].values - truth)
+            rows["corrected_held"] = held(found, "person_total", truth)
         out.append(pd.DataFrame(rows))
     return pd.concat(out)
 
 
-def of_chosen(y, fit, n):
-    """Errors of the model's estimate from questions that were chosen, by method."""
+def of_chosen(y, fit, calibration, n):
+    """Errors of the model's estimate from questions that were chosen, corrected or not."""
     truth, out = y.mean(axis=1), {}
     for method in ("variance", "cluster"):
         chosen = irt.choose_items(fit, n, method=method)["item_selected"].values
         some = irt.from_array(y[:, chosen], item_id=fit["item_id"].values[chosen])
-        total = irt.predict_total(some, fit)["person_total"].values
-        out[method] = np.abs(total - truth)
+        for name, more in ((method, {}), (f"{method}_corrected", {"calibration": calibration})):
+            total = irt.predict_total(some, fit, **more)["person_total"].values
+            out[name] = np.abs(total - truth)
     return pd.DataFrame(out)
 
 
@@ -96,25 +99,25 @@ def split(y, seed, draws, positives):
         for n in ASKED:
             rng_n = np.random.default_rng([seed, n])  # the same questions for all fits
             random = of_random(y[others], fit, full, rng_n, n, draws)
-            yield positive, n, random, of_chosen(y[others], fit, n)
+            yield positive, n, random, of_chosen(y[others], fit, full, n)
 
 
 def summary(random, chosen, n):
     """One row of what is printed."""
     plain = random["plain"].mean()
+    some = random.dropna()  # draws with corrected estimates
     far = random[(random["truth"] > 0.9) | (random["truth"] < 0.1)]
     return {
         "asked": n,
         "cases": len(random),
         "mae_plain": plain,
-        **{f"{k}_ratio": random[k].mean() / plain for k in ("design", "model")},
-        "design_held": random["design_held"].mean(),
-        "design_width": random["design_width"].mean(),
+        **{k: random[k].mean() / plain for k in ("design", "model")},
+        "corrected": some["corrected"].mean() / some["plain"].mean(),
+        **{k: random[k].mean() for k in ("design_held", "design_width", "model_held")},
+        "corrected_held": some["corrected_held"].astype(float).mean(),
         "far_cases": len(far),
         "far_held": far["design_held"].mean(),
-        "model_held": random["model_held"].mean(),
-        "misfit_held": random["misfit_held"].mean(),
-        **{f"{k}_ratio": chosen[k].mean() / plain for k in chosen},
+        **{k: chosen[k].mean() / plain for k in chosen},
     }
 
 
