@@ -5,10 +5,10 @@
 A table has a row for each model and a column for each question, all 0 or 1, and the models' names
 first.  In each split 75% of the models calibrate (a 2PL with slopes of any sign and a learned
 prior), and each of the others answers 50, 100 and 200 questions, which are drawn at random anew for
-each model and draw.  Shown are mean absolute errors of the share right of all questions, over that of the
-share right of the questions asked: by design, by the model, and corrected (``calibration=``); how
-many intervals hold the share (``far``: shares above .9 and below .1); and errors of the model's
-estimate from as many questions that ``choose_items`` chose, over the same.
+each model and draw.  Shown are mean absolute errors of the share right of all questions, over that
+of the share right of the questions asked: by design, by the model, and corrected
+(``calibration=``); how many intervals hold the share (``far``: shares above .9 and below .1); and
+errors of the model's estimate from as many questions that ``choose_items`` chose, over the same.
 """
 
 from __future__ import annotations
