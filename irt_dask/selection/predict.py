@@ -96,7 +96,7 @@ def _refuse(data: Any, i: int, h: int, plan: Plan, person_id: NDArray[Any]) -> N
     n, wanted = int((q.design.stratum[q.at[row]] == h).sum()), int(q.design.n[h])
     raise InputError(
         f"person {person_id[i]} answered {n} of the {q.design.size[h]} questions of stratum "
-        f"{q.design.names[h]!r}, and inclusion_probability says that {wanted} were drawn. The "
+        f"{str(q.design.names[h])!r}, and inclusion_probability says that {wanted} were drawn. The "
         f"estimate by design needs every question drawn answered, and no others: count what was "
         f"asked and not answered as wrong, remove responses beyond the sample, predict persons "
         f"with other numbers of questions in another call, or leave inclusion_probability out"

@@ -70,7 +70,7 @@ def design_of(probability: Any, strata: Any, item_id: tuple[str, ...]) -> Design
         own = p[stratum == h]
         if own.max() - own.min() > 1e-9:
             raise InputError(
-                f"strata: {name!r} has inclusion probabilities from {own.min():.6g} to "
+                f"strata: {str(name)!r} has inclusion probabilities from {own.min():.6g} to "
                 f"{own.max():.6g}; within a stratum every question has the same"
             )
         expected = float(own[0]) * int(size[h])
@@ -78,8 +78,8 @@ def design_of(probability: Any, strata: Any, item_id: tuple[str, ...]) -> Design
         if abs(expected - n[h]) > _ROUNDING or n[h] < 1:
             raise InputError(
                 f"inclusion_probability {own[0]:.6g} of the {size[h]} questions of stratum "
-                f"{name!r} is {expected:.4g} questions; give n / {size[h]} with a whole n of 1 or "
-                f"more, that of a simple random sample without replacement"
+                f"{str(name)!r} is {expected:.4g} questions; give n / {size[h]} with a whole n of 1 "
+                f"or more, that of a simple random sample without replacement"
             )
     found = Design(names, stratum, size, n)
     if found.df < 1 and (n < size).any():

@@ -13,6 +13,7 @@ from scipy import stats
 
 import irt_dask as irt
 from irt_dask.errors import InputError
+from irt_dask.selection import choose
 from irt_dask.selection.choose import quotas
 
 RNG = np.random.default_rng(5)
@@ -101,15 +102,16 @@ def test_quotas_are_whole_shares(size, n):
 
 
 def test_random_questions_have_the_probabilities_that_are_told():
-    """Of 400 samples every question is in its share; chi-square at one in a thousand."""
-    strata = np.array(["a"] * 7 + ["b"] * 5)
-    times = np.zeros(12)
-    for seed in range(400):
-        found = irt.choose_items(ITEMS, 5, method="random", strata=strata, seed=seed)
-        times[chosen(found)] += 1
+    """Of 2,000 samples every question is in its share; chi-square at one in a thousand."""
+    strata, times = np.array(["a"] * 7 + ["b"] * 5), np.zeros(12)
+    blocks = choose._blocks(strata, tuple(ITEMS["item_id"].values), 5)
+    for seed in range(2000):
+        times += choose._random(blocks, seed)
+    found = irt.choose_items(ITEMS, 5, method="random", strata=strata, seed=3)
+    assert chosen(found).tolist() == np.flatnonzero(choose._random(blocks, 3)).tolist()
     p = found["item_inclusion_probability"].values
     assert p.tolist() == [3 / 7] * 7 + [2 / 5] * 5
-    z = (times - 400 * p) / np.sqrt(400 * p * (1.0 - p))
+    z = (times - 2000 * p) / np.sqrt(2000 * p * (1.0 - p))
     assert (z**2).sum() < stats.chi2.ppf(0.999, 12)
 
 
