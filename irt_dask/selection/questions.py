@@ -78,8 +78,8 @@ def design_of(probability: Any, strata: Any, item_id: tuple[str, ...]) -> Design
         if abs(expected - n[h]) > _ROUNDING or n[h] < 1:
             raise InputError(
                 f"inclusion_probability {own[0]:.6g} of the {size[h]} questions of stratum "
-                f"{str(name)!r} is {expected:.4g} questions; give n / {size[h]} with a whole n of 1 "
-                f"or more, that of a simple random sample without replacement"
+                f"{str(name)!r} is {expected:.4g} questions; give n / {size[h]} with a whole n "
+                f"of 1 or more, that of a simple random sample without replacement"
             )
     found = Design(names, stratum, size, n)
     if found.df < 1 and (n < size).any():
