@@ -199,12 +199,12 @@ def test_items_of_several_abilities_are_refused():
 
 @pytest.mark.slow
 def test_a_hundred_thousand_questions():
-    """Within a minute; it takes seconds."""
+    """Within a minute of a core, whatever else the machine does; it takes some seconds."""
     rng = np.random.default_rng(1)
     a, d = rng.normal(0.8, 0.6, 100_000), rng.normal(0.0, 1.5, 100_000)
     items, strata = bank(a, -d / a), np.arange(100_000) % 57
     for method in ("variance", "cluster", "random"):
-        begin = time.perf_counter()
+        begin = time.process_time()
         found = irt.choose_items(items, 500, method=method, strata=strata)
-        assert time.perf_counter() - begin < 60.0
+        assert time.process_time() - begin < 60.0
         assert found["item_selected"].values.sum() == 500
