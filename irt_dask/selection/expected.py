@@ -30,8 +30,8 @@ SHIFT = 0.6
 _NOTHING = 1e-200
 #: Abilities are averaged from -FAR to FAR, at least and at most so many nodes.
 _FAR, _LEAST, _MOST = 5.0, 41, 401
-#: Questions whose curves are tabulated, or gains computed anew, at a time.
-_TOGETHER, _ANEW = 1024, 256
+#: Questions whose curves are tabulated, or gains computed anew, at a time; those tried first.
+_TOGETHER, _FIRST = 1024, 64
 
 
 @dataclass(frozen=True)
@@ -137,14 +137,17 @@ def greedy(bank: ItemSet, weights: Floats, block: Ints, quota: Ints) -> Bools:
     selected, left = np.zeros(n, dtype=bool), quota.copy()
     m = t.before
     gain = np.concatenate([t.gain(at, m) for at in parts(n)])
-    fresh = np.full(n, 0)  # the round in which the gain was found
+    fresh = np.full(n, -1)  # the round in which the gain was found
     for k in range(int(quota.sum())):
-        j = int(gain.argmax())
-        while fresh[j] < k:
-            some = np.argpartition(gain, max(n - _ANEW, 0))[-_ANEW:]
-            some = some[(fresh[some] < k) & np.isfinite(gain[some])]
+        some = np.argpartition(gain, max(n - _FIRST, 0))[-_FIRST:]
+        some = some[np.isfinite(gain[some])]
+        gain[some], fresh[some] = t.gain(some, m), k
+        best = gain[some].max()
+        rest = np.flatnonzero((gain > best) & (fresh < k))
+        for lo in range(0, rest.size, _TOGETHER):
+            some = rest[lo : lo + _TOGETHER]
             gain[some], fresh[some] = t.gain(some, m), k
-            j = int(gain.argmax())
+        j = int(gain.argmax())
         selected[j], gain[j] = True, -np.inf
         m = t.after(j, m)
         left[block[j]] -= 1
