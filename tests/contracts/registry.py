@@ -376,6 +376,13 @@ METHODS = (
         random="keyed",
     ),
     Method("loo", "loo", items="many draws", persons=True),
+    Method("predict_total", "predict_total", items="2pl", persons=True),
+    Method("predict_total, draws", "predict_total", items="draws", persons=True),
+    Method("predict_total, 4PL", "predict_total", items="4pl", persons=True),
+    Method(
+        "predict_total, mixed", "predict_total", items="mixed", persons=True,
+        categories=_CATEGORIES,
+    ),
 )  # fmt: skip
 
 

@@ -186,7 +186,7 @@ def graded() -> tuple[irt.Responses, list[str]]:
 #: What knows more than two categories; conditional ML of other models than Rasch's alone.
 GRADED = (
     "fit_marginal", "score", "item_fit", "person_fit", "residual_correlations", "predictive_check",
-    "dif", "item_curves", "fit_concurrent", "fit_bayes", "fit_population", "loo",
+    "dif", "item_curves", "fit_concurrent", "fit_bayes", "fit_population", "loo", "predict_total",
 )  # fmt: skip
 BINARY = [
     m for m in METHODS

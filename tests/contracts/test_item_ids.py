@@ -41,6 +41,8 @@ USES = {
     "item fit": lambda b, p: irt.item_fit(R, b),
     "person fit": lambda b, p: irt.person_fit(R, b),
     "evaluate": lambda b, p: irt.evaluate(R, b),
+    "predict total": lambda b, p: irt.predict_total(R, b),
+    "choose items": lambda b, p: irt.choose_items(b, 2),
     "residual correlations": lambda b, p: irt.residual_correlations(R, b),
     "predictive check": lambda b, p: irt.predictive_check(R, b, n_replicates=10),
     "dif": lambda b, p: irt.dif(R, b, reference="r", focal="f"),

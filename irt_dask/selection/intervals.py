@@ -1,0 +1,36 @@
+"""Intervals of totals."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import betaincinv, ndtri, stdtrit
+
+from irt_dask.arrays import Floats
+
+#: From this sum of its parameters on a beta distribution is normal, as far as anybody can tell.
+_NORMAL = 1e6
+
+
+def student(df: int, level: float) -> float:
+    """Quantile of Student's t that holds a share ``level`` between its negative and itself."""
+    return float(stdtrit(df, 0.5 + 0.5 * level))
+
+
+def of_share(mean: Floats, variance: Floats, most: Floats, level: float) -> tuple[Floats, Floats]:
+    """Ends of intervals of what lies between 0 and ``most``: quantiles of a beta distribution.
+
+    It has this mean and variance, and so knows that what is left can be neither negative nor more
+    than everything; a normal distribution would not.
+    """
+    low, high = mean.copy(), mean.copy()
+    inside = (variance > 0.0) & (mean > 0.0) & (mean < most)
+    m, v = mean[inside] / most[inside], variance[inside] / most[inside] ** 2
+    total = m * (1.0 - m) / v - 1.0
+    total = np.maximum(total, 1e-3)  # all mass at both ends, nearly
+    below = 0.5 - 0.5 * level
+    for out, p in ((low, below), (high, 1.0 - below)):
+        near = np.clip(m + ndtri(p) * np.sqrt(v), 0.0, 1.0)
+        wide = total < _NORMAL
+        near[wide] = betaincinv(total[wide] * m[wide], total[wide] * (1.0 - m[wide]), p)
+        out[inside] = near * most[inside]
+    return low, high
