@@ -19,6 +19,7 @@ from test_formats import FORMATS, RUN, RUN_ITEMS, RUN_OPTIONS
 import irt_dask as irt
 from irt_dask.engine.checkpoint import Checkpoint
 from irt_dask.errors import BudgetError, CheckpointError, StoreError
+from irt_dask.report import figures
 from irt_dask.workflow import RunConfig, directory, run
 from irt_dask.workflow.directory import RunDirectory
 from irt_dask.workflow.scoring import read_bank
@@ -58,6 +59,8 @@ def test_a_run_is_finished(
     )
     then = RunDirectory.existing(unfinished)
     monkeypatch.setattr(directory, "versions", lambda: then.content["versions"])
+    picture = figures.Image("", "", "", 1)  # drawing takes most of the time
+    monkeypatch.setattr(figures, "inline", lambda ax, alt, caption: picture)
     said: list[str] = []
     run(config, say=said.append)
     kept = [f"{name}: done before" for name in ("ingest", "summary", "spectral", "joint", "bayes")]
