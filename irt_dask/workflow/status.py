@@ -45,15 +45,10 @@ def _of_run(folder: Path) -> dict[str, Any]:
     told = events.of_last_run(everything)
     done, names = record.stages, [*stages_recorded(record.content["config"])]
     last = told[-1] if told else {}
-    state, held = "killed", is_held(folder)
-    if held:
-        state = "running"
-    elif all(name in done for name in names):
-        state = "finished"
-    elif last.get("event") in ("run_failed", "run_stopped"):
-        state = last["event"].removeprefix("run_")
-    begun = [e for e in told if e["event"] == "stage_started" and e["stage"] not in done]
-    at = begun[-1]["stage"] if begun and state != "finished" else None
+    state = _state(last.get("event"), is_held(folder), all(name in done for name in names))
+    ended = {e["stage"] for e in told if e["event"] == "stage_finished"}
+    begun = [e["stage"] for e in told if e["event"] == "stage_started"]
+    at = next((name for name in reversed(begun) if name not in ended), None)
     rounds = [e for e in told if e["event"] == "round" and e.get("stage") == at]
     rows = {e["stage"]: e["rows"] for e in everything if e["event"] == "stage_finished"}
     found: dict[str, Any] = {
@@ -69,11 +64,20 @@ def _of_run(folder: Path) -> dict[str, Any]:
     return found
 
 
+def _state(last: str | None, held: bool, done: bool) -> str:
+    """The state of a run by the last event of its last start; a run of before there were events has none."""
+    if held:
+        return "running"
+    if last in ("run_failed", "run_stopped", "run_finished"):
+        return last.removeprefix("run_")
+    return "finished" if last is None and done else "killed"
+
+
 def _stage(
     name: str, record: dict[str, Any] | None, at: str | None, rows: int | None
 ) -> dict[str, Any]:
     """What is known of a stage; no ``rows`` where no event tells."""
-    if record is None:
+    if record is None or name == at:
         return {"stage": name, "state": "begun" if name == at else "to do"}
     seconds, n = record["seconds"], len(record["notes"])
     return {"stage": name, "state": "done", "seconds": seconds, "rows": rows, "warnings": n}

@@ -136,6 +136,7 @@ def test_planted_changes_are_told(
 def test_a_result_that_lost_an_attr_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     method = api.registry.named("choppin")
     monkeypatch.setattr(api, "METHODS", (method,))
+    monkeypatch.setattr(api, "files_of_scores", dict)  # which are scored
     before = api.fixed()
     original = getattr(irt, method.name)
 
