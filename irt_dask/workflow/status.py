@@ -65,7 +65,7 @@ def _of_run(folder: Path) -> dict[str, Any]:
 
 
 def _state(last: str | None, held: bool, done: bool) -> str:
-    """The state of a run by the last event of its last start; a run of before there were events has none."""
+    """The state of a run by the last event of its last start; before there were events, none."""
     if held:
         return "running"
     if last in ("run_failed", "run_stopped", "run_finished"):

@@ -28,6 +28,7 @@ from irt_dask.engine.lock import FolderLock
 from irt_dask.engine.memory import refuse_beyond_memory
 from irt_dask.errors import IrtDaskError
 from irt_dask.score import folder as folders
+from irt_dask.store import objects
 
 PAGE = (resources.files("irt_dask") / "docs" / "runbook.md").read_text()
 ITEMS = tuple(f"q{j}" for j in range(1, 6))
@@ -271,11 +272,23 @@ def no_scheduler(job: Job, m: pytest.MonkeyPatch) -> tuple[str, str, Mend]:
     return said, "`--cluster local`", lambda: None
 
 
+def wrong_password(job: Job, m: pytest.MonkeyPatch) -> tuple[str, str, Mend]:
+    def refused(url: str) -> None:
+        raise PermissionError("Access Denied")
+
+    job.write(store="s3://bucket/spring.store")
+    with m.context() as patched:
+        patched.setattr(objects, "opened", refused)
+        said = job.run(code=2)
+    return said, "credentials in the environment", job.write
+
+
 SCENARIOS: tuple[Scenario, ...] = (
     same_wave, held, stale_lock, disk(errno.ENOSPC, "make room"), disk(errno.EROFS, "mount it"),
     corrupt_chunk, missing_chunk, manifest_damaged, store_gone, bank_gone("other.nc"),
-    bank_gone("other.csv"), wave_gone, pipeline_gone, bank_shrank, bank_lost_items_of_scores, other_options, other_store,
-    description_damaged, bad_key, bad_toml, no_scheduler,
+    bank_gone("other.csv"), wave_gone, pipeline_gone, bank_shrank, bank_lost_items_of_scores,
+    other_options, other_store, description_damaged, bad_key, bad_toml, no_scheduler,
+    wrong_password,
 )  # fmt: skip
 
 
