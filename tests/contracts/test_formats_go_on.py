@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from test_formats import FORMATS, RUN, RUN_ITEMS, RUN_OPTIONS
+from test_formats import FORMATS, RUN, RUN_ITEMS, RUN_OPTIONS, STORES, of_blocks
 
 import irt_dask as irt
 from irt_dask.engine.checkpoint import Checkpoint
 from irt_dask.errors import BudgetError, CheckpointError, StoreError
+from irt_dask.kernels.responses.layouts import to_dense
 from irt_dask.report import figures
 from irt_dask.workflow import RunConfig, directory, run
 from irt_dask.workflow.directory import RunDirectory
@@ -90,6 +91,28 @@ def test_a_store_of_a_run_grows_and_its_scores_follow(tmp_path: Path) -> None:
         after["person_ability"][: len(RUN)], before["person_ability"], atol=1e-6
     )
     assert list(after["person_id"])[-1] == "new"
+
+
+@pytest.mark.filterwarnings("ignore::irt_dask.errors.Notice")
+@pytest.mark.parametrize("name", [name for name in STORES if "needs" in STORES[name]])
+def test_stores_of_version_3_grow(name: str, tmp_path: Path) -> None:
+    """By a person who is new; what the store needs, and what it holds, stay."""
+    said, store = STORES[name], shutil.copytree(FORMATS / name, tmp_path / "s")
+    weighted = said.get("kind") == "frequency"
+    more = tmp_path / "more.csv"
+    more.write_text("person,item,response,w\nx,q2,1,2\nx,q1,0,2\n")
+    irt.append(more, store, columns={"weight": "w"} if weighted else None)
+    written = json.loads((store / "manifest.json").read_text())
+    assert (written["format_version"], written["needs"]) == (3, said["needs"])
+    grown = irt.open_responses(store)
+    grown.verify()
+    y = of_blocks(grown, lambda k: to_dense(grown.read_block(k).data).values)
+    np.testing.assert_array_equal(y[:-1], said["y"])
+    assert list(y[-1, :2]) == [0, 1]
+    assert (y[-1, 2:] == -1).all()
+    if weighted:
+        weight = of_blocks(grown, lambda k: grown.read_block(k).weights())
+        np.testing.assert_array_equal(weight, [*said["weight"], 2.0])
 
 
 @pytest.mark.parametrize("name", LEDGERS)
