@@ -15,7 +15,7 @@ import secrets
 import socket
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -40,12 +40,16 @@ class Events:
     ----------
     path : file to add to.
     progress : as all functions take it; rounds are shown by it as before.
+    log : takes a line for people that says how a run ended, if not well.
     """
 
-    def __init__(self, path: Path, progress: ProgressOption = None) -> None:
+    def __init__(
+        self, path: Path, progress: ProgressOption = None, log: Callable[[str], None] | None = None
+    ) -> None:
         self._path, self._run = path, secrets.token_hex(4)
         self._begun = self._stage_begun = time.monotonic()
         self.stage: str | None = None
+        self._log = log or (lambda text: None)
         self.rounds = Rounds(self, progress)
         with writing(path):
             self._mend()
@@ -82,11 +86,13 @@ class Events:
         self.write("run_finished", seconds=_since(self._begun))
 
     def _ended(self, error: BaseException) -> None:
-        seconds = _since(self._begun)
+        seconds, at = _since(self._begun), "" if self.stage is None else f"{self.stage}: "
         if isinstance(error, KeyboardInterrupt):
+            self._log(f"{at}stopped")
             self.write("run_stopped", seconds=seconds)
             return
         said = {"error": type(error).__name__, "message": without_credentials(str(error))}
+        self._log(f"{at}error: {said['message'] or said['error']}")
         code = 2 if isinstance(error, InputError) else 1
         ours = isinstance(error, (IrtDaskError, OSError))
         self.write("run_failed", seconds=seconds, **said, exit_code=code, defect=not ours)

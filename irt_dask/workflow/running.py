@@ -71,7 +71,7 @@ def run(
         identity["bank_checksum"] = bank_checksum(config)
     directory = RunDirectory(config.directory, identity, fresh=fresh)
     try:
-        events = Events(directory.place(EVENTS), progress)
+        events = Events(directory.place(EVENTS), progress, directory.log)
         events.started(resumed=bool(directory.stages))
         with events.run():
             common = {"client": current_client(client), "progress": events.rounds}

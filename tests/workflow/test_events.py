@@ -128,7 +128,11 @@ def test_how_a_run_ended(
     last = told(finished)[-1]
     assert (last["event"], last["stage"]) == (what, "score")
     assert more.items() <= last.items()
-    assert "secret" not in (finished / events.NAME).read_text()
+    line = (finished / "log.txt").read_text().splitlines()[-1]
+    assert (
+        "score: stopped" if what == "run_stopped" else f"score: error: {last['message']}"
+    ) in line
+    assert "secret" not in (finished / events.NAME).read_text() + line
     found = status_of(finished)
     assert (found["state"], found["stage"]) == (what.removeprefix("run_"), "score")
     assert ("error" in found) == (what == "run_failed")
