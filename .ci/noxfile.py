@@ -1,5 +1,5 @@
 """The checks of the package, each a session, run in the environment that nox itself runs in; but
-``floors`` and ``pythons`` make one of their own.
+``floors``, ``pythons`` and ``sbom`` make one of their own.
 
     nox -f .ci/noxfile.py -s lint types
     nox -f .ci/noxfile.py -s tests -- tests/store/test_store.py
@@ -104,3 +104,19 @@ def floors(session: nox.Session) -> None:
 def pythons(session: nox.Session, version: str) -> None:
     """Demo and tests with newer Pythons; one that is not here is skipped as untested."""
     in_fresh_environment(session, version)
+
+
+@nox.session
+def sbom(session: nox.Session) -> None:
+    """What an installation of the package brings, as dist/sbom.json (CycloneDX)."""
+    out = ROOT / "dist" / "sbom.json"
+    out.parent.mkdir(exist_ok=True)
+    session.chdir(ROOT)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, what in (("users", "."), ("tools", "cyclonedx-bom==7.5.0")):
+            session.run(interpreter(LOWEST) or "python3", "-m", "venv", f"{folder}/{name}")
+            session.run(f"{folder}/{name}/bin/pip", "install", "--quiet", what)
+        session.run(
+            f"{folder}/tools/bin/cyclonedx-py", "environment", f"{folder}/users/bin/python",
+            "--pyproject", "pyproject.toml", "--output-reproducible", "--output-file", str(out),
+        )  # fmt: skip

@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.errors import ConvergenceWarning as ConvergenceWarning
     from irt_dask.errors import DataWarning as DataWarning
     from irt_dask.errors import InputError as InputError
+    from irt_dask.errors import IrtDaskDeprecationWarning as IrtDaskDeprecationWarning
     from irt_dask.errors import IrtDaskError as IrtDaskError
     from irt_dask.errors import IrtDaskWarning as IrtDaskWarning
     from irt_dask.errors import ItemWarning as ItemWarning
@@ -81,7 +82,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
 #: The public names by module.
 _NAMES = {
     "errors": "ApproximationWarning ConvergenceWarning DataWarning InputError "
-    "IrtDaskError IrtDaskWarning ItemWarning StoreError",
+    "IrtDaskDeprecationWarning IrtDaskError IrtDaskWarning ItemWarning StoreError",
     "curves.priors": "ItemPrior",
     "store": "Responses from_array open_responses",
     "datasets": "load_lsat",

@@ -106,6 +106,10 @@ class Notice(IrtDaskWarning):
     label = "note"
 
 
+class IrtDaskDeprecationWarning(IrtDaskWarning, FutureWarning):
+    """A name that goes away with the next minor version; the text says what to write instead."""
+
+
 class ConvergenceWarning(IrtDaskWarning):
     """An iteration stopped before it converged; the result says so in ``attrs['converged']``."""
 

@@ -1,7 +1,7 @@
 """What runs of the same pipeline have in common, whatever happened to them on their way.
 
-Left out are the log, the lock, and what ``run.json`` and ``report.html`` themselves say to be of
-one run: seconds, machines, and (in the page) whatever is marked ``data-varies``.
+Left out are the log, the events, the lock, and what ``run.json`` and ``report.html`` themselves say
+to be of one run: seconds, machines, and (in the page) whatever is marked ``data-varies``.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 #: No results.
-UNLIKE = {"log.txt", ".lock"}
+UNLIKE = {"log.txt", "events.jsonl", ".lock"}
 #: Keys of ``run.json`` that are of one run, or checksums of what is.
 _OF_ONE_RUN = {"machine", "machines", "checksum"}
 

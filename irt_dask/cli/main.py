@@ -24,6 +24,7 @@ from irt_dask.cli import (
     publish,
     reporting,
     secure,
+    status,
     work,
 )
 from irt_dask.cli.common import printable
@@ -79,6 +80,7 @@ for command in (
     publish.trend,
     reporting.report,
     work.run,
+    status.status,
     secure.certs,
     data.info,
     documents.docs,

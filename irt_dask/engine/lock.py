@@ -23,6 +23,8 @@ from irt_dask.store.places import Location, open_to_append
 
 #: Name of the file that is locked; it stays, empty.
 LOCK = ".lock"
+#: Seconds until a lock that is held is tried again: whoever only looks (:func:`is_held`) is gone.
+_LOOK = 0.1
 
 
 class FolderLock:
@@ -36,11 +38,15 @@ class FolderLock:
 
     def __init__(self, folder: Path) -> None:
         self._file = open_to_append(folder / LOCK)  # held until close
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._file.close()
-            raise BusyError(f"another run is working in {folder}; wait for it to end") from None
+        for last in (False, True):
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except OSError:
+                if not last:
+                    time.sleep(_LOOK)
+        self._file.close()
+        raise BusyError(f"another run is working in {folder}; wait for it to end")
 
     def close(self) -> None:
         """Let others use the folder."""
@@ -54,6 +60,21 @@ class FolderLock:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a process of this machine, or one that locks by the same server, holds a folder."""
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:  # nobody ever held it, or it is nobody's lock
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
 
 
 class ObjectLease:

@@ -15,6 +15,8 @@ from irt_dask.engine.lock import LOCK, FolderLock
 from irt_dask.errors import InputError, IrtDaskWarning
 from irt_dask.workflow.config import RunConfig
 from irt_dask.workflow.directory import RunDirectory
+from irt_dask.workflow.events import NAME as EVENTS
+from irt_dask.workflow.events import Events
 from irt_dask.workflow.inputs import (
     bank_checksum,
     check_input,
@@ -42,7 +44,8 @@ def run(
 
     Returns
     -------
-    Path of the run directory, with ``run.json``, ``log.txt``, ``responses/``, ``summary.nc``,
+    Path of the run directory, with ``run.json``, ``log.txt``, ``events.jsonl`` (see
+    :mod:`irt_dask.workflow.events`), ``responses/``, ``summary.nc``,
     ``spectral.nc``, ``joint.nc`` and ``posterior.nc`` (with ``calibrate.method = "marginal"``
     ``marginal.nc`` in their place), ``items.csv``, ``check.nc`` and ``check_items.csv`` (unless
     ``check.replicates`` is 0), ``scores/``, ``scores.nc``, ``private.nc`` if it was asked for, and
@@ -68,43 +71,54 @@ def run(
         identity["bank_checksum"] = bank_checksum(config)
     directory = RunDirectory(config.directory, identity, fresh=fresh)
     try:
-        common = {"client": current_client(client), "progress": progress}
-        _run_stages(Context(config, directory, common, looked), say)
+        events = Events(directory.place(EVENTS), progress, directory.log)
+        events.started(resumed=bool(directory.stages))
+        with events.run():
+            common = {"client": current_client(client), "progress": events.rounds}
+            _run_stages(Context(config, directory, common, looked), events, say)
     finally:
         directory.close()
     return directory.path
 
 
-def _run_stages(context: Context, say: Callable[[str], None]) -> None:
+def _run_stages(context: Context, events: Events, say: Callable[[str], None]) -> None:
     directory, client = context.directory, context.common["client"]
     checked, known = client is None, False
     for name, stage in stages_of(context.config).items():
         if directory.finished(name):
             say(f"{name}: done before")
+            events.write("stage_skipped", stage=name)
             directory.forget(name)  # it may have been killed before it did this itself
             continue
         if not checked and name != "ingest":
             check_store(client, context.stored)
             checked = True
         if not known:
-            _compare_processors(context, name, say)
+            _compare_processors(context, name, events, say)
             known = True
         say(f"{name} ...")
         begun = time.monotonic()
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            files = stage(context)
-        notes = _told(caught, say)
-        directory.finish(name, time.monotonic() - begun, files, notes)
+        with events.of_stage(name):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                files = stage(context)
+            events.warned(caught)
+            notes = _told(caught, say)
+            seconds = time.monotonic() - begun
+            directory.finish(name, seconds, files, notes)
+        events.finished(name, seconds, context.stored.n_persons, files, len(notes))
         directory.forget(name)
 
 
-def _compare_processors(context: Context, stage: str, say: Callable[[str], None]) -> None:
+def _compare_processors(
+    context: Context, stage: str, events: Events, say: Callable[[str], None]
+) -> None:
     """Record where the stages from this one on are computed; say where types differ."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         types = check_processors(context.common["client"])
         context.directory.computed_on(types, stage)
+    events.warned(caught)
     for note in _told(caught, say):
         context.directory.log(note)
 

@@ -63,6 +63,7 @@ def begun(died, tmp_path):
 
 NAMES = [
     "checkpoints", "checkpoints/marginal", "checkpoints/marginal/marginal.checkpoint", "log.txt",
+    "events.jsonl",
     "responses", "responses.quarantine.csv", "summary.nc", "truth.nc", "marginal.nc", "items.csv",
     "check.nc", "check_items.csv", "scores", "scores.nc", "private.nc", "report.html", "run.json",
     ".lock", "responses/manifest.json", "scores/part-000000.parquet",

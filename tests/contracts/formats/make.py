@@ -1,6 +1,7 @@
 """Make the files of this folder anew: ``python tests/contracts/formats/make.py FOLDER``.
 
-Only for formats that are new: files that are here already stand for what users have.
+Only for formats that are new: files that are here already stand for what users have.  A second
+argument names one kind: ``python tests/contracts/formats/make.py FOLDER ledgers``.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ import pandas as pd
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "oracles"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import test_formats as held
+import test_formats_go_on as goes_on
 from parts import grown, made, named
 
 import irt_dask as irt
 from irt_dask.cli import main
 from irt_dask.clusters import checks
+from irt_dask.engine.checkpoint import Checkpoint
 from irt_dask.errors import Notice
 from irt_dask.workflow import directory
 
@@ -121,9 +125,22 @@ def run(folder: Path) -> None:
         left.unlink()
 
 
+def ledgers(folder: Path) -> None:
+    """Privacy ledgers: of one release without a budget, and with one."""
+    for name, budget in goes_on.LEDGERS.items():
+        options = goes_on.RELEASE | ({} if budget is None else {"budget": budget})
+        irt.fit_private_spectral(goes_on.persons(), ledger=folder / name, **options)
+        (folder / f".{name}.lock").unlink()
+
+
+def checkpoint(folder: Path) -> None:
+    """A checkpoint's state, of a computation that is known by name alone."""
+    Checkpoint(folder / "checkpoint", goes_on.COMPUTATION).save("state", goes_on.STATE)
+
+
 if __name__ == "__main__":
     target = Path(sys.argv[1]).resolve()
     target.mkdir(parents=True)
-    stores(target)
-    banks(target)
-    run(target)
+    for make in (stores, banks, run, ledgers, checkpoint):
+        if not sys.argv[2:] or make.__name__ in sys.argv[2:]:
+            make(target)
