@@ -56,7 +56,7 @@ for name, command in COMMANDS.items():
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """The site, examples executed, warnings are errors, links checked; into FOLDER, if one is given."""
+    """The site, examples executed, warnings are errors; into FOLDER, if one is given."""
     session.chdir(ROOT)
     with tempfile.TemporaryDirectory() as folder:
         to = session.posargs[0] if session.posargs else folder

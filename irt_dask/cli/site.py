@@ -1,4 +1,4 @@
-"""The documentation as a site: built once into the user's cache, by Sphinx in a process of its own."""
+"""The documentation as a site: built once into the user's cache, by Sphinx as a process."""
 
 from __future__ import annotations
 

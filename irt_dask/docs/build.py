@@ -26,12 +26,16 @@ MOVED = {"methods": "methods/index.md"}
 def prepare(source: Path) -> None:
     """Write all sources of the site into a folder."""
     shutil.copytree(HERE, source, ignore=shutil.ignore_patterns("__pycache__", "build.py"))
-    pages = {p.relative_to(HERE).as_posix(): p.read_text(encoding="utf-8") for p in HERE.rglob("*.md")}
+    pages = {
+        p.relative_to(HERE).as_posix(): p.read_text(encoding="utf-8") for p in HERE.rglob("*.md")
+    }
     pages |= dict(generated.methods(pages.pop("methods.md")))
     pages |= dict(generated.example_pages())
     pages["vocabulary.md"] = generated.vocabulary()
     (source / "methods.md").unlink()
-    topics = {Path(path).stem: path for path in pages if path.count("/") == 0 or "tutorials/" in path}
+    topics = {
+        Path(path).stem: path for path in pages if path.count("/") == 0 or "tutorials/" in path
+    }
     for path, text in pages.items():
         text = text.replace("](methods.md)", f"]({MOVED['methods']})")
         if path.startswith("methods/"):

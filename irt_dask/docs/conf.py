@@ -39,7 +39,7 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {"index": [], "choose": []}
+html_sidebars = {"index": [], "choose": [], "start": [], "overview": []}
 copyright = "the authors of irt_dask, BSD-3-Clause"
 
 myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
@@ -49,7 +49,9 @@ myst_links_external_new_tab = False
 nb_execution_mode = "force"
 nb_execution_timeout = 300
 nb_execution_in_temp = True
-nb_execution_raise_on_error = False  # a failing cell is a warning, and so an error of a strict build
+nb_execution_raise_on_error = (
+    False  # a failing cell is a warning, and so an error of a strict build
+)
 nb_merge_streams = True
 
 autodoc_typehints = "none"  # the sections of parameters have the types, in words
@@ -62,14 +64,21 @@ add_module_names = False
 toc_object_entries = False
 
 # References that do not resolve are warnings of a strict build; types of parameters are words.
-nitpick_ignore_regex = [("py:class", ".*"), ("py:exc", ".*")]
+nitpick_ignore_regex = [
+    ("py:class", ".*"), ("py:exc", ".*"),
+    ("py:mod", ".*"), ("py:func", r"irt_dask\.\w+\..*"),  # what is not public has no page
+]  # fmt: skip
 
 
 def _literal(app, what, name, obj, options, lines):
     """In docstrings a word that ends in an underscore is a name, not a link."""
     for k, line in enumerate(lines):
         if not line.lstrip().startswith((">>>", "...")):
-            lines[k] = re.sub(r"(?<![`\w])([A-Za-z]\w*_)(?=[\s,).;:]|$)", lambda found: found[1][:-1] + "\\_", line)
+            lines[k] = re.sub(
+                r"(?<![`\w])([A-Za-z]\w*_)(?=[\s,).;:]|$)",
+                lambda found: found[1][:-1] + "\\_",
+                line,
+            )
 
 
 def setup(app):

@@ -1,8 +1,8 @@
 """Code on every page of the documentation runs, or a comment before it says why it does not.
 
 A block is run by its language, in the order of its page and in one folder with the files that it
-names: ``sh`` as commands of irt-dask, ``python`` and ``{code-cell}`` as Python, ``toml`` is read as a
-pipeline.  ``<!-- not run: REASON -->`` on the line before leaves a block out.
+names: ``sh`` as commands of irt-dask, ``python`` and ``{code-cell}`` as Python, ``toml`` is read as
+a pipeline.  ``<!-- not run: REASON -->`` on the line before leaves a block out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "irt_dask" / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md")), *sorted((ROOT / "cluster").rglob("*.md"))]
 BLOCK = re.compile(
-    r"^(?P<mark><!-- not run: (?P<reason>.*) -->\n)?^```(?P<language>\S*)[^\n]*\n(?P<code>.*?)^```$",
+    r"^(<!-- not run: (?P<reason>.*) -->\n)?^```(?P<language>\S*)[^\n]*\n(?P<code>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 RUN = ("sh", "python", "toml", "{code-cell}")
@@ -77,8 +77,10 @@ def test_every_public_name_is_on_a_page():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::irt_dask.errors.IrtDaskWarning")  # pages show what is warned of
-@pytest.mark.parametrize("page", filter(runnable, PAGES), ids=name)
+@pytest.mark.filterwarnings(
+    "ignore::irt_dask.errors.IrtDaskWarning"
+)  # pages show what is warned of
+@pytest.mark.parametrize("page", [*filter(runnable, PAGES)], ids=name)
 def test_pages(page, tmp_path, monkeypatch, typed):
     if "arviz" in page.read_text() and page.parent.name == "tutorials" and not find_spec("arviz"):
         pytest.skip("needs ArviZ: pip install 'irt_dask[diag]'")
@@ -119,9 +121,9 @@ def run(code, space):
     code = re.sub(r"\A(:\w.*\n)+", "", code)
     body = ast.parse(code).body
     last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
-    exec(compile(ast.Module(body, []), "page", "exec"), space)
+    exec(compile(ast.Module(body, []), "page", "exec"), space)  # noqa: S102
     if last is not None:
-        value = eval(compile(ast.Expression(last.value), "page", "eval"), space)
+        value = eval(compile(ast.Expression(last.value), "page", "eval"), space)  # noqa: S307
         if isinstance(value, matplotlib.figure.Figure):
             value.canvas.draw()
         assert repr(value)

@@ -31,7 +31,12 @@ class Links(HTMLParser):
         self.anchors |= {given[k] for k in ("id", "name") if given.get(k)}
         if tag == "a" and given.get("href"):
             self.links.append(given["href"])
-        elif tag == "link" and given.get("rel") in ("stylesheet", "icon", "preload", "modulepreload"):
+        elif tag == "link" and given.get("rel") in (
+            "stylesheet",
+            "icon",
+            "preload",
+            "modulepreload",
+        ):
             self.loaded.append(given["href"])
         elif given.get("src"):
             self.loaded.append(given["src"])
@@ -48,7 +53,7 @@ def read(page):
 @pytest.mark.slow
 @pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}: pip install '.[docs]'")
 def test_the_site_builds_offline_without_warnings_and_all_links_lead_somewhere(tmp_path):
-    """Examples are not executed here: tests/cli/test_pages.py runs them, and nox -s docs all of it."""
+    """Examples are not executed here: test_pages.py runs them, nox -s docs all of it."""
     done = subprocess.run(
         [sys.executable, str(BUILD), str(tmp_path), "--strict", "--no-execution"],
         capture_output=True, text=True, timeout=600,

@@ -1,4 +1,4 @@
-"""Pages that are made of the package: reference, commands, vocabulary, examples, methods by family."""
+"""Pages that are made of the package: reference, commands, vocabulary, examples, methods."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from irt_dask.cli import examples
 #: Names of the reference by what they are for; a name that is not here goes to "More".
 GROUPS = {
     "Responses": "ingest append open_responses from_array simulate replicate load_lsat Responses",
-    "Calibration": "fit_marginal fit_bayes fit_joint fit_concurrent with_freed_items ItemPrior prior_items",
+    "Calibration": "fit_marginal fit_bayes fit_joint fit_concurrent with_freed_items ItemPrior "
+    "prior_items",
     "Coresets": "Coreset draw_coreset coreset_complexity",
     "Rasch items from pairs": "fit_spectral fit_pairwise fit_conditional pair_counts compare_items "
     "top_items fit_choppin fit_saaty fit_private_spectral",
@@ -30,11 +31,12 @@ GROUPS = {
 }
 #: Headings of methods.md by page; a section that is not here is a page of its own.
 FAMILIES = {
-    "foundations": ("What holds for all methods", "Sums over|What identifies|Dense and|Person weights|"
-                    "Items that fall|Flags of"),
+    "foundations": ("What holds for all methods", "Sums over|What identifies|Dense and|"
+                    "Person weights|Items that fall|Flags of"),
     "joint": ("Joint maximum likelihood and coresets", "Joint maximum"),
     "marginal": ("Marginal maximum likelihood", "Marginal maximum|Concurrent"),
-    "rasch": ("Rasch items from pairs", "Pair counts|Spectral|Pairs of items|Conditional max|Row sums"),
+    "rasch": ("Rasch items from pairs", "Pair counts|Spectral|Pairs of items|Conditional max|"
+              "Row sums"),
     "private": ("Private releases", "Private"),
     "bayes": ("The posterior", "Posterior by"),
     "scoring": ("Scores, evaluation, conditioning", "Scoring|Conditioning"),
@@ -78,8 +80,8 @@ def reference() -> Pages:
     groups["More"] = [n for n in irt.__all__ if n not in listed and n != "plot"]
     groups["Plots (`irt.plot`)"] = [f"plot.{name}" for name in irt.plot.__all__]
     text = (
-        "# Reference\n\n`import irt_dask as irt`. The examples of every page are run by the tests, and "
-        "print what they say.\n"
+        "# Reference\n\n`import irt_dask as irt`. The examples of every page are run by the tests, "
+        "and print what they say.\n"
     )
     for title, names in groups.items():
         there = [name for name in names if _thing(name) is not None]
@@ -111,8 +113,8 @@ def _page(name: str) -> str:
 def vocabulary() -> str:
     """Every named array of stores and results, by what it belongs to."""
     text = (
-        "# Vocabulary\n\nEvery array of a result has a name of this list, `owner_quantity`: what it belongs to, and "
-        "what it is. Dimensions in brackets are there with several groups (before) or several "
+        "# Vocabulary\n\nEvery array of a result has a name of this list, `owner_quantity`: what it "
+        "belongs to, and what it is. Dimensions in brackets are there with several groups (before) or several "
         "abilities (after). The same name with an ending says how sure it is.\n\n"
         "| ending | meaning |\n|---|---|\n"
     )
@@ -125,12 +127,15 @@ def vocabulary() -> str:
     for owner in owners:
         text += _table(owner, by_owner[owner])
     text += _table("others", others)
-    text += "\n## Flags of items\n\n`item_flag` is `ok`, or some of these, joined by `|`.\n\n| flag | meaning |\n|---|---|\n"
+    text += "\n## Flags of items\n\n`item_flag` is `ok`, or some of these, joined by `|`.\n\n"
+    text += "| flag | meaning |\n|---|---|\n"
     return text + "".join(f"| `{k}` | {v} |\n" for k, v in variables.ITEM_FLAGS.items())
 
 
 def _table(title: str, found: list[variables.Variable]) -> str:
-    text = f"\n## {title.capitalize()}\n\n| name | dimensions | unit | meaning |\n|---|---|---|---|\n"
+    text = (
+        f"\n## {title.capitalize()}\n\n| name | dimensions | unit | meaning |\n|---|---|---|---|\n"
+    )
     for v in found:
         dims = ", ".join([*(f"[{d}]" for d in v.before), *v.dims, *(f"[{d}]" for d in v.more)])
         text += f"| `{v.name}` | {dims} | {v.unit} | {_escaped(v.doc)} |\n"
@@ -159,14 +164,23 @@ def example_pages() -> Pages:
             yield f"examples/{kind}-{_slug(name)}.md", _example(kind, name)
         if kind == "cluster":
             readme = (examples.folder(kind) / "README.md").read_text(encoding="utf-8")
-            readme = re.sub(r"\]\(([\w.]+/?)\)", lambda m: f"](examples/cluster-{_slug(m[1])}.md)", readme)
-            yield "cluster.md", readme + _toctree([f"examples/cluster-{_slug(n)}" for n in names], hidden="")
+            readme = re.sub(
+                r"\]\(([\w.]+/?)\)", lambda m: f"](examples/cluster-{_slug(m[1])}.md)", readme
+            )
+            yield (
+                "cluster.md",
+                readme + _toctree([f"examples/cluster-{_slug(n)}" for n in names], hidden=""),
+            )
     there = [f"pipelines-{_slug(name)}" for name in examples.names("pipelines")]
     yield (
         "examples/pipelines.md",
         "# Examples of pipelines\n\nFiles that come with the package; "
         "`irt-dask docs pipelines NAME --copy FOLDER` copies one.\n" + _toctree(there),
     )
+
+
+def _to_example(found: re.Match[str]) -> str:
+    return f"](examples/cluster-{_slug(found[1])}.md)"
 
 
 def _slug(name: str) -> str:
@@ -178,7 +192,9 @@ def _example(kind: str, name: str) -> str:
     for path in examples.files(kind, name):
         content = path.read_text(encoding="utf-8")
         if path.name == "README.md":
-            text = re.sub(r"\[([^\]]+)\]\((?!https?:)[^)]+\)", r"\1", content)  # to files, shown below
+            text = re.sub(
+                r"\[([^\]]+)\]\((?!https?:)[^)]+\)", r"\1", content
+            )  # to files, shown below
         else:
             of = {"toml": "toml", "yaml": "yaml", "yml": "yaml", "sh": "bash", "sbatch": "bash"}
             language = of.get(path.suffix[1:], "text")

@@ -20,7 +20,7 @@ _NAME = re.compile(r"(?<![\[`])`(?:irt\.)?((?:plot\.)?\w+)`(?!`)")
 
 
 def linked(text: str, here: str, pages: dict[str, str]) -> str:
-    """Text of a page with links to others; ``here`` is its path, ``pages`` has one for each topic."""
+    """Text of a page with links to others; ``here`` is its path, ``pages`` has each topic's."""
     up = "../" * here.count("/")
 
     def docs(found: re.Match[str]) -> str:
@@ -47,7 +47,7 @@ def _outside_fences(text: str, change: Callable[[str], str]) -> str:
 
 
 def as_notebook(text: str) -> str:
-    """A page with code cells is executed; a first line "# picture: ..." is the picture's alternative text."""
+    """A page with code cells is executed; "# picture: ..." first in one is its picture's text."""
     if not CELL.search(text):
         return text
     title, _, rest = text.partition("\n")
