@@ -32,7 +32,7 @@ html_copy_source = False
 html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": False,
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 7,
     "navbar_end": ["theme-switcher"],
     "footer_start": ["copyright"],
     "footer_end": ["sphinx-version"],

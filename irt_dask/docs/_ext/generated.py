@@ -113,9 +113,10 @@ def _page(name: str) -> str:
 def vocabulary() -> str:
     """Every named array of stores and results, by what it belongs to."""
     text = (
-        "# Vocabulary\n\nEvery array of a result has a name of this list, `owner_quantity`: what it "
-        "belongs to, and what it is. Dimensions in brackets are there with several groups (before) or several "
-        "abilities (after). The same name with an ending says how sure it is.\n\n"
+        "# Vocabulary\n\nEvery array of a result has a name of this list, `owner_quantity`: what "
+        "it belongs to, and what it is. Dimensions in brackets are there with several groups "
+        "(before) or several abilities (after). The same name with an ending says how sure it "
+        "is.\n\n"
         "| ending | meaning |\n|---|---|\n"
     )
     text += "".join(f"| `_{k}` | {v} |\n" for k, v in variables.SUFFIXES.items())
