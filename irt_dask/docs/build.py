@@ -29,7 +29,7 @@ def prepare(source: Path) -> None:
     pages = {
         p.relative_to(HERE).as_posix(): p.read_text(encoding="utf-8") for p in HERE.rglob("*.md")
     }
-    pages |= dict(generated.methods(pages.pop("methods.md")))
+    pages |= dict(generated.methods(pages.pop("methods.md"), pages["formulas.md"]))
     pages |= dict(generated.example_pages())
     pages["vocabulary.md"] = generated.vocabulary()
     (source / "methods.md").unlink()

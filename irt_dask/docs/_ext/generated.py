@@ -46,9 +46,11 @@ FAMILIES = {
 Pages = Iterator[tuple[str, str]]
 
 
-def methods(text: str) -> Pages:
-    """The page of methods by family, and a page that lists them."""
+def methods(text: str, formulas: str) -> Pages:
+    """The page of methods by family, each section with its formula, and a page that lists them."""
     head, *sections = re.split(r"^(?=## )", text, flags=re.MULTILINE)
+    said = _formulas(formulas)
+    sections = [_with_formula(section, said) for section in sections]
     found: dict[str, list[str]] = {name: [] for name in FAMILIES}
     for section in sections:
         title = section[3 : section.index("\n")]
@@ -59,6 +61,23 @@ def methods(text: str) -> Pages:
     yield "methods/index.md", head + _toctree(names)
     for name in names:
         yield f"methods/{name}.md", _family(name, found[name])
+
+
+def _formulas(text: str) -> dict[str, str]:
+    """What formulas.md says of a method of calibration, by the name of its function."""
+    calibration = text.partition("\n## Calibration\n")[2].partition("\n## ")[0]
+    found = {}
+    for paragraph in re.split(r"\n(?=\*\*)", calibration):
+        if name := re.search(r"\(`(\w+)`", paragraph):
+            found[name[1]] = paragraph.strip()
+    return found
+
+
+def _with_formula(section: str, said: dict[str, str]) -> str:
+    """A section of methods, with the formula of the function that its heading names."""
+    heading, _, rest = section.partition("\n")
+    of = [text for name, text in said.items() if f"(`{name}`" in heading]
+    return "\n\n".join([heading, *of, rest.lstrip("\n")])
 
 
 def _family(name: str, sections: list[str]) -> str:
