@@ -12,8 +12,10 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+import irt_dask as irt
 from irt_dask.cli import site
 from irt_dask.errors import IrtDaskError
+from irt_dask.variables import ITEM_FLAGS, VARIABLES
 
 BUILD = site.PACKAGE / "docs" / "build.py"
 MISSING = [name for name in site.NEEDED if find_spec(name) is None]
@@ -142,3 +144,54 @@ def test_pages_are_printed_without_remarks(typed):
     listed = typed("docs").out
     assert "choose " in listed
     assert "how-to" not in listed
+
+
+@pytest.fixture
+def pages(monkeypatch):
+    """The modules that make pages; they need no Sphinx."""
+    monkeypatch.syspath_prepend(str(site.PACKAGE / "docs" / "_ext"))
+    import generated
+    import links
+
+    return generated, links
+
+
+def test_methods_are_cut_into_pages_without_loss(pages):
+    generated, _ = pages
+    docs = site.PACKAGE / "docs"
+    text = (docs / "methods.md").read_text() + "\n## Something new (`fit_new`)\n\nText.\n"
+    made = dict(generated.methods(text, (docs / "formulas.md").read_text()))
+    whole = "\n".join(made.values())
+    for line in filter(None, text.split("\n")):
+        assert line in whole or line.startswith("#")
+    titles = re.findall(r"^## (.*)", text, re.MULTILINE)
+    kept = re.findall(r"^#+ (.*)", whole, re.MULTILINE)
+    assert not set(titles) - set(kept)
+    assert made["methods/something-new-fit_new.md"].startswith("# Something new")
+    assert "$$" in made["methods/marginal.md"]
+
+
+def test_the_reference_has_a_page_for_every_public_name(pages):
+    generated, _ = pages
+    names = " ".join(generated.GROUPS.values()).split()
+    assert not set(names) - set(irt.__all__)
+    assert len(names) == len(set(names))
+    made = dict(generated.reference())
+    wanted = {f"api/{n}.rst" for n in irt.__all__ if n != "plot"}
+    wanted |= {f"api/plot.{n}.rst" for n in irt.plot.__all__}
+    assert set(made) == {"api/index.md", *wanted}
+    text = generated.vocabulary()
+    assert all(f"`{name}`" in text for name in [*VARIABLES, *ITEM_FLAGS])
+
+
+def test_names_and_commands_in_prose_become_links(pages):
+    _, links = pages
+    text = "# `fit_bayes`\n`irt.score(x)`, `append`, `irt-dask docs fit`\n```sh\n`irt.score`\n```\n"
+    made = links.linked(text, "tutorials/a.md", {"fit": "fit.md"})
+    assert made == (
+        "# `fit_bayes`\n{py:obj}`irt.score(x) <irt_dask.score>`, `append`, "
+        "[`irt-dask docs fit`](../fit.md)\n```sh\n`irt.score`\n```\n"
+    )
+    cell = '# T\n\n```{code-cell}\n# picture: a "b"\nx\n```\n'
+    assert 'alt: "a \\"b\\""' in links.as_notebook(cell)
+    assert links.as_notebook("# T\n") == "# T\n"

@@ -16,7 +16,7 @@ SETUP = "\n```{code-cell}\n:tags: [remove-cell]\n%matplotlib inline\n```\n"
 _PICTURE = re.compile(r"^```\{code-cell\}\n# picture: (.+)\n", re.MULTILINE)
 _FENCE = re.compile(r"(^```.*?^```\s*?$)", re.MULTILINE | re.DOTALL)
 _DOCS = re.compile(r"(?<!\[)`irt-dask docs ([\w/]+)((?: [\w./]+)?)`")
-_NAME = re.compile(r"(?<![\[`])`(?:irt\.)?((?:plot\.)?\w+)`(?!`)")
+_NAME = re.compile(r"(?<![\[`])`(?:irt\.)?((?:plot\.)?\w+)(?:\([^`<>]*\))?`(?!`)")
 
 
 def linked(text: str, here: str, pages: dict[str, str]) -> str:
