@@ -57,6 +57,15 @@ for name, command in COMMANDS.items():
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """The site, examples executed, warnings are errors; into FOLDER, if one is given."""
+    session.chdir(ROOT)
+    with tempfile.TemporaryDirectory() as folder:
+        to = session.posargs[0] if session.posargs else folder
+        session.run("python", "irt_dask/docs/build.py", to, "--strict")
+
+
+@nox.session
 def demo(session: nox.Session) -> None:
     """irt-dask demo, in a folder of its own."""
     with tempfile.TemporaryDirectory() as folder, session.chdir(folder):

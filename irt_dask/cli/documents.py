@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import sys
+import webbrowser
 from importlib import resources
 from typing import Any
 
@@ -10,13 +13,21 @@ import click
 from irt_dask.cli import examples
 from irt_dask.errors import InputError
 
+#: Pages that have only links to others.
+_OF_THE_SITE = ("index", "how-to", "reference", "maintainers")
+_REMARK = re.compile(r"^<!-- not run: .*? -->\n", re.MULTILINE)
+_TOCTREE = re.compile(r"^```\{toctree\}\n.*?^```\n", re.MULTILINE | re.DOTALL)
+
 
 @click.command()
 @click.argument("topic", required=False)
 @click.argument("example", required=False)
 @click.option("--copy", "target", type=click.Path(), metavar="FOLDER",
               help="Copy the files of EXAMPLE, or all of the topic's, into FOLDER.")  # fmt: skip
-def docs(topic: str | None, example: str | None, target: str | None) -> None:
+@click.option("--open", "opened", is_flag=True,
+              help="Open the site of all pages, with tutorials, formulas and the reference, in a "
+              "browser. It is built once; needs the extra docs.")  # fmt: skip
+def docs(topic: str | None, example: str | None, target: str | None, opened: bool) -> None:
     """Show the documentation; without a TOPIC, list the topics.
 
     The topics 'cluster' and 'pipelines' have examples: 'irt-dask docs cluster' tells where a run
@@ -24,6 +35,11 @@ def docs(topic: str | None, example: str | None, target: str | None) -> None:
     writes them into a folder, to be adapted.
     """
     pages = _pages()
+    if opened:
+        if topic is not None or target is not None:
+            raise InputError("--open shows the whole site; it takes no topic and no --copy")
+        _browse()
+        return
     if topic is None:
         if target is not None:
             raise InputError("--copy needs a topic with examples: cluster or pipelines")
@@ -47,12 +63,27 @@ def docs(topic: str | None, example: str | None, target: str | None) -> None:
 def _pages() -> dict[str, Any]:
     """Pages by topic."""
     folder = resources.files("irt_dask") / "docs"
-    pages = {p.name.removesuffix(".md"): p for p in folder.iterdir() if p.name.endswith(".md")}
-    return pages | {"cluster": examples.folder("cluster") / "README.md"}
+    found = [*folder.iterdir(), *(folder / "tutorials").iterdir()]
+    pages = {p.name.removesuffix(".md"): p for p in found if p.name.endswith(".md")}
+    return {name: p for name, p in pages.items() if name not in _OF_THE_SITE} | {
+        "cluster": examples.folder("cluster") / "README.md"
+    }
 
 
 def _text(page: Any) -> str:
-    return str(page.read_text(encoding="utf-8"))
+    """A page as it is printed: without remarks for the tests, and what Sphinx alone reads."""
+    text = _TOCTREE.sub("", _REMARK.sub("", str(page.read_text(encoding="utf-8"))))
+    return text.replace("```{code-cell}", "```python")
+
+
+def _browse() -> None:
+    """Open the site; its address is printed, as there may be no browser."""
+    from irt_dask.cli.site import page
+
+    address = page().as_uri()
+    click.echo(address)
+    if sys.stdout.isatty():
+        webbrowser.open(address)
 
 
 def _listed(topic: str) -> str:
