@@ -46,7 +46,7 @@ def test_docs_lists_shows_and_copies_examples(typed):
     assert Path("all/local.toml").exists()
     assert "there are" in typed("docs", "cluster", "cray", code=2).err
     assert "has no examples" in typed("docs", "fit", "x", code=2).err
-    assert "topics: architecture, benchmarks, " in typed("docs", "cooking", code=2).err
+    assert "topics: architecture, assessment, " in typed("docs", "cooking", code=2).err
 
 
 SETUPTOOLS = metadata.version("setuptools") if find_spec("setuptools") else "0"

@@ -259,8 +259,11 @@ def fit_marginal(
     sampling.warn(asked)
     if found.anchored is not None:
         found.anchored.warn(responses.item_id)
-    name = model if isinstance(model, str) else "by item"
-    return described(fit, found, end, items, labels, name, before)
+    return described(fit, found, end, items, labels, _name(model), before)
+
+
+def _name(model: str | Mapping[str, str]) -> str:
+    return model if isinstance(model, str) else "by item"
 
 
 def _warn_unless(converged: bool, max_iterations: int) -> None:
