@@ -125,8 +125,6 @@ def _values(found: Found) -> tuple[dict[str, Any], dict[str, Any]]:
         mean_se[g] = np.sqrt(own + np.diag(explained) / b.effective)
         sd_se[g], r_se[g] = _residual_errors(corrected[g], e.elements, i, j)
     total_sd = np.sqrt(np.diagonal(total, axis1=1, axis2=2))
-    with np.errstate(divide="ignore"):
-        degrees = 0.5 * (sd / sd_se) ** 2 + dims + 3.0
     data = {
         "regression_coefficient": coefficient, "regression_coefficient_se": se,
         "residual_sd": sd, "residual_sd_se": sd_se,
@@ -137,7 +135,7 @@ def _values(found: Found) -> tuple[dict[str, Any], dict[str, Any]]:
         "explained_share": 1.0 - (sd / total_sd) ** 2,
         "component_loading": loading, "component_coefficient": component,
         "component_coefficient_covariance": covariance,
-        "residual_degrees_of_freedom": degrees,
+        "residual_sd_error": sd_se,
     }  # fmt: skip
     return data, {}
 

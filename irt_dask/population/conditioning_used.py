@@ -74,12 +74,14 @@ def used(population: xr.Dataset, items: xr.Dataset, responses: Responses) -> Use
     model = Conditioning(
         of, design, labels if groups > 1 else (), coefficients, covariance - spreads
     )
+    with np.errstate(divide="ignore"):
+        degrees = 0.5 * (sd / population["residual_sd_error"].values) ** 2 + dims + 3.0
     return Used(
         model,
         bases,
         components,
         covariances,
-        population["residual_degrees_of_freedom"].values,
+        degrees,
         spreads,
     )
 

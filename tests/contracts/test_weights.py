@@ -113,8 +113,7 @@ def test_a_table_of_patterns_is_the_expanded_data(method: Method) -> None:
         got, expected = got.drop_vars(each), expected.drop_vars(each)
     if method.uses_weights:
         assert got.attrs["weight_kind"] == "frequency"
-    # degrees of freedom of residual variances are inverse squares of their errors
-    same(got, expected, 3e-9 if method.name.startswith("population") else 1e-9)
+    same(got, expected, 1e-9)
 
 
 # --- views, stores, files -------------------------------------------------------------------------
