@@ -30,8 +30,6 @@ COMMANDS = {
     "doctests": "pytest -q tests/contracts/test_docstrings.py",
     "cluster": "pytest -q --durations=12 -m 'cluster and not nightly'",
     "slow": "pytest -q --durations=12 -m 'slow and not nightly'",
-    # both at once: clusters wait most of the time, one after the other, while others compute
-    "long": "pytest -q --durations=20 -n 3 -m '(slow or cluster) and not nightly'",
     "nightly": "pytest -q --durations=12 -m nightly",
     "planted": "python tests/planted_bugs.py",
     "mutations": "python tests/mutations.py",

@@ -15,6 +15,7 @@ middle gets back each person's leverage times his information.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ import numpy as np
 
 from irt_dask.arrays import Floats
 from irt_dask.engine import Engine
-from irt_dask.errors import EstimationError
+from irt_dask.errors import ApproximationWarning, EstimationError
 from irt_dask.kernels.base import design_products, fixed_point
 from irt_dask.population.basis import Basis
 from irt_dask.population.conditioning import Conditioning
@@ -34,6 +35,8 @@ from irt_dask.store import Block
 _FURTHEST = 12.0
 #: Share of the information of S that is left once coefficients are fitted, at least.
 _LEAST_LEFT = 0.1
+#: Smallest eigenvalue of an information, scaled to 1 on the diagonal, that can be inverted.
+_LEAST_INFORMATION = 1e-12
 
 
 @dataclass(frozen=True)
@@ -144,22 +147,50 @@ def _matrix(
 
 
 def errors(engine: Engine, fitted: Fitted, bases: list[Basis]) -> list[Errors]:
-    """Of each group: one pass, two with sampling weights."""
+    """Of each group: one pass, two with sampling weights.
+
+    A group whose observed information is not positive (of items with guessing, where S ended at a
+    bound) has the information of its scores' cross-products, for another pass, and is named.
+    """
     model, dims = fitted.model, len(fitted.model.domains)
     scales, out = _Scales(engine, model), []
-    middles: list[Any] = [None] * model.n_groups
-    if engine.sampled:
-        leverage = [b.loading / np.sqrt(b.weight) for b in bases]
-        middles = by_group(engine, model, _sums, scales, leverage)
-    for sums, middle, basis in zip(
-        by_group(engine, model, _sums, scales, None), middles, bases, strict=True
+    squares: list[Floats] = []
+    leverage = [b.loading / np.sqrt(b.weight) for b in bases]
+
+    def middles() -> list[Floats]:
+        if not squares:
+            sums = by_group(engine, model, _sums, scales, leverage)
+            pairs = zip(sums, bases, strict=True)
+            squares.extend(_matrix(x, b, scales, scales.middle, dims) for x, b in pairs)
+        return squares
+
+    indefinite = []
+    for g, (sums, basis) in enumerate(
+        zip(by_group(engine, model, _sums, scales, None), bases, strict=True)
     ):
         n = basis.n * dims
-        inverse = _inverse(_matrix(sums, basis, scales, scales.information, dims), n)
-        if middle is not None:
-            inverse = inverse @ _matrix(middle, basis, scales, scales.middle, dims) @ inverse
+        information = _matrix(sums, basis, scales, scales.information, dims)
+        if not _positive(information[:n, :n]):
+            information = middles()[g]
+            indefinite.append(model.labels[g] if model.labels else "all persons")
+        inverse = _inverse(information, n)
+        if engine.sampled:
+            inverse = inverse @ middles()[g] @ inverse
         out.append(Errors(inverse[:n, :n], inverse[n:, n:]))
+    if indefinite:
+        warnings.warn(
+            f"{', '.join(map(repr, indefinite))}: the observed information of the coefficients is "
+            f"not positive, as where residual correlations are at their bound; errors are those of "
+            f"cross-products of scores, and rough",
+            ApproximationWarning,
+            stacklevel=5,
+        )
     return out
+
+
+def _positive(information: Floats) -> bool:
+    size = np.sqrt(np.maximum(np.diag(information), 1e-300))
+    return bool(np.linalg.eigvalsh(information / np.outer(size, size))[0] > _LEAST_INFORMATION)
 
 
 def _inverse(information: Floats, n: int) -> Floats:
@@ -186,7 +217,7 @@ def _inverse_alone(information: Floats) -> Floats:
     """Inverse of a positive definite matrix of unlike units."""
     size = np.sqrt(np.maximum(np.diag(information), 1e-300))
     values, vectors = np.linalg.eigh(information / np.outer(size, size))
-    if not values[0] > 1e-12:
+    if not values[0] > _LEAST_INFORMATION:
         raise EstimationError(
             "the persons' responses do not determine the coefficients of the regression: give "
             "fewer covariates, or n_components"

@@ -15,7 +15,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-import matplotlib
+import matplotlib.figure
 import page_files
 import pytest
 
