@@ -47,7 +47,7 @@ myst_heading_anchors = 4
 myst_links_external_new_tab = False
 
 nb_execution_mode = "force"
-nb_execution_timeout = 300
+nb_execution_timeout = 900
 nb_execution_in_temp = True
 nb_execution_raise_on_error = (
     False  # a failing cell is a warning, and so an error of a strict build
