@@ -76,32 +76,25 @@ def used(population: xr.Dataset, items: xr.Dataset, responses: Responses) -> Use
     )
     with np.errstate(divide="ignore"):
         degrees = 0.5 * (sd / population["residual_sd_error"].values) ** 2 + dims + 3.0
-    return Used(
-        model,
-        bases,
-        components,
-        covariances,
-        degrees,
-        spreads,
-    )
+    return Used(model, bases, components, covariances, degrees, spreads)
 
 
 def _center(likeliest: Floats, spread: Floats, per_person: float) -> Floats:
     """The residual covariance that draws are about, so that values have the abilities' covariance.
 
     likeliest: S, maximum likelihood's; spread: M, mean covariance of a person's u B over persons;
-    per_person: coefficients of a domain for each.  With T = M / ``per_person``, a person's S plus
-    the errors of what he answered, and L = S T^-1, drawing coefficients adds (I - L) M (I - L)' to
-    the covariance of values, and lowering S by D takes D - L D L' away.
+    per_person: q, coefficients of a domain for each.  With T = M / q, a person's S plus the errors
+    of what he answered, and L = S T^-1, drawing coefficients adds q (I - L) T (I - L)' to the
+    covariance of values, and lowering S by D takes D - L D L' away.  In the directions in which S
+    and T are diagonal, T 1 and S a reliability r, D is q (1 - r) / (1 + r).
     """
-    one = np.eye(len(spread))
-    reliability = likeliest @ np.linalg.inv(spread / per_person)
-    adds = (one - reliability) @ spread @ (one - reliability).T
-    lower = np.linalg.solve(np.eye(one.size) - np.kron(reliability, reliability), adds.ravel())
-    lower = lower.reshape(one.shape)
-    shares, directions = eigh(0.5 * (lower + lower.T), likeliest)
-    directions = likeliest @ directions
-    return np.asarray(likeliest - (directions * np.minimum(shares, _MOST_TAKEN)) @ directions.T)
+    total = spread / per_person
+    reliability, directions = eigh(likeliest, total)
+    reliability = np.minimum(reliability, 1.0)  # errors that are rough may be too small
+    lower = per_person * (1.0 - reliability) / (1.0 + reliability)
+    directions = total @ directions
+    taken = np.minimum(lower, _MOST_TAKEN * reliability)
+    return np.asarray(likeliest - (directions * taken) @ directions.T)
 
 
 def _those(ids: list[str], responses: Responses) -> list[str]:

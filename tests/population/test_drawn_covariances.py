@@ -49,3 +49,5 @@ def test_a_covariance_stays_one() -> None:
     center = _center(one, (one + ERRORS) * 0.5, 0.5)
     assert np.linalg.eigvalsh(center)[0] > 0.0
     np.testing.assert_allclose(center, center.T)
+    rough = _center(one, 0.9 * one * 0.2, 0.2)  # errors that leave less than abilities' own
+    np.testing.assert_allclose(rough, one, rtol=1e-9)
