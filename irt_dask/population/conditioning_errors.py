@@ -15,6 +15,7 @@ middle gets back each person's leverage times his information.
 
 from __future__ import annotations
 
+import functools
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -98,9 +99,16 @@ def _scores(model: Conditioning, block: Block, scales: _Scales) -> _Scores:
 
 
 def _sums(
-    block: Block, model: Conditioning, scales: _Scales, leverage: list[Floats] | None
+    block: Block,
+    model: Conditioning,
+    scales: _Scales,
+    leverage: list[Floats] | None,
+    power: int = 1,
 ) -> tuple[ByGroup]:
-    """Sums of each group; with the loadings over root weight for ``leverage``, of a middle."""
+    """Sums of each group; with the loadings over root weight for ``leverage``, of scores' squares.
+
+    These with weights to the ``power``: 2 in the middle of a sandwich.
+    """
     w = weights_in(block)
     of_all = _scores(model, block, scales)
     ke, s = of_all.ke, of_all.elements
@@ -115,7 +123,7 @@ def _sums(
             z = design_products.linear_predictor(u, leverage[g])
             lost = np.clip(own * (z**2).sum(axis=1), 0.0, 1.0)[:, None]
             of = ke[its][:, i] * ke[its][:, j] + lost * of
-            gram, times = scales.middle, own**2
+            gram, times = scales.middle, own**power
             both = ke[its][:, :, None] * s[its][:, None, :]
         squares = s[its][:, :, None] * s[its][:, None, :]
         out[int(g)] = (
@@ -154,15 +162,13 @@ def errors(engine: Engine, fitted: Fitted, bases: list[Basis]) -> list[Errors]:
     """
     model, dims = fitted.model, len(fitted.model.domains)
     scales, out = _Scales(engine, model), []
-    squares: list[Floats] = []
     leverage = [b.loading / np.sqrt(b.weight) for b in bases]
 
-    def middles() -> list[Floats]:
-        if not squares:
-            sums = by_group(engine, model, _sums, scales, leverage)
-            pairs = zip(sums, bases, strict=True)
-            squares.extend(_matrix(x, b, scales, scales.middle, dims) for x, b in pairs)
-        return squares
+    @functools.cache
+    def squares(power: int) -> list[Floats]:
+        sums = by_group(engine, model, _sums, scales, leverage, power)
+        pairs = zip(sums, bases, strict=True)
+        return [_matrix(x, b, scales, scales.middle, dims) for x, b in pairs]
 
     indefinite = []
     for g, (sums, basis) in enumerate(
@@ -171,11 +177,11 @@ def errors(engine: Engine, fitted: Fitted, bases: list[Basis]) -> list[Errors]:
         n = basis.n * dims
         information = _matrix(sums, basis, scales, scales.information, dims)
         if not _positive(information[:n, :n]):
-            information = middles()[g]
+            information = squares(1)[g]
             indefinite.append(model.labels[g] if model.labels else "all persons")
         inverse = _inverse(information, n)
         if engine.sampled:
-            inverse = inverse @ middles()[g] @ inverse
+            inverse = inverse @ squares(2)[g] @ inverse
         out.append(Errors(inverse[:n, :n], inverse[n:, n:]))
     if indefinite:
         warnings.warn(

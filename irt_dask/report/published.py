@@ -95,8 +95,10 @@ def _as_text(table: pd.DataFrame) -> Table:
                 cells.append(NOTHING if value is None or value != value else str(value))
         rows.append(cells)
     more = len(table) - len(some)
-    remarks = (f"{more:,} more rows are in the CSV file.",) if more else ()
-    return Table(head, rows, remarks)
+    remarks = [f"{more:,} more rows are in the CSV file."] if more else []
+    if "statistic" in table:
+        remarks.append(f"At most {_MOST_IMAGES} pictures, of up to {_MOST_GROUPS} groups each.")
+    return Table(head, rows, tuple(remarks))
 
 
 def _digits(errors: np.ndarray) -> int:

@@ -353,6 +353,26 @@ def test_blocks_and_layouts_do_not_change_a_bit() -> None:
         xr.testing.assert_identical(values[0], other)
 
 
+def test_errors_where_the_observed_information_is_not_positive(monkeypatch: Any) -> None:
+    """Those of scores' squares: near the others, and of counted persons as of all of them."""
+    of = made(1500, 2)
+    usual = quietly(of.responses(), of.bank, covariates="x", domains=of.domains)
+    monkeypatch.setattr("irt_dask.population.conditioning_errors._positive", lambda _: False)
+    times = 1 + np.arange(1500) % 3
+    found = []
+    every = np.arange(1500)
+    for rows, weight in ((every, times.astype(float)), (every.repeat(times), None)):
+        columns = {"x": of.x[rows]} | ({} if weight is None else {"weight": weight})
+        more = {} if weight is None else {"weight_kind": "frequency"}
+        r = irt.from_array(of.y[rows], item_id=of.ids, persons=columns, **more)
+        found.append(quietly(r, of.bank, covariates="x", domains=of.domains))
+    name = "regression_coefficient_se"
+    np.testing.assert_allclose(found[0][name], found[1][name], rtol=5e-3)
+    with pytest.warns(ApproximationWarning, match="is not positive"):
+        rough = irt.fit_population(of.responses(), of.bank, covariates="x", domains=of.domains)
+    np.testing.assert_allclose(rough[name], usual[name], rtol=0.15)
+
+
 def test_standard_errors_hold_what_is_not_known_of_items() -> None:
     """Draws that stretch and shift abilities: what the fits under them vary by is known."""
     of = made(1500, 2)
