@@ -27,7 +27,7 @@ COMMANDS = {
     "types": "mypy",
     "layers": "lint-imports",
     "tests": "pytest -q --durations=10",
-    "doctests": "pytest -q tests/contracts/test_docstrings.py",
+    "doctests": "pytest -q -m '' tests/contracts/test_docstrings.py",
     "cluster": "pytest -q --durations=12 -m 'cluster and not nightly'",
     "slow": "pytest -q --durations=12 -m 'slow and not nightly'",
     "nightly": "pytest -q --durations=12 -m nightly",

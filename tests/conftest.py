@@ -17,10 +17,13 @@ def pytest_configure():
 
 
 def pytest_collection_modifyitems(items):
-    """Tests with processes of their own run one after the other, and share one local cluster."""
+    """Tests with processes of their own run one after the other, and share one local cluster.
+
+    Those of another file run on one worker, which makes what they share once.
+    """
     for item in items:
-        if "client" in item.fixturenames or item.get_closest_marker("cluster"):
-            item.add_marker(pytest.mark.xdist_group("processes"))
+        alone = "client" in item.fixturenames or item.get_closest_marker("cluster")
+        item.add_marker(pytest.mark.xdist_group("processes" if alone else item.path.stem))
 
 
 @pytest.fixture(scope="session")

@@ -78,7 +78,9 @@ ESTIMATES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("case", ["2pl", "3pl", "1pl", "two groups", "weights"])
+@pytest.mark.parametrize(
+    "case", ["2pl", pytest.param("3pl", marks=pytest.mark.slow), "1pl", "two groups", "weights"]
+)
 def test_errors_of_the_bank_are_in_those_of_the_fit(case):
     """Variances that they add, by fitting again with each parameter of the bank moved."""
     rng = np.random.default_rng(3)

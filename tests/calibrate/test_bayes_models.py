@@ -223,6 +223,7 @@ def test_a_fit_says_what_items_have(mixed):
     assert fit.attrs["guessing_prior"] == "Beta(5, 17)"
 
 
+@pytest.mark.slow
 def test_posterior_near_marginal_maximum_likelihood(mixed):
     # 400 persons: priors weigh little on slopes and steps; of 100 draws SDs are off by some 10%.
     r, model, fit = mixed
@@ -237,6 +238,7 @@ def test_posterior_near_marginal_maximum_likelihood(mixed):
         assert ratio.max() < 1.5
 
 
+@pytest.mark.slow
 def test_where_a_chain_is_cut_does_not_matter(mixed, monkeypatch):
     r, model, fit = mixed
     common = samplers._common

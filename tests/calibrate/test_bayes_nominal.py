@@ -30,6 +30,7 @@ def fitted():
     return r, model, marginal, fit_quietly(r, model=model, n_draws=300, n_warmup=100, seed=1)
 
 
+@pytest.mark.slow
 def test_posteriors_are_about_the_likeliest_items(fitted):
     _, _, marginal, bayes = fitted
     scores = "item_category_score", "item_step_intercept"
@@ -42,6 +43,7 @@ def test_posteriors_are_about_the_likeliest_items(fitted):
         assert 0.85 < ratio[there].mean() < 1.1, name
 
 
+@pytest.mark.slow
 def test_results_hold_scores_and_their_draws(fitted):
     r, _, marginal, bayes = fitted
     nominal = np.array(MODELS) == "nominal"
@@ -61,6 +63,7 @@ def test_results_hold_scores_and_their_draws(fitted):
     assert float(bayes["item_category_score_rhat"].max()) < 1.1
 
 
+@pytest.mark.slow
 def test_what_takes_draws_takes_these(fitted):
     r, _, marginal, bayes = fitted
     ability = irt.score(r, bayes)["person_ability"]

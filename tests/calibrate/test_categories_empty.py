@@ -333,7 +333,7 @@ def test_fixed_items_bring_their_map(data, gpcm):
         fit(given, model="gpcm", start=gpcm["keep"], null_categories="collapse")
 
 
-@pytest.mark.parametrize("model", ["graded", "gpcm"])
+@pytest.mark.parametrize("model", ["graded", pytest.param("gpcm", marks=pytest.mark.slow)])
 def test_fit_dif_and_curves_are_those_of_recoded_data(model):
     """Where the highest or the lowest category is empty expected scores are the same."""
     y, z = with_empty(ENDS, seed=2)

@@ -427,16 +427,25 @@ def test_parameters_that_are_shared():
 
 
 @pytest.mark.parametrize(
-    "tag, model, name, n_items", [
-        ("science_grm", "graded", "science.csv", 4), ("science_gpcm", "gpcm", "science.csv", 4),
-        ("science_pcm", "pcm", "science.csv", 4), ("science_rsm", "rating", "science.csv", 4),
-        ("timss_2pl_gpcm", "2pl+gpcm", "timss_aus_twn.csv", 11),
+    "tag, model, name, n_items",
+    [
+        ("science_gpcm", "gpcm", "science.csv", 4),
+        ("science_rsm", "rating", "science.csv", 4),
         ("timss_2pl_grm", "2pl+graded", "timss_aus_twn.csv", 11),
-        ("timss_pcm", "pcm", "timss_aus_twn.csv", 11),
-        ("eclsk_grm", "graded", "eclsk_atl.csv", 12),
-        ("eclsk_gpcm", "gpcm", "eclsk_atl.csv", 12), ("eclsk_rsm", "rating", "eclsk_atl.csv", 12),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [
+                ("science_grm", "graded", "science.csv", 4),
+                ("science_pcm", "pcm", "science.csv", 4),
+                ("timss_2pl_gpcm", "2pl+gpcm", "timss_aus_twn.csv", 11),
+                ("timss_pcm", "pcm", "timss_aus_twn.csv", 11),
+                ("eclsk_grm", "graded", "eclsk_atl.csv", 12),
+                ("eclsk_gpcm", "gpcm", "eclsk_atl.csv", 12),
+                ("eclsk_rsm", "rating", "eclsk_atl.csv", 12),
+            ]
+        ),
     ],
-)  # fmt: skip
+)
 def test_maxima_of_mirt(real_data, tag, model, name, n_items):
     """Likelihoods, and parameters with their errors (Oakes) on the scale that mirt has them."""
     folder = real_data / "reference_r"

@@ -230,6 +230,7 @@ def test_no_response_at_all():
 # --- what must not matter -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_blocks_layout_order_and_workers_never_change_a_bit(bits, client):
     y, items = steep_items(700, 6, missing=0.3)
     expected = bits(irt.coreset_complexity(y, items))

@@ -250,6 +250,7 @@ def small():
     return y, options, short(y, **options)
 
 
+@pytest.mark.slow
 def test_a_fit_of_two_shards(small):
     y, options, fit = small
     r = fit.ability_correlation_draw.values

@@ -131,6 +131,7 @@ def test_maximum_and_errors_are_those_of_brute_force(model):
     assert fit["item_step_intercept_se"].values.ravel() == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_sandwich_is_that_of_brute_force():
     matrix, names, _ = simulated(100, 3, 3, seed=3)
     weight = np.random.default_rng(1).lognormal(0.0, 0.5, 100)

@@ -404,7 +404,6 @@ def two_ways():
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("two ways")
 def test_shards_have_the_posterior_of_all(two_ways):
     _, one, three = two_ways
     for name in ("item_discrimination", "item_intercept"):
@@ -427,7 +426,6 @@ def test_shards_have_the_posterior_of_all(two_ways):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("two ways")
 def test_the_covariance_before_the_shards_is_near_that_of_the_posterior(two_ways):
     y, one, _ = two_ways
     with Engine(irt.from_array(y)) as engine:

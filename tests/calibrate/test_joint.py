@@ -141,7 +141,7 @@ def reaches_the_best_of_many_starts(model, missing, seed, n_starts):
 
 
 @pytest.mark.parametrize("model", [pytest.param("1pl", marks=pytest.mark.slow), "2pl"])
-@pytest.mark.parametrize("missing", [0.0, 0.3])
+@pytest.mark.parametrize("missing", [pytest.param(0.0, marks=pytest.mark.slow), 0.3])
 def test_converged_fit_is_the_best_of_many_starts(model, missing):
     reaches_the_best_of_many_starts(model, missing, seed=0, n_starts=8)
 
@@ -496,7 +496,7 @@ def same(x, y):
 
 
 @pytest.mark.parametrize("gathered", [False, True], ids=["by items", "counts gathered"])
-@pytest.mark.parametrize("model", ["1pl", "2pl", "3pl"])
+@pytest.mark.parametrize("model", ["1pl", "2pl", pytest.param("3pl", marks=pytest.mark.slow)])
 def test_blocks_order_and_storage_do_not_change_a_bit(tmp_path, monkeypatch, model, gathered):
     if gathered:  # small data as if they were large
         monkeypatch.setattr(item_step, "_SMALL", -1)
@@ -527,6 +527,7 @@ def irt_store(path, ids, rows, n):
     return StoreWriter(path, item_id=ids, n_persons=n, rows_per_block=rows)
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None, derandomize=True, database=None)
 @given(
     seed=st.integers(0, 10**6),

@@ -160,6 +160,7 @@ def test_standard_errors_are_positive_and_finite(large):
     np.testing.assert_array_equal(got["item_n_right"], (y == 1).sum(axis=0))
 
 
+@pytest.mark.slow
 def test_guessing_stays_within_its_bounds(large):
     y, _, got = large
     c = got["item_guessing"].values

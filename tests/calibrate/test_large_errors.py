@@ -59,13 +59,15 @@ MIXED = np.array([2, 3, 4] * 8)
 @pytest.mark.parametrize(
     ("given", "options"),
     [
-        ({}, {}),
-        ({"observed": 0.5}, {"model": "1pl"}),
-        ({"booklets": 2}, {}),
-        ({"categories": MIXED, "observed": 0.6}, {"model": models(MIXED)}),
+        pytest.param({}, {}, id="complete", marks=pytest.mark.slow),
+        pytest.param({"observed": 0.5}, {"model": "1pl"}, id="shared slope"),
+        pytest.param({"booklets": 2}, {}, id="booklets", marks=pytest.mark.slow),
+        pytest.param(
+            {"categories": MIXED, "observed": 0.6}, {"model": models(MIXED)},
+            id="categories", marks=pytest.mark.slow,
+        ),
     ],
-    ids=["complete", "shared slope", "booklets", "categories"],
-)
+)  # fmt: skip
 def test_as_the_dense_inverse(monkeypatch, given, options):
     y = simulated(800, 24, 3, **given)
     small_steps(monkeypatch)
@@ -88,6 +90,7 @@ def test_groups_and_frequency_weights(monkeypatch):
     assert np.isfinite(found["group_mean_se"][1:]).all()
 
 
+@pytest.mark.slow
 def test_same_bits_for_any_blocks_and_layout(monkeypatch):
     y = simulated(500, 24, 7, observed=0.6)
     small_steps(monkeypatch)

@@ -174,6 +174,7 @@ def test_what_cannot_be_written_down_is_not_released(path, monkeypatch):
     assert len(entries(path)) == 2
 
 
+@pytest.mark.slow
 def test_killed_between_entry_and_release(tmp_path):
     """Just before the ledger is replaced, and just after: neither has released anything."""
     paths = [tmp_path / "before.json", tmp_path / "after.json"]

@@ -70,7 +70,7 @@ def fit(r, **options):
     return irt.fit_joint(r, **{"max_iterations": 200, **options})
 
 
-@pytest.mark.parametrize("model", ["1pl", "2pl", "3pl"])
+@pytest.mark.parametrize("model", ["1pl", "2pl", pytest.param("3pl", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("stored", [False, True])
 @pytest.mark.filterwarnings(f"ignore::{ConvergenceWarning.__module__}.ConvergenceWarning")
 def test_groups_that_nobody_links_are_named(model, stored):

@@ -41,6 +41,7 @@ def two():
     return simulated_m2pl(200, a, d, 2)
 
 
+@pytest.mark.slow
 def test_loadings_and_their_diagnostics(two):
     fit = short(two, n_dims=2, n_shards=2, n_chains=2)
     assert fit.attrs["model"] == "m2pl"
@@ -179,6 +180,7 @@ def digest(fit):
     return fit.item_discrimination_draw.values.tobytes() + fit.item_intercept_draw.values.tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["dense", pytest.param("csr", marks=pytest.mark.nightly)])
 def test_many_shards_read_a_copy_and_give_the_same_bits(layout, tmp_path, monkeypatch, client):
     y = irt.simulate(200, 5, missing=0.3, seed=10).read_block(0).data.values

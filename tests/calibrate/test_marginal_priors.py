@@ -197,7 +197,7 @@ def test_a_learned_prior_is_the_items_own():
     assert fit.attrs["prior"] == "empirical"
 
 
-@pytest.mark.parametrize("model", ["2pl", "graded"])
+@pytest.mark.parametrize("model", ["2pl", pytest.param("graded", marks=pytest.mark.slow)])
 def test_it_is_near_the_posterior(model):
     """Of the hierarchical prior; the covariance too, of which the posterior has more."""
     r = irt.simulate(400, 15, model=model, categories=2 if model == "2pl" else 3, seed=7)

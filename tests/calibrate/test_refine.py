@@ -361,6 +361,7 @@ few_draws = functools.partial(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_fit_is_refined_to_the_bit(bits, client):
     y = partly_complete(400, 14, 12, 0.3)
     one = few_draws(y)

@@ -151,6 +151,7 @@ def test_rows_that_count_several_persons_are_so_many_units_of_the_sandwich(small
 # --- blocks and labels ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_same_bits_however_persons_lie(small, bits, tmp_path):
     """Blocks, layouts, orders of persons, labels as covariates, in arrays and as text; a store."""
     s = small

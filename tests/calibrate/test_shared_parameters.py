@@ -238,6 +238,7 @@ def fit():
     return r, fit_quietly(r, model=model, n_draws=100, n_warmup=50, n_shards=2, seed=1)
 
 
+@pytest.mark.slow
 def test_a_fit_says_the_same_of_what_is_shared(fit):
     _, f = fit
     alike = [1, 3, 4, 5, 6, 7]
@@ -255,6 +256,7 @@ def test_a_fit_says_the_same_of_what_is_shared(fit):
     assert np.isfinite(f["item_step_intercept_ess"].values[7]).all()
 
 
+@pytest.mark.slow
 def test_what_takes_posteriors_takes_it(fit):
     r, f = fit
     scores = irt.score(r, f, n_item_draws=20, n_plausible=2, seed=1)
@@ -269,6 +271,7 @@ def test_what_takes_posteriors_takes_it(fit):
     assert np.ptp(fixed["item_discrimination_draw"].values, axis=1).max() == 0.0
 
 
+@pytest.mark.slow
 def test_a_category_that_nobody_has():
     # Steps are common: what one item lacks others tell, and nothing is said; in pcm it is.
     r = responses("rating", 300, 10, 3)

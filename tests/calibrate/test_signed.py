@@ -392,6 +392,7 @@ def distance(one, other, sign):
 
 
 # Means of 24 parameters within 4.5 Monte Carlo errors: false-alarm rate 2e-4.
+@pytest.mark.slow
 def test_posteriors_are_those_of_items_coded_the_other_way_round():
     y, a, _ = some_reversed(500, 12, 5)
     falls = a < 0.0
@@ -405,6 +406,7 @@ def test_posteriors_are_those_of_items_coded_the_other_way_round():
     np.testing.assert_array_equal(one["item_negative_probability"] > 0.5, falls)
 
 
+@pytest.mark.slow
 def test_slopes_far_above_0_have_the_posterior_of_positive_ones():
     y, _, _ = some_reversed(2000, 12, 6, every=100)
     y = y[:, 1:]
@@ -439,7 +441,9 @@ def test_shards_whose_camps_balance_agree():
     assert shards.attrs["converged"] == whole.attrs["converged"] == 1
 
 
-@pytest.mark.parametrize("model", ["gpcm", "graded", "3pl"])
+@pytest.mark.parametrize(
+    "model", ["gpcm", *(pytest.param(m, marks=pytest.mark.slow) for m in ("graded", "3pl"))]
+)
 def test_other_models_have_signs_too(model):
     rng = np.random.default_rng(8)
     n, k = 600, 2 if model == "3pl" else 3

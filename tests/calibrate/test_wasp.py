@@ -282,7 +282,7 @@ def test_refined_location_is_the_mode_and_the_way_to_the_mean(full):
     np.testing.assert_allclose(scale, log_a.var(axis=0), rtol=0.03)
 
 
-@pytest.mark.parametrize("n_shards", [2, 8])
+@pytest.mark.parametrize("n_shards", [2, pytest.param(8, marks=pytest.mark.slow)])
 def test_refined_spread_is_that_of_all_persons(n_shards):
     # x = -log G, G of shape k, has variance trigamma(k); the product of the shards has k = 40, the
     # shrunk variance of a shard is trigamma(40 / K) / K: SDs 0.6% too large for K = 2, 4.5% for 8.

@@ -66,6 +66,7 @@ def test_every_command_explains_itself():
     assert all(f"  {name} " in text for name in names)
 
 
+@pytest.mark.slow
 def test_from_simulation_to_scores(tmp_path):
     irt_dask("simulate", "s", "--persons", 800, "--items", 5, "--truth", "t.csv", cwd=tmp_path)
     about = json.loads(irt_dask("info", "s", "--json", cwd=tmp_path))
@@ -141,7 +142,7 @@ def test_calibrate_names_the_items_that_are_flagged(tmp_path, monkeypatch, capsy
     assert (flags.drop("q2") == "ok").all()
 
 
-@pytest.mark.parametrize("method", ["bayes", "joint"])
+@pytest.mark.parametrize("method", [pytest.param("bayes", marks=pytest.mark.slow), "joint"])
 def test_a_calibration_goes_on_at_its_checkpoint(tmp_path, typed, method):
     """The same bank; a chain that is done is read, and not written again."""
     irt.simulate(400, 5, store=tmp_path / "s", seed=2)
@@ -471,6 +472,7 @@ def test_a_defect_shows_no_credentials(monkeypatch, capsys):
     assert "hunter2" not in said
 
 
+@pytest.mark.slow
 def test_posteriors_are_compared_by_persons_left_out(tmp_path):
     irt_dask("simulate", "s", "--persons", 300, "--items", 5, cwd=tmp_path)
     how = ("--method", "bayes", "--draws", 120, "--cluster", "none", "--quiet")

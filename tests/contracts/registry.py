@@ -221,11 +221,14 @@ METHODS = (
     Method(
         "concurrent, mixed", "fit_concurrent",
         {"model": dict(zip(ITEMS, _MODELS, strict=True)), "free": 0.2, "max_rounds": 2},
-        weights=True, groups="needs", categories=_CATEGORIES,
+        weights=True, groups="needs", slow=True, categories=_CATEGORIES,
     ),
     Method("marginal 1PL", "fit_marginal", {"model": "1pl"}, weights=True, groups="yes"),
     Method("marginal 2PL", "fit_marginal", weights=True, groups="yes"),
-    Method("marginal 3PL", "fit_marginal", {"model": "3pl"}, weights=True, groups="yes"),
+    Method(
+        "marginal 3PL", "fit_marginal", {"model": "3pl", "max_iterations": 8},
+        weights=True, groups="yes",
+    ),
     Method(
         "marginal 4PL", "fit_marginal", {"model": "4pl", "max_iterations": 8},
         weights=True, groups="yes",
@@ -330,7 +333,8 @@ METHODS = (
     ),
     Method(
         "population, mixed", "fit_population", {"covariates": ["age", "sex"], "n_components": 1},
-        items="mixed", weights=True, groups="yes", covariates=True, categories=_CATEGORIES,
+        items="mixed", weights=True, groups="yes", covariates=True, slow=True,
+        categories=_CATEGORIES,
     ),
     Method("evaluate", "evaluate", items="2pl"),
     Method("evaluate, 4PL", "evaluate", items="4pl"),
@@ -361,11 +365,11 @@ METHODS = (
     ),
     Method(
         "dif, mixed", "dif", {**_GROUPS, "seed": 5}, items="mixed", weights=True, groups="needs",
-        random="keyed", categories=_CATEGORIES,
+        random="keyed", slow=True, categories=_CATEGORIES,
     ),
     Method(
         "dif, all groups", "dif", {"reference": "b", "focal": None, "seed": 5}, items="2pl",
-        weights=True, groups="needs", random="keyed",
+        weights=True, groups="needs", random="keyed", slow=True,
     ),
     Method(
         "score, partial credit", "score", items="partial credit", weights=True, uses_weights=False,

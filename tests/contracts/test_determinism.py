@@ -46,6 +46,7 @@ def _quiet(function, *args, **kwargs):
         return function(*args, **kwargs)
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_same_bits_as_threads(store, expected, bits, client):
     got = {name: bits(fit) for name, fit in _quiet(_fits, store, client).items()}
     assert got == expected

@@ -22,6 +22,7 @@ OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 OBJECTS = public_objects()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OBJECTS)
 def test_examples(name, tmp_path, monkeypatch):
     """A function has one; all run in an empty folder."""

@@ -280,7 +280,7 @@ def damage(good: Any, n: int, seed: int) -> None:
 
 
 def test_some_faults(good: Any) -> None:
-    damage(good, 25, seed=1)
+    damage(good, 8, seed=1)
 
 
 @pytest.mark.slow

@@ -114,6 +114,7 @@ quick = settings(
 # --- layout, blocks, parts ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=8)
 @given(any_data, any_rows, st.sampled_from(["dense", "csr"]))
 def test_layout_and_blocks_in_memory(bits: Any, data: Any, rows: int, layout: str) -> None:
@@ -147,6 +148,7 @@ def test_layout_blocks_and_parts_of_a_store(
     assert {n: bits(f) for n, f in got.items()} == {n: bits(f) for n, f in expected.items()}
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=4)
 @given(any_data, st.sampled_from(["dense", "csr"]), any_rows, st.randoms(use_true_random=False))
 def test_long_file_in_any_order(bits: Any, data: Any, layout: str, rows: int, random: Any) -> None:
@@ -322,6 +324,7 @@ def kinds(y: np.ndarray) -> dict[str, tuple[Any, dict[str, Any]]]:
     }
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=1)
 @given(any_data, any_rows)
 def test_kind_of_array(bits: Any, data: Any, rows: int) -> None:
@@ -334,6 +337,7 @@ def test_kind_of_array(bits: Any, data: Any, rows: int) -> None:
         assert got == expected, kind
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=4)
 @given(any_data, any_rows)
 def test_kind_of_complete_array(bits: Any, data: Any, rows: int) -> None:

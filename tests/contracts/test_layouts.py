@@ -85,7 +85,10 @@ def test_every_kernel_gives_the_same_bits(y):
         same_bits(kernel(dense), kernel(sparse))
 
 
-@pytest.mark.parametrize("missing", [0.0, 0.4, 0.95])
+@pytest.mark.parametrize(
+    "missing",
+    [pytest.param(0.0, marks=pytest.mark.slow), pytest.param(0.4, marks=pytest.mark.slow), 0.95],
+)
 def test_many_items(missing):
     rng = np.random.default_rng(2)
     y = rng.integers(0, 2, (30, 800)).astype(np.int8)
@@ -186,7 +189,7 @@ def in_layout(y, layout, rows_per_block):
 
 @pytest.mark.filterwarnings("ignore::irt_dask.errors.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore::irt_dask.errors.ApproximationWarning")
-@pytest.mark.parametrize("n, m", [(300, 20), (40, 400)])
+@pytest.mark.parametrize("n, m", [(300, 20), pytest.param(40, 400, marks=pytest.mark.slow)])
 def test_methods_give_the_same_bits(bits, n, m):
     rng = np.random.default_rng(3)
     y = (rng.random((n, m)) < 0.3 + 0.4 * rng.random((n, 1))).astype(np.int8)

@@ -219,6 +219,7 @@ def test_refusals():
         irt.dif(few, items, reference="r", focal="f")
 
 
+@pytest.mark.slow
 def test_few_persons_of_a_group_are_warned_of():
     rng = np.random.default_rng(8)
     a, b, y, groups = two_groups(rng, 500, 4)

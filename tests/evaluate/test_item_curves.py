@@ -93,6 +93,7 @@ def fitted(r):
     return irt.fit_marginal(r, standard_errors=False, progress=False)
 
 
+@pytest.mark.slow
 def test_chance_is_that_of_other_data_sets():
     """Mean RMSD of replicates and of 25 simulated data sets, fitted and of a bank: 4 SE apart."""
     r = irt.simulate(500, 10, seed=1)

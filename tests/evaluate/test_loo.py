@@ -91,6 +91,7 @@ def test_against_exact_posteriors(exact):
     assert found.attrs["n_above_k"] == 0
 
 
+@pytest.mark.slow
 def test_persons_who_are_left_out_by_a_fit(monkeypatch):
     """Those whose weights have the heaviest tails."""
     few = Exact(12, 2, gaps=0.0)
@@ -132,6 +133,7 @@ def test_persons_without_responses_and_blocks():
     assert whole.attrs["looic"] == -2.0 * whole.attrs["elpd_loo"]
 
 
+@pytest.mark.slow
 def test_fits_are_compared_on_the_same_persons():
     some = Exact(150, 4, gaps=0.0)
     r = irt.from_array(some.y, item_id=IDS)
@@ -233,6 +235,7 @@ def test_every_pattern_against_exact_posteriors_without_it():
         assert found.attrs["p_loo"] == pytest.approx((flattering - want).sum(), rel=0.05)
 
 
+@pytest.mark.slow
 def test_items_of_any_number_of_categories():
     # Marginal likelihoods of persons and draws by textbook curves; where the tail of the weights is
     # short, their smoothing changes the mean of 1 / likelihood by little.

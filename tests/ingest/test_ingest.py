@@ -456,7 +456,7 @@ def test_lines_far_into_a_file(text: str, tmp_path: Path, monkeypatch: pytest.Mo
         ("npi_wide", 11243, 40, 449_720),
         ("eclsk_atl_wide", 13354, 12, 160_248),
         ("pisa2012_us_math_long", 4952, 76, 117_371),
-        ("un_votes_long", 200, 6202, 869_937),
+        pytest.param("un_votes_long", 200, 6202, 869_937, marks=pytest.mark.slow),
     ],
 )
 def test_real_files(

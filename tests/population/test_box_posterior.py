@@ -92,7 +92,7 @@ def test_moments_are_those_of_all_nodes(dims: int, correlation: float | None) ->
         np.testing.assert_allclose(log_marginal[0], top + np.log(w.sum() * h), atol=2e-6)
 
 
-@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("dims", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 def test_distribution_functions_of_draws(dims: int) -> None:
     """Each ability given those drawn before, against fine grids: off by at most 0.002."""
     u = (np.arange(100) + 0.5) / 100

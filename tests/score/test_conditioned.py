@@ -44,6 +44,7 @@ def fitted(dims: int = 2) -> tuple[Any, ...]:
     return r, bank, irt.fit_population(r, bank, covariates="x", domains=domains), x, theta
 
 
+@pytest.mark.slow
 def test_values_spread_as_posteriors_say() -> None:
     """Of 200 values: means within 5 standard errors of the EAPs for all but a few, covariances."""
     r, bank, population, _, _ = fitted()

@@ -384,6 +384,7 @@ irt.score(irt.open_responses(sys.argv[1]), irt.read_items(sys.argv[2]), store=sy
 """
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*is not used:irt_dask.errors.Notice")
 def test_killed_in_the_middle(items, tmp_path):
     """SIGKILL after some files: these are kept, the others made, and the lock is gone."""

@@ -380,6 +380,7 @@ def large_store(tmp_path, n_blocks):
     return open_responses(tmp_path / "big")
 
 
+@pytest.mark.slow
 def test_hundred_thousand_blocks_are_handled(tmp_path):
     r = large_store(tmp_path, 100_000)
     assert r.n_blocks == 100_000

@@ -28,6 +28,7 @@ def mixed(path, n=400):
     return a
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::irt_dask.errors.ConvergenceWarning")
 def test_a_run_of_mixed_items_of_either_sign(tmp_path):
     a = mixed(tmp_path / "d.csv")

@@ -90,7 +90,7 @@ SLOW = [
 ]
 
 
-@pytest.mark.parametrize("stage", [*SLOW, "bayes", "report"])
+@pytest.mark.parametrize("stage", [*SLOW, pytest.param("bayes", marks=pytest.mark.slow), "report"])
 def test_a_run_resumes_after_any_stage(finished, tmp_path, stage, monkeypatch):
     class Killed(BaseException):
         pass
@@ -168,6 +168,7 @@ def test_a_page_that_is_written_again_is_the_page_of_the_run(copied):
     assert said == [f"{name}: done before" for name in OF_BAYES]
 
 
+@pytest.mark.slow
 def test_changed_data_are_refused_and_fresh_starts_over(tmp_path):
     source = tmp_path / "d.csv"
     rows = np.random.default_rng(1).integers(0, 2, (300, 4))
