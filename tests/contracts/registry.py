@@ -225,10 +225,7 @@ METHODS = (
     ),
     Method("marginal 1PL", "fit_marginal", {"model": "1pl"}, weights=True, groups="yes"),
     Method("marginal 2PL", "fit_marginal", weights=True, groups="yes"),
-    Method(
-        "marginal 3PL", "fit_marginal", {"model": "3pl", "max_iterations": 8},
-        weights=True, groups="yes",
-    ),
+    Method("marginal 3PL", "fit_marginal", {"model": "3pl"}, weights=True, groups="yes"),
     Method(
         "marginal 4PL", "fit_marginal", {"model": "4pl", "max_iterations": 8},
         weights=True, groups="yes",

@@ -284,7 +284,7 @@ def test_some_faults(good: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [150, pytest.param(2000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("n", [70, pytest.param(2000, marks=pytest.mark.nightly)])
 def test_many_faults(good: Any, n: int) -> None:
     damage(good, n, seed=2)
 

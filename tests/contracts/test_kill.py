@@ -287,6 +287,6 @@ def test_killed_while_persons_are_merged(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [7, pytest.param(20, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("n", [4, pytest.param(20, marks=pytest.mark.nightly)])
 def test_killed_many_times(task: Task, n: int, tmp_path: Path) -> None:
     kill(task, n, tmp_path)
