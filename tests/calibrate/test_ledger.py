@@ -13,6 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import opendp.prelude as dp
 import pytest
 
 import irt_dask as irt
@@ -332,3 +333,23 @@ def test_a_ledger_with_a_right_checksum_that_is_none(path, change):
     path.write_text(json.dumps({**content, "checksum": module._digest(content)}))
     with pytest.raises(StoreError, match="not a privacy ledger, or is damaged"):
         irt.fit_private_spectral(data(), rho=0.1, ledger=path)
+
+
+def test_a_ledger_may_be_written_in_another_order(path):
+    first = irt.fit_private_spectral(data(), rho=0.1, ledger=path)
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(dict(reversed(content.items()))))
+    again = irt.fit_private_spectral(data(), rho=0.1, ledger=path)
+    np.testing.assert_array_equal(again["item_difficulty"], first["item_difficulty"])
+    assert len(entries(path)) == 1
+
+
+def test_noise_that_cannot_be_certified_is_not_enough():
+    """OpenDP's maps overflow where noise is small: that is no licence for it."""
+
+    def certified(scale):
+        if scale < 3.0:
+            raise dp.OpenDPException("Overflow")
+        return scale >= 2.0
+
+    assert module._least_scale(certified, 1.0, 0.5) == pytest.approx(3.0)
