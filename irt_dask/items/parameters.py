@@ -217,14 +217,14 @@ def _refuse_bad(model: ItemModel, x: Floats, ids: Sequence[str], what: str) -> N
     if bad.size:
         j = bad[0]
         raise InputError(f"{what}: item {ids[j]} has {model.in_words(x[:, j])}; {model.rule}")
-    if model.n_categories == 2 and model.name != "nominal":
+    if model.log_odds or model.asymptotes:
         logit = np.abs(x[0]) * GRID_BOUND + np.abs(x[1])
     else:
         logit = model.farthest(x, np.array([-GRID_BOUND, GRID_BOUND]))
     if logit.size and logit.max() > LARGEST_LOGIT:
         j = int(logit.argmax())
         raise InputError(
-            f"{what}: item {ids[j]} has {model.in_words(x[:, j])}: its logit reaches "
+            f"{what}: item {ids[j]} has {model.in_words(x[:, j])}: its logit (or -log P) reaches "
             f"{logit[j]:.0f} for abilities up to {GRID_BOUND:.0f}, and probabilities are computed "
             f"up to {LARGEST_LOGIT:.0f}"
         )

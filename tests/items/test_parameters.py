@@ -7,6 +7,7 @@ import pytest
 from items import intercept_bank
 
 import irt_dask as irt
+from irt_dask.arrays import Floats
 from irt_dask.banks import mirt
 from irt_dask.curves import MODELS, Parameter
 from irt_dask.curves.item_set import Group
@@ -43,3 +44,19 @@ def test_mirt_cannot_say_every_model() -> None:
     x = np.array([[1.0], [0.0], [0.3]])
     with pytest.raises(InputError, match="item q is of model tailed, which mirt's parameters"):
         mirt._written(Group(Tailed(), np.arange(1), x), 0, "q", {})
+
+
+class Steep(TwoParameters):
+    """A curve whose log P falls ten times as far as the logit of its slope and intercept."""
+
+    name, log_odds = "steep", False
+
+    def log_p(self, x: Floats, nodes: Floats) -> Floats:
+        return 10.0 * super().log_p(x, nodes)
+
+
+def test_items_whose_log_p_cannot_be_computed() -> None:
+    model, x = Steep(), np.array([[1.0, 12.0], [0.0, 0.0]])
+    parameters._refuse_bad(model, x[:, :1], ["0"], "bank")
+    with pytest.raises(InputError, match=r"item b has .*reaches 840 for abilities up to 7"):
+        parameters._refuse_bad(model, x, ["a", "b"], "bank")
