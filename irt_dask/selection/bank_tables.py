@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +36,8 @@ NODES: Floats = FINE[PLACES]
 SPACING = _STEP / _PER_UNIT
 #: Questions whose curves are computed at a time; numbers up to which sums need no spline.
 _TOGETHER, _FEW = 1024, 1 << 21
+#: Bytes of curves of single questions that a bank keeps.
+_KEPT = 1 << 26
 #: Item draws over which estimates are averaged, where there are draws.
 _ITEM_DRAWS = 20
 
@@ -86,6 +88,7 @@ class Bank:
     #: The point estimates of the items, by which questions are chosen, and draws of them.
     sets: tuple[ItemSet, ...]
     weights: Floats
+    _singles: dict[int, tuple[Curves, ...]] = field(default_factory=dict, repr=False)
 
     @property
     def items(self) -> ItemSet:
@@ -117,6 +120,16 @@ class Bank:
     def curves(self, k: int, places: Ints) -> Curves:
         """Curves of some questions at the fine nodes, under one set of items."""
         return _curves(self.sets[k].take(places), self.weights[places])
+
+    def single(self, place: int) -> tuple[Curves, ...]:
+        """Curves of one question under all sets of items; those of some are kept."""
+        found = self._singles.get(place)
+        if found is None:
+            where = np.array([place])
+            found = tuple(self.curves(k, where) for k in range(len(self.sets)))
+            if (len(self._singles) + 1) * sum(c.nbytes for c in found) <= _KEPT:
+                self._singles[place] = found
+        return found
 
     def _table(self) -> Table:
         items = self.items

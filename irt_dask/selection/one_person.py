@@ -46,9 +46,7 @@ class Person:
 
     def answered(self, place: int, code: int) -> None:
         """One answer more."""
-        where = np.array([place])
-        curves = tuple(self.bank.curves(k, where) for k in range(len(self.bank.sets)))
-        self.add(where, np.array([code]), curves, np.array([0]))
+        self.add(np.array([place]), np.array([code]), self.bank.single(place), np.array([0]))
 
     @property
     def n_open(self) -> int:
@@ -103,7 +101,6 @@ class Person:
 
     def chances(self, place: int) -> Floats:
         """Probability of each category of a question, under the point estimates."""
-        curve = self.bank.curves(0, np.array([place]))
-        p = np.exp(curve.log_p)
-        p[self.bank.items.take(np.array([place])).empty] = 0.0
+        p = np.exp(self.bank.single(place)[0].log_p)
+        p[self.bank.items.empty[self.bank.items.first[place] :][: len(p)]] = 0.0
         return np.asarray(p @ self.weights())

@@ -48,8 +48,7 @@ def code_of(value: Any, name: str, bank: Bank, place: int) -> int:
             f"item {name!r}: the answer {value!r} is no category; give 0 to {k - 1} (what was "
             f"asked and not answered counts as 0)"
         )
-    empty = bank.items.take(np.array([place])).empty
-    if empty[int(value)]:
+    if bank.items.empty[bank.items.first[place] + int(value)]:
         raise InputError(
             f"item {name!r}: the category {int(value)} was empty when the items were calibrated, "
             f"and has probability 0; recode it to one that has answers, or calibrate anew"
