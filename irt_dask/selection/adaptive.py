@@ -242,7 +242,7 @@ def next_items(
     Notes
     -----
     One pass over the data, and one more for ``max_exposure`` without ``exposure``.  A person costs
-    some 0.3 ms, and 2 ns x items x nodes (10 to 30, by how well ability is known).  Every process
+    some 0.5 ms, and 2 ns x items x nodes (10 to 30, by how well ability is known).  Every process
     holds 1.5 kB x items (of each category but the first), and 64 MB of curves.  Driver memory: 8
     bytes x n and the identifiers a person.  Source: van der Linden (1998), "Bayesian item selection
     criteria for adaptive testing", for "ability"; Kingsbury and Zara (1989) for blocks; Revuelta

@@ -36,7 +36,7 @@ class Session:
         a large bank take seconds, and are made once).  Items with draws: questions are chosen by
         the point estimates, estimates averaged over 20 draws.
     person : str
-        Identifier of the person.
+        Identifier of the person; those of one identifier and seed have the same draws.
     criterion, exploration, among, strata, strata_shares, exposure, max_exposure, item_weights
         As in :func:`irt_dask.next_items`; ``max_exposure`` needs ``exposure``.
     max_items, min_items : int, optional
@@ -361,6 +361,9 @@ class Session:
         step = session_state.step_of(raw, self._place, len(self._steps) + 1)
         if not self._person.open[step.place]:
             raise InputError(f"the state of a session has item {raw['item']!r} twice")
+        whole = len(step.chances) == int(self._bank.items.n_categories[step.place])
+        if not whole or (step.known is None) == self._rules.designed:
+            raise InputError(f"item {raw['item']!r} in the state of a session lacks numbers")
         return step
 
 

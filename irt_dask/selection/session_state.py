@@ -112,7 +112,7 @@ def step_of(raw: Any, place: dict[str, int], number: int) -> Step:
     what = f"question {number} in the state of a session"
     if not isinstance(raw, dict) or raw.keys() != _STEP:
         raise InputError(f"{what} lacks some of its content, or has other")
-    if raw["item"] not in place:
+    if not isinstance(raw["item"], str) or raw["item"] not in place:
         raise InputError(f"{what}, {raw['item']!r}, is not in the bank")
     try:
         q, chances = float(raw["probability"]), tuple(map(float, raw["chances"]))

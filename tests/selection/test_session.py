@@ -259,6 +259,10 @@ def test_states_of_other_questions_and_damaged_ones_are_refused():
         ({"steps": [{**content["steps"][0], "item": "z"}]}, "'z', is not in the bank"),
         ({"steps": [{**content["steps"][0], "probability": 0.0}]}, "has the probability 0"),
         ({"steps": [{"item": "q1"}]}, "lacks some of its content"),
+        ({"steps": [{**content["steps"][0], "chances": [0.5]}]}, "lacks numbers"),
+        ({"steps": [{**content["steps"][0], "known": [0.5] * 5}]}, "lacks numbers"),
+        ({"steps": [{**content["steps"][0], "item": ["q1"]}]}, "is not in the bank"),
+        ({"pending": 3}, "lacks some of its content"),
         ({"options": {}}, "lacks some of its content"),
     ):
         with pytest.raises(InputError, match=text):
