@@ -3,16 +3,16 @@
     python tests/benchmarks/adaptive.py [TABLE.csv.gz ...] [--persons 40] [--items 100000]
 
 Without tables a bank of 1,000 simulated items of the 2PL; a table is as that of
-``fewer_questions.py``: 75% of its models calibrate (slopes of any sign, a learned prior), up to
-``--persons`` of the others are tested.  Shown are
+``fewer_questions.py``: 75% of its models calibrate (slopes of any sign, a learned prior), the
+others are tested.  Shown are
 
 - questions until the posterior SD of ability is .3 and .1 (median; share of persons who get there
   within all questions): by ``Session`` ("ability", "information"), in random order, and from the
-  first n that ``choose_items`` chose (in steps of 10); and the distance from the ability that all
-  questions say, in that SD;
+  first n that ``choose_items`` chose (in steps of 10, up to 400); and the distance from the ability
+  that all questions say, in that SD; of ``--persons`` persons;
 - with 100 questions: the mean absolute error of the share right of all, over that of the share
   right of 100 questions at random, for the model's total from questions of each criterion, and for
-  the total by design with its coverage (95%);
+  the total by design with its coverage (95%); of all persons, twice;
 - milliseconds of ``next`` and ``answer`` with ``--items`` questions: median and 99% point.
 """
 
@@ -50,13 +50,13 @@ def items_of(a, d):
     return xr.Dataset(data, coords={"item_id": ("items", [f"q{j}" for j in range(a.size)])})
 
 
-def calibrated(path, n_persons, seed=0):
+def calibrated(path, seed=0):
     """Items of some models of a table, and answers of others."""
     y = pd.read_csv(path, index_col=0).to_numpy(np.int8)
     order = np.random.default_rng(seed).permutation(len(y))
     n = round(SHARE * len(y))
     fit = irt.fit_marginal(y[order[:n]], prior="empirical", positive="none", standard_errors=False)
-    return fit, y[order[n:]][:n_persons]
+    return fit, y[order[n:]]
 
 
 # --- questions until ability is known -------------------------------------------------------------
@@ -121,7 +121,7 @@ WAYS = (("ability", 0.0), ("total", 0.0), ("total", 0.5), ("design", 0.2), ("des
 def totals(base, fit, y, criterion, exploration):
     """Absolute errors of the model's total, and of that by design; whether its interval holds."""
     names = {i: j for j, i in enumerate(fit["item_id"].values)}
-    for i, own in enumerate(y):
+    for i, own in enumerate(np.concatenate([y, y] if exploration else [y])):
         options = {"criterion": criterion, "exploration": exploration, "max_items": ASKED}
         session = irt.Session(base, person=str(i), seed=1, **options)
         while (item := session.next()) is not None:
@@ -180,14 +180,11 @@ def main() -> None:
     with table:
         sources = [path.name.removesuffix(".csv.gz") for path in options.tables] or ["simulated"]
         for k, name in enumerate(sources):
-            fit, y = (
-                calibrated(options.tables[k], options.persons)
-                if options.tables
-                else simulated(options.persons)
-            )
+            fit, y = calibrated(options.tables[k]) if options.tables else simulated(options.persons)
             base, along = irt.Session(fit), curves(bank_of(fit, None))
             for target in TARGETS:
-                rows = pd.DataFrame(until(base, fit, y, along, target), columns=["way", "n", "off"])
+                some = until(base, fit, y[: options.persons], along, target)
+                rows = pd.DataFrame(some, columns=["way", "n", "off"])
                 for way, own in rows.groupby("way", sort=False):
                     n = own["n"].fillna(np.inf)
                     table.add(

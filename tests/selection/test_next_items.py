@@ -154,6 +154,34 @@ def test_many_items_go_through_tables_in_parts(monkeypatch):
         np.testing.assert_allclose(b.predicted, a.predicted, rtol=1e-12)
 
 
+def test_sums_of_large_banks_go_through_splines(monkeypatch):
+    """As near to the sums themselves as matters for a total, and for its variance."""
+    plain = bank_of(BANK, WEIGHTS).sums(0)
+    monkeypatch.setattr("irt_dask.selection.bank_tables._FEW", 0)
+    other = bank_of(BANK, 2.0 * WEIGHTS)  # another bank: nothing of the first is used
+    np.testing.assert_allclose(other.sums(0)[0], 2.0 * plain[0], rtol=1e-6)
+    np.testing.assert_allclose(other.sums(0)[1], 4.0 * plain[1], rtol=1e-5)
+
+
+def test_where_items_inform_by_birnbaum():
+    """Of items that differ in place alone the next is that whose information is largest here.
+
+    Rasch: that with the nearest difficulty; 3PL: with b + log((1 + sqrt(1 + 8 c)) / 2) / a nearest
+    to it (Birnbaum 1968), where c differs too little to matter otherwise.
+    """
+    b = np.linspace(-3.0, 3.0, 25)
+    for guessing in (0.0, 0.2):
+        some = bank(np.full(25, 1.4), b, np.full(25, guessing))
+        y = np.full((2, 25), -1, dtype=np.int8)
+        y[0, [2, 12]], y[1, [9, 15]] = [1, 1], [0, 0]
+        r = irt.from_array(y, item_id=list(some["item_id"].values))
+        found = irt.next_items(r, some, criterion="information")
+        best = b + np.log(0.5 + 0.5 * np.sqrt(1.0 + 8.0 * guessing)) / 1.4
+        for i in range(2):
+            far = np.where(y[i] < 0, np.abs(best - found["person_ability"].values[i]), np.inf)
+            assert found["person_next_item"].values[i, 0] == str(far.argmin())
+
+
 # --- persons --------------------------------------------------------------------------------------
 
 
@@ -188,6 +216,15 @@ def test_draws_of_items_are_averaged_over():
     scored, total = irt.score(r, bank_), irt.predict_total(r, bank_)
     np.testing.assert_allclose(found["person_ability_sd"], scored["person_ability_sd"], rtol=1e-9)
     np.testing.assert_allclose(found["person_total_sd"], total["person_total_sd"], rtol=1e-9)
+
+
+def test_curves_of_some_persons_at_a_time(monkeypatch):
+    """As of all questions at once: the same bits."""
+    r = rows(*ANSWERS, {7: 1}, {0: 1, 1: 1, 2: 1, 3: 1})
+    whole = irt.next_items(r, BANK, 2, exploration=0.5)
+    for room in (1, 60_000):
+        monkeypatch.setattr("irt_dask.selection.adaptive._ROOM", room)
+        assert irt.next_items(r, BANK, 2, exploration=0.5).identical(whole)
 
 
 def many(n=2000):
