@@ -194,11 +194,11 @@ def next_items(
         "ability": least expected posterior variance of ability.  "information": most Fisher
         information at the posterior mean (what adaptive tests mostly do; worse than "ability" for
         the first few questions, when ability is hardly known).  "total": least expected posterior
-        variance of the share right of all questions.  "design": drawn, each in proportion to the
-        standard deviation of its answer, for the estimate by design of :class:`irt_dask.Session`.
+        variance of the share right of all questions.  "design": drawn, in proportion to the
+        standard deviation of the answer, for the estimate by design of :class:`irt_dask.Session`.
     exploration : float, optional
         Share of questions that is drawn from all that are left, with equal chances; 0 by default,
-        0.2 for "design".  Above 0 every question has a known probability above 0.
+        0.5 for "design".  Above 0 every question has a known probability above 0.
     among : int
         One of so many best questions is drawn, so that nobody else's next question is known.
     strata, strata_shares : mapping, array or DataArray over items; mapping; optional

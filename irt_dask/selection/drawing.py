@@ -21,8 +21,9 @@ from irt_dask.kernels.base import keyed_random
 from irt_dask.selection.by_item import grouped, labels_of, shares_of
 from irt_dask.selection.criteria import CRITERIA, Told
 
-#: Share of questions drawn from all alike by default where chance is the point.
-_DESIGN_EXPLORATION = 0.2
+#: Share of questions drawn from all alike by default where chance is the point: no probability is
+#: below half of that of equal chances, nor the mean square of (y - p) / q above twice theirs.
+_DESIGN_EXPLORATION = 0.5
 
 
 @dataclass(frozen=True, eq=False)

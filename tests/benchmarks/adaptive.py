@@ -115,7 +115,7 @@ def until(base, fit, y, along, target):
 # --- totals ---------------------------------------------------------------------------------------
 
 #: Criterion, exploration.
-WAYS = (("ability", 0.0), ("total", 0.0), ("total", 0.5), ("design", 0.2), ("design", 1.0))
+WAYS = (("ability", 0.0), ("total", 0.0), ("total", 0.5), ("design", 0.2), ("design", 0.5))
 
 
 def totals(base, fit, y, criterion, exploration):
