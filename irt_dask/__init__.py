@@ -69,8 +69,10 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.report.arviz_data import to_arviz as to_arviz
     from irt_dask.score.ranks import top_persons as top_persons
     from irt_dask.score.table import score_table as score_table
+    from irt_dask.selection.adaptive import next_items as next_items
     from irt_dask.selection.choose import choose_items as choose_items
     from irt_dask.selection.predict import predict_total as predict_total
+    from irt_dask.selection.session import Session as Session
     from irt_dask.store import Responses as Responses
     from irt_dask.store import from_array as from_array
     from irt_dask.store import open_responses as open_responses
@@ -117,8 +119,10 @@ _NAMES = {
     "population.fit": "fit_population",
     "score.ranks": "top_persons",
     "score.table": "score_table",
+    "selection.adaptive": "next_items",
     "selection.choose": "choose_items",
     "selection.predict": "predict_total",
+    "selection.session": "Session",
     "survey.replicates": "Replicates",
     "survey.regress": "regress",
     "survey.tabulate": "tabulate",

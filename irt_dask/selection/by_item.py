@@ -96,3 +96,17 @@ def grouped(labels: NDArray[np.str_]) -> tuple[NDArray[np.str_], Ints, Ints]:
     """Different labels, the number of each item's, and how many items have each."""
     names, number, size = np.unique(labels, return_inverse=True, return_counts=True)
     return names, number.astype(np.int64), size.astype(np.int64)
+
+
+def shares_of(value: Any, item_id: tuple[str, ...], what: str) -> Floats:
+    """A share from 0 to 1 of each item of the bank; 0 where a mapping does not name it."""
+    found = _given(value, item_id, what)
+    if isinstance(found, dict):
+        found = np.array([found.get(i, 0.0) for i in item_id], dtype=object)
+    shares = _numbers(found, what)
+    bad = np.flatnonzero(~((shares >= 0.0) & (shares <= 1.0)))
+    if bad.size:
+        raise InputError(
+            f"{what}: item {item_id[bad[0]]} has {shares[bad[0]]}; shares are from 0 to 1"
+        )
+    return shares

@@ -6,13 +6,14 @@ import warnings
 
 import xarray as xr
 
-from irt_dask.errors import ApproximationWarning, DataWarning
+from irt_dask.errors import ApproximationWarning, DataWarning, ItemWarning
+from irt_dask.items import checks
 from irt_dask.items.parameters import calibration_groups
 from irt_dask.kernels.posterior.totals import PSEUDO_RESIDUALS
 from irt_dask.selection.questions import Design
 
 #: With fewer questions the model has more than a third of the say in how wide intervals are.
-_FEW = int(2 * PSEUDO_RESIDUALS)
+FEW_DRAWS = int(2 * PSEUDO_RESIDUALS)
 
 
 def warn_of_population(items: xr.Dataset) -> None:
@@ -33,11 +34,36 @@ def warn_of_population(items: xr.Dataset) -> None:
 def warn_of_draws(design: Design) -> None:
     """Warn if the width of intervals by design rests on the model."""
     n = int(design.n[design.n < design.size].sum())
-    if 0 < n < _FEW:
+    if 0 < n < FEW_DRAWS:
         warnings.warn(
             f"{n} questions were drawn: {PSEUDO_RESIDUALS:.0f} residuals as the model expects them "
-            f"count beside their own in the width of intervals by design; ask {_FEW} or more for "
-            f"intervals that hold if the model does not",
+            f"count beside their own in the width of intervals by design; ask {FEW_DRAWS} or more "
+            f"for intervals that hold if the model does not",
             ApproximationWarning,
             stacklevel=3,
+        )
+
+
+def warn_of_adaptive(items: xr.Dataset, *, stacklevel: int = 3) -> None:
+    """Warn if items are flagged, or come with another distribution of ability than N(0, 1)."""
+    item_id = items["item_id"].values
+    given = checks.unsound(items, item_id)
+    bad = {str(i): str(why) for i, why in zip(item_id, given, strict=True) if why}
+    if bad:
+        warnings.warn(
+            f"{len(bad)} of {len(given)} items are flagged (item_flag) and may be asked: "
+            f"{checks.reasons_in_words(bad)}. Adaptive tests ask those that seem to say most, so "
+            f"that mistakes of the calibration are asked first; leave these out of items, or "
+            f"calibrate with a prior and more responses",
+            ItemWarning,
+            stacklevel=stacklevel,
+        )
+    n = calibration_groups(items)
+    if n or items.attrs.get("latent") == "histogram":
+        what = f"{n} group(s) of persons" if n else "a histogram of ability"
+        warnings.warn(
+            f"the items were calibrated with {what}, and here everybody is taken to come from "
+            f"N(0, 1): abilities are drawn to 0 and standard deviations are those of this prior",
+            DataWarning,
+            stacklevel=stacklevel,
         )

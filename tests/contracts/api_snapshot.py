@@ -35,6 +35,7 @@ from irt_dask.calibrate.private import ledger
 from irt_dask.cli.main import cli
 from irt_dask.clusters.config import ClusterConfig
 from irt_dask.curves import FAMILIES, MODELS
+from irt_dask.selection import session_state
 from irt_dask.store import manifest
 from irt_dask.workflow import RunConfig, ScoringConfig, directory, stages
 
@@ -277,6 +278,7 @@ def formats() -> Table:
         "format of stores": f"writes and reads {manifest.VERSION}, {manifest.VERSION_WITH_NEEDS}",
         "format of stores, needs": ", ".join(known),
         "format of ledgers": f"writes and reads {ledger.VERSION}, {ledger.VERSION_WITH_BUDGET}",
+        "format of sessions": f"writes and reads {session_state._VERSION}",
         "format of run directories": f"writes and reads {directory._VERSION}",
         "format of run directories, stages": ", ".join(stages.STAGES),
         **_banks(),

@@ -384,6 +384,12 @@ METHODS = (
         "predict_total, mixed", "predict_total", items="mixed", persons=True,
         categories=_CATEGORIES,
     ),
+    Method("next_items", "next_items", items="2pl", persons=True),
+    Method(
+        "next_items, mixed", "next_items",
+        {"n": 2, "criterion": "total", "exploration": 0.5, "max_exposure": 0.9, "seed": 5},
+        items="mixed", persons=True, random="keyed", categories=_CATEGORIES,
+    ),
 )  # fmt: skip
 
 

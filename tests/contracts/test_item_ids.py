@@ -43,6 +43,8 @@ USES = {
     "evaluate": lambda b, p: irt.evaluate(R, b),
     "predict total": lambda b, p: irt.predict_total(R, b),
     "choose items": lambda b, p: irt.choose_items(b, 2),
+    "next items": lambda b, p: irt.next_items(R, b),
+    "session": lambda b, p: irt.Session(b),
     "residual correlations": lambda b, p: irt.residual_correlations(R, b),
     "predictive check": lambda b, p: irt.predictive_check(R, b, n_replicates=10),
     "dif": lambda b, p: irt.dif(R, b, reference="r", focal="f"),
