@@ -92,7 +92,7 @@ def read(text: str) -> dict[str, Any]:
     """The content of a state, whose form is checked."""
     try:
         found = json.loads(text)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"this is no state of a session: {error}") from None
     if not isinstance(found, dict) or found.get("format") != _FORMAT:
         raise InputError("this is no state of a session: to_json() of irt_dask.Session writes them")

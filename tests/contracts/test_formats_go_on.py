@@ -167,3 +167,30 @@ def test_a_checkpoint_is_read_and_written_over(
     monkeypatch.setattr("irt_dask.engine.checkpoint.__version__", "0.2.0")
     with pytest.raises(CheckpointError, match="seed or version of irt_dask"):
         Checkpoint(folder, COMPUTATION).load("state")
+
+
+def adaptive_test(bank: Path) -> irt.Session:
+    """Two questions answered, the third asked."""
+    options = {"criterion": "total", "exploration": 0.5, "max_items": 3, "seed": 4}
+    session = irt.Session(bank, person="ann", **options)
+    for code in (1, 0):
+        session.answer(session.next(), code)
+    session.next()
+    return session
+
+
+@pytest.mark.filterwarnings("ignore::irt_dask.errors.ApproximationWarning")
+def test_an_adaptive_test_goes_on() -> None:
+    state = (FORMATS / "session-1.json").read_text()
+    session, whole = (
+        irt.Session.from_json(state, irt.read_items(FORMATS / "bank.json")),
+        adaptive_test(FORMATS / "bank.json"),
+    )
+    assert session.asked == whole.asked == ["q2", "ärger"]
+    assert session.next() == whole.next() == "q1"
+    for one in (session, whole):
+        one.answer("q1", 1)
+    assert session.stopped == "bank"
+    a, b = session.estimates(), whole.estimates()
+    for name in a.data_vars:
+        np.testing.assert_allclose(a[name], b[name], rtol=1e-9, err_msg=str(name))

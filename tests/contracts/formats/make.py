@@ -138,9 +138,14 @@ def checkpoint(folder: Path) -> None:
     Checkpoint(folder / "checkpoint", goes_on.COMPUTATION).save("state", goes_on.STATE)
 
 
+def session(folder: Path) -> None:
+    """The state of an adaptive test, two questions answered and the third asked."""
+    (folder / "session-1.json").write_text(goes_on.adaptive_test(folder / "bank.json").to_json())
+
+
 if __name__ == "__main__":
     target = Path(sys.argv[1]).resolve()
     target.mkdir(parents=True)
-    for make in (stores, banks, run, ledgers, checkpoint):
+    for make in (stores, banks, run, ledgers, checkpoint, session):
         if not sys.argv[2:] or make.__name__ in sys.argv[2:]:
             make(target)
