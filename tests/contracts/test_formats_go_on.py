@@ -179,7 +179,7 @@ def adaptive_test(bank: Path) -> irt.Session:
     return session
 
 
-@pytest.mark.filterwarnings("ignore::irt_dask.errors.ApproximationWarning")
+@pytest.mark.filterwarnings("ignore::irt_dask.errors.IrtDaskWarning")
 def test_an_adaptive_test_goes_on() -> None:
     state = (FORMATS / "session-1.json").read_text()
     session, whole = (
