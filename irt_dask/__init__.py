@@ -64,6 +64,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.evaluate.residual_correlations import (
         residual_correlations as residual_correlations,
     )
+    from irt_dask.evaluate.suspect_items import suspect_items as suspect_items
     from irt_dask.population.fit import fit_population as fit_population
     from irt_dask.report import plots as plot  # noqa: F401
     from irt_dask.report.arviz_data import to_arviz as to_arviz
@@ -112,6 +113,7 @@ _NAMES = {
     "evaluate.person_fit": "person_fit",
     "evaluate.replicate": "replicate",
     "evaluate.residual_correlations": "residual_correlations",
+    "evaluate.suspect_items": "suspect_items",
     "banks.link": "link",
     "banks": "read_items write_items",
     "population.fit": "fit_population",
