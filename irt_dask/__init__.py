@@ -51,6 +51,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.errors import IrtDaskWarning as IrtDaskWarning
     from irt_dask.errors import ItemWarning as ItemWarning
     from irt_dask.errors import StoreError as StoreError
+    from irt_dask.evaluate.answer_similarity import answer_similarity as answer_similarity
     from irt_dask.evaluate.dif import dif as dif
     from irt_dask.evaluate.information import information as information
     from irt_dask.evaluate.item_curves import item_curves as item_curves
@@ -103,6 +104,7 @@ _NAMES = {
     "calibrate.rasch.ratio_matrices": "fit_choppin fit_saaty",
     "calibrate.bayes.fit": "fit_bayes",
     "calibrate.bayes.prior_items": "prior_items",
+    "evaluate.answer_similarity": "answer_similarity",
     "evaluate.predictive_check": "predictive_check",
     "evaluate.dif": "dif",
     "evaluate.information": "information",

@@ -62,7 +62,7 @@ def signs(items: xr.Dataset, item_id: tuple[str, ...]) -> Signs:
 
 def _refuse_positive(items: xr.Dataset) -> None:
     """Stop at fits in which no slope could be negative."""
-    a = items["item_discrimination"] if "item_discrimination" in items else None
+    a = items.get("item_discrimination", None)
     if a is None:
         raise InputError("items have no item_discrimination: without slopes none is negative")
     how = str(items.attrs.get("identification", ""))
@@ -83,7 +83,10 @@ def _known(items: xr.Dataset, item_id: tuple[str, ...]) -> _Known:
     if drawn is not None and DRAW in drawn.dims:
         a, error = drawn.mean(DRAW).values[at], drawn.std(DRAW, ddof=1).values[at]
     elif "item_discrimination_se" in items:
-        a, error = items["item_discrimination"].values[at], items["item_discrimination_se"].values[at]
+        a, error = (
+            items["item_discrimination"].values[at],
+            items["item_discrimination_se"].values[at],
+        )
     else:
         return _Known(np.full(at.size, np.nan), np.full(at.size, np.nan))
     mean, sd = _prior(items)

@@ -1,4 +1,4 @@
-"""Questions that are probably wrong: turned round, misfitting, asked twice, or answered by nobody."""
+"""Questions that are probably wrong: turned round, misfitting, asked twice, of no information."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refus
 from irt_dask.engine.inputs import check_level
 from irt_dask.evaluate import equal_answers, slope_signs
 from irt_dask.evaluate.abilities import Known, choose
-from irt_dask.evaluate.item_fit import item_fit
+from irt_dask.evaluate.item_fit import group_chi2
+from irt_dask.items.parameters import models_of
 from irt_dask.kernels.base import fixed_point
-from irt_dask.kernels.responses import response_counts
-from irt_dask.population.population import Population
 from irt_dask.store import Block
 
 #: Reasons in the order in which they rank; named in alphabetical order.
@@ -106,8 +105,8 @@ def suspect_items(
     and are named only where chance would not do it: the bound takes every other question for as
     likely to have these answers as this one.
 
-    Three passes over the data, and those of ``item_fit``.  Driver memory: 600 bytes an item, and
-    items x sizes of slopes (about 100) x 8 bytes some times.
+    Four passes over the data, and one for each EM step (some ten) of the distribution of ability.
+    Driver memory: 600 bytes an item, and items x sizes of slopes (about 100) x 8 bytes some times.
 
     Examples
     --------
@@ -127,13 +126,12 @@ def suspect_items(
     responses = as_responses(responses, "suspect_items", graded=True, items=items)
     refuse_weights(responses, "suspect_items")
     signs = slope_signs.signs(items, responses.item_id)
-    fit = item_fit(responses, items, fitted=fitted, client=client, progress=progress)
-    ability = Population(np.array([[fit.attrs["ability_mean"]]]), np.array([fit.attrs["ability_sd"]]))
     with Engine(
         responses, client=client, progress=progress, stage="suspect items", graded=True
     ) as engine:
-        known, about = choose(engine, items, ability)
+        known, about = choose(engine, items, None)
         counted = _counted(engine, known)
+        fit = group_chi2(engine, known, models_of(items, responses.item_id), fitted)
     data = _judged(signs, fit, counted, responses.item_id, fdr)
     reasons = data["item_suspicion"]
     split = [text.split("|") for text in reasons]
@@ -185,7 +183,7 @@ def _minus_log_p(block: Block, known: Known, unit: float) -> tuple[Ints]:
 
 
 def _judged(
-    signs: slope_signs.Signs, fit: xr.Dataset, counted: _Counted, item_id: tuple[str, ...],
+    signs: slope_signs.Signs, fit: dict[str, Any], counted: _Counted, item_id: tuple[str, ...],
     fdr: float,
 ) -> dict[str, Any]:  # fmt: skip
     """What is said of the items, the reasons among it."""
@@ -193,7 +191,7 @@ def _judged(
     some = counted.seen > 0
     constant = counted.all_wrong | counted.all_right
     q_negative, negative = slope_signs.discoveries(signs.negative, fdr)
-    q_misfit = slope_signs.adjusted(fit["item_chi2_p_value"].values)
+    q_misfit = slope_signs.adjusted(fit["item_chi2_p_value"])
     # Constants are all alike, and are named for that already; nobody's answers say nothing.
     alike = _several(counted.first) & some & ~constant
     chance = np.where(alike, counted.chance, 1.0)
@@ -209,10 +207,10 @@ def _judged(
     of = np.where(alike & (counted.first != np.arange(m)), names[counted.first], "")
     return {
         "item_suspicion": _in_words(named, m),
-        "item_suspicion_rank": _ranks(named, signs.negative, chance, fit["item_chi2_p_value"].values),
+        "item_suspicion_rank": _ranks(named, signs.negative, chance, fit["item_chi2_p_value"]),
         "item_negative_probability": signs.negative,
         "item_negative_q_value": q_negative,
-        **{name: fit[name].values for name in ("item_chi2", "item_chi2_df", "item_chi2_p_value")},
+        **fit,
         "item_misfit_q_value": q_misfit,
         "item_duplicate_of": of,
         "item_duplicate_p_value": np.where(alike, chance, np.nan),

@@ -74,21 +74,20 @@ def summary(rows):
 
 
 def main() -> None:
+    table = Table()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sets", type=int, default=100)
     parser.add_argument("--questions", type=int, default=200)
     parser.add_argument("--models", type=int, nargs="+", default=[200, 80, 40])
     options = parser.parse_args()
     warnings.simplefilter("ignore", IrtDaskWarning)
-    with Table() as table:
+    with table:
         for kind, how in KINDS.items():
             for n in options.models:
                 start = time.perf_counter()
                 rows = [one(seed, n, options.questions, *how) for seed in range(options.sets)]
                 seconds = time.perf_counter() - start
-                table.add(
-                    kind=kind, models=n, sets=len(rows), **summary(rows), seconds=seconds
-                )
+                table.add(kind=kind, models=n, sets=len(rows), **summary(rows), seconds=seconds)
 
 
 if __name__ == "__main__":

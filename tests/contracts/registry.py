@@ -340,6 +340,8 @@ METHODS = (
     Method("item_fit, 4PL", "item_fit", items="4pl"),
     Method("person_fit", "person_fit", items="2pl", persons=True),
     Method("residual_correlations", "residual_correlations", items="2pl"),
+    Method("suspect_items", "suspect_items", items="draws"),
+    Method("answer_similarity", "answer_similarity", {"fdr": 0.9}, items="2pl"),
     Method("item_curves", "item_curves", items="2pl", groups="yes"),
     Method(
         "item_curves, mixed", "item_curves", items="mixed", groups="yes", categories=_CATEGORIES,
