@@ -155,6 +155,8 @@ def given_options(options: dict[str, Any]) -> dict[str, Any]:
         "categories": _categories(options["categories"]),
         "reverse": _listed(options["reverse"]),
     }
+    if (trials := options.get("trials")) and trials.isdecimal():
+        lists["trials"] = int(trials)
     return options | lists
 
 
@@ -175,6 +177,9 @@ def _read(
 @click.argument("source", type=click.Path())
 @click.argument("store", type=click.Path())
 @ingest_options
+@click.option("--trials", metavar="COLUMN|N", help="Several attempts of a person at an item: the "
+              "column that names them (a response is then how many are right of n), or the number "
+              "n of which each response is the share right.")  # fmt: skip
 @cluster_option("none")
 @json_option
 @quiet_option
