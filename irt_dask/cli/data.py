@@ -27,7 +27,7 @@ from irt_dask.store.nonresponse import says_nonresponse
 from irt_dask.store.stored import collapsed_of, reversed_of
 
 
-def _columns(pairs: tuple[str, ...]) -> dict[str, Any] | None:
+def columns_of(pairs: tuple[str, ...]) -> dict[str, Any] | None:
     out: dict[str, Any] = {}
     for pair in pairs:
         role, sign, name = pair.partition("=")
@@ -144,7 +144,7 @@ def ingest_options(command: Any) -> Any:
 
 def given_options(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a response file as keywords of ingest."""
-    columns = _columns(options["columns"])
+    columns = columns_of(options["columns"])
     if facets := _listed(options["facets"]):
         columns = {**(columns or {}), "facets": facets}
     options = {name: value for name, value in options.items() if name != "facets"}

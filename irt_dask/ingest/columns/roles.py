@@ -19,7 +19,8 @@ ALIASES = {
         "examinee_id", "subject", "subject_id", "model", "model_id", "model_name",
     ]),
     "item": frozenset([
-        "item", "item_id", "question", "question_id", "problem", "problem_id", "doc_id", "sample_id",
+        "item", "item_id", "question", "question_id", "problem", "problem_id", "doc_id",
+        "sample_id",
         "prompt_id", "example_id",
     ]),
     "response": frozenset(
