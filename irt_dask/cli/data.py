@@ -28,6 +28,7 @@ from irt_dask.store.stored import collapsed_of, reversed_of
 
 
 def columns_of(pairs: tuple[str, ...]) -> dict[str, Any] | None:
+    """Return the columns named by ROLE=NAME."""
     out: dict[str, Any] = {}
     for pair in pairs:
         role, sign, name = pair.partition("=")

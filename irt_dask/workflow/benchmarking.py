@@ -223,7 +223,7 @@ def _leaderboard(
         "share_upper": share.upper,
         "n_answered": share.n,
         "ability": scores["person_ability"].values,
-        "ability_se": scores["person_ability_se"].values,
+        "ability_se": scores["person_ability_sd"].values,
     })  # fmt: skip
     table["ability_rank"] = (-table["ability"]).rank(method="min").astype(int)
     table.attrs["top"] = top
@@ -275,8 +275,8 @@ def _notes(
     """What a reader has to know to read the tables."""
     a, negative = suspect.attrs, suspect.attrs["share_negative"]
     notes = [
-        f"{r.n_persons} models, {r.n_items} questions; {a['n_negative_slope']} questions that abler "
-        f"models get wrong ({a['expected_false']:.1f} of them expected to be false alarms), "
+        f"{r.n_persons} models, {r.n_items} questions; {a['n_negative_slope']} questions that "
+        f"abler models get wrong ({a['expected_false']:.1f} of them expected to be false alarms), "
         f"{a['n_misfit']} that misfit, {a['n_duplicate']} with the answers of another question, "
         f"{a['n_all_right']} that all have right, {a['n_all_wrong']} that nobody has."
     ]
@@ -299,9 +299,9 @@ def _notes(
     spread = similar.attrs.get("similarity_spread")
     if spread is not None:
         notes.append(
-            f"Pairs of models are alike beyond ability: their similarity spreads {spread:.1f} times "
-            f"as far as under one ability; {similar.sizes['pairs']} pairs stand out from that, "
-            f"{a['n_persons'] and similar.attrs['n_identical']} models have all answers of another."
+            f"How alike models are beyond ability: their similarity spreads {spread:.1f} "
+            f"times as far as under one ability; {similar.sizes['pairs']} pairs stand out from "
+            f"that, and {similar.attrs['n_identical']} models have all answers of another one."
         )
     if max(r.n_categories) > 2:
         notes.append(

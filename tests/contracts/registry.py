@@ -259,6 +259,10 @@ METHODS = (
         categories=(2, 3, 3, 4, 4),
     ),
     Method(
+        "marginal, binomial", "fit_marginal", {"model": "binomial"}, weights=True, groups="yes",
+        categories=(2, 3, 3, 4, 4),
+    ),
+    Method(
         "marginal, facets", "fit_marginal", {"facets": FACETS, "model": "2pl+gpcm"}, weights=True,
         groups="yes", categories=(2, 2, 3, 3, 3),
     ),
