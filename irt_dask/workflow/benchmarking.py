@@ -20,18 +20,25 @@ from irt_dask.errors import InputError, IrtDaskWarning
 from irt_dask.evaluate.answer_similarity import answer_similarity
 from irt_dask.evaluate.suspect_items import suspect_items
 from irt_dask.ingest import ingest
+from irt_dask.kernels.responses.layouts import to_dense
 from irt_dask.report.benchmark import write_benchmark
 from irt_dask.score import score
 from irt_dask.score.ranks import top_persons
 from irt_dask.selection import question_sampling
 from irt_dask.selection.choose import choose_items
-from irt_dask.store import Responses, open_responses
+from irt_dask.store import Responses, from_array, open_responses
 from irt_dask.store.documents import to_csv
 from irt_dask.store.manifest import write_atomically
 from irt_dask.store.places import local_path
 
 #: Answers that are held in memory at a time, models x questions.
 _MOST_CELLS = 300_000_000
+#: Slopes of attempts beyond which these are one answer given several times.
+_STEEPEST = 8.0
+_MAJORITY = (
+    "Attempts of a model at a question are so much alike that counting each would make one question "
+    "the ability: here an answer is right where more than half of its attempts are."
+)
 #: Anchors: so many, or this share of the questions.
 _ANCHORS, _SHARE = 100, 0.1
 
@@ -194,6 +201,12 @@ def _found(
         r, model="2pl+binomial" if graded else "2pl", prior="empirical", positive="none",
         standard_errors=True, **options,
     )  # fmt: skip
+    alike = graded and _one_answer(fit)
+    if alike:  # the ability would be one question, asked n times
+        r = _majority(r)
+        fit = fit_marginal(
+            r, prior="empirical", positive="none", standard_errors=True, **options
+        )  # fmt: skip
     tell("looking for broken questions and for copies of models")
     suspect = suspect_items(r, fit, fdr=fdr, **options)
     similar = answer_similarity(r, fit, fdr=fdr, **options)
@@ -202,8 +215,23 @@ def _found(
     tell("choosing anchors")
     return Benchmark(
         board, _anchors(fit, n_anchors), _questions(suspect, fit), _pairs(similar), fit,
-        _notes(r, suspect, similar, board),
+        [*([_MAJORITY] if alike else []), *_notes(r, suspect, similar, board)],
     )  # fmt: skip
+
+
+def _one_answer(fit: xr.Dataset) -> bool:
+    """Whether slopes say that attempts repeat one answer: nothing else makes curves that steep."""
+    steep = np.abs(fit["item_discrimination"].values) > _STEEPEST
+    return bool(fit["item_at_bound"].any() or steep.any())
+
+
+def _majority(r: Responses) -> Responses:
+    """Right where more than half of the attempts are."""
+    blocks = [to_dense(r.read_block(k).data).values for k in range(r.n_blocks)]
+    y, n = np.concatenate(blocks).astype(np.int64), np.array(r.n_categories) - 1
+    ids = np.concatenate([r.person_ids(k) for k in range(r.n_blocks)]).astype(str)
+    found = np.where(y < 0, -1, 2 * y > n).astype(np.int8)
+    return from_array(found, item_id=r.item_id, person_id=ids)
 
 
 def _leaderboard(
@@ -307,7 +335,8 @@ def _notes(
         notes.append(
             "Attempts of a model at a question are taken as independent given its ability. Where a "
             "model answers the same way each time, standard errors of abilities are too small: "
-            "questions then misfit, and intervals of shares, over questions, still hold."
+            f"questions then misfit (here {a['n_misfit'] / r.n_items:.0%} of them), and intervals of "
+            "shares, over questions, still hold."
         )
     return notes
 
