@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import xarray as xr
 
@@ -36,8 +37,8 @@ _MOST_CELLS = 300_000_000
 #: Slopes of attempts beyond which these are one answer given several times.
 _STEEPEST = 8.0
 _MAJORITY = (
-    "Attempts of a model at a question are so much alike that counting each would make one question "
-    "the ability: here an answer is right where more than half of its attempts are."
+    "Attempts of a model at a question are so much alike that counting each would make one "
+    "question the ability: here an answer is right where more than half of its attempts are."
 )
 #: Anchors: so many, or this share of the questions.
 _ANCHORS, _SHARE = 100, 0.1
@@ -80,9 +81,9 @@ def benchmark(
     Parameters
     ----------
     source
-        Responses, the path of a store, or a file that :func:`irt_dask.ingest` reads: a wide table
-        (a row a model, a column a question), a long one (model, question, score), JSON lines as
-        py-irt writes them, Parquet.  Models are the persons, questions the items.
+        Responses or an array, the path of a store, or a file that :func:`irt_dask.ingest` reads: a
+        wide table (a row a model, a column a question), a long one (model, question, score), JSON
+        lines as py-irt writes them, Parquet.  Models are the persons, questions the items.
     out
         Folder for the tables (.csv), the calibrated questions (``items.csv``) and the page
         ``report.html``; None: nothing is written.
@@ -164,13 +165,16 @@ def _folder(out: str | Path) -> Path:
 
 
 def _title(source: Any) -> str:
-    return "Benchmark" if isinstance(source, Responses) else f"Benchmark {Path(source).name}"
+    of_file = isinstance(source, (str, Path))
+    return f"Benchmark {Path(source).name}" if of_file else "Benchmark"
 
 
 def _read(
     source: Any, store: Path, trials: Any, columns: Any, client: Any, progress: Any
 ) -> Responses:
     """Responses of a file, or those that are there already."""
+    if isinstance(source, np.ndarray):
+        source = from_array(source)
     there = isinstance(source, Responses)
     if not there and Path(source).is_dir():
         source, there = open_responses(source), True
@@ -335,8 +339,8 @@ def _notes(
         notes.append(
             "Attempts of a model at a question are taken as independent given its ability. Where a "
             "model answers the same way each time, standard errors of abilities are too small: "
-            f"questions then misfit (here {a['n_misfit'] / r.n_items:.0%} of them), and intervals of "
-            "shares, over questions, still hold."
+            f"questions then misfit (here {a['n_misfit'] / r.n_items:.0%} of them), and intervals "
+            "of shares, over questions, still hold."
         )
     return notes
 

@@ -60,6 +60,18 @@ def test_attempts(tmp_path):
     assert any("independent" in note for note in found.notes)
 
 
+def test_attempts_that_repeat_one_answer():
+    """With few questions one of them would be the ability: an answer is then one response."""
+    rng = np.random.default_rng(8)
+    z = rng.standard_normal((100, 1)) * rng.uniform(0.8, 1.6, 12) + rng.normal(0.0, 0.8, 12)
+    y = (rng.random(z.shape) < 1.0 / (1.0 + np.exp(-z))).astype(np.int8)
+    found = benchmark(irt.from_array(10 * y, categories=11))
+    assert "more than half of its attempts" in found.notes[0]
+    assert np.abs(found.fit["item_discrimination"]).max() < 4.0
+    same = benchmark(y)
+    assert same.leaderboard.equals(found.leaderboard)
+
+
 def test_intervals_of_shares():
     rng = np.random.default_rng(0)
     y = (rng.random((6, 40)) < 0.7).astype(np.int8)
