@@ -60,6 +60,7 @@ def test_attempts(tmp_path):
     assert any("independent" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_attempts_that_repeat_one_answer():
     """With few questions one of them would be the ability: an answer is then one response."""
     rng = np.random.default_rng(8)
