@@ -315,8 +315,8 @@ def _notes(
     if negative > 0.2:
         notes.append(
             f"{negative:.0%} of the slopes are negative: one ability does not describe this "
-            f"benchmark. Abilities and anchors are not to be relied on, and a negative slope is no sign "
-            f"of a wrong key; ranks of shares are as good as ever."
+            f"benchmark. Abilities and anchors are not to be relied on, and a negative slope is no "
+            f"sign of a wrong key; ranks of shares are as good as ever."
         )
     both = board[["share_right", "ability"]].dropna().corr(method="spearman").iloc[0, 1]
     if both < 0.9:
