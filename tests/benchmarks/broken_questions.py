@@ -79,10 +79,12 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=100)
     parser.add_argument("--questions", type=int, default=200)
     parser.add_argument("--models", type=int, nargs="+", default=[200, 80, 40])
+    parser.add_argument("--kinds", nargs="+", choices=[*KINDS], default=[*KINDS])
     options = parser.parse_args()
     warnings.simplefilter("ignore", IrtDaskWarning)
     with table:
-        for kind, how in KINDS.items():
+        for kind in options.kinds:
+            how = KINDS[kind]
             for n in options.models:
                 start = time.perf_counter()
                 rows = [one(seed, n, options.questions, *how) for seed in range(options.sets)]
