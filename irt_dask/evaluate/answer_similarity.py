@@ -26,6 +26,8 @@ MOST_PAIRED = 5000
 _MOST = 10_000_000
 #: Cells of a tile of items: residuals of all persons, twice.
 _CELLS = 1 << 23
+#: Digits to which similarities are compared to find the order: ties have other last bits.
+_DIGITS = 9
 #: Quantiles between which a normal distribution has two standard deviations.
 _MIDDLE = (0.15865525393145707, 0.8413447460685429)
 
@@ -153,6 +155,8 @@ def answer_similarity(
             stacklevel=2,
         )
     names = _names(responses)
+    if found is not None:
+        data = _by_name(data, names)
     for name in ("pair_first_person", "pair_second_person"):
         data[name] = names[data[name]] if data[name].size else np.zeros(0, dtype=str)
     n_identical = int((first != np.arange(n)).sum())
@@ -168,6 +172,17 @@ def answer_similarity(
 def _names(responses: Responses) -> Any:
     blocks = [responses.person_ids(k) for k in range(responses.n_blocks)]
     return np.concatenate(blocks).astype(str)
+
+
+def _by_name(data: dict[str, Any], names: Any) -> dict[str, Any]:
+    """The pairs in an order that is not that of the persons: ends, and ties, by their names."""
+    ends = np.stack([data["pair_first_person"], data["pair_second_person"]])
+    place = np.argsort(np.argsort(names, kind="stable"), kind="stable")
+    ends = np.take_along_axis(ends, np.argsort(place[ends], axis=0), axis=0)
+    data = data | {"pair_first_person": ends[0], "pair_second_person": ends[1]}
+    z = np.round(data["pair_similarity"], _DIGITS)
+    order = np.lexsort((place[ends[1]], place[ends[0]], -z, ~data["pair_identical"]))
+    return {name: x[order] for name, x in data.items()}
 
 
 def _sums(block: Block) -> Any:
@@ -246,7 +261,7 @@ def _judged(
     q = adjusted(p)
     identical: Bools = first[one] == first[two]
     named = np.flatnonzero((q <= fdr) | identical)
-    order = named[np.lexsort((two[named], one[named], -z[named], ~identical[named]))][:largest]
+    order = named[np.lexsort((-z[named], ~identical[named]))][:largest]
     data = {
         "pair_first_person": one, "pair_second_person": two, "pair_identical": identical,
         "pair_similarity": z, "pair_similarity_p_value": p, "pair_similarity_q_value": q,

@@ -166,6 +166,7 @@ def banks(m: int) -> dict[str, xr.Dataset]:
         "plane": _plane(bank),
         "anchors": bank.isel(items=slice(0, 2)),
         "mixed": _mixed(bank),
+        "mixed, errors": _mixed(bank).assign(item_discrimination_se=("items", np.full(m, 0.3))),
         "partial credit": _mixed(bank, ("2pl", "gpcm", "gpcm", "nominal", "gpcm")),
     }
 
@@ -346,6 +347,11 @@ METHODS = (
     Method("residual_correlations", "residual_correlations", items="2pl"),
     Method("suspect_items", "suspect_items", items="draws"),
     Method("answer_similarity", "answer_similarity", {"fdr": 0.9}, items="2pl"),
+    Method("suspect_items, mixed", "suspect_items", items="mixed, errors", categories=_CATEGORIES),
+    Method(
+        "answer_similarity, mixed", "answer_similarity", {"fdr": 0.9}, items="mixed",
+        categories=_CATEGORIES,
+    ),
     Method("item_curves", "item_curves", items="2pl", groups="yes"),
     Method(
         "item_curves, mixed", "item_curves", items="mixed", groups="yes", categories=_CATEGORIES,
