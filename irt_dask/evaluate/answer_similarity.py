@@ -144,9 +144,7 @@ def answer_similarity(
         known, about = choose(engine, items, given)
         first = equal_answers.first_alike(np.concatenate(engine.map_blocks(_sums)))
         found = None if n > MOST_PAIRED else _pairs(engine, known)
-    data, more = (
-        _alike_alone(first, largest) if found is None else _judged(found, first, fdr, largest)
-    )
+    data, more = _alike_alone(first, largest) if found is None else _judged(found, first, fdr)
     if found is None:
         warnings.warn(
             f"{n} persons are more than {MOST_PAIRED}: identical answers alone are looked for; "
@@ -156,7 +154,7 @@ def answer_similarity(
         )
     names = _names(responses)
     if found is not None:
-        data = _by_name(data, names)
+        data = {name: x[:largest] for name, x in _by_name(data, names).items()}
     for name in ("pair_first_person", "pair_second_person"):
         data[name] = names[data[name]] if data[name].size else np.zeros(0, dtype=str)
     n_identical = int((first != np.arange(n)).sum())
@@ -245,10 +243,8 @@ def _add(sums: _Pairs, y: Any, items: ItemSet, theta: Floats) -> None:
         np.add(total, x.T @ x, out=total)
 
 
-def _judged(
-    sums: _Pairs, first: Ints, fdr: float, largest: int
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Pairs that stand out, the most alike first, and identical ones."""
+def _judged(sums: _Pairs, first: Ints, fdr: float) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Pairs that stand out, and identical ones."""
     one, two = np.triu_indices(first.size, 1)
     v, n = sums.variance[one, two], sums.n[one, two]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -261,7 +257,6 @@ def _judged(
     q = adjusted(p)
     identical: Bools = first[one] == first[two]
     named = np.flatnonzero((q <= fdr) | identical)
-    order = named[np.lexsort((-z[named], ~identical[named]))][:largest]
     data = {
         "pair_first_person": one, "pair_second_person": two, "pair_identical": identical,
         "pair_similarity": z, "pair_similarity_p_value": p, "pair_similarity_q_value": q,
@@ -272,4 +267,4 @@ def _judged(
         "n_pairs": one.size, "similarity_median": float(median), "similarity_spread": spread,
         "n_named": int(named.size),
     }  # fmt: skip
-    return {name: x[order] for name, x in data.items()}, about
+    return {name: x[named] for name, x in data.items()}, about
