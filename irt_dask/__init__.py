@@ -51,6 +51,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.errors import IrtDaskWarning as IrtDaskWarning
     from irt_dask.errors import ItemWarning as ItemWarning
     from irt_dask.errors import StoreError as StoreError
+    from irt_dask.evaluate.answer_similarity import answer_similarity as answer_similarity
     from irt_dask.evaluate.dif import dif as dif
     from irt_dask.evaluate.information import information as information
     from irt_dask.evaluate.item_curves import item_curves as item_curves
@@ -64,6 +65,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.evaluate.residual_correlations import (
         residual_correlations as residual_correlations,
     )
+    from irt_dask.evaluate.suspect_items import suspect_items as suspect_items
     from irt_dask.population.fit import fit_population as fit_population
     from irt_dask.report import plots as plot  # noqa: F401
     from irt_dask.report.arviz_data import to_arviz as to_arviz
@@ -104,6 +106,7 @@ _NAMES = {
     "calibrate.rasch.ratio_matrices": "fit_choppin fit_saaty",
     "calibrate.bayes.fit": "fit_bayes",
     "calibrate.bayes.prior_items": "prior_items",
+    "evaluate.answer_similarity": "answer_similarity",
     "evaluate.predictive_check": "predictive_check",
     "evaluate.dif": "dif",
     "evaluate.information": "information",
@@ -114,6 +117,7 @@ _NAMES = {
     "evaluate.person_fit": "person_fit",
     "evaluate.replicate": "replicate",
     "evaluate.residual_correlations": "residual_correlations",
+    "evaluate.suspect_items": "suspect_items",
     "banks.link": "link",
     "banks": "read_items write_items",
     "population.fit": "fit_population",

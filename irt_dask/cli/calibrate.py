@@ -147,7 +147,8 @@ def _free(text: str) -> str | float | None:
               )  # fmt: skip
 @click.option("--model", metavar="MODEL",
               help="Item response model: 1pl to 4pl (marginal, joint; default: 2pl); with marginal "
-              "also those of any number of categories: graded, gpcm, pcm, rating, nominal; two "
+              "also those of any number of categories: graded, gpcm, pcm, rating, nominal, "
+              "binomial; two "
               "joined by a plus (of two categories, of more: 3pl+gpcm); or a .csv or .json of "
               "columns item and model. Bayes: the same (default: 2pl; nominal: "
               "with --positive none). "

@@ -27,7 +27,8 @@ from irt_dask.store.nonresponse import says_nonresponse
 from irt_dask.store.stored import collapsed_of, reversed_of
 
 
-def _columns(pairs: tuple[str, ...]) -> dict[str, Any] | None:
+def columns_of(pairs: tuple[str, ...]) -> dict[str, Any] | None:
+    """Return the columns named by ROLE=NAME."""
     out: dict[str, Any] = {}
     for pair in pairs:
         role, sign, name = pair.partition("=")
@@ -144,7 +145,7 @@ def ingest_options(command: Any) -> Any:
 
 def given_options(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a response file as keywords of ingest."""
-    columns = _columns(options["columns"])
+    columns = columns_of(options["columns"])
     if facets := _listed(options["facets"]):
         columns = {**(columns or {}), "facets": facets}
     options = {name: value for name, value in options.items() if name != "facets"}
@@ -155,6 +156,8 @@ def given_options(options: dict[str, Any]) -> dict[str, Any]:
         "categories": _categories(options["categories"]),
         "reverse": _listed(options["reverse"]),
     }
+    if (trials := options.get("trials")) and trials.isdecimal():
+        lists["trials"] = int(trials)
     return options | lists
 
 
@@ -175,6 +178,9 @@ def _read(
 @click.argument("source", type=click.Path())
 @click.argument("store", type=click.Path())
 @ingest_options
+@click.option("--trials", metavar="COLUMN|N", help="Several attempts of a person at an item: the "
+              "column that names them (a response is then how many are right of n), or the number "
+              "n of which each response is the share right.")  # fmt: skip
 @cluster_option("none")
 @json_option
 @quiet_option

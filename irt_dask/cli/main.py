@@ -13,6 +13,7 @@ import click
 
 from irt_dask._version import __version__
 from irt_dask.cli import (
+    benchmark,
     calibrate,
     data,
     documents,
@@ -75,6 +76,7 @@ for command in (
     examine.information,
     linking.link,
     predict.loo,
+    benchmark.benchmark,
     publish.tabulate,
     publish.regress,
     publish.trend,

@@ -247,7 +247,7 @@ def _calibrate(look: Look, counts: set[int]) -> str:
     elif BINARY in counts:
         models = '"2pl+graded"          # or "2pl+gpcm", "3pl+gpcm", "pcm", ...'
     else:
-        models = '"graded"              # or "gpcm", "pcm", "rating", "nominal"'
+        models = '"graded"              # or "gpcm", "pcm", "rating", "nominal", "binomial"'
     why = _WEIGHTED * look.weighted + _GRADED * graded
     return _MARGINAL.format(why=why, models=models)
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from irt_dask.curves.base import ItemModel, Parameter
+from irt_dask.curves.binomial import Binomial
 from irt_dask.curves.gaps import WithGaps
 from irt_dask.curves.graded import Graded
 from irt_dask.curves.guessing import ThreeParameters
@@ -38,7 +39,8 @@ MODELS: dict[str, ItemModel] = {
 }
 #: Models of items with any number of categories, which they are made for.
 FAMILIES: dict[str, Callable[..., ItemModel]] = {
-    f.name: f for f in (Graded, GeneralisedPartialCredit, PartialCredit, RatingScale, Nominal)
+    f.name: f
+    for f in (Graded, GeneralisedPartialCredit, PartialCredit, RatingScale, Nominal, Binomial)
 }
 #: Parameters that items of two categories have in some model beside slope and intercept.
 MORE_PARAMETERS: tuple[Parameter, ...] = tuple(

@@ -82,6 +82,8 @@ class ItemModel:
     coordinates: Coordinates | None = None
     #: Whether scores are the discrimination times numbers of categories, which need not be 0, 1, 2.
     numbered: bool = False
+    #: Whether a category that nobody has is one like others, as it has no parameter of its own.
+    all_categories: bool = False
 
     def log_p(self, x: Floats, nodes: Floats) -> Floats:
         """Log probability of each category, (items, categories, nodes)."""

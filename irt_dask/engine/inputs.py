@@ -85,11 +85,12 @@ def one_of(name: str, value: Any, known: Sequence[str]) -> None:
         raise InputError(f"{name}={value!r} is not available; choose one of {', '.join(known)}")
 
 
-def check_level(level: Any) -> None:
-    """Stop at a confidence level that is none."""
+def check_level(level: Any, name: str = "level") -> None:
+    """Stop at a confidence level, or a rate, that is none."""
     number = isinstance(level, (int, float, np.integer, np.floating))
     if not (number and 0.0 < level < 1.0):
-        raise InputError(f"level={level!r} must be a number between 0 and 1, such as 0.95")
+        usual = "0.95" if name == "level" else "0.05"
+        raise InputError(f"{name}={level!r} must be a number between 0 and 1, such as {usual}")
 
 
 def whole_number(name: str, value: Any, least: int | None = None) -> int:

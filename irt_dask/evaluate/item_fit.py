@@ -181,6 +181,23 @@ def item_fit(
     )
 
 
+def group_chi2(
+    engine: Engine, known: Known, models: NDArray[np.str_] | None, fitted: bool
+) -> dict[str, Any]:
+    """The chi-square over groups of predictions alone, its degrees of freedom and p-value.
+
+    For methods that have items and the distribution of ability already: one pass.
+    """
+    n, m = engine.responses.n_persons, known.items.n_items
+    most = float(known.items.n_categories.max() - 1)
+    unit = fixed_point.scale_for(n * most**4)
+    wide = fixed_point.scale_for(n * most**2 / predictions.CERTAIN)
+    _, classes, *_ = engine.map_reduce(_sums, known, unit, wide, False, report=True)
+    lost = _n_parameters(known.items, models) if fitted else np.zeros(m, dtype=np.int64)
+    lost = np.where(known.items.n_categories > 2, np.minimum(lost, 2), lost)
+    return _named("chi2", *_grouped(classes / unit), lost)
+
+
 def _n_parameters(items: ItemSet, models: NDArray[np.str_] | None) -> Ints:
     """Parameters of each item alone: no slope that is the same for all, no common steps."""
     out = np.empty(items.n_items, dtype=np.int64)

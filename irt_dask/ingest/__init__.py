@@ -38,6 +38,7 @@ def ingest(
     recode: Mapping[Any, str | int] | None = None,
     key: Mapping[str, Any] | str | PathLike[str] | None = None,
     persons: str | PathLike[str] | pd.DataFrame | None = None,
+    trials: str | int | None = None,
     layout: str = "auto",
     categories: Categories = None,
     reverse: str | Sequence[str] = (),
@@ -117,6 +118,14 @@ def ingest(
         an error that names them before the store appears, or nothing.  Collapsed, it is dropped,
         and the codes above it move down; the store keeps that, so that ``append`` does the same
         with later files and refuses a response of that category.  Blocks are written twice then.
+    trials
+        Several attempts of a person at an item, as of a model that is sampled.  A column of a long
+        file that names the attempt: attempts are right or wrong, and a response is how many are
+        right, k of n, of an item with n + 1 categories (n: the most attempts that anybody has at
+        the item, up to 14; answers with fewer are not observed, with a warning).  Or a number n:
+        each response is the share right of n attempts, as 0.7 of 10.  ``fit_marginal(model=
+        "binomial")`` is the model of such items.  Not with ``categories``, ``key``, ``reverse``; a
+        column neither with ``facets``, weights and groups.
     layout
         "dense" (a byte for each person and item), "csr" (observed responses alone), or "auto": csr
         where fewer than 10% of the cells are observed.  The result's ``layout`` says which; it
@@ -219,7 +228,15 @@ def ingest(
         weight_kind=weight_kind,
         delimiter=delimiter, decimal=decimal, encoding=encoding,
     )  # fmt: skip
-    return run.read_into(store, source, options, client, progress, new=True)
+    if trials is None:
+        return run.read_into(store, source, options, client, progress, new=True)
+    from irt_dask.ingest import trials as attempts
+
+    if isinstance(trials, str):
+        return attempts.read_counted(store, source, options, trials, client, progress)
+    return run.read_into(
+        store, source, attempts.shares(options, trials), client, progress, new=True
+    )
 
 
 def append(

@@ -51,6 +51,7 @@ class Options:
     categories: Any = None
     reverse: Any = ()
     null_categories: str = STOP
+    trials: int = 0  # a response is a share of so many attempts
     several_lines: bool = False  # rows have been found that go over several lines
 
     @property
@@ -81,6 +82,7 @@ class Options:
             raise InputError(f"exclude={self.exclude!r} is no list of columns; {HOW}")
         check_rows_per_block(self.rows_per_block, 1)
         codes = codes_of(self.missing, self.recode, self.key, self.dialect, self.categories)
+        codes = replace(codes, trials=self.trials)
         self._check_reverse(codes)
         check_kind(self.weight_kind)
         return codes

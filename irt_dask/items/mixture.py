@@ -192,11 +192,18 @@ class Mixture:
         return x[: len(part.model.parameters), part.at]
 
     def in_common(self, counts: Ints) -> Ints:
-        """Persons by category, (items, categories); of common steps those of all such items."""
+        """Persons by category, (items, categories); of common steps those of all such items.
+
+        Where steps have no parameters no category is without persons.
+        """
         out = counts.copy()
         for p in self.parts:
             if p.model.name == "rating":
                 out[p.at] = counts[p.at].sum(axis=0)
+            if p.model.all_categories:
+                out[p.at, : p.model.n_categories] = np.maximum(
+                    counts[p.at, : p.model.n_categories], 1
+                )
         return out
 
     def rescaled(self, x: Floats, mean: float, sd: float) -> Floats:

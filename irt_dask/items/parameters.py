@@ -26,8 +26,9 @@ from irt_dask.variables import DRAW, ITEMS, LATENT_DIMS, unique_ids
 
 #: Models of items that are estimated alone: 1PL is 2PL with given parameters.
 KINDS = [m for m in MODELS.values() if not m.shared]
-#: The same of items with more categories: what models that share something are by themselves.
-_AS_GIVEN = {"pcm": "gpcm", "rating": "gpcm"}
+#: The same of items with more categories: what models that share something, or hold steps fixed,
+#: are by themselves.
+_AS_GIVEN = {"pcm": "gpcm", "rating": "gpcm", "binomial": "gpcm"}
 #: Values of the parameters that items may lack.
 _NEUTRAL = {p.variable: p.neutral for p in MORE_PARAMETERS}
 #: What says of which model an item is.

@@ -58,6 +58,7 @@ def test_every_command_explains_itself():
         "information",
         "link",
         "loo",
+        "benchmark",
         "population",
         "tabulate",
         "regress",

@@ -166,6 +166,7 @@ def banks(m: int) -> dict[str, xr.Dataset]:
         "plane": _plane(bank),
         "anchors": bank.isel(items=slice(0, 2)),
         "mixed": _mixed(bank),
+        "mixed, errors": _mixed(bank).assign(item_discrimination_se=("items", np.full(m, 0.3))),
         "partial credit": _mixed(bank, ("2pl", "gpcm", "gpcm", "nominal", "gpcm")),
     }
 
@@ -259,6 +260,10 @@ METHODS = (
         categories=(2, 3, 3, 4, 4),
     ),
     Method(
+        "marginal, binomial", "fit_marginal", {"model": "binomial"}, weights=True, groups="yes",
+        categories=(2, 3, 3, 4, 4),
+    ),
+    Method(
         "marginal, facets", "fit_marginal", {"facets": FACETS, "model": "2pl+gpcm"}, weights=True,
         groups="yes", categories=(2, 2, 3, 3, 3),
     ),
@@ -341,6 +346,13 @@ METHODS = (
     Method("item_fit, 4PL", "item_fit", items="4pl"),
     Method("person_fit", "person_fit", items="2pl", persons=True),
     Method("residual_correlations", "residual_correlations", items="2pl"),
+    Method("suspect_items", "suspect_items", items="draws"),
+    Method("answer_similarity", "answer_similarity", {"fdr": 0.9}, items="2pl"),
+    Method("suspect_items, mixed", "suspect_items", items="mixed, errors", categories=_CATEGORIES),
+    Method(
+        "answer_similarity, mixed", "answer_similarity", {"fdr": 0.9}, items="mixed",
+        categories=_CATEGORIES,
+    ),
     Method("item_curves", "item_curves", items="2pl", groups="yes"),
     Method(
         "item_curves, mixed", "item_curves", items="mixed", groups="yes", categories=_CATEGORIES,

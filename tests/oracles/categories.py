@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from items import probability
+from scipy.stats import binom
 
 #: One item each: textbook parameters in our order.
 ITEMS = {
@@ -16,8 +17,11 @@ ITEMS = {
 }
 
 
-def category_probability(model, theta, x):
-    """P(k), (*theta.shape, K), of one item with the parameters of a model in our order."""
+def category_probability(model, theta, x, n_categories=None):
+    """P(k), (*theta.shape, K), of one item with the parameters of a model in our order.
+
+    ``n_categories`` is of models whose parameters do not tell it.
+    """
     theta = np.asarray(theta, dtype=float)
     if model in ("1pl", "2pl", "3pl", "4pl"):
         p = probability(theta, *x)
@@ -37,6 +41,9 @@ def category_probability(model, theta, x):
         up = [np.zeros_like(theta)]
         for v in tau:
             up.append(up[-1] + a * (theta - (-d / a) - v))
+    elif model == "binomial":
+        n = n_categories - 1
+        return binom.pmf(np.arange(n + 1), n, probability(theta, *x)[..., None])
     elif model == "nominal":  # Bock
         n = len(x) // 2
         up = [s * theta + d for s, d in zip([0.0, *x[:n]], [0.0, *x[n:]], strict=True)]

@@ -63,8 +63,9 @@ def fit_marginal(
         unequal weights (sandwich).  A row with a frequency weight counts as so many persons.
     model : str, or mapping of item to str
         Of items with two categories "1pl" to "4pl"; of any number "graded" (graded response),
-        "gpcm" (generalised partial credit), "pcm" (partial credit), "rating" (rating scale) and
-        "nominal". Two names with a plus are for items of two and of more categories
+        "gpcm" (generalised partial credit), "pcm" (partial credit), "rating" (rating scale),
+        "nominal" and "binomial" (k right of n attempts, as independent given ability: item_fit
+        says where they are not). Two names with a plus are for items of two and of more categories
         ("3pl+gpcm"); a mapping names each item's. "1pl", "pcm" and "rating" estimate one slope,
         which all such items share; "rating" also common steps, in each block ("rating:block").
     max_iterations, tolerance

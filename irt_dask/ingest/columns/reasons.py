@@ -100,11 +100,12 @@ def _number(number: float, said: str, item: str, limits: Limits, *, digits: set[
         return f"a response is written 0 (wrong) or 1 (right); say recode={{{said}: {word!r}}}"
     if whole and 0 < number < limits.of(item):
         return f"a response is written as a whole number; say recode={{{said}: {int(number)}}}"
+    of_trials = "; a share right of n attempts: trials=n" if 0.0 < number < 1.0 else ""
     if limits.of(item) == BINARY and 0.0 < number < MOST and not (whole and digits <= {*"789"}):
         return (
             f"a partial score: if items have more than two categories, say categories=, the number "
             f"K of each (codes 0 to K - 1); else {_recode(said, limits)}, which makes two of them, "
-            f"or leave the item out"
+            f"or leave the item out{of_trials}"
         )
     if number < 0.0 or digits <= {*"789"}:
         k = int(number) + 1

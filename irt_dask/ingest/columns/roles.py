@@ -16,11 +16,16 @@ from irt_dask.variables import identifier
 ALIASES = {
     "person": frozenset([
         "person", "person_id", "id", "student", "student_id", "user", "user_id", "examinee",
-        "examinee_id", "subject", "subject_id",
+        "examinee_id", "subject", "subject_id", "model", "model_id", "model_name",
     ]),
-    "item": frozenset(["item", "item_id", "question", "question_id", "problem", "problem_id"]),
+    "item": frozenset([
+        "item", "item_id", "question", "question_id", "problem", "problem_id", "doc_id",
+        "sample_id",
+        "prompt_id", "example_id",
+    ]),
     "response": frozenset(
-        ["response", "resp", "score", "correct", "x", "y", "item_score", "answer_correct"]
+        ["response", "resp", "score", "correct", "x", "y", "item_score", "answer_correct",
+         "acc", "exact_match", "is_correct"]
     ),
 }  # fmt: skip
 #: What stands between an item and the levels of its facets in the names of columns of a store.

@@ -28,6 +28,8 @@ from irt_dask.ingest.columns.reasons import dropped, reason
 from irt_dask.store.categories import BINARY, MOST, NONRESPONSE
 
 _NONE = -3  # an index that no value has
+#: A share of attempts is rounded to three digits or more.
+_OF_SHARE = 0.01
 #: The score of every answer of an item that has one; other answers have none.
 Key = dict[str, dict[str, int]]
 
@@ -43,6 +45,7 @@ class Codes:
     decimal: str | None = None  # the sign in numbers; None is a dot
     limits: Limits = field(default_factory=Limits)
     reverse: ItemFilter = field(default_factory=ItemFilter)  # items whose codes are counted back
+    trials: int = 0  # responses are shares of so many attempts, if any
 
     @classmethod
     def checked(
@@ -182,9 +185,19 @@ class Codes:
     def code(self, text: str) -> int | None:
         """Return what a value means whatever the item; None for an answer that a key scores."""
         exact = self.table.get(text)
+        if self.trials and text not in self.recodes and exact != MISSING:
+            return self._of_share(text, exact)
         if exact is not None or self.key is None:
             return UNKNOWN if exact is None else exact
         return self._of_answers.get(self._answer(text))
+
+    def _of_share(self, text: str, exact: int | None) -> int:
+        """Return how many attempts a share right is; words mean none or all."""
+        share = number_of(text, self.decimal)
+        if math.isnan(share):
+            return self.trials * exact if exact in (0, 1) else UNKNOWN
+        k = round(share * self.trials) if 0.0 <= share <= 1.0 else UNKNOWN
+        return k if abs(share * self.trials - k) <= _OF_SHARE else UNKNOWN
 
     @cached_property
     def _options(self) -> dict[str, list[tuple[str | float, int]]]:

@@ -1,0 +1,84 @@
+"""The command for models on benchmarks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from irt_dask.cli.common import (
+    cluster_option,
+    json_option,
+    quiet_option,
+    rows,
+    show,
+    warned,
+    workers,
+)
+from irt_dask.cli.data import columns_of
+from irt_dask.cli.results import records
+
+#: Rows that are printed.
+_MOST = 10
+_BOARD = ("model", "rank", "rank_lower", "rank_upper", "share_right", "share_lower", "share_upper")
+_BROKEN = ("question", "reason", "probability_negative", "p_misfit", "duplicate_of")
+
+
+@click.command()
+@click.argument("file", type=click.Path())
+@click.option("--out", type=click.Path(), required=True, metavar="DIR",
+              help="Folder for the tables and the page report.html.")  # fmt: skip
+@click.option("--column", "columns", multiple=True, metavar="ROLE=NAME",
+              help="Name a column: person= (the model), item= (the question), response=. Repeat as "
+              "needed.")  # fmt: skip
+@click.option("--trials", metavar="COLUMN|N", help="Several attempts of a model at a question: the "
+              "column that names them, or the number of which each score is the share right.",
+              )  # fmt: skip
+@click.option("--anchors", type=click.IntRange(min=1), metavar="N", help="Questions to choose, "
+              "from which the total is predicted (default: 100, or a tenth).")  # fmt: skip
+@click.option("--top", type=click.IntRange(min=1), metavar="K", help="Size of the set of best "
+              "models (default: 10, or a fifth of them).")  # fmt: skip
+@click.option("--level", type=float, default=0.95, show_default=True, help="Of intervals.")
+@click.option("--fdr", type=float, default=0.05, show_default=True,
+              help="Expected share of false ones among broken questions.")  # fmt: skip
+@click.option("--seed", type=int, default=0, show_default=True)
+@cluster_option("none")
+@json_option
+@quiet_option
+def benchmark(
+    file: str, out: str, columns: tuple[str, ...], trials: str | None, anchors: int | None,
+    top: int | None, level: float, fdr: float, seed: int, cluster: str, as_json: bool, quiet: bool,
+) -> None:  # fmt: skip
+    """Leaderboard, anchors and broken questions of language models on a benchmark.
+
+    FILE has a row per model and a column per question (1 right, 0 wrong), or a row per answer
+    (columns model, question, score), as CSV, JSON lines (of py-irt too) or Parquet; or it is a
+    store. The first column of a wide table names the models: call it model.
+    """
+    from irt_dask.workflow.benchmarking import benchmark as run
+
+    given: Any = int(trials) if trials is not None and trials.isdecimal() else trials
+
+    def tell(text: str) -> None:
+        if not quiet:
+            click.echo(text, err=True)
+
+    with warned(quiet), workers(cluster, quiet=quiet) as client:
+        found = run(
+            file, out, trials=given, columns=columns_of(columns), anchors=anchors, top=top,
+            level=level, fdr=fdr, seed=seed, client=client, progress=False if quiet else None,
+            tell=tell,
+        )  # fmt: skip
+    board, broken = found.leaderboard.head(_MOST), found.broken.head(_MOST)
+    if as_json:
+        show({"out": out, "notes": found.notes, "leaderboard": records(found.leaderboard),
+              "broken_questions": records(found.broken)}, True)  # fmt: skip
+        return
+    click.echo(rows(records(board, _BOARD), 2))
+    click.echo(f"\nbroken questions: {len(found.broken)}")
+    if len(broken):
+        click.echo(rows(records(broken, _BROKEN), 2))
+    click.echo("")
+    for note in found.notes:
+        click.echo(note)
+    click.echo(f"\nall tables and the page report.html are in {out}")

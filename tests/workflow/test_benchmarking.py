@@ -1,0 +1,110 @@
+"""From a table to a leaderboard: files, what is found, and intervals against their formulas."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import t
+
+import irt_dask as irt
+from irt_dask.errors import InputError
+from irt_dask.selection import question_sampling
+from irt_dask.workflow.benchmarking import benchmark
+
+
+@pytest.fixture(scope="module")
+def table():
+    """60 models, 60 questions, question q9 with a wrong key; m41 is m3 again."""
+    y = irt.simulate(60, 60, seed=4).to_xarray()["response"].values
+    y[:, 9] = 1 - y[:, 9]
+    y[41] = y[3]
+    return pd.DataFrame(y, columns=[f"q{j}" for j in range(60)])
+
+
+def test_a_wide_table(table, tmp_path):
+    path = tmp_path / "wide.csv.gz"
+    table.rename_axis("model").rename(index="m{}".format).to_csv(path)
+    found = benchmark(path, tmp_path / "out", anchors=7, top=5)
+    board = found.leaderboard
+    assert board["share_right"].is_monotonic_decreasing
+    share = table.mean(axis=1).rename("m{}".format)
+    assert np.allclose(board["share_right"], share[board["model"]])
+    assert ((board["rank_lower"] <= board["rank"]) & (board["rank"] <= board["rank_upper"])).all()
+    assert board["probability_in_top"].sum() == pytest.approx(5.0)
+    assert found.broken["question"].iloc[0] == "q9"
+    pair = found.similar_models.iloc[0]
+    assert (pair["first_model"], pair["second_model"], pair["identical"]) == ("m3", "m41", True)
+    names = ["anchors", "broken_questions", "items", "leaderboard", "questions", "similar_models"]
+    written = {p.stem: p for p in (tmp_path / "out").iterdir() if p.suffix == ".csv"}
+    assert sorted(written) == names
+    assert len(pd.read_csv(written["anchors"])) == 7
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Broken questions" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    irt.score(table.to_numpy(), irt.read_items(written["items"]).assign_coords(
+        item_id=("items", [str(j) for j in range(60)])))  # fmt: skip
+
+
+def test_attempts(tmp_path):
+    rng = np.random.default_rng(2)
+    p = 1.0 / (1.0 + np.exp(-(rng.normal(size=(30, 1)) + rng.normal(size=12))))
+    rows = [
+        (f"m{i}", f"q{j}", k, int(rng.random() < p[i, j]))
+        for i in range(30) for j in range(12) for k in range(3)
+    ]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["model", "question", "attempt", "score"])
+    table.to_json(tmp_path / "long.jsonl", orient="records", lines=True)
+    found = benchmark(tmp_path / "long.jsonl", trials="attempt")
+    assert set(found.fit["item_model"].values) == {"binomial"}
+    share = table.groupby("model")["score"].mean()
+    assert np.allclose(found.leaderboard["share_right"], share[found.leaderboard["model"]])
+    assert any("independent" in note for note in found.notes)
+
+
+@pytest.mark.slow
+def test_attempts_that_repeat_one_answer():
+    """With few questions one of them would be the ability: an answer is then one response."""
+    rng = np.random.default_rng(8)
+    z = rng.standard_normal((100, 1)) * rng.uniform(0.8, 1.6, 12) + rng.normal(0.0, 0.8, 12)
+    y = (rng.random(z.shape) < 1.0 / (1.0 + np.exp(-z))).astype(np.int8)
+    found = benchmark(irt.from_array(10 * y, categories=11))
+    assert "more than half of its attempts" in found.notes[0]
+    assert np.abs(found.fit["item_discrimination"]).max() < 4.0
+    same = benchmark(y)
+    assert same.leaderboard.equals(found.leaderboard)
+
+
+def test_intervals_of_shares():
+    rng = np.random.default_rng(0)
+    y = (rng.random((6, 40)) < 0.7).astype(np.int8)
+    y[5] = 1
+    found = question_sampling.shares(irt.from_array(y), 0.9)
+    p, z = y.mean(axis=1), t.ppf(0.95, 39)
+    middle = (p + z * z / 80) / (1 + z * z / 40)
+    half = z * np.sqrt(p * (1 - p) / 40 + z * z / 6400) / (1 + z * z / 40)
+    assert np.allclose(found.lower, middle - half)
+    assert np.allclose(found.upper, middle + half)
+    counts = np.minimum(y * 4, rng.integers(0, 5, y.shape)).astype(np.int8)
+    found = question_sampling.shares(irt.from_array(counts, categories=5), 0.9)
+    usual = counts.std(axis=1) / 4 / np.sqrt(40)
+    assert np.allclose((found.upper - found.lower) / (2 * z * usual), 1.0, atol=0.1)
+
+
+def test_draws_are_of_weights_of_questions():
+    """Mean and covariance of Dirichlet-weighted shares, of two persons on the same questions."""
+    rng = np.random.default_rng(1)
+    y = (rng.random((2, 30)) < 0.6).astype(np.int8)
+    drawn = question_sampling.drawn_shares(irt.from_array(y, rows_per_block=1), 3)
+    values = drawn["person_plausible_value"].values
+    exact = np.cov(y, ddof=0) / 31
+    assert np.allclose(values.mean(axis=1), y.mean(axis=1), atol=4 * np.sqrt(exact.max() / 1000))
+    assert np.allclose(np.cov(values), exact, atol=0.25 * exact.max())
+
+
+def test_refusals(table, tmp_path):
+    with pytest.raises(InputError, match="two models at least"):
+        benchmark(irt.from_array(table.to_numpy()[:1]))
+    (tmp_path / "f").write_text("")
+    with pytest.raises(InputError, match="is a file"):
+        benchmark(irt.from_array(table.to_numpy()), tmp_path / "f")
+    with pytest.raises(InputError, match="have been read before"):
+        benchmark(irt.from_array(table.to_numpy()), trials="attempt")
