@@ -9,6 +9,7 @@ import xarray as xr
 
 from irt_dask.arrays import Floats, Ints
 from irt_dask.engine import dataset
+from irt_dask.engine.threads import single_threaded
 from irt_dask.kernels.base import keyed_random
 from irt_dask.kernels.responses.layouts import to_dense
 from irt_dask.store import Responses
@@ -70,7 +71,7 @@ def drawn_shares(responses: Responses, seed: int) -> xr.Dataset:
         weights = -np.log(keyed_random.uniforms(key, lo, hi - lo, m)).T
         at = 0
         for y, seen in scored:
-            with np.errstate(divide="ignore", invalid="ignore"):
+            with single_threaded(), np.errstate(divide="ignore", invalid="ignore"):
                 out[at : at + len(y), lo:hi] = ((y * seen) @ weights) / (seen @ weights)
             at += len(y)
     ids = [responses.person_ids(k) for k in range(responses.n_blocks)]

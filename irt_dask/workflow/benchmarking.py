@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -357,7 +356,7 @@ def _write(found: Benchmark, folder: Path, title: str, r: Responses) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         made = Path(scratch) / "items.csv"
         write_items(found.fit, made)
-        shutil.copyfile(made, folder / "items.csv")
+        write_atomically((folder / "items.csv").absolute(), made.read_bytes())
     write_benchmark(
         folder / "report.html", title=title, leaderboard=found.leaderboard, broken=found.broken,
         anchors=found.anchors, similar=found.similar_models, notes=found.notes,
