@@ -49,9 +49,10 @@ def of_persons(block: Block) -> Words:
 
 
 def first_alike(sums: Words) -> Ints:
-    """The first of those with the same sum, of each."""
+    """The first of those with the same sum, of each; who has no answers is like nobody else."""
     _, first, inverse = np.unique(sums, axis=0, return_index=True, return_inverse=True)
-    return np.asarray(first[inverse.reshape(-1)], dtype=np.int64)
+    found = first[inverse.reshape(-1)]
+    return np.where(sums.any(axis=1), found, np.arange(len(sums))).astype(np.int64)
 
 
 def minus_log_p(block: Block, known: Known, unit: float) -> Ints:

@@ -63,3 +63,12 @@ def test_tiles_and_many_persons(planted, monkeypatch):
         alone = irt.answer_similarity(*planted)
     assert alone["pair_first_person"].values.tolist() == ["3"]
     assert alone["pair_second_person"].values.tolist() == ["50"]
+
+
+def test_who_answered_nothing_is_like_nobody(planted):
+    responses, bank = planted
+    y = responses.to_xarray()["response"].values.copy()
+    y[30:33] = -1
+    pairs = irt.answer_similarity(irt.from_array(y), bank)
+    assert pairs.attrs["n_identical"] == 1
+    assert pairs["pair_first_person"].values[pairs["pair_identical"]].tolist() == ["3"]
