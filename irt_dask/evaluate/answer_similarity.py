@@ -126,7 +126,7 @@ def answer_similarity(
     >>> fit = irt.fit_marginal(answers, prior="empirical", positive="none")
     >>> pairs = irt.answer_similarity(answers, fit)
     >>> pairs["pair_first_person"].values.tolist(), pairs["pair_second_person"].values.tolist()
-    (['7'], ['41'])
+    (['41'], ['7'])
     """
     check_level(fdr, "fdr")
     whole_number("largest", largest, 1)
