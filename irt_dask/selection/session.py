@@ -63,7 +63,7 @@ class Session:
     InputError
         If an option is out of range; in ``answer`` if the question was asked before, is not the one
         that ``next`` gave, or does not have the category; in ``from_json`` if the state is of other
-        questions, or no state.
+        questions, or no state; in ``estimates`` if the posterior SD of ability is below .012.
 
     Warns
     -----

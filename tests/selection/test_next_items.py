@@ -9,7 +9,7 @@ import pytest
 import registry
 import xarray as xr
 from categories import category_probability
-from items import bank, quiet
+from items import bank, intercept_bank, quiet
 from scipy import stats
 
 import irt_dask as irt
@@ -332,3 +332,15 @@ def test_flagged_items_and_other_populations_are_warned_of():
     groups = BANK.assign_attrs(calibration_groups=2)
     with pytest.warns(DataWarning, match="2 group"):
         irt.next_items(many(1), groups)
+
+
+def test_an_ability_that_nodes_do_not_resolve_is_refused():
+    """4,000 answers to items of slope 4 and difficulty 0.01: a posterior SD of 0.008."""
+    m = 4000
+    items = intercept_bank(np.full(m, 4.0), np.full(m, -0.04))
+    y = (np.random.default_rng(1).random((1, m)) < 0.5).astype(np.int8)
+    y[0, -1] = -1
+    with pytest.raises(InputError, match=r"person 0: ability is known to less than 0\.012"):
+        irt.next_items(irt.from_array(y), items)
+    some = irt.next_items(irt.from_array(y).select(items=[str(j) for j in range(900)]), items)
+    assert 0.012 < float(some["person_ability_sd"][0]) < 0.02
