@@ -20,7 +20,6 @@ from irt_dask.curves.logistic import INTERCEPT, SLOPE
 from irt_dask.engine import person_files
 from irt_dask.engine.cache import keep
 from irt_dask.kernels.base import fixed_point
-from irt_dask.kernels.coresets import sensitivities
 from irt_dask.kernels.joint import ability_axis, complete_modes, modes
 from irt_dask.kernels.joint.parameters import Items
 from irt_dask.kernels.responses import layouts, packed_rows, response_counts
@@ -200,13 +199,7 @@ def _summary(p: Persons, theta: Floats, ll: Floats, scales: Scales) -> tuple[Any
     """
     w = p.weights()
     objective = fixed_point.fixed(w * ll, scales.objective).sum()
-    inside = np.where(np.abs(theta) < ABILITY_BOUND, theta, np.nan)
-    moments = sensitivities.moments(inside, w, scales.moment)
-    at = [
-        fixed_point.fixed(w[theta == x], scales.moment).sum()
-        for x in (-ABILITY_BOUND, ABILITY_BOUND)
-    ]
-    return objective, np.concatenate([moments, np.array(at, dtype=np.int64)])
+    return objective, ability_axis.moments(theta, w, ABILITY_BOUND, scales.moment)
 
 
 def objective(p: Persons, items: Items, scales: Scales) -> tuple[Any, ...]:

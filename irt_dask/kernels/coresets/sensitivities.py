@@ -26,14 +26,6 @@ _DEPENDENT = 1e-24
 _LEWIS_TOLERANCE, _LEWIS_ITERATIONS = 1e-10, 200
 
 
-def moments(theta: Floats, weight: Floats, scale: float) -> Ints:
-    """Fixed-point sums of ``w``, ``w theta``, ``w theta^2`` over persons with responses."""
-    seen = ~np.isnan(theta)
-    x, w = theta[seen], weight[seen]
-    terms = np.stack([w, w * x, w * x * x])
-    return fixed_point.fixed(terms, scale).sum(axis=1)
-
-
 def locate(score: Ints, targets: Ints) -> NDArray[np.intp]:
     """Rows in whose interval of the cumulative score the targets lie (0 <= target < sum)."""
     return np.searchsorted(np.cumsum(score), targets, side="right")

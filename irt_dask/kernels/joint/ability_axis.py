@@ -53,6 +53,28 @@ def persons(theta: Floats, weight: Floats, bound: float, n_nodes: int, scale: fl
 
 
 @jit
+def _moments(theta: Floats, weight: Floats, bound: float, scale: float, out: Ints) -> None:
+    for i in range(theta.size):
+        x, w = theta[i], weight[i]
+        if abs(x) < bound:
+            out[0] += np.int64(round(w * scale))
+            out[1] += np.int64(round(w * x * scale))
+            out[2] += np.int64(round(w * x * x * scale))
+        elif not math.isnan(x):
+            out[3 if x < 0.0 else 4] += np.int64(round(w * scale))
+
+
+def moments(theta: Floats, weight: Floats, bound: float, scale: float) -> Ints:
+    """Sums of ``w``, ``w theta``, ``w theta^2`` inside the bounds, of ``w`` at the lower and upper.
+
+    In units of ``1 / scale``, shape (5,); NaN: nobody.
+    """
+    out = np.zeros(5, dtype=np.int64)
+    _moments(theta, weight, bound, scale, out)
+    return out
+
+
+@jit
 def _cubic(theta: float, weight: float, bound: float, n: int, scale: float, out: Ints) -> int:
     """First of the four nodes around an ability; their weights, which sum to the person's."""
     x = (theta + bound) * ((n - 1) / (2.0 * bound))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from irt_dask.arrays import Floats
+from irt_dask.arrays import Floats, Ints
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.joint.parameters import Lines
 
@@ -25,6 +25,8 @@ class Curve(NamedTuple):
     total: Floats
     slope: Floats
     curvature: Floats
+    #: The node below (or at) each of equally spaced slopes, where a search begins.
+    first: Ints
 
     @property
     def nbytes(self) -> int:
@@ -47,26 +49,28 @@ def curve(items: Lines, bound: float) -> Curve:
         total += np.logaddexp(0.0, z) @ weight
         slope += p @ (weight * a)
         curvature += (p * (1.0 - p)) @ (weight * a * a)
-    return Curve(nodes, total, slope, curvature)
+    begin = np.linspace(slope[0], slope[-1], 4 * _NODES)
+    first = np.searchsorted(slope, begin, side="right") - 1
+    return Curve(nodes, total, slope, curvature, np.minimum(first, _NODES - 2))
 
 
 @jit
 def _invert(t: Floats, curve: Curve, theta: Floats, value: Floats) -> None:
-    nodes, total, slope, curvature = curve
+    nodes, total, slope, curvature, first = curve
     n = nodes.size
     h = (nodes[n - 1] - nodes[0]) / (n - 1)
+    per_score = (first.size - 1) / (slope[n - 1] - slope[0])
     for i in range(t.size):
         if t[i] <= slope[0] or t[i] >= slope[n - 1]:  # at a bound
             q = 0 if t[i] <= slope[0] else n - 1
             theta[i], value[i] = nodes[q], t[i] * nodes[q] - total[q]
             continue
-        low, high = 0, n - 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            if slope[middle] <= t[i]:
-                low = middle
-            else:
-                high = middle
+        low = first[int((t[i] - slope[0]) * per_score)]
+        while slope[low + 1] <= t[i]:
+            low += 1
+        while slope[low] > t[i]:  # by rounding
+            low -= 1
+        high = low + 1
         # On the interval, in u from 0 to 1: S = c0 + c1 u + ... + c5 u^5.
         c0, c1, c2 = total[low], slope[low] * h, 0.5 * curvature[low] * h * h
         r0 = total[high] - c0 - c1 - c2
@@ -85,13 +89,11 @@ def _invert(t: Floats, curve: Curve, theta: Floats, value: Floats) -> None:
             else:
                 left = u
             df = 2.0 * c2 + u * (6.0 * c3 + u * (12.0 * c4 + u * 20.0 * c5))
-            new = u - f / df if df > 0.0 else left
-            if not left <= new <= right:
-                new = 0.5 * (left + right)
-            done = abs(new - u) < 1e-12
-            u = new
-            if done:
+            step = f / df if df > 0.0 else 1.0
+            if abs(step) < 1e-7:  # errors are squared: what is left is below 1e-13
+                u = min(max(u - step, left), right)
                 break
+            u = u - step if left <= u - step <= right else 0.5 * (left + right)
         s = c0 + u * (c1 + u * (c2 + u * (c3 + u * (c4 + u * c5))))
         theta[i] = nodes[low] + u * h
         value[i] = t[i] * theta[i] - s
