@@ -448,11 +448,15 @@ def check_derivatives(f, a, d, h, ga, gd, haa, had, hdd):
 
 def test_moments_are_sums_within_rounding_and_skip_nan():
     rng = np.random.default_rng(12)
-    theta, w, scale = rng.uniform(-6, 6, 200), rng.uniform(0.5, 3, 200), 2.0**30
+    theta, w, scale = rng.uniform(-7, 7, 200).clip(-6, 6), rng.uniform(0.5, 3, 200), 2.0**30
     theta[7] = np.nan
-    got = sensitivities.moments(theta, w, scale) / scale
-    ok = ~np.isnan(theta)
-    want = [w[ok].sum(), (w * theta)[ok].sum(), (w * theta**2)[ok].sum()]
+    got = ability_axis.moments(theta, w, 6.0, scale) / scale
+    ok = np.abs(theta) < 6.0
+    want = [
+        w[ok].sum(), (w * theta)[ok].sum(), (w * theta**2)[ok].sum(), w[theta == -6].sum(),
+        w[theta == 6].sum(),
+    ]  # fmt: skip
+    assert min(want[3:]) > 1.0
     np.testing.assert_allclose(got, want, atol=200 / (2 * scale))
 
 
