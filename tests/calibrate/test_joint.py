@@ -146,10 +146,10 @@ def test_converged_fit_is_the_best_of_many_starts(model, missing):
     reaches_the_best_of_many_starts(model, missing, seed=0, n_starts=8)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("model", [pytest.param("1pl", marks=pytest.mark.nightly), "2pl"])
-@pytest.mark.parametrize("missing", [pytest.param(0.0, marks=pytest.mark.nightly), 0.3])
-@pytest.mark.parametrize("seed", [1, *(pytest.param(s, marks=pytest.mark.nightly) for s in (2, 3))])
+@pytest.mark.nightly
+@pytest.mark.parametrize("model", ["1pl", "2pl"])
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_converged_fit_is_the_best_of_thirty_starts(model, missing, seed):
     reaches_the_best_of_many_starts(model, missing, seed, n_starts=30)
 

@@ -110,9 +110,9 @@ def test_fit_is_a_high_maximum(raw):
     is_a_high_maximum(raw, 0.0, seed=0, n_starts=6)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("missing", [pytest.param(0.0, marks=pytest.mark.nightly), 0.3])
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_fit_is_as_high_as_most_of_twenty_starts(raw, missing, seed):
     is_a_high_maximum(raw, missing, seed, n_starts=20)
 

@@ -461,20 +461,18 @@ def coverage(n_sets, seed, **options):
 
 
 RANDOM, ALL, MANY = {}, {"pairing": "all"}, {"n_splits": 20}
-COVERAGE = pytest.mark.parametrize(
-    "options, limit", [(RANDOM, 0.015), (ALL, 0.02), (MANY, 0.02)], ids=["rp", "pmle", "mrp"]
-)
+COVERAGE = {"rp": (RANDOM, 0.015), "pmle": (ALL, 0.02), "mrp": (MANY, 0.02)}
 
 
 @pytest.mark.slow
-@COVERAGE
+@pytest.mark.parametrize("options, limit", [COVERAGE["rp"], COVERAGE["pmle"]])
 def test_intervals_cover(options, limit):
     """400 data sets x 20 items: standard errors of at most 0.45 points, false alarms 1 in 1,000."""
     assert np.abs(coverage(400, 1, **options)).max() < limit
 
 
 @pytest.mark.nightly
-@COVERAGE
+@pytest.mark.parametrize("options, limit", COVERAGE.values(), ids=COVERAGE)
 def test_intervals_cover_2000(options, limit):
     """2,000 data sets: standard errors of at most 0.2 points, no false alarms to speak of."""
     assert np.abs(coverage(2000, 3, **options)).max() < limit

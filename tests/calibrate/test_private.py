@@ -521,7 +521,7 @@ def audit(draw):
     return *bounds, epsilon
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_audit_of_the_law():
     """200,000 runs each, drawn from the law that OpenDP's noise is tested for above."""
     rng = np.random.default_rng(1)

@@ -295,10 +295,8 @@ def test_variances_of_simulated_persons_are_those_of_weighted_ones(monkeypatch: 
     assert own.known.mean == pytest.approx(0.0, abs=0.05)  # of the population
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("n", "impact"), [pytest.param(200, -1.0, marks=pytest.mark.nightly), (1000, 0.0)]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize(("n", "impact"), [(200, -1.0), (1000, 0.0)])
 def test_level_with_weights(n: int, impact: float) -> None:
     """2,000 tests of each kind without DIF: 5% has a standard error of .5%; 3.5 of these."""
     rng = np.random.default_rng(9)
