@@ -281,8 +281,8 @@ METHODS = (
         {**_FEW, "n_shards": 2, "item_blocks": _BLOCKS}, weights=True, random="keyed", slow=True,
     ),
     Method(
-        "bayes, rating", "fit_bayes", {**_FEW, "n_chains": 2, "n_shards": 2, "model": "rating"},
-        random="keyed", slow=True, categories=(3, 3, 3, 3, 3),
+        "bayes, rating", "fit_bayes", {**_FEW, "model": "rating"}, random="keyed", slow=True,
+        categories=(3, 3, 3, 3, 3),
     ),
     Method(
         "bayes, two abilities", "fit_bayes", {**_FEW, "n_dims": 2}, abilities=2, random="keyed",
