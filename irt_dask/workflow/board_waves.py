@@ -144,6 +144,8 @@ class History:
     item_wave: Ints
     origin: tuple[str, ...]
     drifted: Bools
+    #: Whether the items of a wave were calibrated with a prior.
+    has_prior: Bools
 
     @classmethod
     def of(cls, bank: xr.Dataset, known: int | None) -> History:
@@ -159,7 +161,8 @@ class History:
                 )
             m = len(ids)
             wave, drifted = np.ones(m, dtype=np.int64), np.zeros(m, dtype=bool)
-            return cls(np.array([int(n)]), (), {}, wave, ids, drifted)
+            prior = np.array(["prior" in bank.attrs or "item_discrimination_sd" in bank])
+            return cls(np.array([int(n)]), (), {}, wave, ids, drifted, prior)
         if known is not None:
             raise InputError(f"known={known}: this bank says itself who was known, leave it out")
         wave = bank["item_wave"].values.astype(np.int64)
@@ -171,8 +174,13 @@ class History:
         return cls(
             np.cumsum(bank["wave_n_persons"].values.astype(np.int64)),
             tuple(bank["wave_last_person"].values.astype(str).tolist()), versions, wave, origin,
-            bank["item_drifted"].values.astype(bool),
+            bank["item_drifted"].values.astype(bool), bank["wave_has_prior"].values.astype(bool),
         )  # fmt: skip
+
+    @property
+    def with_prior(self) -> Bools:
+        """Items that were calibrated with a prior."""
+        return np.asarray(self.has_prior[self.item_wave - 1])
 
     @property
     def n_known(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from irt_dask.arrays import Floats, Ints
+from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.banks.anchors import with_errors_of_anchors
 from irt_dask.calibrate.marginal.anchors import bank_errors
 from irt_dask.calibrate.marginal.fit import fit_marginal
@@ -29,6 +29,8 @@ from irt_dask.workflow.board_waves import History
 
 #: Known items from which on their slopes say what slopes there are.
 _LEAST_KNOWN = 8
+#: Steps of EM for that.
+_EM_STEPS = 200
 #: How much wider intercepts of new items may spread than those of known ones.
 _WIDER = 2.0
 #: Known items a person answers, on average, below which a wave hangs on a thread.
@@ -362,7 +364,7 @@ def _calibrated(
     one = set(names.values())
     of_new = prior
     if prior == "bank" and board.new:
-        of_new = bank_prior(bank, board.bank_ids, signed=positive == "none")
+        of_new = bank_prior(bank, board.history, signed=positive == "none")
     if not board.new:
         of_new = None
     return fit_marginal(
@@ -371,43 +373,42 @@ def _calibrated(
     )  # fmt: skip
 
 
-def bank_prior(bank: xr.Dataset, ids: tuple[str, ...], *, signed: bool) -> ItemPrior:
-    """Normal prior of slopes and intercepts from those of a bank, less their errors."""
+def bank_prior(bank: xr.Dataset, history: History, *, signed: bool) -> ItemPrior:
+    """Normal prior of slopes and intercepts: how those of a bank are spread, without their errors.
+
+    Estimates with a prior have been drawn together already, and are less spread than the items;
+    those of likelihood alone more.
+    """
+    ids = bank_item_ids(bank, "bank")
     good = np.array([not f for f in checks.unsound(bank, ids)])
-    known = item_set(bank, ids)
     if good.sum() < _LEAST_KNOWN:
         raise InputError(
             f"prior='bank': {int(good.sum())} sound items of the bank are too few to say what "
             f"items there are; give prior='empirical', an ItemPrior, or None"
         )
-    models, x = Mixture.of_items(known)
-    errors = bank_errors(bank, ids, models)
-    a, sd_a = _spread(x[0, good], errors[good, 0, 0])
-    d, sd_d = _spread(x[1, good], errors[good, 1, 1])
+    models, x = Mixture.of_items(item_set(bank, ids))
+    errors, drawn = bank_errors(bank, ids, models)[good], history.with_prior[good]
+    a, sd_a = _spread(x[0, good], errors[:, 0, 0], drawn)
+    d, sd_d = _spread(x[1, good], errors[:, 1, 1], drawn)
     if signed:
         return ItemPrior(loading=(a, sd_a), intercept=(d, _WIDER * sd_d))
     return ItemPrior(discrimination=(a, sd_a), intercept=(d, _WIDER * sd_d))
 
 
-def _spread(x: Floats, variance: Floats) -> tuple[float, float]:
-    """Mean and SD of values whose errors have these variances; the SD a fifth of theirs at least.
+def _spread(x: Floats, variance: Floats, drawn: Bools) -> tuple[float, float]:
+    """Mean and SD of the true values, by EM.
 
-    By moments, each value with the weight that its error leaves it (Paule and Mandel 1982).
+    Of values that a prior has ``drawn`` together, these and their variances are the posterior
+    already; of others it follows.
     """
-    variance = np.nan_to_num(variance)
-    low, high = 0.0, float(np.var(x, ddof=1))
-
-    def excess(between: float) -> tuple[float, float]:
-        w = 1.0 / (variance + between)
-        mean = float(w @ x / w.sum())
-        return float(w @ (x - mean) ** 2) - (x.size - 1), mean
-
-    least = 0.04 * high
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if excess(max(middle, 1e-12))[0] > 0.0 else (low, middle)
-    between = max(0.5 * (low + high), least, 1e-6)
-    return excess(between)[1], float(np.sqrt(between))
+    mean, between = float(x.mean()), float(x.var()) + 1e-6
+    for _ in range(_EM_STEPS):
+        weight = np.where(drawn, 1.0, between / (between + variance))
+        expected = mean + weight * (x - mean)
+        left = np.where(drawn, variance, weight * variance)
+        mean = float(expected.mean())
+        between = float(((expected - mean) ** 2 + left).mean()) + 1e-6
+    return mean, float(np.sqrt(between))
 
 
 # --- the bank -------------------------------------------------------------------------------------
@@ -442,6 +443,7 @@ def _described(
             "item_wave": np.where(old >= 0, history.item_wave[old], wave),
             "item_origin": np.array([of_version[i] for i in ids]),
             "item_drifted": was_drifted | np.isin(ids, drift.drifted),
+            "wave_has_prior": np.append(history.has_prior, "prior" in fit.attrs),
             "wave_n_persons": np.diff(board.ends, prepend=0),
             "wave_last_person": np.array(board_waves.ids_at(board.given, board.ends - 1)),
         },
