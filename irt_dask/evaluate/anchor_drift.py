@@ -32,7 +32,7 @@ from irt_dask.store import Block, Responses
 FEW, LEAST_ITEMS = 5, 3
 #: Predictions are counted in classes of logits between these ends.
 _CLASSES, _END = 512, 12.0
-_LOGITS: Floats = (np.arange(_CLASSES) + 0.5) * (2.0 * _END / _CLASSES) - _END
+_LOGITS: Floats = np.asarray((np.arange(_CLASSES) + 0.5) * (2.0 * _END / _CLASSES) - _END, float)
 #: Persons up to whom tails are exact; beyond, sums are normal up to their skewness.
 _EXACT = 300
 #: Nodes over the error of an item, and over the posterior of ability where an item is aside.
@@ -60,27 +60,30 @@ class Drift(NamedTuple):
     stable: bool
 
 
-def tested(
-    responses: Responses, bank: xr.Dataset, errors: Floats, fdr: float, *, client: Any = None,
-    progress: ProgressOption = None,
+def drifts(
+    responses: Responses, bank: xr.Dataset, errors: Floats, since: Ints, fdr: float, *,
+    client: Any = None, progress: ProgressOption = None,
 ) -> Drift:  # fmt: skip
     """Test the items of the bank, of two categories, by these persons.
 
-    ``errors`` are covariances of (a, d), (items, 2, 2).  A pass for each EM step of the
+    ``errors`` are covariances of (a, d), (items, 2, 2); persons from the place ``since`` (items,)
+    on test an item, and all say how able they are.  A pass for each EM step of the
     distribution of ability and one for the predictions, in each round; rounds are mostly two.
     Sums are items x 512 x 8 bytes.
     """
     m = responses.n_items
     aside: Bools = np.zeros(m, dtype=bool)
     seen: list[bytes] = []
-    for number in range(1, _ROUNDS + 1):
-        found = _round(responses, bank, errors, aside, client, progress)
+    number, stable = 0, False
+    while number < _ROUNDS and not stable:
+        number += 1
+        found = _round(responses, bank, errors, since, aside, client, progress)
         q = adjusted(found.p_value)
         with np.errstate(invalid="ignore"):
             drifted: Bools = np.asarray(q <= fdr)
-        stable = bool(np.array_equal(drifted, aside))
-        if stable or (m - int(drifted.sum())) < LEAST_ITEMS:
+        if m - int(drifted.sum()) < LEAST_ITEMS:  # nobody is left to say how able persons are
             break
+        stable = bool(np.array_equal(drifted, aside))
         if drifted.tobytes() in seen:  # in a circle: what was ever in it stays aside
             drifted = drifted | aside
         seen.append(aside.tobytes())
@@ -101,8 +104,8 @@ class _Found(NamedTuple):
 
 
 def _round(
-    responses: Responses, bank: xr.Dataset, errors: Floats, aside: Bools, client: Any,
-    progress: ProgressOption,
+    responses: Responses, bank: xr.Dataset, errors: Floats, since: Ints, aside: Bools,
+    client: Any, progress: ProgressOption,
 ) -> _Found:  # fmt: skip
     """Tests with abilities from the items that are not aside."""
     used = np.flatnonzero(~aside)
@@ -114,7 +117,7 @@ def _round(
     away = np.flatnonzero(aside)
     others = every.take(away) if away.size else None
     with Engine(responses, client=client, progress=progress, stage="drift of items") as engine:
-        counts, right = engine.map_reduce(_predicted, known, others, used, away)
+        counts, right = engine.map_reduce(_predicted, known, others, used, away, since)
     n = counts.sum(axis=1)
     at = np.array([known.mean, 1.0])  # by (a, d), at the mean ability of these persons
     se = np.sqrt(np.maximum(np.einsum("i,jik,k->j", at, errors, at), 0.0))
@@ -127,28 +130,35 @@ def _round(
 
 
 def _predicted(
-    block: Block, known: Known, others: Any, used: Ints, away: Ints
+    block: Block, known: Known, others: Any, used: Ints, away: Ints, since: Ints
 ) -> tuple[Ints, Ints]:
     """Predictions of right answers by item and class of logit, and right answers by item."""
     m = used.size + away.size
     counts, right = np.zeros((m, _CLASSES), dtype=np.int64), np.zeros(m, dtype=np.int64)
+    place = block.start
     for data in parts(block.data):
         own = columns(data, used)
-        item, y = _cells(own)
+        row, item, y = _cells(own)
+        found = [(row, used[item], y, np.empty(0))]
         if y.size:
             given = known.left_out(own)
-            _add(counts, right, used[item], np.where(y == 1, given, 1.0 - given), y)
+            found = [(row, used[item], y, np.where(y == 1, given, 1.0 - given))]
         if away.size:
-            item, y, chance = _of_others(data, own, known, others, away)
-            _add(counts, right, away[item], chance, y)
+            row, item, y, chance = _of_others(data, own, known, others, away)
+            found.append((row, away[item], y, chance))
+        for row, item, y, chance in found:
+            later = place + row >= since[item]
+            _add(counts, right, item[later], chance[later], y[later])
+        place += data.shape[0]
     return counts, right
 
 
-def _cells(data: Layout) -> tuple[Ints, Ints]:
-    """Item and code of each response, by person."""
+def _cells(data: Layout) -> tuple[Ints, Ints, Ints]:
+    """Row, item and code of each response, by person."""
     sparse = to_sparse(data)
     there = sparse.values >= 0
-    return sparse.indices[there].astype(np.int64), sparse.values[there].astype(np.int64)
+    row = np.repeat(np.arange(data.shape[0]), np.diff(sparse.indptr))[there]
+    return row, sparse.indices[there].astype(np.int64), sparse.values[there].astype(np.int64)
 
 
 def _add(counts: Ints, right: Ints, item: Ints, chance: Floats, y: Ints) -> None:
@@ -160,13 +170,10 @@ def _add(counts: Ints, right: Ints, item: Ints, chance: Floats, y: Ints) -> None
 
 def _of_others(
     data: Layout, own: Layout, known: Known, others: Any, away: Ints
-) -> tuple[Ints, Ints, Floats]:
+) -> tuple[Ints, Ints, Ints, Floats]:
     """Responses to items that are aside: ability is normal with its posterior mean and variance."""
     mean, variance, _ = known.expectations(own)
-    sparse = to_sparse(columns(data, away))
-    row = np.repeat(np.arange(mean.size), np.diff(sparse.indptr))
-    there = sparse.values >= 0
-    item, y, row = sparse.indices[there].astype(np.int64), sparse.values[there], row[there]
+    row, item, y = _cells(columns(data, away))
     nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
     theta = mean[:, None] + np.sqrt(variance)[:, None] * nodes
     chance = np.empty(item.size)
@@ -174,7 +181,7 @@ def _of_others(
         mine = np.flatnonzero(item == j)
         p = np.exp(others.take(np.array([j])).log_p(theta[row[mine]].ravel()))[1]
         chance[mine] = p.reshape(mine.size, _NODES) @ weights / weights.sum()
-    return item, y.astype(np.int64), chance
+    return row, item, y, chance
 
 
 # --- tails ----------------------------------------------------------------------------------------
@@ -238,4 +245,3 @@ def _shifts(counts: Ints, right: Ints) -> tuple[Floats, Floats]:
     information = (counts * p * (1.0 - p)).sum(axis=1)
     with np.errstate(divide="ignore"):
         return shift, 1.0 / np.sqrt(information)
-

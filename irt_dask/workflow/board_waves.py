@@ -85,7 +85,9 @@ class WaveRef(WrappedRef):
         return dataclasses.replace(block, data=data)
 
 
-def naming_of(item_id: tuple[str, ...], versions: dict[str, list[tuple[int, str]]], n: int) -> Naming:
+def naming_of(
+    item_id: tuple[str, ...], versions: dict[str, list[tuple[int, str]]], n: int
+) -> Naming:
     """Which item each item is for persons of each of n waves.
 
     ``versions`` are waves (from 0) and names of the items that came in the place of others.

@@ -1,40 +1,29 @@
-"""A board that grows: new persons and new questions on the scale of the questions that are known."""
+"""A board that grows: new persons and new questions on the scale of those that are known."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from irt_dask.arrays import Bools, Floats, Ints
+from irt_dask.arrays import Floats
 from irt_dask.banks.anchors import with_errors_of_anchors
 from irt_dask.calibrate.marginal.anchors import bank_errors
 from irt_dask.calibrate.marginal.fit import fit_marginal
 from irt_dask.curves.priors import ItemPrior
-from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
+from irt_dask.engine import ProgressOption, as_responses, dataset, refuse_weights
 from irt_dask.engine.inputs import check_level, one_of, whole_number
-from irt_dask.errors import DataWarning, EstimationError, InputError, ItemWarning, listed
+from irt_dask.errors import DataWarning, InputError, ItemWarning, listed
 from irt_dask.evaluate import anchor_drift
 from irt_dask.items import checks
 from irt_dask.items.mixture import Mixture
-from irt_dask.items.parameters import bank_item_ids, item_set
-from irt_dask.kernels.responses import response_counts
-from irt_dask.kernels.responses.layouts import row_range
-from irt_dask.store import Block, Responses
+from irt_dask.items.parameters import item_set
 from irt_dask.workflow import board_waves
-from irt_dask.workflow.board_waves import History
+from irt_dask.workflow.board_prior import bank_prior
+from irt_dask.workflow.board_state import Board, check_counts
 
-#: Known items from which on their slopes say what slopes there are.
-_LEAST_KNOWN = 8
-#: Steps of EM for that.
-_EM_STEPS = 200
-#: How much wider intercepts of new items may spread than those of known ones.
-_WIDER = 2.0
-#: Known items a person answers, on average, below which a wave hangs on a thread.
-_FEW_LINKS = 5.0
 #: Models of new items, by name.
 _MODELS = ("2pl", "3pl", "4pl")
 
@@ -48,6 +37,7 @@ def grow_bank(
     prior: str | ItemPrior | None = "bank",
     positive: str = "all",
     on_drift: str = "free",
+    drift_since: str = "bank",
     fdr: float = 0.05,
     client: Any = None,
     progress: ProgressOption = None,
@@ -84,6 +74,10 @@ def grow_bank(
         question, "q@3" from the third wave on, with parameters of its own, and for all others what
         it was; :func:`board_responses` gives responses these names.  "flag": it is named, and stays
         as it is, in abilities too.
+    drift_since : {"bank", "calibration"}
+        Who tests a known question: those who joined since the bank was made, or all who joined
+        after the wave in which the question was calibrated.  Waves of a dozen persons find a
+        drift only together.
     fdr : float
         Expected share of false ones among the questions that are said to have drifted.
     client, progress
@@ -101,8 +95,8 @@ def grow_bank(
         ``item_drift_p_value`` and ``item_drift_q_value`` (Benjamini and Hochberg); NaN of others.
         Over ``waves`` ``wave_n_persons``, ``wave_last_person``, and over ``groups`` the mean and
         the SD of ability of waves, ``group_label`` says of which (small ones are joined).
-        attrs: ``wave``, ``n_new``, ``n_drifted``, ``n_tested``, ``share_untested``;
-        ``anchor_errors``, whether standard errors of new items have those of known ones.
+        attrs: ``wave``, ``n_new``, ``n_drifted``, ``n_tested``; ``anchor_errors``, whether standard
+        errors of new items have those of known ones.
 
     Raises
     ------
@@ -156,145 +150,20 @@ def grow_bank(
     one_of("model", model, _MODELS)
     one_of("positive", positive, ("all", "none"))
     one_of("on_drift", on_drift, ("free", "flag"))
+    one_of("drift_since", drift_since, ("bank", "calibration"))
     if known is not None:
         whole_number("known", known, 1)
     given = as_responses(responses, "grow_bank")
     refuse_weights(given, "grow_bank")
     options = {"client": client, "progress": progress}
-    board = _Board.of(given, bank, known)
-    _check_counts(board, bank, options)
-    drift = _drift(board, bank, fdr, options)
-    board = board.freed(drift, on_drift)
+    board = Board.of(given, bank, known)
     if not board.new and board.n_joined == 0:
         raise InputError("the responses have no person and no item that the bank does not know")
+    check_counts(board, bank, options)
+    drift = _drift(board, bank, drift_since == "bank", fdr, options)
+    board = board.freed(drift.drifted) if on_drift == "free" and drift.drifted else board
     fit = _calibrated(board, bank, model, prior, positive, options)
     return _described(board, bank, fit, drift, on_drift)
-
-
-class _Board(NamedTuple):
-    """The responses, items under the names of their versions, and what is known of waves."""
-
-    given: Responses
-    history: History
-    ends: Ints
-    view: Responses
-    #: Known items and those that are to be calibrated, as the view names them.
-    bank_ids: tuple[str, ...]
-    new: tuple[str, ...]
-    #: Versions of questions that drifted in this wave, and the known item that each was.
-    versions: dict[str, str]
-
-    @property
-    def wave(self) -> int:
-        """Number of this wave, from 1."""
-        return int(self.ends.size)
-
-    @property
-    def n_joined(self) -> int:
-        """Persons who joined since the bank was made."""
-        return int(self.ends[-1] - self.history.n_known)
-
-    @classmethod
-    def of(cls, given: Responses, bank: xr.Dataset, known: int | None) -> _Board:
-        """Match the responses and the bank; complaints about it."""
-        history, ids = History.of(bank, known), bank_item_ids(bank, "bank")
-        history.check(given)
-        lost = [i for i in dict.fromkeys(history.origin) if i not in set(given.item_id)]
-        if lost:
-            raise InputError(
-                f"the responses lack {len(lost)} item(s) of the bank: {listed(lost, 10)}; give the "
-                f"whole board, or leave these out of the bank (bank.isel(items=...))"
-            )
-        if len(set(history.origin)) == len(given.item_id) == 0:
-            raise InputError("the bank has no items")
-        ends = np.append(history.ends, given.n_persons)
-        view = _view(given, ends, history.versions)
-        taken = set(ids)
-        new = tuple(i for i in view.item_id if i not in taken)
-        return cls(given, history, ends, view, ids, new, {})
-
-    def freed(self, drift: _Tested, on_drift: str) -> _Board:
-        """With what drifted as other items for those who joined."""
-        if on_drift == "flag" or not drift.drifted:
-            return self
-        base = dict(zip(self.bank_ids, self.history.origin, strict=True))
-        made = {f"{base[i]}{board_waves.AT}{self.wave}": i for i in drift.drifted}
-        if clash := [name for name in made if name in set(self.view.item_id)]:
-            raise InputError(
-                f"{len(clash)} question(s) that drifted would have the name of another one: "
-                f"{listed(clash, 5)}; rename these"
-            )
-        versions = {b: list(v) for b, v in self.history.versions.items()}
-        for name, i in made.items():
-            versions.setdefault(base[i], []).append((self.wave - 1, name))
-        view = _view(self.given, self.ends, versions)
-        new = tuple(i for i in view.item_id if i not in set(self.bank_ids))
-        return self._replace(view=view, new=new, versions=made)
-
-
-def _view(given: Responses, ends: Ints, versions: dict[str, list[tuple[int, str]]]) -> Responses:
-    """Items by waves; groups are waves, small ones joined."""
-    naming = board_waves.naming_of(given.item_id, versions, ends.size)
-    return board_waves.view(given, ends, naming, _labels(ends))
-
-
-def _labels(ends: Ints) -> tuple[str, ...]:
-    pool = board_waves.pools(ends)
-    out = []
-    for k in pool:
-        waves = np.flatnonzero(pool == k) + 1
-        several = waves.size > 1
-        out.append(f"waves {waves[0]}-{waves[-1]}" if several else f"wave {waves[0]}")
-    return tuple(out)
-
-
-# --- who answered what ----------------------------------------------------------------------------
-
-
-def _seen(block: Block, ends: Ints) -> tuple[Ints]:
-    """Responses by wave and item."""
-    wave = board_waves.wave_of(ends, block.start, block.n_persons)
-    out = np.zeros((ends.size, block.data.shape[1]), dtype=np.int64)
-    for w in np.unique(wave):
-        at = np.flatnonzero(wave == w)
-        out[w] = response_counts.response_counts(row_range(block.data, at[0], at[-1] + 1))[1]
-    return (out,)
-
-
-def _check_counts(board: _Board, bank: xr.Dataset, options: dict[str, Any]) -> None:
-    """Stop where these are not the persons of the bank, or nothing ties new items to its scale."""
-    with Engine(board.view, stage="responses by wave", **options) as engine:
-        (seen,) = engine.map_reduce(_seen, board.ends)
-    place = {i: j for j, i in enumerate(board.view.item_id)}
-    of_bank = np.array([place[i] for i in board.bank_ids])
-    if "item_n_responses" in bank:
-        before = bank["item_n_responses"].values.astype(np.int64)
-        fewer = np.flatnonzero(seen[:-1, of_bank].sum(axis=0) < before)
-        if fewer.size:
-            i = board.bank_ids[fewer[0]]
-            raise InputError(
-                f"{fewer.size} item(s) have fewer responses of the first {board.history.n_known} "
-                f"persons than the bank was calibrated with, {i} {seen[:-1, place[i]].sum()} for "
-                f"{before[fewer[0]]}: these are not the persons of the bank"
-            )
-    sizes = np.diff(board.ends, prepend=0)
-    pool = board_waves.pools(board.ends)
-    for k in np.unique(pool):
-        own = seen[pool == k].sum(axis=0)
-        new, links = own.sum() - own[of_bank].sum(), own[of_bank].sum()
-        what = _labels(board.ends)[int(np.flatnonzero(pool == k)[0])]
-        if new and not links:
-            raise EstimationError(
-                f"persons of {what} answered new items and none that the bank knows: nothing says "
-                f"whether these items are hard or these persons not able; give them known items too"
-            )
-        if new and links < _FEW_LINKS * sizes[pool == k].sum():
-            warnings.warn(
-                f"persons of {what} answered {links / sizes[pool == k].sum():.1f} items of the bank "
-                f"on average: new items are on its scale as far as so few say how able they are",
-                DataWarning,
-                stacklevel=3,
-            )
 
 
 # --- drift ----------------------------------------------------------------------------------------
@@ -308,25 +177,37 @@ class _Tested(NamedTuple):
     drifted: tuple[str, ...]
 
 
-def _drift(board: _Board, bank: xr.Dataset, fdr: float, options: dict[str, Any]) -> _Tested:
-    """Test the items of the bank that those who joined answered."""
-    nothing = _Tested(None, (), ())
+def _drift(
+    board: Board, bank: xr.Dataset, newest: bool, fdr: float, options: dict[str, Any]
+) -> _Tested:
+    """Test the items of the bank by the newest persons, or by all after each item's wave."""
+    nothing, history = _Tested(None, (), ()), board.history
     if not board.n_joined:
         return nothing
-    if board.n_joined < anchor_drift.FEW:
+    begin = history.n_known if newest else int(history.ends[0])
+    n_testing = board.given.n_persons - begin
+    if n_testing < anchor_drift.FEW:
         warnings.warn(
-            f"{board.n_joined} person(s) joined: too few to test whether known items drifted; let "
+            f"{n_testing} person(s) joined: too few to test whether known items drifted; let "
             f"waves grow to {anchor_drift.FEW} and more before the bank grows",
             DataWarning,
             stacklevel=3,
         )
         return nothing
-    now = {board.history.name_of(b, board.wave - 2) for b in board.history.origin}
-    flags = checks.unsound(bank, board.bank_ids)
-    ids = tuple(i for i, f in zip(board.bank_ids, flags, strict=True) if i in now and not f)
-    if len(ids) < anchor_drift.LEAST_ITEMS:
+    now = {history.name_of(b, board.wave - 2) for b in history.origin}
+    sound = [not f for f in checks.unsound(bank, board.bank_ids)]
+    own = [j for j, i in enumerate(board.bank_ids) if i in now and sound[j]]
+    if len(own) < anchor_drift.LEAST_ITEMS:
+        warnings.warn(
+            f"{len(own)} sound items of the bank are too few to test any for drift", DataWarning,
+            stacklevel=3,
+        )  # fmt: skip
         return nothing
-    joined = board.view.select(items=ids, persons=slice(board.history.n_known, None))
+    ids = tuple(board.bank_ids[j] for j in own)
+    since = np.zeros(len(own), dtype=np.int64)
+    if not newest:
+        since = history.ends[history.item_wave[own] - 1] - begin
+    joined = board.view.select(items=ids, persons=slice(begin, None))
     models, _ = Mixture.of_items(item_set(bank, ids))
     errors = bank_errors(bank, ids, models)[:, :2, :2]
     if not errors.any():
@@ -337,14 +218,15 @@ def _drift(board: _Board, bank: xr.Dataset, fdr: float, options: dict[str, Any])
             DataWarning,
             stacklevel=3,
         )
-    found = anchor_drift.tested(joined, bank, errors, fdr, **options)
+    found = anchor_drift.drifts(joined, bank, errors, since, fdr, **options)
     drifted = tuple(i for i, d in zip(ids, found.drifted, strict=True) if d)
     if drifted:
         order = np.argsort(found.p_value[found.drifted], kind="stable")
         easier = int((found.shift[found.drifted] > 0.0).sum())
         warnings.warn(
             f"{len(drifted)} of {len(ids)} known items drifted, {easier} of them easier for those "
-            f"who joined than for others as able: {listed([drifted[k] for k in order], 10)}",
+            f"who joined than for others as able: {listed([drifted[k] for k in order], 10)}"
+            + ("" if found.stable else ". Rounds of tests did not settle: many may have drifted"),
             ItemWarning,
             stacklevel=3,
         )
@@ -355,7 +237,7 @@ def _drift(board: _Board, bank: xr.Dataset, fdr: float, options: dict[str, Any])
 
 
 def _calibrated(
-    board: _Board, bank: xr.Dataset, model: str, prior: Any, positive: str, options: dict[str, Any]
+    board: Board, bank: xr.Dataset, model: str, prior: Any, positive: str, options: dict[str, Any]
 ) -> xr.Dataset:
     """The new items beside the known ones."""
     known = item_set(bank, board.bank_ids)
@@ -373,52 +255,15 @@ def _calibrated(
     )  # fmt: skip
 
 
-def bank_prior(bank: xr.Dataset, history: History, *, signed: bool) -> ItemPrior:
-    """Normal prior of slopes and intercepts: how those of a bank are spread, without their errors.
-
-    Estimates with a prior have been drawn together already, and are less spread than the items;
-    those of likelihood alone more.
-    """
-    ids = bank_item_ids(bank, "bank")
-    good = np.array([not f for f in checks.unsound(bank, ids)])
-    if good.sum() < _LEAST_KNOWN:
-        raise InputError(
-            f"prior='bank': {int(good.sum())} sound items of the bank are too few to say what "
-            f"items there are; give prior='empirical', an ItemPrior, or None"
-        )
-    models, x = Mixture.of_items(item_set(bank, ids))
-    errors, drawn = bank_errors(bank, ids, models)[good], history.with_prior[good]
-    a, sd_a = _spread(x[0, good], errors[:, 0, 0], drawn)
-    d, sd_d = _spread(x[1, good], errors[:, 1, 1], drawn)
-    if signed:
-        return ItemPrior(loading=(a, sd_a), intercept=(d, _WIDER * sd_d))
-    return ItemPrior(discrimination=(a, sd_a), intercept=(d, _WIDER * sd_d))
-
-
-def _spread(x: Floats, variance: Floats, drawn: Bools) -> tuple[float, float]:
-    """Mean and SD of the true values, by EM.
-
-    Of values that a prior has ``drawn`` together, these and their variances are the posterior
-    already; of others it follows.
-    """
-    mean, between = float(x.mean()), float(x.var()) + 1e-6
-    for _ in range(_EM_STEPS):
-        weight = np.where(drawn, 1.0, between / (between + variance))
-        expected = mean + weight * (x - mean)
-        left = np.where(drawn, variance, weight * variance)
-        mean = float(expected.mean())
-        between = float(((expected - mean) ** 2 + left).mean()) + 1e-6
-    return mean, float(np.sqrt(between))
-
-
 # --- the bank -------------------------------------------------------------------------------------
 
-#: What fits say of fixed items all together, which tests of drift say better.
-_LEFT_OUT: Callable[[str], bool] = lambda name: name.startswith(("item_anchor_", "iteration_"))
+#: What fits say of fixed items, which tests of drift say better, and covariances that all items
+#: of the bank would have to have.
+_LEFT_OUT = ("item_anchor_", "iteration_", "item_parameter_", "parameter_")
 
 
 def _described(
-    board: _Board, bank: xr.Dataset, fit: xr.Dataset, drift: _Tested, on_drift: str
+    board: Board, bank: xr.Dataset, fit: xr.Dataset, drift: _Tested, on_drift: str
 ) -> xr.Dataset:
     """The bank of this wave."""
     ids = tuple(fit["item_id"].values.astype(str).tolist())
@@ -427,13 +272,11 @@ def _described(
     place = {i: j for j, i in enumerate(board.bank_ids)}
     old = np.array([place.get(i, -1) for i in ids])
     was_drifted = np.where(old >= 0, history.drifted[old], False)
-    of_version = dict(zip(ids, ids, strict=True)) | {
-        i: o for i, o in zip(board.bank_ids, history.origin, strict=True)
-    } | {name: history.origin[place[i]] for name, i in board.versions.items()}
+    of_version = dict(zip(board.bank_ids, history.origin, strict=True))
+    of_version |= {name: of_version[i] for name, i in board.versions.items()}
     data: dict[str, Any] = {
-        str(n): fit[n].values for n in fit.data_vars if not _LEFT_OUT(str(n))
-        and not str(n).startswith(("item_parameter_", "parameter_"))
-    }  # fmt: skip
+        str(n): fit[n].values for n in fit.data_vars if not str(n).startswith(_LEFT_OUT)
+    }
     data |= _of_tests(ids, drift)
     n_new = len(board.new) - len(board.versions)
     attrs = {k: v for k, v in fit.attrs.items() if not k.startswith("anchor_")
@@ -441,7 +284,7 @@ def _described(
     return dataset(
         data | {
             "item_wave": np.where(old >= 0, history.item_wave[old], wave),
-            "item_origin": np.array([of_version[i] for i in ids]),
+            "item_origin": np.array([of_version.get(i, i) for i in ids]),
             "item_drifted": was_drifted | np.isin(ids, drift.drifted),
             "wave_has_prior": np.append(history.has_prior, "prior" in fit.attrs),
             "wave_n_persons": np.diff(board.ends, prepend=0),

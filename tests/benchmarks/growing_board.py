@@ -98,7 +98,10 @@ def held(board, bank, first):
     del a0
     new = (bank["item_wave"].values > 1) & np.array(["@" not in i for i in ids])
     out = {"wave": bank["item_wave"].values[new]}
-    for name, truth in (("difficulty", slope * board.b + shift), ("discrimination", board.a / slope)):
+    for name, truth in (
+        ("difficulty", slope * board.b + shift),
+        ("discrimination", board.a / slope),
+    ):
         x, se = bank[f"item_{name}"].values[new], bank[f"item_{name}_se"].values[new]
         out[name] = np.abs(x - truth[place[new]]) <= 1.96 * se
     return out
@@ -122,8 +125,14 @@ def main():
             board = Board(seed, models, args.questions)
             joint, _ = board.joint()
             x, bank, found, first = board.grown(prior=args.prior)
-            rows.append([*compared(x, joint, board.wave), *compared(x, board.theta, board.wave),
-                         *compared(joint, board.theta, board.wave), len(set().union(*found))])
+            rows.append(
+                [
+                    *compared(x, joint, board.wave),
+                    *compared(x, board.theta, board.wave),
+                    *compared(joint, board.theta, board.wave),
+                    len(set().union(*found)),
+                ]
+            )
             cover.append(held(board, bank, first))
     rows = np.array(rows)
     for k, name in enumerate(("grown and joint", "grown and truth", "joint and truth")):
@@ -131,7 +140,9 @@ def main():
         print(f"{name}: r {r.mean():.4f} (least {r.min():.4f}), shift {shift.mean():.4f}, absolute "
               f"{np.abs(shift).mean():.4f} (largest {np.abs(shift).max():.4f}), of a wave "
               f"{np.abs(wave).mean():.4f} (largest {np.abs(wave).max():.4f})")  # fmt: skip
-    print(f"no leak: {int((rows[:, 9] > 0).sum())} sets with a question named, {rows[:, 9].sum():g}")
+    print(
+        f"no leak: {int((rows[:, 9] > 0).sum())} sets with a question named, {rows[:, 9].sum():g}"
+    )
     for w in (3, 5):
         for name in ("difficulty", "discrimination"):
             ok = np.concatenate([c[name][c["wave"] == w] for c in cover])
