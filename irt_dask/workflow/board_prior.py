@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import xarray as xr
 
@@ -40,7 +42,8 @@ def bank_prior(bank: xr.Dataset, history: History, *, signed: bool) -> ItemPrior
     a, sd_a = _spread(x[0, good], errors[:, 0, 0], drawn)
     d, sd_d = _spread(x[1, good], errors[:, 1, 1], drawn)
     if signed:
-        return ItemPrior(loading=(a, sd_a), intercept=(d, _WIDER * sd_d))
+        # As wide as slopes are large, about 0: a turned key has no chance with a prior about a.
+        return ItemPrior(loading=(0.0, math.hypot(a, sd_a)), intercept=(d, _WIDER * sd_d))
     return ItemPrior(discrimination=(a, sd_a), intercept=(d, _WIDER * sd_d))
 
 

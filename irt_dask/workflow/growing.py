@@ -65,8 +65,9 @@ def grow_bank(
     prior : "bank", "empirical", ItemPrior or None
         Of slopes and intercepts of the items that are calibrated.  "bank": normal, as known items
         are spread (their errors taken out), intercepts twice as widely, since new questions may be
-        harder.  "empirical": learned from the new items themselves, as :func:`fit_marginal` does;
-        for some twenty and more.  None: maximum likelihood, for many persons.
+        harder; slopes of any sign have it about 0.  "empirical": learned from the new items
+        themselves, as :func:`fit_marginal` does; for some twenty and more.  None: maximum
+        likelihood, for many persons.
     positive : {"all", "none"}
         Whether slopes of new items are positive, or may have any sign.
     on_drift : {"free", "flag"}

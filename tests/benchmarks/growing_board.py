@@ -1,6 +1,7 @@
 """A board that grows against one joint fit: abilities, drift of questions, intervals of new ones.
 
-    python tests/benchmarks/growing_board.py [--sets 20] [--models 100,50,50,50,50] [--questions 150]
+    python tests/benchmarks/growing_board.py [--sets 20] [--models 300,75,75,75,75]
+        [--questions 100] [--prior bank]
 
 Simulated: five waves of models, each .4 SD abler than the one before on average, and three of
 questions (with the first, third and fifth wave of models), harder by .6 each time.  A model answers
@@ -13,7 +14,8 @@ most of any wave; the same against the truth for both.  Then 5% of the first que
 of the third wave and later answer them with logits 1.5 and 2.5 higher.  How many are found, the
 share of false ones, and the shift of the last wave's ability against the fit without a leak, freed
 and not.  Last, how often intervals of new questions (estimate +- 1.96 SE) hold the true difficulty
-and slope, on the scale of the first bank (``A, B`` from its questions, weights by errors).
+and slope: abilities of the first wave have mean 0 and SD 1 exactly, so that its scale is the true
+one.
 """
 
 from __future__ import annotations
@@ -70,14 +72,14 @@ class Board:
     def grown(self, **options):
         """Bank by bank; abilities, the last bank, and those found to have drifted by wave."""
         bank = irt.fit_marginal(self.responses(1), prior="empirical", standard_errors=True)
-        first, found = bank, []
+        found = []
         for waves in range(2, 6):
             bank = irt.grow_bank(self.responses(waves), bank, **options)
             tested = bank["item_drift_q_value"].values
             found.append({str(i) for i, q in zip(bank["item_id"].values, tested, strict=True)
                           if q <= 0.05})  # fmt: skip
         r = irt.board_responses(self.responses(5), bank)
-        return irt.score(r, bank, method="wle")["person_ability"].values, bank, found, first
+        return irt.score(r, bank, method="wle")["person_ability"].values, bank, found
 
 
 def compared(x, y, wave):
@@ -88,20 +90,13 @@ def compared(x, y, wave):
     return np.corrcoef(x[ok], y[ok])[0, 1], apart.mean(), max(by_wave, key=abs)
 
 
-def held(board, bank, first):
-    """Whether intervals of new questions hold the truth on the scale of the first bank."""
+def held(board, bank):
+    """Whether intervals of new questions hold the truth."""
     ids = bank["item_id"].values.astype(str)
     place = np.array([int(i.split("@")[0][1:]) for i in ids])
-    a0, b0 = board.a[: first.sizes["items"]], board.b[: first.sizes["items"]]
-    d, w = first["item_difficulty"].values, first["item_difficulty_se"].values ** -2
-    slope, shift = np.polyfit(b0, d, 1, w=np.sqrt(w))
-    del a0
     new = (bank["item_wave"].values > 1) & np.array(["@" not in i for i in ids])
     out = {"wave": bank["item_wave"].values[new]}
-    for name, truth in (
-        ("difficulty", slope * board.b + shift),
-        ("discrimination", board.a / slope),
-    ):
+    for name, truth in {"difficulty": board.b, "discrimination": board.a}.items():
         x, se = bank[f"item_{name}"].values[new], bank[f"item_{name}_se"].values[new]
         out[name] = np.abs(x - truth[place[new]]) <= 1.96 * se
     return out
@@ -111,20 +106,20 @@ def main():
     """Run it."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--sets", type=int, default=20)
-    parser.add_argument("--models", default="100,50,50,50,50")
-    parser.add_argument("--questions", type=int, default=150)
+    parser.add_argument("--models", default="300,75,75,75,75")
+    parser.add_argument("--questions", type=int, default=100)
     parser.add_argument("--prior", default="bank")
     args = parser.parse_args()
     models = [int(n) for n in args.models.split(",")]
     began = time.time()
     print(f"{args.sets} sets, models {models}, {args.questions} questions three times")
-    rows, cover = [], []
+    rows, cover, bases = [], [], []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IrtDaskWarning)
         for seed in range(args.sets):
             board = Board(seed, models, args.questions)
             joint, _ = board.joint()
-            x, bank, found, first = board.grown(prior=args.prior)
+            x, bank, found = board.grown(prior=args.prior)
             rows.append(
                 [
                     *compared(x, joint, board.wave),
@@ -133,7 +128,8 @@ def main():
                     len(set().union(*found)),
                 ]
             )
-            cover.append(held(board, bank, first))
+            cover.append(held(board, bank))
+            bases.append(x)
     rows = np.array(rows)
     for k, name in enumerate(("grown and joint", "grown and truth", "joint and truth")):
         r, shift, wave = rows[:, 3 * k : 3 * k + 3].T
@@ -148,22 +144,20 @@ def main():
             ok = np.concatenate([c[name][c["wave"] == w] for c in cover])
             print(f"intervals of {name}, wave {w}: {ok.mean():.3f} of {ok.size}")
     for leak in (1.5, 2.5):
-        leaked(args, models, leak)
+        leaked(args, models, leak, bases)
     print(f"{time.time() - began:.0f} s")
 
 
-def leaked(args, models, leak):
+def leaked(args, models, leak, bases):
     """Questions that leak."""
     rows, late = [], 4
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IrtDaskWarning)
-        for seed in range(args.sets):
-            clean = Board(seed, models, args.questions)
+        for seed, base in enumerate(bases):
             board = Board(seed, models, args.questions, leak)
-            base = clean.grown()[0]
             own = board.wave == late
-            freed, bank, found, _ = board.grown()
-            flagged = board.grown(on_drift="flag")[0]
+            freed, _, found = board.grown(prior=args.prior)
+            flagged = board.grown(on_drift="flag", prior=args.prior)[0]
             wrong = {f"q{j}" for j in np.flatnonzero(board.leaked)}
             now = {i.split("@")[0] for i in found[1]}
             ever = {i.split("@")[0] for some in found for i in some}

@@ -165,6 +165,7 @@ def banks(m: int) -> dict[str, xr.Dataset]:
         "many draws": _with_draws(bank, 100),
         "plane": _plane(bank),
         "anchors": bank.isel(items=slice(0, 2)),
+        "errors": bank.assign(item_discrimination_se=("items", np.full(m, 0.1))),
         "mixed": _mixed(bank),
         "mixed, errors": _mixed(bank).assign(item_discrimination_se=("items", np.full(m, 0.3))),
         "partial credit": _mixed(bank, ("2pl", "gpcm", "gpcm", "nominal", "gpcm")),
@@ -347,6 +348,8 @@ METHODS = (
     Method("person_fit", "person_fit", items="2pl", persons=True),
     Method("residual_correlations", "residual_correlations", items="2pl"),
     Method("suspect_items", "suspect_items", items="draws"),
+    Method("grow_bank", "grow_bank", {"known": 250, "prior": None}, items="anchors"),
+    Method("grow_bank, no new items", "grow_bank", {"known": 250, "fdr": 0.5}, items="errors"),
     Method("answer_similarity", "answer_similarity", {"fdr": 0.9}, items="2pl"),
     Method("suspect_items, mixed", "suspect_items", items="mixed, errors", categories=_CATEGORIES),
     Method(

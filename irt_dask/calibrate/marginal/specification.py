@@ -57,8 +57,7 @@ def specified(
         raise InputError(f"prior={prior!r} is not available; give 'empirical' or an ItemPrior")
     if prior is not None:
         learned.refuse(models, latent)
-    turns = signed and bank is None  # which way ability goes is not known before
-    common = _common(prior, models, signed, turns) if isinstance(prior, ItemPrior) else None
+    common = _common(prior, models, signed) if isinstance(prior, ItemPrior) else None
     return Model(
         models, fixed, ItemDensity(guessing_priors(models, guessing_prior), common),
         max(1, len(labels)), labels.index(reference) if reference else 0, bank is not None,
@@ -66,14 +65,14 @@ def specified(
     )  # fmt: skip
 
 
-def _common(prior: ItemPrior, models: Mixture, signed: bool, turns: bool) -> Common:
+def _common(prior: ItemPrior, models: Mixture, signed: bool) -> Common:
     """Density of slopes and intercepts: independent normals, that of positive slopes truncated."""
     check_of_signs(prior, signed)
-    if turns and prior.loading[0] != 0.0:
+    if signed and prior.loading[0] != 0.0:
         raise InputError(
             f"prior=ItemPrior(loading={prior.loading}): with positive='none' ability is turned to "
             f"where responses rise, so that the slopes' mean before the data has to be 0; use "
-            f"prior='empirical', fixed_items, or fit_bayes"
+            f"prior='empirical', or fit_bayes"
         )
     mean, precision = prior.tempered(1.0, signed=signed).reshape(2, 2).T
     cut = 0.0 if signed else -float(log_ndtr(mean[0] * math.sqrt(precision[0])))
