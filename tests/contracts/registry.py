@@ -58,6 +58,8 @@ class Method:
     persons: bool = False
     #: Categories of the items of its data, where some have more than two.
     categories: tuple[int, ...] | None = None
+    #: Whether the places of persons say something, so that they have one order.
+    ordered: bool = False
     #: Whether it takes so long that tests over all methods are marked slow for it.
     slow: bool = False
 
@@ -348,8 +350,13 @@ METHODS = (
     Method("person_fit", "person_fit", items="2pl", persons=True),
     Method("residual_correlations", "residual_correlations", items="2pl"),
     Method("suspect_items", "suspect_items", items="draws"),
-    Method("grow_bank", "grow_bank", {"known": 250, "prior": None}, items="anchors"),
-    Method("grow_bank, no new items", "grow_bank", {"known": 250, "fdr": 0.5}, items="errors"),
+    Method(
+        "grow_bank", "grow_bank", {"known": 250, "prior": None}, items="anchors", ordered=True
+    ),
+    Method(
+        "grow_bank, no new items", "grow_bank", {"known": 250, "prior": None, "fdr": 0.5},
+        items="errors", ordered=True,
+    ),
     Method("answer_similarity", "answer_similarity", {"fdr": 0.9}, items="2pl"),
     Method("suspect_items, mixed", "suspect_items", items="mixed, errors", categories=_CATEGORIES),
     Method(
