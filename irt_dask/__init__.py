@@ -82,6 +82,8 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.survey.replicates import Replicates as Replicates
     from irt_dask.survey.tabulate import tabulate as tabulate
     from irt_dask.survey.trend import trend as trend
+    from irt_dask.workflow.board_waves import board_responses as board_responses
+    from irt_dask.workflow.growing import grow_bank as grow_bank
 
 #: The public names by module.
 _NAMES = {
@@ -132,6 +134,8 @@ _NAMES = {
     "survey.tabulate": "tabulate",
     "survey.trend": "trend",
     "clusters": "connect",
+    "workflow.board_waves": "board_responses",
+    "workflow.growing": "grow_bank",
     "report.plots": "plot",
     "report.arviz_data": "to_arviz",
 }

@@ -58,6 +58,8 @@ class Method:
     persons: bool = False
     #: Categories of the items of its data, where some have more than two.
     categories: tuple[int, ...] | None = None
+    #: Whether the places of persons say something, so that they have one order.
+    ordered: bool = False
     #: Whether it takes so long that tests over all methods are marked slow for it.
     slow: bool = False
 
@@ -165,6 +167,7 @@ def banks(m: int) -> dict[str, xr.Dataset]:
         "many draws": _with_draws(bank, 100),
         "plane": _plane(bank),
         "anchors": bank.isel(items=slice(0, 2)),
+        "errors": bank.assign(item_discrimination_se=("items", np.full(m, 0.1))),
         "mixed": _mixed(bank),
         "mixed, errors": _mixed(bank).assign(item_discrimination_se=("items", np.full(m, 0.3))),
         "partial credit": _mixed(bank, ("2pl", "gpcm", "gpcm", "nominal", "gpcm")),
@@ -347,6 +350,13 @@ METHODS = (
     Method("person_fit", "person_fit", items="2pl", persons=True),
     Method("residual_correlations", "residual_correlations", items="2pl"),
     Method("suspect_items", "suspect_items", items="draws"),
+    Method(
+        "grow_bank", "grow_bank", {"known": 250, "prior": None}, items="anchors", ordered=True
+    ),
+    Method(
+        "grow_bank, no new items", "grow_bank", {"known": 250, "prior": None, "fdr": 0.5},
+        items="errors", ordered=True,
+    ),
     Method("answer_similarity", "answer_similarity", {"fdr": 0.9}, items="2pl"),
     Method("suspect_items, mixed", "suspect_items", items="mixed, errors", categories=_CATEGORIES),
     Method(

@@ -45,7 +45,7 @@ def test_records_say_what_is_so(method: Method, bits: Any) -> None:
     assert method.random != "keyed" or "seed" in result.attrs
     assert not method.private or "objective" not in result.attrs
     # Fits flag items, but for releases under privacy and what knows pair counts alone.
-    flagged = method.name.startswith("fit_") and not method.private
+    flagged = method.name.startswith(("fit_", "grow_")) and not method.private
     others = ("fit_choppin", "fit_saaty", "fit_population")
     assert ("item_flag" in result) == (flagged and method.name not in others)
 

@@ -1,0 +1,145 @@
+"""A board and its bank side by side: which questions are new, who joined, what ties them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from irt_dask.arrays import Ints
+from irt_dask.engine import Engine
+from irt_dask.errors import DataWarning, EstimationError, InputError, listed
+from irt_dask.items.parameters import bank_item_ids
+from irt_dask.kernels.responses import response_counts
+from irt_dask.kernels.responses.layouts import row_range
+from irt_dask.store import Block, Responses
+from irt_dask.workflow import board_waves
+from irt_dask.workflow.board_waves import History
+
+#: Known items a person answers, on average, below which a wave hangs on a thread.
+_FEW_LINKS = 5.0
+
+
+class Board(NamedTuple):
+    """The responses, items under the names of their versions, and what is known of waves."""
+
+    given: Responses
+    history: History
+    ends: Ints
+    view: Responses
+    #: Known items and those that are to be calibrated, as the view names them.
+    bank_ids: tuple[str, ...]
+    new: tuple[str, ...]
+    #: Versions of questions that drifted in this wave, and the known item that each was.
+    versions: dict[str, str]
+
+    @property
+    def wave(self) -> int:
+        """Number of this wave, from 1."""
+        return int(self.ends.size)
+
+    @property
+    def n_joined(self) -> int:
+        """Persons who joined since the bank was made."""
+        return int(self.ends[-1] - self.history.n_known)
+
+    @classmethod
+    def of(cls, given: Responses, bank: xr.Dataset, known: int | None) -> Board:
+        """Match the responses and the bank; complaints about it."""
+        history, ids = History.of(bank, known), bank_item_ids(bank, "bank")
+        history.check(given)
+        lost = [i for i in dict.fromkeys(history.origin) if i not in set(given.item_id)]
+        if lost:
+            raise InputError(
+                f"the responses lack {len(lost)} item(s) of the bank: {listed(lost, 10)}; give the "
+                f"whole board, or leave these out of the bank (bank.isel(items=...))"
+            )
+        ends = np.append(history.ends, given.n_persons)
+        view = _view(given, ends, history.versions)
+        taken = set(ids)
+        new = tuple(i for i in view.item_id if i not in taken)
+        return cls(given, history, ends, view, ids, new, {})
+
+    def freed(self, drifted: tuple[str, ...]) -> Board:
+        """With what drifted as other items for those who joined."""
+        base = dict(zip(self.bank_ids, self.history.origin, strict=True))
+        made = {f"{base[i]}{board_waves.AT}{self.wave}": i for i in drifted}
+        if clash := [name for name in made if name in set(self.view.item_id)]:
+            raise InputError(
+                f"{len(clash)} question(s) that drifted would have the name of another one: "
+                f"{listed(clash, 5)}; rename these"
+            )
+        versions = {b: list(v) for b, v in self.history.versions.items()}
+        for name, i in made.items():
+            versions.setdefault(base[i], []).append((self.wave - 1, name))
+        view = _view(self.given, self.ends, versions)
+        new = tuple(i for i in view.item_id if i not in set(self.bank_ids))
+        return self._replace(view=view, new=new, versions=made)
+
+
+def _view(given: Responses, ends: Ints, versions: dict[str, list[tuple[int, str]]]) -> Responses:
+    """Items by waves; groups are waves, small ones joined."""
+    naming = board_waves.naming_of(given.item_id, versions, ends.size)
+    return board_waves.view(given, ends, naming, _labels(ends))
+
+
+def _labels(ends: Ints) -> tuple[str, ...]:
+    pool = board_waves.pools(ends)
+    out = []
+    for k in pool:
+        waves = np.flatnonzero(pool == k) + 1
+        several = waves.size > 1
+        out.append(f"waves {waves[0]}-{waves[-1]}" if several else f"wave {waves[0]}")
+    return tuple(out)
+
+
+# --- who answered what ----------------------------------------------------------------------------
+
+
+def _seen(block: Block, ends: Ints) -> tuple[Ints]:
+    """Responses by wave and item."""
+    wave = board_waves.wave_of(ends, block.start, block.n_persons)
+    out = np.zeros((ends.size, block.data.shape[1]), dtype=np.int64)
+    for w in np.unique(wave):
+        at = np.flatnonzero(wave == w)
+        out[w] = response_counts.response_counts(row_range(block.data, at[0], at[-1] + 1))[1]
+    return (out,)
+
+
+def check_counts(board: Board, bank: xr.Dataset, options: dict[str, Any]) -> None:
+    """Stop where these are not the persons of the bank, or nothing ties new items to its scale."""
+    with Engine(board.view, stage="responses by wave", **options) as engine:
+        (seen,) = engine.map_reduce(_seen, board.ends)
+    place = {i: j for j, i in enumerate(board.view.item_id)}
+    of_bank = np.array([place[i] for i in board.bank_ids])
+    if "item_n_responses" in bank:
+        before = bank["item_n_responses"].values.astype(np.int64)
+        fewer = np.flatnonzero(seen[:-1, of_bank].sum(axis=0) < before)
+        if fewer.size:
+            i = board.bank_ids[fewer[0]]
+            raise InputError(
+                f"{fewer.size} item(s) have fewer responses of the first {board.history.n_known} "
+                f"persons than the bank was calibrated with, {i} {seen[:-1, place[i]].sum()} for "
+                f"{before[fewer[0]]}: these are not the persons of the bank"
+            )
+    sizes = np.diff(board.ends, prepend=0)
+    pool = board_waves.pools(board.ends)
+    for k in np.unique(pool):
+        own = seen[pool == k].sum(axis=0)
+        new, links = own.sum() - own[of_bank].sum(), own[of_bank].sum()
+        what = _labels(board.ends)[int(np.flatnonzero(pool == k)[0])]
+        if new and not links:
+            raise EstimationError(
+                f"persons of {what} answered new items and none that the bank knows: nothing says "
+                f"whether these items are hard or these persons not able; give them known items too"
+            )
+        if new and links < _FEW_LINKS * sizes[pool == k].sum():
+            warnings.warn(
+                f"persons of {what} answered {links / sizes[pool == k].sum():.1f} items of the "
+                f"bank on average: new items are on its scale as far as so few say how able they "
+                f"are",
+                DataWarning,
+                stacklevel=4,
+            )

@@ -1,0 +1,315 @@
+"""Growing boards: the scale stays, drift is found and freed, persons are told by their places."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+import irt_dask as irt
+from irt_dask.calibrate.marginal.anchors import bank_errors
+from irt_dask.errors import (
+    DataWarning,
+    EstimationError,
+    InputError,
+    IrtDaskWarning,
+    ItemWarning,
+    Notice,
+)
+from irt_dask.evaluate import anchor_drift
+from irt_dask.items.mixture import Mixture
+from irt_dask.items.parameters import item_set
+from irt_dask.workflow.board_prior import _spread
+from irt_dask.workflow.board_waves import pools
+
+OLD, NEW = 30, 12
+FIRST, JOINED = 150, 60
+
+
+def answers(seed=3, leak=0.0, waves=(FIRST, JOINED), rise=0.5):
+    """Answers and truth; the second question leaked for all but the first wave."""
+    rng = np.random.default_rng(seed)
+    a, b = np.exp(0.3 * rng.standard_normal(OLD + NEW)), rng.standard_normal(OLD + NEW)
+    b[1] = 1.0
+    wave = np.repeat(np.arange(len(waves)), waves)
+    theta = rng.standard_normal(wave.size) + rise * wave
+    logits = a * (theta[:, None] - b)
+    logits[wave > 0, 1] += leak
+    y = (rng.random(logits.shape) < expit(logits)).astype(np.int8)
+    y[:FIRST, OLD:] = -1
+    return y, theta, a, b
+
+
+def ids(n):
+    return [f"q{j}" for j in range(n)]
+
+
+def board(y):
+    return irt.from_array(y, item_id=ids(y.shape[1]), person_id=[f"m{i}" for i in range(len(y))])
+
+
+@pytest.fixture(scope="module")
+def bank():
+    """Items of the first wave."""
+    y = answers()[0]
+    return irt.fit_marginal(board(y[:FIRST, :OLD]), prior="empirical", standard_errors=True)
+
+
+@pytest.fixture(scope="module")
+def leaked(bank):
+    """A board whose second question leaked, and its bank."""
+    y = answers(leak=4.0)[0]
+    assert (y[:FIRST] == answers()[0][:FIRST]).all()  # the bank is that of these persons too
+    with pytest.warns(ItemWarning, match="1 of 30 known items drifted, 1 of them easier.*q1"):
+        return board(y), irt.grow_bank(board(y), bank)
+
+
+def test_known_questions_keep_their_bits_and_new_ones_are_on_their_scale(bank):
+    y, theta, _, b = answers()
+    grown = irt.grow_bank(board(y), bank)
+    for name in ("item_discrimination", "item_intercept", "item_discrimination_se", "item_flag"):
+        assert (grown[name].values[:OLD] == bank[name].values).all()
+    assert grown["item_wave"].values.tolist() == [1] * OLD + [2] * NEW
+    assert grown["wave_n_persons"].values.tolist() == [FIRST, JOINED]
+    assert not grown["item_drifted"].any()
+    z = (grown["item_difficulty"] - b)[OLD:] / grown["item_difficulty_se"][OLD:]
+    assert np.abs(z).max() < 3.5  # 12 of N(0, 1): one in 200
+    # Abler persons answered them, and are not taken for easier questions.
+    labels = grown["group_label"].values.tolist()
+    at = dict(zip(labels, grown["group_mean"].values, strict=True))
+    assert at["wave 2"] == pytest.approx(theta[FIRST:].mean(), abs=0.25)
+    assert at["wave 1"] == pytest.approx(0.0, abs=0.05)
+    assert "in the standard errors" in grown.attrs["anchor_errors"]
+
+
+def test_a_question_that_drifted_is_another_one_for_those_who_joined(bank, leaked):
+    responses, grown = leaked
+    names = grown["item_id"].values.tolist()
+    assert names[-1] == "q1@2"
+    assert grown["item_origin"].values[-1] == "q1"
+    assert np.flatnonzero(grown["item_drifted"].values).tolist() == [1]
+    assert grown["item_drift"].values[1] > 1.5
+    # Easier: P at the mean of those who joined.
+    theta = grown.attrs["ability_mean_joined"]
+    a, d = grown["item_discrimination"].values, grown["item_intercept"].values
+    assert a[-1] * theta + d[-1] > a[1] * theta + d[1] + 1.5
+    view = irt.board_responses(responses, grown)
+    data = np.concatenate([view.read_block(k).data.values for k in range(view.n_blocks)])
+    old, new = names.index("q1"), names.index("q1@2")
+    assert (data[FIRST:, old] == -1).all()
+    assert (data[:FIRST, new] == -1).all()
+    raw = np.concatenate([responses.read_block(k).data.values for k in range(responses.n_blocks)])
+    assert (data[FIRST:, new] == raw[FIRST:, 1]).all()
+    assert (np.delete(data, [old, new], axis=1) == np.delete(raw, 1, axis=1)).all()
+
+
+def test_flagging_changes_nothing_but_the_flag(bank, leaked):
+    responses, freed = leaked
+    with pytest.warns(ItemWarning, match="drifted"):
+        flagged = irt.grow_bank(responses, bank, on_drift="flag")
+    assert flagged["item_id"].values.tolist() == ids(OLD + NEW)
+    assert np.flatnonzero(flagged["item_drifted"].values).tolist() == [1]
+    some = np.flatnonzero(np.isfinite(freed["item_drift"].values))
+    assert (flagged["item_drift"].values[some] == freed["item_drift"].values[some]).all()
+
+
+def test_scores_of_a_wave_alone_are_those_of_all(leaked):
+    responses, grown = leaked
+    view = irt.board_responses(responses, grown)
+    both = irt.score(view, grown, method="wle")
+    alone = irt.score(view.select(persons=slice(FIRST, None)), grown, method="wle")
+    for name in ("person_ability", "person_ability_se"):
+        assert (alone[name].values == both[name].values[FIRST:]).all()
+    first = irt.score(view.select(persons=slice(0, FIRST)), grown, method="wle")
+    assert (first["person_ability"].values == both["person_ability"].values[:FIRST]).all()
+
+
+def test_the_next_wave_goes_on_from_a_file(leaked, tmp_path):
+    from irt_dask.banks.saved import read_bank, write_result
+
+    _, grown = leaked
+    y = answers(leak=4.0, waves=(FIRST, JOINED, 40))[0]
+    y[: FIRST + JOINED] = answers(leak=4.0)[0]
+    write_result(grown, tmp_path / "bank.nc")
+    again = irt.grow_bank(board(y), read_bank(tmp_path / "bank.nc"))
+    assert again["wave_n_persons"].values.tolist() == [FIRST, JOINED, 40]
+    assert again["wave_last_person"].values.tolist() == ["m149", "m209", "m249"]
+    assert again.attrs["wave"] == 3
+    tested = np.isfinite(again["item_drift"].values)
+    names = again["item_id"].values
+    # Nobody who joined answered that one; and nobody tests an item with a flag.
+    assert [i for i in names[~tested] if grown["item_flag"].values[names == i] == "ok"] == ["q1"]
+    assert "q1@2" in names
+    assert (irt.grow_bank(board(y), grown).drop_attrs()).equals(again.drop_attrs())
+    every = irt.grow_bank(board(y), grown, drift_since="calibration")
+    assert np.isfinite(every["item_drift"].values).sum() == tested.sum()
+    assert (every["item_drift_se"].values < again["item_drift_se"].values)[[0, 2, 3]].all()
+
+
+def test_a_store_that_grew(bank, tmp_path):
+    y = answers()[0]
+    ends = [(0, FIRST, OLD), (FIRST, FIRST + JOINED, OLD + NEW)]
+    for k, (lo, hi, m) in enumerate(ends):
+        text = ["model," + ",".join(ids(m))]
+        text += [f"m{i}," + ",".join(map(str, y[i, :m])) for i in range(lo, hi)]
+        (tmp_path / f"{k}.csv").write_text("\n".join(text))
+    columns = {"person": "model", "items": "q*"}
+    irt.ingest(tmp_path / "0.csv", tmp_path / "board", columns=columns)
+    with pytest.warns(Notice, match="12 item"):
+        store = irt.append(
+            tmp_path / "1.csv", tmp_path / "board", columns=columns, on_duplicate="merge"
+        )
+    found, direct = irt.grow_bank(store, bank), irt.grow_bank(board(y), bank)
+    assert found.drop_attrs().equals(direct.drop_attrs())
+
+
+def test_other_persons_are_refused(bank, leaked):
+    responses, grown = leaked
+    with pytest.raises(InputError, match="give the whole board"):
+        irt.board_responses(responses.select(persons=slice(FIRST, None)), grown)
+    y = answers()[0]
+    shuffled = board(y).select(persons=[f"m{i}" for i in range(len(y))])
+    turned = irt.from_array(y[::-1], item_id=ids(OLD + NEW))
+    with pytest.raises(InputError, match="fewer responses of the first 150 persons"):
+        irt.grow_bank(irt.from_array(np.where(np.arange(y.shape[0])[:, None] < 5, -1, y),
+                                     item_id=ids(OLD + NEW)), bank)  # fmt: skip
+    with pytest.raises(InputError, match="person 150 of the responses is"):
+        irt.board_responses(turned, grown)
+    assert irt.board_responses(shuffled, grown).n_persons == len(y)
+    with pytest.raises(InputError, match="is none"):
+        irt.board_responses(responses, bank)
+    with pytest.raises(InputError, match="lack 1 item"):
+        irt.grow_bank(responses.select(items=ids(OLD + NEW)[1:]), bank)
+    with pytest.raises(InputError, match="no person and no item"):
+        irt.grow_bank(board(y[:FIRST, :OLD]), bank)
+    with pytest.raises(InputError, match="give known="):
+        irt.grow_bank(board(y), bank.drop_attrs())
+
+
+def test_what_ties_nothing_is_refused_and_thin_ties_are_named(bank):
+    y = answers()[0]
+    y[FIRST:, :OLD] = -1
+    with pytest.raises(EstimationError, match="answered new items and none that the bank knows"):
+        irt.grow_bank(board(y), bank)
+    y[FIRST:, :3] = answers()[0][FIRST:, :3]
+    with pytest.warns(DataWarning, match=r"answered 3\.0 items of the bank on average"):
+        irt.grow_bank(board(y), bank)
+
+
+def test_few_who_join_and_banks_without_errors_are_named(bank):
+    y = answers()[0]
+    with pytest.warns(DataWarning, match="4 person\\(s\\) joined: too few"):
+        grown = irt.grow_bank(board(y[: FIRST + 4]), bank)
+    assert np.isnan(grown["item_drift"].values).all()
+    assert grown["group_label"].values.tolist() == ["waves 1-2"]
+    plain = bank[["item_discrimination", "item_intercept", "item_difficulty"]]
+    with pytest.warns(DataWarning, match="no standard errors"):
+        grown = irt.grow_bank(board(y), plain, known=FIRST)
+    assert "taken as known" in grown.attrs["anchor_errors"]
+    with pytest.raises(InputError, match="too few to say what items"):
+        irt.grow_bank(board(y), bank.isel(items=slice(0, 5)))
+
+
+@pytest.mark.slow
+def test_new_slopes_of_any_sign(bank):
+    y = answers()[0]
+    y[FIRST:, OLD] = 1 - y[FIRST:, OLD]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IrtDaskWarning)
+        grown = irt.grow_bank(board(y), bank, positive="none")
+    slopes = grown["item_discrimination"].values[OLD:]
+    assert slopes[0] < 0.0
+    assert (slopes[1:] > 0.0).sum() >= 10
+
+
+@pytest.mark.slow
+def test_five_waves_are_one_joint_fit():
+    """Shifts of 8 boards like this one were .002 to .016 SD, correlations .9997 and above."""
+    rng = np.random.default_rng(7)
+    waves, m = np.repeat(np.arange(5), (300, 75, 75, 75, 75)), 100
+    theta, first = rng.standard_normal(waves.size) + 0.4 * waves, np.repeat([0, 2, 4], m)
+    a = np.exp(0.15 + 0.3 * rng.standard_normal(3 * m))
+    b = rng.standard_normal(3 * m) + 0.3 * first
+    y = (rng.random((waves.size, 3 * m)) < expit(a * (theta[:, None] - b))).astype(np.int8)
+    y[waves[:, None] < first] = -1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IrtDaskWarning)
+        joint = irt.from_array(y, item_id=ids(3 * m), persons={"group": waves.astype(str)})
+        fit = irt.fit_marginal(joint, prior="empirical", standard_errors=False)
+        grown = None
+        for w in range(5):
+            now = board(y[waves <= w][:, first <= w])
+            if grown is None:
+                grown = irt.fit_marginal(now, prior="empirical", standard_errors=True)
+            else:
+                grown = irt.grow_bank(now, grown)
+        one = irt.score(joint, fit, method="wle")["person_ability"].values
+        view = irt.board_responses(board(y), grown)
+        two = irt.score(view, grown, method="wle")["person_ability"].values
+    assert np.corrcoef(one, two)[0, 1] > 0.999
+    assert abs((two - one).mean()) / one.std() < 0.02
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+def test_poisson_binomial_against_all_outcomes():
+    p = np.array([0.1, 0.5, 0.9, 0.3])
+    mass = np.zeros(5)
+    for y in itertools.product((0, 1), repeat=4):
+        mass[sum(y)] += np.prod(np.where(y, p, 1 - p))
+    found = anchor_drift.poisson_binomial(np.stack([p, p[::-1]], axis=1))
+    assert np.allclose(found, mass, atol=1e-15)
+
+
+def test_tails_of_many_are_those_of_the_exact_sum(monkeypatch):
+    rng = np.random.default_rng(1)
+    counts = rng.multinomial(280, np.ones(512) / 512, size=6)
+    counts[:, :150] = 0
+    p = expit(anchor_drift._LOGITS)
+    away = np.array([-12, -6, -2, 0, 3, 8])
+    right = np.rint((counts * p).sum(axis=1) + away).astype(np.int64)
+    se = np.full(6, 0.2)
+    exact = anchor_drift._tails(counts, right, se)
+    monkeypatch.setattr(anchor_drift, "_EXACT", 0)
+    assert np.allclose(anchor_drift._tails(counts, right, se), exact, rtol=0.08)
+
+
+def test_predictions_against_quadrature(bank):
+    y = answers()[0][FIRST : FIRST + 7, :OLD]
+    responses = board(y)
+    models, x = Mixture.of_items(item_set(bank, tuple(ids(OLD))))
+    errors = bank_errors(bank, tuple(ids(OLD)), models)[:, :2, :2]
+    found = anchor_drift.drifts(responses, bank, errors, np.zeros(OLD, dtype=np.int64), 0.05)
+    theta = np.linspace(-8, 8, 4001)
+    prior = np.exp(-0.5 * ((theta - found.mean) / found.sd) ** 2)
+    p = expit(x[0][:, None] * theta + x[1][:, None])
+    like = np.where(y[:, :, None] == 1, p, 1 - p)
+    for j in range(0, OLD, 7):
+        weight = prior * np.delete(like, j, axis=1).prod(axis=1)
+        chance = weight @ p[j] / weight.sum(axis=1)
+        at = np.array([found.mean, 1.0])
+        nodes, w = np.polynomial.hermite_e.hermegauss(11)
+        moved = np.log(chance / (1 - chance))[:, None] + np.sqrt(at @ errors[j] @ at) * nodes
+        mass = w / w.sum() @ anchor_drift.poisson_binomial(expit(moved))
+        k = int(y[:, j].sum())
+        below = mass[:k].sum() + 0.5 * mass[k]
+        # Classes of logits are .05 wide.
+        assert found.p_value[j] == pytest.approx(min(1, 2 * min(below, 1 - below)), abs=0.02)
+
+
+def test_spread_of_values_with_errors():
+    rng = np.random.default_rng(5)
+    true, se = 1.0 + 0.4 * rng.standard_normal(4000), rng.uniform(0.1, 0.8, 4000)
+    seen = true + se * rng.standard_normal(4000)
+    none, every = np.zeros(4000, dtype=bool), np.ones(4000, dtype=bool)
+    assert _spread(seen, se**2, none) == pytest.approx((1.0, 0.4), abs=0.03)
+    left = 1 / (1 / se**2 + 1 / 0.16)
+    drawn = left * (seen / se**2 + 1.0 / 0.16)
+    assert _spread(drawn, left, every) == pytest.approx((1.0, 0.4), abs=0.03)
+
+
+def test_small_waves_are_joined():
+    assert pools(np.array([50, 75, 80, 95, 100])).tolist() == [0, 1, 2, 2, 2]
+    assert pools(np.array([10, 15, 18])).tolist() == [0, 0, 0]
