@@ -223,7 +223,7 @@ def test_new_slopes_of_any_sign(bank):
     assert (slopes[1:] > 0.0).sum() >= 10
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_five_waves_are_one_joint_fit():
     """Shifts of 8 boards like this one were .002 to .016 SD, correlations .9997 and above."""
     rng = np.random.default_rng(7)
