@@ -29,7 +29,8 @@ def csv_uri(table: Table) -> str:
         cells = [row[k] for row in table.rows]
         parts = [cell.split(_PLUS_MINUS) for cell in cells]
         # the first column names the row, and names may hold anything
-        if k and any(len(p) == 2 for p in parts) and all(map(_is_number, sum(parts, []))):
+        numbers = all(_is_number(x) for part in parts for x in part)
+        if k and numbers and any(len(p) == 2 for p in parts):
             columns[name] = [_plain(p[0]) for p in parts]
             columns[f"{name} ±"] = [_plain(p[1]) if len(p) == 2 else "" for p in parts]
         elif k:

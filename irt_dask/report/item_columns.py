@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import xarray as xr
@@ -30,8 +30,12 @@ class Column:
 
     def head(self, n: int) -> Column:
         """The column of the first ``n`` items."""
-        cut = [None if x is None else x[:n] for x in (self.words, self.values, self.errors)]
-        return Column(self.name, *cut, self.digits)  # type: ignore[arg-type]
+        return replace(
+            self,
+            words=None if self.words is None else self.words[:n],
+            values=None if self.values is None else self.values[:n],
+            errors=None if self.errors is None else self.errors[:n],
+        )
 
     def cells(self) -> list[str]:
         """What is shown; of several steps a line each, of a single one nothing."""

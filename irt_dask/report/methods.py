@@ -140,7 +140,8 @@ def _calibration(text: _Text, fit: xr.Dataset) -> None:
     named = [name for name in str(a.get("model", "")).lower().split("+") if name]
     if "item_model" in fit and named not in ([name] for name in _MODELS):
         named = sorted({str(name) for name in fit["item_model"].values})
-    words, keys = [], []
+    words: list[str] = []
+    keys: list[str] = []
     for name in named:
         known, cited = _MODELS.get(name, (f"model {name}", ()))
         words.append(known)
@@ -150,9 +151,7 @@ def _calibration(text: _Text, fit: xr.Dataset) -> None:
     if method.startswith("marginal maximum"):
         latent = "distributed as a histogram" if a.get("latent") == "histogram" else "normal"
         groups = f" in each of {fit.sizes['groups']:,} groups" if "group_mean" in fit else ""
-        how = (
-            f"by marginal maximum likelihood{text.cite('bock81')}, with ability {latent}{groups}"
-        )
+        how = f"by marginal maximum likelihood{text.cite('bock81')}, with ability {latent}{groups}"
     elif method in ("Gibbs", "LS-WASP"):
         how = "in a Bayesian way, by draws from the posterior distribution"
         if a.get("sampler") == "polya-gamma":

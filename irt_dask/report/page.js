@@ -114,12 +114,13 @@
     const row = make("tr");
     columns.forEach((column, k) => {
       const th = make("th", null, { scope: "col", "aria-sort": "none" });
+      if (column === flagged) th.className = "words";
       const button = make("button", column.name, { type: "button" });
       button.addEventListener("click", () => sortBy(k));
       th.append(button);
       row.append(th);
       heads.push(th);
-      if (k === 0 && data.curve) row.append(make("th", "curve", { scope: "col" }));
+      if (k === 0 && data.curve) row.append(make("th", "curve", { scope: "col", class: "words" }));
     });
     table.tHead.replaceChildren(row);
   }
@@ -196,17 +197,15 @@
   function observedOf(j) {
     return data.observed ? data.observed.groups.map((g) => ({ label: g.label, values: g.values[j] })) : [];
   }
-  const GLYPHS = ["●", "■", "▲", "◆", "○", "□"];
+  const GLYPHS = ["○", "■", "▲", "◆", "●", "□"];
 
-  function plot(j) {
+  // Axes, and the places of abilities and of shares on them.
+  function frameOf(label) {
     const W = 620, H = 330, left = 44, right = 12, top = 12, bottom = 40;
     const lo = data.ability[0], hi = data.ability[data.ability.length - 1];
-    const px = (x) => left + ((W - left - right) * (x - lo)) / (hi - lo);
+    const px = (a) => left + ((W - left - right) * (a - lo)) / (hi - lo);
     const py = (v) => top + (H - top - bottom) * (1 - v / 1000);
-    const x = (k) => px(data.ability[k]), curve = data.curve[j];
-    const categories = data.categories && data.categories[j];
-    const svg = shape("svg", { class: "plot", viewBox: "0 0 " + W + " " + H, role: "img",
-      "aria-label": spoken(j) });
+    const svg = shape("svg", { class: "plot", viewBox: "0 0 " + W + " " + H, role: "img", "aria-label": label });
     for (let t = Math.ceil(lo); t <= hi; t++) {
       svg.append(shape("path", { class: "grid", d: "M" + px(t) + " " + top + "V" + (H - bottom) }),
         shape("text", { x: px(t), y: H - bottom + 16, "text-anchor": "middle" }, String(t)));
@@ -216,49 +215,63 @@
         shape("text", { x: left - 6, y: py(v) + 4, "text-anchor": "end" }, number(v / 1000, 2)));
     }
     svg.append(shape("text", { x: (left + W - right) / 2, y: H - 6, "text-anchor": "middle" }, "ability θ"));
-    const band = data.band && data.band[j];
+    const inside = (at) => Math.min(Math.max(at, left + 8), W - right - 8);
+    return { svg, px, py, inside, x: (k) => px(data.ability[k]) };
+  }
+  function plotScore(j) {
+    const { svg, px, py, x } = frameOf(spoken(j)), curve = data.curve[j], band = data.band && data.band[j];
     if (band && band.every((v) => v !== null)) {
       const up = line(curve.map((v, k) => between(v, band[k], 1)), x, py);
       const ks = curve.map((_, k) => curve.length - 1 - k);
       const down = line(ks.map((k) => between(curve[k], band[k], -1)), (n) => x(ks[n]), py);
       if (up && down) svg.append(shape("path", { class: "around", d: up + "L" + down.slice(1) + "Z" }));
     }
-    if (categories) {
-      categories.forEach((values, k) => {
-        svg.append(shape("path", { class: "curve", d: line(values, x, py), "stroke-dasharray":
-          ["none", "7 3", "2 3", "9 3 2 3"][k % 4], style: "stroke:" + colour(k) }));
-        const best = values.indexOf(Math.max(...values)), inside = Math.min(Math.max(x(best), left + 8), W - right - 8);
-        svg.append(shape("text", { x: inside, y: Math.max(py(values[best]) - 5, 10),
-          "text-anchor": "middle", style: "font-weight:600" }, String(k)));
-      });
-    } else svg.append(shape("path", { class: "curve", d: line(curve, x, py) }));
-    if (!categories) seen(svg, j, px, py);
-    return svg;
-  }
-  const colour = (k) => ["var(--curve)", "var(--seen)", "#1f9e77", "#b868a0", "var(--warn)"][k % 5];
-  function seen(svg, j, px, py) {
+    svg.append(shape("path", { class: "curve", d: line(curve, x, py) }));
     observedOf(j).forEach((g, n) => g.values.forEach((v, k) => {
       const a = data.observed.ability[k];
-      if (v === null || a < -4 || a > 4) return;
+      if (v === null || a < data.ability[0] || a > data.ability[data.ability.length - 1]) return;
       if (!n) svg.append(shape("circle", { class: "seen", cx: px(a), cy: py(v), r: 3.4 }));
       else svg.append(shape("text", { x: px(a), y: py(v) + 4, "text-anchor": "middle",
         style: "fill:" + colour(n + 1) }, GLYPHS[n % GLYPHS.length]));
     }));
+    return svg;
   }
+  function plotCategories(j, categories) {
+    const { svg, py, x, inside } = frameOf("Probability of each category of item " + ids[j] +
+      " by ability. The table below has the numbers.");
+    categories.forEach((values, k) => {
+      svg.append(shape("path", { class: "curve", d: line(values, x, py), style: "stroke:" + colour(k),
+        "stroke-dasharray": ["none", "7 3", "2 3", "9 3 2 3"][k % 4] }));
+      const best = values.indexOf(Math.max(...values));
+      svg.append(shape("text", { x: inside(x(best)), y: Math.max(py(values[best]) - 5, 10),
+        "text-anchor": "middle", style: "font-weight:600" }, String(k)));
+    });
+    return svg;
+  }
+  const colour = (k) => ["var(--curve)", "var(--seen)", "#1f9e77", "#b868a0", "var(--warn)"][k % 5];
   function spoken(j) {
     const what = data.highest[j] > 1 ? "Expected score as a share of the highest" : "Probability of a right response";
     const points = [0, 8, 16, 24, 32].map((k) => share(data.curve[j][k]) + " at " + data.ability[k]);
     return what + " of item " + ids[j] + " by ability: " + points.join(", ") + ". The table below has the numbers.";
   }
   function legend(j) {
-    const groups = observedOf(j), several = data.categories && data.categories[j];
-    let text = several ? "Probability of each category, which its number marks." :
-      data.highest[j] > 1 ? "Expected score as a share of the highest." : "Probability of a right response (line).";
-    if (!several && data.band && data.band[j].some((v) => v !== null))
-      text += " Shaded: 95% band of the errors of its parameters.";
-    if (!several && groups.length) text += " Observed: " + groups.map((g, n) =>
-      (n ? GLYPHS[n % GLYPHS.length] : "circles") + " " + g.label).join(", ") + ".";
+    const groups = observedOf(j);
+    let text = data.highest[j] > 1 ? "Expected score as a share of the highest (line)." :
+      "Probability of a right response (line).";
+    if (data.band && data.band[j].every((v) => v !== null))
+      text += " Shaded: band of 95% from the errors of the item's parameters.";
+    if (groups.length) {
+      const named = groups.map((g, n) => GLYPHS[n % GLYPHS.length] + " " + g.label).join(", ");
+      text += " Points: observed" + (groups.length > 1 ? " (" + named + ")" : "") + ", responses counted at " +
+        "each ability by what all of a person's responses say of it. The item's own response is among " +
+        "these and draws the points to the line, the more the shorter the test.";
+    }
     return text;
+  }
+  function pictured(svg, caption) {
+    const figure = make("figure");
+    figure.append(svg, make("figcaption", caption));
+    return figure;
   }
   function numbers(j) {
     const categories = data.categories && data.categories[j], band = data.band && data.band[j];
@@ -288,9 +301,11 @@
       all.push(make("p", flag + " (" + by.join(", ") + "): " + words + ". To do: " + remedy + ".", { class: "caution" }));
     });
     if (data.curve && data.curve[j].some((v) => v !== null)) {
-      const figure = make("figure");
-      figure.append(plot(j), make("figcaption", legend(j)));
-      all.push(figure, numbers(j));
+      all.push(pictured(plotScore(j), legend(j)));
+      const categories = data.categories && data.categories[j];
+      if (categories) all.push(pictured(plotCategories(j, categories),
+        "Probability of each category, whose number stands at its highest point."));
+      all.push(numbers(j));
     } else all.push(make("p", "This item has no curve to draw.", { class: "missing" }));
     all.push(make("h4", "Parameters"), listed(["what", "value"],
       data.columns.slice(1).map((c) => [c.name, cell(c, j)]), "Parameters of item " + ids[j]));
@@ -376,6 +391,7 @@
   header();
   filters();
   choose();
+  frame.querySelectorAll(".remark").forEach((remark) => { remark.hidden = true; }); // of rows left out
   at("item-tools").hidden = false;
   let waiting = 0;
   at("item-search").addEventListener("input", () => {

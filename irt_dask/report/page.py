@@ -16,7 +16,16 @@ import xarray as xr
 
 from irt_dask.errors import InputError
 from irt_dask.report import (
-    category_figures, chains, figures, fitted, glance, item_columns, item_data, methods, precision,
+    category_figures,
+    chains,
+    common,
+    figures,
+    fitted,
+    glance,
+    item_columns,
+    item_data,
+    methods,
+    precision,
     tables,
 )  # fmt: skip
 from irt_dask.store.manifest import write_atomically
@@ -90,6 +99,7 @@ def write_report(
         raise InputError("a report is of a posterior or of a marginal fit: give one of them")
     items = marginal if posterior is None else posterior
     assert items is not None
+    items = items.assign_coords(item_id=("items", common.item_ids(items)))
     name = "marginal ML" if posterior is None else "posterior"
     fits = {name: items, "joint ML": joint, "spectral": spectral}
     columns = item_columns.columns_of(items, joint, spectral, truth, name=name)
@@ -126,7 +136,7 @@ def write_report(
         information=precision.information_image(known),
         information_table=precision.information_table(known),
         scores_table=precision.scores_table(scores),
-        precision_words=precision.words(items, known, scores, persons),
+        precision_words=precision.words(items, known, reliability, scores, persons),
         compare=None if posterior is None else figures.compare_image(joint, posterior),
         convergence=figures.convergence_images(joint, items),
         course=tables.course_table({"joint ML": joint, name: items}),
@@ -160,6 +170,6 @@ def template(name: str) -> Any:
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     pages.filters["csv"] = downloads.csv_uri
-    pages.filters["in_script"] = lambda value: Markup(downloads.in_script(value))  # noqa: S704
-    pages.filters["as_it_is"] = lambda text: Markup(text)  # noqa: S704
+    pages.filters["in_script"] = lambda value: Markup(downloads.in_script(value))
+    pages.filters["as_it_is"] = lambda text: Markup(text)
     return pages.get_template(name)

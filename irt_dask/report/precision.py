@@ -11,14 +11,15 @@ from irt_dask.arrays import Floats
 from irt_dask.curves.grids import grid_of
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.items.parameters import has_loadings, item_set
+from irt_dask.report import figures
 from irt_dask.report.common import COLOURS, axes, item_ids, optional
-from irt_dask.report.figures import Image, inline
+from irt_dask.report.figures import Image
 from irt_dask.report.tables import Table, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_ABILITY = np.linspace(-4.0, 4.0, 161)
+_ABILITY = np.linspace(-4.0, 4.0, 81)
 #: Abilities of the table.
 _LISTED = np.arange(-4.0, 4.5, 0.5)
 #: Classes of abilities that are listed, at most.
@@ -56,13 +57,14 @@ def of_scores(scores: xr.Dataset | None) -> float | None:
 
 
 def words(
-    fit: xr.Dataset, items: ItemSet | None, scores: xr.Dataset | None, persons: xr.Dataset | None
-) -> list[str]:
-    """Say how reliable the test is, a paragraph each."""
+    fit: xr.Dataset, items: ItemSet | None, marginal: float | None, scores: xr.Dataset | None,
+    persons: xr.Dataset | None,
+) -> list[str]:  # fmt: skip
+    """Say how reliable the test is, a paragraph each; ``marginal`` is its marginal reliability."""
     said = []
-    if (value := reliability(fit, items)) is not None:
+    if marginal is not None:
         said.append(
-            f"Marginal reliability is {value:.3f}: the share of the variance of ability, in "
+            f"Marginal reliability is {marginal:.3f}: the share of the variance of ability, in "
             f"persons N(0, 1) who answer every item, that the test explains (Green et al. 1984)."
         )
     if items is not None and (left := len(item_ids(fit)) - items.n_items):
@@ -97,7 +99,7 @@ def information_image(items: ItemSet | None) -> Image | None:
         "Information of the test, and the standard error of a maximum-likelihood estimate of "
         "ability (one over its root), for a person who answers every item."
     )
-    return inline(_draw(total), alt, caption)
+    return figures.inline(_draw(total), alt, caption)
 
 
 def _draw(total: Floats) -> Axes:

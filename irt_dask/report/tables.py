@@ -142,7 +142,8 @@ _MOST_ROWS = 300
 
 def course_table(fits: Mapping[str, xr.Dataset | None]) -> Table | None:
     """List the objective after each iteration, a fit per column; None without iterations."""
-    courses = {k: c for k, f in fits.items() if (c := optional(f, "iteration_objective")) is not None}
+    found = {k: optional(f, "iteration_objective") for k, f in fits.items()}
+    courses = {k: course for k, course in found.items() if course is not None}
     if not courses:
         return None
     n = max(len(c) for c in courses.values())
@@ -157,12 +158,13 @@ def course_table(fits: Mapping[str, xr.Dataset | None]) -> Table | None:
 def check_table(check: xr.Dataset | None) -> Table | None:
     """List observed and predicted numbers of persons by score; None without a check."""
     names = ("", "_expected", "_lower", "_upper")
-    columns = [optional(check, f"score_count{of}") for of in names]
-    if check is None or any(c is None for c in columns):
+    found = [optional(check, f"score_count{of}") for of in names]
+    columns = [c for c in found if c is not None]
+    if check is None or len(columns) < len(names):
         return None
     n = len(check["score"])
     rows = [
-        [f"{float(x):,.6g}", *(number(float(c[k]), d) for c, d in zip(columns, (0, 1, 0, 0), strict=True))]
+        [f"{float(x):,.6g}", *map(number, (c[k] for c in columns), (0, 1, 0, 0))]
         for k, x in enumerate(check["score"].values[:_MOST_ROWS])
     ]
     left = (f"{n - _MOST_ROWS:,} more scores are left out.",) if n > _MOST_ROWS else ()
