@@ -282,7 +282,8 @@ def test_first_facts_ask_for_a_look_where_something_is_wrong():
     "attrs, said, cited",
     [
         ({}, "1,234 persons to 5 items were calibrated under the two-parameter logistic model "
-         "(Birnbaum, 1968) by marginal maximum likelihood (Bock & Aitkin, 1981), with ability normal.", 2),
+         "(Birnbaum, 1968) by marginal maximum likelihood (Bock & Aitkin, 1981), with ability "
+         "normal.", 2),
         ({"model": "2pl+graded"}, "logistic model and the graded response model (Birnbaum, 1968; "
          "Samejima, 1969)", 3),
         ({"model": "own"}, "under the model own by marginal", 1),

@@ -150,7 +150,7 @@ def test_the_table_sorts_searches_and_filters(opened):
     assert head_of(page, "marginal ML b").get_attribute("aria-sort") == "descending"
     assert ids_of(page)[0] == ids[int(difficulty.argmax())]
     page.eval_on_selector("#item-table", "x => x.scrollTo(0, 1e6)")
-    page.wait_for_function("document.querySelectorAll('#item-table tbody tr').length > 60")
+    sync_api.expect(page.locator("#item-table tbody tr")).not_to_have_count(60)
     if page.locator("#item-more").is_visible():
         page.get_by_role("button", name="Show all rows").click()
     assert len(ids_of(page)) == 150
@@ -160,9 +160,9 @@ def test_the_table_sorts_searches_and_filters(opened):
     assert len(ids_of(page)) == int((fit["item_flag"] != "ok").sum())
     page.get_by_label("Show").select_option("")
     page.get_by_label("Search").fill("ITEM 14")
-    page.wait_for_function("document.querySelectorAll('#item-table tbody tr').length < 20")
-    assert sorted(ids_of(page)) == sorted(i for i in ids if "item 14" in i)
-    assert "of 150 items" in page.locator("#item-count").text_content()
+    sought = sorted(i for i in ids if "item 14" in i)
+    sync_api.expect(page.locator("#item-count")).to_have_text(f"{len(sought)} of 150 items")
+    assert sorted(ids_of(page)) == sought
 
 
 def test_every_item_has_a_page_of_its_own(opened):
@@ -284,13 +284,14 @@ def test_two_thousand_items_are_there_at_once(opened, tmp_path):
     assert path.stat().st_size < MOST_BYTES
     for _ in range(5):  # a machine that is busy paints late
         page = opened(of=path)
-        page.wait_for_function("performance.getEntriesByType('paint').length > 0")
-        if (paint := page.evaluate("performance.getEntriesByType('paint')[0].startTime")) < MOST_MS:
+        page.wait_for_timeout(300)
+        entries = page.evaluate("performance.getEntriesByType('paint').map(x => x.startTime)")
+        if (paint := min(entries, default=np.inf)) < MOST_MS:
             break
     assert paint < MOST_MS
     took = page.evaluate(
-        "() => { const t = performance.now(), b = document.querySelector('#item-table thead button');"
-        " b.click(); return performance.now() - t; }"
+        "() => { const b = document.querySelector('#item-table thead button');"
+        " const t = performance.now(); b.click(); return performance.now() - t; }"
     )
     assert took < 500
     for sought, n in (("item 1999", "0"), ("item 1994", "1")):  # the first five have other names
