@@ -330,7 +330,9 @@
       panel.showModal();
     }
     panel.scrollTop = 0;
-    history.replaceState(null, "", "#item=" + encodeURIComponent(ids[j]));
+    let address = "#item-parameters"; // of a name that is no Unicode
+    try { address = "#item=" + encodeURIComponent(ids[j]); } catch { /* it has no address */ }
+    history.replaceState(null, "", address);
   }
   function step(by) {
     const n = shown.indexOf(current) + by;
