@@ -40,8 +40,8 @@ def report(
     if Path(source).is_dir() or not source.endswith(".nc"):
         from irt_dask.workflow.running import report_again
 
-        given = {"--out": out, "--store": store, "--scores": scores, "--title": title}
-        given["--tests"] = tests or None
+        given = {"--out": out, "--store": store, "--scores": scores, "--title": title,
+                 "--tests": tests or None}  # fmt: skip
         if of_fits := [name for name, value in given.items() if value is not None]:
             raise InputError(
                 f"{', '.join(of_fits)}: {source} is no fit (FIT.nc, see irt-dask calibrate --fit), "

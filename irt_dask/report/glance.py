@@ -25,7 +25,7 @@ class Fact:
 
 
 def facts(
-    fit: xr.Dataset, fits: Mapping[str, xr.Dataset | None], *, flagged: int,
+    fit: xr.Dataset, fits: Mapping[str, xr.Dataset | None], flagged: int,
     reliability: float | None, check: xr.Dataset | None, notes: Sequence[str],
 ) -> list[Fact]:  # fmt: skip
     """Return the facts of a page; what is not known is left out."""

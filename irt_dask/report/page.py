@@ -97,65 +97,103 @@ def write_report(
         raise InputError(f"cannot write {path}: the folder {path.parent} does not exist")
     if (posterior is None) == (marginal is None):
         raise InputError("a report is of a posterior or of a marginal fit: give one of them")
-    items = marginal if posterior is None else posterior
+    items = posterior if marginal is None else marginal
     assert items is not None
     items = items.assign_coords(item_id=("items", common.item_ids(items)))
     name = "marginal ML" if posterior is None else "posterior"
     fits = {name: items, "joint ML": joint, "spectral": spectral}
     columns = item_columns.columns_of(items, joint, spectral, truth, name=name)
     flags = tables.flags_of(fits)
-    known = precision.measured(items)
-    reliability = precision.reliability(items, known)
-    script = (Path(__file__).parent / "page.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
-    method, references = methods.paragraph(
-        items, scores=scores, check=check, persons=persons, reliability=reliability
-    )
+    measures = _measures(items, scores, persons, check)
     text = template("page.html").render(
         title=title,
-        facts=glance.facts(items, fits, flagged=len(flags), reliability=reliability,
-                           check=check, notes=notes),
-        run=[(label, tables.NOTHING if value is None else str(value)) for label, value in run],
+        facts=glance.facts(items, fits, len(flags), measures["reliability"], check, notes),
         fits=tables.fits_table({**fits, "scores": scores, "truth": truth}),
         is_posterior=posterior is not None,
         items=item_columns.item_table(columns),
         n_items=len(columns[0].words or ()),
         most=item_data.MOST,
         data=item_data.item_data(items, columns, flags, curves, results),
-        script=script,
-        script_digest=digest,
-        groups=fitted.groups_table(items),
-        anchors=fitted.anchors_table(items),
         flagged=tables.flags_table(fits),
         recovery=None if truth is None else tables.recovery_table(truth, list(fits.items())),
-        forest=figures.forest_image(items),
-        several=figures.several(items),
-        categories=category_figures.categories_image(items),
-        icc=figures.icc_image(items, "posterior means" if posterior is not None else "estimates"),
         wright=figures.wright_image(items, scores),
-        information=precision.information_image(known),
-        information_table=precision.information_table(known),
-        scores_table=precision.scores_table(scores),
-        precision_words=precision.words(items, known, reliability, scores, persons),
         compare=None if posterior is None else figures.compare_image(joint, posterior),
         convergence=figures.convergence_images(joint, items),
         course=tables.course_table({"joint ML": joint, name: items}),
-        shards=figures.shards_image(items),
-        check=figures.check_image(check),
-        check_items=figures.check_items_image(check),
-        check_words=figures.check_words(check),
-        check_table=tables.check_table(check),
-        diagnostics=chains.diagnostics_table(items),
-        worst=chains.worst_table(items),
         timings=figures.timings_image(timings, posterior),
         notes=list(notes),
-        method=method,
-        references=references,
-        machines=[(stage, " and ".join(types)) for stage, types in machines],
-        mixed=len({t for _, types in machines for t in types}) > 1,
+        **_of_the_run(run, machines),
+        **measures,
+        **_of_items(items, "posterior means" if posterior is not None else "estimates"),
+        **_checked(check),
+        **_script(),
     )  # fmt: skip
     write_atomically(path, text.encode(errors="replace"))
     return path
+
+
+def _of_the_run(
+    run: Sequence[tuple[str, object]], machines: Sequence[tuple[str, Sequence[str]]]
+) -> dict[str, Any]:
+    """What was run, and where."""
+    return {
+        "run": [(label, tables.NOTHING if value is None else str(value)) for label, value in run],
+        "machines": [(stage, " and ".join(types)) for stage, types in machines],
+        "mixed": len({t for _, types in machines for t in types}) > 1,
+    }
+
+
+def _of_items(items: xr.Dataset, at: str) -> dict[str, Any]:
+    """Pictures and tables that need the items alone; ``at`` says what their parameters are."""
+    return {
+        "several": figures.several(items),
+        "icc": figures.icc_image(items, at),
+        "categories": category_figures.categories_image(items),
+        "forest": figures.forest_image(items),
+        "shards": figures.shards_image(items),
+        "diagnostics": chains.diagnostics_table(items),
+        "worst": chains.worst_table(items),
+        "groups": fitted.groups_table(items),
+        "anchors": fitted.anchors_table(items),
+    }
+
+
+def _measures(
+    items: xr.Dataset, scores: xr.Dataset | None, persons: xr.Dataset | None,
+    check: xr.Dataset | None,
+) -> dict[str, Any]:  # fmt: skip
+    """What is said of precision, and the words for a methods section."""
+    known = precision.measured(items)
+    reliability = precision.reliability(items, known)
+    method, references = methods.paragraph(
+        items, scores=scores, check=check, persons=persons, reliability=reliability
+    )
+    return {
+        "reliability": reliability,
+        "method": method,
+        "references": references,
+        "information": precision.information_image(known),
+        "information_table": precision.information_table(known),
+        "scores_table": precision.scores_table(scores),
+        "precision_words": precision.words(items, known, reliability, scores, persons),
+    }
+
+
+def _checked(check: xr.Dataset | None) -> dict[str, Any]:
+    """What is said of the predictive check."""
+    return {
+        "check": figures.check_image(check),
+        "check_items": figures.check_items_image(check),
+        "check_words": figures.check_words(check),
+        "check_table": tables.check_table(check),
+    }
+
+
+def _script() -> dict[str, str]:
+    """The page's script, and its digest, by which the page's policy knows it."""
+    script = (Path(__file__).parent / "page.js").read_text(encoding="utf-8")
+    digest = hashlib.sha256(script.encode()).digest()
+    return {"script": script, "script_digest": base64.b64encode(digest).decode("ascii")}
 
 
 def template(name: str) -> Any:
