@@ -85,18 +85,20 @@ def _tested(store: str, fit: xr.Dataset) -> dict[str, Any]:
 
     ignored = fit.attrs.get("weight_kind") == "ignored"
     r = counted(open_responses(store), "ignore" if ignored else "use", True)
-    found: dict[str, Any] = {"notes": []}
+    if r.max_weight is not None:
+        raise InputError(
+            f"--tests: the persons of {store} have {r.weight_kind} weights, which the tests do not "
+            f"take; leave --tests out, or calibrate with --weights ignore"
+        )
+    found: dict[str, Any] = {}
     with warned():
         found["results"] = {"Item fit": irt.item_fit(r, fit, progress=False)}
+        found["curves"] = irt.item_curves(r, fit, progress=False)
         if r.n_persons <= MOST_PERSONS:
             found["persons"] = irt.person_fit(r, fit, progress=False)
         else:
-            found["notes"] += [f"person fit is not told of more than {MOST_PERSONS:,} persons: see "
-                               f"irt-dask fit --persons"]  # fmt: skip
-        if r.max_weight is None:
-            found["curves"] = irt.item_curves(r, fit, progress=False)
-        else:
-            found["notes"] += ["observed curves are of persons without weights: there are none"]
+            found["notes"] = [f"person fit is not told of more than {MOST_PERSONS:,} persons: see "
+                              f"irt-dask fit --persons"]  # fmt: skip
     return found
 
 

@@ -136,8 +136,10 @@ def _of_the_run(
     run: Sequence[tuple[str, object]], machines: Sequence[tuple[str, Sequence[str]]]
 ) -> dict[str, Any]:
     """What was run, and where."""
+    rows = [[label, tables.NOTHING if value is None else str(value)] for label, value in run]
     return {
-        "run": [(label, tables.NOTHING if value is None else str(value)) for label, value in run],
+        "run": rows,
+        "run_table": tables.Table(("what", "value"), rows),
         "machines": [(stage, " and ".join(types)) for stage, types in machines],
         "mixed": len({t for _, types in machines for t in types}) > 1,
     }

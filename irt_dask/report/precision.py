@@ -12,7 +12,7 @@ from irt_dask.curves.grids import grid_of
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.items.parameters import has_loadings, item_set
 from irt_dask.report import figures
-from irt_dask.report.common import COLOURS, axes, item_ids, optional
+from irt_dask.report.common import COLOURS, INK, axes, item_ids, optional
 from irt_dask.report.figures import Image
 from irt_dask.report.tables import Table, number
 
@@ -114,6 +114,7 @@ def _draw(total: Floats) -> Axes:
     least = 1.0 / np.sqrt(max(float(total.max()), 1e-12))
     other.set(ylim=(0, 4.0 * least), ylabel="standard error")
     other.yaxis.label.set_color(COLOURS[1])
+    other.tick_params(colors=INK, labelsize=8.5)
     for side in ("top", "left"):
         other.spines[side].set_visible(False)
     return ax
