@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,7 @@ def write_report(
     results: Mapping[str, xr.Dataset] | None = None,
     notes: Sequence[str] = (),
     machines: Sequence[tuple[str, Sequence[str]]] = (),
+    configuration: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write the report of a calibration as one self-contained HTML file, and return its path.
 
@@ -86,6 +88,8 @@ def write_report(
     machines
         Pairs (stage, types of processor) that tell where that stage and the next were computed.
         These and ``timings`` are all that differs between the pages of two runs of the same.
+    configuration
+        What was asked of the run, as JSON has it.
 
     Notes
     -----
@@ -122,7 +126,7 @@ def write_report(
         course=tables.course_table({"joint ML": joint, name: items}),
         timings=figures.timings_image(timings, posterior),
         notes=list(notes),
-        **_of_the_run(run, machines),
+        **_of_the_run(run, machines, configuration),
         **measures,
         **_of_items(items, "posterior means" if posterior is not None else "estimates"),
         **_checked(check),
@@ -133,12 +137,15 @@ def write_report(
 
 
 def _of_the_run(
-    run: Sequence[tuple[str, object]], machines: Sequence[tuple[str, Sequence[str]]]
-) -> dict[str, Any]:
-    """What was run, and where."""
+    run: Sequence[tuple[str, object]], machines: Sequence[tuple[str, Sequence[str]]],
+    configuration: Mapping[str, Any] | None,
+) -> dict[str, Any]:  # fmt: skip
+    """What was run, how it was asked for, and where."""
+    asked = None if configuration is None else json.dumps(configuration, indent=2, sort_keys=True)
     rows = [[label, tables.NOTHING if value is None else str(value)] for label, value in run]
     return {
         "run": rows,
+        "configuration": asked,
         "run_table": tables.Table(("what", "value"), rows),
         "machines": [(stage, " and ".join(types)) for stage, types in machines],
         "mixed": len({t for _, types in machines for t in types}) > 1,

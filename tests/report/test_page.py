@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import hashlib
+import html
 import io
 import json
 import re
@@ -176,6 +177,17 @@ def test_names_leave_neither_the_script_nor_the_page(tmp_path, no_pictures):
     assert f"{policy}'sha256-{digest}'" in text.replace("&#39;", "'")
     assert not re.search("https?:", text)
     assert write(tmp_path / "again.html", fit) == text
+
+
+def test_what_was_asked_is_told_in_one_order(tmp_path, no_pictures):
+    asked = {"seed": 1, "data": {"source": "<b>.csv"}}
+    text = write(tmp_path / "r.html", bank(), configuration=asked)
+    told = re.search(r"(?s)<pre[^>]*>(.*?)</pre>", text)[1]
+    assert "<" not in told
+    assert json.loads(html.unescape(told)) == asked
+    turned = dict(reversed(asked.items()))
+    assert write(tmp_path / "r.html", bank(), configuration=turned) == text
+    assert "Configuration of the run" not in write(tmp_path / "r.html", bank())
 
 
 def test_missing_and_infinite_numbers_are_json():
