@@ -31,6 +31,7 @@ COMMANDS = {
     "cluster": "pytest -q --durations=12 -m 'cluster and not nightly'",
     "slow": "pytest -q --durations=12 -m 'slow and not nightly'",
     "long": "pytest -q --durations=20 -m '(slow or cluster) and not nightly'",
+    "browser": "pytest -q -n 0 --durations=12 -m browser",
     "nightly": "pytest -q --durations=12 -m nightly",
     "planted": "python tests/planted_bugs.py",
     "mutations": "python tests/mutations.py",

@@ -31,7 +31,7 @@ _MOST = 40
 #: Mean squares outside are called misfit (docs/fit.md), p-values below this over the items too.
 _LOW, _HIGH, _LEVEL = 0.7, 1.3, 0.05
 #: Persons whose fit is summarised without a folder to write it to.
-_MOST_PERSONS = 1_000_000
+MOST_PERSONS = 1_000_000
 
 _bank = click.argument("bank", type=click.Path())
 _store = click.argument("store", type=click.Path())
@@ -101,7 +101,7 @@ def fit(
     with warned(quiet), workers(cluster, r, quiet=quiet) as client:
         tests = irt.item_fit(r, known, fitted=fitted, client=client, **options)
         of_persons = None
-        if persons is not None or r.n_persons <= _MOST_PERSONS:
+        if persons is not None or r.n_persons <= MOST_PERSONS:
             of_persons = irt.person_fit(r, known, store=persons, client=client, **options)
     frame = by_item(tests)
     write_csv(frame, path)
@@ -113,7 +113,7 @@ def fit(
         **{k: tests.attrs[k] for k in ("ability_mean", "ability_sd", "n_persons")},
     }
     if of_persons is None:
-        about["persons"] = f"not looked at: more than {_MOST_PERSONS}; give --persons FOLDER"
+        about["persons"] = f"not looked at: more than {MOST_PERSONS}; give --persons FOLDER"
     else:
         names = ("n_lz", "share_below_5", "share_below_1")
         about |= {f"persons_{k}": of_persons.attrs[k] for k in names}

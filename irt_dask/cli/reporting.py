@@ -9,6 +9,8 @@ from typing import Any
 import click
 import xarray as xr
 
+from irt_dask.cli.common import counted, warned
+from irt_dask.cli.examine import MOST_PERSONS
 from irt_dask.errors import InputError, listed
 from irt_dask.store import open_responses
 
@@ -21,10 +23,14 @@ from irt_dask.store import open_responses
               "what they are. Others are refused.")  # fmt: skip
 @click.option("--scores", type=click.Path(), metavar="FOLDER", help="Scores of these persons "
               "(irt-dask score --out): the person-item map shows their distribution.")  # fmt: skip
+@click.option("--tests", is_flag=True, help="Test items and persons against the responses of "
+              "--store, in some passes: the page of each item has its statistics and its observed "
+              "curve, and the page tells of persons who do not fit.")  # fmt: skip
 @click.option("--title", help="Heading of the page (default: the name of the fit).")
 def report(
-    source: str, out: str | None, store: str | None, scores: str | None, title: str | None
-) -> None:
+    source: str, out: str | None, store: str | None, scores: str | None, tests: bool,
+    title: str | None,
+) -> None:  # fmt: skip
     """Write a report as one HTML page, and print its path.
 
     RUN is the folder of a finished run, whose page is written again. FIT.nc is a fit that
@@ -34,7 +40,8 @@ def report(
     if Path(source).is_dir() or not source.endswith(".nc"):
         from irt_dask.workflow.running import report_again
 
-        given = {"--out": out, "--store": store, "--scores": scores, "--title": title}
+        given = {"--out": out, "--store": store, "--scores": scores, "--title": title,
+                 "--tests": tests or None}  # fmt: skip
         if of_fits := [name for name, value in given.items() if value is not None]:
             raise InputError(
                 f"{', '.join(of_fits)}: {source} is no fit (FIT.nc, see irt-dask calibrate --fit), "
@@ -46,6 +53,8 @@ def report(
         raise InputError(f"--out PAGE.html is missing: where to write the page of {source}")
     if not out.endswith((".html", ".htm")):
         raise InputError(f"--out {out}: the file name must end in .html")
+    if tests and store is None:
+        raise InputError("--tests needs --store STORE: the responses to compare with the fit")
     from irt_dask.banks.saved import read_bank
     from irt_dask.report.abilities import count_abilities, description
     from irt_dask.report.page import write_report
@@ -57,6 +66,8 @@ def report(
         said = description(scores)
         persons = said.get("data", ""), said.get("n_persons", 0), said.get("item_id", [])
         _check_data(f"--scores {scores}", source, fit, *persons)
+    if tests and store is not None:
+        fits |= _tested(store, fit)
     page = write_report(
         out,
         title=title or Path(source).stem,
@@ -66,6 +77,29 @@ def report(
         **fits,
     )
     click.echo(page)
+
+
+def _tested(store: str, fit: xr.Dataset) -> dict[str, Any]:
+    """Tests of items and persons, with the persons counted as they were when the fit was made."""
+    import irt_dask as irt
+
+    ignored = fit.attrs.get("weight_kind") == "ignored"
+    r = counted(open_responses(store), "ignore" if ignored else "use", True)
+    if r.max_weight is not None:
+        raise InputError(
+            f"--tests: the persons of {store} have {r.weight_kind} weights, which the tests do not "
+            f"take; leave --tests out, or calibrate with --weights ignore"
+        )
+    found: dict[str, Any] = {}
+    with warned():
+        found["results"] = {"Item fit": irt.item_fit(r, fit, progress=False)}
+        found["curves"] = irt.item_curves(r, fit, progress=False)
+        if r.n_persons <= MOST_PERSONS:
+            found["persons"] = irt.person_fit(r, fit, progress=False)
+        else:
+            found["notes"] = [f"person fit is not told of more than {MOST_PERSONS:,} persons: see "
+                              f"irt-dask fit --persons"]  # fmt: skip
+    return found
 
 
 def _kind(source: str, fit: xr.Dataset) -> str:

@@ -1,15 +1,34 @@
-"""The report page: one HTML file without scripts or anything to load from elsewhere."""
+"""The report page: one HTML file with nothing to load from elsewhere.
+
+Sections answer questions.  The item table is of plain HTML; ``page.js``, which stands in the page,
+makes it sortable and searchable and opens a page of each item, from JSON that is in the page once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import xarray as xr
 
 from irt_dask.errors import InputError
-from irt_dask.report import category_figures, chains, figures, fitted, tables
+from irt_dask.report import (
+    category_figures,
+    chains,
+    common,
+    figures,
+    fitted,
+    glance,
+    item_columns,
+    item_data,
+    methods,
+    precision,
+    tables,
+)  # fmt: skip
 from irt_dask.store.manifest import write_atomically
 from irt_dask.store.places import local_path
 
@@ -27,8 +46,12 @@ def write_report(
     check: xr.Dataset | None = None,
     scores: xr.Dataset | None = None,
     truth: xr.Dataset | None = None,
+    curves: xr.Dataset | None = None,
+    persons: xr.Dataset | None = None,
+    results: Mapping[str, xr.Dataset] | None = None,
     notes: Sequence[str] = (),
     machines: Sequence[tuple[str, Sequence[str]]] = (),
+    configuration: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write the report of a calibration as one self-contained HTML file, and return its path.
 
@@ -53,58 +76,147 @@ def write_report(
         Distribution of the estimated abilities, ``ability_count`` on ``ability``.
     truth
         The parameters that the data were simulated from, when they are known.
+    curves
+        Result of ``item_curves``: observed curves, shown in the page of each item.
+    persons
+        Result of ``person_fit``, of which the page shows shares of persons.
+    results
+        Further results over items by the name to show, matched by ``item_id``, such as those of
+        ``item_fit`` and ``dif``: the page of an item has its statistics.
     notes
         Sentences to show at the end, such as warnings.
     machines
         Pairs (stage, types of processor) that tell where that stage and the next were computed.
         These and ``timings`` are all that differs between the pages of two runs of the same.
+    configuration
+        What was asked of the run, as JSON has it.
+
+    Notes
+    -----
+    The page holds the first 5,000 items.  Its own script needs no network, and a policy in its head
+    forbids any; without scripts the first 500 items are a plain table.
     """
     path = local_path(path, "a report")
     if not path.parent.is_dir():
         raise InputError(f"cannot write {path}: the folder {path.parent} does not exist")
     if (posterior is None) == (marginal is None):
         raise InputError("a report is of a posterior or of a marginal fit: give one of them")
-    items = marginal if posterior is None else posterior
+    items = posterior if marginal is None else marginal
     assert items is not None
+    items = items.assign_coords(item_id=("items", common.item_ids(items)))
     name = "marginal ML" if posterior is None else "posterior"
     fits = {name: items, "joint ML": joint, "spectral": spectral}
+    columns = item_columns.columns_of(items, joint, spectral, truth, name=name)
+    flags = tables.flags_of(fits)
+    measures = _measures(items, scores, persons, check)
     text = template("page.html").render(
         title=title,
-        run=[(label, tables.NOTHING if value is None else str(value)) for label, value in run],
+        facts=glance.facts(items, fits, len(flags), measures["reliability"], check, notes),
         fits=tables.fits_table({**fits, "scores": scores, "truth": truth}),
         is_posterior=posterior is not None,
-        items=tables.item_table(items, joint, spectral, truth, name=name),
-        groups=fitted.groups_table(items),
-        anchors=fitted.anchors_table(items),
+        items=item_columns.item_table(columns),
+        n_items=len(columns[0].words or ()),
+        most=item_data.MOST,
+        data=item_data.item_data(items, columns, flags, curves, results),
         flagged=tables.flags_table(fits),
         recovery=None if truth is None else tables.recovery_table(truth, list(fits.items())),
-        forest=figures.forest_image(items),
-        several=figures.several(items),
-        categories=category_figures.categories_image(items),
-        icc=figures.icc_image(items, "posterior means" if posterior is not None else "estimates"),
         wright=figures.wright_image(items, scores),
         compare=None if posterior is None else figures.compare_image(joint, posterior),
         convergence=figures.convergence_images(joint, items),
-        shards=figures.shards_image(items),
-        check=figures.check_image(check),
-        check_items=figures.check_items_image(check),
-        check_words=figures.check_words(check),
-        diagnostics=chains.diagnostics_table(items),
-        worst=chains.worst_table(items),
+        course=tables.course_table({"joint ML": joint, name: items}),
         timings=figures.timings_image(timings, posterior),
         notes=list(notes),
-        machines=[(stage, " and ".join(types)) for stage, types in machines],
-        mixed=len({t for _, types in machines for t in types}) > 1,
-    )
+        **_of_the_run(run, machines, configuration),
+        **measures,
+        **_of_items(items, "posterior means" if posterior is not None else "estimates"),
+        **_checked(check),
+        **_script(),
+    )  # fmt: skip
     write_atomically(path, text.encode(errors="replace"))
     return path
+
+
+def _of_the_run(
+    run: Sequence[tuple[str, object]], machines: Sequence[tuple[str, Sequence[str]]],
+    configuration: Mapping[str, Any] | None,
+) -> dict[str, Any]:  # fmt: skip
+    """What was run, how it was asked for, and where."""
+    asked = None if configuration is None else json.dumps(configuration, indent=2, sort_keys=True)
+    rows = [[label, tables.NOTHING if value is None else str(value)] for label, value in run]
+    return {
+        "run": rows,
+        "configuration": asked,
+        "run_table": tables.Table(("what", "value"), rows),
+        "machines": [(stage, " and ".join(types)) for stage, types in machines],
+        "mixed": len({t for _, types in machines for t in types}) > 1,
+    }
+
+
+def _of_items(items: xr.Dataset, at: str) -> dict[str, Any]:
+    """Pictures and tables that need the items alone; ``at`` says what their parameters are."""
+    return {
+        "several": figures.several(items),
+        "icc": figures.icc_image(items, at),
+        "categories": category_figures.categories_image(items),
+        "forest": figures.forest_image(items),
+        "shards": figures.shards_image(items),
+        "diagnostics": chains.diagnostics_table(items),
+        "worst": chains.worst_table(items),
+        "groups": fitted.groups_table(items),
+        "anchors": fitted.anchors_table(items),
+    }
+
+
+def _measures(
+    items: xr.Dataset, scores: xr.Dataset | None, persons: xr.Dataset | None,
+    check: xr.Dataset | None,
+) -> dict[str, Any]:  # fmt: skip
+    """What is said of precision, and the words for a methods section."""
+    known = precision.measured(items)
+    reliability = precision.reliability(items, known)
+    method, references = methods.paragraph(
+        items, scores=scores, check=check, persons=persons, reliability=reliability
+    )
+    return {
+        "reliability": reliability,
+        "method": method,
+        "references": references,
+        "information": precision.information_image(known),
+        "information_table": precision.information_table(known),
+        "scores_table": precision.scores_table(scores),
+        "precision_words": precision.words(items, known, reliability, scores, persons),
+    }
+
+
+def _checked(check: xr.Dataset | None) -> dict[str, Any]:
+    """What is said of the predictive check."""
+    return {
+        "check": figures.check_image(check),
+        "check_items": figures.check_items_image(check),
+        "check_words": figures.check_words(check),
+        "check_table": tables.check_table(check),
+    }
+
+
+def _script() -> dict[str, str]:
+    """The page's script, and its digest, by which the page's policy knows it."""
+    script = (Path(__file__).parent / "page.js").read_text(encoding="utf-8")
+    digest = hashlib.sha256(script.encode()).digest()
+    return {"script": script, "script_digest": base64.b64encode(digest).decode("ascii")}
 
 
 def template(name: str) -> Any:
     """One of the pages of this folder, to be filled in."""
     import jinja2
+    from markupsafe import Markup
 
-    return jinja2.Environment(
+    from irt_dask.report import downloads
+
+    pages = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True,
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-    ).get_template(name)  # fmt: skip
+    )  # fmt: skip
+    pages.filters["csv"] = downloads.csv_uri
+    pages.filters["in_script"] = lambda value: Markup(downloads.in_script(value))
+    pages.filters["as_it_is"] = lambda text: Markup(text)
+    return pages.get_template(name)

@@ -10,8 +10,7 @@ import numpy as np
 import xarray as xr
 
 from irt_dask.curves import MORE_PARAMETERS
-from irt_dask.errors import InputError
-from irt_dask.report.common import item_ids, optional, spread
+from irt_dask.report.common import item_ids, optional
 from irt_dask.variables import ITEM_FLAGS
 
 MOST_ITEMS = 500
@@ -57,105 +56,8 @@ def number(value: float, digits: int = 3) -> str:
     return text.removeprefix("-") if not text.strip("-0.") else text
 
 
-def _with_error(value: float, error: float) -> str:
-    if np.isnan(value) or np.isnan(error):
-        return number(value)
-    return f"{number(value)} ± {number(error)}"
-
-
-def _column(ids: Sequence[str], dataset: xr.Dataset, name: str, bars: bool) -> list[str] | None:
-    """Values with their errors, those of steps and categories a line each."""
-    values = optional(dataset, name, ids)
-    if values is None:
-        return None
-    error = spread(dataset, name, ids) if bars else None
-    if error is None:
-        error = np.full(values.shape, np.nan)
-    if values.ndim == 1:
-        if name in _ASYMPTOTES and (k := optional(dataset, "item_n_categories", ids)) is not None:
-            values = np.where(k > 2, np.nan, values)  # these items have none
-        return [_with_error(v, e) for v, e in zip(values, error, strict=True)]
-    # a score of category 0 is 0, and a single step is in the other columns
-    first = 1 if name == "item_category_score" else 0
-    of_steps = [
-        [
-            f"{k}: {_with_error(v, e)}"
-            for k, (v, e) in enumerate(zip(vs[first:], es[first:], strict=True), 1)
-            if not np.isnan(v)
-        ]
-        for vs, es in zip(values, error, strict=True)
-    ]
-    cells = ["\n".join(of) for of in of_steps]
-    cells = [cell if len(of) > 1 else NOTHING for cell, of in zip(cells, of_steps, strict=True)]
-    return None if set(cells) <= {NOTHING} else cells
-
-
-def _models(fit: xr.Dataset) -> dict[str, list[str]]:
-    """Columns of the models and numbers of categories, where items differ in them."""
-    if "item_model" not in fit:
-        return {}
-    columns = {"model": [str(name) for name in fit["item_model"].values]}
-    return columns | {"categories": [str(k) for k in fit["item_n_categories"].values]}
-
-
-def _counts(ids: Sequence[str], fits: Sequence[xr.Dataset]) -> dict[str, list[str]]:
-    """Columns of the number of responses and the share right, of the first fit that has them.
-
-    Right is the highest of more than two categories.
-    """
-    for fit in fits:
-        n, right = (optional(fit, f"item_n_{of}", ids) for of in ("responses", "right"))
-        if n is None:
-            continue
-        columns = {"responses": [number(v, 0) for v in n]}
-        if right is not None:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                several = bool((fit.get("item_n_categories", np.array(2)) > 2).any())
-                name = "% highest" if several else "% right"
-                columns[name] = [number(v, 1) for v in 100 * right / n]
-        return columns
-    return {}
-
-
-def item_table(
-    fit: xr.Dataset,
-    joint: xr.Dataset | None,
-    spectral: xr.Dataset | None,
-    truth: xr.Dataset | None,
-    *,
-    name: str = "posterior",
-) -> Table:
-    """Make the table of the items, the first 500 of them; ``name`` is what the fit is called."""
-    everything = item_ids(fit)
-    if not everything:
-        raise InputError(f"the {name} has no items to report")
-    head = fit.isel(items=slice(MOST_ITEMS))
-    ids = everything[:MOST_ITEMS]
-    columns = {"item": ids, **_models(head)}
-    columns |= _counts(ids, [f for f in (head, joint, spectral) if f is not None])
-    for owner, dataset, bars in (
-        (name, head, True),
-        ("joint ML", joint, True),
-        ("spectral", spectral, False),
-        ("true", truth, False),
-    ):
-        for symbol, variable in _PARAMETERS:
-            if dataset is None or (owner == "spectral" and symbol == "a"):
-                continue
-            column = _column(ids, dataset, variable, bars)
-            if column is not None and column != columns.get(f"{owner} steps"):
-                columns[f"{owner} {symbol}"] = column
-    remarks: tuple[str, ...] = ()
-    if left := len(everything) - len(ids):
-        remarks = (
-            f"The table shows the first {len(ids)} of {len(everything):,} items; {left:,} are "
-            "left out. The file items.csv has them all.",
-        )
-    return Table(tuple(columns), [list(r) for r in zip(*columns.values(), strict=True)], remarks)
-
-
 #: Parameters of items by the letter that they have in banks.
-_PARAMETERS = (
+PARAMETERS = (
     ("a", "item_discrimination"),
     ("b", "item_difficulty"),
     *((p.letter, p.variable) for p in MORE_PARAMETERS),
@@ -163,8 +65,6 @@ _PARAMETERS = (
     ("steps", "item_step_difficulty"),
     ("thresholds", "item_threshold"),
 )
-
-_ASYMPTOTES = {p.variable for p in MORE_PARAMETERS}
 
 #: What to do about an item that carries a flag.
 REMEDIES = {
@@ -181,8 +81,8 @@ REMEDIES = {
 }
 
 
-def flags_table(fits: Mapping[str, xr.Dataset | None]) -> Table | None:
-    """Name the flagged items of the fits, the reasons and what to do; None without any."""
+def flags_of(fits: Mapping[str, xr.Dataset | None]) -> dict[str, dict[str, list[str]]]:
+    """Return, of each flagged item, the flags and by flag the fits that say it."""
     found: dict[str, dict[str, list[str]]] = {}
     for owner, fit in fits.items():
         if fit is None or "item_flag" not in fit.variables:
@@ -191,6 +91,12 @@ def flags_table(fits: Mapping[str, xr.Dataset | None]) -> Table | None:
             for flag in flags.split("|"):
                 if flag != "ok":
                     found.setdefault(i, {}).setdefault(flag, []).append(owner)
+    return found
+
+
+def flags_table(fits: Mapping[str, xr.Dataset | None]) -> Table | None:
+    """Name the flagged items of the fits, the reasons and what to do; None without any."""
+    found = flags_of(fits)
     if not found:
         return None
     rows = []
@@ -210,7 +116,7 @@ def recovery_table(
 ) -> Table | None:
     """Compare fits with the parameters that the data were simulated from."""
     ids, rows = item_ids(truth), []
-    for symbol, name in (*_PARAMETERS[:2], ("steps", "item_step_difficulty")):
+    for symbol, name in (*PARAMETERS[:2], ("steps", "item_step_difficulty")):
         true = optional(truth, name)
         for owner, fit in fits:
             found = optional(fit, name, ids)
@@ -228,6 +134,41 @@ def recovery_table(
             rows.append([f"{owner} {symbol}", f"{len(x):,}{' steps' * (true.ndim - 1)}", *cells])
     head = ("estimate", "items", "correlation", "mean error", "root mean square error")
     return Table(head, rows) if rows else None
+
+
+#: Rows of a table that stands in for a picture.
+_MOST_ROWS = 300
+
+
+def course_table(fits: Mapping[str, xr.Dataset | None]) -> Table | None:
+    """List the objective after each iteration, a fit per column; None without iterations."""
+    found = {k: optional(f, "iteration_objective") for k, f in fits.items()}
+    courses = {k: course for k, course in found.items() if course is not None}
+    if not courses:
+        return None
+    n = max(len(c) for c in courses.values())
+    rows = [
+        [str(k + 1), *(number(c[k], 4) if k < len(c) else NOTHING for c in courses.values())]
+        for k in range(min(n, _MOST_ROWS))
+    ]
+    left = (f"{n - _MOST_ROWS:,} more iterations are left out.",) if n > _MOST_ROWS else ()
+    return Table(("iteration", *courses), rows, left)
+
+
+def check_table(check: xr.Dataset | None) -> Table | None:
+    """List observed and predicted numbers of persons by score; None without a check."""
+    names = ("", "_expected", "_lower", "_upper")
+    found = [optional(check, f"score_count{of}") for of in names]
+    columns = [c for c in found if c is not None]
+    if check is None or len(columns) < len(names):
+        return None
+    n = len(check["score"])
+    rows = [
+        [f"{float(x):,.6g}", *map(number, (c[k] for c in columns), (0, 1, 0, 0))]
+        for k, x in enumerate(check["score"].values[:_MOST_ROWS])
+    ]
+    left = (f"{n - _MOST_ROWS:,} more scores are left out.",) if n > _MOST_ROWS else ()
+    return Table(("score", "observed", "expected", "from", "to"), rows, left)
 
 
 def _attribute(value: Any) -> str:

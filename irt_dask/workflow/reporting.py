@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from irt_dask.report.page import write_report
 from irt_dask.store import open_responses
@@ -41,12 +42,14 @@ def write_run_report(directory: RunDirectory) -> Path:
     if "bank_checksum" in content:
         run.insert(-1, ("Checksum of the bank of fixed items", content["bank_checksum"][:16]))
     done = {name: s for name, s in directory.stages.items() if name != "report"}
+    found: dict[str, Any] = {n: directory.find(f"{n}.nc") for n in _OPTIONAL}
     return write_report(
         directory.place("report.html"),
         title=content["title"],
         run=run,
         timings=[(name, s["seconds"]) for name, s in done.items()],
         notes=[f"{name}: {note}" for name, s in done.items() for note in s["notes"]],
+        configuration=config,
         machines=[(m["from"], m["processors"]) for m in directory.machines],
-        **{n: directory.find(f"{n}.nc") for n in _OPTIONAL},
+        **found,
     )

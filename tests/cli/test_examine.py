@@ -431,6 +431,28 @@ def test_a_page_is_made_of_a_fit_and_says_what_it_is_of(made, typed, monkeypatch
     assert "of the method 'spectral'" in typed("report", "rasch.nc", "--out", "p.html", code=2).err
 
 
+def test_a_page_tells_of_tests_if_asked(made, typed, monkeypatch):
+    """Those that Python makes of the persons as they counted in the fit."""
+    told = {}
+    monkeypatch.setattr(page, "write_report", lambda path, **content: told.update(content) or path)
+    args = ("--out", "b.csv", "--fit", "fit.nc", "--method", "marginal")
+    typed("calibrate", made / "s", *args, "--weights", "ignore")
+    tested = ("report", "fit.nc", "--store", made / "s", "--out", "p.html", "--tests")
+    typed(*tested)
+    r, fit = irt.open_responses(made / "plain"), read_bank("fit.nc")
+    expected = irt.item_fit(r, fit)
+    for name in ("item_infit", "item_sx2"):
+        np.testing.assert_array_equal(told["results"]["Item fit"][name], expected[name])
+    seen = irt.item_curves(r, fit)["group_item_observed_score"]
+    np.testing.assert_array_equal(told["curves"]["group_item_observed_score"], seen)
+    assert told["persons"].attrs["n_lz"] == irt.person_fit(r, fit).attrs["n_lz"]
+    assert "notes" not in told
+    typed("calibrate", made / "s", *args)
+    assert "have sampling weights, which the tests do not take" in typed(*tested, code=2).err
+    said = typed("report", "fit.nc", "--out", "p.html", "--tests", code=2).err
+    assert "--tests needs --store" in said
+
+
 def test_identifiers_do_not_command_the_terminal(tmp_path, typed):
     red, c1 = "\x1b[31mred", "q\x9b2J"
     (tmp_path / "y.csv").write_text(f"person,{red},{c1}\na,1,0\nb,0,1\nc,1,1\n")
