@@ -351,10 +351,10 @@ METHODS = (
     Method("residual_correlations", "residual_correlations", items="2pl"),
     Method("suspect_items", "suspect_items", items="draws"),
     Method(
-        "grow_bank", "grow_bank", {"known": 250, "prior": None}, items="anchors", ordered=True
+        "grow_bank", "grow_bank", {"known": 80, "prior": None}, items="anchors", ordered=True
     ),
     Method(
-        "grow_bank, no new items", "grow_bank", {"known": 250, "prior": None, "fdr": 0.5},
+        "grow_bank, no new items", "grow_bank", {"known": 80, "prior": None, "fdr": 0.5},
         items="errors", ordered=True,
     ),
     Method("answer_similarity", "answer_similarity", {"fdr": 0.9}, items="2pl"),
