@@ -400,14 +400,15 @@ def test_tables_of_other_programs_have_no_empty_categories(gpcm, tmp_path):
 
 
 def test_plots_and_report_tables(gpcm):
-    from irt_dask.report.tables import item_table
+    from irt_dask.report.item_columns import columns_of, item_table
 
     panels = irt.plot.categories(gpcm["keep"], which=["1", "4"])
     np.testing.assert_array_equal(panels[0].get_lines()[2].get_ydata(), 0.0)
     irt.plot.icc(gpcm["keep"])
     irt.plot.wright_map(gpcm["keep"], None)
     irt.plot.information(irt.information(gpcm["keep"]))
-    cells = dataclasses.asdict(item_table(gpcm["keep"], None, None, None))
+    columns = columns_of(gpcm["keep"], None, None, None, name="ML")
+    cells = dataclasses.asdict(item_table(columns))
     assert "3: " in str(cells)
 
 
