@@ -30,7 +30,7 @@ COMMANDS = {
     "doctests": "pytest -q -m '' tests/contracts/test_docstrings.py",
     "cluster": "pytest -q --durations=12 -m 'cluster and not nightly'",
     "slow": "pytest -q --durations=12 -m 'slow and not nightly'",
-    "long": "pytest -q -n 3 --durations=20 -m '(slow or cluster) and not nightly'",
+    "long": "pytest -q --durations=20 -m '(slow or cluster) and not nightly'",
     "browser": "pytest -q -n 0 --durations=12 -m browser",
     "nightly": "pytest -q --durations=12 -m nightly",
     "planted": "python tests/planted_bugs.py",
