@@ -98,32 +98,25 @@ def _labels(ends: Ints) -> tuple[str, ...]:
 # --- who answered what ----------------------------------------------------------------------------
 
 
-def _seen(block: Block, ends: Ints) -> tuple[Ints]:
-    """Responses by wave and item."""
+def _counts(block: Block, ends: Ints) -> tuple[Ints]:
+    """Wrong and right responses by wave and item, (2, waves, items)."""
     wave = board_waves.wave_of(ends, block.start, block.n_persons)
-    out = np.zeros((ends.size, block.data.shape[1]), dtype=np.int64)
+    out = np.zeros((2, ends.size, block.data.shape[1]), dtype=np.int64)
     for w in np.unique(wave):
         at = np.flatnonzero(wave == w)
-        out[w] = response_counts.response_counts(row_range(block.data, at[0], at[-1] + 1))[1]
+        right, seen = response_counts.response_counts(row_range(block.data, at[0], at[-1] + 1))
+        out[:, w] = seen - right, right
     return (out,)
 
 
 def check_counts(board: Board, bank: xr.Dataset, options: dict[str, Any]) -> None:
     """Stop where these are not the persons of the bank, or nothing ties new items to its scale."""
     with Engine(board.view, stage="responses by wave", **options) as engine:
-        (seen,) = engine.map_reduce(_seen, board.ends)
+        (counts,) = engine.map_reduce(_counts, board.ends)
     place = {i: j for j, i in enumerate(board.view.item_id)}
     of_bank = np.array([place[i] for i in board.bank_ids])
-    if "item_n_responses" in bank:
-        before = bank["item_n_responses"].values.astype(np.int64)
-        fewer = np.flatnonzero(seen[:-1, of_bank].sum(axis=0) < before)
-        if fewer.size:
-            i = board.bank_ids[fewer[0]]
-            raise InputError(
-                f"{fewer.size} item(s) have fewer responses of the first {board.history.n_known} "
-                f"persons than the bank was calibrated with, {i} {seen[:-1, place[i]].sum()} for "
-                f"{before[fewer[0]]}: these are not the persons of the bank"
-            )
+    _check_known(board, bank, counts[:, :-1, of_bank].sum(axis=1))
+    seen = counts.sum(axis=0)
     sizes = np.diff(board.ends, prepend=0)
     pool = board_waves.pools(board.ends)
     for k in np.unique(pool):
@@ -143,3 +136,23 @@ def check_counts(board: Board, bank: xr.Dataset, options: dict[str, Any]) -> Non
                 DataWarning,
                 stacklevel=4,
             )
+
+
+def _check_known(board: Board, bank: xr.Dataset, found: Ints) -> None:
+    """Stop where items have fewer wrong or right responses, (2, items), than the bank says.
+
+    Merged answers only add to what was there; persons in another order have other ones.
+    """
+    if "item_n_responses" not in bank or "item_n_right" not in bank:
+        return
+    right = bank["item_n_right"].values.astype(np.int64)
+    before = np.stack([bank["item_n_responses"].values.astype(np.int64) - right, right])
+    fewer = np.argwhere((found < before).T)
+    if fewer.size:
+        j, k = fewer[0]
+        raise InputError(
+            f"{np.unique(fewer[:, 0]).size} item(s) have fewer responses of the first "
+            f"{board.history.n_known} persons than the bank was calibrated with, "
+            f"{board.bank_ids[j]} {found[k, j]} {('wrong', 'right')[k]} ones for {before[k, j]}: "
+            f"these are not the persons of the bank, or not in the order that they had"
+        )

@@ -174,6 +174,8 @@ def test_other_persons_are_refused(bank, leaked):
     with pytest.raises(InputError, match="fewer responses of the first 150 persons"):
         irt.grow_bank(irt.from_array(np.where(np.arange(y.shape[0])[:, None] < 5, -1, y),
                                      item_id=ids(OLD + NEW)), bank)  # fmt: skip
+    with pytest.raises(InputError, match="not in the order that they had"):
+        irt.grow_bank(turned, bank)
     with pytest.raises(InputError, match="person 150 of the responses is"):
         irt.board_responses(turned, grown)
     assert irt.board_responses(shuffled, grown).n_persons == len(y)
