@@ -24,19 +24,22 @@ def _add(
     count: Ints, moments: Ints, n: Ints,
 ) -> None:  # fmt: skip
     per_unit = classes.n / (classes.last - classes.first)
-    for i in range(ability.shape[0]):
-        for k in range(ability.shape[1]):
+    for k in range(ability.shape[1]):
+        first = second = squared_error = n_there = n_sure = 0
+        for i in range(ability.shape[0]):
             x, e = ability[i, k], error[i, k]
             if np.isfinite(x):
                 place = min(max((x - classes.first) * per_unit, 0.0), classes.n - 1.0)
                 count[int(place), k] += 1
-                moments[0, k] += np.int64(np.rint(x * scale))
-                moments[1, k] += np.int64(np.rint(x * x * scale))
-                n[0, k] += 1
+                first += np.int64(np.rint(x * scale))
+                second += np.int64(np.rint(x * x * scale))
+                n_there += 1
             if np.isfinite(e):
                 e = min(e, largest_error)
-                moments[2, k] += np.int64(np.rint(e * e * scale))
-                n[1, k] += 1
+                squared_error += np.int64(np.rint(e * e * scale))
+                n_sure += 1
+        moments[0, k], moments[1, k], moments[2, k] = first, second, squared_error
+        n[0, k], n[1, k] = n_there, n_sure
 
 
 def sums(

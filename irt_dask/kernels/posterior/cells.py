@@ -239,8 +239,8 @@ def _look_up(sums: Floats, missing: Words, group: Ints, seen: Seen, out: Floats,
 
 def look_up(data: Layout, g: Tables, group: Ints | None, seen: Seen, out: Floats) -> Ints:
     """Fill in moments, (3, persons), of those who have a table; return who the others are."""
-    rest = np.arange(data.shape[0])
+    n = data.shape[0]
     if not seen.cumulants.size or not has_cells(g):
-        return rest
-    of = np.empty(0, dtype=np.int64) if group is None else group
+        return np.arange(n)
+    of, rest = (np.empty(0, dtype=np.int64) if group is None else group), np.empty(n, np.int64)
     return rest[: _look_up(*_sums_and_missing(data, g), of, seen, out, rest)]
