@@ -21,6 +21,7 @@ from irt_dask.cli.results import records
 #: Rows that are printed.
 _MOST = 10
 _BOARD = ("model", "rank", "rank_lower", "rank_upper", "share_right", "share_lower", "share_upper")
+_DRIFT = ("question", "drift", "drift_se", "drift_p_value", "drift_q_value")
 _BROKEN = ("question", "reason", "probability_negative", "p_misfit", "duplicate_of")
 
 
@@ -34,6 +35,9 @@ _BROKEN = ("question", "reason", "probability_negative", "p_misfit", "duplicate_
 @click.option("--trials", metavar="COLUMN|N", help="Several attempts of a model at a question: the "
               "column that names them, or the number of which each score is the share right.",
               )  # fmt: skip
+@click.option("--bank", type=click.Path(), metavar="ITEMS.nc", help="The board has grown: items.nc "
+              "in the folder of the benchmark before. Abilities are on its scale, and its "
+              "questions are tested for drift.")  # fmt: skip
 @click.option("--anchors", type=click.IntRange(min=1), metavar="N", help="Questions to choose, "
               "from which the total is predicted (default: 100, or a tenth).")  # fmt: skip
 @click.option("--top", type=click.IntRange(min=1), metavar="K", help="Size of the set of best "
@@ -46,14 +50,18 @@ _BROKEN = ("question", "reason", "probability_negative", "p_misfit", "duplicate_
 @json_option
 @quiet_option
 def benchmark(
-    file: str, out: str, columns: tuple[str, ...], trials: str | None, anchors: int | None,
-    top: int | None, level: float, fdr: float, seed: int, cluster: str, as_json: bool, quiet: bool,
+    file: str, out: str, columns: tuple[str, ...], trials: str | None, bank: str | None,
+    anchors: int | None, top: int | None, level: float, fdr: float, seed: int, cluster: str,
+    as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Leaderboard, anchors and broken questions of language models on a benchmark.
 
     FILE has a row per model and a column per question (1 right, 0 wrong), or a row per answer
     (columns model, question, score), as CSV, JSON lines (of py-irt too) or Parquet; or it is a
     store. The first column of a wide table names the models: call it model.
+
+    When models or questions have joined, give the whole table again, earlier models first, with
+    --bank DIR/items.nc of the benchmark before and another --out: what was published stays.
     """
     from irt_dask.workflow.benchmarking import benchmark as run
 
@@ -65,19 +73,27 @@ def benchmark(
 
     with warned(quiet), workers(cluster, quiet=quiet) as client:
         found = run(
-            file, out, trials=given, columns=columns_of(columns), anchors=anchors, top=top,
-            level=level, fdr=fdr, seed=seed, client=client, progress=False if quiet else None,
+            file, out, trials=given, columns=columns_of(columns), bank=bank, anchors=anchors,
+            top=top, level=level, fdr=fdr, seed=seed, client=client,
+            progress=False if quiet else None,
             tell=tell,
         )  # fmt: skip
     board, broken = found.leaderboard.head(_MOST), found.broken.head(_MOST)
     if as_json:
-        show({"out": out, "notes": found.notes, "leaderboard": records(found.leaderboard),
-              "broken_questions": records(found.broken)}, True)  # fmt: skip
+        said = {"out": out, "notes": found.notes, "leaderboard": records(found.leaderboard),
+                "broken_questions": records(found.broken)}  # fmt: skip
+        drift = {} if found.drift is None else {"drift": records(found.drift)}
+        show(said | drift, True)
         return
     click.echo(rows(records(board, _BOARD), 2))
     click.echo(f"\nbroken questions: {len(found.broken)}")
     if len(broken):
         click.echo(rows(records(broken, _BROKEN), 2))
+    if found.drift is not None:
+        drifted = found.drift[found.drift["drifted"]]
+        click.echo(f"\ndrifted questions: {len(drifted)} of {len(found.drift)} that were tested")
+        if len(drifted):
+            click.echo(rows(records(drifted.head(_MOST), _DRIFT), 2))
     click.echo("")
     for note in found.notes:
         click.echo(note)

@@ -13,14 +13,14 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from irt_dask.arrays import Bools
 from irt_dask.banks import write_items
-from irt_dask.calibrate.marginal.fit import fit_marginal
+from irt_dask.banks.saved import netcdf
 from irt_dask.engine.inputs import check_level, whole_number
 from irt_dask.errors import InputError, IrtDaskWarning
 from irt_dask.evaluate.answer_similarity import answer_similarity
 from irt_dask.evaluate.suspect_items import suspect_items
 from irt_dask.ingest import ingest
-from irt_dask.kernels.responses.layouts import to_dense
 from irt_dask.report.benchmark import write_benchmark
 from irt_dask.score import score
 from irt_dask.score.ranks import top_persons
@@ -30,15 +30,10 @@ from irt_dask.store import Responses, from_array, open_responses
 from irt_dask.store.documents import to_csv
 from irt_dask.store.manifest import write_atomically
 from irt_dask.store.places import local_path
+from irt_dask.workflow.benchmark_questions import Asked, calibrated, grown
 
 #: Answers that are held in memory at a time, models x questions.
 _MOST_CELLS = 300_000_000
-#: Slopes of attempts beyond which these are one answer given several times.
-_STEEPEST = 8.0
-_MAJORITY = (
-    "Attempts of a model at a question are so much alike that counting each would make one "
-    "question the ability: here an answer is right where more than half of its attempts are."
-)
 #: Anchors: so many, or this share of the questions.
 _ANCHORS, _SHARE = 100, 0.1
 
@@ -53,6 +48,8 @@ class Benchmark:
     similar_models: pd.DataFrame
     fit: xr.Dataset
     notes: list[str] = field(default_factory=list)
+    #: Known questions by how much they drifted, of a board that has grown.
+    drift: pd.DataFrame | None = None
 
     @property
     def broken(self) -> pd.DataFrame:
@@ -66,6 +63,7 @@ def benchmark(
     *,
     trials: str | int | None = None,
     columns: Any = None,
+    bank: xr.Dataset | str | Path | None = None,
     anchors: int | None = None,
     top: int | None = None,
     level: float = 0.95,
@@ -84,10 +82,15 @@ def benchmark(
         wide table (a row a model, a column a question), a long one (model, question, score), JSON
         lines as py-irt writes them, Parquet.  Models are the persons, questions the items.
     out
-        Folder for the tables (.csv), the calibrated questions (``items.csv``) and the page
-        ``report.html``; None: nothing is written.
+        Folder for the tables (.csv), the calibrated questions (``items.csv``, and ``items.nc``
+        with all that is known of them) and the page ``report.html``; None: nothing is written.
     trials, columns
         As in ``ingest``: several attempts at a question; names of columns by role.
+    bank
+        Of a board that has grown: ``fit`` or ``items.nc`` of the benchmark before.  Abilities are
+        on its scale (from one normal distribution of all models, which is estimated), its questions
+        keep their parameters, and they are tested for drift (:func:`irt_dask.grow_bank`).  The
+        source is the whole board, with the earlier models first and in their order.
     anchors
         Questions to choose; default: 100, or a tenth of them if that is fewer.
     top
@@ -112,12 +115,15 @@ def benchmark(
         ``probability_in_top``; ``ability`` with its standard error and rank, given the items.
         ``anchors``: the questions that predict the total best (:func:`irt_dask.choose_items`).
         ``questions``: every question, the most suspect first (:func:`irt_dask.suspect_items`).
-        ``similar_models``: pairs (:func:`irt_dask.answer_similarity`).  ``fit``, ``notes``.
+        ``similar_models``: pairs (:func:`irt_dask.answer_similarity`).  With ``bank`` also
+        ``drift``: its questions that were tested, the most drifted first; one that drifted is
+        "q@3" from the third wave on.  ``fit``, ``notes``.
 
     Raises
     ------
     InputError
-        If the source cannot be read, has one model, or more than 3 x 10^8 cells; for options out of
+        If the source cannot be read, has one model, or more than 3 x 10^8 cells; if it is not a
+        board that the bank's has grown to, or has items of several attempts; for options out of
         their range.
 
     Notes
@@ -145,7 +151,7 @@ def benchmark(
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", IrtDaskWarning)
             options = {"client": client, "progress": progress}
-            found = _found(responses, anchors, top, level, fdr, seed, tell, options)
+            found = _found(responses, bank, anchors, top, level, fdr, seed, tell, options)
         found.notes += [f"{w.category.label}: {w.message}" for w in caught
                         if issubclass(w.category, IrtDaskWarning)]  # fmt: skip
         if folder is not None:
@@ -193,56 +199,35 @@ def _read(
 
 
 def _found(
-    r: Responses, n_anchors: int | None, top: int | None, level: float, fdr: float, seed: int,
-    tell: Callable[[str], None], options: dict[str, Any],
+    r: Responses, bank: Any, n_anchors: int | None, top: int | None, level: float, fdr: float,
+    seed: int, tell: Callable[[str], None], options: dict[str, Any],
 ) -> Benchmark:  # fmt: skip
     n_anchors = min(_ANCHORS, max(1, int(_SHARE * r.n_items))) if n_anchors is None else n_anchors
     top = min(10, max(1, r.n_persons // 5)) if top is None else top
-    graded = max(r.n_categories) > 2
     tell("calibrating the questions")
-    fit = fit_marginal(
-        r, model="2pl+binomial" if graded else "2pl", prior="empirical", positive="none",
-        standard_errors=True, **options,
-    )  # fmt: skip
-    alike = graded and _one_answer(fit)
-    if alike:  # the ability would be one question, asked n times
-        r = _majority(r)
-        fit = fit_marginal(
-            r, prior="empirical", positive="none", standard_errors=True, **options
-        )  # fmt: skip
+    asked = calibrated(r, options) if bank is None else grown(r, bank, fdr, options)
+    answers, fit = asked.answers, asked.fit
     tell("looking for broken questions and for copies of models")
-    suspect = suspect_items(r, fit, fdr=fdr, **options)
-    similar = answer_similarity(r, fit, fdr=fdr, **options)
+    suspect = suspect_items(answers, fit, fdr=fdr, **options)
+    similar = answer_similarity(answers, fit, fdr=fdr, **options)
     tell("ranking the models")
-    board = _leaderboard(r, fit, top, level, seed, options)
+    board = _leaderboard(asked, top, level, seed, options)
     tell("choosing anchors")
     return Benchmark(
-        board, _anchors(fit, n_anchors), _questions(suspect, fit), _pairs(similar), fit,
-        [*([_MAJORITY] if alike else []), *_notes(r, suspect, similar, board)],
+        board, _anchors(fit, n_anchors, asked.current), _questions(suspect, fit), _pairs(similar),
+        fit, [*asked.notes, *_notes(asked.shares, suspect, similar, board)], asked.drift,
     )  # fmt: skip
-
-
-def _one_answer(fit: xr.Dataset) -> bool:
-    """Whether slopes say that attempts repeat one answer: nothing else makes curves that steep."""
-    steep = np.abs(fit["item_discrimination"].values) > _STEEPEST
-    return bool(fit["item_at_bound"].any() or steep.any())
-
-
-def _majority(r: Responses) -> Responses:
-    """Right where more than half of the attempts are."""
-    blocks = [to_dense(r.read_block(k).data).values for k in range(r.n_blocks)]
-    y, n = np.concatenate(blocks).astype(np.int64), np.array(r.n_categories) - 1
-    ids = np.concatenate([r.person_ids(k) for k in range(r.n_blocks)]).astype(str)
-    found = np.where(y < 0, -1, 2 * y > n).astype(np.int8)
-    return from_array(found, item_id=r.item_id, person_id=ids)
 
 
 def _leaderboard(
-    r: Responses, fit: xr.Dataset, top: int, level: float, seed: int, options: dict[str, Any]
+    asked: Asked, top: int, level: float, seed: int, options: dict[str, Any]
 ) -> pd.DataFrame:
+    r = asked.shares
     share = question_sampling.shares(r, level)
     drawn = top_persons(question_sampling.drawn_shares(r, seed), top, level=level)
-    scores = score(r, fit, method="eap", **options)
+    # One distribution for all: with one for each wave a model would owe something to its date.
+    prior = "normal" if asked.drift is None else "population"
+    scores = score(asked.answers, asked.fit, method="eap", prior=prior, **options)
     table = pd.DataFrame({
         "model": scores["person_id"].values.astype(str),
         "rank": pd.Series(-share.share).rank(method="min").fillna(r.n_persons).astype(int),
@@ -261,7 +246,9 @@ def _leaderboard(
     return table.sort_values(["rank", "model"], kind="stable").reset_index(drop=True)
 
 
-def _anchors(fit: xr.Dataset, n: int) -> pd.DataFrame:
+def _anchors(fit: xr.Dataset, n: int, current: Bools) -> pd.DataFrame:
+    if not current.all():  # nobody will be asked what a question was before it drifted
+        fit = fit.isel(items=current)
     chosen = choose_items(fit, n, method="variance")
     at = chosen["item_selected"].values
     table = pd.DataFrame({
@@ -351,12 +338,15 @@ def _write(found: Benchmark, folder: Path, title: str, r: Responses) -> None:
         "leaderboard": found.leaderboard, "anchors": found.anchors, "questions": found.questions,
         "broken_questions": found.broken, "similar_models": found.similar_models,
     }  # fmt: skip
+    if found.drift is not None:
+        tables["drift"] = found.drift
     for name, table in tables.items():
         write_atomically((folder / f"{name}.csv").absolute(), to_csv(table).encode())
     with tempfile.TemporaryDirectory() as scratch:
         made = Path(scratch) / "items.csv"
         write_items(found.fit, made)
         write_atomically((folder / "items.csv").absolute(), made.read_bytes())
+    write_atomically((folder / "items.nc").absolute(), netcdf(found.fit))
     write_benchmark(
         folder / "report.html", title=title, leaderboard=found.leaderboard, broken=found.broken,
         anchors=found.anchors, similar=found.similar_models, notes=found.notes,

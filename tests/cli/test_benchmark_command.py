@@ -41,3 +41,74 @@ def test_a_users_mistake_is_an_input_error(wide, tmp_path):
         benchmark, [str(wide), "--out", str(tmp_path / "out"), "--fdr", "2", "--quiet"]
     )
     assert "fdr=2.0 must be a number between 0 and 1" in str(ran.exception)
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory):
+    """Folder of a board's benchmark, its table before, and when models and questions joined.
+
+    Question q3 has leaked: those who joined have it right.
+    """
+    folder = tmp_path_factory.mktemp("grown")
+    y = irt.simulate(140, 50, seed=7).to_xarray()["response"].values
+    y[90:, 3] = 1
+    names = [f"q{j}" for j in range(50)]
+    whole = pd.DataFrame(y, columns=names, index=[f"m{i}" for i in range(140)])
+    whole = whole.rename_axis("model")
+    whole.iloc[:90, :40].to_csv(folder / "before.csv")
+    whole.to_csv(folder / "after.csv")
+    whole.iloc[::-1].to_csv(folder / "turned.csv")
+    table, out = str(folder / "before.csv"), str(folder / "before")
+    ran = CliRunner().invoke(benchmark, [table, "--out", out, "--quiet"])
+    assert ran.exit_code == 0, ran.output
+    return folder
+
+
+def test_a_board_that_has_grown(grown):
+    bank, out = str(grown / "before" / "items.nc"), str(grown / "after")
+    more = [str(grown / "after.csv"), "--out", out, "--bank", bank]
+    ran = CliRunner().invoke(benchmark, [*more, "--quiet"])
+    assert ran.exit_code == 0, ran.output
+    assert "drifted questions: 1 of 40" in ran.output
+    drift = pd.read_csv(grown / "after" / "drift.csv")
+    assert drift["question"][0] == "q3"
+    assert drift["drift"][0] > 2.0
+    assert drift["drifted"].sum() == 1
+    # what is no longer asked is no anchor; its version for those who joined may be
+    assert "q3" not in set(pd.read_csv(grown / "after" / "anchors.csv")["question"])
+    before = pd.read_csv(grown / "before" / "items.csv").set_index("item")
+    after = pd.read_csv(grown / "after" / "items.csv").set_index("item")
+    assert len(after) == 51  # ten new ones, and q3@2
+    assert (after.loc[before.index, ["a", "b"]] == before[["a", "b"]]).all(axis=None)
+    board = pd.read_csv(grown / "after" / "leaderboard.csv").set_index("model")
+    old = pd.read_csv(grown / "before" / "leaderboard.csv").set_index("model")
+    assert len(board) == 140
+    moved = (board["ability"] - old["ability"]).dropna()
+    assert abs(moved).mean() < 0.2  # ten more answers: no other scale
+    assert board.loc[old.index, "n_answered"].eq(50).all()
+    # a third wave stands on the second
+    ran = CliRunner().invoke(
+        benchmark,
+        [str(grown / "after.csv"), "--out", out, "--bank", str(grown / "after" / "items.nc")],
+    )
+    assert "no person and no item that the bank does not know" in str(ran.exception)
+
+
+def test_a_board_that_has_not_grown_but_changed(grown):
+    bank, out = str(grown / "before" / "items.nc"), str(grown / "no")
+    ran = CliRunner().invoke(
+        benchmark, [str(grown / "turned.csv"), "--out", out, "--bank", bank, "--quiet"]
+    )
+    assert isinstance(ran.exception, InputError)
+    assert "not in the order that they had" in str(ran.exception)
+    assert not (grown / "no").exists()
+    ran = CliRunner().invoke(
+        benchmark,
+        [str(grown / "after.csv"), "--out", out, "--bank", bank[:-3] + ".csv", "--quiet"],
+    )
+    assert "give the items.nc" in str(ran.exception)
+    ran = CliRunner().invoke(
+        benchmark,
+        [str(grown / "after.csv"), "--out", out, "--bank", bank, "--trials", "3", "--quiet"],
+    )
+    assert "cannot be tested for drift yet" in str(ran.exception)

@@ -25,7 +25,8 @@ def _add(
 ) -> None:  # fmt: skip
     per_unit = classes.n / (classes.last - classes.first)
     for k in range(ability.shape[1]):
-        first = second = squared_error = n_there = n_sure = 0
+        first = second = squared_error = np.int64(0)
+        n_there = n_sure = 0
         for i in range(ability.shape[0]):
             x, e = ability[i, k], error[i, k]
             if np.isfinite(x):
