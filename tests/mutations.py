@@ -173,6 +173,7 @@ def tested(file: str, root: Path) -> int:
 
     os.chdir(root)
     sys.path[:0] = [str(root)]
+    os.environ["PYTHONPATH"] = str(root)  # of processes that tests start
     if file.startswith("kernels/"):
         import numba
 
