@@ -85,6 +85,7 @@ def test_draws_of_the_prior():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_shards_and_ability_turned_around():
     """Three shards are one posterior; codes in the other order turn nothing but names."""
     y, k = simulated(("nominal",) * 6, 2_000, 32)

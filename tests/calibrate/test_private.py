@@ -443,6 +443,7 @@ def test_noise_has_the_law_that_is_claimed():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_million_draws_have_the_law_that_is_claimed():
     """Fails by chance twice in a million."""
     for sigma, n in ((0.8, 4), (31.4, 20)):

@@ -174,7 +174,7 @@ def damage(begun: Runs, n: int, seed: int, folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [6, pytest.param(12, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("n", [3, pytest.param(12, marks=pytest.mark.nightly)])
 def test_many_damaged_runs(runs: Runs, mixed_runs: Runs, n: int, tmp_path: Path) -> None:
     damage(runs, 2 * n, 2, tmp_path)
     damage(mixed_runs, n, 2, tmp_path)

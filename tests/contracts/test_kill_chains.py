@@ -46,14 +46,14 @@ def finished(process: subprocess.Popen[bytes]) -> None:
 
 @pytest.mark.slow
 def test_a_killed_driver_loses_at_most_a_segment_of_each_chain(tmp_path):
-    """Five kills at random moments after the first checkpoint of each run."""
+    """Three kills at random moments after the first checkpoint of each run."""
     irt.simulate(9_000, 12, seed=2, store=tmp_path / "s", rows_per_block=1024)
     finished(run(tmp_path / "s", tmp_path / "whole", tmp_path / "want"))
     segments = len(list((tmp_path / "whole").iterdir()))
     assert segments > 40
     moments = random.Random(5)
     folder, done = tmp_path / "killed", {}
-    for _ in range(5):
+    for _ in range(3):
         process = run(tmp_path / "s", folder, tmp_path / "got")
         while len(list(folder.glob("*.checkpoint"))) <= len(done):
             assert process.poll() is None, process.stderr.read().decode()
@@ -74,7 +74,7 @@ def test_a_killed_driver_loses_at_most_a_segment_of_each_chain(tmp_path):
 
 @pytest.mark.cluster
 def test_killed_workers_cost_a_segment_each(tmp_path, monkeypatch):
-    """Segments are counted where they are computed; four kills of one of two workers, then both.
+    """Segments are counted where they are computed; two kills of one of two workers, then both.
 
     When none is left, Dask puts tasks aside until the watch asks for them.
     """
@@ -96,7 +96,7 @@ def test_killed_workers_cost_a_segment_each(tmp_path, monkeypatch):
         return honest(plan, refs, state)
 
     monkeypatch.setattr(grid_chain, "segment", counted)
-    kills, moments = 5, random.Random(6)
+    kills, moments = 3, random.Random(6)
     with irt.connect({"workers": 2}) as client:
         irt.fit_spectral(r, client=client, progress=False)
         over = threading.Event()

@@ -256,7 +256,8 @@ def test_tests_are_made_by_one_thread(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("impact", [pytest.param(0.0, marks=pytest.mark.nightly), 0.5])
+@pytest.mark.nightly
+@pytest.mark.parametrize("impact", [0.0, 0.5])
 def test_size_at_five_percent(impact):
     """5,200 tests of each kind without DIF; items off by what 2,000 persons would give (SD 0.07).
 

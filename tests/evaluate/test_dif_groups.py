@@ -312,6 +312,7 @@ def test_level_with_weights(n: int, impact: float) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_level_of_all_groups() -> None:
     """2,000 tests of three focal groups: 5% has a standard error of .5%; 3.5 of these."""
     rng = np.random.default_rng(10)

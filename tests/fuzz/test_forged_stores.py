@@ -112,5 +112,6 @@ def test_some_forgeries(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_many_forgeries(tmp_path: Path) -> None:
-    check(tmp_path, 1000, 2)
+@pytest.mark.parametrize("n", [300, pytest.param(1000, marks=pytest.mark.nightly)])
+def test_many_forgeries(tmp_path: Path, n: int) -> None:
+    check(tmp_path, n, 2)

@@ -524,7 +524,7 @@ def test_some_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [150, pytest.param(4000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("n", [80, pytest.param(4000, marks=pytest.mark.nightly)])
 def test_many_files(tmp_path: Path, n: int) -> None:
     check(2, n, tmp_path)
 
@@ -647,7 +647,7 @@ def test_ten_files_in_halves(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [60, pytest.param(1000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("n", [30, pytest.param(1000, marks=pytest.mark.nightly)])
 def test_many_files_in_halves(tmp_path: Path, n: int) -> None:
     append(2, n, tmp_path)
 

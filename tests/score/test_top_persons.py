@@ -186,6 +186,7 @@ def test_true_ranks_of_simulated_persons_lie_inside():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::irt_dask.errors.IrtDaskWarning")  # of such short chains
 def test_true_ranks_lie_inside_where_items_are_unknown():
     """Items of the prior, 20 persons who calibrate them, 40 data sets: false-alarm rate 1e-4."""

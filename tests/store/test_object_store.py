@@ -879,7 +879,7 @@ def test_scores_on_a_cluster_are_those_of_threads(s3, tmp_path):
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.nightly) for k in (1, 2))])
 def test_killed_ingest_leaves_no_store_or_all_of_it(s3, tmp_path, seed):
     s3.put("a.csv", rows(4000))
     program = (
