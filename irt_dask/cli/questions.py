@@ -1,0 +1,194 @@
+"""Commands for fewer questions: which to ask (choose), and what all would give (predict)."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from irt_dask.banks.tables import ItemTable, read_table
+from irt_dask.cli.common import (
+    cluster_option,
+    json_option,
+    quiet_option,
+    rows,
+    show,
+    warned,
+    workers,
+)
+from irt_dask.cli.data import columns_of
+from irt_dask.cli.results import new_csv, records, write_csv
+from irt_dask.cli.spoken import typed
+from irt_dask.errors import InputError, repeated
+from irt_dask.store import Responses, open_responses
+
+#: Rows that are printed.
+_MOST = 10
+_COLUMNS = ("item", "selected", "probability", "stratum")
+
+
+@click.command()
+@click.argument("bank", type=click.Path())
+@click.argument("n", type=click.IntRange(min=1))
+@click.option("--out", type=click.Path(), required=True, metavar="QUESTIONS.csv",
+              help="Table to write: a row an item of BANK, whether it was chosen, with which "
+              "probability, in which stratum.")  # fmt: skip
+@click.option("--method", type=click.Choice(["variance", "cluster", "random"]), default="random",
+              show_default=True, help="A random sample, the only one for which 'irt-dask predict' "
+              "has intervals that hold whatever the model; those that predict the total best; or "
+              "one of each cluster of similar items.")  # fmt: skip
+@click.option("--strata", type=click.Path(), metavar="TABLE",
+              help="Blocks (topics, formats), of which each has its share of N: a .csv or .json "
+              "with the columns item and stratum.")  # fmt: skip
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the sample.")
+@json_option
+def choose(
+    bank: str, n: int, out: str, method: str, strata: str | None, seed: int, as_json: bool
+) -> None:
+    """Choose N items of BANK to ask, from which the share right of all is predicted.
+
+    BANK is a fit (.nc) or an item bank (.csv, .json), as 'irt-dask benchmark' and 'irt-dask
+    calibrate' write them.
+    """
+    import irt_dask as irt
+    from irt_dask.banks.saved import read_bank
+
+    path, known = new_csv(out), read_bank(bank)
+    labels = _by_item(strata, "stratum", ItemTable.words)
+    chosen = irt.choose_items(known, n, method=method, strata=labels, seed=seed)
+    table = pd.DataFrame({
+        "item": chosen["item_id"].values.astype(str),
+        "selected": chosen["item_selected"].values.astype(int),
+        "probability": chosen["item_inclusion_probability"].values,
+        "stratum": chosen["item_stratum"].values.astype(str),
+    })  # fmt: skip
+    write_csv(table, path)
+    about = {k: chosen.attrs[k] for k in ("method", "n_selected", "n_strata", "expected_total_sd")}
+    if as_json:
+        picked = table["item"][table["selected"] == 1].tolist()
+        show({"out": out, **about, "selected": picked}, True)
+        return
+    show(about, False)
+    click.echo(f"\nthe items are in {out}")
+
+
+@click.command()
+@click.argument("file", type=click.Path())
+@click.argument("bank", type=click.Path())
+@click.option("--out", type=click.Path(), required=True, metavar="TOTALS.csv",
+              help="Table to write, a row a person.")  # fmt: skip
+@click.option("--questions", type=click.Path(), metavar="QUESTIONS.csv",
+              help="What 'irt-dask choose --method random' wrote: gives the estimate by design, "
+              "whose intervals hold whatever the model.")  # fmt: skip
+@click.option("--calibration", type=click.Path(), metavar="FILE",
+              help="A table or store of persons who answered all items: how far the model's totals "
+              "were off for them widens and corrects its intervals.")  # fmt: skip
+@click.option("--item-weights", type=click.Path(), metavar="TABLE",
+              help="Weights of the items in the total: a .csv or .json with the columns item and "
+              "weight. Default: 1 each.")  # fmt: skip
+@click.option("--column", "columns", multiple=True, metavar="ROLE=NAME",
+              help="Name a column of a table: person=, item=, response=. Repeat as needed.",
+              )  # fmt: skip
+@click.option("--level", type=float, default=0.95, show_default=True, help="Of intervals.")
+@cluster_option("none")
+@json_option
+@quiet_option
+def predict(
+    file: str, bank: str, out: str, questions: str | None, calibration: str | None,
+    item_weights: str | None, columns: tuple[str, ...], level: float, cluster: str, as_json: bool,
+    quiet: bool,
+) -> None:  # fmt: skip
+    """Predict the share of all items of BANK that each person would get right.
+
+    FILE has answers to some of them: a table (a row a person and a column an item, or a row an
+    answer; CSV, JSON lines, Parquet) or a store. Report total_design where there are --questions;
+    total is the model's, for questions that were chosen.
+    """
+    import irt_dask as irt
+    from irt_dask.banks.saved import read_bank
+
+    path, known = new_csv(out), read_bank(bank)
+    drawn = None if questions is None else _drawn(questions)
+    weights = _by_item(item_weights, "weight", ItemTable.numbers)
+    with (
+        tempfile.TemporaryDirectory(prefix="irt-dask-predict-") as scratch,
+        warned(quiet),
+        workers(cluster, quiet=quiet) as client,
+    ):
+        options: dict[str, Any] = {"client": client, "progress": False if quiet else None}
+        answers = _answers(file, Path(scratch) / "answers", columns, options)
+        others = None
+        if calibration is not None:
+            others = _answers(calibration, Path(scratch) / "others", columns, options)
+        found = irt.predict_total(
+            answers, known, item_weights=weights, inclusion_probability=drawn,
+            calibration=others, level=level, **options,
+        )  # fmt: skip
+    names = [str(name) for name in found.data_vars if str(name).startswith("person_total")]
+    table = pd.DataFrame({
+        "person": found["person_id"].values.astype(str),
+        **{name.removeprefix("person_"): found[name].values for name in names},
+    })  # fmt: skip
+    write_csv(table, path)
+    shown = ("n_questions", "level", "interval", "design", "n_drawn", "n_calibration",
+             "design_share", "misfit_ratio")  # fmt: skip
+    about = {k: found.attrs[k] for k in shown if k in found.attrs}
+    about["interval"] = typed(about["interval"], click.get_current_context().command)
+    if as_json:
+        show({"out": out, **about, "persons": records(table)}, True)
+        return
+    show(about, False)
+    click.echo(f"\n{rows(records(table.head(_MOST)), 3)}")
+    click.echo(f"\nall {len(table)} are in {out}")
+
+
+def _answers(
+    source: str, store: Path, columns: tuple[str, ...], options: dict[str, Any]
+) -> Responses:
+    """Responses of a store, or of a table, which is read into a store first."""
+    import irt_dask as irt
+
+    if Path(source).is_dir():
+        return open_responses(source)
+    return irt.ingest(source, store, columns=columns_of(columns), **options)
+
+
+def _read(path: str, *columns: str) -> ItemTable:
+    """A table of items, of which each stands once."""
+    table = read_table(path, "table of items")
+    table.check_columns("item", *columns)
+    table.check_items()
+    if twice := repeated(map(str, table.items)):
+        raise InputError(f"the table of items {path} has the item {twice[0]!r} twice")
+    return table
+
+
+def _by_item(path: str | None, column: str, values: Callable[[ItemTable, str], Any]) -> Any:
+    """A column by item; None without a table."""
+    if path is None:
+        return None
+    table = _read(path, column)
+    return dict(zip(map(str, table.items), values(table, column), strict=True))
+
+
+def _drawn(path: str) -> xr.Dataset:
+    """The probabilities and strata of a table of 'irt-dask choose'."""
+    table = _read(path, *_COLUMNS)
+    probability = table.numbers("probability")
+    if (bad := np.flatnonzero(probability <= 0.0)).size:
+        raise table.fault(
+            int(bad[0]), "probability", f"it is {probability[bad[0]]:g}: an estimate by design "
+            f"needs a random sample, in which it is above 0 for every item (irt-dask choose "
+            f"--method random); leave --questions out for the model's estimate alone",
+        )  # fmt: skip
+    of_items = {"item_inclusion_probability": probability, "item_stratum": table.words("stratum")}
+    return xr.Dataset(
+        {name: ("items", np.asarray(values)) for name, values in of_items.items()},
+        coords={"item_id": ("items", np.array(table.items, dtype=str))},
+    )

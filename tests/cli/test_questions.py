@@ -1,0 +1,116 @@
+"""irt-dask choose and predict: from a bank to questions, and from their answers to totals."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import irt_dask as irt
+from irt_dask.cli.main import cli
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A bank, the table it was calibrated with, and 30 others who answered everything."""
+    folder = tmp_path_factory.mktemp("questions")
+    y = irt.simulate(150, 40, seed=3).to_xarray()["response"].values
+    names = [f"q{j}" for j in range(40)]
+    table = pd.DataFrame(y, columns=names, index=[f"m{i}" for i in range(150)])
+    table = table.rename_axis("person")
+    table.iloc[:120].to_csv(folder / "calibration.csv")
+    table.iloc[120:].to_csv(folder / "others.csv")
+    fit = irt.fit_marginal(irt.from_array(y[:120], item_id=names), prior="empirical")
+    irt.write_items(fit, folder / "bank.csv")
+    topics = pd.DataFrame({"item": names, "stratum": ["easy", "hard"] * 20})
+    topics.to_csv(folder / "topics.csv", index=False)
+    return folder
+
+
+def typed(*words, code=0):
+    ran = CliRunner().invoke(cli, [str(w) for w in words])
+    if code == 0:
+        assert ran.exit_code == 0, ran.output
+    else:
+        assert isinstance(ran.exception, irt.InputError | SystemExit), ran.output
+    return ran
+
+
+def test_the_shell_says_what_python_says(files, tmp_path):
+    chosen, out = tmp_path / "q.csv", tmp_path / "t.csv"
+    typed("choose", files / "bank.csv", 24, "--strata", files / "topics.csv", "--seed", 5,
+          "--out", chosen)  # fmt: skip
+    table = pd.read_csv(chosen)
+    assert table.groupby("stratum")["selected"].sum().tolist() == [12, 12]
+    np.testing.assert_array_equal(table["probability"], 0.6)
+
+    others = pd.read_csv(files / "others.csv", index_col="person")
+    picked = table["item"][table["selected"] == 1].tolist()
+    others[picked].to_csv(tmp_path / "asked.csv")
+    ran = typed(
+        "predict",
+        tmp_path / "asked.csv",
+        files / "bank.csv",
+        "--questions",
+        chosen,
+        "--calibration",
+        files / "calibration.csv",
+        "--out",
+        out,
+        "--json",
+        "--quiet",
+    )
+    said = json.loads(ran.stdout)
+    assert said["design"] == "stratified random sample"
+    assert len(said["persons"]) == 30
+
+    bank = irt.read_items(files / "bank.csv")
+    topics = pd.read_csv(files / "topics.csv").set_index("item")["stratum"]
+    drawn = irt.choose_items(bank, 24, method="random", strata=topics.to_dict(), seed=5)
+    asked = irt.from_array(others[picked].values, item_id=picked)
+    calibration = pd.read_csv(files / "calibration.csv", index_col="person")
+    want = irt.predict_total(
+        asked, bank, inclusion_probability=drawn,
+        calibration=irt.from_array(calibration.values, item_id=list(calibration)),
+    )  # fmt: skip
+    got = pd.read_csv(out)
+    assert got["person"].tolist() == others.index.tolist()
+    for name in ("total", "total_sd", "total_design", "total_design_lower", "total_design_upper"):
+        np.testing.assert_allclose(got[name], want[f"person_{name}"], rtol=1e-12)
+    # what it is for: the totals that were not asked for
+    inside = others.mean(axis=1).between(
+        got.set_index("person")["total_design_lower"], got.set_index("person")["total_design_upper"]
+    )
+    assert inside.mean() > 0.8
+
+
+def test_weights_and_a_store(files, tmp_path):
+    out = tmp_path / "t.csv"
+    weights = pd.DataFrame({"item": [f"q{j}" for j in range(40)], "weight": [1.0, 3.0] * 20})
+    weights.to_csv(tmp_path / "w.csv", index=False)
+    store = irt.ingest(files / "others.csv", tmp_path / "store")
+    typed("predict", tmp_path / "store", files / "bank.csv", "--out", out, "--item-weights",
+          tmp_path / "w.csv", "--quiet")  # fmt: skip
+    got = pd.read_csv(out)["total"]
+    y = store.to_xarray()["response"].values
+    np.testing.assert_allclose(got, y @ weights["weight"].values / 80.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("words, message", [
+    (["--questions", "chosen.csv"], "it is 0: an estimate by design needs a random sample"),
+    (["--questions", "bank.csv"], "has no column selected, probability, stratum"),
+    (["--questions", "none.csv"], "there is no table of items"),
+    (["--item-weights", "topics.csv"], "has no column weight"),
+    (["--questions", "twice.csv"], "has the item 'q0' twice"),
+    (["--level", "1"], "--level 1.0 must be a number between 0 and 1"),
+])  # fmt: skip
+def test_mistakes(files, tmp_path, words, message):
+    typed("choose", files / "bank.csv", 10, "--method", "variance", "--out", files / "chosen.csv")
+    twice = pd.read_csv(files / "chosen.csv")
+    pd.concat([twice.iloc[:1], twice]).to_csv(files / "twice.csv", index=False)
+    words = [str(files / w) if w.endswith(".csv") else w for w in words]
+    ran = typed("predict", files / "others.csv", files / "bank.csv", "--out", tmp_path / "t.csv",
+                "--quiet", *words, code=2)  # fmt: skip
+    assert message in str(ran.exception) + ran.output
+    assert not (tmp_path / "t.csv").exists()
