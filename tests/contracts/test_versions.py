@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import yaml
@@ -50,3 +51,35 @@ def test_the_citation_is_of_this_version() -> None:
     assert cited["version"] == irt_dask.__version__
     assert cited["license"] == "BSD-3-Clause"
     assert {"cff-version", "message", "title", "authors"} <= cited.keys()
+
+
+def requirements(texts: list[str]) -> dict[str, str]:
+    """Bounds of packages by their names, without blanks."""
+    found = (re.fullmatch(r"([\w-]+)\s*(.*)", text) for text in texts)
+    return {f[1]: f[2].replace(" ", "") for f in found if f}
+
+
+#: Packages of PyPI that conda has in parts, of which the package needs the smaller.
+IN_CONDA = {"dask": "dask-core", "matplotlib": "matplotlib-base"}
+
+
+def test_the_conda_recipe_needs_what_the_package_needs() -> None:
+    recipe = yaml.safe_load((ROOT / ".github" / "conda" / "recipe.yaml").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert recipe["context"]["version"] == irt_dask.__version__
+    needed = requirements(project["dependencies"]) | {"python": project["requires-python"]}
+    wanted = {IN_CONDA.get(name, name): bound for name, bound in needed.items()}
+    assert requirements(recipe["requirements"]["run"]) == wanted
+    extras = requirements([x for e in ("diag", "dashboard", "hpc", "s3")
+                           for x in project["optional-dependencies"][e]])  # fmt: skip
+    assert requirements(recipe["requirements"]["run_constraints"]) == extras
+    commands = [f"{name} = {at}" for name, at in project["scripts"].items()]
+    assert recipe["build"]["python"]["entry_points"] == commands
+
+
+def test_the_paper_cites_what_it_lists() -> None:
+    folder = ROOT / ".github" / "paper"
+    text, listed = (folder / "paper.md").read_text(), (folder / "paper.bib").read_text()
+    assert set(re.findall(r"@([a-z]+)", text.partition("---\n\n")[2])) == set(
+        re.findall(r"^@[a-z]+\{([a-z]+),", listed, re.MULTILINE)
+    )
