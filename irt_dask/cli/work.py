@@ -28,7 +28,7 @@ from irt_dask.cli.common import (
     weights_option,
     workers,
 )
-from irt_dask.errors import InputError, MachineWarning
+from irt_dask.errors import InputError, IrtDaskError, MachineWarning
 from irt_dask.store import open_responses
 from irt_dask.store.responses import SAMPLING
 
@@ -231,7 +231,12 @@ def _composite(text: str) -> tuple[str, dict[str, float]]:
 def _score(config: Any, cluster: Any, as_json: bool, quiet: bool) -> None:
     from irt_dask.workflow import score_store
 
-    store = counted(open_responses(config.scoring.store), config.scoring.weights, quiet)
+    try:
+        store = counted(open_responses(config.scoring.store), config.scoring.weights, quiet)
+    except IrtDaskError:
+        if config.scoring.events is not None:
+            score_store(config)  # which stops there too, and writes down that it did
+        raise
     with warned(quiet), workers(cluster, store, quiet=quiet) as client:
         result = score_store(config, client=client, progress=False if quiet else None)
     keys = ("n_persons", "n_blocks_scored", "n_blocks_kept", "n_at_bound", "mean_ability",

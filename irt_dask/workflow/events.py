@@ -108,11 +108,13 @@ class Events:
             self.rounds.close()
         self.stage = None
 
-    def finished(self, name: str, seconds: float, rows: int, files: list[str], n: int) -> None:
+    def finished(
+        self, name: str, seconds: float, rows: int, files: list[str], n: int, **more: Any
+    ) -> None:
         """A stage is done and recorded, with so many warnings."""
         self.write(
             "stage_finished", stage=name, seconds=round(seconds, 3), rows=rows, warnings=n,
-            files=files,
+            files=files, **more,
         )  # fmt: skip
 
     def warned(self, caught: list[warnings.WarningMessage]) -> None:

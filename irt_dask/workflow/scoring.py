@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,11 +16,13 @@ from irt_dask.banks.saved import read_bank, read_population
 from irt_dask.clusters import ClusterConfig, check_store
 from irt_dask.clusters.config import located, validated
 from irt_dask.engine.executors import current_client
+from irt_dask.errors import IrtDaskWarning
 from irt_dask.score import score
 from irt_dask.store import open_responses
-from irt_dask.store.places import lies_in, location, placed
+from irt_dask.store.places import lies_in, local_path, location, placed
 from irt_dask.workflow import publishing
 from irt_dask.workflow.config import AbilitySection, read_toml
+from irt_dask.workflow.events import Events
 from irt_dask.workflow.sections import Section
 
 #: The section that tells such a file from that of a calibration.
@@ -39,6 +45,8 @@ class ScoringSection(AbilitySection):
     composites: dict[str, dict[str, float]] = Field(default_factory=dict)
     #: A page of the tables.
     report: str | None = None
+    #: A local file to which every run adds its events, a line of JSON each.
+    events: str | None = None
 
     @model_validator(mode="after")
     def _of_a_population(self) -> ScoringSection:
@@ -94,7 +102,7 @@ def read_scoring(path: str | Path, out: str | None = None) -> ScoringConfig | No
     InputError
         Names the file, the key, the value and the rule.
     """
-    own = {SECTION: ("store", "bank", "out", "population", "report")}
+    own = {SECTION: ("store", "bank", "out", "population", "report", "events")}
     content = read_toml(path, own | {"population": publishing.POPULATION_PATHS})
     if SECTION in content and isinstance(content.get("tables"), list):
         folder = Path(path).resolve().parent
@@ -118,7 +126,50 @@ def score_store(config: ScoringConfig, *, client: Any = None, progress: Any = No
     BusyError
         If another run is working in the folder.
     """
-    options, client = config.scoring, current_client(client)
+    client = current_client(client)
+    if config.scoring.events is None:
+        return _tabulated(config, _scored(config, client, progress))
+    events = Events(local_path(config.scoring.events, "a file of events"), progress)
+    events.started(resumed=False)
+    with events.run():
+        with _stage(events, SECTION) as said:
+            result = _scored(config, client, events.rounds)
+            said |= {"rows": result.attrs["n_persons"], "files": [config.scoring.out]}
+            said |= {k: result.attrs[k] for k in ("n_blocks_scored", "n_blocks_kept")}
+        if config.tables:
+            with _stage(events, "tables") as said:
+                _tabulated(config, result)
+                said["rows"] = result.attrs["n_persons"]
+                said["files"] = [config.scoring.report] if config.scoring.report else []
+    return result
+
+
+@contextmanager
+def _stage(events: Events, name: str) -> Iterator[dict[str, Any]]:
+    """Within it, events are of a stage; what the block says of it stands in the last of them.
+
+    Warnings become events, and are given all the same.
+    """
+    begun, said = time.monotonic(), {}  # type: float, dict[str, Any]
+    with events.of_stage(name):
+        try:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                yield said
+        finally:
+            events.warned(caught)
+            for w in caught:
+                warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
+        seconds, n = time.monotonic() - begun, sum(map(_is_ours, caught))
+        events.finished(name, seconds, said.pop("rows"), said.pop("files"), n, **said)
+
+
+def _is_ours(w: warnings.WarningMessage) -> bool:
+    return issubclass(w.category, IrtDaskWarning)
+
+
+def _scored(config: ScoringConfig, client: Any, progress: Any) -> xr.Dataset:
+    options = config.scoring
     items = read_bank(options.bank)
     publishing.check_tables(config.tables, options.report)
     responses = open_responses(options.store)
@@ -134,7 +185,7 @@ def score_store(config: ScoringConfig, *, client: Any = None, progress: Any = No
         composites = config.population.composites
     elif options.population is not None:
         population = read_population(options.population)
-    result = score(
+    return score(
         responses,
         items,
         method=options.method,
@@ -148,6 +199,11 @@ def score_store(config: ScoringConfig, *, client: Any = None, progress: Any = No
         client=client,
         progress=progress,
     )
+
+
+def _tabulated(config: ScoringConfig, result: xr.Dataset) -> xr.Dataset:
+    """Make the tables of the scores, and their page."""
+    options = config.scoring
     tables = publishing.published(config.tables, options.out)
     if options.report is not None:
         publishing.write_page(options.report, config.title, config.tables, tables)
