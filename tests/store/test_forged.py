@@ -156,10 +156,11 @@ def test_a_key_that_stands_twice(store: Path) -> None:
     assert "the key 'layout' stands twice" in refused(store)
 
 
-def test_what_has_no_checksum(store: Path) -> None:
-    """A text that cannot be encoded: an empty checksum is none that is right."""
+@pytest.mark.parametrize("claimed", ["", "0" * 64])
+def test_what_has_no_checksum(store: Path, claimed: str) -> None:
+    """A text that cannot be encoded: neither an empty checksum nor another one is right."""
     path = store / "manifest.json"
-    content = json.loads(path.read_text()) | {"checksum": "", "item_id": ["\ud800", "b", "c"]}
+    content = json.loads(path.read_text()) | {"checksum": claimed, "item_id": ["\ud800", "b", "c"]}
     path.write_text(json.dumps(content))
     assert "its checksum does not match" in refused(store)
 
@@ -372,6 +373,18 @@ def test_a_store_that_cannot_be_put_in_place(tmp_path: Path, monkeypatch: Any) -
     monkeypatch.setattr(os, "rename", failing)
     with pytest.raises(DiskError, match=r"s cannot be written: Stale file handle"):
         made(tmp_path / "s", Y, "abc")
+
+
+def test_a_folder_that_does_not_answer_once_all_is_written(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    def failing(folder: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(manifest, "_sync", failing)
+    with pytest.raises(DiskError, match=r"a is written, but .* answer: Input/output error; after"):
+        manifest.write_atomically(tmp_path / "a", b"x")
+    assert (tmp_path / "a").read_bytes() == b"x"
 
 
 @pytest.mark.parametrize("fault", ["pipe", "disk"])
