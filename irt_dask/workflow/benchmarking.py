@@ -112,7 +112,8 @@ def benchmark(
         it answered (``n_answered``), with an interval for all questions like these (a sample of
         questions is what is uncertain; Wilson), ``rank`` of the share with simultaneous intervals
         (:func:`irt_dask.top_persons` on draws of the Bayesian bootstrap over questions) and
-        ``probability_in_top``; ``ability`` with its standard error and rank, given the items.
+        ``probability_in_top``; ``ability`` with its standard error, rank and simultaneous intervals
+        of that, which take the items as known.
         ``anchors``: the questions that predict the total best (:func:`irt_dask.choose_items`).
         ``questions``: every question, the most suspect first (:func:`irt_dask.suspect_items`).
         ``similar_models``: pairs (:func:`irt_dask.answer_similarity`).  With ``bank`` also
@@ -224,10 +225,16 @@ def _leaderboard(
 ) -> pd.DataFrame:
     r = asked.shares
     share = question_sampling.shares(r, level)
-    drawn = top_persons(question_sampling.drawn_shares(r, seed), top, level=level)
+    shares = question_sampling.drawn_shares(r, seed)
+    drawn = top_persons(shares, top, level=level)
     # One distribution for all: with one for each wave a model would owe something to its date.
     prior = "normal" if asked.drift is None else "population"
-    scores = score(asked.answers, asked.fit, method="eap", prior=prior, **options)
+    n_draws = shares.sizes["plausible"]
+    scores = score(
+        asked.answers, asked.fit, method="eap", prior=prior, n_plausible=n_draws, seed=seed,
+        **options,
+    )  # fmt: skip
+    able = top_persons(scores, top, level=level)
     table = pd.DataFrame({
         "model": scores["person_id"].values.astype(str),
         "rank": pd.Series(-share.share).rank(method="min").fillna(r.n_persons).astype(int),
@@ -242,6 +249,8 @@ def _leaderboard(
         "ability_se": scores["person_ability_sd"].values,
     })  # fmt: skip
     table["ability_rank"] = (-table["ability"]).rank(method="min").astype(int)
+    table["ability_rank_lower"] = able["person_rank_lower"].values
+    table["ability_rank_upper"] = able["person_rank_upper"].values
     table.attrs["top"] = top
     return table.sort_values(["rank", "model"], kind="stable").reset_index(drop=True)
 

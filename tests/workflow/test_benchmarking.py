@@ -30,6 +30,14 @@ def test_a_wide_table(table, tmp_path):
     assert np.allclose(board["share_right"], share[board["model"]])
     assert ((board["rank_lower"] <= board["rank"]) & (board["rank"] <= board["rank_upper"])).all()
     assert board["probability_in_top"].sum() == pytest.approx(5.0)
+    inside = board["ability_rank"].between(board["ability_rank_lower"], board["ability_rank_upper"])
+    assert inside.all()
+    # simulated: true ranks of nearly all models at once (level .95); a wrong order, for few
+    truth = irt.simulate(60, 60, seed=4).truth["person_ability"].to_series()
+    true = (-truth).rank().rename("m{}".format)[board["model"]].to_numpy()
+    held = (board["ability_rank_lower"] <= true) & (true <= board["ability_rank_upper"])
+    assert held.drop(held.index[board["model"].isin(["m3", "m41"])]).mean() >= 0.98
+    assert (board["ability_rank_upper"] - board["ability_rank_lower"]).mean() < 45
     assert found.broken["question"].iloc[0] == "q9"
     pair = found.similar_models.iloc[0]
     assert (pair["first_model"], pair["second_model"], pair["identical"]) == ("m3", "m41", True)
