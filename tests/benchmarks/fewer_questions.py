@@ -72,13 +72,16 @@ def of_random(y, fit, calibration, rng, n, draws, n_corrected):
     return pd.concat(out)
 
 
-def of_chosen(y, fit, calibration, n):
-    """Errors of the model's estimate from questions that were chosen, corrected or not."""
+def of_chosen(y, fit, calibration, n, corrected):
+    """Errors of the model's estimate from questions that were chosen, corrected too if asked."""
     truth, out = y.mean(axis=1), {}
     for method in ("variance", "cluster"):
         chosen = irt.choose_items(fit, n, method=method)["item_selected"].values
         some = irt.from_array(y[:, chosen], item_id=fit["item_id"].values[chosen])
-        for name, more in ((method, {}), (f"{method}_corrected", {"calibration": calibration})):
+        kinds = [(method, {})]
+        if corrected:
+            kinds.append((f"{method}_corrected", {"calibration": calibration}))
+        for name, more in kinds:
             total = irt.predict_total(some, fit, **more)["person_total"].values
             out[name] = np.abs(total - truth)
     return pd.DataFrame(out)
@@ -102,7 +105,7 @@ def split(y, seed, options):
         for n in ASKED:
             rng_n = np.random.default_rng([seed, n])  # the same questions for all fits
             random = of_random(y[others], fit, full, rng_n, n, options.draws, options.corrected)
-            yield positive, n, random, of_chosen(y[others], fit, full, n)
+            yield positive, n, random, of_chosen(y[others], fit, full, n, options.corrected > 0)
 
 
 def summary(random, chosen, n):
@@ -145,7 +148,9 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=8)
     parser.add_argument("--positive", nargs="+", default=["none"], help='"none", "all" or both')
     parser.add_argument("--targets", choices=["random", "best"], default="random")
-    parser.add_argument("--corrected", type=int, default=2, help="draws corrected by calibration=")
+    parser.add_argument(
+        "--corrected", type=int, default=2, help="draws corrected by calibration=, 0 for none"
+    )
     options = parser.parse_args()
     options.splits = options.splits if options.targets == "random" else 1
     warnings.simplefilter("ignore", IrtDaskWarning)
