@@ -59,6 +59,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.evaluate.loo import compare as compare
     from irt_dask.evaluate.loo import loo as loo
     from irt_dask.evaluate.lord import lord_dif as lord_dif
+    from irt_dask.evaluate.option_analysis import option_analysis as option_analysis
     from irt_dask.evaluate.person_fit import person_fit as person_fit
     from irt_dask.evaluate.predictive_check import predictive_check as predictive_check
     from irt_dask.evaluate.replicate import replicate as replicate
@@ -119,6 +120,7 @@ _NAMES = {
     "evaluate.person_fit": "person_fit",
     "evaluate.replicate": "replicate",
     "evaluate.residual_correlations": "residual_correlations",
+    "evaluate.option_analysis": "option_analysis",
     "evaluate.suspect_items": "suspect_items",
     "banks.link": "link",
     "banks": "read_items write_items",

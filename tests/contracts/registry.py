@@ -349,6 +349,11 @@ METHODS = (
     Method("item_fit, 4PL", "item_fit", items="4pl"),
     Method("person_fit", "person_fit", items="2pl", persons=True),
     Method("residual_correlations", "residual_correlations", items="2pl"),
+    Method("option_analysis", "option_analysis", {"key": 1, "fdr": 0.9}),
+    Method(
+        "option_analysis, mixed", "option_analysis", {"key": 1, "fdr": 0.9},
+        categories=_CATEGORIES,
+    ),
     Method("suspect_items", "suspect_items", items="draws"),
     Method(
         "grow_bank", "grow_bank", {"known": 80, "prior": None}, items="anchors", ordered=True

@@ -1,0 +1,133 @@
+"""The command that looks at the options of multiple-choice items: options."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from irt_dask.banks.tables import read_table
+from irt_dask.cli.common import (
+    cluster_option,
+    json_option,
+    quiet_option,
+    remark,
+    rows,
+    show,
+    warned,
+    workers,
+)
+from irt_dask.cli.data import columns_of
+from irt_dask.cli.results import new_csv, records, write_csv
+from irt_dask.cli.spoken import list_of
+from irt_dask.errors import InputError, repeated
+
+#: Rows that are printed.
+_MOST = 40
+_SHOWN = ("item", "option", "right", "count", "share", "rest", "correlation", "q_value")
+
+
+@click.command()
+@click.argument("file", type=click.Path())
+@click.argument("key", type=click.Path())
+@click.option("--options", "labels", metavar="A,B,...", help="The options, in their order "
+              "(default: those that are right of some item in KEY).")  # fmt: skip
+@click.option("--missing", multiple=True, metavar="CODE", help="A code that means not observed. "
+              "Repeat as needed; an empty cell always is.")  # fmt: skip
+@click.option("--column", "columns", multiple=True, metavar="ROLE=NAME",
+              help="Name a column: person=, item=, response=. Repeat as needed.")  # fmt: skip
+@click.option("--out", type=click.Path(), metavar="OPTIONS.csv",
+              help="Write all options, a row each, with the shares of fifths of the persons.",
+              )  # fmt: skip
+@click.option("--fdr", type=float, default=0.05, show_default=True,
+              help="Expected share of false ones among the options that are named.")  # fmt: skip
+@cluster_option("none")
+@json_option
+@quiet_option
+def options(
+    file: str, key: str, labels: str | None, missing: tuple[str, ...], columns: tuple[str, ...],
+    out: str | None, fdr: float, cluster: str, as_json: bool, quiet: bool,
+) -> None:  # fmt: skip
+    """Say who chose which option of multiple-choice items, and name what is wrong with them.
+
+    FILE has the options as they were chosen (A, B, ...), a row a person and a column an item, or a
+    row an answer; KEY is a .csv or .json with the columns item and key. Able persons should choose
+    the right option, and those who choose another should be less able: a distractor that attracts
+    the able, or a key that the able avoid, is named. Persons stand by their other answers.
+    """
+    import irt_dask as irt
+
+    path, right = new_csv(out), _read_key(key)
+    names = list_of(labels) if labels else sorted({*right.values()})
+    if twice := repeated(names):
+        raise InputError(f"--options has {twice[0]!r} twice")
+    if labels is None:
+        remark(f"options: {', '.join(names)} (--options says others)", quiet)
+    with (
+        tempfile.TemporaryDirectory(prefix="irt-dask-options-") as scratch,
+        warned(quiet),
+        workers(cluster, quiet=quiet) as client,
+    ):
+        common: dict[str, Any] = {"client": client, "progress": False if quiet else None}
+        try:
+            answers = irt.ingest(
+                file, Path(scratch) / "answers", columns=columns_of(columns), missing=missing,
+                recode={name: k for k, name in enumerate(names)}, categories=len(names),
+                null_categories="keep", **common,
+            )  # fmt: skip
+        except InputError as error:
+            known = ", ".join(names)
+            raise InputError(
+                f"{error} (options here are {known}: --options says others)"
+            ) from error
+        found = irt.option_analysis(answers, right, labels=names, fdr=fdr, **common)
+    table = _table(found, names)
+    write_csv(table, path)
+    about = {k: found.attrs[k] for k in ("n_persons", "n_flagged")}
+    flags = pd.DataFrame({
+        "item": found["item_id"].values.astype(str), "flag": found["item_option_flag"].values,
+    })  # fmt: skip
+    flagged = flags[flags["flag"] != "ok"]
+    if as_json:
+        show({**about, "flagged": records(flagged), "options": records(table)}, True)
+        return
+    show(about, False)
+    some = table[table["item"].isin(flagged["item"])] if len(flagged) else table
+    click.echo(f"\n{rows(records(some.head(_MOST), _SHOWN), 2)}")
+    if len(flagged):
+        click.echo(f"\n{rows(records(flagged.head(_MOST)))}")
+    if path is not None:
+        click.echo(f"\nall options are in {path}")
+
+
+def _read_key(path: str) -> dict[str, str]:
+    """The right option of each item."""
+    table = read_table(path, "answer key")
+    table.check_columns("item", "key")
+    table.check_items()
+    items, right = [str(i) for i in table.items], table.words("key")
+    if twice := repeated(items):
+        raise InputError(f"the answer key {path} has the item {twice[0]!r} twice")
+    if "" in right:
+        raise table.fault(right.index(""), "key", "there is no option")
+    return dict(zip(items, right, strict=True))
+
+
+def _table(found: xr.Dataset, names: list[str]) -> pd.DataFrame:
+    """A row an option."""
+    m, k = found["item_option_count"].shape
+    columns: dict[str, Any] = {
+        "item": np.repeat(found["item_id"].values.astype(str), k),
+        "option": np.tile(names, m),
+        "right": (np.arange(k) == found["item_option_key"].values[:, None]).ravel().astype(int),
+    }
+    for name in ("count", "share", "rest", "correlation", "p_value", "q_value"):
+        columns[name] = found[f"item_option_{name}"].values.ravel()
+    for fifth, values in enumerate(found["item_option_curve"].values.reshape(m * k, -1).T):
+        columns[f"share_in_fifth_{fifth + 1}"] = values
+    return pd.DataFrame(columns)

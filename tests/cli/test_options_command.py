@@ -1,0 +1,68 @@
+"""irt-dask options: from a table of letters and a key to what is wrong with the options."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import irt_dask as irt
+from irt_dask.cli.main import cli
+from irt_dask.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """20 items with options A to D: of q9 nobody chose D, and the key of q6 is wrong."""
+    folder, rng = tmp_path_factory.mktemp("options"), np.random.default_rng(3)
+    right = irt.simulate(300, 20, seed=3).to_xarray()["response"].values == 1
+    key = rng.integers(0, 3, 20)
+    y = np.where(right, key, (key + rng.integers(1, 4, right.shape)) % 4)
+    y[:, 9] = np.where(y[:, 9] == 3, (key[9] + 1) % 3, y[:, 9])
+    letters, names = np.array(list("ABCD")), [f"q{j}" for j in range(20)]
+    table = pd.DataFrame(letters[y], columns=names, index=[f"p{i}" for i in range(300)])
+    table.iloc[:20, 4] = ""
+    table.rename_axis("person").to_csv(folder / "answers.csv")
+    key[6] = (key[6] + 1) % 3
+    pd.DataFrame({"item": names, "key": letters[key]}).to_csv(folder / "key.csv", index=False)
+    return folder, y, key
+
+
+def typed(*words):
+    return CliRunner().invoke(cli, ["options", *map(str, words)])
+
+
+def test_from_letters_to_flags(files, tmp_path):
+    folder, y, key = files
+    ran = typed(folder / "answers.csv", folder / "key.csv", "--options", "A,B,C,D", "--out",
+                tmp_path / "o.csv", "--json", "--quiet")  # fmt: skip
+    assert ran.exit_code == 0, ran.output
+    said = json.loads(ran.stdout)
+    flags = {row["item"]: row["flag"] for row in said["flagged"]}
+    assert flags == {"q6": flags["q6"], "q9": "unused_option"}
+    assert "better_option" in flags["q6"]
+    table = pd.read_csv(tmp_path / "o.csv")
+    assert len(table) == len(said["options"]) == 80
+    y = np.where((np.arange(300) < 20)[:, None] & (np.arange(20) == 4), -1, y).astype(np.int8)
+    r = irt.from_array(y, item_id=[f"q{j}" for j in range(20)], categories=4)
+    want = irt.option_analysis(r, dict(zip(r.item_id, key.tolist(), strict=True)))
+    for name in ("count", "share", "rest", "correlation", "q_value"):
+        np.testing.assert_allclose(table[name], want[f"item_option_{name}"].values.ravel())
+    assert table["right"].to_numpy().reshape(20, 4).argmax(axis=1).tolist() == key.tolist()
+    shown = typed(folder / "answers.csv", folder / "key.csv", "--options", "A,B,C,D")
+    assert "unused_option" in shown.output
+
+
+def test_mistakes(files, tmp_path):
+    folder, _, _ = files
+    ran = typed(folder / "answers.csv", folder / "key.csv")
+    assert isinstance(ran.exception, InputError)  # nobody's key is D
+    assert "options here are A, B, C: --options says others" in str(ran.exception)
+    short = pd.read_csv(folder / "key.csv").iloc[:19]
+    short.to_csv(tmp_path / "short.csv", index=False)
+    ran = typed(folder / "answers.csv", tmp_path / "short.csv", "--options", "A,B,C,D")
+    assert "lacks 1 item(s): 'q19'" in str(ran.exception)
+    pd.concat([short, short.iloc[:1]]).to_csv(tmp_path / "twice.csv", index=False)
+    ran = typed(folder / "answers.csv", tmp_path / "twice.csv")
+    assert "has the item 'q0' twice" in str(ran.exception)
