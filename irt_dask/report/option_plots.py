@@ -1,4 +1,4 @@
-"""Options of a multiple-choice item: which of them persons chose, from the weakest to the ablest."""
+"""Options of a multiple-choice item: which of them persons chose, the weakest to the ablest."""
 
 from __future__ import annotations
 
