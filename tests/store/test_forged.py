@@ -156,6 +156,14 @@ def test_a_key_that_stands_twice(store: Path) -> None:
     assert "the key 'layout' stands twice" in refused(store)
 
 
+def test_what_cannot_be_opened(store: Path) -> None:
+    path = store / "manifest.json"
+    path.unlink()
+    path.symlink_to("manifest.json")  # of itself
+    with pytest.raises(StoreError, match="the manifest .* cannot be read: .*symbolic links"):
+        irt.open_responses(store)
+
+
 @pytest.mark.parametrize("claimed", ["", "0" * 64])
 def test_what_has_no_checksum(store: Path, claimed: str) -> None:
     """A text that cannot be encoded: neither an empty checksum nor another one is right."""
