@@ -160,7 +160,7 @@ def test_what_cannot_be_opened(store: Path) -> None:
     path = store / "manifest.json"
     path.unlink()
     path.symlink_to("manifest.json")  # of itself
-    with pytest.raises(StoreError, match="the manifest .* cannot be read: .*symbolic links"):
+    with pytest.raises(StoreError, match=r"the manifest .* cannot be read: .*symbolic links"):
         irt.open_responses(store)
 
 
