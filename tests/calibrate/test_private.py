@@ -108,6 +108,7 @@ def test_root_is_never_below():
         x = private_counts.root(s)
         assert Fraction(x) ** 2 >= s
         assert x <= math.sqrt(s) * (1 + 1e-15)
+        assert math.isqrt(s) ** 2 != s or x == math.isqrt(s)  # no more noise than there has to be
 
 
 def test_random_pairs_come_from_the_seed_alone():
