@@ -4,6 +4,7 @@ import hashlib
 import signal
 from pathlib import Path
 
+import chromium
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
@@ -24,6 +25,16 @@ def pytest_collection_modifyitems(items):
     for item in items:
         alone = "client" in item.fixturenames or item.get_closest_marker("cluster")
         item.add_marker(pytest.mark.xdist_group("processes" if alone else item.path.stem))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A test of a page that is skipped has failed, where that is asked for (chromium.py)."""
+    report = yield
+    if report.skipped and item.get_closest_marker("browser") and chromium.required():
+        report.outcome = "failed"
+        report.longrepr = f"skipped, although there is a Chromium: {call.excinfo.value}"
+    return report
 
 
 @pytest.fixture(scope="session")
