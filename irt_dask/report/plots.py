@@ -32,6 +32,8 @@ from irt_dask.report.common import (
     short,
     spread,
 )
+from irt_dask.report.coreset_plots import coreset_errors
+from irt_dask.report.fit_plots import dif, item_fit, observed, residuals, scree
 from irt_dask.report.group_plots import item_groups
 from irt_dask.report.posterior_plots import (
     drawn,
@@ -41,7 +43,7 @@ from irt_dask.report.posterior_plots import (
     suspects,
 )
 from irt_dask.report.predictive_plots import predictive, predictive_items
-from irt_dask.report.rank_plots import ranks
+from irt_dask.report.rank_plots import rank_intervals, ranks
 from irt_dask.report.table_plots import groups, percentiles
 from irt_dask.report.wright import wright_map
 from irt_dask.variables import ITEMS, ITERATION
@@ -53,15 +55,22 @@ __all__ = [
     "categories",
     "compare",
     "convergence",
+    "coreset_errors",
+    "dif",
     "forest",
     "groups",
     "icc",
     "information",
+    "item_fit",
     "item_groups",
+    "observed",
     "percentiles",
     "predictive",
     "predictive_items",
+    "rank_intervals",
     "ranks",
+    "residuals",
+    "scree",
     "shards",
     "suspects",
     "timings",
