@@ -148,7 +148,7 @@ def icc(
         style = "-" if k < 6 else (0, (5, 1.5))
         handles += ax.plot(theta, curves[i], color=COLOURS[k % 6], lw=1.8, ls=style)
     names = [
-        f"{short(ids[index[i]])}  a={a[i]:.2f}, b={b[i]:.2f}"
+        f"{short(ids[index[i]])}  a={a[i]:z.2f}, b={b[i]:z.2f}"
         + "".join(f", {p.letter}={x[usable][i]:.2f}" for p, x in more if x[usable][i] != p.neutral)
         + (f", {highest[i] + 1} categories" if highest[i] > 1 else "")
         for i in chosen
@@ -226,7 +226,7 @@ def compare(
         beyond = f"{outside} {point}{'s' * (outside != 1)} beyond the frame"
         ax.text(0.98, 0.02, beyond, transform=ax.transAxes, ha="right", fontsize=8, color=INK)
     constant = len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0
-    r = "r undefined" if constant else f"r = {np.corrcoef(x, y)[0, 1]:.4f}"
+    r = "r undefined" if constant else f"r = {np.corrcoef(x, y)[0, 1]:z.4f}"
     ax.set_title(f"{title}: {r}, {len(x):,} {point}{'s' * (len(x) != 1)}")
     ax.set(xlim=(low, high), ylim=(low, high), xlabel=labels[0], ylabel=labels[1])
     ax.set_aspect("equal")

@@ -74,7 +74,7 @@ def ranks(posterior: xr.Dataset, which: int = 0, *, ax: Axes | None = None) -> A
             labels.append(f"half {k + 1}" if halves else f"chain {k + 1}")
     ax.set_ylim(bottom=0.0)
     ax.set(xlabel="rank", ylabel="draws")
-    ax.set_title(f"Ranks: {short(name)}", parse_math=False)
+    ax.set_title(f"Ranks: {short(name, 40)}", parse_math=False)
     legend(ax, handles, labels)
     return ax
 

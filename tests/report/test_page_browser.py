@@ -255,6 +255,26 @@ def test_it_fits_and_is_accessible(opened, width, scheme):
     assert bad(axe, page) == []
 
 
+def test_pictures_are_dark_on_a_dark_page_and_readable_on_a_phone(opened):
+    filtered = "xs => xs.map(x => getComputedStyle(x).filter)"
+    page = opened(viewport={"width": 400, "height": 900}, color_scheme="dark")
+    pictures = page.locator(".picture")
+    assert pictures.count() > 1
+    assert all("invert" in f for f in page.eval_on_selector_all("figure img", filtered))
+    for k in range(pictures.count()):
+        shown, natural = pictures.nth(k).evaluate(
+            "x => [x.firstElementChild.clientWidth, +x.firstElementChild.getAttribute('width')]"
+        )
+        assert shown >= 0.7 * natural
+        if shown > 400:
+            assert pictures.nth(k).get_attribute("tabindex") == "0"
+    page.emulate_media(media="print", color_scheme="dark")
+    assert set(page.eval_on_selector_all("figure img", filtered)) == {"none"}
+    page = opened(color_scheme="light")
+    assert set(page.eval_on_selector_all("figure img", filtered)) == {"none"}
+    assert page.locator(".picture[tabindex]").count() == 0
+
+
 def bad(axe, page):
     found = axe.Axe().run(page).response["violations"]
     return [(v["id"], [n["html"][:90] for n in v["nodes"][:3]]) for v in found
