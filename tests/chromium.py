@@ -16,6 +16,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 #: A sandbox needs a user who is not root.
@@ -59,6 +60,14 @@ def why_none() -> str | None:
 def required() -> bool:
     """Whether a skipped test of a page is a failure: asked for, and there is a Chromium."""
     return os.environ.get("IRT_DASK_BROWSER") == "required" and why_none() is None
+
+
+def judge(report: Any, item: Any, why: object) -> Any:
+    """Make the report of a page's test that was skipped a failure, where that is asked for."""
+    if report.skipped and item.get_closest_marker("browser") and required():
+        report.outcome = "failed"
+        report.longrepr = f"skipped, although there is a Chromium: {why}"
+    return report
 
 
 def install() -> None:

@@ -29,12 +29,9 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """A test of a page that is skipped has failed, where that is asked for (chromium.py)."""
+    """A test of a page that is skipped has failed, where that is asked for."""
     report = yield
-    if report.skipped and item.get_closest_marker("browser") and chromium.required():
-        report.outcome = "failed"
-        report.longrepr = f"skipped, although there is a Chromium: {call.excinfo.value}"
-    return report
+    return chromium.judge(report, item, call.excinfo and call.excinfo.value)
 
 
 @pytest.fixture(scope="session")

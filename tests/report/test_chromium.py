@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import chromium
-import conftest
 import pytest
 
 
@@ -19,13 +18,8 @@ def asked_anew():
 def reported(outcome, marked=True):
     """What becomes of a report."""
     item = SimpleNamespace(get_closest_marker=lambda name: marked and name == "browser")
-    call = SimpleNamespace(excinfo=SimpleNamespace(value=outcome))
-    passing = conftest.pytest_runtest_makereport(item, call)
-    next(passing)
     report = SimpleNamespace(skipped=outcome == "skipped", outcome=outcome, longrepr="")
-    with pytest.raises(StopIteration) as done:
-        passing.send(report)
-    return done.value.value.outcome
+    return chromium.judge(report, item, "no reason").outcome
 
 
 def test_a_skip_is_a_failure_only_where_there_is_a_chromium(monkeypatch):
