@@ -31,7 +31,6 @@ COMMANDS = {
     "cluster": "pytest -q --durations=12 -m 'cluster and not nightly'",
     "slow": "pytest -q --durations=12 -m 'slow and not nightly'",
     "long": "pytest -q --durations=20 -m '(slow or cluster) and not nightly'",
-    "browser": "pytest -q -n 0 --durations=12 -m browser",
     "nightly": "pytest -q --durations=12 -m nightly",
     "planted": "python tests/planted_bugs.py",
     "mutations": "python tests/mutations.py",
@@ -63,6 +62,16 @@ def docs(session: nox.Session) -> None:
     with tempfile.TemporaryDirectory() as folder:
         to = session.posargs[0] if session.posargs else folder
         session.run("python", "irt_dask/docs/build.py", to, "--strict")
+
+
+@nox.session
+def browser(session: nox.Session) -> None:
+    """The report page in a Chromium; a test that is skipped although there is one has failed."""
+    session.chdir(ROOT)
+    tests = Path("tests").rglob("test_*.py")  # of many, which take long to be collected
+    given = session.posargs or [str(p) for p in tests if "mark.browser" in p.read_text("utf-8")]
+    command = ("pytest", "-q", "-n", "0", "--durations=12", "-m", "browser")
+    session.run(*command, *given, env={"IRT_DASK_BROWSER": "required"})
 
 
 @nox.session

@@ -4,6 +4,7 @@ import hashlib
 import signal
 from pathlib import Path
 
+import chromium
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
@@ -24,6 +25,13 @@ def pytest_collection_modifyitems(items):
     for item in items:
         alone = "client" in item.fixturenames or item.get_closest_marker("cluster")
         item.add_marker(pytest.mark.xdist_group("processes" if alone else item.path.stem))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A test of a page that is skipped has failed, where that is asked for."""
+    report = yield
+    return chromium.judge(report, item, call.excinfo and call.excinfo.value)
 
 
 @pytest.fixture(scope="session")

@@ -85,7 +85,8 @@ def init(out: str, everything: bool, quiet: bool, **options: Any) -> None:
     click.echo(f"{out}: written")
     for line in to_decide:
         click.echo(f"to decide: {line}")
-    click.echo(f"then: irt-dask run {out}")
+    decided = f", when that is decided in {out}" if to_decide else ""
+    click.echo(f"then{decided}: irt-dask run {out}")
 
 
 def _look(options: dict[str, Any], everything: bool, quiet: bool) -> tuple[Look, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from pathlib import Path
@@ -12,7 +13,9 @@ from irt_dask.cli.common import shortened
 from irt_dask.cli.look import amount, missing_share, others, suggested, value_line
 from irt_dask.cli.spoken import toml_value, typed
 from irt_dask.ingest.columns.limits import DATA
-from irt_dask.ingest.columns.numbers import of_decimal
+from irt_dask.ingest.columns.meanings import plainly
+from irt_dask.ingest.columns.numbers import number_of, of_decimal
+from irt_dask.ingest.columns.reasons import LONGEST_CODE
 from irt_dask.ingest.look import OTHER, Look
 from irt_dask.ingest.sources.delimited import DelimitedSource
 from irt_dask.ingest.sources.item_tables import read_categories
@@ -171,11 +174,16 @@ class _Questions:
         )
         unknown = [v for v in self.look.values if v.meaning == "no response"]
         of_roles = {*self._roles.values()}
-        unknown = [v for v in unknown if not v.columns or not of_roles.issuperset(v.columns)]
-        codes = []
+        answered = {*of_roles, *self.look.suspects}  # by what becomes of the column
+        unknown = [
+            v for v in unknown
+            if not v.columns or not answered.issuperset(v.columns)
+            or (of_roles.issuperset(v.columns) and of_decimal(v.text, decimal))
+        ]  # fmt: skip
+        codes, labels = [], []
         for value in unknown[:_SHOWN]:
             line = value_line(value, self.look)
-            if value.text == OTHER:
+            if value.text == OTHER or len(value.text) > LONGEST_CODE:
                 self._ask(f"what do they mean? {line}", f"{line}. What do they mean?")
             elif of_decimal(value.text, decimal):
                 if "decimal" not in self._perhaps:
@@ -186,17 +194,16 @@ class _Questions:
                 continue
             else:
                 codes.append(value.text)
+                if _is_label(value.text) and 2 * len(value.columns) >= len(self.look.items):
+                    labels.append(value.text)
                 question = f"what does {value.text!r} mean?"
                 self._ask(f"{question} {line}", f"{line}. What does it mean?")
-            if 0 < len(value.columns) <= _SHOWN:
+            if 0 < len(value.columns) <= _SHOWN and {*self.look.items} > {*value.columns}:
                 self._no_items += value.columns
         if len(unknown) > _SHOWN:
             self.lines.append(f"# ... and {len(unknown) - _SHOWN} more such values")
         if codes:
-            recode = {**(self.given.get("recode") or {}), **dict.fromkeys(codes, "wrong")}
-            missing = [*(self.given.get("missing") or []), *codes]
-            self._perhaps["missing"] = missing, "those of them that mean not observed"
-            self._perhaps["recode"] = recode, 'the others; or "right"'
+            self._offer(codes, labels)
         if self.look.perhaps_categories:
             why = "where these codes are categories"
             why += '; or categories = "data"' * self.look.perhaps_data
@@ -205,12 +212,33 @@ class _Questions:
             recode = {**(self.given.get("recode") or {}), **self.look.perhaps_recode}
             self._perhaps["recode"] = recode, "with categories, which have codes from 0"
 
+    def _offer(self, codes: list[str], labels: list[str]) -> None:
+        """What these values may mean: not observed, right or wrong, labels of categories."""
+        said = self.given.get("recode") or {}
+        if silent := [c for c in codes if plainly(c) is None]:
+            missing = [*(self.given.get("missing") or []), *silent]
+            self._perhaps["missing"] = missing, "those of them that mean not observed"
+        if len(labels) > BINARY and "categories" not in self.sure:
+            of = {label: k for k, label in enumerate(labels)}
+            why = "of labels of categories: codes from 0, to be put in the order of the labels"
+            self._perhaps["recode"] = {**said, **of}, why
+            self._perhaps["categories"] = len(labels), "with it"
+            return
+        meant = {code: plainly(code) or "wrong" for code in codes}
+        why = 'the others; or "right"' if silent else "if the words mean that"
+        self._perhaps["recode"] = {**said, **meant}, why
+
     def _ask_about_roles(self) -> None:
         for role, name in self._roles.items():
             question = f"does the column {name!r} hold the {role} of each person?"
             self._ask(question, f"{question} As it is, it does not.")
         if self._roles:
             self._perhaps["columns"] = self.sure["columns"] | self._roles, "if so"
+
+
+def _is_label(text: str) -> bool:
+    """Whether a value is a word that stands for a category, neither a number nor a letter."""
+    return len(text) > 1 and not math.isfinite(number_of(text)) and plainly(text) is None
 
 
 def _called(look: Look) -> list[tuple[str, str]]:

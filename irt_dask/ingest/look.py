@@ -32,6 +32,7 @@ from irt_dask.ingest.sort.occurring import recode_from_1
 from irt_dask.ingest.sort.writing import DROPPED
 from irt_dask.ingest.sources.opening import open_source, persons_table
 from irt_dask.ingest.sources.source import Source, TextSource
+from irt_dask.ingest.text.quotes import LINE_END
 from irt_dask.store.categories import BINARY, MOST
 
 #: Pieces of a file, of 16 MB and more, that are read; more are sampled.
@@ -336,7 +337,7 @@ def _values(recorder: _Recorder) -> list[Value]:
     columns: dict[tuple[str, str], list[str]] = {}
     for column, counter in recorder.seen.items():
         for text, n in counter.items():
-            value = text, recorder.meaning(text, column)
+            value = text.replace(LINE_END, " "), recorder.meaning(text, column)
             counts[value] += n
             columns.setdefault(value, []).append(column)
     return [
@@ -355,6 +356,7 @@ def _suggest(look: Look, recorder: _Recorder) -> None:
     codes = {
         column: {CODES[t] for t in counter if t in CODES and recorder.table[t] == CODES[t]}
         for column, counter in recorder.seen.items()
+        if column not in look.suspects  # of ages and totals these are no categories
     }
     found = sorted({BINARY - 1}.union(*codes.values()))
     while found[-1] in (7, 8, 9) and found[-1] - 1 not in found:

@@ -113,8 +113,8 @@ def _rests(attrs: Mapping[Any, Any]) -> list[str]:
     said = [
         f"Scale and place rest on abilities being N(0, 1), which leaves {attrs['scale_se']:.3f} of "
         f"a common log a and {attrs['place_se']:.3f} of a common shift open (standard errors). The "
-        f"items' prior, {kind}, has moved them by {attrs['scale_shift']:+.3f} and "
-        f"{attrs['place_shift']:+.3f}."
+        f"items' prior, {kind}, has moved them by {attrs['scale_shift']:+z.3f} and "
+        f"{attrs['place_shift']:+z.3f}."
     ]
     if any(abs(attrs[f"{x}_shift"]) > attrs[f"{x}_se"] for x in ("scale", "place")):
         said.append(

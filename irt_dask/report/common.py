@@ -110,10 +110,10 @@ def refuse_dim(parameter: str, dim: int | None) -> None:
         )
 
 
-def short(text: object) -> str:
+def short(text: object, most: int = LABEL_LENGTH) -> str:
     """Make a label of one line and bounded length; the middle of a long text is left out."""
     line = " ".join(str(text).encode("utf-8", "replace").decode("utf-8").split())
-    return line if len(line) <= LABEL_LENGTH else f"{line[:13]}…{line[14 - LABEL_LENGTH :]}"
+    return line if len(line) <= most else f"{line[: most - 11]}…{line[-10:]}"
 
 
 def seconds(value: float) -> str:

@@ -61,7 +61,7 @@ def item_groups(fit: xr.Dataset, *, show: str = "md", ax: Axes | None = None) ->
     )  # fmt: skip
     group, item = np.nonzero(freed)
     size = float(np.clip(900.0 / max(values.shape), 0.6, 18.0))
-    ax.scatter(item, group, s=size, color=INK, lw=0)
+    ax.scatter(item, group, s=size, color=INK, edgecolors="white", lw=0.05 * size)
     _name(ax.set_yticks, [str(x) for x in fit["group_label"].values], None)
     _name(ax.set_xticks, [str(x) for x in fit["origin_id"].values], 90)
     ax.set(xlabel="item", ylabel="group")

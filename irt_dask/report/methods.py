@@ -28,6 +28,17 @@ _SCORES = {
     "ml": ("maximum-likelihood estimates", ()),
     "wle": ("weighted likelihood estimates", ("warm",)),
 }
+#: What is not as LS-WASP was published: scales and locations of shards.
+_POWERINGS = {
+    "shrink": "no likelihood was powered, but deviations from each shard's mean were scaled by the "
+    "root of its share of the persons",
+    "replicate": "persons counted several times in each shard, with abilities drawn separately, in "
+    "place of powers of the items' conditionals",
+}
+_LOCATIONS = {
+    "refined": "the location was found by steps on the responses of all persons",
+    "precision": "means of shards were weighted by their precisions",
+}
 _REFERENCES = {
     "andrich": ("Andrich, 1978", "Andrich, D. (1978). A rating formulation for ordered response "
                 "categories. Psychometrika, 43(4), 561-573."),
@@ -72,6 +83,10 @@ _REFERENCES = {
                    "Learning Research, 19(8), 1-35."),
     "warm": ("Warm, 1989", "Warm, T. A. (1989). Weighted likelihood estimation of ability in item "
              "response theory. Psychometrika, 54(3), 427-450."),
+    "xu": ("Xu, Lu, Zhang, Wang, & Xu, 2024", "Xu, S., Lu, J., Zhang, J., Wang, C., & Xu, G. "
+           "(2024). Optimizing large-scale educational assessment with a \u201cdivide-and-conquer"
+           "\u201d strategy: Fast and efficient distributed Bayesian inference in IRT models. "
+           "Psychometrika, 89(4). https://doi.org/10.1007/s11336-024-09978-1"),
 }  # fmt: skip
 
 
@@ -157,13 +172,23 @@ def _calibration(text: _Text, fit: xr.Dataset) -> None:
         if a.get("sampler") == "polya-gamma":
             how += f" by Pólya-Gamma augmentation{text.cite('polson')}"
         if method == "LS-WASP":
-            how += (
-                f", made in {int(a['n_shards']):,} shards of the persons and combined by their "
-                f"Wasserstein barycenter{text.cite('srivastava')}"
-            )
+            how += _shards(text, a)
     else:
         how = f"by the method {method!r}" if method else ""
     text.say(f"{who} were calibrated{models}{' ' if how else ''}{how}.")
+
+
+def _shards(text: _Text, a: Mapping[Any, Any]) -> str:
+    """Say how posteriors of shards became one, and what is not as the method was published."""
+    how = (
+        f", made in {int(a['n_shards']):,} shards of the persons and combined as the location-"
+        f"scatter Wasserstein barycenter{text.cite('xu')} of their posteriors, which goes back to "
+        f"that of subset posteriors{text.cite('srivastava')}"
+    )
+    powering = _POWERINGS.get(str(a.get("powering")))
+    location = _LOCATIONS.get(str(a.get("location")))
+    own = [words for words in (powering, location) if words]
+    return how + (f"; other than published, {' and '.join(own)}" if own else "")
 
 
 def _course(text: _Text, a: Mapping[Any, Any]) -> None:

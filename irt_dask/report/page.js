@@ -414,4 +414,17 @@
   panel.addEventListener("click", (event) => { if (event.target === panel) panel.close(); });
   addEventListener("hashchange", fromAddress);
   fromAddress();
+
+  // pictures that are wider than the screen can be moved by the keyboard too
+  function reach() {
+    document.querySelectorAll(".picture").forEach((box) => {
+      const wide = box.scrollWidth > box.clientWidth;
+      const given = { tabindex: "0", role: "group", "aria-label": "Picture, moved sideways" };
+      for (const name in given) {
+        if (wide) box.setAttribute(name, given[name]); else box.removeAttribute(name);
+      }
+    });
+  }
+  addEventListener("resize", reach);
+  reach();
 })();

@@ -32,6 +32,8 @@ from irt_dask.report.common import (
     short,
     spread,
 )
+from irt_dask.report.coreset_plots import coreset_errors
+from irt_dask.report.fit_plots import dif, item_fit, observed, residuals, scree
 from irt_dask.report.group_plots import item_groups
 from irt_dask.report.posterior_plots import (
     drawn,
@@ -41,7 +43,7 @@ from irt_dask.report.posterior_plots import (
     suspects,
 )
 from irt_dask.report.predictive_plots import predictive, predictive_items
-from irt_dask.report.rank_plots import ranks
+from irt_dask.report.rank_plots import rank_intervals, ranks
 from irt_dask.report.table_plots import groups, percentiles
 from irt_dask.report.wright import wright_map
 from irt_dask.variables import ITEMS, ITERATION
@@ -53,15 +55,22 @@ __all__ = [
     "categories",
     "compare",
     "convergence",
+    "coreset_errors",
+    "dif",
     "forest",
     "groups",
     "icc",
     "information",
+    "item_fit",
     "item_groups",
+    "observed",
     "percentiles",
     "predictive",
     "predictive_items",
+    "rank_intervals",
     "ranks",
+    "residuals",
+    "scree",
     "shards",
     "suspects",
     "timings",
@@ -139,7 +148,7 @@ def icc(
         style = "-" if k < 6 else (0, (5, 1.5))
         handles += ax.plot(theta, curves[i], color=COLOURS[k % 6], lw=1.8, ls=style)
     names = [
-        f"{short(ids[index[i]])}  a={a[i]:.2f}, b={b[i]:.2f}"
+        f"{short(ids[index[i]])}  a={a[i]:z.2f}, b={b[i]:z.2f}"
         + "".join(f", {p.letter}={x[usable][i]:.2f}" for p, x in more if x[usable][i] != p.neutral)
         + (f", {highest[i] + 1} categories" if highest[i] > 1 else "")
         for i in chosen
@@ -217,7 +226,7 @@ def compare(
         beyond = f"{outside} {point}{'s' * (outside != 1)} beyond the frame"
         ax.text(0.98, 0.02, beyond, transform=ax.transAxes, ha="right", fontsize=8, color=INK)
     constant = len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0
-    r = "r undefined" if constant else f"r = {np.corrcoef(x, y)[0, 1]:.4f}"
+    r = "r undefined" if constant else f"r = {np.corrcoef(x, y)[0, 1]:z.4f}"
     ax.set_title(f"{title}: {r}, {len(x):,} {point}{'s' * (len(x) != 1)}")
     ax.set(xlim=(low, high), ylim=(low, high), xlabel=labels[0], ylabel=labels[1])
     ax.set_aspect("equal")

@@ -557,3 +557,75 @@ def test_check_says_which_categories_would_be_dropped(typed, tmp_path):
     (tmp_path / "g.csv").write_text("person,q1,q2\na,0,3\nb,1,0\nc,1,1\n")
     told = typed("check", "g.csv", "--categories", "q2=4", "--null-categories", "collapse").out
     assert "categories without a response are dropped: 'q2' (2)" in told
+
+
+def wide(path, columns):
+    pd.DataFrame({"id": [f"{k:03d}" for k in range(6)], **columns}).to_csv(path, index=False)
+
+
+def test_columns_that_are_perhaps_no_items_bring_no_questions_about_their_values(typed, tmp_path):
+    y = {f"q{j}": [0, 1] * 3 for j in (1, 2)}
+    wide("f.csv", {**y, "time": range(12, 18), "sex": list("mfmfmf"), "q3": [1, 0] * 3})
+    seen = checked(typed, "f.csv", code=2)
+    assert seen["perhaps_categories"] is None
+    out = typed("init", "f.csv").out
+    assert [x for x in out.splitlines() if "decide" in x] == [
+        "to decide: are these items? time, sex",
+        "then, when that is decided in pipeline.toml: irt-dask run pipeline.toml",
+    ]
+    text = Path("pipeline.toml").read_text()
+    assert "# recode" not in text
+    Path("pipeline.toml").write_text(text.replace("# exclude", "exclude"))
+    source, options = of_toml("pipeline.toml")
+    assert irt.ingest(source, "s", **options).item_id == ("q1", "q2", "q3")
+    assert "then: irt-dask run" in typed("init", "f.csv", "--exclude", "time,sex", "--out", "b").out
+
+
+@pytest.mark.parametrize("right, wrong", [("correct", "incorrect"), ("Richtig", "Falsch"),
+                                          ("RIGHT", "WRONG")])  # fmt: skip
+def test_words_for_right_and_wrong_are_offered_as_such(typed, tmp_path, right, wrong):
+    wide("f.csv", {f"q{j}": [right, wrong, right] * 2 for j in range(3)})
+    for first, other in ((right, wrong), (wrong, right)):
+        Path("g.csv").write_text(f"id,q1\na,{first}\nb,{other}\n")
+        says = ("right", "wrong") if first == right else ("wrong", "right")
+        told = typed("check", "g.csv", code=2).err
+        assert f"say --recode {first}={says[0]} --recode {other}={says[1]}" in told
+    typed("init", "f.csv")
+    text = Path("pipeline.toml").read_text()
+    assert "# missing" not in text
+    assert "# exclude" not in text  # all items: that is no way out
+    Path("pipeline.toml").write_text(text.replace("# recode", "recode"))
+    source, options = of_toml("pipeline.toml")
+    made = irt.ingest(source, "s", **options)
+    assert made.to_xarray()["response"].values[:3, 0].tolist() == [1, 0, 1]
+    assert made.person_ids(0)[0] == "000"
+
+
+def test_labels_of_categories_are_offered_codes(typed, tmp_path):
+    labels = ["never", "often", "always"]
+    wide("f.csv", {f"q{j}": labels * 2 for j in range(3)})
+    typed("init", "f.csv")
+    text = Path("pipeline.toml").read_text()
+    assert "# recode = { never = 0, often = 1, always = 2 }   # of labels" in text
+    assert "# categories = 3" in text
+    changed = text.replace("# recode", "recode").replace("# categories", "categories")
+    Path("pipeline.toml").write_text(changed)
+    source, options = of_toml("pipeline.toml")
+    assert set(irt.ingest(source, "s", **options).n_categories) == {3}
+
+
+def test_text_of_several_lines_is_no_code(typed, tmp_path):
+    said = ['one\ntwo "of them"', "x", "y"] * 2
+    wide("f.csv", {"q1": [0, 1] * 3, "q2": [1, 0] * 3, "word": said})
+    values = [v["text"] for v in checked(typed, "f.csv", code=2)["values"]]
+    assert 'one two "of them"' in values
+    assert "\v" not in typed("init", "f.csv").out
+
+
+@pytest.mark.parametrize("name, told", [
+    ("a.xlsx", "save the sheet of the responses as 'CSV UTF-8' there"),
+    ("a.sav", "export it there as CSV"), ("a.txt", "rename it to .csv"), ("a.png", "must end in"),
+])  # fmt: skip
+def test_files_of_other_programs_are_told_what_to_do_with(typed, tmp_path, name, told):
+    Path(name).write_text("x")
+    assert told in typed("check", name, code=2).err

@@ -132,8 +132,8 @@ def shown(args, code, folder, monkeypatch, capsys):
     "args, message",
     [
         ([], "say --missing m, else --recode m=right or --recode m=wrong; where items have more "
-             "than two categories, say --categories and, for each label, --recode m=CODE; if the "
-             "column is no item, --exclude sex"),
+             "than two categories, say --categories and, for each label, --recode m=CODE; its name "
+             "is hardly that of an item; if the column is no item, --exclude sex"),
         (["--column", "items=z*"], "--column 'items=z*': no column matches 'z*'"),
         (["--exclude", "z,q1"], "--exclude z: there is no column 'z'"),
         (["--missing", "1"], "recode it: --recode 1=missing"),

@@ -300,7 +300,15 @@ def test_first_facts_ask_for_a_look_where_something_is_wrong():
          "Samejima, 1969)", 3),
         ({"model": "own"}, "under the model own by marginal", 1),
         ({"method": "LS-WASP", "n_shards": 4, "n_chains": 2, "sampler": "polya-gamma", "seed": 3},
-         "by Pólya-Gamma augmentation (Polson, Scott, & Windle, 2013), made in 4 shards", 3),
+         "by Pólya-Gamma augmentation (Polson, Scott, & Windle, 2013), made in 4 shards of the "
+         "persons and combined as the location-scatter Wasserstein barycenter (Xu, Lu, Zhang, "
+         "Wang, & Xu, 2024) of their posteriors", 4),
+        ({"method": "LS-WASP", "n_shards": 4, "powering": "shrink", "location": "refined"},
+         "; other than published, no likelihood was powered, but deviations from each shard's "
+         "mean were scaled by the root of its share of the persons and the location was found by "
+         "steps on the responses of all persons.", 3),
+        ({"method": "LS-WASP", "n_shards": 4, "powering": "published", "location": "average"},
+         "(Srivastava, Li, & Dunson, 2018).", 3),
         ({"converged": 0}, "The iterations did not converge (9).", 2),
         ({"guessing_prior": "Beta(5, 17)"}, "Priors (guessing: Beta(5, 17)).", 2),
         ({"weight_kind": "sampling"}, "Persons counted by their sampling weights.", 2),

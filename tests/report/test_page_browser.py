@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import re
-import shutil
 
+import chromium
 import numpy as np
 import pytest
 import xarray as xr
@@ -18,7 +17,11 @@ import xarray as xr
 from irt_dask.report.page import write_report
 from irt_dask.store.documents import by_item, to_csv
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="needs pip install irt_dask[browser]")
+if chromium.required():
+    from playwright import sync_api
+else:
+    reason = "needs pip install irt_dask[browser]"
+    sync_api = pytest.importorskip("playwright.sync_api", reason=reason)
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
@@ -29,15 +32,12 @@ NASTY = ['</script><img src=x onerror="alert(1)">', "=HYPERLINK(1)", "a,b", 'q"u
 
 @pytest.fixture(scope="module")
 def browser():
-    names = ("chromium", "chromium-browser", "google-chrome")
-    found = next((path for name in names if (path := shutil.which(name))), None)
+    if (why := chromium.why_none()) is not None:
+        pytest.skip(f"there is no Chromium: {why}")
     with sync_api.sync_playwright() as playwright:
-        # a sandbox needs a user who is not root
-        args = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-        try:
-            opened = playwright.chromium.launch(executable_path=found, args=args)
-        except sync_api.Error as error:
-            pytest.skip(f"there is no Chromium that starts: {str(error).splitlines()[0]}")
+        opened = playwright.chromium.launch(
+            executable_path=chromium.on_the_path(), args=chromium.ARGUMENTS
+        )
         yield opened
         opened.close()
 
@@ -253,6 +253,26 @@ def test_it_fits_and_is_accessible(opened, width, scheme):
     assert box["x"] >= 0
     assert box["x"] + box["width"] <= width
     assert bad(axe, page) == []
+
+
+def test_pictures_are_dark_on_a_dark_page_and_readable_on_a_phone(opened):
+    filtered = "xs => xs.map(x => getComputedStyle(x).filter)"
+    page = opened(viewport={"width": 400, "height": 900}, color_scheme="dark")
+    pictures = page.locator(".picture")
+    assert pictures.count() > 1
+    assert all("invert" in f for f in page.eval_on_selector_all("figure img", filtered))
+    for k in range(pictures.count()):
+        shown, natural = pictures.nth(k).evaluate(
+            "x => [x.firstElementChild.clientWidth, +x.firstElementChild.getAttribute('width')]"
+        )
+        assert shown >= 0.7 * natural
+        if shown > 400:
+            assert pictures.nth(k).get_attribute("tabindex") == "0"
+    page.emulate_media(media="print", color_scheme="dark")
+    assert set(page.eval_on_selector_all("figure img", filtered)) == {"none"}
+    page = opened(color_scheme="light")
+    assert set(page.eval_on_selector_all("figure img", filtered)) == {"none"}
+    assert page.locator(".picture[tabindex]").count() == 0
 
 
 def bad(axe, page):

@@ -384,6 +384,12 @@ def test_plots_return_axes_given_or_new(n):
         assert function(*args, ax=mine) is mine
 
 
+def test_a_zero_has_no_sign():
+    bank = make(1)[0].assign(item_intercept=("items", [1e-9]), item_difficulty=("items", [-1e-9]))
+    (label,) = (t.get_text() for t in draw(plots.icc(bank)).get_legend().get_texts())
+    assert label.endswith(", b=0.00")
+
+
 def test_icc_starts_at_the_guessing_parameter():
     c = np.array([0.0, 0.25, 0.1])
     a, b = np.array([1.0, 1.5, 0.8]), np.array([0.0, 0.5, -1.0])

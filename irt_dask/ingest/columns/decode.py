@@ -13,6 +13,7 @@ from irt_dask.ingest.columns.meanings import MISSING, NOT_OBSERVED, UNKNOWN
 from irt_dask.ingest.columns.numbers import number_of, of_decimal, shorten
 from irt_dask.ingest.columns.roles import AT, Roles
 from irt_dask.ingest.columns.rows import Bad, Rows
+from irt_dask.ingest.columns.suspects import WORDS, words_of
 from irt_dask.ingest.columns.trimming import composed, filled, has, trimmed
 from irt_dask.ingest.columns.values import Codes, Distinct
 from irt_dask.ingest.text.lines import fault
@@ -238,7 +239,8 @@ class Decoder:
 def _or_no_item(column: str) -> str:
     role = column.casefold()
     what = f" or columns={{{role!r}: {column!r}}}" if role in ("weight", "group") else ""
-    return f"; if the column is no item, exclude=[{column!r}]{what}"
+    named = "; its name is hardly that of an item" if words_of(column) & WORDS else ""
+    return f"{named}; if the column is no item, exclude=[{column!r}]{what}"
 
 
 def _of_row(column: str | OfRow) -> OfRow:

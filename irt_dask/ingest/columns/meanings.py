@@ -21,6 +21,12 @@ NOT_OBSERVED = (
 #: Among answers as they were given, these may be one, or stand for none: not taken unsaid.
 _IN_DOUBT = ("None", "-")
 WORDS = {"right": 1, "wrong": 0, "missing": -1, **NONRESPONSE}
+#: Labels that say which is right, and the other of the two: offered, never taken unsaid.
+_OPPOSITES = (("right", "wrong"), ("correct", "incorrect"), ("pass", "fail"), ("passed", "failed"),
+              ("richtig", "falsch"), ("korrekt", "inkorrekt"), ("correcto", "incorrecto"),
+              ("juste", "faux"), ("corretto", "sbagliato"))  # fmt: skip
+_PLAIN = {word: ("right", other) for word, other in _OPPOSITES}
+_PLAIN |= {word: ("wrong", other) for other, word in _OPPOSITES}
 MISSING = -1
 UNKNOWN = -2
 
@@ -54,6 +60,18 @@ def texts_of(code: object, option: str) -> list[str]:
     if isinstance(code, bool) or not isinstance(code, Real):
         raise InputError(f"{option}: {code!r} must be a string or a number")
     return [str(int(code))] if isinstance(code, Integral) else spellings(float(code))
+
+
+def plainly(text: str) -> str | None:
+    """Return "right" or "wrong" for a label that says it in words, None for others."""
+    found = _PLAIN.get(text.casefold())
+    return None if found is None else found[0]
+
+
+def opposite(text: str) -> str:
+    """Return the label that stands for the other of right and wrong, written alike."""
+    other = _PLAIN[text.casefold()][1]
+    return other.upper() if text.isupper() else other.title() if text.istitle() else other
 
 
 def missing_codes(missing: Any) -> list[str]:

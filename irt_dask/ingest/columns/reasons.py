@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 
 from irt_dask.ingest.columns.limits import Limits
-from irt_dask.ingest.columns.meanings import UNKNOWN
+from irt_dask.ingest.columns.meanings import UNKNOWN, opposite, plainly
 from irt_dask.ingest.columns.numbers import number_of, of_decimal, shorten
 from irt_dask.store.categories import BINARY, MOST
 
 #: Whole numbers from here on are codes for missing more often than scores of one item.
 _FEWEST_MISSING = 7
 #: More letters than these are no code, but what somebody has written.
-_LONGEST_CODE = 40
+LONGEST_CODE = 40
 
 
 def reason(
@@ -24,7 +24,7 @@ def reason(
     ``code`` is what it means, beyond the item's categories, or UNKNOWN.  ``decimal`` is the sign in
     numbers that was said, ``of_file`` that of the file, where it can have another one than a dot.
     """
-    if len(value) > _LONGEST_CODE or len(value.splitlines()) > 1:  # nobody would type it
+    if len(value) > LONGEST_CODE or len(value.splitlines()) > 1:  # nobody would type it
         return rule_of(limits, item)
     if code != UNKNOWN:
         beyond = _beyond(value, item, limits, code, number_of(value, decimal) == code)
@@ -48,6 +48,10 @@ def reason(
     if value.startswith("#"):
         rule = "this is an error of a spreadsheet's formula; mend it there, or"
         return f"{rule} say {missing} where it means not observed"
+    if limits.most == BINARY and (meant := plainly(value)):
+        other = opposite(value)
+        both = {value: meant, other: "wrong" if meant == "right" else "right"}
+        return f"{rule}; if the words mean that, say recode={both}"
     if len(value) == 1 and value.isalpha():
         rule += "; if answers stand as they were given, say which are right by key="
     more = ""

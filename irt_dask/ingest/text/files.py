@@ -18,6 +18,10 @@ from irt_dask.store.places import Location, location
 
 KINDS = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson")
 ACCEPTED = f"{', '.join(KINDS)} (each also .gz, as in .csv.gz) or .parquet"
+#: What to do with files of other programs.
+_WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
+_STATISTICS = (".sav", ".zsav", ".por", ".dta", ".sas7bdat", ".xpt", ".rds", ".rdata")
+_TEXTS = (".txt", ".dat", ".asc")
 
 
 def located(
@@ -48,8 +52,20 @@ def checked_path(source: str | PathLike[str] | ObjectPath) -> Location:
     if kind != "file":
         raise located(path, "is no regular file; write the data to a file first")
     if kind_of(path) is None:
-        raise located(path, f"the name must end in one of {ACCEPTED}")
+        raise located(path, f"{_of_others(path)}the name must end in one of {ACCEPTED}")
     return path
+
+
+def _of_others(path: Location) -> str:
+    """Say what to do with a file of another program, by its name."""
+    kind = Path(path.name).suffix.lower()
+    if kind in _WORKBOOKS:
+        return "a workbook; save the sheet of the responses as 'CSV UTF-8' there, and give that: "
+    if kind in _STATISTICS:
+        return "a file of a statistics program; export it there as CSV, and give that: "
+    if kind in _TEXTS:
+        return "if it is a table with a sign between the values, rename it to .csv: "
+    return ""
 
 
 def _what(path: Location) -> str | None:
