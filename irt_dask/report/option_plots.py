@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def options(found: xr.Dataset, item: int | str = 0, *, ax: Axes | None = None) -> Axes:
     """Draw the share of each fifth of the persons that chose each option of an item.
 
-    The line of the right option, drawn thick, should rise, and all others fall: one that rises
+    The line of the key, drawn thick, should rise, and all others fall: one that rises
     attracts the able.
 
     Parameters
@@ -35,7 +35,7 @@ def options(found: xr.Dataset, item: int | str = 0, *, ax: Axes | None = None) -
     >>> found = irt.option_analysis(irt.from_array(answers, categories=3), 0, labels="ABC")
     >>> ax = irt.plot.options(found, "4")
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
-    ['A (right)', 'B', 'C']
+    ['A (key)', 'B', 'C']
     """
     curve = required(found, "item_option_curve")
     (j,) = positions(found, [item])
@@ -46,7 +46,7 @@ def options(found: xr.Dataset, item: int | str = 0, *, ax: Axes | None = None) -
         right = c == key
         handles += ax.plot(at, curve[j, c], color=COLOURS[c % len(COLOURS)], marker="osD^v"[c % 5],
                            ms=4.0, lw=2.6 if right else 1.3)  # fmt: skip
-        said.append(f"{short(names[c])} (right)" if right else short(names[c]))
+        said.append(f"{short(names[c])} (key)" if right else short(names[c]))
     ax.set(xlabel="fifth of the persons, by other items", ylabel="share that chose it",
            xticks=at, ylim=(-0.02, 1.02))  # fmt: skip
     ax.set_title(f"Options of {short(str(found['item_id'].values[j]))}", parse_math=False)

@@ -35,6 +35,7 @@ from irt_dask.report.common import (
 from irt_dask.report.coreset_plots import coreset_errors
 from irt_dask.report.fit_plots import dif, item_fit, observed, residuals, scree
 from irt_dask.report.group_plots import item_groups
+from irt_dask.report.option_plots import options
 from irt_dask.report.posterior_plots import (
     drawn,
     forest,
@@ -64,6 +65,7 @@ __all__ = [
     "item_fit",
     "item_groups",
     "observed",
+    "options",
     "percentiles",
     "predictive",
     "predictive_items",

@@ -49,6 +49,13 @@ def runnable(page):
     return any(how in RUN and not why for how, _, why in blocks(page))
 
 
+def marked(page):
+    """A page of cells alone is nightly: the site's build runs it, for every change."""
+    kinds = {how for how, _, why in blocks(page) if how in RUN and not why}
+    marks = [pytest.mark.nightly] if kinds == {"{code-cell}"} else []
+    return pytest.param(page, marks=marks, id=name(page))
+
+
 def test_every_block_is_run_or_says_why_not():
     bad = []
     for page in PAGES:
@@ -80,7 +87,7 @@ def test_every_public_name_is_on_a_page():
 @pytest.mark.filterwarnings(
     "ignore::irt_dask.errors.IrtDaskWarning"
 )  # pages show what is warned of
-@pytest.mark.parametrize("page", [*filter(runnable, PAGES)], ids=name)
+@pytest.mark.parametrize("page", [*map(marked, filter(runnable, PAGES))])
 def test_pages(page, tmp_path, monkeypatch, typed):
     if "arviz" in page.read_text() and page.parent.name == "tutorials" and not find_spec("arviz"):
         pytest.skip("needs ArviZ: pip install 'irt_dask[diag]'")

@@ -133,3 +133,17 @@ def test_nothing_to_compare_with():
     y[np.arange(6), np.arange(6) % 3] = 1
     with pytest.raises(EstimationError, match="nobody answered two items"):
         irt.option_analysis(irt.from_array(y, categories=4), 1)
+
+
+def test_the_plot_has_the_shares_of_an_item():
+    y = chosen(400, 10, seed=9)
+    y[:, 2] = np.where(y[:, 2] == 3, 1, y[:, 2])
+    found = irt.option_analysis(irt.from_array(y, categories=4), "A", labels="ABCD")
+    ax = irt.plot.options(found, "2")
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["A (key)", "B", "C", "D"]
+    for c, line in enumerate(ax.get_lines()):
+        np.testing.assert_array_equal(line.get_ydata(), found["item_option_curve"][2, c])
+    widths = [line.get_linewidth() for line in ax.get_lines()]
+    assert widths[0] > max(widths[1:])
+    with pytest.raises(InputError, match="there is no item 'z'"):
+        irt.plot.options(found, "z")
