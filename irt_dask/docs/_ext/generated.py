@@ -22,7 +22,9 @@ GROUPS = {
     "top_items fit_choppin fit_saaty fit_private_spectral",
     "Persons": "score score_table top_persons fit_population",
     "Fit": "item_fit item_curves person_fit residual_correlations information predictive_check "
-    "evaluate loo compare dif lord_dif",
+    "evaluate loo compare dif lord_dif option_analysis",
+    "Models on benchmarks": "predict_total choose_items next_items Session suspect_items "
+    "answer_similarity grow_bank board_responses",
     "Banks and links": "read_items write_items link",
     "Published tables": "tabulate regress trend Replicates",
     "Where it runs, and other programs": "connect to_arviz",
