@@ -464,6 +464,7 @@ def test_two_groups_of_mirt_and_tam(real_data, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_sensitivity_and_false_flags():
     """60 groups x 1,250 x 60 items in three booklets, a tenth of pairs shifted by .5 either way.
 

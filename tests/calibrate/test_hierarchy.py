@@ -437,6 +437,7 @@ def test_the_covariance_before_the_shards_is_near_that_of_the_posterior(two_ways
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_covariance_far_off_is_held_again(two_ways, monkeypatch):
     y, one, _ = two_ways
     covariance = empirical_bayes.covariance

@@ -158,7 +158,9 @@ def test_samplers_agree(missing):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sampler", ["grid", "polya-gamma"])
+@pytest.mark.parametrize(
+    "sampler", ["grid", pytest.param("polya-gamma", marks=pytest.mark.nightly)]
+)
 def test_powerings(sampler):
     """600 x 6 in 3 shards: SDs over the full posterior's are within 15 or 20%, but too wide where
     published (200 draws: an SD is known to some 5%)."""

@@ -383,6 +383,7 @@ def test_coverage():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_coverage_of_new_items_on_the_scale_of_a_bank():
     """20 anchors known, 5 new items, another population: 95% intervals, 100 data sets.
 

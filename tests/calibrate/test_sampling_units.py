@@ -303,6 +303,7 @@ def test_comparing_two_calibrations_counts_units(small):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("model", ["2pl", pytest.param("1pl", marks=pytest.mark.nightly)])
 def test_errors_over_samples_of_schools(model):
     """100 schools of 30, intraclass correlation .3: errors hold with units, and not without."""

@@ -155,6 +155,7 @@ def test_joint_distribution(name, kind, n_sweeps):
 
 # The slope's Jacobian counted for each item: the 1PL's slope comes out too large at once.
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["1pl", pytest.param("rating", marks=NIGHTLY)])
 def test_joint_distribution_sees_a_jacobian_for_each_item(name):
     z, _, _ = prior_z(32, TESTS[name], "fixed", 24, error="Jacobian")

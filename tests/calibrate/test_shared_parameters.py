@@ -338,6 +338,7 @@ def walked(y, learned, n_chains=200, n_steps=1_200):
 # 300 draws of nearly as many effective ones: errors of a mean .06 SD, of an SD 4%; five of each
 # are below 4.7 of these: false-alarm rate 3e-5.
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("learned", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_1pl_by_a_random_walk(learned):
     rng = np.random.default_rng(8)

@@ -60,8 +60,8 @@ class Method:
     categories: tuple[int, ...] | None = None
     #: Whether the places of persons say something, so that they have one order.
     ordered: bool = False
-    #: Whether it takes so long that tests over all methods are marked slow for it.
-    slow: bool = False
+    #: Whether it takes so long that tests over all methods are marked slow, or nightly, for it.
+    slow: bool | str = False
 
     def __call__(
         self, responses: Any, *, banks: Mapping[str, xr.Dataset] | None = None, **options: Any
@@ -284,7 +284,7 @@ METHODS = (
         {**_FEW, "n_shards": 2, "item_blocks": _BLOCKS}, weights=True, random="keyed", slow=True,
     ),
     Method(
-        "bayes, rating", "fit_bayes", {**_FEW, "model": "rating"}, random="keyed", slow=True,
+        "bayes, rating", "fit_bayes", {**_FEW, "model": "rating"}, random="keyed", slow="nightly",
         categories=(3, 3, 3, 3, 3),
     ),
     Method(
@@ -427,7 +427,9 @@ def named(label: str) -> Method:
 
 def each(methods: Iterable[Method] = METHODS) -> list[Any]:
     """Parameters of a test over methods; those that take long are marked."""
-    return [pytest.param(m, id=m.label, marks=[pytest.mark.slow] * m.slow) for m in methods]
+    nightly = [pytest.mark.slow, pytest.mark.nightly]
+    marks: dict[bool | str, Any] = {False: [], True: [pytest.mark.slow], "nightly": nightly}
+    return [pytest.param(m, id=m.label, marks=marks[m.slow]) for m in methods]
 
 
 # --- small data -----------------------------------------------------------------------------------

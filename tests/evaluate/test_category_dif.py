@@ -174,6 +174,7 @@ def test_lords_test_of_steps():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_level_of_lords_test_of_steps():
     """60 pairs of calibrations, 840 steps without DIF: a share of .05 has an SD of .0075 if steps
     are independent, about .01 as they are; 3.5 of these."""

@@ -205,6 +205,7 @@ def test_items_of_several_abilities_are_refused():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_hundred_thousand_questions():
     """Within a minute of a core, whatever else the machine does; it takes some seconds."""
     rng = np.random.default_rng(1)
