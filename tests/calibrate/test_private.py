@@ -14,6 +14,7 @@ import dask.array as da
 import numpy as np
 import private_baselines as baselines
 import pytest
+import scipy.linalg
 import scipy.optimize
 import scipy.stats
 from items import rasch
@@ -101,6 +102,53 @@ def test_eigenvalue_bound_is_above_the_exact_eigenvalue():
     for m in (3, 17, 100):
         bound = private_counts._eigenvalue_bound(m * np.eye(m) - 1.0)
         assert m <= bound <= m + 2.001
+
+
+def test_what_is_added_to_an_eigenvalue_is_what_was_proved():
+    """In fractions; and an eigenvalue that is too small is no bound."""
+    for m in (17, 100):
+        matrix, u = m * np.eye(m) - 1.0, Fraction(1, 2**53)
+        bound, mu = private_counts._eigenvalue_bound(matrix), m + 2
+        g = (m + 1) * u / (1 - (m + 1) * u)
+        added = 4 * g / (1 - g) * (mu * m - m * (m - 1))
+        assert mu < bound
+        assert abs(Fraction(bound) - mu - added) <= Fraction(math.ulp(float(mu)))
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9])
+def test_an_eigenvalue_is_not_trusted(monkeypatch, share):
+    true = scipy.linalg.eigvalsh
+    monkeypatch.setattr(scipy.linalg, "eigvalsh", lambda *a, **k: share * true(*a, **k))
+    for m in (17, 100):
+        assert private_counts._eigenvalue_bound(m * np.eye(m) - 1.0) == math.inf
+
+
+def test_all_pairs_are_complete():
+    assert private_counts.all_pairs(5).complete
+    pairs = private_counts.all_pairs(5)
+    assert not private_counts.Pairs(5, pairs.first[1:], pairs.second[1:]).complete
+
+
+def test_difficulties_are_those_of_the_chains_with_these_weights():
+    """The balance of flows solved by least squares, and weights from the docstring."""
+    m, sigma = 6, 9.0
+    pairs, rng = private_counts.all_pairs(m), np.random.default_rng(3)
+    noisy = rng.integers(-5, 90, 2 * pairs.n)
+    least = max(1.0, 0.1 * sigma)
+    y = np.zeros((m, m))
+    for k, (i, j) in enumerate(zip(pairs.first, pairs.second, strict=True)):
+        y[i, j], y[j, i] = max(noisy[k], least), max(noisy[pairs.n + k], least)
+    total, weight = y.sum() / pairs.n, np.ones((m, m))
+    for _ in range(5):
+        rate = weight * y
+        balance = np.vstack([rate.T - np.diag(rate.sum(axis=1)), np.ones(m)])
+        pi = np.linalg.lstsq(balance, np.eye(m + 1)[m], rcond=None)[0]
+        beta = np.log(pi) - np.log(pi).mean()
+        of_noise = 2.0 * sigma**2 / total
+        weight = (1 + of_noise) / (1 + of_noise * np.cosh(beta[:, None] - beta))
+    found = private_counts.difficulties(noisy, pairs, sigma)
+    np.testing.assert_allclose(found, beta, atol=1e-9)
+    assert np.ptp(beta) > 0.5
 
 
 def test_root_is_never_below():
