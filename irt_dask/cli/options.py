@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from irt_dask.arrays import Bools
 from irt_dask.banks.tables import read_table
 from irt_dask.cli.common import (
     cluster_option,
@@ -25,7 +26,7 @@ from irt_dask.cli.common import (
 from irt_dask.cli.data import columns_of
 from irt_dask.cli.results import new_csv, records, write_csv
 from irt_dask.cli.spoken import list_of
-from irt_dask.errors import InputError, repeated
+from irt_dask.errors import InputError, listed, repeated
 
 #: Rows that are printed.
 _MOST = 40
@@ -56,16 +57,23 @@ def options(
     """Say who chose which option of multiple-choice items, and name what is wrong with them.
 
     FILE has the options as they were chosen (A, B, ...), a row a person and a column an item, or a
-    row an answer; KEY is a .csv or .json with the columns item and key. Able persons should choose
+    row an answer; KEY is a .csv or .json with the columns item and key, and where items have
+    different numbers of options these in the column options. Able persons should choose
     the right option, and those who choose another should be less able: a distractor that attracts
     the able, or a key that the able avoid, is named. Persons stand by their other answers.
     """
     import irt_dask as irt
 
-    path, right = new_csv(out), _read_key(key)
+    path, (right, sizes) = new_csv(out, file, key), _read_key(key)
     names = list_of(labels) if labels else sorted({*right.values()})
+    if "" in names:
+        raise InputError("--options has an empty name")
     if twice := repeated(names):
         raise InputError(f"--options has {twice[0]!r} twice")
+    if len(names) < 2:
+        raise InputError(f"{key} has one option alone, {names[0]!r}: say all by --options A,B,C,D")
+    if strange := sorted({*right.values()} - {*names}):
+        raise InputError(f"{key} has the option {strange[0]!r}; --options are {', '.join(names)}")
     if labels is None:
         remark(f"options: {', '.join(names)} (--options says others)", quiet)
     with (
@@ -81,16 +89,40 @@ def options(
                 null_categories="keep", **common,
             )  # fmt: skip
         except InputError as error:
-            known = ", ".join(names)
+            if " has the value " not in str(error):
+                raise
+            where = str(error).partition(";")[0]
             raise InputError(
-                f"{error} (options here are {known}: --options says others)"
+                f"{where}; options are {', '.join(names)}: --options says others, --missing what "
+                f"is no answer"
             ) from error
+        if lacking := [i for i in answers.item_id if i not in right]:
+            raise InputError(
+                f"{key} has no option for {len(lacking)} item(s): {listed(lacking, 10)}"
+            )
+        if others := [i for i in right if i not in set(answers.item_id)]:
+            remark(f"{len(others)} item(s) of {key} are not in {file}: {listed(others, 10)}", quiet)
         found = irt.option_analysis(answers, right, labels=names, fdr=fdr, **common)
     table = _table(found, names)
+    flag = found["item_option_flag"].values.astype(str)
+    if sizes:  # what an item does not have is not what nobody chose
+        has = np.array([sizes.get(i, len(names)) for i in found["item_id"].values.tolist()])
+        beyond = np.arange(len(names)) >= has[:, None]
+        counts = found["item_option_count"].values
+        if (j := np.flatnonzero((beyond & (counts > 0)).any(axis=1))).size:
+            raise InputError(
+                f"item {found['item_id'].values[j[0]]} has {has[j[0]]} options in {key}, and "
+                f"answers beyond them in {file}"
+            )
+        table = table[~beyond.ravel()]
+        unused = ((counts == 0) & ~beyond & ~_right(found, len(names))).any(axis=1)
+        flag = np.array([_without(f) if not u else f for f, u in zip(flag, unused, strict=True)])
     write_csv(table, path)
-    about = {k: found.attrs[k] for k in ("n_persons", "n_flagged")}
+    untested = int(sum("untested" in f.split("|") for f in flag))
+    about = {"n_persons": found.attrs["n_persons"], "n_flagged": int((flag != "ok").sum()),
+             "n_untested": untested}  # fmt: skip
     flags = pd.DataFrame({
-        "item": found["item_id"].values.astype(str), "flag": found["item_option_flag"].values,
+        "item": found["item_id"].values.astype(str), "flag": flag,
     })  # fmt: skip
     flagged = flags[flags["flag"] != "ok"]
     if as_json:
@@ -105,8 +137,8 @@ def options(
         click.echo(f"\nall options are in {path}")
 
 
-def _read_key(path: str) -> dict[str, str]:
-    """The right option of each item."""
+def _read_key(path: str) -> tuple[dict[str, str], dict[str, int]]:
+    """The right option of each item, and where a column says so how many it has."""
     table = read_table(path, "answer key")
     table.check_columns("item", "key")
     table.check_items()
@@ -115,7 +147,18 @@ def _read_key(path: str) -> dict[str, str]:
         raise InputError(f"the answer key {path} has the item {twice[0]!r} twice")
     if "" in right:
         raise table.fault(right.index(""), "key", "there is no option")
-    return dict(zip(items, right, strict=True))
+    sizes = table.numbers("options").astype(int).tolist() if "options" in table else []
+    return dict(zip(items, right, strict=True)), dict(zip(items, sizes, strict=bool(sizes)))
+
+
+def _right(found: xr.Dataset, k: int) -> Bools:
+    """Which option is the key of each item, (items, options)."""
+    return np.asarray(np.arange(k) == found["item_option_key"].values[:, None])
+
+
+def _without(flag: str) -> str:
+    """A flag without that of unused options."""
+    return "|".join(r for r in flag.split("|") if r != "unused_option") or "ok"
 
 
 def _table(found: xr.Dataset, names: list[str]) -> pd.DataFrame:
@@ -124,7 +167,7 @@ def _table(found: xr.Dataset, names: list[str]) -> pd.DataFrame:
     columns: dict[str, Any] = {
         "item": np.repeat(found["item_id"].values.astype(str), k),
         "option": np.tile(names, m),
-        "right": (np.arange(k) == found["item_option_key"].values[:, None]).ravel().astype(int),
+        "right": _right(found, k).ravel().astype(int),
     }
     for name in ("count", "share", "rest", "correlation", "p_value", "q_value"):
         columns[name] = found[f"item_option_{name}"].values.ravel()

@@ -25,7 +25,7 @@ from irt_dask.cli.common import (
 from irt_dask.cli.data import columns_of
 from irt_dask.cli.results import new_csv, records, write_csv
 from irt_dask.cli.spoken import typed
-from irt_dask.errors import InputError, repeated
+from irt_dask.errors import InputError, listed, repeated
 from irt_dask.store import Responses, open_responses
 
 #: Rows that are printed.
@@ -57,9 +57,10 @@ def choose(
     calibrate' write them.
     """
     import irt_dask as irt
-    from irt_dask.banks.saved import read_bank
 
-    path, known = new_csv(out), read_bank(bank)
+    path, known = new_csv(out, bank, strata), _read_bank(bank)
+    if n > known.sizes["items"]:
+        raise InputError(f"N is {n}, and BANK has {known.sizes['items']} items")
     labels = _by_item(strata, "stratum", ItemTable.words)
     chosen = irt.choose_items(known, n, method=method, strata=labels, seed=seed)
     table = pd.DataFrame({
@@ -83,7 +84,7 @@ def choose(
 @click.argument("bank", type=click.Path())
 @click.option("--out", type=click.Path(), required=True, metavar="TOTALS.csv",
               help="Table to write, a row a person.")  # fmt: skip
-@click.option("--questions", type=click.Path(), metavar="QUESTIONS.csv",
+@click.option("--questions", "inclusion_probability", type=click.Path(), metavar="QUESTIONS.csv",
               help="What 'irt-dask choose --method random' wrote: gives the estimate by design, "
               "whose intervals hold whatever the model.")  # fmt: skip
 @click.option("--calibration", type=click.Path(), metavar="FILE",
@@ -93,14 +94,14 @@ def choose(
               help="Weights of the items in the total: a .csv or .json with the columns item and "
               "weight. Default: 1 each.")  # fmt: skip
 @click.option("--column", "columns", multiple=True, metavar="ROLE=NAME",
-              help="Name a column of a table: person=, item=, response=. Repeat as needed.",
-              )  # fmt: skip
+              help="Name a column of the tables of answers: person=, item=, response=. Repeat as "
+              "needed.")  # fmt: skip
 @click.option("--level", type=float, default=0.95, show_default=True, help="Of intervals.")
 @cluster_option("none")
 @json_option
 @quiet_option
 def predict(
-    file: str, bank: str, out: str, questions: str | None, calibration: str | None,
+    file: str, bank: str, out: str, inclusion_probability: str | None, calibration: str | None,
     item_weights: str | None, columns: tuple[str, ...], level: float, cluster: str, as_json: bool,
     quiet: bool,
 ) -> None:  # fmt: skip
@@ -108,14 +109,16 @@ def predict(
 
     FILE has answers to some of them: a table (a row a person and a column an item, or a row an
     answer; CSV, JSON lines, Parquet) or a store. Report total_design where there are --questions;
-    total is the model's, for questions that were chosen.
+    total is the model's, for questions that were chosen. total_design may leave 0 to 1, since it
+    would be biased if it were cut off; its interval stays inside.
     """
     import irt_dask as irt
-    from irt_dask.banks.saved import read_bank
 
-    path, known = new_csv(out), read_bank(bank)
-    drawn = None if questions is None else _drawn(questions)
+    path = new_csv(out, file, bank, inclusion_probability, calibration, item_weights)
+    known = _read_bank(bank)
+    drawn = None if inclusion_probability is None else _drawn(inclusion_probability)
     weights = _by_item(item_weights, "weight", ItemTable.numbers)
+    _check_weights(weights, known, item_weights)
     with (
         tempfile.TemporaryDirectory(prefix="irt-dask-predict-") as scratch,
         warned(quiet),
@@ -155,8 +158,36 @@ def _answers(
     import irt_dask as irt
 
     if Path(source).is_dir():
+        if columns:
+            raise InputError(f"--column is of tables, and {source} is a store")
         return open_responses(source)
     return irt.ingest(source, store, columns=columns_of(columns), **options)
+
+
+def _read_bank(path: str) -> xr.Dataset:
+    """A bank whose questions are those that are asked now, of a board that has grown too."""
+    from irt_dask.banks.saved import read_bank
+    from irt_dask.workflow.board_waves import AT, questions_now
+
+    bank = read_bank(path)
+    ids = set(bank["item_id"].values.astype(str).tolist())
+    versions = [i for i in ids if i.rpartition(AT)[0] in ids and i.rpartition(AT)[2].isdecimal()]
+    if versions and "item_origin" not in bank:
+        raise InputError(
+            f"{path} has a question and what became of it when it drifted ({min(versions)}), and "
+            f"does not say which is asked now: give the items.nc that was written with it"
+        )
+    return questions_now(bank)
+
+
+def _check_weights(weights: dict[str, float] | None, bank: xr.Dataset, path: str | None) -> None:
+    """Stop at a table of weights that lacks items: nobody would say what these count."""
+    ids = bank["item_id"].values.astype(str).tolist()
+    if weights is not None and (lacking := [i for i in ids if i not in weights]):
+        raise InputError(
+            f"{path} has no weight for {len(lacking)} item(s) of the bank: {listed(lacking, 10)}; "
+            f"give each one, 0 for those that do not count"
+        )
 
 
 def _read(path: str, *columns: str) -> ItemTable:

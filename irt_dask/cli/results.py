@@ -15,8 +15,11 @@ from irt_dask.store.manifest import write_atomically
 from irt_dask.store.places import local_path
 
 
-def new_csv(path: str | None) -> Path | None:
-    """The path of a table to write; another ending and a folder that is none are refused."""
+def new_csv(path: str | None, *inputs: str | None) -> Path | None:
+    """The path of a table to write; another ending and a folder that is none are refused.
+
+    So is one of the files that are read, which would be gone.
+    """
     if path is None:
         return None
     new = local_path(path, "a table")
@@ -24,6 +27,9 @@ def new_csv(path: str | None) -> Path | None:
         raise InputError(f"table {new}: the file name must end in .csv")
     if not new.absolute().parent.is_dir():
         raise InputError(f"table {new}: there is no folder {new.absolute().parent}")
+    for read in filter(None, inputs):
+        if new.exists() and Path(read).exists() and new.samefile(read):
+            raise InputError(f"table {new}: the command reads this file; write to another one")
     return new
 
 

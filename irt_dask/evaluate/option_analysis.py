@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
-from scipy import stats
+from scipy import special, stats
 
 from irt_dask.arrays import Floats, Ints
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
@@ -23,8 +23,11 @@ REASONS = (
     "better_option",
     "negative_key",
     "nobody_right",
+    "untested",
     "unused_option",
 )
+#: Persons who chose an option, and who did not, from whom on it is tested.
+_LEAST = 5
 #: Shares right are whole multiples of this, so that sums over items are exact.
 _UNIT = 1 << 30
 #: Classes of standing by which fifths are parted.
@@ -126,14 +129,17 @@ def option_analysis(
         persons' shares right on the same items, so that persons with other booklets compare;
         ``item_option_correlation`` of having chosen it with that standing (point-biserial, without
         the item), ``item_option_p_value`` (one-sided, Student's t: that it is below 0 for the key,
-        above 0 for another option) and ``item_option_q_value`` (Benjamini and Hochberg, over all
-        options of all items); over fifths of that standing, the weakest first,
-        ``item_option_curve``, the share of each fifth that chose it (NaN where nobody is in one, as
-        with few items).  ``item_option_key``, the
-        right option; ``item_option_flag``: "ok", or reasons joined by "|": "negative_key" (the key
+        above 0 for another option; at least one over the number of ways to choose so many of the
+        persons) and ``item_option_q_value`` (Benjamini and Hochberg, over all
+        options of all items); over fifths of that standing (of all answers), the weakest
+        first, ``item_option_curve``, the share of each fifth that chose it (NaN where nobody is in
+        one, as with few items).  ``item_option_key``, the right
+        option; ``item_option_flag``: "ok", or reasons joined by "|": "negative_key" (the key
         attracts the weaker), "attractive_distractor" (another option attracts the abler),
         "better_option" (such a one does so more than the key: a wrong key?), "nobody_right",
-        "unused_option" (nobody chose it).  NaN where nobody chose an option or it does not vary.
+        "unused_option" (nobody chose it), "untested" (no option could be).  NaN where nobody chose
+        an option or it does not vary; p-values also where fewer than five persons chose it, or did
+        not.
         attrs: ``labels``, ``n_flagged``, ``n_persons``.
 
     Raises
@@ -152,7 +158,7 @@ def option_analysis(
     they differ much score with a model and look at ``suspect_items``.  Not answered is not an
     option: give it a code of its own where omissions are of interest.
 
-    Three passes over the data.  Driver memory: 100 bytes an option.
+    Three passes over the data.  Driver memory: some 400 bytes an option.
     Source: Lord and Novick (1968); Haladyna (2004), Developing and validating multiple-choice test
     items.
 
@@ -224,11 +230,11 @@ def _keys(key: Any, item_id: tuple[str, ...], k: Ints, names: tuple[str, ...] | 
     out = np.empty(len(item_id), dtype=np.int64)
     for j, i in enumerate(item_id):
         option = key[i]
-        if names is not None and str(option) in names:
-            option = names.index(str(option))
+        if isinstance(option, str) and names is not None and option in names:
+            option = names.index(option)
         if isinstance(option, bool) or not isinstance(option, (int, np.integer)):
             known = "codes" if names is None else f"labels ({', '.join(names)})"
-            raise InputError(f"key= of item {i} is {option!r}: it must be one of the {known}")
+            raise InputError(f"key= of item {i} is {key[i]!r}: it must be one of the {known}")
         if not 0 <= option < k[j]:
             raise InputError(
                 f"key= of item {i} is option {option}, and the item has options 0 to {k[j] - 1}"
@@ -270,8 +276,10 @@ def _described(
         r[~np.isfinite(r)] = np.nan
         sign = np.ones(n.size)
         sign[starts + coded.key] = -1.0
-        p = np.where(df > 0, stats.t.sf(sign * t, df), np.nan)
-        p[np.isnan(r)] = np.nan
+        p = stats.t.sf(sign * t, df)
+        # standings take few values where items or persons are few, and t is then no measure
+        p = np.maximum(p, 1.0 / special.binom(all_n, n))
+        p[np.isnan(r) | (n < _LEAST) | (all_n - n < _LEAST)] = np.nan
         curve = fifths / of_item(fifths)
         return {
             "count": count, "share": count / of_item(count), "rest": s1 / n,
@@ -303,6 +311,7 @@ def _flags(coded: _Coded, table: dict[str, Any], fdr: float) -> Any:
         "unused_option": nobody & ~right,
     }  # fmt: skip
     by_item = {name: np.bincount(item[x], minlength=k.size) > 0 for name, x in found.items()}
+    by_item["untested"] = np.bincount(item[np.isfinite(table["p_value"])], minlength=k.size) == 0
     return np.array(["|".join(r for r in REASONS if by_item[r][j]) or "ok" for j in range(k.size)])
 
 

@@ -13,6 +13,7 @@ from irt_dask.arrays import Floats, Ints
 from irt_dask.engine.inputs import check_level, whole_number
 from irt_dask.engine.results import dataset
 from irt_dask.errors import InputError
+from irt_dask.kernels.base import keyed_random
 from irt_dask.variables import PERSONS
 
 _VALUES = "person_plausible_value"
@@ -59,7 +60,8 @@ def top_persons(scores: xr.Dataset, k: int, *, level: float = 0.95) -> xr.Datase
 
     Notes
     -----
-    Every person counts once, whatever their weights.  The intervals are those of Besag, Green,
+    Every person counts once, whatever their weights.  Who has the same value as another one in a
+    draw is before or behind by chance.  The intervals are those of Besag, Green,
     Higdon and Mengersen (1995), between the order statistics R + 1 - u and u of each person's rank
     over the draws, with the smallest u for which at least ``level`` of the draws lie inside for all
     persons.  Where persons are many that would promise too much: nearly every draw is the extreme
@@ -96,7 +98,7 @@ def top_persons(scores: xr.Dataset, k: int, *, level: float = 0.95) -> xr.Datase
     _check(k, level, n_persons, n_draws)
     ranks = _ranks(values)
     ability, how = _abilities(scores, values)
-    rank = _ranks(ability[:, None])[:, 0].astype(np.int64)
+    rank = _ranks(ability[:, None], ties_by_chance=False)[:, 0].astype(np.int64)
     in_top = rank <= k
     band = _band(ranks, level)
     drawn_top = ranks <= k
@@ -171,8 +173,11 @@ def _abilities(scores: xr.Dataset, values: Floats) -> tuple[Floats, str]:
     return values.mean(axis=1), "mean of plausible values"
 
 
-def _ranks(values: Floats) -> NDArray[np.int32]:
-    """Ranks of persons (persons, draws) in each draw, 1 the most able."""
+def _ranks(values: Floats, *, ties_by_chance: bool = True) -> NDArray[np.int32]:
+    """Ranks of persons (persons, draws) in each draw, 1 the most able.
+
+    Ties are broken anew in each draw: in the order of the persons the first would be the better.
+    """
     n, n_draws = values.shape
     out = np.empty((n, n_draws), dtype=np.int32)
     size = max(1, _CELLS // n)
@@ -181,6 +186,12 @@ def _ranks(values: Floats) -> NDArray[np.int32]:
         some = slice(first, first + size)
         order = np.argsort(-values[:, some], axis=0, kind="stable")
         np.put_along_axis(out[:, some], order, numbers, axis=0)
+        in_order = np.take_along_axis(values[:, some], order, axis=0)
+        tied = (in_order[1:] == in_order[:-1]).any(axis=0) & ties_by_chance
+        for k in first + np.flatnonzero(tied):
+            shuffled = keyed_random.generator(0, "ties of ranks", int(k)).permutation(n)
+            order = shuffled[np.argsort(-values[shuffled, k], kind="stable")]
+            out[order, k] = numbers[:, 0]
     return out
 
 

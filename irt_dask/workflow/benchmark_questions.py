@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from irt_dask.arrays import Bools
 from irt_dask.banks.saved import read_bank
 from irt_dask.calibrate.marginal.fit import fit_marginal
-from irt_dask.errors import InputError
+from irt_dask.errors import InputError, listed
+from irt_dask.items.parameters import bank_item_ids
 from irt_dask.kernels.responses.layouts import to_dense
 from irt_dask.store import Responses, from_array
 from irt_dask.workflow.board_waves import board_responses
@@ -34,8 +34,6 @@ class Asked(NamedTuple):
     answers: Responses
     shares: Responses
     notes: list[str]
-    #: Which of the fit's questions are asked of models that join.
-    current: Bools
     drift: pd.DataFrame | None = None
 
 
@@ -48,7 +46,7 @@ def calibrated(r: Responses, options: dict[str, Any]) -> Asked:
     if alike:  # the ability would be one question, asked n times
         r = _majority(r)
         fit = fit_marginal(r, **known, **options)
-    return Asked(fit, r, r, [_MAJORITY] if alike else [], np.ones(r.n_items, dtype=bool))
+    return Asked(fit, r, r, [_MAJORITY] if alike else [])
 
 
 def grown(r: Responses, bank: Any, fdr: float, options: dict[str, Any]) -> Asked:
@@ -67,9 +65,6 @@ def grown(r: Responses, bank: Any, fdr: float, options: dict[str, Any]) -> Asked
     fit = grow_bank(r, known, positive="none", fdr=fdr, **options)
     answers = board_responses(r, fit)
     ids = fit["item_id"].values.astype(str)
-    base = fit["item_origin"].values.astype(str)
-    newest = dict(zip(base, ids, strict=True))  # versions come after what they are versions of
-    current = np.array([newest[b] == i for b, i in zip(base, ids, strict=True)])
     tested = np.isfinite(fit["item_drift_p_value"].values)
     table = pd.DataFrame({
         "question": ids[tested],
@@ -83,7 +78,18 @@ def grown(r: Responses, bank: Any, fdr: float, options: dict[str, Any]) -> Asked
         f"new questions, {a['n_drifted']} of {a['n_tested']} known ones drifted (positive: easier "
         f"for models that joined than their ability says)."
     )
-    return Asked(fit, answers, r, [note], current, table)
+    waited = _untested(fit, known, table)
+    if waited:
+        note += f" {len(waited)} could not be tested: {listed(waited, 10)}."
+    return Asked(fit, answers, r, [note], table)
+
+
+def _untested(fit: xr.Dataset, before: xr.Dataset, table: pd.DataFrame) -> list[str]:
+    """Known questions, as they were asked last, that no test of drift is of."""
+    known = set(bank_item_ids(before, "bank"))
+    base, ids = (fit[name].values.astype(str) for name in ("item_origin", "item_id"))
+    last = {b: i for b, i in zip(base, ids, strict=True) if i in known}
+    return [i for i in last.values() if i not in set(table["question"])]
 
 
 def _drifted(fit: xr.Dataset, before: xr.Dataset) -> list[str]:

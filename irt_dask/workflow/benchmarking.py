@@ -13,14 +13,14 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from irt_dask.arrays import Bools
 from irt_dask.banks import write_items
 from irt_dask.banks.saved import netcdf
 from irt_dask.engine.inputs import check_level, whole_number
-from irt_dask.errors import InputError, IrtDaskWarning
+from irt_dask.errors import InputError, IrtDaskWarning, listed
 from irt_dask.evaluate.answer_similarity import answer_similarity
 from irt_dask.evaluate.suspect_items import suspect_items
 from irt_dask.ingest import ingest
+from irt_dask.kernels.responses import response_counts
 from irt_dask.report.benchmark import write_benchmark
 from irt_dask.score import score
 from irt_dask.score.ranks import top_persons
@@ -31,6 +31,7 @@ from irt_dask.store.documents import to_csv
 from irt_dask.store.manifest import write_atomically
 from irt_dask.store.places import local_path
 from irt_dask.workflow.benchmark_questions import Asked, calibrated, grown
+from irt_dask.workflow.board_waves import questions_now
 
 #: Answers that are held in memory at a time, models x questions.
 _MOST_CELLS = 300_000_000
@@ -147,6 +148,11 @@ def benchmark(
     check_level(fdr, "fdr")
     whole_number("seed", seed)
     folder = None if out is None else _folder(out)
+    if folder is not None and isinstance(bank, (str, Path)) and _inside(bank, folder):
+        raise InputError(
+            f"bank {bank} lies in {folder}, where the new results would take its place: what was "
+            f"published should stay; give another folder out="
+        )
     with tempfile.TemporaryDirectory(prefix="irt-dask-benchmark-") as scratch:
         responses = _read(source, Path(scratch) / "responses", trials, columns, client, progress)
         with warnings.catch_warnings(record=True) as caught:
@@ -168,6 +174,10 @@ def _folder(out: str | Path) -> Path:
     if not folder.absolute().parent.is_dir():
         raise InputError(f"cannot make {folder}: there is no folder {folder.absolute().parent}")
     return folder
+
+
+def _inside(path: str | Path, folder: Path) -> bool:
+    return Path(path).absolute().resolve().is_relative_to(folder.absolute().resolve())
 
 
 def _title(source: Any) -> str:
@@ -205,6 +215,11 @@ def _found(
 ) -> Benchmark:  # fmt: skip
     n_anchors = min(_ANCHORS, max(1, int(_SHARE * r.n_items))) if n_anchors is None else n_anchors
     top = min(10, max(1, r.n_persons // 5)) if top is None else top
+    if n_anchors > r.n_items:
+        raise InputError(f"anchors={n_anchors} is more than the {r.n_items} questions there are")
+    if top >= r.n_persons:
+        raise InputError(f"top={top} must be below the {r.n_persons} models there are")
+    _refuse_silent(r)
     tell("calibrating the questions")
     asked = calibrated(r, options) if bank is None else grown(r, bank, fdr, options)
     answers, fit = asked.answers, asked.fit
@@ -215,9 +230,21 @@ def _found(
     board = _leaderboard(asked, top, level, seed, options)
     tell("choosing anchors")
     return Benchmark(
-        board, _anchors(fit, n_anchors, asked.current), _questions(suspect, fit), _pairs(similar),
+        board, _anchors(questions_now(fit), n_anchors), _questions(suspect, fit), _pairs(similar),
         fit, [*asked.notes, *_notes(asked.shares, suspect, similar, board)], asked.drift,
     )  # fmt: skip
+
+
+def _refuse_silent(r: Responses) -> None:
+    """Stop at models without any answer, of which there is nothing to say."""
+    silent = []
+    for k in range(r.n_blocks):
+        n = response_counts.responses_per_person(r.read_block(k).data)
+        silent += np.asarray(r.person_ids(k))[n == 0].astype(str).tolist()
+    if silent:
+        raise InputError(
+            f"{len(silent)} model(s) have no answer: {listed(silent, 10)}; leave them out"
+        )
 
 
 def _leaderboard(
@@ -237,7 +264,7 @@ def _leaderboard(
     able = top_persons(scores, top, level=level)
     table = pd.DataFrame({
         "model": scores["person_id"].values.astype(str),
-        "rank": pd.Series(-share.share).rank(method="min").fillna(r.n_persons).astype(int),
+        "rank": pd.Series(-share.share).rank(method="min").astype(int),
         "rank_lower": drawn["person_rank_lower"].values,
         "rank_upper": drawn["person_rank_upper"].values,
         "probability_in_top": drawn["person_top_probability"].values,
@@ -255,9 +282,7 @@ def _leaderboard(
     return table.sort_values(["rank", "model"], kind="stable").reset_index(drop=True)
 
 
-def _anchors(fit: xr.Dataset, n: int, current: Bools) -> pd.DataFrame:
-    if not current.all():  # nobody will be asked what a question was before it drifted
-        fit = fit.isel(items=current)
+def _anchors(fit: xr.Dataset, n: int) -> pd.DataFrame:
     chosen = choose_items(fit, n, method="variance")
     at = chosen["item_selected"].values
     table = pd.DataFrame({
@@ -349,6 +374,8 @@ def _write(found: Benchmark, folder: Path, title: str, r: Responses) -> None:
     }  # fmt: skip
     if found.drift is not None:
         tables["drift"] = found.drift
+    else:  # of another benchmark that was written here
+        (folder / "drift.csv").unlink(missing_ok=True)
     for name, table in tables.items():
         write_atomically((folder / f"{name}.csv").absolute(), to_csv(table).encode())
     with tempfile.TemporaryDirectory() as scratch:

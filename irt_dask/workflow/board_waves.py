@@ -212,6 +212,19 @@ class History:
         return found[-1] if found else base
 
 
+def questions_now(bank: xr.Dataset) -> xr.Dataset:
+    """Of a bank of ``grow_bank`` each question as who joins now is asked it, under its own name.
+
+    Other banks as they are.
+    """
+    if "item_origin" not in bank:
+        return bank
+    ids, base = (bank[name].values.astype(str) for name in ("item_id", "item_origin"))
+    newest = dict(zip(base, ids, strict=True))  # versions come after what they are versions of
+    now = bank.isel(items=np.array([newest[b] == i for b, i in zip(base, ids, strict=True)]))
+    return now.assign_coords(item_id=("items", now["item_origin"].values.astype(str)))
+
+
 def board_responses(responses: Any, bank: xr.Dataset) -> Responses:
     """Return the responses of a board under the names that its grown bank has for the questions.
 

@@ -16,13 +16,13 @@ from irt_dask.banks.saved import read_bank, read_population
 from irt_dask.clusters import ClusterConfig, check_store
 from irt_dask.clusters.config import located, validated
 from irt_dask.engine.executors import current_client
-from irt_dask.errors import IrtDaskWarning
+from irt_dask.errors import InputError, IrtDaskWarning
 from irt_dask.score import score
 from irt_dask.store import open_responses
 from irt_dask.store.places import lies_in, local_path, location, placed
 from irt_dask.workflow import publishing
 from irt_dask.workflow.config import AbilitySection, read_toml
-from irt_dask.workflow.events import Events
+from irt_dask.workflow.events import Events, read
 from irt_dask.workflow.sections import Section
 
 #: The section that tells such a file from that of a calibration.
@@ -129,7 +129,7 @@ def score_store(config: ScoringConfig, *, client: Any = None, progress: Any = No
     client = current_client(client)
     if config.scoring.events is None:
         return _tabulated(config, _scored(config, client, progress))
-    events = Events(local_path(config.scoring.events, "a file of events"), progress)
+    events = Events(_events_file(config), progress)
     events.started(resumed=False)
     with events.run():
         with _stage(events, SECTION) as said:
@@ -142,6 +142,20 @@ def score_store(config: ScoringConfig, *, client: Any = None, progress: Any = No
                 said["rows"] = result.attrs["n_persons"]
                 said["files"] = [config.scoring.report] if config.scoring.report else []
     return result
+
+
+def _events_file(config: ScoringConfig) -> Path:
+    """The file of events, which is none that the job reads or writes otherwise."""
+    options = config.scoring
+    path = local_path(str(options.events), "a file of events")
+    said = f"scoring.events = {options.events!r}"
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{said}: there is no folder {path.absolute().parent}")
+    if lies_in(path, location(options.store)) or lies_in(path, location(options.out)):
+        raise InputError(f"{said} lies in the store or among the scores; name a file beside them")
+    if path.is_file() and path.stat().st_size and not read(path):
+        raise InputError(f"{said} is a file of something else; name a new one")
+    return path
 
 
 @contextmanager

@@ -112,3 +112,10 @@ def test_a_board_that_has_not_grown_but_changed(grown):
         [str(grown / "after.csv"), "--out", out, "--bank", bank, "--trials", "3", "--quiet"],
     )
     assert "cannot be tested for drift yet" in str(ran.exception)
+    before = (grown / "before" / "items.nc").read_bytes()
+    ran = CliRunner().invoke(
+        benchmark,
+        [str(grown / "after.csv"), "--out", str(grown / "before"), "--bank", bank, "--quiet"],
+    )
+    assert "what was published should stay" in str(ran.exception)
+    assert (grown / "before" / "items.nc").read_bytes() == before

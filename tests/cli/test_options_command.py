@@ -58,7 +58,8 @@ def test_mistakes(files, tmp_path):
     folder, _, _ = files
     ran = typed(folder / "answers.csv", folder / "key.csv")
     assert isinstance(ran.exception, InputError)  # nobody's key is D
-    assert "options here are A, B, C: --options says others" in str(ran.exception)
+    assert "options are A, B, C: --options says others" in str(ran.exception)
+    assert "recode" not in str(ran.exception)
     short = pd.read_csv(folder / "key.csv").iloc[:19]
     short.to_csv(tmp_path / "short.csv", index=False)
     ran = typed(folder / "answers.csv", tmp_path / "short.csv", "--options", "A,B,C,D")
@@ -66,3 +67,35 @@ def test_mistakes(files, tmp_path):
     pd.concat([short, short.iloc[:1]]).to_csv(tmp_path / "twice.csv", index=False)
     ran = typed(folder / "answers.csv", tmp_path / "twice.csv")
     assert "has the item 'q0' twice" in str(ran.exception)
+    one = short.assign(key="A")
+    one.to_csv(tmp_path / "one.csv", index=False)
+    ran = typed(folder / "answers.csv", tmp_path / "one.csv")
+    assert "has one option alone, 'A': say all by --options" in str(ran.exception)
+    ran = typed(folder / "answers.csv", folder / "key.csv", "--options", "A,,B,C,D")
+    assert "an empty name" in str(ran.exception)
+    ran = typed(folder / "answers.csv", folder / "key.csv", "--options", "A,B")
+    assert "has the option 'C'; --options are A, B" in str(ran.exception)
+    before = (folder / "key.csv").read_bytes()
+    ran = typed(folder / "answers.csv", folder / "key.csv", "--options", "A,B,C,D", "--out",
+                folder / "key.csv")  # fmt: skip
+    assert "the command reads this file" in str(ran.exception)
+    assert (folder / "key.csv").read_bytes() == before
+
+
+def test_items_of_different_numbers_of_options(files, tmp_path):
+    """What q9 does not have is not unused; a key of more items is remarked."""
+    folder, _, _ = files
+    table = pd.read_csv(folder / "key.csv").assign(options=4)
+    table.loc[9, "options"] = 3
+    more = pd.DataFrame({"item": ["other"], "key": ["A"], "options": [4]})
+    pd.concat([table, more]).to_csv(tmp_path / "key.csv", index=False)
+    ran = typed(folder / "answers.csv", tmp_path / "key.csv", "--options", "A,B,C,D", "--json")
+    said = json.loads(ran.stdout)
+    assert [row["item"] for row in said["flagged"]] == ["q6"]
+    assert len(said["options"]) == 79
+    assert "1 item(s) of " in ran.stderr
+    assert "'other'" in ran.stderr
+    table.loc[8, "options"] = 2
+    table.to_csv(tmp_path / "few.csv", index=False)
+    ran = typed(folder / "answers.csv", tmp_path / "few.csv", "--options", "A,B,C,D")
+    assert "item q8 has 2 options" in str(ran.exception)

@@ -5,9 +5,11 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from click.testing import CliRunner
 
 import irt_dask as irt
+from irt_dask.banks.saved import write_result
 from irt_dask.cli.main import cli
 
 
@@ -114,3 +116,45 @@ def test_mistakes(files, tmp_path, words, message):
                 "--quiet", *words, code=2)  # fmt: skip
     assert message in str(ran.exception) + ran.output
     assert not (tmp_path / "t.csv").exists()
+
+
+def test_a_bank_with_a_question_that_drifted(files, tmp_path):
+    """Each question is asked once, under its own name, and counts as what it is now."""
+    bank = irt.read_items(files / "bank.csv")
+    again = bank.isel(items=[3]).assign_coords(item_id=("items", ["q3@2"]))
+    again["item_difficulty"] = again["item_difficulty"] - 3.0
+    again["item_intercept"] = -again["item_discrimination"] * again["item_difficulty"]
+    ids = [*bank["item_id"].values.tolist(), "q3@2"]
+    grown = xr.concat([bank, again], "items").assign(
+        item_origin=("items", [i.partition("@")[0] for i in ids])
+    )
+    write_result(grown, tmp_path / "items.nc")
+    typed("choose", tmp_path / "items.nc", 40, "--out", tmp_path / "q.csv")
+    table = pd.read_csv(tmp_path / "q.csv")
+    assert sorted(table["item"]) == sorted(bank["item_id"].values.tolist())
+    typed("predict", files / "others.csv", tmp_path / "items.nc", "--questions", tmp_path / "q.csv",
+          "--out", tmp_path / "t.csv", "--quiet")  # fmt: skip
+    share = pd.read_csv(files / "others.csv", index_col="person").mean(axis=1)
+    np.testing.assert_allclose(pd.read_csv(tmp_path / "t.csv")["total"], share)
+    irt.write_items(grown, tmp_path / "items.csv")
+    ran = typed("choose", tmp_path / "items.csv", 4, "--out", tmp_path / "q.csv", code=2)
+    assert "give the items.nc" in str(ran.exception)
+
+
+def test_files_that_are_read_stay(files, tmp_path):
+    answers = tmp_path / "a.csv"
+    answers.write_bytes((files / "others.csv").read_bytes())
+    ran = typed("predict", answers, files / "bank.csv", "--out", answers, code=2)
+    assert "the command reads this file" in str(ran.exception)
+    assert answers.read_bytes() == (files / "others.csv").read_bytes()
+    some = pd.DataFrame({"item": ["q0"], "weight": [2.0]})
+    some.to_csv(tmp_path / "w.csv", index=False)
+    ran = typed("predict", answers, files / "bank.csv", "--out", tmp_path / "t.csv",
+                "--item-weights", tmp_path / "w.csv", code=2)  # fmt: skip
+    assert "has no weight for 39 item(s) of the bank" in str(ran.exception)
+    irt.ingest(answers, tmp_path / "store")
+    ran = typed("predict", tmp_path / "store", files / "bank.csv", "--out", tmp_path / "t.csv",
+                "--column", "item=x", code=2)  # fmt: skip
+    assert "is a store" in str(ran.exception)
+    ran = typed("choose", files / "bank.csv", 41, "--out", tmp_path / "q.csv", code=2)
+    assert "N is 41, and BANK has 40 items" in str(ran.exception)

@@ -116,3 +116,25 @@ def test_refusals(table, tmp_path):
         benchmark(irt.from_array(table.to_numpy()), tmp_path / "f")
     with pytest.raises(InputError, match="have been read before"):
         benchmark(irt.from_array(table.to_numpy()), trials="attempt")
+
+
+def test_copies_of_a_model_have_the_same_ranks_whoever_comes_first(table):
+    """m41 is m3 again: nothing says which of them is the better."""
+    found = [benchmark(t.to_numpy(), top=5).leaderboard for t in (table, table.iloc[::-1])]
+    for board, places in zip(found, (("3", "41"), ("56", "18")), strict=True):
+        one, two = (board.set_index("model").loc[p] for p in places)
+        assert abs(one["rank_lower"] - two["rank_lower"]) <= 1
+        assert abs(one["rank_upper"] - two["rank_upper"]) <= 1
+        assert abs(one["probability_in_top"] - two["probability_in_top"]) < 0.1
+        assert one["rank_lower"] <= one["rank"] <= one["rank_upper"]
+
+
+def test_models_without_an_answer_and_options_beyond_the_board(table):
+    y = table.to_numpy().copy()
+    y[7] = -1
+    with pytest.raises(InputError, match="1 model.* have no answer: '7'"):
+        benchmark(y)
+    with pytest.raises(InputError, match="anchors=61 is more than the 60 questions"):
+        benchmark(table.to_numpy(), anchors=61)
+    with pytest.raises(InputError, match="top=60 must be below the 60 models"):
+        benchmark(table.to_numpy(), top=60)

@@ -97,3 +97,17 @@ def test_without_the_key_there_is_no_file(nightly):
     nightly.write_text(PIPELINE.replace('events = "events.jsonl"\n', ""))
     score_store(read_scoring(nightly))
     assert not list(nightly.parent.glob("*.jsonl"))
+
+
+@pytest.mark.parametrize("name, message", [
+    ("nofolder/ev.jsonl", "there is no folder"),
+    ("bank.csv", "is a file of something else"),
+    ("scores/ev.jsonl", "there is no folder|among the scores"),
+    ("store/ev.jsonl", "lies in the store"),
+])  # fmt: skip
+def test_files_that_are_none_for_events(nightly, name, message):
+    before = (nightly.parent / "bank.csv").read_bytes()
+    nightly.write_text(PIPELINE.replace("events.jsonl", name))
+    with pytest.raises(InputError, match=message):
+        score_store(read_scoring(nightly))
+    assert (nightly.parent / "bank.csv").read_bytes() == before
