@@ -1,0 +1,134 @@
+"""Items of a general ability and one ability for each block of items, and grids for both."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irt_dask.arrays import Bools, Floats, Ints
+from irt_dask.curves.grids import BEYOND, FARTHEST, GRID_BOUND
+from irt_dask.engine import Engine
+from irt_dask.engine.cache import keep, keep_last
+from irt_dask.errors import InputError
+from irt_dask.kernels.several import bifactor_posterior as kernel
+from irt_dask.kernels.several.bifactor_posterior import Planes
+from irt_dask.store import Block
+from irt_dask.store.responses import sha256
+
+#: Distance of nodes at which it is looked how fine and how far a grid has to be.
+_LOOK = 0.25
+
+
+@dataclass(frozen=True)
+class BlockItems:
+    """Logit ``a x + s z + d``; items of block -1 have no ability but the general one.
+
+    ``in_part`` says which blocks (that one last) somebody answered some items of, but not all.
+    """
+
+    slopes: Floats  # (3, items): a, s, d
+    of_item: Ints
+    n_blocks: int
+    in_part: Bools
+
+    @property
+    def n_planes(self) -> int:
+        """Blocks, with that of items without one."""
+        return self.n_blocks + 1
+
+    def at(self, b: int) -> Ints:
+        """Items of a block."""
+        return np.flatnonzero(self.of_item == b)
+
+    def planes(self, nodes: Floats, block_nodes: Floats, *, tabled: bool = True) -> Planes:
+        """Tables on these nodes."""
+        place = np.where(self.of_item < 0, self.n_blocks, self.of_item)
+        order = np.argsort(place, kind="stable")
+        first = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=self.n_planes))])
+        own = self.in_part[place] & tabled
+        row = np.where(own, np.cumsum(own) - 1, -1)
+        slopes = np.ascontiguousarray(self.slopes)
+        return kernel.planes(slopes, order, first, row, nodes, block_nodes)
+
+
+@dataclass(frozen=True)
+class Grids:
+    """Nodes of the general ability and of those of blocks."""
+
+    nodes: Floats
+    block_nodes: Floats
+
+
+def grids_of(items: BlockItems, *, share: float = 0.5) -> Grids:
+    """Grids that resolve every posterior under these items.
+
+    Nodes of block abilities are at most ``share`` of the smallest SD apart that one can have given
+    the general ability, those of the general one ``share`` of the smallest SD that it can have,
+    block abilities being unknown, and both at most 1 / the steepest slope and 1/2.  They go to 7 in
+    both directions, and further by whole numbers until no pattern of responses that is as extreme
+    as any (all right, or all of a block right and all else wrong) has a millionth of its highest
+    density at an end.
+    """
+    a, s, _ = np.abs(items.slopes)
+    steep = max(float(a.max()), float(s.max()), 1e-6)
+    look, bound = min(_LOOK, 0.5 / steep), GRID_BOUND
+    while True:
+        x = _nodes(bound, look)
+        g = items.planes(x, x, tabled=False)
+        if kernel.share_at_ends(_extreme(items), g) < BEYOND:
+            break
+        bound += 1.0
+        if bound > FARTHEST:
+            raise InputError(
+                f"under these items abilities may lie {bound:.0f} standard deviations from 0; they "
+                f"are computed up to {FARTHEST:.0f}: leave items out that are this extreme"
+            )
+    general, both, own = kernel.information(g)
+    sharp = float((general - both**2 / (1.0 + own)).max(axis=(1, 2)).sum())
+    spacing = [share / math.sqrt(1.0 + v) for v in (sharp, float(own.max()))]
+    nodes = [_nodes(bound, min(h, 1.0 / steep, 0.5)) for h in spacing]
+    return Grids(*nodes)
+
+
+def _nodes(bound: float, spacing: float) -> Floats:
+    half = math.ceil(bound / spacing)
+    return np.arange(-half, half + 1, dtype=np.float64) * spacing
+
+
+def _extreme(items: BlockItems) -> NDArray[np.int8]:
+    """Patterns of responses that pull most: all, and each block against the others."""
+    a, s, _ = items.slopes
+    up = np.where(a >= 0.0, 1, -1)
+    found = [up]
+    for b in range(items.n_blocks):
+        own = np.where(s >= 0.0, 1, -1)
+        found.append(np.where(items.of_item == b, own, -up))
+    both = np.concatenate([found, np.negative(found)])
+    return (both > 0).astype(np.int8)
+
+
+def tables(items: BlockItems, grids: Grids, fit: str | None = None) -> Planes:
+    """Tables of items on grids, kept for the same ones; for a ``fit`` the last ones alone."""
+    identity = (
+        "bifactor",
+        sha256(items.slopes, items.of_item, items.in_part, grids.nodes, grids.block_nodes),
+    )
+
+    def make() -> Planes:
+        return items.planes(grids.nodes, grids.block_nodes)
+
+    return keep(identity, make) if fit is None else keep_last(("tables", fit), identity, make)
+
+
+def _in_part(block: Block, of_item: Ints, n_planes: int) -> tuple[Ints]:
+    return (kernel.in_part(block.data, of_item, n_planes),)
+
+
+def in_part(engine: Engine, of_item: Ints, n_blocks: int) -> Bools:
+    """Blocks that somebody answered some items of, but not all: one pass."""
+    place = np.where(of_item < 0, n_blocks, of_item)
+    (n,) = engine.map_reduce(_in_part, place, n_blocks + 1)
+    return np.asarray(n > 0)
