@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import xarray as xr
 from numpy.typing import NDArray
 
 from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.curves.grids import BEYOND, FARTHEST, GRID_BOUND
 from irt_dask.engine import Engine
 from irt_dask.engine.cache import keep, keep_last
-from irt_dask.errors import InputError
+from irt_dask.errors import InputError, listed
 from irt_dask.kernels.several import bifactor_posterior as kernel
 from irt_dask.kernels.several.bifactor_posterior import Planes
 from irt_dask.store import Block
 from irt_dask.store.responses import sha256
+from irt_dask.variables import ITEMS, LATENT_DIMS
 
+#: Name of the ability of all items.
+GENERAL = "general"
+#: What results call the model, by whether slopes on abilities of blocks are free or tied.
+MODELS = {False: "bifactor", True: "testlet"}
 #: Distance of nodes at which it is looked how fine and how far a grid has to be.
 _LOOK = 0.25
 
@@ -39,17 +47,18 @@ class BlockItems:
         """Blocks, with that of items without one."""
         return self.n_blocks + 1
 
-    def at(self, b: int) -> Ints:
-        """Items of a block."""
-        return np.flatnonzero(self.of_item == b)
+    @functools.cached_property
+    def row(self) -> Ints:
+        """Rows of items in tables and counts by item, -1 for those that need none."""
+        own = self.in_part[self.of_item]  # -1 is the last
+        return np.where(own, np.cumsum(own) - 1, -1)
 
     def planes(self, nodes: Floats, block_nodes: Floats, *, tabled: bool = True) -> Planes:
         """Tables on these nodes."""
         place = np.where(self.of_item < 0, self.n_blocks, self.of_item)
         order = np.argsort(place, kind="stable")
         first = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=self.n_planes))])
-        own = self.in_part[place] & tabled
-        row = np.where(own, np.cumsum(own) - 1, -1)
+        row = self.row if tabled else np.full(self.of_item.size, -1)
         slopes = np.ascontiguousarray(self.slopes)
         return kernel.planes(slopes, order, first, row, nodes, block_nodes)
 
@@ -132,3 +141,38 @@ def in_part(engine: Engine, of_item: Ints, n_blocks: int) -> Bools:
     place = np.where(of_item < 0, n_blocks, of_item)
     (n,) = engine.map_reduce(_in_part, place, n_blocks + 1)
     return np.asarray(n > 0)
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+def is_bifactor(items: Any) -> bool:
+    """Whether this is a result of ``fit_bifactor``."""
+    return isinstance(items, xr.Dataset) and items.attrs.get("model") in MODELS.values()
+
+
+def block_items(
+    fit: xr.Dataset, item_id: tuple[str, ...]
+) -> tuple[Floats, Ints, tuple[str, ...]]:  # fmt: skip
+    """Slopes (3, items), blocks (-1: none) and names of abilities of a result, by identifier."""
+    for name in ("item_loading", "item_intercept", "domain"):
+        if name not in fit.variables:
+            raise InputError(f"items have no {name}: give the result of fit_bifactor as it is")
+    known = {str(i): k for k, i in enumerate(fit["item_id"].values)}
+    if lacking := [i for i in item_id if i not in known]:
+        raise InputError(
+            f"{len(lacking)} item(s) of the responses are not in items: {listed(lacking)}; leave "
+            f"them out by responses.select(items=[...])"
+        )
+    at = [known[i] for i in item_id]
+    loading = fit["item_loading"].transpose(ITEMS, LATENT_DIMS).values[at].astype(float)
+    d = fit["item_intercept"].values[at].astype(float)
+    if not (np.isfinite(loading).all() and np.isfinite(d).all()):
+        raise InputError("items have slopes or intercepts that are not finite")
+    own = loading[:, 1:] != 0.0
+    if (own.sum(axis=1) > 1).any():
+        j = int(np.flatnonzero(own.sum(axis=1) > 1)[0])
+        raise InputError(f"item {item_id[j]} has slopes on the abilities of several blocks")
+    of_item = np.where(own.any(axis=1), own.argmax(axis=1), -1)
+    slopes = np.stack([loading[:, 0], loading[:, 1:].sum(axis=1), d])
+    return slopes, of_item, tuple(map(str, fit["domain"].values))

@@ -18,6 +18,8 @@ from irt_dask.kernels.base.compiled import jit
 
 #: Newton steps of a round, halvings of each, and the step after which there is no other.
 _STEPS, _HALVINGS, _PRECISION = 6, 12, 1e-7
+#: Share of lambda that a step leaves at least.
+_LEAST = 0.1
 
 
 class Seen(NamedTuple):
@@ -103,12 +105,12 @@ def _solve(h: Floats, g: Floats, held: Bools, step: Floats) -> None:
     for c in range(3):  # positive definite: no pivoting
         for i in range(c + 1, 3):
             f = m[i, c] / m[c, c]
-            for l in range(c, 3):
-                m[i, l] -= f * m[c, l]
+            for e in range(c, 3):
+                m[i, e] -= f * m[c, e]
             r[i] -= f * r[c]
     for c in range(2, -1, -1):
-        for l in range(c + 1, 3):
-            r[c] -= m[c, l] * step[l]
+        for e in range(c + 1, 3):
+            r[c] -= m[c, e] * step[e]
         step[c] = r[c] / m[c, c]
 
 
@@ -149,7 +151,7 @@ def free(s: Seen, k: Limits, start: Floats) -> Floats:
     return out
 
 
-# --- s = lambda a -----------------------------------------------------------------------------------
+# --- s = lambda a ---------------------------------------------------------------------------------
 
 
 @jit
@@ -202,7 +204,8 @@ def _testlet_step(
         rest -= c0 * lean[0, j] + c1 * lean[1, j]
         left -= c0 * step[0, j] + c1 * step[1, j]
     moved = left / max(rest, 1e-6 * by_scale[1] + 1e-10)
-    moved = min(max(scale + moved, 0.0), top) - scale
+    # At 0 nothing is known of a block's ability, and nothing would move lambda again.
+    moved = min(max(scale + moved, _LEAST * scale), top) - scale
     for j in range(x.shape[1]):
         step[0, j] -= lean[0, j] * moved
         step[1, j] -= lean[1, j] * moved

@@ -26,6 +26,7 @@ from irt_dask.arrays import Floats, Ints
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.base.exponential import LOG_NEGLIGIBLE
 from irt_dask.kernels.posterior.expected_counts import Scales
+from irt_dask.kernels.posterior.person_weights import normal
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Layout
 from irt_dask.kernels.responses.rows import item, n_rows
@@ -110,12 +111,12 @@ def planes(
     slopes: Floats, order: Ints, first: Ints, row: Ints, nodes: Floats, block_nodes: Floats
 ) -> Planes:
     """Tables of items (3, items) on grids; ``row`` says which have tables of their own."""
-    masses = [
-        math.log((x[1] - x[0]) / math.sqrt(2.0 * math.pi)) - 0.5 * x**2 for x in (nodes, block_nodes)
-    ]
     size = nodes.size, block_nodes.size
     whole, wrong = np.empty((first.size - 1, *size)), np.empty((int(row.max()) + 1, *size))
-    g = Planes(slopes, order, first, nodes, block_nodes, *masses, whole, row, wrong)
+    prior, block_prior = (normal(x)[0] for x in (nodes, block_nodes))
+    g = Planes(
+        slopes, order, first, nodes, block_nodes, prior, block_prior, whole, row, wrong
+    )  # fmt: skip
     _fill_tables(g)
     return g
 
@@ -141,7 +142,7 @@ def _read(items: Any, row: Any, g: Planes, r: Room) -> int:
 
 @jit
 def _fill(g: Planes, r: Room, b: int, at: Any, w: Floats) -> None:
-    """Log weights of a block's plane: first row and the end, those of columns, distance of nodes."""
+    """Log weights of a block's plane; ``at``: rows and columns from and to, distance of nodes."""
     p0, p1, q0, q1, stride = at
     items = g.order[g.first[b] : g.first[b + 1]]
     by_whole = 2 * r.n[b] > items.size
@@ -278,7 +279,7 @@ def _moments(
 
 
 def moments(data: Layout, g: Planes) -> tuple[Floats, Floats, Floats]:
-    """Means and variances of abilities, the general one first, (persons, 1 + blocks); log marginals.
+    """Means and variances (persons, 1 + blocks), of the general ability first; log marginals.
 
     Who answered nothing has the prior's.
     """
@@ -316,7 +317,7 @@ def _share_at_ends(values: NDArray[np.int8], g: Planes) -> float:
 
 
 def share_at_ends(values: NDArray[np.int8], g: Planes) -> float:
-    """Largest density at the ends of the grid, next to the highest, of complete response patterns."""
+    """Largest density at an end of the grid, next to the highest, of patterns of all items."""
     return float(_share_at_ends(values, g))
 
 
@@ -335,7 +336,7 @@ def _information(g: Planes, out: Floats) -> None:
 
 
 def information(g: Planes) -> Floats:
-    """Information of all items of a block at each pair of nodes: of x, both, z, (3, blocks, n, k)."""
+    """Information of a block's items at pairs of nodes: of x, both, z, (3, blocks, n, k)."""
     out = np.zeros((3, *g.whole.shape))
     _information(g, out)
     return out
@@ -380,6 +381,8 @@ def _counts(
         general = many * np.int64(np.rint(_means(g, r, p0, p1) * part))
         for b in range(r.n.size):
             its = g.order[g.first[b] : g.first[b + 1]]
+            if r.n[b] == 0:
+                continue
             if r.n[b] == its.size:
                 _add_plane(g, r, b, p0, p1, part, many, whole[b])
             block = many * np.int64(np.rint(r.mean[b] * part))
