@@ -16,6 +16,7 @@ from irt_dask.curves.grids import BEYOND, FARTHEST, GRID_BOUND
 from irt_dask.engine import Engine
 from irt_dask.engine.cache import keep, keep_last
 from irt_dask.errors import InputError, listed
+from irt_dask.kernels.several import bifactor_counts
 from irt_dask.kernels.several import bifactor_posterior as kernel
 from irt_dask.kernels.several.bifactor_posterior import Planes
 from irt_dask.store import Block
@@ -133,7 +134,7 @@ def tables(items: BlockItems, grids: Grids, fit: str | None = None) -> Planes:
 
 
 def _in_part(block: Block, of_item: Ints, n_planes: int) -> tuple[Ints]:
-    return (kernel.in_part(block.data, of_item, n_planes),)
+    return (bifactor_counts.in_part(block.data, of_item, n_planes),)
 
 
 def in_part(engine: Engine, of_item: Ints, n_blocks: int) -> Bools:

@@ -9,9 +9,10 @@ import numpy as np
 import xarray as xr
 
 from irt_dask.arrays import Floats
-from irt_dask.calibrate.bifactor.model import Model, Rounds
+from irt_dask.calibrate.bifactor.model import WEAK, Model, Rounds
 from irt_dask.calibrate.shared import climb
 from irt_dask.calibrate.shared.start_values import ResponseCounts
+from irt_dask.curves.priors import ItemPrior
 from irt_dask.engine import dataset
 from irt_dask.items import checks
 from irt_dask.items.bifactor import GENERAL, MODELS
@@ -76,15 +77,15 @@ def _attrs(fit: Rounds, x: Floats, value: float) -> dict[str, Any]:
     """What is said of the fit as a whole."""
     model, log_prior = fit.model, fit.model.log_prior(x)
     out: dict[str, Any] = {"objective": value + log_prior, "log_likelihood": value}
-    if (prior := model.prior) is not None:
+    if isinstance(prior := model.prior, ItemPrior):
         out |= {
-            "log_prior": log_prior,
-            "prior": "fixed",
             "prior_discrimination": list(prior.discrimination),
             "prior_intercept": list(prior.intercept),
         }
+    if prior is not None:
+        out |= {"log_prior": log_prior, "prior": prior if isinstance(prior, str) else "fixed"}
         if not model.testlet:
-            out["prior_loading"] = list(prior.loading)
+            out["prior_loading"] = list((prior if isinstance(prior, ItemPrior) else WEAK).loading)
     else:
         n, k = fit.engine.n_persons, model.n_parameters
         out |= {"aic": 2.0 * (k - value), "bic": k * math.log(n) - 2.0 * value}

@@ -22,15 +22,13 @@ from irt_dask.items import checks
 from irt_dask.items.bifactor import GENERAL, in_part
 from irt_dask.items.blocks import Blocks, blocks
 
-_WEAK = ItemPrior()
-
 
 def fit_bifactor(
     responses: Any,
-    item_blocks: Any,
     *,
+    item_blocks: Any,
     loadings: str = "testlet",
-    prior: ItemPrior | None = _WEAK,
+    prior: str | ItemPrior | None = "centred",
     max_iterations: int = 500,
     tolerance: float = 1e-9,
     client: Any = None,
@@ -56,11 +54,13 @@ def fit_bifactor(
         "testlet": ``s_j = lambda_b a_j``, one positive number a block, the SD of abilities of the
         block about the general one: what tens of persons can tell.  "free": each item has an s_j
         of its own, of any sign; for hundreds of persons or more.
-    prior : ItemPrior or None
-        Density of slopes and intercepts before the data: ``discrimination`` of a_j (positive),
-        ``loading`` of free s_j, ``intercept`` of d_j.  Lambdas have none.  The default, weak for
-        hundreds of persons, keeps the items of tens from running away.  None: the maximum of the
-        likelihood.
+    prior : "centred", ItemPrior or None
+        Density of slopes and intercepts before the data, which keeps items that few persons
+        answered from running away.  "centred": log a_j and d_j are normal about the means of the
+        items' own, with SDs 0.5 and 2, free s_j N(0, 1).  It says nothing of the scale of ability,
+        of which hundreds of items with an ItemPrior say more than tens of persons.  ItemPrior:
+        ``discrimination`` of a_j (positive), ``loading`` of free s_j, ``intercept`` of d_j.  None:
+        the maximum of the likelihood.  Lambdas have no prior.
     max_iterations, tolerance
         EM steps, accelerated; they end when the objective has twice in a row grown by less than
         ``tolerance`` relative to its size.
@@ -125,7 +125,7 @@ def fit_bifactor(
     >>> theta, own = rng.normal(size=(300, 1)), rng.normal(size=(300, 3))
     >>> logit = theta + 0.8 * np.repeat(own, 8, axis=1)
     >>> y = (rng.random((300, 24)) < 1 / (1 + np.exp(-logit))).astype(int)
-    >>> fit = irt.fit_bifactor(y, block)
+    >>> fit = irt.fit_bifactor(y, item_blocks=block)
     >>> fit["domain"].values.tolist()
     ['general', 'maths', 'code', 'law']
     >>> bool((abs(fit["block_effect_sd"] - 0.8) < 0.4).all())
@@ -135,8 +135,8 @@ def fit_bifactor(
     """
     whole_number("max_iterations", max_iterations, 1)
     one_of("loadings", loadings, ("testlet", "free"))
-    if prior is not None and not isinstance(prior, ItemPrior):
-        raise InputError(f"prior={prior!r} is not available; give an ItemPrior or None")
+    if not (prior is None or isinstance(prior, ItemPrior) or prior == "centred"):
+        raise InputError(f"prior={prior!r} is not available; give 'centred', an ItemPrior or None")
     responses = as_responses(responses, "fit_bifactor")
     given = blocks(item_blocks, responses.item_id)
     names, of_item = _with_abilities(given, loadings)
@@ -237,9 +237,8 @@ def _warn_of_effects(result: xr.Dataset) -> None:
 
 def _identity(model: Model, tolerance: float, start: Any) -> dict[str, Any]:
     """What a checkpoint rests on, but for data."""
-    prior = None if model.prior is None else model.limits
+    k = model.limits(model.unpack(start)[0])
     return {
         "method": "bifactor", "testlet": model.testlet, "blocks": model.of_item,
-        "tolerance": tolerance, "start": start,
-        "prior": None if prior is None else (prior.mean, prior.precision),
+        "tolerance": tolerance, "start": start, "prior": (k.mean, k.precision, k.of_log),
     }  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import uuid
 from dataclasses import dataclass
@@ -21,14 +20,18 @@ from irt_dask.errors import EstimationError
 from irt_dask.items.bifactor import BlockItems, Grids, grids_of, tables
 from irt_dask.kernels.joint.item_maximum import Box
 from irt_dask.kernels.posterior.expected_counts import Scales, scales_for
+from irt_dask.kernels.several import bifactor_counts
 from irt_dask.kernels.several import bifactor_items as steps
-from irt_dask.kernels.several import bifactor_posterior as kernel
 from irt_dask.store import Block
 
 #: Bounds of slopes: with the steepest P goes from 1% to 99% within one SD.
 SLOPES = (SLOPE.bounds[0], 10.0)
 #: Bounds of lambda, and what slopes on abilities of blocks start as, next to general ones.
 SCALES, _START = (1e-3, 20.0), 0.5
+#: What gives free slopes on abilities of blocks their prior, unless another is given.
+WEAK = ItemPrior()
+#: SDs of log a and of d about their means over items before the data, where these are not given.
+CENTRED = (0.5, 2.0)
 #: Nodes are this share of the smallest posterior SD apart: sums over them err by e^-35.
 _SHARE = 0.75
 
@@ -45,7 +48,9 @@ class Model:
     of_item: Ints
     n_blocks: int
     in_part: Bools
-    prior: ItemPrior | None
+    #: That of given items; "centred" is about the means of the items' own log a and d, whatever
+    #: they are, so that it says nothing of the scale of ability.
+    prior: ItemPrior | str | None
 
     @property
     def n_items(self) -> int:
@@ -80,23 +85,26 @@ class Model:
         """The items of a column."""
         return BlockItems(self.unpack(x)[0], self.of_item, self.n_blocks, self.in_part)
 
-    @functools.cached_property
-    def limits(self) -> steps.Limits:
-        """Bounds and priors of items."""
+    def limits(self, slopes: Floats) -> steps.Limits:
+        """Bounds of items, and their priors where items are at ``slopes`` (3, items)."""
         ones = np.ones(self.n_items)
         most = np.where(self.of_item >= 0, SLOPES[1], 0.0)
         low = np.stack([SLOPES[0] * ones, -most, INTERCEPT.bounds[0] * ones])
         high = np.stack([SLOPES[1] * ones, most, INTERCEPT.bounds[1] * ones])
         mean, precision = np.zeros((3, self.n_items)), np.zeros((3, self.n_items))
-        if self.prior is not None:
+        centred = self.prior == "centred"
+        if centred:
+            mean[0], mean[2] = np.log(slopes[0]).mean(), slopes[2].mean()
+            precision += np.array([[CENTRED[0]], [WEAK.loading[1]], [CENTRED[1]]]) ** -2.0
+        elif isinstance(self.prior, ItemPrior):
             of = (self.prior.discrimination, self.prior.loading, self.prior.intercept)
             mean += np.array([pair[0] for pair in of])[:, None]
             precision += np.array([pair[1] ** -2.0 for pair in of])[:, None]
-        return steps.Limits(low, high, mean, precision)
+        return steps.Limits(low, high, mean, precision, centred)
 
     def box(self) -> Box:
         """Bounds of the column."""
-        k, n = self.limits, np.ones(self.n_blocks)
+        k, n = self.limits(np.ones((3, self.n_items))), np.ones(self.n_blocks)
         low, high = (
             self.pack(b, v * n)[:, 0] for b, v in zip((k.low, k.high), SCALES, strict=True)
         )
@@ -104,7 +112,7 @@ class Model:
 
     def at_bound(self, slopes: Floats) -> Bools:
         """Items with a parameter that ended at a bound."""
-        k = self.limits
+        k = self.limits(slopes)
         own = k.low < k.high
         if self.testlet:
             own[1] = False
@@ -115,12 +123,15 @@ class Model:
         if self.prior is None:
             return 0.0
         slopes, _ = self.unpack(x)
-        k, own = self.limits, np.ones((3, self.n_items), dtype=bool)
+        k, own = self.limits(slopes), np.ones((3, self.n_items), dtype=bool)
         own[1] = (self.of_item >= 0) & (not self.testlet)
+        if k.of_log:
+            slopes = np.stack([np.log(slopes[0]), slopes[1], slopes[2]])
         density = 0.5 * (
             np.log(k.precision / (2.0 * math.pi)) - k.precision * (slopes - k.mean) ** 2
         )
-        density[0] -= log_ndtr(k.mean[0] * np.sqrt(k.precision[0]))  # a > 0
+        if not k.of_log:
+            density[0] -= log_ndtr(k.mean[0] * np.sqrt(k.precision[0]))  # a > 0
         return float(density[own].sum())
 
     def start(self, counts: ResponseCounts) -> Floats:
@@ -157,10 +168,10 @@ def _expect(
     block: Block, to: tuple[Any, ...] | None, items: BlockItems, grids: Grids, fit: str,
     scales: Scales,
 ) -> tuple[Any, ...]:  # fmt: skip
-    return kernel.counts(
+    return bifactor_counts.counts(
         block.data, tables(items, grids, fit), scales,
         weight=block.weight if block.times is None else None, times=block.times,
-        to=None if to is None else kernel.Counts(*to),
+        to=None if to is None else bifactor_counts.Counts(*to),
     )  # fmt: skip
 
 
@@ -185,7 +196,7 @@ class Rounds:
         logits = (np.abs(items.slopes) * [[reach], [reach], [1.0]]).sum(axis=0) + 1.0
         largest = float(logits.sum()) + reach**2
         scales = scales_for(self.engine.n_persons, reach, largest)
-        c = kernel.Counts(*self.engine.map_add(_expect, items, grids, self.name, scales))
+        c = bifactor_counts.Counts(*self.engine.map_add(_expect, items, grids, self.name, scales))
         found = self._expected(c, items, grids, scales.weight)
         return float(c.log_marginal) / scales.log_marginal, found
 
@@ -200,7 +211,7 @@ class Rounds:
         )
 
     def _expected(
-        self, c: kernel.Counts, items: BlockItems, grids: Grids, scale: float
+        self, c: bifactor_counts.Counts, items: BlockItems, grids: Grids, scale: float
     ) -> Expected:
         x = np.repeat(grids.nodes, grids.block_nodes.size)
         z = np.tile(grids.block_nodes, grids.nodes.size)
@@ -211,6 +222,7 @@ class Rounds:
         """EM step from x."""
         model = self.model
         slopes, scale = (v.copy() for v in model.unpack(x))
+        limits = model.limits(slopes)
         for b in [*range(model.n_blocks), -1]:
             at = np.flatnonzero(model.of_item == b)
             if not at.size:
@@ -223,7 +235,8 @@ class Rounds:
                 seen.x[kept], seen.z[kept], np.ascontiguousarray(n[:, kept]),
                 np.ascontiguousarray(seen.right[:, at]),
             )  # fmt: skip
-            k = steps.Limits(*(np.ascontiguousarray(v[:, at]) for v in model.limits))
+            each = (np.ascontiguousarray(v[:, at]) for v in limits[:4])
+            k = steps.Limits(*each, limits.of_log)
             start = np.ascontiguousarray(slopes[:, at])
             if model.testlet and b >= 0:
                 slopes[:, at], scale[b] = steps.testlet(s, k, start, scale[b], SCALES[1])

@@ -32,12 +32,16 @@ class Seen(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Bounds of (a, s, d), equal where fixed, and means and precisions of priors, (3, items)."""
+    """Bounds of (a, s, d), equal where fixed, and means and precisions of priors, (3, items).
+
+    With ``of_log`` the prior is of log a in place of a.
+    """
 
     low: Floats
     high: Floats
     mean: Floats
     precision: Floats
+    of_log: bool
 
 
 @jit
@@ -78,7 +82,12 @@ def _with_prior(
     """As :func:`_at`, with the priors of the parameters that are an item's own."""
     value = _at(s, j, v, g, h)
     for c in range(3):
-        if own[c]:
+        if c == 0 and k.of_log:
+            away = math.log(v[0]) - k.mean[0, j]
+            value -= 0.5 * k.precision[0, j] * away * away
+            g[0] -= k.precision[0, j] * away / v[0]
+            h[0, 0] += k.precision[0, j] * max(1.0 - away, 0.25) / (v[0] * v[0])
+        elif own[c]:
             away = v[c] - k.mean[c, j]
             value -= 0.5 * k.precision[c, j] * away * away
             g[c] -= k.precision[c, j] * away

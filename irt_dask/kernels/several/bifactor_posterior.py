@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from irt_dask.arrays import Floats, Ints
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.base.exponential import LOG_NEGLIGIBLE
-from irt_dask.kernels.posterior.expected_counts import Scales
 from irt_dask.kernels.posterior.person_weights import normal
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Layout
@@ -125,7 +124,7 @@ def planes(
 
 
 @jit
-def _read(items: Any, row: Any, g: Planes, r: Room) -> int:
+def read(items: Any, row: Any, g: Planes, r: Room) -> int:
     """Take a person's responses, and sums of them by block; the number of responses."""
     r.y[:] = -1
     for k in range(row.size):
@@ -231,7 +230,7 @@ def weigh(g: Planes, r: Room) -> tuple[int, int, float]:
 
 
 @jit
-def _means(g: Planes, r: Room, p0: int, p1: int) -> float:
+def means(g: Planes, r: Room, p0: int, p1: int) -> float:
     """Fill in the means of block abilities; that of the general one."""
     mean = 0.0
     for p in range(p0, p1):
@@ -259,10 +258,10 @@ def _moments(
     for i in range(n_rows(indptr, values)):
         items, row = rows.row(indptr, indices, values, i)
         mean[i], variance[i], log_marginal[i] = 0.0, 1.0, 0.0
-        if _read(items, row, g, r) == 0:
+        if read(items, row, g, r) == 0:
             continue
         p0, p1, log_marginal[i] = weigh(g, r)
-        mean[i, 0] = _means(g, r, p0, p1)
+        mean[i, 0] = means(g, r, p0, p1)
         variance[i, 0] = 0.0
         for p in range(p0, p1):
             variance[i, 0] += r.log[p] * (g.nodes[p] - mean[i, 0]) ** 2
@@ -298,7 +297,7 @@ def _share_at_ends(values: NDArray[np.int8], g: Planes) -> float:
     n, k = g.nodes.size, g.block_nodes.size
     own = np.empty(k)
     for i in range(values.shape[0]):
-        _read(None, values[i], g, r)
+        read(None, values[i], g, r)
         p0, p1, _ = weigh(g, r)
         peak = r.log[p0:p1].max()
         if p0 == 0:
@@ -339,102 +338,4 @@ def information(g: Planes) -> Floats:
     """Information of a block's items at pairs of nodes: of x, both, z, (3, blocks, n, k)."""
     out = np.zeros((3, *g.whole.shape))
     _information(g, out)
-    return out
-
-
-# --- expected counts ------------------------------------------------------------------------------
-
-
-class Counts(NamedTuple):
-    """Whole multiples of ``1 / scales.weight``."""
-
-    whole: Ints  # who answered all items of a block, (blocks, n, k)
-    some: Ints  # who answered an item of a block, but not all of it, (rows, n, k)
-    right: Ints  # sums over answers 1 of both abilities, and their number, (3, items)
-    log_marginal: np.int64  # multiple of 1 / scales.log_marginal
-
-
-@jit
-def _add_plane(
-    g: Planes, r: Room, b: int, p0: int, p1: int, part: float, times: int, out: Ints
-) -> None:
-    for p in range(p0, p1):
-        own = part * r.log[p] / r.total[b, p]
-        for q in range(r.low[b], r.high[b]):
-            out[p, q] += times * np.int64(r.w[b, p, q] * own + 0.5)
-
-
-@jit
-def _counts(
-    indptr: Any, indices: Any, values: Any, g: Planes, weight: Floats, times: Ints, scale: float,
-    log_scale: float, whole: Ints, some: Ints, right: Ints,
-) -> int:  # fmt: skip
-    r, log_marginal = room(g), 0
-    for i in range(n_rows(indptr, values)):
-        own, many = (weight[i] if weight.size > 0 else 1.0), (times[i] if times.size > 0 else 1)
-        items, row = rows.row(indptr, indices, values, i)
-        if _read(items, row, g, r) == 0 or own == 0.0:
-            continue
-        p0, p1, value = weigh(g, r)
-        log_marginal += many * int(np.rint(own * value * log_scale))
-        part = own * scale
-        general = many * np.int64(np.rint(_means(g, r, p0, p1) * part))
-        for b in range(r.n.size):
-            its = g.order[g.first[b] : g.first[b + 1]]
-            if r.n[b] == 0:
-                continue
-            if r.n[b] == its.size:
-                _add_plane(g, r, b, p0, p1, part, many, whole[b])
-            block = many * np.int64(np.rint(r.mean[b] * part))
-            for j in its:
-                if r.y[j] == 1:
-                    right[0, j] += general
-                    right[1, j] += block
-                    right[2, j] += many * np.int64(np.rint(part))
-                if r.y[j] >= 0 and r.n[b] < its.size:
-                    _add_plane(g, r, b, p0, p1, part, many, some[g.row[j]])
-    return log_marginal
-
-
-def nothing(g: Planes) -> Counts:
-    """Counts of nobody."""
-    zeros = [np.zeros(x.shape, dtype=np.int64) for x in (g.whole, g.wrong, g.slopes)]
-    return Counts(zeros[0], zeros[1], zeros[2], np.int64(0))
-
-
-def counts(
-    data: Layout, g: Planes, scales: Scales, *, weight: Floats | None = None,
-    times: Ints | None = None, to: Counts | None = None,
-) -> Counts:  # fmt: skip
-    """Expected counts of a block of persons, added to those of ``to`` in place.
-
-    ``weight`` are those of the persons, ``times`` says how many each row stands for.
-    """
-    to = nothing(g) if to is None else to
-    value = _counts(
-        *rows.arrays(data), g, np.empty(0) if weight is None else weight,
-        np.empty(0, dtype=np.int64) if times is None else times, *scales, *to[:3],
-    )  # fmt: skip
-    return to._replace(log_marginal=to.log_marginal + value)
-
-
-# --- who answered blocks in part ------------------------------------------------------------------
-
-
-@jit
-def _in_part(indptr: Any, indices: Any, values: Any, of_item: Ints, size: Ints, out: Ints) -> None:
-    n = np.empty(size.size, dtype=np.int64)
-    for i in range(n_rows(indptr, values)):
-        items, row = rows.row(indptr, indices, values, i)
-        n[:] = 0
-        for k in range(row.size):
-            n[of_item[item(items, k)]] += row[k] >= 0
-        for b in range(n.size):
-            out[b] += 0 < n[b] < size[b]
-
-
-def in_part(data: Layout, of_item: Ints, n_blocks: int) -> Ints:
-    """Persons who answered some items of a block, but not all, by block."""
-    out = np.zeros(n_blocks, dtype=np.int64)
-    _in_part(*rows.arrays(data), of_item, np.bincount(of_item, minlength=n_blocks), out)
     return out
