@@ -311,12 +311,13 @@ METHODS = (
         slow=True,
     ),
     Method(
-        "bifactor, testlet", "fit_bifactor", {"item_blocks": _BENCHMARKS}, weights=True,
-        abilities=3,
+        "bifactor, testlet", "fit_bifactor", {"item_blocks": _BENCHMARKS, "max_iterations": 5},
+        weights=True, abilities=3,
     ),
     Method(
-        "bifactor, free", "fit_bifactor", {"item_blocks": _BENCHMARKS, "loadings": "free"},
-        weights=True, abilities=3,
+        "bifactor, free", "fit_bifactor",
+        {"item_blocks": _BENCHMARKS, "loadings": "free", "max_iterations": 5}, weights=True,
+        abilities=3, slow=True,
     ),
     Method(
         "score, bifactor", "score", items="bifactor", weights=True, uses_weights=False,
