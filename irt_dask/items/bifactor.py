@@ -49,6 +49,11 @@ class BlockItems:
         return self.n_blocks + 1
 
     @functools.cached_property
+    def place(self) -> Ints:
+        """Number of each item's plane: its block's, or the last."""
+        return np.where(self.of_item < 0, self.n_blocks, self.of_item)
+
+    @functools.cached_property
     def row(self) -> Ints:
         """Rows of items in tables and counts by item, -1 for those that need none."""
         own = self.in_part[self.of_item]  # -1 is the last
@@ -56,9 +61,8 @@ class BlockItems:
 
     def planes(self, nodes: Floats, block_nodes: Floats, *, tabled: bool = True) -> Planes:
         """Tables on these nodes."""
-        place = np.where(self.of_item < 0, self.n_blocks, self.of_item)
-        order = np.argsort(place, kind="stable")
-        first = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=self.n_planes))])
+        order = np.argsort(self.place, kind="stable")
+        first = np.concatenate([[0], np.cumsum(np.bincount(self.place, minlength=self.n_planes))])
         row = self.row if tabled else np.full(self.of_item.size, -1)
         slopes = np.ascontiguousarray(self.slopes)
         return kernel.planes(slopes, order, first, row, nodes, block_nodes)
@@ -72,35 +76,47 @@ class Grids:
     block_nodes: Floats
 
 
-def grids_of(items: BlockItems, *, share: float = 0.5) -> Grids:
-    """Grids that resolve every posterior under these items.
+def grids_of(items: BlockItems, *, share: float = 0.5, bound: float | None = None) -> Grids:
+    """Grids that resolve every posterior under these items, and go from -bound to bound.
 
     Nodes of block abilities are at most ``share`` of the smallest SD apart that one can have given
     the general ability, those of the general one ``share`` of the smallest SD that it can have,
-    block abilities being unknown, and both at most 1 / the steepest slope and 1/2.  They go to 7 in
-    both directions, and further by whole numbers until no pattern of responses that is as extreme
+    block abilities being unknown, and both at most 1 / the steepest slope and 1/2.  Without a bound
+    they go to 7, and further by whole numbers until no pattern of responses that is as extreme
     as any (all right, or all of a block right and all else wrong) has a millionth of its highest
     density at an end.
     """
     a, s, _ = np.abs(items.slopes)
     steep = max(float(a.max()), float(s.max()), 1e-6)
-    look, bound = min(_LOOK, 0.5 / steep), GRID_BOUND
-    while True:
-        x = _nodes(bound, look)
-        g = items.planes(x, x, tabled=False)
-        if kernel.share_at_ends(_extreme(items), g) < BEYOND:
-            break
-        bound += 1.0
-        if bound > FARTHEST:
-            raise InputError(
-                f"under these items abilities may lie {bound:.0f} standard deviations from 0; they "
-                f"are computed up to {FARTHEST:.0f}: leave items out that are this extreme"
-            )
-    general, both, own = kernel.information(g)
+    look = min(_LOOK, 0.5 / steep)
+    if bound is None:
+        bound = _reach(items, look)
+    x = _nodes(bound, look)
+    general, both, own = kernel.information(items.slopes, items.place, items.n_planes, x)
     sharp = float((general - both**2 / (1.0 + own)).max(axis=(1, 2)).sum())
     spacing = [share / math.sqrt(1.0 + v) for v in (sharp, float(own.max()))]
     nodes = [_nodes(bound, min(h, 1.0 / steep, 0.5)) for h in spacing]
     return Grids(*nodes)
+
+
+def _reach(items: BlockItems, spacing: float) -> float:
+    """How far posteriors go whatever the responses."""
+    bound, patterns = GRID_BOUND, _extreme(items)
+    while True:
+        x = _nodes(bound, spacing)
+        if kernel.largest_share(patterns, items.planes(x, x, tabled=False)) < BEYOND:
+            return bound
+        bound = further(bound, 1.0)
+
+
+def further(bound: float, by: float) -> float:
+    """A bound of abilities beyond this one, or an error."""
+    if bound + by > FARTHEST:
+        raise InputError(
+            f"under these items abilities may lie more than {bound:.0f} standard deviations from "
+            f"0; they are computed up to {FARTHEST:.0f}: leave items out that are this extreme"
+        )
+    return bound + by
 
 
 def _nodes(bound: float, spacing: float) -> Floats:

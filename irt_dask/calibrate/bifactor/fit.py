@@ -102,14 +102,14 @@ def fit_bifactor(
     -----
     One pass over the data for each iteration (some 15 to 100), one for start values, one for blocks
     that were answered in part.  Blocks are integrated one by one given the general ability (Gibbons
-    and Hedeker 1992; Cai, Yang and Hansen 2011): the work is that of planes, however many there
-    are.  Nodes are 3/4 of the smallest posterior SD apart, of abilities of blocks given the general
-    one and of that by itself, at most 1 / the steepest slope and 1/2, from -7 to 7 or as far as any
-    responses lead: log-likelihoods are those of integrals to some 12 digits.  Driver memory: a
-    plane of nodes (some 40 x 60 of short tests; 100 x 100 of blocks of hundreds of items) x 8 bytes
-    for each block, and for each item of a block that somebody answered in part, some times that;
-    also in each thread.  An item costs a logarithm and some exponentials for each pair of nodes in
-    each iteration: 3,000 items some seconds.
+    and Hedeker 1992; Cai, Yang and Hansen 2011): the work is that of planes, one for each block.
+    Nodes are 3/4 of the smallest posterior SD apart, of abilities of blocks given the general one
+    and of that by itself, at most 1 / the steepest slope and 1/2, from -7 to 7 or as far as
+    anybody's answers lead: log-likelihoods are those of integrals to some 11 digits.  Memory of the
+    driver and of each thread: some times a plane of nodes (40 x 60 of short tests, 100 x 120 of
+    blocks of hundreds of items) x 8 bytes for each block, and for each item of a block that
+    somebody answered in part; what does not fit is refused.  Each item costs some 10,000
+    exponentials in each iteration, whatever the number of persons: 1,000 items a second.
 
     Groups are not looked at: all persons are N(0, 1) in every ability.  Slopes on the general
     ability are positive; an item that falls with it ends near 0 and is flagged.
@@ -122,9 +122,9 @@ def fit_bifactor(
     >>> import irt_dask as irt
     >>> rng = np.random.default_rng(1)
     >>> block = np.repeat(["maths", "code", "law"], 8)
-    >>> theta, own = rng.normal(size=(300, 1)), rng.normal(size=(300, 3))
+    >>> theta, own = rng.normal(size=(800, 1)), rng.normal(size=(800, 3))
     >>> logit = theta + 0.8 * np.repeat(own, 8, axis=1)
-    >>> y = (rng.random((300, 24)) < 1 / (1 + np.exp(-logit))).astype(int)
+    >>> y = (rng.random((800, 24)) < 1 / (1 + np.exp(-logit))).astype(int)
     >>> fit = irt.fit_bifactor(y, item_blocks=block)
     >>> fit["domain"].values.tolist()
     ['general', 'maths', 'code', 'law']

@@ -12,12 +12,13 @@ from scipy.special import log_ndtr
 
 from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.calibrate.shared.start_values import ResponseCounts
+from irt_dask.curves.grids import GRID_BOUND
 from irt_dask.curves.logistic import INTERCEPT, SLOPE, share_logit, widened
 from irt_dask.curves.priors import ItemPrior
 from irt_dask.engine import Engine
 from irt_dask.engine.memory import refuse_beyond_memory
 from irt_dask.errors import EstimationError
-from irt_dask.items.bifactor import BlockItems, Grids, grids_of, tables
+from irt_dask.items.bifactor import BlockItems, Grids, further, grids_of, tables
 from irt_dask.kernels.joint.item_maximum import Box
 from irt_dask.kernels.posterior.expected_counts import Scales, scales_for
 from irt_dask.kernels.several import bifactor_counts
@@ -34,6 +35,10 @@ WEAK = ItemPrior()
 CENTRED = (0.5, 2.0)
 #: Nodes are this share of the smallest posterior SD apart: sums over them err by e^-35.
 _SHARE = 0.75
+#: Share of the largest expected count below which a pair of nodes is left out of the item step.
+_NEGLIGIBLE = 1e-12
+#: By how much they go further where somebody's abilities may be beyond them.
+_FURTHER = 3.0
 
 
 @dataclass(frozen=True)
@@ -188,9 +193,17 @@ class Rounds:
         return value + self.model.log_prior(x), None, seen
 
     def expect(self, x: Floats) -> tuple[float, Expected]:
-        """Log-likelihood and expected counts at x."""
-        items = self.model.items(x)
-        grids = grids_of(items, share=_SHARE)
+        """Log-likelihood and expected counts at x, on grids that hold all persons."""
+        items, bound = self.model.items(x), GRID_BOUND
+        while True:
+            value, seen, outside = self._expect(items, bound)
+            if not outside:
+                return value, seen
+            bound = further(bound, _FURTHER)
+
+    def _expect(self, items: BlockItems, bound: float) -> tuple[float, Expected, bool]:
+        """Log-likelihood and counts on grids to a bound; whether somebody may be beyond it."""
+        grids = grids_of(items, share=_SHARE, bound=bound)
         self._refuse_too_many(items, grids)
         reach = float(max(grids.nodes[-1], grids.block_nodes[-1]))
         logits = (np.abs(items.slopes) * [[reach], [reach], [1.0]]).sum(axis=0) + 1.0
@@ -198,7 +211,7 @@ class Rounds:
         scales = scales_for(self.engine.n_persons, reach, largest)
         c = bifactor_counts.Counts(*self.engine.map_add(_expect, items, grids, self.name, scales))
         found = self._expected(c, items, grids, scales.weight)
-        return float(c.log_marginal) / scales.log_marginal, found
+        return float(c.log_marginal) / scales.log_marginal, found, bool(c.outside)
 
     def _refuse_too_many(self, items: BlockItems, grids: Grids) -> None:
         pairs = float(grids.nodes.size) * grids.block_nodes.size
@@ -230,7 +243,7 @@ class Rounds:
             n = seen.whole[[b]]
             if seen.row[at[0]] >= 0:
                 n = n + seen.some[seen.row[at]]
-            kept = (n > 0.0).any(axis=0)
+            kept = (n > _NEGLIGIBLE * n.max()).any(axis=0)
             s = steps.Seen(
                 seen.x[kept], seen.z[kept], np.ascontiguousarray(n[:, kept]),
                 np.ascontiguousarray(seen.right[:, at]),

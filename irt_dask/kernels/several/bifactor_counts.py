@@ -11,12 +11,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from irt_dask.arrays import Floats, Ints
+from irt_dask.curves.grids import BEYOND
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.posterior.expected_counts import Scales
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Layout
 from irt_dask.kernels.responses.rows import item, n_rows
-from irt_dask.kernels.several.bifactor_posterior import Planes, Room, means, read, room, weigh
+from irt_dask.kernels.several.bifactor_posterior import (
+    Planes,
+    Room,
+    means,
+    read,
+    room,
+    share_at_ends,
+    weigh,
+)
 
 
 class Counts(NamedTuple):
@@ -26,6 +35,7 @@ class Counts(NamedTuple):
     some: Ints  # who answered an item of a block, but not all of it, (rows, n, k)
     right: Ints  # sums over answers 1 of both abilities, and their number, (3, items)
     log_marginal: np.int64  # multiple of 1 / scales.log_marginal
+    outside: np.int64  # persons with an ability that may lie beyond its grid
 
 
 @jit
@@ -42,14 +52,15 @@ def _add_plane(
 def _counts(
     indptr: Any, indices: Any, values: Any, g: Planes, weight: Floats, times: Ints, scale: float,
     log_scale: float, whole: Ints, some: Ints, right: Ints,
-) -> int:  # fmt: skip
-    r, log_marginal = room(g), 0
+) -> tuple[int, int]:  # fmt: skip
+    r, log_marginal, outside = room(g), 0, 0
     for i in range(n_rows(indptr, values)):
         own, many = (weight[i] if weight.size > 0 else 1.0), (times[i] if times.size > 0 else 1)
         items, row = rows.row(indptr, indices, values, i)
         if read(items, row, g, r) == 0 or own == 0.0:
             continue
         p0, p1, value = weigh(g, r)
+        outside += share_at_ends(g, r, p0, p1) > BEYOND
         log_marginal += many * int(np.rint(own * value * log_scale))
         part = own * scale
         general = many * np.int64(np.rint(means(g, r, p0, p1) * part))
@@ -67,13 +78,13 @@ def _counts(
                     right[2, j] += many * np.int64(np.rint(part))
                 if r.y[j] >= 0 and r.n[b] < its.size:
                     _add_plane(g, r, b, p0, p1, part, many, some[g.row[j]])
-    return log_marginal
+    return log_marginal, outside
 
 
 def nothing(g: Planes) -> Counts:
     """Counts of nobody."""
     zeros = [np.zeros(x.shape, dtype=np.int64) for x in (g.whole, g.wrong, g.slopes)]
-    return Counts(zeros[0], zeros[1], zeros[2], np.int64(0))
+    return Counts(zeros[0], zeros[1], zeros[2], np.int64(0), np.int64(0))
 
 
 def counts(
@@ -85,11 +96,11 @@ def counts(
     ``weight`` are those of the persons, ``times`` says how many each row stands for.
     """
     to = nothing(g) if to is None else to
-    value = _counts(
+    value, outside = _counts(
         *rows.arrays(data), g, np.empty(0) if weight is None else weight,
         np.empty(0, dtype=np.int64) if times is None else times, *scales, *to[:3],
     )  # fmt: skip
-    return to._replace(log_marginal=to.log_marginal + value)
+    return to._replace(log_marginal=to.log_marginal + value, outside=to.outside + outside)
 
 
 # --- who answered blocks in part ------------------------------------------------------------------

@@ -16,8 +16,9 @@ import numpy as np
 from irt_dask.arrays import Bools, Floats
 from irt_dask.kernels.base.compiled import jit
 
-#: Newton steps of a round, halvings of each, and the step after which there is no other.
-_STEPS, _HALVINGS, _PRECISION = 6, 12, 1e-7
+#: Newton steps of a round, halvings of each, and the step after which there is no other: what is
+#: left is about its square.
+_STEPS, _HALVINGS, _PRECISION = 6, 12, 1e-5
 #: Share of lambda that a step leaves at least.
 _LEAST = 0.1
 

@@ -292,50 +292,54 @@ def moments(data: Layout, g: Planes) -> tuple[Floats, Floats, Floats]:
 
 
 @jit
-def _share_at_ends(values: NDArray[np.int8], g: Planes) -> float:
-    r, found = room(g), 0.0
-    n, k = g.nodes.size, g.block_nodes.size
-    own = np.empty(k)
-    for i in range(values.shape[0]):
-        read(None, values[i], g, r)
-        p0, p1, _ = weigh(g, r)
-        peak = r.log[p0:p1].max()
-        if p0 == 0:
-            found = max(found, r.log[0] / peak)
-        if p1 == n:
-            found = max(found, r.log[n - 1] / peak)
-        for b in range(r.n.size):
-            if r.n[b] == 0:  # no item is of this block
-                continue
-            own[:] = 0.0
-            for p in range(p0, p1):
-                for q in range(r.low[b], r.high[b]):
-                    own[q] += r.log[p] * r.w[b, p, q] / r.total[b, p]
-            found = max(found, max(own[0], own[k - 1]) / own.max())
+def share_at_ends(g: Planes, r: Room, p0: int, p1: int) -> float:
+    """Largest density that an ability has at an end of its grid, next to its highest."""
+    n, k, found, peak = g.nodes.size, g.block_nodes.size, 0.0, r.log[p0:p1].max()
+    if p0 == 0:
+        found = max(found, r.log[0] / peak)
+    if p1 == n:
+        found = max(found, r.log[n - 1] / peak)
+    for b in range(r.n.size):
+        if r.n[b] == 0 or (r.low[b] > 0 and r.high[b] < k):
+            continue
+        own = np.zeros(k)
+        for p in range(p0, p1):
+            for q in range(r.low[b], r.high[b]):
+                own[q] += r.log[p] * r.w[b, p, q] / r.total[b, p]
+        found = max(found, max(own[0], own[k - 1]) / own.max())
     return found
 
 
-def share_at_ends(values: NDArray[np.int8], g: Planes) -> float:
-    """Largest density at an end of the grid, next to the highest, of patterns of all items."""
-    return float(_share_at_ends(values, g))
+@jit
+def _largest_share(values: NDArray[np.int8], g: Planes) -> float:
+    r, found = room(g), 0.0
+    for i in range(values.shape[0]):
+        read(None, values[i], g, r)
+        p0, p1, _ = weigh(g, r)
+        found = max(found, share_at_ends(g, r, p0, p1))
+    return found
+
+
+def largest_share(values: NDArray[np.int8], g: Planes) -> float:
+    """The largest :func:`share_at_ends` of patterns of responses to all items."""
+    return float(_largest_share(values, g))
 
 
 @jit
-def _information(g: Planes, out: Floats) -> None:
-    for b in range(g.first.size - 1):
-        for p in range(g.nodes.size):
-            for j in g.order[g.first[b] : g.first[b + 1]]:
-                a, s, d = g.slopes[0, j], g.slopes[1, j], g.slopes[2, j]
-                for q in range(g.block_nodes.size):
-                    e = math.exp(-abs(a * g.nodes[p] + s * g.block_nodes[q] + d))
-                    pq = e / (1.0 + e) ** 2
-                    out[0, b, p, q] += a * a * pq
-                    out[1, b, p, q] += a * s * pq
-                    out[2, b, p, q] += s * s * pq
+def _information(slopes: Floats, place: Ints, x: Floats, out: Floats) -> None:
+    for j in range(place.size):
+        a, s, d, to = slopes[0, j], slopes[1, j], slopes[2, j], out[:, place[j]]
+        for p in range(x.size):
+            for q in range(x.size):
+                e = math.exp(-abs(a * x[p] + s * x[q] + d))
+                pq = e / ((1.0 + e) * (1.0 + e))
+                to[0, p, q] += a * a * pq
+                to[1, p, q] += a * s * pq
+                to[2, p, q] += s * s * pq
 
 
-def information(g: Planes) -> Floats:
-    """Information of a block's items at pairs of nodes: of x, both, z, (3, blocks, n, k)."""
-    out = np.zeros((3, *g.whole.shape))
-    _information(g, out)
+def information(slopes: Floats, place: Ints, n_planes: int, x: Floats) -> Floats:
+    """Information of planes' items at pairs of nodes: of x, both, z, (3, planes, n, n)."""
+    out = np.zeros((3, n_planes, x.size, x.size))
+    _information(np.ascontiguousarray(slopes), place, x, out)
     return out
