@@ -248,8 +248,8 @@ class Rounds:
                 seen.x[kept], seen.z[kept], np.ascontiguousarray(n[:, kept]),
                 np.ascontiguousarray(seen.right[:, at]),
             )  # fmt: skip
-            each = (np.ascontiguousarray(v[:, at]) for v in limits[:4])
-            k = steps.Limits(*each, limits.of_log)
+            low, high, mean, precision = (np.ascontiguousarray(v[:, at]) for v in limits[:4])
+            k = steps.Limits(low, high, mean, precision, limits.of_log)
             start = np.ascontiguousarray(slopes[:, at])
             if model.testlet and b >= 0:
                 slopes[:, at], scale[b] = steps.testlet(s, k, start, scale[b], SCALES[1])
