@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from irt_dask.arrays import Bools, Floats, Ints
+from irt_dask.calibrate.bifactor.expansion import expanded
 from irt_dask.calibrate.shared.start_values import ResponseCounts
 from irt_dask.curves.grids import GRID_BOUND
 from irt_dask.curves.logistic import INTERCEPT, SLOPE, share_logit, widened
@@ -125,19 +126,24 @@ class Model:
 
     def log_prior(self, x: Floats) -> float:
         """Log prior density of the parameters that have one; 0 without a prior."""
+        return self.density(self.unpack(x)[0])[0]
+
+    def density(self, slopes: Floats) -> tuple[float, Floats]:
+        """The same of items (3, items), and its gradient."""
         if self.prior is None:
-            return 0.0
-        slopes, _ = self.unpack(x)
+            return 0.0, np.zeros_like(slopes)
         k, own = self.limits(slopes), np.ones((3, self.n_items), dtype=bool)
         own[1] = (self.of_item >= 0) & (not self.testlet)
+        a = slopes[0]
         if k.of_log:
-            slopes = np.stack([np.log(slopes[0]), slopes[1], slopes[2]])
-        density = 0.5 * (
-            np.log(k.precision / (2.0 * math.pi)) - k.precision * (slopes - k.mean) ** 2
-        )
-        if not k.of_log:
+            slopes = np.stack([np.log(a), slopes[1], slopes[2]])
+        gradient = -k.precision * (slopes - k.mean) * own
+        density = 0.5 * (np.log(k.precision / (2.0 * math.pi)) + gradient * (slopes - k.mean))
+        if k.of_log:
+            gradient[0] /= a
+        else:
             density[0] -= log_ndtr(k.mean[0] * np.sqrt(k.precision[0]))  # a > 0
-        return float(density[own].sum())
+        return float(density[own].sum()), gradient
 
     def start(self, counts: ResponseCounts) -> Floats:
         """Column to start from."""
@@ -167,6 +173,7 @@ class Expected(NamedTuple):
     some: Floats  # (rows, pairs)
     row: Ints  # of each item, -1 for none
     right: Floats  # (3, items)
+    moments: Floats  # sums over persons of 1, x, z, x^2, xz, z^2, (planes + 1, 6)
 
 
 def _expect(
@@ -208,7 +215,7 @@ class Rounds:
         reach = float(max(grids.nodes[-1], grids.block_nodes[-1]))
         logits = (np.abs(items.slopes) * [[reach], [reach], [1.0]]).sum(axis=0) + 1.0
         largest = float(logits.sum()) + reach**2
-        scales = scales_for(self.engine.n_persons, reach, largest)
+        scales = scales_for(self.engine.n_persons, reach**2, largest)
         c = bifactor_counts.Counts(*self.engine.map_add(_expect, items, grids, self.name, scales))
         found = self._expected(c, items, grids, scales.weight)
         return float(c.log_marginal) / scales.log_marginal, found, bool(c.outside)
@@ -229,7 +236,7 @@ class Rounds:
         x = np.repeat(grids.nodes, grids.block_nodes.size)
         z = np.tile(grids.block_nodes, grids.nodes.size)
         whole, some = (v.reshape(len(v), x.size) / scale for v in (c.whole, c.some))
-        return Expected(x, z, whole, some, items.row, c.right / scale)
+        return Expected(x, z, whole, some, items.row, c.right / scale, c.moments / scale)
 
     def item_step(self, seen: Expected, x: Floats, *, everywhere: bool = True) -> Floats:
         """EM step from x."""
@@ -261,5 +268,14 @@ class Rounds:
         return np.asarray(image)
 
     def further(self, image: Floats, seen: Expected) -> Floats:
-        """Nowhere but where the step led."""
-        return image
+        """From the EM step on to where the moments of abilities say that it leads in the end."""
+        slopes, scale = self.model.unpack(image)
+        moved = expanded(self.model, slopes, seen.moments)
+        if self.model.testlet:
+            # All items of a block have moved by the same factors.
+            at = [int(np.flatnonzero(self.model.of_item == b)[0]) for b in range(scale.size)]
+            scale = moved[1, at] / moved[0, at]
+        x = self.model.pack(moved, scale)
+        if not np.isfinite(x).all():
+            return image
+        return np.asarray(np.clip(x, self.box.low[:, None], self.box.high[:, None]))

@@ -34,6 +34,7 @@ class Counts(NamedTuple):
     whole: Ints  # who answered all items of a block, (blocks, n, k)
     some: Ints  # who answered an item of a block, but not all of it, (rows, n, k)
     right: Ints  # sums over answers 1 of both abilities, and their number, (3, items)
+    moments: Ints  # of 1, x, z, x^2, xz, z^2, who answered blocks, and of all, (blocks + 1, 6)
     log_marginal: np.int64  # multiple of 1 / scales.log_marginal
     outside: np.int64  # persons with an ability that may lie beyond its grid
 
@@ -49,9 +50,36 @@ def _add_plane(
 
 
 @jit
+def _add_moments(g: Planes, r: Room, p0: int, p1: int, part: float, times: int, out: Ints) -> None:
+    """Add a person's moments of abilities: blocks that were answered, then the general one."""
+    v = np.empty(6)
+    for b in range(r.n.size + 1):
+        v[:] = 0.0
+        of_all = b == r.n.size
+        if not of_all and r.n[b] == 0:
+            continue
+        for p in range(p0, p1):
+            x, one, two = g.nodes[p], 0.0, 0.0
+            if not of_all:
+                for q in range(r.low[b], r.high[b]):
+                    z = g.block_nodes[q]
+                    one += r.w[b, p, q] * z
+                    two += r.w[b, p, q] * z * z
+                one, two = one / r.total[b, p], two / r.total[b, p]
+            v[0] += r.log[p]
+            v[1] += r.log[p] * x
+            v[2] += r.log[p] * one
+            v[3] += r.log[p] * x * x
+            v[4] += r.log[p] * x * one
+            v[5] += r.log[p] * two
+        for k in range(6):
+            out[b, k] += times * np.int64(np.rint(v[k] * part))
+
+
+@jit
 def _counts(
     indptr: Any, indices: Any, values: Any, g: Planes, weight: Floats, times: Ints, scale: float,
-    log_scale: float, whole: Ints, some: Ints, right: Ints,
+    log_scale: float, whole: Ints, some: Ints, right: Ints, moments: Ints,
 ) -> tuple[int, int]:  # fmt: skip
     r, log_marginal, outside = room(g), 0, 0
     for i in range(n_rows(indptr, values)):
@@ -64,6 +92,7 @@ def _counts(
         log_marginal += many * int(np.rint(own * value * log_scale))
         part = own * scale
         general = many * np.int64(np.rint(means(g, r, p0, p1) * part))
+        _add_moments(g, r, p0, p1, part, many, moments)
         for b in range(r.n.size):
             its = g.order[g.first[b] : g.first[b + 1]]
             if r.n[b] == 0:
@@ -84,7 +113,8 @@ def _counts(
 def nothing(g: Planes) -> Counts:
     """Counts of nobody."""
     zeros = [np.zeros(x.shape, dtype=np.int64) for x in (g.whole, g.wrong, g.slopes)]
-    return Counts(zeros[0], zeros[1], zeros[2], np.int64(0), np.int64(0))
+    moments = np.zeros((len(g.whole) + 1, 6), dtype=np.int64)
+    return Counts(zeros[0], zeros[1], zeros[2], moments, np.int64(0), np.int64(0))
 
 
 def counts(
@@ -98,7 +128,7 @@ def counts(
     to = nothing(g) if to is None else to
     value, outside = _counts(
         *rows.arrays(data), g, np.empty(0) if weight is None else weight,
-        np.empty(0, dtype=np.int64) if times is None else times, *scales, *to[:3],
+        np.empty(0, dtype=np.int64) if times is None else times, *scales, *to[:4],
     )  # fmt: skip
     return to._replace(log_marginal=to.log_marginal + value, outside=to.outside + outside)
 
