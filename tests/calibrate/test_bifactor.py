@@ -144,8 +144,11 @@ def objective(x, y, model):
         a, s, d = x.reshape(3, m)
     value = brute(y, np.stack([a, s, d]), OF, h=0.5)[0].sum()
     if model.prior == "centred":
-        la = np.log(a)
-        value -= ((la - la.mean()) ** 2).sum() / (2 * 0.5**2) + ((d - d.mean()) ** 2).sum() / 8.0
+        for b in (0, 1, -1):
+            la, own, logit = np.log(a[b == OF]), a[b == OF], d[b == OF]
+            rest = np.linalg.lstsq(own[:, None], logit, rcond=None)[1].sum()
+            if own.size > 1:
+                value -= ((la - la.mean()) ** 2).sum() / (2 * 0.5**2) + rest / 8.0
     elif model.prior is not None:
         value -= ((a - 1.0) ** 2).sum() / 2.0 + (d**2).sum() / 8.0
     if model.prior is not None and not model.testlet:

@@ -128,8 +128,12 @@ def expanded(model: Any, slopes: Floats, moments: Floats) -> Floats:
             value, gradient = model.density(every)
             return value, gradient[:, at]
 
-        bend = k.precision[:, at] / (out[0, at] ** 2 if k.of_log else 1.0)
-        bend = np.stack([bend[0], k.precision[1, at] * (not model.testlet), k.precision[2, at]])
+        bend = k.precision[:, at] / np.array(
+            [[out[0, at].min() ** 2 if k.of_log else 1.0], [1], [1]]
+        )
+        if model.testlet:
+            bend[1] = 0.0
+            if k.of_log:
+                bend[:] = 0.0
         out[:, at] = of_block(out[:, at], moments[b], density, bend)
-    bend = np.stack([0.0 * k.precision[0] if k.of_log else k.precision[0], *k.precision[1:]])
-    return of_all(out, moments[-1], model.density, bend)
+    return of_all(out, moments[-1], model.density, k.precision * (not k.of_log))

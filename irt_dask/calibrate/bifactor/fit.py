@@ -56,9 +56,10 @@ def fit_bifactor(
         of its own, of any sign; for hundreds of persons or more.
     prior : "centred", ItemPrior or None
         Density of slopes and intercepts before the data, which keeps items that few persons
-        answered from running away.  "centred": log a_j and d_j are normal about the means of the
-        items' own, with SDs 0.5 and 2, free s_j N(0, 1).  It says nothing of the scale of ability,
-        of which hundreds of items with an ItemPrior say more than tens of persons.  ItemPrior:
+        answered from running away.  "centred": log a_j is normal about the mean of the block's
+        own with SD 0.5, a_j times the difficulty's distance from the block's with SD 2, free s_j
+        N(0, 1).  It says nothing of means and SDs of abilities, of which hundreds of items with an
+        ItemPrior say more than tens of persons.  ItemPrior:
         ``discrimination`` of a_j (positive), ``loading`` of free s_j, ``intercept`` of d_j.  None:
         the maximum of the likelihood.  Lambdas have no prior.
     max_iterations, tolerance

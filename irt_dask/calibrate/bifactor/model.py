@@ -32,7 +32,8 @@ SLOPES = (SLOPE.bounds[0], 10.0)
 SCALES, _START = (1e-3, 20.0), 0.5
 #: What gives free slopes on abilities of blocks their prior, unless another is given.
 WEAK = ItemPrior()
-#: SDs of log a and of d about their means over items before the data, where these are not given.
+#: SDs before the data of log a about its mean over a block's items, and of a times the distance of
+#: their difficulties from the block's.
 CENTRED = (0.5, 2.0)
 #: Nodes are this share of the smallest posterior SD apart: sums over them err by e^-35.
 _SHARE = 0.75
@@ -54,8 +55,8 @@ class Model:
     of_item: Ints
     n_blocks: int
     in_part: Bools
-    #: That of given items; "centred" is about the means of the items' own log a and d, whatever
-    #: they are, so that it says nothing of the scale of ability.
+    #: That of given items; "centred" is about the means of a block's own log a and difficulties,
+    #: whatever they are, so that it says nothing of the scales of abilities.
     prior: ItemPrior | str | None
 
     @property
@@ -98,15 +99,25 @@ class Model:
         low = np.stack([SLOPES[0] * ones, -most, INTERCEPT.bounds[0] * ones])
         high = np.stack([SLOPES[1] * ones, most, INTERCEPT.bounds[1] * ones])
         mean, precision = np.zeros((3, self.n_items)), np.zeros((3, self.n_items))
-        centred = self.prior == "centred"
+        centred, lean = self.prior == "centred", np.zeros(self.n_items)
         if centred:
-            mean[0], mean[2] = np.log(slopes[0]).mean(), slopes[2].mean()
+            mean[0], lean = self._own_means(slopes)
             precision += np.array([[CENTRED[0]], [WEAK.loading[1]], [CENTRED[1]]]) ** -2.0
         elif isinstance(self.prior, ItemPrior):
             of = (self.prior.discrimination, self.prior.loading, self.prior.intercept)
             mean += np.array([pair[0] for pair in of])[:, None]
             precision += np.array([pair[1] ** -2.0 for pair in of])[:, None]
-        return steps.Limits(low, high, mean, precision, centred)
+        return steps.Limits(low, high, mean, precision, centred, lean)
+
+    def _own_means(self, slopes: Floats) -> tuple[Floats, Floats]:
+        """Means of log a, and difficulties by least squares, of each item's block."""
+        place = np.where(self.of_item < 0, self.n_blocks, self.of_item)
+        a, d = slopes[0], slopes[2]
+
+        def sums(x: Floats) -> Floats:
+            return np.bincount(place, weights=x)[place]
+
+        return sums(np.log(a)) / sums(np.ones_like(a)), -sums(a * d) / sums(a * a)
 
     def box(self) -> Box:
         """Bounds of the column."""
@@ -136,11 +147,11 @@ class Model:
         own[1] = (self.of_item >= 0) & (not self.testlet)
         a = slopes[0]
         if k.of_log:
-            slopes = np.stack([np.log(a), slopes[1], slopes[2]])
+            slopes = np.stack([np.log(a), slopes[1], slopes[2] + k.lean * a])
         gradient = -k.precision * (slopes - k.mean) * own
         density = 0.5 * (np.log(k.precision / (2.0 * math.pi)) + gradient * (slopes - k.mean))
         if k.of_log:
-            gradient[0] /= a
+            gradient[0] = gradient[0] / a + gradient[2] * k.lean
         else:
             density[0] -= log_ndtr(k.mean[0] * np.sqrt(k.precision[0]))  # a > 0
         return float(density[own].sum()), gradient
@@ -256,7 +267,7 @@ class Rounds:
                 np.ascontiguousarray(seen.right[:, at]),
             )  # fmt: skip
             low, high, mean, precision = (np.ascontiguousarray(v[:, at]) for v in limits[:4])
-            k = steps.Limits(low, high, mean, precision, limits.of_log)
+            k = steps.Limits(low, high, mean, precision, limits.of_log, limits.lean[at])
             start = np.ascontiguousarray(slopes[:, at])
             if model.testlet and b >= 0:
                 slopes[:, at], scale[b] = steps.testlet(s, k, start, scale[b], SCALES[1])

@@ -35,7 +35,7 @@ class Seen(NamedTuple):
 class Limits(NamedTuple):
     """Bounds of (a, s, d), equal where fixed, and means and precisions of priors, (3, items).
 
-    With ``of_log`` the prior is of log a in place of a.
+    With ``of_log`` the priors are of log a in place of a, and of ``d + lean a`` in place of d.
     """
 
     low: Floats
@@ -43,6 +43,7 @@ class Limits(NamedTuple):
     mean: Floats
     precision: Floats
     of_log: bool
+    lean: Floats  # (items,)
 
 
 @jit
@@ -88,6 +89,17 @@ def _with_prior(
             value -= 0.5 * k.precision[0, j] * away * away
             g[0] -= k.precision[0, j] * away / v[0]
             h[0, 0] += k.precision[0, j] * max(1.0 - away, 0.25) / (v[0] * v[0])
+            lean, p = k.lean[j], k.precision[2, j]
+            at = v[2] + lean * v[0] - k.mean[2, j]
+            value -= 0.5 * p * at * at
+            g[0] -= p * at * lean
+            g[2] -= p * at
+            h[0, 0] += p * lean * lean
+            h[0, 2] += p * lean
+            h[2, 0] += p * lean
+            h[2, 2] += p
+        elif c == 2 and k.of_log:
+            continue
         elif own[c]:
             away = v[c] - k.mean[c, j]
             value -= 0.5 * k.precision[c, j] * away * away
