@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import argparse
 import time
+import warnings
 from typing import Any
 
 import numpy as np
 
 import irt_dask as irt
+from irt_dask.errors import ItemWarning
 
 NAMES = ("person_ability", "person_ability_sd")
 LAMBDA = np.array([0.3, 0.6, 0.9, 0.6, 0.3, 0.5])
@@ -49,6 +51,7 @@ def main() -> None:
     for name, default in (("persons", 40), ("items", 50), ("sets", 6), ("seed", 100)):
         parser.add_argument(f"--{name}", type=int, default=default)
     given = parser.parse_args()
+    warnings.simplefilter("ignore", ItemWarning)  # that some have all right, or all wrong
     rows = []
     for k in range(given.sets):
         y, block, theta = simulated(given.persons, given.items, given.seed + k)

@@ -122,7 +122,8 @@ def test_without_slopes_on_blocks_it_is_the_2pl():
 
 @pytest.mark.parametrize("testlet", [False, True])
 @pytest.mark.parametrize("prior", [None, "centred", irt.ItemPrior()])
-def test_plain_steps_rise(testlet, prior):
+@pytest.mark.parametrize("expanded", [False, True])
+def test_steps_without_acceleration_rise(testlet, prior, expanded):
     y = made(100, OF, *some_slopes(), seed=5, missing=0.2)[0]
     with Engine(irt.from_array(y)) as engine:
         r = rounds(engine, testlet=testlet, prior=prior)
@@ -131,6 +132,8 @@ def test_plain_steps_rise(testlet, prior):
             value, _, seen = r.round(x)
             values.append(value)
             x = r.item_step(seen, x)
+            if expanded:
+                x = r.further(x, seen)
     assert (np.diff(values) > 0.0).all()
 
 

@@ -128,12 +128,11 @@ def expanded(model: Any, slopes: Floats, moments: Floats) -> Floats:
             value, gradient = model.density(every)
             return value, gradient[:, at]
 
-        bend = k.precision[:, at] / np.array(
-            [[out[0, at].min() ** 2 if k.of_log else 1.0], [1], [1]]
-        )
-        if model.testlet:
+        bend = k.precision[:, at].copy()
+        bend[0] /= out[0, at].min() ** 2 if k.of_log else 1.0
+        if model.testlet:  # lambdas have no prior
             bend[1] = 0.0
-            if k.of_log:
-                bend[:] = 0.0
+        if model.testlet and k.of_log:  # which is the same wherever abilities have means and SDs
+            bend[:] = 0.0
         out[:, at] = of_block(out[:, at], moments[b], density, bend)
     return of_all(out, moments[-1], model.density, k.precision * (not k.of_log))

@@ -101,7 +101,7 @@ def fit_bifactor(
 
     Notes
     -----
-    One pass over the data for each iteration (some 15 to 100), one for start values, one for blocks
+    One pass over the data for each iteration (some 10 to 50), one for start values, one for blocks
     that were answered in part.  Blocks are integrated one by one given the general ability (Gibbons
     and Hedeker 1992; Cai, Yang and Hansen 2011): the work is that of planes, one for each block.
     Nodes are 3/4 of the smallest posterior SD apart, of abilities of blocks given the general one
@@ -114,8 +114,8 @@ def fit_bifactor(
 
     Groups are not looked at: all persons are N(0, 1) in every ability.  Slopes on the general
     ability are positive; an item that falls with it ends near 0 and is flagged.
-    Source: Gibbons and Hedeker (1992); testlets Bradlow, Wainer and Wang (1999); acceleration
-    Walker and Ni (2011).
+    Source: Gibbons and Hedeker (1992); testlets Bradlow, Wainer and Wang (1999); parameter
+    expansion Liu, Rubin and Wu (1998); acceleration Walker and Ni (2011).
 
     Examples
     --------

@@ -115,7 +115,7 @@ class Model:
         a, d = slopes[0], slopes[2]
 
         def sums(x: Floats) -> Floats:
-            return np.bincount(place, weights=x)[place]
+            return np.asarray(np.bincount(place, weights=x)[place], dtype=float)
 
         return sums(np.log(a)) / sums(np.ones_like(a)), -sums(a * d) / sums(a * a)
 
