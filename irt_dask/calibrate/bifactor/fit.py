@@ -110,7 +110,7 @@ def fit_bifactor(
     driver and of each thread: some times a plane of nodes (40 x 60 of short tests, 100 x 120 of
     blocks of hundreds of items) x 8 bytes for each block, and for each item of a block that
     somebody answered in part; what does not fit is refused.  Each item costs some 10,000
-    exponentials in each iteration, whatever the number of persons: 1,000 items half a second.
+    exponentials in each iteration, whatever the number of persons: 1,000 items 0.7 s.
 
     Groups are not looked at: all persons are N(0, 1) in every ability.  Slopes on the general
     ability are positive; an item that falls with it ends near 0 and is flagged.
