@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the lazy names
     from irt_dask.banks.link import link as link
     from irt_dask.calibrate.bayes.fit import fit_bayes as fit_bayes
     from irt_dask.calibrate.bayes.prior_items import prior_items as prior_items
+    from irt_dask.calibrate.bifactor.fit import fit_bifactor as fit_bifactor
     from irt_dask.calibrate.concurrent.fit import fit_concurrent as fit_concurrent
     from irt_dask.calibrate.concurrent.freed import with_freed_items as with_freed_items
     from irt_dask.calibrate.joint.coreset_data import draw_coreset as draw_coreset
@@ -93,6 +94,7 @@ _NAMES = {
     "curves.priors": "ItemPrior",
     "store": "Responses from_array open_responses",
     "datasets": "load_lsat",
+    "calibrate.bifactor.fit": "fit_bifactor",
     "calibrate.concurrent.fit": "fit_concurrent",
     "calibrate.concurrent.freed": "with_freed_items",
     "calibrate.joint.coreset_spec": "Coreset",

@@ -33,7 +33,8 @@ def score(
         Matched to the items by identifier.
     items : Dataset
         A fit or an item bank of any model, or a fit of two abilities (``fit_bayes(n_dims=2)``,
-        for "eap" with a normal prior); items that the responses do not have are ignored.
+        for "eap" with a normal prior), or of ``fit_bifactor`` (the same, without draws and
+        ``store``); items that the responses do not have are ignored.
     method : {"eap", "map", "ml", "wle"}
         "eap": posterior mean and standard deviation (``person_ability_sd``).  The others have a
         standard error (``person_ability_se``) from the expected information I of the items
@@ -125,6 +126,10 @@ def score(
         ``latent_dims``, the attrs of abilities are lists, and ``person_ability_correlation``
         (persons) is the correlation of both in the posterior of the person: where items load on
         both, what is known of one depends on the other, and standard deviations alone mislead.
+
+        Under a fit of :func:`irt_dask.fit_bifactor` ``latent_dims`` are the general ability and
+        those of blocks, named by the coordinate ``domain``: posterior means and standard
+        deviations, items and their slopes taken as known.
 
         Under a population model the values of persons have a last dimension ``scales``, domains and
         then composites: ``person_domain_ability``, ``person_domain_ability_sd``,

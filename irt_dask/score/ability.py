@@ -17,6 +17,7 @@ from irt_dask.engine.cache import read_block
 from irt_dask.engine.identity import identified
 from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import InputError
+from irt_dask.items.bifactor import is_bifactor
 from irt_dask.items.draws import has_draws, item_draws, loading_draws
 from irt_dask.items.parameters import (
     has_loadings,
@@ -28,7 +29,7 @@ from irt_dask.kernels.base import keyed_random
 from irt_dask.kernels.responses import response_counts
 from irt_dask.population import regression
 from irt_dask.population.population import STANDARD, Persons, Population
-from irt_dask.score import axis, folder, plane, summary
+from irt_dask.score import axis, bifactor, folder, plane, summary
 from irt_dask.score.checks import Options, check_options, warn_of_groups
 from irt_dask.score.outside import of_bank
 from irt_dask.store import Block, Responses
@@ -281,6 +282,9 @@ def run(
 ) -> xr.Dataset:  # fmt: skip
     """See :func:`irt_dask.score`."""
     population = options.prior if isinstance(options.prior, xr.Dataset) else None
+    if is_bifactor(items):
+        responses = of_bank(as_responses(responses, "score"), items, options.unknown_items)
+        return bifactor.run(responses, items, options, composites, store, client, progress)
     if population is None:
         check_options(options, items)
         if composites is not None:

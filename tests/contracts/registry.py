@@ -122,6 +122,23 @@ def _plane(bank: xr.Dataset) -> xr.Dataset:
     )
 
 
+def _bifactor(bank: xr.Dataset) -> xr.Dataset:
+    """Items in turn of two blocks, and of none."""
+    m = bank.sizes["items"]
+    loading = np.zeros((m, 3))
+    loading[:, 0] = bank["item_discrimination"].values
+    for k, s in ((1, 0.6), (2, 0.9)):
+        loading[k - 1 :: 3, k] = s
+    return xr.Dataset(
+        {
+            "item_loading": (("items", "latent_dims"), loading),
+            "item_intercept": ("items", bank["item_intercept"].values),
+        },
+        coords={"item_id": bank["item_id"], "domain": ("latent_dims", ["general", "a", "b"])},
+        attrs={"model": "bifactor"},
+    )
+
+
 def _guessed(bank: xr.Dataset) -> xr.Dataset:
     guessing = np.full(bank.sizes["items"], 0.1)
     return bank.assign(item_guessing=("items", guessing)).assign_attrs(model="3pl")
@@ -166,6 +183,7 @@ def banks(m: int) -> dict[str, xr.Dataset]:
         "draws": _with_draws(bank),
         "many draws": _with_draws(bank, 100),
         "plane": _plane(bank),
+        "bifactor": _bifactor(bank),
         "anchors": bank.isel(items=slice(0, 2)),
         "errors": bank.assign(item_discrimination_se=("items", np.full(m, 0.1))),
         "mixed": _mixed(bank),
@@ -186,6 +204,7 @@ FACETS = pd.DataFrame(
     {"item": list("ppqqq"), "booklet": list("xyxyz"), "place": [1.0, 2.0, 2.0, 4.0, 3.0]},
     index=list(ITEMS),
 )
+_BENCHMARKS = {item: "abc"[j % 3] for j, item in enumerate(item_ids(400))}
 _BLOCKS = {item: "ab"[j % 2] for j, item in enumerate(item_ids(400))}
 
 METHODS = (
@@ -290,6 +309,19 @@ METHODS = (
     Method(
         "bayes, two abilities", "fit_bayes", {**_FEW, "n_dims": 2}, abilities=2, random="keyed",
         slow=True,
+    ),
+    Method(
+        "bifactor, testlet", "fit_bifactor", {"item_blocks": _BENCHMARKS, "max_iterations": 5},
+        weights=True, abilities=3,
+    ),
+    Method(
+        "bifactor, free", "fit_bifactor",
+        {"item_blocks": _BENCHMARKS, "loadings": "free", "max_iterations": 5}, weights=True,
+        abilities=3, slow=True,
+    ),
+    Method(
+        "score, bifactor", "score", items="bifactor", weights=True, uses_weights=False,
+        persons=True, abilities=3,
     ),
     Method("score, EAP", "score", items="2pl", weights=True, uses_weights=False, persons=True),
     Method(

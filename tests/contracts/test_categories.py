@@ -191,7 +191,7 @@ GRADED = (
 )  # fmt: skip
 BINARY = [
     m for m in METHODS
-    if (m.name not in GRADED or (m.abilities == 2 and not m.name.startswith("fit_")))
+    if (m.name not in GRADED or (m.abilities > 1 and not m.name.startswith("fit_")))
     and (m.name != "fit_conditional" or m.categories is None)
 ]  # fmt: skip
 

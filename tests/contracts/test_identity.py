@@ -399,6 +399,13 @@ OTHER: dict[str, dict[str, list[dict[str, Any]]]] = {
         "facets": [{"facets": FACETS}, {"facets": FACETS.drop(columns="place")}],
         "null_categories": [],  # of more than two: calibrate/test_categories_empty.py
     },
+    "fit_bifactor": {
+        "item_blocks": [{"item_blocks": list("aabbc")}],
+        "loadings": [{"loadings": "free"}],
+        "prior": [{"prior": None}, {"prior": irt.ItemPrior()}],
+        "max_iterations": [{"max_iterations": 4}],
+        "tolerance": [{"tolerance": 1e-5}],
+    },
     "fit_concurrent": {
         "model": [{"model": "1pl"}, {"model": "3pl"}],
         "free": [{"free": 0.1}, {"free": None}],
@@ -450,6 +457,7 @@ OTHER: dict[str, dict[str, list[dict[str, Any]]]] = {
 }  # fmt: skip
 FIRST: dict[str, dict[str, Any]] = {
     "fit_marginal": {},
+    "fit_bifactor": {"item_blocks": list("abcab"), "max_iterations": 5},
     "fit_concurrent": {},
     "fit_joint": {"max_iterations": 8},
     "fit_bayes": {"n_draws": 100, "n_warmup": 50, "n_shards": 1},

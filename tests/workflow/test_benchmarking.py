@@ -132,7 +132,7 @@ def test_copies_of_a_model_have_the_same_ranks_whoever_comes_first(table):
 def test_models_without_an_answer_and_options_beyond_the_board(table):
     y = table.to_numpy().copy()
     y[7] = -1
-    with pytest.raises(InputError, match="1 model.* have no answer: '7'"):
+    with pytest.raises(InputError, match=r"1 model.* have no answer: '7'"):
         benchmark(y)
     with pytest.raises(InputError, match="anchors=61 is more than the 60 questions"):
         benchmark(table.to_numpy(), anchors=61)

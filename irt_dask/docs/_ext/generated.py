@@ -15,8 +15,8 @@ from irt_dask.cli import examples
 #: Names of the reference by what they are for; a name that is not here goes to "More".
 GROUPS = {
     "Responses": "ingest append open_responses from_array simulate replicate load_lsat Responses",
-    "Calibration": "fit_marginal fit_bayes fit_joint fit_concurrent with_freed_items ItemPrior "
-    "prior_items",
+    "Calibration": "fit_marginal fit_bayes fit_joint fit_bifactor fit_concurrent "
+    "with_freed_items ItemPrior prior_items",
     "Coresets": "Coreset draw_coreset coreset_complexity",
     "Rasch items from pairs": "fit_spectral fit_pairwise fit_conditional pair_counts compare_items "
     "top_items fit_choppin fit_saaty fit_private_spectral",
@@ -36,7 +36,7 @@ FAMILIES = {
     "foundations": ("What holds for all methods", "Sums over|What identifies|Dense and|"
                     "Person weights|Items that fall|Flags of"),
     "joint": ("Joint maximum likelihood and coresets", "Joint maximum"),
-    "marginal": ("Marginal maximum likelihood", "Marginal maximum|Concurrent"),
+    "marginal": ("Marginal maximum likelihood", "Marginal maximum|Bifactor|Concurrent"),
     "rasch": ("Rasch items from pairs", "Pair counts|Spectral|Pairs of items|Conditional max|"
               "Row sums"),
     "private": ("Private releases", "Private"),

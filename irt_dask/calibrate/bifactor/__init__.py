@@ -1,0 +1,1 @@
+"""A general ability and one for each block of items, by marginal maximum likelihood."""
