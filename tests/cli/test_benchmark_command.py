@@ -89,7 +89,13 @@ def test_a_board_that_has_grown(grown):
     # a third wave stands on the second
     ran = CliRunner().invoke(
         benchmark,
-        [str(grown / "after.csv"), "--out", out, "--bank", str(grown / "after" / "items.nc")],
+        [
+            str(grown / "after.csv"),
+            "--out",
+            str(grown / "third"),
+            "--bank",
+            str(grown / "after" / "items.nc"),
+        ],
     )
     assert "no person and no item that the bank does not know" in str(ran.exception)
 

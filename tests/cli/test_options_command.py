@@ -63,7 +63,7 @@ def test_mistakes(files, tmp_path):
     short = pd.read_csv(folder / "key.csv").iloc[:19]
     short.to_csv(tmp_path / "short.csv", index=False)
     ran = typed(folder / "answers.csv", tmp_path / "short.csv", "--options", "A,B,C,D")
-    assert "lacks 1 item(s): 'q19'" in str(ran.exception)
+    assert "has no option for 1 item(s): 'q19'" in str(ran.exception)
     pd.concat([short, short.iloc[:1]]).to_csv(tmp_path / "twice.csv", index=False)
     ran = typed(folder / "answers.csv", tmp_path / "twice.csv")
     assert "has the item 'q0' twice" in str(ran.exception)
