@@ -10,6 +10,7 @@ import click
 import numpy as np
 import pandas as pd
 import xarray as xr
+from numpy.typing import NDArray
 
 from irt_dask.arrays import Bools
 from irt_dask.banks.tables import read_table
@@ -27,6 +28,7 @@ from irt_dask.cli.data import columns_of
 from irt_dask.cli.results import new_csv, records, write_csv
 from irt_dask.cli.spoken import list_of
 from irt_dask.errors import InputError, listed, repeated
+from irt_dask.store import Responses
 
 #: Rows that are printed.
 _MOST = 40
@@ -65,6 +67,51 @@ def options(
     import irt_dask as irt
 
     path, (right, sizes) = new_csv(out, file, key), _read_key(key)
+    names = _names(labels, right, key)
+    if labels is None:
+        remark(f"options: {', '.join(names)} (--options says others)", quiet)
+    with (
+        tempfile.TemporaryDirectory(prefix="irt-dask-options-") as scratch,
+        warned(quiet),
+        workers(cluster, quiet=quiet) as client,
+    ):
+        common: dict[str, Any] = {"client": client, "progress": False if quiet else None}
+        store = Path(scratch) / "answers"
+        answers = _answers(file, store, names, columns_of(columns), missing, common)
+        if lacking := [i for i in answers.item_id if i not in right]:
+            raise InputError(
+                f"{key} has no option for {len(lacking)} item(s): {listed(lacking, 10)}"
+            )
+        if others := [i for i in right if i not in set(answers.item_id)]:
+            remark(f"{len(others)} item(s) of {key} are not in {file}: {listed(others, 10)}", quiet)
+        found = irt.option_analysis(answers, right, labels=names, fdr=fdr, **common)
+    table, flag = _table(found, names), found["item_option_flag"].values.astype(str)
+    if sizes:
+        beyond, flag = _beyond(found, sizes, flag, key)
+        table = table[~beyond.ravel()]
+    write_csv(table, path)
+    _shown(found, table, flag, as_json)
+    if path is not None and not as_json:
+        click.echo(f"\nall options are in {path}")
+
+
+def _shown(found: xr.Dataset, table: pd.DataFrame, flag: NDArray[np.str_], as_json: bool) -> None:
+    flags = pd.DataFrame({"item": found["item_id"].values.astype(str), "flag": flag})
+    flagged = flags[flags["flag"] != "ok"]
+    about = {"n_persons": found.attrs["n_persons"], "n_flagged": len(flagged),
+             "n_untested": sum("untested" in f.split("|") for f in flag)}  # fmt: skip
+    if as_json:
+        show({**about, "flagged": records(flagged), "options": records(table)}, True)
+        return
+    show(about, False)
+    some = table[table["item"].isin(flagged["item"])] if len(flagged) else table
+    click.echo(f"\n{rows(records(some.head(_MOST), _SHOWN), 2)}")
+    if len(flagged):
+        click.echo(f"\n{rows(records(flagged.head(_MOST)))}")
+
+
+def _names(labels: str | None, right: dict[str, str], key: str) -> list[str]:
+    """The options, as they are said or as the key has them."""
     names = list_of(labels) if labels else sorted({*right.values()})
     if "" in names:
         raise InputError("--options has an empty name")
@@ -74,67 +121,46 @@ def options(
         raise InputError(f"{key} has one option alone, {names[0]!r}: say all by --options A,B,C,D")
     if strange := sorted({*right.values()} - {*names}):
         raise InputError(f"{key} has the option {strange[0]!r}; --options are {', '.join(names)}")
-    if labels is None:
-        remark(f"options: {', '.join(names)} (--options says others)", quiet)
-    with (
-        tempfile.TemporaryDirectory(prefix="irt-dask-options-") as scratch,
-        warned(quiet),
-        workers(cluster, quiet=quiet) as client,
-    ):
-        common: dict[str, Any] = {"client": client, "progress": False if quiet else None}
-        try:
-            answers = irt.ingest(
-                file, Path(scratch) / "answers", columns=columns_of(columns), missing=missing,
-                recode={name: k for k, name in enumerate(names)}, categories=len(names),
-                null_categories="keep", **common,
-            )  # fmt: skip
-        except InputError as error:
-            if " has the value " not in str(error):
-                raise
-            where = str(error).partition(";")[0]
-            raise InputError(
-                f"{where}; options are {', '.join(names)}: --options says others, --missing what "
-                f"is no answer"
-            ) from error
-        if lacking := [i for i in answers.item_id if i not in right]:
-            raise InputError(
-                f"{key} has no option for {len(lacking)} item(s): {listed(lacking, 10)}"
-            )
-        if others := [i for i in right if i not in set(answers.item_id)]:
-            remark(f"{len(others)} item(s) of {key} are not in {file}: {listed(others, 10)}", quiet)
-        found = irt.option_analysis(answers, right, labels=names, fdr=fdr, **common)
-    table = _table(found, names)
-    flag = found["item_option_flag"].values.astype(str)
-    if sizes:  # what an item does not have is not what nobody chose
-        has = np.array([sizes.get(i, len(names)) for i in found["item_id"].values.tolist()])
-        beyond = np.arange(len(names)) >= has[:, None]
-        counts = found["item_option_count"].values
-        if (j := np.flatnonzero((beyond & (counts > 0)).any(axis=1))).size:
-            raise InputError(
-                f"item {found['item_id'].values[j[0]]} has {has[j[0]]} options in {key}, and "
-                f"answers beyond them in {file}"
-            )
-        table = table[~beyond.ravel()]
-        unused = ((counts == 0) & ~beyond & ~_right(found, len(names))).any(axis=1)
-        flag = np.array([_without(f) if not u else f for f, u in zip(flag, unused, strict=True)])
-    write_csv(table, path)
-    untested = int(sum("untested" in f.split("|") for f in flag))
-    about = {"n_persons": found.attrs["n_persons"], "n_flagged": int((flag != "ok").sum()),
-             "n_untested": untested}  # fmt: skip
-    flags = pd.DataFrame({
-        "item": found["item_id"].values.astype(str), "flag": flag,
-    })  # fmt: skip
-    flagged = flags[flags["flag"] != "ok"]
-    if as_json:
-        show({**about, "flagged": records(flagged), "options": records(table)}, True)
-        return
-    show(about, False)
-    some = table[table["item"].isin(flagged["item"])] if len(flagged) else table
-    click.echo(f"\n{rows(records(some.head(_MOST), _SHOWN), 2)}")
-    if len(flagged):
-        click.echo(f"\n{rows(records(flagged.head(_MOST)))}")
-    if path is not None:
-        click.echo(f"\nall options are in {path}")
+    return names
+
+
+def _answers(
+    file: str, store: Path, names: list[str], columns: Any, missing: tuple[str, ...],
+    common: dict[str, Any],
+) -> Responses:  # fmt: skip
+    """Codes of the options, in the order of their names."""
+    import irt_dask as irt
+
+    codes = {name: k for k, name in enumerate(names)}
+    try:
+        return irt.ingest(
+            file, store, columns=columns, missing=missing, recode=codes, categories=len(names),
+            null_categories="keep", **common,
+        )  # fmt: skip
+    except InputError as error:
+        if " has the value " not in str(error):
+            raise
+        where = str(error).partition(";")[0]
+        raise InputError(
+            f"{where}; options are {', '.join(names)}: --options says others, --missing what is no "
+            f"answer"
+        ) from error
+
+
+def _beyond(
+    found: xr.Dataset, sizes: dict[str, int], flag: NDArray[np.str_], key: str
+) -> tuple[Bools, NDArray[np.str_]]:
+    """Options that an item does not have, and flags without those: nobody can choose them."""
+    count = found["item_option_count"].values
+    ids, k = found["item_id"].values.tolist(), count.shape[1]
+    beyond = np.arange(k) >= np.array([sizes.get(i, k) for i in ids])[:, None]
+    if (j := np.flatnonzero((beyond & (count > 0)).any(axis=1))).size:
+        raise InputError(
+            f"item {ids[j[0]]} has {sizes[ids[j[0]]]} options in {key}, and answers beyond them"
+        )
+    unused = ((count == 0) & ~beyond & ~_right(found, k)).any(axis=1)
+    kept = [f if u else _without(f) for f, u in zip(flag, unused, strict=True)]
+    return beyond, np.array(kept)
 
 
 def _read_key(path: str) -> tuple[dict[str, str], dict[str, int]]:

@@ -127,11 +127,11 @@ def item_fit(tests: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     """
     both = np.stack([required(tests, "item_infit"), required(tests, "item_outfit")])
     name, p = "S-X2", optional(tests, "item_sx2_p_value")
-    if p is None:
-        name, p = "chi-square", required(tests, "item_chi2_p_value")
     known = np.isfinite(both).all(axis=0)
     if not known.any():
         raise InputError("no item has mean squares (NaN): no response was observed")
+    if p is None or not np.isfinite(p).any():
+        name, p = "chi-square", required(tests, "item_chi2_p_value")
     tested = int(np.isfinite(p).sum())
     bad = p < _LEVEL / max(tested, 1)
     order = np.flatnonzero(known)

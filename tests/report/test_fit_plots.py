@@ -104,6 +104,8 @@ def test_item_fit_rings_what_the_test_rejects():
     tests = mean_squares(p, "item_chi2_p_value")
     tests["item_infit"][0] = np.nan
     assert irt.plot.item_fit(tests).get_title().endswith("2 rejected by chi-square; 1 without")
+    tests["item_sx2_p_value"] = "items", np.full(6, np.nan)  # of incomplete data: nobody said 0
+    assert "by chi-square" in irt.plot.item_fit(tests).get_title()
     assert len(irt.plot.item_fit(mean_squares(np.ones(61))).get_yticks()) == 0
     with pytest.raises(InputError, match="no item has mean squares"):
         irt.plot.item_fit(mean_squares(np.ones(2)) * np.nan)
