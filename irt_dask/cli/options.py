@@ -13,7 +13,6 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from irt_dask.arrays import Bools
-from irt_dask.banks.tables import read_table
 from irt_dask.cli.common import (
     cluster_option,
     json_option,
@@ -165,6 +164,8 @@ def _beyond(
 
 def _read_key(path: str) -> tuple[dict[str, str], dict[str, int]]:
     """The right option of each item, and where a column says so how many it has."""
+    from irt_dask.banks.tables import read_table  # kernels come with banks
+
     table = read_table(path, "answer key")
     table.check_columns("item", "key")
     table.check_items()

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 import pandas as pd
 import xarray as xr
 
-from irt_dask.banks.tables import ItemTable, read_table
 from irt_dask.cli.common import (
     cluster_option,
     json_option,
@@ -27,6 +25,9 @@ from irt_dask.cli.results import new_csv, records, write_csv
 from irt_dask.cli.spoken import typed
 from irt_dask.errors import InputError, listed, repeated
 from irt_dask.store import Responses, open_responses
+
+if TYPE_CHECKING:
+    from irt_dask.banks.tables import ItemTable
 
 #: Rows that are printed.
 _MOST = 10
@@ -61,7 +62,7 @@ def choose(
     path, known = new_csv(out, bank, strata), _read_bank(bank)
     if n > known.sizes["items"]:
         raise InputError(f"N is {n}, and BANK has {known.sizes['items']} items")
-    labels = _by_item(strata, "stratum", ItemTable.words)
+    labels = _by_item(strata, "stratum", "words")
     chosen = irt.choose_items(known, n, method=method, strata=labels, seed=seed)
     table = pd.DataFrame({
         "item": chosen["item_id"].values.astype(str),
@@ -117,7 +118,7 @@ def predict(
     path = new_csv(out, file, bank, inclusion_probability, calibration, item_weights)
     known = _read_bank(bank)
     drawn = None if inclusion_probability is None else _drawn(inclusion_probability)
-    weights = _by_item(item_weights, "weight", ItemTable.numbers)
+    weights = _by_item(item_weights, "weight", "numbers")
     _check_weights(weights, known, item_weights)
     with (
         tempfile.TemporaryDirectory(prefix="irt-dask-predict-") as scratch,
@@ -192,6 +193,8 @@ def _check_weights(weights: dict[str, float] | None, bank: xr.Dataset, path: str
 
 def _read(path: str, *columns: str) -> ItemTable:
     """A table of items, of which each stands once."""
+    from irt_dask.banks.tables import read_table  # kernels come with banks
+
     table = read_table(path, "table of items")
     table.check_columns("item", *columns)
     table.check_items()
@@ -200,12 +203,12 @@ def _read(path: str, *columns: str) -> ItemTable:
     return table
 
 
-def _by_item(path: str | None, column: str, values: Callable[[ItemTable, str], Any]) -> Any:
-    """A column by item; None without a table."""
+def _by_item(path: str | None, column: str, kind: str) -> Any:
+    """A column of words or numbers by item; None without a table."""
     if path is None:
         return None
     table = _read(path, column)
-    return dict(zip(map(str, table.items), values(table, column), strict=True))
+    return dict(zip(map(str, table.items), getattr(table, kind)(column), strict=True))
 
 
 def _drawn(path: str) -> xr.Dataset:

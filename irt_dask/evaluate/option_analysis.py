@@ -94,7 +94,7 @@ def _by_fifth(block: Block, coded: _Coded, share: Ints, ends: Floats) -> tuple[I
 
 
 def option_analysis(
-    answers: Any,
+    responses: Any,
     key: int | str | Mapping[str, int | str],
     *,
     labels: Sequence[str] | None = None,
@@ -110,7 +110,7 @@ def option_analysis(
 
     Parameters
     ----------
-    answers : Responses or anything ``from_array`` takes; persons without weights.
+    responses : Responses or anything ``from_array`` takes; persons without weights.
         Codes of the options as they were chosen, 0 to K - 1, before any key was applied:
         ``ingest(file, store, recode={"A": 0, "B": 1, ...}, categories=4)``.
     key : mapping of item_id to the right option, or one option for all items
@@ -175,17 +175,19 @@ def option_analysis(
     ['ok', 'ok', 'ok', 'attractive_distractor|better_option|negative_key']
     """
     check_level(fdr, "fdr")
-    answers = as_responses(answers, "option_analysis", graded=True)
-    refuse_weights(answers, "option_analysis")
-    k = np.array(answers.n_categories, dtype=np.int64)
+    responses = as_responses(responses, "option_analysis", graded=True)
+    refuse_weights(responses, "option_analysis")
+    k = np.array(responses.n_categories, dtype=np.int64)
     names = None if labels is None else _names(labels, int(k.max()))
-    coded = _Coded(np.concatenate([[0], np.cumsum(k)]), _keys(key, answers.item_id, k, names))
-    with Engine(answers, client=client, progress=progress, stage="options", graded=True) as engine:
+    coded = _Coded(np.concatenate([[0], np.cumsum(k)]), _keys(key, responses.item_id, k, names))
+    with Engine(
+        responses, client=client, progress=progress, stage="options", graded=True
+    ) as engine:
         (count,) = engine.map_reduce(_counts, coded)
         n = np.add.reduceat(count, coded.first[:-1])
         right = count[coded.first[:-1] + coded.key]
         share = np.where(n > 0, np.rint(right / np.maximum(n, 1) * _UNIT), 0).astype(np.int64)
-        scale = fixed_point.scale_for(max(answers.n_persons, 1))
+        scale = fixed_point.scale_for(max(responses.n_persons, 1))
         sums, standings = engine.map_reduce(_moments, coded, share, scale)
         if not sums[0].any():
             raise EstimationError("nobody answered two items: there is nothing to compare with")
@@ -196,13 +198,13 @@ def option_analysis(
     return dataset(
         {f"item_option_{name}": _by_item(x, place, k) for name, x in table.items()}
         | {"item_option_key": coded.key, "item_option_flag": flag},
-        item_id=answers.item_id,
+        item_id=responses.item_id,
         attrs={
             "method": "option analysis",
             "labels": list(names) if names else [str(c) for c in range(int(k.max()))],
             "fdr": fdr,
             "n_flagged": int((flag != "ok").sum()),
-            "n_persons": answers.n_persons,
+            "n_persons": responses.n_persons,
         },
     )
 
