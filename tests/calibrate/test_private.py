@@ -125,6 +125,7 @@ def test_an_eigenvalue_is_not_trusted(monkeypatch, share):
 
 def test_all_pairs_are_complete():
     assert private_counts.all_pairs(5).complete
+    assert private_counts.maxcut_bound(private_counts.all_pairs(9)) == 20  # 4 times 5
     pairs = private_counts.all_pairs(5)
     assert not private_counts.Pairs(5, pairs.first[1:], pairs.second[1:]).complete
 
@@ -149,6 +150,34 @@ def test_difficulties_are_those_of_the_chains_with_these_weights():
     found = private_counts.difficulties(noisy, pairs, sigma)
     np.testing.assert_allclose(found, beta, atol=1e-9)
     assert np.ptp(beta) > 0.5
+
+
+def splitmix64(state):
+    """Steele, Lea and Flood's generator in whole numbers: the next state, and its output."""
+    mask = (1 << 64) - 1
+    state = (state + 0x9E3779B97F4A7C15) & mask
+    z = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
+    return state, z ^ (z >> 31)
+
+
+def test_what_is_kept_is_drawn_item_by_item():
+    """Each with the share of what may be kept in what is to come, by the person's own stream."""
+    assert splitmix64(0)[1] == 0xE220A8397B1DCDAF  # as published
+    rng = np.random.default_rng(8)
+    y = rng.integers(-1, 2, (40, 30)).astype(np.int8)
+    seeds = rng.integers(0, 2**63, 40, dtype=np.uint64)
+    want = np.full_like(y, -1)
+    for i, row in enumerate(y):
+        state, left, room = int(seeds[i]), int((row >= 0).sum()), 7
+        for j in np.flatnonzero(row >= 0):
+            state, z = splitmix64(state)
+            if Fraction(z >> 11, 2**53) * left < room:
+                want[i, j] = row[j]
+                room -= 1
+            left -= 1
+    assert ((want >= 0).sum(axis=1) == np.minimum((y >= 0).sum(axis=1), 7)).all()
+    np.testing.assert_array_equal(private_counts.limit_items(Dense(y), seeds, 7).values, want)
 
 
 def test_root_is_never_below():
