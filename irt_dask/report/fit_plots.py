@@ -156,6 +156,8 @@ def item_fit(tests: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     _rows(ax, [item_ids(tests)[j] for j in order])
     reach = max(1.15 * float(np.abs(both[:, order] - 1.0).max()), 0.1)
     lacking = f"; {int((~known).sum()):,} without" if not known.all() else ""
+    if untested := int(np.isnan(p[order]).sum()):
+        lacking += f"; {untested:,} not tested"
     ax.set(
         xlabel="mean square (1: as the model says)",
         xlim=(max(1.0 - reach, 0.0), 1.0 + reach),

@@ -153,6 +153,9 @@ def _events_file(config: ScoringConfig) -> Path:
         raise InputError(f"{said}: there is no folder {path.absolute().parent}")
     if lies_in(path, location(options.store)) or lies_in(path, location(options.out)):
         raise InputError(f"{said} lies in the store or among the scores; name a file beside them")
+    written = [options.report, *(table.out for table in config.tables)]
+    if any(path.absolute() == Path(other).absolute() for other in written if other is not None):
+        raise InputError(f"{said} is the file of a table or a page too; name another one")
     if path.is_file() and path.stat().st_size and not read(path):
         raise InputError(f"{said} is a file of something else; name a new one")
     return path

@@ -95,7 +95,7 @@ def mean_squares(p, name="item_sx2_p_value"):
 def test_item_fit_rings_what_the_test_rejects():
     p = np.array([0.5, 0.5, 0.009, 0.007, np.nan, 0.9])  # five are tested: below .01
     ax = drawn(irt.plot.item_fit(mean_squares(p)))
-    assert ax.get_title() == "Fit of 6 items: 2 rejected by S-X2"
+    assert ax.get_title() == "Fit of 6 items: 2 rejected by S-X2; 1 not tested"
     infit, outfit, ring = (points(c) for c in ax.collections[1:])
     np.testing.assert_allclose(outfit[:, 0], infit[:, 0] ** 2)
     names = [t.get_text() for t in ax.get_yticklabels()]
@@ -103,7 +103,7 @@ def test_item_fit_rings_what_the_test_rejects():
     assert names[-1] == "$i5"  # the farthest from 1 on top
     tests = mean_squares(p, "item_chi2_p_value")
     tests["item_infit"][0] = np.nan
-    assert irt.plot.item_fit(tests).get_title().endswith("2 rejected by chi-square; 1 without")
+    assert irt.plot.item_fit(tests).get_title().endswith("by chi-square; 1 without; 1 not tested")
     tests["item_sx2_p_value"] = "items", np.full(6, np.nan)  # of incomplete data: nobody said 0
     assert "by chi-square" in irt.plot.item_fit(tests).get_title()
     assert len(irt.plot.item_fit(mean_squares(np.ones(61))).get_yticks()) == 0

@@ -104,6 +104,8 @@ def test_without_the_key_there_is_no_file(nightly):
     ("bank.csv", "is a file of something else"),
     ("scores/ev.jsonl", "there is no folder|among the scores"),
     ("store/ev.jsonl", "lies in the store"),
+    ("tables.html", "is the file of a table or a page too"),
+    ("all.csv", "is the file of a table or a page too"),
 ])  # fmt: skip
 def test_files_that_are_none_for_events(nightly, name, message):
     before = (nightly.parent / "bank.csv").read_bytes()
