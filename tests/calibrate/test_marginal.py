@@ -143,6 +143,36 @@ def test_the_estimate_is_the_maximum_and_errors_are_its_curvature(case):
     np.testing.assert_allclose(se, expected, rtol=2e-3)
 
 
+@pytest.mark.parametrize(("tolerance", "rtol"), [(1e-13, 1e-5), (1e-9, 1e-4), (1e-4, 1e-5)])
+def test_errors_are_those_of_the_maximum_whatever_the_tolerance(tolerance, rtol):
+    """Louis's formula with all nodes a person.  Few items: posteriors are far from normal there.
+
+    With a coarse tolerance Newton steps lead far, and errors are found again where they end; with
+    the usual one they may be off by as much as the last step, 1e-4.
+    """
+    y, _, *_ = data(240, 5, 2)
+    f = fit(irt.from_array(y), tolerance=tolerance)
+    a, d = f.item_discrimination.values[:, None], f.item_intercept.values[:, None]
+    theta = np.linspace(-10.0, 10.0, 2001)
+    p = 1.0 / (1.0 + np.exp(-(a * theta + d)))
+    information = np.zeros((10, 10))
+    for row in y:
+        mass = norm.pdf(theta) * np.where(row[:, None] == 1, p, 1.0 - p).prod(axis=0)
+        mass /= mass.sum()
+        left = row[:, None] - p
+        score = np.concatenate([left * theta, left])
+        mean = score @ mass
+        information -= (score * mass) @ score.T - np.outer(mean, mean)
+        k, known = np.arange(5), p * (1.0 - p) * mass
+        information[k, k] += known @ theta**2
+        information[k + 5, k + 5] += known.sum(axis=1)
+        information[k, k + 5] += known @ theta
+        information[k + 5, k] += known @ theta
+    want = np.sqrt(np.diag(np.linalg.inv(information)))
+    found = np.concatenate([f.item_discrimination_se, f.item_intercept_se])
+    np.testing.assert_allclose(found, want, rtol=rtol)
+
+
 @pytest.mark.parametrize("case", ["lsat", "nobody guesses", "guessing", "short"])
 def test_the_likelihood_of_a_3pl_without_prior_is_at_least_that_of_the_2pl(case):
     """With the default prior it need not be; the objective says what was maximised.

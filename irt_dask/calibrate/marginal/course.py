@@ -21,6 +21,8 @@ from irt_dask.curves.priors import ItemPrior
 
 #: Newton steps at the end, at most, and the step after which none is needed.
 _POLISHING, _SMALL = 5, 1e-9
+#: How far they may lead before errors are found again: standard errors change by that share.
+_FAR = 1e-4
 
 
 def with_categories(
@@ -51,8 +53,8 @@ def found(
     value, expected = fit.expect(x)
     covariance = marginal_errors.covariance(fit, x, expected, asked)
     end, value, expected = _polished(fit, x, value, expected, covariance)
-    if asked is not None and not marginal_errors.same_columns(fit.model, x, end):
-        # A bound was reached.
+    far = float(np.abs(end - x).max()) > _FAR
+    if covariance.known and (far or not marginal_errors.same_columns(fit.model, x, end)):
         covariance = marginal_errors.covariance(fit, end, expected, asked)
     anchored = None
     if bank is not None and covariance.large is not None:

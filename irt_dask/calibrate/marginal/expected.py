@@ -38,8 +38,8 @@ class Grid(NamedTuple):
         """Grid that resolves the posteriors under these items and holds every group.
 
         Its spacing is 3/4 of the smallest posterior standard deviation at most (sums over nodes err
-        by e^-35 then) and ``1 / max a``.  A coarse one has half the nodes: enough for moments to
-        1e-8.
+        by e^-35 then), ``1 / max a`` and 1/2.  A coarse one has the smallest standard deviation
+        itself for the first of these: enough for moments to 1e-8.
         """
         if model.histogram:
             nodes = padded(HISTOGRAM_NODES)
@@ -51,10 +51,7 @@ class Grid(NamedTuple):
         mean, sd = ability[0], np.exp(ability[1])
         bound = max(GRID_BOUND, float((np.abs(mean) + GRID_BOUND * sd).max()))
         finest = min(grid_of(items, together=model.together).spacing, 0.5 * float(sd.min()))
-        if coarse:
-            spacing = 2.0 * finest
-        else:
-            spacing = min(1.5 * finest, 1.0 / items.steepest, 0.5)
+        spacing = min((2.0 if coarse else 1.5) * finest, 1.0 / items.steepest, 0.5)
         half = math.ceil(bound / spacing)
         nodes = padded(np.arange(-half, half + 1, dtype=np.float64) * spacing)
         return cls(nodes, person_weights.normal(nodes, mean, sd))

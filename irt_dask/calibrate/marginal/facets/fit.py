@@ -37,6 +37,8 @@ from irt_dask.store.responses import sha256
 _BY_DEFAULT = 20_000
 #: Newton steps at the end, at most, and the step after which none is needed.
 _POLISHING, _SMALL = 4, 1e-7
+#: How far they may lead before errors are found again: standard errors change by that share.
+_FAR = 1e-3
 
 
 @dataclass(frozen=True)
@@ -295,7 +297,7 @@ class _Fit:
             if size < _SMALL:
                 break
         same = np.array_equal(errors.numbers(fit.model, state.x).items, of.items)
-        return far < 0.05 and same
+        return far < _FAR and same
 
     def _effects(self, state: _State, one_sided: Ints) -> tuple[Floats, Floats]:
         """Effects without densities, and standard errors; infinite where answers are one-sided."""

@@ -144,7 +144,7 @@ def grid(model: FacetModel, x: Floats, most: Ints, *, coarse: bool = False) -> G
     bound = max(GRID_BOUND, float((np.abs(mean) + GRID_BOUND * sd).max()))
     reach = bound + float(np.abs(model.design.shifts(effects)).max())
     finest = min(_spacing(parents, reach, most), 0.5 * float(sd.min()))
-    spacing = 2.0 * finest if coarse else min(1.5 * finest, 1.0 / parents.steepest, 0.5)
+    spacing = min((2.0 if coarse else 1.5) * finest, 1.0 / parents.steepest, 0.5)
     half = math.ceil(bound / spacing)
     nodes = padded(np.arange(-half, half + 1, dtype=np.float64) * spacing)
     return Grid(nodes, person_weights.normal(nodes, mean, sd))
