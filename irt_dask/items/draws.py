@@ -56,7 +56,7 @@ def item_draws(
     if isinstance(items, xr.Dataset):
         refuse_loadings(items, what)
     there = [name for name in (*_more(), *_STEPS) if name in items or f"{name}_draw" in items]
-    draws = _spaced(items, n, (*_ONE, *there), option, what)
+    draws = spaced(items, n, (*_ONE, *there), option, what)
     return [item_set(one, item_id, what=name) for name, one in draws]
 
 
@@ -70,14 +70,14 @@ def loading_draws(
     drawn: tuple[str, ...] = _SEVERAL
     if "ability_correlation" in items or "ability_correlation_draw" in items:
         drawn = (*_SEVERAL, "ability_correlation")
-    draws = _spaced(items, n, drawn, option, what)
+    draws = spaced(items, n, drawn, option, what)
     return [item_loadings(one, item_id, what=name) for name, one in draws]
 
 
-def _spaced(
+def spaced(
     items: Any, n: int, drawn: tuple[str, ...], option: str, what: str
 ) -> Iterator[tuple[str, xr.Dataset]]:
-    """Yield ``n`` draws under the names of the parameters, and what to call them."""
+    """Yield ``n`` draws, evenly spaced, under the names ``drawn``, and what to call them."""
     names = [f"{name}_draw" for name in drawn]
     lacking = [name for name in names if not isinstance(items, xr.Dataset) or name not in items]
     if lacking:

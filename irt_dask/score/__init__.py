@@ -70,11 +70,11 @@ def score(
         the method.  With item draws each is made under an item draw of its own, evenly spaced
         among those there are; else under the point estimates.
     n_item_draws : int, optional
-        Draws of the items, evenly spaced among those of a ``fit_bayes`` result, over which the
-        posterior is averaged ("eap" alone): the mean is that of the means, the variance the mean of
-        the variances plus the variance of the means.  0 takes the point estimates for the truth.
-        Default: 20 if the method is "eap" and the items carry draws, else 0.  (A bank from a file
-        carries none.)
+        Draws of the items, evenly spaced among those of a ``fit_bayes`` or ``fit_bifactor`` result,
+        over which the posterior is averaged ("eap" alone): the mean is that of the means, the
+        variance the mean of the variances plus the variance of the means.  0 takes the point
+        estimates for the truth.  Default: 20 if the method is "eap" and the items carry draws,
+        else 0.  (A bank from a file carries none.)
     seed : int
         Of the plausible values, which are keyed by the person's position among all persons.
     unknown_items : {"raise", "ignore"}

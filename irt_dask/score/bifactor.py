@@ -10,13 +10,25 @@ import xarray as xr
 
 from irt_dask.arrays import Floats
 from irt_dask.engine import Engine, ProgressOption, dataset
+from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import InputError
-from irt_dask.items.bifactor import BlockItems, Grids, block_items, grids_of, in_part, tables
+from irt_dask.items.bifactor import (
+    BlockItems,
+    Grids,
+    block_items,
+    further,
+    grids_of,
+    in_part,
+    tables,
+)
+from irt_dask.items.draws import has_draws, spaced
 from irt_dask.kernels.several import bifactor_posterior as kernel
 from irt_dask.score import summary
 from irt_dask.score.checks import Options
 from irt_dask.store import Block, Responses
 
+#: Draws of the items that are averaged over, if they are there; what they are of.
+_ITEM_DRAWS, _DRAWN = 20, ("item_loading", "item_intercept")
 #: Numbers that are returned in memory.
 _MAX_IN_MEMORY = 100_000_000
 
@@ -25,7 +37,8 @@ _MAX_IN_MEMORY = 100_000_000
 class Plan:
     """What every block of persons has to know."""
 
-    items: BlockItems
+    #: Items, or draws of them.
+    averaged: tuple[BlockItems, ...]
     grids: Grids
 
     @property
@@ -36,10 +49,31 @@ class Plan:
 
 def _score(block: Block, plan: Plan) -> tuple[Floats, Floats, tuple[Any, ...]]:
     """Means and SDs of a block's persons, and sums over them."""
-    found = kernel.moments(block.data, tables(plan.items, plan.grids))
+    of_each = [kernel.moments(block.data, tables(x, plan.grids))[:2] for x in plan.averaged]
+    means, variances = (np.stack(v) for v in zip(*of_each, strict=True))
+    spread = means.var(axis=0, ddof=1) if len(means) > 1 else 0.0
     # The last plane is that of items without a block.
-    mean, sd = found[0][:, :-1].copy(), np.sqrt(found[1][:, :-1])
+    mean = np.ascontiguousarray(means.mean(axis=0)[:, :-1])
+    sd = np.sqrt((variances.mean(axis=0) + spread)[:, :-1])
     return mean, sd, summary.sums(mean, sd, plan.scale, block.times)
+
+
+def _grids(items: BlockItems, averaged: tuple[BlockItems, ...]) -> Grids:
+    """Grids that resolve posteriors under items, and under draws of them.
+
+    Items differ between draws, but what they say of abilities together hardly does.
+    """
+    if len(averaged) == 1:
+        return grids_of(averaged[0])
+    known = grids_of(items)
+    return grids_of(items, bound=further(float(known.nodes[-1]), 1.0))
+
+
+def _n_draws(items: xr.Dataset, asked: int | None) -> int:
+    """Draws of the items that are averaged over."""
+    if asked is None:
+        return min(_ITEM_DRAWS, items.sizes["draw"]) if has_draws(items) else 0
+    return whole_number("n_item_draws", asked, 0)
 
 
 def _person_ids(ref: Any) -> Any:
@@ -53,6 +87,7 @@ def run(
     """See :func:`irt_dask.score`, with a result of ``fit_bifactor``."""
     _refuse(options, composites, store)
     slopes, of_item, names = block_items(items, responses.item_id)
+    n_draws = _n_draws(items, options.n_item_draws)
     numbers = 2 * responses.n_persons * len(names)
     if numbers > _MAX_IN_MEMORY:
         raise InputError(
@@ -63,8 +98,12 @@ def run(
     with Engine(responses, client=client, progress=progress, stage="scoring") as engine:
         n_blocks = len(names) - 1
         partly = in_part(engine, of_item, n_blocks)
-        known = BlockItems(slopes, of_item, n_blocks, partly)
-        plan = Plan(known, grids_of(known))
+        of_each = [slopes]
+        if n_draws:
+            draws = spaced(items, n_draws, _DRAWN, "n_item_draws", "items")
+            of_each = [block_items(one, responses.item_id)[0] for _, one in draws]
+        known = tuple(BlockItems(v, of_item, n_blocks, partly) for v in of_each)
+        plan = Plan(known, _grids(BlockItems(slopes, of_item, n_blocks, partly), known))
         found = engine.map_blocks(_score, plan, report=True)
         ids = np.concatenate(engine.map_refs(_person_ids)).astype(str, copy=False)
         count, moments, n = (np.sum([s[k] for _, _, s in found], axis=0) for k in range(3))
@@ -82,7 +121,7 @@ def run(
                 "model": items.attrs.get("model"),
                 "prior": "normal",
                 "n_persons": engine.n_persons,
-                "n_item_draws": 0,
+                "n_item_draws": n_draws,
                 "n_plausible": 0,
                 **summary.described((moments / plan.scale).astype(float), n.astype(int), False),
                 "identification": "abilities independent N(0, 1)",
@@ -98,7 +137,6 @@ def _refuse(options: Options, composites: Any, store: Any) -> None:
         ("method", options.method, options.method == "eap"),
         ("prior", options.prior if isinstance(options.prior, str) else "...", plain),
         ("n_plausible", options.n_plausible, options.n_plausible == 0),
-        ("n_item_draws", options.n_item_draws, not options.n_item_draws),
         ("composites", "...", composites is None),
         ("store", store, store is None),
     ):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from irt_dask.arrays import Floats, Ints
+from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.kernels.responses.layouts import Layout
 
 
@@ -46,6 +46,14 @@ class Block:
     def weights(self) -> Floats:
         """Weight of each person; 1 where none were given."""
         return np.ones(self.n_persons) if self.weight is None else self.weight
+
+    def by_bits(self) -> Iterator[tuple[int, Bools]]:
+        """Sets of rows and how often each counts: one for each bit of frequency weights."""
+        if self.times is None:
+            yield 1, np.ones(self.n_persons, dtype=bool)
+            return
+        for bit in range(int(self.times.max(initial=0)).bit_length()):
+            yield 1 << bit, (self.times >> bit) & 1 == 1
 
 
 class BlockRef(ABC):

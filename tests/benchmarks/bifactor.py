@@ -4,9 +4,10 @@
 
 Simulates persons on six blocks of so many items each (lambda .3, .6, .9, .6, .3, .5; slopes
 log-normal, SD .35), fits the testlet model and a 2PL with a learned prior, scores the persons by
-both, and prints by data set and on average: the mean SD, and the share of intervals of +- 1.96 SDs
-that hold the true ability, as it is and "among them", that is on the persons' own mean and scale,
-as a comparison of them needs it.
+both, the testlet model with items taken for known and with draws of them, and prints by data set
+and on average: the mean SD, and the share of intervals of +- 1.96 SDs that hold the true ability,
+as it is and "among them", that is on the persons' own mean and scale, as a comparison of them needs
+it.
 """
 
 from __future__ import annotations
@@ -58,17 +59,18 @@ def main() -> None:
         begun = time.process_time()
         fit = irt.fit_bifactor(y, item_blocks=block)
         seconds = time.process_time() - begun
-        scores = irt.score(y, fit)
+        scores, drawn = irt.score(y, fit, n_item_draws=0), irt.score(y, fit)
         plain = irt.fit_marginal(y, prior="empirical", standard_errors=False)
         other = irt.score(y, plain)
         rows.append([
             *held(theta, *(scores[v].values[:, 0] for v in NAMES)),
+            *held(theta, *(drawn[v].values[:, 0] for v in NAMES)),
             *held(theta, *(other[v].values for v in NAMES)),
         ])  # fmt: skip
         print(
             np.round(rows[-1], 3), fit.attrs["n_iterations"], "iterations", round(seconds, 1), "s"
         )
-    print("testlet: SD, held, among them; 2PL: the same")
+    print("testlet: SD, held, among them; with draws, and 2PL: the same")
     print(np.round(np.mean(rows, axis=0), 3))
 
 

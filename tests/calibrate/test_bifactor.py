@@ -7,6 +7,7 @@ import pytest
 import xarray as xr
 
 import irt_dask as irt
+from irt_dask.calibrate.bifactor import errors
 from irt_dask.calibrate.bifactor import model as bifactor
 from irt_dask.calibrate.shared.start_values import response_counts
 from irt_dask.engine import Engine
@@ -208,9 +209,123 @@ def test_few_persons_and_an_item_that_all_have_right():
         fit = irt.fit_bifactor(y, item_blocks=of)
     assert not fit["item_at_bound"].any()
     assert float(abs(fit["item_loading"]).max()) < 6.0
-    scores = irt.score(y, fit)
+    scores = irt.score(y, fit, n_item_draws=0)
     second = (scores["person_ability"] ** 2 + scores["person_ability_sd"] ** 2).mean("persons")
     assert abs(float(second[0]) - 1.0) < 0.01
+
+
+# --- standard errors ------------------------------------------------------------------------------
+
+
+def pooled(fit):
+    """Slopes (3, items) of a result."""
+    loading = np.asarray(fit["item_loading"])
+    return np.stack([loading[:, 0], loading[:, 1:].sum(axis=1), np.asarray(fit["item_intercept"])])
+
+
+@pytest.mark.parametrize(("loadings", "prior"), [("testlet", "centred"), ("free", irt.ItemPrior())])
+def test_errors_are_the_curvature_of_the_objective(loadings, prior):
+    """Second differences of sums over a cube along some directions, and errors of s by hand."""
+    y = hanging_together()
+    fit = irt.fit_bifactor(
+        y, item_blocks=LABELS, loadings=loadings, prior=prior, tolerance=1e-13, max_iterations=2000
+    )
+    with Engine(irt.from_array(y)) as engine:
+        r = rounds(engine, testlet=loadings == "testlet", prior=prior)
+        x = r.model.pack(pooled(fit), fit["block_effect_sd"].values)
+        found = errors.found(r, x, True)
+    np.testing.assert_allclose(found.x, x, rtol=0, atol=1e-7)  # Newton steps were there before
+    assert found.free.sum() == r.model.n_parameters
+    information = np.linalg.inv(found.covariance)
+    for v in np.random.default_rng(8).normal(size=(4, x.size)) * found.free:
+        step = 1e-2 * v / np.linalg.norm(v)
+        at = [objective(x[:, 0] + k * step, y, r.model) for k in (-2, -1, 0, 1, 2)]
+        curvature = (at[0] - 16 * at[1] + 30 * at[2] - 16 * at[3] + at[4]) / 12
+        own = step[found.free]
+        assert own @ information @ own == pytest.approx(curvature, rel=1e-5)
+    if loadings == "testlet":
+        a, se = fit["item_loading"].values[3, 0], fit["block_effect_sd_se"].values
+        k = [3, 15]  # item 3, of block 1
+        some = found.covariance[np.ix_(k, k)]
+        gradient = np.array([fit["block_effect_sd"].values[1], a])
+        assert fit["item_loading_se"].values[3, 2] == pytest.approx(
+            np.sqrt(gradient @ some @ gradient), rel=1e-5
+        )
+        np.testing.assert_allclose(se, np.sqrt(np.diag(found.covariance)[14:]), rtol=1e-5)
+
+
+def test_sampling_weights_have_the_sandwich():
+    """Scores of persons by differences of sums over a cube."""
+    y = hanging_together()
+    weight = np.random.default_rng(9).uniform(0.3, 3.0, len(y))
+    weight /= weight.mean()
+    table = {"weight": weight}
+    data = irt.from_array(y, persons=table, weight_kind="sampling")
+    fit = irt.fit_bifactor(data, item_blocks=LABELS, prior=None)
+    with Engine(data) as engine:
+        r = rounds(engine, testlet=True)
+        x = r.model.pack(pooled(fit), fit["block_effect_sd"].values)
+        found = errors.found(r, x, True)
+        bread = np.linalg.inv(errors._observed(r, x, r.expect(x)[1])[0])
+
+    def values(v):
+        slopes, _ = r.model.unpack(v[:, None])
+        return brute(y, slopes, OF, h=0.5)[0]
+
+    steps = 1e-4 * np.eye(x.size)
+    scores = np.array([(values(x[:, 0] + e) - values(x[:, 0] - e)) / 2e-4 for e in steps])
+    want = bread @ (scores * weight**2) @ scores.T @ bread
+    np.testing.assert_allclose(np.diag(found.covariance), np.diag(want), rtol=1e-4)
+
+
+def test_frequency_weights_are_repetitions():
+    y = hanging_together()
+    times = np.random.default_rng(10).integers(1, 5, len(y))
+    data = irt.from_array(
+        y, persons={"weight": times.astype(float)}, weight_kind="frequency", rows_per_block=60
+    )
+    one = irt.fit_bifactor(data, item_blocks=LABELS)
+    two = irt.fit_bifactor(np.repeat(y, times, axis=0), item_blocks=LABELS)
+    for name in ("item_loading_se", "item_intercept_se", "block_effect_sd_se"):
+        np.testing.assert_allclose(one[name], two[name], rtol=1e-7, err_msg=name)
+
+
+def test_what_has_no_standard_errors():
+    y = hanging_together()
+    fit = irt.fit_bifactor(y, item_blocks=LABELS, standard_errors=False)
+    for name in ("item_loading", "item_intercept", "block_effect_sd"):
+        assert np.isnan(fit[f"{name}_se"]).all()
+    known = ~np.isnan(irt.fit_bifactor(y, item_blocks=LABELS)["item_loading_se"].values)
+    want = np.column_stack([np.ones(7), OF == 0, OF == 1]).astype(bool)
+    np.testing.assert_array_equal(known, want)
+    with pytest.raises(InputError, match="9000 parameters, and 6000 is the most"):
+        irt.fit_bifactor(
+            np.ones((3, 3000), dtype=int) - np.eye(3, 3000, dtype=int),
+            item_blocks=np.repeat([0, 1, 2], 1000), loadings="free", max_iterations=1,
+            standard_errors=True,
+        )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_intervals_cover():
+    """25 data sets: pooled by kind, 95% intervals hold within 3.5 standard errors of .95."""
+    of = np.repeat([0, 1, 2], 6)
+    a, _, d = some_slopes(2, of)
+    lam = np.array([0.9, 1.1, 1.3])
+    held = {"item_loading": [], "item_intercept": [], "block_effect_sd": []}
+    for seed in range(25):
+        y = made(600, of, a, lam[of] * a, d, seed)[0]
+        fit = irt.fit_bifactor(y, item_blocks=of, prior=None)
+        for name, truth in zip(held, (a, d, lam), strict=True):
+            value, se = fit[name].values, fit[f"{name}_se"].values
+            if name == "item_loading":
+                value, se = value[:, 0], se[:, 0]
+                truth, value, se = np.log(truth), np.log(value), se / value
+            held[name].append(np.abs(value - truth) < 1.96 * se)
+    for name, inside in held.items():
+        share = np.mean(inside)
+        error = np.std(np.mean(inside, axis=1)) / np.sqrt(len(inside))
+        assert abs(share - 0.95) < 3.5 * error, (name, share, error)
 
 
 # --- simulated data -------------------------------------------------------------------------------
@@ -328,13 +443,45 @@ def test_scores_are_matched_by_item():
         irt.score(more, bank(slopes))
 
 
+def test_scores_average_over_draws_of_items():
+    """Means and variances of brute force under each draw; the same bits in any blocks."""
+    y = hanging_together()[:30]
+    fit = irt.fit_bifactor(hanging_together(), item_blocks=LABELS, n_draws=5, seed=3)
+    assert fit["item_loading_draw"].shape == (5, 7, 3)
+    under = [
+        brute(y, pooled({"item_loading": a, "item_intercept": d}), OF, h=0.25, bound=8.5)[1:]
+        for a, d in zip(fit["item_loading_draw"], fit["item_intercept_draw"], strict=True)
+    ]
+    means, sds = (np.stack(v) for v in zip(*under, strict=True))
+    scores = irt.score(y, fit)
+    assert scores.attrs["n_item_draws"] == 5
+    np.testing.assert_allclose(scores["person_ability"], means.mean(axis=0), rtol=0, atol=1e-8)
+    want = np.sqrt((sds**2).mean(axis=0) + means.var(axis=0, ddof=1))
+    np.testing.assert_allclose(scores["person_ability_sd"], want, rtol=0, atol=1e-7)
+    cut = irt.score(irt.from_array(y, rows_per_block=7), fit)
+    assert cut["person_ability_sd"].values.tobytes() == scores["person_ability_sd"].values.tobytes()
+    known = irt.score(y, fit, n_item_draws=0)
+    assert known["person_ability_sd"].mean() < scores["person_ability_sd"].mean()
+    with pytest.raises(InputError, match="n_item_draws=6 exceeds the 5 draws"):
+        irt.score(y, fit, n_item_draws=6)
+
+
+@pytest.mark.slow
+def test_draws_have_the_errors():
+    """2,000 draws: SDs within 5 standard errors of what is said, of log a and d."""
+    fit = irt.fit_bifactor(hanging_together(), item_blocks=LABELS, n_draws=2000)
+    a, d = fit["item_loading"].values[:, 0], fit["item_intercept_draw"].values
+    drawn = np.log(fit["item_loading_draw"].values[:, :, 0])
+    for x, se in ((drawn, fit["item_loading_se"].values[:, 0] / a), (d, fit["item_intercept_se"])):
+        np.testing.assert_allclose(x.std(axis=0), se, rtol=5 / np.sqrt(2 * 2000))
+
+
 @pytest.mark.parametrize(
     ("options", "name"),
     [
         ({"method": "ml"}, "method"),
         ({"prior": "population"}, "prior"),
         ({"n_plausible": 2}, "n_plausible"),
-        ({"n_item_draws": 2}, "n_item_draws"),
         ({"store": "scores"}, "store"),
     ],
 )

@@ -402,6 +402,9 @@ OTHER: dict[str, dict[str, list[dict[str, Any]]]] = {
     "fit_bifactor": {
         "item_blocks": [{"item_blocks": list("aabbc")}],
         "loadings": [{"loadings": "free"}],
+        "standard_errors": [],  # these two are found, and drawn, after the iterations
+        "n_draws": [],
+        "seed": [],
         "prior": [{"prior": None}, {"prior": irt.ItemPrior()}],
         "max_iterations": [{"max_iterations": 4}],
         "tolerance": [{"tolerance": 1e-5}],

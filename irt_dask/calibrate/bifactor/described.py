@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from scipy.sparse import csr_array, lil_array
 
 from irt_dask.arrays import Floats
+from irt_dask.calibrate.bifactor.errors import Maximum, jacobian
 from irt_dask.calibrate.bifactor.model import WEAK, Model, Rounds
 from irt_dask.calibrate.shared import climb
 from irt_dask.calibrate.shared.start_values import ResponseCounts
@@ -20,14 +22,18 @@ from irt_dask.items.blocks import Blocks
 
 
 def described(
-    fit: Rounds, end: climb.Fitted, counts: ResponseCounts, names: tuple[str, ...], given: Blocks
-) -> xr.Dataset:
-    """The result, with the likelihood where the iterations ended."""
-    model, x = fit.model, fit.model.upright(end.x)
+    fit: Rounds, end: climb.Fitted, found: Maximum, counts: ResponseCounts,
+    drawn: list[Floats], names: tuple[str, ...], given: Blocks,
+) -> xr.Dataset:  # fmt: skip
+    """The result, of the maximum near where the iterations ended, with draws (columns)."""
+    model, x = fit.model, found.x
     slopes, _ = model.unpack(x)
-    value, _ = fit.expect(x)
+    by = jacobian(model, x)
+    of_items = found.errors(by).reshape(-1, 3).T
+    effects, by_effect = _effects(model, slopes)
     items = {
         "item_intercept": slopes[2],
+        "item_intercept_se": of_items[2],
         "item_at_bound": model.at_bound(slopes),
         "item_n_responses": counts.seen,
         "item_n_right": counts.right,
@@ -37,10 +43,13 @@ def described(
     return dataset(
         {
             **items,
-            "item_loading": _loadings(model, slopes),
+            "item_loading": _loadings(model, slopes, 0.0),
+            "item_loading_se": _loadings(model, of_items, np.nan),
+            **_drawn(model, drawn),
             "item_stratum": np.array(given.labels)[given.of_item],
             "item_flag": flags,
-            "block_effect_sd": _effects(model, slopes),
+            "block_effect_sd": effects,
+            "block_effect_sd_se": found.errors(csr_array(by_effect @ by)),
             "iteration_objective": np.array(end.trace),
         },
         item_id=fit.engine.responses.item_id,
@@ -50,27 +59,47 @@ def described(
             "model": MODELS[model.testlet],
             "converged": end.converged,
             "n_iterations": len(end.trace),
-            **_attrs(fit, x, value),
+            **_attrs(fit, x, found.value),
         },
     )
 
 
-def _loadings(model: Model, slopes: Floats) -> Floats:
+def _loadings(model: Model, slopes: Floats, elsewhere: float) -> Floats:
     """Slopes on the general ability, and on those of blocks, (items, 1 + blocks)."""
-    out = np.zeros((model.n_items, 1 + model.n_blocks))
+    out = np.full((model.n_items, 1 + model.n_blocks), elsewhere)
     out[:, 0] = slopes[0]
     own = np.flatnonzero(model.of_item >= 0)
     out[own, 1 + model.of_item[own]] = slopes[1, own]
     return out
 
 
-def _effects(model: Model, slopes: Floats) -> Floats:
-    """SDs of abilities of blocks about the general one, in its units."""
-    squares = [
-        [float((slopes[k, model.of_item == b] ** 2).sum()) for k in (1, 0)]
-        for b in range(model.n_blocks)
-    ]
-    return np.array([math.sqrt(s / a) for s, a in squares])
+def _drawn(model: Model, drawn: list[Floats]) -> dict[str, Floats]:
+    """Draws of slopes and intercepts, if there are any."""
+    if not drawn:
+        return {}
+    of_each = [model.unpack(x)[0] for x in drawn]
+    return {
+        "item_loading_draw": np.stack([_loadings(model, v, 0.0) for v in of_each]),
+        "item_intercept_draw": np.stack([v[2] for v in of_each]),
+    }
+
+
+def _effects(model: Model, slopes: Floats) -> tuple[Floats, csr_array]:
+    """SDs of abilities of blocks about the general one, in its units, and their gradients.
+
+    These are by a, s, d of each item, (blocks, 3 items); those of lambdas are the same as if slopes
+    were free, as their items' slopes have one ratio.
+    """
+    effects, gradient = np.empty(model.n_blocks), lil_array((model.n_blocks, 3 * model.n_items))
+    for b in range(model.n_blocks):
+        at = np.flatnonzero(model.of_item == b)
+        a, s = slopes[:2, at]
+        of_a, of_s = float(a @ a), float(s @ s)
+        effects[b] = math.sqrt(of_s / of_a)
+        if of_s > 0.0:
+            gradient[[b], 3 * at] = -effects[b] * a / of_a
+            gradient[[b], 3 * at + 1] = effects[b] * s / of_s
+    return effects, csr_array(gradient)
 
 
 def _attrs(fit: Rounds, x: Floats, value: float) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from irt_dask.calibrate.bifactor import errors
 from irt_dask.calibrate.bifactor.described import described
 from irt_dask.calibrate.bifactor.model import Model, Rounds
 from irt_dask.calibrate.shared import climb
@@ -29,6 +30,9 @@ def fit_bifactor(
     item_blocks: Any,
     loadings: str = "testlet",
     prior: str | ItemPrior | None = "centred",
+    standard_errors: bool | None = None,
+    n_draws: int = 50,
+    seed: int = 0,
     max_iterations: int = 500,
     tolerance: float = 1e-9,
     client: Any = None,
@@ -62,6 +66,13 @@ def fit_bifactor(
         ItemPrior say more than tens of persons.  ItemPrior:
         ``discrimination`` of a_j (positive), ``loading`` of free s_j, ``intercept`` of d_j.  None:
         the maximum of the likelihood.  Lambdas have no prior.
+    standard_errors : bool, optional
+        Whether to find them; default: with up to 4,000 parameters (6,000 are the most).  They are
+        those of the inverse observed information, with sampling weights of the sandwich; a prior
+        counts as data.  Without them the last Newton steps are left out too.
+    n_draws, seed
+        Draws of items from the normal distribution about the estimates (of log a), over which
+        :func:`irt_dask.score` averages: none without standard errors.
     max_iterations, tolerance
         EM steps, accelerated; they end when the objective has twice in a row grown by less than
         ``tolerance`` relative to its size.
@@ -76,16 +87,18 @@ def fit_bifactor(
         on others'; coordinate ``domain`` of latent_dims: "general", then the blocks of two or more
         items.  ``item_intercept`` d_j, ``item_stratum`` (the item's block), ``item_at_bound``,
         ``item_flag``, ``item_n_responses``, ``item_n_right``, ``iteration_objective``.  Over
-        ``block``: ``block_effect_sd``, the root of sum s^2 / sum a^2 (testlet: lambda).  There are
-        no standard errors: neither items' nor lambdas' uncertainty is in the result, nor in what
-        :func:`irt_dask.score` makes of it.
+        ``block``: ``block_effect_sd``, the root of sum s^2 / sum a^2 (testlet: lambda).  Standard
+        errors have the suffix ``_se``; they are NaN of slopes that are 0 and of what is at a bound,
+        and those of a lambda near 0, which cannot lie below it, say how far up it may lie.
+        ``item_loading_draw`` and ``item_intercept_draw`` (draw, ...): the draws.
         attrs: ``log_likelihood``, of the data alone; ``objective``, with the ``log_prior``;
         ``n_parameters``; without a prior ``aic`` and ``bic``.
 
     Raises
     ------
     InputError
-        If some items have more than two categories; an item has no block; no block has two items;
+        If some items have more than two categories; there are too many parameters for the standard
+        errors that are asked for; an item has no block; no block has two items;
         there is one block and nothing beside it, whose ability cannot be told from the general
         one; with "testlet" two blocks and nothing beside them, of whose lambdas data tell one
         number; a block is called "general".
@@ -97,12 +110,14 @@ def fit_bifactor(
     ConvergenceWarning, DataWarning, ItemWarning
         If the iterations do not end; of blocks whose ability cannot be told from the general one
         (``block_effect_sd`` below 0.05), and with "free" of those of two items, of which data tell
-        the product of both s_j alone, and of two blocks with nothing beside them; of flagged items.
+        the product of both s_j alone, and of two blocks with nothing beside them; if the data do
+        not determine all parameters (no standard errors then); of flagged items.
 
     Notes
     -----
     One pass over the data for each iteration (some 10 to 50), one for start values, one for blocks
-    that were answered in part.  Blocks are integrated one by one given the general ability (Gibbons
+    that were answered in part, one for standard errors and some three for Newton steps to the
+    maximum.  Blocks are integrated one by one given the general ability (Gibbons
     and Hedeker 1992; Cai, Yang and Hansen 2011): the work is that of planes, one for each block.
     Nodes are 3/4 of the smallest posterior SD apart, of abilities of blocks given the general one
     and of that by itself, at most 1 / the steepest slope and 1/2, from -7 to 7 or as far as
@@ -135,6 +150,7 @@ def fit_bifactor(
     4
     """
     whole_number("max_iterations", max_iterations, 1)
+    whole_number("n_draws", n_draws, 0)
     one_of("loadings", loadings, ("testlet", "free"))
     if not (prior is None or isinstance(prior, ItemPrior) or prior == "centred"):
         raise InputError(f"prior={prior!r} is not available; give 'centred', an ItemPrior or None")
@@ -149,7 +165,9 @@ def fit_bifactor(
         x = model.start(counts)
         saved = checkpoint_of(engine, checkpoint, _identity(model, tolerance, x))
         end = climb.full(fit, x, max_iterations, tolerance, saved, "bifactor")
-        result = described(fit, end, counts, names, given)
+        found = errors.found(fit, model.upright(end.x), standard_errors, converged=end.converged)
+        drawn = errors.draws(model, found, n_draws, seed)
+        result = described(fit, end, found, counts, drawn, names, given)
     if not end.converged:
         warnings.warn(
             f"the bifactor fit did not converge in {max_iterations} iterations; raise "

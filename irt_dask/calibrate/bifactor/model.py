@@ -185,6 +185,7 @@ class Expected(NamedTuple):
     row: Ints  # of each item, -1 for none
     right: Floats  # (3, items)
     moments: Floats  # sums over persons of 1, x, z, x^2, xz, z^2, (planes + 1, 6)
+    grids: Grids
 
 
 def _expect(
@@ -247,7 +248,7 @@ class Rounds:
         x = np.repeat(grids.nodes, grids.block_nodes.size)
         z = np.tile(grids.block_nodes, grids.nodes.size)
         whole, some = (v.reshape(len(v), x.size) / scale for v in (c.whole, c.some))
-        return Expected(x, z, whole, some, items.row, c.right / scale, c.moments / scale)
+        return Expected(x, z, whole, some, items.row, c.right / scale, c.moments / scale, grids)
 
     def item_step(self, seen: Expected, x: Floats, *, everywhere: bool = True) -> Floats:
         """EM step from x."""

@@ -62,7 +62,7 @@ def _sums(block: Block, plan: _Plan) -> _Sums:
     number = np.full(n, -1)
     if plan.columns is not None:
         number = item_sets.number_among(block.data, plan.sets)
-    for times, chosen in _bits(block.times, n):
+    for times, chosen in block.by_bits():
         for (k, of_group), who in _cells(number, block.group, chosen):
             assert plan.columns is not None
             observed = plan.sets[k]
@@ -80,15 +80,6 @@ def _sums(block: Block, plan: _Plan) -> _Sums:
             )  # fmt: skip
             rest = [x + times * y for x, y in zip(rest, more, strict=True)]
     return by_set, rest
-
-
-def _bits(times: Ints | None, n: int) -> Iterator[tuple[int, Bools]]:
-    """Sets of rows and how often each counts: one for each bit of frequency weights."""
-    if times is None:
-        yield 1, np.ones(n, dtype=bool)
-        return
-    for bit in range(int(times.max(initial=0)).bit_length()):
-        yield 1 << bit, (times >> bit) & 1 == 1
 
 
 def _cells(
