@@ -67,10 +67,11 @@ def paths() -> dict[str, Callable[[], Any]]:
     many, _ = simulated(600_000, 40)
     guessed, guessed_bank = simulated(20_000, 40, guessing=0.2)
     rounds = {**quiet, "max_iterations": 5, "standard_errors": False}
+    fitted = irt.fit_marginal(few, **quiet)  # from there errors are most of the work
     return {
         "marginal 2PL, complete": lambda: irt.fit_marginal(complete, **rounds),
         "marginal 2PL, booklets": lambda: irt.fit_marginal(parts, **rounds),
-        "marginal 2PL, errors": lambda: irt.fit_marginal(few, **quiet, max_iterations=2),
+        "marginal 2PL, errors": lambda: irt.fit_marginal(few, start=fitted, **quiet),
         "marginal 3PL": lambda: irt.fit_marginal(guessed, model="3pl", **rounds),
         "joint 2PL, complete": lambda: irt.fit_joint(complete, **quiet, max_iterations=5),
         "joint 2PL, booklets": lambda: irt.fit_joint(parts, **quiet, max_iterations=5),
