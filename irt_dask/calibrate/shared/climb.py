@@ -20,6 +20,8 @@ Standardise = Callable[[Floats, Floats], Floats]
 
 #: Steps in a row that must gain less than the tolerance.
 _QUIET = 2
+#: A share of the log-likelihood by which it may seem to fall where it stands still.
+_ROUNDING = 1e-13
 
 
 class Steps(Protocol):
@@ -89,6 +91,8 @@ def full(
         _check_length(trace, max_iterations)
     while len(trace) < max_iterations and quiet < _QUIET:
         value, _, seen = fit.round(x)
+        if trace and 0.0 < trace[-1] - value <= _ROUNDING * abs(value):
+            value = trace[-1]
         if trace and value < trace[-1] and not np.array_equal(x, image):
             accelerator.refused()
             trace.append(trace[-1])
