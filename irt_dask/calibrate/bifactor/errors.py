@@ -28,9 +28,11 @@ from irt_dask.store import Block
 _BY_DEFAULT, _MOST = 4000, 6000
 #: Smallest eigenvalue of the observed information, as a share of that of known abilities.
 _LEAST = 1e-6
-#: Newton steps, at most, and the step after which none is needed; how far they may lead before
-#: errors are found again: they change by about that share.
-_STEPS, _SMALL, _FAR = 4, 1e-8, 1e-3
+#: Newton steps, at most, and the step after which none is needed.
+_STEPS, _SMALL = 4, 1e-8
+#: How far they may lead before errors are found again, which change by about that share; and how
+#: often they are found at most.
+_FAR, _ROUNDS = 1e-3, 4
 #: Step of differences of the prior's gradient, next to 1 or a parameter.
 _STEP = 1e-5
 
@@ -83,9 +85,18 @@ def draws(model: Model, at: Maximum, n: int, seed: int) -> list[Floats]:
     return out
 
 
-def found(
-    fit: Rounds, x: Floats, standard_errors: bool | None, *, converged: bool = True
-) -> Maximum:  # fmt: skip
+def asked(model: Model, standard_errors: bool | None) -> bool:
+    """Whether there are to be standard errors; an error before any work where there cannot be."""
+    n = model.n_parameters
+    if standard_errors and n > _MOST:
+        raise InputError(
+            f"standard_errors=True: {n} parameters, and {_MOST} is the most; use "
+            f"standard_errors=False"
+        )
+    return n <= _BY_DEFAULT if standard_errors is None else bool(standard_errors)
+
+
+def found(fit: Rounds, x: Floats, with_errors: bool, *, converged: bool = True) -> Maximum:
     """The maximum near x, where iterations ended, and errors there, if asked for.
 
     There are none, with a warning unless the iterations just ended too early, where the information
@@ -93,36 +104,22 @@ def found(
     """
     value, seen = fit.expect(x)
     free = _free(fit.model, x)
-    if not _asked(fit, standard_errors):
-        return Maximum(x, value, None, free)
-    while True:
-        begun = x
+    end = Maximum(x, value, None, free)
+    for _ in range(_ROUNDS if with_errors else 0):
         information, squares = _observed(fit, x, seen)
         inverse = _inverse(information[np.ix_(free, free)])
         if inverse is None:
             if converged:
                 _warn_singular()
             return Maximum(x, value, None, free)
-        x, value, seen = _polished(fit, x, value, seen, inverse, free)
-        if np.abs(x - begun).max() <= _FAR and np.array_equal(free, _free(fit.model, x)):
+        begun, (x, value, seen) = x, _polished(fit, x, value, seen, inverse, free)
+        if fit.engine.sampled:
+            middle = (squares + _of_prior(fit.model, x))[np.ix_(free, free)]
+            inverse = inverse @ middle @ inverse
+        end, free = Maximum(x, value, inverse, free), _free(fit.model, x)
+        if np.abs(x - begun).max() <= _FAR and np.array_equal(free, end.free):
             break
-        free = _free(fit.model, x)
-    if fit.engine.sampled:
-        middle = (squares + _of_prior(fit.model, x))[np.ix_(free, free)]
-        inverse = inverse @ middle @ inverse
-    return Maximum(x, value, inverse, free)
-
-
-def _asked(fit: Rounds, standard_errors: bool | None) -> bool:
-    n = fit.model.n_parameters
-    if standard_errors is None:
-        standard_errors = n <= _BY_DEFAULT
-    if standard_errors and n > _MOST:
-        raise InputError(
-            f"standard_errors=True: {n} parameters, and {_MOST} is the most; use "
-            f"standard_errors=False"
-        )
-    return bool(standard_errors)
+    return end
 
 
 def _free(model: Model, x: Floats) -> Bools:

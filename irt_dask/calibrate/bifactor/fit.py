@@ -161,11 +161,12 @@ def fit_bifactor(
         counts = response_counts(engine)
         partly = in_part(engine, of_item, len(names))
         model = Model(loadings == "testlet", of_item, len(names), partly, prior)
+        with_errors = errors.asked(model, standard_errors)
         fit = Rounds(engine, model)
         x = model.start(counts)
         saved = checkpoint_of(engine, checkpoint, _identity(model, tolerance, x))
         end = climb.full(fit, x, max_iterations, tolerance, saved, "bifactor")
-        found = errors.found(fit, model.upright(end.x), standard_errors, converged=end.converged)
+        found = errors.found(fit, model.upright(end.x), with_errors, converged=end.converged)
         drawn = errors.draws(model, found, n_draws, seed)
         result = described(fit, end, found, counts, drawn, names, given)
     if not end.converged:
