@@ -14,6 +14,7 @@ import click
 from irt_dask._version import __version__
 from irt_dask.cli import (
     benchmark,
+    bifactor,
     calibrate,
     data,
     documents,
@@ -71,6 +72,7 @@ for command in (
     data.append,
     data.verify,
     calibrate.calibrate,
+    bifactor.bifactor,
     population.population,
     work.score,
     examine.fit,

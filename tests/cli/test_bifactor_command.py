@@ -1,0 +1,99 @@
+"""irt-dask bifactor: from a store and blocks to items, abilities and a fit that scores others."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import irt_dask as irt
+from irt_dask.cli.main import cli
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Two stores of persons on the same twelve items, and the blocks of these."""
+    folder, rng = tmp_path_factory.mktemp("bifactor"), np.random.default_rng(1)
+    block = np.repeat([0, 1, 2], 4)
+    for name, n in (("first", 300), ("second", 40)):
+        logit = rng.normal(size=(n, 1)) + 0.9 * rng.normal(size=(n, 3))[:, block]
+        y = (rng.random(logit.shape) < 1.0 / (1.0 + np.exp(-logit))).astype(int)
+        table = pd.DataFrame(y, columns=[f"q{j}" for j in range(12)])
+        table.rename_axis("person").to_csv(folder / f"{name}.csv")
+        irt.ingest(folder / f"{name}.csv", folder / name, progress=False)
+    names = np.array(["maths", "code", "law"])[block]
+    pd.DataFrame({"item": table.columns, "block": names}).to_csv(folder / "t.csv", index=False)
+    return folder
+
+
+def typed(*words, code=0):
+    ran = CliRunner().invoke(cli, [str(w) for w in words])
+    assert (ran.exit_code == 0) == (code == 0), ran.output
+    return ran
+
+
+def test_the_shell_says_what_python_says(files, tmp_path):
+    store, table, fit_file = files / "first", files / "t.csv", tmp_path / "fit.nc"
+    items, scores = tmp_path / "items.csv", tmp_path / "scores.csv"
+    ran = typed("bifactor", store, "--item-table", table, "--out", items, "--scores", scores,
+                "--fit", fit_file, "--json", "--quiet")  # fmt: skip
+    blocks = dict(zip(*pd.read_csv(table)[["item", "block"]].T.values, strict=True))
+    fit = irt.fit_bifactor(irt.open_responses(store), item_blocks=blocks)
+    found = irt.score(irt.open_responses(store), fit)
+
+    said = json.loads(ran.output)
+    assert [b["effect_sd"] for b in said["blocks"]] == fit["block_effect_sd"].values.tolist()
+    assert [b["effect_sd_se"] for b in said["blocks"]] == fit["block_effect_sd_se"].values.tolist()
+    assert said["reliability"]["general"] == pytest.approx(found.attrs["reliability"][0])
+    read = pd.read_csv(items)
+    assert read["block"].tolist() == list(blocks.values())
+    np.testing.assert_array_equal(read["a"], fit["item_loading"][:, 0])
+    np.testing.assert_array_equal(read["s"], fit["item_loading"][:, 1:].sum("latent_dims"))
+    np.testing.assert_array_equal(read["s_se"], fit["item_loading_se"][:, 1:].sum("latent_dims"))
+    np.testing.assert_array_equal(read["d_se"], fit["item_intercept_se"])
+    read = pd.read_csv(scores)
+    np.testing.assert_array_equal(read["ability_general"], found["person_ability"][:, 0])
+    k = fit["domain"].values.tolist().index("law")
+    np.testing.assert_array_equal(read["sd_law"], found["person_ability_sd"][:, k])
+
+    other = tmp_path / "other.csv"
+    ran = typed("bifactor", files / "second", "--known", fit_file, "--scores", other,
+                "--item-draws", 0)  # fmt: skip
+    want = irt.score(irt.open_responses(files / "second"), fit, n_item_draws=0)
+    np.testing.assert_array_equal(pd.read_csv(other)["ability_code"], want["person_ability"][:, 2])
+    assert "Abilities of blocks" in ran.output
+    assert "effect sd se" in ran.output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--out", "items.csv"], "give --item-table"),
+        (["--known", "fit.nc", "--item-table", "t.csv", "--scores", "s.csv"], "give --item-table"),
+        (["--known", "fit.nc", "--out", "items.csv"], "give --scores, not --out"),
+        (["--item-table", "t.csv"], "nothing would be kept"),
+        (["--item-table", "t.csv", "--out", "items.txt"], "must end in .csv"),
+        (["--item-table", "t.csv", "--out", "t.csv"], "the command reads this file"),
+        (["--item-table", "n.csv", "--out", "items.csv"], "makes nothing of: length"),
+        (["--item-table", "m.csv", "--out", "items.csv"], "--item-table"),
+    ],
+)
+def test_what_is_refused(files, tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    table = pd.read_csv(files / "t.csv")
+    table.to_csv("t.csv", index=False)
+    table.assign(length=1.0).to_csv("n.csv", index=False)
+    table.iloc[1:].to_csv("m.csv", index=False)
+    ran = CliRunner().invoke(cli, ["bifactor", str(files / "first"), *words])
+    assert isinstance(ran.exception, irt.InputError)
+    assert message in str(ran.exception)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.csv", "n.csv", "t.csv"]
+
+
+def test_a_fit_of_another_kind_is_named(files, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    typed("calibrate", files / "first", "--method", "marginal", "--out", "bank.csv", "--fit",
+          "other.nc", "--quiet")  # fmt: skip
+    ran = typed("bifactor", files / "second", "--known", "other.nc", "--scores", "s.csv", code=1)
+    assert "is no fit of 'irt-dask bifactor --fit'" in str(ran.exception)
