@@ -60,8 +60,7 @@ def found(
     if bank is not None and covariance.large is not None:
         anchors.warn_untested(covariance.size)
     if bank is not None and covariance.inverse is not None:
-        errors = anchors.bank_errors(bank, fit.engine.responses.item_id, fit.model.items)
-        anchored = anchors.test(fit, end, expected, errors, covariance.sampling)
+        anchored = anchors.test(fit, end, expected, bank, covariance.sampling)
         if anchored is not None and covariance.matrix is not None:
             covariance = replace(covariance, matrix=covariance.matrix + anchored.carried)
     return Found(end, value, expected, covariance, anchored)

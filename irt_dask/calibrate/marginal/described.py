@@ -89,10 +89,13 @@ def _of_prior(prior: Learned | ItemPrior | None, signed: bool) -> dict[str, Any]
 def of_items(fit: Rounds, found: Found, counts: ResponseCounts) -> dict[str, Any]:
     """What is said of the items."""
     model, scale = fit.model, marginal_errors.Scale.of(fit.model, found.x)
+    joint = found.covariance
+    if found.anchored is not None:
+        joint = found.anchored.of_items(joint)
     items = {
         **_of_models(model),
         **scale.items(found.x, found.covariance),
-        **scale.covariance(found.x, found.covariance, fit.engine.responses.item_id),
+        **scale.covariance(found.x, joint, fit.engine.responses.item_id),
         "item_at_bound": model.at_bound(model.unpack(found.x)[0]),
         "item_n_responses": counts.seen,
         "item_n_right": counts.right,
@@ -183,6 +186,8 @@ def _of_anchors(model: Model, found: Found) -> dict[str, Any]:
     said = "of slopes and difficulties: in the standard errors"
     if test is None or not test.carries:
         said = "taken as known: not in the standard errors"
+    elif test.known is not None:
+        said = "of slopes and difficulties, with their covariances: in the standard errors"
     return {**({} if test is None else test.attrs), "anchor_errors": said}
 
 

@@ -141,10 +141,10 @@ def fit_marginal(
         ``item_discrimination``, ``item_difficulty``, ``item_intercept``, for 3PL and 4PL
         ``item_guessing``, for 4PL ``item_upper_asymptote``, with ``_se`` (from the observed
         information or the sandwich, with the errors of fixed items that their bank tells: attrs
-        ``anchor_errors``; NaN for what is fixed or at a bound, and without ``standard_errors``),
-        ``item_at_bound``, ``item_flag``, ``item_n_responses``, ``item_n_right``,
-        ``iteration_objective``. Where items have more than two categories also ``item_model``,
-        ``item_n_categories`` and, over steps, ``item_step_intercept``, ``item_step_difficulty`` and
+        ``anchor_errors``, as independent where it has no covariances, such as of a .csv; NaN for
+        what is fixed or at a bound, and without ``standard_errors``), ``item_at_bound``,
+        ``item_flag``, ``item_n_responses``, ``item_n_right``, ``iteration_objective``.
+        Where items have more than two categories also ``item_model``, ``item_n_categories`` and, over steps, ``item_step_intercept``, ``item_step_difficulty`` and
         ``item_threshold`` with ``_se`` (nominal: ``item_category_score`` over categories), NaN
         beyond an item's; its difficulty is then the mean of the steps, its intercept minus the
         slope times that, and right is the highest category. Items with categories that nobody has
