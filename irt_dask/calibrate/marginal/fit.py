@@ -144,18 +144,20 @@ def fit_marginal(
         ``anchor_errors``, as independent where it has no covariances, such as of a .csv; NaN for
         what is fixed or at a bound, and without ``standard_errors``), ``item_at_bound``,
         ``item_flag``, ``item_n_responses``, ``item_n_right``, ``iteration_objective``.
-        Where items have more than two categories also ``item_model``, ``item_n_categories`` and, over steps, ``item_step_intercept``, ``item_step_difficulty`` and
-        ``item_threshold`` with ``_se`` (nominal: ``item_category_score`` over categories), NaN
-        beyond an item's; its difficulty is then the mean of the steps, its intercept minus the
-        slope times that, and right is the highest category. Items with categories that nobody has
-        add ``item_category_map`` (items, categories): a category's number in the formulas, -1 if
-        it is empty; the step to it is NaN, as is that to the lowest that is not. With groups, fixed
-        items or a histogram over ``groups``: ``group_label``, ``group_mean`` and ``group_sd`` with
-        ``_se``, and ``group_at_bound``; with fixed items, standard errors and a normal distribution
-        score tests of the fixed items, ``item_anchor_chi2`` (a degree of freedom for the slope,
-        1PL: none, and for each step), ``item_anchor_p_value`` and ``item_anchor_rmsd``, by how much
-        the curve would move (all together: attrs ``anchor_chi2``, ``anchor_df``,
-        ``anchor_p_value``); a histogram adds ``group_ability_share`` over ``ability``.
+        Where items have more than two categories also ``item_model``, ``item_n_categories`` and,
+        over steps, ``item_step_intercept``, ``item_step_difficulty`` and ``item_threshold`` with
+        ``_se`` (nominal: ``item_category_score`` over categories), NaN beyond an item's; its
+        difficulty is then the mean of the steps, its intercept minus the slope times that, and
+        right is the highest category. Items with categories that nobody has add
+        ``item_category_map`` (items, categories): a category's number in the formulas, -1 if it is
+        empty; the step to it is NaN, as is that to the lowest that is not.
+        With groups, fixed items or a histogram over ``groups``: ``group_label``, ``group_mean`` and
+        ``group_sd`` with ``_se``, and ``group_at_bound``; with fixed items, standard errors and a
+        normal distribution score tests of the fixed items, ``item_anchor_chi2`` (a degree of
+        freedom for the slope, 1PL: none, and for each step), ``item_anchor_p_value`` and
+        ``item_anchor_rmsd``, by how much the curve would move (all together: attrs ``anchor_chi2``,
+        ``anchor_df``, ``anchor_p_value``); a histogram adds ``group_ability_share`` over
+        ``ability``.
         attrs: ``log_likelihood``, of the data alone, and from it ``aic`` and ``bic``
         with ``n_parameters`` (all that were to be estimated, those that ended at a bound too);
         ``standard_errors``, how they were found, if not by the inverse of a matrix; of a sandwich
