@@ -36,6 +36,9 @@ from irt_dask.items.mixture import Mixture
 _LEAST = 1e-6
 #: Smallest unit of a score: the root of its information if abilities were known.
 _LEAST_UNIT = 1e-6
+#: Share of the expected covariance of scores below which a sandwich's is not relied on, from so
+#: many degrees of freedom a direction on: its least is (1 - sqrt(1 / 6))^2 = .35 of it by chance.
+_SCORED_ALIKE, _UNITS = 0.1, 6
 #: A warning needs a p-value below this, times the number of anchors, and this change of P: data of
 #: many persons contradict any bank significantly.
 _LEVEL, _CHANGE = 0.01, 0.05
@@ -332,10 +335,22 @@ class _Parts:
         information = basis.T @ whole @ basis
         if not scipy.linalg.eigh(information, products, eigvals_only=True)[0] > 0.5 * self.ratio:
             information, whole = products / self.ratio, self.products / self.ratio
-        variance = information if spread is None else spread
+        variance = information if spread is None else self._spread(spread, information)
         total = variance + basis.T @ whole @ self.bank @ whole @ basis
         step = np.asarray(np.linalg.solve(information, u), dtype=np.float64)
         return float(u @ np.linalg.solve(total, u)), step
+
+    def _spread(self, spread: Floats, information: Floats) -> Floats:
+        """Covariance of a sandwich, or what the model expects of it where all persons score alike.
+
+        Nobody may be wrong on an easy anchor: squares of scores are next to nothing then, and a
+        chi-square from them is the number of persons.  Few units say too little of many directions.
+        """
+        expected = self.ratio * information
+        if self.degrees is not None and self.degrees < _UNITS * len(spread):
+            return spread
+        least = scipy.linalg.eigh(spread, expected, eigvals_only=True)[0]
+        return spread if least > _SCORED_ALIKE else expected
 
 
 def _tests(
