@@ -168,7 +168,7 @@ def _attrs(fit: Rounds, found: Found, labels: tuple[str, ...]) -> dict[str, Any]
         "log_likelihood": value,
         **of_prior,
         **_of_anchors(model, found),
-        **found.covariance.attrs,
+        **_of_errors(model, found),
         "identification": _identification(model, labels),
         "n_persons": fit.engine.n_persons,
         **fit.engine.weight_attrs,
@@ -176,6 +176,15 @@ def _attrs(fit: Rounds, found: Found, labels: tuple[str, ...]) -> dict[str, Any]
         **criteria,
         "latent": "histogram" if model.histogram else "normal",
     }
+
+
+def _of_errors(model: Model, found: Found) -> dict[str, Any]:
+    """How standard errors were found, where it is not as the inverse of a matrix of everything."""
+    out = found.covariance.attrs
+    if model.histogram and found.covariance.known:
+        how = out.get("standard_errors", "information")
+        return out | {"standard_errors": f"{how}, the histogram of ability taken as known"}
+    return out
 
 
 def _of_anchors(model: Model, found: Found) -> dict[str, Any]:
