@@ -6,6 +6,9 @@ import xarray as xr
 
 from irt_dask.items.checks import OK
 
+#: What a fit says of the covariance of its parameters.
+_OF_COVARIANCES = ("parameter_item", "parameter_column", "item_parameter_covariance")
+
 
 def with_errors_of_anchors(fit: xr.Dataset, bank: xr.Dataset | None) -> xr.Dataset:
     """The fit, its anchors with the standard errors and the flags that their bank has for them.
@@ -30,6 +33,9 @@ def with_errors_of_anchors(fit: xr.Dataset, bank: xr.Dataset | None) -> xr.Datas
             else:
                 values[at] = given
             out[name] = (fit[name].dims, values)
+    if "parameter_item" in fit and not {ids[j] for j in at} <= {*fit["parameter_item"].values}:
+        # Of a bank of standard errors alone: what is not listed there would count as known.
+        out = out.drop_vars([*_OF_COVARIANCES])
     if "item_flag" in bank:
         flags = fit["item_flag"].values.astype(object)
         flags[at] = [

@@ -14,7 +14,13 @@ from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import ProgressOption, as_responses, dataset
 from irt_dask.engine.memory import refuse_beyond_memory
 from irt_dask.engine.threads import single_threaded
-from irt_dask.errors import ApproximationWarning, EstimationError, InputError, repeated
+from irt_dask.errors import (
+    ApproximationWarning,
+    DataWarning,
+    EstimationError,
+    InputError,
+    repeated,
+)
 from irt_dask.evaluate import dif_anchors, dif_directions, dif_scores, dif_tests
 from irt_dask.evaluate.groups import labels_of, of_groups
 from irt_dask.items import checks
@@ -104,7 +110,7 @@ def dif(
         test) times the groups less one.
         ``focal_n_persons``, ``focal_ability_mean`` and ``focal_ability_sd`` take the place of
         the attributes of the focal group.
-        An item that a group did not answer, or that is flagged, has NaN.  attrs:
+        An item that a group did not answer, or all but alike, or that is flagged, has NaN.  attrs:
         ``ability_mean_reference``, ``ability_sd_reference``, ``ability_mean_focal``,
         ``ability_sd_focal``, by the anchors, ``n_reference``, ``n_focal``, ``n_anchors``,
         ``n_rounds``; with weights ``weight_kind``, and of sampling weights ``mean_weight``.
@@ -125,6 +131,9 @@ def dif(
     ApproximationWarning
         If fewer than 15 persons (with sampling weights: in effect) of a group answered some items,
         with which nothing was tried.
+    DataWarning
+        Items that are so easy or hard for a group that next to nobody (fewer than 5, of those who
+        are simulated if the group is small) is expected to answer otherwise than the others.
     ItemWarning
         Names the items that are not tested because of a flag (``item_flag``; without flags, what
         the numbers tell) other than few responses: their curves are not those of the responses.
@@ -208,6 +217,7 @@ def dif(
         same, rounds = np.ones(m, dtype=bool) if chosen is None else chosen, 1
         data, found = dif_anchors.beside(tested, same)
     _warn_of_few(data.pop("seen"), labels, ids, sound, found.sampled)
+    _warn_of_one_sided(data.pop("one_sided") & sound, labels, ids)
     data = _finished(data, sound)
     data["item_dif_anchor"] = same
     named = {i: str(f) for i, f in zip(responses.item_id, flagged, strict=True) if f}
@@ -273,6 +283,7 @@ def _tests(found: dif_scores.Scores, items: ItemSet, together: bool) -> dict[str
     data = {name: np.stack([pair[name] for pair in pairs]) for name in pairs[0]}
     data["item_dif_joint_df"] = dif_directions.numbers(items)
     data["seen"] = np.stack([g.seen for g in found.groups])
+    data["one_sided"] = np.stack([g.one_sided for g in found.groups])
     return data | (dif_tests.of_all(found.groups, items) if together else {})
 
 
@@ -326,5 +337,19 @@ def _warn_of_few(
             f"{fewest[j]} of group {labels[int(some[:, j].argmin())]!r} item {item_id[j]}): the "
             f"p-values of these items are approximations for more persons than that",
             ApproximationWarning,
+            stacklevel=3,
+        )
+
+
+def _warn_of_one_sided(bad: Bools, labels: Sequence[str], item_id: tuple[str, ...]) -> None:
+    """Name items that a group answers alike, (groups, items), which have no test with it."""
+    if bad.any():
+        g, j = (int(k) for k in np.argwhere(bad)[0])
+        n = int(bad.any(axis=0).sum())
+        warnings.warn(
+            f"{n} item(s) have no test with some group, of which next to nobody is expected to "
+            f"answer them otherwise than all others, such as group {labels[g]!r} item "
+            f"{item_id[j]}: they are too easy or too hard for it",
+            DataWarning,
             stacklevel=3,
         )

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from irt_dask.arrays import Floats, Ints, Words
+from irt_dask.arrays import Bools, Floats, Ints, Words
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import Engine
 from irt_dask.engine.cache import keep
@@ -23,6 +23,7 @@ from irt_dask.kernels.posterior import at_ability
 from irt_dask.kernels.responses import response_counts
 from irt_dask.kernels.responses.layouts import Layout
 from irt_dask.population import em
+from irt_dask.population.population import NOBODY_APART
 from irt_dask.store import Block, Responses
 from irt_dask.store.responses import sha256
 from irt_dask.store.weights import Sums
@@ -32,6 +33,9 @@ from irt_dask.store.weights import Sums
 _MANY = 5000
 #: Of those so many, or more for each parameter; and at most so many, or as many as there are.
 _SIMULATED, _FOR_EACH, _AT_MOST = 20_000, 20, 200_000
+#: Answers outside of the most frequent category, of persons whose products are taken: with fewer,
+#: there may be none, and all scores are alike, which looks like certainty.
+_LEAST_OTHERS = 5.0
 #: Bits of the persons that sums of products hold, and of weights next to their mean.
 _PERSON_BITS, _MOST_PLACES, _FEWEST_PLACES = 30, 16, 6
 
@@ -51,6 +55,14 @@ class Group(NamedTuple):
     n_effective: float
     #: How many times each person was simulated for the products; 0: they are the persons' own.
     n_replicates: int
+    #: Items on which next to nobody of those whose products these are answers otherwise than most.
+    one_sided: Bools
+
+    @property
+    def tells(self) -> Bools:
+        """Items of which the group says something."""
+        m = self.seen.size
+        return (np.diag(self.products)[:m] > 0.0) & ~self.one_sided
 
 
 class Scores(NamedTuple):
@@ -207,16 +219,27 @@ def _group(part: _Part, bound: Floats, asked: Asked, place: int) -> Group:
         products = _expected(part, (part.known.mean, part.known.sd), bound, keys, asked)
         if squared is not None:
             squares = _expected(squared, _ability(squared, asked), bound, keys, asked) * spread
-    return Group(part.known, part.n_persons, score, products, squares, seen, n_effective, times)
+    one_sided = (seen > 0) & (_others(part.known) * seen * max(times, 1) < _LEAST_OTHERS)
+    return Group(
+        part.known, part.n_persons, score, products, squares, seen, n_effective, times, one_sided
+    )
+
+
+def _others(known: Known) -> Floats:
+    """Share of the group that is expected outside of each item's most frequent category."""
+    mass = np.exp(known.population.prior(known.nodes, NOBODY_APART)[0].log_mass[0])
+    share = np.exp(known.items.log_p(known.nodes)) @ (mass / mass.sum())
+    share[known.items.empty] = 0.0
+    return np.asarray(1.0 - np.maximum.reduceat(share, known.items.first[:-1]))
 
 
 def _own(part: _Part, bound: Floats, asked: Asked) -> tuple[Floats, Floats, Floats]:
     """Score of the persons, its products and persons who answered, weights 1 in the mean."""
     with asked.engine(part.responses, "scores") as engine:
         found = engine.map_reduce(_scores, part.known, bound, part.places, report=True)
-    unit, one = residual_products.UNIT, 2.0 ** (part.places or 0)
-    score, products, seen = found
-    return score / (unit * one), products / (unit**2 * one), seen / one
+    one, score, products, seen = 2.0 ** (part.places or 0), *found
+    score = score / (residual_products.SUM_UNIT * one)
+    return score, products / (residual_products.UNIT**2 * one), seen / one
 
 
 def _squared(part: _Part, asked: Asked) -> _Part:

@@ -129,7 +129,7 @@ def of_pair(reference: Group, focal: Group, items: ItemSet, bound: Floats) -> di
     uniform, nonuniform, joint = np.full((3, m), np.nan)
     for j, directions in enumerate(dif_directions.numbers(items)):
         at = j + m * np.arange(directions)
-        if reference.products[j, j] <= 0.0 or focal.products[j, j] <= 0.0:
+        if not (reference.tells[j] and focal.tells[j]):
             continue
         own = np.ix_(at, at)
         v = h = common.left(focal.products[own], cross[:, at], solved[:, at])
@@ -176,7 +176,7 @@ def of_all(groups: list[Group], items: ItemSet) -> dict[str, Any]:
     chi2, degrees = np.full(m, np.nan), np.zeros(m, dtype=np.int64)
     for j, directions in enumerate(dif_directions.numbers(items)):
         at = j + m * np.arange(directions)
-        which = [k for k, g in enumerate(groups) if g.products[j, j] > 0.0][1:]
+        which = [k for k, g in enumerate(groups) if g.tells[j]][1:]
         if not which:
             continue
         crossed = np.hstack([common.crossed(groups[k].products, k - 1, at) for k in which])

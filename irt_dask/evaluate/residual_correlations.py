@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from irt_dask.arrays import Floats, Ints
+from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
 from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import EstimationError
 from irt_dask.evaluate.abilities import Known, checked, choose
+from irt_dask.items import checks
 from irt_dask.kernels.misfit import residual_products
+from irt_dask.kernels.responses import response_counts
 from irt_dask.kernels.responses.layouts import columns
 from irt_dask.store import Block
 
@@ -39,6 +41,25 @@ def _products(block: Block, known: Known, lo: int, hi: int, lo2: int, hi2: int) 
     data = block.data if items.size == block.data.shape[1] else columns(block.data, items)
     g = known.between(known.items.take(items))
     return (residual_products.residual_products(data, theta, g, slice(0, hi - lo), second),)
+
+
+def _counts(block: Block, first: Ints) -> tuple[Ints]:
+    return (response_counts.category_counts(block.data, first),)
+
+
+def _varies(engine: Engine, first: Ints) -> Bools:
+    """Items on which not all persons gave one answer; warns of the others.
+
+    Residuals of such an item are what the model says at each ability, and those of two go together
+    whatever the persons do.
+    """
+    (counts,) = engine.map_reduce(_counts, first)
+    seen, most = (f.reduceat(counts, first[:-1]) for f in (np.add, np.maximum))
+    alike = (seen > 0) & (most == seen)
+    ids = engine.responses.item_id
+    reasons = {ids[j]: "all answers are the same" for j in np.flatnonzero(alike)}
+    checks.left_out(reasons, alike.size, "are in no pair", stacklevel=3)
+    return np.asarray(~alike)
 
 
 def residual_correlations(
@@ -85,11 +106,16 @@ def residual_correlations(
     EstimationError
         If no pair of items has ``least`` persons and residuals that vary.
 
+    Warns
+    -----
+    ItemWarning
+        Items to which all persons gave the same answer are in no pair: they are named.
+
     Notes
     -----
     Items are taken in tiles of 1,024, ``k`` of them: ``k (k + 1) / 2`` passes over the data, each
-    over one pair of tiles, besides one for each EM step (some ten).  Memory of the driver and of a
-    task: 48 bytes x 1,024^2 some times, however many items there are.
+    over one pair of tiles, besides one and one for each EM step (some ten).  Memory of the driver
+    and of a task: 48 bytes x 1,024^2 some times, however many items there are.
     Source: Yen (1984); Christensen, Makransky and Horton (2017).
 
     Examples
@@ -118,9 +144,10 @@ def residual_correlations(
         responses, client=client, progress=progress, stage="correlations", graded=True
     ) as engine:
         known, attrs = choose(engine, items, given)
+        varies = _varies(engine, known.items.first)
         for k, (one, two) in enumerate(both, start=1):
             sums = engine.map_reduce(_products, known, *one, *two)[0]
-            found = _correlations(sums, one[0], two[0], least)
+            found = _among(varies, _correlations(sums, one[0], two[0], least))
             total, n_pairs = total + math.fsum(found.q3), n_pairs + found.q3.size
             kept = _largest(kept, found, largest)
             engine.progress.update(k, len(both))
@@ -156,6 +183,12 @@ def _correlations(sums: Ints, lo: int, lo2: int, least: int) -> _Pairs:
     return _Pairs(
         (lo + first)[varies], (lo2 + second)[varies], q3[varies], n[varies].astype(np.int64)
     )
+
+
+def _among(varies: Bools, found: _Pairs) -> _Pairs:
+    """Pairs of two such items."""
+    kept = varies[found.first] & varies[found.second]
+    return _Pairs(found.first[kept], found.second[kept], found.q3[kept], found.n[kept])
 
 
 def _largest(kept: _Pairs, found: _Pairs, largest: int) -> _Pairs:

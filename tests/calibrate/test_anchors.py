@@ -166,6 +166,26 @@ def test_errors_of_the_bank():
     assert not got[0].any()
 
 
+@pytest.mark.parametrize("how", ["weights", "units"])
+def test_an_easy_anchor_on_which_nobody_is_wrong_fits(how):
+    """Of a sandwich chi-square was half the number of persons, p = 0: all have the same score."""
+    rng = np.random.default_rng(5)
+    n, options = 1000, {}
+    a, b, y = of_a_group(rng, n)
+    a[1], b[1], y[:, 1] = 1.6, -6.0, 1
+    table = {"person_id": [str(i) for i in range(n)]}
+    if how == "weights":
+        table["weight"] = rng.uniform(0.5, 2.0, n)
+    else:
+        options["sampling_unit"] = np.arange(n) // 20
+    f = fit(with_persons(y, table), fixed_items=bank(a[:K], b[:K]), **options)
+    plain = fit(y, fixed_items=bank(a[:K], b[:K]))
+    assert f.item_anchor_chi2.values[1] == pytest.approx(plain.item_anchor_chi2.values[1], rel=0.3)
+    assert f.item_anchor_p_value.values[1] > 0.3
+    if how == "weights":
+        assert f.attrs["anchor_p_value"] > 0.001
+
+
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::irt_dask.errors.DataWarning")
 @pytest.mark.parametrize("case", ["2pl", "1pl", "few", "weights", "bank", "groups"])

@@ -365,6 +365,7 @@ def test_a_histogram_finds_a_skewed_distribution():
     a, d = rng.lognormal(0.4, 0.2, 25), rng.normal(0.0, 1.2, 25)
     y = respond(rng, theta, a, d)
     normal, free = fit(y), fit(y, latent="histogram", tolerance=1e-7)
+    assert free.attrs["standard_errors"] == "information, the histogram of ability taken as known"
     assert free.attrs["objective"] > normal.attrs["objective"] + 50.0
     assert normal.attrs["n_parameters"] == 50
     assert free.attrs["n_parameters"] == 50 + 120 - 2  # masses sum to 1, mean and SD are given

@@ -29,15 +29,40 @@ from irt_dask.calibrate.marginal.sampling import Sampling
 from irt_dask.calibrate.shared.start_values import name_some
 from irt_dask.curves import MODELS, Parameter
 from irt_dask.errors import DataWarning
+from irt_dask.items.covariance import uncertain
 from irt_dask.items.mixture import Mixture
 
 #: Smallest eigenvalue of a covariance of scores, in units of the information of known abilities.
 _LEAST = 1e-6
 #: Smallest unit of a score: the root of its information if abilities were known.
 _LEAST_UNIT = 1e-6
+#: Share of the expected covariance of scores below which a sandwich's is not relied on, from so
+#: many degrees of freedom a direction on: its least is (1 - sqrt(1 / 6))^2 = .35 of it by chance.
+_SCORED_ALIKE, _UNITS = 0.1, 6
 #: A warning needs a p-value below this, times the number of anchors, and this change of P: data of
 #: many persons contradict any bank significantly.
 _LEVEL, _CHANGE = 0.01, 0.05
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the bank says of anchors and of what different ones have in common.
+
+    ``matrix`` is the covariance of those of their parameters that are tested, ``cross`` that of the
+    free parameters with these; ``place`` says where each is, (parameters, items), -1 of others.
+    """
+
+    matrix: Floats
+    cross: Floats
+    place: Ints
+
+    def joined(self, covariance: marginal_errors.Covariance) -> marginal_errors.Covariance:
+        """The covariance of the free parameters and these together."""
+        assert covariance.matrix is not None
+        n, column = len(covariance.matrix), covariance.item_column
+        column = np.where(self.place >= 0, self.place + n, column)
+        whole = np.block([[covariance.matrix, self.cross], [self.cross.T, self.matrix]])
+        return replace(covariance, matrix=whole, item_column=column)
 
 
 @dataclass(frozen=True)
@@ -54,6 +79,7 @@ class Test:
     df: int
     carried: Floats
     degrees: int | None = None  # of freedom, of the covariance of sampling units
+    known: Known | None = None
 
     def variables(self) -> dict[str, Any]:
         """Arrays by name, NaN for items that are no anchors or have no test."""
@@ -62,6 +88,12 @@ class Test:
             "item_anchor_p_value": self.p_value,
             "item_anchor_rmsd": self.rmsd,
         }
+
+    def of_items(self, covariance: marginal_errors.Covariance) -> marginal_errors.Covariance:
+        """The covariance of all items, where the bank tells that of its own; else as it is."""
+        if self.known is None or covariance.matrix is None:
+            return covariance
+        return self.known.joined(covariance)
 
     @property
     def attrs(self) -> dict[str, Any]:
@@ -166,6 +198,28 @@ def _of_two(bank: xr.Dataset) -> Floats:
     return np.moveaxis(np.array([[of_a, between], [between, of_d]]), -1, 0)
 
 
+def _together(fit: Rounds, bank: xr.Dataset, anchors: Ints, x: Floats) -> tuple[Floats, bool]:
+    """Covariance of the errors of all anchors, items slowest, (items x parameters, same).
+
+    And whether the bank tells what errors of different items have in common: the sample of persons
+    that set its scale.  Items of which it does not count as independent.
+    """
+    item_id, model = fit.engine.responses.item_id, fit.model
+    alone = bank_errors(bank, item_id, model.items)[anchors]
+    ids, items = [item_id[j] for j in anchors], model.item_set(x).take(anchors)
+    known = uncertain(bank, ids, items, "fixed_items", errors=False)
+    if known is None or not known.matrix.size:
+        return np.asarray(scipy.linalg.block_diag(*alone)), False
+    column = np.full(alone.shape[:2], -1)
+    column[:, : len(known.column)] = known.column.T
+    alone[(column >= 0).any(axis=1)] = 0.0
+    out = scipy.linalg.block_diag(*alone)
+    there = np.flatnonzero(column >= 0)
+    at = column.ravel()[there]
+    out[np.ix_(there, there)] = known.matrix[np.ix_(at, at)]
+    return np.asarray(out), True
+
+
 def warn_untested(size: int) -> None:
     """Say what there is not where a matrix of all parameters would be too large."""
     warnings.warn(
@@ -177,11 +231,11 @@ def warn_untested(size: int) -> None:
 
 
 def test(
-    fit: Rounds, x: Floats, expected: Expected, errors: Floats, asked: Sampling
+    fit: Rounds, x: Floats, expected: Expected, bank: xr.Dataset, asked: Sampling
 ) -> Test | None:
     """Test the anchors of the model at its maximum x: one pass, with sampling units two.
 
-    ``errors`` are those of :func:`bank_errors`; ``asked`` says how persons were sampled.  None
+    ``bank`` is where they come from; ``asked`` says how persons were sampled.  None
     where it cannot be done: a histogram of ability is not a few parameters, and singular
     information has no inverse.
     """
@@ -221,9 +275,11 @@ def test(
     left = 0.5 * (left + left.T)
     products = whole @ squares @ whole.T
     # Errors of the bank, in the order of the tested parameters and their units.
-    bank = scipy.linalg.block_diag(*errors[anchors])[np.ix_(*2 * [np.flatnonzero(columns >= 0)])]
-    bank = bank * np.outer(size[tested], size[tested])
-    carried = explained.T @ bank @ explained / np.outer(size[others], size[others])
+    of_bank, between = _together(fit, bank, anchors, x)
+    of_bank = of_bank[np.ix_(*2 * [np.flatnonzero(columns >= 0)])]
+    own = of_bank * np.outer(size[tested], size[tested])
+    along = -explained.T @ own / np.outer(size[others], size[tested])
+    carried = explained.T @ own @ explained / np.outer(size[others], size[others])
     place = np.full(columns.shape, -1)
     place[columns >= 0] = np.arange(tested.size)
     # Weighted persons count by their squares in products, as free parameters show.
@@ -234,9 +290,14 @@ def test(
         by_unit = sampling.squares(fit, wide, x, at, asked, None, centred=True)
         spread = whole @ (by_unit / np.outer(size, size)) @ whole.T
     parts = _Parts(
-        efficient, left, products, bank, size[tested], place, spread, ratio, asked.degrees
+        efficient, left, products, own, size[tested], place, spread, ratio, asked.degrees
     )
-    return _tests(model, x, expected, anchors, parts, carried)
+    out = _tests(model, x, expected, anchors, parts, carried)
+    if not between:
+        return out
+    where = np.full(at[0].shape, -1)
+    where[:, anchors] = place.T
+    return replace(out, known=Known(of_bank, along, where))
 
 
 @dataclass(frozen=True)
@@ -274,10 +335,22 @@ class _Parts:
         information = basis.T @ whole @ basis
         if not scipy.linalg.eigh(information, products, eigvals_only=True)[0] > 0.5 * self.ratio:
             information, whole = products / self.ratio, self.products / self.ratio
-        variance = information if spread is None else spread
+        variance = information if spread is None else self._spread(spread, information)
         total = variance + basis.T @ whole @ self.bank @ whole @ basis
         step = np.asarray(np.linalg.solve(information, u), dtype=np.float64)
         return float(u @ np.linalg.solve(total, u)), step
+
+    def _spread(self, spread: Floats, information: Floats) -> Floats:
+        """Covariance of a sandwich, or what the model expects of it where all persons score alike.
+
+        Nobody may be wrong on an easy anchor: squares of scores are next to nothing then, and a
+        chi-square from them is the number of persons.  Few units say too little of many directions.
+        """
+        expected = self.ratio * information
+        if self.degrees is not None and self.degrees < _UNITS * len(spread):
+            return spread
+        least = scipy.linalg.eigh(spread, expected, eigvals_only=True)[0]
+        return spread if least > _SCORED_ALIKE else expected
 
 
 def _tests(

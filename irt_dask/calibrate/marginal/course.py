@@ -21,8 +21,11 @@ from irt_dask.curves.priors import ItemPrior
 
 #: Newton steps at the end, at most, and the step after which none is needed.
 _POLISHING, _SMALL = 5, 1e-9
-#: How far they may lead before errors are found again: standard errors change by that share.
-_FAR = 1e-4
+#: How often a step that leads down is halved.
+_HALVINGS = 5
+#: How far they may lead before errors are found again: standard errors change by that share; and
+#: how often, as steps by other errors lead further.
+_FAR, _ROUNDS = 1e-4, 10
 
 
 def with_categories(
@@ -52,33 +55,42 @@ def found(
     """From where the iterations ended to the maximum, its errors, and tests of the bank."""
     value, expected = fit.expect(x)
     covariance = marginal_errors.covariance(fit, x, expected, asked)
-    end, value, expected = _polished(fit, x, value, expected, covariance)
-    far = float(np.abs(end - x).max()) > _FAR
-    if covariance.known and (far or not marginal_errors.same_columns(fit.model, x, end)):
-        covariance = marginal_errors.covariance(fit, end, expected, asked)
+    for _ in range(_ROUNDS):
+        if not covariance.known:
+            break
+        end, value, expected = _polished(fit, x, value, expected, covariance)
+        far = float(np.abs(end - x).max()) > _FAR
+        if not far and marginal_errors.same_columns(fit.model, x, end):
+            x = end
+            break
+        x = end
+        covariance = marginal_errors.covariance(fit, x, expected, asked)
+        if covariance.large is not None:
+            break  # those are found in many passes
     anchored = None
     if bank is not None and covariance.large is not None:
         anchors.warn_untested(covariance.size)
     if bank is not None and covariance.inverse is not None:
-        errors = anchors.bank_errors(bank, fit.engine.responses.item_id, fit.model.items)
-        anchored = anchors.test(fit, end, expected, errors, covariance.sampling)
+        anchored = anchors.test(fit, x, expected, bank, covariance.sampling)
         if anchored is not None and covariance.matrix is not None:
             covariance = replace(covariance, matrix=covariance.matrix + anchored.carried)
-    return Found(end, value, expected, covariance, anchored)
+    return Found(x, value, expected, covariance, anchored)
 
 
 def _polished(
     fit: Rounds, x: Floats, value: float, expected: Expected, covariance: marginal_errors.Covariance
 ) -> tuple[Floats, float, Expected]:
     """Newton steps from where the iterations ended: rounding is all that is left."""
-    if not covariance.known:
-        return x, value, expected
     for _ in range(_POLISHING):
         moved = marginal_errors.newton(fit.model, x, expected, covariance)
-        new, seen = fit.expect(moved)
-        if not new + fit.log_prior(moved) >= value + fit.log_prior(x) - 1e-12 * abs(value):
+        for _ in range(_HALVINGS):
+            size = float(np.abs(moved - x).max())
+            new, seen = fit.expect(moved)
+            if new + fit.log_prior(moved) >= value + fit.log_prior(x) - 1e-12 * abs(value):
+                break
+            moved = 0.5 * (x + moved)
+        else:
             break  # not near enough
-        size = float(np.abs(moved - x).max())
         x, value, expected = moved, new, seen
         if size < _SMALL:
             break

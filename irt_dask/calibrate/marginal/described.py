@@ -89,10 +89,13 @@ def _of_prior(prior: Learned | ItemPrior | None, signed: bool) -> dict[str, Any]
 def of_items(fit: Rounds, found: Found, counts: ResponseCounts) -> dict[str, Any]:
     """What is said of the items."""
     model, scale = fit.model, marginal_errors.Scale.of(fit.model, found.x)
+    joint = found.covariance
+    if found.anchored is not None:
+        joint = found.anchored.of_items(joint)
     items = {
         **_of_models(model),
         **scale.items(found.x, found.covariance),
-        **scale.covariance(found.x, found.covariance, fit.engine.responses.item_id),
+        **scale.covariance(found.x, joint, fit.engine.responses.item_id),
         "item_at_bound": model.at_bound(model.unpack(found.x)[0]),
         "item_n_responses": counts.seen,
         "item_n_right": counts.right,
@@ -165,7 +168,7 @@ def _attrs(fit: Rounds, found: Found, labels: tuple[str, ...]) -> dict[str, Any]
         "log_likelihood": value,
         **of_prior,
         **_of_anchors(model, found),
-        **found.covariance.attrs,
+        **_of_errors(model, found),
         "identification": _identification(model, labels),
         "n_persons": fit.engine.n_persons,
         **fit.engine.weight_attrs,
@@ -173,6 +176,15 @@ def _attrs(fit: Rounds, found: Found, labels: tuple[str, ...]) -> dict[str, Any]
         **criteria,
         "latent": "histogram" if model.histogram else "normal",
     }
+
+
+def _of_errors(model: Model, found: Found) -> dict[str, Any]:
+    """How standard errors were found, where it is not as the inverse of a matrix of everything."""
+    out = found.covariance.attrs
+    if model.histogram and found.covariance.known:
+        how = out.get("standard_errors", "information")
+        return out | {"standard_errors": f"{how}, the histogram of ability taken as known"}
+    return out
 
 
 def _of_anchors(model: Model, found: Found) -> dict[str, Any]:
@@ -183,6 +195,8 @@ def _of_anchors(model: Model, found: Found) -> dict[str, Any]:
     said = "of slopes and difficulties: in the standard errors"
     if test is None or not test.carries:
         said = "taken as known: not in the standard errors"
+    elif test.known is not None:
+        said = "of slopes and difficulties, with their covariances: in the standard errors"
     return {**({} if test is None else test.attrs), "anchor_errors": said}
 
 

@@ -32,6 +32,9 @@ from irt_dask.kernels.responses.rows import item, n_rows
 
 #: Multiples in one: products are at most 2^32, and a sum of 2^30 of them fits 62 bits.
 UNIT = 65536.0
+#: The same of sums of scores.  Persons who answered alike are rounded alike: in a short test a
+#: million of them would add up the error of one.
+SUM_UNIT = 2.0**31
 #: Persons whose products are added as doubles; bounds the memory of a block's residuals.
 _CHUNK = 4096
 #: Bits of how many persons a row is that a product of matrices takes at a time: 2^12 rows, products
@@ -126,9 +129,9 @@ def _scores(
                     j = item(items, k)
                     for e in range(n_parameters):
                         own = table[e, first[j] + row[k], lo:hi]
-                        row_out[e * m + j] = np.rint(dot(w, own) * UNIT)
-            row_out[n_parameters * m] = np.rint(m1 / bound * UNIT)
-            row_out[n_parameters * m + 1] = np.rint((m2 - 1.0) / (bound * bound) * UNIT)
+                        row_out[e * m + j] = dot(w, own)
+            row_out[n_parameters * m] = m1 / bound
+            row_out[n_parameters * m + 1] = (m2 - 1.0) / (bound * bound)
 
 
 def score_products(
@@ -138,11 +141,11 @@ def score_products(
     """Sums over persons of the marginal score, and of its products with itself.
 
     Entries are the derivatives of a person's log marginal likelihood by the items' parameters,
-    parameter after parameter, and, up to factors, by mean and SD of ability; they count multiples
-    of ``1 / UNIT``.  By Fisher's identity each is the posterior mean of the derivative given
-    ability: ``table`` (parameters, rows, nodes) has those of log P, at most 1, category k of item j
-    in row ``first[j] + k``.  Shapes (n,) and (n, n), n = parameters x items + 2.  A person counts
-    as so many as ``times`` says, in all 2^30 at most.
+    parameter after parameter, and, up to factors, by mean and SD of ability; sums count multiples
+    of ``1 / SUM_UNIT``, products those of ``1 / UNIT`` squared. By Fisher's identity each is the
+    posterior mean of the derivative given ability: ``table`` (parameters, rows, nodes) has those of
+    log P, at most 1, category k of item j in row ``first[j] + k``. Shapes (n,) and (n, n), n =
+    parameters x items + 2. A person counts as so many as ``times`` says, in all 2^30 at most.
     """
     size = table.shape[0] * data.shape[1] + 2
     sums, products = np.zeros(size, dtype=np.int64), np.zeros((size, size), dtype=np.int64)
@@ -153,11 +156,13 @@ def score_products(
         x, who = np.zeros((hi - lo, size)), Chosen(np.arange(lo, hi), np.empty(0))
         room = some(hi - lo, data.shape[1], g.nodes.size)
         _scores(*rows.arrays(data), g, s, p, who, room, first, table, mean, sd, bound, x)
+        fine = np.rint(x * SUM_UNIT).astype(np.int64)
+        x = np.rint(x * UNIT)
         if times is None:
-            sums += x.sum(axis=0).astype(np.int64)
+            sums += fine.sum(axis=0)
             products += (x.T @ x).astype(np.int64)
             continue
-        sums += times[lo:hi] @ x.astype(np.int64)
+        sums += times[lo:hi] @ fine
         for shift, digit in _digits(times[lo:hi]):
             products += (x.T @ (x * digit[:, None])).astype(np.int64) << shift
     return sums, products
