@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from irt_dask.cli.common import (
@@ -71,8 +69,8 @@ def benchmark(
 
     with warned(quiet), workers(cluster, quiet=quiet) as client:
         found = run(
-            file, out, trials=trials_of(trials), columns=columns_of(columns), bank=bank, anchors=anchors,
-            top=top, level=level, fdr=fdr, seed=seed, client=client,
+            file, out, trials=trials_of(trials), columns=columns_of(columns), bank=bank,
+            anchors=anchors, top=top, level=level, fdr=fdr, seed=seed, client=client,
             progress=False if quiet else None,
             tell=tell,
         )  # fmt: skip

@@ -342,7 +342,9 @@ def _tell(fit: xr.Dataset, files: dict[str, str], as_json: bool) -> None:
         said = f"the first {_MOST_FREED} of {len(freed)}" if len(freed) > _MOST_FREED else "all"
         click.echo(f"\nItems freed in groups, by RMSD, {said}:\n\n{rows(freed[:_MOST_FREED])}")
     if not as_json and "item_anchor_chi2" in fit:
-        click.echo(f"\nAnchors, the worst first:\n\n{rows(_anchors(fit)[:_MOST_ANCHORS])}")
+        units = fit.attrs.get("n_sampling_units")
+        how = "" if "degrees_of_freedom" not in fit.attrs else f" (F tests, of {units} units)"
+        click.echo(f"\nAnchors, the worst first{how}:\n\n{rows(_anchors(fit)[:_MOST_ANCHORS])}")
 
 
 def _effects(fit: xr.Dataset) -> list[dict[str, Any]]:

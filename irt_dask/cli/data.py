@@ -42,6 +42,7 @@ def columns_of(pairs: tuple[str, ...]) -> dict[str, Any] | None:
 
 
 def listed_names(texts: tuple[str, ...]) -> list[str]:
+    """Return the names of an option that may be repeated."""
     return [name for text in texts for name in list_of(text)]
 
 

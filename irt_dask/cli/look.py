@@ -43,10 +43,10 @@ def check(everything: bool, as_json: bool, quiet: bool, **options: Any) -> None:
     """Say what an ingest of SOURCE would make of it, and write nothing.
 
     The form of the file, its rows, items and codes, columns that are perhaps no items, what is
-    wrong, and about how long an ingest and a calibration take. It has the options of ingest, but for
-    --trials: to it several attempts at an item are an error. Of a
-    file above some 48 MB three pieces are read, unless --all; the temporary files of a trial ingest
-    take the place of an ingest's. Exit code 0, or 2 where an ingest would stop.
+    wrong, and about how long an ingest and a calibration take. It has the options of ingest, but
+    --trials: several attempts at an item are an error here. Of a file above some 48 MB three pieces
+    are read, unless --all; the temporary files of a trial ingest take the place of an ingest's.
+    Exit code 0, or 2 where an ingest would stop.
     """
     look, _ = _look(options, everything, quiet)
     show(_as_json(look) if as_json else _in_words(look), as_json)

@@ -187,12 +187,13 @@ def _read_key(path: str) -> tuple[dict[str, str], dict[str, int]]:
     from irt_dask.banks.tables import read_table  # kernels come with banks
 
     table = read_table(path, "answer key")
-    names = {n.casefold(): n for n in map(str, reversed(list(table.frame)))}
+    written = [str(name) for name in table.frame]
+    names = {name.casefold(): name for name in reversed(written)} | {n: n for n in written}
     table = replace(table, frame=table.frame.rename(columns={v: k for k, v in names.items()}))
     if lacking := [n for n in ("item", "key") if n not in table]:
         raise InputError(
             f"the answer key {path} has no column {', '.join(lacking)}; it has "
-            f"{', '.join(map(str, table.frame.rename(columns=names)))}: call the columns item (the question, as the answers "
+            f"{', '.join(written)}: call the columns item (the question, as the answers "
             f"name it) and key (its right option) in the first line"
         )
     table.check_items()

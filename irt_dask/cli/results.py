@@ -48,11 +48,14 @@ def write_persons(folder: str | Path, path: Path) -> None:
 
     table = Table(local_path(folder, "a folder to write as CSV"))
     empty = pd.DataFrame({name: [] for name in table.columns})
-    with writing(path), replacing(path.absolute()) as temporary:
-        with open(temporary, "w", encoding="utf-8", newline="") as f:
-            f.write(to_csv(empty))
-            for batch in table.batches(table.columns):
-                f.write(to_csv(batch).partition("\n")[2])
+    with (
+        writing(path),
+        replacing(path.absolute()) as temporary,
+        open(temporary, "w", encoding="utf-8", newline="") as f,
+    ):
+        f.write(to_csv(empty))
+        for batch in table.batches(table.columns):
+            f.write(to_csv(batch).partition("\n")[2])
 
 
 def records(frame: pd.DataFrame, columns: Iterable[str] = ()) -> list[dict[str, Any]]:

@@ -201,9 +201,9 @@ def score(
 
     Writes person_id, person_ability, person_ability_sd (EAP and posterior SD; of other methods
     person_ability_se), n_responses and plausible values if asked for, one Parquet file per block;
-    pandas, Arrow and R read the folder as one table, and --csv makes one file of it.  A fit of two abilities, saved with
-    to_netcdf, gives columns person_ability_1, person_ability_2, ..., their correlation within the
-    person, pv1_1, pv1_2, ...
+    pandas, Arrow and R read the folder as one table, and --csv makes one file of it.  A fit of two
+    abilities, saved with to_netcdf, gives columns person_ability_1, person_ability_2, ..., their
+    correlation within the person, pv1_1, pv1_2, ...
 
     Run again, it scores only blocks that are new, or whose responses, items or options changed,
     and leaves the folder as a run from scratch would.  Exit code 0: all persons are scored;
@@ -265,8 +265,8 @@ def _score(config: Any, cluster: Any, as_json: bool, quiet: bool) -> None:
     show(about, False)
     if groups:
         click.echo(f"\nAbility of the groups:\n\n{rows(groups)}")
-        click.echo("Their errors are as if persons were drawn one by one; for schools and replicate "
-                   "weights make the table by irt-dask tabulate.")  # fmt: skip
+        click.echo("Their errors are as if persons were drawn one by one; for schools and "
+                   "replicate weights make the table by irt-dask tabulate.")  # fmt: skip
     for table in config.tables:
         click.echo(f"table: {table.out}")
     if terms:

@@ -219,13 +219,6 @@ def caveats(attrs: Mapping[Any, Any]) -> list[str]:
             f"number that item banks do not keep; AIC, BIC and likelihood-ratio tests take persons "
             f"as independent, and are too sure"
         )
-        if "anchor_p_value" in attrs and attrs["anchor_df"] <= attrs["degrees_of_freedom"]:
-            df, left = attrs["anchor_df"], attrs["degrees_of_freedom"] + 1 - attrs["anchor_df"]
-            said.append(
-                f"the p-value of the anchors is that of F with {df} and {left} degrees of freedom, "
-                f"not of chi-square: so many tests in one of so few units find little; look at "
-                f"each anchor"
-            )
     if attrs.get("spread") == "sandwich":
         said.append(
             "with sampling weights the posterior is that of a pseudo-likelihood, about its mode, "
