@@ -612,7 +612,7 @@ def test_key(form: str, how: str, tmp_path: Path) -> None:
     people = {
         "ann": ["A", "long answer", "1", "\u00e9"],
         "bob": [" A", " A", "0", "e"],
-        "cyd": ["a", "", "NA", "skip"],
+        "cyd": ["b", "", "NA", "skip"],
         "dan": ["B", "-9", "9", "\u00e9 "],
     }
     expected = [[1, 1, 1, 1], [1, 0, 0, 0], [0, -1, -1, 1], [0, -1, 0, 1]]
