@@ -188,7 +188,7 @@ def _read_key(path: str) -> tuple[dict[str, str], dict[str, int]]:
 
     table = read_table(path, "answer key")
     written = [str(name) for name in table.frame]
-    names = {name.casefold(): name for name in reversed(written)} | {n: n for n in written}
+    names = {n.casefold(): n for n in reversed(written) if n.casefold() not in written}
     table = replace(table, frame=table.frame.rename(columns={v: k for k, v in names.items()}))
     if lacking := [n for n in ("item", "key") if n not in table]:
         raise InputError(
