@@ -2,6 +2,7 @@
 
 import irt_dask as irt
 from irt_dask.cli.common import rows, show
+from irt_dask.report.tables import caveats
 
 
 def test_a_small_p_value_is_not_shown_as_none():
@@ -33,4 +34,18 @@ def test_bayes_says_that_it_knows_no_groups(typed, tmp_path):
     assert "groups          yes" in said
     words = ("calibrate", "s", "--cluster", "none", "--out", "b.csv")
     assert "the groups of the persons are not used" in typed(*words, "--draws", 100).err
-    assert "the groups of the persons" not in typed(*words, "--method", "marginal").err
+    said = typed(*words, "--method", "marginal").err
+    assert "the groups of the persons" not in said
+    assert "say little of a single item" not in said  # 200 persons
+
+
+def test_few_persons_are_named(typed, tmp_path):
+    """In the shell and on the page; not of scores, whatever their number."""
+    assert typed("simulate", "few", "--persons", 40, "--items", 8).out
+    words = ("calibrate", "few", "--method", "marginal", "--prior", "empirical")
+    said = typed(*words, "--out", "b.csv", "--fit", "f.nc").err
+    assert "note: 40 persons say little of a single item" in said
+    typed("score", "few", "b.csv", "--out", "scores")
+    typed("report", "f.nc", "--scores", "scores", "--out", "r.html")
+    assert (tmp_path / "r.html").read_text().count("40 persons say little of a single item") == 1
+    assert "say little" not in "".join(caveats({"n_persons": 40, "method": "eap"}))
