@@ -220,6 +220,13 @@ def rows(records: list[dict[str, Any]], digits: int = 3) -> str:
     return table({h.replace("_", " "): [of[h] for of in records] for h in heads}, digits)
 
 
+#: What is said below the groups of scores and of population models.
+ONE_BY_ONE = (
+    "Their errors are as if persons were drawn one by one; for schools and replicate weights make "
+    "the table by irt-dask tabulate."
+)
+
+
 def groups_of(result: xr.Dataset) -> list[dict[str, Any]]:
     """Means and SDs of ability of the groups of a fit or of scores, with standard errors."""
     names = {"mean": "group_mean", "mean_se": "group_mean_se", "sd": "group_sd",

@@ -12,6 +12,7 @@ import click
 import xarray as xr
 
 from irt_dask.cli.common import (
+    ONE_BY_ONE,
     absolute,
     cluster_option,
     counted,
@@ -265,8 +266,7 @@ def _score(config: Any, cluster: Any, as_json: bool, quiet: bool) -> None:
     show(about, False)
     if groups:
         click.echo(f"\nAbility of the groups:\n\n{rows(groups)}")
-        click.echo("Their errors are as if persons were drawn one by one; for schools and "
-                   "replicate weights make the table by irt-dask tabulate.")  # fmt: skip
+        click.echo(ONE_BY_ONE)
     for table in config.tables:
         click.echo(f"table: {table.out}")
     if terms:
