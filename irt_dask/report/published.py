@@ -114,7 +114,7 @@ def _as_text(table: pd.DataFrame, n_left: int) -> Table:
     remarks = [f"{more:,} more rows are in the CSV file."] if more else []
     if n_left:
         remarks.append(
-            f"{n_left:,} more pictures are not drawn: at most {_MOST_IMAGES}, of up to "
+            f"Pictures that are not drawn: {n_left:,}; at most {_MOST_IMAGES} are, of up to "
             f"{_MOST_GROUPS} groups each."
         )
     return Table(head, rows, tuple(remarks))

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 import irt_dask as irt
 from irt_dask.cli.main import cli
+from irt_dask.report import published
 from irt_dask.report.published import write_tables
 
 JK2 = irt.Replicates.from_zones("jk2", "zone", "unit", n_zones=15)
@@ -84,10 +85,13 @@ def test_a_page_of_changes_tells_of_the_link(table: pd.DataFrame, tmp_path: Path
     assert "<nav" in page.read_text()
 
 
-def test_pictures_that_are_left_out_are_counted(table: pd.DataFrame, tmp_path: Path) -> None:
+def test_pictures_that_are_left_out_are_counted(
+    table: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(published, "_MOST_IMAGES", 2)
     one = table[(table["statistic"] == "mean") & (table["row"] == "group")]
-    many = pd.concat([one.assign(variable=f"v{k}") for k in range(14)], ignore_index=True)
+    many = pd.concat([one.assign(variable=f"v{k}") for k in range(3)], ignore_index=True)
     page = write_tables(tmp_path / "m.html", {"many": many}, title="c").read_text()
-    assert page.count("<img") == 12
-    assert "2 more pictures are not drawn: at most 12, of up to 400 groups each." in page
+    assert page.count("<img") == 2
+    assert "Pictures that are not drawn: 1; at most 2 are, of up to 400 groups each." in page
     assert "not drawn" not in write_tables(tmp_path / "o.html", {"o": one}, title="c").read_text()
