@@ -60,6 +60,7 @@ class ItemTable:
 
     def check_columns(self, *needed: str) -> None:
         """Stop unless each of these columns is there; ``b (or d)`` is one or the other."""
+        needed = tuple(dict.fromkeys(needed))
         names = [n.replace("(or ", "").rstrip(")").split(" ") for n in needed]
         missing = [
             n for n, either in zip(needed, names, strict=True) if not {*either} & {*self.frame}
@@ -112,7 +113,7 @@ def _csv(text: str) -> dict[str, list[Any]]:
     """Columns of text; every row must have as many fields as the header."""
     if "\0" in text:
         raise ValueError("it holds a zero byte")
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
     header = [name.strip() for name in next(reader, [])]
     if not header:
         raise ValueError("it has no header")
@@ -130,6 +131,12 @@ def _csv(text: str) -> dict[str, list[Any]]:
     if "item" in columns:
         columns["item"] = [item and from_cell(item) for item in columns["item"]]
     return columns
+
+
+def _delimiter(text: str) -> str:
+    """A comma; or what spreadsheets write elsewhere, if the header has it and has no comma."""
+    header = text.partition("\n")[0]
+    return next((sign for sign in ",;\t" if sign in header), ",")
 
 
 def _json(text: str) -> Any:

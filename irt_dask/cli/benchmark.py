@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from irt_dask.cli.common import (
@@ -15,7 +13,7 @@ from irt_dask.cli.common import (
     warned,
     workers,
 )
-from irt_dask.cli.data import columns_of
+from irt_dask.cli.data import columns_of, trials_of
 from irt_dask.cli.results import records
 
 #: Rows that are printed.
@@ -65,16 +63,14 @@ def benchmark(
     """
     from irt_dask.workflow.benchmarking import benchmark as run
 
-    given: Any = int(trials) if trials is not None and trials.isdecimal() else trials
-
     def tell(text: str) -> None:
         if not quiet:
             click.echo(text, err=True)
 
     with warned(quiet), workers(cluster, quiet=quiet) as client:
         found = run(
-            file, out, trials=given, columns=columns_of(columns), bank=bank, anchors=anchors,
-            top=top, level=level, fdr=fdr, seed=seed, client=client,
+            file, out, trials=trials_of(trials), columns=columns_of(columns), bank=bank,
+            anchors=anchors, top=top, level=level, fdr=fdr, seed=seed, client=client,
             progress=False if quiet else None,
             tell=tell,
         )  # fmt: skip

@@ -17,6 +17,7 @@ from irt_dask.cli.common import (
     json_option,
     nonresponse_options,
     quiet_option,
+    remark,
     rows,
     say,
     show,
@@ -73,6 +74,8 @@ def _refuse_options_of_other_methods(method: str) -> None:
         methods = [name for name, options in _METHODS.items() if option in options]
         if typed and method not in methods:
             name = option.replace("_", "-")
+            if option == "groups" and context.params[option] is False:
+                name = "no-groups"
             raise InputError(f"--{name} belongs to --method {' or '.join(methods)}")
 
 
@@ -276,6 +279,11 @@ def _fitted(
     stored = open_responses(store)
     as_said = {name: options.pop(name) for name in ("omitted", "not_reached")}
     r = counted(stored.select(**as_said) if any(as_said.values()) else stored, weights, quiet)
+    if method == "bayes" and r.has_groups:
+        remark(
+            "note: the groups of the persons are not used: bayes takes the abilities of all from "
+            "one distribution, N(0, 1); --method marginal has a mean and SD of each group", quiet,
+        )  # fmt: skip
     with warned(quiet):
         for name in ("fixed_items", "start"):
             if options[name] is not None:
@@ -334,7 +342,9 @@ def _tell(fit: xr.Dataset, files: dict[str, str], as_json: bool) -> None:
         said = f"the first {_MOST_FREED} of {len(freed)}" if len(freed) > _MOST_FREED else "all"
         click.echo(f"\nItems freed in groups, by RMSD, {said}:\n\n{rows(freed[:_MOST_FREED])}")
     if not as_json and "item_anchor_chi2" in fit:
-        click.echo(f"\nAnchors, the worst first:\n\n{rows(_anchors(fit)[:_MOST_ANCHORS])}")
+        units = fit.attrs.get("n_sampling_units")
+        how = "" if "degrees_of_freedom" not in fit.attrs else f" (F tests, of {units} units)"
+        click.echo(f"\nAnchors, the worst first{how}:\n\n{rows(_anchors(fit)[:_MOST_ANCHORS])}")
 
 
 def _effects(fit: xr.Dataset) -> list[dict[str, Any]]:

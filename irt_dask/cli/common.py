@@ -193,13 +193,14 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def show(result: dict[str, Any], as_json: bool) -> None:
-    """Print a mapping as JSON or as aligned lines."""
+    """Print a mapping as JSON, or as aligned lines in which numbers are rounded."""
     if as_json:
         click.echo(json.dumps(_of_json(result), indent=1, default=str))
         return
     width = max(len(k) for k in result)
     for key, value in result.items():
-        click.echo(printable(f"{key.replace('_', ' '):<{width}}  {value}"))
+        shown = f"{value:.9g}" if isinstance(value, float) else value
+        click.echo(printable(f"{key.replace('_', ' '):<{width}}  {shown}"))
 
 
 def _of_json(value: Any) -> Any:
@@ -219,6 +220,13 @@ def rows(records: list[dict[str, Any]], digits: int = 3) -> str:
     return table({h.replace("_", " "): [of[h] for of in records] for h in heads}, digits)
 
 
+#: What is said below the groups of scores and of population models.
+ONE_BY_ONE = (
+    "Their errors are as if persons were drawn one by one; for schools and replicate weights make "
+    "the table by irt-dask tabulate."
+)
+
+
 def groups_of(result: xr.Dataset) -> list[dict[str, Any]]:
     """Means and SDs of ability of the groups of a fit or of scores, with standard errors."""
     names = {"mean": "group_mean", "mean_se": "group_mean_se", "sd": "group_sd",
@@ -232,7 +240,9 @@ def groups_of(result: xr.Dataset) -> list[dict[str, Any]]:
 
 def table(columns: dict[str, Any], digits: int = 3) -> str:
     """Align columns of text and numbers."""
-    cells = [[head, *(_cell(v, digits) for v in list(values))] for head, values in columns.items()]
+    cells = [
+        [head, *(_cell(v, digits, head) for v in list(values))] for head, values in columns.items()
+    ]
     widths = [max(map(len, column)) for column in cells]
     return "\n".join(
         "  ".join(
@@ -243,10 +253,17 @@ def table(columns: dict[str, Any], digits: int = 3) -> str:
     )
 
 
-def _cell(value: Any, digits: int) -> str:
+def _cell(value: Any, digits: int, head: str) -> str:
+    """A number with so many decimals; of a p-value or q-value that is less, that it is less."""
     if not isinstance(value, float):
         return printable(str(value))
+    if _PROBABILITY.search(head) and value < 0.5 * (least := 10.0**-digits):
+        return f"<{least:.{digits}f}"
     return f"{value:.{digits}f}" if math.isfinite(value) else "-"
+
+
+#: Heads of columns in which 0.000 would be taken for certainty.
+_PROBABILITY = re.compile(r"\b[pq] value$|^p ")
 
 
 def item_table(posterior: xr.Dataset, joint: xr.Dataset | None, truth: xr.Dataset | None) -> str:

@@ -41,7 +41,8 @@ def columns_of(pairs: tuple[str, ...]) -> dict[str, Any] | None:
     return out or None
 
 
-def _listed(texts: tuple[str, ...]) -> list[str]:
+def listed_names(texts: tuple[str, ...]) -> list[str]:
+    """Return the names of an option that may be repeated."""
     return [name for text in texts for name in list_of(text)]
 
 
@@ -80,17 +81,41 @@ def _categories(given: tuple[str, ...]) -> int | str | dict[str, int] | None:
     return by_item or None
 
 
+#: Options of any table of answers.
+_SHAPE = click.option(
+    "--shape", type=click.Choice(["long", "wide"]), help="Say it where the header "
+    "is ambiguous: long (a row per response) or wide (a row per person)."
+)  # fmt: skip
+_EXCLUDE = click.option(
+    "--exclude", multiple=True, metavar="A,B", help="Columns of a wide file that "
+    "are no items: names, globs and ranges. Repeat as needed."
+)  # fmt: skip
+_DELIMITER = click.option(
+    "--delimiter", metavar="SIGN", help="What separates values, ';' for example, "
+    "or 'tab' (default: by the file's ending and header)."
+)  # fmt: skip
+_ENCODING = click.option(
+    "--encoding", metavar="NAME", help="What text is written in, cp1252 or utf-16 "
+    "for example (default: UTF-8, or what a byte order mark says)."
+)  # fmt: skip
+
+
+def table_options(command: Any) -> Any:
+    """Options of the commands that read a table of answers for a purpose of their own."""
+    for option in (_ENCODING, _DELIMITER, _EXCLUDE, _SHAPE):
+        command = option(command)
+    return command
+
+
 def _source_options(command: Any) -> Any:
     """Options of the commands that read a response file."""
     for option in reversed([
-        click.option("--shape", type=click.Choice(["long", "wide"]), help="Say it where the header "
-                     "is ambiguous: long (a row per response) or wide (a row per person)."),
+        _SHAPE,
         click.option("--column", "columns", multiple=True, metavar="ROLE=NAME",
                      help="Name a column: person=, item=, response= (long); person=, items=A,B "
                      "(wide); weight=, group=. Items are names, globs (items='q*') and ranges "
                      "(items=q1:q40: from q1 to q40 as the file has them). Repeat as needed."),
-        click.option("--exclude", multiple=True, metavar="A,B", help="Columns of a wide file that "
-                     "are no items: names, globs and ranges. Repeat as needed."),
+        _EXCLUDE,
         click.option("--facet", "facets", multiple=True, metavar="A,B", help="A column of a long "
                      "file that holds levels of a facet, such as the rater: an item at a level is "
                      "then a column, item@level. Repeat as needed."),
@@ -112,12 +137,10 @@ def _source_options(command: Any) -> Any:
                      "than two that has no response: stop, take it, or drop it for good."),
         click.option("--persons", type=click.Path(), help="A second file with a row per person: "
                      "person, weight, group, covariates."),
-        click.option("--delimiter", metavar="SIGN", help="What separates values, ';' for example, "
-                     "or 'tab' (default: by the file's ending and header)."),
+        _DELIMITER,
         click.option("--decimal", type=click.Choice([".", ","]),
                      help="The decimal sign in numbers (default: the dot)."),
-        click.option("--encoding", metavar="NAME", help="What text is written in, cp1252 or utf-16 "
-                     "for example (default: UTF-8, or what a byte order mark says)."),
+        _ENCODING,
         click.option("--on-error", type=click.Choice(["raise", "quarantine"]), default="raise",
                      show_default=True, help="Stop at a bad row, or put bad rows into a file "
                      "beside the store and go on."),
@@ -146,19 +169,24 @@ def ingest_options(command: Any) -> Any:
 def given_options(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a response file as keywords of ingest."""
     columns = columns_of(options["columns"])
-    if facets := _listed(options["facets"]):
+    if facets := listed_names(options["facets"]):
         columns = {**(columns or {}), "facets": facets}
     options = {name: value for name, value in options.items() if name != "facets"}
     lists = {
         "columns": columns,
-        "exclude": _listed(options["exclude"]),
+        "exclude": listed_names(options["exclude"]),
         "recode": _recode(options["recode"]),
         "categories": _categories(options["categories"]),
-        "reverse": _listed(options["reverse"]),
+        "reverse": listed_names(options["reverse"]),
     }
-    if (trials := options.get("trials")) and trials.isdecimal():
-        lists["trials"] = int(trials)
+    if "trials" in options:
+        lists["trials"] = trials_of(options["trials"])
     return options | lists
+
+
+def trials_of(given: str | None) -> str | int | None:
+    """Return the column of attempts, or their number."""
+    return int(given) if given is not None and given.isdecimal() else given
 
 
 def _read(
@@ -283,7 +311,7 @@ def _about(r: Responses, as_json: bool) -> dict[str, Any]:
         **_dropped(r, as_json),
         "layout": r.layout,
         "weights": "none" if r.max_weight is None else r.weight_kind,
-        "groups": r.has_groups,
+        "groups": r.has_groups if as_json else ("yes" if r.has_groups else "none"),
         "covariates": ", ".join(r.covariate_names) or "none",
         "rows_put_aside": r.n_quarantined,
         **({"says_what_was_omitted": True} if says_nonresponse(r) else {}),

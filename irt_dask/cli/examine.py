@@ -167,7 +167,8 @@ def dif(
     its own normal distribution of ability, so a difference in ability alone is no DIF. Printed are
     items of the ETS classes B and C, and those with a p-value below .05 divided by the number of
     items; shift is in logits, positive where the item is easier for the focal group. With several
-    focal groups omnibus says whether an item has one curve in all groups.
+    focal groups omnibus says whether an item has one curve in all groups. Errors are as if persons
+    were drawn one by one, whatever schools they are from.
     """
     import irt_dask as irt
 

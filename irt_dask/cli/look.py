@@ -43,9 +43,10 @@ def check(everything: bool, as_json: bool, quiet: bool, **options: Any) -> None:
     """Say what an ingest of SOURCE would make of it, and write nothing.
 
     The form of the file, its rows, items and codes, columns that are perhaps no items, what is
-    wrong, and about how long an ingest and a calibration take. It has the options of ingest. Of a
-    file above some 48 MB three pieces are read, unless --all; the temporary files of a trial ingest
-    take the place of an ingest's. Exit code 0, or 2 where an ingest would stop.
+    wrong, and about how long an ingest and a calibration take. It has the options of ingest, but
+    --trials: several attempts at an item are an error here. Of a file above some 48 MB three pieces
+    are read, unless --all; the temporary files of a trial ingest take the place of an ingest's.
+    Exit code 0, or 2 where an ingest would stop.
     """
     look, _ = _look(options, everything, quiet)
     show(_as_json(look) if as_json else _in_words(look), as_json)
@@ -172,12 +173,13 @@ def _in_words(look: Look) -> dict[str, str]:
     }
     if max(look.n_categories, default=BINARY) > BINARY:
         said["categories"] = of_categories(look.n_categories)
+    good = " (of the rows that are not bad)" if look.n_bad else ""
     if look.weights is not None:
-        said["weights"] = f"{look.weights[0]:g} to {look.weights[1]:g}"
+        said["weights"] = f"{look.weights[0]:g} to {look.weights[1]:g}{good}"
     if look.groups is not None:
         some = [f"{name} {n:,}" for name, n in list(look.groups.items())[:_SHOWN]]
         unit = "rows" if roles.group is not None else "persons"
-        said["groups"] = f"{len(look.groups)}: {', '.join(some)} {unit}"
+        said["groups"] = f"{len(look.groups)}: {', '.join(some)} {unit}{good}"
     if look.perhaps_categories:
         said["perhaps categories"] = typed(
             categories_line(look), click.get_current_context().command

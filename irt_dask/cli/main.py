@@ -59,7 +59,7 @@ def cli() -> None:
     """Item response theory at scale.
 
     Calibrate items and score persons from response files of any size, on this machine or on a Dask
-    cluster. Start with: irt-dask demo
+    cluster. Start with: irt-dask demo, and with a file of yours: irt-dask docs start
     """
 
 

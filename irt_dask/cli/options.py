@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from irt_dask.cli.common import (
     warned,
     workers,
 )
-from irt_dask.cli.data import columns_of
+from irt_dask.cli.data import columns_of, listed_names, table_options
 from irt_dask.cli.results import new_csv, records, write_csv
 from irt_dask.cli.spoken import list_of
 from irt_dask.errors import InputError, listed, repeated
@@ -31,6 +32,8 @@ from irt_dask.store import Responses
 
 #: Rows that are printed.
 _MOST = 40
+#: Flags that accuse nothing: with few persons most items have them.  The others come first.
+_MINOR = {"ok", "unused_option", "untested"}
 _SHOWN = ("item", "option", "right", "count", "share", "rest", "correlation", "q_value")
 
 
@@ -42,7 +45,9 @@ _SHOWN = ("item", "option", "right", "count", "share", "rest", "correlation", "q
 @click.option("--missing", multiple=True, metavar="CODE", help="A code that means not observed. "
               "Repeat as needed; an empty cell always is.")  # fmt: skip
 @click.option("--column", "columns", multiple=True, metavar="ROLE=NAME",
-              help="Name a column: person=, item=, response=. Repeat as needed.")  # fmt: skip
+              help="Name a column: person=, item=, response=; items=q1:q24 those of a row a "
+              "person. Repeat as needed.")  # fmt: skip
+@table_options
 @click.option("--out", type=click.Path(), metavar="OPTIONS.csv",
               help="Write all options, a row each, with the shares of fifths of the persons.",
               )  # fmt: skip
@@ -53,7 +58,7 @@ _SHOWN = ("item", "option", "right", "count", "share", "rest", "correlation", "q
 @quiet_option
 def options(
     file: str, key: str, labels: str | None, missing: tuple[str, ...], columns: tuple[str, ...],
-    out: str | None, fdr: float, cluster: str, as_json: bool, quiet: bool,
+    out: str | None, fdr: float, cluster: str, as_json: bool, quiet: bool, **table_as: Any,
 ) -> None:  # fmt: skip
     """Say who chose which option of multiple-choice items, and name what is wrong with them.
 
@@ -62,6 +67,11 @@ def options(
     different numbers of options these in the column options. Able persons should choose
     the right option, and those who choose another should be less able: a distractor that attracts
     the able, or a key that the able avoid, is named. Persons stand by their other answers.
+
+    Columns: share, of those who answered who chose the option; rest, by how much these have a
+    larger share right of the other items than all have; correlation of choosing it with that, below
+    0 for a distractor that works; q_value, of what goes the wrong way: small is a finding, 1 is
+    none, and - was not tested (fewer than five chose it, or did not).
     """
     import irt_dask as irt
 
@@ -76,7 +86,8 @@ def options(
     ):
         common: dict[str, Any] = {"client": client, "progress": False if quiet else None}
         store = Path(scratch) / "answers"
-        answers = _answers(file, store, names, columns_of(columns), missing, common)
+        table_as |= {"exclude": listed_names(table_as["exclude"]), "missing": missing}
+        answers = _answers(file, store, names, columns_of(columns), table_as, common)
         if lacking := [i for i in answers.item_id if i not in right]:
             raise InputError(
                 f"{key} has no option for {len(lacking)} item(s): {listed(lacking, 10)}"
@@ -96,6 +107,8 @@ def options(
 
 def _shown(found: xr.Dataset, table: pd.DataFrame, flag: NDArray[np.str_], as_json: bool) -> None:
     flags = pd.DataFrame({"item": found["item_id"].values.astype(str), "flag": flag})
+    minor = [{*f.split("|")} <= _MINOR for f in flags["flag"]]
+    flags = flags.iloc[np.argsort(minor, kind="stable")]
     flagged = flags[flags["flag"] != "ok"]
     about = {"n_persons": found.attrs["n_persons"], "n_flagged": len(flagged),
              "n_untested": sum("untested" in f.split("|") for f in flag)}  # fmt: skip
@@ -103,10 +116,16 @@ def _shown(found: xr.Dataset, table: pd.DataFrame, flag: NDArray[np.str_], as_js
         show({**about, "flagged": records(flagged), "options": records(table)}, True)
         return
     show(about, False)
-    some = table[table["item"].isin(flagged["item"])] if len(flagged) else table
-    click.echo(f"\n{rows(records(some.head(_MOST), _SHOWN), 2)}")
+    some = table
     if len(flagged):
+        place = {item: k for k, item in enumerate(flagged["item"])}
+        some = table[table["item"].isin(place)].sort_values(
+            "item", key=lambda items: items.map(place), kind="stable"
+        )
         click.echo(f"\n{rows(records(flagged.head(_MOST)))}")
+    click.echo(f"\n{rows(records(some.head(_MOST), _SHOWN), 2)}")
+    if len(some) > _MOST:
+        click.echo(f"\n{len(some) - _MOST} more rows of such items: --out OPTIONS.csv writes all")
 
 
 def _names(labels: str | None, right: dict[str, str], key: str) -> list[str]:
@@ -124,7 +143,7 @@ def _names(labels: str | None, right: dict[str, str], key: str) -> list[str]:
 
 
 def _answers(
-    file: str, store: Path, names: list[str], columns: Any, missing: tuple[str, ...],
+    file: str, store: Path, names: list[str], columns: Any, table_as: dict[str, Any],
     common: dict[str, Any],
 ) -> Responses:  # fmt: skip
     """Codes of the options, in the order of their names."""
@@ -133,16 +152,17 @@ def _answers(
     codes = {name: k for k, name in enumerate(names)}
     try:
         return irt.ingest(
-            file, store, columns=columns, missing=missing, recode=codes, categories=len(names),
-            null_categories="keep", **common,
+            file, store, columns=columns, recode=codes, categories=len(names),
+            null_categories="keep", **table_as, **common,
         )  # fmt: skip
     except InputError as error:
         if " has the value " not in str(error):
             raise
-        where = str(error).partition(";")[0]
+        where, _, rest = str(error).partition(";")
+        no_item = rest.rpartition("if the column is no item, ")[2]
         raise InputError(
             f"{where}; options are {', '.join(names)}: --options says others, --missing what is no "
-            f"answer"
+            f"answer" + f"; if the column is no item, {no_item}" * (no_item != rest)
         ) from error
 
 
@@ -167,7 +187,15 @@ def _read_key(path: str) -> tuple[dict[str, str], dict[str, int]]:
     from irt_dask.banks.tables import read_table  # kernels come with banks
 
     table = read_table(path, "answer key")
-    table.check_columns("item", "key")
+    written = [str(name) for name in table.frame]
+    names = {n.casefold(): n for n in reversed(written) if n.casefold() not in written}
+    table = replace(table, frame=table.frame.rename(columns={v: k for k, v in names.items()}))
+    if lacking := [n for n in ("item", "key") if n not in table]:
+        raise InputError(
+            f"the answer key {path} has no column {', '.join(lacking)}; it has "
+            f"{', '.join(written)}: call the columns item (the question, as the answers "
+            f"name it) and key (its right option) in the first line"
+        )
     table.check_items()
     items, right = [str(i) for i in table.items], table.words("key")
     if twice := repeated(items):

@@ -8,6 +8,7 @@ import click
 import xarray as xr
 
 from irt_dask.cli.common import (
+    ONE_BY_ONE,
     cluster_option,
     counted,
     json_option,
@@ -83,7 +84,7 @@ def population(
         show(about | {"groups": _groups(result), "correlations": _correlations(result)}, True)
         return
     show(about | {"model": str(path)}, False)
-    click.echo(f"\nAbility of the groups:\n\n{rows(_groups(result))}")
+    click.echo(f"\nAbility of the groups:\n\n{rows(_groups(result))}\n{ONE_BY_ONE}")
     if result.sizes["latent_dims"] > 1:
         click.echo(f"\nCorrelations of domains:\n\n{rows(_correlations(result))}")
 

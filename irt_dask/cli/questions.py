@@ -20,7 +20,7 @@ from irt_dask.cli.common import (
     warned,
     workers,
 )
-from irt_dask.cli.data import columns_of
+from irt_dask.cli.data import columns_of, trials_of
 from irt_dask.cli.results import new_csv, records, write_csv
 from irt_dask.cli.spoken import typed
 from irt_dask.errors import InputError, listed, repeated
@@ -97,14 +97,17 @@ def choose(
 @click.option("--column", "columns", multiple=True, metavar="ROLE=NAME",
               help="Name a column of the tables of answers: person=, item=, response=. Repeat as "
               "needed.")  # fmt: skip
+@click.option("--trials", metavar="COLUMN|N", help="Several attempts of a person at an item, as "
+              "in 'irt-dask benchmark' and as many: the column that names them, or the number of "
+              "which each response is the share right.")  # fmt: skip
 @click.option("--level", type=float, default=0.95, show_default=True, help="Of intervals.")
 @cluster_option("none")
 @json_option
 @quiet_option
 def predict(
     file: str, bank: str, out: str, inclusion_probability: str | None, calibration: str | None,
-    item_weights: str | None, columns: tuple[str, ...], level: float, cluster: str, as_json: bool,
-    quiet: bool,
+    item_weights: str | None, columns: tuple[str, ...], trials: str | None, level: float,
+    cluster: str, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Predict the share of all items of BANK that each person would get right.
 
@@ -126,10 +129,12 @@ def predict(
         workers(cluster, quiet=quiet) as client,
     ):
         options: dict[str, Any] = {"client": client, "progress": False if quiet else None}
-        answers = _answers(file, Path(scratch) / "answers", columns, options)
+        table_as = {"columns": columns_of(columns), "trials": trials_of(trials)}
+        _check_read(table_as, file, calibration)
+        answers = _answers(file, Path(scratch) / "answers", table_as, options)
         others = None
         if calibration is not None:
-            others = _answers(calibration, Path(scratch) / "others", columns, options)
+            others = _answers(calibration, Path(scratch) / "others", table_as, options)
         found = irt.predict_total(
             answers, known, item_weights=weights, inclusion_probability=drawn,
             calibration=others, level=level, **options,
@@ -149,20 +154,28 @@ def predict(
         return
     show(about, False)
     click.echo(f"\n{rows(records(table.head(_MOST)), 3)}")
-    click.echo(f"\nall {len(table)} are in {out}")
+    click.echo(f"\nthe totals of {len(table)} person{'s' * (len(table) != 1)} are in {out}")
+
+
+def _check_read(table_as: dict[str, Any], *sources: str | None) -> None:
+    """Stop at options of tables where there is none."""
+    given = [name for name, value in table_as.items() if value is not None]
+    if given and all(Path(s).is_dir() for s in sources if s is not None):
+        raise InputError(
+            f"{'--column' if given[0] == 'columns' else '--trials'} is of tables, and "
+            f"{listed([s for s in sources if s is not None])} is a store, which has been read"
+        )
 
 
 def _answers(
-    source: str, store: Path, columns: tuple[str, ...], options: dict[str, Any]
+    source: str, store: Path, table_as: dict[str, Any], options: dict[str, Any]
 ) -> Responses:
     """Responses of a store, or of a table, which is read into a store first."""
     import irt_dask as irt
 
     if Path(source).is_dir():
-        if columns:
-            raise InputError(f"--column is of tables, and {source} is a store")
         return open_responses(source)
-    return irt.ingest(source, store, columns=columns_of(columns), **options)
+    return irt.ingest(source, store, **table_as, **options)
 
 
 def _read_bank(path: str) -> xr.Dataset:
@@ -213,6 +226,15 @@ def _by_item(path: str | None, column: str, kind: str) -> Any:
 
 def _drawn(path: str) -> xr.Dataset:
     """The probabilities and strata of a table of 'irt-dask choose'."""
+    from irt_dask.banks.tables import read_table
+
+    if "probability" not in read_table(path, "table of items"):
+        raise InputError(
+            f"--questions {path} has no column probability: it takes what 'irt-dask choose "
+            f"--method random' wrote. Questions that were chosen otherwise, such as the anchors of "
+            f"'irt-dask benchmark', have no estimate by design: leave --questions out, and give "
+            f"--calibration"
+        )
     table = _read(path, *_COLUMNS)
     probability = table.numbers("probability")
     if (bad := np.flatnonzero(probability <= 0.0)).size:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from irt_dask.errors import InputError
 from irt_dask.store.documents import to_csv
-from irt_dask.store.manifest import write_atomically
+from irt_dask.store.manifest import replacing, write_atomically, writing
 from irt_dask.store.places import local_path
 
 
@@ -40,6 +40,22 @@ def write_csv(frame: pd.DataFrame, path: Path | None) -> None:
     """
     if path is not None:
         write_atomically(path.absolute(), to_csv(frame).encode())
+
+
+def write_persons(folder: str | Path, path: Path) -> None:
+    """Write the Parquet files of a folder, a row a person, as one CSV file, some rows at a time."""
+    from irt_dask.survey.tables import Table  # pyarrow takes its time
+
+    table = Table(local_path(folder, "a folder to write as CSV"))
+    empty = pd.DataFrame({name: [] for name in table.columns})
+    with (
+        writing(path),
+        replacing(path.absolute()) as temporary,
+        open(temporary, "w", encoding="utf-8", newline="") as f,
+    ):
+        f.write(to_csv(empty))
+        for batch in table.batches(table.columns):
+            f.write(to_csv(batch).partition("\n")[2])
 
 
 def records(frame: pd.DataFrame, columns: Iterable[str] = ()) -> list[dict[str, Any]]:

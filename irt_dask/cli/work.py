@@ -12,6 +12,7 @@ import click
 import xarray as xr
 
 from irt_dask.cli.common import (
+    ONE_BY_ONE,
     absolute,
     cluster_option,
     counted,
@@ -28,8 +29,10 @@ from irt_dask.cli.common import (
     weights_option,
     workers,
 )
+from irt_dask.cli.results import new_csv, write_persons
 from irt_dask.errors import InputError, IrtDaskError, MachineWarning
 from irt_dask.store import open_responses
+from irt_dask.store.places import local_path
 from irt_dask.store.responses import SAMPLING
 
 
@@ -155,6 +158,8 @@ def demo(out: str, cluster: str, quiet: bool) -> None:
 @click.argument("store", type=click.Path())
 @click.argument("bank", type=click.Path())
 @click.option("--out", type=click.Path(), required=True, help="Folder for the Parquet files.")
+@click.option("--csv", "table", type=click.Path(), metavar="SCORES.csv",
+              help="Write all persons as one CSV file too, for a spreadsheet or R.")  # fmt: skip
 @click.option("--method", type=click.Choice(["eap", "map", "ml", "wle"]), default="eap",
               show_default=True, help="Estimate of ability.")  # fmt: skip
 @click.option("--prior", default="normal", show_default=True, metavar="PRIOR",
@@ -186,7 +191,10 @@ def demo(out: str, cluster: str, quiet: bool) -> None:
 @cluster_option()
 @json_option
 @quiet_option
-def score(prior: str, seed: int, cluster: str, as_json: bool, quiet: bool, **section: Any) -> None:
+def score(
+    prior: str, seed: int, cluster: str, table: str | None, as_json: bool, quiet: bool,
+    **section: Any,
+) -> None:  # fmt: skip
     """Estimate the ability of every person of STORE with the items of BANK.
 
     BANK is an item bank (.csv, .json), whose items are taken as known, or the posterior.nc of a
@@ -194,9 +202,9 @@ def score(prior: str, seed: int, cluster: str, as_json: bool, quiet: bool, **sec
 
     Writes person_id, person_ability, person_ability_sd (EAP and posterior SD; of other methods
     person_ability_se), n_responses and plausible values if asked for, one Parquet file per block;
-    pandas, Arrow and R read the folder as one table.  A fit of two abilities, saved with
-    to_netcdf, gives columns person_ability_1, person_ability_2, ..., their correlation within the
-    person, pv1_1, pv1_2, ...
+    pandas, Arrow and R read the folder as one table, and --csv makes one file of it.  A fit of two
+    abilities, saved with to_netcdf, gives columns person_ability_1, person_ability_2, ..., their
+    correlation within the person, pv1_1, pv1_2, ...
 
     Run again, it scores only blocks that are new, or whose responses, items or options changed,
     and leaves the folder as a run from scratch would.  Exit code 0: all persons are scored;
@@ -210,7 +218,12 @@ def score(prior: str, seed: int, cluster: str, as_json: bool, quiet: bool, **sec
     known = prior in ("normal", "population", "groups", "covariates")
     section["prior"] = prior if known else prior.split(",")
     config = validated(ScoringConfig, {"scoring": section, "seed": seed}, "score")
+    path = new_csv(table, section["bank"], section["population"])
+    if path is not None:
+        local_path(section["out"], "--csv is of a folder, which")
     _score(config, cluster, as_json, quiet)
+    if path is not None:
+        write_persons(section["out"], path)
 
 
 def _composite(text: str) -> tuple[str, dict[str, float]]:
@@ -253,6 +266,7 @@ def _score(config: Any, cluster: Any, as_json: bool, quiet: bool) -> None:
     show(about, False)
     if groups:
         click.echo(f"\nAbility of the groups:\n\n{rows(groups)}")
+        click.echo(ONE_BY_ONE)
     for table in config.tables:
         click.echo(f"table: {table.out}")
     if terms:

@@ -58,7 +58,9 @@ def dif(
     ----------
     responses : Responses or anything ``from_array`` takes, with groups of persons.
         Person weights: sampling weights are divided by their mean in each group, and tests are of
-        the population that is sampled; frequency weights count persons.
+        the population that is sampled; frequency weights count persons.  Persons are taken as
+        drawn one by one: where whole schools were, and answer items of their own teaching
+        otherwise, errors are too small.
     items : Dataset
         The items' parameters common to both groups, matched by identifier:
         consistent ones, of a marginal or Bayesian fit to all groups or to one, or a bank.  Errors

@@ -317,6 +317,8 @@ class _Tally:
         found.items = tuple(item for item, count in counts.items() if count)
         found.empty = tuple(item for item, count in counts.items() if not count)
         n_rows = found.n_persons
+        if found.source.one_row_per_person and not undecided:  # some persons may stand there twice
+            n_rows = max(n_rows, found.n_rows - found.n_bad)
         if found.source.one_row_per_person and not found.whole:  # of which persons are an estimate
             n_rows = found.n_rows - (0 if self._columns and undecided else found.n_bad)
         found.n_cells = n_rows * len(found.items)

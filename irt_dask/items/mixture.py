@@ -254,6 +254,11 @@ def names_of(model: str | Mapping[str, str]) -> list[str]:
 
 def check_names(model: str | Mapping[str, str]) -> None:
     """Stop at names of models that there are not, whatever the items."""
+    if not isinstance(model, str | Mapping):
+        raise InputError(
+            f"model= is a {type(model).__name__}; give a name, two as in '2pl+graded', or a dict "
+            f"of item_id to name, as of a list dict(zip(responses.item_id, names))"
+        )
     names = names_of(model)
     if not isinstance(model, Mapping) and len(names) > 1:
         check_model(names[1], tuple(FAMILIES))

@@ -248,7 +248,8 @@ def refuse_other_categories(
         raise InputError(
             f"{differ.size} item(s) have other categories in {what} than in the responses: "
             f"{item_id[j]} has {found.n_categories[j]} there and {n_categories[j]} here; declare "
-            f"them by categories= where the responses come from"
+            f"them by categories=, or trials= where they are k of n attempts, where the responses "
+            f"come from"
         )
 
 

@@ -39,7 +39,8 @@ _BROKEN = (
 )
 _ANCHORS = (
     "Asked these alone, a new model's share of all questions is predicted best, as far as one "
-    "ability describes the benchmark (predict_total)."
+    "ability describes the benchmark (predict_total, irt-dask predict). An interval that holds "
+    "whatever the model needs questions that were drawn: irt-dask choose."
 )
 _ALIKE = (
     "Pairs whose answers are more alike than their abilities, and those of other pairs, explain: "

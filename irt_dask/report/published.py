@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,7 +50,8 @@ def write_tables(
     if not tables:
         raise InputError("a page of tables needs one at least")
     shown = [_shown(name, table) for name, table in tables.items()]
-    text = template("published.html").render(title=title, tables=shown, notes=list(notes))
+    notes = [*_linked(tables.values()), *notes]
+    text = template("published.html").render(title=title, tables=shown, notes=notes)
     write_atomically(path, text.encode(errors="replace"))
     return path
 
@@ -68,13 +69,28 @@ def new_page(path: str | Path) -> Path:
 def _shown(name: str, table: pd.DataFrame) -> _Shown:
     data = base64.b64encode(to_csv(table).encode()).decode("ascii")
     file = re.sub(r"[^\w.-]+", "_", name).strip("_") or "table"
+    images, n_left = _images(table)
     return _Shown(
-        name, _images(table), _as_text(table), f"data:text/csv;charset=utf-8;base64,{data}",
+        name, images, _as_text(table, n_left), f"data:text/csv;charset=utf-8;base64,{data}",
         f"{file}.csv", f"{len(table):,}",
     )  # fmt: skip
 
 
-def _as_text(table: pd.DataFrame) -> Table:
+def _linked(tables: Iterable[pd.DataFrame]) -> list[str]:
+    """What to know of the errors of changes, where there are some."""
+    said = [t["se_linking"].dropna() for t in tables if "se_linking" in t]
+    if not said:
+        return []
+    text = "Errors of changes hold the error of the link between the two scales, once (se_linking)."
+    if any(len(errors) and not errors.any() for errors in said):
+        text += (
+            " It was said to be 0: what other common items would have given is then in no error "
+            "here."
+        )
+    return [text]
+
+
+def _as_text(table: pd.DataFrame, n_left: int) -> Table:
     """Rows as text: estimates and their errors to three significant digits of the error."""
     head = tuple(c for c in table if table[c].notna().any())
     some = table.head(_MOST_ROWS)
@@ -96,8 +112,11 @@ def _as_text(table: pd.DataFrame) -> Table:
         rows.append(cells)
     more = len(table) - len(some)
     remarks = [f"{more:,} more rows are in the CSV file."] if more else []
-    if "statistic" in table:
-        remarks.append(f"At most {_MOST_IMAGES} pictures, of up to {_MOST_GROUPS} groups each.")
+    if n_left:
+        remarks.append(
+            f"Pictures that are not drawn: {n_left:,}; at most {_MOST_IMAGES} are, of up to "
+            f"{_MOST_GROUPS} groups each."
+        )
     return Table(head, rows, tuple(remarks))
 
 
@@ -109,11 +128,12 @@ def _digits(errors: np.ndarray) -> int:
     return 3
 
 
-def _images(table: pd.DataFrame) -> list[Image]:
-    """Pictures of means, gaps and percentiles of each variable."""
+def _images(table: pd.DataFrame) -> tuple[list[Image], int]:
+    """Pictures of means, gaps and percentiles of each variable; and how many are left out."""
     if "statistic" not in table:  # a regression
-        return []
+        return [], 0
     out: list[Image] = []
+    n_left = 0
     kinds = table["row"] if "row" in table else pd.Series("group", index=table.index)
     for variable in table["variable"].astype(str).unique():
         of = table[(table["variable"].astype(str) == variable) & table["estimate"].notna()]
@@ -121,6 +141,7 @@ def _images(table: pd.DataFrame) -> list[Image]:
         for row, what in (("group", "groups"), ("gap", "gaps")):
             statistic = _first(of[own == row])
             n = int(((of["statistic"] == statistic) & (own == row)).sum())
+            n_left += n > _MOST_GROUPS
             if statistic is None or not 1 < n <= _MOST_GROUPS:
                 continue
             ax = table_plots.groups(table, statistic=statistic, variable=variable, row=row)
@@ -135,7 +156,7 @@ def _images(table: pd.DataFrame) -> list[Image]:
             out.append(
                 inline(ax, alt, f"Percentiles of {variable}, and the mean with its interval.")
             )
-    return out[:_MOST_IMAGES]
+    return out[:_MOST_IMAGES], n_left + max(0, len(out) - _MOST_IMAGES)
 
 
 def _first(rows: pd.DataFrame) -> str | None:

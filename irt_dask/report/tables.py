@@ -15,6 +15,8 @@ from irt_dask.variables import ITEM_FLAGS
 
 MOST_ITEMS = 500
 NOTHING = "–"
+#: Persons below whom tests of single items find only what is very wrong.
+_FEW = 100
 ATTRIBUTES = (
     "method",
     "model",
@@ -199,8 +201,14 @@ def fits_table(fits: Mapping[str, xr.Dataset | None]) -> Table | None:
 
 
 def caveats(attrs: Mapping[Any, Any]) -> list[str]:
-    """What to know of the likelihood of a fit, and of AIC and BIC, which come from it."""
+    """What to know of a fit: few persons; its likelihood, and AIC and BIC, which come from it."""
     said = []
+    n = int(attrs.get("n_persons", 0))
+    if 0 < n < _FEW and "identification" in attrs:  # of items, not of scores
+        said.append(
+            f"{n} persons say little of a single item, and that it is not flagged does not say "
+            f"that it is good: see the standard errors"
+        )
     if attrs.get("guessing_prior", "none") != "none":
         said.append(
             "estimates maximise the objective, which is log likelihood plus log prior: the log "

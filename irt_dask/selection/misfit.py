@@ -178,7 +178,8 @@ def measure(
     if persons < 2:
         raise InputError(
             f"calibration has {int(persons)} person(s) who answered all {len(item_id)} items; its "
-            f"use needs two or more"
+            f"use needs two or more: where what was not answered counts as wrong, write 0 there; "
+            f"else leave items that they lack out of the bank, or leave calibration= out"
         )
     ee, ed, dd, expected = (sums / scale / float(persons)).T
     share = float(np.clip(ed.sum() / dd.sum(), 0.0, 1.0)) if dd.sum() > 0.0 else 0.0

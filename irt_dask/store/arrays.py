@@ -123,11 +123,12 @@ def _encode(
         if row is not None:
             i, j = row[j], column[j]
         if most is None:
-            rule, more = "responses are 1 (right) and 0 (wrong)", "; say categories= if it has more"
+            rule = "responses are 1 (right) and 0 (wrong)"
+            more = "; if it has more, say categories=K, or a K for each item, in from_array"
         else:
             rule, more = f"it has {n} categories, the codes 0 to {n - 1}", ""
         raise InputError(
-            f"response {value!r} of person {start + i}, item {j} (counted from 0): {rule}, or -1, "
+            f"response {value} of person {start + i}, item {j} (counted from 0): {rule}, or -1, "
             f"NaN or a mask where missing{more}"
         )
     return codes

@@ -47,6 +47,11 @@ def declared(categories: Any, item_id: Sequence[str]) -> Categories:
         counts = [named.get(i, BINARY) for i in item_id]
     elif isinstance(categories, Iterable) and not isinstance(categories, str):
         counts = list(categories)
+    elif categories == "data":
+        raise InputError(
+            "categories='data' is of files, which ingest reads; of an array say numbers: "
+            "categories=np.nanmax(array, axis=0).astype(int) + 1, where nobody lacks the highest"
+        )
     else:
         counts = [categories] * len(item_id)
     if len(counts) != len(item_id):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -11,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from irt_dask.arrays import Floats
-from irt_dask.errors import InputError, repeated
+from irt_dask.errors import DataWarning, InputError, repeated
 from irt_dask.survey.replicates import Replicates, matching
 from irt_dask.survey.statistics import Statistic, products, summands
 from irt_dask.survey.tables import Table, numbers
@@ -25,6 +26,8 @@ Values = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 #: Columns of a table's figures, and all that it has of its own.
 COLUMNS = ("estimate", "se", "se_sampling", "se_imputation", "df", "fraction_missing", "lower",
            "upper", "n")  # fmt: skip
+#: How scores call a posterior mean, and what they have beside it.
+_EAP, _EAP_SD = "person_ability", "person_ability_sd"
 OWN = ("variable", "row", "statistic", "term", *COLUMNS)
 
 
@@ -130,7 +133,24 @@ def planned(
                 f"{a!r} has {n} plausible values and {b!r} has {m}: for a correlation they must be "
                 "as many, drawn together, or one of them a single value"
             )
+    _warn_of_best_guesses(plan.variables, table.columns)
     return plan
+
+
+def _warn_of_best_guesses(variables: Mapping[str, Sequence[str]], columns: Sequence[str]) -> None:
+    """Say that means of posteriors are no abilities: scores name their SD, other estimates not."""
+    if _EAP_SD not in columns:
+        return
+    guesses = [f"{name!r}" for name, of in variables.items() if [*of] == [_EAP]]
+    if guesses:
+        warnings.warn(
+            f"{', '.join(guesses)} is {_EAP}, the mean of each person's posterior: such best "
+            f"guesses vary less than abilities do, so that SDs, percentiles, shares and "
+            f"differences of groups come out too small, and no standard error says so; take "
+            f"plausible values (irt.score(n_plausible=10), irt-dask score --plausible 10)",
+            DataWarning,
+            stacklevel=4,
+        )
 
 
 def _variables(values: Values, columns: Sequence[str]) -> dict[str, list[str]]:

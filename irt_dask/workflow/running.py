@@ -96,7 +96,7 @@ def _run_stages(context: Context, events: Events, say: Callable[[str], None]) ->
         if not known:
             _compare_processors(context, name, events, say)
             known = True
-        say(f"{name} ...")
+        say(f"{name} ..." if name not in _FOR else f"{name} ({_FOR[name]}) ...")
         begun = time.monotonic()
         with events.of_stage(name):
             with warnings.catch_warnings(record=True) as caught:
@@ -108,6 +108,13 @@ def _run_stages(context: Context, events: Events, say: Callable[[str], None]) ->
             directory.finish(name, seconds, files, notes)
         events.finished(name, seconds, context.stored.n_persons, files, len(notes))
         directory.forget(name)
+
+
+#: What stages are for whose warnings are not of the results.
+_FOR = {
+    "spectral": "start values",
+    "joint": "start values, and a comparison; items.csv and scores are those of bayes",
+}
 
 
 def _compare_processors(

@@ -223,6 +223,7 @@ def test_likelihood_and_penalty_of_a_3pl_are_shown_apart(tmp_path, monkeypatch, 
             ["calibrate", "s", "--out", "b.csv", "--method", "joint", "--chains", "2"],
             "--chains belongs to --method bayes",
         ),
+        (["calibrate", "s", "--out", "b.csv", "--no-groups"], "--no-groups belongs to --method"),
         (
             ["calibrate", "s", "--out", "b.csv", "--method", "joint", "--guessing-prior", "none"],
             "--guessing-prior belongs to --method bayes or marginal",

@@ -339,7 +339,8 @@ def test_scores_tell_of_groups_and_covariates(made, typed):
     assert [g["mean"] for g in said["groups"]] == result["group_mean"].values.tolist()
     assert [g["sd_se"] for g in said["groups"]] == result["group_sd_se"].values.tolist()
     assert "Ability of the groups:" in printed
-    assert f"mean ability, unweighted  {said['mean_ability']}" in printed
+    assert f"mean ability, unweighted  {said['mean_ability']:.9g}" in printed
+    assert "as if persons were drawn one by one" in printed
     plain = typed("score", made / "plain", made / "bank.csv", "--out", "plain").out
     assert "unweighted" not in plain
     assert "Ability of" not in plain
@@ -354,6 +355,22 @@ def test_scores_tell_of_groups_and_covariates(made, typed):
     assert [t["term"] for t in terms] == ["intercept", "age", "residual SD"]
     assert all(t["se"] > 0 for t in terms)
     assert "Ability by covariates:" in typed(*args).out
+
+
+def test_scores_as_one_csv_file(made, typed, tmp_path):
+    """For spreadsheets and R: all that the folder has, in its order; an error before any work."""
+    path, folder = tmp_path / "pupils.csv", tmp_path / "scores"
+    args = ("score", made / "s", made / "bank.csv", "--prior", "groups", "--plausible", 2)
+    typed(*args, "--out", folder, "--csv", path)
+    table = pd.read_parquet(folder)
+    got = pd.read_csv(path, dtype={"person_id": str})
+    assert got["person_id"].tolist() == table["person_id"].astype(str).tolist()
+    for name in ("person_ability", "person_ability_sd", "pv1", "pv2", "n_responses"):
+        np.testing.assert_array_equal(got[name], table[name])
+    assert list(got) == list(table)
+    wrong = typed(*args, "--out", tmp_path / "x", "--csv", tmp_path / "pupils.xlsx", code=2).err
+    assert "the file name must end in .csv" in wrong
+    assert not (tmp_path / "x").exists()
 
 
 def test_items_that_the_bank_lacks_are_left_out(made, typed):

@@ -629,3 +629,15 @@ def test_text_of_several_lines_is_no_code(typed, tmp_path):
 def test_files_of_other_programs_are_told_what_to_do_with(typed, tmp_path, name, told):
     Path(name).write_text("x")
     assert told in typed("check", name, code=2).err
+
+
+def test_rows_that_are_bad_and_persons_who_are_there_twice(tmp_path, typed):
+    """Cells are those of the rows; groups say that they are of some rows alone."""
+    path = tmp_path / "test.csv"
+    path.write_text("id;class;q1;q2\na;7a;1;\nb;7b;0;1\na;7a;1;1\n")
+    text = typed("check", path, "--exclude", "class", code=2).out
+    assert "persons             2\n" in text
+    assert "not observed        16.7% of cells" in text  # 1 of 3 x 2
+    path.write_text("id;class;q1;q2\na;7a;1;0\nb;7b;0;x\nc;7a;1;1\n")
+    text = typed("check", path, "--column", "group=class", code=2).out
+    assert "groups              1: 7a 2 rows (of the rows that are not bad)" in text

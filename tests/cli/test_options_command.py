@@ -99,3 +99,33 @@ def test_items_of_different_numbers_of_options(files, tmp_path):
     table.to_csv(tmp_path / "few.csv", index=False)
     ran = typed(folder / "answers.csv", tmp_path / "few.csv", "--options", "A,B,C,D")
     assert "item q8 has 2 options" in str(ran.exception)
+
+
+def test_what_a_spreadsheet_writes(files, tmp_path):
+    """Semicolons and capitals in both files, names of persons, and a column that is no item."""
+    folder, _, _ = files
+    plain = typed(folder / "answers.csv", folder / "key.csv", "--options", "A,B,C,D", "--json")
+    table = pd.read_csv(folder / "answers.csv").rename(columns={"person": "Name"})
+    table.insert(1, "Class", "7a")
+    table.to_csv(tmp_path / "test.csv", sep=";", index=False, encoding="utf-8-sig")
+    key = pd.read_csv(folder / "key.csv")
+    key.set_axis(["Item", "Key"], axis=1).to_csv(tmp_path / "k.csv", sep=";", index=False)
+    words = [tmp_path / "test.csv", tmp_path / "k.csv", "--options", "A,B,C,D"]
+    said = str(typed(*words, "--shape", "wide", "--column", "person=Name").exception)
+    assert said.endswith("if the column is no item, --exclude Class")
+    words += ["--column", "person=Name", "--exclude", "Class"]
+    assert json.loads(typed(*words, "--json").stdout) == json.loads(plain.stdout)
+    key.set_axis(["Question", "Right"], axis=1).to_csv(tmp_path / "other.csv", index=False)
+    said = str(typed(words[0], tmp_path / "other.csv").exception)
+    assert "no column item, key; it has Question, Right: call the columns" in said
+
+
+def test_what_matters_comes_first(files):
+    """Of an option that nobody chose little follows; what is not printed is counted."""
+    folder, _, _ = files
+    text = typed(folder / "answers.csv", folder / "key.csv", "--options", "A,B,C,D,E").output
+    flags, rows = text.split("\n\n")[1:3]
+    assert [line.split()[0] for line in flags.splitlines()[1:4]] == ["q6", "q0", "q1"]
+    assert rows.splitlines()[1].startswith("q6")
+    assert len(rows.splitlines()) == 41
+    assert "60 more rows of such items: --out OPTIONS.csv writes all" in text

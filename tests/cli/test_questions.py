@@ -101,7 +101,7 @@ def test_weights_and_a_store(files, tmp_path):
 
 @pytest.mark.parametrize("words, message", [
     (["--questions", "chosen.csv"], "it is 0: an estimate by design needs a random sample"),
-    (["--questions", "bank.csv"], "has no column selected, probability, stratum"),
+    (["--questions", "bank.csv"], "it takes what 'irt-dask choose --method random' wrote"),
     (["--questions", "none.csv"], "there is no table of items"),
     (["--item-weights", "topics.csv"], "has no column weight"),
     (["--questions", "twice.csv"], "has the item 'q0' twice"),
@@ -158,3 +158,29 @@ def test_files_that_are_read_stay(files, tmp_path):
     assert "is a store" in str(ran.exception)
     ran = typed("choose", files / "bank.csv", 41, "--out", tmp_path / "q.csv", code=2)
     assert "N is 41, and BANK has 40 items" in str(ran.exception)
+
+
+def test_several_attempts(files, tmp_path):
+    """A table of attempts gives what a store of them gives."""
+    right = np.random.default_rng(4).random((60, 12, 3)) < np.linspace(0.2, 0.9, 60)[:, None, None]
+    who, item, attempt = np.nonzero(np.ones(right.shape, dtype=bool))
+    table = pd.DataFrame({
+        "model": [f"m{k}" for k in who], "question": [f"q{k}" for k in item],
+        "score": right.ravel().astype(int), "attempt": attempt + 1,
+    })  # fmt: skip
+    table[who < 50].to_csv(tmp_path / "known.csv", index=False)
+    table[(who >= 50) & (item < 5)].to_csv(tmp_path / "new.csv", index=False)
+    stores = {n: irt.ingest(tmp_path / f"{n}.csv", tmp_path / n, trials="attempt")
+              for n in ("known", "new")}  # fmt: skip
+    fit = irt.fit_marginal(stores["known"], model="binomial", prior="empirical")
+    write_result(fit, tmp_path / "items.nc")
+    words = ["predict", tmp_path / "new.csv", tmp_path / "items.nc", "--out", tmp_path / "t.csv",
+             "--calibration", tmp_path / "known.csv", "--quiet"]  # fmt: skip
+    assert "has several attempts at an item, say --trials" in str(typed(*words, code=2).exception)
+    typed(*words, "--trials", "attempt")
+    want = irt.predict_total(stores["new"], fit, calibration=stores["known"])
+    np.testing.assert_array_equal(pd.read_csv(tmp_path / "t.csv")["total"], want["person_total"])
+    words[1], words[6] = tmp_path / "new", tmp_path / "known"
+    said = str(typed(*words, "--trials", "attempt", code=2).exception)
+    assert "--trials is of tables" in said
+    assert "which has been read" in said

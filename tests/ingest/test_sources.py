@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import irt_dask as irt
-from irt_dask.errors import InputError
+from irt_dask.errors import InputError, Notice
 from irt_dask.ingest.columns.rows import Bad
 from irt_dask.ingest.columns.values import Codes
 from irt_dask.ingest.options import codes_of
@@ -612,7 +612,7 @@ def test_key(form: str, how: str, tmp_path: Path) -> None:
     people = {
         "ann": ["A", "long answer", "1", "\u00e9"],
         "bob": [" A", " A", "0", "e"],
-        "cyd": ["a", "", "NA", "skip"],
+        "cyd": ["b", "", "NA", "skip"],
         "dan": ["B", "-9", "9", "\u00e9 "],
     }
     expected = [[1, 1, 1, 1], [1, 0, 0, 0], [0, -1, -1, 1], [0, -1, 0, 1]]
@@ -707,6 +707,15 @@ def test_options_refused(options: dict[str, Any], parts: list[str]) -> None:
         codes_of(**options)
     for part in parts:
         assert part in str(caught.value)
+
+
+def test_key_files_whose_columns_have_capitals(tmp_path: Path) -> None:
+    """Any case will do; a column that is called just so goes before."""
+    want = codes_of(key=write(tmp_path, "item,key\nq1,A\nq2,B\n", "k1.csv"))
+    assert codes_of(key=write(tmp_path, "Item,KEY\nq1,A\nq2,B\n", "k2.csv")) == want
+    both = write(tmp_path, "Item,item,key\nx,q1,A\ny,q2,B\n", "k3.csv")
+    with pytest.warns(Notice, match="'Item' is not read"):
+        assert codes_of(key=both) == want
 
 
 @pytest.mark.parametrize(

@@ -233,7 +233,7 @@ def test_names_of_rows_that_are_the_persons(tmp_path: Path) -> None:
     columns = {"person": "column 1"}
     assert f"columns={columns}" in str(e.value)
     assert stored(path, columns=columns) == (("007", "008"), ITEMS, MATRIX[:2])
-    with pytest.raises(InputError, match="the columns are 'q1', 'q2'; rename the columns of the"):
+    with pytest.raises(InputError, match="in a table of persons call the column 'person'"):
         irt.ingest(path, tmp_path / "s", columns=columns, persons=path)
 
 

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 import irt_dask as irt
 from irt_dask.cli.main import cli
+from irt_dask.report import published
 from irt_dask.report.published import write_tables
 
 JK2 = irt.Replicates.from_zones("jk2", "zone", "unit", n_zones=15)
@@ -68,3 +69,29 @@ def test_the_shell_writes_the_page(persons: pd.DataFrame, tmp_path: Path) -> Non
     result = CliRunner().invoke(cli, [*base, "--report", str(tmp_path / "p.txt")])
     assert result.exit_code != 0
     assert "does not end in .html" in str(result.exception)
+
+
+def test_a_page_of_changes_tells_of_the_link(table: pd.DataFrame, tmp_path: Path) -> None:
+    """An error of 0 that was said is no error that was found."""
+    at = table["statistic"] == "mean"
+    for error, told in ((0.0, True), (2.0, False)):
+        changes = irt.trend(table[at], table[at], linking_error=error)
+        page = write_tables(tmp_path / "t.html", {"Changes": changes}, title="Changes").read_text()
+        assert "the error of the link between the two scales" in page
+        assert ("It was said to be 0" in page) == told
+        assert "<nav" not in page
+    page = write_tables(tmp_path / "p.html", {"a": table[at], "b": table[at]}, title="c")
+    assert "error of the link" not in page.read_text()
+    assert "<nav" in page.read_text()
+
+
+def test_pictures_that_are_left_out_are_counted(
+    table: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(published, "_MOST_IMAGES", 2)
+    one = table[(table["statistic"] == "mean") & (table["row"] == "group")]
+    many = pd.concat([one.assign(variable=f"v{k}") for k in range(3)], ignore_index=True)
+    page = write_tables(tmp_path / "m.html", {"many": many}, title="c").read_text()
+    assert page.count("<img") == 2
+    assert "Pictures that are not drawn: 1; at most 2 are, of up to 400 groups each." in page
+    assert "not drawn" not in write_tables(tmp_path / "o.html", {"o": one}, title="c").read_text()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -183,3 +185,27 @@ def test_progress_is_told(tmp_path):
     stages = dict.fromkeys(stage for stage, *_ in told)
     assert list(stages) == ["regressions", "logistic regressions, passes",
                             "logistic regressions, passes of replicates"]  # fmt: skip
+
+
+def test_best_guesses_are_named(tmp_path):
+    """EAPs by the SD beside them; other estimates, and other people's columns, are not."""
+    rng = np.random.default_rng(1)
+    scores = pd.DataFrame({
+        "person_id": [f"p{k}" for k in range(40)], "person_ability": rng.normal(size=40),
+        "sex": ["f", "m"] * 20, "zone": np.arange(40) // 4 + 1, "unit": np.arange(40) % 2,
+    })  # fmt: skip
+    design = irt.Replicates.from_zones("jk2", "zone", "unit", n_zones=10)
+
+    def told(table, values):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            irt.tabulate(table, values, by="sex", replicates=design, statistics="mean")
+        return [str(w.message) for w in caught if "best guesses vary less" in str(w.message)]
+
+    eap, wle = (scores.assign(**{f"person_ability_{e}": 0.5}) for e in ("sd", "se"))
+    assert len(said := told(eap, {"math": "person_ability"})) == 1
+    assert said[0].startswith("'math' is person_ability")
+    assert not told(wle, {"math": "person_ability"})
+    assert not told(scores.rename(columns={"person_ability": "x"}), "x")
+    with pytest.warns(DataWarning, match="best guesses vary less"):
+        irt.regress(eap, "person_ability ~ sex", replicates=design)

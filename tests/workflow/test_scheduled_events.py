@@ -18,9 +18,10 @@ bank = "bank.csv"
 out = "scores"
 events = "events.jsonl"
 report = "tables.html"
+plausible = 2
 [[tables]]
 out = "all.csv"
-values = { ability = "person_ability" }
+values = { ability = "pv*" }
 """
 
 

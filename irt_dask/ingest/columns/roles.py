@@ -360,6 +360,8 @@ def _single(header: Header, role: str, shape: str, names: list[str]) -> str:
         else f"no column has a usual name of the {role} ({listed(sorted(ALIASES[role]))})"
     )
     remedy = f"say shape={shape!r} and columns={{{role!r}: NAME}}"
+    if role == "person" and not names:
+        remedy += "; if no column tells the persons apart, add one that numbers them"
     if shape == "persons":
-        remedy = "rename the columns of the table"
+        remedy = f"in a table of persons call the column {role!r} in the first line"
     raise header.error(f"{problem}; {header.shown()}; {remedy}")

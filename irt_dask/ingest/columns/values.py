@@ -189,7 +189,17 @@ class Codes:
             return self._of_share(text, exact)
         if exact is not None or self.key is None:
             return UNKNOWN if exact is None else exact
+        if self._in_another_case(text) is not None:
+            return UNKNOWN
         return self._of_answers.get(self._answer(text))
+
+    def _in_another_case(self, text: str) -> str | None:
+        """Return an option of the key from which an answer differs in case alone, d from D.
+
+        As another answer it would be wrong, which few mean.
+        """
+        found = self._by_case.get(text.casefold())
+        return None if found is None or text in self._known or text != self._answer(text) else found
 
     def _of_share(self, text: str, exact: int | None) -> int:
         """Return how many attempts a share right is; words mean none or all."""
@@ -207,6 +217,11 @@ class Codes:
     @cached_property
     def _of_answers(self) -> dict[str | float, int]:
         return {self._answer(text): code for text, code in self.table.items()}
+
+    @cached_property
+    def _by_case(self) -> dict[str, str]:
+        options = {option for scores in (self.key or {}).values() for option in scores}
+        return {option.casefold(): option for option in sorted(options)}
 
     @cached_property
     def _known(self) -> set[str]:
@@ -229,6 +244,11 @@ class Codes:
         if item in self.limits.collapsed and 0 <= code < self.limits.of(item):
             k = self.limits.of(item) - 1 - code if self.reverse.takes(item) else code
             why = dropped(text, item, k)
+        elif code == UNKNOWN and (option := self._in_another_case(text)) is not None:
+            why = (
+                f"the key has {option!r}: if it is the same answer, write it so in the file, else "
+                f"recode={{{text!r}: 'wrong'}}"
+            )
         else:
             why = reason(
                 text, item, self.limits, code=code, keyed=self.key is not None,

@@ -143,7 +143,8 @@ class Refused:
                 at, "", name,
                 f"the person {self._person(at)!r} has a second response to the item {name!r}, "
                 f"after the one on {self._place(first_of[int(at)])}; "
-                f"keep one of the two",
+                f"keep one of the two, or, where a person has several attempts at an item, say "
+                f"trials=",
             )  # fmt: skip
 
     def _told(self, rows: np.ndarray) -> np.ndarray:

@@ -199,12 +199,14 @@ def _parsed(
         raise InputError(f"{path}: must be a .csv, .tsv or .tab file")
     table = open_table(checked, scratch, dialect)
     error = table.text.error
-    for name in needed:
-        if name not in table.names:
-            header = Header([*table.names], error, table.delimiter)
-            raise error(f"there is no column {name!r}; {header.shown()}", 1)
     written = {name.casefold(): name for name in reversed([*table.names])}
-    found = {name: name for name in needed} | {n: written[n] for n in more if n in written}
+    written |= {name: name for name in table.names}  # as it stands, before another case
+    for name in needed:
+        if name not in written:
+            header = Header([*table.names], error, table.delimiter)
+            shown = f"{header.shown()}; the first line has to have {' and '.join(needed)}"
+            raise error(f"there is no column {name!r}; {shown}", 1)
+    found = {name: written[name] for name in (*needed, *more) if name in written}
     names = [*found.values()]
     first = table.first_line
     for k in range(table.text.n_pieces):

@@ -1,0 +1,53 @@
+"""Numbers as they are printed for people."""
+
+import irt_dask as irt
+from irt_dask.cli.common import rows, show
+from irt_dask.report.tables import caveats
+
+
+def test_a_small_p_value_is_not_shown_as_none():
+    text = rows([
+        {"item": "q1", "shift": 0.0001, "uniform_p_value": 1e-9, "p_misfit": 2e-4},
+        {"item": "q2", "shift": -0.5, "uniform_p_value": 0.0006, "p_misfit": float("nan")},
+    ]).splitlines()  # fmt: skip
+    assert [line.split()[1:] for line in text[1:]] == [
+        ["0.000", "<0.001", "<0.001"],
+        ["-0.500", "0.001", "-"],
+    ]
+
+
+def test_numbers_are_rounded_for_people_alone(capsys):
+    values = {"log_likelihood": -2466.6533912345, "n": 5, "p_value": 1.23456789012e-12}
+    show(values, False)
+    assert [line.split()[-1] for line in capsys.readouterr().out.splitlines()] == [
+        "-2466.65339", "5", "1.23456789e-12",
+    ]  # fmt: skip
+    show(values, True)
+    assert "-2466.6533912345" in capsys.readouterr().out
+
+
+def test_bayes_says_that_it_knows_no_groups(typed, tmp_path):
+    lsat = irt.load_lsat().to_xarray()["response"].values[::5]
+    lines = [",".join([f"p{i}", "ab"[i % 2], *map(str, y)]) for i, y in enumerate(lsat)]
+    (tmp_path / "r.csv").write_text("person,group,q1,q2,q3,q4,q5\n" + "\n".join(lines) + "\n")
+    said = typed("ingest", "r.csv", "s", "--column", "group=group").out
+    assert "groups          yes" in said
+    words = ("calibrate", "s", "--cluster", "none", "--out", "b.csv")
+    assert (
+        "the groups of the persons are not used" in typed(*words, "--draws", 50, code=2).err
+    )  # too few
+    said = typed(*words, "--method", "marginal").err
+    assert "the groups of the persons" not in said
+    assert "say little of a single item" not in said  # 200 persons
+
+
+def test_few_persons_are_named(typed, tmp_path):
+    """In the shell and on the page; not of scores, whatever their number."""
+    assert typed("simulate", "few", "--persons", 40, "--items", 8).out
+    words = ("calibrate", "few", "--method", "marginal", "--prior", "empirical")
+    said = typed(*words, "--out", "b.csv", "--fit", "f.nc").err
+    assert "note: 40 persons say little of a single item" in said
+    typed("score", "few", "b.csv", "--out", "scores")
+    typed("report", "f.nc", "--scores", "scores", "--out", "r.html")
+    assert (tmp_path / "r.html").read_text().count("40 persons say little of a single item") == 1
+    assert "say little" not in "".join(caveats({"n_persons": 40, "method": "eap"}))
