@@ -258,9 +258,8 @@ def _calibrated(
 
 # --- the bank -------------------------------------------------------------------------------------
 
-#: What fits say of fixed items, which tests of drift say better, and covariances that all items
-#: of the bank would have to have.
-_LEFT_OUT = ("item_anchor_", "iteration_", "item_parameter_", "parameter_")
+#: What fits say of fixed items, which tests of drift say better, and of how they went.
+_LEFT_OUT = ("item_anchor_", "iteration_")
 
 
 def _described(

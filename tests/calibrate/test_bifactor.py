@@ -233,7 +233,7 @@ def test_errors_are_the_curvature_of_the_objective(loadings, prior):
     with Engine(irt.from_array(y)) as engine:
         r = rounds(engine, testlet=loadings == "testlet", prior=prior)
         x = r.model.pack(pooled(fit), fit["block_effect_sd"].values)
-        found = errors.found(r, x, True)
+        found = errors.found(r, x, True, len(y))
     np.testing.assert_allclose(found.x, x, rtol=0, atol=1e-7)  # Newton steps were there before
     assert found.free.sum() == r.model.n_parameters
     information = np.linalg.inv(found.covariance)
@@ -265,7 +265,7 @@ def test_sampling_weights_have_the_sandwich():
     with Engine(data) as engine:
         r = rounds(engine, testlet=True)
         x = r.model.pack(pooled(fit), fit["block_effect_sd"].values)
-        found = errors.found(r, x, True)
+        found = errors.found(r, x, True, len(y))
         bread = np.linalg.inv(errors._observed(r, x, r.expect(x)[1])[0])
 
     def values(v):
@@ -274,7 +274,8 @@ def test_sampling_weights_have_the_sandwich():
 
     steps = 1e-4 * np.eye(x.size)
     scores = np.array([(values(x[:, 0] + e) - values(x[:, 0] - e)) / 2e-4 for e in steps])
-    want = bread @ (scores * weight**2) @ scores.T @ bread
+    want = bread @ (scores * weight**2) @ scores.T @ bread * len(y) / (len(y) - 1)
+    assert fit.attrs["standard_errors"] == "sandwich"
     np.testing.assert_allclose(np.diag(found.covariance), np.diag(want), rtol=1e-4)
 
 

@@ -78,7 +78,7 @@ def test_a_million_times_changes_nothing(method: Method) -> None:
 def test_equal_weights_are_none(method: Method) -> None:
     got = method(given(method, np.full(N, 1.0 / N)))
     expected = method(as_responses(codes(method), of=method, persons=table()))
-    of_errors = ("item_anchor", "_covariance")
+    of_errors = ("item_anchor", "_covariance", "_draw")
     if method.name == "fit_population":  # residual variances hold what coefficients' errors took
         of_errors += ("residual_", "group_sd", "group_correlation", "explained_share")
     about_se = [
@@ -86,7 +86,8 @@ def test_equal_weights_are_none(method: Method) -> None:
         if str(v).endswith("_se") or any(part in str(v) for part in of_errors)
     ]  # fmt: skip
     # weights bring the sandwich
-    if method.name in ("fit_marginal", "fit_concurrent", "fit_population", "score"):
+    robust = ("fit_marginal", "fit_concurrent", "fit_population", "fit_bifactor", "score")
+    if method.name in robust:
         got, expected = got.drop_vars(about_se), expected.drop_vars(about_se)
         told = ("standard_errors", "n_sampling_units", "degrees_of_freedom")
         for name in ("anchor_chi2", "anchor_p_value", *told):

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+import xarray as xr
+from scipy import stats
 
 import irt_dask as irt
 from irt_dask.errors import ApproximationWarning
@@ -46,11 +48,34 @@ def test_against_a_loop_over_pairs(planted):
         both = (y[i] >= 0) & (y[j] >= 0)
         r, v = (y - p)[:, both], (p * (1 - p))[:, both]
         z = (r[i] @ r[j]) / np.sqrt(v[i] @ v[j])
+        third = v * (1.0 - 2.0 * p)[:, both]
+        of_gamma = stats.pearson3(third[i] @ third[j] / (v[i] @ v[j]) ** 1.5)
+        z = stats.norm.isf(of_gamma.sf(z)) if z > 0.0 else stats.norm.ppf(of_gamma.cdf(z))
         assert np.isclose(one["pair_similarity"], (z - median) / max(spread, 1.0), atol=1e-6)
         assert np.isclose(one["pair_agreement"], (y[i] == y[j])[both].mean())
         expected = (p[i] * p[j] + (1 - p[i]) * (1 - p[j]))[both].mean()
         assert np.isclose(one["pair_expected_agreement"], expected, atol=1e-6)
         assert int(one["pair_n_items"]) == both.sum()
+
+
+@pytest.mark.parametrize("difficulty", [-2.5, 2.5])
+def test_chance_names_nobody_where_items_are_easy_or_hard(difficulty):
+    """40 data sets of persons who are 60, and one pair of each: one has a false pair in 20.
+
+    More than 8 have one in less than one of 5,000 fresh seeds; a normal tail has them in most.
+    """
+    a, d = np.ones(60), np.full(60, -difficulty)
+    bank = xr.Dataset(
+        {"item_discrimination": ("items", a), "item_intercept": ("items", d)},
+        coords={"item_id": ("items", [str(j) for j in range(60)])}, attrs={"model": "2pl"},
+    )  # fmt: skip
+    false = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        y = rng.random((60, 60)) < 1.0 / (1.0 + np.exp(difficulty - rng.normal(size=(60, 1))))
+        pairs = irt.answer_similarity(y.astype(int), bank, ability=(0.0, 1.0))
+        false += int((~pairs["pair_identical"].values).any())
+    assert false <= 8
 
 
 def test_tiles_and_many_persons(planted, monkeypatch):

@@ -83,6 +83,27 @@ def test_known_questions_keep_their_bits_and_new_ones_are_on_their_scale(bank):
     assert "in the standard errors" in grown.attrs["anchor_errors"]
 
 
+def test_the_covariance_of_all_questions_is_kept(bank, leaked):
+    """That of the bank among its own, the drifted one too; errors are its roots."""
+    grown = leaked[1]
+    names = [f"{i} {c}" for i, c in zip(grown["parameter_item"].values,
+             grown["parameter_column"].values, strict=True)]  # fmt: skip
+    assert {n.split(" ")[0] for n in names} == set(grown["item_id"].values)
+    matrix = grown["item_parameter_covariance"].values
+    before = [f"{i} {c}" for i, c in zip(bank["parameter_item"].values,
+              bank["parameter_column"].values, strict=True)]  # fmt: skip
+    at = [names.index(n) for n in before]
+    np.testing.assert_allclose(
+        matrix[np.ix_(at, at)], bank["item_parameter_covariance"], rtol=1e-9, atol=1e-15
+    )
+    assert np.linalg.eigvalsh(matrix)[0] > 0.0
+    of_d = [names.index(f"{i} d") for i in grown["item_id"].values]
+    np.testing.assert_allclose(
+        np.sqrt(np.diag(matrix)[of_d]), grown["item_intercept_se"], rtol=1e-6
+    )
+    assert "with their covariances" in grown.attrs["anchor_errors"]
+
+
 def test_a_question_that_drifted_is_another_one_for_those_who_joined(bank, leaked):
     responses, grown = leaked
     names = grown["item_id"].values.tolist()

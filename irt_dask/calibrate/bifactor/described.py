@@ -60,6 +60,7 @@ def described(
             "converged": end.converged,
             "n_iterations": len(end.trace),
             **_attrs(fit, x, found.value),
+            **_of_errors(fit, found),
         },
     )
 
@@ -100,6 +101,12 @@ def _effects(model: Model, slopes: Floats) -> tuple[Floats, csr_array]:
             gradient[[b], 3 * at] = -effects[b] * a / of_a
             gradient[[b], 3 * at + 1] = effects[b] * s / of_s
     return effects, csr_array(gradient)
+
+
+def _of_errors(fit: Rounds, found: Maximum) -> dict[str, Any]:
+    """How standard errors were found, if not from the information."""
+    sandwich = found.covariance is not None and fit.engine.sampled
+    return {"standard_errors": "sandwich"} if sandwich else {}
 
 
 def _attrs(fit: Rounds, x: Floats, value: float) -> dict[str, Any]:

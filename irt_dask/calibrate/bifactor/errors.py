@@ -96,11 +96,13 @@ def asked(model: Model, standard_errors: bool | None) -> bool:
     return n <= _BY_DEFAULT if standard_errors is None else bool(standard_errors)
 
 
-def found(fit: Rounds, x: Floats, with_errors: bool, *, converged: bool = True) -> Maximum:
+def found(
+    fit: Rounds, x: Floats, with_errors: bool, n_answered: int, *, converged: bool = True
+) -> Maximum:
     """The maximum near x, where iterations ended, and errors there, if asked for.
 
     There are none, with a warning unless the iterations just ended too early, where the information
-    is singular.
+    is singular.  ``n_answered`` persons have a response.
     """
     value, seen = fit.expect(x)
     free = _free(fit.model, x)
@@ -115,7 +117,7 @@ def found(fit: Rounds, x: Floats, with_errors: bool, *, converged: bool = True) 
         begun, (x, value, seen) = x, _polished(fit, x, value, seen, inverse, free)
         if fit.engine.sampled:
             middle = (squares + _of_prior(fit.model, x))[np.ix_(free, free)]
-            inverse = inverse @ middle @ inverse
+            inverse = inverse @ middle @ inverse * (n_answered / max(n_answered - 1, 1))
         end, free = Maximum(x, value, inverse, free), _free(fit.model, x)
         if np.abs(x - begun).max() <= _FAR and np.array_equal(free, end.free):
             break

@@ -92,7 +92,8 @@ def fit_bifactor(
         and those of a lambda near 0, which cannot lie below it, say how far up it may lie.
         ``item_loading_draw`` and ``item_intercept_draw`` (draw, ...): the draws.
         attrs: ``log_likelihood``, of the data alone; ``objective``, with the ``log_prior``;
-        ``n_parameters``; without a prior ``aic`` and ``bic``.
+        ``n_parameters``; without a prior ``aic`` and ``bic``; ``standard_errors``, "sandwich" with
+        sampling weights.
 
     Raises
     ------
@@ -166,7 +167,9 @@ def fit_bifactor(
         x = model.start(counts)
         saved = checkpoint_of(engine, checkpoint, _identity(model, tolerance, x))
         end = climb.full(fit, x, max_iterations, tolerance, saved, "bifactor")
-        found = errors.found(fit, model.upright(end.x), with_errors, converged=end.converged)
+        found = errors.found(
+            fit, model.upright(end.x), with_errors, counts.n_persons, converged=end.converged
+        )
         drawn = errors.draws(model, found, n_draws, seed)
         result = described(fit, end, found, counts, drawn, names, given)
     if not end.converged:
