@@ -8,6 +8,7 @@ import click
 import numpy as np
 import pandas as pd
 import xarray as xr
+from click.core import ParameterSource
 
 from irt_dask.cli.common import (
     cluster_option,
@@ -24,6 +25,8 @@ from irt_dask.cli.results import new_csv, records, write_csv
 from irt_dask.errors import InputError
 from irt_dask.store import open_responses
 
+#: Options of a fit, which --known has no use for.
+_OF_FIT = ("loadings", "prior", "standard_errors", "max_iterations", "seed")
 #: What is said of a fit, where it says so itself.
 _SHOWN = (
     "method", "model", "identification", "converged", "n_iterations", "objective",
@@ -120,6 +123,15 @@ def _check(
         raise InputError("with --known persons are scored: give --scores, not --out or --fit")
     if not (out or kept or scores):
         raise InputError("nothing would be kept: give --out, --fit or --scores")
+    if known is not None and (some := [name for name in _OF_FIT if _typed(name)]):
+        raise InputError(f"--{some[0].replace('_', '-')} is of a fit, and --known has been fitted")
+    if not scores and _typed("n_item_draws"):
+        raise InputError("--item-draws is of scores: give --scores")
+
+
+def _typed(option: str) -> bool:
+    source = click.get_current_context().get_parameter_source(option)
+    return source is ParameterSource.COMMANDLINE
 
 
 def _asked(options: dict[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,8 @@ _ONE = ("item_discrimination", "item_intercept")
 #: Of items with more than two categories, and of nominal ones.
 _STEPS = ("item_step_intercept", "item_category_score")
 _SEVERAL = ("item_loading", "item_intercept")
+#: Draws that are averaged over, unless others are asked for.
+_USUAL = 20
 
 
 def has_draws(items: Any) -> bool:
@@ -37,6 +39,11 @@ def has_draws(items: Any) -> bool:
     return isinstance(items, xr.Dataset) and all(
         name in items and DRAW in items[name].dims for name in drawn
     )
+
+
+def usual_draws(items: xr.Dataset) -> int:
+    """Draws of these items to average over, unless others are asked for: 0 if there are none."""
+    return min(_USUAL, items.sizes[DRAW]) if has_draws(items) else 0
 
 
 def _more() -> list[str]:

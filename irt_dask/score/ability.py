@@ -18,7 +18,7 @@ from irt_dask.engine.identity import identified
 from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import InputError
 from irt_dask.items.bifactor import is_bifactor
-from irt_dask.items.draws import has_draws, item_draws, loading_draws
+from irt_dask.items.draws import item_draws, loading_draws, usual_draws
 from irt_dask.items.parameters import (
     has_loadings,
     item_loadings,
@@ -37,8 +37,6 @@ from irt_dask.store.places import location
 
 _MAX_IN_MEMORY = 10_000_000
 _MAX_PLAUSIBLE_IN_MEMORY = 10 * _MAX_IN_MEMORY
-#: Item draws over which abilities are averaged by default, where there are draws.
-_ITEM_DRAWS = 20
 #: Items from which on it is asked how many of them a person answers at most, and how many times as
 #: many they have to be for nodes to rest on that.
 _MANY_ITEMS, _FEWER = 5000, 8
@@ -151,7 +149,7 @@ def _plan(responses: Responses, items: xr.Dataset, options: Options) -> Plan:
     """Choose the items to score with; every complaint about items is made here."""
     n_plausible = whole_number("n_plausible", options.n_plausible, 0)
     if options.n_item_draws is None:
-        n_draws = _default_draws(items) if options.method == "eap" else 0
+        n_draws = usual_draws(items) if options.method == "eap" else 0
     else:
         n_draws = whole_number("n_item_draws", options.n_item_draws, 0)
     keys = tuple(keyed_random.key(options.seed, "plausible", r) for r in range(n_plausible))
@@ -189,10 +187,6 @@ _KINDS: dict[bool, tuple[int, Any, Any]] = {
     False: (1, item_set, _drawn_items),
     True: (2, _planes, _drawn_planes),
 }
-
-
-def _default_draws(items: xr.Dataset) -> int:
-    return min(_ITEM_DRAWS, items.sizes["draw"]) if has_draws(items) else 0
 
 
 def _check_memory(n_persons: int, n_plausible: int, n_dims: int) -> None:

@@ -21,14 +21,14 @@ from irt_dask.items.bifactor import (
     in_part,
     tables,
 )
-from irt_dask.items.draws import has_draws, spaced
+from irt_dask.items.draws import spaced, usual_draws
 from irt_dask.kernels.several import bifactor_posterior as kernel
 from irt_dask.score import summary
 from irt_dask.score.checks import Options
 from irt_dask.store import Block, Responses
 
-#: Draws of the items that are averaged over, if they are there; what they are of.
-_ITEM_DRAWS, _DRAWN = 20, ("item_loading", "item_intercept")
+#: What draws of the items are of.
+_DRAWN = ("item_loading", "item_intercept")
 #: Numbers that are returned in memory.
 _MAX_IN_MEMORY = 100_000_000
 
@@ -69,13 +69,6 @@ def _grids(items: BlockItems, averaged: tuple[BlockItems, ...]) -> Grids:
     return grids_of(items, bound=further(float(known.nodes[-1]), 1.0))
 
 
-def _n_draws(items: xr.Dataset, asked: int | None) -> int:
-    """Draws of the items that are averaged over."""
-    if asked is None:
-        return min(_ITEM_DRAWS, items.sizes["draw"]) if has_draws(items) else 0
-    return whole_number("n_item_draws", asked, 0)
-
-
 def _person_ids(ref: Any) -> Any:
     return ref.person_ids()
 
@@ -87,7 +80,8 @@ def run(
     """See :func:`irt_dask.score`, with a result of ``fit_bifactor``."""
     _refuse(options, composites, store)
     slopes, of_item, names = block_items(items, responses.item_id)
-    n_draws = _n_draws(items, options.n_item_draws)
+    asked = options.n_item_draws
+    n_draws = usual_draws(items) if asked is None else whole_number("n_item_draws", asked, 0)
     numbers = 2 * responses.n_persons * len(names)
     if numbers > _MAX_IN_MEMORY:
         raise InputError(

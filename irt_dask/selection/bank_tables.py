@@ -20,7 +20,7 @@ from irt_dask.arrays import Floats, Ints
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine.cache import keep
 from irt_dask.engine.memory import refuse_beyond_memory
-from irt_dask.items.draws import has_draws, item_draws
+from irt_dask.items.draws import item_draws, usual_draws
 from irt_dask.items.parameters import bank_item_ids, item_set
 from irt_dask.selection.by_item import weights_of
 from irt_dask.selection.questions import points_of
@@ -38,8 +38,6 @@ SPACING = _STEP / _PER_UNIT
 _TOGETHER, _FEW = 1024, 1 << 21
 #: Bytes of curves of single questions that a bank keeps.
 _KEPT = 1 << 26
-#: Item draws over which estimates are averaged, where there are draws.
-_ITEM_DRAWS = 20
 
 
 class Curves(NamedTuple):
@@ -179,7 +177,6 @@ def bank_of(items: xr.Dataset, item_weights: Any) -> Bank:
     """Read a fit or a bank; where it carries draws, up to 20 of them."""
     item_id = bank_item_ids(items)
     sets = [item_set(items, item_id)]
-    if has_draws(items):
-        n = min(_ITEM_DRAWS, items.sizes["draw"])
+    if n := usual_draws(items):
         sets += item_draws(items, item_id, n, option="n_item_draws")
     return Bank(item_id, tuple(sets), weights_of(item_weights, item_id))

@@ -23,7 +23,7 @@ from irt_dask.engine.cache import read_block
 from irt_dask.engine.identity import identified
 from irt_dask.engine.inputs import check_level
 from irt_dask.errors import InputError
-from irt_dask.items.draws import has_draws, item_draws
+from irt_dask.items.draws import item_draws, usual_draws
 from irt_dask.items.parameters import bank_item_ids, item_set, refuse_other_categories
 from irt_dask.kernels.posterior import totals
 from irt_dask.kernels.responses import response_counts
@@ -34,8 +34,6 @@ from irt_dask.selection.warned import warn_of_draws, warn_of_population
 from irt_dask.store import Responses
 
 _MAX_IN_MEMORY = 10_000_000
-#: Item draws over which totals are averaged, where there are draws.
-_ITEM_DRAWS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,8 +134,7 @@ def _plan(
     at = np.array([place[i] for i in responses.item_id], dtype=np.int64)
     known = Questions(item_set(items, item_id), own, at, weights_of(item_weights, item_id), design)
     averaged: tuple[Questions, ...] = (known,)
-    if has_draws(items):
-        n = min(_ITEM_DRAWS, items.sizes["draw"])
+    if n := usual_draws(items):
         drawn = item_draws(items, item_id, n, option="item draws")
         averaged = tuple(replace(known, bank=one, own=one.take(at)) for one in drawn)
     return Plan(known, averaged, level, designed, misfit.NOT_MEASURED)
@@ -151,7 +148,7 @@ def _attrs(plan: Plan, items: xr.Dataset, n_persons: int, store: Path | None) ->
         "level": plan.level,
         "n_persons": n_persons,
         "n_questions": plan.questions.bank.n_items,
-        "n_item_draws": len(plan.averaged) if has_draws(items) else 0,
+        "n_item_draws": usual_draws(items),
         "ability": "N(0, 1)",
         "interval": "conditional on the model: " + plan.misfit.said,
         **plan.misfit.attrs,
