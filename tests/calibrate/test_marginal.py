@@ -243,6 +243,16 @@ def test_the_likelihood_never_falls(options):
         fit(with_persons(y, table), max_iterations=2, standard_errors=False, **options)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_fit_that_starts_at_the_maximum_ends_there(seed):
+    """There the likelihood rises and falls by rounding, which is no fall."""
+    y = irt.from_array(data(2000, 20, seed)[0])
+    first = fit(y)
+    again = fit(y, start=first)
+    assert again.attrs["n_iterations"] == 3
+    np.testing.assert_allclose(again.item_difficulty, first.item_difficulty, rtol=0, atol=1e-8)
+
+
 def test_few_persons_and_many_items():
     """A common shift or stretch, which hardly matters to the likelihood, is found all the same,
     also with items whose best slope would be below 0, or that everybody answers rightly."""
