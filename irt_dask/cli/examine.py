@@ -21,25 +21,20 @@ from irt_dask.cli.common import (
     weights_option,
     workers,
 )
-from irt_dask.cli.results import new_csv, records, write_csv
+from irt_dask.cli.results import new_csv, new_result, records, write_csv, write_result_or_csv
 from irt_dask.cli.spoken import list_of
 from irt_dask.errors import InputError
 from irt_dask.store.documents import by_item
 
 #: Rows that are printed; files and --json have all.
 _MOST = 40
-#: Mean squares outside are called misfit (docs/fit.md), p-values below this over the items too.
-_LOW, _HIGH, _LEVEL = 0.7, 1.3, 0.05
-#: Persons whose fit is summarised without a folder to write it to.
-MOST_PERSONS = 1_000_000
 
 _bank = click.argument("bank", type=click.Path())
 _store = click.argument("store", type=click.Path())
 
 
 def shown(frame: pd.DataFrame, columns: tuple[str, ...], title: str) -> None:
-    """Print some rows and columns under a title."""
-    """Print the first rows of a table."""
+    """Print the first rows of a table, some of its columns, under a title."""
     if len(frame) == 0:
         return
     more = f" (the first {_MOST} of {len(frame)})" if len(frame) > _MOST else ""
@@ -64,8 +59,9 @@ def _ability(
 @click.command()
 @_store
 @_bank
-@click.option("--out", type=click.Path(), metavar="ITEMS.csv",
-              help="Write the statistics of all items, a row an item.")  # fmt: skip
+@click.option("--out", type=click.Path(), metavar="ITEMS.csv|.nc",
+              help="Write the statistics of all items, a row an item; or as ITEMS.nc, which "
+              "'irt-dask report --results' shows.")  # fmt: skip
 @click.option("--persons", type=click.Path(), metavar="FOLDER",
               help="Write infit, outfit and l_z* of every person, one Parquet file per block.",
               )  # fmt: skip
@@ -94,8 +90,10 @@ def fit(
     (l_z*). Cut-offs are conventions: see 'irt-dask docs fit'.
     """
     import irt_dask as irt
+    from irt_dask.report.flags import misfits
+    from irt_dask.workflow.fit_tests import MOST_PERSONS
 
-    path = new_csv(out)
+    path = new_result(out)
     r, known = responses_and_bank(store, bank, items=items, weights=weights, quiet=quiet)
     options: dict[str, Any] = {"ability": ability, "progress": False if quiet else None}
     with warned(quiet), workers(cluster, r, quiet=quiet) as client:
@@ -104,8 +102,8 @@ def fit(
         if persons is not None or r.n_persons <= MOST_PERSONS:
             of_persons = irt.person_fit(r, known, store=persons, client=client, **options)
     frame = by_item(tests)
-    write_csv(frame, path)
-    misfit = frame[_misfits(frame)]
+    write_result_or_csv(tests, frame, path)
+    misfit = frame[misfits(tests)]
     about: dict[str, Any] = {
         "items": len(frame),
         "items_that_do_not_fit": len(misfit),
@@ -126,13 +124,6 @@ def fit(
     shown(misfit, columns, "Items that do not fit")
 
 
-def _misfits(frame: pd.DataFrame) -> Any:
-    """Items whose mean squares or p-values stand out."""
-    p = frame["sx2_p_value" if "sx2_p_value" in frame else "chi2_p_value"]
-    squares = frame[["infit", "outfit"]]
-    return ((squares < _LOW) | (squares > _HIGH)).any(axis=1) | (p < _LEVEL / len(frame))
-
-
 # --- dif ------------------------------------------------------------------------------------------
 
 
@@ -145,8 +136,9 @@ def _misfits(frame: pd.DataFrame) -> Any:
               help="Group that may be favoured or disadvantaged. Repeat it for several, each "
               "compared with the reference and all tested together (default: all others).",
               )  # fmt: skip
-@click.option("--out", type=click.Path(), metavar="DIF.csv",
-              help="Write the tests, a row for each item and focal group.")  # fmt: skip
+@click.option("--out", type=click.Path(), metavar="DIF.csv|.nc",
+              help="Write the tests, a row for each item and focal group; or as DIF.nc, which "
+              "'irt-dask report --results' shows.")  # fmt: skip
 @click.option("--anchors", default="all", show_default=True, metavar="A,B",
               help="Items that are taken to be the same in all groups: 'all', 'iterate' (those "
               "that differ are left out, and the rest looked at again), or names.")  # fmt: skip
@@ -171,8 +163,10 @@ def dif(
     were drawn one by one, whatever schools they are from.
     """
     import irt_dask as irt
+    from irt_dask.report.flags import LEVEL
+    from irt_dask.workflow.fit_tests import dif_table
 
-    path = new_csv(out)
+    path = new_result(out)
     r, known = responses_and_bank(store, bank, items=items, weights=weights, quiet=quiet)
     with warned(quiet), workers(cluster, r, quiet=quiet) as client:
         tests = irt.dif(
@@ -180,8 +174,8 @@ def dif(
             anchors=anchors if anchors in ("all", "iterate") else list_of(anchors),
             progress=False if quiet else None,
         )  # fmt: skip
-    everything, groups = _by_group(tests)
-    write_csv(everything, path)
+    everything, groups = dif_table(tests), _by_group(tests)
+    write_result_or_csv(tests, everything, path)
     about = {"reference": reference, "n_reference": tests.attrs["n_reference"],
              "items": tests.sizes["items"]}  # fmt: skip
     about |= {k: v for k, v in tests.attrs.items() if k in ("weight_kind", "mean_weight")}
@@ -192,36 +186,27 @@ def dif(
     click.echo(f"\nGroups, abilities on the scale of the reference group:\n\n{rows(groups)}")
     looked_at = ["uniform", "nonuniform", *(["omnibus"] if len(groups) > 1 else [])]
     low = everything[[f"{t}_p_value" for t in looked_at]].min(axis=1)
-    found = everything["class"].isin(["B", "C"]) | (low < _LEVEL / about["items"])
+    found = everything["class"].isin(["B", "C"]) | (low < LEVEL / about["items"])
     columns = ("item", "focal", "class", "shift", "shift_se", "delta", "uniform_p_value", "slope",
                *(f"{t}_p_value" for t in looked_at[1:]))  # fmt: skip
     shown(everything[found], columns, "Items that may favour a group")
 
 
-def _by_group(tests: xr.Dataset) -> tuple[pd.DataFrame, list[dict[str, Any]]]:
-    """A row for each item and focal group, and one for each of these groups.
-
-    A single group is without the test of all groups, which is that of the group.
-    """
-    frames, groups = [], []
-    if tests.sizes["focal"] == 1:
-        tests = tests.drop_vars([v for v in tests if str(v).startswith("item_dif_omnibus")])
+def _by_group(tests: xr.Dataset) -> list[dict[str, Any]]:
+    """A row for each focal group."""
+    groups = []
     for label in tests["focal"].values:
         of_one = tests.sel(focal=label)
-        frame = by_item(of_one, "item_dif_")
-        frame.insert(1, "reference", tests.attrs["reference"])
-        frame.insert(2, "focal", str(label))
-        frames.append(frame)
-        found = frame["class"].value_counts()
+        classes = of_one["item_dif_class"].values.astype(str)
         names = {"n": "n_persons", "ability_mean": "ability_mean", "ability_sd": "ability_sd"}
         groups.append({
             "focal": str(label),
             **{k: of_one[f"focal_{name}"].item() for k, name in names.items()},
             "anchors": tests.attrs["n_anchors"],
-            **{f"class_{c}": int(found.get(c, 0)) for c in "ABC"},
-            "untested": int((frame["class"] == "").sum()),
+            **{f"class_{c}": int((classes == c).sum()) for c in "ABC"},
+            "untested": int((classes == "").sum()),
         })  # fmt: skip
-    return pd.concat(frames, ignore_index=True), groups
+    return groups
 
 
 # --- information ----------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from irt_dask.cli.common import (
     workers,
 )
 from irt_dask.cli.data import columns_of, listed_names, table_options
-from irt_dask.cli.results import new_csv, records, write_csv
+from irt_dask.cli.results import new_result, records, write_result_or_csv
 from irt_dask.cli.spoken import list_of
 from irt_dask.errors import InputError, listed, repeated
 from irt_dask.store import Responses
@@ -48,9 +48,9 @@ _SHOWN = ("item", "option", "right", "count", "share", "rest", "correlation", "q
               help="Name a column: person=, item=, response=; items=q1:q24 those of a row a "
               "person. Repeat as needed.")  # fmt: skip
 @table_options
-@click.option("--out", type=click.Path(), metavar="OPTIONS.csv",
-              help="Write all options, a row each, with the shares of fifths of the persons.",
-              )  # fmt: skip
+@click.option("--out", type=click.Path(), metavar="OPTIONS.csv|.nc",
+              help="Write all options, a row each, with the shares of fifths of the persons; or as "
+              "OPTIONS.nc, which 'irt-dask report --results' shows.")  # fmt: skip
 @click.option("--fdr", type=float, default=0.05, show_default=True,
               help="Expected share of false ones among the options that are named.")  # fmt: skip
 @cluster_option("none")
@@ -75,7 +75,7 @@ def options(
     """
     import irt_dask as irt
 
-    path, (right, sizes) = new_csv(out, file, key), _read_key(key)
+    path, (right, sizes) = new_result(out, file, key), _read_key(key)
     names = _names(labels, right, key)
     if labels is None:
         remark(f"options: {', '.join(names)} (--options says others)", quiet)
@@ -99,7 +99,11 @@ def options(
     if sizes:
         beyond, flag = _beyond(found, sizes, flag, key)
         table = table[~beyond.ravel()]
-    write_csv(table, path)
+        share = found["item_option_share"]
+        found = found.assign(
+            item_option_share=share.where(~beyond), item_option_flag=("items", flag.astype(object))
+        )
+    write_result_or_csv(found, table, path)
     _shown(found, table, flag, as_json)
     if path is not None and not as_json:
         click.echo(f"\nall options are in {path}")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import xarray as xr
 
 from irt_dask.cli.common import counted, warned
-from irt_dask.cli.examine import MOST_PERSONS
 from irt_dask.errors import InputError, listed
 from irt_dask.store import open_responses
+
+if TYPE_CHECKING:
+    from irt_dask.workflow.fit_tests import FitTests
 
 
 @click.command()
@@ -26,20 +28,24 @@ from irt_dask.store import open_responses
 @click.option("--tests", is_flag=True, help="Test items and persons against the responses of "
               "--store, in some passes: the page of each item has its statistics and its observed "
               "curve, and the page tells of persons who do not fit.")  # fmt: skip
+@click.option("--results", multiple=True, type=click.Path(), metavar="X.nc",
+              help="A result over the items to show too, written by 'irt-dask dif', 'fit' or "
+              "'options' with --out X.nc. Repeat as needed.")  # fmt: skip
 @click.option("--title", help="Heading of the page (default: the name of the fit).")
 def report(
     source: str, out: str | None, store: str | None, scores: str | None, tests: bool,
-    title: str | None,
+    results: tuple[str, ...], title: str | None,
 ) -> None:  # fmt: skip
     """Write a report as one HTML page, and print its path.
 
     RUN is the folder of a finished run, whose page is written again. FIT.nc is a fit that
     'irt-dask calibrate --fit FIT.nc' kept, by marginal ML or with a posterior: the page has its
-    items, groups, anchors, flags, curves and convergence.
+    items, groups, anchors, flags, curves and convergence. Items that a test speaks against are
+    flagged, and the page of each item has the statistics.
     """
-    if Path(source).is_dir() or not source.endswith(".nc"):
-        from irt_dask.workflow.running import report_again
+    from irt_dask.banks.saved import read_bank
 
+    if Path(source).is_dir() or not source.endswith(".nc"):
         given = {"--out": out, "--store": store, "--scores": scores, "--title": title,
                  "--tests": tests or None}  # fmt: skip
         if of_fits := [name for name, value in given.items() if value is not None]:
@@ -47,7 +53,7 @@ def report(
                 f"{', '.join(of_fits)}: {source} is no fit (FIT.nc, see irt-dask calibrate --fit), "
                 f"and the page of a run takes what the run left"
             )
-        click.echo(report_again(source))
+        click.echo(_of_run(source, results))
         return
     if out is None:
         raise InputError(f"--out PAGE.html is missing: where to write the page of {source}")
@@ -55,9 +61,9 @@ def report(
         raise InputError(f"--out {out}: the file name must end in .html")
     if tests and store is None:
         raise InputError("--tests needs --store STORE: the responses to compare with the fit")
-    from irt_dask.banks.saved import read_bank
     from irt_dask.report.abilities import count_abilities, description
     from irt_dask.report.page import write_report
+    from irt_dask.workflow.reporting import shown
 
     fit = read_bank(source)
     fits: dict[str, Any] = {_kind(source, fit): fit}
@@ -66,22 +72,36 @@ def report(
         said = description(scores)
         persons = said.get("data", ""), said.get("n_persons", 0), said.get("item_id", [])
         _check_data(f"--scores {scores}", source, fit, *persons)
-    if tests and store is not None:
-        fits |= _tested(store, fit)
+    further = _read_results(results, source, fit)
+    of_tests = _tested(store, fit) if tests and store is not None else None
     page = write_report(
         out,
         title=title or Path(source).stem,
         run=facts,
         timings=(),
         scores=None if scores is None else count_abilities(scores),
+        notes=() if of_tests is None else of_tests.notes,
+        **shown({} if of_tests is None else of_tests.results, further),
         **fits,
     )
     click.echo(page)
 
 
-def _tested(store: str, fit: xr.Dataset) -> dict[str, Any]:
+def _of_run(folder: str, results: Sequence[str]) -> Path:
+    """Write the page of a run again."""
+    from irt_dask.banks.saved import read_bank
+    from irt_dask.workflow.running import report_again
+
+    bank = Path(folder) / "items.csv"
+    if not results or not bank.exists():  # that it is no finished run is said there
+        return report_again(folder)
+    return report_again(folder, _read_results(results, folder, read_bank(bank)))
+
+
+def _tested(store: str, fit: xr.Dataset) -> FitTests:
     """Tests of items and persons, with the persons counted as they were when the fit was made."""
-    import irt_dask as irt
+    from irt_dask.workflow.fit_tests import run_tests
+    from irt_dask.workflow.sections import FitTestsConfig
 
     ignored = fit.attrs.get("weight_kind") == "ignored"
     r = counted(open_responses(store), "ignore" if ignored else "use", True)
@@ -90,16 +110,39 @@ def _tested(store: str, fit: xr.Dataset) -> dict[str, Any]:
             f"--tests: the persons of {store} have {r.weight_kind} weights, which the tests do not "
             f"take; leave --tests out, or calibrate with --weights ignore"
         )
-    found: dict[str, Any] = {}
     with warned():
-        found["results"] = {"Item fit": irt.item_fit(r, fit, progress=False)}
-        found["curves"] = irt.item_curves(r, fit, progress=False)
-        if r.n_persons <= MOST_PERSONS:
-            found["persons"] = irt.person_fit(r, fit, progress=False)
-        else:
-            found["notes"] = [f"person fit is not told of more than {MOST_PERSONS:,} persons: see "
-                              f"irt-dask fit --persons"]  # fmt: skip
+        asked = FitTestsConfig(item_fit=True, person_fit=True)
+        return run_tests(r, fit, asked, seed=0, progress=False)
+
+
+def _read_results(paths: Sequence[str], source: str, items: xr.Dataset) -> dict[str, xr.Dataset]:
+    """Results over items that commands kept, by the name that the page shows."""
+    from irt_dask.banks.saved import read_bank
+
+    found: dict[str, xr.Dataset] = {}
+    ids = set(items["item_id"].values.astype(str))
+    for path in paths:
+        if not path.endswith(".nc"):
+            raise InputError(
+                f"--results {path}: give what 'irt-dask dif', 'fit' or 'options' wrote with --out "
+                f"X.nc"
+            )
+        result = read_bank(path)
+        if not ids & set(result["item_id"].values.astype(str)):
+            raise InputError(f"--results {path}: it has none of the items of {source}")
+        name = _named(result, path)
+        found[name if name not in found else f"{name} ({Path(path).stem})"] = result
     return found
+
+
+def _named(result: xr.Dataset, path: str) -> str:
+    """What the page calls a result over items."""
+    for variable, name in (("item_option_share", "Options"), ("item_infit", "Item fit")):
+        if variable in result:
+            return name
+    if "item_dif_class" in result:
+        return f"DIF against {result.attrs['reference']}"
+    return Path(path).stem
 
 
 def _kind(source: str, fit: xr.Dataset) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 from irt_dask.errors import InputError
 from irt_dask.store.documents import to_csv
@@ -40,6 +41,25 @@ def write_csv(frame: pd.DataFrame, path: Path | None) -> None:
     """
     if path is not None:
         write_atomically(path.absolute(), to_csv(frame).encode())
+
+
+def new_result(path: str | None, *inputs: str | None) -> Path | None:
+    """The path of a table (.csv), or of a result that is kept (.nc) and shown on a report page."""
+    from irt_dask.banks.saved import check_new_result
+
+    if path is not None and path.endswith(".nc"):
+        return check_new_result(path)
+    return new_csv(path, *inputs)
+
+
+def write_result_or_csv(result: xr.Dataset, frame: pd.DataFrame, path: Path | None) -> None:
+    """Write what the name of :func:`new_result` asks for: the result, or its table."""
+    from irt_dask.banks.saved import write_result
+
+    if path is not None and path.suffix == ".nc":
+        write_result(result, path)
+    else:
+        write_csv(frame, path)
 
 
 def write_persons(folder: str | Path, path: Path) -> None:

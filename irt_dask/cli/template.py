@@ -35,6 +35,7 @@ _REST = """
 # [cluster]                   # without it: this process, or worker processes if there are many data
 # kind = "local"              # worker processes on all cores of this machine
 {calibrate}
+{tests}
 [score]
 method = "eap"                # or "map", "ml", "wle"
 {prior}plausible = 0                 # plausible values of each person, columns pv1, pv2, ...
@@ -53,9 +54,13 @@ method = "marginal"
 model = {models}
 """
 _WEIGHTED = """
-# Persons have weights, which marginal maximum likelihood uses and method = "bayes" does not.
-# To calibrate as if nobody had one:  [data] weights = "ignore"
+# Persons have weights, which both methods of calibration use, and scores. As if nobody had one:
+# [data] weights = "ignore"
 """
+_TESTS = """[tests]
+item_fit = true               # infit, S-X2, observed curves: item_fit.csv, the page of each item"""
+_UNTESTED = """# [tests]
+# item_fit = true             # only of persons without weights"""
 _GRADED = """
 # Items of more than two categories (for a posterior: method = "bayes", [bayes] model = "gpcm").
 """
@@ -262,7 +267,11 @@ def _methods(look: Look, counts: set[int]) -> str:
         prior = (
             f'# {len(look.groups)} groups: {some}; {told}:  prior = "{other}"\nprior = "{used}"\n'
         )
-    return _REST.format(calibrate=_calibrate(look, counts), prior=prior)
+    tests = _UNTESTED if look.weighted else _TESTS
+    if look.groups is not None and len(look.groups) > 1:
+        first = _comment(toml_value(min(map(str, look.groups))))
+        tests += f"\n# dif_reference = {first}  # which items favour one of the groups: dif.csv"
+    return _REST.format(calibrate=_calibrate(look, counts), tests=tests, prior=prior)
 
 
 def _calibrate(look: Look, counts: set[int]) -> str:

@@ -253,7 +253,8 @@ def _curves(group: _Group, ability: Floats, client: Any, progress: ProgressOptio
             8.0 * (engine.n_held + 1) * rows * known.nodes.size,
             f"curves of {items.n_items} items, with counts at {known.nodes.size} abilities,",
         )
-        scales = expected_counts.scales_for(engine.n_persons, reach, 1.0)
+        largest = 1e3 * items.n_items  # of a log-likelihood, whose sum is not used
+        scales = expected_counts.scales_for(engine.n_persons, reach, largest)
         counts = expected_counts.Counts(*engine.map_add(_count, known, scales))
     if not counts.seen.any():
         raise EstimationError("there is no observed response, of one of the groups at least")

@@ -18,10 +18,10 @@ from irt_dask.errors import InputError
 from irt_dask.items.covariance import column_names, uncertain
 from irt_dask.items.parameters import has_loadings, item_set
 from irt_dask.report.common import item_ids
+from irt_dask.report.flags import WORDS
 from irt_dask.report.item_columns import Column
-from irt_dask.report.tables import REMEDIES
 from irt_dask.store.documents import to_cell
-from irt_dask.variables import ITEM_FLAGS, ITEMS, SUFFIXES, VARIABLES, describe
+from irt_dask.variables import ITEMS, SUFFIXES, VARIABLES, describe
 
 #: Items that the page holds; of more the first ones.
 MOST = 5000
@@ -31,6 +31,8 @@ _ABILITY = np.linspace(-4.0, 4.0, 33)
 _MOST_NUMBERS, _MOST_GROUPS = 1_500_000, 6
 #: Items whose bands are computed at a time.
 _AT_ONCE = 25
+#: What is told of each option.
+_OF_OPTIONS = ("count", "share", "rest", "correlation", "q_value")
 #: Half the width of a band of 95%.
 _Z = 1.96
 
@@ -43,6 +45,8 @@ def item_data(
     results: Mapping[str, xr.Dataset] | None = None,
 ) -> dict[str, Any]:
     """Return the data of the item table and of the items' own pages, at most 5,000 items.
+
+    Options of multiple-choice items, as ``option_analysis`` has them, are a part of their own.
 
     Parameters
     ----------
@@ -61,10 +65,11 @@ def item_data(
     return {
         "columns": [_column(c.head(MOST)) for c in columns],
         "flags": [[[flag, list(by)] for flag, by in sorted(flags.get(i, {}).items())] for i in ids],
-        "words": {f: [ITEM_FLAGS[f], REMEDIES[f]] for f in sorted(REMEDIES)},
+        "words": {f: list(WORDS[f]) for f in sorted({f for i in ids for f in flags.get(i, {})})},
         **_curves(fit, ids),
         "observed": None if curves is None else _observed(curves, fit, ids),
-        "results": [_result(name, r, ids) for name, r in (results or {}).items()],
+        "results": [_result(n, r, ids) for n, r in (results or {}).items() if not _of_options(r)],
+        "options": [_options(n, r, ids) for n, r in (results or {}).items() if _of_options(r)],
     }
 
 
@@ -199,6 +204,37 @@ def _observed(curves: xr.Dataset, fit: xr.Dataset, ids: list[str]) -> dict[str, 
 
 
 # --- results --------------------------------------------------------------------------------------
+
+
+def _of_options(result: xr.Dataset) -> bool:
+    return "item_option_share" in result
+
+
+def _options(name: str, result: xr.Dataset, ids: list[str]) -> dict[str, Any]:
+    """Options of each item that persons had: how many chose them, and who, by fifths.
+
+    Columns of :data:`_OF_OPTIONS` for each of them; None for an item that the result does not have.
+    """
+    labels = result.attrs["labels"]  # in files one text
+    labels = labels.split(",") if isinstance(labels, str) else list(map(str, labels))
+    own = {i: j for j, i in enumerate(item_ids(result))}
+    share = result["item_option_share"].values
+    if len(labels) < share.shape[1]:
+        raise InputError(f"{name} has {share.shape[1]} options, and labels of {len(labels)}")
+    columns = np.stack([result[f"item_option_{of}"].values for of in _OF_OPTIONS], axis=2)
+    curve, key = result["item_option_curve"].values, result["item_option_key"].values
+    items: list[Any] = []
+    for i in ids:
+        j = own.get(i)
+        there = [] if j is None else np.flatnonzero(np.isfinite(share[j])).tolist()
+        items.append({
+            "option": [labels[c] for c in there],
+            "key": there.index(int(key[j])) if key[j] in there else None,
+            "columns": _numbers(columns[j, there]),
+            "curve": _thousandths(curve[j, there]),
+        } if there else None)  # fmt: skip
+    head = [[of.replace("_", " "), describe(f"item_option_{of}").doc] for of in _OF_OPTIONS]
+    return {"name": name, "columns": head, "items": items}
 
 
 def _result(name: str, result: xr.Dataset, ids: list[str]) -> dict[str, Any]:

@@ -173,7 +173,7 @@
   const panel = at("item-panel");
   let current = -1, opener = null;
 
-  function listed(head, rows, caption) {
+  function listed(head, rows, caption, words) {
     const made = make("table"), top = make("tr"), below = make("tbody");
     made.append(make("caption", caption));
     head.forEach((name) => top.append(make("th", name, { scope: "col" })));
@@ -181,7 +181,7 @@
     thead.append(top);
     rows.forEach((cells) => {
       const tr = make("tr");
-      cells.forEach((c, k) => tr.append(k ? make("td", c, k === 2 ? { class: "words" } : {})
+      cells.forEach((c, k) => tr.append(k ? make("td", c, k === words ? { class: "words" } : {})
         : make("th", c, { scope: "row" })));
       below.append(tr);
     });
@@ -199,10 +199,9 @@
   }
   const GLYPHS = ["○", "■", "▲", "◆", "●", "□"];
 
-  // Axes, and the places of abilities and of shares on them.
-  function frameOf(label) {
+  // Axes from lo to hi, and the places of these and of shares on them.
+  function frameOf(label, lo, hi, words) {
     const W = 620, H = 330, left = 44, right = 12, top = 12, bottom = 40;
-    const lo = data.ability[0], hi = data.ability[data.ability.length - 1];
     const px = (a) => left + ((W - left - right) * (a - lo)) / (hi - lo);
     const py = (v) => top + (H - top - bottom) * (1 - v / 1000);
     const svg = shape("svg", { class: "plot", viewBox: "0 0 " + W + " " + H, role: "img", "aria-label": label });
@@ -214,12 +213,16 @@
       svg.append(shape("path", { class: "grid", d: "M" + left + " " + py(v) + "H" + (W - right) }),
         shape("text", { x: left - 6, y: py(v) + 4, "text-anchor": "end" }, number(v / 1000, 2)));
     }
-    svg.append(shape("text", { x: (left + W - right) / 2, y: H - 6, "text-anchor": "middle" }, "ability θ"));
+    svg.append(shape("text", { x: (left + W - right) / 2, y: H - 6, "text-anchor": "middle" }, words));
     const inside = (at) => Math.min(Math.max(at, left + 8), W - right - 8);
-    return { svg, px, py, inside, x: (k) => px(data.ability[k]) };
+    return { svg, px, py, inside };
+  }
+  function byAbility(label) {
+    const made = frameOf(label, data.ability[0], data.ability[data.ability.length - 1], "ability θ");
+    return { ...made, x: (k) => made.px(data.ability[k]) };
   }
   function plotScore(j) {
-    const { svg, px, py, x } = frameOf(spoken(j)), curve = data.curve[j], band = data.band && data.band[j];
+    const { svg, px, py, x } = byAbility(spoken(j)), curve = data.curve[j], band = data.band && data.band[j];
     if (band && band.every((v) => v !== null)) {
       const up = line(curve.map((v, k) => between(v, band[k], 1)), x, py);
       const ks = curve.map((_, k) => curve.length - 1 - k);
@@ -237,11 +240,11 @@
     return svg;
   }
   function plotCategories(j, categories) {
-    const { svg, py, x, inside } = frameOf("Probability of each category of item " + ids[j] +
+    const { svg, py, x, inside } = byAbility("Probability of each category of item " + ids[j] +
       " by ability. The table below has the numbers.");
     categories.forEach((values, k) => {
       svg.append(shape("path", { class: "curve", d: line(values, x, py), style: "stroke:" + colour(k),
-        "stroke-dasharray": ["none", "7 3", "2 3", "9 3 2 3"][k % 4] }));
+        "stroke-dasharray": DASHES[k % 4] }));
       const best = values.indexOf(Math.max(...values));
       svg.append(shape("text", { x: inside(x(best)), y: Math.max(py(values[best]) - 5, 10),
         "text-anchor": "middle", style: "font-weight:600" }, String(k)));
@@ -294,6 +297,41 @@
     }
     return details;
   }
+  // Options of a multiple-choice item: who chose them, the weakest fifth of the persons to the ablest.
+  const DASHES = ["none", "7 3", "2 3", "9 3 2 3"];
+  function plotOptions(j, of) {
+    const { svg, px, py, inside } = frameOf("Share of each fifth of the persons that chose each option of item " +
+      ids[j] + ". The table below has the numbers.", 0.8, 5.2, "fifth of the persons, by their other answers");
+    const ends = [];
+    of.curve.forEach((values, c) => {
+      const right = c === of.key;
+      svg.append(shape("path", { class: "curve", d: line(values, (k) => px(k + 1), py),
+        style: "stroke:" + colour(c) + ";stroke-width:" + (right ? 4 : 1.8), "stroke-dasharray": DASHES[right ? 0 : c % 4] }));
+      const last = values.reduce((found, v, k) => (v === null ? found : k), -1);
+      if (last >= 0) ends.push({ c, x: px(last + 1) + 8, y: py(values[last]) + 4 });
+    });
+    ends.sort((a, b) => b.y - a.y); // from below, names one above the other
+    ends.forEach((end, k) => {
+      if (k) end.y = Math.min(end.y, ends[k - 1].y - 13);
+      svg.append(shape("text", { x: inside(end.x), y: end.y, style: "font-weight:600;fill:" + colour(end.c) }, of.option[end.c]));
+    });
+    return svg;
+  }
+  function optionsOf(j, result) {
+    const of = result.items[j];
+    if (!of) return [make("h4", result.name), make("p", "Nothing is known of this item.", { class: "missing" })];
+    const said = of.option.map((name, c) => (c === of.key ? name + " (key)" : name));
+    const rows = said.map((name, c) => [name, ...of.columns[c].map(statistic)]);
+    const table = listed(["option", ...result.columns.map(([name]) => name)], rows, "Options of item " + ids[j]);
+    const meaning = make("p", result.columns.map(([name, words]) => name + ": " + words).join("; ") + ".", { class: "remark" });
+    const details = make("details"), fifths = [1, 2, 3, 4, 5];
+    details.append(make("summary", "The numbers of the picture"), listed(
+      ["option", ...fifths.map((k) => "fifth " + k)], said.map((name, c) => [name, ...of.curve[c].map(share)]),
+      "Share of each fifth that chose an option of item " + ids[j]));
+    return [make("h4", result.name), table, meaning, pictured(plotOptions(j, of),
+      "Share that chose each option, of the weakest fifth of the persons to the ablest. The key, the thick line, should " +
+      "rise, and every other option fall."), details];
+  }
   function content(j) {
     const all = [];
     data.flags[j].forEach(([flag, by]) => {
@@ -313,9 +351,10 @@
       const rows = result.rows.filter((r) => r.values[j] !== null)
         .map((r) => [r.name, statistic(r.values[j]), r.words]);
       all.push(make("h4", result.name));
-      if (rows.length) all.push(listed(["statistic", "value", "meaning"], rows, result.name + " of item " + ids[j]));
+      if (rows.length) all.push(listed(["statistic", "value", "meaning"], rows, result.name + " of item " + ids[j], 2));
       else all.push(make("p", "Nothing is known of this item.", { class: "missing" }));
     });
+    data.options.forEach((result) => all.push(...optionsOf(j, result)));
     return all;
   }
   function open(j) {

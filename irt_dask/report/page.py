@@ -22,6 +22,7 @@ from irt_dask.report import (
     common,
     figures,
     fitted,
+    flags,
     glance,
     item_columns,
     item_data,
@@ -107,18 +108,18 @@ def write_report(
     name = "marginal ML" if posterior is None else "posterior"
     fits = {name: items, "joint ML": joint, "spectral": spectral}
     columns = item_columns.columns_of(items, joint, spectral, truth, name=name)
-    flags = tables.flags_of(fits)
+    found = flags.flags_of(fits, results)
     measures = _measures(items, scores, persons, check)
     text = template("page.html").render(
         title=title,
-        facts=glance.facts(items, fits, len(flags), measures["reliability"], check, notes),
+        facts=glance.facts(items, fits, len(found), measures["reliability"], check, notes),
         fits=tables.fits_table({**fits, "scores": scores, "truth": truth}),
         is_posterior=posterior is not None,
         items=item_columns.item_table(columns),
         n_items=len(columns[0].words or ()),
         most=item_data.MOST,
-        data=item_data.item_data(items, columns, flags, curves, results),
-        flagged=tables.flags_table(fits),
+        data=item_data.item_data(items, columns, found, curves, results),
+        flagged=flags.flags_table(found),
         recovery=None if truth is None else tables.recovery_table(truth, list(fits.items())),
         wright=figures.wright_image(items, scores),
         compare=None if posterior is None else figures.compare_image(joint, posterior),

@@ -11,7 +11,6 @@ import xarray as xr
 
 from irt_dask.curves import MORE_PARAMETERS
 from irt_dask.report.common import item_ids, optional
-from irt_dask.variables import ITEM_FLAGS
 
 MOST_ITEMS = 500
 NOTHING = "–"
@@ -67,50 +66,6 @@ PARAMETERS = (
     ("steps", "item_step_difficulty"),
     ("thresholds", "item_threshold"),
 )
-
-#: What to do about an item that carries a flag.
-REMEDIES = {
-    "all_right": "its difficulty has no lower end: wait for persons who get it wrong",
-    "all_wrong": "its difficulty has no upper end: check the key",
-    "at_bound": "the search was stopped there, nothing was estimated: check key and data",
-    "empty_category": "a response of it cannot be scored: calibrate anew when there are some",
-    "extreme": "nobody is near its difficulty: do not link by it",
-    "few_responses": "collect more responses before it is used",
-    "flat": "it says nothing about ability, and its difficulty is no location: check the key or "
-    "leave it out",
-    "large_se": "collect more responses, or leave it out of what needs this item's own numbers",
-    "reversed": "check the key; reverse its scoring if that is meant",
-}
-
-
-def flags_of(fits: Mapping[str, xr.Dataset | None]) -> dict[str, dict[str, list[str]]]:
-    """Return, of each flagged item, the flags and by flag the fits that say it."""
-    found: dict[str, dict[str, list[str]]] = {}
-    for owner, fit in fits.items():
-        if fit is None or "item_flag" not in fit.variables:
-            continue
-        for i, flags in zip(item_ids(fit), fit["item_flag"].values.astype(str), strict=True):
-            for flag in flags.split("|"):
-                if flag != "ok":
-                    found.setdefault(i, {}).setdefault(flag, []).append(owner)
-    return found
-
-
-def flags_table(fits: Mapping[str, xr.Dataset | None]) -> Table | None:
-    """Name the flagged items of the fits, the reasons and what to do; None without any."""
-    found = flags_of(fits)
-    if not found:
-        return None
-    rows = []
-    for i, of_item in list(found.items())[:MOST_ITEMS]:
-        by = "; ".join(f"{flag} ({', '.join(who)})" for flag, who in sorted(of_item.items()))
-        rows.append([i, by, "; ".join(REMEDIES[flag] for flag in sorted(of_item))])
-    remarks: tuple[str, ...] = tuple(
-        f"{flag}: {ITEM_FLAGS[flag]}." for flag in sorted({f for fs in found.values() for f in fs})
-    )
-    if left := len(found) - len(rows):
-        remarks += (f"{left:,} more flagged items are left out.",)
-    return Table(("flagged item", "flags", "what to do"), rows, remarks)
 
 
 def recovery_table(

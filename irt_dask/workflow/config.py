@@ -22,6 +22,7 @@ from irt_dask.workflow.sections import (
     BayesConfig,
     CalibrateConfig,
     CheckConfig,
+    FitTestsConfig,
     JointConfig,
     MarginalConfig,
     OnFileSystem,
@@ -163,6 +164,7 @@ class RunConfig(Section):
     joint: JointConfig = JointConfig()
     bayes: BayesConfig = BayesConfig()
     check: CheckConfig = CheckConfig()
+    tests: FitTestsConfig = FitTestsConfig()
     score: ScoreConfig = ScoreConfig()
     private: PrivateConfig | None = None
 
@@ -273,6 +275,8 @@ class RunConfig(Section):
         for key in ("omitted", "not_reached"):
             if content["score"][key] is None:
                 del content["score"][key]
+        if not self.tests.any:
+            del content["tests"]
         if content["private"] is not None:
             for key in ("ledger", "budget"):  # where a release is kept, and whether it may be
                 content["private"].pop(key)

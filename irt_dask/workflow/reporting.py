@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import xarray as xr
 
 from irt_dask.report.page import write_report
 from irt_dask.store import open_responses
@@ -13,11 +16,28 @@ from irt_dask.workflow.directory import RunDirectory
 POSTERIOR, MARGINAL = "posterior.nc", "marginal.nc"
 #: Results that a report shows if the run has them.
 _OPTIONAL = ("posterior", "marginal", "joint", "spectral", "check", "scores", "truth")
+#: Tests of a run, of which those over items stand in the page of each item.
+TESTS = ("item_fit", "curves", "person_fit", "dif")
+_OVER_ITEMS = {"item_fit": "Item fit", "dif": "DIF"}
 _METHODS = {"bayes": "posterior by LS-WASP", "marginal": "marginal maximum likelihood"}
 
 
-def write_run_report(directory: RunDirectory) -> Path:
-    """Write ``report.html`` from what the stages of a run left."""
+def shown(
+    tests: Mapping[str, xr.Dataset], results: Mapping[str, xr.Dataset] | None = None
+) -> dict[str, Any]:
+    """What a page is given of the tests of a fit, and of further results over items."""
+    over_items = {name: tests[n] for n, name in _OVER_ITEMS.items() if n in tests}
+    return {
+        "results": {**over_items, **(results or {})},
+        "curves": tests.get("curves"),
+        "persons": tests.get("person_fit"),
+    }
+
+
+def write_run_report(
+    directory: RunDirectory, results: Mapping[str, xr.Dataset] | None = None
+) -> Path:
+    """Write ``report.html`` from what the stages of a run left, and further results over items."""
     content, config = directory.content, directory.content["config"]
     counts = directory.load("summary.nc")
     put_aside = []
@@ -43,6 +63,7 @@ def write_run_report(directory: RunDirectory) -> Path:
         run.insert(-1, ("Checksum of the bank of fixed items", content["bank_checksum"][:16]))
     done = {name: s for name, s in directory.stages.items() if name != "report"}
     found: dict[str, Any] = {n: directory.find(f"{n}.nc") for n in _OPTIONAL}
+    found |= shown({n: r for n in TESTS if (r := directory.find(f"{n}.nc")) is not None}, results)
     return write_report(
         directory.place("report.html"),
         title=content["title"],

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+import xarray as xr
 
 from irt_dask.clusters import check_store
 from irt_dask.clusters.checks import check_processors
@@ -48,8 +50,9 @@ def run(
     :mod:`irt_dask.workflow.events`), ``responses/``, ``summary.nc``,
     ``spectral.nc``, ``joint.nc`` and ``posterior.nc`` (with ``calibrate.method = "marginal"``
     ``marginal.nc`` in their place), ``items.csv``, ``check.nc`` and ``check_items.csv`` (unless
-    ``check.replicates`` is 0), ``scores/``, ``scores.nc``, ``private.nc`` if it was asked for, and
-    ``report.html``.
+    ``check.replicates`` is 0), what ``tests`` asks for (``item_fit.nc`` and ``.csv``,
+    ``curves.nc``, ``person_fit.nc``, ``dif.nc`` and ``.csv``), ``scores/``, ``scores.nc``,
+    ``private.nc`` if it was asked for, and ``report.html``.
 
     Raises
     ------
@@ -138,8 +141,10 @@ def _told(caught: list[warnings.WarningMessage], say: Callable[[str], None]) -> 
     return [str(w.message) for w in ours]
 
 
-def report_again(path: str | Path) -> Path:
+def report_again(path: str | Path, results: Mapping[str, xr.Dataset] | None = None) -> Path:
     """Write the report of a finished run anew and return its path.
+
+    ``results`` are further ones over items, by the names to show, that the page is to have.
 
     Raises
     ------
@@ -154,6 +159,6 @@ def report_again(path: str | Path) -> Path:
         missing = [name for name in needed if name != "report" and not directory.finished(name)]
         if missing:
             raise InputError(f"the run in {path} has not finished: {', '.join(missing)} to do")
-        page = write_run_report(directory)
+        page = write_run_report(directory, results)
         directory.made_again("report")
     return page

@@ -247,6 +247,30 @@ class CheckConfig(Section):
         return self
 
 
+class FitTestsConfig(Section):
+    """Tests of the items and persons against the calibration, for files and the report.
+
+    ``dif_reference`` is the group that all others are compared with for differential functioning;
+    ``dif_anchors`` are as :func:`irt_dask.dif` has them.
+    """
+
+    item_fit: bool = False
+    person_fit: bool = False
+    dif_reference: str | None = None
+    dif_anchors: str | list[str] = "all"
+
+    @model_validator(mode="after")
+    def _anchors_of_dif(self) -> FitTestsConfig:
+        if self.dif_reference is None and "dif_anchors" in self.model_fields_set:
+            raise ValueError("dif_anchors belongs to dif_reference, which is not given")
+        return self
+
+    @property
+    def any(self) -> bool:
+        """Whether a test is asked for."""
+        return self.item_fit or self.person_fit or self.dif_reference is not None
+
+
 class PrivateConfig(Section):
     """Difficulties under differential privacy; every release is kept in ``ledger``.
 

@@ -26,9 +26,6 @@ from irt_dask.engine.person_files import DONE
 from irt_dask.errors import ChangedRunError, DataWarning, Notice
 from irt_dask.evaluate.predictive_check import predictive_check
 from irt_dask.ingest import ingest as ingest_responses
-from irt_dask.items.described import described
-from irt_dask.items.mixture import Mixture
-from irt_dask.items.parameters import bank_item_ids, item_set
 from irt_dask.kernels.responses.layouts import to_dense
 from irt_dask.score import score as score_persons
 from irt_dask.simulate import simulate
@@ -38,6 +35,7 @@ from irt_dask.store.writer import check_rows_per_block
 from irt_dask.variables import DRAW
 from irt_dask.workflow.config import OF_A_SOURCE, RunConfig
 from irt_dask.workflow.directory import SCORES, RunDirectory
+from irt_dask.workflow.fit_tests import check_reference, run_tests, standardised, unpredictable
 from irt_dask.workflow.inputs import (
     bank_checksum,
     check_prior,
@@ -148,6 +146,7 @@ def _write_lsat(target: Path, rows_per_block: int | None) -> None:
 def summary(c: Context) -> list[str]:
     """Count responses by item; items nobody answered, or a prior of none, stop the run here."""
     check_prior(c.config, c.responses)
+    check_reference(c.config.tests, c.responses, c.common["client"])
     if c.config.data.weights == "ignore" and c.stored.max_weight is not None:
         warnings.warn(
             f"the persons' {c.stored.weight_kind} weights are ignored, as [data] weights asks for: "
@@ -252,7 +251,7 @@ def chains_for(n_shards: int, n_items: int) -> int:
 def check(c: Context) -> list[str]:
     """Compare scores and items with what the posterior, or the estimates, predict."""
     items, replicates = c.directory.load(fit_of(c.config)), c.config.check.replicates
-    if reason := _unpredictable(c.responses, items):
+    if reason := unpredictable(c.responses, items):
         warnings.warn(
             f"no predictive check was made: it draws persons without weights from one normal "
             f"distribution of ability, and {reason}",
@@ -261,7 +260,7 @@ def check(c: Context) -> list[str]:
         )
         return []
     if c.config.is_marginal:
-        items = _standardised(items)
+        items = standardised(items)
     else:
         replicates = _of_draws(items, "check.replicates", replicates)
     result = predictive_check(
@@ -281,29 +280,6 @@ def fit_of(config: RunConfig) -> str:
     return MARGINAL if config.is_marginal else POSTERIOR
 
 
-def _unpredictable(responses: Responses, fit: xr.Dataset) -> str | None:
-    """Why persons of the fit's population cannot be drawn for these; None if they can."""
-    if responses.max_weight is not None:
-        return "these have weights"
-    if "latent" in fit.attrs and fit.attrs["latent"] != "normal":
-        return f"here it is fitted as a {fit.attrs['latent']}"
-    if fit.sizes.get("groups", 1) > 1:
-        return f"each of the {fit.sizes['groups']} groups has its own"
-    return None
-
-
-def _standardised(fit: xr.Dataset) -> xr.Dataset:
-    """The same items on the scale on which abilities, of one group, are N(0, 1)."""
-    if "group_mean" not in fit:
-        return fit
-    mean, sd = (float(fit[f"group_{of}"].values[0]) for of in ("mean", "sd"))
-    items = item_set(fit, bank_item_ids(fit)).rescaled(mean, sd)
-    moved = described(*Mixture.of_items(items))
-    return fit.assign(
-        {name: (fit[name].dims, value.T) for name, (value, _) in moved.items() if name in fit}
-    )
-
-
 def _of_draws(posterior: xr.Dataset, key: str, asked: int) -> int:
     """Draws to use of those there are: a posterior that does not fit the driver is thinned."""
     there = posterior.sizes[DRAW]
@@ -315,6 +291,15 @@ def _of_draws(posterior: xr.Dataset, key: str, asked: int) -> int:
             stacklevel=2,
         )
     return min(asked, there)
+
+
+def tests(c: Context) -> list[str]:
+    """Test items and persons against the calibration."""
+    fit = c.directory.load(fit_of(c.config))
+    found = run_tests(c.responses, fit, c.config.tests, seed=c.config.seed, **c.common)
+    for note in found.notes:
+        warnings.warn(note, Notice, stacklevel=2)
+    return [c.directory.write(name, data) for name, data in found.files().items()]
 
 
 def private(c: Context) -> list[str]:
@@ -368,6 +353,7 @@ STAGES: dict[str, Stage] = {
     "bayes": bayes,
     "marginal": marginal,
     "check": check,
+    "tests": tests,
     "score": score,
     "report": report,
 }
@@ -387,6 +373,8 @@ def stages_recorded(config: dict[str, Any]) -> dict[str, Stage]:
     stages = {name: stage for name, stage in STAGES.items() if name not in foreign}
     if not config.get("check", {}).get("replicates"):
         del stages["check"]
+    if "tests" not in config:
+        del stages["tests"]
     if config.get("private") is not None:
         first = {name: stages.pop(name) for name in ("ingest", "summary")}
         stages = {**first, "private": private, **stages}  # mistakes show before the long ones

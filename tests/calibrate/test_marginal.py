@@ -266,6 +266,12 @@ def test_few_persons_and_many_items():
     assert np.isnan(f.item_discrimination_se).all()
     assert np.isnan(f.item_intercept_se).all()
     assert f.attrs["n_parameters"] == 120  # what ends at a bound was to be estimated too
+    errors = fit(y, tolerance=1e-11)  # a difficulty is known no better than the slope it is over
+    ended = errors["item_at_bound"].values
+    assert 0 < ended.sum() < 30
+    for name in ("item_discrimination_se", "item_difficulty_se"):
+        np.testing.assert_array_equal(np.isnan(errors[name].values), ended)
+    assert errors["item_intercept_se"].values[2] > 0
     one = np.ones(60)
 
     def loss(t):

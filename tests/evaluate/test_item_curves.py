@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,14 @@ def test_curves_by_brute_force():
             found["item_expected_score"][j],
             np.interp(found["ability"].values, x, p[j] @ np.arange(k[j])), atol=1e-4,
         )  # fmt: skip
+
+
+def test_many_responses_of_a_person_overflow_nothing():
+    r = irt.simulate(400, 60, seed=2, rows_per_block=10)
+    fit = irt.fit_marginal(r, standard_errors=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        irt.item_curves(r, fit)
 
 
 def test_an_item_that_is_harder_in_one_group():

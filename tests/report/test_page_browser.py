@@ -77,13 +77,26 @@ def written(folder, n):
     tests = xr.Dataset(
         {"item_infit": ("items", np.linspace(0.8, 1.2, n))}, {"item_id": fit["item_id"]}
     )
+    some, nan = fit.isel(items=[10, 11]), np.nan
+    chosen = {"count": [[90, 10, 0], [50, 50, nan]], "share": [[0.9, 0.1, 0.0], [0.5, 0.5, nan]],
+              "rest": [[0.1, -0.2, nan]] * 2, "correlation": [[0.4, -0.3, nan]] * 2,
+              "q_value": [[1.0, 1e-5, nan]] * 2}  # fmt: skip
+    first = np.array([0.5, 0.6, 0.7, 0.8, 1.0])
+    fifths = np.stack([first, 1.0 - first, np.zeros(5)])
+    options = xr.Dataset(
+        {**{f"item_option_{k}": (("items", "categories"), v) for k, v in chosen.items()},
+         "item_option_curve": (("items", "categories", "fifths"), np.stack([fifths] * 2)),
+         "item_option_key": ("items", [0, 1]),
+         "item_option_flag": ("items", ["ok", "negative_key"])},
+        {"item_id": some["item_id"]}, {"labels": "yes,no,don't know"},
+    )  # fmt: skip
     scores = xr.Dataset(
         {"ability_count": ("ability", np.arange(60))}, {"ability": np.arange(-5.9, 6, 0.2)}
     )
     path = folder / f"page{n}.html"
     write_report(path, title="Reading", run=[("Data", "a.csv")], timings=[("ingest", 1.0)],
-                 marginal=fit, scores=scores, curves=curves, results={"Item fit": tests},
-                 notes=["a note"])  # fmt: skip
+                 marginal=fit, scores=scores, curves=curves, notes=["a note"],
+                 results={"Item fit": tests, "Options": options})  # fmt: skip
     return path
 
 
@@ -157,7 +170,8 @@ def test_the_table_sorts_searches_and_filters(opened):
     page.get_by_label("Show").select_option("=few_responses")
     assert ids_of(page) == [NASTY[2]]
     page.get_by_label("Show").select_option("any")
-    assert len(ids_of(page)) == int((fit["item_flag"] != "ok").sum())
+    of_options = 1
+    assert len(ids_of(page)) == int((fit["item_flag"] != "ok").sum()) + of_options
     page.get_by_label("Show").select_option("")
     page.get_by_label("Search").fill("ITEM 14")
     sought = sorted(i for i in ids if "item 14" in i)
@@ -192,6 +206,30 @@ def test_every_item_has_a_page_of_its_own(opened):
     assert page.get_by_role("dialog").is_visible()
     page.evaluate("location.hash = '#item=item%20101'")
     page.get_by_role("heading", name="Item item 101").wait_for()
+
+
+def test_options_of_an_item_are_told_and_drawn(opened):
+    page = opened("#item=item%205")
+    panel = page.get_by_role("dialog")
+    cells = panel.get_by_role("row", name="yes (key) 90 0.900 0.100 0.400 1").count()
+    assert cells == 1
+    picture = panel.get_by_role("img").nth(1)
+    assert "Share of each fifth of the persons" in picture.get_attribute("aria-label")
+    lines = picture.locator("path.curve")
+    assert lines.count() == 3
+    points = re.split("[ML]", lines.nth(0).get_attribute("d"))[1:]
+    x, y = np.array([point.split(" ") for point in points], dtype=float).T
+    np.testing.assert_allclose(y, 12 + 278 * (1 - np.array([0.5, 0.6, 0.7, 0.8, 1.0])), atol=0.06)
+    assert (np.diff(x) > 100).all()
+    names = picture.locator("text[style]")
+    assert sorted(names.all_text_contents()) == ["don't know", "no", "yes"]
+    heights = sorted(float(names.nth(k).get_attribute("y")) for k in range(3))
+    assert np.diff(heights).min() >= 12.9  # also of two that ended at 0
+    panel.get_by_role("button", name="Next").click()
+    assert panel.get_by_role("row", name="don't know").count() == 0  # an option that it has not
+    assert "negative_key (Options): its right option attracts the less able" in panel.text_content()
+    panel.get_by_role("button", name="Next").click()
+    assert "Nothing is known of this item." in panel.text_content()
 
 
 def test_it_is_used_by_keyboard_alone(opened):

@@ -15,7 +15,7 @@ import xarray as xr
 
 import irt_dask as irt
 from irt_dask.errors import InputError
-from irt_dask.report import common, figures, fitted, plots, tables, wright
+from irt_dask.report import common, figures, fitted, flags, plots, tables, wright
 from irt_dask.report.abilities import count_abilities
 from irt_dask.report.page import write_report
 
@@ -217,7 +217,7 @@ def test_flagged_items_are_told_with_what_to_do(tmp_path):
     check_page(page, text)
     assert "nothing to note" not in text
     assert page.table("flagged item")[1][:2] == [NASTY[1], "flat (posterior); reversed (posterior)"]
-    table = tables.flags_table({"posterior": posterior, "joint ML": joint})
+    table = flags.flags_table(flags.flags_of({"posterior": posterior, "joint ML": joint}))
     head, rows = list(table.head), table.rows
     assert head == ["flagged item", "flags", "what to do"]
     ids = list(posterior["item_id"].values)

@@ -288,14 +288,22 @@ class Scale:
         return cls(model, mean, sd)
 
     def items(self, x: Floats, covariance: Covariance) -> dict[str, Any]:
-        """Item parameters and their standard errors."""
+        """Item parameters and their standard errors.
+
+        What depends on a parameter that ended at a bound, as a difficulty on its slope, has none.
+        """
         items, _ = self.model.unpack(x)
         found = described(self.model.items, items, self.mean, self.sd)
+        ended = self.model.free & ~self.model.inside(items)
         out: dict[str, Any] = {}
         for name, (value, gradient) in found.items():
             out[name] = value.T
             errors = [
-                covariance.of(of_one.T, covariance.item_column.T)
+                np.where(
+                    ((of_one != 0.0) & ended).any(axis=0),
+                    np.nan,
+                    covariance.of(of_one.T, covariance.item_column.T),
+                )
                 for of_one in gradient.reshape(-1, *items.shape)
             ]
             out[f"{name}_se"] = np.array(errors).T.reshape(value.T.shape)

@@ -1,0 +1,123 @@
+"""Flags of items, of the fits and of tests: what each says, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import xarray as xr
+
+from irt_dask.arrays import Bools
+from irt_dask.report.common import item_ids
+from irt_dask.report.tables import MOST_ITEMS, Table
+from irt_dask.variables import ITEM_FLAGS, ITEMS
+
+#: By item its flags, and by flag who says it.
+Flags = dict[str, dict[str, list[str]]]
+
+#: Mean squares outside are called misfit (docs/fit.md), p-values below this over the items too.
+_LOW, _HIGH, LEVEL = 0.7, 1.3, 0.05
+
+_REMEDIES = {
+    "all_right": "its difficulty has no lower end: wait for persons who get it wrong",
+    "all_wrong": "its difficulty has no upper end: check the key",
+    "at_bound": "the search was stopped there, nothing was estimated: check key and data",
+    "empty_category": "a response of it cannot be scored: calibrate anew when there are some",
+    "extreme": "nobody is near its difficulty: do not link by it",
+    "few_responses": "collect more responses before it is used",
+    "flat": "it says nothing about ability, and its difficulty is no location: check the key or "
+    "leave it out",
+    "large_se": "collect more responses, or leave it out of what needs this item's own numbers",
+    "reversed": "check the key; reverse its scoring if that is meant",
+}
+#: Flags of tests.
+_OF_TESTS = {
+    "misfit": (
+        "responses do not follow its curve: a mean square outside 0.7 to 1.3, or a p-value below "
+        "0.05 over the number of items, which with many persons a small departure has",
+        "look at its observed curve, then at key and wording; another model may suit it",
+    ),
+    "favours_a_group": (
+        "ETS class B or C: easier or harder for a group than for equally able persons of another",
+        "have it read by people who know the groups; where there is a reason leave it out of what "
+        "compares them",
+    ),
+    "attractive_distractor": (
+        "a wrong option attracts the able",
+        "read it as an able person does: that option may be right too",
+    ),
+    "better_option": ("another option attracts the able more than the key does", "check the key"),
+    "negative_key": ("its right option attracts the less able", "check the key"),
+    "nobody_right": ("nobody chose its right option", "check the key"),
+}
+#: What each flag says, and what to do.
+WORDS = {flag: (ITEM_FLAGS[flag], _REMEDIES[flag]) for flag in ITEM_FLAGS} | _OF_TESTS
+
+
+def flags_of(
+    fits: Mapping[str, xr.Dataset | None], results: Mapping[str, xr.Dataset] | None = None
+) -> Flags:
+    """Return the flags of each flagged item, by the fits' names and by those of tests."""
+    found: Flags = {}
+    for owner, fit in fits.items():
+        if fit is None or "item_flag" not in fit.variables:
+            continue
+        for i, flags in zip(item_ids(fit), fit["item_flag"].values.astype(str), strict=True):
+            for flag in flags.split("|"):
+                if flag != "ok":
+                    _add(found, i, flag, owner)
+    for name, result in (results or {}).items():
+        _add_tests(found, name, result)
+    return found
+
+
+def _add(found: Flags, item: str, flag: str, who: str) -> None:
+    found.setdefault(item, {}).setdefault(flag, []).append(who)
+
+
+def _add_tests(found: Flags, name: str, result: xr.Dataset) -> None:
+    """Add what a result of ``item_fit``, ``dif`` or ``option_analysis`` says against items."""
+    ids = item_ids(result)
+    if "item_infit" in result and "item_outfit" in result:
+        for j in np.flatnonzero(misfits(result)):
+            _add(found, ids[j], "misfit", name)
+    if "item_dif_class" in result:
+        classes = result["item_dif_class"].transpose(..., ITEMS).values.astype(str)
+        for k, row in enumerate(classes.reshape(-1, len(ids))):
+            group = str(np.atleast_1d(result["focal"].values)[k]) if "focal" in result else ""
+            for j in np.flatnonzero((row == "B") | (row == "C")):
+                _add(found, ids[j], "favours_a_group", f"{name} {row[j]} {group}".strip())
+    if "item_option_flag" in result:
+        for i, flags in zip(ids, result["item_option_flag"].values.astype(str), strict=True):
+            for flag in flags.split("|"):
+                if flag in _OF_TESTS:  # the others accuse nothing: unused, not tested
+                    _add(found, i, flag, name)
+
+
+def misfits(tests: xr.Dataset) -> Bools:
+    """Items of a result of ``item_fit`` whose mean squares or p-values stand out."""
+    name = "item_sx2_p_value" if "item_sx2_p_value" in tests else "item_chi2_p_value"
+    out = np.zeros(tests.sizes[ITEMS], dtype=bool)
+    for of in ("infit", "outfit"):
+        square = tests[f"item_{of}"].values
+        out |= (square < _LOW) | (square > _HIGH)
+    if name in tests:
+        out |= tests[name].values < LEVEL / out.size
+    return out
+
+
+def flags_table(found: Flags) -> Table | None:
+    """Name the flagged items, the reasons and what to do; None without any."""
+    if not found:
+        return None
+    rows = []
+    for i, of_item in list(found.items())[:MOST_ITEMS]:
+        by = "; ".join(f"{flag} ({', '.join(who)})" for flag, who in sorted(of_item.items()))
+        to_do = dict.fromkeys(WORDS[flag][1] for flag in sorted(of_item))
+        rows.append([i, by, "; ".join(to_do)])
+    remarks: tuple[str, ...] = tuple(
+        f"{flag}: {WORDS[flag][0]}." for flag in sorted({f for fs in found.values() for f in fs})
+    )
+    if left := len(found) - len(rows):
+        remarks += (f"{left:,} more flagged items are left out.",)
+    return Table(("flagged item", "flags", "what to do"), rows, remarks)
