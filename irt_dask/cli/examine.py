@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import click
@@ -21,7 +23,14 @@ from irt_dask.cli.common import (
     weights_option,
     workers,
 )
-from irt_dask.cli.results import new_csv, new_result, records, write_csv, write_result_or_csv
+from irt_dask.cli.results import (
+    new_csv,
+    new_result,
+    records,
+    write_csv,
+    write_persons,
+    write_result_or_csv,
+)
 from irt_dask.cli.spoken import list_of
 from irt_dask.errors import InputError
 from irt_dask.store.documents import by_item
@@ -62,9 +71,9 @@ def _ability(
 @click.option("--out", type=click.Path(), metavar="ITEMS.csv|.nc",
               help="Write the statistics of all items, a row an item; or as ITEMS.nc, which "
               "'irt-dask report --results' shows.")  # fmt: skip
-@click.option("--persons", type=click.Path(), metavar="FOLDER",
-              help="Write infit, outfit and l_z* of every person, one Parquet file per block.",
-              )  # fmt: skip
+@click.option("--persons", type=click.Path(), metavar="PERSONS.csv|FOLDER",
+              help="Write infit, outfit and l_z* of every person: a table for spreadsheets or R, "
+              "or a folder with one Parquet file per block.")  # fmt: skip
 @click.option("--fitted/--not-fitted", default=True, show_default=True,
               help="Whether the items of BANK were estimated from these very responses, which "
               "takes degrees of freedom from their chi-squares.")  # fmt: skip
@@ -94,13 +103,15 @@ def fit(
     from irt_dask.workflow.fit_tests import MOST_PERSONS
 
     path = new_result(out)
+    if persons is not None and persons.endswith(".csv"):
+        new_csv(persons)  # a mistake in it shows before the work
     r, known = responses_and_bank(store, bank, items=items, weights=weights, quiet=quiet)
     options: dict[str, Any] = {"ability": ability, "progress": False if quiet else None}
     with warned(quiet), workers(cluster, r, quiet=quiet) as client:
         tests = irt.item_fit(r, known, fitted=fitted, client=client, **options)
         of_persons = None
         if persons is not None or r.n_persons <= MOST_PERSONS:
-            of_persons = irt.person_fit(r, known, store=persons, client=client, **options)
+            of_persons = _of_persons(r, known, persons, client=client, **options)
     frame = by_item(tests)
     write_result_or_csv(tests, frame, path)
     misfit = frame[misfits(tests)]
@@ -111,7 +122,7 @@ def fit(
         **{k: tests.attrs[k] for k in ("ability_mean", "ability_sd", "n_persons")},
     }
     if of_persons is None:
-        about["persons"] = f"not looked at: more than {MOST_PERSONS}; give --persons FOLDER"
+        about["persons"] = f"not looked at: more than {MOST_PERSONS}; give --persons"
     else:
         names = ("n_lz", "share_below_5", "share_below_1")
         about |= {f"persons_{k}": of_persons.attrs[k] for k in names}
@@ -122,6 +133,20 @@ def fit(
     test = "sx2" if "sx2_p_value" in frame else "chi2"
     columns = ("item", "infit", "outfit", test, f"{test}_df", f"{test}_p_value", "n_responses")
     shown(misfit, columns, "Items that do not fit")
+
+
+def _of_persons(r: Any, known: xr.Dataset, to: str | None, **options: Any) -> xr.Dataset:
+    """Fit of persons, who are written to a table or a folder, if one is given."""
+    import irt_dask as irt
+
+    if to is None or not to.endswith(".csv"):
+        return irt.person_fit(r, known, store=to, **options)
+    path = new_csv(to)
+    assert path is not None
+    with tempfile.TemporaryDirectory(dir=path.absolute().parent) as folder:
+        found = irt.person_fit(r, known, store=Path(folder) / "persons", **options)
+        write_persons(Path(folder) / "persons", path)
+    return found
 
 
 # --- dif ------------------------------------------------------------------------------------------

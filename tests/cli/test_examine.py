@@ -120,7 +120,13 @@ def test_fit_names_the_items_that_do_not_fit(made, typed):
     assert frame["item"].tolist() == list(r.item_id)
     for name in ("infit", "outfit", "sx2", "sx2_p_value"):
         np.testing.assert_array_equal(frame[name], tests[f"item_{name}"].values)
-    assert len(pd.read_parquet("persons")) == N
+    persons = pd.read_parquet("persons")
+    assert len(persons) == N
+    typed("fit", made / "plain", made / "bank.csv", "--persons", "persons.csv")
+    table = pd.read_csv("persons.csv", dtype={"person_id": str})
+    pd.testing.assert_frame_equal(table, persons, check_exact=True, check_dtype=False)
+    assert "there is no folder" in typed("fit", made / "plain", made / "bank.csv", "--persons",
+                                         "gone/persons.csv", code=2).err  # fmt: skip
     said = json.loads(typed("fit", made / "plain", made / "bank.csv", "--json").out)
     low = tests["item_sx2_p_value"].values < 0.05 / M
     low |= ((frame[["infit", "outfit"]] - 1.0).abs() > 0.3).any(axis=1).values

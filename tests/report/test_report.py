@@ -211,6 +211,7 @@ def test_flagged_items_are_told_with_what_to_do(tmp_path):
     _, text = alone(tmp_path, posterior=posterior)
     assert "nothing to note" in text
     assert "Items that are flagged" not in text
+    assert "Timings" not in text  # none were given
     posterior["item_flag"] = ("items", ["ok", "flat|reversed", "ok"])
     joint["item_flag"] = ("items", np.array(["ok", "flat", "at_bound"], dtype=object))
     page, text = alone(tmp_path, posterior=posterior)

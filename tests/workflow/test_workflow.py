@@ -31,7 +31,7 @@ SMALL = {
     "bayes": {"shards": 2, "draws": 200, "warmup": 50},
 }
 #: Stages of a run by LS-WASP.
-OF_BAYES = [name for name in STAGES if name != "marginal"]
+OF_BAYES = [name for name in STAGES if name not in ("marginal", "tests")]
 
 
 def _config(folder, **changes):
