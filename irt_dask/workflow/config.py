@@ -275,7 +275,7 @@ class RunConfig(Section):
         for key in ("omitted", "not_reached"):
             if content["score"][key] is None:
                 del content["score"][key]
-        if not self.tests.any:
+        if self.tests == FitTestsConfig():
             del content["tests"]
         if content["private"] is not None:
             for key in ("ledger", "budget"):  # where a release is kept, and whether it may be

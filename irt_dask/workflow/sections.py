@@ -265,11 +265,6 @@ class FitTestsConfig(Section):
             raise ValueError("dif_anchors belongs to dif_reference, which is not given")
         return self
 
-    @property
-    def any(self) -> bool:
-        """Whether a test is asked for."""
-        return self.item_fit or self.person_fit or self.dif_reference is not None
-
 
 class PrivateConfig(Section):
     """Difficulties under differential privacy; every release is kept in ``ledger``.

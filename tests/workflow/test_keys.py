@@ -9,7 +9,7 @@ import pytest
 from test_identity import config, leaves, with_another
 
 from irt_dask.variables import DRAW
-from irt_dask.workflow import RunConfig, stages
+from irt_dask.workflow import RunConfig, fit_tests, stages
 from irt_dask.workflow.stages import Context, stages_of
 
 #: What stages call to compute; their results are not looked into here.
@@ -17,6 +17,8 @@ CALLED = (
     "ingest_responses", "simulate", "summarise", "fit_spectral", "fit_joint", "fit_bayes",
     "fit_marginal", "read_bank", "predictive_check", "score_persons", "fit_private_spectral",
 )  # fmt: skip
+#: What the stage of tests calls.
+TESTS = ("item_fit", "item_curves", "person_fit", "dif")
 #: Where another value has to be one that means something else.
 OTHERS: dict[str, Any] = {
     "calibrate.method": "marginal",
@@ -39,16 +41,18 @@ def called(monkeypatch: pytest.MonkeyPatch) -> Any:
     directory.load.return_value = directory.find.return_value = result
     responses = MagicMock(n_persons=10**5, n_items=9, max_weight=None)
     responses.select.return_value = MagicMock(n_persons=10**5, n_items=9, max_weight=None)
-    for name in CALLED:
+    for name in (*CALLED, *TESTS):
 
         def call(*args: Any, name: str = name, **options: Any) -> Any:
             said.append((name, args, sorted(options.items())))
             return result
 
-        monkeypatch.setattr(stages, name, call)
+        monkeypatch.setattr(stages if name in CALLED else fit_tests, name, call)
+    for name in ("netcdf", "by_item", "to_csv", "dif_table"):
+        monkeypatch.setattr(fit_tests, name, MagicMock())
     for name in (
-        "refuse_other_categories", "refuse_unused_weights", "check_prior", "write_run_report",
-        "items_text", "bank_checksum", "by_item", "to_csv",
+        "refuse_other_categories", "refuse_unused_weights", "check_prior", "check_reference",
+        "write_run_report", "items_text", "bank_checksum", "by_item", "to_csv",
     ):  # fmt: skip
         monkeypatch.setattr(stages, name, MagicMock())
     monkeypatch.setattr(stages, "open_responses", lambda path: responses)
@@ -81,8 +85,9 @@ def changed(base: RunConfig, path: tuple[str, ...]) -> RunConfig:
         (config(data={"simulate": {"persons": 900, "items": 3}}), "data.simulate"),
         (config(calibrate={"method": "marginal"}), "seed data marginal check score private"),
         (config(bayes={"model": "3pl"}), "seed data bayes check score private"),
+        (config(tests={"item_fit": True, "dif_reference": "a"}), "seed tests"),
     ],
-    ids=["bayes", "simulate", "marginal", "bayes, 3pl"],
+    ids=["bayes", "simulate", "marginal", "bayes, 3pl", "tests"],
 )
 def test_every_key_reaches_its_stage(called: Any, base: RunConfig, sections: str) -> None:
     usual = called(base)
@@ -93,8 +98,8 @@ def test_every_key_reaches_its_stage(called: Any, base: RunConfig, sections: str
     assert set(ignored) <= NOT_HERE
     there = {".".join(p).partition(".")[0] for p in leaves(base)}
     assert there - NOT_HERE == {
-        "seed", "data", "calibrate", "marginal", "spectral", "joint", "bayes", "check", "score",
-        "private",
+        "seed", "data", "calibrate", "marginal", "spectral", "joint", "bayes", "check", "tests",
+        "score", "private",
     } - ({"private"} if base.private is None else set())  # fmt: skip
 
 
