@@ -28,7 +28,8 @@ from irt_dask.calibrate.bayes import barycenter
 from irt_dask.calibrate.bayes.shards import ShardPosterior
 from irt_dask.calibrate.joint.person_step import N_NODES
 from irt_dask.engine import Engine, executors
-from irt_dask.store import default_rows_per_block
+from irt_dask.kernels.responses.layouts import to_dense
+from irt_dask.store import StoreWriter, default_rows_per_block
 
 
 class Case(NamedTuple):
@@ -56,6 +57,8 @@ class Case(NamedTuple):
         return tasks if tasks <= executors.Cluster.max_gathered else tasks / 16 + 16
 
 
+#: Persons of the runs that compile and are not timed.
+COMPILED_WITH = 4096
 #: Terms: name, unit of the coefficient as printed, factor to it, value from a case.
 TERMS = {
     "start": ("ms a run", 1e3, lambda c: 1.0),
@@ -85,6 +88,32 @@ def gibbs(r, truth, folder, client, workers, passes, shards):
     )
 
 
+def marginal(r, truth, folder, client, workers, passes, shards, model="2pl"):
+    fit = irt.fit_marginal(
+        r, model=model, max_iterations=passes, tolerance=1e-300, standard_errors=False,
+        client=client, **scaling.QUIET,
+    )  # fmt: skip
+    assert fit.attrs["n_iterations"] == passes or r.n_persons == COMPILED_WITH
+
+
+def booklets(path, persons, items, rows, categories=2):
+    """Six booklets of a half of the items each, an overlapping three of six clusters."""
+    model = "2pl" if categories == 2 else "gpcm"
+    made = irt.simulate(persons, items, model=model, categories=categories, rows_per_block=rows)
+    cluster, begun = np.arange(items) * 6 // items, 0
+    with StoreWriter(
+        path, item_id=made.item_id, n_persons=persons, rows_per_block=rows,
+        categories=categories,
+    ) as writer:  # fmt: skip
+        for k in range(made.n_blocks):
+            y = to_dense(made.read_block(k).data).values.copy()
+            person = begun + np.arange(len(y))
+            y[(cluster - person[:, None]) % 6 > 2] = -1
+            writer.write(y, person_id=[str(i) for i in person])
+            begun += len(y)
+        writer.commit()
+
+
 def once(function):
     def run(*args, passes, shards):
         function(*args)
@@ -92,6 +121,10 @@ def once(function):
     return run
 
 
+#: What other data methods are measured on than complete ones of the 2PL.
+DATA = {"booklets": booklets, "gpcm": functools.partial(booklets, categories=4)}
+#: Terms of an EM algorithm.
+OF_EM = ("start", "round", "item step", "read", "person", "response")
 #: Of each method: what runs, its terms, sizes to fit and to check, as in Case after the workers.
 METHODS = {
     "read": (
@@ -116,6 +149,15 @@ METHODS = {
         [(1 << 18, 20, 1), (1 << 17, 80, 1), (1 << 19, 20, 1), (1 << 18, 80, 1)],
         [(1 << 19, 40, 1)],
     ),
+    **{
+        name: (
+            functools.partial(marginal, model="gpcm" if name == "gpcm" else "2pl"), OF_EM,
+            [(1 << 17, 20, 6), (1 << 17, 80, 3), (1 << 19, 20, 3), (1 << 18, 80, 6),
+             (1 << 14, 80, 6), (1 << 16, 160, 3)],
+            [(1 << 20, 40, 5), (1 << 18, 120, 4), (1 << 16, 60, 6)],
+        )
+        for name in ("marginal", *DATA)
+    },
     "gibbs": (
         gibbs,
         ("start", "sweep", "item draw", "read", "read by a shard", "person", "response"),
@@ -133,7 +175,8 @@ METHODS = {
 #: Predictions: items, and passes of a fit; sweeps of fit_bayes's defaults, with a shard a worker.
 PREDICTED = {
     "read": (40, 1), "joint": (40, 33), "pair counts": (500, 1), "random pairs": (40, 1),
-    "gibbs": (40, 2500), "score": (40, 1),
+    "gibbs": (40, 2500), "score": (40, 1), "marginal": (40, 8), "booklets": (60, 8),
+    "gpcm": (60, 8),
 }  # fmt: skip
 
 
@@ -150,10 +193,12 @@ def measure(b, name, sizes, workers, options):
     times = {case: [] for case in cases}
 
     def once(c, persons):
-        return b.timed(run, c.k, persons, c.m, rows=c.rows, passes=c.p, shards=c.s)
+        return b.timed(
+            run, c.k, persons, c.m, rows=c.rows, write=DATA.get(name), passes=c.p, shards=c.s
+        )
 
     for case in cases:
-        once(case, 4096)  # compiles
+        once(case, COMPILED_WITH)
     for _ in range(options.repeats):
         for case in cases:
             wait()
@@ -285,6 +330,8 @@ def driver_bytes(name, m, n_blocks, workers):
         "random pairs": gathered * 16 * m * m + 120 * m * m / 2,
         "gibbs": min(8 * 2 * m * 2000 * workers, 512 << 20) * 3,
         "score": 1500 * n_blocks,
+        **dict.fromkeys(("marginal", "booklets"), gathered * 8 * m * 2 * 128),
+        "gpcm": gathered * 8 * m * 4 * 128,
     }[name] + 600 * n_blocks  # and the manifest
 
 
@@ -315,6 +362,7 @@ def predictions(models, per_task, disk, options):
             result = {
                 "joint": 8 * (N_NODES + 2 * m + 6), "pair counts": 16 * m * m,
                 "random pairs": 16 * m * m, "gibbs": 8 * 2 * 600 * m,
+                "marginal": 8 * 2 * m * 128, "booklets": 8 * 2 * m * 128, "gpcm": 8 * 4 * m * 128,
             }.get(name, 1000)  # fmt: skip
             sent = rounds * (n_tasks * (result + 1000 + 32 * m) + n_blocks * message) / 1e9
             driver = driver_bytes(name, m, n_blocks, k) / 1e6

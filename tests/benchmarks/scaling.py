@@ -242,14 +242,20 @@ class Bench:
             self.clients[k].run(compile_and_load)
             self.pids += list(self.clients[k].run(os.getpid).values())
 
-    def store(self, persons, items, rows=None):
-        """Simulated responses, written once; blocks of as many persons whatever their number."""
-        rows = rows or rows_per_block(items)
-        if (persons, items, rows) not in self._stores:
-            path = self.folder / f"{persons}-{items}-{rows}"
-            irt.simulate(persons, items, store=path, rows_per_block=rows)
-            self._stores[persons, items, rows] = irt.open_responses(path), truth(items)
-        return self._stores[persons, items, rows]
+    def store(self, persons, items, rows=None, write=None):
+        """Simulated responses, written once; blocks of as many persons whatever their number.
+
+        ``write(path, persons, items, rows)`` makes others than complete ones of the 2PL.
+        """
+        key = persons, items, rows or rows_per_block(items), write
+        if key not in self._stores:
+            path = self.folder / f"{len(self._stores)}-{persons}-{items}"
+            if write is None:
+                irt.simulate(persons, items, store=path, rows_per_block=key[2])
+            else:
+                write(path, persons, items, key[2])
+            self._stores[key] = irt.open_responses(path), truth(items)
+        return self._stores[key]
 
     def drop(self):
         """Remove all stores."""
@@ -257,9 +263,11 @@ class Bench:
             shutil.rmtree(r.path)
         self._stores = {}
 
-    def timed(self, method, workers, persons, items, *, cold=True, rows=None, **options):
+    def timed(
+        self, method, workers, persons, items, *, cold=True, rows=None, write=None, **options
+    ):
         """One run on ``persons`` in all."""
-        r, known = self.store(persons, items, rows)
+        r, known = self.store(persons, items, rows, write)
         client = self.clients[workers]
         if cold:
             client.run(forget)
