@@ -34,7 +34,7 @@ def columns_of(pairs: tuple[str, ...]) -> dict[str, Any] | None:
         role, sign, name = pair.partition("=")
         if not sign:
             raise InputError(f"--column {pair!r}: write ROLE=NAME, for example person=student")
-        if role == "items":
+        if role in ("items", "covariates"):
             out[role] = out.get(role, []) + list_of(name)
         elif out.setdefault(role, name) != name:
             raise InputError(f"--column {role}= is there twice, {out[role]!r} and {name!r}")
@@ -114,7 +114,8 @@ def _source_options(command: Any) -> Any:
         click.option("--column", "columns", multiple=True, metavar="ROLE=NAME",
                      help="Name a column: person=, item=, response= (long); person=, items=A,B "
                      "(wide); weight=, group=. Items are names, globs (items='q*') and ranges "
-                     "(items=q1:q40: from q1 to q40 as the file has them). Repeat as needed."),
+                     "(items=q1:q40: from q1 to q40 as the file has them); covariates=age,books "
+                     "(wide) are numbers of the persons. Repeat as needed."),
         _EXCLUDE,
         click.option("--facet", "facets", multiple=True, metavar="A,B", help="A column of a long "
                      "file that holds levels of a facet, such as the rater: an item at a level is "

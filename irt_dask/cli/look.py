@@ -167,6 +167,7 @@ def _in_words(look: Look) -> dict[str, str]:
         "rows": _about(look.rows, look),
         "persons": least + _about(look.persons, look),
         "items": f"{least}{len(look.items)}: {shortened(look.items, _SHOWN)}",
+        **({"covariates": shortened(roles.beside, _SHOWN)} if roles.beside else {}),
         "other columns": shortened(others(look), _SHOWN) or "none",
         "not observed": f"not known{sample}" if share is None else f"{share:.1%} of cells",
         "values": "; ".join(value_line(v, look) for v in look.values[:_SHOWN]),
@@ -215,7 +216,7 @@ def _notes(look: Look) -> list[str]:
 def others(look: Look) -> list[str]:
     """Return the columns that are neither items nor of another role."""
     roles = look.source.roles
-    taken = {*roles.items, *roles.single.values()}
+    taken = {*roles.items, *roles.single.values(), *roles.beside}
     return [name for name in look.source.column_names if name not in taken]
 
 
@@ -227,7 +228,7 @@ def _as_json(look: Look) -> dict[str, Any]:
         "bytes_read": look.n_bytes_read,
         "whole": look.whole,
         "form": roles.form,
-        "columns": roles.single,
+        "columns": {**roles.single, **({"covariates": roles.beside} if roles.beside else {})},
         "other_columns": others(look),
         "rows": look.rows,
         "bad_rows": look.n_bad,

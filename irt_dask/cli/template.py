@@ -113,8 +113,9 @@ class _Questions:
         self.sure: dict[str, Any] = {"columns": dict(look.source.roles.single)}
         if look.source.roles.facets:
             self.sure["columns"]["facets"] = list(look.source.roles.facets)
-        if given.get("columns") and "items" in given["columns"]:
-            self.sure["columns"]["items"] = given["columns"]["items"]
+        for role in ("items", "covariates"):
+            if given.get("columns") and role in given["columns"]:
+                self.sure["columns"][role] = given["columns"][role]
         for key in _AS_GIVEN:
             if given.get(key) and given[key] not in _USUAL:
                 self.sure[key] = given[key]

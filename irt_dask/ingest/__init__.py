@@ -78,6 +78,8 @@ def ingest(
         and "group".  Items are listed by names, globs (``"q*"``, ``"item_??"``) and ranges
         (``"q1:q40"``: the columns from q1 to q40 in the order of the file), mixed; a column whose
         own name is such goes first, and globs and ranges pass over columns of other roles.
+        "covariates" of a wide table, listed in the same way, are numbers of the persons (empty
+        where not known), in place of a file ``persons``; the file is read once more for them.
     exclude
         Columns of a wide file that are no items, listed in the same way.
     facets

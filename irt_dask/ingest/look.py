@@ -137,7 +137,7 @@ def _read(
         path, scratch, shape=options.shape, columns=options.columns, exclude=options.exclude,
         dialect=options.dialect,
     ).with_weights(options.weight_kind)  # fmt: skip
-    persons = persons_table(options.persons, scratch, options.dialect)
+    persons = persons_table(options.persons, scratch, options.dialect, source, path)
     options.check_dialect(*(table.path for table in (source, persons) if table is not None))
     if source.item_id is not None:
         codes.check_items(source.item_id, columns=True)

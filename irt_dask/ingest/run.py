@@ -75,7 +75,8 @@ class _Ingest:
         )  # fmt: skip
         self.source = source.with_weights(self.weight_kind)
         self.codes = options.bound(codes, self.source, old)
-        self.tables, self.persons = [self.source], persons_table(options.persons, scratch, dialect)
+        self.tables = [self.source]
+        self.persons = persons_table(options.persons, scratch, dialect, self.source, path)
         if self.persons is not None:
             self.persons = self.persons.with_weights(self.weight_kind)
             self.tables.append(self.persons)

@@ -104,7 +104,7 @@ def test_a_column_is_meant_by_its_exact_name_first(tmp_path):
         ({"columns": {"items": ["q1", "q1"]}}, "has 'q1' twice"),
         ({"exclude": ["sex"]}, r"exclude=\['sex'\]: there is no column 'sex'; the columns are"),
         ({"exclude": ["z*"]}, "no column matches"),
-        ({"exclude": "name"}, "the column 'name' has another role, and is no item"),
+        ({"exclude": "name"}, "the column 'name' has another role"),
         ({"exclude": 3}, "exclude=3 is no list of columns; list names, globs"),
         ({"exclude": "*"}, "needs columns of items beside 'name' and what exclude="),
         ({"exclude": "g", "shape": "long"}, "only a wide file has columns of items to leave out"),

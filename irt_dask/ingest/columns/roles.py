@@ -32,7 +32,7 @@ ALIASES = {
 AT = "@"
 KEYS = {
     "long": ("person", "item", "response", "weight", "group", "facets"),
-    "wide": ("person", "items", "weight", "group"),
+    "wide": ("person", "items", "weight", "group", "covariates"),
     "nested": ("person", "responses", "weight", "group"),
 }
 
@@ -96,7 +96,8 @@ class Roles:
     weight: str | None = None
     weight_kind: str = SAMPLING
     group: str | None = None
-    covariates: tuple[str, ...] = ()
+    covariates: tuple[str, ...] = ()  # of a table of persons
+    beside: tuple[str, ...] = ()  # covariates that stand in the rows of a wide table
     facets: tuple[str, ...] = ()  # of a long table: an item at their levels is a column
 
     @property
@@ -127,17 +128,18 @@ def resolve(header: Header, wanted: Wanted, nested: bool = False) -> Roles:
     """
     shape = wanted.shape
     if shape == "persons":
-        return _of_persons(header)
+        return _of_persons(header, wanted.columns or {})
     named, items = _named(header, wanted.columns)
     _, left_out = wanted.lists()
     said = {*named} | ({"items"} if items is not None else set())
-    said |= {"facets"} & {*(wanted.columns or ())}
+    said |= {"facets", "covariates"} & {*(wanted.columns or ())}
     if "responses" in said or (nested and not said & {"item", "response", "items"}):
         _refuse_exclude(header, "nested", left_out)
         return _nested(header, shape, named, said)
     exact = {*header.names}.intersection(items or ())
     facets = _facets(header, wanted.columns, {*named.values()})
-    found = _found(header, named, {*named.values(), *exact, *facets})
+    covariates = _beside(header, wanted.columns, {*named.values(), *exact})
+    found = _found(header, named, {*named.values(), *exact, *facets, *covariates})
     for role, names in found.items():  # what is left out is no candidate, unless it is the only one
         kept = [name for name in names if name not in left_out]
         found[role] = kept if kept or role != "person" else names
@@ -149,7 +151,7 @@ def resolve(header: Header, wanted: Wanted, nested: bool = False) -> Roles:
         person, item, response = (_single(header, r, form, found[r]) for r in ALIASES)
         return Roles(form, person, item, response, weight=weight, group=group, facets=facets)
     person = _single(header, "person", form, found["person"])
-    chosen = _chosen(header, items, left_out, {person, *named.values()})
+    chosen = _chosen(header, items, left_out, {person, *named.values(), *covariates})
     if not chosen and not header.nests:  # in JSON the first person may have no responses
         beside = f" and what exclude={left_out!r} leaves out" if left_out else ""
         raise header.error(
@@ -158,7 +160,7 @@ def resolve(header: Header, wanted: Wanted, nested: bool = False) -> Roles:
     confirmed = {*(items or ())}.intersection(chosen)
     return Roles(
         form, person, items=tuple(chosen), confirmed=frozenset(confirmed), weight=weight,
-        group=group,
+        group=group, beside=covariates,
     )  # fmt: skip
 
 
@@ -181,7 +183,7 @@ def _meant(header: Header, entry: str, other: set[str], option: str) -> list[str
     """Return the columns that an entry of a list means."""
     names, problem = select(entry, header.place, other)
     if entry in other:
-        problem = f"the column {entry!r} has another role, and is no item"
+        problem = f"the column {entry!r} has another role"
     elif header.nests:  # objects may have other keys than the first one, and in another order
         if names and entry not in header.place and not is_glob(entry):
             problem = f"{entry!r} is a range, and the keys of objects have no order"
@@ -217,8 +219,15 @@ def _nested(header: Header, shape: str | None, named: dict[str, str], said: set[
     )
 
 
-def _of_persons(header: Header) -> Roles:
-    """Return the roles of a table of persons: all columns but person, weight, group are numbers."""
+def _of_persons(header: Header, columns: Mapping[str, str | Sequence[str]]) -> Roles:
+    """Return the roles of a table of persons: all columns but person, weight, group are numbers.
+
+    ``columns`` are given where the table is that of the responses too, which has weight and group.
+    """
+    if columns:
+        person, covariates = columns["person"], columns["covariates"]
+        assert isinstance(person, str)
+        return Roles("persons", person, covariates=tuple(covariates))
     person = _single(header, "person", "persons", _by_alias(header, "person", set()))
     special: dict[str, str] = {}
     for role in ("weight", "group"):
@@ -251,7 +260,7 @@ def _named(
                 f"{header.shown()}"
             )
     items = _items(header, columns["items"]) if "items" in columns else None
-    several = ("items", "facets")
+    several = ("items", "facets", "covariates")
     named = {role: _known(header, role, columns[role]) for role in columns if role not in several}
     owner: dict[str, str] = dict.fromkeys(items or (), "items")
     for role, name in named.items():
@@ -281,13 +290,27 @@ def _facets(
     return found
 
 
-def _items(header: Header, given: object) -> list[str]:
-    """Return what was listed as items."""
+def _beside(
+    header: Header, columns: Mapping[str, str | Sequence[str]] | None, taken: set[str]
+) -> tuple[str, ...]:
+    """Return the covariates of persons among the columns, in the order given."""
+    if columns is None or "covariates" not in columns:
+        return ()
+    if header.nests:
+        raise header.error("columns={'covariates': ...} is of tables; give persons= with JSON")
+    listed_ones = _items(header, columns["covariates"], "covariates")
+    option = "columns={{'covariates': [{}]}}"
+    meant = (_meant(header, entry, taken, option) for entry in listed_ones)
+    return tuple(dict.fromkeys(itertools.chain.from_iterable(meant)))
+
+
+def _items(header: Header, given: object, role: str = "items") -> list[str]:
+    """Return what was listed as items, or in another role of several columns."""
     items = entries(given)
     if not items:
-        raise header.error(f"columns={{'items': {given!r}}} is no list of columns; {HOW}")
+        raise header.error(f"columns={{{role!r}: {given!r}}} is no list of columns; {HOW}")
     if twice := repeated(items):
-        raise header.error(f"columns={{'items': ...}} has {twice[0]!r} twice")
+        raise header.error(f"columns={{{role!r}: ...}} has {twice[0]!r} twice")
     return items
 
 
@@ -313,10 +336,11 @@ def _by_alias(header: Header, role: str, taken: set[str]) -> list[str]:
 
 def _form_said(header: Header, said: set[str]) -> str | None:
     """Return the form that follows from the roles named, if any."""
-    long, wide = bool(said & {"item", "response", "facets"}), "items" in said
+    long, wide = bool(said & {"item", "response", "facets"}), bool(said & {"items", "covariates"})
     if long and wide:
         raise header.error(
-            "columns= has both 'items' (wide) and 'item', 'response' or 'facets' (long); "
+            "columns= has both 'items' or 'covariates' (wide) and 'item', 'response' or 'facets' "
+            "(long); "
             "say shape='long' or shape='wide' and give the roles of that shape"
         )
     return "long" if long else "wide" if wide else None

@@ -43,12 +43,26 @@ def open_persons(path: str | PathLike[str], scratch: Path, dialect: Dialect = UN
     return open_source(path, scratch, shape="persons", dialect=dialect.of_others())
 
 
-def persons_table(persons: Any, scratch: Path, dialect: Dialect = UNSAID) -> Source | None:
-    """Open the table of persons to be joined, if any: a file, or a DataFrame, written first."""
-    if persons is None:
+def persons_table(
+    persons: Any, scratch: Path, dialect: Dialect, source: Source, path: Any
+) -> Source | None:
+    """Open the table of persons to be joined, if any: a file, or a DataFrame, written first.
+
+    Covariates that stand beside the responses are read as a table of the same file, ``path``.
+    """
+    beside = source.roles.beside
+    if persons is None and not beside:
         return None
+    if persons is not None and beside:
+        raise InputError(
+            f"columns={{'covariates': {list(beside)}}} are in the rows of responses, and persons= "
+            f"is a table of others: put all into one of them"
+        )
     folder = scratch / "persons-source"
     folder.mkdir()
+    if beside:
+        columns = {"person": source.roles.person, "covariates": beside}
+        return open_source(path, folder, shape="persons", columns=columns, dialect=dialect)
     if not hasattr(persons, "to_parquet"):
         return open_persons(persons, folder, dialect)
     path = folder / "persons.parquet"
