@@ -80,12 +80,7 @@ def begin(responses: Responses, prior: Any) -> Population | None:
 
 def estimate(engine: Engine, items: ItemSet, start: Population) -> Estimate:
     """Estimate the population by EM; warns where it does not converge."""
-    if start is STANDARD:
-        population, gram = start, np.full((1, 1, 1), total_weight(engine))
-    elif start.covariates is None:
-        population, gram = _groups(engine)
-    else:
-        population, gram = _covariates(engine, start)
+    population, gram = prepared(engine, start)
     fitted = climb(engine, items, population, gram)
     fitted.covariance, persons = regression_errors.covariance(
         engine, items, fitted.population, gram, SD_BOUNDS[0] * 1.0001
@@ -104,6 +99,17 @@ def estimate(engine: Engine, items: ItemSet, start: Population) -> Estimate:
             stacklevel=5,
         )
     return fitted
+
+
+def prepared(engine: Engine, start: Population) -> tuple[Population, Floats]:
+    """The groups or covariates of these persons, and their sums of products.
+
+    InputError or EstimationError where these cannot be used: not known of somebody, the same for
+    all, or dependent on each other.
+    """
+    if start is STANDARD:
+        return start, np.full((1, 1, 1), total_weight(engine))
+    return _groups(engine) if start.covariates is None else _covariates(engine, start)
 
 
 def _names(population: Population) -> tuple[str, ...]:

@@ -6,10 +6,11 @@ import hashlib
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from irt_dask.banks.saved import read_bank
 from irt_dask.calibrate.private.ledger import check_budget, check_ledger_budget
-from irt_dask.engine import refuse_graded
+from irt_dask.engine import Engine, refuse_graded
 from irt_dask.errors import InputError
 from irt_dask.ingest.sources.opening import open_persons
 from irt_dask.ingest.text.dialect import Dialect
@@ -124,9 +125,15 @@ def refuse_unused_weights(config: RunConfig, responses: Responses) -> None:
         config.check_weights(f"{responses.path} has person weights")
 
 
-def check_prior(config: RunConfig, responses: Responses) -> None:
-    """Stop at a prior of the scores that the persons have no groups or covariates for."""
-    regression.begin(responses, config.score.prior)
+def check_prior(config: RunConfig, responses: Responses, client: Any) -> None:
+    """Stop at a prior of the scores that the persons have no groups or covariates for.
+
+    They are read once: what is not known of somebody would stop the run after its longest stages.
+    """
+    start = regression.begin(responses, config.score.prior)
+    if start is not None and config.score.prior not in ("normal", "population"):
+        with Engine(responses, client=client, progress=False, graded=True) as engine:
+            regression.prepared(engine, start)
 
 
 def bank_checksum(config: RunConfig) -> str | None:

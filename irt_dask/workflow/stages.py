@@ -145,7 +145,7 @@ def _write_lsat(target: Path, rows_per_block: int | None) -> None:
 
 def summary(c: Context) -> list[str]:
     """Count responses by item; items nobody answered, or a prior of none, stop the run here."""
-    check_prior(c.config, c.responses)
+    check_prior(c.config, c.responses, c.common["client"])
     check_reference(c.config.tests, c.responses, c.common["client"])
     if c.config.data.weights == "ignore" and c.stored.max_weight is not None:
         warnings.warn(

@@ -120,11 +120,14 @@ def test_in_a_shell_and_in_a_pipeline(frame, tmp_path, monkeypatch):
     assert 'covariates = ["books", "age"]' in (tmp_path / "p.toml").read_text()
     assert CliRunner().invoke(cli, ["ingest", *typed[:1], "s", *typed[1:]]).exit_code == 0
     assert irt.open_responses(tmp_path / "s").covariate_names == ("books", "age")
-    written(frame.dropna(), tmp_path / "known.csv")
-    config = RunConfig.model_validate({
-        "directory": str(tmp_path / "r"), "data": {"source": "known.csv", "columns": COLUMNS},
+    config = {
+        "directory": str(tmp_path / "r"), "data": {"source": "d.csv", "columns": COLUMNS},
         "calibrate": {"method": "marginal"}, "score": {"prior": "covariates"},
         "check": {"replicates": 0},
-    })  # fmt: skip
-    path = run(config)
+    }  # fmt: skip
+    with pytest.raises(InputError, match=r"5 person\(s\) have no value"):
+        run(RunConfig.model_validate(config))
+    assert not (tmp_path / "r" / "marginal.nc").exists()  # before the long stages
+    written(frame.dropna(), tmp_path / "d.csv")
+    path = run(RunConfig.model_validate(config), fresh=True)
     assert irt.open_responses(path / "responses").covariate_names == ("books", "age")
