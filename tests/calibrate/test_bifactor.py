@@ -307,7 +307,7 @@ def test_what_has_no_standard_errors():
         )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_intervals_cover():
     """25 data sets: pooled by kind, 95% intervals hold within 3.5 standard errors of .95."""
     of = np.repeat([0, 1, 2], 6)
