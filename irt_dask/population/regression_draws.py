@@ -63,9 +63,8 @@ def _one(of: Estimate, per_person: Floats, rng: np.random.Generator) -> Populati
     p = of.population
     coefficients, sd = p.coefficients.copy(), p.sd.copy()
     width = coefficients.shape[1]
-    to_design: Floats = np.eye(width)
-    if p.covariates is not None:
-        to_design = np.linalg.inv(p.covariates.original())
+    original = np.eye(width) if p.covariates is None else p.covariates.original()
+    to_design = np.linalg.inv(original)
     for g, covariance in enumerate(of.covariance):
         move = _normal(covariance / _units(p.sd[g], width), rng)
         coefficients[g] += to_design @ move[:width]
