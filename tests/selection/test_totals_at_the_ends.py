@@ -73,7 +73,8 @@ def test_ends_that_are_far_are_left(tmp_path):
     r = irt.from_array(y[None].astype(np.int8), item_id=IDS[:ASKED])
     t = irt.predict_total(r, bank)
     low, high = (float(t[f"person_total_{end}"][0]) for end in ("lower", "upper"))
-    assert y.sum() / N < low and high < 1.0 - (ASKED - y.sum()) / N
+    assert y.sum() / N < low
+    assert high < 1.0 - (ASKED - y.sum()) / N
     assert probability(b, y, low, high) == pytest.approx(0.95, abs=0.03)
     # questions of hardly any weight make steps of hardly anything
     weights = {name: 1.0 if k < N - 1 else 1e-6 for k, name in enumerate(IDS)}
