@@ -280,6 +280,6 @@ def test_a_weighted_posterior_is_refused(kind):
     y = irt.simulate(60, 5, seed=1).to_xarray()["response"].values
     weight = np.where(np.arange(60) % 2, 3, 1)
     r = irt.from_array(y, persons={"weight": weight}, weight_kind=kind)
-    posterior = irt.fit_bayes(r, n_draws=100, n_warmup=20, seed=1)
-    with pytest.raises(irt.InputError, match=f"fitted with {kind} weights"):
+    posterior = irt.fit_bayes(r, n_draws=100, n_warmup=50, seed=1)
+    with pytest.raises(InputError, match=f"fitted with {kind} weights"):
         irt.loo(r.select(weights="ignore"), posterior)
