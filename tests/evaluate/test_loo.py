@@ -277,8 +277,8 @@ def test_a_weighted_posterior_is_refused(kind):
     The text that refuses weighted responses says how to leave weights out: p_loo was 23 then, not
     14, and nothing was said.
     """
-    y = irt.simulate(60, 5, seed=1).to_xarray()["response"].values
-    weight = np.where(np.arange(60) % 2, 3, 1)
+    y = irt.simulate(150, 5, seed=1).to_xarray()["response"].values
+    weight = np.where(np.arange(150) % 2, 3, 1)
     r = irt.from_array(y, persons={"weight": weight}, weight_kind=kind)
     posterior = irt.fit_bayes(r, n_draws=100, n_warmup=50, seed=1)
     with pytest.raises(InputError, match=f"fitted with {kind} weights"):
