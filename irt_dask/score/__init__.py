@@ -160,7 +160,8 @@ def score(
     ConvergenceWarning, DataWarning
         If the distribution of ability is not found in 200 passes, or a standard deviation ends at
         its bound; if the items were calibrated with groups of persons (``group_mean``, or a bank
-        that says so) and ``prior="normal"`` takes all from N(0, 1).
+        that says so), or their scale has mean difficulty 0 (conditional, spectral, pairwise, joint
+        1PL), and ``prior="normal"`` takes all from N(0, 1).
     ApproximationWarning
         If a covariate rests on fewer than 5 persons (a dummy variable: who has it), or a group has
         fewer than 20: they are named.
