@@ -275,19 +275,26 @@ def _answers(block: Block) -> tuple[Any, ...]:
 
 
 def group_chi2(
-    engine: Engine, known: Known, models: NDArray[np.str_] | None, fitted: bool
+    responses: Responses, items: xr.Dataset, fitted: bool, client: Any, known: tuple[Engine, Known]
 ) -> dict[str, Any]:
     """The chi-square over groups of predictions alone, its degrees of freedom and p-value.
 
-    For methods that have items and the distribution of ability already: one pass.
+    For methods that have an engine, and the distribution of ability of everybody, already: one
+    pass; if persons have groups of their own, as in :func:`item_fit`.
     """
-    n, m = engine.responses.n_persons, known.items.n_items
-    most = float(known.items.n_categories.max() - 1)
-    unit = fixed_point.scale_for(n * most**4)
-    wide = fixed_point.scale_for(n * most**2 / predictions.CERTAIN)
-    _, classes, *_ = engine.map_reduce(_sums, known, unit, wide, False, report=True)
-    lost = _n_parameters(known.items, models) if fitted else np.zeros(m, dtype=np.int64)
-    lost = np.where(known.items.n_categories > 2, np.minimum(lost, 2), lost)
+    labels, (engine, of) = _labels(responses, None, False, client), known
+    if labels:
+        found = _gathered(responses, items, labels, None, False, client, False)
+        classes, unit = found.classes, found.scales[0]
+    else:
+        n, most = responses.n_persons, float(of.items.n_categories.max() - 1)
+        unit = fixed_point.scale_for(n * most**4)
+        wide = fixed_point.scale_for(n * most**2 / predictions.CERTAIN)
+        _, classes, *_ = engine.map_reduce(_sums, of, unit, wide, False, report=True)
+    lost = np.zeros(of.items.n_items, dtype=np.int64)
+    if fitted:
+        lost = _n_parameters(of.items, models_of(items, responses.item_id))
+    lost = np.where(of.items.n_categories > 2, np.minimum(lost, 2), lost)
     return _named("chi2", *_grouped(classes / unit), lost)
 
 

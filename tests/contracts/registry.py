@@ -386,7 +386,7 @@ METHODS = (
         "option_analysis, mixed", "option_analysis", {"key": 1, "fdr": 0.9},
         categories=_CATEGORIES,
     ),
-    Method("suspect_items", "suspect_items", items="draws"),
+    Method("suspect_items", "suspect_items", items="draws", groups="yes"),
     Method(
         "grow_bank", "grow_bank", {"known": 80, "prior": None}, items="anchors", ordered=True
     ),
@@ -395,7 +395,10 @@ METHODS = (
         items="errors", ordered=True,
     ),
     Method("answer_similarity", "answer_similarity", {"fdr": 0.9}, items="2pl"),
-    Method("suspect_items, mixed", "suspect_items", items="mixed, errors", categories=_CATEGORIES),
+    Method(
+        "suspect_items, mixed", "suspect_items", items="mixed, errors", groups="yes",
+        categories=_CATEGORIES,
+    ),
     Method(
         "answer_similarity, mixed", "answer_similarity", {"fdr": 0.9}, items="mixed",
         categories=_CATEGORIES,

@@ -136,3 +136,13 @@ def test_many_groups_are_one_with_a_warning(bank):
     np.testing.assert_array_equal(found["item_chi2"], quiet["item_chi2"])
     with pytest.raises(InputError, match="at most 200"):
         irt.item_fit(many, bank, groups=True)
+
+
+def test_suspect_items_are_not_those_of_one_group_alone():
+    """Six in ten items that fit had a misfit."""
+    r = responses(answers(3))
+    fit = irt.fit_marginal(r, positive="none")
+    found = irt.suspect_items(r, fit)
+    assert not (found["item_misfit_q_value"].values < 0.01).any()
+    wanted = irt.item_fit(r, fit)
+    np.testing.assert_array_equal(found["item_chi2"], wanted["item_chi2"])
