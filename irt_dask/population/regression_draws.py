@@ -16,6 +16,7 @@ lowered so, for a mean.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -23,24 +24,63 @@ import numpy as np
 
 from irt_dask.arrays import Floats, Ints
 from irt_dask.engine import Engine
+from irt_dask.errors import DataWarning
 from irt_dask.kernels.base import fixed_point, keyed_random
 from irt_dask.population.em import SD_BOUNDS, Estimate, add_by_group, scale_for, weights_of
 from irt_dask.population.population import Population
+from irt_dask.population.regression import EVERYBODY
 
 #: Most of a variance that is taken away.
 _MOST_TAKEN = 0.5
+#: Standard error of a mean, or of half of what a covariate makes, from which on it is not known,
+#: and the part of such a direction that names a term.
+_MOST_UNKNOWN, _PART = 5.0, 0.3
 
 
 def drawn(engine: Engine, of: Estimate, seed: int, n: int) -> list[Population]:
     """A population for each of ``n`` values, if there are any; a pass over the persons' weights.
 
-    A parameter that the responses do not determine (its error is NaN, which a warning said) stays
-    at its estimate.
+    A parameter that the responses do not determine (its error is NaN, which a warning said, or
+    beyond all abilities, which one says here) stays at its estimate.
     """
     if not n:
         return []
+    covariances = _known(of)
     per_person = of.population.coefficients.shape[1] / _effective(engine, of.population)
-    return [_one(of, per_person, keyed_random.generator(seed, "population", r)) for r in range(n)]
+    return [
+        _one(of, covariances, per_person, keyed_random.generator(seed, "population", r))
+        for r in range(n)
+    ]
+
+
+def _known(of: Estimate) -> list[Floats]:
+    """Covariances of the design's coefficients and the log SD, by group, of what is known of them.
+
+    Of persons who have all right the likelihood rises with their mean without end: its error is
+    larger than abilities are, and there is nothing to draw from.  A warning names it.
+    """
+    p, out, lost = of.population, [], dict[str, None]()
+    width = p.coefficients.shape[1]
+    original = np.eye(width) if p.covariates is None else p.covariates.original()
+    names = p.labels or (EVERYBODY,) if p.covariates is None else p.covariates.names
+    for g, covariance in enumerate(of.covariance):
+        to = np.zeros((width + 1, width + 1))
+        to[:width, :width], to[width, width] = np.linalg.inv(original), 1.0 / p.sd[g]
+        values, vectors = np.linalg.eigh(to @ np.nan_to_num(covariance) @ to.T)
+        far = values > _MOST_UNKNOWN**2
+        told = (np.abs(vectors[:width, far]) > _PART).any(axis=1)
+        some = told[1:] if p.covariates is not None else told
+        lost |= dict.fromkeys(repr(names[k + g]) for k in np.flatnonzero(some))
+        out.append((vectors[:, ~far] * np.maximum(values[~far], 0.0)) @ vectors[:, ~far].T)
+    if lost:
+        warnings.warn(
+            f"the responses hardly tell the mean ability of {', '.join([*lost][:10])} (all right, "
+            f"or all wrong?): plausible values of these persons lie where the search ended; leave "
+            f"the term out, or join it with others",
+            DataWarning,
+            stacklevel=6,
+        )
+    return out
 
 
 def _effective(engine: Engine, population: Population) -> Floats:
@@ -59,35 +99,20 @@ def _weights(ref: Any, population: Population, scale: float) -> Ints:
     return total.T
 
 
-def _one(of: Estimate, per_person: Floats, rng: np.random.Generator) -> Population:
+def _one(
+    of: Estimate, covariances: list[Floats], per_person: Floats, rng: np.random.Generator
+) -> Population:
     p = of.population
     coefficients, sd = p.coefficients.copy(), p.sd.copy()
-    width = coefficients.shape[1]
-    original = np.eye(width) if p.covariates is None else p.covariates.original()
-    to_design = np.linalg.inv(original)
-    for g, covariance in enumerate(of.covariance):
-        move = _normal(covariance / _units(p.sd[g], width), rng)
-        coefficients[g] += to_design @ move[:width]
-        of_design = to_design @ np.nan_to_num(covariance[:width, :width]) @ to_design.T
-        lowered = _lowered(
-            p.sd[g] ** 2, float((of_design * of.gram[g]).sum()), float(per_person[g])
-        )
-        spread = float(np.nan_to_num(covariance[width, width])) / p.sd[g] ** 2
-        sd[g] = np.clip(np.sqrt(lowered) * np.exp(move[width] - spread), *SD_BOUNDS)
+    for g, covariance in enumerate(covariances):
+        values, vectors = np.linalg.eigh(covariance)
+        normal = rng.standard_normal(len(values))
+        move = vectors @ (np.sqrt(np.maximum(values, 0.0)) * normal)
+        coefficients[g] += move[:-1]
+        added = float((covariance[:-1, :-1] * of.gram[g]).sum())
+        lowered = _lowered(p.sd[g] ** 2, added, float(per_person[g]))
+        sd[g] = np.clip(np.sqrt(lowered) * np.exp(move[-1] - covariance[-1, -1]), *SD_BOUNDS)
     return replace(p, coefficients=coefficients, sd=sd)
-
-
-def _units(sd: float, width: int) -> Floats:
-    """What a covariance of coefficients and SD is divided by for one of coefficients and log SD."""
-    unit = np.append(np.ones(width), sd)
-    return np.outer(unit, unit)
-
-
-def _normal(covariance: Floats, rng: np.random.Generator) -> Floats:
-    """A normal draw; 0 where nothing is known of errors."""
-    values, vectors = np.linalg.eigh(np.nan_to_num(covariance))
-    normal = rng.standard_normal(len(values))
-    return np.asarray(vectors @ (np.sqrt(np.maximum(values, 0.0)) * normal))
 
 
 def _lowered(variance: float, spread: float, per_person: float) -> float:

@@ -159,7 +159,8 @@ def score(
         Items are ignored (``unknown_items="ignore"``).
     ConvergenceWarning, DataWarning
         If the distribution of ability is not found in 200 passes, or a standard deviation ends at
-        its bound; if the items were calibrated with groups of persons (``group_mean``, or a bank
+        its bound; if plausible values are asked for and the responses hardly tell a mean (of
+        persons who have all right); if the items were calibrated with groups of persons (``group_mean``, or a bank
         that says so), or their scale has mean difficulty 0 (conditional, spectral, pairwise, joint
         1PL), and ``prior="normal"`` takes all from N(0, 1).
     ApproximationWarning

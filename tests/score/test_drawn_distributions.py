@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 from scipy.special import log_expit, logsumexp
 
 import irt_dask as irt
+from irt_dask.errors import DataWarning
 
 M, N, VALUES = 5, 300, 400
 B = np.linspace(-1.0, 1.0, M)
@@ -121,6 +122,20 @@ def test_nothing_is_drawn_of_a_distribution_that_is_known(bank):
         for n in (2, 4)
     )
     assert np.array_equal(some.values, more.values[:, :2])
+
+
+def test_a_coefficient_that_rises_without_end_is_named_and_not_drawn(bank):
+    """Six persons have all right: an error of 700 made plausible values of 1,000."""
+    y, _ = data(6)
+    y[:6] = 1
+    d = (np.arange(N) < 6).astype(float)
+    r = irt.from_array(y, item_id=IDS, persons={"gifted": d})
+    with pytest.warns(DataWarning, match="mean ability of 'gifted'.*all right"):
+        found = irt.score(r, bank, prior=["gifted"], n_plausible=20, seed=1)
+    values = found["person_plausible_value"].values
+    end = float(found["regression_coefficient"].sum())
+    assert np.abs(values).max() < end + 6.0
+    irt.score(r, bank, prior=["gifted"])  # nothing is drawn: nothing is said
 
 
 def test_blocks_and_weights(bank):
