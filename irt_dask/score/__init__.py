@@ -160,9 +160,9 @@ def score(
     ConvergenceWarning, DataWarning
         If the distribution of ability is not found in 200 passes, or a standard deviation ends at
         its bound; if plausible values are asked for and the responses hardly tell a mean (of
-        persons who have all right); if the items were calibrated with groups of persons (``group_mean``, or a bank
-        that says so), or their scale has mean difficulty 0 (conditional, spectral, pairwise, joint
-        1PL), and ``prior="normal"`` takes all from N(0, 1).
+        persons who have all right); if the items were calibrated with groups of persons
+        (``group_mean``, or a bank that says so), or their scale has mean difficulty 0 (conditional,
+        spectral, pairwise, joint 1PL), and ``prior="normal"`` takes all from N(0, 1).
     ApproximationWarning
         If a covariate rests on fewer than 5 persons (a dummy variable: who has it), or a group has
         fewer than 20: they are named.
