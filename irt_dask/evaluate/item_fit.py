@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,20 +14,19 @@ from scipy.special import chdtrc
 from irt_dask.arrays import Floats, Ints
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
-from irt_dask.errors import EstimationError
+from irt_dask.errors import DataWarning, EstimationError, InputError
 from irt_dask.evaluate.abilities import Known, checked, choose, parts
+from irt_dask.evaluate.groups import labels_of, of_groups
+from irt_dask.evaluate.score_chi2 import MAX_CELLS, MAX_ITEMS, ByScore, by_score, s_x2
 from irt_dask.items.parameters import models_of
 from irt_dask.kernels.base import fixed_point
-from irt_dask.kernels.misfit import predicted_scores, predictions, sum_scores
-from irt_dask.population.population import NOBODY_APART
-from irt_dask.store import Block
+from irt_dask.kernels.misfit import predicted_scores, predictions
+from irt_dask.kernels.responses import response_counts
+from irt_dask.population.population import Population
+from irt_dask.store import Block, Responses
 
-#: S-X2 counts items x number right: it is made up to this many items, and categories x scores.
-_MAX_ITEMS, _MAX_CELLS = 1000, 10_000_000
 #: Groups of predictions, and the least variance of one.
 _GROUPS, _LEAST_VARIANCE = 10, 5.0
-#: Cells of S-X2 are pooled until so many right and so many wrong answers are expected.
-_LEAST_EXPECTED = 1.0
 
 
 def _sums(
@@ -61,6 +61,7 @@ def item_fit(
     items: xr.Dataset,
     *,
     fitted: bool = True,
+    groups: bool | None = None,
     ability: tuple[float, float] | None = None,
     client: Any = None,
     progress: ProgressOption = None,
@@ -83,9 +84,12 @@ def item_fit(
         all items have one slope: K - 1; rating: 1); the one of groups takes off one for all steps,
         whose mean is most of what expected scores depend on. Those of a bank that was calibrated on
         others keep them all.
+    groups : bool, optional
+        Whether persons of each ``person_group`` come from a normal distribution of their own.
+        Default: if the responses have groups and ``ability`` is not given.
     ability : (mean, sd), optional
         Normal distribution of the persons' abilities on the scale of the items.  Default: the one
-        of the highest marginal likelihood (EM, items held).
+        of the highest marginal likelihood (EM, items held), in each group.
     client, progress
         Dask client (default: the current one, else threads); progress bar.
 
@@ -105,14 +109,22 @@ def item_fit(
         Of nominal items these are statistics of their codes: valid under the model, but of a size
         that means nothing.  ``item_n_responses``.  Values that the data do not give are NaN: of an
         item that nobody answered, and p-values without degrees of freedom.
-        attrs: ``ability_mean``, ``ability_sd``.
+        attrs: ``ability_mean``, ``ability_sd``, of all persons; with groups ``group_label``,
+        ``group_mean`` and ``group_sd`` (NaN of one without responses).
 
     Raises
     ------
     InputError
-        If an item of the responses is not among the items, or an option is wrong.
+        If an item of the responses is not among the items, an option is wrong, or groups=True
+        and there are more than 200.
     EstimationError
         If no response is observed.
+
+    Warns
+    -----
+    DataWarning
+        If there are more than 200 groups, and ``groups`` does not say whether they matter: all
+        persons then come from one distribution.
 
     Notes
     -----
@@ -143,58 +155,146 @@ def item_fit(
     responses = as_responses(responses, "item_fit", graded=True, items=items)
     refuse_weights(responses, "item_fit")
     given = checked(ability)
-    n, m = responses.n_persons, responses.n_items
-    most = float(max(responses.n_categories) - 1)  # residuals are at most this
-    unit = fixed_point.scale_for(n * most**4)
-    wide = fixed_point.scale_for(n * most**2 / predictions.CERTAIN)
+    labels = _labels(responses, groups, given is not None, client)
+    m = responses.n_items
     cells = sum(responses.n_categories) * (1 + sum(k - 1 for k in responses.n_categories))
-    by_scores = m <= _MAX_ITEMS and cells <= _MAX_CELLS
-    with Engine(
-        responses, client=client, progress=progress, stage="item fit", graded=True
-    ) as engine:
-        known, attrs = choose(engine, items, given)
-        sums, classes, *by_score = engine.map_reduce(
-            _sums, known, unit, wide, by_scores, report=True
-        )
-    if not sums[:, 0].any():
-        raise EstimationError("there is no observed response")
+    scored = m <= MAX_ITEMS and cells <= MAX_CELLS
+    found = _gathered(responses, items, labels, given, scored, client, progress)
+    known = found.known
     lost = np.zeros(m, dtype=np.int64)
     if fitted:
         lost = _n_parameters(known.items, models_of(items, responses.item_id))
     # Of steps, what moves expected scores is mainly their mean: beside a slope that is one.
     of_scores = np.where(known.items.n_categories > 2, np.minimum(lost, 2), lost)
-    data = _mean_squares(sums.T, unit, wide) | _named("chi2", *_grouped(classes / unit), of_scores)
-    if m > _MAX_ITEMS:
-        said = f"not computed: more than {_MAX_ITEMS} items"
-    elif not by_scores:
-        said = f"not computed: more than {_MAX_CELLS} categories times scores"
-    elif by_score[2] > 0:
-        said = f"not computed: {int(by_score[2])} persons did not answer every item"
+    unit, wide = found.scales
+    data = _mean_squares(found.sums.T, unit, wide)
+    data |= _named("chi2", *_grouped(found.classes / unit), of_scores) | found.described(labels)
+    if m > MAX_ITEMS:
+        said = f"not computed: more than {MAX_ITEMS} items"
+    elif found.by_score is None:
+        said = f"not computed: more than {MAX_CELLS} categories times scores"
+    elif found.by_score.incomplete > 0:
+        said = f"not computed: {found.by_score.incomplete} persons did not answer every item"
     else:
-        of_items = _s_x2_of_categories if known.graded else _s_x2
-        data |= _named("sx2", *of_items(known, by_score[0], by_score[1]), lost)
+        data |= _named("sx2", *s_x2(known.items, found.by_score), lost)
         said = "computed"
     return dataset(
         data,
         item_id=responses.item_id,
-        attrs={"method": "item fit", **attrs, "fitted": bool(fitted), "s_x2": said},
+        attrs={"method": "item fit", **found.attrs, "fitted": bool(fitted), "s_x2": said},
     )
 
 
+def _labels(responses: Responses, groups: bool | None, given: bool, client: Any) -> tuple[str, ...]:
+    """Groups that are told apart; none: everybody comes from one distribution."""
+    if groups and not responses.has_groups:
+        raise InputError("groups=True, but the responses have no person_group")
+    if groups and given:
+        raise InputError("groups=True, but ability= says where all persons come from")
+    if groups:
+        return labels_of(responses, client)
+    if groups is False or given or not responses.has_groups:
+        return ()
+    try:
+        return labels_of(responses, client)
+    except InputError as error:
+        warnings.warn(
+            f"{error}: everybody is taken from one normal distribution, and items that were given "
+            f"to able or to less able groups alone are told to fit worse than they do; "
+            f"groups=False says that it is meant",
+            DataWarning,
+            stacklevel=3,
+        )
+        return ()
+
+
+@dataclass
+class _Gathered:
+    """Sums over all persons, each predicted from the distribution of the own group."""
+
+    known: Known
+    scales: tuple[float, float]
+    sums: Ints
+    classes: Ints
+    by_score: ByScore | None
+    #: Number of persons of each group, mean and SD of ability.
+    groups: list[tuple[int, float, float]]
+    attrs: dict[str, Any]
+
+    def described(self, labels: tuple[str, ...]) -> dict[str, Any]:
+        """What is said of groups, if they are told apart; attrs get mean and SD of everybody."""
+        if not labels:
+            return {}
+        n, mean, sd = np.array(self.groups).T
+        n = np.where(np.isfinite(mean), n, 0.0)
+        middle = float(n @ np.nan_to_num(mean) / n.sum())
+        spread = n @ np.nan_to_num(sd**2 + (mean - middle) ** 2) / n.sum()
+        self.attrs |= {"ability_mean": middle, "ability_sd": float(np.sqrt(spread))}
+        return {"group_label": np.array(labels), "group_mean": mean, "group_sd": sd}
+
+
+def _gathered(
+    responses: Responses, items: xr.Dataset, labels: tuple[str, ...], given: Population | None,
+    scored: bool, client: Any, progress: ProgressOption,
+) -> _Gathered:  # fmt: skip
+    """One pass over the persons of each group, besides those of EM."""
+    n, most = responses.n_persons, float(max(responses.n_categories) - 1)
+    unit = fixed_point.scale_for(n * most**4)  # residuals are at most this
+    wide = fixed_point.scale_for(n * most**2 / predictions.CERTAIN)
+    out: _Gathered | None = None
+    groups = []
+    for part in of_groups(responses, labels, client, progress) if labels else [responses]:
+        with Engine(
+            part, client=client, progress=progress, stage="item fit", graded=True
+        ) as engine:
+            if labels and not engine.map_reduce(_answers)[0]:
+                groups.append((part.n_persons, np.nan, np.nan))
+                continue
+            known, attrs = choose(engine, items, given)
+            sums, classes, *counts = engine.map_reduce(
+                _sums, known, unit, wide, scored, report=True
+            )
+        groups.append((part.n_persons, known.mean, known.sd))
+        of_scores = by_score(known, *counts) if counts else None
+        if out is None:
+            out = _Gathered(known, (unit, wide), sums, classes, of_scores, groups, attrs)
+            continue
+        out.sums, out.classes = out.sums + sums, out.classes + classes
+        if of_scores is not None and out.by_score is not None:
+            out.by_score.add(of_scores)
+        out.attrs["n_iterations"] = max(out.attrs["n_iterations"], attrs["n_iterations"])
+        out.attrs["converged"] = out.attrs["converged"] and attrs["converged"]
+    if out is None or not out.sums[:, 0].any():
+        raise EstimationError("there is no observed response")
+    out.attrs["n_persons"] = n
+    return out
+
+
+def _answers(block: Block) -> tuple[Any, ...]:
+    return (np.int64(response_counts.responses_per_person(block.data).sum()),)
+
+
 def group_chi2(
-    engine: Engine, known: Known, models: NDArray[np.str_] | None, fitted: bool
+    responses: Responses, items: xr.Dataset, fitted: bool, client: Any, known: tuple[Engine, Known]
 ) -> dict[str, Any]:
     """The chi-square over groups of predictions alone, its degrees of freedom and p-value.
 
-    For methods that have items and the distribution of ability already: one pass.
+    For methods that have an engine, and the distribution of ability of everybody, already: one
+    pass; if persons have groups of their own, as in :func:`item_fit`.
     """
-    n, m = engine.responses.n_persons, known.items.n_items
-    most = float(known.items.n_categories.max() - 1)
-    unit = fixed_point.scale_for(n * most**4)
-    wide = fixed_point.scale_for(n * most**2 / predictions.CERTAIN)
-    _, classes, *_ = engine.map_reduce(_sums, known, unit, wide, False, report=True)
-    lost = _n_parameters(known.items, models) if fitted else np.zeros(m, dtype=np.int64)
-    lost = np.where(known.items.n_categories > 2, np.minimum(lost, 2), lost)
+    labels, (engine, of) = _labels(responses, None, False, client), known
+    if labels:
+        found = _gathered(responses, items, labels, None, False, client, False)
+        classes, unit = found.classes, found.scales[0]
+    else:
+        n, most = responses.n_persons, float(of.items.n_categories.max() - 1)
+        unit = fixed_point.scale_for(n * most**4)
+        wide = fixed_point.scale_for(n * most**2 / predictions.CERTAIN)
+        _, classes, *_ = engine.map_reduce(_sums, of, unit, wide, False, report=True)
+    lost = np.zeros(of.items.n_items, dtype=np.int64)
+    if fitted:
+        lost = _n_parameters(of.items, models_of(items, responses.item_id))
+    lost = np.where(of.items.n_categories > 2, np.minimum(lost, 2), lost)
     return _named("chi2", *_grouped(classes / unit), lost)
 
 
@@ -237,21 +337,6 @@ def _named(name: str, value: Floats, cells: Ints, lost: Ints) -> dict[str, Any]:
     return {f"item_{name}": value, f"item_{name}_df": df, f"item_{name}_p_value": p}
 
 
-def pooled(enough: Floats, least: Floats) -> NDArray[np.intp]:
-    """Starts of neighbouring cells pooled until every sum of ``enough`` reaches ``least``.
-
-    ``enough`` has shape (cells, conditions).  Cells that are left over join the last group; without
-    any full group there is one of all.
-    """
-    starts, begin, total = [], 0, np.zeros(enough.shape[1])
-    for k, x in enumerate(enough):
-        total = total + x
-        if (total >= least).all():
-            starts.append(begin)
-            begin, total = k + 1, np.zeros(enough.shape[1])
-    return np.array(starts or [0])
-
-
 def _grouped(classes: Floats) -> tuple[Floats, Ints]:
     """Chi-square of each item over groups of predictions, and the number of groups.
 
@@ -277,70 +362,3 @@ def _square(sums: Floats) -> Floats:
     """(O - E)^2 / V of groups; 0 of those without variance."""
     none = np.zeros(len(sums))
     return np.divide(sums[:, 0] ** 2, sums[:, 1], out=none, where=sums[:, 1] > 0.0)
-
-
-def _s_x2(known: Known, right: Ints, persons: Ints) -> tuple[Floats, Ints]:
-    """S-X2 of each item and the number of its cells."""
-    m = right.shape[0]
-    value, cells = np.zeros(m), np.zeros(m, dtype=np.int64)
-    prior, _ = known.population.prior(known.nodes, NOBODY_APART)
-    p = np.exp(known.items.log_p(known.nodes)[1::2])
-    expected = sum_scores.expected_right(p, np.exp(prior.log_mass[0]))
-    n = persons[1:m].astype(float)
-    for j in range(m):
-        share = np.where(n > 0.0, expected[j, 1:m], 0.0)
-        e = np.stack([n * share, n * (1.0 - share)], axis=1)
-        if m < 2 or (e.sum(axis=0) < _LEAST_EXPECTED).any():
-            continue
-        at = pooled(e, np.full(2, _LEAST_EXPECTED))
-        difference = np.add.reduceat(right[j, 1:m] - e[:, 0], at)
-        e_right, e_wrong = np.add.reduceat(e, at).T
-        value[j] = (difference**2 * (1.0 / e_right + 1.0 / e_wrong)).sum()
-        cells[j] = at.size
-    return value, cells
-
-
-def _s_x2_of_categories(known: Known, counts: Ints, persons: Ints) -> tuple[Floats, Ints]:
-    """S-X2 of each item over categories and scores, and the number of its free cells.
-
-    Scores are pooled until two categories at least are expected once, categories of a pool with
-    their lower neighbours until each is; a pool of c categories has c - 1 free cells.
-    """
-    items = known.items
-    prior, _ = known.population.prior(known.nodes, NOBODY_APART)
-    p = np.exp(items.log_p(known.nodes))
-    share = predicted_scores.expected_by_score(p, items.first, np.exp(prior.log_mass[0]))
-    expected = np.where(persons > 0, persons * np.nan_to_num(share), 0.0)
-    value, cells = np.zeros(items.n_items), np.zeros(items.n_items, dtype=np.int64)
-    lowest, highest = items.ends
-    inside = slice(int(lowest.sum()) + 1, int(highest.sum()))  # at the ends there is no choice
-    for j in range(items.n_items):
-        rows = slice(items.first[j], items.first[j + 1])
-        for o, e in _pools(counts[rows, inside].astype(float), expected[rows, inside]):
-            value[j] += ((o - e) ** 2 / e).sum()
-            cells[j] += e.size - 1
-    return value, cells
-
-
-def _pools(observed: Floats, expected: Floats) -> Iterator[tuple[Floats, Floats]]:
-    """Observed and expected counts of pooled categories, for pools of neighbouring scores.
-
-    What is left over at the end joins the last pool.
-    """
-    begin, pools = 0, []
-    for s in range(expected.shape[1]):
-        if _joined(expected[:, begin : s + 1].sum(axis=1)).size > 1:
-            pools.append(begin)
-            begin = s + 1
-    if not pools:
-        return
-    ends = [*pools[1:], expected.shape[1]]
-    for lo, hi in zip(pools, ends, strict=True):
-        e = expected[:, lo:hi].sum(axis=1)
-        at = _joined(e)
-        yield np.add.reduceat(observed[:, lo:hi].sum(axis=1), at), np.add.reduceat(e, at)
-
-
-def _joined(expected: Floats) -> NDArray[np.intp]:
-    """Starts of neighbouring categories that are together expected once at least."""
-    return pooled(expected[:, None], np.array([_LEAST_EXPECTED]))

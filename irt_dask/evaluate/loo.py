@@ -120,8 +120,8 @@ def loo(
     Raises
     ------
     InputError
-        If the posterior has too few draws, several abilities or another number of persons, or
-        there are more than 10^7 of these.
+        If the posterior has too few draws, several abilities or another number of persons, was
+        fitted with person weights, or there are more than 10^7 persons.
     EstimationError
         If no response is observed.
 
@@ -160,6 +160,7 @@ def loo(
             f"{responses.n_persons} persons: loo returns a value for each, up to {_MAX_IN_MEMORY}; "
             f"take some of them with responses.select"
         )
+    _refuse_weighted(posterior)
     asked = _DRAWS if n_draws is None else whole_number("n_draws", n_draws, _LEAST_DRAWS)
     drawn = _drawn(posterior, responses, asked, n_draws is None)
     if posterior.attrs.get("n_persons", responses.n_persons) != responses.n_persons:
@@ -203,6 +204,16 @@ def loo(
             "responses": said,
         },
     )
+
+
+def _refuse_weighted(posterior: xr.Dataset) -> None:
+    """Refuse draws that hold a person as often as the weight says: leaving out takes as much."""
+    if kind := posterior.attrs.get("weight_kind"):
+        raise InputError(
+            f"posterior was fitted with {kind} weights of persons, and loo leaves everybody out "
+            f"once: fit it to responses.select(weights='ignore') too, or, where weights are "
+            f"frequencies, to a row for each person"
+        )
 
 
 def _drawn(posterior: xr.Dataset, responses: Responses, n: int, as_many: bool) -> tuple[Known, ...]:

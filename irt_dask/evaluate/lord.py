@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ from scipy.special import chdtrc, fdtrc
 from irt_dask.arrays import Bools, Floats
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import dataset
-from irt_dask.errors import InputError
+from irt_dask.errors import ApproximationWarning, InputError
 from irt_dask.items import checks
 from irt_dask.items.parameters import bank_item_ids, item_set
 
+#: What joint fits call their method.
+JOINT = "joint maximum likelihood"
 #: Standard errors of a parameter in the reference's bank and in the focal one.
 Errors = tuple[Floats, Floats]
 
@@ -54,6 +57,10 @@ def lord_dif(reference: xr.Dataset, focal: xr.Dataset) -> xr.Dataset:
         Names the items that are not tested: those with a flag (``item_flag``; where a bank has
         none, what its numbers tell) other than few responses, without a standard error (with more
         than two categories: of any step), or with other categories or another model in one bank.
+    ApproximationWarning
+        If a bank is a fit of ``fit_joint``, whose standard errors take abilities as known: of 20
+        items and 1,000 persons in each group 10% of the p-values of difficulties without DIF were
+        below .05, and 21% of those of slopes.  Files do not say how a bank was fitted.
 
     Notes
     -----
@@ -94,6 +101,7 @@ def lord_dif(reference: xr.Dataset, focal: xr.Dataset) -> xr.Dataset:
     steps = _steps(sets, [e["step_difficulty"] for e in errors])
     of_steps = np.hypot(*steps[1])
     tested = _tested(reference, focal, common, [e["difficulty"] for e in errors], sets, of_steps)
+    _warn_of_joint((reference, focal))
     degrees = [float(bank.attrs.get("degrees_of_freedom", np.inf)) for bank in (reference, focal)]
     data: dict[str, Any] = {}
     for name in ("difficulty", "discrimination"):
@@ -109,6 +117,20 @@ def lord_dif(reference: xr.Dataset, focal: xr.Dataset) -> xr.Dataset:
         item_id=common,
         attrs={"method": "Wald tests of two calibrations", "model": focal.attrs.get("model")},
     )
+
+
+def _warn_of_joint(banks: tuple[xr.Dataset, xr.Dataset]) -> None:
+    """Warn of errors that take abilities as known."""
+    names = ("reference", "focal")
+    joint = [w for w, b in zip(names, banks, strict=True) if b.attrs.get("method") == JOINT]
+    if joint:
+        warnings.warn(
+            f"standard errors of {' and '.join(joint)} are those of a joint fit, which takes "
+            f"abilities as known: too small (of 20 items by a third, of slopes by two fifths), so "
+            f"that items without DIF are named two to four times too often; use fit_marginal",
+            ApproximationWarning,
+            stacklevel=3,
+        )
 
 
 def _wald(

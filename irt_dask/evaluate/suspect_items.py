@@ -14,7 +14,6 @@ from irt_dask.engine.inputs import check_level
 from irt_dask.evaluate import equal_answers, slope_signs
 from irt_dask.evaluate.abilities import Known, choose
 from irt_dask.evaluate.item_fit import group_chi2
-from irt_dask.items.parameters import models_of
 from irt_dask.kernels.base import fixed_point
 from irt_dask.store import Block
 
@@ -105,7 +104,8 @@ def suspect_items(
     and are named only where chance would not do it: the bound takes every other question for as
     likely to have these answers as this one.
 
-    Four passes over the data, and one for each EM step (some ten) of the distribution of ability.
+    Four passes over the data, and one for each EM step (some ten) of the distribution of ability;
+    with groups of persons, whose distributions are their own in chi-squares, as many again.
     Driver memory: 600 bytes an item, and items x sizes of slopes (about 100) x 8 bytes some times.
 
     Examples
@@ -131,7 +131,7 @@ def suspect_items(
     ) as engine:
         known, about = choose(engine, items, None)
         counted = _counted(engine, known)
-        fit = group_chi2(engine, known, models_of(items, responses.item_id), fitted)
+        fit = group_chi2(responses, items, fitted, client, (engine, known))
     data = _judged(signs, fit, counted, responses.item_id, fdr)
     reasons = data["item_suspicion"]
     split = [text.split("|") for text in reasons]

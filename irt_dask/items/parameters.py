@@ -271,13 +271,21 @@ def _positions(items: xr.Dataset, item_id: tuple[str, ...], what: str) -> list[i
     return [known[i] for i in item_id]
 
 
+#: How identifications begin that fix the items' mean, not the abilities'.
+_ITEMS_AT_ZERO = ("mean difficulty", "mean of all step difficulties 0")
+
+
 def calibration_groups(items: xr.Dataset) -> int:
-    """Groups of persons that items were calibrated with; 0 if ability was N(0, 1) for everybody."""
+    """Groups of persons that items were calibrated with; 0 if ability was N(0, 1) for everybody.
+
+    On a scale of mean difficulty 0 the persons are where they are: one group, not N(0, 1).
+    """
     if "group_mean" in items and "group_sd" in items:
         mean, sd = items["group_mean"].values, items["group_sd"].values
         standard = mean.size == 1 and max(abs(mean[0]), abs(sd[0] - 1.0)) < 1e-6
         return 0 if standard else int(mean.size)
-    return int(items.attrs.get("calibration_groups", 0))
+    of_items = str(items.attrs.get("identification", "")).startswith(_ITEMS_AT_ZERO)
+    return max(int(items.attrs.get("calibration_groups", 0)), int(of_items))
 
 
 # --- several abilities ----------------------------------------------------------------------------

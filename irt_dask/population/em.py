@@ -41,6 +41,8 @@ class Estimate:
         self.population, self.passes = population, passes
         self.converged, self.log_likelihood = converged, value
         self.covariance = np.empty((0, 0, 0))
+        #: Mean products of the design, (groups, coefficients, coefficients).
+        self.gram = np.empty((0, 0, 0))
 
 
 def weights_of(ref: Any) -> tuple[Any, Floats]:

@@ -15,6 +15,7 @@ from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import InputError
 from irt_dask.items.draws import item_draws
 from irt_dask.population import design
+from irt_dask.population.answered import check_answered
 from irt_dask.population.basis import bases
 from irt_dask.population.conditioning import Conditioning
 from irt_dask.population.conditioning_described import described, warn_of_bounds
@@ -102,7 +103,8 @@ def fit_population(
         are the same for all; items of no domain or of two; below two persons (in effect, weights
         considered) for each coefficient of a domain; covariances of more than 256 MiB.
     EstimationError
-        A group without responses; domains whose abilities cannot be told apart.
+        A group without responses, or without any to a domain; two domains of both of which nobody
+        (of a group) has responses; domains whose abilities cannot be told apart.
 
     Warns
     -----
@@ -111,13 +113,14 @@ def fit_population(
         standard errors); SDs and correlations at their bounds (.05 to 20; .98); correlations of
         pairs that are no correlation matrix together.
     ApproximationWarning
-        Terms on fewer than 5 persons, groups of fewer than 20, below 20 persons for a coefficient.
+        Terms on fewer than 5 persons, groups of fewer than 20, below 20 persons for a coefficient,
+        or with answers to both of two domains.
     ConvergenceWarning
         200 passes did not suffice.
 
     Notes
     -----
-    Passes over the data: four for covariates and items, some ten to twenty of EM, one or two for
+    Passes over the data: five for covariates and items, some ten to twenty of EM, one or two for
     errors; some five for each draw of items.  Up to three domains are fitted together: a person
     costs some thousand operations for three.  Of more, coefficients and variances are those of each
     domain alone, and correlations what the expected products of residuals say in fits of pairs,
@@ -158,7 +161,9 @@ def fit_population(
     _refuse_too_large(terms, len(of), max(len(labels), 1), n_components)
     with engine(design.designed(responses, terms, labels), "population") as second:
         start = _start(of, terms, labels)
-        found = fitted(second, start, bases(second, start, n_components))
+        of_terms = bases(second, start, n_components)
+        check_answered(second, start)
+        found = fitted(second, start, of_terms)
         of_items = between(second, found, sets) if sets else None
         more = {"n_persons": second.n_persons, **second.weight_attrs, "n_item_draws": len(sets)}
     warn_of_bounds(found)

@@ -85,6 +85,7 @@ def estimate(engine: Engine, items: ItemSet, start: Population) -> Estimate:
     fitted.covariance, persons = regression_errors.covariance(
         engine, items, fitted.population, gram, SD_BOUNDS[0] * 1.0001
     )
+    fitted.gram = gram / gram[:, :1, :1]
     _warn_of_few(fitted.population, persons)
     at_bound = [
         repr(label)

@@ -58,7 +58,9 @@ def score(
         normal.  "groups": a normal for each ``person_group``.  Covariates: normal about a linear
         predictor.  These are estimated first, by EM with the items fixed at their point estimates
         and the person weights in use; persons without responses do not take part in this, and have
-        the prior of their group or covariates.
+        the prior of their group or covariates.  Each plausible value is drawn under means,
+        coefficients and standard deviations of its own, as wide as their standard errors say
+        (those that are NaN: at the estimate).
 
         A result of :func:`irt_dask.fit_population`: abilities of all its domains together given its
         covariates, for "eap".  Plausible values are then drawn each under coefficients and a
@@ -113,7 +115,8 @@ def score(
         at a bound; ``n_item_draws`` and ``n_plausible``; with ``store`` also ``n_blocks_scored``
         and ``n_blocks_kept``.  The reliability of "eap" and "map" is the variance of the estimates
         over that plus the mean squared standard error, of "ml" and "wle" 1 less the ratio of the
-        mean squared standard error to the variance.  A person without responses has the prior's
+        mean squared standard error to the variance, of those who have a standard error: those at a
+        bound stand where the bound does.  A person without responses has the prior's
         mean and standard deviation; "ml" and "wle" are NaN.
 
         With groups ``group_mean`` and ``group_sd``, with covariates ``regression_coefficient`` (the
@@ -156,8 +159,10 @@ def score(
         Items are ignored (``unknown_items="ignore"``).
     ConvergenceWarning, DataWarning
         If the distribution of ability is not found in 200 passes, or a standard deviation ends at
-        its bound; if the items were calibrated with groups of persons (``group_mean``, or a bank
-        that says so) and ``prior="normal"`` takes all from N(0, 1).
+        its bound; if plausible values are asked for and the responses hardly tell a mean (of
+        persons who have all right); if the items were calibrated with groups of persons
+        (``group_mean``, or a bank that says so), or their scale has mean difficulty 0 (conditional,
+        spectral, pairwise, joint 1PL), and ``prior="normal"`` takes all from N(0, 1).
     ApproximationWarning
         If a covariate rests on fewer than 5 persons (a dummy variable: who has it), or a group has
         fewer than 20: they are named.
@@ -166,7 +171,8 @@ def score(
     -----
     One pass over the data, whatever the numbers of draws; every item draw and every plausible value
     costs about as much as scoring with known items, but plausible values without item draws share
-    one evaluation.  Groups and covariates take about 15 passes more.  Driver memory: the histogram
+    one evaluation, unless the prior is estimated.  Groups and covariates take about 15 passes more.
+    Driver memory: the histogram
     with ``store``, else ``16 + 8 n_plausible`` bytes a person and the identifiers; for up to 1,000
     groups or some covariates, a few numbers for each.  Abilities are integrated by the trapezoidal
     rule on an even grid whose spacing resolves every posterior

@@ -27,7 +27,7 @@ from irt_dask.items.parameters import (
 )
 from irt_dask.kernels.base import keyed_random
 from irt_dask.kernels.responses import response_counts
-from irt_dask.population import regression
+from irt_dask.population import regression, regression_draws
 from irt_dask.population.population import STANDARD, Persons, Population
 from irt_dask.score import axis, bifactor, folder, plane, summary
 from irt_dask.score.checks import Options, check_options, warn_of_groups
@@ -52,8 +52,8 @@ class Plan:
     population: Population
     #: Items over which the posterior of ability is averaged.
     averaged: tuple[Any, ...]
-    #: Items, and the keys of the plausible values drawn under them.
-    drawn: tuple[tuple[Any, tuple[Words, ...]], ...]
+    #: Items and population, and the keys of the plausible values drawn under them.
+    drawn: tuple[tuple[Any, Population, tuple[Words, ...]], ...]
     #: 0 if they are point estimates.
     n_item_draws: int
     #: How far out posteriors are summed.
@@ -68,10 +68,10 @@ class Plan:
 def _plausible(block: Block, plan: Plan, persons: Persons) -> dict[str, Floats]:
     """Plausible values, if any, shape (persons, plausible) or (persons, plausible, abilities)."""
     n, drawn = block.data.shape[0], []
-    for items, keys in plan.drawn:
+    for items, population, keys in plan.drawn:
         u = np.stack([keyed_random.uniforms(k, block.start, n, plan.n_dims) for k in keys], axis=1)
         if plan.n_dims == 1:
-            drawn.append(axis.draw(block.data, items, plan.population, persons, u))
+            drawn.append(axis.draw(block.data, items, population, persons, u))
         else:
             drawn.append(plane.draw(block.data, items, u))
     return {"person_plausible_value": np.concatenate(drawn, axis=1)} if drawn else {}
@@ -141,7 +141,7 @@ def _column_names(responses: Responses, plan: Plan) -> list[str]:
     names = ["person_id", *(["person_group"] if responses.has_groups else [])]
     names += [f"{name}{end}" for name in values for end in ends]
     names += ["person_ability_correlation"] if plan.n_dims == 2 else []
-    n_plausible = sum(len(keys) for _, keys in plan.drawn)
+    n_plausible = sum(len(keys) for *_, keys in plan.drawn)
     return [*names, "n_responses", *(f"pv{r + 1}{q}" for r in range(n_plausible) for q in ends)]
 
 
@@ -159,12 +159,12 @@ def _plan(responses: Responses, items: xr.Dataset, options: Options) -> Plan:
     if n_draws == 0:
         averaged: tuple[Any, ...] = (known(items, item_id),)
         if keys:
-            drawn = ((averaged[0], keys),)
+            drawn = ((averaged[0], STANDARD, keys),)
     else:
         averaged = tuple(of_draws(items, item_id, n_draws, "n_item_draws"))
         if keys:
             own = of_draws(items, item_id, n_plausible, "n_plausible")
-            drawn = tuple((one, (k,)) for one, k in zip(own, keys, strict=True))
+            drawn = tuple((one, STANDARD, (k,)) for one, k in zip(own, keys, strict=True))
     if n_dims == 1:
         refuse_other_categories(averaged[0], responses.n_categories, item_id, "items")
     return Plan(options.method, n_dims, STANDARD, averaged, drawn, n_draws)
@@ -226,11 +226,14 @@ class Found(NamedTuple):
     attrs: dict[str, Any]
 
 
-def _population(engine: Engine, plan: Plan, items: xr.Dataset, start: Population | None) -> Found:
-    """Estimate the population, if one is asked for."""
+def _population(
+    engine: Engine, plan: Plan, items: xr.Dataset, start: Population | None, seed: int
+) -> Found:
+    """Estimate the population, if one is asked for; each plausible value has a draw of it."""
     if plan.n_dims == 1 and start is None:
         known = replace(plan.population, most_answers=_most_answers(engine))
-        plan = replace(plan, population=known)
+        drawn = tuple((items_of, known, keys) for items_of, _, keys in plan.drawn)
+        plan = replace(plan, population=known, drawn=drawn)
     if start is None:
         return Found(_reaching(plan), {}, {}, {})
     found = regression.estimate(engine, item_set(items, engine.responses.item_id), start)
@@ -241,7 +244,11 @@ def _population(engine: Engine, plan: Plan, items: xr.Dataset, start: Population
         **engine.weight_attrs,
     }
     data, coords = regression.described(found)
-    return Found(_reaching(replace(plan, population=found.population)), data, coords, attrs)
+    own = [(of, k) for of, _, keys in plan.drawn for k in keys]
+    populations = regression_draws.drawn(engine, found, seed, len(own))
+    drawn = tuple((of, one, (k,)) for (of, k), one in zip(own, populations, strict=True))
+    plan = replace(plan, population=found.population, drawn=drawn)
+    return Found(_reaching(plan), data, coords, attrs)
 
 
 def _longest(block: Block) -> int:
@@ -299,7 +306,7 @@ def run(
         return _in_memory(responses, items, options, plan, start, client, progress)
     path, lock = folder.opened(store)
     with lock, _engine(responses, plan, client, progress) as engine:
-        found = _population(engine, plan, items, start)
+        found = _population(engine, plan, items, start, options.seed)
         scored_with = folder.checksum((found.plan, responses.item_id))
         columns = _column_names(responses, found.plan)
         folder.begin(path, engine.responses, scored_with, columns)
@@ -324,7 +331,7 @@ def _in_memory(
 ) -> xr.Dataset:  # fmt: skip
     """Abilities of all persons in the result."""
     with _engine(responses, plan, client, progress) as engine:
-        found = _population(engine, plan, items, start)
+        found = _population(engine, plan, items, start, options.seed)
         if found.plan.population.plain:
             blocks = engine.map_blocks(_score, found.plan, report=True)
         else:

@@ -73,6 +73,7 @@ def warn_of_groups(items: xr.Dataset, options: Options) -> None:
         listed = ", ".join(f"{mean:.2f} (SD {sd:.2f})" for mean, sd in of_each)
         said = f" of mean ability {listed}{', ...' if n > 5 else ''}"
     if n == 1:
+        said = said or ", on a scale (of mean difficulty 0, say) that is not theirs"
         text = (
             f"the items were calibrated with persons{said}, and prior='normal' takes everybody "
             f"from N(0, 1): abilities are drawn towards 0; use prior='population', whose mean and "

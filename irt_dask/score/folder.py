@@ -19,6 +19,7 @@ from irt_dask.engine import person_files
 from irt_dask.engine.lock import LOCK, FolderLock, ObjectLease, locked
 from irt_dask.engine.person_files import BEGUN, DONE
 from irt_dask.errors import InputError, listed
+from irt_dask.score import summary
 from irt_dask.store import Responses
 from irt_dask.store.digests import add, block_digest, earlier_digests
 from irt_dask.store.documents import from_json
@@ -176,6 +177,8 @@ def kept_sums(path: Location, block: str, scored_with: str) -> tuple[Any, ...] |
     """The sums of a file that a former run made from the same; None without a whole one."""
     content = person_files.footer(path)
     if content is None or (content["block"], content[_SCORED_WITH]) != (block, scored_with):
+        return None
+    if len(content["sums"][1]) != summary.MOMENTS:  # files of before there were so many
         return None
     return tuple(np.array(s, dtype=object) for s in content["sums"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import betaincinv, ndtri, stdtrit
 
-from irt_dask.arrays import Floats
+from irt_dask.arrays import Floats, Ints
 
 #: From this sum of its parameters on a beta distribution is normal, as far as anybody can tell.
 _NORMAL = 1e6
@@ -16,11 +16,20 @@ def student(df: int, level: float) -> float:
     return float(stdtrit(df, 0.5 + 0.5 * level))
 
 
-def of_share(mean: Floats, variance: Floats, most: Floats, level: float) -> tuple[Floats, Floats]:
+def smallest_step(weights: Floats, n_categories: Ints) -> float:
+    """The least that a category more adds to the points, of all questions that count."""
+    return float((weights / (n_categories - 1))[weights > 0.0].min())
+
+
+def of_share(
+    mean: Floats, variance: Floats, most: Floats, level: float, step: float
+) -> tuple[Floats, Floats]:
     """Ends of intervals of what lies between 0 and ``most``: quantiles of a beta distribution.
 
     It has this mean and variance, and so knows that what is left can be neither negative nor more
-    than everything; a normal distribution would not.
+    than everything; a normal distribution would not.  Points come in multiples of ``step``: an end
+    within half of one from nothing or from everything is there.  (The distribution has no mass at
+    its ends, and of an easy bank all right may be what is most likely.)
     """
     low, high = mean.copy(), mean.copy()
     inside = (variance > 0.0) & (mean > 0.0) & (mean < most)
@@ -33,4 +42,5 @@ def of_share(mean: Floats, variance: Floats, most: Floats, level: float) -> tupl
         wide = total < _NORMAL
         near[wide] = betaincinv(total[wide] * m[wide], total[wide] * (1.0 - m[wide]), p)
         out[inside] = near * most[inside]
-    return low, high
+    low[inside & (low < 0.5 * step)] = 0.0
+    return low, np.where(inside & (high > most - 0.5 * step), most, high)

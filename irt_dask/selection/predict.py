@@ -58,7 +58,9 @@ def _by_model(data: Any, plan: Plan) -> dict[str, Floats]:
     all_points = float(plan.questions.weights.sum())
     n = response_counts.responses_per_person(data)
     variance = variance + plan.misfit.variance(n)
-    low, high = intervals.of_share(mean, variance, np.maximum(all_points - most, 0.0), plan.level)
+    step = intervals.smallest_step(plan.questions.weights, plan.questions.bank.n_categories)
+    left = np.maximum(all_points - most, 0.0)
+    low, high = intervals.of_share(mean, variance, left, plan.level, step)
     return {
         "person_total": (got + mean) / all_points,
         "person_total_sd": np.sqrt(variance) / all_points,
@@ -217,10 +219,11 @@ def predict_total(
         observed, of the rest the expected score over the posterior of ability, from N(0, 1), and
         over up to 20 draws of the items where they carry some), ``person_total_sd``, its standard
         deviation, and ``person_total_lower`` and ``_upper``, quantiles of a beta distribution with
-        this mean and deviation.  These hold if the model does: attrs ``interval``.  A person
-        without answers has the total of somebody from N(0, 1).  With ``calibration`` it is a
-        weighted mean of this and of the estimate by design (of chosen questions: of that formula),
-        with the weights that served persons who answered everything best.
+        this mean and deviation (0 or everything of the rest if less than half a point from it).
+        These hold if the model does: attrs ``interval``.  A person without answers has the total of
+        somebody from N(0, 1).  With ``calibration`` it is a weighted mean of this and of the
+        estimate by design (of chosen questions: of that formula), with the weights that served
+        persons who answered everything best.
 
         With ``inclusion_probability`` also ``person_total_design``, which is right on average over
         samples of questions however wrong the model is, ``person_total_design_se``, and

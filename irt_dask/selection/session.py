@@ -238,8 +238,9 @@ class Session:
             ends = np.array([0.5 - 0.5 * self._level, 0.5 + 0.5 * self._level])
             ability = self._person.quantiles(ends)
         left = float(self._bank.weights[self._person.open].sum())
+        step = intervals.smallest_step(self._bank.weights, self._bank.items.n_categories)
         low, high = intervals.of_share(
-            np.array([e.rest]), np.array([e.rest_sd**2]), np.array([left]), self._level
+            np.array([e.rest]), np.array([e.rest_sd**2]), np.array([left]), self._level, step
         )
         found = {
             "person_ability": e.ability,

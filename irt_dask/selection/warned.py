@@ -21,7 +21,7 @@ def warn_of_population(items: xr.Dataset) -> None:
     n = calibration_groups(items)
     if n == 0 and items.attrs.get("latent") != "histogram":
         return
-    what = "a histogram of ability" if n == 0 else f"{n} group(s) of persons"
+    what = "a histogram of ability" if n == 0 else _persons(n)
     warnings.warn(
         f"the items were calibrated with {what}, and totals take everybody from N(0, 1): "
         f"person_total is drawn to the total of a person of ability 0; person_total_design, where "
@@ -29,6 +29,10 @@ def warn_of_population(items: xr.Dataset) -> None:
         DataWarning,
         stacklevel=3,
     )
+
+
+def _persons(n: int) -> str:
+    return f"{n} groups of persons" if n > 1 else "persons who are not N(0, 1) on their scale"
 
 
 def warn_of_draws(design: Design) -> None:
@@ -60,7 +64,7 @@ def warn_of_adaptive(items: xr.Dataset, *, stacklevel: int = 3) -> None:
         )
     n = calibration_groups(items)
     if n or items.attrs.get("latent") == "histogram":
-        what = f"{n} group(s) of persons" if n else "a histogram of ability"
+        what = _persons(n) if n else "a histogram of ability"
         warnings.warn(
             f"the items were calibrated with {what}, and here everybody is taken to come from "
             f"N(0, 1): abilities are drawn to 0 and standard deviations are those of this prior",

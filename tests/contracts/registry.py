@@ -377,8 +377,8 @@ METHODS = (
     Method("evaluate, 4PL", "evaluate", items="4pl"),
     Method("evaluate own", "evaluate", {"protocol": "own"}, items="2pl"),
     Method("evaluate items", "evaluate", {"protocol": "items"}, items="2pl"),
-    Method("item_fit", "item_fit", items="2pl"),
-    Method("item_fit, 4PL", "item_fit", items="4pl"),
+    Method("item_fit", "item_fit", items="2pl", groups="yes"),
+    Method("item_fit, 4PL", "item_fit", items="4pl", groups="yes"),
     Method("person_fit", "person_fit", items="2pl", persons=True),
     Method("residual_correlations", "residual_correlations", items="2pl"),
     Method("option_analysis", "option_analysis", {"key": 1, "fdr": 0.9}),
@@ -386,7 +386,7 @@ METHODS = (
         "option_analysis, mixed", "option_analysis", {"key": 1, "fdr": 0.9},
         categories=_CATEGORIES,
     ),
-    Method("suspect_items", "suspect_items", items="draws"),
+    Method("suspect_items", "suspect_items", items="draws", groups="yes"),
     Method(
         "grow_bank", "grow_bank", {"known": 80, "prior": None}, items="anchors", ordered=True
     ),
@@ -395,7 +395,10 @@ METHODS = (
         items="errors", ordered=True,
     ),
     Method("answer_similarity", "answer_similarity", {"fdr": 0.9}, items="2pl"),
-    Method("suspect_items, mixed", "suspect_items", items="mixed, errors", categories=_CATEGORIES),
+    Method(
+        "suspect_items, mixed", "suspect_items", items="mixed, errors", groups="yes",
+        categories=_CATEGORIES,
+    ),
     Method(
         "answer_similarity, mixed", "answer_similarity", {"fdr": 0.9}, items="mixed",
         categories=_CATEGORIES,
@@ -404,7 +407,7 @@ METHODS = (
     Method(
         "item_curves, mixed", "item_curves", items="mixed", groups="yes", categories=_CATEGORIES,
     ),
-    Method("item_fit, mixed", "item_fit", items="mixed", categories=_CATEGORIES),
+    Method("item_fit, mixed", "item_fit", items="mixed", groups="yes", categories=_CATEGORIES),
     Method("person_fit, mixed", "person_fit", items="mixed", persons=True, categories=_CATEGORIES),
     Method(
         "residual_correlations, mixed", "residual_correlations", items="mixed",

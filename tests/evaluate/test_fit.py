@@ -16,7 +16,7 @@ from scipy.stats import chi2
 import irt_dask as irt
 from irt_dask.errors import EstimationError, InputError
 from irt_dask.evaluate import residual_correlations
-from irt_dask.evaluate.item_fit import pooled
+from irt_dask.evaluate.score_chi2 import pooled
 from irt_dask.kernels.misfit import sum_scores
 
 GRID = np.linspace(-9, 9, 721)

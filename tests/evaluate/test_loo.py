@@ -268,3 +268,18 @@ def test_other_categories_are_refused():
     fit = quiet(irt.fit_bayes, r, model="gpcm", n_draws=100, n_warmup=50)
     with pytest.raises(InputError, match="other categories"):
         irt.loo(irt.from_array(y, categories=k[0] + 1), fit)
+
+
+@pytest.mark.parametrize("kind", ["sampling", "frequency"])
+def test_a_weighted_posterior_is_refused(kind):
+    """Draws that hold a person three times are not those of the others after one is divided out.
+
+    The text that refuses weighted responses says how to leave weights out: p_loo was 23 then, not
+    14, and nothing was said.
+    """
+    y = irt.simulate(150, 5, seed=1).to_xarray()["response"].values
+    weight = np.where(np.arange(150) % 2, 3, 1)
+    r = irt.from_array(y, persons={"weight": weight}, weight_kind=kind)
+    posterior = irt.fit_bayes(r, n_draws=100, n_warmup=50, seed=1)
+    with pytest.raises(InputError, match=f"fitted with {kind} weights"):
+        irt.loo(r.select(weights="ignore"), posterior)

@@ -149,6 +149,15 @@ def fit_joint(
     maximised at the abilities themselves, without nodes, and 2PL and 3PL from slopes of 0.5, 1, 2
     and 4 in turn; the best end counts, as the likelihood may have several maxima.  Person weights
     are used without a coreset and refused with one.
+
+    Standard errors take abilities as known, and are too small where tests are short, however many
+    persons there are; so is bias not a matter of persons.  2PL, slopes about 1, 500 to 2,000
+    persons: with 20 items slopes are 1.2 times too large, and standard errors .58 (slopes) and .66
+    to .79 (difficulties) of the spread of estimates; with 60 items 1.08, .88 and .87.  1PL: 1.01,
+    but difficulties are too large by items / (items - 1).  Of a coreset's draws they know nothing:
+    with 200 of 20,000 persons and 60 items they were half of the spread over draws, and a fourth
+    (Poisson) to an eighth of the distance from the fit to all persons.  For tests and intervals use
+    ``fit_marginal``; ``lord_dif`` warns.
     Source: Frick et al., sections 2 and 3; leverage scores exact.
 
     Examples
