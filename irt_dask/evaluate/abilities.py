@@ -1,4 +1,4 @@
-"""Items and the normal distribution of ability that fit statistics integrate over."""
+"""Items and the distribution of ability that fit statistics integrate over."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from irt_dask.kernels.misfit import predicted_scores
 from irt_dask.kernels.posterior import at_ability, hermite, leave_one_out, point_estimates
 from irt_dask.kernels.posterior.tables import LinearTables
 from irt_dask.kernels.responses.layouts import Layout, row_range
-from irt_dask.population import em
+from irt_dask.population import em, histogram
 from irt_dask.population.population import (
     NOBODY_APART,
     Population,
@@ -132,13 +132,18 @@ def checked(ability: Any) -> Population | None:
 
 
 def choose(
-    engine: Engine, items: xr.Dataset, ability: Population | None
+    engine: Engine, items: xr.Dataset, ability: Population | None, *, group: str | None = None
 ) -> tuple[Known, dict[str, Any]]:
-    """Items under the given or the likeliest distribution; what attrs say of it."""
+    """Items under the given or the likeliest distribution; what attrs say of it.
+
+    The likeliest normal one, of a fit with a histogram that, or the one of its ``group``.
+    """
     responses = engine.responses
     own = item_set(items, responses.item_id)
     refuse_other_categories(own, responses.n_categories, responses.item_id, "items")
     steps, converged = 0, True
+    if ability is None:
+        ability = histogram.of_fit(items, group)
     if ability is None:
         found = em.one_normal(engine, own)
         ability, steps, converged = found.population, found.passes, found.converged

@@ -15,14 +15,20 @@ from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
 from irt_dask.engine.inputs import whole_number
 from irt_dask.engine.memory import refuse_beyond_memory
-from irt_dask.errors import ApproximationWarning, EstimationError, InputError, ItemWarning
+from irt_dask.errors import (
+    ApproximationWarning,
+    DataWarning,
+    EstimationError,
+    InputError,
+    ItemWarning,
+)
 from irt_dask.evaluate.abilities import Known
 from irt_dask.evaluate.groups import labels_of, of_groups
 from irt_dask.evaluate.replicate import EVERYBODY, Abilities, replicated
 from irt_dask.items.parameters import item_set, refuse_other_categories
 from irt_dask.kernels.base.lanes import LANES
 from irt_dask.kernels.posterior import expected_counts
-from irt_dask.population import em
+from irt_dask.population import em, histogram
 from irt_dask.population.population import NOBODY_APART
 from irt_dask.store import Block, Responses
 
@@ -70,7 +76,8 @@ def item_curves(
         A fit or an item bank, matched by identifier.
     groups : bool, optional
         Whether to look at each ``person_group`` by itself, with a normal distribution of ability of
-        its own.  Default: if the responses have groups.
+        its own (of a fit with ``latent="histogram"`` its histogram).  Default: if the responses
+        have groups.
     n_replicates : int
         0, or at least 19: replicates (see :func:`replicate`) whose distances are what chance alone
         makes of the RMSD.
@@ -110,6 +117,9 @@ def item_curves(
     ApproximationWarning
         If ``refit`` makes other items than ``items`` of the responses themselves: the p-values are
         then of another statistic.
+    DataWarning
+        If items were calibrated with a histogram of ability: with replicates, whose abilities are
+        normal, or where it is not there (other groups).
 
     Notes
     -----
@@ -147,7 +157,8 @@ def item_curves(
     own = item_set(items, responses.item_id)
     refuse_other_categories(own, responses.n_categories, responses.item_id, "items")
     labels = labels_of(responses, client) if groups else ("all",)
-    parts = _of_groups(responses, own, labels if groups else (), client, progress)
+    shape = _shaped(items, n_replicates)
+    parts = _of_groups(responses, shape, own, labels if groups else (), client, progress)
     sizes = np.array([g.responses.n_persons for g in parts], dtype=float)
     mean, sd = (np.array([getattr(g.known, n) for g in parts]) for n in ("mean", "sd"))
     middle = float(sizes @ mean / sizes.sum())
@@ -191,6 +202,19 @@ def item_curves(
     )
 
 
+def _shaped(items: xr.Dataset, n_replicates: int) -> xr.Dataset:
+    """The fit, whose histogram counts only where nothing is compared with replicates."""
+    if not n_replicates or items.attrs.get("latent") != "histogram":
+        return items
+    warnings.warn(
+        "the items were calibrated with a histogram of ability, and replicates have normal "
+        "abilities: so are distances and p-values, which may be those of skewed abilities",
+        DataWarning,
+        stacklevel=3,
+    )
+    return items.assign_attrs(latent="normal")
+
+
 def _by_group(responses: Responses, asked: bool | None) -> bool:
     if asked and not responses.has_groups:
         raise InputError("groups=True, but the responses have no person_group")
@@ -225,12 +249,19 @@ class _Curves(NamedTuple):
 
 
 def _of_groups(
-    responses: Responses, items: ItemSet, labels: tuple[str, ...], client: Any,
+    responses: Responses, fit: xr.Dataset, items: ItemSet, labels: tuple[str, ...], client: Any,
     progress: ProgressOption,
 ) -> list[_Group]:  # fmt: skip
-    """Each group by itself; without labels everybody."""
+    """Each group by itself; without labels everybody.
+
+    ``fit`` has the histograms, if abilities are not normal.
+    """
     found = []
-    for part in of_groups(responses, labels, client, progress) if labels else [responses]:
+    of_all = of_groups(responses, labels, client, progress) if labels else [responses]
+    for label, part in zip(labels or (None,), of_all, strict=True):
+        if (shape := histogram.of_fit(fit, label)) is not None:
+            found.append(_Group(part, Known.of(items, shape), 0, True))
+            continue
         with _engine(part, client, progress) as engine:
             ability = em.one_normal(engine, items)
         known = Known.of(items, ability.population)
@@ -317,7 +348,7 @@ def _drawn(
                     own = item_set(refit(other), responses.item_id, what="refit's result")
             except EstimationError as error:
                 raise EstimationError(f"refit of replicate {number + 1} of {n}: {error}") from error
-        groups = _of_groups(other, own, labels, client, False)
+        groups = _of_groups(other, xr.Dataset(), own, labels, client, False)
         out.append([_curves(g, none, client, False).rmsd for g in groups])
     return np.array(out)
 

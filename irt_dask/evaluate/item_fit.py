@@ -22,6 +22,7 @@ from irt_dask.items.parameters import models_of
 from irt_dask.kernels.base import fixed_point
 from irt_dask.kernels.misfit import predicted_scores, predictions
 from irt_dask.kernels.responses import response_counts
+from irt_dask.population import histogram
 from irt_dask.population.population import Population
 from irt_dask.store import Block, Responses
 
@@ -89,7 +90,8 @@ def item_fit(
         Default: if the responses have groups and ``ability`` is not given.
     ability : (mean, sd), optional
         Normal distribution of the persons' abilities on the scale of the items.  Default: the one
-        of the highest marginal likelihood (EM, items held), in each group.
+        of the highest marginal likelihood (EM, items held), in each group; of a fit with
+        ``latent="histogram"`` (``fitted``, the whole fit and no bank) its histograms.
     client, progress
         Dask client (default: the current one, else threads); progress bar.
 
@@ -124,7 +126,8 @@ def item_fit(
     -----
     DataWarning
         If there are more than 200 groups, and ``groups`` does not say whether they matter: all
-        persons then come from one distribution.
+        persons then come from one distribution.  If items were calibrated with a histogram that is
+        not there: of other groups.  (A bank has none, and does not say that there was one.)
 
     Notes
     -----
@@ -155,7 +158,9 @@ def item_fit(
     responses = as_responses(responses, "item_fit", graded=True, items=items)
     refuse_weights(responses, "item_fit")
     given = checked(ability)
-    labels = _labels(responses, groups, given is not None, client)
+    if not fitted:  # of other persons the calibration's histogram says nothing
+        items = items.assign_attrs(latent="normal")
+    labels = _labels(responses, items, groups, given is not None, client)
     m = responses.n_items
     cells = sum(responses.n_categories) * (1 + sum(k - 1 for k in responses.n_categories))
     scored = m <= MAX_ITEMS and cells <= MAX_CELLS
@@ -185,7 +190,9 @@ def item_fit(
     )
 
 
-def _labels(responses: Responses, groups: bool | None, given: bool, client: Any) -> tuple[str, ...]:
+def _labels(
+    responses: Responses, items: xr.Dataset, groups: bool | None, given: bool, client: Any
+) -> tuple[str, ...]:
     """Groups that are told apart; none: everybody comes from one distribution."""
     if groups and not responses.has_groups:
         raise InputError("groups=True, but the responses have no person_group")
@@ -193,7 +200,7 @@ def _labels(responses: Responses, groups: bool | None, given: bool, client: Any)
         raise InputError("groups=True, but ability= says where all persons come from")
     if groups:
         return labels_of(responses, client)
-    if groups is False or given or not responses.has_groups:
+    if groups is False or given or not responses.has_groups or histogram.is_one(items):
         return ()
     try:
         return labels_of(responses, client)
@@ -243,14 +250,15 @@ def _gathered(
     wide = fixed_point.scale_for(n * most**2 / predictions.CERTAIN)
     out: _Gathered | None = None
     groups = []
-    for part in of_groups(responses, labels, client, progress) if labels else [responses]:
+    of_all = of_groups(responses, labels, client, progress) if labels else [responses]
+    for label, part in zip(labels or (None,), of_all, strict=True):
         with Engine(
             part, client=client, progress=progress, stage="item fit", graded=True
         ) as engine:
             if labels and not engine.map_reduce(_answers)[0]:
                 groups.append((part.n_persons, np.nan, np.nan))
                 continue
-            known, attrs = choose(engine, items, given)
+            known, attrs = choose(engine, items, given, group=label)
             sums, classes, *counts = engine.map_reduce(
                 _sums, known, unit, wide, scored, report=True
             )
@@ -282,7 +290,7 @@ def group_chi2(
     For methods that have an engine, and the distribution of ability of everybody, already: one
     pass; if persons have groups of their own, as in :func:`item_fit`.
     """
-    labels, (engine, of) = _labels(responses, None, False, client), known
+    labels, (engine, of) = _labels(responses, items, None, False, client), known
     if labels:
         found = _gathered(responses, items, labels, None, False, client, False)
         classes, unit = found.classes, found.scales[0]

@@ -86,6 +86,11 @@ class Population:
         return self.plain and not self.coefficients.any() and self.sd[0] == 1.0
 
     @property
+    def key(self) -> tuple[bytes, ...]:
+        """What tells it from others."""
+        return self.coefficients.tobytes(), self.sd.tobytes()
+
+    @property
     def furthest(self) -> float:
         """Largest absolute prior mean."""
         return float(np.abs(self.coefficients).sum(axis=1).max())
@@ -215,8 +220,7 @@ def expectations(
         out = moments.expectations(*posteriors(data, items, nodes, prior).arguments)
         out[2] += offset
         return out
-    of = population.coefficients.tobytes(), population.sd.tobytes()
-    key = ("cells", items.digest, nodes.tobytes(), *of)
+    key = ("cells", items.digest, nodes.tobytes(), *population.key)
     seen = keep(key, lambda: cells.NOTHING)
     out = np.empty((3, data.shape[0]))
     rest = cells.look_up(data, g, persons.group, seen, out)
