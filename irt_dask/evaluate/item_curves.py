@@ -170,9 +170,8 @@ def item_curves(
     if n_replicates:
         if refit is not None:
             _compare(refit(responses), own, responses, ability)
-        known = dict(
-            zip(labels if groups else (EVERYBODY,), zip(mean, sd, strict=True), strict=True)
-        )
+        two = zip(mean, sd, strict=True)
+        known = dict(zip(labels if groups else (EVERYBODY,), two, strict=True))
         drawn = _drawn(responses, own, known, n_replicates, refit, seed, client)
         chance = _chance(rmsd, drawn)
     return dataset(
