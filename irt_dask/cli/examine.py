@@ -102,7 +102,7 @@ def fit(
     from irt_dask.report.flags import misfits
     from irt_dask.workflow.fit_tests import MOST_PERSONS
 
-    path = new_result(out)
+    path = new_result(out, bank)
     if persons is not None and persons.endswith(".csv"):
         new_csv(persons)  # a mistake in it shows before the work
     r, known = responses_and_bank(store, bank, items=items, weights=weights, quiet=quiet)
@@ -191,7 +191,7 @@ def dif(
     from irt_dask.report.flags import LEVEL
     from irt_dask.workflow.fit_tests import dif_table
 
-    path = new_result(out)
+    path = new_result(out, bank)
     r, known = responses_and_bank(store, bank, items=items, weights=weights, quiet=quiet)
     with warned(quiet), workers(cluster, r, quiet=quiet) as client:
         tests = irt.dif(

@@ -28,10 +28,14 @@ def new_csv(path: str | None, *inputs: str | None) -> Path | None:
         raise InputError(f"table {new}: the file name must end in .csv")
     if not new.absolute().parent.is_dir():
         raise InputError(f"table {new}: there is no folder {new.absolute().parent}")
+    _refuse_inputs(new, inputs)
+    return new
+
+
+def _refuse_inputs(new: Path, inputs: Iterable[str | None]) -> None:
     for read in filter(None, inputs):
         if new.exists() and Path(read).exists() and new.samefile(read):
             raise InputError(f"table {new}: the command reads this file; write to another one")
-    return new
 
 
 def write_csv(frame: pd.DataFrame, path: Path | None) -> None:
@@ -47,9 +51,11 @@ def new_result(path: str | None, *inputs: str | None) -> Path | None:
     """The path of a table (.csv), or of a result that is kept (.nc) and shown on a report page."""
     from irt_dask.banks.saved import check_new_result
 
-    if path is not None and path.endswith(".nc"):
-        return check_new_result(path)
-    return new_csv(path, *inputs)
+    if path is None or not path.endswith(".nc"):
+        return new_csv(path, *inputs)
+    new = check_new_result(path)
+    _refuse_inputs(new, inputs)
+    return new
 
 
 def write_result_or_csv(result: xr.Dataset, frame: pd.DataFrame, path: Path | None) -> None:

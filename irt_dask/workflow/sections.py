@@ -257,7 +257,7 @@ class FitTestsConfig(Section):
     item_fit: bool = False
     person_fit: bool = False
     dif_reference: str | None = None
-    dif_anchors: str | list[str] = "all"
+    dif_anchors: Literal["all", "iterate"] | list[str] = "all"
 
     @model_validator(mode="after")
     def _anchors_of_dif(self) -> FitTestsConfig:

@@ -527,6 +527,9 @@ def irt_store(path, ids, rows, n):
     return StoreWriter(path, item_id=ids, n_persons=n, rows_per_block=rows)
 
 
+@pytest.mark.filterwarnings(
+    "ignore:the items were calibrated with persons:irt_dask.errors.DataWarning"
+)
 @pytest.mark.slow
 @settings(max_examples=8, deadline=None, derandomize=True, database=None)
 @given(

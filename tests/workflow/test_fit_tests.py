@@ -147,6 +147,10 @@ def test_commands_keep_what_pages_show(finished, folder, monkeypatch):
     store, bank = path / "responses", path / "marginal.nc"
     assert typed("dif", store, bank, "--reference", "boys", "--out", "dif.nc").exit_code == 0
     assert typed("fit", store, bank, "--out", "fit.nc").exit_code == 0
+    kept = bank.read_bytes()
+    assert "reads this file" in str(typed("dif", store, bank, "--reference", "boys", "--out",
+                                          bank).exception)  # fmt: skip
+    assert bank.read_bytes() == kept
     ran = typed("report", bank, "--out", "p.html", "--results", "dif.nc", "--results", "fit.nc")
     assert ran.exit_code == 0, ran.output
     data = page_data(folder / "p.html")
