@@ -428,6 +428,9 @@ def test_thresholds_halve_the_chances():
         assert (found["item_threshold_se"].values[j, : k - 1] > 0.0).all()
 
 
+@pytest.mark.filterwarnings(
+    "ignore:the items were calibrated with persons:irt_dask.errors.DataWarning"
+)
 def test_scores_of_a_fit():
     """Persons of a raw score r have the ability that expects r by ML, that of the table by WLE."""
     r = small(12, 200)
