@@ -93,8 +93,12 @@ def _of_run(folder: str, results: Sequence[str]) -> Path:
     from irt_dask.workflow.running import report_again
 
     bank = Path(folder) / "items.csv"
-    if not results or not bank.exists():  # that it is no finished run is said there
+    if not results:
         return report_again(folder)
+    if not bank.exists():
+        raise InputError(
+            f"--results: {folder} has no items.csv; is it the folder of a finished run?"
+        )
     return report_again(folder, _read_results(results, folder, read_bank(bank)))
 
 

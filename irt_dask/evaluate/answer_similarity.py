@@ -72,7 +72,8 @@ def answer_similarity(
         Pairs to return, at most.
     ability : (mean, sd), optional
         Normal distribution of the persons' abilities on the scale of the items.  Default: the one
-        of the highest marginal likelihood (EM, items held).
+        of the highest marginal likelihood (EM, items held); of a fit with ``latent="histogram"``
+        its histogram.
     client, progress
         Dask client (default: the current one, else threads); progress bar.
 

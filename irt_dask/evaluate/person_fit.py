@@ -85,7 +85,8 @@ def person_fit(
         A fit or an item bank, matched by identifier.
     ability : (mean, sd), optional
         Normal distribution of the persons' abilities on the scale of the items.  Default: the one
-        of the highest marginal likelihood (EM, items held).
+        of the highest marginal likelihood (EM, items held); of a fit with ``latent="histogram"``
+        its histogram.
     store : path, optional
         Folder for one Parquet file per block (``person_id, person_infit, person_outfit, person_lz,
         n_responses``), written by the workers.  Without it the values are returned, up to 10^7

@@ -87,7 +87,8 @@ def residual_correlations(
         Pairs that fewer persons answered are left out, also of the mean.
     ability : (mean, sd), optional
         Normal distribution of the persons' abilities on the scale of the items.  Default: the one
-        of the highest marginal likelihood (EM, items held).
+        of the highest marginal likelihood (EM, items held); of a fit with ``latent="histogram"``
+        its histogram.
     client, progress
         Dask client (default: the current one, else threads); progress bar.
 

@@ -138,6 +138,8 @@ def test_results_of_commands_are_shown(finished, folder, monkeypatch):
         ran = typed("report", "r", "--results", given)
         assert isinstance(ran.exception, InputError)
         assert said in str(ran.exception)
+    (folder / "empty").mkdir()
+    assert "has no items.csv" in str(typed("report", "empty", "--results", "o.nc").exception)
 
 
 def test_commands_keep_what_pages_show(finished, folder, monkeypatch):
