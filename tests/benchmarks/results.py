@@ -3,9 +3,12 @@
     python tests/benchmarks/dif.py --json tests/benchmarks/results/dif.json    to be tracked
     python tests/benchmarks/results.py                    run again all that are tracked, compare
     python tests/benchmarks/results.py compare FILE       compare the results in a file
+    ... --since v0.1.0                                    with those tracked at that tag or commit
 
-Compared are the numbers with a fraction; words and whole numbers name a row.  A benchmark that
-prints its rows by a :class:`Table` takes ``--json``.
+Compared are the numbers with a fraction; words and whole numbers name a row.  At the end stands
+what became slower by more than a fifth: by the ratio to another program where a row has one, which
+the machine matters little to, else by seconds.  A benchmark that prints its rows by a
+:class:`Table` takes ``--json``.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ import psutil
 
 TRACKED = Path(__file__).with_name("results")
 Row = dict[str, Any]
+#: Numbers by what names the row and their own name.
+Measured = dict[tuple[str, ...], float]
 
 
 def machine() -> dict[str, Any]:
@@ -78,7 +83,7 @@ class Table:
             )
 
 
-def measured(rows: list[Row]) -> dict[tuple[str, ...], float]:
+def measured(rows: list[Row]) -> Measured:
     """Numbers with a fraction, by what names the row, and their own name."""
     return {
         (*(str(x) for x in row.values() if not isinstance(x, float)), name): value
@@ -88,37 +93,79 @@ def measured(rows: list[Row]) -> dict[tuple[str, ...], float]:
     }
 
 
-def compare(file: Path) -> None:
-    """Print the results in a file beside the tracked ones of the same command."""
+def tracked(since: str | None) -> list[dict[str, Any]]:
+    """The tracked results, of the working tree or of a commit."""
+    if since is None:
+        return [json.loads(path.read_text()) for path in sorted(TRACKED.glob("*.json"))]
+    folder = "tests/benchmarks/results/"
+    names = _git("ls-tree", "--name-only", since, folder).split()
+    return [json.loads(_git("show", f"{since}:{name}")) for name in names if name.endswith("json")]
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(
+        ["git", *words], cwd=TRACKED.parents[2], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(f"git {' '.join(words)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def compare(file: Path, before: list[dict[str, Any]]) -> None:
+    """Print the results in a file beside the former ones of their command, and what is slower."""
     new = json.loads(file.read_text())
-    tracked = [json.loads(path.read_text()) for path in sorted(TRACKED.glob("*.json"))]
-    old = next((x for x in tracked if x["command"] == new["command"]), None)
+    old = next((x for x in before if x["command"] == new["command"]), None)
     if old is None:
         sys.exit(f"nothing is tracked of {' '.join(new['command'])}")
     for key, value in new["machine"].items():
         if old["machine"].get(key) != value:
             print(f"another {key}: {old['machine'].get(key)}, now {value}")
     print(f"\n{' '.join(new['command']):<50} {'tracked':>9} {'now':>9} {'ratio':>7}")
-    before = measured(old["rows"])
-    for name, value in measured(new["rows"]).items():
-        was = before.get(name, math.nan)
-        print(f"{', '.join(name):<50} {was:>9.5g} {value:>9.5g} {value / (was or math.nan):>7.3f}")
+    was, now = measured(old["rows"]), measured(new["rows"])
+    for name, value in now.items():
+        if name in was:
+            ratio = value / (was[name] or math.nan)
+            print(f"{', '.join(name):<50} {was[name]:>9.5g} {value:>9.5g} {ratio:>7.3f}")
+        else:
+            print(f"{', '.join(name):<50} {'':>9} {value:>9.5g}     new")
+    for name in was.keys() - now.keys():
+        print(f"{', '.join(name):<50} {was[name]:>9.5g} {'':>9}    gone")
+    for line in slower(was, now) or ["nothing became slower by more than a fifth"]:
+        print(line)
+
+
+def slower(was: Measured, now: Measured) -> list[str]:
+    """What takes a fifth longer than before, a line each."""
+    lines = []
+    for name in was.keys() & now.keys():
+        row, what = name[:-1], name[-1]
+        if what == "ratio":  # the other program's seconds over ours
+            factor = was[name] / now[name]
+        elif what == "seconds" and (*row, "ratio") not in now:
+            factor = now[name] / was[name]
+        else:
+            continue
+        if factor > 1.2:
+            lines.append(f"slower by {factor - 1.0:.0%}: {', '.join(row)}")
+    return sorted(lines)
 
 
 def main() -> None:
-    match sys.argv[1:]:
-        case ["compare", file]:
-            compare(Path(file))
-        case []:
-            for path in sorted(TRACKED.glob("*.json")):
-                script, *arguments = json.loads(path.read_text())["command"]
-                program = [sys.executable, str(TRACKED.with_name(script)), *arguments]
-                with tempfile.TemporaryDirectory() as folder:
-                    file = Path(folder) / path.name
-                    subprocess.run([*program, "--json", str(file)], check=True)
-                    compare(file)
-        case _:
-            sys.exit(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--since", metavar="COMMIT")
+    what = parser.add_subparsers(dest="what")
+    what.add_parser("compare").add_argument("file", type=Path)
+    options = parser.parse_args()
+    before = tracked(options.since)
+    if options.what:
+        return compare(options.file, before)
+    for content in before:
+        script, *arguments = content["command"]
+        program = [sys.executable, str(TRACKED.with_name(script)), *arguments]
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "results.json"
+            subprocess.run([*program, "--json", str(file)], check=True)
+            compare(file, before)
 
 
 if __name__ == "__main__":

@@ -130,26 +130,51 @@ def test_all_pairs_are_complete():
     assert not private_counts.Pairs(5, pairs.first[1:], pairs.second[1:]).complete
 
 
-def test_difficulties_are_those_of_the_chains_with_these_weights():
+@pytest.mark.parametrize("sigma", [9.0, 60.0])  # counts are raised to 1, and to 6
+def test_difficulties_are_those_of_the_chains_with_these_weights(sigma):
     """The balance of flows solved by least squares, and weights from the docstring."""
-    m, sigma = 6, 9.0
+    m = 6
     pairs, rng = private_counts.all_pairs(m), np.random.default_rng(3)
     noisy = rng.integers(-5, 90, 2 * pairs.n)
-    least = max(1.0, 0.1 * sigma)
+
+    def stationary(rate):
+        balance = np.vstack([rate.T - np.diag(rate.sum(axis=1)), np.ones(m)])
+        return np.linalg.lstsq(balance, np.eye(m + 1)[m], rcond=None)[0]
+
+    beta = weighted_chains(noisy, pairs, sigma, stationary)
+    np.testing.assert_allclose(private_counts.difficulties(noisy, pairs, sigma), beta, atol=1e-9)
+    assert np.ptp(beta) > 0.5
+
+
+def test_weights_fall_no_further_than_at_a_difference_of_twenty():
+    """Of three items, whose stationary distribution is a sum over trees."""
+    pairs = private_counts.all_pairs(3)
+    noisy = np.array([10**6, 10**3, 10**6, 1, 1, 1])  # no reversible chain
+
+    def stationary(r):
+        into = [r[1, 0] * r[2, 0] + r[1, 0] * r[2, 1] + r[2, 0] * r[1, 2],
+                r[0, 1] * r[2, 1] + r[0, 1] * r[2, 0] + r[2, 1] * r[0, 2],
+                r[0, 2] * r[1, 2] + r[0, 2] * r[1, 0] + r[1, 2] * r[0, 1]]  # fmt: skip
+        return np.array(into)
+
+    beta = weighted_chains(noisy, pairs, 5.0, stationary)
+    np.testing.assert_allclose(private_counts.difficulties(noisy, pairs, 5.0), beta, atol=1e-9)
+    assert np.ptp(beta) > 21.0
+
+
+def weighted_chains(noisy, pairs, sigma, stationary):
+    """Difficulties as the docstring says, by any way to a stationary distribution."""
+    m, least = pairs.n_items, max(1.0, sigma / 10.0)
     y = np.zeros((m, m))
     for k, (i, j) in enumerate(zip(pairs.first, pairs.second, strict=True)):
         y[i, j], y[j, i] = max(noisy[k], least), max(noisy[pairs.n + k], least)
-    total, weight = y.sum() / pairs.n, np.ones((m, m))
+    of_noise, weight = 2.0 * sigma**2 / (y.sum() / pairs.n), np.ones((m, m))
     for _ in range(5):
-        rate = weight * y
-        balance = np.vstack([rate.T - np.diag(rate.sum(axis=1)), np.ones(m)])
-        pi = np.linalg.lstsq(balance, np.eye(m + 1)[m], rcond=None)[0]
+        pi = stationary(weight * y)
         beta = np.log(pi) - np.log(pi).mean()
-        of_noise = 2.0 * sigma**2 / total
-        weight = (1 + of_noise) / (1 + of_noise * np.cosh(beta[:, None] - beta))
-    found = private_counts.difficulties(noisy, pairs, sigma)
-    np.testing.assert_allclose(found, beta, atol=1e-9)
-    assert np.ptp(beta) > 0.5
+        gap = np.clip(beta[:, None] - beta, -20.0, 20.0)
+        weight = (1 + of_noise) / (1 + of_noise * np.cosh(gap))
+    return beta
 
 
 def splitmix64(state):

@@ -1,4 +1,4 @@
-"""The page of benchmarks is what the tracked results make of it."""
+"""The page of benchmarks is what the tracked results make of it; what became slower is named."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="module")
-def made() -> ModuleType:
-    place = ROOT / "tests" / "benchmarks" / "page.py"
-    spec = importlib.util.spec_from_file_location("page_of_benchmarks", place)
+def program(name: str) -> ModuleType:
+    place = ROOT / "tests" / "benchmarks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"{name}_of_benchmarks", place)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def made() -> ModuleType:
+    return program("page")
 
 
 def test_the_page_is_of_the_tracked_results(made: ModuleType) -> None:
@@ -40,7 +44,11 @@ def test_every_tracked_row_is_there_with_its_command_and_machine(made: ModuleTyp
         lines = [line.strip("| ").split(" | ") for line in part.splitlines() if "|" in line]
         assert len(lines) == 2 + len(content["rows"])
         for cells, row in zip(lines[2:], content["rows"], strict=True):
-            assert [float(c) for c in cells] == pytest.approx([*row.values()], rel=5e-3)
+            shown = [c.strip() for c in cells if c.strip()]
+            assert len(shown) == len(row)
+            for cell, value in zip(shown, row.values(), strict=True):
+                wanted = value if isinstance(value, str) else pytest.approx(value, rel=5e-3)
+                assert (cell if isinstance(value, str) else float(cell)) == wanted
 
 
 def test_every_program_is_named(made: ModuleType) -> None:
@@ -55,3 +63,47 @@ def test_words_and_missing_numbers(made: ModuleType) -> None:
     assert said.splitlines() == [
         "| method | seconds | ratio |", "| --- | --- | --- |", "| a | 1.23 |  |", "| b |  | 20 |",
     ]  # fmt: skip
+
+
+ROWS = [
+    {"task": "EAP", "persons": 100, "seconds": 1.0, "other_seconds": 20.0, "ratio": 20.0},
+    {"task": "DIF", "persons": 100, "seconds": 1.0, "size": 0.05},
+]
+
+
+@pytest.mark.parametrize(
+    "row, change, said",
+    [
+        (0, {"seconds": 3.0, "other_seconds": 60.0}, []),  # the machine is slower, we are not
+        (0, {"ratio": 17.0}, []),
+        (0, {"ratio": 16.0}, ["slower by 25%: EAP, 100"]),
+        (1, {"seconds": 1.5}, ["slower by 50%: DIF, 100"]),
+        (1, {"size": 0.5}, []),
+    ],
+)
+def test_what_became_slower(row: int, change: dict[str, float], said: list[str]) -> None:
+    results = program("results")
+    now = [r | change if k == row else r for k, r in enumerate(ROWS)]
+    assert results.slower(results.measured(ROWS), results.measured(now)) == said
+
+
+def test_comparison_with_what_was_tracked(tmp_path: Path, capsys) -> None:
+    """Another machine, a new row and one that is gone are said."""
+    results = program("results")
+    before = {"command": ["x.py"], "machine": {"cpu": "old"}, "rows": ROWS}
+    new = tmp_path / "new.json"
+    rows = [ROWS[0] | {"ratio": 10.0}, ROWS[1] | {"persons": 200}]
+    new.write_text(json.dumps(before | {"machine": {"cpu": "new"}, "rows": rows}))
+    results.compare(new, [before])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "another cpu: old, now new"
+    assert [line.split() for line in lines if line.startswith("EAP, 100, ratio")] == [
+        ["EAP,", "100,", "ratio", "20", "10", "0.500"]
+    ]
+    assert sum(line.endswith(" new") for line in lines[1:]) == 2
+    assert sum(line.endswith(" gone") for line in lines) == 2
+    assert lines[-1] == "slower by 100%: EAP, 100"
+    with pytest.raises(SystemExit, match=r"nothing is tracked of x\.py"):
+        results.compare(new, [])
+    with pytest.raises(SystemExit, match="git ls-tree"):
+        results.tracked("no-such-tag")
