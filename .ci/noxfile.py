@@ -8,6 +8,7 @@ What follows "--" goes on to the tool.
 """
 
 import os
+import platform
 import shlex
 import shutil
 import subprocess
@@ -115,6 +116,24 @@ def in_fresh_environment(session: nox.Session, version: str, *pip_options: str) 
 def floors(session: nox.Session) -> None:
     """Demo and tests with the lowest version of every dependency."""
     in_fresh_environment(session, LOWEST, "--constraint", ".ci/floors.txt")
+
+
+#: What .ci/tested.txt begins with.
+TESTED = """\
+# The versions with which all checks passed last, on Python {python}: for an installation that is to
+# stay as it is, `pip install irt_dask --constraint tested.txt`.  Written by the session "tested".
+"""
+
+
+@nox.session
+def tested(session: nox.Session) -> None:
+    """Write down the versions of this environment, in which .ci/run has just passed."""
+    found = session.run(
+        "python", "-m", "pip", "freeze", "--all", "--exclude", "irt_dask", silent=True
+    )
+    lines = [line for line in str(found).splitlines() if "==" in line and " " not in line]
+    text = TESTED.format(python=platform.python_version()) + "\n".join(lines) + "\n"
+    (ROOT / ".ci" / "tested.txt").write_text(text)
 
 
 @nox.session

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,6 +31,20 @@ def test_the_floors_are_the_lower_bounds_of_pyproject():
     lines = (ROOT / ".ci" / "floors.txt").read_text().splitlines()
     floors = dict(line.split("==") for line in lines if not line.startswith("#"))
     assert {name: {version} for name, version in floors.items()} == declared()
+
+
+def test_the_tested_versions_are_those_that_pyproject_takes():
+    """Every dependency of users has one, at or above its floor."""
+    lines = (ROOT / ".ci" / "tested.txt").read_text().splitlines()
+    tested = {
+        canonicalize_name(name): version
+        for name, version in (x.split("==") for x in lines if not x.startswith("#"))
+    }
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for line in (x for xs in (project["dependencies"], *project["optional-dependencies"].values())
+                 for x in xs):  # fmt: skip
+        requirement = Requirement(line)
+        assert tested[canonicalize_name(requirement.name)] in requirement.specifier, line
 
 
 def test_the_pythons_that_are_tried_begin_above_the_lowest():
