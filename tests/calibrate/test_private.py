@@ -97,6 +97,27 @@ def test_cut_bound_is_worth_it_and_no_local_search_beats_it(m, p0):
     assert bound < 1.25 * best
 
 
+@pytest.mark.parametrize("m, hubs", [(60, 0), (60, 4), (60, 8)])
+def test_cut_bound_is_the_least_eigenvalue_of_five(m, hubs):
+    """By NumPy; of these graphs it is the last one."""
+    first, second = np.triu_indices(m, 1)
+    kept = (first < hubs) | (np.random.default_rng(0).random(first.size) < 0.1)
+    pairs = private_counts.Pairs(m, first[kept], second[kept])
+    edges = np.zeros((m, m))
+    edges[pairs.first, pairs.second] = edges[pairs.second, pairs.first] = 1.0
+    degree = edges.sum(axis=1)
+    most = [
+        np.linalg.eigvalsh(
+            4 * m * (np.diag(degree) - edges) + t * np.diag(degree.sum() - m * degree)
+        )[-1]
+        for t in range(5)
+    ]
+    assert np.argmin(most) == 4
+    least = min(most) / 16.0
+    assert math.floor(least) <= private_counts.maxcut_bound(pairs) <= math.floor(least + 0.2)
+    assert least < pairs.n
+
+
 def test_eigenvalue_bound_is_above_the_exact_eigenvalue():
     """The complete graph's Laplacian has the largest eigenvalue m."""
     for m in (3, 17, 100):
