@@ -197,7 +197,7 @@ def loo(
             "n_draws": len(drawn),
             **_total("elpd_loo", elpd),
             **_total("p_loo", p_loo),
-            "looic": -2.0 * float(np.nansum(elpd)),
+            "looic": -2.0 * _total("elpd_loo", elpd)["elpd_loo"],
             "largest_k": largest,
             "n_above_k": left,
             "n_refits": int(refits.size),

@@ -21,6 +21,8 @@ _VALUE = "linking_error"
 
 def texts(frame: pd.DataFrame, columns: Sequence[str]) -> list[tuple[str, ...]]:
     """Keys of rows as text: a file of another year may have labels of another type."""
+    if not columns:  # of which pandas makes no rows
+        return [()] * len(frame)
     return [tuple(str(whole(v)) for v in row)
             for row in frame[list(columns)].itertuples(index=False, name=None)]  # fmt: skip
 

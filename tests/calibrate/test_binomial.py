@@ -83,6 +83,7 @@ def test_one_attempt_is_the_2pl(counts):
 def test_likelihood_is_that_of_so_many_items(counts, fit):
     """n equal items of the 2PL, whose order the counts do not tell."""
     _, y, n = counts
+    y = y.astype(np.int64)  # of small integers some SciPy's gammaln has six digits
     a, d = (np.repeat(fit[f"item_{k}"].values, n) for k in ("discrimination", "intercept"))
     apart = np.concatenate([np.arange(k) < y[:, j, None] for j, k in enumerate(n)], axis=1)
     p = expit(np.multiply.outer(NODES, a) + d)

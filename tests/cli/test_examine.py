@@ -123,7 +123,7 @@ def test_fit_names_the_items_that_do_not_fit(made, typed):
     persons = pd.read_parquet("persons")
     assert len(persons) == N
     typed("fit", made / "plain", made / "bank.csv", "--persons", "persons.csv")
-    table = pd.read_csv("persons.csv", dtype={"person_id": str})
+    table = pd.read_csv("persons.csv", dtype={"person_id": str}, float_precision="round_trip")
     pd.testing.assert_frame_equal(table, persons, check_exact=True, check_dtype=False)
     assert "there is no folder" in typed("fit", made / "plain", made / "bank.csv", "--persons",
                                          "gone/persons.csv", code=2).err  # fmt: skip
@@ -369,7 +369,7 @@ def test_scores_as_one_csv_file(made, typed, tmp_path):
     args = ("score", made / "s", made / "bank.csv", "--prior", "groups", "--plausible", 2)
     typed(*args, "--out", folder, "--csv", path)
     table = pd.read_parquet(folder)
-    got = pd.read_csv(path, dtype={"person_id": str})
+    got = pd.read_csv(path, dtype={"person_id": str}, float_precision="round_trip")
     assert got["person_id"].tolist() == table["person_id"].astype(str).tolist()
     for name in ("person_ability", "person_ability_sd", "pv1", "pv2", "n_responses"):
         np.testing.assert_array_equal(got[name], table[name])

@@ -18,6 +18,7 @@ import irt_dask as irt
 from irt_dask.banks.saved import write_result
 from irt_dask.cli.main import cli
 from irt_dask.errors import DataWarning, InputError
+from irt_dask.survey.linking import texts
 
 DESIGN = irt.Replicates.from_zones("jk2", "zone", "unit", n_zones=12, weight="w")
 STATISTICS = ["weight", "mean", "sd", "p25", "at least 400"]
@@ -37,6 +38,12 @@ def years():
 
 def trend_of(years, linking_error, **options):
     return irt.trend(*years, linking_error=linking_error, **options)
+
+
+def test_keys_of_no_columns_are_one_a_row():
+    """Of which pandas, up to some version, makes no rows."""
+    assert texts(pd.DataFrame({"a": [1, 2]}), []) == [(), ()]
+    assert texts(pd.DataFrame({"a": [1, 2]}), ["a"]) == [("1",), ("2",)]
 
 
 def rows(out, **wanted):
