@@ -29,11 +29,13 @@ from irt_dask.variables import unique_ids
 
 #: Column: groups of persons in the calibration, where there were several.
 _GROUPS = "calibration_groups"
+#: Column: the distribution of ability that was estimated, where it was not normal.
+_LATENT, _HISTOGRAM = "calibration_latent", "histogram"
 #: Column: the group of persons in which an item was freed; nothing of common ones.
 _FREED = "freed_group"
 #: Columns beside those of parameters.
 _NAMES = (
-    "item", "model", "categories", "category_map", "flag", _GROUPS, _FREED,
+    "item", "model", "categories", "category_map", "flag", _GROUPS, _LATENT, _FREED,
     covariances.OF, covariances.VALUES,
 )  # fmt: skip
 
@@ -59,6 +61,7 @@ def write_items(items: xr.Dataset, path: str | Path, *, convention: str | None =
         b over a posterior, which a fit reports, is not.  Items calibrated with groups of persons,
         whose abilities are not all N(0, 1), have their number in the column ``calibration_groups``,
         which ``score`` warns by; the means and standard deviations of the groups are not written.
+        A histogram of ability is not written, but said to have been in ``calibration_latent``.
         Of a concurrent calibration ``freed_group`` is the group in which an item was freed, that
         ``link`` may leave it out.  .json also carries the covariance of all parameters, where the
         items have one (fits of up to 1,000 parameters, draws), in ``covariance_of`` (columns) and
@@ -115,6 +118,8 @@ def items_text(items: xr.Dataset, suffix: str) -> str:
         table["flag"] = items["item_flag"].values.astype(str)
     if n := calibration_groups(items):
         table[_GROUPS] = n
+    if items.attrs.get("latent") == _HISTOGRAM:
+        table[_LATENT] = _HISTOGRAM
     if "item_freed_group" in items:
         table[_FREED] = items["item_freed_group"].values.astype(str)
     if suffix == ".json":
@@ -285,6 +290,11 @@ def _extras(table: ItemTable) -> tuple[dict[str, Any], dict[str, Any]]:
         n = table.numbers(_GROUPS, may_lack=True)
         if most := int(np.nan_to_num(n).max()):
             attrs[_GROUPS] = most
+    if _LATENT in table and (named := {*table.words(_LATENT)} - {""}):
+        if named != {_HISTOGRAM}:
+            said = f"{_LATENT} is {_HISTOGRAM!r} or empty, not {min(named)!r}"
+            raise InputError(f"{table.path}: {said}")
+        attrs["latent"] = _HISTOGRAM
     return data | covariances.read(table), attrs
 
 

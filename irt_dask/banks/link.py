@@ -300,6 +300,8 @@ def _result(
         attrs["degrees_of_freedom"] = bank_b.attrs["degrees_of_freedom"]
     if groups := max(calibration_groups(bank_a), calibration_groups(bank_b)):
         attrs["calibration_groups"] = groups
+    if "histogram" in (bank_a.attrs.get("latent"), bank_b.attrs.get("latent")):
+        attrs["latent"] = "histogram"
     return dataset(data, item_id=everyone, attrs=attrs)
 
 

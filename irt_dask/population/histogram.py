@@ -70,7 +70,7 @@ def of_fit(items: xr.Dataset, group: str | None = None) -> Histogram | None:
     """The histogram of a fit, or that of a group; None if abilities were taken for normal.
 
     A warning says if they were not, and the histogram is not there, of persons whose group the fit
-    does not have, say.  Banks have none, and do not say that there was one.
+    does not have, say.  Banks have none, but say that there was one.
     """
     if items.attrs.get("latent") != "histogram":
         return None

@@ -9,7 +9,7 @@ import pytest
 from items import respond
 
 import irt_dask as irt
-from irt_dask.errors import DataWarning
+from irt_dask.errors import DataWarning, InputError
 
 M, N = 8, 400
 G = np.random.default_rng(0)
@@ -95,6 +95,31 @@ def test_items_of_a_histogram_and_a_normal_prior():
     fit = irt.fit_marginal(R, groups=False, latent="histogram", max_iterations=40, tolerance=1e-3)
     with pytest.warns(DataWarning, match="calibrated with a histogram of ability"):
         irt.score(R, fit)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "json"])
+def test_files_remember_that_there_was_a_histogram(tmp_path, suffix):
+    """In scores and tests of fit, and after a link; a mixed file has it of some rows."""
+    fit = irt.fit_marginal(R, groups=False, latent="histogram", max_iterations=40, tolerance=1e-3)
+    bank = irt.read_items(irt.write_items(fit, tmp_path / f"bank.{suffix}"))
+    again = irt.read_items(irt.write_items(bank, tmp_path / f"again.{suffix}"))
+    assert again.attrs["latent"] == "histogram"
+    plain = irt.fit_marginal(R, groups=False, standard_errors=False)
+    for items in (again, irt.link(again, plain), irt.link(plain, again)):
+        with pytest.warns(DataWarning, match="calibrated with a histogram of ability"):
+            irt.score(R, items)
+    with pytest.warns(DataWarning, match="a histogram of ability, and there is none"):
+        irt.item_fit(R, again, groups=False)
+    path = irt.write_items(plain, tmp_path / f"plain.{suffix}")
+    assert "calibration_latent" not in path.read_text()
+    assert "latent" not in irt.read_items(path).attrs
+
+
+def test_a_distribution_that_no_fit_has(tmp_path):
+    path = tmp_path / "bank.csv"
+    path.write_text("item,a,b,calibration_latent\nx,1,0,\ny,1.2,.5,skewed\n")
+    with pytest.raises(InputError, match="calibration_latent is 'histogram' or empty, not 'skew"):
+        irt.read_items(path)
 
 
 def test_linked_items_and_joined_files_remember(fit, tmp_path):
