@@ -1,5 +1,5 @@
 """Item banks: calibrated items in files, and on the scale of other items."""
 
-from irt_dask.banks.files import check_new_path as check_new_path
 from irt_dask.banks.files import read_items as read_items
 from irt_dask.banks.files import write_items as write_items
+from irt_dask.banks.tables import check_new_path as check_new_path

@@ -13,7 +13,7 @@ import xarray as xr
 
 from irt_dask.banks import categories, conventions, covariances, mirt
 from irt_dask.banks.rows import OF_ITEMS, Ability
-from irt_dask.banks.tables import ItemTable, check_path, lacking, read_table
+from irt_dask.banks.tables import ItemTable, check_new_path, lacking, read_table
 from irt_dask.curves import FAMILIES, MODELS, MORE_PARAMETERS
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.curves.logistic import INTERCEPT, SLOPE
@@ -24,7 +24,6 @@ from irt_dask.items.mixture import Mixture
 from irt_dask.items.parameters import bank_item_ids, calibration_groups, item_set
 from irt_dask.store.documents import to_csv
 from irt_dask.store.manifest import write_atomically
-from irt_dask.store.places import local_path
 from irt_dask.variables import unique_ids
 
 #: Column: groups of persons in the calibration, where there were several.
@@ -178,8 +177,8 @@ def read_items(
     more than two categories need ``model`` (graded, gpcm, pcm, rating, nominal) and, of K
     categories, ``d1`` to ``d{K-1}`` or ``b1`` to ``b{K-1}``; nominal ones ``s1`` to ``s{K-1}`` in
     place of ``a``.  ``categories`` says K, which the steps say too; ``category_map`` which of them
-    are empty.  Other columns are left out, unless their names are nearly those (``C``,
-    ``guessing``): that is an error, as is a ``model`` that does not go with the parameters.
+    are empty.  Other columns are left out, unless their names are nearly those (``C``, mirt's
+    ``g``): an error, as is a ``model`` that does not go with the parameters.
 
     Parameters
     ----------
@@ -188,8 +187,9 @@ def read_items(
     convention : {None, "mirt", "tam", "oplm", "naep"}
         What the columns mean; None: as above.
 
-        "mirt": R mirt's parameters, a row each, columns ``item, par, est`` and, where there are
-        some, ``se``, ``group`` (one) and ``form`` (rows of "slope-intercept" are read): ``a1`` with
+        "mirt": a row an item, ``coef(mod, simplify = TRUE)$items`` of R mirt (``ability`` stands
+        elsewhere in R: give it); or a row each parameter, columns ``item, par, est`` and, if there,
+        ``se``, ``group`` (one) and ``form`` (rows of "slope-intercept" are read): ``a1`` with
         ``d``, ``logit(g)``, ``logit(u)`` (or ``g``, ``u``), ``d1, ...`` (graded), ``ak0, ...`` and
         ``d0, ...`` (gpcm, nominal), or ``b1, ...`` and ``c`` (rsm).  Others are refused, but
         sequential items, whose parameters have the names of graded ones, cannot be told from them
@@ -253,6 +253,7 @@ def read_items(
             f"ability={ability!r} is for tables of a convention; {table.path} is read as a bank of "
             f"irt_dask, which stays on its scale"
         )
+    mirt.check_no_table(table)
     _check_names(table)
     if categories.is_of_several(table):
         table.check_columns("item")
@@ -267,6 +268,7 @@ def _check_names(table: ItemTable) -> None:
     """Stop at a column that would be left out, and whose name is nearly that of one that is not."""
     meant = {name: letter for letter, name in OF_ITEMS.items()}
     meant |= {name.removeprefix("item_"): letter for name, letter in meant.items()}
+    meant |= mirt.OURS
     for column in map(str, table.frame):
         low = column.strip().lower()
         name = meant.get(low, low)
@@ -292,8 +294,7 @@ def _extras(table: ItemTable) -> tuple[dict[str, Any], dict[str, Any]]:
             attrs[_GROUPS] = most
     if _LATENT in table and (named := {*table.words(_LATENT)} - {""}):
         if named != {_HISTOGRAM}:
-            said = f"{_LATENT} is {_HISTOGRAM!r} or empty, not {min(named)!r}"
-            raise InputError(f"{table.path}: {said}")
+            raise InputError(f"{table.path}: {_LATENT} is 'histogram' or empty, not {min(named)!r}")
         attrs["latent"] = _HISTOGRAM
     return data | covariances.read(table), attrs
 
@@ -389,12 +390,3 @@ def _flags(table: ItemTable) -> Any:
         except InputError as error:
             raise InputError(f"{table.path}: item {item}: {error}") from None
     return np.array(given)
-
-
-def check_new_path(path: str | Path) -> Path:
-    """Return the path of a bank to write, refusing one whose folder does not exist."""
-    new = local_path(path, "an item bank that is written")
-    check_path(new)
-    if not new.absolute().parent.is_dir():
-        raise InputError(f"item bank {new}: there is no folder {new.absolute().parent}")
-    return new

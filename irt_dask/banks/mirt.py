@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,9 @@ _NEVER, _AS_NEVER = 999.0, 700.0
 _ASYMPTOTES = ("g", "u", "logit(g)", "logit(u)")
 _KNOWN = r"a[0-9]+|ak[0-9]+|d[0-9]*|b[0-9]+|c|g|u|logit\(g\)|logit\(u\)"
 
+#: Columns of a row an item, as coef(mod, simplify = TRUE) has them, that are called otherwise here.
+OURS = {"a1": "a", "g": "c"}
+
 
 class _Item(NamedTuple):
     """Estimates and standard errors of an item by parameter, and the row where each stands."""
@@ -41,8 +45,45 @@ class _Item(NamedTuple):
 # --- read -----------------------------------------------------------------------------------------
 
 
+def check_no_table(table: ItemTable) -> None:
+    """Say what a table of mirt is, which is read by its convention alone."""
+    columns = {*map(str, table.frame)}
+    if "a" not in columns and ("a1" in columns or {"par", "est"} <= columns):
+        raise InputError(
+            f"{table.path} has columns of R mirt ({', '.join(sorted(columns - {''})[:8])}): "
+            f"in Python "
+            f"items = irt.read_items({str(table.path)!r}, convention='mirt', ability=(0, 1)), then "
+            f"irt.write_items(items, 'bank.csv') makes a bank of it (ability: mean and SD)"
+        )
+
+
+def _of_wide(table: ItemTable) -> ItemTable:
+    """A row a parameter from a row an item, ``coef(mod, simplify = TRUE)$items`` of mirt.
+
+    The column of items may be without a name, as ``write.csv`` leaves it; parameters that an item
+    does not have are empty or NA.
+    """
+    frame = table.frame.rename(columns={"": "item"})
+    if "item" not in frame or "a1" not in frame or {"par", "est"} & {*frame}:
+        return table
+    names = [str(c) for c in frame if c != "item"]
+    for name in names:
+        if not re.fullmatch(_KNOWN, name):
+            raise InputError(f"{table.path}: {name!r} is no parameter of an item that is known")
+    wide = replace(table, frame=frame)
+    values = {name: wide.numbers(name, may_lack=True) for name in names}
+    rows = [
+        (item, name, values[name][k])
+        for k, item in enumerate(frame["item"])
+        for name in names
+        if not math.isnan(values[name][k])
+    ]
+    return replace(table, frame=pd.DataFrame(rows, columns=["item", "par", "est"], dtype=object))
+
+
 def rows(table: ItemTable, ability: Ability | None) -> tuple[list[Row], Ability]:
     """Return the items of a table, and mean and SD of ability on its scale."""
+    table = _of_wide(table)
     table.check_columns("item", "par", "est")
     table.check_items()
     items = _items(table)

@@ -16,7 +16,7 @@ import pandas as pd
 from irt_dask.arrays import Floats
 from irt_dask.errors import InputError
 from irt_dask.store.documents import from_cell, from_json
-from irt_dask.store.places import Location, location, read_bytes
+from irt_dask.store.places import Location, local_path, location, read_bytes
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
@@ -69,6 +69,8 @@ class ItemTable:
             raise InputError(
                 f"the {self.what} {self.path} has no column {', '.join(missing)}; it has "
                 f"{', '.join(map(str, self.frame.columns))}"
+                + "; call the column without a name item, if it names them"
+                * ("item" in missing and "" in self.frame)
             )
 
     def check_items(self) -> None:
@@ -87,11 +89,11 @@ def lacking(x: Any) -> bool:
     return x is None or x != x
 
 
-def read_table(path: str | Path, what: str = "item bank") -> ItemTable:
+def read_table(path: str | Path, what: str = "item bank", encoding: str | None = None) -> ItemTable:
     """Read the cells of a .csv or .json file, ``what`` it is called in errors."""
     where = check_path(path, what)
     try:
-        text = read_bytes(where).decode("utf-8-sig")
+        text = read_bytes(where).decode(encoding or "utf-8-sig").removeprefix("\ufeff")
         rows = _csv(text) if where.name.endswith(".csv") else _json(text)
         frame = pd.DataFrame(rows, dtype=object)
     except FileNotFoundError:
@@ -163,3 +165,12 @@ def _number(x: Any, may_lack: bool) -> float | None:
     except OverflowError:
         return None
     return value if math.isfinite(value) else None
+
+
+def check_new_path(path: str | Path) -> Path:
+    """Return the path of a bank to write, refusing one whose folder does not exist."""
+    new = local_path(path, "an item bank that is written")
+    check_path(new)
+    if not new.absolute().parent.is_dir():
+        raise InputError(f"item bank {new}: there is no folder {new.absolute().parent}")
+    return new

@@ -30,6 +30,8 @@ from irt_dask.cli.spoken import list_of
 from irt_dask.errors import InputError, listed, repeated
 from irt_dask.store import Responses
 
+#: Persons who have to choose an option before it is tested.
+_TESTED = 5
 #: Rows that are printed.
 _MOST = 40
 #: Flags that accuse nothing: with few persons most items have them.  The others come first.
@@ -75,7 +77,10 @@ def options(
     """
     import irt_dask as irt
 
-    path, (right, sizes) = new_result(out, file, key), _read_key(key)
+    path, (right, sizes) = (
+        new_result(out, file, key),
+        _read_key(key, table_as.get("encoding")),
+    )
     names = _names(labels, right, key)
     if labels is None:
         remark(f"options: {', '.join(names)} (--options says others)", quiet)
@@ -116,8 +121,11 @@ def _shown(found: xr.Dataset, table: pd.DataFrame, flag: NDArray[np.str_], as_js
     flagged = flags[flags["flag"] != "ok"]
     about = {"n_persons": found.attrs["n_persons"], "n_flagged": len(flagged),
              "n_untested": sum("untested" in f.split("|") for f in flag)}  # fmt: skip
+    accused = set(flags["item"][~np.sort(minor)])
+    odd = [item for item in _key_not_first(found) if item not in accused]
     if as_json:
-        show({**about, "flagged": records(flagged), "options": records(table)}, True)
+        show({**about, "key_not_first": odd, "flagged": records(flagged),
+              "options": records(table)}, True)  # fmt: skip
         return
     show(about, False)
     some = table
@@ -130,6 +138,21 @@ def _shown(found: xr.Dataset, table: pd.DataFrame, flag: NDArray[np.str_], as_js
     click.echo(f"\n{rows(records(some.head(_MOST), _SHOWN), 2)}")
     if len(some) > _MOST:
         click.echo(f"\n{len(some) - _MOST} more rows of such items: --out OPTIONS.csv writes all")
+    if odd:
+        click.echo(
+            f"\nRead again, though it may be chance: another option, of five persons or more, has "
+            f"a higher correlation than the key of {listed(odd, 10)}"
+        )
+
+
+def _key_not_first(found: xr.Dataset) -> list[str]:
+    """Items where an option that is tested goes more with the other answers than the key does."""
+    correlation = found["item_option_correlation"].values
+    key = found["item_option_key"].values
+    others = (found["item_option_count"].values >= _TESTED) & ~_right(found, correlation.shape[1])
+    most = np.where(others, np.nan_to_num(correlation, nan=-2.0), -2.0).max(axis=1)
+    own = np.nan_to_num(correlation[np.arange(key.size), key], nan=2.0)
+    return [str(i) for i in found["item_id"].values[most > own]]
 
 
 def _names(labels: str | None, right: dict[str, str], key: str) -> list[str]:
@@ -186,11 +209,16 @@ def _beyond(
     return beyond, np.array(kept)
 
 
-def _read_key(path: str) -> tuple[dict[str, str], dict[str, int]]:
+def _read_key(path: str, encoding: str | None) -> tuple[dict[str, str], dict[str, int]]:
     """The right option of each item, and where a column says so how many it has."""
     from irt_dask.banks.tables import read_table  # kernels come with banks
 
-    table = read_table(path, "answer key")
+    try:
+        table = read_table(path, "answer key", encoding)
+    except InputError as error:
+        if not isinstance(error.__cause__, UnicodeDecodeError):
+            raise
+        raise InputError(f"{error}; say --encoding, such as cp1252, or save it as UTF-8") from error
     written = [str(name) for name in table.frame]
     names = {n.casefold(): n for n in reversed(written) if n.casefold() not in written}
     table = replace(table, frame=table.frame.rename(columns={v: k for k, v in names.items()}))

@@ -77,7 +77,7 @@ def choose(
         show({"out": out, **about, "selected": picked}, True)
         return
     show(about, False)
-    click.echo(f"\nthe items are in {out}")
+    click.echo(f"\nall items are in {out}; those to ask have 1 in its column selected")
 
 
 @click.command()

@@ -16,6 +16,7 @@ from irt_dask.ingest.columns.limits import DATA
 from irt_dask.ingest.columns.meanings import plainly
 from irt_dask.ingest.columns.numbers import number_of, of_decimal
 from irt_dask.ingest.columns.reasons import LONGEST_CODE
+from irt_dask.ingest.columns.suspects import perhaps_weight
 from irt_dask.ingest.look import OTHER, Look
 from irt_dask.ingest.sources.delimited import DelimitedSource
 from irt_dask.ingest.sources.item_tables import read_categories
@@ -204,7 +205,8 @@ class _Questions:
                     labels.append(value.text)
                 question = f"what does {value.text!r} mean?"
                 self._ask(f"{question} {line}", f"{line}. What does it mean?")
-            if 0 < len(value.columns) <= _SHOWN and {*self.look.items} > {*value.columns}:
+            few = min(_SHOWN, len(self.look.items) // 2)  # what most have is an answer
+            if 0 < len(value.columns) <= few:
                 self._no_items += value.columns
         if len(unknown) > _SHOWN:
             self.lines.append(f"# ... and {len(unknown) - _SHOWN} more such values")
@@ -230,8 +232,14 @@ class _Questions:
             self._perhaps["recode"] = {**said, **of}, why
             self._perhaps["categories"] = len(labels), "with it"
             return
-        meant = {code: plainly(code) or "wrong" for code in codes}
-        why = 'the others; or "right"' if silent else "if the words mean that"
+        if fractions := _fractions(codes):
+            of = {text: k for k, text in enumerate(["0", *fractions, "1"])}
+            self._perhaps["recode"] = {**said, **of}, 'of partial credit; or { "0.5" = "wrong" }'
+            self._perhaps["categories"] = len(of), "with it"
+            return
+        truth = {c.casefold() for c in codes} == {"t", "f"}
+        meant = {c: plainly(c) or ("right" if truth and c in "Tt" else "wrong") for c in codes}
+        why = 'the others; or "right"' if silent and not truth else "if the words mean that"
         self._perhaps["recode"] = {**said, **meant}, why
 
     def _ask_about_roles(self) -> None:
@@ -247,14 +255,24 @@ def _is_label(text: str) -> bool:
     return len(text) > 1 and not math.isfinite(number_of(text)) and plainly(text) is None
 
 
+def _fractions(codes: list[str]) -> list[str]:
+    """The codes in their order, if all are shares between 0 and 1."""
+    of = {text: number_of(text) for text in codes}
+    return sorted(of, key=of.__getitem__) if all(0.0 < x < 1.0 for x in of.values()) else []
+
+
 def _called(look: Look) -> list[tuple[str, str]]:
     """Return columns that are called weight or group and have another role, or none."""
     lacking = [("weight", not look.weighted), ("group", not look.grouped)]
     items = [i for i in look.items if i not in look.source.roles.confirmed]
     return [
         *look.unused.items(),
-        *((role, i) for role, lacks in lacking for i in items if lacks and i.casefold() == role),
+        *((role, i) for role, lacks in lacking for i in items if lacks and _is_called(i, role)),
     ]
+
+
+def _is_called(name: str, role: str) -> bool:
+    return name.casefold() == role or (role == "weight" and perhaps_weight(name))
 
 
 def _methods(look: Look, counts: set[int]) -> str:

@@ -64,9 +64,9 @@ def ingest(
     Parameters
     ----------
     source
-        A .csv, .tsv, .tab, .jsonl or .ndjson file, also compressed (.csv.gz, ...), or a .parquet
-        file; a path, or the URL of an object (``s3://bucket/data.csv``), which is copied to the
-        temporary files first.  The same holds for ``key`` and ``persons``.
+        A .csv, .tsv, .tab, .jsonl, .jsonlines or .ndjson file, also compressed (.csv.gz, ...), or
+        a .parquet file; a path, or the URL of an object (``s3://bucket/data.csv``), which is
+        copied to the temporary files first.  The same holds for ``key`` and ``persons``.
     store
         Where the store is made; nothing may be there yet.  A path, or the URL of a folder in object
         storage (``s3://bucket/store``; "irt-dask docs objects").

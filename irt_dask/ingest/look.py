@@ -84,6 +84,7 @@ class Look:
     groups: dict[str, int] | None = None
     notes: list[str] = field(default_factory=list)
     problem: str | None = None  # at which an ingest would stop
+    covariates: tuple[str, ...] = ()  # here or in the second file
     unused: dict[str, str] = field(default_factory=dict)  # by role columns that are called so
 
     @property
@@ -149,6 +150,7 @@ def _read(
     tables = [table for table in (source, persons) if table is not None]
     roles = {role for table in tables for role in table.roles.single}
     found.weighted, found.grouped = "weight" in roles, "group" in roles
+    found.covariates = source.roles.beside if persons is None else persons.roles.covariates
     lacking = {"weight", "group"} - roles
     for name in source.column_names:
         if name.casefold() in lacking and name not in source.roles.items:

@@ -33,7 +33,8 @@ _REMEDIES = {
 #: Flags of tests.
 _OF_TESTS = {
     "misfit": (
-        "responses do not follow its curve: a mean square outside 0.7 to 1.3, or a p-value below "
+        "responses do not follow its curve: a mean square outside 0.7 to 1.3 (with few responses "
+        "also of what chance allows: 2 and 6 over their root), or a p-value below "
         "0.05 over the number of items, which with many persons a small departure has",
         "look at its observed curve, then at key and wording; another model may suit it",
     ),
@@ -96,11 +97,14 @@ def _add_tests(found: Flags, name: str, result: xr.Dataset) -> None:
 
 def misfits(tests: xr.Dataset) -> Bools:
     """Items of a result of ``item_fit`` whose mean squares or p-values stand out."""
+    # a mean square of few responses is off by chance: rules of Smith, Schumacker and Bush (1998)
+    seen = tests["item_n_responses"].values if "item_n_responses" in tests else np.inf
+    root = np.sqrt(np.maximum(seen, 1.0))
     name = "item_sx2_p_value" if "item_sx2_p_value" in tests else "item_chi2_p_value"
     out = np.zeros(tests.sizes[ITEMS], dtype=bool)
-    for of in ("infit", "outfit"):
+    for of, chance in (("infit", 2.0 / root), ("outfit", 6.0 / root)):
         square = tests[f"item_{of}"].values
-        out |= (square < _LOW) | (square > _HIGH)
+        out |= (square < np.minimum(_LOW, 1 - chance)) | (square > np.maximum(_HIGH, 1 + chance))
     if name in tests:
         out |= tests[name].values < LEVEL / out.size
     return out

@@ -26,6 +26,8 @@ PERSON_ID, GROUP = "person_id", "person_group"
 On: TypeAlias = str | tuple[str, str]
 #: Rows of a batch.
 _ROWS = 1 << 16
+#: Whole numbers, as tables may write them.
+_WHOLE = r"-?[0-9]+(\.0*)?"
 
 
 class Table:
@@ -71,6 +73,11 @@ class Table:
     def name(self) -> str:
         """What to call it in a message."""
         return "the table" if isinstance(self.source, pd.DataFrame) else str(self.source)
+
+    def as_text(self, name: str) -> None:
+        """Read this column of a CSV file as it is written: 007 is not 7."""
+        if self._dataset is not None and not isinstance(self.source, pd.DataFrame):
+            self._dataset = _opened(Path(fspath(self.source)), name)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         """The columns of some rows after others, in the order of the source.
@@ -118,6 +125,8 @@ class Joined:
             raise InputError(
                 f"join=: both tables have {listed(sorted(both))}; leave out or rename one"
             )
+        table.as_text(self._on)
+        other.as_text(self._key)
         self._own = [c for c in table.columns if c not in both]
         self.columns = [*self._own, *(c for c in other.columns if c not in (self._key, self._on))]
         self._held: tuple[list[str], pd.DataFrame] | None = None
@@ -173,10 +182,13 @@ def _keys(column: pd.Series, table: str, first_row: int) -> pd.Index:
         )
     if pd.api.types.is_float_dtype(column.dtype) and (column == column.round()).all():
         column = column.astype(np.int64)
-    return pd.Index(column.astype(str))
+    keys = column.astype(str)
+    if keys.str.fullmatch(_WHOLE).all():  # a file may have 7.0 for 7
+        keys = keys.str.partition(".")[0]
+    return pd.Index(keys)
 
 
-def _opened(path: Path) -> pa_dataset.Dataset:
+def _opened(path: Path, as_text: str | None = None) -> pa_dataset.Dataset:
     if not path.exists():
         raise InputError(f"{path}: there is no such file or folder")
     name = path.name.lower()
@@ -192,7 +204,8 @@ def _opened(path: Path) -> pa_dataset.Dataset:
         parse = pa_csv.ParseOptions(delimiter="\t" if ".tsv" in name else ",")
         # types from a first look at 16 MiB: a column of whole numbers may have a fraction later
         read = pa_csv.ReadOptions(block_size=1 << 24)
-        convert = pa_csv.ConvertOptions(strings_can_be_null=True)
+        texts = {} if as_text is None else {as_text: pa.string()}
+        convert = pa_csv.ConvertOptions(strings_can_be_null=True, column_types=texts)
         return pa_dataset.dataset(
             str(path),
             format=pa_dataset.CsvFileFormat(

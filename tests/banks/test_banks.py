@@ -124,6 +124,8 @@ def test_banks_made_by_hand(tmp_path):
         ("item,model,a,d,c\nx,2pl,1,0,.2\n", "column c: 0.2 .* model 2pl has no guessing"),
         ("item,a,b,C\nx,1,1,.2\n", "the column 'C' would not be read; call it 'c'"),
         ("item,a,b,guessing\nx,1,1,.2\n", "'guessing' would not be read; call it 'c'"),
+        ("item,a,d,g,u\nx,1,1,.2,1\n", "the column 'g' would not be read; call it 'c'"),
+        (",a,b\nx,1,1\n", "no column item; .*call the column without a name item"),
         ("item,a,b,SE_a\nx,1,1,.2\n", "'SE_a' would not be read; call it 'se_a'"),
         ("item,Model,a,b\nx,3pl,1,1\n", "'Model' would not be read; call it 'model'"),
     ],
@@ -230,3 +232,19 @@ def test_paths(tmp_path):
 def test_items_without_name_and_bad_errors_are_refused(tmp_path, text, name):
     with pytest.raises(InputError, match=name):
         irt.read_items(write(tmp_path, text, name))
+
+
+def test_mirts_table_of_a_row_an_item(tmp_path):
+    text = '"","a1","d","g","u","d1","d2"\n"q1",1.5,0.3,0.2,1,NA,NA\n"q2",0.8,NA,NA,NA,1,-1\n'
+    path = write(tmp_path, text)
+    bank = irt.read_items(path, convention="mirt", ability=(0.0, 1.0))
+    assert bank["item_id"].values.tolist() == ["q1", "q2"]
+    np.testing.assert_allclose(bank["item_discrimination"], [1.5, 0.8])
+    np.testing.assert_allclose(bank["item_guessing"][0], 0.2)
+    np.testing.assert_allclose(bank["item_step_intercept"], [[0.3, np.nan], [1, -1]])
+    with pytest.raises(InputError, match=r"columns of R mirt .*convention='mirt'"):
+        irt.read_items(path)
+    with pytest.raises(InputError, match=r"give ability="):
+        irt.read_items(path, convention="mirt")
+    with pytest.raises(InputError, match="'a9b' is no parameter"):
+        irt.read_items(write(tmp_path, "item,a1,a9b\nx,1,1\n"), convention="mirt", ability=(0, 1))

@@ -641,3 +641,66 @@ def test_rows_that_are_bad_and_persons_who_are_there_twice(tmp_path, typed):
     path.write_text("id;class;q1;q2\na;7a;1;0\nb;7b;0;x\nc;7a;1;1\n")
     text = typed("check", path, "--column", "group=class", code=2).out
     assert "groups              1: 7a 2 rows (of the rows that are not bad)" in text
+
+
+def small_file(path: Path, cell) -> Path:
+    """A file of 40 persons and 8 items."""
+    rows = [f"p{i}," + ",".join(cell(i, j) for j in range(8)) for i in range(40)]
+    path.write_text("id," + ",".join(f"q{j}" for j in range(8)) + "\n" + "\n".join(rows) + "\n")
+    return path
+
+
+def test_covariates_that_are_perhaps_weights_are_told(tmp_path, typed):
+    file = small_file(tmp_path / "r.csv", lambda i, j: str((i + j) % 2))
+    persons = tmp_path / "persons.csv"
+    for name, told in (("wgt", True), ("W_FSTUWT", True), ("ses", False), ("w1", False)):
+        persons.write_text(f"id,{name}\n" + "".join(f"p{i},{1 + i % 3}\n" for i in range(40)))
+        said = typed("check", file, "--persons", persons).out
+        assert name in re.search("covariates +(.*)", said).group(1)
+        assert ("call the column weight" in said) == told
+    persons.write_text("id,weight,wt\n" + "".join(f"p{i},1,2\n" for i in range(40)))
+    assert "call the column" not in typed("check", file, "--persons", persons).out
+    persons.write_text("id,gender\n" + "".join(f"p{i},f\n" for i in range(40)))
+    assert "call it group" in typed("check", file, "--persons", persons, code=2).err
+
+
+def test_the_offered_columns_that_are_no_items_are_not_most_of_them(tmp_path, typed):
+    file = small_file(tmp_path / "r.csv", lambda i, j: str(1 + (i * 7 + j) % 4))
+    text = file.read_text().splitlines()
+    rows = [f"{t},{1 + i % 2}" for i, t in enumerate(text[1:])]
+    file.write_text("\n".join([f"{text[0]},sex", *rows]))
+    typed("init", file, "--out", tmp_path / "p.toml")
+    assert '# exclude = ["sex"]' in (tmp_path / "p.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    "values, wanted",
+    [
+        (("F", "T"), {"F": "wrong", "T": "right"}),
+        (("0", "0.5", "1"), {"0": 0, "0.5": 1, "1": 2}),
+    ],
+)
+def test_true_and_false_and_partial_scores_are_offered_as_such(tmp_path, typed, values, wanted):
+    file = small_file(tmp_path / "r.csv", lambda i, j: values[(i * 5 + j) % len(values)])
+    typed("init", file, "--out", tmp_path / "p.toml")
+    (line,) = re.findall("# (recode = .*)", (tmp_path / "p.toml").read_text())
+    assert tomllib.loads(line)["recode"] == wanted
+
+
+def test_a_column_called_as_weights_are_is_asked_about(tmp_path, typed):
+    file = small_file(tmp_path / "r.csv", lambda i, j: str((i + j) % 2))
+    text = file.read_text().splitlines()
+    file.write_text("\n".join([f"{text[0]},Gewicht", *(f"{t},1.5" for t in text[1:])]))
+    assert "'Gewicht' hold the weight" in typed("init", file, "--out", tmp_path / "p.toml").out
+
+
+def test_json_lines_are_called_as_py_irt_calls_them(tmp_path, typed):
+    lines = [json.dumps({"subject_id": f"m{i}", "responses": {"q1": i % 2, "q2": 1 - i % 2}})
+             for i in range(4)]  # fmt: skip
+    (tmp_path / "r.jsonlines").write_text("\n".join(lines))
+    assert "items               2: q1, q2" in typed("check", tmp_path / "r.jsonlines").out
+
+
+def test_a_file_without_persons_says_what_to_add(tmp_path, typed):
+    (tmp_path / "r.csv").write_text("q1,q2\n0,1\n1,0\n")
+    assert "add one, such as id" in typed("check", tmp_path / "r.csv", code=2).err

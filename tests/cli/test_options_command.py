@@ -129,3 +129,20 @@ def test_what_matters_comes_first(files):
     assert rows.splitlines()[1].startswith("q6")
     assert len(rows.splitlines()) == 41
     assert "60 more rows of such items: --out OPTIONS.csv writes all" in text
+
+
+def test_a_small_class_is_told_which_keys_to_read_again(tmp_path):
+    """28 persons, a wrong key: too few for a finding, enough for a second look."""
+    rng = np.random.default_rng(3)
+    able = rng.normal(size=28)[:, None] > np.linspace(-1.5, 1.5, 15)
+    answers = pd.DataFrame(np.where(able, "A", "B"), columns=[f"\u00dc{j}" for j in range(15)])
+    answers.insert(0, "person", [f"p{i}" for i in range(28)])
+    key = pd.DataFrame({"item": answers.columns[1:], "key": "A"})
+    key.loc[7, "key"] = "B"
+    for table, name in ((answers, "a.csv"), (key, "k.csv")):
+        table.to_csv(tmp_path / name, index=False, encoding="cp1252")
+    words = [tmp_path / "a.csv", tmp_path / "k.csv", "--fdr", "1e-9"]
+    assert "--encoding" in str(typed(*words).exception)
+    said = typed(*words, "--encoding", "cp1252").output
+    assert "Read again" in said
+    assert "'\u00dc7'" in said

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 import irt_dask as irt
 from irt_dask.errors import InputError
+from irt_dask.report.flags import misfits
 
 M = 6
 IDS = [f"$i{k}" for k in range(M)]  # no mathematics is made of a name
@@ -231,3 +232,15 @@ def test_rank_intervals_of_items_and_persons():
         np.testing.assert_allclose(bars[:2], [[1, 2], [1, 3]])
     with pytest.raises(InputError, match="a result of top_items or top_persons"):
         irt.plot.rank_intervals(found.drop_vars("person_rank_lower"))
+
+
+def test_mean_squares_of_few_responses_are_no_misfit():
+    """1.4 and .6 of 28 persons are chance, of 1,000 they are not."""
+    infit, outfit = np.array([1.0, 1.35, 1.6]), np.array([1.9, 1.0, 1.0])
+    for n, wanted in ((28, [False, False, True]), (1000, [True, True, True])):
+        tests = xr.Dataset({
+            "item_infit": ("items", infit), "item_outfit": ("items", outfit),
+            "item_n_responses": ("items", np.full(3, n)),
+            "item_chi2_p_value": ("items", np.full(3, 0.5)),
+        })  # fmt: skip
+        assert misfits(tests).tolist() == wanted

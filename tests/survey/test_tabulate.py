@@ -416,3 +416,26 @@ def test_two_tables_are_joined(tmp_path: Path) -> None:
         irt.tabulate(scores, "pv*", join=about, **options)
     with pytest.raises(irt.InputError, match="both tables have 'pv1'"):
         irt.tabulate(scores, "pv*", join=scores[["person_id", "pv1"]])
+
+
+def test_ids_of_a_file_keep_their_zeros(tmp_path: Path) -> None:
+    ids = [f"{k:04d}" for k in range(40)]
+    values = np.random.default_rng(2).normal(size=40)
+    pd.DataFrame({"person_id": ids, "pv1": values}).to_parquet(tmp_path / "scores.parquet")
+    pd.DataFrame({"person_id": ids, "pv1": values}).to_csv(tmp_path / "scores.csv", index=False)
+    about = pd.DataFrame({"id": ids, "sex": np.where(values > 0, "f", "m")})
+    about.to_csv(tmp_path / "about.csv", index=False)
+    # 7 and 07 are two persons, and 7.0 is what pandas makes of 7 where some are missing
+    twins = pd.DataFrame({"id": ["7", "07"], "x": [1.0, 2.0]})
+    twins.to_csv(tmp_path / "twins.csv", index=False)
+    (tmp_path / "floats.csv").write_text("id,x\n7.0,1\n8.0,2\n")
+    wanted = [float(values[values > 0].mean()), float(values[values <= 0].mean())]
+    for of in ("scores.parquet", "scores.csv"):
+        table = irt.tabulate(tmp_path / of, "pv1", by="sex", join=tmp_path / "about.csv",
+                             on=("person_id", "id"), statistics="mean")  # fmt: skip
+        np.testing.assert_allclose(table["estimate"], wanted)
+    for of, own in (("twins.csv", ["7", "07"]), ("floats.csv", [7, 8])):
+        some = pd.DataFrame({"person_id": own, "pv1": [0.0, 1.0]})
+        table = irt.tabulate(some, "x", join=tmp_path / of, on=("person_id", "id"),
+                             statistics="mean")  # fmt: skip
+        assert table["estimate"].tolist() == [1.5]

@@ -23,8 +23,8 @@ Texts = Callable[[Sequence[int]], list[str]]
 OfRow = Callable[[int], str]
 CELLS = 1 << 20  # values of a wide table decoded at a time
 _COVARIATE = (
-    "a covariate is a finite number, or empty or NA where it is not known; write labels as numbers "
-    "or leave the column out"
+    "a covariate is a finite number, or empty or NA where it is not known; write labels as "
+    "numbers, leave the column out, or, if they are the groups of persons, call it group"
 )
 
 

@@ -356,6 +356,8 @@ def _form_found(header: Header, found: dict[str, list[str]]) -> str:
     total = ""
     if n_item == 0 and n_response:
         total = f", and exclude={found['response']!r} if it is a total and no item"
+    if not n_person:
+        total += "; if no column names the persons, add one, such as id = 1, 2, 3, ..."
     candidates = "; ".join(
         f"{role}: {listed(names) if names else 'none'}" for role, names in found.items()
     )

@@ -33,6 +33,9 @@ WORDS = frozenset([
     "ano", "escola", "idade", "turma",
     "geslacht", "groep", "jaar", "klas", "leeftijd", "taal",
 ])  # fmt: skip
+#: Words of columns that are perhaps the weights of persons, and endings as in W_FSTUWT, TOTWGT.
+_WEIGHTS = frozenset(["gewicht", "gewichte", "peso", "poids", "weights"])
+_OF_WEIGHTS = ("wgt", "wt", "weight")
 #: Columns that share a word, such as the items of "grade4_q1" to "grade4_q40", say nothing by it.
 _SHARED = 3
 #: Fewer equal responses than these are no sign of anything.
@@ -54,6 +57,16 @@ def by_name(names: Sequence[str]) -> dict[str, str]:
     """Return the columns whose names are not those of items, by a word or by what others have."""
     found = _unlike_others(names) | _by_word(names)
     return {name: found[name] for name in names if name in found}
+
+
+def perhaps_weight(name: str) -> bool:
+    """Tell whether a column is called as weights of persons are; no replicate weight, ``w12``."""
+    if name.casefold().rstrip("0123456789") != name.casefold():
+        return False
+    words = words_of(name)
+    return name.casefold() == "w" or bool(
+        words & _WEIGHTS or any(word.endswith(_OF_WEIGHTS) for word in words)
+    )
 
 
 def _unlike_others(names: Sequence[str]) -> dict[str, str]:

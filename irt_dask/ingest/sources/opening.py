@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from irt_dask.errors import InputError
+from irt_dask.errors import DataWarning, InputError, listed
 from irt_dask.ingest.columns.roles import Wanted
+from irt_dask.ingest.columns.suspects import perhaps_weight
 from irt_dask.ingest.sources.delimited import open_delimited
 from irt_dask.ingest.sources.jsonlines import open_jsonlines
 from irt_dask.ingest.sources.parquet import open_parquet
@@ -63,6 +65,22 @@ def persons_table(
     if beside:
         columns = {"person": source.roles.person, "covariates": beside}
         return open_source(path, folder, shape="persons", columns=columns, dialect=dialect)
+    table = _given(persons, folder, dialect)
+    roles = {*source.roles.single, *table.roles.single}
+    called = [name for name in table.roles.covariates if perhaps_weight(name)]
+    if called and "weight" not in roles:
+        warnings.warn(
+            DataWarning(
+                f"{table.path}: persons have no weights, and {listed(called)} is a covariate: if "
+                f"it holds the weight of each person, call the column weight"
+            ),
+            stacklevel=2,
+        )
+    return table
+
+
+def _given(persons: Any, folder: Path, dialect: Dialect) -> Source:
+    """Open a table of persons, a file or a DataFrame."""
     if not hasattr(persons, "to_parquet"):
         return open_persons(persons, folder, dialect)
     path = folder / "persons.parquet"

@@ -16,7 +16,7 @@ from irt_dask.ingest.text.bundles import Copy
 from irt_dask.store.objects import ObjectPath
 from irt_dask.store.places import Location, location
 
-KINDS = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson")
+KINDS = (".csv", ".tsv", ".tab", ".jsonl", ".jsonlines", ".ndjson")
 ACCEPTED = f"{', '.join(KINDS)} (each also .gz, as in .csv.gz) or .parquet"
 #: What to do with files of other programs.
 _WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
@@ -86,6 +86,7 @@ def kind_of(path: Location | PurePath) -> str | None:
     """Return the suffix that says the format, ``.csv`` and so on; None for others."""
     name = Path(path.name)
     kind = (Path(name.stem) if is_compressed(path) else name).suffix.lower()
+    kind = ".jsonl" if kind == ".jsonlines" else kind  # as py-irt calls them
     return kind if kind in KINDS or (kind == ".parquet" and not is_compressed(path)) else None
 
 
