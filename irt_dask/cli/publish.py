@@ -81,6 +81,11 @@ def _made(
             progress=False if quiet else None, **options,
         )  # fmt: skip
     _show(table, path, page, Path(file).name, as_json)
+    if design is None and not as_json:
+        click.echo(
+            "\nErrors of sampling are not known without replicate weights: --replicates, --method, "
+            "or --preset\n(in Python irt_dask.Replicates.from_zones makes them of strata and units)"
+        )
 
 
 def _new_page(path: str | None) -> Path | None:
