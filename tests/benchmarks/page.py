@@ -29,8 +29,8 @@ REST = """\
 ## Not tracked
 
 These print their tables. Numbers of theirs in README and other pages were copied by hand, and no
-test compares them; among them are all comparisons with other programs and published figures
-(`marginal.py`, `scoring.py`, `joint.py`, `coresets.py`, `ingest.py`, `private.py`). One that takes
+test compares them; among them are what is set beside published figures (`joint.py`, `coresets.py`,
+`private.py`, `rasch.py`) and beside programs in R, which were run elsewhere. One that takes
 `--json tests/benchmarks/results/NAME.json` is tracked by it.
 
 | `python tests/benchmarks/...` | what it measures |
@@ -52,6 +52,7 @@ def section(content: dict[str, Any]) -> str:
     return (
         f"## {title(HERE / script)}\n\n"
         f"`python tests/benchmarks/{' '.join([script, *options])}`, on {on}.\n\n"
+        f"{''.join(f'{x}{chr(10) * 2}' for x in remarks(HERE / script))}"
         f"{table(content['rows'])}\n"
     )
 
@@ -73,6 +74,15 @@ def title(script: Path) -> str:
     """The first line of a program's docstring."""
     said = ast.get_docstring(ast.parse(script.read_text())) or script.name
     return said.partition("\n")[0].rstrip(".")
+
+
+def remarks(script: Path) -> list[str]:
+    """What else the docstring says but how the program is called; what it needs comes last."""
+    said = (ast.get_docstring(ast.parse(script.read_text())) or "").split("\n\n")[1:]
+    needs = [line.split("(")[0].strip() for part in said for line in part.splitlines()
+             if line.startswith("    pip install")]  # fmt: skip
+    spoken = [" ".join(part.split()).replace("``", "`") for part in said if part[:1] != " "]
+    return spoken + [f"It needs `{line}`." for line in needs]
 
 
 def programs() -> list[Path]:

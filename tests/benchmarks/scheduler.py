@@ -1,6 +1,7 @@
 """The graph and the scheduler at scale: 200 workers, 100,000 blocks, tasks that only sleep.
 
-    python tests/benchmarks/scheduler.py [--workers 200] [--blocks 100000] [--milliseconds 4]
+    python tests/benchmarks/scheduler.py [--workers 200] [--threads 1] [--blocks 100000]
+        [--milliseconds 4] [--rounds 5]
         [--chains 200] [--segments 10] [--segment-seconds 1] [--profile FILE]
 
 Workers are threads of one process, so that all overhead is that of driver and scheduler, on one
@@ -182,6 +183,7 @@ def chains(engine, n_chains, n_segments, seconds, workers):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workers", type=int, default=200)
+    parser.add_argument("--threads", type=int, default=1, help="of each worker")
     parser.add_argument("--blocks", type=int, default=100_000)
     parser.add_argument("--milliseconds", type=float, nargs="+", default=[4.0, 0.6])
     parser.add_argument("--rounds", type=int, default=5)
@@ -192,14 +194,15 @@ def main():
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     n, workers = options.blocks, options.workers
+    threads = workers * options.threads
     responses = Responses(Many(n), n, ("item",), "pretended")
     begun = time.perf_counter()
     with contextlib.ExitStack() as stack:
         stack.enter_context(dask.config.set(OWN))
         cluster = stack.enter_context(
             LocalCluster(
-                n_workers=workers, threads_per_worker=1, processes=False, memory_limit=0,
-                dashboard_address=None,
+                n_workers=workers, threads_per_worker=options.threads, processes=False,
+                memory_limit=0, dashboard_address=None,
             )
         )  # fmt: skip
         client = stack.enter_context(Client(cluster))
@@ -212,9 +215,9 @@ def main():
         )
         engine._refs = responses.refs  # as of a store: they travel with the tasks
         for milliseconds in options.milliseconds:
-            rounds(engine, n, workers, milliseconds / 1e3, options.rounds)
+            rounds(engine, n, threads, milliseconds / 1e3, options.rounds)
         if options.chains:
-            chains(engine, options.chains, options.segments, options.segment_seconds, workers)
+            chains(engine, options.chains, options.segments, options.segment_seconds, threads)
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"largest memory of driver, scheduler and workers together: {most:.2f} GiB")
 
