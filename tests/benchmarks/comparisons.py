@@ -7,11 +7,11 @@ The two programs of a row take turns in one run; seconds are medians.  ``scaled`
 other one's seconds were multiplied where it had that much less to do (a part of the persons).
 ``off`` says how far the answers are apart: of marginal ML of 2PL items the log-likelihood of a
 person, ours less theirs, both by one plain sum over 161 abilities; else the largest difference, of
-3PL and graded items the median one, as the programs' priors and bounds differ.  Marginal
-and conditional fits are with standard errors ours, without them the others'.  The SciPy loop does a sample of persons and items,
-and says what all of them take.  A file is read as text alone by pyarrow, which nothing that
-understands it can be faster than.  Data are simulated, seeds fixed.  Programs in R are not here:
-figures of theirs in other pages are of machines that have R.
+3PL and graded items the median one, as the programs' priors and bounds differ.  Marginal and
+conditional fits are with standard errors ours, without them the others'.  The SciPy loop does a
+sample of persons and items, and says what all of them take.  A file is read as text alone by
+pyarrow, which nothing that understands it can be faster than.  Data are simulated, seeds fixed.
+Programs in R are not here: figures of theirs in other pages are of machines that have R.
 """
 
 from __future__ import annotations
