@@ -103,11 +103,13 @@ def tracked(since: str | None) -> list[dict[str, Any]]:
 
 
 def _git(*words: str) -> str:
-    done = subprocess.run(
-        ["git", *words], cwd=TRACKED.parents[2], capture_output=True, text=True, check=False
-    )
+    command = ["git", *words]
+    try:
+        done = subprocess.run(command, cwd=TRACKED.parents[2], capture_output=True, text=True)
+    except FileNotFoundError:
+        sys.exit(f"{' '.join(command)}: there is no git here")
     if done.returncode:
-        sys.exit(f"git {' '.join(words)}: {done.stderr.strip()}")
+        sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
     return done.stdout
 
 
