@@ -185,6 +185,13 @@ def given_options(options: dict[str, Any]) -> dict[str, Any]:
     return options | lists
 
 
+trials_option = click.option(
+    "--trials", metavar="COLUMN|N", help="Several attempts of a person at an item: the "
+    "column that names them (a response is then how many are right of n), or the number "
+    "n of which each response is the share right.",
+)  # fmt: skip
+
+
 def trials_of(given: str | None) -> str | int | None:
     """Return the column of attempts, or their number."""
     return int(given) if given is not None and given.isdecimal() else given
@@ -207,9 +214,7 @@ def _read(
 @click.argument("source", type=click.Path())
 @click.argument("store", type=click.Path())
 @ingest_options
-@click.option("--trials", metavar="COLUMN|N", help="Several attempts of a person at an item: the "
-              "column that names them (a response is then how many are right of n), or the number "
-              "n of which each response is the share right.")  # fmt: skip
+@trials_option
 @cluster_option("none")
 @json_option
 @quiet_option

@@ -80,6 +80,10 @@ def _ability(
 @click.option("--ability", callback=_ability, metavar="MEAN,SD",
               help="Normal distribution of the persons' abilities on the scale of BANK (default: "
               "the likeliest).")  # fmt: skip
+@click.option("--groups/--no-groups", default=None,
+              help="Whether the fit of items takes each group of persons from a normal "
+              "distribution of its own (default: if the store has groups, and --ability is not "
+              "given). The fit of persons takes everybody from one.")  # fmt: skip
 @items_option
 @weights_option
 @cluster_option()
@@ -87,8 +91,8 @@ def _ability(
 @quiet_option
 def fit(
     store: str, bank: str, out: str | None, persons: str | None, fitted: bool,
-    ability: tuple[float, float] | None, items: str, weights: str, cluster: str, as_json: bool,
-    quiet: bool,
+    ability: tuple[float, float] | None, groups: bool | None, items: str, weights: str,
+    cluster: str, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Say which items and how many persons of STORE do not fit the items of BANK.
 
@@ -108,7 +112,7 @@ def fit(
     r, known = responses_and_bank(store, bank, items=items, weights=weights, quiet=quiet)
     options: dict[str, Any] = {"ability": ability, "progress": False if quiet else None}
     with warned(quiet), workers(cluster, r, quiet=quiet) as client:
-        tests = irt.item_fit(r, known, fitted=fitted, client=client, **options)
+        tests = irt.item_fit(r, known, fitted=fitted, groups=groups, client=client, **options)
         of_persons = None
         if persons is not None or r.n_persons <= MOST_PERSONS:
             of_persons = _of_persons(r, known, persons, client=client, **options)

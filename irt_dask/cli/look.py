@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from irt_dask.cli.common import json_option, quiet_option, shortened, show
-from irt_dask.cli.data import given_options, ingest_options, of_categories
+from irt_dask.cli.data import given_options, ingest_options, of_categories, trials_option
 from irt_dask.cli.spoken import typed
 from irt_dask.errors import InputError
 from irt_dask.store.categories import BINARY
@@ -36,6 +36,7 @@ _all_option = click.option(
 @click.command()
 @click.argument("source", type=click.Path())
 @ingest_options
+@trials_option
 @_all_option
 @json_option
 @quiet_option
@@ -43,9 +44,9 @@ def check(everything: bool, as_json: bool, quiet: bool, **options: Any) -> None:
     """Say what an ingest of SOURCE would make of it, and write nothing.
 
     The form of the file, its rows, items and codes, columns that are perhaps no items, what is
-    wrong, and about how long an ingest and a calibration take. It has the options of ingest, but
-    --trials: several attempts at an item are an error here. Of a file above some 48 MB three pieces
-    are read, unless --all; the temporary files of a trial ingest take the place of an ingest's.
+    wrong, and about how long an ingest and a calibration take. It has the options of ingest. Of a
+    file above some 48 MB three pieces are read, unless --all; the temporary files of a trial ingest
+    take the place of an ingest's.
     Exit code 0, or 2 where an ingest would stop.
     """
     look, _ = _look(options, everything, quiet)
@@ -96,9 +97,11 @@ def _look(options: dict[str, Any], everything: bool, quiet: bool) -> tuple[Look,
     from irt_dask.ingest.options import Options
 
     source, given = options.pop("source"), given_options(options)
+    trials = given.pop("trials", None)
     asked = Options(**{"shape": None, "columns": None, **given})
     progress = False if quiet else None
-    return look_at(source, asked, everything=everything, progress=progress), given
+    look = look_at(source, asked, trials=trials, everything=everything, progress=progress)
+    return look, given
 
 
 # --- what is printed ------------------------------------------------------------------------------

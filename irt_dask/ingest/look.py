@@ -22,6 +22,7 @@ import pyarrow as pa
 from irt_dask.arrays import Ints
 from irt_dask.engine.progress import ProgressOption
 from irt_dask.errors import DataWarning, InputError, IrtDaskWarning
+from irt_dask.ingest import trials as attempts
 from irt_dask.ingest.columns.meanings import CODES, MISSING, UNKNOWN, meaning_of
 from irt_dask.ingest.columns.rows import Rows
 from irt_dask.ingest.columns.suspects import Seen, by_name
@@ -104,9 +105,10 @@ class Look:
 
 
 def look_at(
-    path: Any, options: Options, *, everything: bool = False, progress: ProgressOption = None
-) -> Look:
-    """Look at a file with the options of an ingest.
+    path: Any, options: Options, *, trials: str | int | None = None, everything: bool = False,
+    progress: ProgressOption = None,
+) -> Look:  # fmt: skip
+    """Look at a file with the options of an ingest; ``trials`` as there.
 
     Raises InputError where the options or the columns are such that nothing can be read; what is
     wrong with rows is the ``problem`` of the look.
@@ -116,14 +118,21 @@ def look_at(
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always")
+        column, given = trials if isinstance(trials, str) else None, options
+        if column is not None:
+            options = attempts.of_attempts(options, column)
+        elif trials is not None:
+            given = options = attempts.shares(options, trials)
         codes, folder = options.checked(), Path(scratch)
         found = _read(path, options, codes, folder / "source", everything)
         if found is None:  # rows go over several lines
             options = replace(options, several_lines=True)
             found = _read(path, options, codes, folder / "again", everything)
             assert found is not None
+        if column:
+            _of_items(found)
         if found.whole:
-            _try(found, path, replace(options, several_lines=False), folder / "store", progress)
+            _try(found, path, given, column, folder / "store", progress)
     said = [str(w.message) for w in caught if issubclass(w.category, IrtDaskWarning)]
     found.notes = [*dict.fromkeys([*said, *found.notes])]
     return found
@@ -177,12 +186,28 @@ def _size(source: Source, k: int) -> int:
     return source.size // source.n_pieces
 
 
-def _try(found: Look, path: Any, options: Options, store: Path, progress: ProgressOption) -> None:
+def _of_items(found: Look) -> None:
+    """Make what was seen of attempts that of their items."""
+    found.items = attempts.items_of(found.items)
+    found.empty = tuple(i for i in attempts.items_of(found.empty) if i not in found.items)
+    found.perhaps_categories, found.n_cells = {}, 0  # an answer is several rows
+    if not found.whole:
+        found.notes.append(attempts.NOT_SAID)
+
+
+def _try(
+    found: Look, path: Any, options: Options, column: str | None, store: Path,
+    progress: ProgressOption,
+) -> None:  # fmt: skip
     """Ingest the file into a folder that goes away; keep what is found only so."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            made = read_into(store, path, options, None, progress, new=True)
+            if column:
+                made = attempts.read_counted(store, path, options, column, None, progress)
+                found.n_observed = attempts.n_answers(made)
+            else:
+                made = read_into(store, path, options, None, progress, new=True)
         except InputError as error:
             found.problem = str(error)
             return
@@ -195,6 +220,7 @@ def _try(found: Look, path: Any, options: Options, store: Path, progress: Progre
         str(w.message)
         for w in caught
         if DROPPED in str(w.message)
+        or attempts.FEWER in str(w.message)
         or (
             issubclass(w.category, DataWarning)
             and not str(w.message).startswith(f"{found.source.path}: ")

@@ -8,7 +8,7 @@ items have n + 1 categories.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,14 @@ from irt_dask.store.draft import create
 from irt_dask.store.manifest import Files
 from irt_dask.store.writer import check_rows_per_block
 
+#: In the warning of answers that cannot be counted.
+FEWER = "have fewer attempts"
+#: Of pieces of a file.
+NOT_SAID = (
+    "categories: n of an item is the most attempts that a person has at it, which pieces of a file "
+    "do not say"
+)
+
 
 def shares(options: Options, n: Any) -> Options:
     """Options under which a response is a share right of ``n`` attempts at every item."""
@@ -41,10 +49,8 @@ def shares(options: Options, n: Any) -> Options:
     return replace(options, categories=int(n) + 1, trials=int(n), null_categories="keep")
 
 
-def read_counted(
-    store: Any, path: Any, options: Options, column: str, client: Any, progress: Any
-) -> Responses:
-    """Read a long file whose ``column`` numbers the attempts; see :func:`irt_dask.ingest`."""
+def of_attempts(options: Options, column: str) -> Options:
+    """Options under which each attempt is an item of its own, ``item@attempt``."""
     _refuse(options, ("categories", "key", "reverse", "persons"))
     given = options.columns or {}
     if taken := [role for role in ("facets", "weight", "group") if role in given]:
@@ -53,7 +59,26 @@ def read_counted(
             f"and leave it out here"
         )
     options.checked()
-    attempts = replace(options, columns={**given, "facets": column})
+    return replace(options, columns={**given, "facets": column})
+
+
+def items_of(names: Iterable[str]) -> tuple[str, ...]:
+    """The items, each once, that columns ``item@attempt`` are of."""
+    return tuple(dict.fromkeys(name.rpartition(AT)[0] for name in names))
+
+
+def n_answers(responses: Responses) -> int:
+    """How many responses of a store are observed: one pass over the blocks."""
+    return sum(
+        len(to_sparse(responses.read_block(k).data).values) for k in range(responses.n_blocks)
+    )
+
+
+def read_counted(
+    store: Any, path: Any, options: Options, column: str, client: Any, progress: Any
+) -> Responses:
+    """Read a long file whose ``column`` numbers the attempts; see :func:`irt_dask.ingest`."""
+    attempts = of_attempts(options, column)
     with create(store) as draft, run_tasks(client, progress) as tasks:
         found = run.read_into(
             draft.scratch / "attempts", path, attempts, client, progress, new=True
@@ -134,8 +159,8 @@ class _Counting:
             return
         those = [self.items[j] for j in np.flatnonzero(self.lacking)]
         warnings.warn(
-            f"{path}: {int(self.lacking.sum())} answers to {len(those)} item(s) have fewer "
-            f"attempts than the most there are of the item, and are taken as not observed: k of n "
+            f"{path}: {int(self.lacking.sum())} answers to {len(those)} item(s) {FEWER} "
+            f"than the most there are of the item, and are taken as not observed: k of n "
             f"needs one n for an item. Items: {listed(those, 10)}; leave out attempts of the "
             f"others to keep them",
             DataWarning,

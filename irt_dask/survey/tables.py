@@ -237,9 +237,7 @@ def written(path: str | PathLike[str]) -> pd.DataFrame:
         raise InputError(f"{file}: there is no such file")
     try:
         # nothing but an empty cell is missing: a group may be called NA, as Namibia is
-        frame = pd.read_csv(
-            file, keep_default_na=False, na_values=[""], float_precision="round_trip"
-        )
+        frame = pd.read_csv(file, keep_default_na=False, na_values=[""])
     except (ValueError, pd.errors.ParserError) as error:
         raise InputError(f"{file}: {error}") from error
     for name in frame:

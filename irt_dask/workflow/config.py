@@ -277,6 +277,8 @@ class RunConfig(Section):
                 del content["score"][key]
         if self.tests == FitTestsConfig():
             del content["tests"]
+        elif self.tests.groups is None:
+            del content["tests"]["groups"]
         if content["private"] is not None:
             for key in ("ledger", "budget"):  # where a release is kept, and whether it may be
                 content["private"].pop(key)

@@ -69,8 +69,8 @@ def run_tests(
     notes = []
     weighted = responses.max_weight is not None
     if config.item_fit and not weighted:
-        found["item_fit"] = item_fit(responses, fit, **common)
-        found["curves"] = item_curves(responses, fit, **common)
+        found["item_fit"] = item_fit(responses, fit, groups=config.groups, **common)
+        found["curves"] = item_curves(responses, fit, groups=config.groups, **common)
     if config.person_fit and not weighted:
         if responses.n_persons <= MOST_PERSONS:
             of_persons = person_fit(responses, fit, **common)

@@ -252,9 +252,12 @@ class FitTestsConfig(Section):
 
     ``dif_reference`` is the group that all others are compared with for differential functioning;
     ``dif_anchors`` are as :func:`irt_dask.dif` has them.
+    ``groups`` is whether item fit and curves tell the groups of persons apart (default: if there
+    are groups).
     """
 
     item_fit: bool = False
+    groups: bool | None = None
     person_fit: bool = False
     dif_reference: str | None = None
     dif_anchors: Literal["all", "iterate"] | list[str] = "all"
@@ -263,6 +266,12 @@ class FitTestsConfig(Section):
     def _anchors_of_dif(self) -> FitTestsConfig:
         if self.dif_reference is None and "dif_anchors" in self.model_fields_set:
             raise ValueError("dif_anchors belongs to dif_reference, which is not given")
+        return self
+
+    @model_validator(mode="after")
+    def _groups_of_items(self) -> FitTestsConfig:
+        if self.groups is not None and not self.item_fit:
+            raise ValueError("groups belongs to item_fit = true, which is not given")
         return self
 
 

@@ -1,6 +1,7 @@
 """irt-dask bifactor: from a store and blocks to items, abilities and a fit that scores others."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -27,15 +28,14 @@ def files(tmp_path_factory):
     return folder
 
 
+#: Numbers of a table as pandas reads them, some versions of which do not to the last bit.
+equal = partial(np.testing.assert_allclose, rtol=1e-15, atol=1e-15)
+
+
 def typed(*words, code=0):
     ran = CliRunner().invoke(cli, [str(w) for w in words])
     assert (ran.exit_code == 0) == (code == 0), ran.output
     return ran
-
-
-def exactly(file):
-    """A table, each of whose numbers is the one that was written."""
-    return pd.read_csv(file, float_precision="round_trip")
 
 
 def test_the_shell_says_what_python_says(files, tmp_path):
@@ -51,22 +51,22 @@ def test_the_shell_says_what_python_says(files, tmp_path):
     assert [b["effect_sd"] for b in said["blocks"]] == fit["block_effect_sd"].values.tolist()
     assert [b["effect_sd_se"] for b in said["blocks"]] == fit["block_effect_sd_se"].values.tolist()
     assert said["reliability"]["general"] == pytest.approx(found.attrs["reliability"][0])
-    read = exactly(items)
+    read = pd.read_csv(items)
     assert read["block"].tolist() == list(blocks.values())
-    np.testing.assert_array_equal(read["a"], fit["item_loading"][:, 0])
-    np.testing.assert_array_equal(read["s"], fit["item_loading"][:, 1:].sum("latent_dims"))
-    np.testing.assert_array_equal(read["s_se"], fit["item_loading_se"][:, 1:].sum("latent_dims"))
-    np.testing.assert_array_equal(read["d_se"], fit["item_intercept_se"])
-    read = exactly(scores)
-    np.testing.assert_array_equal(read["ability_general"], found["person_ability"][:, 0])
+    equal(read["a"], fit["item_loading"][:, 0])
+    equal(read["s"], fit["item_loading"][:, 1:].sum("latent_dims"))
+    equal(read["s_se"], fit["item_loading_se"][:, 1:].sum("latent_dims"))
+    equal(read["d_se"], fit["item_intercept_se"])
+    read = pd.read_csv(scores)
+    equal(read["ability_general"], found["person_ability"][:, 0])
     k = fit["domain"].values.tolist().index("law")
-    np.testing.assert_array_equal(read["sd_law"], found["person_ability_sd"][:, k])
+    equal(read["sd_law"], found["person_ability_sd"][:, k])
 
     other = tmp_path / "other.csv"
     ran = typed("bifactor", files / "second", "--known", fit_file, "--scores", other,
                 "--item-draws", 0)  # fmt: skip
     want = irt.score(irt.open_responses(files / "second"), fit, n_item_draws=0)
-    np.testing.assert_array_equal(exactly(other)["ability_code"], want["person_ability"][:, 2])
+    equal(pd.read_csv(other)["ability_code"], want["person_ability"][:, 2])
     assert "Abilities of blocks" in ran.output
     assert "effect sd se" in ran.output
 

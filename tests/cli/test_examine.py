@@ -123,8 +123,8 @@ def test_fit_names_the_items_that_do_not_fit(made, typed):
     persons = pd.read_parquet("persons")
     assert len(persons) == N
     typed("fit", made / "plain", made / "bank.csv", "--persons", "persons.csv")
-    table = pd.read_csv("persons.csv", dtype={"person_id": str}, float_precision="round_trip")
-    pd.testing.assert_frame_equal(table, persons, check_exact=True, check_dtype=False)
+    table = pd.read_csv("persons.csv", dtype={"person_id": str})
+    pd.testing.assert_frame_equal(table, persons, rtol=1e-15, atol=1e-15, check_dtype=False)
     assert "there is no folder" in typed("fit", made / "plain", made / "bank.csv", "--persons",
                                          "gone/persons.csv", code=2).err  # fmt: skip
     said = json.loads(typed("fit", made / "plain", made / "bank.csv", "--json").out)
@@ -369,10 +369,10 @@ def test_scores_as_one_csv_file(made, typed, tmp_path):
     args = ("score", made / "s", made / "bank.csv", "--prior", "groups", "--plausible", 2)
     typed(*args, "--out", folder, "--csv", path)
     table = pd.read_parquet(folder)
-    got = pd.read_csv(path, dtype={"person_id": str}, float_precision="round_trip")
+    got = pd.read_csv(path, dtype={"person_id": str})
     assert got["person_id"].tolist() == table["person_id"].astype(str).tolist()
     for name in ("person_ability", "person_ability_sd", "pv1", "pv2", "n_responses"):
-        np.testing.assert_array_equal(got[name], table[name])
+        np.testing.assert_allclose(got[name], table[name], rtol=1e-15, atol=1e-15)
     assert list(got) == list(table)
     wrong = typed(*args, "--out", tmp_path / "x", "--csv", tmp_path / "pupils.xlsx", code=2).err
     assert "the file name must end in .csv" in wrong
@@ -556,3 +556,28 @@ def test_models_by_item_in_a_file(typed, name, text, message):
     assert message in said
     if not message:
         assert irt.read_items("b.csv")["item_model"].values.tolist() == ["1pl", "gpcm"]
+
+
+def test_fit_of_items_in_groups_or_not(made, typed, tmp_path):
+    r, bank = irt.open_responses(made / "plain"), read_bank(made / "bank.csv")
+    args = ("fit", made / "plain", made / "bank.csv", "--quiet", "--json")
+    said = [json.loads(typed(*args, *more).out) for more in ((), ("--groups",), ("--no-groups",))]
+    for told, groups in zip(said, (None, True, False), strict=True):
+        expected = irt.item_fit(r, bank, groups=groups)
+        found = [row["chi2"] for row in told["statistics"]]
+        assert found == expected["item_chi2"].values.tolist()
+        assert told["ability_mean"] == expected.attrs["ability_mean"]
+    assert said[0] == said[1] != said[2]
+    persons = [told["persons_share_below_5"] for told in said]
+    assert persons[0] == persons[2]  # fit of persons knows one distribution
+    refused = typed(*args, "--groups", "--ability", "0,1", code=2).err
+    assert "--groups, but --ability says where all persons come from" in refused
+
+
+def test_of_many_groups_the_shell_is_told_what_to_type(made, typed):
+    frame = pd.read_csv(made / "plain.csv").assign(group=[f"g{i // 2}" for i in range(N)])
+    frame.to_csv("many.csv", index=False)
+    typed("ingest", "many.csv", "many", "--column", "group=group", "--quiet")
+    args = ("fit", "many", made / "bank.csv", "--json")
+    assert "--no-groups says that it is meant" in typed(*args).err
+    assert "one normal distribution" not in typed(*args, "--no-groups").err

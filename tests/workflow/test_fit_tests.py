@@ -190,3 +190,19 @@ def test_weights_and_wrong_groups_are_said(folder):
     assert not (folder / "g" / "marginal.nc").exists()
     with pytest.raises(RunError):  # another configuration
         run(configured(folder, "w", {"item_fit": True}, {"weight": "w"}))
+
+
+def test_groups_are_told_apart_unless_it_is_said(folder, finished):
+    tests = {"item_fit": True}
+    usual = configured(folder, "n", tests)
+    assert "groups" not in usual.computed()["tests"]  # runs of former versions go on
+    one = configured(folder, "n", tests | {"groups": False})
+    assert one.computed()["tests"]["groups"] is False
+    assert one.digest() != usual.digest()
+    path = run(one)
+    there = xr.load_dataset(path / "item_fit.nc", engine="scipy")
+    assert "group_label" not in there
+    assert xr.load_dataset(path / "curves.nc", engine="scipy").sizes["groups"] == 1
+    assert "group_label" in xr.load_dataset(finished[0] / "item_fit.nc", engine="scipy")
+    with pytest.raises(InputError, match="groups belongs to item_fit"):
+        configured_text(folder, "groups = false")
