@@ -1,8 +1,8 @@
 """The build backend: setuptools', but distributions hold the example files as well.
 
 In a checkout the examples are the folders ``cluster`` and ``pipelines`` beside the package; wheels
-and source distributions have copies of them in this folder.  With ``SOURCE_DATE_EPOCH`` the same
-sources make the same bytes, wherever and by whomever they are built.
+and source distributions have copies of them in this folder, and the latter also the tests.  With
+``SOURCE_DATE_EPOCH`` the same sources make the same bytes, wherever and by whomever they are built.
 """
 
 import gzip
@@ -40,11 +40,21 @@ __all__ = [
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 KINDS = ("cluster", "pipelines")
+#: What a source distribution has beside the package: its tests pass, and say what they test.
+MANIFEST = """\
+graft tests
+graft cluster
+graft pipelines
+graft .ci
+graft .github
+include CHANGELOG.md .gitattributes .gitignore .pre-commit-config.yaml
+global-exclude *.py[cod] *.nb[ci]
+"""
 
 
 def build_sdist(sdist_directory: str, config_settings: Any = None) -> str:
-    """Build a source distribution, with the examples in it."""
-    with _copies():
+    """Build a source distribution, with examples and tests in it."""
+    with _copies(), _manifest():
         name = build_meta.build_sdist(sdist_directory, config_settings)
     if epoch := os.environ.get("SOURCE_DATE_EPOCH"):
         _settle_sdist(Path(sdist_directory, name), int(epoch))
@@ -75,6 +85,17 @@ def _copies() -> Iterator[None]:
     finally:
         for kind in kinds:
             shutil.rmtree(HERE / kind, ignore_errors=True)
+
+
+@contextmanager
+def _manifest() -> Iterator[None]:
+    """Tell setuptools what else to take, by the file that it reads."""
+    file = ROOT / "MANIFEST.in"
+    try:
+        file.write_text(MANIFEST)
+        yield
+    finally:
+        file.unlink(missing_ok=True)
 
 
 def _mode(mode: int) -> int:

@@ -23,10 +23,10 @@ EPOCH = 1_700_000_000
 def checkout(folder: Path, *, age: int) -> Path:
     """A copy of the sources whose files have times of their own; other folders, other names."""
     folder.mkdir(parents=True)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"):
         shutil.copy(ROOT / name, folder)
     left_out = shutil.ignore_patterns("__pycache__")
-    for name in ("irt_dask", "cluster", "pipelines"):
+    for name in ("irt_dask", "cluster", "pipelines", "tests", ".ci", ".github"):
         shutil.copytree(ROOT / name, folder / name, ignore=left_out)
     for file in folder.rglob("*"):
         os.utime(file, (EPOCH - age, EPOCH - age))
@@ -66,6 +66,10 @@ def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
     unpacked = tmp_path / "unpacked"
     shutil.unpack_archive(sdists[0], unpacked, filter="data")
     (tree,) = unpacked.iterdir()
+    for folder in ("irt_dask", "tests", "cluster", "pipelines", ".ci", ".github"):
+        given = {p.relative_to(one) for p in (one / folder).rglob("*") if p.is_file()}
+        assert given <= {p.relative_to(tree) for p in tree.rglob("*")}, folder
+    assert not list(tree.rglob("*.pyc"))
     assert digest(built(tree, "wheel")) == digest(wheels[0])
 
     # Another byte of a source is another wheel: the digest means something.
