@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import io
+import os
+import re
 import signal
 import sys
 import traceback
@@ -110,7 +112,7 @@ def main() -> None:
     except click.ClickException as error:
         said = io.StringIO()
         error.show(said)
-        click.echo(without_credentials(said.getvalue()), nl=False, err=True)
+        _tell(without_credentials(said.getvalue()).rstrip("\n"))
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         silence()
@@ -119,14 +121,14 @@ def main() -> None:
             signal.raise_signal(signal.SIGTERM)  # so that whoever sent it sees that it did it
         sys.exit(1)
     except IrtDaskError as error:
-        click.echo(f"error: {printable(str(error))}", err=True)
+        _tell(f"error: {printable(str(error))}")
         sys.exit(2 if isinstance(error, InputError) else 1)
     except OSError as error:
         remedy = _REMEDIES.get(error.errno or 0)
         if remedy is None:
             _defect()
         place = f"{error.filename}: " if error.filename else ""
-        click.echo(f"error: {place}{error.strerror}; {remedy}", err=True)
+        _tell(f"error: {place}{error.strerror}; {remedy}")
         sys.exit(1)
     except Exception:
         _defect()
@@ -143,8 +145,15 @@ _REMEDIES = {
 }  # fmt: skip
 
 
+def _tell(text: str) -> None:
+    """Print an error, its first word in red on a terminal, unless NO_COLOR says not to."""
+    before, word, after = re.split("((?:^|(?<=\n))[Ee]rror:)", text, maxsplit=1)
+    red = word if os.environ.get("NO_COLOR") else click.style(word, fg="red", bold=True)
+    click.echo(before + red + after, err=True)
+
+
 def _defect() -> NoReturn:
     """Show where a mistake of ours was made."""
     click.echo(without_credentials(traceback.format_exc()), err=True)
-    click.echo("error: this is a defect of irt_dask; please report the lines above", err=True)
+    _tell("error: this is a defect of irt_dask; please report the lines above")
     sys.exit(1)

@@ -1,4 +1,11 @@
-"""Numbers as they are printed for people."""
+"""Numbers and errors as they are printed for people, and what a shell completes."""
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
 
 import irt_dask as irt
 from irt_dask.cli.common import rows, show
@@ -51,3 +58,39 @@ def test_few_persons_are_named(typed, tmp_path):
     typed("report", "f.nc", "--scores", "scores", "--out", "r.html")
     assert (tmp_path / "r.html").read_text().count("40 persons say little of a single item") == 1
     assert "say little" not in "".join(caveats({"n_persons": 40, "method": "eap"}))
+
+
+@pytest.mark.parametrize("given, red", [({}, True), ({"NO_COLOR": "1"}, False)])
+@pytest.mark.parametrize("words", [["info", "nothing"], ["info", "--nothing"]])
+def test_errors_are_red_on_terminals(tmp_path, given, red, words):
+    """Not in files, nor where NO_COLOR asks for none."""
+    command = [sys.executable, "-m", "irt_dask.cli", *words]
+    environment = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | given
+    ours, theirs = pty.openpty()
+    options = {"cwd": tmp_path, "env": environment, "stdout": subprocess.DEVNULL}
+    assert subprocess.run(command, stderr=theirs, **options).returncode == 2
+    os.close(theirs)
+    said = os.read(ours, 10_000)
+    os.close(ours)
+    assert (b"\x1b[31m" in said) == red
+    assert b"rror:" in said
+    if red:
+        plain = subprocess.run(command, stderr=subprocess.PIPE, **options).stderr
+        assert b"\x1b" not in plain
+        assert b"rror:" in plain
+
+
+def test_what_the_shell_completes():
+    """By the variables that the documented lines set."""
+    for words, at, wanted in (
+        ("irt-dask cali", 1, "calibrate"),
+        ("irt-dask dif --ref", 2, "--ref"),
+    ):
+        asked = {"_IRT_DASK_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(at)}
+        done = subprocess.run(
+            ["irt-dask"], env=os.environ | asked, capture_output=True, text=True, check=False
+        )
+        assert f"plain,{wanted}" in done.stdout
+    source = os.environ | {"_IRT_DASK_COMPLETE": "bash_source"}
+    script = subprocess.run(["irt-dask"], env=source, capture_output=True, text=True, check=False)
+    assert "_IRT_DASK_COMPLETE=bash_complete" in script.stdout
