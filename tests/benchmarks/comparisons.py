@@ -117,7 +117,7 @@ def marginal_ml() -> Iterator[Task]:
     )  # fmt: skip
     yield Task(
         "2PL, marginal ML", *few.shape, "girth 0.8", clock(lambda: marginal.ours(few)[1]),
-        clock(by_girth), lead(few), rounds=1,
+        clock(by_girth), lead(few),
     )  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def guessing() -> Iterator[Task]:
     yield Task(
         "3PL, marginal ML", *y.shape, "mirt 1.2",
         clock(lambda: marginal.ours(y, "3pl")[0]["item_difficulty"].values),
-        clock(lambda: np.ravel(marginal.by_mirt(wide, "3PL")[1][1])), typical, rounds=1,
+        clock(lambda: np.ravel(marginal.by_mirt(wide, "3PL")[1][1])), typical,
     )  # fmt: skip
 
 
@@ -144,7 +144,7 @@ def graded() -> Iterator[Task]:
                 "item_discrimination"
             ].values
         ),
-        clock(lambda: np.asarray(girth.grm_mml(tall)["Discrimination"])), typical, rounds=1,
+        clock(lambda: np.asarray(girth.grm_mml(tall)["Discrimination"])), typical,
     )  # fmt: skip
 
 
@@ -160,7 +160,7 @@ def conditional() -> Iterator[Task]:
     yield Task(
         "Rasch, conditional ML", *y.shape, "girth 0.8",
         clock(lambda: centred(irt.fit_conditional(y, **QUIET)["item_difficulty"].values)),
-        clock(lambda: centred(girth.rasch_conditional(tall)["Difficulty"])), largest, rounds=1,
+        clock(lambda: centred(girth.rasch_conditional(tall)["Difficulty"])), largest,
     )  # fmt: skip
 
 
@@ -186,7 +186,7 @@ def spectral() -> Iterator[Task]:
                 "item_difficulty"
             ].values
         ),
-        clock(lambda: pairwise.published(rows, 1.0)), largest, rounds=1,
+        clock(lambda: pairwise.published(rows, 1.0)), largest,
     )  # fmt: skip
 
 
