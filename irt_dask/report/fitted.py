@@ -7,6 +7,7 @@ from typing import Any
 
 import xarray as xr
 
+from irt_dask.arrays import Floats
 from irt_dask.report.common import item_ids, optional
 from irt_dask.report.tables import MOST_ITEMS, NOTHING, Table, number
 
@@ -15,8 +16,8 @@ def _with_error(value: float, error: float) -> str:
     return number(value) if math.isnan(error) else f"{number(value)} ± {number(error)}"
 
 
-def groups_table(fit: xr.Dataset) -> Table | None:
-    """Show the mean and SD of ability of each group; None if ability is N(0, 1) for all."""
+def groups_table(fit: xr.Dataset, reliability: Floats | None = None) -> Table | None:
+    """Show mean and SD of ability of each group, and reliability in it; None without groups."""
     if "group_mean" not in fit:
         return None
     columns: list[Any] = [fit["group_label"].values.astype(str)]
@@ -36,10 +37,15 @@ def groups_table(fit: xr.Dataset) -> Table | None:
     if any(at):
         ended = ", ".join(label for label, x in zip(columns[0], at, strict=True) if x)
         remarks.append(f"Ended at a bound, and says nothing: {ended}.")
+    head: tuple[str, ...] = ("group", "mean", "SD")
+    if reliability is not None:
+        head += ("reliability",)
+        columns.append([number(x) for x in reliability])
+        remarks.append("Reliability is marginal, in persons of the group who answer every item.")
     rows = [list(map(str, row)) for row in zip(*columns, strict=True)]
     if len(rows) > MOST_ITEMS:
         remarks.append(f"{len(rows) - MOST_ITEMS:,} more groups are left out.")
-    return Table(("group", "mean", "SD"), rows[:MOST_ITEMS], tuple(remarks))
+    return Table(head, rows[:MOST_ITEMS], tuple(remarks))
 
 
 def anchors_table(fit: xr.Dataset) -> Table | None:

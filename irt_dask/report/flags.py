@@ -83,16 +83,27 @@ def _add_tests(found: Flags, name: str, result: xr.Dataset) -> None:
         for j in np.flatnonzero(misfits(result)):
             _add(found, ids[j], "misfit", name)
     if "item_dif_class" in result:
-        classes = result["item_dif_class"].transpose(..., ITEMS).values.astype(str)
-        for k, row in enumerate(classes.reshape(-1, len(ids))):
-            group = str(np.atleast_1d(result["focal"].values)[k]) if "focal" in result else ""
-            for j in np.flatnonzero((row == "B") | (row == "C")):
-                _add(found, ids[j], "favours_a_group", f"{name} {row[j]} {group}".strip())
+        _add_dif(found, name, result)
     if "item_option_flag" in result:
         for i, flags in zip(ids, result["item_option_flag"].values.astype(str), strict=True):
             for flag in flags.split("|"):
                 if flag in _OF_TESTS:  # the others accuse nothing: unused, not tested
                     _add(found, i, flag, name)
+
+
+def _add_dif(found: Flags, name: str, result: xr.Dataset) -> None:
+    """Add items of class B or C, with the group that each one favours."""
+    ids = item_ids(result)
+    reference = str(result.attrs.get("reference", "reference"))
+    focal = result["focal"].values if "focal" in result else [result.attrs.get("focal", "focal")]
+    classes, shift = (
+        result[of].transpose(..., ITEMS).values.reshape(-1, len(ids))
+        for of in ("item_dif_class", "item_dif_shift")
+    )
+    for k, row in enumerate(classes.astype(str)):
+        for j in np.flatnonzero((row == "B") | (row == "C")):
+            whom = str(np.atleast_1d(focal)[k]) if shift[k, j] > 0 else reference
+            _add(found, ids[j], "favours_a_group", f"{name}: class {row[j]}, favours {whom}")
 
 
 def misfits(tests: xr.Dataset) -> Bools:
@@ -116,9 +127,9 @@ def flags_table(found: Flags) -> Table | None:
         return None
     rows = []
     for i, of_item in list(found.items())[:MOST_ITEMS]:
-        by = "; ".join(f"{flag} ({', '.join(who)})" for flag, who in sorted(of_item.items()))
+        by = "\n".join(f"{flag} ({', '.join(who)})" for flag, who in sorted(of_item.items()))
         to_do = dict.fromkeys(WORDS[flag][1] for flag in sorted(of_item))
-        rows.append([i, by, "; ".join(to_do)])
+        rows.append([i, by, "\n".join(to_do)])
     remarks: tuple[str, ...] = tuple(
         f"{flag}: {WORDS[flag][0]}." for flag in sorted({f for fs in found.values() for f in fs})
     )

@@ -26,19 +26,25 @@ class Fact:
 
 def facts(
     fit: xr.Dataset, fits: Mapping[str, xr.Dataset | None], flagged: int,
-    reliability: float | None, check: xr.Dataset | None, notes: Sequence[str],
+    reliability: Sequence[float], check: xr.Dataset | None, notes: Sequence[str],
 ) -> list[Fact]:  # fmt: skip
-    """Return the facts of a page; what is not known is left out."""
+    """Return the facts of a page; what is not known is left out.
+
+    ``reliability`` is that of all, or of each group.
+    """
     found = [_converged(fit, fits)]
     n = fit.sizes["items"]
     found.append(Fact("Flagged items", f"{flagged:,} of {n:,}", flagged > 0, "items"))
-    if reliability is not None:
-        found.append(Fact("Reliability", f"{reliability:.2f}", False, "persons"))
+    known = [x for x in reliability if np.isfinite(x)]
+    if known:
+        low, high = (f"{x:.2f}" for x in (min(known), max(known)))
+        words = low if low == high else f"{low} to {high}"
+        found.append(Fact("Reliability", words, False, "persons"))
     if check is not None:
         p = float(check.attrs["p_value"])
-        known = np.isfinite(p)
-        found.append(Fact("Scores as predicted", f"p = {p:.3f}" if known else NOTHING,
-                          bool(known and p <= 0.05), "fit"))  # fmt: skip
+        there = np.isfinite(p)
+        found.append(Fact("Scores as predicted", f"p = {p:.3f}" if there else NOTHING,
+                          bool(there and p <= 0.05), "fit"))  # fmt: skip
     if notes:
         found.append(Fact("Notes", f"{len(notes):,}", True, "notes"))
     return found

@@ -29,6 +29,7 @@ from irt_dask.report import (
     methods,
     precision,
     tables,
+    tested,
 )  # fmt: skip
 from irt_dask.store.manifest import write_atomically
 from irt_dask.store.places import local_path
@@ -112,7 +113,7 @@ def write_report(
     measures = _measures(items, scores, persons, check)
     text = template("page.html").render(
         title=title,
-        facts=glance.facts(items, fits, len(found), measures["reliability"], check, notes),
+        facts=glance.facts(items, fits, len(found), measures["reliabilities"], check, notes),
         fits=tables.fits_table({**fits, "scores": scores, "truth": truth}),
         is_posterior=posterior is not None,
         items=item_columns.item_table(columns),
@@ -120,6 +121,7 @@ def write_report(
         most=item_data.MOST,
         data=item_data.item_data(items, columns, found, curves, results),
         flagged=flags.flags_table(found),
+        tested=tested.tested(results),
         recovery=None if truth is None else tables.recovery_table(truth, list(fits.items())),
         wright=figures.wright_image(items, scores),
         compare=None if posterior is None else figures.compare_image(joint, posterior),
@@ -163,7 +165,6 @@ def _of_items(items: xr.Dataset, at: str) -> dict[str, Any]:
         "shards": figures.shards_image(items),
         "diagnostics": chains.diagnostics_table(items),
         "worst": chains.worst_table(items),
-        "groups": fitted.groups_table(items),
         "anchors": fitted.anchors_table(items),
     }
 
@@ -175,11 +176,14 @@ def _measures(
     """What is said of precision, and the words for a methods section."""
     known = precision.measured(items)
     reliability = precision.reliability(items, known)
+    of_groups = precision.of_groups(items, known)
+    each = of_groups if reliability is None else [reliability]
     method, references = methods.paragraph(
         items, scores=scores, check=check, persons=persons, reliability=reliability
     )
     return {
-        "reliability": reliability,
+        "reliabilities": () if each is None else each,
+        "groups": fitted.groups_table(items, of_groups),
         "method": method,
         "references": references,
         "information": precision.information_image(known),

@@ -49,6 +49,26 @@ def reliability(fit: xr.Dataset, items: ItemSet | None) -> float | None:
     return float((total / (total + 1.0)) @ weight / weight.sum())
 
 
+def of_groups(fit: xr.Dataset, items: ItemSet | None) -> Floats | None:
+    """Marginal reliability in each group, normal as it was estimated; None without groups."""
+    if items is None or "group_mean" not in fit or fit["group_mean"].ndim != 1:
+        return None
+    mean, sd = fit["group_mean"].values, fit["group_sd"].values
+    known = np.isfinite(mean) & np.isfinite(sd) & (sd > 0)
+    if "group_at_bound" in fit:
+        known &= ~fit["group_at_bound"].values.astype(bool)
+    found = np.full(mean.size, np.nan)
+    if not known.any():
+        return None
+    low, high = (mean - 6 * sd)[known].min(), (mean + 6 * sd)[known].max()
+    nodes = np.linspace(low, high, 4001)
+    total = items.total_information(nodes)
+    for k in np.flatnonzero(known):
+        weight = np.exp(-0.5 * ((nodes - mean[k]) / sd[k]) ** 2)
+        found[k] = (total / (total + sd[k] ** -2)) @ weight / weight.sum()
+    return found
+
+
 def of_scores(scores: xr.Dataset | None) -> float | None:
     """The reliability that scoring found, if it says one."""
     value = None if scores is None else scores.attrs.get("reliability")

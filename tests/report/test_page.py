@@ -17,11 +17,13 @@ import numpy as np
 import pytest
 import xarray as xr
 from categories import ITEMS, category_probability
+from scipy import integrate
 
 import irt_dask as irt
 from irt_dask.report import (
     downloads,
     figures,
+    fitted,
     flags,
     glance,
     item_columns,
@@ -255,6 +257,30 @@ def test_reliability_is_said_of_a_standard_normal_scale_alone():
     assert row[1:] == [f"{at_one['test_information'][0]:.2f}", f"{at_one['ability_se'][0]:.3f}"]
 
 
+def test_reliability_in_groups_is_that_of_each_ones_distribution():
+    """Beside adaptive quadrature of the same integral, from the definition of information."""
+    means, sds, at_bound = [0.0, 1.5, -1.0], [1.0, 0.4, 2.0], [0, 0, 1]
+    fit = bank().assign(
+        group_mean=("groups", means), group_sd=("groups", sds), group_at_bound=("groups", at_bound),
+        group_label=("groups", ["a", "b", "c"]),
+    )  # fmt: skip
+    found = precision.of_groups(fit, precision.measured(fit))
+    a, d = fit["item_discrimination"].values, fit["item_intercept"].values
+
+    def share(z: float, mean: float, sd: float) -> float:
+        p = 1 / (1 + np.exp(-(a * (mean + sd * z) + d)))
+        total = (a**2 * p * (1 - p)).sum() * sd**2
+        return total / (total + 1) * np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
+
+    for value, mean, sd in zip(found[:2], means, sds, strict=False):
+        assert value == pytest.approx(integrate.quad(share, -8, 8, (mean, sd))[0], abs=1e-8)
+    assert np.isnan(found[2])
+    table = fitted.groups_table(fit, found)
+    assert table.head == ("group", "mean", "SD", "reliability")
+    assert [row[3] for row in table.rows] == [f"{found[0]:.3f}", f"{found[1]:.3f}", "–"]
+    assert precision.of_groups(bank(), precision.measured(bank())) is None
+
+
 def test_abilities_are_counted_once():
     count = np.zeros(60, dtype=int)
     count[[0, 20, 30, 31, 59]] = 2, 5, 7, 1, 5
@@ -273,15 +299,17 @@ def test_abilities_are_counted_once():
 
 def test_first_facts_ask_for_a_look_where_something_is_wrong():
     fit = bank()
-    about = {"flagged": 0, "reliability": 0.8, "check": None, "notes": []}
+    about = {"flagged": 0, "reliability": [0.8], "check": None, "notes": []}
     facts = glance.facts(fit, {"ML": fit}, **about)
     assert [(f.label, f.value, f.look) for f in facts] == [
         ("Converged", "yes", False), ("Flagged items", "0 of 5", False),
         ("Reliability", "0.80", False),
     ]  # fmt: skip
+    several = glance.facts(fit, {}, **about | {"reliability": [0.81, np.nan, 0.76]})
+    assert several[2].value == "0.76 to 0.81"
     other = fit.assign_attrs(converged=0)
     check = xr.Dataset(attrs={"p_value": 0.01})
-    about = {"flagged": 2, "reliability": None, "check": check, "notes": ["x"]}
+    about = {"flagged": 2, "reliability": [], "check": check, "notes": ["x"]}
     facts = glance.facts(fit, {"ML": fit, "joint": other}, **about)
     assert [(f.value, f.look) for f in facts] == [
         ("no", True), ("2 of 5", True), ("p = 0.010", True), ("1", True),

@@ -217,13 +217,15 @@ def test_flagged_items_are_told_with_what_to_do(tmp_path):
     page, text = alone(tmp_path, posterior=posterior)
     check_page(page, text)
     assert "nothing to note" not in text
-    assert page.table("flagged item")[1][:2] == [NASTY[1], "flat (posterior); reversed (posterior)"]
+    assert page.table("flagged item")[1][:2] == [
+        NASTY[1], "flat (posterior)\nreversed (posterior)"
+    ]  # fmt: skip
     table = flags.flags_table(flags.flags_of({"posterior": posterior, "joint ML": joint}))
     head, rows = list(table.head), table.rows
     assert head == ["flagged item", "flags", "what to do"]
     ids = list(posterior["item_id"].values)
     assert [r[0] for r in rows] == ids[1:]
-    assert rows[0][1] == "flat (posterior, joint ML); reversed (posterior)"
+    assert rows[0][1] == "flat (posterior, joint ML)\nreversed (posterior)"
     assert "reverse its scoring if that is meant" in rows[0][2]
     assert rows[1][1] == "at_bound (joint ML)"
 
@@ -271,9 +273,10 @@ def test_page_of_a_marginal_fit(tmp_path):
     assert first[1] == f"{a:.3f} ± {se:.3f}"
     assert first[3:] == ["0.200", "0.900"]
     assert page.table("item")[2][1] == f"{fit['item_discrimination'].values[1]:.3f}"  # no ± –
-    assert page.table("group")[1:] == [
-        ["north", "0.000", "1.000"],
-        ["south", "0.250 ± 0.030", "20.000"],
+    assert page.table("group") == [
+        ["group", "mean", "SD", "reliability"],
+        ["north", "0.000", "1.000", "0.399"],
+        ["south", "0.250 ± 0.030", "20.000", "–"],
     ]
     assert "Ended at a bound, and says nothing: south." in text
     anchors = page.table("fixed item")[1:]
@@ -652,7 +655,7 @@ def test_the_page_tells_how_to_read_the_predictive_check(tmp_path):
     _, text = alone(tmp_path, posterior=posterior, check=checked(np.nan))
     assert "too few different scores for a p-value" in text
     _, text = alone(tmp_path, posterior=posterior)
-    assert "This run made no predictive check." in text
+    assert "No predictive check was made." in text
 
 
 def test_the_page_shows_intervals_of_few_items_and_shards_of_several(tmp_path, monkeypatch):

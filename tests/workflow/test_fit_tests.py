@@ -87,11 +87,15 @@ def test_files_are_what_the_functions_return(finished):
 def test_the_page_names_the_item_and_the_statistics(finished):
     path, _ = finished
     text = (path / "report.html").read_text(encoding="utf-8")
-    assert "favours_a_group (DIF C girls)" in text
+    assert "favours_a_group (DIF: class C, favours boys)" in text
+    assert "<b>Item fit.</b> Of 8 items" in text
+    assert "<b>DIF.</b> girls: 1 of 8 items of" in text
+    assert text.count("right of 0 an item is easier for girls") == 1
+    assert "Infit and outfit of 8 items" in text
     assert "Person fit: of 600 persons" in text or "Person fit: of 5" in text
     data = page_data(path / "report.html")
     flags = dict(zip(ITEMS, data["flags"], strict=True))
-    assert ["favours_a_group", ["DIF C girls"]] in flags["q3"]
+    assert ["favours_a_group", ["DIF: class C, favours boys"]] in flags["q3"]
     assert data["words"]["favours_a_group"][0].startswith("ETS class B or C")
     assert [r["name"] for r in data["results"]] == ["Item fit", "DIF"]
     assert [g["label"] for g in data["observed"]["groups"]] == ["boys", "girls"]
@@ -157,7 +161,7 @@ def test_commands_keep_what_pages_show(finished, folder, monkeypatch):
     assert ran.exit_code == 0, ran.output
     data = page_data(folder / "p.html")
     assert [r["name"] for r in data["results"]] == ["DIF against boys", "Item fit"]
-    assert ["favours_a_group", ["DIF against boys C girls"]] in data["flags"][3]
+    assert ["favours_a_group", ["DIF against boys: class C, favours boys"]] in data["flags"][3]
 
 
 def test_a_run_without_tests_is_as_before(folder):

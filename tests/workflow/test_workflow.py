@@ -284,7 +284,7 @@ def test_plausible_values_item_draws_and_no_check(finished, tmp_path):
     record = json.loads((tmp_path / "r" / "run.json").read_text())
     assert list(record["stages"]) == [name for name in OF_BAYES if name != "check"]
     assert not (tmp_path / "r" / "check.nc").exists()
-    assert "This run made no predictive check." in report_again(tmp_path / "r").read_text()
+    assert "No predictive check was made." in report_again(tmp_path / "r").read_text()
     scores = pd.read_parquet(tmp_path / "r" / "scores")
     alone = irt.score(
         irt.open_responses(tmp_path / "r" / "responses"),
