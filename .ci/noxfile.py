@@ -67,7 +67,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def browser(session: nox.Session) -> None:
-    """The report page in a Chromium; a test that is skipped although there is one has failed."""
+    """Report page and site in a Chromium; a test skipped although there is one has failed."""
     session.chdir(ROOT)
     tests = Path("tests").rglob("test_*.py")  # of many, which take long to be collected
     given = session.posargs or [str(p) for p in tests if "mark.browser" in p.read_text("utf-8")]

@@ -14,6 +14,8 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,27 @@ def judge(report: Any, item: Any, why: object) -> Any:
         report.outcome = "failed"
         report.longrepr = f"skipped, although there is a Chromium: {why}"
     return report
+
+
+@contextmanager
+def launched() -> Iterator[Any]:
+    """A Chromium, in which Playwright opens pages."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=on_the_path(), args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+def violations(axe: Any, page: Any) -> list[tuple[str, list[str]]]:
+    """What axe calls serious or critical on a page, and where."""
+    found = axe.Axe().run(page).response["violations"]
+    return [
+        (v["id"], [n["html"][:90] for n in v["nodes"][:3]])
+        for v in found
+        if v["impact"] in ("serious", "critical")
+    ]
 
 
 def install() -> None:

@@ -41,7 +41,10 @@ def groups_table(fit: xr.Dataset, reliability: Floats | None = None) -> Table | 
     if reliability is not None:
         head += ("reliability",)
         columns.append([number(x) for x in reliability])
-        remarks.append("Reliability is marginal, in persons of the group who answer every item.")
+        remarks.append(
+            "Reliability is marginal: of persons who answer every item, normal with this mean and "
+            "SD."
+        )
     rows = [list(map(str, row)) for row in zip(*columns, strict=True)]
     if len(rows) > MOST_ITEMS:
         remarks.append(f"{len(rows) - MOST_ITEMS:,} more groups are left out.")

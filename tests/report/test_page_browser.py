@@ -34,12 +34,8 @@ NASTY = ['</script><img src=x onerror="alert(1)">', "=HYPERLINK(1)", "a,b", 'q"u
 def browser():
     if (why := chromium.why_none()) is not None:
         pytest.skip(f"there is no Chromium: {why}")
-    with sync_api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(
-            executable_path=chromium.on_the_path(), args=chromium.ARGUMENTS
-        )
+    with chromium.launched() as opened:
         yield opened
-        opened.close()
 
 
 def bank(n, seed=0):
@@ -285,12 +281,12 @@ def test_it_fits_and_is_accessible(opened, width, scheme):
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
     assert dark == (scheme == "dark")
     page.eval_on_selector_all("details", "xs => xs.forEach(x => { x.open = true; })")
-    assert bad(axe, page) == []
+    assert chromium.violations(axe, page) == []
     page.locator("#item-table tbody th button").nth(2).click()
     box = page.get_by_role("dialog").bounding_box()
     assert box["x"] >= 0
     assert box["x"] + box["width"] <= width
-    assert bad(axe, page) == []
+    assert chromium.violations(axe, page) == []
 
 
 def test_pictures_are_dark_on_a_dark_page_and_readable_on_a_phone(opened):
@@ -311,12 +307,6 @@ def test_pictures_are_dark_on_a_dark_page_and_readable_on_a_phone(opened):
     page = opened(color_scheme="light")
     assert set(page.eval_on_selector_all("figure img", filtered)) == {"none"}
     assert page.locator(".picture[tabindex]").count() == 0
-
-
-def bad(axe, page):
-    found = axe.Axe().run(page).response["violations"]
-    return [(v["id"], [n["html"][:90] for n in v["nodes"][:3]]) for v in found
-            if v["impact"] in ("serious", "critical")]  # fmt: skip
 
 
 def test_it_prints_every_item(opened):
