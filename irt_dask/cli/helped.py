@@ -134,7 +134,7 @@ def _broken(line: str) -> str:
     if len(line) <= 96:
         return line
     at = line.rfind(" --", 0, 92)
-    return f"{line[:at]} \\\n    {line[at + 1:]}"
+    return f"{line[:at]} \\\n    {line[at + 1 :]}"
 
 
 def helped(command: click.Command) -> click.Command:

@@ -53,9 +53,7 @@ def _write_files(to):
     key = rng.integers(0, 4, 12)
     chosen = np.where(spring[questions] == 1, key, (key + rng.integers(1, 4, (200, 12))) % 4)
     letters = pd.DataFrame(np.array(list("ABCD"))[chosen], columns=questions)
-    pd.concat([spring[["pupil", "class"]], letters], axis=1).to_csv(
-        to / "letters.csv", index=False
-    )
+    pd.concat([spring[["pupil", "class"]], letters], axis=1).to_csv(to / "letters.csv", index=False)
     pd.DataFrame({"item": questions, "key": np.array(list("ABCD"))[key]}).to_csv(
         to / "key.csv", index=False
     )
