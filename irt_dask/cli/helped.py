@@ -43,11 +43,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
          "items of a test, also of a single class"),
         ("calibrate answers.store --method bayes --draws 400 --out bayes.csv --fit post.nc",
          "a posterior"),
-        ("calibrate autumn.store --method marginal --fixed-items bank.csv --out autumn.csv",
+        ("calibrate autumn.store --method marginal --fixed-items bank.csv --out autumn-bank.csv",
          "another wave, on the same scale"),
     ),
     "bifactor": (
-        ("bifactor answers.store --item-table topics.csv --out general.csv --scores persons.csv",
+        ("bifactor answers.store --item-table topics.csv --out general.csv --scores abilities.csv",
          "topics.csv has the columns item and block"),
     ),
     "population": (
@@ -76,8 +76,8 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
          "which wrong answers attract whom, and is the key right"),
     ),
     "link": (
-        ("link bank.csv autumn.csv --error jackknife --out linked.csv --link link.nc",
-         "items of autumn on the scale of bank.csv"),
+        ("link bank.csv other-bank.csv --error jackknife --out linked.csv --link link.nc",
+         "two calibrations with common items: the second on the scale of the first"),
     ),
     "loo": (("loo answers.store post.nc", "how well the posterior predicts each person"),),
     "benchmark": (
@@ -100,16 +100,16 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("trend table.csv table-later.csv --linking-error 0.05 --out trend.csv",
          "two tables of irt-dask tabulate"),
     ),
-    "report": (
-        ("report fit.nc --store answers.store --scores scores --tests --results options.nc "
-         "--out report.html", "one page with all of it"),
-        ("report my-run", "the page of a run, written again"),
-    ),
     "run": (
         ("run mine.toml --out my-run", "typed again, it goes on where it was stopped"),
         ("run mine.toml --cluster cluster.toml --out my-run", "on a cluster"),
     ),
     "status": (("status my-run", "of a run, while it runs or after"),),
+    "report": (
+        ("report fit.nc --store answers.store --scores scores --tests --results options.nc "
+         "--out report.html", "one page with all of it"),
+        ("report my-run", "the page of a run, written again"),
+    ),
     "certs": (("certs certs --host node1", "then: --cluster certs/cluster.toml"),),
     "docs": (
         ("docs", "all pages"),

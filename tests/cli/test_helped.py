@@ -73,6 +73,7 @@ def _write_files(to):
 def test_examples_of_help_run_one_after_the_other(typed, tmp_path):
     _write_files(tmp_path)
     typed("ingest", "autumn.csv", "autumn.store", "--column", "person=pupil", "--exclude", "class")
+    typed("calibrate", "autumn.store", "--method", "marginal", "--out", "other-bank.csv")
     for name in [*EXAMPLES]:
         for line, _ in EXAMPLES[name]:
             if line.startswith(ELSEWHERE):
