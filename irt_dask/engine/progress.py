@@ -56,7 +56,7 @@ class Progress:
                 passed_on(self.stage, seconds)
         elif self._wanted or self._in_lines:
             self._said = time.monotonic()
-            _tell(f"{self.stage}: no task has finished for {_long(seconds)}; still at work")
+            _tell(f"{self.stage}: no task has finished for {time_in_words(seconds)}; still at work")
 
 
 def _has_bars() -> bool:
@@ -73,13 +73,15 @@ def _so_far(done: int, total: int | None, seconds: float) -> str:
     rate = done / seconds
     speed = f"{rate:.3g} a second" if rate >= 1.0 or not done else f"{1 / rate:.3g} s each"
     if total is None:
-        return f"{done:,} after {_long(seconds)}, {speed}"
-    left = f", about {_long((total - done) / rate)} left" if done else ""
+        return f"{done:,} after {time_in_words(seconds)}, {speed}"
+    left = (
+        f", up to {time_in_words((total - done) / rate)} left" if done else ""
+    )  # fits may end earlier
     share = 100 * done / total if total else 100.0
-    return f"{done:,} of {total:,} ({share:.0f}%) after {_long(seconds)}, {speed}{left}"
+    return f"{done:,} of {total:,} ({share:.0f}%) after {time_in_words(seconds)}, {speed}{left}"
 
 
-def _long(seconds: float) -> str:
+def time_in_words(seconds: float) -> str:
     """A time as people say it."""
     if seconds < 100.0:
         return f"{seconds:.0f} s"

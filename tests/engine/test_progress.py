@@ -27,8 +27,8 @@ def test_a_log_has_a_line_a_minute_with_rate_and_time_left(clock, capsys):
             shown.update(done * 10, 4000)
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
-        "blocks: 600 of 4,000 (15%) after 60 s, 10 a second, about 6 min left",
-        "blocks: 1,200 of 4,000 (30%) after 2 min, 10 a second, about 5 min left",
+        "blocks: 600 of 4,000 (15%) after 60 s, 10 a second, up to 6 min left",
+        "blocks: 1,200 of 4,000 (30%) after 2 min, 10 a second, up to 5 min left",
     ]
 
 
@@ -36,7 +36,7 @@ def test_a_log_has_a_line_a_minute_with_rate_and_time_left(clock, capsys):
     ("done", "total", "said"),
     [
         (0, 8, "0 of 8 (0%) after 90 s, 0 a second"),
-        (3, 8, "3 of 8 (38%) after 90 s, 30 s each, about 2 min left"),
+        (3, 8, "3 of 8 (38%) after 90 s, 30 s each, up to 2 min left"),
         (9, None, "9 after 90 s, 10 s each"),
     ],
 )
