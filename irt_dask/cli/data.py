@@ -287,9 +287,18 @@ def simulate(
 
 @click.command()
 @click.argument("store", type=click.Path())
-def verify(store: str) -> None:
-    """Read every byte of a store and name what is damaged or missing."""
-    open_responses(store).verify()
+@json_option
+def verify(store: str, as_json: bool) -> None:
+    """Read every byte of a store and name what is damaged or missing.
+
+    Exit code 0 if nothing is.
+    """
+    responses = open_responses(store)
+    responses.verify()
+    if as_json:
+        about = {"store": store, "persons": responses.n_persons, "items": responses.n_items}
+        show({**about, "checksum": responses.fingerprint}, True)
+        return
     click.echo(f"{store}: every file is there and unchanged")
 
 

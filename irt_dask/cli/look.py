@@ -61,8 +61,9 @@ def check(everything: bool, as_json: bool, quiet: bool, **options: Any) -> None:
               help="Pipeline file to write.")  # fmt: skip
 @ingest_options
 @_all_option
+@json_option
 @quiet_option
-def init(out: str, everything: bool, quiet: bool, **options: Any) -> None:
+def init(out: str, everything: bool, as_json: bool, quiet: bool, **options: Any) -> None:
     """Write a pipeline file for SOURCE, commented, from a look at it.
 
     What is found for sure, or said by the options (those of ingest), stands in the file; what is
@@ -84,6 +85,9 @@ def init(out: str, everything: bool, quiet: bool, **options: Any) -> None:
         ) from None
     except OSError as error:
         raise InputError(f"--out {out}: cannot be written: {error.strerror}") from None
+    if as_json:
+        show({"pipeline": out, "to_decide": to_decide}, True)
+        return
     click.echo(f"{out}: written")
     for line in to_decide:
         click.echo(f"to decide: {line}")

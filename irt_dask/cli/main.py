@@ -35,6 +35,7 @@ from irt_dask.cli import (
 )
 from irt_dask.cli.common import printable
 from irt_dask.cli.garbage import collected_seldom
+from irt_dask.cli.helped import helped
 from irt_dask.cli.interrupts import Interrupts, silence
 from irt_dask.cli.spoken import typed
 from irt_dask.errors import InputError, IrtDaskError, starting_threads, without_credentials
@@ -96,7 +97,7 @@ for command in (
     data.info,
     documents.docs,
 ):
-    cli.add_command(command)
+    cli.add_command(helped(command))
 
 
 def main() -> None:

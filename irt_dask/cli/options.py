@@ -30,8 +30,6 @@ from irt_dask.cli.spoken import list_of
 from irt_dask.errors import InputError, listed, repeated
 from irt_dask.store import Responses
 
-#: Persons who have to choose an option before it is tested.
-_TESTED = 5
 #: Rows that are printed.
 _MOST = 40
 #: Flags that accuse nothing: with few persons most items have them.  The others come first.
@@ -147,9 +145,11 @@ def _shown(found: xr.Dataset, table: pd.DataFrame, flag: NDArray[np.str_], as_js
 
 def _key_not_first(found: xr.Dataset) -> list[str]:
     """Items where an option that is tested goes more with the other answers than the key does."""
+    from irt_dask.evaluate.option_analysis import LEAST  # kernels come with it
+
     correlation = found["item_option_correlation"].values
     key = found["item_option_key"].values
-    others = (found["item_option_count"].values >= _TESTED) & ~_right(found, correlation.shape[1])
+    others = (found["item_option_count"].values >= LEAST) & ~_right(found, correlation.shape[1])
     most = np.where(others, np.nan_to_num(correlation, nan=-2.0), -2.0).max(axis=1)
     own = np.nan_to_num(correlation[np.arange(key.size), key], nan=2.0)
     return [str(i) for i in found["item_id"].values[most > own]]

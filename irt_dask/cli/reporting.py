@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import xarray as xr
 
-from irt_dask.cli.common import counted, warned
+from irt_dask.cli.common import counted, json_option, show, warned
 from irt_dask.errors import InputError, listed
 from irt_dask.store import open_responses
 
@@ -28,13 +28,18 @@ if TYPE_CHECKING:
 @click.option("--tests", is_flag=True, help="Test items and persons against the responses of "
               "--store, in some passes: the page of each item has its statistics and its observed "
               "curve, and the page tells of persons who do not fit.")  # fmt: skip
+@click.option("--groups/--no-groups", default=None,
+              help="With --tests: whether items are tested, and their curves drawn, with a "
+              "distribution of ability for each group of persons (default: if the store has "
+              "groups).")  # fmt: skip
 @click.option("--results", multiple=True, type=click.Path(), metavar="X.nc",
               help="A result over the items to show too, written by 'irt-dask dif', 'fit' or "
               "'options' with --out X.nc. Repeat as needed.")  # fmt: skip
 @click.option("--title", help="Heading of the page (default: the name of the fit).")
+@json_option
 def report(
     source: str, out: str | None, store: str | None, scores: str | None, tests: bool,
-    results: tuple[str, ...], title: str | None,
+    groups: bool | None, results: tuple[str, ...], title: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Write a report as one HTML page, and print its path.
 
@@ -47,18 +52,20 @@ def report(
 
     if Path(source).is_dir() or not source.endswith(".nc"):
         given = {"--out": out, "--store": store, "--scores": scores, "--title": title,
-                 "--tests": tests or None}  # fmt: skip
+                 "--tests": tests or None, "--groups": groups}  # fmt: skip
         if of_fits := [name for name, value in given.items() if value is not None]:
             raise InputError(
                 f"{', '.join(of_fits)}: {source} is no fit (FIT.nc, see irt-dask calibrate --fit), "
                 f"and the page of a run takes what the run left"
             )
-        click.echo(_of_run(source, results))
+        _tell(_of_run(source, results), as_json)
         return
     if out is None:
         raise InputError(f"--out PAGE.html is missing: where to write the page of {source}")
     if not out.endswith((".html", ".htm")):
         raise InputError(f"--out {out}: the file name must end in .html")
+    if groups is not None and not tests:
+        raise InputError("--groups or --no-groups: it is of --tests, which is not there")
     if tests and store is None:
         raise InputError("--tests needs --store STORE: the responses to compare with the fit")
     from irt_dask.report.abilities import count_abilities, description
@@ -73,7 +80,7 @@ def report(
         persons = said.get("data", ""), said.get("n_persons", 0), said.get("item_id", [])
         _check_data(f"--scores {scores}", source, fit, *persons)
     further = _read_results(results, source, fit)
-    of_tests = _tested(store, fit) if tests and store is not None else None
+    of_tests = _tested(store, fit, groups) if tests and store is not None else None
     page = write_report(
         out,
         title=title or Path(source).stem,
@@ -84,7 +91,15 @@ def report(
         **shown({} if of_tests is None else of_tests.results, further),
         **fits,
     )
-    click.echo(page)
+    _tell(page, as_json)
+
+
+def _tell(page: Path, as_json: bool) -> None:
+    """Print where a page is."""
+    if as_json:
+        show({"report": str(page)}, True)
+    else:
+        click.echo(page)
 
 
 def _of_run(folder: str, results: Sequence[str]) -> Path:
@@ -102,7 +117,7 @@ def _of_run(folder: str, results: Sequence[str]) -> Path:
     return report_again(folder, _read_results(results, folder, read_bank(bank)))
 
 
-def _tested(store: str, fit: xr.Dataset) -> FitTests:
+def _tested(store: str, fit: xr.Dataset, groups: bool | None) -> FitTests:
     """Tests of items and persons, with the persons counted as they were when the fit was made."""
     from irt_dask.workflow.fit_tests import run_tests
     from irt_dask.workflow.sections import FitTestsConfig
@@ -115,7 +130,7 @@ def _tested(store: str, fit: xr.Dataset) -> FitTests:
             f"take; leave --tests out, or calibrate with --weights ignore"
         )
     with warned():
-        asked = FitTestsConfig(item_fit=True, person_fit=True)
+        asked = FitTestsConfig(item_fit=True, person_fit=True, groups=groups)
         return run_tests(r, fit, asked, seed=0, progress=False)
 
 

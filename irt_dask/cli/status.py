@@ -34,10 +34,16 @@ def status(folder: str, as_json: bool) -> None:
 
 def _more(found: dict[str, Any]) -> list[str]:
     """Lines below those of single values."""
+    from irt_dask.engine.progress import time_in_words  # kernels come with it
+
     lines = []
     if at := found.get("round"):
         of = "" if at["of"] is None else f" of {at['of']}"
-        lines.append(f"round {at['round']}{of} of {at['step']}, after {at['seconds']:.0f} s")
+        left = at["left"] if found["state"] == "running" else None
+        more = "" if left is None else f", up to {time_in_words(left)} left"
+        lines.append(
+            f"round {at['round']}{of} of {at['step']}, after {time_in_words(at['seconds'])}{more}"
+        )
     if error := found.get("error"):
         lines.append(f"error: {error['message']}")
     if stages := found.get("stages"):

@@ -44,10 +44,11 @@ from irt_dask.store.responses import SAMPLING
               "[cluster]: 'local', 'none', tcp://127.0.0.1:port, a TOML file, or 'auto' "
               "(without such a section): 'local', but 'none' for data below 10 MB.")  # fmt: skip
 @click.option("--fresh", is_flag=True, help="Discard what an earlier run left and start over.")
+@json_option
 @quiet_option
 def run(
     pipeline: str, source: str | None, out: str | None, cluster: str | None, fresh: bool,
-    quiet: bool,
+    as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Run a pipeline: from a response file to items, posterior, scores and a report.
 
@@ -55,7 +56,8 @@ def run(
     unfinished stage; with another configuration or other data it stops, unless --fresh.
 
     With a [scoring] section it is a scheduled scoring instead: 'irt-dask score' with the options of
-    the file, and --out names the folder of the scores.
+    the file, and --out names the folder of the scores. --json prints, when the run has ended, what
+    'irt-dask status' does, and where the results are; of a scoring, what 'irt-dask score' does.
     """
     from irt_dask.workflow import is_small, read_config, read_scoring
     from irt_dask.workflow import run as run_pipeline
@@ -67,10 +69,10 @@ def run(
                 f"{'--fresh' if fresh else '--source'}: {pipeline} scores the store that it names; "
                 f"bring new persons into it with irt-dask append"
             )
-        if not quiet:
+        if not quiet and not as_json:
             click.echo(scoring.title)
         own = scoring.cluster if "cluster" in scoring.model_fields_set else "auto"
-        _score(scoring, cluster or own, False, quiet)
+        _score(scoring, cluster or own, as_json, quiet)
         return
     config = read_config(pipeline, {"source": source, "directory": out})
     if config.directory is None:
@@ -84,18 +86,24 @@ def run(
         with workers(where, quiet=quiet) as client:
             path = run_pipeline(
                 config, client=client, fresh=fresh, progress=False if quiet else None,
-                say=_say(quiet),
+                say=_say(quiet, err=as_json),
             )  # fmt: skip
+    if as_json:
+        from irt_dask.workflow.status import status_of
+
+        made = {"items": "items.csv", "scores": "scores", "report": "report.html"}
+        show(status_of(path) | {name: str(path / file) for name, file in made.items()}, True)
+        return
     click.echo(f"items:  {path / 'items.csv'}\nscores: {path / 'scores'}")
     click.echo(f"report: {path / 'report.html'}")
 
 
-def _say(quiet: bool) -> Callable[[str], None]:
+def _say(quiet: bool, err: bool = False) -> Callable[[str], None]:
     """What a run calls with a line at each stage: under --quiet its warnings alone are shown."""
 
     def told(text: str) -> None:
         if not quiet:
-            say(text)
+            say(text, err=err)
         elif text.lstrip().startswith("warning: "):
             say(text.lstrip(), err=True)
 

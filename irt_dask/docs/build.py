@@ -7,6 +7,7 @@ is FOLDER/html.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -61,6 +62,7 @@ def main() -> int:
     parser.add_argument("--no-execution", action="store_true", help="code cells are only shown")
     given = parser.parse_args()
     source = given.folder / "source"
+    os.environ.setdefault("TQDM_DISABLE", "1")  # bars of its examples
     shutil.rmtree(source, ignore_errors=True)
     prepare(source)
     options = ["-q", "-d", str(given.folder / "doctrees")]

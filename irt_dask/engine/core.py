@@ -65,6 +65,7 @@ class Engine:
         self._prepare = prepare
         self.executor = executors.choose(client)
         self.progress = Progress(progress, stage)
+        self.executor.waiting = self.progress.waiting
         self._refs: Sequence[Any] | None = None
         self._open = ExitStack()
 

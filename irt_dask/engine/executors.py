@@ -27,6 +27,8 @@ from irt_dask.store.blocks import BlockRef
 
 #: Tasks of a round, for each thread of the cluster: enough to balance, few to schedule.
 TASKS_PER_THREAD = 4
+#: Seconds without a finished task after which it is said, and then after twice as long each time.
+STILL = 60.0
 #: A task is repeated after this many exceptions (a passing fault of the file system, say).
 _RETRIES = 1
 
@@ -48,9 +50,9 @@ def _on_worker(function: Callable[..., Any], *args: Any) -> Any:
 class Finished:
     """Hands out futures as they finish; others may join while some are waited for."""
 
-    def __init__(self, watch: Watch | None = None) -> None:
+    def __init__(self, watch: Watch | None, waiting: Callable[[float], None]) -> None:
         self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._watch = watch
+        self._watch, self._waiting = watch, waiting
         if watch is not None:
             watch.progressed()
 
@@ -60,16 +62,24 @@ class Finished:
 
     def take(self) -> Any:
         """Wait for the next one; ClusterError if for a long time none could finish."""
-        if self._watch is None:
-            return self._ready.get()
+        begun, due = time.monotonic(), STILL
         while True:
             try:
                 future = self._ready.get(timeout=LOOK)
                 break
             except queue.Empty:
-                self._watch.look()
-        self._watch.progressed()
+                if self._watch is not None:
+                    self._watch.look()
+            if (seconds := time.monotonic() - begun) >= due:
+                due *= 2
+                self._waiting(seconds)
+        if self._watch is not None:
+            self._watch.progressed()
         return future
+
+
+def _unheard(seconds: float) -> None:
+    """Nobody is told how long a task takes."""
 
 
 class Threads:
@@ -80,6 +90,7 @@ class Threads:
 
     def __init__(self) -> None:
         self.n_threads = n_cores()
+        self.waiting: Callable[[float], None] = _unheard
         self._pool = ThreadPoolExecutor(self.n_threads, thread_name_prefix="irt_dask")
 
     def hold(self, refs: Sequence[BlockRef]) -> Sequence[Any]:
@@ -99,7 +110,7 @@ class Threads:
 
     def finished(self) -> Finished:
         """Return what hands out futures as they finish."""
-        return Finished()
+        return Finished(None, self.waiting)
 
     def failed(self, future: Future[Any]) -> bool:
         """Whether a finished task has no result."""
@@ -143,6 +154,7 @@ class Cluster:
         self.n_threads = sum(self._workers().values())
         self._held: list[Any] = []
         self._watch = Watch(client)
+        self.waiting: Callable[[float], None] = _unheard
         logging.getLogger("asyncio").addFilter(_wanted)  # once, however often
 
     def _workers(self) -> dict[str, int]:
@@ -193,7 +205,7 @@ class Cluster:
 
     def finished(self) -> Finished:
         """Return what hands out futures as they finish."""
-        return Finished(self._watch)
+        return Finished(self._watch, self.waiting)
 
     def failed(self, future: Any) -> bool:
         """Whether a finished task has no result."""

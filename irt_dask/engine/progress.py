@@ -1,14 +1,18 @@
-"""Progress of long work: events for a program, a bar for a person."""
+"""Progress of long work: events for a program, a bar for a person, a line a minute for a log."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
-#: None: a bar when standard error is a terminal; True, False: always, never; or a function that is
-#: called with (stage, done, total).
+#: None: a bar on a terminal or in a notebook, else a line each minute; True, False: a bar, or
+#: nothing, wherever it is; or a function that is called with (stage, done, total).
 ProgressOption = bool | Callable[[str, int, int | None], None] | None
+
+#: Seconds from a line of a log to the next, and from the beginning to the first.
+LINE = 60.0
 
 
 class Progress:
@@ -17,8 +21,10 @@ class Progress:
     def __init__(self, option: ProgressOption, stage: str) -> None:
         self.stage = stage
         self._call = option if callable(option) else None
-        self._wanted = option is True or (option is None and sys.stderr.isatty())
+        self._wanted = option is True or (option is None and _has_bars())
+        self._in_lines = option is None and not self._wanted
         self._bar: Any = None
+        self._begun = self._said = time.monotonic()
 
     def __enter__(self) -> Progress:
         return self
@@ -38,3 +44,45 @@ class Progress:
                 self._bar = tqdm(total=total, desc=self.stage, delay=2, file=sys.stderr)
             self._bar.n = done
             self._bar.refresh() if done == total else self._bar.update(0)
+        elif self._in_lines and (now := time.monotonic()) - self._said >= LINE:
+            self._said = now
+            _tell(f"{self.stage}: {_so_far(done, total, now - self._begun)}")
+
+    def waiting(self, seconds: float) -> None:
+        """Say that no task has finished for so long: nothing is wrong yet."""
+        if self._call is not None:
+            passed_on = getattr(self._call, "waiting", None)
+            if passed_on is not None:
+                passed_on(self.stage, seconds)
+        elif self._wanted or self._in_lines:
+            self._said = time.monotonic()
+            _tell(f"{self.stage}: no task has finished for {time_in_words(seconds)}; still at work")
+
+
+def _has_bars() -> bool:
+    """Whether standard error is seen by a person: a terminal, or the cell of a notebook."""
+    return sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel")
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _so_far(done: int, total: int | None, seconds: float) -> str:
+    """Steps, their rate, and the time that the others take at that rate."""
+    rate = done / seconds
+    speed = f"{rate:.3g} a second" if rate >= 1.0 or not done else f"{1 / rate:.3g} s each"
+    if total is None:
+        return f"{done:,} after {time_in_words(seconds)}, {speed}"
+    left = (
+        f", up to {time_in_words((total - done) / rate)} left" if done else ""
+    )  # fits may end earlier
+    share = 100 * done / total if total else 100.0
+    return f"{done:,} of {total:,} ({share:.0f}%) after {time_in_words(seconds)}, {speed}{left}"
+
+
+def time_in_words(seconds: float) -> str:
+    """A time as people say it."""
+    if seconds < 100.0:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000.0 else f"{seconds / 3600:.1f} h"

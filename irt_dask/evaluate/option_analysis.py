@@ -27,7 +27,7 @@ REASONS = (
     "unused_option",
 )
 #: Persons who chose an option, and who did not, from whom on it is tested.
-_LEAST = 5
+LEAST = 5
 #: Shares right are whole multiples of this, so that sums over items are exact.
 _UNIT = 1 << 30
 #: Classes of standing by which fifths are parted.
@@ -281,7 +281,7 @@ def _described(
         p = stats.t.sf(sign * t, df)
         # standings take few values where items or persons are few, and t is then no measure
         p = np.maximum(p, 1.0 / special.binom(all_n, n))
-        p[np.isnan(r) | (n < _LEAST) | (all_n - n < _LEAST)] = np.nan
+        p[np.isnan(r) | (n < LEAST) | (all_n - n < LEAST)] = np.nan
         curve = fifths / of_item(fifths)
         return {
             "count": count, "share": count / of_item(count), "rest": s1 / n,

@@ -151,6 +151,10 @@ class Rounds:
         else:
             self._last[name] = at, done
 
+    def waiting(self, name: str, seconds: float) -> None:
+        """Take that for so long no task has finished."""
+        Progress(self._option, name).waiting(seconds)
+
     def _close(self, name: str) -> None:
         self._shown.pop(name).__exit__()
 

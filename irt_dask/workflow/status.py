@@ -59,9 +59,20 @@ def _of_run(folder: Path) -> dict[str, Any]:
     }  # fmt: skip
     if rounds:
         found["round"] = {k: rounds[-1][k] for k in ("step", "round", "of", "seconds")}
+        found["round"]["left"] = _left([e for e in rounds if e["step"] == rounds[-1]["step"]])
     if state == "failed":
         found["error"] = {k: last[k] for k in ("error", "message", "exit_code")}
     return found
+
+
+def _left(rounds: list[dict[str, Any]]) -> float | None:
+    """Seconds that the other rounds of a step take at the rate of late; fits may end earlier."""
+    last, before = rounds[-1], rounds[:-1][-6:]
+    first = next((e for e in before if e["round"] < last["round"]), None)
+    if first is None or last["of"] is None or last["seconds"] <= first["seconds"]:
+        return None
+    each = (last["seconds"] - first["seconds"]) / (last["round"] - first["round"])
+    return round(each * (last["of"] - last["round"]), 1)
 
 
 def _state(last: str | None, held: bool, done: bool) -> str:

@@ -470,6 +470,13 @@ def test_a_page_tells_of_tests_if_asked(made, typed, monkeypatch):
     np.testing.assert_array_equal(told["curves"]["group_item_observed_score"], seen)
     assert told["persons"].attrs["n_lz"] == irt.person_fit(r, fit).attrs["n_lz"]
     assert told["notes"] == ()
+    typed(*tested, "--no-groups")
+    assert told["curves"].sizes["groups"] == 1
+    for name in ("item_infit", "item_sx2"):
+        expected = irt.item_fit(r, fit, groups=False)[name]
+        np.testing.assert_array_equal(told["results"]["Item fit"][name], expected)
+    without = ("report", "fit.nc", "--store", made / "s", "--out", "p.html", "--no-groups")
+    assert "of --tests, which is not there" in typed(*without, code=2).err
     typed("calibrate", made / "s", *args)
     assert "have sampling weights, which the tests do not take" in typed(*tested, code=2).err
     said = typed("report", "fit.nc", "--out", "p.html", "--tests", code=2).err

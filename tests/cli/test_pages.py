@@ -74,6 +74,16 @@ def test_the_readme_is_two_screens():
     assert any("pip install '.[test]' && pytest" in line for line in lines)
 
 
+TUTORIALS = sorted(p for p in (DOCS / "tutorials").glob("*.md") if p.stem != "index")
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_every_tutorial_has_pictures_and_ends_in_a_decision(page):
+    text = page.read_text()
+    assert "```{code-cell}\n# picture: " in text
+    assert re.search(r"^\*\*(The decision|What to do next year)\*\*: ", text, re.MULTILINE)
+
+
 def test_every_public_name_is_on_a_page():
     """Of the overview of functions, or of the plots."""
     text = (DOCS / "overview.md").read_text()

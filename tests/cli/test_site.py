@@ -168,7 +168,9 @@ def test_methods_are_cut_into_pages_without_loss(pages):
     kept = re.findall(r"^#+ (.*)", whole, re.MULTILINE)
     assert not set(titles) - set(kept)
     assert made["methods/something-new-fit_new.md"].startswith("# Something new")
-    assert "$$" in made["methods/marginal.md"]
+    for page in ("marginal", "joint", "rasch", "private", "bayes", "scoring", "fit", "linking"):
+        assert "$$" in made[f"methods/{page}.md"], f"the page {page} has no formula"
+    assert made["methods/fit.md"].index("infit}_j") < made["methods/fit.md"].index("C(alpha)")
 
 
 def test_the_reference_has_a_page_for_every_public_name(pages):

@@ -185,6 +185,21 @@ def test_status_of_a_run_that_works(finished: Path, capsys: pytest.CaptureFixtur
     assert "marginal" in table
 
 
+def test_status_says_how_long_a_stage_still_takes(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = events.Events(finished / events.NAME)
+    told.started(resumed=True)
+    with FolderLock(finished), told.of_stage("marginal"):
+        told.write("round", step="marginal ML", round=10, of=500, seconds=20.0)
+        assert status_of(finished)["round"]["left"] is None
+        told.write("round", step="marginal ML", round=40, of=500, seconds=50.0)
+        assert status_of(finished)["round"]["left"] == 460.0
+        table = shown(capsys, "status", finished)
+        assert "round 40 of 500 of marginal ML, after 50 s, up to 8 min left" in table
+    assert "left" not in shown(capsys, "status", finished), "nobody works there"
+
+
 def test_a_lock_that_somebody_looks_at_is_had(tmp_path: Path) -> None:
     """Who begins a run while another process looks is not turned away."""
     script = (

@@ -31,6 +31,8 @@ GROUPS = {
     "Errors and warnings": "IrtDaskError InputError StoreError IrtDaskWarning DataWarning "
     "ItemWarning ConvergenceWarning ApproximationWarning",
 }
+#: Sections of methods.md whose formulas are a section of formulas.md, how both begin.
+SAID = {"Scoring and": "Persons", "Fit of": "Fit"}
 #: Headings of methods.md by page; a section that is not here is a page of its own.
 FAMILIES = {
     "foundations": ("What holds for all methods", "Sums over|What identifies|Dense and|"
@@ -66,12 +68,14 @@ def methods(text: str, formulas: str) -> Pages:
 
 
 def _formulas(text: str) -> dict[str, str]:
-    """What formulas.md says of a method of calibration, by the name of its function."""
-    calibration = text.partition("\n## Calibration\n")[2].partition("\n## ")[0]
+    """What formulas.md says of methods: by the name of a function, or of a section of its own."""
     found = {}
-    for paragraph in re.split(r"\n(?=\*\*)", calibration):
-        if name := re.search(r"\(`(\w+)`", paragraph):
-            found[name[1]] = paragraph.strip()
+    for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        title, _, below = section.partition("\n")
+        found[title] = below.strip()
+        for paragraph in re.split(r"\n(?=\*\*)", below):
+            if name := re.match(r"\*\*.*\(`(\w+)`", paragraph.strip()):
+                found[name[1]] = paragraph.strip()
     return found
 
 
@@ -79,6 +83,7 @@ def _with_formula(section: str, said: dict[str, str]) -> str:
     """A section of methods, with the formula of the function that its heading names."""
     heading, _, rest = section.partition("\n")
     of = [text for name, text in said.items() if f"(`{name}`" in heading]
+    of += [said[theirs] for ours, theirs in SAID.items() if heading[3:].startswith(ours)]
     return "\n\n".join([heading, *of, rest.lstrip("\n")])
 
 
