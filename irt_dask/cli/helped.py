@@ -93,7 +93,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
          "--out table.csv", "means of groups and their difference"),
     ),
     "regress": (
-        ("regress values 'pv* ~ school' --join persons.csv --on person_id=pupil --out slopes.csv",
+        ("regress values 'pv* ~ books' --join persons.csv --on person_id=pupil --out slopes.csv",
          "ability on what is known of persons"),
     ),
     "trend": (

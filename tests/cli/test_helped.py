@@ -62,13 +62,14 @@ def _write_files(to):
     pd.DataFrame({"item": questions, "block": thirds}).to_csv(to / "topics.csv", index=False)
     pd.DataFrame({"item": questions, "domain": halves}).to_csv(to / "domains.csv", index=False)
     pupils = [*spring["pupil"], *(f"m{i:03d}" for i in range(60))]
-    pd.DataFrame({"pupil": pupils, "school": np.arange(260) % 3}).to_csv(
+    pd.DataFrame({"pupil": pupils, "books": np.arange(260) % 3}).to_csv(
         to / "persons.csv", index=False
     )
     models = _class(40, 30, 5).drop(columns="class").rename(columns={"pupil": "model"})
     models.to_csv(to / "models.csv", index=False)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::irt_dask.errors.IrtDaskWarning")
 def test_examples_of_help_run_one_after_the_other(typed, tmp_path):
     _write_files(tmp_path)
