@@ -98,7 +98,7 @@ def test_check_reads_every_format(kind, tmp_path, typed):
 def test_check_ends_with_the_error_of_the_ingest(tmp_path, typed):
     write_exam(tmp_path / "f.csv", unknown="9")
     told = typed("check", "f.csv", *ROLES, code=2)
-    assert "9: 3 no response in q2" in told.out
+    assert "9: 3 unknown in q2" in told.out
     assert told.err == typed("ingest", "f.csv", "s", *ROLES, code=2).err
     seen = checked(typed, "f.csv", *ROLES, "--missing", 9)
     assert {v["text"]: v["meaning"] for v in seen["values"]}["9"] == "not observed"
@@ -189,7 +189,7 @@ def test_init_asks_what_it_cannot_know(tmp_path, typed):
     write_exam(tmp_path / "f.csv", unknown="9")
     out = typed("init", "f.csv", *ROLES, "--exclude", "sex").out
     assert out.count("to decide") == 1
-    assert "what does '9' mean? 9: 3 no response in q2" in out
+    assert "what does '9' mean? 9: 3 unknown in q2" in out
     text = (tmp_path / "pipeline.toml").read_text()
     assert "[bayes]" not in text
     assert tomllib.loads(text)["data"]["exclude"] == ["sex"]
@@ -212,8 +212,10 @@ def test_bad_rows_count_until_it_is_said_what_becomes_of_them(tmp_path, typed):
     seen = checked(typed, "f.csv", code=2)
     assert (seen["rows"], seen["bad_rows"], seen["persons"]) == (60, 60, 60)
     assert (seen["item_id"], seen["items_without_responses"]) == (["place", "q1", "q2"], [])
-    out = typed("init", "f.csv", "--missing", "77", "--recode", "88=wrong").out
-    assert "to decide: what do they mean? other values: 10 no response in place" in out
+    assert seen["perhaps_no_items"] == {"place": "at least 51 different values"}
+    named = ("--column", "items=place,q1,q2")
+    out = typed("init", "f.csv", *named, "--missing", "77", "--recode", "88=wrong").out
+    assert "to decide: what do they mean? other values: 10 unknown in place" in out
     text = (tmp_path / "pipeline.toml").read_text()
     assert '= ["other values"]' not in text
     assert 'missing = ["77"]\n# missing = ["77", "Place 0", "Place 1", ' in text
@@ -301,7 +303,7 @@ def test_the_alternatives_of_several_values_go_together(tmp_path, typed):
 def test_a_comma_is_asked_about_as_a_decimal_sign(tmp_path, typed):
     (tmp_path / "f.csv").write_text("student;item;score\n7;q1;1,0\n7;q2;0,0\n8;q1;9\n8;q2;1,0\n")
     out = typed("init", "f.csv").out
-    assert "to decide: is ',' the decimal sign? 1,0: 2 no response\n" in out
+    assert "to decide: is ',' the decimal sign? 1,0: 2 unknown\n" in out
     assert out.count("to decide") == 2
     text = Path("pipeline.toml").read_text()
     assert '# missing = ["9"]   # ' in text
@@ -438,7 +440,7 @@ def test_categories_are_typed(typed, tmp_path, options):
 def test_values_that_a_column_does_not_have_are_told_by_column(typed, tmp_path):
     (tmp_path / "g.csv").write_text(GRADED)
     told = typed("check", "g.csv", "--categories", "q2=4", "--categories", "q3=3", code=2)
-    assert "4: 1 no response in q2" in told.out
+    assert "4: 1 unknown in q2" in told.out
     assert "'q2' has the value '4'; the item 'q2' has 4 categories" in told.err
     assert "say --categories if it has more, or --recode 4=CODE or --missing 4" in told.err
 
