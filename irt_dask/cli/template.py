@@ -217,7 +217,10 @@ class _Questions:
                 question = f"what does {value.text!r} mean?"
                 self._ask(f"{question} {line}", f"{line}. What does it mean?")
             few = min(_SHOWN, len(self.look.items) // 2)  # what most have is an answer
-            if 0 < len(value.columns) <= few:
+            graded = len(value.columns) > 2 and self.look.perhaps_categories.keys() >= {
+                *value.columns
+            }
+            if 0 < len(value.columns) <= few and not graded:
                 odd += value.columns
         if 2 * len({*odd}) <= len(self.look.items):  # else it is rows that are odd
             self._no_items += odd
