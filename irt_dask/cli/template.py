@@ -69,7 +69,7 @@ _TRIALS = (
     "in place of source"
 )
 _GRADED = """
-# A method for items of more than two categories (for a posterior: method = "bayes", [bayes] model = "gpcm").
+# For items of more than two categories (a posterior: method = "bayes", [bayes] model = "gpcm").
 """
 
 
@@ -217,11 +217,9 @@ class _Questions:
                 question = f"what does {value.text!r} mean?"
                 self._ask(f"{question} {line}", f"{line}. What does it mean?")
             few = min(_SHOWN, len(self.look.items) // 2)  # what most have is an answer
-            graded = len(value.columns) > 2 and self.look.perhaps_categories.keys() >= {
-                *value.columns
-            }
-            if 0 < len(value.columns) <= few and not graded:
-                odd += value.columns
+            graded = {*value.columns} & self.look.perhaps_categories.keys()
+            if 0 < len(value.columns) <= few:  # a code of several items is theirs
+                odd += [c for c in value.columns if len(graded) < 3 or c not in graded]
         if 2 * len({*odd}) <= len(self.look.items):  # else it is rows that are odd
             self._no_items += odd
         if len(unknown) > _SHOWN:
@@ -300,8 +298,9 @@ def _methods(look: Look, counts: set[int]) -> str:
     if look.groups is not None:
         some = _comment(", ".join(list(look.groups)[:_SHOWN]))
         each, all_alike = "with a distribution of ability each", "with one for everybody"
-        used, other = ("groups", "normal") if look.weighted else ("normal", "groups")
-        told = all_alike if look.weighted else each
+        marginal = look.weighted or max(counts, default=BINARY) > BINARY  # which has groups
+        used, other = ("groups", "normal") if marginal else ("normal", "groups")
+        told = all_alike if marginal else each
         prior = (
             f'# {len(look.groups)} groups: {some}; {told}:  prior = "{other}"\nprior = "{used}"\n'
         )

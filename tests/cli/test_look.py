@@ -779,7 +779,7 @@ def test_letters_are_offered_a_key_and_yes_is_not_wrong(tmp_path, typed):
         typed("init", file, "--out", tmp_path / f"{n}.toml")
         (line,) = re.findall("# (recode = .*)", (tmp_path / f"{n}.toml").read_text())
         assert tomllib.loads(line)["recode"] == {yes: "right", no: "wrong"}
-    file = small_file(tmp_path / "w.csv", lambda i, j: ("yes", "no", "perhaps")[(i * 3 + j) % 3])
+    file = small_file(tmp_path / "w.csv", lambda i, j: ("yes", "no", "perhaps")[(i + j) % 3])
     typed("init", file, "--out", tmp_path / "w.toml")
     assert "# categories = 3" in (tmp_path / "w.toml").read_text()
 
@@ -806,3 +806,10 @@ def test_attempts_are_counted_before_a_pipeline(typed, tmp_path):
     out = typed("init", "y.csv").out
     assert "by irt-dask ingest with --trials, and name that store here" in out
     assert "trials=" not in out
+
+
+def test_groups_of_a_marginal_calibration_are_those_of_the_scores(typed, tmp_path):
+    """As run says otherwise that abilities are drawn towards 0."""
+    small_file(tmp_path / "r.csv", lambda i, j: ("a" if i % 2 else "b") if j == 0 else str(i % 3))
+    typed("init", "r.csv", "--categories", "3", "--column", "group=q0")
+    assert 'prior = "groups"\n' in Path("pipeline.toml").read_text()
