@@ -72,7 +72,8 @@ def refused(column: str) -> Iterator[None]:
         yield
     except InputError as error:
         said = str(error)
-        told = said.replace(f"columns={{'facets': {column!r}}}", f"trials={column!r}")
+        facet = {"facets": column}
+        told = said.replace(f"columns={facet!r}", f"trials={column!r}")
         if told == said and _NO_ITEMS not in said:
             raise
         raise InputError(
