@@ -138,7 +138,7 @@ def value_line(value: Value, look: Look) -> str:
     n = _about(round(value.n / (1 if look.whole else look.share)), look)
     where = f" in {shortened(value.columns, 4)}" if value.columns else ""
     text = value.text or "(empty)"
-    return f"{text}: {n} {value.meaning}{where if value.meaning == 'no response' else ''}"
+    return f"{text}: {n} {value.meaning}{where if value.unknown else ''}"
 
 
 def suggested(look: Look) -> int | dict[str, int]:

@@ -16,8 +16,9 @@ from irt_dask.ingest.columns.limits import DATA
 from irt_dask.ingest.columns.meanings import plainly
 from irt_dask.ingest.columns.numbers import number_of, of_decimal
 from irt_dask.ingest.columns.reasons import LONGEST_CODE
+from irt_dask.ingest.columns.recorder import OTHER
 from irt_dask.ingest.columns.suspects import perhaps_weight
-from irt_dask.ingest.look import OTHER, Look
+from irt_dask.ingest.look import Look
 from irt_dask.ingest.sources.delimited import DelimitedSource
 from irt_dask.ingest.sources.item_tables import read_categories
 from irt_dask.ingest.text.dialect import Dialect
@@ -62,8 +63,13 @@ _TESTS = """[tests]
 item_fit = true               # infit, S-X2, observed curves: item_fit.csv, the page of each item"""
 _UNTESTED = """# [tests]
 # item_fit = true             # only of persons without weights"""
+#: Attempts are counted before, as no key of a pipeline says them.
+_TRIALS = (
+    "count the attempts first, by irt-dask ingest with --trials, and name that store here, "
+    "in place of source"
+)
 _GRADED = """
-# Items of more than two categories (for a posterior: method = "bayes", [bayes] model = "gpcm").
+# For items of more than two categories (a posterior: method = "bayes", [bayes] model = "gpcm").
 """
 
 
@@ -100,7 +106,7 @@ def _seen(look: Look) -> list[str]:
         lines.append(f"# Columns that are not used: {_comment(shortened(others(look), _SHOWN))}")
     if look.empty:
         lines.append(f"# Without any response, left out: {_comment(shortened(look.empty, _SHOWN))}")
-    known = [value_line(v, look) for v in look.values if v.meaning != "no response"]
+    known = [value_line(v, look) for v in look.values if not v.unknown]
     return [*lines, f"# Values: {_comment('; '.join(known[:_SHOWN]))}"]
 
 
@@ -132,16 +138,21 @@ class _Questions:
             self._ask_about_columns()
         self._ask_about_values()
         if look.problem is not None and not self.to_decide:
-            self._ask(typed(look.problem, work.run), typed(look.problem, work.run))
+            told = typed(look.problem.replace("say trials=", _TRIALS), work.run)
+            self._ask(told, told)
         self._ask_about_roles()
         if self._no_items:
             exclude = [*dict.fromkeys([*(given.get("exclude") or []), *self._no_items])]
             self._perhaps["exclude"] = exclude, "those of them that are no items"
 
     def counts(self) -> set[int]:
-        """The numbers of categories of items, as far as they are known."""
+        """The numbers of categories of items, as far as they are known, or what may be decided."""
         said = self.sure.get("categories")
-        if self.look.n_categories or said is None or said == DATA:
+        perhaps = self._perhaps["categories"][0] if "categories" in self._perhaps else BINARY
+        most = perhaps if isinstance(perhaps, int) else max(perhaps.values())
+        if not self.look.n_categories and (said == DATA or (said is None and most > BINARY)):
+            return {BINARY, BINARY + 1}  # for a model of either
+        if self.look.n_categories or said is None:
             return {*self.look.n_categories}
         if isinstance(said, int):
             return {said}
@@ -179,7 +190,7 @@ class _Questions:
         decimal = (
             self.given.get("decimal") if isinstance(self.look.source, DelimitedSource) else "."
         )
-        unknown = [v for v in self.look.values if v.meaning == "no response"]
+        unknown = [v for v in self.look.values if v.unknown]
         of_roles = {*self._roles.values()}
         answered = {*of_roles, *self.look.suspects}  # by what becomes of the column
         unknown = [
@@ -187,7 +198,7 @@ class _Questions:
             if not v.columns or not answered.issuperset(v.columns)
             or (of_roles.issuperset(v.columns) and of_decimal(v.text, decimal))
         ]  # fmt: skip
-        codes, labels = [], []
+        codes, labels, odd = [], [], list[str]()
         for value in unknown[:_SHOWN]:
             line = value_line(value, self.look)
             if value.text == OTHER or len(value.text) > LONGEST_CODE:
@@ -201,13 +212,16 @@ class _Questions:
                 continue
             else:
                 codes.append(value.text)
-                if _is_label(value.text) and 2 * len(value.columns) >= len(self.look.items):
+                if _is_word(value.text) and 2 * len(value.columns) >= len(self.look.items):
                     labels.append(value.text)
                 question = f"what does {value.text!r} mean?"
                 self._ask(f"{question} {line}", f"{line}. What does it mean?")
             few = min(_SHOWN, len(self.look.items) // 2)  # what most have is an answer
-            if 0 < len(value.columns) <= few:
-                self._no_items += value.columns
+            graded = {*value.columns} & self.look.perhaps_categories.keys()
+            if 0 < len(value.columns) <= few:  # a code of several items is theirs
+                odd += [c for c in value.columns if len(graded) < 3 or c not in graded]
+        if 2 * len({*odd}) <= len(self.look.items):  # else it is rows that are odd
+            self._no_items += odd
         if len(unknown) > _SHOWN:
             self.lines.append(f"# ... and {len(unknown) - _SHOWN} more such values")
         if codes:
@@ -237,8 +251,11 @@ class _Questions:
             self._perhaps["recode"] = {**said, **of}, 'of partial credit; or { "0.5" = "wrong" }'
             self._perhaps["categories"] = len(of), "with it"
             return
-        truth = {c.casefold() for c in codes} == {"t", "f"}
-        meant = {c: plainly(c) or ("right" if truth and c in "Tt" else "wrong") for c in codes}
+        truth = {c.casefold() for c in codes} in ({"t", "f"}, {"y", "n"}, {"j", "n"})
+        meant = {c: plainly(c) or ("right" if truth and c in "TtYyJj" else "wrong") for c in codes}
+        if not truth and len(codes) > BINARY and all(len(c) == 1 and c.isalpha() for c in codes):
+            why = "of answers as they were given: a file with columns item and key, the right one"
+            self._perhaps["key"] = "key.csv", why
         why = 'the others; or "right"' if silent and not truth else "if the words mean that"
         self._perhaps["recode"] = {**said, **meant}, why
 
@@ -250,9 +267,9 @@ class _Questions:
             self._perhaps["columns"] = self.sure["columns"] | self._roles, "if so"
 
 
-def _is_label(text: str) -> bool:
-    """Whether a value is a word that stands for a category, neither a number nor a letter."""
-    return len(text) > 1 and not math.isfinite(number_of(text)) and plainly(text) is None
+def _is_word(text: str) -> bool:
+    """Whether a value is a word that may stand for a category, neither a number nor a letter."""
+    return len(text) > 1 and not math.isfinite(number_of(text))
 
 
 def _fractions(codes: list[str]) -> list[str]:
@@ -281,8 +298,9 @@ def _methods(look: Look, counts: set[int]) -> str:
     if look.groups is not None:
         some = _comment(", ".join(list(look.groups)[:_SHOWN]))
         each, all_alike = "with a distribution of ability each", "with one for everybody"
-        used, other = ("groups", "normal") if look.weighted else ("normal", "groups")
-        told = all_alike if look.weighted else each
+        marginal = look.weighted or max(counts, default=BINARY) > BINARY  # which has groups
+        used, other = ("groups", "normal") if marginal else ("normal", "groups")
+        told = all_alike if marginal else each
         prior = (
             f'# {len(look.groups)} groups: {some}; {told}:  prior = "{other}"\nprior = "{used}"\n'
         )

@@ -10,8 +10,8 @@ from __future__ import annotations
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from irt_dask.arrays import Ints
 from irt_dask.engine.progress import ProgressOption
 from irt_dask.errors import DataWarning, InputError, IrtDaskWarning
 from irt_dask.ingest import trials as attempts
-from irt_dask.ingest.columns.meanings import CODES, MISSING, UNKNOWN, meaning_of
+from irt_dask.ingest.columns.meanings import CODES
+from irt_dask.ingest.columns.recorder import NOT_KNOWN, Recorder
 from irt_dask.ingest.columns.rows import Rows
-from irt_dask.ingest.columns.suspects import Seen, by_name
-from irt_dask.ingest.columns.values import Codes, Distinct
+from irt_dask.ingest.columns.suspects import NONE_IS_ITEM, Seen, by_name, by_values
+from irt_dask.ingest.columns.values import Codes
 from irt_dask.ingest.options import Options
 from irt_dask.ingest.run import read_into
 from irt_dask.ingest.sort.occurring import recode_from_1
@@ -34,15 +34,14 @@ from irt_dask.ingest.sort.writing import DROPPED
 from irt_dask.ingest.sources.opening import open_source, persons_table
 from irt_dask.ingest.sources.source import Source, TextSource
 from irt_dask.ingest.text.quotes import LINE_END
-from irt_dask.store.categories import BINARY, MOST
+from irt_dask.store.categories import BINARY
 
 #: Pieces of a file, of 16 MB and more, that are read; more are sampled.
 _PIECES = 3
 #: Persons are counted exactly up to so many, beyond by the smallest of their hashes.
 _HASHES = 1 << 16
-#: Values and groups that are kept apart, and bad rows of a piece.
+#: Bad rows of a piece that are kept.
 _MOST = 50
-OTHER = "other values"
 
 
 @dataclass(frozen=True)
@@ -50,9 +49,14 @@ class Value:
     """A value that stands for responses: what it is taken for, how often, and in which columns."""
 
     text: str
-    meaning: str  # right, wrong, code 2, ..., not observed, an answer, no response
+    meaning: str  # right, wrong, code 2, ..., not observed, an answer, unknown
     n: int
     columns: tuple[str, ...]
+
+    @property
+    def unknown(self) -> bool:
+        """Whether it is neither a response nor known to stand for none."""
+        return self.meaning == NOT_KNOWN
 
 
 @dataclass
@@ -124,7 +128,8 @@ def look_at(
         elif trials is not None:
             given = options = attempts.shares(options, trials)
         codes, folder = options.checked(), Path(scratch)
-        found = _read(path, options, codes, folder / "source", everything)
+        with attempts.refused(column) if column else nullcontext():
+            found = _read(path, options, codes, folder / "source", everything)
         if found is None:  # rows go over several lines
             options = replace(options, several_lines=True)
             found = _read(path, options, codes, folder / "again", everything)
@@ -154,7 +159,7 @@ def _read(
     n = source.n_pieces
     whole = everything or n <= _PIECES
     pieces = range(n) if whole else (0, n // 2, n - 1)
-    recorder = _Recorder.of(options.bound(codes, source, None))
+    recorder = Recorder.of(options.bound(codes, source, None))
     found = Look(source, sum(_size(source, k) for k in pieces), whole)
     tables = [table for table in (source, persons) if table is not None]
     roles = {role for table in tables for role in table.roles.single}
@@ -231,51 +236,6 @@ def _try(
 # --- what is counted ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Recorder(Codes):
-    """Codes that keep which values they have seen, by item where these are columns."""
-
-    seen: dict[str, Counter[str]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, codes: Codes) -> _Recorder:
-        """Return codes that mean the same."""
-        return cls(**{f.name: getattr(codes, f.name) for f in fields(codes)})
-
-    def decode(self, values: Distinct, items: Sequence[str], item: Ints) -> np.ndarray:
-        """Return the codes of values; count these."""
-        n = len(values.values)
-        keys = values.index.astype(np.int64)
-        if items:
-            keys = keys + item.astype(np.int64) * n
-        for key, count in zip(*np.unique(keys, return_counts=True), strict=True):
-            column = items[key // n] if items else ""
-            counter = self.seen.setdefault(column, Counter())
-            text = values.stripped[key % n]
-            if text not in counter and len(counter) >= _MOST:
-                text = OTHER
-            counter[text] += int(count)
-        return super().decode(values, items, item)
-
-    def meaning(self, text: str, column: str) -> str:
-        """Return what a value is taken for; a column is an item, or "" where it holds any."""
-        code = self.code(text)
-        words = {MISSING: "not observed", UNKNOWN: "no response", None: "an answer"}
-        k = self.limits.of(column)
-        if code in words:
-            return words[code]
-        if code is not None and code >= MOST:
-            return str(meaning_of(code))
-        if code is None or code >= k:
-            return "no response"
-        return ("wrong", "right")[code] if k == BINARY else f"code {code}"
-
-    def n_answers(self, column: str) -> int:
-        """Return how many values of a column do not mean not observed, in bad rows too."""
-        counts = self.seen.get(column, Counter())
-        return sum(n for text, n in counts.items() if self.meaning(text, column) != "not observed")
-
-
 class _Tally:
     """Adds up pieces."""
 
@@ -327,7 +287,7 @@ class _Tally:
         hashes = pd.util.hash_array(ids.to_numpy(zero_copy_only=False), categorize=False)
         self._hashes = np.union1d(self._hashes, hashes)[:_HASHES]
 
-    def finish(self, recorder: _Recorder, stops: bool) -> None:
+    def finish(self, recorder: Recorder, stops: bool) -> None:
         """Draw the conclusions; bad rows count where they stop an ingest until they are mended."""
         found, n = self.found, self._hashes.size
         found.notes += [f"{found.source.path}: {note}" for note in found.source.notes]
@@ -351,17 +311,22 @@ class _Tally:
             n_rows = found.n_rows - (0 if self._columns and undecided else found.n_bad)
         found.n_cells = n_rows * len(found.items)
         if self.roles.form == "wide":
-            suspects = by_name(found.items)
-            for item, why in self._seen.constant(self._columns).items():
-                suspects.setdefault(item, why)
-            found.suspects = {i: w for i, w in suspects.items() if i not in self.roles.confirmed}
+            unknown = {item: recorder.n_unknown(item) for item in found.items}
+            suspects = self._seen.constant(self._columns) | by_values(unknown)
+            suspects |= by_name(found.items)
+            found.suspects = {
+                i: suspects[i] for i in found.items
+                if i in suspects and i not in self.roles.confirmed
+            }  # fmt: skip
+            if found.items and len(found.suspects) == len(found.items):
+                found.notes.append(f"{found.source.path}: {NONE_IS_ITEM}")
         if self._groups:
             found.groups = dict(self._groups.most_common())
         found.values = _values(recorder)
         _suggest(found, recorder)
 
 
-def _values(recorder: _Recorder) -> list[Value]:
+def _values(recorder: Recorder) -> list[Value]:
     """Return the values by how often they stand for responses."""
     counts: Counter[tuple[str, str]] = Counter()
     columns: dict[tuple[str, str], list[str]] = {}
@@ -375,7 +340,7 @@ def _values(recorder: _Recorder) -> list[Value]:
     ]
 
 
-def _suggest(look: Look, recorder: _Recorder) -> None:
+def _suggest(look: Look, recorder: Recorder) -> None:
     """Note by column how many categories the codes suggest, if they may be more than two.
 
     Only where nobody has said what such codes mean.  A lone 7, 8 or 9 means more often that

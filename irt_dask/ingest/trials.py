@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ from irt_dask.store.writer import check_rows_per_block
 
 #: In the warning of answers that cannot be counted.
 FEWER = "have fewer attempts"
+#: In what is said of a file that has persons alone.
+_NO_ITEMS = "no column has a usual name of the item"
 #: Of pieces of a file.
 NOT_SAID = (
     "categories: n of an item is the most attempts that a person has at it, which pieces of a file "
@@ -62,6 +65,23 @@ def of_attempts(options: Options, column: str) -> Options:
     return replace(options, columns={**given, "facets": column})
 
 
+@contextmanager
+def refused(column: str) -> Iterator[None]:
+    """Say of trials= what is wrong with the facet that attempts are read as."""
+    try:
+        yield
+    except InputError as error:
+        said = str(error)
+        facet = {"facets": column}
+        told = said.replace(f"columns={facet!r}", f"trials={column!r}")
+        if told == said and _NO_ITEMS not in said:
+            raise
+        raise InputError(
+            f"{told}; attempts are counted in a long file, a row per attempt; of a wide file whose "
+            f"values are shares right say of how many: trials=N"
+        ) from None
+
+
 def items_of(names: Iterable[str]) -> tuple[str, ...]:
     """The items, each once, that columns ``item@attempt`` are of."""
     return tuple(dict.fromkeys(name.rpartition(AT)[0] for name in names))
@@ -80,9 +100,10 @@ def read_counted(
     """Read a long file whose ``column`` numbers the attempts; see :func:`irt_dask.ingest`."""
     attempts = of_attempts(options, column)
     with create(store) as draft, run_tasks(client, progress) as tasks:
-        found = run.read_into(
-            draft.scratch / "attempts", path, attempts, client, progress, new=True
-        )
+        with refused(column):
+            found = run.read_into(
+                draft.scratch / "attempts", path, attempts, client, progress, new=True
+            )
         counting = _Counting.of(found)
         counting.tell(path)
         rows = check_rows_per_block(options.rows_per_block, len(counting.items), found.n_persons)

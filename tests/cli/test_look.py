@@ -98,7 +98,7 @@ def test_check_reads_every_format(kind, tmp_path, typed):
 def test_check_ends_with_the_error_of_the_ingest(tmp_path, typed):
     write_exam(tmp_path / "f.csv", unknown="9")
     told = typed("check", "f.csv", *ROLES, code=2)
-    assert "9: 3 no response in q2" in told.out
+    assert "9: 3 unknown in q2" in told.out
     assert told.err == typed("ingest", "f.csv", "s", *ROLES, code=2).err
     seen = checked(typed, "f.csv", *ROLES, "--missing", 9)
     assert {v["text"]: v["meaning"] for v in seen["values"]}["9"] == "not observed"
@@ -189,7 +189,7 @@ def test_init_asks_what_it_cannot_know(tmp_path, typed):
     write_exam(tmp_path / "f.csv", unknown="9")
     out = typed("init", "f.csv", *ROLES, "--exclude", "sex").out
     assert out.count("to decide") == 1
-    assert "what does '9' mean? 9: 3 no response in q2" in out
+    assert "what does '9' mean? 9: 3 unknown in q2" in out
     text = (tmp_path / "pipeline.toml").read_text()
     assert "[bayes]" not in text
     assert tomllib.loads(text)["data"]["exclude"] == ["sex"]
@@ -212,8 +212,10 @@ def test_bad_rows_count_until_it_is_said_what_becomes_of_them(tmp_path, typed):
     seen = checked(typed, "f.csv", code=2)
     assert (seen["rows"], seen["bad_rows"], seen["persons"]) == (60, 60, 60)
     assert (seen["item_id"], seen["items_without_responses"]) == (["place", "q1", "q2"], [])
-    out = typed("init", "f.csv", "--missing", "77", "--recode", "88=wrong").out
-    assert "to decide: what do they mean? other values: 10 no response in place" in out
+    assert seen["perhaps_no_items"] == {"place": "at least 51 different values"}
+    named = ("--column", "items=place,q1,q2")
+    out = typed("init", "f.csv", *named, "--missing", "77", "--recode", "88=wrong").out
+    assert "to decide: what do they mean? other values: 10 unknown in place" in out
     text = (tmp_path / "pipeline.toml").read_text()
     assert '= ["other values"]' not in text
     assert 'missing = ["77"]\n# missing = ["77", "Place 0", "Place 1", ' in text
@@ -301,7 +303,7 @@ def test_the_alternatives_of_several_values_go_together(tmp_path, typed):
 def test_a_comma_is_asked_about_as_a_decimal_sign(tmp_path, typed):
     (tmp_path / "f.csv").write_text("student;item;score\n7;q1;1,0\n7;q2;0,0\n8;q1;9\n8;q2;1,0\n")
     out = typed("init", "f.csv").out
-    assert "to decide: is ',' the decimal sign? 1,0: 2 no response\n" in out
+    assert "to decide: is ',' the decimal sign? 1,0: 2 unknown\n" in out
     assert out.count("to decide") == 2
     text = Path("pipeline.toml").read_text()
     assert '# missing = ["9"]   # ' in text
@@ -438,7 +440,7 @@ def test_categories_are_typed(typed, tmp_path, options):
 def test_values_that_a_column_does_not_have_are_told_by_column(typed, tmp_path):
     (tmp_path / "g.csv").write_text(GRADED)
     told = typed("check", "g.csv", "--categories", "q2=4", "--categories", "q3=3", code=2)
-    assert "4: 1 no response in q2" in told.out
+    assert "4: 1 unknown in q2" in told.out
     assert "'q2' has the value '4'; the item 'q2' has 4 categories" in told.err
     assert "say --categories if it has more, or --recode 4=CODE or --missing 4" in told.err
 
@@ -704,3 +706,110 @@ def test_json_lines_are_called_as_py_irt_calls_them(tmp_path, typed):
 def test_a_file_without_persons_says_what_to_add(tmp_path, typed):
     (tmp_path / "r.csv").write_text("q1,q2\n0,1\n1,0\n")
     assert "add one, such as id" in typed("check", tmp_path / "r.csv", code=2).err
+
+
+# --- files that are no responses, and columns that are none ---------------------------------------
+
+
+def test_values_that_nobody_explained_are_not_called_nonresponse(tmp_path, typed):
+    file = small_file(tmp_path / "r.csv", lambda i, j: str((i + j) % 3))
+    assert "unknown in q0 ... q7 (8)" in typed("check", file, code=2).out
+    meant = {v["text"]: v["meaning"] for v in checked(typed, file, code=2)["values"]}
+    assert meant == {"0": "wrong", "1": "right", "2": "unknown"}
+
+
+def test_columns_of_many_different_values_are_asked_about(tmp_path, typed):
+    """Once, and not value by value; not where most columns have them, as answers without a key."""
+    file = small_file(
+        tmp_path / "r.csv", lambda i, j: f"{i}.5" if j in (2, 5) else str((i + j) % 2)
+    )
+    seen = checked(typed, file, code=2)
+    assert set(seen["perhaps_no_items"]) == {"q2", "q5"}
+    out = typed("init", file, "--out", tmp_path / "p.toml").out
+    assert "to decide: are these items? q2, q5\nthen, when" in out
+    assert '# exclude = ["q2", "q5"]' in (tmp_path / "p.toml").read_text()
+    file = small_file(tmp_path / "s.csv", lambda i, j: str(20 + i + j))
+    assert checked(typed, file, code=2)["perhaps_no_items"] == {}
+
+
+def test_columns_of_large_assessments_are_known_by_name(tmp_path, typed):
+    """And the items that share a code with them are not offered as none."""
+    rows = [f"p{i},{i % 3},{i % 3},{i % 3},{i % 2},{i % 2},{i % 2},{i % 2},36,{1 + i % 2},{i % 14}"
+            for i in range(40)]  # fmt: skip
+    head = "id,M1,M2,M3,N1a,N2b,N3c,N4d,IDCNTRY,ITSEX,IDBOOK"
+    (tmp_path / "f.csv").write_text("\n".join([head, *rows]))
+    seen = checked(typed, "f.csv", code=2)
+    assert set(seen["perhaps_no_items"]) == {"IDCNTRY", "ITSEX", "IDBOOK"}
+    assert seen["perhaps_categories"] == {"M1": 3, "M2": 3, "M3": 3}
+    typed("init", "f.csv")
+    text = Path("pipeline.toml").read_text()
+    assert '# exclude = ["IDCNTRY", "ITSEX", "IDBOOK"]' in text
+
+
+def test_tables_of_persons_and_of_items_are_told_where_they_belong(tmp_path, typed):
+    (tmp_path / "p.csv").write_text("person,age,weight\na,12,1.5\nb,13,2\n")
+    assert "give it beside a file of responses, by --persons" in typed("check", "p.csv", code=2).out
+    (tmp_path / "k.csv").write_text("item,key\nq1,A\nq2,B\n")
+    for command in ("check", "init"):
+        told = typed(command, "k.csv", code=2).err
+        assert "goes with a file of responses: --key ... or --categories ..." in told
+        assert "add one, such as id" not in told
+
+
+def test_a_title_above_the_header_and_a_workbook_called_csv(tmp_path, typed):
+    (tmp_path / "t.csv").write_text("Spring test;;\n;;\nid;q1;q2\na;0;1\n")
+    assert "if this is a title, delete it" in typed("check", "t.csv", code=2).err
+    (tmp_path / "w.csv").write_bytes(b"PK\x03\x04\x14\x00\x00\x00\x08\x00")
+    assert "a workbook or an archive, whatever its name" in typed("check", "w.csv", code=2).err
+
+
+def test_a_row_of_totals_makes_no_columns_of_others(tmp_path, typed):
+    file = small_file(tmp_path / "r.csv", lambda i, j: str((i + j) % 2))
+    file.write_text(file.read_text() + "sum," + ",".join(str(70 + j) for j in range(8)) + "\n")
+    typed("init", file, "--out", tmp_path / "p.toml")
+    assert "# exclude" not in (tmp_path / "p.toml").read_text()
+
+
+def test_letters_are_offered_a_key_and_yes_is_not_wrong(tmp_path, typed):
+    file = small_file(tmp_path / "r.csv", lambda i, j: "ABCD"[(i * 3 + j) % 4])
+    typed("init", file, "--out", tmp_path / "p.toml")
+    assert '# key = "key.csv"' in (tmp_path / "p.toml").read_text()
+    for n, (yes, no) in enumerate([("yes", "no"), ("Y", "N"), ("Ja", "Nein")]):
+        file = small_file(tmp_path / f"{n}.csv", lambda i, j: (yes, no)[(i * 3 + j) % 2])  # noqa: B023
+        typed("init", file, "--out", tmp_path / f"{n}.toml")
+        (line,) = re.findall("# (recode = .*)", (tmp_path / f"{n}.toml").read_text())
+        assert tomllib.loads(line)["recode"] == {yes: "right", no: "wrong"}
+    file = small_file(tmp_path / "w.csv", lambda i, j: ("yes", "no", "perhaps")[(i + j) % 3])
+    typed("init", file, "--out", tmp_path / "w.toml")
+    assert "# categories = 3" in (tmp_path / "w.toml").read_text()
+
+
+@pytest.mark.parametrize("options", [(), ("--categories", "data")])
+def test_what_is_decided_of_categories_leaves_a_file_that_runs(typed, tmp_path, options):
+    """The method is one for the categories that init offers, or whose number the data say."""
+    codes = np.random.default_rng(7).integers(1, 5, (300, 4))
+    table = pd.DataFrame(codes, columns=list("abcd")).rename_axis("person")
+    table.to_csv(tmp_path / "g.csv")
+    typed("init", "g.csv", *options)
+    file = Path("pipeline.toml")
+    config = read_config(file)
+    assert (config.calibrate.method, config.marginal.model) == ("marginal", "2pl+graded")
+    text = file.read_text()
+    if not options:
+        text = text.replace("# recode", "recode").replace("# categories", "categories")
+        file.write_text(text)
+        typed("run", "pipeline.toml")
+
+
+def test_attempts_are_counted_before_a_pipeline(typed, tmp_path):
+    (tmp_path / "y.csv").write_text("person,item,attempt,response\na,q,1,0\na,q,2,1\nb,q,1,1\n")
+    out = typed("init", "y.csv").out
+    assert "by irt-dask ingest with --trials, and name that store here" in out
+    assert "trials=" not in out
+
+
+def test_groups_of_a_marginal_calibration_are_those_of_the_scores(typed, tmp_path):
+    """As run says otherwise that abilities are drawn towards 0."""
+    small_file(tmp_path / "r.csv", lambda i, j: ("a" if i % 2 else "b") if j == 0 else str(i % 3))
+    typed("init", "r.csv", "--categories", "3", "--column", "group=q0")
+    assert 'prior = "groups"\n' in Path("pipeline.toml").read_text()

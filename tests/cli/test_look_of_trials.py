@@ -59,3 +59,27 @@ def test_pieces_do_not_say_categories(typed, tmp_path, monkeypatch):
     assert said["item_id"] == ["a", "b", "c"]
     assert (said["n_categories"], said["missing_share"]) == (None, None)
     assert any("pieces of a file do not say" in note for note in said["notes"])
+
+
+def test_files_that_have_no_such_attempts(typed, tmp_path):
+    """What was typed is spoken of, and what each form of a file can say."""
+    (tmp_path / "w.csv").write_text("person,a,b\np,5,1\nq,0,3\n")
+    for command in (("check", "w.csv"), ("ingest", "w.csv", "s")):
+        told = typed(*command, "--trials", "attempt", "--quiet", code=2).err
+        assert "--trials attempt: there is no such column" in told
+        assert "facets" not in told
+        assert "of a wide file whose values are shares right say of how many: --trials N" in told
+    told = typed("check", "w.csv", "--trials", "8", "--quiet", code=2).err
+    assert "if responses are counts, 0 to 8, say --categories 9 in place of --trials" in told
+    (tmp_path / "v.csv").write_text("person,attempt,a\np,1,0\np,2,1\n")
+    told = typed("check", "v.csv", "--trials", "attempt", "--quiet", code=2).err
+    assert "attempts are counted in a long file, a row per attempt" in told
+
+
+@pytest.mark.parametrize("n", [127, 200])
+def test_more_attempts_than_a_response_can_count(typed, tmp_path, n):
+    rows = "".join(f"{p},{i},{t},{t % 2}\n" for p in "pq" for i in "ab" for t in range(n))
+    (tmp_path / "y.csv").write_text("person,item,attempt,response\n" + rows)
+    told = typed("check", "y.csv", "--trials", "attempt", "--quiet", code=2).err
+    assert f"the item 'a' has {n} attempts of one person" in told
+    assert "from 1 to 14" in typed("check", "y.csv", "--trials", str(n), "--quiet", code=2).err

@@ -72,7 +72,9 @@ def test_shares_of_attempts(tmp_path):
     assert found.read_block(0).data.values.tolist() == [[7, 10], [0, 3]]
     with pytest.raises(InputError, match=r"a share right of n attempts: trials=n"):
         irt.ingest(path, tmp_path / "t")
-    with pytest.raises(InputError, match=r"'\.7'; a response is 0 to 4"):
+    with pytest.raises(
+        InputError, match=r"'\.7'; a response is the share right of 4 attempts: 0, 0.25, ... 1"
+    ):
         irt.ingest(path, tmp_path / "t", trials=4)
 
 

@@ -24,7 +24,8 @@ WORDS = {"right": 1, "wrong": 0, "missing": -1, **NONRESPONSE}
 #: Labels that say which is right, and the other of the two: offered, never taken unsaid.
 _OPPOSITES = (("right", "wrong"), ("correct", "incorrect"), ("pass", "fail"), ("passed", "failed"),
               ("richtig", "falsch"), ("korrekt", "inkorrekt"), ("correcto", "incorrecto"),
-              ("juste", "faux"), ("corretto", "sbagliato"))  # fmt: skip
+              ("juste", "faux"), ("corretto", "sbagliato"),
+              ("yes", "no"), ("ja", "nein"), ("oui", "non"))  # fmt: skip
 _PLAIN = {word: ("right", other) for word, other in _OPPOSITES}
 _PLAIN |= {word: ("wrong", other) for other, word in _OPPOSITES}
 MISSING = -1

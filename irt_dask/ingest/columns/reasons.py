@@ -17,12 +17,13 @@ LONGEST_CODE = 40
 
 def reason(
     value: str, item: str, limits: Limits, *, code: int, keyed: bool, decimal: str | None,
-    of_file: str | None,
+    of_file: str | None, trials: int = 0,
 ) -> str:  # fmt: skip
     """Say why the value of an item is refused, and what to do.
 
     ``code`` is what it means, beyond the item's categories, or UNKNOWN.  ``decimal`` is the sign in
     numbers that was said, ``of_file`` that of the file, where it can have another one than a dot.
+    ``trials`` is how many attempts responses are a share of, if they are.
     """
     if len(value) > LONGEST_CODE or len(value.splitlines()) > 1:  # nobody would type it
         return rule_of(limits, item)
@@ -40,6 +41,8 @@ def reason(
     if hint:
         return f"{rule_of(limits, item)}{hint}"
     number = number_of(value, decimal)
+    if math.isfinite(number) and trials:
+        return _of_trials(number, said, trials)
     if math.isfinite(number):
         found = _number(number, said, item, limits, digits={*value})
         if found:
@@ -93,6 +96,16 @@ def _beyond(value: str, item: str, limits: Limits, code: int, plain: bool) -> st
     said = shorten(value)
     remedy = "say" if item in limits.stored else "say categories= if it has more, or"
     return f"{meaning}{limits.said(item)}; {remedy} recode={{{said}: CODE}} or missing=[{said}]"
+
+
+def _of_trials(number: float, said: str, n: int) -> str:
+    """Say what to do with a number that is no share of attempts."""
+    rule = f"a response is the share right of {n} attempts: 0, {1 / n:.3g}, ... 1"
+    if number == int(number) and 0 < number <= n:
+        return (
+            f"{rule}; if responses are counts, 0 to {n}, say categories={n + 1} in place of trials="
+        )
+    return f"{rule}; say trials= with another number, or missing=[{said}] for what is not observed"
 
 
 def _number(number: float, said: str, item: str, limits: Limits, *, digits: set[str]) -> str | None:

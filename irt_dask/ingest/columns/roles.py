@@ -66,7 +66,8 @@ class Header:
         if len(self.names) == 1 and self.delimiter is not None and self.row_names is None:
             return (
                 f"the only column is {self.names[0]!r}: is the delimiter {self.delimiter!r}? If "
-                f"not, say delimiter="
+                f"not, say delimiter=; if this is a title, delete it, as the first line has to "
+                f"name the columns"
             )
         shown = f"the columns are {listed(self.names)}"
         if self.row_names is not None and self.row_names not in self.names:
@@ -356,7 +357,12 @@ def _form_found(header: Header, found: dict[str, list[str]]) -> str:
     total = ""
     if n_item == 0 and n_response:
         total = f", and exclude={found['response']!r} if it is a total and no item"
-    if not n_person:
+    if n_item and not n_person:
+        total += (
+            "; a table of items, such as a key or numbers of categories, goes with a file of "
+            "responses: key=... or categories=..."
+        )
+    elif not n_person:
         total += "; if no column names the persons, add one, such as id = 1, 2, 3, ..."
     candidates = "; ".join(
         f"{role}: {listed(names) if names else 'none'}" for role, names in found.items()

@@ -5,21 +5,25 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from irt_dask.store.categories import MOST
+
 #: Words, whole ones without accents, that a column has in its name where it tells something else
-#: than a response: English ones, then German, French, Spanish, Italian, Portuguese, Dutch ones.
+#: than a response: English ones, then German, French, Spanish, Italian ones, those of PISA, TIMSS
+#: and PIRLS, Portuguese, Dutch ones.
 WORDS = frozenset([
     "address", "age", "attempt", "birthdate", "birthday", "birthyear", "booklet", "city", "class",
     "classroom", "cohort", "comment", "comments", "consent", "country", "date", "district", "dob",
     "duration", "education", "email", "ethnicity", "failed", "female", "form", "gender", "girl",
     "grade", "group", "household", "immigrant", "income", "language", "male", "migrant", "minutes",
     "month", "nationality", "pass", "passed", "percent", "percentage", "percentile", "rank",
+    "boy", "unnamed",
     "region", "repeater", "rowid", "school",
     "schoolid", "score", "seconds", "ses", "sex", "stratum", "sum", "teacher", "time",
     "timestamp", "total", "treatment", "urban", "version", "wave", "weight", "year", "zip",
@@ -30,6 +34,8 @@ WORDS = frozenset([
     "clase", "edad", "escuela", "fecha", "grado", "grupo", "idioma", "mujer", "pais", "peso",
     "sexo",
     "eta", "gruppo", "lingua", "paese", "scuola", "sesso",
+    "bookid", "cntryid", "cntschid", "idbook", "idclass", "idcntry", "idgrade", "idpop",
+    "idschool", "idteach", "itlang", "itsex", "jkrep", "jkzone",
     "ano", "escola", "idade", "turma",
     "geslacht", "groep", "jaar", "klas", "leeftijd", "taal",
 ])  # fmt: skip
@@ -44,6 +50,12 @@ ENOUGH = 100
 _SERIES, _MOST = 5, 0.8
 #: What surrounds the last number of a name, which is read from its end: no name takes long then.
 _AROUND = re.compile(r"([^0-9]*)[0-9]+(.*)", re.DOTALL)
+#: Of a column with more different values than these that are no responses.
+_DIFFERENT = MOST
+NONE_IS_ITEM = (
+    "no column seems to be an item; if this is a table of persons, give it beside a file of "
+    "responses, by persons="
+)
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
@@ -57,6 +69,18 @@ def by_name(names: Sequence[str]) -> dict[str, str]:
     """Return the columns whose names are not those of items, by a word or by what others have."""
     found = _unlike_others(names) | _by_word(names)
     return {name: found[name] for name in names if name in found}
+
+
+def by_values(unknown: Mapping[str, int]) -> dict[str, str]:
+    """Return the columns with many different values that are no responses, unless most are so.
+
+    ``unknown`` says how many there are by column; of answers to a key that nobody has given, or of
+    shares of attempts, all columns have them.
+    """
+    found = {name: n for name, n in unknown.items() if n > _DIFFERENT}
+    if 2 * len(found) > len(unknown):
+        return {}
+    return {name: f"at least {n} different values" for name, n in found.items()}
 
 
 def perhaps_weight(name: str) -> bool:

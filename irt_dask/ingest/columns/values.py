@@ -253,6 +253,7 @@ class Codes:
             why = reason(
                 text, item, self.limits, code=code, keyed=self.key is not None,
                 decimal=self.decimal, of_file=decimal,
+                trials=self.trials,
             )  # fmt: skip
         return f"column {column!r} has the value {shorten(value)}; {why}"
 

@@ -204,4 +204,9 @@ def with_nuls(line: bytes) -> str:
         others = line[1::2] if name == "utf-16-le" else line[0::2]
         if len(line) > 1 and not any(others.rstrip(b"\n")) and all(letters.rstrip(b"\n")):
             return f"there are NUL bytes, as in UTF-16: say encoding={name!r}"
+    if line.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
+        return (
+            "this is no text but a workbook or an archive, whatever its name says; save the sheet "
+            "of the responses as 'CSV UTF-8' in the program that made it"
+        )
     return "there is a NUL byte; save the file as UTF-8 text"
