@@ -75,7 +75,8 @@ def test_distributions_hold_the_examples(tmp_path):
         with zipfile.ZipFile(made) as archive:
             assert wanted <= set(archive.namelist())
             pages = {n for n in archive.namelist() if n.startswith("irt_dask/docs/")}
-            assert {Path(n).suffix for n in pages} <= {".md", ".png", ".css", ".py"}  # no results
+            kinds = {".md", ".png", ".css", ".js", ".svg", ".py"}  # no results
+            assert {Path(n).suffix for n in pages} <= kinds
             assert {"irt_dask/docs/tutorials/classroom.md", "irt_dask/docs/conf.py"} <= pages
         assert made.stat().st_size < 3_000_000
 
