@@ -2,6 +2,7 @@
 
 import hashlib
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import chromium
@@ -38,10 +39,12 @@ def pytest_runtest_makereport(item, call):
 def client():
     """Two worker processes, for tests that pass the client on; not the default of the others."""
     quiet = {"dashboard_address": "127.0.0.1:0", "scheduler_kwargs": {"dashboard": False}}
-    with LocalCluster(n_workers=2, threads_per_worker=1, **quiet) as cluster:
-        c = Client(cluster, set_as_default=False)
-        yield c
-        c.close()
+    cluster = LocalCluster(n_workers=2, threads_per_worker=1, **quiet)
+    c = Client(cluster, set_as_default=False)
+    yield c
+    c.close()
+    with suppress(TimeoutError):  # on a busy machine workers may take longer to die than Dask waits
+        cluster.close()
 
 
 @pytest.fixture(scope="session")
