@@ -74,9 +74,12 @@ def judge(report: Any, item: Any, why: object) -> Any:
 
 @contextmanager
 def launched() -> Iterator[Any]:
-    """A Chromium, in which Playwright opens pages."""
+    """A Chromium, in which Playwright opens pages; a test that wants it skips if there is none."""
+    import pytest
     from playwright.sync_api import sync_playwright
 
+    if (why := why_none()) is not None:
+        pytest.skip(f"there is no Chromium: {why}")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=on_the_path(), args=ARGUMENTS)
         yield browser

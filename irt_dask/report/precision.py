@@ -62,7 +62,8 @@ def of_groups(fit: xr.Dataset, items: ItemSet | None) -> Floats | None:
         return None
     low, high = (mean - 6 * sd)[known].min(), (mean + 6 * sd)[known].max()
     nodes = np.linspace(low, high, 4001)
-    total = items.total_information(nodes)
+    parts = np.array_split(nodes, 40)  # of many items all nodes at once are much memory
+    total = np.concatenate([items.total_information(part) for part in parts])
     for k in np.flatnonzero(known):
         weight = np.exp(-0.5 * ((nodes - mean[k]) / sd[k]) ** 2)
         found[k] = (total / (total + sd[k] ** -2)) @ weight / weight.sum()

@@ -43,8 +43,9 @@ def _fit(name: str, tests: xr.Dataset) -> Tested:
     n, bad = tests.sizes["items"], int(flags.misfits(tests).sum())
     words = (
         f"Of {n:,} items {bad:,} {'does' if bad == 1 else 'do'} not follow "
-        f"{'its curve' if bad == 1 else 'their curves'} (flag misfit). If all did, the p-values "
-        f"would reject one or more in at most {100 * flags.LEVEL:.0f}% of tests."
+        f"{'its curve' if bad == 1 else 'their curves'} (flag misfit). If all did, and "
+        f"abilities were distributed as the test assumes, its p-values would reject one or more in "
+        f"some {100 * flags.LEVEL:.0f}% of tests; skewed abilities are rejected as misfit, too."
     )
     known = np.isfinite(tests["item_infit"].values) & np.isfinite(tests["item_outfit"].values)
     images = []

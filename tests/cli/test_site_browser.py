@@ -43,8 +43,6 @@ PAGES = (
 
 @pytest.fixture(scope="module")
 def browser():
-    if (why := chromium.why_none()) is not None:
-        pytest.skip(f"there is no Chromium: {why}")
     with chromium.launched() as opened:
         yield opened
 
