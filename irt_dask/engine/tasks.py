@@ -38,15 +38,22 @@ class Tasks:
         running: deque[Any] = deque()
         try:
             with Progress(self._progress, stage) as progress:
+                self._executor.waiting = progress.waiting
                 for done in range(n):
                     while len(running) < _AHEAD * self.n_threads and done + len(running) < n:
                         k = done + len(running)
                         running.append(self._executor.submit(k / n, function, *tasks[k]))
-                    yield self._executor.result(running.popleft())
+                    yield self._executor.result(self._finished(running.popleft()))
                     progress.update(done + 1, n)
         finally:
             for future in running:
                 future.cancel()
+
+    def _finished(self, future: Any) -> Any:
+        """Wait for a task, and say from time to time that none has finished."""
+        finished = self._executor.finished()
+        finished.add(future)
+        return finished.take()
 
     @contextmanager
     def shown(self, stage: str) -> Iterator[Callable[[int, int], None]]:

@@ -33,12 +33,16 @@ _MAX_IN_MEMORY = 10_000_000
 _NAMES = ("person_infit", "person_outfit", "person_lz")
 #: One-sided 5% and 1% points of l_z*: low values are unlikely patterns.
 _LOW = (-1.6448536269514722, -2.3263478740408408)
+#: Middles of the classes that l_z* is counted in, .25 wide; the outer two have all that is beyond.
+_MIDDLES = np.linspace(-5.0, 5.0, 41)
 
 
 def _sums(values: Floats) -> Ints:
-    """Persons with l_z*, and those below each of the low values."""
+    """Persons with l_z*, those below each of the low values, and those in each class."""
     lz = values[2][~np.isnan(values[2])]
-    return np.array([lz.size, *((lz < low).sum() for low in _LOW)], dtype=np.int64)
+    inner = (_MIDDLES[1:] + _MIDDLES[:-1]) / 2.0
+    count = np.bincount(np.searchsorted(inner, lz, side="right"), minlength=_MIDDLES.size)
+    return np.array([lz.size, *((lz < low).sum() for low in _LOW), *count], dtype=np.int64)
 
 
 def _block(block: Block, known: Known) -> tuple[Floats, Ints]:
@@ -101,9 +105,11 @@ def person_fit(
         residuals as in ``item_fit`` (each response predicted from the person's others: 1 on average
         under the model), and ``person_lz``, about N(0, 1) under the model, low for unlikely
         patterns.  NaN: no response, or l_z* without variance (all answers right or wrong say
-        nothing about fit where the weights leave none; equal items).  attrs: ``n_lz``, persons with
-        l_z*; ``share_below_5`` and ``share_below_1``, the shares of them below the one-sided 5% and
-        1% points of N(0, 1); ``ability_mean``, ``ability_sd``.
+        nothing about fit where the weights leave none; equal items).  Always: ``lz_count`` over
+        ``lz``, persons by l_z* in classes of .25 with these middles, of which the outer two have
+        all persons beyond.  attrs: ``n_lz``, persons with l_z*; ``share_below_5`` and
+        ``share_below_1``, the shares of them below the one-sided 5% and 1% points of N(0, 1);
+        ``ability_mean``, ``ability_sd``.
 
     Raises
     ------
@@ -159,11 +165,11 @@ def person_fit(
             persons = dict(zip(_NAMES, values, strict=True))
             ids = np.concatenate(engine.map_refs(_person_ids))
             coords["person_id"] = ids.astype(str, copy=False)
-            sums = sum(b[1] for b in blocks)
+            sums = np.sum([b[1] for b in blocks], axis=0)
         else:
             folder = person_files.new_folder(store)
-            sums = sum(engine.map_refs(_write, known, str(folder), report=True))
-    n, *low = (int(x) for x in np.asarray(sums))
+            sums = np.sum(engine.map_refs(_write, known, str(folder), report=True), axis=0)
+    n, *low = (int(x) for x in sums[:3])
     attrs = {
         "method": "person fit",
         **attrs,
@@ -173,4 +179,5 @@ def person_fit(
     }
     if store is not None:
         person_files.finish(folder, responses, attrs)
-    return dataset(persons, coords=coords or None, attrs=attrs)
+    coords["lz"] = _MIDDLES
+    return dataset({**persons, "lz_count": sums[3:]}, coords=coords, attrs=attrs)

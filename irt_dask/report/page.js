@@ -173,7 +173,8 @@
   const panel = at("item-panel");
   let current = -1, opener = null;
 
-  function listed(head, rows, caption, words) {
+  // A table; with the name of a file there is a button below that writes it.
+  function listed(head, rows, caption, { words, file } = {}) {
     const made = make("table"), top = make("tr"), below = make("tbody");
     made.append(make("caption", caption));
     head.forEach((name) => top.append(make("th", name, { scope: "col" })));
@@ -188,7 +189,12 @@
     made.append(thead, below);
     const around = make("div", null, { class: "scroll", role: "region", "aria-label": caption, tabindex: "0" });
     around.append(made);
-    return around;
+    if (!file) return around;
+    const both = make("div"), button = make("button", "CSV of this table", { type: "button", class: "csv" });
+    button.addEventListener("click", () => save(file,
+      lines([head.map((name) => plain(name)), ...rows.map((cells) => cells.map(plain))])));
+    both.append(around, button);
+    return both;
   }
   const share = (v) => (v === null || v === undefined ? NOTHING : number(v / 1000, 3));
   function between(v, half, sign) {
@@ -288,12 +294,14 @@
       rows.push(cells);
     }
     const details = make("details");
-    details.append(make("summary", "The numbers of the curve"), listed(head, rows, "Curve of item " + ids[j]));
+    details.append(make("summary", "The numbers of the curve"), 
+      listed(head, rows, "Curve of item " + ids[j], { file: fileOf("curve", j) }));
     const groups = observedOf(j);
     if (groups.length) {
       const seenRows = data.observed.ability.map((a, k) =>
         [number(a, 2), ...groups.map((g) => share(g.values[k]))]);
-      details.append(listed(["ability", ...groups.map((g) => g.label)], seenRows, "Observed, as a share of the highest score"));
+      details.append(listed(["ability", ...groups.map((g) => g.label)], seenRows,
+        "Observed, as a share of the highest score", { file: fileOf("observed", j) }));
     }
     return details;
   }
@@ -322,12 +330,13 @@
     if (!of) return [make("h4", result.name), make("p", "Nothing is known of this item.", { class: "missing" })];
     const said = of.option.map((name, c) => (c === of.key ? name + " (key)" : name));
     const rows = said.map((name, c) => [name, ...of.columns[c].map(statistic)]);
-    const table = listed(["option", ...result.columns.map(([name]) => name)], rows, "Options of item " + ids[j]);
+    const table = listed(["option", ...result.columns.map(([name]) => name)], rows, "Options of item " + ids[j],
+      { file: fileOf("options", j) });
     const meaning = make("p", result.columns.map(([name, words]) => name + ": " + words).join("; ") + ".", { class: "remark" });
     const details = make("details"), fifths = [1, 2, 3, 4, 5];
     details.append(make("summary", "The numbers of the picture"), listed(
       ["option", ...fifths.map((k) => "fifth " + k)], said.map((name, c) => [name, ...of.curve[c].map(share)]),
-      "Share of each fifth that chose an option of item " + ids[j]));
+      "Share of each fifth that chose an option of item " + ids[j], { file: fileOf("fifths", j) }));
     return [make("h4", result.name), table, meaning, pictured(plotOptions(j, of),
       "Share that chose each option, of the weakest fifth of the persons to the ablest. The key, the thick line, should " +
       "rise, and every other option fall."), details];
@@ -351,7 +360,8 @@
       const rows = result.rows.filter((r) => r.values[j] !== null)
         .map((r) => [r.name, statistic(r.values[j]), r.words]);
       all.push(make("h4", result.name));
-      if (rows.length) all.push(listed(["statistic", "value", "meaning"], rows, result.name + " of item " + ids[j], 2));
+      if (rows.length) all.push(listed(["statistic", "value", "meaning"], rows,
+        result.name + " of item " + ids[j], { words: 2 }));
       else all.push(make("p", "Nothing is known of this item.", { class: "missing" }));
     });
     data.options.forEach((result) => all.push(...optionsOf(j, result)));
@@ -392,6 +402,16 @@
   // --- CSV ---
 
   const quoted = (text) => (/[",\r\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text);
+  const lines = (rows) => rows.map((cells) => cells.map(quoted).join(",") + "\n").join("");
+  const fileOf = (what, j) => what + "_" + ids[j].replace(/[^\w.-]+/g, "_") + ".csv";
+  // A cell as it is shown: a dash is empty, numbers have no separators of thousands, and what a
+  // spreadsheet would take for a formula begins with an apostrophe.
+  function plain(text, k) {
+    if (text === NOTHING) return "";
+    if (k && /^-?\d{1,3}(,\d{3})*(\.\d+)?$/.test(text)) return text.replaceAll(",", "");
+    const number = /^[+-](\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text);
+    return !number && /^'*[=@\t\r\n+-]/.test(text) ? "'" + text : text;
+  }
   function csv() {
     const fields = [];
     columns.forEach((c) => {
@@ -406,14 +426,12 @@
       }
     });
     data.results.forEach((r) => r.rows.forEach((s) => fields.push([r.name + ": " + s.name, (j) => s.values[j]])));
-    const plain = (v) => (v === null || v === undefined ? "" : v === "∞" ? "inf" : v === "-∞" ? "-inf" : String(v));
-    const lines = [fields.map(([name]) => quoted(name)).join(",")];
-    shown.forEach((j) => lines.push(fields.map(([, of]) => quoted(plain(of(j)))).join(",")));
-    return lines.join("\n") + "\n";
+    const full = (v) => (v === null || v === undefined ? "" : v === "∞" ? "inf" : v === "-∞" ? "-inf" : String(v));
+    return lines([fields.map(([name]) => name), ...shown.map((j) => fields.map(([, of]) => full(of(j))))]);
   }
-  function save() {
-    const link = make("a", null, { download: "item_table.csv" });
-    link.href = URL.createObjectURL(new Blob([csv()], { type: "text/csv;charset=utf-8" }));
+  function save(file, text) {
+    const link = make("a", null, { download: file });
+    link.href = URL.createObjectURL(new Blob([text], { type: "text/csv;charset=utf-8" }));
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   }
@@ -440,7 +458,7 @@
     waiting = setTimeout(choose, 80);
   });
   at("item-filter").addEventListener("change", choose);
-  at("item-csv").addEventListener("click", save);
+  at("item-csv").addEventListener("click", () => save("item_table.csv", csv()));
   at("item-more").firstElementChild.addEventListener("click", rest);
   frame.addEventListener("scroll", () => {
     if (frame.scrollTop + frame.clientHeight > frame.scrollHeight - 600) draw(MORE);

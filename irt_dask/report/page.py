@@ -27,6 +27,7 @@ from irt_dask.report import (
     item_columns,
     item_data,
     methods,
+    person_tests,
     precision,
     tables,
     tested,
@@ -133,6 +134,7 @@ def write_report(
         **measures,
         **_of_items(items, "posterior means" if posterior is not None else "estimates"),
         **_checked(check),
+        **person_tests.tested(persons),
         **_script(),
     )  # fmt: skip
     write_atomically(path, text.encode(errors="replace"))
@@ -189,7 +191,7 @@ def _measures(
         "information": precision.information_image(known),
         "information_table": precision.information_table(known),
         "scores_table": precision.scores_table(scores),
-        "precision_words": precision.words(items, known, reliability, scores, persons),
+        "precision_words": precision.words(items, known, reliability, scores),
     }
 
 

@@ -78,9 +78,8 @@ def of_scores(scores: xr.Dataset | None) -> float | None:
 
 
 def words(
-    fit: xr.Dataset, items: ItemSet | None, marginal: float | None, scores: xr.Dataset | None,
-    persons: xr.Dataset | None,
-) -> list[str]:  # fmt: skip
+    fit: xr.Dataset, items: ItemSet | None, marginal: float | None, scores: xr.Dataset | None
+) -> list[str]:
     """Say how reliable the test is, a paragraph each; ``marginal`` is its marginal reliability."""
     said = []
     if marginal is not None:
@@ -94,14 +93,6 @@ def words(
         said.append(
             f"The reliability of the estimated abilities of these persons is {value:.3f}, from "
             f"their variance and their errors."
-        )
-    if persons is not None and "share_below_5" in persons.attrs:
-        a = persons.attrs
-        said.append(
-            f"Person fit: of {int(a['n_lz']):,} persons {100 * a['share_below_5']:.1f}% have a "
-            f"pattern of responses below the 5% limit of l_z*, and {100 * a['share_below_1']:.1f}% "
-            f"below the 1% limit. Many more than 5% and 1% say that persons answer otherwise than "
-            f"the model; few say nothing against single persons who do."
         )
     return said
 

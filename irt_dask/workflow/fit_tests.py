@@ -74,7 +74,7 @@ def run_tests(
     if config.person_fit and not weighted:
         if responses.n_persons <= MOST_PERSONS:
             of_persons = person_fit(responses, fit, **common)
-            found["person_fit"] = of_persons.drop_vars(list(of_persons.variables))
+            found["person_fit"] = of_persons.drop_dims("persons")
         else:
             notes.append(
                 f"person fit is not told of more than {MOST_PERSONS:,} persons: see irt-dask fit "

@@ -9,6 +9,7 @@ import pytest
 import irt_dask as irt
 from irt_dask.engine import Engine, executors, progress
 from irt_dask.engine.progress import Progress
+from irt_dask.engine.tasks import run_tasks
 from irt_dask.workflow.events import Events
 
 
@@ -88,3 +89,11 @@ def test_a_task_that_takes_long_is_told_of(monkeypatch, capsys, tmp_path):
     with Engine(r, stage="thinking", progress=rounds) as engine:
         list(engine.map_blocks(_slow))
     assert "thinking: no task has finished" in capsys.readouterr().err
+
+
+def test_a_file_that_takes_long_to_read_is_told_of(monkeypatch, capsys):
+    monkeypatch.setattr(executors, "LOOK", 0.05)
+    monkeypatch.setattr(executors, "STILL", 0.2)
+    with run_tasks(None, None) as tasks:
+        assert len(list(tasks.run("reading", _slow, [(k,) for k in range(2)]))) == 2
+    assert "reading: no task has finished for" in capsys.readouterr().err

@@ -245,6 +245,9 @@ def test_careless_persons_are_found():
     assert got["person_outfit"].values[300:].mean() == pytest.approx(1.0, abs=0.03)
     assert got.attrs["share_below_5"] == pytest.approx((lz < -1.6448536).mean())
     assert got.attrs["n_lz"] == 3000
+    edges = np.array([-np.inf, *np.arange(-4.875, 5.0, 0.25), np.inf])
+    np.testing.assert_array_equal(got["lz_count"], np.histogram(lz, edges)[0])
+    assert got["lz_count"].values[0] > 0  # and the careless ones are far out
 
 
 def test_persons_to_files(tmp_path):
@@ -257,7 +260,8 @@ def test_persons_to_files(tmp_path):
     for name in ("person_infit", "person_outfit", "person_lz"):
         np.testing.assert_array_equal(table[name], want[name])
     np.testing.assert_array_equal(table["n_responses"], (y >= 0).sum(axis=1))
-    assert got.attrs["n_lz"] == want.attrs["n_lz"]
+    assert got.attrs["n_lz"] == want.attrs["n_lz"] == got["lz_count"].sum()
+    assert got["lz_count"].identical(want["lz_count"])
     assert "person_lz" not in got
     with pytest.raises(InputError, match="holds finished scores"):
         irt.person_fit(r, bank(a, b), store=tmp_path / "fit")

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from categories import ITEMS, category_probability
-from scipy import integrate
+from scipy import integrate, stats
 
 import irt_dask as irt
 from irt_dask.report import (
@@ -30,6 +30,7 @@ from irt_dask.report import (
     item_data,
     methods,
     page,
+    person_tests,
     precision,
 )  # fmt: skip
 from irt_dask.report.tables import Table
@@ -249,7 +250,7 @@ def test_reliability_is_said_of_a_standard_normal_scale_alone():
         assert precision.reliability(fit.assign_attrs(attrs), items) is None
     bad = bank(item_intercept=[np.nan, 0.0, 1.0, 0.5, 0.2]).drop_vars("item_difficulty")
     assert precision.measured(bad).n_items == 4
-    said = precision.words(bad, precision.measured(bad), None, None, None)
+    said = precision.words(bad, precision.measured(bad), None, None)
     assert said == ["1 items without finite parameters are left out of the information."]
     listed = precision.information_table(items).rows
     at_one = irt.information(fit, [1.0])
@@ -295,6 +296,33 @@ def test_abilities_are_counted_once():
     assert "".join(inner.remarks) == "".join(
         precision.scores_table(scores.isel(ability=slice(20, 32))).remarks[:0]
     )
+
+
+def test_persons_who_do_not_fit_are_drawn_and_counted():
+    middles = np.linspace(-5, 5, 41)
+    count = np.zeros(41, dtype=int)
+    count[[0, 10, 20, 22]] = 3, 1, 90, 6
+    attrs = {"n_lz": 100, "share_below_5": 0.04, "share_below_1": 0.03}
+    persons = xr.Dataset({"lz_count": ("lz", count)}, {"lz": middles}, attrs)
+    shown = person_tests.tested(persons)
+    assert shown["persons_words"].startswith("Of 100 persons 4.0% have")
+    assert shown["persons_image"].source.startswith("data:image/png")
+    rows = {row[0]: row[1:] for row in shown["persons_table"].rows}
+    assert rows["-5.00"][0] == "3"
+    within = stats.norm.cdf(0.125) - stats.norm.cdf(-0.125)
+    assert rows["0.00"] == ["90", f"{100 * within:.1f}"]
+    expected = person_tests._expected(persons)[2]
+    edges = [-np.inf, *(middles[:-1] + 0.125), np.inf]
+    np.testing.assert_allclose(expected, 100 * np.diff(stats.norm.cdf(edges)), atol=1e-9)
+    older = persons.drop_dims("lz")  # as a version without classes kept it
+    shown = person_tests.tested(older)
+    assert shown["persons_words"]
+    assert shown["persons_image"] is None
+    nobody = xr.Dataset({"lz_count": ("lz", 0 * count)}, {"lz": middles}, {**attrs, "n_lz": 0})
+    shown = person_tests.tested(nobody)
+    assert shown["persons_words"].startswith("No person has")
+    assert shown["persons_image"] is None
+    assert person_tests.tested(None)["persons_words"] is None
 
 
 def test_first_facts_ask_for_a_look_where_something_is_wrong():

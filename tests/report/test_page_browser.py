@@ -226,6 +226,34 @@ def test_options_of_an_item_are_told_and_drawn(opened):
     assert "Nothing is known of this item." in panel.text_content()
 
 
+def saved(page, button):
+    """Name of the file that a button writes, and its rows."""
+    with page.expect_download() as caught:
+        button.click()
+    with open(caught.value.path(), encoding="utf-8", newline="") as file:
+        return caught.value.suggested_filename, list(csv.reader(file))
+
+
+def test_numbers_of_an_item_are_files(opened):
+    page, fit = opened("#item=item%205"), bank(150)
+    panel = page.get_by_role("dialog")
+    panel.get_by_text("The numbers of the curve").click()
+    buttons = panel.get_by_role("button", name="CSV of this table")
+    name, (head, *rows) = saved(page, buttons.nth(0))
+    assert name == "curve_item_5.csv"
+    assert head == ["ability", "model", "band from", "to"]
+    ability, model = np.array([r[:2] for r in rows], dtype=float).T
+    a, d = (fit[f"item_{k}"].values[10] for k in ("discrimination", "intercept"))
+    np.testing.assert_allclose(model, 1 / (1 + np.exp(-(a * ability + d))), atol=0.001)
+    name, (head, *rows) = saved(page, buttons.nth(1))
+    assert (name, head) == ("observed_item_5.csv", ["ability", "boys", "girls"])
+    name, rows = saved(page, buttons.nth(2))
+    assert name == "options_item_5.csv"
+    assert rows[1][:4] == ["yes (key)", "90", "0.900", "0.100"]
+    panel.get_by_text("The numbers of the picture").click()
+    assert saved(page, buttons.nth(3))[1][2] == ["no", "0.500", "0.400", "0.300", "0.200", "0.000"]
+
+
 def test_it_is_used_by_keyboard_alone(opened):
     page = opened()
     page.keyboard.press("Tab")
