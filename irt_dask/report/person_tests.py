@@ -41,8 +41,8 @@ def words(persons: xr.Dataset | None) -> str | None:
         f"Of {int(a['n_lz']):,} persons {100 * a['share_below_5']:.1f}% have a pattern of "
         f"responses below the 5% limit of l_z*, and {100 * a['share_below_1']:.1f}% below the 1% "
         f"limit. Many more than 5% and 1% say that persons answer otherwise than the model; few "
-        f"say nothing against single persons who do. Where the model holds l_z* is a little skewed, "
-        f"too, and with fewer than some 20 items its lower tail is heavier."
+        f"say nothing against single persons who do. Where the model holds l_z* is a little "
+        f"skewed, too, and with fewer than some 20 items its lower tail is heavier."
     )
 
 
