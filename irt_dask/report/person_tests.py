@@ -59,7 +59,7 @@ def lz_image(persons: xr.Dataset) -> Image:
     alt = "Persons by l_z*, against a normal distribution; the table below has the numbers."
     caption = (
         "Persons by l_z*, and how many a normal distribution would have. Unlikely patterns are on "
-        "the left, those below the 5% limit darker: guessing, copying, carelessness, or questions "
+        "the left, those below the 5% limit orange: guessing, copying, carelessness, or questions "
         "that ask for something else. Patterns on the right are more regular than the model says."
     )
     return figures.inline(_draw(*_expected(persons)), alt, caption)
