@@ -114,7 +114,8 @@ def write_report(
     measures = _measures(items, scores, persons, check)
     text = template("page.html").render(
         title=title,
-        facts=glance.facts(items, fits, len(found), measures["reliabilities"], check, notes),
+        facts=glance.facts(items, fits, len(found), measures["reliabilities"],
+                           precision.of_scores(scores), check, notes),
         fits=tables.fits_table({**fits, "scores": scores, "truth": truth}),
         is_posterior=posterior is not None,
         items=item_columns.item_table(columns),
