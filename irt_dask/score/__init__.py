@@ -93,8 +93,8 @@ def score(
         Columns of two abilities: ``person_ability_1, person_ability_2,
         person_ability_sd_1, person_ability_sd_2, person_ability_correlation, n_responses,
         sum_score, pv1_1, pv1_2, pv2_1, pv2_2, ...``.  Of domains and composites:
-        ``person_ability_maths, person_ability_sd_maths, person_ability_correlation_maths_reading, pv1_maths,
-        pv1_reading, ...``.  Without it the abilities are returned, up to 10^7 persons and
+        ``person_ability_maths, person_ability_sd_maths,
+        person_ability_correlation_maths_reading, pv1_maths, pv1_reading, ...``.  Without it the abilities are returned, up to 10^7 persons and
         10^8 plausible values, counted for each ability.
 
         A folder of scores is brought up to date: a file is kept if the content and position of its
