@@ -26,24 +26,21 @@ class Fact:
 
 def facts(
     fit: xr.Dataset, fits: Mapping[str, xr.Dataset | None], flagged: int,
-    reliability: Sequence[float], scored: float | None, check: xr.Dataset | None,
-    notes: Sequence[str],
+    reliability: tuple[str, Sequence[float]], check: xr.Dataset | None, notes: Sequence[str],
 ) -> list[Fact]:  # fmt: skip
     """Return the facts of a page; what is not known is left out.
 
-    ``reliability`` is that of the whole test, of all or of each group; ``scored`` that of the
-    scores of these persons, who may have answered a part of it.
+    ``reliability`` is of what, and that of all or of each group.
     """
     found = [_converged(fit, fits)]
     n = fit.sizes["items"]
     found.append(Fact("Flagged items", f"{flagged:,} of {n:,}", flagged > 0, "items"))
-    known = [x for x in reliability if np.isfinite(x)]
-    if scored is not None:
-        found.append(Fact("Reliability of the scores", f"{scored:.2f}", False, "persons"))
-    elif known:
+    of, values = reliability
+    known = [x for x in values if np.isfinite(x)]
+    if known:
         low, high = (f"{x:.2f}" for x in (min(known), max(known)))
         words = low if low == high else f"{low} to {high}"
-        found.append(Fact("Reliability, all items answered", words, False, "persons"))
+        found.append(Fact(of, words, False, "persons"))
     if check is not None:
         p = float(check.attrs["p_value"])
         there = np.isfinite(p)

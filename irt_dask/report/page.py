@@ -114,8 +114,7 @@ def write_report(
     measures = _measures(items, scores, persons, check)
     text = template("page.html").render(
         title=title,
-        facts=glance.facts(items, fits, len(found), measures["reliabilities"],
-                           precision.of_scores(scores), check, notes),
+        facts=glance.facts(items, fits, len(found), measures["reliabilities"], check, notes),
         fits=tables.fits_table({**fits, "scores": scores, "truth": truth}),
         is_posterior=posterior is not None,
         items=item_columns.item_table(columns),
@@ -181,11 +180,16 @@ def _measures(
     reliability = precision.reliability(items, known)
     of_groups = precision.of_groups(items, known)
     each = of_groups if reliability is None else [reliability]
+    of_scores = precision.of_scores(scores)
+    if of_scores is not None:  # of persons who may have answered a part of the items
+        reliabilities = "Reliability of the scores", [of_scores]
+    else:
+        reliabilities = "Reliability, all items answered", [] if each is None else list(each)
     method, references = methods.paragraph(
         items, scores=scores, check=check, persons=persons, reliability=reliability
     )
     return {
-        "reliabilities": () if each is None else each,
+        "reliabilities": reliabilities,
         "groups": fitted.groups_table(items, of_groups),
         "method": method,
         "references": references,

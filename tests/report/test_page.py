@@ -325,21 +325,29 @@ def test_persons_who_do_not_fit_are_drawn_and_counted():
     assert person_tests.tested(None)["persons_words"] is None
 
 
+def test_reliability_is_first_of_all_that_of_the_scores():
+    """Of persons in booklets that of the whole test is too high."""
+    fit, attrs = bank(), {"reliability": 0.61}
+    of_scores = page._measures(fit, xr.Dataset(attrs=attrs), None, None)["reliabilities"]
+    assert of_scores == ("Reliability of the scores", [0.61])
+    said, values = page._measures(fit, None, None, None)["reliabilities"]
+    assert said == "Reliability, all items answered"
+    assert values == [precision.reliability(fit, precision.measured(fit))]
+
+
 def test_first_facts_ask_for_a_look_where_something_is_wrong():
     fit = bank()
-    about = {"flagged": 0, "reliability": [0.8], "scored": None, "check": None, "notes": []}
+    about = {"flagged": 0, "reliability": ("Reliability", [0.8]), "check": None, "notes": []}
     facts = glance.facts(fit, {"ML": fit}, **about)
     assert [(f.label, f.value, f.look) for f in facts] == [
         ("Converged", "yes", False), ("Flagged items", "0 of 5", False),
-        ("Reliability, all items answered", "0.80", False),
+        ("Reliability", "0.80", False),
     ]  # fmt: skip
-    in_part = glance.facts(fit, {}, **about | {"scored": 0.7})  # persons who answered some items
-    assert (in_part[2].label, in_part[2].value) == ("Reliability of the scores", "0.70")
-    several = glance.facts(fit, {}, **about | {"reliability": [0.81, np.nan, 0.76]})
+    several = glance.facts(fit, {}, **about | {"reliability": ("", [0.81, np.nan, 0.76])})
     assert several[2].value == "0.76 to 0.81"
     other = fit.assign_attrs(converged=0)
     check = xr.Dataset(attrs={"p_value": 0.01})
-    about = {"flagged": 2, "reliability": [], "scored": None, "check": check, "notes": ["x"]}
+    about = {"flagged": 2, "reliability": ("", []), "check": check, "notes": ["x"]}
     facts = glance.facts(fit, {"ML": fit, "joint": other}, **about)
     assert [(f.value, f.look) for f in facts] == [
         ("no", True), ("2 of 5", True), ("p = 0.010", True), ("1", True),
