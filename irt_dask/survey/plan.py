@@ -93,8 +93,9 @@ class Plan:
                 )
         if self.replicates is None:
             return full[:, None]
-        needed = {name: numbers(batch, name, first_row) for name in self.replicates.columns}
-        return np.concatenate([full[:, None], self.replicates.matrix(needed, full, first_row)], 1)
+        r = self.replicates
+        needed = {k: numbers(batch, k, first_row) if r.of_numbers else batch[k] for k in r.columns}
+        return np.concatenate([full[:, None], r.matrix(needed, full, first_row)], 1)
 
 
 def planned(
@@ -114,7 +115,7 @@ def planned(
         raise InputError(f"level={level!r} is not between 0 and 1")
     if replicates is not None:
         weight = weight or replicates.weight
-        replicates = replicates.resolved(table.columns)
+        replicates = replicates.resolved(table.columns).counted(table.batches)
     if weight is not None:
         matching(weight, table.columns)
     plan = Plan(
