@@ -118,6 +118,13 @@ def planned(
         replicates = replicates.resolved(table.columns).counted(table.batches)
     if weight is not None:
         matching(weight, table.columns)
+    elif kind := table.lacking_weights:
+        warnings.warn(
+            f"{table.name}: persons have {kind} weights, which scores do not hold, so that each "
+            f"counts once here: give weight= the column of a table that is joined by join= and on=",
+            DataWarning,
+            stacklevel=3,
+        )
     plan = Plan(
         _variables(values, table.columns), by, weight, replicates, statistics, predictors, binary,
         cut,
