@@ -42,10 +42,10 @@ _OPTIONS = (
                  "weights, as a pattern or one by one; with --method."),
     click.option("--units", metavar="COLUMN", help="Sampling units (schools, villages), from which "
                  "replicate weights are made that leave out one at a time."),
-    click.option("--strata", metavar="COLUMN", help="With --units: the strata that they were drawn "
-                 "within."),
-    click.option("--method", help="With --replicates: brr, fay, jk1, jk2 or jk2_both. Of --units it "
-                 "is jk1, and jkn with --strata."),
+    click.option("--strata", metavar="COLUMN", help="With --units: the strata that they were "
+                 "drawn within."),
+    click.option("--method", help="With --replicates: brr, fay, jk1, jk2 or jk2_both. Of --units "
+                 "it is jk1, and jkn with --strata."),
     click.option("--fay", type=float, metavar="K", help="Fay's factor, with --method fay."),
     _level,
     _out,
@@ -82,8 +82,8 @@ def _made(
     _show(table, path, page, Path(file).name, as_json)
     if design is None and not as_json:
         click.echo(
-            "\nErrors of sampling are not known without the sampling units, --units COLUMN (schools), "
-            "or replicate\nweights, --replicates and --method or --preset (in Python "
+            "\nErrors of sampling are not known without sampling units, --units COLUMN (schools), or "
+            "replicate\nweights, --replicates and --method or --preset (in Python "
             "irt_dask.Replicates.from_zones\nmakes them of pairs of units)"
         )
 
@@ -162,7 +162,8 @@ def tabulate(file: str, values: tuple[str, ...], gaps: tuple[str, ...], **option
 
     FILE is a CSV or Parquet file, or a folder of Parquet files, a row a person. Standard errors
     hold what sampling units (--units school) or replicate weights say of sampling, and plausible
-    values of imputation; without either they are not known. The columns are explained in 'irt-dask docs survey'.
+    values of imputation; without either they are not known. The columns are explained in
+    'irt-dask docs survey'.
     """
     wanted: dict[str, list[str]] = {}
     for text in values:

@@ -164,10 +164,10 @@ class Replicates:
         """Weights that leave out one sampling unit at a time: `units` is the column of schools.
 
         Without `strata` the jackknife is JK1: of R units one has weight 0 and the others R/(R - 1)
-        of theirs, and c = (R - 1)/R. With `strata`, the column within whose levels units were drawn,
-        it is JKn: in stratum h of n_h units the others have n_h/(n_h - 1) of theirs, other strata
-        what they have, and c = (n_h - 1)/n_h. Units are those of the whole table, read once before;
-        they have labels of any kind, which may be used again in another stratum. A stratum with one
+        of theirs, and c = (R - 1)/R. With `strata`, the column within whose levels units were
+        drawn, it is JKn: in stratum h of n_h units the others have n_h/(n_h - 1) of theirs, other
+        strata what they have, and c = (n_h - 1)/n_h. Units are those of the whole table, which is
+        read once before; they have labels of any kind, which may be used again in another stratum. A stratum with one
         unit is an error that names it. Degrees of freedom are units less strata (less 1 without).
         Cost: as of so many replicates; a table has units^2 numbers for each group.
 

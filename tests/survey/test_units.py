@@ -103,8 +103,10 @@ def test_errors_are_those_of_survey(name, strata):
 @pytest.mark.parametrize("strata", [None, "region"])
 def test_columns_of_the_same_weights_say_the_same(strata, tmp_path, monkeypatch):
     frame = schools()
-    labels = frame[["region", "school"]].drop_duplicates().sort_values(
-        ["region", "school"] if strata else "school"
+    labels = (
+        frame[["region", "school"]]
+        .drop_duplicates()
+        .sort_values(["region", "school"] if strata else "school")
     )
     scales = []
     for k, (region, school) in enumerate(labels.itertuples(index=False)):
@@ -220,7 +222,9 @@ def test_schools_are_named_in_the_shell(file, method, strata):
          lambda **o: irt.tabulate(file, {"x": "PV*"}, by="sex", gaps="sex", **o)),
         (["regress", file, formula], lambda **o: irt.regress(file, formula, by="sex", **o)),
     ):  # fmt: skip
-        done = shell(*words, "--by", "sex", "--weight", "w", "--units", "school", *options, "--json")
+        done = shell(
+            *words, "--by", "sex", "--weight", "w", "--units", "school", *options, "--json"
+        )
         assert done.exit_code == 0, done.output
         design = irt.Replicates.from_units("school", strata)
         wanted = call(weight="w", replicates=design)["se"]
