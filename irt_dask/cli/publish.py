@@ -82,8 +82,8 @@ def _made(
     _show(table, path, page, Path(file).name, as_json)
     if design is None and not as_json:
         click.echo(
-            "\nErrors of sampling are not known without sampling units, --units COLUMN (schools), or "
-            "replicate\nweights, --replicates and --method or --preset (in Python "
+            "\nErrors of sampling are not known without sampling units, --units COLUMN (schools), "
+            "or replicate\nweights, --replicates and --method or --preset (in Python "
             "irt_dask.Replicates.from_zones\nmakes them of pairs of units)"
         )
 

@@ -167,9 +167,9 @@ class Replicates:
         of theirs, and c = (R - 1)/R. With `strata`, the column within whose levels units were
         drawn, it is JKn: in stratum h of n_h units the others have n_h/(n_h - 1) of theirs, other
         strata what they have, and c = (n_h - 1)/n_h. Units are those of the whole table, which is
-        read once before; they have labels of any kind, which may be used again in another stratum. A stratum with one
-        unit is an error that names it. Degrees of freedom are units less strata (less 1 without).
-        Cost: as of so many replicates; a table has units^2 numbers for each group.
+        read once before; they have labels of any kind, which may be used again in another stratum.
+        A stratum with one unit is an error that names it. Degrees of freedom are units less strata
+        (less 1 without). Cost: as of so many replicates; units^2 numbers for each group.
 
         >>> import irt_dask as irt, pandas as pd
         >>> persons = pd.DataFrame({"school": list("aabbcc"), "score": [1., 2, 3, 4, 5, 6]})
