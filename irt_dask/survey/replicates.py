@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy.linalg import hadamard
 
@@ -204,17 +203,6 @@ class Replicates:
         if isinstance(w, Units):
             return w.columns
         return [w.zone, w.unit] if isinstance(w, Zones) else list(w)
-
-    def counted(self, frames: Callable[[Sequence[str]], Iterable[pd.DataFrame]]) -> Replicates:
-        """With the sampling units of a table, whose `frames` of some columns are read for them."""
-        if not isinstance(self.weights, Units):
-            return self
-        return replace(self, weights=self.weights.counted(frames(self.columns)))
-
-    @property
-    def of_numbers(self) -> bool:
-        """Whether columns that are read are numbers; labels of sampling units may be text."""
-        return not isinstance(self.weights, Units)
 
     @property
     def n(self) -> int:
