@@ -86,6 +86,8 @@ def test_what_python_says_without_keywords_is_said_in_the_shell_too():
     )
     assert typed(groups, work.run).endswith("give persons = with a column group")
     assert typed(groups, None) == groups
+    units = "they have none: ingest a table, or give an array with one label for each person"
+    assert typed(units, calibrate.calibrate) == "they have none: ingest a table"
     said = set(messages(Path(irt.__file__).parent))
     for phrase, in_shell, in_file in spoken._PHRASES:
         assert any(phrase in text and phrase != text for text in said), phrase
