@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import pandas as pd
@@ -12,6 +12,9 @@ import pandas as pd
 from irt_dask.cli.common import json_option, quiet_option, rows, show, warned
 from irt_dask.cli.results import new_csv, records, write_csv
 from irt_dask.errors import InputError
+
+if TYPE_CHECKING:
+    from irt_dask.survey.replicates import Replicates
 
 #: Rows that are printed; the file and --json have all.
 _MOST = 60
@@ -37,7 +40,12 @@ _OPTIONS = (
                  "pisa, pisa_2012, timss, timss_2011, naep."),
     click.option("--replicates", multiple=True, metavar="COLUMN", help="Columns of replicate "
                  "weights, as a pattern or one by one; with --method."),
-    click.option("--method", help="brr, fay, jk1, jk2 or jk2_both."),
+    click.option("--units", metavar="COLUMN", help="Sampling units (schools, villages), from which "
+                 "replicate weights are made that leave out one at a time."),
+    click.option("--strata", metavar="COLUMN", help="With --units: the strata that they were "
+                 "drawn within."),
+    click.option("--method", help="With --replicates: brr, fay, jk1, jk2 or jk2_both. Of --units "
+                 "it is jk1, and jkn with --strata."),
     click.option("--fay", type=float, metavar="K", help="Fay's factor, with --method fay."),
     _level,
     _out,
@@ -56,24 +64,15 @@ def _of_tables(command: Callable[..., None]) -> Callable[..., None]:
 
 def _made(
     function: str, file: str, what: Any, *, preset: str | None, replicates: tuple[str, ...],
-    method: str | None, fay: float | None, join: str | None, on: str, out: str | None,
-    report: str | None, as_json: bool, quiet: bool, **options: Any,
+    units: str | None, strata: str | None, method: str | None, fay: float | None,
+    join: str | None, on: str, out: str | None, report: str | None, as_json: bool, quiet: bool,
+    **options: Any,
 ) -> None:  # fmt: skip
     """Make a table by a function of irt_dask, show it and write it."""
     import irt_dask as irt
 
     path, page = new_csv(out), _new_page(report)
-    if preset and (replicates or method or fay is not None):
-        raise InputError(
-            "--preset says all of --replicates, --method and --fay: give one or the other"
-        )
-    if bool(replicates) != bool(method):
-        raise InputError("--replicates and --method belong together")
-    design = None
-    if preset:
-        design = irt.Replicates.preset(preset)
-    elif method:
-        design = irt.Replicates(method, list(replicates), fay=fay)
+    design = _design(preset, replicates, units, strata, method, fay)
     first, sep, second = on.partition("=")
     with warned(quiet):
         table: pd.DataFrame = getattr(irt, function)(
@@ -83,9 +82,41 @@ def _made(
     _show(table, path, page, Path(file).name, as_json)
     if design is None and not as_json:
         click.echo(
-            "\nErrors of sampling are not known without replicate weights: --replicates, --method, "
-            "or --preset\n(in Python irt_dask.Replicates.from_zones makes them of strata and units)"
+            "\nErrors of sampling are not known without sampling units, --units COLUMN (schools), "
+            "or replicate\nweights, --replicates and --method or --preset (in Python "
+            "irt_dask.Replicates.from_zones\nmakes them of pairs of units)"
         )
+
+
+def _design(
+    preset: str | None, replicates: tuple[str, ...], units: str | None, strata: str | None,
+    method: str | None, fay: float | None,
+) -> Replicates | None:  # fmt: skip
+    """The replicate weights, or what makes them; None: there are none."""
+    import irt_dask as irt
+
+    if preset and (replicates or units or strata or method or fay is not None):
+        raise InputError(
+            "--preset says all of --replicates, --units, --strata, --method and --fay: give one or "
+            "the other"
+        )
+    if strata and not units:
+        raise InputError("--strata are those of --units, which there are none")
+    if units:
+        if replicates or fay is not None:
+            raise InputError("--units makes replicate weights: leave out --replicates and --fay")
+        own = "jk1" if strata is None else "jkn"
+        if method not in (None, own):
+            raise InputError(
+                f"--method {method}: of --units it is jk1, and with --strata jkn, as follows "
+                f"without --method"
+            )
+        return irt.Replicates.from_units(units, strata)
+    if bool(replicates) != bool(method):
+        raise InputError("--replicates and --method belong together")
+    if preset:
+        return irt.Replicates.preset(preset)
+    return irt.Replicates(method, list(replicates), fay=fay) if method else None
 
 
 def _new_page(path: str | None) -> Path | None:
@@ -130,8 +161,9 @@ def tabulate(file: str, values: tuple[str, ...], gaps: tuple[str, ...], **option
     """Make a table of groups from persons' values or plausible values in FILE.
 
     FILE is a CSV or Parquet file, or a folder of Parquet files, a row a person. Standard errors
-    hold what replicate weights say of sampling and plausible values of imputation; without
-    replicate weights they are not known. The columns are explained in 'irt-dask docs survey'.
+    hold what sampling units (--units school) or replicate weights say of sampling, and plausible
+    values of imputation; without either they are not known. The columns are explained in
+    'irt-dask docs survey'.
     """
     wanted: dict[str, list[str]] = {}
     for text in values:

@@ -28,6 +28,22 @@ _PLAIN = re.compile(rf"{_STRING}|\.\.\.|[+-]?\w+(?:[.\w+-]*\w)?")
 _NUMBER_OF = "n_"
 #: What is done to responses in Python, and said of a store by an option.
 _SELECTED = "select the responses with "
+#: What is said of Python otherwise than by a keyword; in a shell; and of the file of a run.
+_PHRASES = (
+    ("give persons= with a column group to from_array or ingest",
+     "give 'irt-dask ingest --persons' a table with a column group",
+     "give persons= with a column group"),
+    (", or give an array with one label for each person", "", ""),
+    (", or an array of strings with one for each person", "", ""),
+    ("irt.score(n_plausible=10), irt-dask score --plausible 10", "irt-dask score --plausible 10",
+     "plausible = 10 in [score]"),
+    (" (of Replicates.from_units)", "", ""),
+    ("the Dataset that irt.link(..., error='jackknife') returns, for each variable",
+     "the file that 'irt-dask link --error jackknife --link LINK.nc' keeps, for each variable",
+     "the file that 'irt-dask link --error jackknife --link LINK.nc' keeps, for each variable"),
+    ("link by irt.link(..., error='jackknife')", "link by 'irt-dask link --error jackknife'",
+     "link by 'irt-dask link --error jackknife'"),
+)  # fmt: skip
 #: What does not stand before a keyword, but before a part of something else.
 _BEFORE = r"(?<![\w.'\"`/-])"
 
@@ -40,6 +56,8 @@ def typed(text: str, command: click.Command | None) -> str:
     if methods := _methods(command):
         text = re.sub(rf"\bfit_({'|'.join(methods)})\b", r"--method \1", text)
     text = text.replace(_SELECTED, "")
+    for said, in_shell, in_file in _PHRASES:
+        text = text.replace(said, in_file if command.name == "run" else in_shell)
     if bare := [name for name in write if "_" in name and name in _options(command)]:
         named = rf"{_BEFORE}(?:{_NUMBER_OF})?({'|'.join(bare)})(?![\w'\"`/=-]|\.\w)"
         text = re.sub(named, lambda found: write[found[1]](None), text)
@@ -85,12 +103,16 @@ def _of_command(command: click.Command | None) -> dict[str, Writer]:
     for option in command.params:
         if isinstance(option, click.Option) and option.name not in write:
             write[str(option.name)] = _option_writer(option)
+    if command.name in _PUBLISHED:
+        write["weights"] = write["replicates"]
     if "items" in write and command.name in _OF_BANKS:
         items = write.pop("items")
         write["unknown_items"] = lambda value: items("bank" if value == "ignore" else "all")
     return write
 
 
+#: Commands whose option ``--replicates`` is what Replicates has as ``weights``.
+_PUBLISHED = ("tabulate", "regress")
 #: Commands with an option or key ``items`` for what is ``unknown_items`` in Python.
 _OF_BANKS = ("score", "run", "fit", "dif")
 

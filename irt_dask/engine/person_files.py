@@ -22,6 +22,8 @@ from irt_dask.store.places import Location, local_path, location, names, read_by
 DONE = "_scores.json"
 #: Marks a folder as ours while files are being written.
 BEGUN = "_unfinished"
+#: Its entry for the weights that persons have, of which the files have none.
+WEIGHT_KIND = "weight_kind"
 #: Of the metadata in the footer of a file, and the entry that checks it.
 _SAID, _CHECKSUM = "irt_dask", "checksum"
 

@@ -103,8 +103,10 @@ def ingest(
         score and a row for each option that has one: other answers score 0, and the item has as
         many categories as the highest score, plus one, unless ``categories`` says more.
     persons
-        A second file or a DataFrame with one row per person: person, and weight, group and
-        covariates (all other columns; numbers).  It is joined by the person's id.
+        A second file or a DataFrame with one row per person: person (or what the responses call
+        it), and weight, group and covariates (all other columns; numbers).  Weight and group have
+        these names, or what ``columns`` calls them where the responses have no such column.  It is
+        joined by the person's id.
     categories : number of categories K, from 2 to 15, of all items, or of each
         A number; or by item, in a dict (a Series), or in a CSV file or DataFrame with columns item
         and categories; items that are not named have 2.  Responses are then the codes 0 to K - 1 of

@@ -150,9 +150,11 @@ def _read(
     scratch.mkdir()
     source = open_source(
         path, scratch, shape=options.shape, columns=options.columns, exclude=options.exclude,
-        dialect=options.dialect,
+        dialect=options.dialect, joined=options.persons is not None,
     ).with_weights(options.weight_kind)  # fmt: skip
-    persons = persons_table(options.persons, scratch, options.dialect, source, path)
+    persons = persons_table(
+        options.persons, scratch, options.dialect, source, path, options.columns
+    )
     options.check_dialect(*(table.path for table in (source, persons) if table is not None))
     if source.item_id is not None:
         codes.check_items(source.item_id, columns=True)

@@ -71,12 +71,14 @@ class _Ingest:
         dialect, scratch = options.dialect, draft.scratch
         source = open_source(
             path, scratch, shape=options.shape, columns=options.columns, exclude=options.exclude,
-            dialect=dialect,
+            dialect=dialect, joined=options.persons is not None,
         )  # fmt: skip
         self.source = source.with_weights(self.weight_kind)
         self.codes = options.bound(codes, self.source, old)
         self.tables = [self.source]
-        self.persons = persons_table(options.persons, scratch, dialect, self.source, path)
+        self.persons = persons_table(
+            options.persons, scratch, dialect, self.source, path, options.columns
+        )
         if self.persons is not None:
             self.persons = self.persons.with_weights(self.weight_kind)
             self.tables.append(self.persons)

@@ -18,7 +18,7 @@ from irt_dask._version import __version__
 from irt_dask.arrays import Ints
 from irt_dask.engine import person_files
 from irt_dask.engine.lock import LOCK, FolderLock, ObjectLease, locked
-from irt_dask.engine.person_files import BEGUN, DONE
+from irt_dask.engine.person_files import BEGUN, DONE, WEIGHT_KIND
 from irt_dask.errors import InputError, listed
 from irt_dask.kernels.responses import response_counts
 from irt_dask.kernels.responses.layouts import Layout
@@ -202,4 +202,5 @@ def finish(
 ) -> None:  # fmt: skip
     """Describe the scores, once every file is there."""
     with_what = {_SCORED_WITH: scored_with, _COLUMNS: columns, _ITEMS: list(responses.item_id)}
-    person_files.finish(folder, responses, {**attrs, **with_what})
+    weighted = {} if responses.max_weight is None else {WEIGHT_KIND: responses.weight_kind}
+    person_files.finish(folder, responses, {**weighted, **attrs, **with_what})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from irt_dask.errors import DataWarning, InputError, repeated
 from irt_dask.survey.replicates import Replicates, matching
 from irt_dask.survey.statistics import Statistic, products, summands
 from irt_dask.survey.tables import Table, numbers
+from irt_dask.survey.units import Units
 
 if TYPE_CHECKING:  # formulaic takes a while to load, and tables need none of it
     from irt_dask.survey.predictors import Predictors
@@ -93,8 +94,10 @@ class Plan:
                 )
         if self.replicates is None:
             return full[:, None]
-        needed = {name: numbers(batch, name, first_row) for name in self.replicates.columns}
-        return np.concatenate([full[:, None], self.replicates.matrix(needed, full, first_row)], 1)
+        r = self.replicates
+        of_units = isinstance(r.weights, Units)  # whose labels may be words
+        needed = {k: batch[k] if of_units else numbers(batch, k, first_row) for k in r.columns}
+        return np.concatenate([full[:, None], r.matrix(needed, full, first_row)], 1)
 
 
 def planned(
@@ -115,8 +118,18 @@ def planned(
     if replicates is not None:
         weight = weight or replicates.weight
         replicates = replicates.resolved(table.columns)
+        if isinstance(replicates.weights, Units):
+            units = replicates.weights.counted(table.batches(replicates.columns))
+            replicates = replace(replicates, weights=units)
     if weight is not None:
         matching(weight, table.columns)
+    elif kind := table.lacking_weights:
+        warnings.warn(
+            f"{table.name}: persons have {kind} weights, which scores do not hold, so that each "
+            f"counts once here: give weight= the column of a table that is joined by join= and on=",
+            DataWarning,
+            stacklevel=3,
+        )
     plan = Plan(
         _variables(values, table.columns), by, weight, replicates, statistics, predictors, binary,
         cut,

@@ -12,6 +12,7 @@ from scipy.linalg import hadamard
 
 from irt_dask.arrays import Floats
 from irt_dask.errors import InputError, listed, repeated
+from irt_dask.survey.units import Units
 
 #: Column by name: what a batch of a table is.
 Columns = Mapping[str, NDArray]
@@ -19,6 +20,8 @@ Columns = Mapping[str, NDArray]
 METHODS = ("brr", "fay", "jk1", "jkn", "jk2", "jk2_both")
 #: Methods that can be made from pairs of units.
 _OF_ZONES = ("brr", "fay", "jk2", "jk2_both")
+#: Methods that leave out one unit at a time.
+_OF_UNITS = ("jk1", "jkn")
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,8 @@ class Replicates:
         ``"jk2"``: c = 1, one half of each zone left out (NAEP). ``"jk2_both"``: c = 1/2, each
         half of each zone left out in turn (TIMSS and PIRLS from 2015).
     weights
-        Columns of replicate weights: names, or a pattern as ``"W_FSTURWT*"``; or :class:`Zones`,
-        from which they are made (``from_zones``).
+        Columns of replicate weights: names, or a pattern as ``"W_FSTURWT*"``; or :class:`Zones` or
+        :class:`Units`, from which they are made (``from_zones``, ``from_units``).
     fay
         Fay's factor, from 0 to below 1; of ``"fay"`` alone.
     scale
@@ -98,7 +101,7 @@ class Replicates:
     """
 
     method: str
-    weights: str | Sequence[str] | Zones
+    weights: str | Sequence[str] | Zones | Units
     fay: float | None = None
     scale: float | Sequence[float] | None = None
     weight: str | None = None
@@ -114,11 +117,14 @@ class Replicates:
             )
         if self.fay is not None and not 0 <= self.fay < 1:
             raise InputError(f"fay={self.fay!r} is not from 0 to below 1")
-        if self.method == "jkn" and self.scale is None:
+        of_units = isinstance(self.weights, Units)
+        if self.method == "jkn" and self.scale is None and not of_units:
             raise InputError("method='jkn' needs scale=, (n_h - 1) / n_h for each replicate")
         if self.scale is not None and not np.all(np.asarray(self.scale, dtype=np.float64) > 0):
             raise InputError(f"scale={self.scale!r} is not all above 0")
-        if isinstance(self.weights, Zones):
+        if isinstance(self.weights, Units):
+            _check_units(self.method, self.weights)
+        elif isinstance(self.weights, Zones):
             if self.method not in _OF_ZONES:
                 raise InputError(f"{self.method!r} is not made from zones; {listed(_OF_ZONES)} are")
             if self.weights.n < 2:
@@ -150,16 +156,43 @@ class Replicates:
         """
         return cls(method, Zones(zone, unit, n_zones), fay=fay, weight=weight)
 
+    @classmethod
+    def from_units(
+        cls, units: str, strata: str | None = None, *, weight: str | None = None
+    ) -> Replicates:  # fmt: skip
+        """Weights that leave out one sampling unit at a time: `units` is the column of schools.
+
+        Without `strata` the jackknife is JK1: of R units one has weight 0 and the others R/(R - 1)
+        of theirs, and c = (R - 1)/R. With `strata`, the column within whose levels units were
+        drawn, it is JKn: in stratum h of n_h units the others have n_h/(n_h - 1) of theirs, other
+        strata what they have, and c = (n_h - 1)/n_h. Units are those of the whole table, which is
+        read once before; they have labels of any kind, which may be used again in another stratum.
+        A stratum with one unit is an error that names it. Degrees of freedom are units less strata
+        (less 1 without). Cost: as of so many replicates; units^2 numbers for each group.
+
+        >>> import irt_dask as irt, pandas as pd
+        >>> persons = pd.DataFrame({"school": list("aabbcc"), "score": [1., 2, 3, 4, 5, 6]})
+        >>> design = irt.Replicates.from_units("school")
+        >>> irt.tabulate(persons, "score", replicates=design, statistics="mean")[["se", "df"]]
+                 se  df
+        0  1.154701   2
+        """
+        return cls("jk1" if strata is None else "jkn", Units(units, strata), weight=weight)
+
     def resolved(self, names: Sequence[str]) -> Replicates:
         """With the columns' names in place of a pattern; an error if one is not there."""
-        if isinstance(self.weights, Zones):
-            for name in (self.weights.zone, self.weights.unit):
+        if isinstance(self.weights, (Zones, Units)):
+            for name in self.columns:
                 matching(name, names)
             return self
         wanted = [self.weights] if isinstance(self.weights, str) else self.weights
         found = [name for pattern in wanted for name in matching(pattern, names)]
         if len(found) < 2:
-            raise InputError(f"weights={self.weights!r} is {len(found)} column: 2 are the fewest")
+            raise InputError(
+                f"weights={self.weights!r} is {len(found)} column: 2 are the fewest. If it says "
+                f"which sampling unit (school, village) a person is of, give it as "
+                f"units={found[0]!r} (of Replicates.from_units)"
+            )
         self.scales(len(found))
         return replace(self, weights=found)
 
@@ -167,11 +200,15 @@ class Replicates:
     def columns(self) -> list[str]:
         """Columns that are read; of :meth:`resolved` ones."""
         w = self.weights
+        if isinstance(w, Units):
+            return w.columns
         return [w.zone, w.unit] if isinstance(w, Zones) else list(w)
 
     @property
     def n(self) -> int:
         """Number of replicates; of :meth:`resolved` ones."""
+        if isinstance(self.weights, Units):
+            return self.weights.n
         if not isinstance(self.weights, Zones):
             return len(self.weights)
         if self.method in ("brr", "fay"):
@@ -185,6 +222,8 @@ class Replicates:
             if given.ndim and given.shape != (n,):
                 raise InputError(f"scale= has {given.size} values, and there are {n} replicates")
             return np.broadcast_to(given, (n,)).copy()
+        if isinstance(self.weights, Units):
+            return self.weights.scales
         c = {
             "brr": 1 / n, "jk1": (n - 1) / n, "jk2": 1.0, "jk2_both": 0.5,
             "fay": 1 / (n * (1 - (self.fay or 0.0)) ** 2),
@@ -195,6 +234,8 @@ class Replicates:
         """Replicate weights (persons, replicates) of a batch, checked."""
         if isinstance(self.weights, Zones):
             return weight[:, None] * self._of_zones(batch, self.weights, first_row)
+        if isinstance(self.weights, Units):
+            return weight[:, None] * self.weights.factors(batch, first_row)
         out = np.stack([batch[name] for name in self.weights], axis=1).astype(np.float64)
         if not np.all(np.isfinite(out) & (out >= 0)):
             row, r = np.argwhere(~(np.isfinite(out) & (out >= 0)))[0]
@@ -228,6 +269,16 @@ class Replicates:
         if self.method == "jk2_both":
             out[rows, zones.n + at] = np.where(second, 0.0, 2.0)
         return out
+
+
+def _check_units(method: str, units: Units) -> None:
+    if method not in _OF_UNITS:
+        raise InputError(f"{method!r} is not made from units; {listed(_OF_UNITS)} are")
+    if (method == "jkn") != (units.strata is not None):
+        raise InputError(
+            f"method={method!r} and strata={units.strata!r}: with strata units are left out within "
+            f"them, method='jkn', and without method='jk1'"
+        )
 
 
 def _order(n_zones: int) -> int:

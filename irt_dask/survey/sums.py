@@ -20,6 +20,8 @@ from irt_dask.survey.tables import Table, numbers, whole
 MOST_GROUPS = 10_000
 #: Bytes of values and weights that percentiles may hold.
 MOST_BYTES = 8 << 30
+#: Weights that a batch holds: of many replicates it has fewer persons.
+_NUMBERS = 1 << 25
 
 
 @dataclass
@@ -137,10 +139,14 @@ def read(
 ) -> Iterator[Batch]:
     """A pass over the table, checked; an error if it has no rows."""
     first_row, n_rows = 0, None if progress is False else table.n_rows
+    n_weights = 1 if plan.replicates is None else 1 + plan.replicates.n
+    most = max(_NUMBERS // n_weights, 1)
     with Progress(progress, stage) as shown:
         for frame in table.batches(plan.columns):
-            yield _batch(frame, plan, first_row)
-            first_row += len(frame)
+            for first in range(0, len(frame), most):
+                part = frame.iloc[first : first + most]
+                yield _batch(part, plan, first_row)
+                first_row += len(part)
             shown.update(first_row, n_rows)
     if first_row == 0:
         raise InputError(f"{table.source}: the table has no rows")

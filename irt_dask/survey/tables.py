@@ -15,8 +15,9 @@ import pyarrow.csv as pa_csv
 import pyarrow.dataset as pa_dataset
 from numpy.typing import NDArray
 
+from irt_dask.engine.person_files import DONE, WEIGHT_KIND
 from irt_dask.errors import DataWarning, InputError, listed, repeated
-from irt_dask.store.documents import from_cell
+from irt_dask.store.documents import from_cell, from_json
 
 #: A table: of pandas, or the path of a CSV or Parquet file or of a folder of Parquet files.
 Source: TypeAlias = pd.DataFrame | str | PathLike[str]
@@ -73,6 +74,18 @@ class Table:
     def name(self) -> str:
         """What to call it in a message."""
         return "the table" if isinstance(self.source, pd.DataFrame) else str(self.source)
+
+    @property
+    def lacking_weights(self) -> str | None:
+        """The kind of weights that persons of a folder of scores have, which it does not hold."""
+        if isinstance(self.source, pd.DataFrame):
+            return None
+        about = Path(fspath(self.source)) / DONE
+        try:
+            said = from_json(about.read_bytes(), constants=True)
+        except (OSError, ValueError):
+            return None
+        return said.get(WEIGHT_KIND) if isinstance(said, dict) else None
 
     def as_text(self, name: str) -> None:
         """Read this column of a CSV file as it is written: 007 is not 7."""

@@ -88,7 +88,8 @@ def check_input(config: RunConfig) -> None:
     if data.persons is not None:
         with tempfile.TemporaryDirectory() as scratch:
             written = Dialect.checked(data.delimiter, data.decimal, data.encoding)
-            weight = open_persons(data.persons, Path(scratch), written).roles.weight
+            named = {k: v for k, v in (data.columns or {}).items() if k == "person"}
+            weight = open_persons(data.persons, Path(scratch), written, named).roles.weight
             if weight is not None:
                 config.check_weights(f"the column {weight!r} of {data.persons}")
     if config.marginal.fixed_items is not None:

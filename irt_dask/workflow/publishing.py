@@ -60,13 +60,23 @@ class TableSection(Section):
     weight: str | None = None
     preset: str | None = None
     replicates: list[str] = Field(default_factory=list)
+    #: Column of sampling units, and of the strata that they were drawn within.
+    units: str | None = None
+    strata: str | None = None
     method: Literal["brr", "fay", "jk1", "jk2", "jk2_both"] | None = None
     fay: float | None = None
 
     @model_validator(mode="after")
     def _one_design(self) -> TableSection:
-        if self.preset and (self.replicates or self.method or self.fay is not None):
+        of_weights = self.replicates or self.method or self.fay is not None
+        if self.preset and of_weights:
             raise ValueError("preset says all of replicates, method and fay: give one or the other")
+        if self.units and (self.preset or of_weights):
+            raise ValueError(
+                "units makes replicate weights: leave out preset, replicates, method and fay"
+            )
+        if self.strata and not self.units:
+            raise ValueError("strata are those of units, which there are none")
         if bool(self.replicates) != bool(self.method):
             raise ValueError("replicates and method belong together")
         return self
@@ -77,6 +87,8 @@ class TableSection(Section):
 
         if self.preset:
             return Replicates.preset(self.preset)
+        if self.units:
+            return Replicates.from_units(self.units, self.strata)
         if self.method:
             return Replicates(self.method, self.replicates, fay=self.fay)
         return None

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import irt_dask as irt
-from irt_dask.cli import calibrate, data, main, work
+from irt_dask.cli import calibrate, data, examine, main, spoken, work
 from irt_dask.cli.spoken import list_of, typed
 
 
@@ -77,6 +77,22 @@ def test_each_command_has_its_own_options():
 )
 def test_remedies_are_those_of_the_command(text, command, expected):
     assert typed(text, command) == (text if expected is None else expected)
+
+
+def test_what_python_says_without_keywords_is_said_in_the_shell_too():
+    groups = "no groups of persons; give persons= with a column group to from_array or ingest"
+    assert typed(groups, examine.dif) == (
+        "no groups of persons; give 'irt-dask ingest --persons' a table with a column group"
+    )
+    assert typed(groups, work.run).endswith("give persons = with a column group")
+    assert typed(groups, None) == groups
+    units = "they have none: ingest a table, or give an array with one label for each person"
+    assert typed(units, calibrate.calibrate) == "they have none: ingest a table"
+    said = set(messages(Path(irt.__file__).parent))
+    for phrase, in_shell, in_file in spoken._PHRASES:
+        assert any(phrase in text and phrase != text for text in said), phrase
+        assert phrase not in typed(f"x{phrase}, or", examine.dif)
+        assert "irt." not in in_shell + in_file
 
 
 def test_lists_of_names_are_typed_as_they_are_written():

@@ -233,8 +233,12 @@ def test_names_of_rows_that_are_the_persons(tmp_path: Path) -> None:
     columns = {"person": "column 1"}
     assert f"columns={columns}" in str(e.value)
     assert stored(path, columns=columns) == (("007", "008"), ITEMS, MATRIX[:2])
+    r = irt.ingest(path, tmp_path / "s", columns=columns, persons=path)  # the same name there
+    assert r.covariate_names == ITEMS
+    named = tmp_path / "named.csv"
+    named.write_text(path.read_text().replace('""', "id"))
     with pytest.raises(InputError, match="in a table of persons call the column 'person'"):
-        irt.ingest(path, tmp_path / "s", columns=columns, persons=path)
+        irt.ingest(named, tmp_path / "t", persons=path)
 
 
 def test_a_delimiter_that_is_a_sign_of_patterns(tmp_path: Path) -> None:

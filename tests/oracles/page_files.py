@@ -95,7 +95,11 @@ def _published(folder: Path, rng: np.random.Generator) -> None:
         sex=table["ST004D01T"],
     )  # fmt: skip
     about.to_csv(folder / "about.csv", index=False)
-    joined = about[["person", "sex"]].assign(W_FSTUWT=table["W_FSTUWT"], **weights)
+    school = np.arange(n) // 15
+    joined = about[["person", "sex"]].assign(
+        school=[f"S{k:02d}" for k in school], region=np.array(["north", "south"])[school % 2],
+        W_FSTUWT=table["W_FSTUWT"], **weights,
+    )  # fmt: skip
     joined.to_csv(folder / "persons.csv", index=False)
     domains = [(f"q{j + 1}", "maths" if j % 2 else "reading") for j in range(12)]
     pd.DataFrame(domains, columns=["item", "domain"]).to_csv(folder / "domains.csv", index=False)

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 import irt_dask as irt
 from irt_dask.cli.main import cli
+from irt_dask.workflow.publishing import TableSection
 
 PIPELINE = """
 seed = 3
@@ -169,3 +170,17 @@ def test_the_file_to_begin_with_is_read(tmp_path: Path) -> None:
     assert config.population is not None
     assert config.tables[0].design() is not None
     assert tomllib.loads(path.read_text())["scoring"]["plausible"] == 10
+
+
+def test_sampling_units_of_a_table_are_columns_of_its_persons() -> None:
+    told = {"out": "t.csv", "values": {"all": "pv*"}, "units": "school"}
+    assert TableSection(**told).design() == irt.Replicates.from_units("school")
+    both = TableSection(**told, strata="region").design()
+    assert both == irt.Replicates.from_units("school", "region")
+    for more, message in (
+        ({"method": "jk1", "replicates": ["w*"]}, "units makes replicate weights"),
+        ({"preset": "pisa"}, "units makes replicate weights"),
+        ({"units": None, "strata": "region"}, "strata are those of units"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            TableSection(**told | more)

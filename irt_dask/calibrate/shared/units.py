@@ -25,6 +25,8 @@ from irt_dask.variables import identifier
 
 #: Names of the groups of persons, where no covariate has them.
 _GROUPS = ("person_group", "group", "groups")
+#: What persons have of whom nothing but responses was read.
+_NOTHING = "none: ingest a table of persons with the responses, in which it is a number"
 #: Numbers from here on are no labels: doubles do not hold every one.
 _LARGEST = 2.0**53
 
@@ -103,10 +105,10 @@ def _by_name(responses: Responses, name: str, client: Any) -> tuple[list[UnitRef
     column = str(known.index(name)) if name in known else ""
     if not column and not (name in _GROUPS and responses.has_groups):
         there = [*known, *(["person_group"] if responses.has_groups else [])]
+        have = f"{', '.join(there)}: name one of these" if there else _NOTHING
         raise InputError(
-            f"sampling_unit={name!r} is no covariate of the persons; they have "
-            f"{', '.join(there) or 'none'}: name one of these, or give an array with one label "
-            f"for each person"
+            f"sampling_unit={name!r} is no covariate of the persons; they have {have}, or give an "
+            f"array with one label for each person"
         )
     with Engine(responses, client=client, progress=False, graded=True) as engine:  # labels alone
         found = engine.map_refs(_distinct, column)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from irt_dask.errors import listed
 from irt_dask.ingest.columns.meanings import MISSING, NOT_OBSERVED, UNKNOWN
 from irt_dask.ingest.columns.numbers import number_of, of_decimal, shorten
 from irt_dask.ingest.columns.roles import AT, Roles
@@ -24,7 +25,8 @@ OfRow = Callable[[int], str]
 CELLS = 1 << 20  # values of a wide table decoded at a time
 _COVARIATE = (
     "a covariate is a finite number, or empty or NA where it is not known; write labels as "
-    "numbers, leave the column out, or, if they are the groups of persons, call it group"
+    "numbers, leave the column out, or, if they are the groups of persons, say columns={{'group': "
+    "{!r}}}"
 )
 
 
@@ -200,12 +202,20 @@ class Decoder:
         """Take numbers; what is empty or NA is NaN."""
         table = np.empty((len(self.lines), len(columns)))
         empty = {*NOT_OBSERVED} - {"-1"}
+        refused, words = [], []
         for j, (one, column) in enumerate(zip(strings, columns, strict=True)):
             values = Distinct.of(one)
             number = np.array([number_of(v, self._decimal) for v in values.stripped], float)
-            wrong = ~np.isfinite(number) & np.array([v not in empty for v in values.stripped], bool)
+            known = np.array([v not in empty for v in values.stripped], bool)
+            wrong = ~np.isfinite(number) & known
             table[:, j] = number[values.index]
-            self._refuse_values(wrong[values.index], column, values, "value", _COVARIATE)
+            refused.append((wrong[values.index], column, values))
+            if known.any() and (wrong == known).all():
+                words.append(column)
+        all_of_them = f"; the columns of words are {listed(words)}" if len(words) > 1 else ""
+        for rows, column, values in refused:
+            rule_of_it = f"{_COVARIATE.format(column)}{all_of_them}"
+            self._refuse_values(rows, column, values, "value", rule_of_it)
         self._taken["covariates"] = table
 
     def finish(self, texts: Texts, most: int | None = None) -> Rows:

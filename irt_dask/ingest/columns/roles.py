@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 from irt_dask.errors import InputError, listed, repeated
+from irt_dask.ingest.columns.header import Header
 from irt_dask.ingest.columns.patterns import HOW, entries, is_glob, select
 from irt_dask.store.responses import SAMPLING
 from irt_dask.variables import identifier
@@ -28,6 +28,8 @@ ALIASES = {
          "acc", "exact_match", "is_correct"]
     ),
 }  # fmt: skip
+#: What a table of persons may have beside covariates.
+OF_PERSONS = ("weight", "group")
 #: What stands between an item and the levels of its facets in the names of columns of a store.
 AT = "@"
 KEYS = {
@@ -35,52 +37,6 @@ KEYS = {
     "wide": ("person", "items", "weight", "group", "covariates"),
     "nested": ("person", "responses", "weight", "group"),
 }
-
-
-@dataclass(frozen=True)
-class Header:
-    """The names of columns, stripped and in normal form, and how to complain about them."""
-
-    names: list[str]
-    error: Callable[..., InputError]
-    delimiter: str | None = None  # of delimited text
-    row_names: str | None = None  # what its first column is called, if that has no name
-    nests: bool = False  # JSON, where the responses of a person may be one value
-
-    @cached_property
-    def place(self) -> dict[str, int]:
-        """Where each column stands."""
-        return {name: k for k, name in enumerate(self.names)}
-
-    def checked(self) -> Header:
-        """Refuse names that are empty or there twice."""
-        if "" in self.names:
-            place = self.names.index("") + 1
-            raise self.error(f"column {place} of {len(self.names)} has no name; name it", 1)
-        if twice := repeated(self.names):
-            raise self.error(f"the column {twice[0]!r} is there twice; rename one of them", 1)
-        return self
-
-    def shown(self) -> str:
-        """Return the names for a message."""
-        if len(self.names) == 1 and self.delimiter is not None and self.row_names is None:
-            return (
-                f"the only column is {self.names[0]!r}: is the delimiter {self.delimiter!r}? If "
-                f"not, say delimiter=; if this is a title, delete it, as the first line has to "
-                f"name the columns"
-            )
-        shown = f"the columns are {listed(self.names)}"
-        if self.row_names is not None and self.row_names not in self.names:
-            shown += (
-                f", and the first one has no name; if it holds the persons, say columns="
-                f"{{'person': {self.row_names!r}}}"
-            )
-        for sign in ";\t|,":
-            n = sum(name.count(sign) for name in self.names)
-            if n >= len(self.names) and self.delimiter not in (None, sign):
-                also = f"divided by {self.delimiter!r}; if by {sign!r}, say delimiter={sign!r}"
-                return f"{shown}, {also}"
-        return shown
 
 
 @dataclass(frozen=True)
@@ -115,6 +71,8 @@ class Wanted(NamedTuple):
     shape: str | None = None
     columns: Mapping[str, str | Sequence[str]] | None = None
     exclude: str | Sequence[str] = ()
+    #: Whether there is a table of persons too, where weight and group may stand.
+    joined: bool = False
 
     def lists(self) -> tuple[list[str] | None, list[str]]:
         """Return what was listed as items, if anything was, and what not."""
@@ -130,7 +88,7 @@ def resolve(header: Header, wanted: Wanted, nested: bool = False) -> Roles:
     shape = wanted.shape
     if shape == "persons":
         return _of_persons(header, wanted.columns or {})
-    named, items = _named(header, wanted.columns)
+    named, items = _named(header, wanted.columns, wanted.joined)
     _, left_out = wanted.lists()
     said = {*named} | ({"items"} if items is not None else set())
     said |= {"facets", "covariates"} & {*(wanted.columns or ())}
@@ -223,15 +181,23 @@ def _nested(header: Header, shape: str | None, named: dict[str, str], said: set[
 def _of_persons(header: Header, columns: Mapping[str, str | Sequence[str]]) -> Roles:
     """Return the roles of a table of persons: all columns but person, weight, group are numbers.
 
-    ``columns`` are given where the table is that of the responses too, which has weight and group.
+    ``columns`` have covariates where the table is that of the responses too, which has weight and
+    group.  Otherwise they have what the responses call the person, a name that is tried if the
+    usual ones do not say who it is, and the weight and the group that were named and are not there.
     """
-    if columns:
-        person, covariates = columns["person"], columns["covariates"]
-        assert isinstance(person, str)
-        return Roles("persons", person, covariates=tuple(covariates))
-    person = _single(header, "person", "persons", _by_alias(header, "person", set()))
+    called = columns.get("person", "")
+    assert isinstance(called, str)
+    if "covariates" in columns:
+        return Roles("persons", called, covariates=tuple(columns["covariates"]))
+    usual = _by_alias(header, "person", set())
+    if len(usual) != 1 and called in header.place:
+        usual = [called]
+    person = _single(header, "person", "persons", usual)
     special: dict[str, str] = {}
-    for role in ("weight", "group"):
+    for role in OF_PERSONS:
+        if role in columns:
+            special[role] = _known(header, role, columns[role], ", nor in the responses")
+            continue
         names = [name for name in header.names if name.casefold() == role]
         if len(names) > 1:
             raise header.error(f"several columns could be the {role}: {listed(names)}; rename one")
@@ -242,9 +208,12 @@ def _of_persons(header: Header, columns: Mapping[str, str | Sequence[str]]) -> R
 
 
 def _named(
-    header: Header, columns: Mapping[str, str | Sequence[str]] | None
+    header: Header, columns: Mapping[str, str | Sequence[str]] | None, joined: bool
 ) -> tuple[dict[str, str], list[str] | None]:
-    """Return the single columns that the caller named, and the items."""
+    """Return the single columns that the caller named, and the items.
+
+    What is ``joined`` may have the weight and the group.
+    """
     if columns is None:
         return {}, None
     if not isinstance(columns, Mapping):
@@ -262,7 +231,10 @@ def _named(
             )
     items = _items(header, columns["items"]) if "items" in columns else None
     several = ("items", "facets", "covariates")
-    named = {role: _known(header, role, columns[role]) for role in columns if role not in several}
+    elsewhere = [role for role in OF_PERSONS if joined and role in columns
+                 and given_name(columns[role]) not in header.place]  # fmt: skip
+    named = {role: _known(header, role, columns[role]) for role in columns
+             if role not in (*several, *elsewhere)}  # fmt: skip
     owner: dict[str, str] = dict.fromkeys(items or (), "items")
     for role, name in named.items():
         if name in owner:
@@ -315,11 +287,16 @@ def _items(header: Header, given: object, role: str = "items") -> list[str]:
     return items
 
 
-def _known(header: Header, role: str, name: object) -> str:
-    own = identifier(name.strip()) if isinstance(name, str) else None
+def given_name(name: object) -> str | None:
+    """Return the name of a column in normal form; None for what is no name."""
+    return identifier(name.strip()) if isinstance(name, str) else None
+
+
+def _known(header: Header, role: str, name: object, nor: str = "") -> str:
+    own = given_name(name)
     if own not in header.place:
         raise header.error(
-            f"columns={{{role!r}: {name!r}}}: there is no such column; {header.shown()}"
+            f"columns={{{role!r}: {name!r}}}: there is no such column{nor}; {header.shown()}"
         )
     return own
 

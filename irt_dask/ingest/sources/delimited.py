@@ -18,7 +18,8 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from irt_dask.ingest.columns.decode import Decoder
-from irt_dask.ingest.columns.roles import Header, Wanted, resolve
+from irt_dask.ingest.columns.header import Header
+from irt_dask.ingest.columns.roles import Wanted, resolve
 from irt_dask.ingest.columns.rows import Bad, Rows
 from irt_dask.ingest.columns.values import Codes
 from irt_dask.ingest.sources.source import TextSource

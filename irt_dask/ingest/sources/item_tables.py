@@ -13,10 +13,10 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from irt_dask.errors import InputError, Notice
+from irt_dask.ingest.columns.header import Header
 from irt_dask.ingest.columns.limits import DATA
 from irt_dask.ingest.columns.meanings import texts_of
 from irt_dask.ingest.columns.numbers import number_of
-from irt_dask.ingest.columns.roles import Header
 from irt_dask.ingest.columns.values import Key
 from irt_dask.ingest.sources.delimited import DELIMITERS, open_table, parse
 from irt_dask.ingest.text.dialect import UNSAID, Dialect

@@ -18,9 +18,10 @@ import pyarrow as pa
 
 from irt_dask.errors import repeated
 from irt_dask.ingest.columns.decode import Decoder, dictionary_of
+from irt_dask.ingest.columns.header import Header
 from irt_dask.ingest.columns.numbers import shorten
 from irt_dask.ingest.columns.patterns import KeyFilter
-from irt_dask.ingest.columns.roles import AT, Header, Wanted, resolve
+from irt_dask.ingest.columns.roles import AT, Wanted, resolve
 from irt_dask.ingest.columns.rows import Bad, Rows
 from irt_dask.ingest.columns.values import Codes
 from irt_dask.ingest.sources.source import TextSource

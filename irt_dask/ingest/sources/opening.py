@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from irt_dask.errors import DataWarning, InputError, listed
-from irt_dask.ingest.columns.roles import Wanted
+from irt_dask.ingest.columns.roles import OF_PERSONS, Wanted
 from irt_dask.ingest.columns.suspects import perhaps_weight
 from irt_dask.ingest.sources.delimited import open_delimited
 from irt_dask.ingest.sources.jsonlines import open_jsonlines
@@ -33,23 +33,35 @@ def open_source(
     columns: Mapping[str, Any] | None = None,
     exclude: str | Sequence[str] = (),
     dialect: Dialect = UNSAID,
+    joined: bool = False,
 ) -> Source:
-    """Open a file of responses; compressed files and objects are written to ``scratch`` first."""
+    """Open a file of responses; compressed files and objects are written to ``scratch`` first.
+
+    Columns of weight and group that are not there may be in a table of persons that is ``joined``.
+    """
     checked = checked_path(path)
     open_one = _OTHERS.get(kind_of(checked) or "", open_delimited)
-    return open_one(checked, scratch, Wanted(shape, columns, exclude), dialect)
+    return open_one(checked, scratch, Wanted(shape, columns, exclude, joined), dialect)
 
 
-def open_persons(path: str | PathLike[str], scratch: Path, dialect: Dialect = UNSAID) -> Source:
-    """Open a table of persons: a row per person, with weight, group and numeric covariates."""
-    return open_source(path, scratch, shape="persons", dialect=dialect.of_others())
+def open_persons(
+    path: str | PathLike[str], scratch: Path, dialect: Dialect = UNSAID,
+    columns: Mapping[str, Any] | None = None,
+) -> Source:  # fmt: skip
+    """Open a table of persons: a row per person, with weight, group and numeric covariates.
+
+    ``columns`` have the person's name in the responses, and what they lack of weight and group.
+    """
+    return open_source(path, scratch, shape="persons", dialect=dialect.of_others(), columns=columns)
 
 
 def persons_table(
-    persons: Any, scratch: Path, dialect: Dialect, source: Source, path: Any
-) -> Source | None:
+    persons: Any, scratch: Path, dialect: Dialect, source: Source, path: Any,
+    named: Mapping[str, Any] | None = None,
+) -> Source | None:  # fmt: skip
     """Open the table of persons to be joined, if any: a file, or a DataFrame, written first.
 
+    Weight and group that the caller ``named`` and the responses lack are taken from it.
     Covariates that stand beside the responses are read as a table of the same file, ``path``.
     """
     beside = source.roles.beside
@@ -65,28 +77,32 @@ def persons_table(
     if beside:
         columns = {"person": source.roles.person, "covariates": beside}
         return open_source(path, folder, shape="persons", columns=columns, dialect=dialect)
-    table = _given(persons, folder, dialect)
+    columns = {"person": source.roles.person}
+    columns |= {k: v for k, v in (named or {}).items()
+                if k in OF_PERSONS and k not in source.roles.single}  # fmt: skip
+    table = _given(persons, folder, dialect, columns)
     roles = {*source.roles.single, *table.roles.single}
     called = [name for name in table.roles.covariates if perhaps_weight(name)]
     if called and "weight" not in roles:
         warnings.warn(
             DataWarning(
                 f"{table.path}: persons have no weights, and {listed(called)} is a covariate: if "
-                f"it holds the weight of each person, call the column weight"
+                f"it holds the weight of each person, call the column weight, or say "
+                f"columns={{'weight': {called[0]!r}}}"
             ),
             stacklevel=2,
         )
     return table
 
 
-def _given(persons: Any, folder: Path, dialect: Dialect) -> Source:
+def _given(persons: Any, folder: Path, dialect: Dialect, columns: dict[str, Any]) -> Source:
     """Open a table of persons, a file or a DataFrame."""
     if not hasattr(persons, "to_parquet"):
-        return open_persons(persons, folder, dialect)
+        return open_persons(persons, folder, dialect, columns)
     path = folder / "persons.parquet"
     try:
         persons.to_parquet(path, engine="pyarrow", index=False, write_page_checksum=True)
-        return replace(open_persons(path, folder), path=_IN_MEMORY)
+        return replace(open_persons(path, folder, columns=columns), path=_IN_MEMORY)
     except InputError as error:
         raise InputError(str(error).replace(str(path), str(_IN_MEMORY))) from None
     except Exception as error:

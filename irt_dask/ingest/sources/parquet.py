@@ -15,7 +15,8 @@ import pyarrow.types as pt
 
 from irt_dask.errors import IrtDaskError
 from irt_dask.ingest.columns.decode import Decoder
-from irt_dask.ingest.columns.roles import Header, Roles, Wanted, resolve
+from irt_dask.ingest.columns.header import Header
+from irt_dask.ingest.columns.roles import Roles, Wanted, resolve
 from irt_dask.ingest.columns.rows import Rows
 from irt_dask.ingest.columns.values import Codes
 from irt_dask.ingest.sources.source import Source

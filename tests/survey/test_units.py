@@ -1,0 +1,254 @@
+"""Errors from sampling units: replicates that leave out one school at a time."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import irt_dask as irt
+from irt_dask import InputError
+from irt_dask.cli.main import cli
+from irt_dask.errors import DataWarning, TooLargeError
+from irt_dask.survey import sums, units
+
+REFERENCE = Path(__file__).parents[3] / "shared" / "data" / "reference_r"
+
+
+def schools(n_schools=36, seed=1):
+    """Schools of unlike size in three regions, with weights and three plausible values."""
+    rng = np.random.default_rng(seed)
+    size = rng.integers(4, 12, n_schools)
+    school = np.repeat(np.arange(n_schools), size)
+    n = school.size
+    ability = rng.normal(0, 0.5, n_schools)[school] + rng.normal(0, 1, n)
+    frame = pd.DataFrame({"school": [f"S{s:02d}" for s in school], "w": rng.uniform(0.5, 2, n)})
+    frame["region"] = np.array(["east", "north", "west"])[school % 3]
+    frame["sex"] = rng.integers(0, 2, n)
+    for m in range(3):
+        frame[f"PV{m + 1}"] = ability + 0.3 * rng.normal(size=n)
+    return frame.sample(frac=1, random_state=2).reset_index(drop=True)
+
+
+def mean_of(frame, weight):
+    return np.average(frame["PV1"], weights=weight)
+
+
+def test_one_school_at_a_time_by_brute_force():
+    frame = schools()
+    w, t = frame["w"].to_numpy(), mean_of(frame, frame["w"])
+    labels = frame["school"].unique()
+    r = len(labels)
+    one = [mean_of(frame, np.where(frame["school"] == s, 0, w)) for s in labels]
+    jk1 = ((np.array(one) - t) ** 2).sum() * (r - 1) / r
+    table = irt.tabulate(
+        frame, "PV1", weight="w", statistics="mean", replicates=irt.Replicates.from_units("school")
+    )
+    np.testing.assert_allclose(table["se"], jk1**0.5, rtol=1e-10)
+    assert table["df"].tolist() == [r - 1]
+
+    jkn = 0.0
+    for region in frame["region"].unique():
+        inside = frame["region"] == region
+        own = frame["school"][inside].unique()
+        n = len(own)
+        for s in own:
+            left = np.where(frame["school"] == s, 0.0, np.where(inside, w * n / (n - 1), w))
+            jkn += (n - 1) / n * (mean_of(frame, left) - t) ** 2
+    design = irt.Replicates.from_units("school", "region", weight="w")
+    table = irt.tabulate(frame, "PV1", statistics="mean", replicates=design)
+    np.testing.assert_allclose(table["se"], jkn**0.5, rtol=1e-10)
+    assert table["df"].tolist() == [r - 3]
+
+
+def test_means_of_clusters_by_the_textbook():
+    # Of clusters of one size the mean is that of their means, in strata by the strata's shares.
+    rng = np.random.default_rng(5)
+    n_h, size = np.array([5, 9]), 6
+    stratum = np.repeat([0, 1], n_h * size)
+    unit = np.arange(n_h.sum() * size) // size
+    frame = pd.DataFrame({"stratum": stratum, "unit": unit, "w": np.where(stratum == 0, 3.0, 1.0)})
+    frame["x"] = rng.normal(0, 1, n_h.sum())[unit] + rng.normal(size=unit.size)
+    means = frame.groupby("unit")["x"].mean().to_numpy()
+    design = irt.Replicates.from_units("unit")
+    table = irt.tabulate(frame, "x", statistics="mean", replicates=design)
+    np.testing.assert_allclose(table["se"] ** 2, means.var(ddof=1) / means.size, rtol=1e-10)
+    share = np.array([3 * 5, 9]) / (3 * 5 + 9)
+    within = [means[:5].var(ddof=1) / 5, means[5:].var(ddof=1) / 9]
+    design = irt.Replicates.from_units("unit", "stratum", weight="w")
+    table = irt.tabulate(frame, "x", statistics="mean", replicates=design)
+    np.testing.assert_allclose(table["se"] ** 2, share**2 @ within, rtol=1e-10)
+
+
+@pytest.mark.parametrize(("name", "strata"), [("api_clus1_JK1", None), ("api_strat_JKn", "stype")])
+def test_errors_are_those_of_survey(name, strata):
+    if not REFERENCE.is_dir():
+        pytest.skip("the reference estimates are not beside the checkout")
+    wanted = json.loads((REFERENCE / "survey.json").read_text())[name]
+    frame = pd.read_csv(REFERENCE / "data" / wanted["data"])
+    weights = frame[[c for c in frame if c.startswith("rw")]].to_numpy()
+    frame = frame[["api00", "pw", *([strata] if strata else [])]].copy()
+    frame["unit"] = np.argmin(weights, axis=1)  # that which a replicate leaves out
+    assert frame["unit"].nunique() == wanted["nrep"]
+    design = irt.Replicates.from_units("unit", strata, weight="pw")
+    table = irt.tabulate(frame, "api00", statistics="mean", replicates=design)
+    (row,) = [r for r in wanted["mean_mse_true"] if r["term"] == "api00"]
+    np.testing.assert_allclose(
+        table.loc[0, ["estimate", "se"]].astype(float), [row["est"], row["se"]], rtol=1e-9
+    )
+
+
+@pytest.mark.parametrize("strata", [None, "region"])
+def test_columns_of_the_same_weights_say_the_same(strata, tmp_path, monkeypatch):
+    frame = schools()
+    labels = (
+        frame[["region", "school"]]
+        .drop_duplicates()
+        .sort_values(["region", "school"] if strata else "school")
+    )
+    scales = []
+    for k, (region, school) in enumerate(labels.itertuples(index=False)):
+        inside = (frame["region"] == region) if strata else np.full(len(frame), True)
+        n = frame["school"][inside].nunique()
+        factor = np.where(frame["school"] == school, 0, np.where(inside, n / (n - 1), 1))
+        frame[f"r{k}"] = frame["w"] * factor
+        scales.append((n - 1) / n)
+    wanted = irt.Replicates(
+        "jkn" if strata else "jk1", "r*", weight="w", scale=scales if strata else None
+    )
+    design = irt.Replicates.from_units("school", strata, weight="w")
+    options = {"by": "sex", "gaps": "sex", "statistics": ["mean", "sd", "p50", "at least 0"]}
+    made, given = (
+        irt.tabulate(frame, {"x": "PV*"}, replicates=d, **options) for d in (design, wanted)
+    )
+    pd.testing.assert_frame_equal(made, given)
+    formula = "PV* ~ C(sex)"
+    pd.testing.assert_frame_equal(
+        irt.regress(frame, formula, replicates=design),
+        irt.regress(frame, formula, replicates=wanted),
+    )
+    # a file in batches, and few persons at a time where replicates are many
+    frame.to_csv(tmp_path / "p.csv", index=False)
+    monkeypatch.setattr(sums, "_NUMBERS", 37 * 50)
+    table = irt.tabulate(tmp_path / "p.csv", {"x": "PV*"}, replicates=design, **options)
+    pd.testing.assert_frame_equal(made, table, check_dtype=False)
+
+
+def test_units_that_stand_in_a_table_that_is_joined(tmp_path):
+    frame = schools().rename_axis("person_id").reset_index()
+    persons = frame[["person_id", "school", "region", "w"]].sample(frac=1, random_state=1)
+    scores = frame.drop(columns=["school", "region", "w"])
+    design = irt.Replicates.from_units("school", "region", weight="w")
+    joined = irt.tabulate(scores, "PV*", replicates=design, join=persons)
+    pd.testing.assert_frame_equal(joined, irt.tabulate(frame, "PV*", replicates=design))
+
+
+def test_labels_may_be_used_again_in_another_stratum():
+    frame = schools()
+    numbered = frame.assign(
+        unit=frame.groupby("region")["school"].transform(lambda s: pd.factorize(s)[0])
+    )
+    a = irt.tabulate(numbered, "PV1", replicates=irt.Replicates.from_units("unit", "region"))
+    b = irt.tabulate(frame, "PV1", replicates=irt.Replicates.from_units("school", "region"))
+    np.testing.assert_allclose(a["se"], b["se"], rtol=1e-12)
+    moved = frame.assign(region=frame["region"].where(frame.index != 0, "south"))
+    moved.loc[1, "region"] = "south"
+    assert moved["school"][0] != moved["school"][1]
+    with pytest.warns(DataWarning, match="2 of the 36 labels of 'school' stand in several strata"):
+        irt.tabulate(moved, "PV1", replicates=irt.Replicates.from_units("school", "region"))
+
+
+def test_what_is_wrong_with_units(monkeypatch):
+    frame = schools()
+
+    def table(frame=frame, strata=None, unit="school"):
+        return irt.tabulate(frame, "PV1", replicates=irt.Replicates.from_units(unit, strata))
+
+    alone = frame.assign(region=frame["region"].where(frame["school"] != "S07", "isle"))
+    with pytest.raises(InputError, match=r"'isle' has one unit alone \(column 'school': 'S07'\)"):
+        table(alone, "region")
+    with pytest.raises(InputError, match="all persons are of one sampling unit, 'S01'"):
+        table(frame.assign(school="S01"))
+    for missing in (None, np.nan, ""):
+        with pytest.raises(InputError, match="row 5, column 'school' is empty"):
+            table(frame.assign(school=frame["school"].where(frame.index != 4, missing)))
+    with pytest.raises(InputError, match="row 5, column 'region' is empty"):
+        table(frame.assign(region=frame["region"].where(frame.index != 4, None)), "region")
+    with pytest.raises(InputError, match="no column is 'village'"):
+        table(unit="village")
+    with pytest.raises(InputError, match="has no rows"):
+        table(frame[:0])
+    with pytest.raises(InputError, match="give it as units='school'"):
+        irt.tabulate(frame, "PV1", replicates=irt.Replicates("jk1", "school"))
+    for method, strata, message in (
+        ("brr", None, "'brr' is not made from units"), ("jk1", "region", "method='jkn'"),
+        ("jkn", None, "without method='jk1'"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=message):
+            irt.Replicates(method, units.Units("school", strata))
+    monkeypatch.setattr(units, "MOST_UNITS", 30)
+    with pytest.raises(TooLargeError, match="'school' has more than 30 sampling units"):
+        table()
+
+
+def test_few_units_have_few_degrees_of_freedom():
+    frame = schools(n_schools=5)
+    with pytest.warns(DataWarning, match="below 5 degrees of freedom"):
+        table = irt.tabulate(
+            frame, "PV1", statistics="mean", replicates=irt.Replicates.from_units("school")
+        )
+    assert table["df"].tolist() == [4]
+
+
+@pytest.fixture
+def file(tmp_path):
+    schools().to_csv(tmp_path / "persons.csv", index=False)
+    return tmp_path / "persons.csv"
+
+
+def shell(*words):
+    return CliRunner().invoke(cli, [str(w) for w in words])
+
+
+@pytest.mark.parametrize(("method", "strata"), [(None, None), ("jk1", None), (None, "region"),
+                                                ("jkn", "region")])  # fmt: skip
+def test_schools_are_named_in_the_shell(file, method, strata):
+    options = (["--method", method] if method else []) + (["--strata", strata] if strata else [])
+    formula = "PV* ~ region"
+    for words, call in (
+        (["tabulate", file, "--values", "x=PV*", "--gaps", "sex"],
+         lambda **o: irt.tabulate(file, {"x": "PV*"}, by="sex", gaps="sex", **o)),
+        (["regress", file, formula], lambda **o: irt.regress(file, formula, by="sex", **o)),
+    ):  # fmt: skip
+        done = shell(
+            *words, "--by", "sex", "--weight", "w", "--units", "school", *options, "--json"
+        )
+        assert done.exit_code == 0, done.output
+        design = irt.Replicates.from_units("school", strata)
+        wanted = call(weight="w", replicates=design)["se"]
+        found = [row["se"] for row in json.loads(done.stdout)["rows"]]
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (["--replicates", "school", "--method", "jk1"],
+     "--replicates school is 1 column: 2 are the fewest. If it says which sampling unit (school, "
+     "village) a person is of, give it as --units school"),
+    (["--units", "school", "--method", "jkn"], "--method jkn: of --units it is jk1"),
+    (["--units", "school", "--strata", "region", "--method", "jk1"], "and with --strata jkn"),
+    (["--strata", "region"], "--strata are those of --units"),
+    (["--units", "school", "--replicates", "w*"], "leave out --replicates"),
+    (["--units", "school", "--fay", ".5"], "leave out --replicates and --fay"),
+    (["--units", "school", "--preset", "pisa"], "--preset says all of"),
+])  # fmt: skip
+def test_the_shell_says_what_goes_together(file, options, message):
+    done = shell("tabulate", file, "--values", "PV*", *options)
+    assert isinstance(done.exception, InputError)
+    assert message in str(done.exception)
+
+
+def test_without_a_design_the_shell_points_to_units(file):
+    done = shell("tabulate", file, "--values", "PV*")
+    assert "--units COLUMN (schools)" in done.output
