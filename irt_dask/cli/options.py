@@ -74,6 +74,7 @@ def options(
     none, and - was not tested (fewer than five chose it, or did not).
     """
     import irt_dask as irt
+    from irt_dask.ingest.columns.reasons import unlike
 
     path, (right, sizes) = (
         new_result(out, file, key),
@@ -90,8 +91,10 @@ def options(
         common: dict[str, Any] = {"client": client, "progress": False if quiet else None}
         store = Path(scratch) / "answers"
         table_as |= {"exclude": listed_names(table_as["exclude"]), "missing": missing}
-        answers = _answers(file, store, names, columns_of(columns), table_as, common)
+        answers = _answers(file, store, names, right, columns_of(columns), table_as, common)
         if lacking := [i for i in answers.item_id if i not in right]:
+            if len(lacking) == len(answers.item_id):
+                raise InputError(f"{key}: {unlike(right, lacking)}")
             raise InputError(
                 f"{key} has no option for {len(lacking)} item(s): {listed(lacking, 10)}"
             )
@@ -170,11 +173,12 @@ def _names(labels: str | None, right: dict[str, str], key: str) -> list[str]:
 
 
 def _answers(
-    file: str, store: Path, names: list[str], columns: Any, table_as: dict[str, Any],
-    common: dict[str, Any],
+    file: str, store: Path, names: list[str], right: dict[str, str], columns: Any,
+    table_as: dict[str, Any], common: dict[str, Any],
 ) -> Responses:  # fmt: skip
     """Codes of the options, in the order of their names."""
     import irt_dask as irt
+    from irt_dask.ingest.columns.reasons import OTHER_CASE
 
     codes = {name: k for k, name in enumerate(names)}
     try:
@@ -186,6 +190,13 @@ def _answers(
         if " has the value " not in str(error):
             raise
         where, _, rest = str(error).partition(";")
+        value = where.rpartition(" has the value ")[2].strip("'")
+        if value.casefold() in {name.casefold() for name in names}:
+            try:  # as ingest reads answers by a key
+                irt.ingest(file, store, columns=columns, key=right, **table_as, **common)
+            except InputError as of_key:
+                if OTHER_CASE in str(of_key):
+                    raise of_key from error
         no_item = rest.rpartition("if the column is no item, ")[2]
         raise InputError(
             f"{where}; options are {', '.join(names)}: --options says others, --missing what is no "

@@ -146,3 +146,17 @@ def test_a_small_class_is_told_which_keys_to_read_again(tmp_path):
     said = typed(*words, "--encoding", "cp1252").output
     assert "Read again" in said
     assert "'\u00dc7'" in said
+
+
+def test_a_key_that_does_not_fit_the_answers_is_told_apart(files, tmp_path):
+    """Other names, or letters in another case: the key is to be changed, not the answers."""
+    folder, _, _ = files
+    key = pd.read_csv(folder / "key.csv")
+    key.assign(item=range(1, 21)).to_csv(tmp_path / "numbers.csv", index=False)
+    words = ["--options", "A,B,C,D"]
+    said = str(typed(folder / "answers.csv", tmp_path / "numbers.csv", *words).exception)
+    assert "none of the key's 20 item(s) is in the data: the key has '1', '2', '3'" in said
+    assert "the data 'q0', 'q1', 'q2' and 17 more" in said
+    key.assign(key=key["key"].str.lower()).to_csv(tmp_path / "small.csv", index=False)
+    said = str(typed(folder / "answers.csv", tmp_path / "small.csv").exception)
+    assert "differ in case from the data's; change the key" in said
