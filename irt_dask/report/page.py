@@ -111,17 +111,22 @@ def write_report(
     fits = {name: items, "joint ML": joint, "spectral": spectral}
     columns = item_columns.columns_of(items, joint, spectral, truth, name=name)
     found = flags.flags_of(fits, results)
+    each, few, few_words = flags.told_once(found, items)
     measures = _measures(items, scores, persons, check)
+    reliabilities = measures["reliabilities"]
     text = template("page.html").render(
         title=title,
-        facts=glance.facts(items, fits, len(found), measures["reliabilities"], check, notes),
+        facts=glance.facts(items, fits, len(each), reliabilities, check, notes, few=few),
         fits=tables.fits_table({**fits, "scores": scores, "truth": truth}),
         is_posterior=posterior is not None,
         items=item_columns.item_table(columns),
         n_items=len(columns[0].words or ()),
         most=item_data.MOST,
-        data=item_data.item_data(items, columns, found, curves, results),
-        flagged=flags.flags_table(found),
+        data=item_data.item_data(
+            items, columns, found, curves, results, once=(flags.FEW,) if few else ()
+        ),
+        flagged=flags.flags_table(each),
+        few=few_words,
         tested=tested.tested(results),
         recovery=None if truth is None else tables.recovery_table(truth, list(fits.items())),
         wright=figures.wright_image(items, scores),
