@@ -9,7 +9,6 @@ import xarray as xr
 
 from irt_dask.arrays import Bools
 from irt_dask.evaluate import doubted_keys
-from irt_dask.items.checks import FEW_RESPONSES
 from irt_dask.report.common import item_ids
 from irt_dask.report.tables import MOST_ITEMS, Table
 from irt_dask.variables import ITEM_FLAGS, ITEMS
@@ -138,6 +137,8 @@ def told_once(found: Flags, fit: xr.Dataset) -> tuple[Flags, int, str | None]:
     Returns the flags that are told item by item, how many items have few responses where nearly all
     of ``fit`` have, else 0, and then a sentence about all.
     """
+    from irt_dask.items.checks import FEW_RESPONSES  # the engine comes with it
+
     n, few = len(item_ids(fit)), sum(FEW in found.get(i, ()) for i in item_ids(fit))
     if not few or few < _NEARLY_ALL * n:
         return found, 0, None
