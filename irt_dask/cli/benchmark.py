@@ -13,7 +13,7 @@ from irt_dask.cli.common import (
     warned,
     workers,
 )
-from irt_dask.cli.data import columns_of, trials_of
+from irt_dask.cli.data import columns_of, listed_names, trials_of
 from irt_dask.cli.results import records
 
 #: Rows that are printed.
@@ -33,6 +33,9 @@ _BROKEN = ("question", "reason", "probability_negative", "p_misfit", "duplicate_
 @click.option("--trials", metavar="COLUMN|N", help="Several attempts of a model at a question: the "
               "column that names them, or the number of which each score is the share right.",
               )  # fmt: skip
+@click.option("--exclude", multiple=True, metavar="A,B", help="Questions to leave out, such as "
+              "those of broken_questions.csv. May be repeated, for names with commas.",
+              )  # fmt: skip
 @click.option("--bank", type=click.Path(), metavar="ITEMS.nc", help="The board has grown: items.nc "
               "in the folder of the benchmark before. Abilities are on its scale, and its "
               "questions are tested for drift.")  # fmt: skip
@@ -48,9 +51,9 @@ _BROKEN = ("question", "reason", "probability_negative", "p_misfit", "duplicate_
 @json_option
 @quiet_option
 def benchmark(
-    file: str, out: str, columns: tuple[str, ...], trials: str | None, bank: str | None,
-    anchors: int | None, top: int | None, level: float, fdr: float, seed: int, cluster: str,
-    as_json: bool, quiet: bool,
+    file: str, out: str, columns: tuple[str, ...], trials: str | None, exclude: tuple[str, ...],
+    bank: str | None, anchors: int | None, top: int | None, level: float, fdr: float, seed: int,
+    cluster: str, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Leaderboard, anchors and broken questions of language models on a benchmark.
 
@@ -69,7 +72,8 @@ def benchmark(
 
     with warned(quiet), workers(cluster, quiet=quiet) as client:
         found = run(
-            file, out, trials=trials_of(trials), columns=columns_of(columns), bank=bank,
+            file, out, trials=trials_of(trials), columns=columns_of(columns),
+            exclude=listed_names(exclude), bank=bank,
             anchors=anchors, top=top, level=level, fdr=fdr, seed=seed, client=client,
             progress=False if quiet else None,
             tell=tell,

@@ -199,7 +199,9 @@ def show(result: dict[str, Any], as_json: bool) -> None:
         return
     width = max(len(k) for k in result)
     for key, value in result.items():
-        shown = f"{value:.9g}" if isinstance(value, float) else value
+        alone = isinstance(value, list | np.ndarray) and np.shape(value) == (1,)  # one domain
+        one = value[0] if alone else value
+        shown = f"{one:.9g}" if isinstance(one, float) else one
         click.echo(printable(f"{key.replace('_', ' '):<{width}}  {shown}"))
 
 

@@ -203,16 +203,19 @@ def dif(
             anchors=anchors if anchors in ("all", "iterate") else list_of(anchors),
             progress=False if quiet else None,
         )  # fmt: skip
-    everything, groups = dif_table(tests), _by_group(tests)
+    everything, groups, known_of = dif_table(tests), _by_group(tests), tests.attrs
     write_result_or_csv(tests, everything, path)
     about = {"reference": reference, "n_reference": tests.attrs["n_reference"],
+             "reference_ability_mean": known_of["ability_mean_reference"],
+             "reference_ability_sd": known_of["ability_sd_reference"],
              "items": tests.sizes["items"]}  # fmt: skip
-    about |= {k: v for k, v in tests.attrs.items() if k in ("weight_kind", "mean_weight")}
+    about |= {k: v for k, v in known_of.items() if k in ("weight_kind", "mean_weight")}
     if as_json:
         show({**about, "groups": groups, "tests": records(everything)}, True)
         return
     show(about, False)
-    click.echo(f"\nGroups, abilities on the scale of the reference group:\n\n{rows(groups)}")
+    click.echo(f"\nGroups, abilities on the scale of {bank}, as that of the reference above:\n\n"
+               f"{rows(groups)}")  # fmt: skip
     looked_at = ["uniform", "nonuniform", *(["omnibus"] if len(groups) > 1 else [])]
     low = everything[[f"{t}_p_value" for t in looked_at]].min(axis=1)
     found = everything["class"].isin(["B", "C"]) | (low < LEVEL / about["items"])

@@ -22,6 +22,9 @@ from irt_dask.cli.common import (
 from irt_dask.errors import InputError
 from irt_dask.store import open_responses
 
+#: Coefficients that are printed.
+_MOST = 40
+
 
 @click.command()
 @click.argument("store", type=click.Path())
@@ -80,11 +83,17 @@ def population(
         )  # fmt: skip
     write_result(result, path)
     about = {k: result.attrs[k] for k in ("formula", "n_persons", "n_iterations", "log_likelihood")}
+    coefficients = [] if covariates is None else _coefficients(result)
     if as_json:
-        show(about | {"groups": _groups(result), "correlations": _correlations(result)}, True)
+        found = {"groups": _groups(result), "coefficients": coefficients}
+        show(about | found | {"correlations": _correlations(result)}, True)
         return
     show(about | {"model": str(path)}, False)
     click.echo(f"\nAbility of the groups:\n\n{rows(_groups(result))}\n{ONE_BY_ONE}")
+    if coefficients:
+        click.echo(f"\nAbility by covariates:\n\n{rows(coefficients[:_MOST])}")
+        if len(coefficients) > _MOST:
+            click.echo(f"and {len(coefficients) - _MOST:,} more, in {path}")
     if result.sizes["latent_dims"] > 1:
         click.echo(f"\nCorrelations of domains:\n\n{rows(_correlations(result))}")
 
@@ -108,6 +117,18 @@ def _groups(result: xr.Dataset) -> list[dict[str, Any]]:
             values = (float(result[n].values[g, d]) for n in names)
             out.append({"group": group, "domain": domain, **dict(zip(said, values, strict=True))})
     return out
+
+
+def _coefficients(result: xr.Dataset) -> list[dict[str, Any]]:
+    """By how much ability changes with each term, with its standard error."""
+    value, error = result["regression_coefficient"], result["regression_coefficient_se"]
+    groups, domains = (result[n].values.astype(str) for n in ("group_label", "domain"))
+    return [
+        {"group": str(group), "domain": str(domain), "term": str(term),
+         "coefficient": float(value.values[g, k, d]), "se": float(error.values[g, k, d])}
+        for g, group in enumerate(groups) for d, domain in enumerate(domains)
+        for k, term in enumerate(result["covariate"].values)
+    ]  # fmt: skip
 
 
 def _correlations(result: xr.Dataset) -> list[dict[str, Any]]:

@@ -209,7 +209,8 @@ def score(
     run, whose draws say how certain the items are.
 
     Writes person_id, person_ability, person_ability_sd (EAP and posterior SD; of other methods
-    person_ability_se), n_responses and plausible values if asked for, one Parquet file per block;
+    person_ability_se), n_responses, sum_score (of the codes of what was answered: the number right
+    where items have two categories) and plausible values if asked for, one Parquet file per block;
     pandas, Arrow and R read the folder as one table, and --csv makes one file of it.  A fit of two
     abilities, saved with to_netcdf, gives columns person_ability_1, person_ability_2, ..., their
     correlation within the person, pv1_1, pv1_2, ...

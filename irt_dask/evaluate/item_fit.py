@@ -179,7 +179,10 @@ def item_fit(
     elif found.by_score is None:
         said = f"not computed: more than {MAX_CELLS} categories times scores"
     elif found.by_score.incomplete > 0:
-        said = f"not computed: {found.by_score.incomplete} persons did not answer every item"
+        said = (
+            f"not computed: {found.by_score.incomplete} persons did not answer every item; the "
+            f"test of such data is chi2"
+        )
     else:
         data |= _named("sx2", *s_x2(known.items, found.by_score), lost)
         said = "computed"

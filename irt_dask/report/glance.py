@@ -26,12 +26,13 @@ class Fact:
 
 def facts(
     fit: xr.Dataset, fits: Mapping[str, xr.Dataset | None], flagged: int,
-    reliability: Sequence[float], check: xr.Dataset | None, notes: Sequence[str], *, few: int = 0,
+    reliability: tuple[str, Sequence[float]], check: xr.Dataset | None, notes: Sequence[str],
+    *, few: int = 0,
 ) -> list[Fact]:  # fmt: skip
     """Return the facts of a page; what is not known is left out.
 
-    ``reliability`` is that of all, or of each group; ``few`` is how many items have few responses,
-    where nearly all have and ``flagged`` does not count that.
+    ``reliability`` is of what, and that of all or of each group; ``few`` is how many items have few
+    responses, where nearly all have and ``flagged`` does not count that.
     """
     found = [_converged(fit, fits)]
     n = fit.sizes["items"]
@@ -39,11 +40,12 @@ def facts(
     if few:
         which = f"all {n:,} items" if few == n else f"{few:,} of {n:,} items"
         found.append(Fact("Few responses", which, True, "items"))
-    known = [x for x in reliability if np.isfinite(x)]
+    of, values = reliability
+    known = [x for x in values if np.isfinite(x)]
     if known:
         low, high = (f"{x:.2f}" for x in (min(known), max(known)))
         words = low if low == high else f"{low} to {high}"
-        found.append(Fact("Reliability", words, False, "persons"))
+        found.append(Fact(of, words, False, "persons"))
     if check is not None:
         p = float(check.attrs["p_value"])
         there = np.isfinite(p)

@@ -142,7 +142,7 @@ def _flagged(
     items: xr.Dataset, fits: Mapping[str, xr.Dataset | None],
     columns: Sequence[item_columns.Column], curves: xr.Dataset | None,
     results: Mapping[str, xr.Dataset] | None, check: xr.Dataset | None, notes: Sequence[str],
-    reliabilities: Sequence[float],
+    reliabilities: tuple[str, Sequence[float]],
 ) -> dict[str, Any]:  # fmt: skip
     """The items' flags, of each and what is told of all at once, and the facts that count them."""
     found = flags.flags_of(fits, results)
@@ -195,11 +195,16 @@ def _measures(
     reliability = precision.reliability(items, known)
     of_groups = precision.of_groups(items, known)
     each = of_groups if reliability is None else [reliability]
+    of_scores = precision.of_scores(scores)
+    if of_scores is not None:  # of persons who may have answered a part of the items
+        reliabilities = "Reliability of the scores", [of_scores]
+    else:
+        reliabilities = "Reliability, all items answered", [] if each is None else list(each)
     method, references = methods.paragraph(
         items, scores=scores, check=check, persons=persons, reliability=reliability
     )
     return {
-        "reliabilities": () if each is None else each,
+        "reliabilities": reliabilities,
         "groups": fitted.groups_table(items, of_groups),
         "method": method,
         "references": references,

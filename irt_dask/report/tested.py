@@ -75,7 +75,8 @@ def _dif(name: str, result: xr.Dataset) -> Tested:
         words.append(
             f"{focal}: {count['C']:,} of {len(classes):,} items of class C (large), "
             f"{count['B']:,} of class B (moderate)"
-            + (f", {untested:,} not tested." if untested else ".")
+            + (f", {untested:,} not tested" if untested else "")
+            + f"; {_certain(one)}."
         )
         both = one["item_dif_shift"].values + one["item_dif_shift_se"].values
         if k < _MOST_GROUPS and np.isfinite(both).any():
@@ -85,9 +86,20 @@ def _dif(name: str, result: xr.Dataset) -> Tested:
                 f"able persons of {result.attrs.get('reference', 'the reference group')}."
             )
             images.append(figures.inline(fit_plots.dif(result, group), alt, caption))
+    words.append(
+        "Classes rest on single tests at 5%, so that of many items that favour nobody some are of "
+        "class B by chance; q-values allow for the number of items."
+    )
     if len(groups) > _MOST_GROUPS:
         words.append(f"The first {_MOST_GROUPS} groups are drawn.")
     return Tested(name, " ".join(words), images)
+
+
+def _certain(one: xr.Dataset) -> str:
+    """How many items favour somebody however many were tested."""
+    q = one["item_dif_uniform_q_value"].values if "item_dif_uniform_q_value" in one else np.empty(0)
+    low = int((q < flags.LEVEL).sum())
+    return f"{low:,} with a q-value below {flags.LEVEL:.2f}"
 
 
 def _options(name: str, result: xr.Dataset) -> Tested:

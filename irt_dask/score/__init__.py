@@ -86,14 +86,16 @@ def score(
         Weighted sums of domains: ``{"science": {"physics": 0.5, "biology": 0.5}}``.
     store : path or URL, optional
         Folder (on disk, or in object storage: ``s3://bucket/scores``) for one Parquet file per
-        block (``person_id, person_ability, person_ability_sd`` (or ``_se``), ``n_responses, pv1,
-        pv2, ...``), written by the workers; pandas, Arrow and R read the folder as one table.
-        Columns of two abilities: ``person_ability_1, person_ability_2,
-        person_ability_sd_1, person_ability_sd_2, person_ability_correlation, n_responses, pv1_1,
-        pv1_2, pv2_1, pv2_2, ...``.  Of domains and composites: ``person_ability_maths,
-        person_ability_sd_maths, person_ability_correlation_maths_reading, pv1_maths,
-        pv1_reading, ...``.  Without it the abilities are returned, up to 10^7 persons and
-        10^8 plausible values, counted for each ability.
+        block (``person_id, person_ability, person_ability_sd`` (or ``_se``), ``n_responses,
+        sum_score, pv1, pv2, ...``), written by the workers; pandas, Arrow and R read the folder as
+        one table.  ``sum_score`` is the sum of the codes of what was answered, the number right
+        where items have two categories.  Columns of two abilities: ``person_ability_1,
+        person_ability_2, person_ability_sd_1, person_ability_sd_2, person_ability_correlation,
+        n_responses, sum_score, pv1_1, pv1_2, pv2_1, pv2_2, ...``.  Of domains and composites:
+        ``person_ability_maths, person_ability_sd_maths,
+        person_ability_correlation_maths_reading, pv1_maths, pv1_reading, ...``.  Without it the
+        abilities are returned, up to 10^7 persons and 10^8 plausible values, counted for each
+        ability.
 
         A folder of scores is brought up to date: a file is kept if the content and position of its
         block, the items (those that the responses have), the options and the versions of irt_dask,
@@ -216,7 +218,7 @@ def score(
     [-1.9, 0.6]
     >>> _ = irt.score(responses, fit, store="scores")  # a Parquet file for each block
     >>> pd.read_parquet("scores").columns.tolist()
-    ['person_id', 'person_ability', 'person_ability_sd', 'n_responses']
+    ['person_id', 'person_ability', 'person_ability_sd', 'n_responses', 'sum_score']
     """
     from irt_dask.score.ability import Options, run
 

@@ -118,7 +118,7 @@ def _write(ref: Any, plan: Plan, scored_with: str, to: str) -> tuple[bool, tuple
     columns: dict[str, Any] = {}
     for name, x in persons.items():
         columns |= _columns(name, x)
-    columns["n_responses"] = response_counts.responses_per_person(block.data)
+    columns |= folder.answered(block.data)
     for r in range(values.shape[1]):
         columns |= _columns(f"pv{r + 1}", values[:, r])
     said = folder.said(key, scored_with, sums)
@@ -142,7 +142,7 @@ def _column_names(responses: Responses, plan: Plan) -> list[str]:
     names += [f"{name}{end}" for name in values for end in ends]
     names += ["person_ability_correlation"] if plan.n_dims == 2 else []
     n_plausible = sum(len(keys) for *_, keys in plan.drawn)
-    return [*names, "n_responses", *(f"pv{r + 1}{q}" for r in range(n_plausible) for q in ends)]
+    return [*names, *folder.ANSWERED, *(f"pv{r + 1}{q}" for r in range(n_plausible) for q in ends)]
 
 
 def _plan(responses: Responses, items: xr.Dataset, options: Options) -> Plan:
@@ -307,8 +307,8 @@ def run(
     path, lock = folder.opened(store)
     with lock, _engine(responses, plan, client, progress) as engine:
         found = _population(engine, plan, items, start, options.seed)
-        scored_with = folder.checksum((found.plan, responses.item_id))
         columns = _column_names(responses, found.plan)
+        scored_with = folder.checksum((found.plan, responses.item_id, tuple(columns)))
         folder.begin(path, engine.responses, scored_with, columns)
         blocks = engine.map_refs(_write, found.plan, scored_with, str(path), report=True)
         attrs, count = _described(engine, items, options, found, [b[1] for b in blocks])

@@ -19,7 +19,6 @@ from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import InputError, listed
 from irt_dask.items.draws import has_draws, item_draws
 from irt_dask.kernels.base import keyed_random
-from irt_dask.kernels.responses import response_counts
 from irt_dask.population.conditioning import MOST_EXACT, SWEEPS, WARM_UP, Conditioning
 from irt_dask.population.conditioning_used import Used, drawn, refuse_others, used
 from irt_dask.population.design import designed
@@ -102,7 +101,7 @@ def _score(block: Block, plan: Plan) -> tuple[dict[str, Floats], tuple[Any, ...]
         for e in range(d):
             r = covariance[:, e, d] / (sd[:, e] * sd[:, d])
             columns[_pair(plan.names[e], plan.names[d])] = r
-    columns["n_responses"] = response_counts.responses_per_person(block.data)
+    columns |= folder.answered(block.data)
     values = _with_composites(_values(block, plan), plan)
     for r in range(values.shape[1]):
         for k, name in enumerate(plan.names):
@@ -116,7 +115,11 @@ def column_names(responses: Responses, plan: Plan) -> list[str]:
     out = ["person_id", *(["person_group"] if responses.has_groups else [])]
     out += [f"person_ability{s}_{n}" for n in names for s in ("", "_sd")]
     out += [_pair(names[e], names[d]) for d in range(dims) for e in range(d)]
-    return [*out, "n_responses", *(f"pv{r + 1}_{n}" for r in range(len(plan.drawn)) for n in names)]
+    return [
+        *out,
+        *folder.ANSWERED,
+        *(f"pv{r + 1}_{n}" for r in range(len(plan.drawn)) for n in names),
+    ]
 
 
 def _write(ref: Any, plan: Plan, scored_with: str, to: str) -> tuple[bool, tuple[Any, ...]]:
@@ -259,8 +262,8 @@ def _stored(
         models = [m.digest() for m in (plan.model, *(m for m, _ in plan.drawn))]
         keys = [k.tolist() for _, k in plan.drawn]
         what = (models, keys, plan.sweeps.tolist(), plan.composites, plan.weights)
-        scored_with = folder.checksum((what, engine.responses.item_id))
         columns = column_names(engine.responses, plan)
+        scored_with = folder.checksum((what, engine.responses.item_id, tuple(columns)))
         folder.begin(path, engine.responses, scored_with, columns)
         blocks = engine.map_refs(_write, plan, scored_with, str(path), report=True)
         attrs, count = _described(engine, plan, options, items, population, [b[1] for b in blocks])

@@ -15,10 +15,13 @@ from typing import Any
 import numpy as np
 
 from irt_dask._version import __version__
+from irt_dask.arrays import Ints
 from irt_dask.engine import person_files
 from irt_dask.engine.lock import LOCK, FolderLock, ObjectLease, locked
 from irt_dask.engine.person_files import BEGUN, DONE
 from irt_dask.errors import InputError, listed
+from irt_dask.kernels.responses import response_counts
+from irt_dask.kernels.responses.layouts import Layout
 from irt_dask.score import summary
 from irt_dask.store import Responses
 from irt_dask.store.digests import add, block_digest, earlier_digests
@@ -31,6 +34,16 @@ from irt_dask.store.selection import of_all_items
 #: Entries of the finished folder's description: checksum of what all blocks are scored with, the
 #: names of the files' columns, and the items.
 _SCORED_WITH, _COLUMNS, _ITEMS = "scored_with", "columns", "item_id"
+
+#: Columns of what a person answered: how many responses, and the sum of their codes, which is the
+#: number right where items have two categories.
+ANSWERED = ("n_responses", "sum_score")
+
+
+def answered(data: Layout) -> dict[str, Ints]:
+    """The columns of :data:`ANSWERED`, of a block."""
+    counts = response_counts.responses_per_person(data), response_counts.score_per_person(data)
+    return dict(zip(ANSWERED, counts, strict=True))
 
 
 def checksum(content: Any) -> str:

@@ -51,7 +51,10 @@ class Misfit:
         """What results say of it."""
         if not self.attrs:
             return "one ability, items as estimated, its misfit not measured (calibration=)"
-        return "one ability, corrected and widened by errors of persons who answered all questions"
+        by = "by errors of persons who answered all questions"
+        if self.share == 0.0 and self.kappa == 0.0:
+            return f"one ability, whose misfit was measured {by}: nothing to correct or to widen"
+        return f"one ability, corrected and widened {by}"
 
     def variance(self, n: Ints) -> Floats:
         """Of totals from n answers."""

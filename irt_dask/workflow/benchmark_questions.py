@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +36,14 @@ class Asked(NamedTuple):
     shares: Responses
     notes: list[str]
     drift: pd.DataFrame | None = None
+
+
+def without(r: Responses, exclude: str | Sequence[str]) -> Responses:
+    """Responses to all questions but some."""
+    names = {exclude} if isinstance(exclude, str) else set(exclude)
+    if unknown := sorted(names - set(r.item_id)):
+        raise InputError(f"exclude={unknown!r}: there are no such questions")
+    return r.select(items=[i for i in r.item_id if i not in names]) if names else r
 
 
 def calibrated(r: Responses, options: dict[str, Any]) -> Asked:

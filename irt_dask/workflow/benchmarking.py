@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from irt_dask.store import Responses, from_array, open_responses
 from irt_dask.store.documents import to_csv
 from irt_dask.store.manifest import write_atomically
 from irt_dask.store.places import local_path
-from irt_dask.workflow.benchmark_questions import Asked, calibrated, grown
+from irt_dask.workflow.benchmark_questions import Asked, calibrated, grown, without
 from irt_dask.workflow.board_waves import questions_now
 
 #: Answers that are held in memory at a time, models x questions.
@@ -64,6 +64,7 @@ def benchmark(
     *,
     trials: str | int | None = None,
     columns: Any = None,
+    exclude: str | Sequence[str] = (),
     bank: xr.Dataset | str | Path | None = None,
     anchors: int | None = None,
     top: int | None = None,
@@ -87,6 +88,8 @@ def benchmark(
         with all that is known of them) and the page ``report.html``; None: nothing is written.
     trials, columns
         As in ``ingest``: several attempts at a question; names of columns by role.
+    exclude
+        Questions to leave out, such as those that were found broken.
     bank
         Of a board that has grown: ``fit`` or ``items.nc`` of the benchmark before.  Abilities are
         on its scale (from one normal distribution of all models, which is estimated), its questions
@@ -155,6 +158,7 @@ def benchmark(
         )
     with tempfile.TemporaryDirectory(prefix="irt-dask-benchmark-") as scratch:
         responses = _read(source, Path(scratch) / "responses", trials, columns, client, progress)
+        responses = without(responses, exclude)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", IrtDaskWarning)
             options = {"client": client, "progress": progress}

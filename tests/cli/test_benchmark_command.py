@@ -30,6 +30,14 @@ def test_tables_are_printed_and_written(wide, tmp_path):
     said = json.loads(ran.stdout)
     assert said["broken_questions"][0]["question"] == "q9"
     assert len(said["leaderboard"]) == 40
+    without = ["--exclude", "q9,q3", "--exclude", "q5"]
+    ran = CliRunner().invoke(benchmark, [str(wide), "--out", out, "--quiet", "--json", *without])
+    board = pd.DataFrame(json.loads(ran.stdout)["leaderboard"]).set_index("model")
+    others = pd.read_csv(wide, index_col="model").drop(columns=["q3", "q5", "q9"])
+    assert (board["n_answered"] == 37).all()
+    right = others.mean(axis=1).rename(str)[board.index]
+    assert board["share_right"].to_numpy() == pytest.approx(right.to_numpy())
+    assert json.loads(ran.stdout)["broken_questions"] == []
 
 
 def test_a_users_mistake_is_an_input_error(wide, tmp_path):

@@ -160,6 +160,10 @@ def test_dif_finds_the_item_that_is_harder_for_a_group(made, typed):
     np.testing.assert_array_equal(frame["uniform_p_value"], tests["item_dif_uniform_p_value"])
     said = json.loads(typed(*args, "--json").out)
     assert said["groups"][0]["class_C"] == (frame["class"] == "C").sum()
+    for name in ("mean", "sd"):  # of both, on the scale of the bank
+        assert said[f"reference_ability_{name}"] == tests.attrs[f"ability_{name}_reference"]
+        assert said["groups"][0][f"ability_{name}"] == tests.attrs[f"ability_{name}_focal"]
+    assert f"abilities on the scale of {made / 'bank.csv'}" in printed.out
     assert len(said["tests"]) == M
     for anchors, names in (("iterate", "iterate"), ("q0, q1,q5", ["q0", "q1", "q5"])):
         said = json.loads(typed(*args, "--anchors", anchors, "--seed", 3, "--json").out)

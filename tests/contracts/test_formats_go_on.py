@@ -67,7 +67,7 @@ def test_a_run_is_finished(
     kept = [f"{name}: done before" for name in ("ingest", "summary", "spectral", "joint", "bayes")]
     assert [line for line in said if line.endswith("done before")] == kept
     scores, before = (pd.read_parquet(of / "scores") for of in (unfinished, FORMATS / "run"))
-    assert list(scores) == list(before)
+    assert [name for name in scores if name in before] == list(before)  # others may be new
     np.testing.assert_allclose(scores["person_ability"], before["person_ability"], atol=1e-6)
     assert "A run" in (unfinished / "report.html").read_text()
     assert len((unfinished / "log.txt").read_text().splitlines()) > len(

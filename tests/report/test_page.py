@@ -325,19 +325,29 @@ def test_persons_who_do_not_fit_are_drawn_and_counted():
     assert person_tests.tested(None)["persons_words"] is None
 
 
+def test_reliability_is_first_of_all_that_of_the_scores():
+    """Of persons in booklets that of the whole test is too high."""
+    fit, attrs = bank(), {"reliability": 0.61}
+    of_scores = page._measures(fit, xr.Dataset(attrs=attrs), None, None)["reliabilities"]
+    assert of_scores == ("Reliability of the scores", [0.61])
+    said, values = page._measures(fit, None, None, None)["reliabilities"]
+    assert said == "Reliability, all items answered"
+    assert values == [precision.reliability(fit, precision.measured(fit))]
+
+
 def test_first_facts_ask_for_a_look_where_something_is_wrong():
     fit = bank()
-    about = {"flagged": 0, "reliability": [0.8], "check": None, "notes": []}
+    about = {"flagged": 0, "reliability": ("Reliability", [0.8]), "check": None, "notes": []}
     facts = glance.facts(fit, {"ML": fit}, **about)
     assert [(f.label, f.value, f.look) for f in facts] == [
         ("Converged", "yes", False), ("Flagged items", "0 of 5", False),
         ("Reliability", "0.80", False),
     ]  # fmt: skip
-    several = glance.facts(fit, {}, **about | {"reliability": [0.81, np.nan, 0.76]})
+    several = glance.facts(fit, {}, **about | {"reliability": ("", [0.81, np.nan, 0.76])})
     assert several[2].value == "0.76 to 0.81"
     other = fit.assign_attrs(converged=0)
     check = xr.Dataset(attrs={"p_value": 0.01})
-    about = {"flagged": 2, "reliability": [], "check": check, "notes": ["x"]}
+    about = {"flagged": 2, "reliability": ("", []), "check": check, "notes": ["x"]}
     facts = glance.facts(fit, {"ML": fit, "joint": other}, **about)
     assert [(f.value, f.look) for f in facts] == [
         ("no", True), ("2 of 5", True), ("p = 0.010", True), ("1", True),
@@ -445,7 +455,7 @@ def test_few_responses_of_some_items_are_flags_of_these(n_few, once):
     assert each == ({} if once else found)
     if once:
         assert words.startswith("9 of 10 items have few responses")
-        fact = glance.facts(fit, {"ML": fit}, 0, [], None, [], few=few)[2]
+        fact = glance.facts(fit, {"ML": fit}, 0, ("", []), None, [], few=few)[2]
         assert (fact.label, fact.value, fact.look) == ("Few responses", "9 of 10 items", True)
     else:
         assert words is None

@@ -127,7 +127,7 @@ def test_a_folder_holds_the_same_and_is_kept(tmp_path: Path) -> None:
     table = pd.read_parquet(tmp_path / "scores")
     assert table.columns.tolist() == [
         "person_id", "person_ability_d0", "person_ability_sd_d0", "person_ability_d1",
-        "person_ability_sd_d1", "person_ability_correlation_d0_d1", "n_responses",
+        "person_ability_sd_d1", "person_ability_correlation_d0_d1", "n_responses", "sum_score",
         "pv1_d0", "pv1_d1", "pv2_d0", "pv2_d1",
     ]  # fmt: skip
     memory = irt.score(r, bank, **options)

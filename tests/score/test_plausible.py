@@ -173,7 +173,7 @@ def test_files_hold_the_same_values(tmp_path):
     memory = irt.score(r, items, **options)
     written = irt.score(r, items, store=tmp_path / "s", **options)
     frame = pd.read_parquet(tmp_path / "s")
-    assert list(frame.columns[-4:]) == ["n_responses", "pv1", "pv2", "pv3"]
+    assert list(frame.columns[-4:]) == ["sum_score", "pv1", "pv2", "pv3"]
     got = frame[["pv1", "pv2", "pv3"]].to_numpy()
     np.testing.assert_array_equal(got, memory["person_plausible_value"].values)
     assert "person_plausible_value" not in written

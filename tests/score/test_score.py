@@ -140,13 +140,15 @@ def test_files_equal_memory(tmp_path):
     written = irt.score(r, items, store=tmp_path / "scores")
     frame = pd.read_parquet(tmp_path / "scores")
     assert list(frame.columns) == [
-        "person_id", "person_group", "person_ability", "person_ability_sd", "n_responses"
+        "person_id", "person_group", "person_ability", "person_ability_sd", "n_responses",
+        "sum_score",
     ]  # fmt: skip
     assert list(frame["person_id"]) == ids == list(memory["person_id"].values)
     assert list(frame["person_group"]) == group
     for name in ("person_ability", "person_ability_sd"):
         assert frame[name].to_numpy().tobytes() == memory[name].values.tobytes()
     np.testing.assert_array_equal(frame["n_responses"], (y >= 0).sum(axis=1))
+    np.testing.assert_array_equal(frame["sum_score"], np.where(y >= 0, y, 0).sum(axis=1))
     assert "person_ability" not in written
     np.testing.assert_array_equal(written["ability_count"], memory["ability_count"])
     assert written.attrs["mean_ability"] == memory.attrs["mean_ability"]

@@ -389,7 +389,8 @@ def test_files_equal_memory_and_the_command_writes_them(tmp_path):
     assert json.loads(done.stdout)["mean_ability"] == memory.attrs["mean_ability"]
     frame = pd.read_parquet(tmp_path / "c")
     assert list(frame.columns) == [
-        "person_id", "person_group", "person_ability", "person_ability_se", "n_responses"
+        "person_id", "person_group", "person_ability", "person_ability_se", "n_responses",
+        "sum_score",
     ]  # fmt: skip
     for name in ("person_ability", "person_ability_se"):
         np.testing.assert_array_equal(frame[name], memory[name])

@@ -245,7 +245,8 @@ def test_files_equal_memory_and_the_command_writes_them(tmp_path):
     frame = pd.read_parquet(tmp_path / "s")
     names = [f"{name}_{q}" for name in NAMES[:2] for q in (1, 2)]
     values = ["pv1_1", "pv1_2", "pv2_1", "pv2_2"]
-    assert list(frame.columns) == ["person_id", *names, NAMES[2], "n_responses", *values]
+    answered = ["n_responses", "sum_score"]
+    assert list(frame.columns) == ["person_id", *names, NAMES[2], *answered, *values]
     np.testing.assert_array_equal(frame[[*names, NAMES[2]]].to_numpy(), together(memory))
     pv = memory["person_plausible_value"].values
     np.testing.assert_array_equal(frame[values].to_numpy(), pv.reshape(23, 4))

@@ -16,6 +16,7 @@ from scipy.special import expit
 
 import irt_dask as irt
 from irt_dask.errors import ApproximationWarning, DataWarning, InputError
+from irt_dask.selection.misfit import Misfit
 
 A = np.array([1.2, -0.8, 2.0, 0.5, 1.5, -2.0, 0.9, 1.0])
 D = np.array([0.1, -0.6, 0.8, 1.2, -1.0, 0.3, 0.0, -0.4])
@@ -446,3 +447,16 @@ def test_another_population_is_warned_of():
     for more in ({"calibration_groups": 2}, {"latent": "histogram"}):
         with pytest.warns(DataWarning, match="totals take everybody from N"):
             irt.predict_total(r, BANK.assign_attrs(more))
+
+
+@pytest.mark.parametrize(
+    ("share", "kappa", "attrs", "said"),
+    [
+        (0.0, 0.0, {}, "its misfit not measured"),
+        (0.0, 0.0, {"n_calibrated": 3}, "nothing to correct or to widen"),
+        (0.2, 0.0, {"n_calibrated": 3}, "corrected and widened"),
+        (0.0, 0.1, {"n_calibrated": 3}, "corrected and widened"),
+    ],
+)
+def test_what_is_said_of_misfit(share, kappa, attrs, said):
+    assert said in Misfit(share, kappa, 10, 10.0, attrs).said

@@ -114,6 +114,8 @@ def test_refusals(table, tmp_path):
     (tmp_path / "f").write_text("")
     with pytest.raises(InputError, match="is a file"):
         benchmark(irt.from_array(table.to_numpy()), tmp_path / "f")
+    with pytest.raises(InputError, match=r"exclude=\['q99'\]: there are no such questions"):
+        benchmark(irt.from_array(table.to_numpy()), exclude="q99")
     with pytest.raises(InputError, match="have been read before"):
         benchmark(irt.from_array(table.to_numpy()), trials="attempt")
 

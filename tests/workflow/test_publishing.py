@@ -121,6 +121,12 @@ def test_the_same_by_single_commands(folder: Path, tmp_path: Path) -> None:
         "--cluster", "none",
     )  # fmt: skip
     assert "maths with reading" in said
+    known = xr.load_dataset(model, engine="scipy")
+    x = known["regression_coefficient"].sel(covariate="x").values  # groups, domains
+    table = said.partition("Ability by covariates:")[2].splitlines()
+    lines = [line.split() for line in table if line.split()[-3:-2] == ["x"]]
+    assert [line[-4] for line in lines] == ["maths", "reading"] * x.shape[0]
+    assert [line[-2] for line in lines] == [f"{value:.3f}" for value in x.ravel()]
     run(
         "score", folder / "store", folder / "bank.csv", "--population", model, "--plausible", 3,
         "--seed", 3, "--composite", "all=maths:0.5,reading:0.5", "--out", tmp_path / "scores",
