@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -17,6 +17,7 @@ from irt_dask.arrays import Bools
 from irt_dask.cli.common import (
     cluster_option,
     json_option,
+    printable,
     quiet_option,
     remark,
     rows,
@@ -30,10 +31,13 @@ from irt_dask.cli.spoken import list_of
 from irt_dask.errors import InputError, listed, repeated
 from irt_dask.store import Responses
 
+if TYPE_CHECKING:
+    from irt_dask.evaluate.doubted_keys import Doubt
+
 #: Rows that are printed.
 _MOST = 40
-#: Flags that accuse nothing: with few persons most items have them.  The others come first.
-_MINOR = {"ok", "unused_option", "untested"}
+#: Items that are named in a sentence.
+_NAMED = 10
 _SHOWN = ("item", "option", "right", "count", "share", "rest", "correlation", "q_value")
 
 
@@ -71,9 +75,11 @@ def options(
     Columns: share, of those who answered who chose the option; rest, by how much these have a
     larger share right of the other items than all have; correlation of choosing it with that, below
     0 for a distractor that works; q_value, of what goes the wrong way: small is a finding, 1 is
-    none, and - was not tested (fewer than five chose it, or did not).
+    none, and - was not tested (fewer than five chose it, or did not). First come the keys to read
+    again, with those of few persons, too, that may be so by chance.
     """
     import irt_dask as irt
+    from irt_dask.ingest.columns.reasons import unlike
 
     path, (right, sizes) = (
         new_result(out, file, key),
@@ -90,8 +96,10 @@ def options(
         common: dict[str, Any] = {"client": client, "progress": False if quiet else None}
         store = Path(scratch) / "answers"
         table_as |= {"exclude": listed_names(table_as["exclude"]), "missing": missing}
-        answers = _answers(file, store, names, columns_of(columns), table_as, common)
+        answers = _answers(file, store, names, right, columns_of(columns), table_as, common)
         if lacking := [i for i in answers.item_id if i not in right]:
+            if len(lacking) == len(answers.item_id):
+                raise InputError(f"{key}: {unlike(right, lacking)}")
             raise InputError(
                 f"{key} has no option for {len(lacking)} item(s): {listed(lacking, 10)}"
             )
@@ -113,46 +121,78 @@ def options(
 
 
 def _shown(found: xr.Dataset, table: pd.DataFrame, flag: NDArray[np.str_], as_json: bool) -> None:
-    flags = pd.DataFrame({"item": found["item_id"].values.astype(str), "flag": flag})
-    minor = [{*f.split("|")} <= _MINOR for f in flags["flag"]]
-    flags = flags.iloc[np.argsort(minor, kind="stable")]
-    flagged = flags[flags["flag"] != "ok"]
-    about = {"n_persons": found.attrs["n_persons"], "n_flagged": len(flagged),
-             "n_untested": sum("untested" in f.split("|") for f in flag)}  # fmt: skip
-    accused = set(flags["item"][~np.sort(minor)])
-    odd = [item for item in _key_not_first(found) if item not in accused]
+    """Print the keys to read again, then other flags, and apart from both what accuses nothing."""
+    from irt_dask.evaluate.doubted_keys import MINOR, doubted_keys, headline, lines
+
+    doubts = doubted_keys(found)
+    of = dict(zip(found["item_id"].values.astype(str).tolist(), flag.tolist(), strict=True))
+    accused = {i: "|".join(f for f in of[i].split("|") if f not in MINOR) for i in of}
+    order = list(dict.fromkeys([*(d.item for d in doubts), *(i for i in of if accused[i])]))
+    flagged = [{"item": i, "flag": accused[i]} for i in order if accused[i]]
+    minor = {f: [i for i in of if f in of[i].split("|")] for f in ("unused_option", "untested")}
+    about = {
+        "n_persons": found.attrs["n_persons"],
+        "n_read_again": len(doubts),
+        "n_flagged": len(flagged),
+        **{f"n_{f}": len(items) for f, items in minor.items()},
+    }
     if as_json:
-        show({**about, "key_not_first": odd, "flagged": records(flagged),
+        again = [_record(d) for d in doubts]
+        show({**about, "read_again": again, "flagged": flagged, **minor,
               "options": records(table)}, True)  # fmt: skip
         return
     show(about, False)
+    if doubts:
+        click.echo(printable("\n".join(["", headline(doubts), "", *lines(doubts)])))
+    if flagged:
+        click.echo(f"\n{rows(flagged[:_MOST])}")
     some = table
-    if len(flagged):
-        place = {item: k for k, item in enumerate(flagged["item"])}
+    if order:
+        place = {item: k for k, item in enumerate(order)}
         some = table[table["item"].isin(place)].sort_values(
             "item", key=lambda items: items.map(place), kind="stable"
         )
-        click.echo(f"\n{rows(records(flagged.head(_MOST)))}")
     click.echo(f"\n{rows(records(some.head(_MOST), _SHOWN), 2)}")
     if len(some) > _MOST:
         click.echo(f"\n{len(some) - _MOST} more rows of such items: --out OPTIONS.csv writes all")
-    if odd:
+    _show_minor(table, **minor)
+
+
+def _record(doubt: Doubt) -> dict[str, Any]:
+    """A key to read again as a row."""
+    option, key = doubt.option, doubt.key
+    return {
+        "item": doubt.item,
+        "option": option and option.name,
+        "option_share": option and option.share,
+        "option_correlation": option and option.correlation,
+        "key": key.name,
+        "key_share": key.share,
+        "key_correlation": key.correlation,
+        "flag": "|".join(doubt.reasons) or "ok",
+    }
+
+
+def _show_minor(table: pd.DataFrame, unused_option: list[str], untested: list[str]) -> None:
+    """Say what is no problem of a key: options that nobody chose, and items that are not tested."""
+    if unused_option:
+        nobody = table[(table["count"] == 0) & (table["right"] == 0)].groupby("item")["option"]
+        of = {item: ", ".join(names) for item, names in nobody}
+        some = "; ".join(f"{item!r}: {of[item]}" for item in unused_option[:_NAMED])
+        left = len(unused_option) - _NAMED
         click.echo(
-            f"\nRead again, though it may be chance: another option, of five persons or more, has "
-            f"a higher correlation than the key of {listed(odd, 10)}"
+            printable(
+                f"\nNobody chose an option of {len(unused_option)} item(s), which says nothing of "
+                f"their keys: {some}" + f"; and {left} more" * (left > 0)
+            )
         )
-
-
-def _key_not_first(found: xr.Dataset) -> list[str]:
-    """Items where an option that is tested goes more with the other answers than the key does."""
-    from irt_dask.evaluate.option_analysis import LEAST  # kernels come with it
-
-    correlation = found["item_option_correlation"].values
-    key = found["item_option_key"].values
-    others = (found["item_option_count"].values >= LEAST) & ~_right(found, correlation.shape[1])
-    most = np.where(others, np.nan_to_num(correlation, nan=-2.0), -2.0).max(axis=1)
-    own = np.nan_to_num(correlation[np.arange(key.size), key], nan=2.0)
-    return [str(i) for i in found["item_id"].values[most > own]]
+    if untested:
+        click.echo(
+            printable(
+                f"\nNot tested, as fewer than five persons chose each option, or did not: "
+                f"{listed(untested, _NAMED)}"
+            )
+        )
 
 
 def _names(labels: str | None, right: dict[str, str], key: str) -> list[str]:
@@ -170,11 +210,12 @@ def _names(labels: str | None, right: dict[str, str], key: str) -> list[str]:
 
 
 def _answers(
-    file: str, store: Path, names: list[str], columns: Any, table_as: dict[str, Any],
-    common: dict[str, Any],
+    file: str, store: Path, names: list[str], right: dict[str, str], columns: Any,
+    table_as: dict[str, Any], common: dict[str, Any],
 ) -> Responses:  # fmt: skip
     """Codes of the options, in the order of their names."""
     import irt_dask as irt
+    from irt_dask.ingest.columns.reasons import OTHER_CASE
 
     codes = {name: k for k, name in enumerate(names)}
     try:
@@ -186,6 +227,13 @@ def _answers(
         if " has the value " not in str(error):
             raise
         where, _, rest = str(error).partition(";")
+        value = where.rpartition(" has the value ")[2].strip("'")
+        if value.casefold() in {name.casefold() for name in names}:
+            try:  # as ingest reads answers by a key
+                irt.ingest(file, store, columns=columns, key=right, **table_as, **common)
+            except InputError as of_key:
+                if OTHER_CASE in str(of_key):
+                    raise of_key from error
         no_item = rest.rpartition("if the column is no item, ")[2]
         raise InputError(
             f"{where}; options are {', '.join(names)}: --options says others, --missing what is no "

@@ -55,6 +55,13 @@ method = "marginal"
 [marginal]
 model = {models}
 """
+_FEW = """
+# {n} persons are few for two numbers an item: what slopes and difficulties are usual is learned
+# from all items (irt-dask docs choose). Or without prior model = "1pl", or without [marginal]
+# method = "bayes".
+"""
+#: Persons below whom items are few persons' (docs/choose.md).
+_ENOUGH = 200
 _WEIGHTED = """
 # Persons have weights, which both methods of calibration use, and scores. As if nobody had one:
 # [data] weights = "ignore"
@@ -298,7 +305,7 @@ def _methods(look: Look, counts: set[int]) -> str:
     if look.groups is not None:
         some = _comment(", ".join(list(look.groups)[:_SHOWN]))
         each, all_alike = "with a distribution of ability each", "with one for everybody"
-        marginal = look.weighted or max(counts, default=BINARY) > BINARY  # which has groups
+        marginal = look.weighted or _graded(counts) or _few(look)  # which has groups
         used, other = ("groups", "normal") if marginal else ("normal", "groups")
         told = all_alike if marginal else each
         prior = (
@@ -313,17 +320,28 @@ def _methods(look: Look, counts: set[int]) -> str:
 
 def _calibrate(look: Look, counts: set[int]) -> str:
     """The sections about the calibration, by a method that can use these items and weights."""
-    graded = max(counts, default=BINARY) > BINARY
-    if not (graded or look.weighted):
+    graded, few = _graded(counts), _few(look)
+    if not (graded or look.weighted or few):
         return _BAYES
-    if not graded:
+    if few and not graded:
+        models = '"2pl"\nprior = "empirical"'
+    elif not graded:
         models = '"2pl"                 # or "1pl", "3pl", "4pl"'
     elif BINARY in counts:
         models = '"2pl+graded"          # or "2pl+gpcm", "3pl+gpcm", "pcm", ...'
     else:
         models = '"graded"              # or "gpcm", "pcm", "rating", "nominal", "binomial"'
     why = _WEIGHTED * look.weighted + _GRADED * graded
+    why += _FEW.format(n=f"{look.persons:,}") * (few and not graded)
     return _MARGINAL.format(why=why, models=models)
+
+
+def _graded(counts: set[int]) -> bool:
+    return max(counts, default=BINARY) > BINARY
+
+
+def _few(look: Look) -> bool:
+    return 0 < look.persons < _ENOUGH
 
 
 def _title(path: Any) -> str:

@@ -13,6 +13,7 @@ from irt_dask.arrays import Floats, Ints
 from irt_dask.engine import Engine, ProgressOption, as_responses, dataset, refuse_weights
 from irt_dask.engine.inputs import check_level
 from irt_dask.errors import EstimationError, InputError, listed
+from irt_dask.evaluate.doubted_keys import LEAST, MINOR
 from irt_dask.kernels.base import fixed_point
 from irt_dask.kernels.responses.layouts import to_sparse
 from irt_dask.store import Block
@@ -26,8 +27,6 @@ REASONS = (
     "untested",
     "unused_option",
 )
-#: Persons who chose an option, and who did not, from whom on it is tested.
-LEAST = 5
 #: Shares right are whole multiples of this, so that sums over items are exact.
 _UNIT = 1 << 30
 #: Classes of standing by which fifths are parted.
@@ -140,7 +139,8 @@ def option_analysis(
         "unused_option" (nobody chose it), "untested" (no option could be).  NaN where nobody chose
         an option or it does not vary; p-values also where fewer than five persons chose it, or did
         not.
-        attrs: ``labels``, ``n_flagged``, ``n_persons``.
+        attrs: ``labels``, ``n_flagged`` (items with another reason than the last two),
+        ``n_persons``.
 
     Raises
     ------
@@ -203,7 +203,7 @@ def option_analysis(
             "method": "option analysis",
             "labels": list(names) if names else [str(c) for c in range(int(k.max()))],
             "fdr": fdr,
-            "n_flagged": int((flag != "ok").sum()),
+            "n_flagged": sum(not MINOR.issuperset(f.split("|")) for f in flag.tolist()),
             "n_persons": responses.n_persons,
         },
     )

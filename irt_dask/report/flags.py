@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from irt_dask.arrays import Bools
+from irt_dask.evaluate import doubted_keys
 from irt_dask.report.common import item_ids
 from irt_dask.report.tables import MOST_ITEMS, Table
 from irt_dask.variables import ITEM_FLAGS, ITEMS
@@ -17,6 +18,8 @@ Flags = dict[str, dict[str, list[str]]]
 
 #: Mean squares outside are called misfit (docs/fit.md), p-values below this over the items too.
 _LOW, _HIGH, LEVEL = 0.7, 1.3, 0.05
+#: A flag that is told once where so large a share of the items has it.
+FEW, _NEARLY_ALL = "few_responses", 0.9
 
 _REMEDIES = {
     "all_right": "its difficulty has no lower end: wait for persons who get it wrong",
@@ -50,6 +53,11 @@ _OF_TESTS = {
     "better_option": ("another option attracts the able more than the key does", "check the key"),
     "negative_key": ("its right option attracts the less able", "check the key"),
     "nobody_right": ("nobody chose its right option", "check the key"),
+    "read_again": (
+        "its key is in doubt, by an option that goes more with the other answers than the key "
+        "does, or by the key itself; where no other flag of its options says so it may be chance",
+        "read it again, and its key",
+    ),
 }
 #: What each flag says, and what to do.
 WORDS = {flag: (ITEM_FLAGS[flag], _REMEDIES[flag]) for flag in ITEM_FLAGS} | _OF_TESTS
@@ -87,8 +95,10 @@ def _add_tests(found: Flags, name: str, result: xr.Dataset) -> None:
     if "item_option_flag" in result:
         for i, flags in zip(ids, result["item_option_flag"].values.astype(str), strict=True):
             for flag in flags.split("|"):
-                if flag in _OF_TESTS:  # the others accuse nothing: unused, not tested
+                if flag not in doubted_keys.MINOR:
                     _add(found, i, flag, name)
+        for doubt in doubted_keys.doubted_keys(result):
+            _add(found, doubt.item, "read_again", f"{name}: {doubted_keys.numbers(doubt)}")
 
 
 def _add_dif(found: Flags, name: str, result: xr.Dataset) -> None:
@@ -119,6 +129,29 @@ def misfits(tests: xr.Dataset) -> Bools:
     if name in tests:
         out |= tests[name].values < LEVEL / out.size
     return out
+
+
+def told_once(found: Flags, fit: xr.Dataset) -> tuple[Flags, int, str | None]:
+    """Part what nearly all items have, few responses, from what is told item by item.
+
+    Returns the flags that are told item by item, how many items have few responses where nearly all
+    of ``fit`` have, else 0, and then a sentence about all.
+    """
+    from irt_dask.items.checks import FEW_RESPONSES  # the engine comes with it
+
+    n, few = len(item_ids(fit)), sum(FEW in found.get(i, ()) for i in item_ids(fit))
+    if not few or few < _NEARLY_ALL * n:
+        return found, 0, None
+    each = {i: {f: by for f, by in of.items() if f != FEW} for i, of in found.items()}
+    persons = f"; the fit has {int(fit.attrs['n_persons']):,} persons" * ("n_persons" in fit.attrs)
+    which = f"All {n:,} items have" if few == n else f"{few:,} of {n:,} items have"
+    words = (
+        f"{which} few responses (fewer than {FEW_RESPONSES}{persons}): every number of an item is "
+        f"uncertain; see what stands after ±, and take what is said of single items as a reason to "
+        f"read them again, not as a finding. This is said here once (flag {FEW}), and neither "
+        f"listed nor counted item by item."
+    )
+    return {i: of for i, of in each.items() if of}, few, words
 
 
 def flags_table(found: Flags) -> Table | None:

@@ -27,14 +27,19 @@ class Fact:
 def facts(
     fit: xr.Dataset, fits: Mapping[str, xr.Dataset | None], flagged: int,
     reliability: tuple[str, Sequence[float]], check: xr.Dataset | None, notes: Sequence[str],
+    *, few: int = 0,
 ) -> list[Fact]:  # fmt: skip
     """Return the facts of a page; what is not known is left out.
 
-    ``reliability`` is of what, and that of all or of each group.
+    ``reliability`` is of what, and that of all or of each group; ``few`` is how many items have few
+    responses, where nearly all have and ``flagged`` does not count that.
     """
     found = [_converged(fit, fits)]
     n = fit.sizes["items"]
     found.append(Fact("Flagged items", f"{flagged:,} of {n:,}", flagged > 0, "items"))
+    if few:
+        which = f"all {n:,} items" if few == n else f"{few:,} of {n:,} items"
+        found.append(Fact("Few responses", which, True, "items"))
     of, values = reliability
     known = [x for x in values if np.isfinite(x)]
     if known:

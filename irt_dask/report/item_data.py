@@ -15,6 +15,7 @@ import xarray as xr
 from irt_dask.arrays import Floats
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.errors import InputError
+from irt_dask.evaluate.doubted_keys import labels_of
 from irt_dask.items.covariance import column_names, uncertain
 from irt_dask.items.parameters import has_loadings, item_set
 from irt_dask.report.common import item_ids
@@ -43,6 +44,7 @@ def item_data(
     flags: Mapping[str, Mapping[str, Sequence[str]]],
     curves: xr.Dataset | None = None,
     results: Mapping[str, xr.Dataset] | None = None,
+    once: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the data of the item table and of the items' own pages, at most 5,000 items.
 
@@ -60,12 +62,15 @@ def item_data(
         Result of ``item_curves``: observed curves.
     results
         Further results over items by name, such as those of ``item_fit`` and ``dif``.
+    once
+        Flags that are told once for all, by which alone an item does not count as flagged.
     """
     ids = item_ids(fit)[:MOST]
     return {
         "columns": [_column(c.head(MOST)) for c in columns],
         "flags": [[[flag, list(by)] for flag, by in sorted(flags.get(i, {}).items())] for i in ids],
         "words": {f: list(WORDS[f]) for f in sorted({f for i in ids for f in flags.get(i, {})})},
+        "once": list(once),
         **_curves(fit, ids),
         "observed": None if curves is None else _observed(curves, fit, ids),
         "results": [_result(n, r, ids) for n, r in (results or {}).items() if not _of_options(r)],
@@ -215,12 +220,9 @@ def _options(name: str, result: xr.Dataset, ids: list[str]) -> dict[str, Any]:
 
     Columns of :data:`_OF_OPTIONS` for each of them; None for an item that the result does not have.
     """
-    labels = result.attrs["labels"]  # in files one text
-    labels = labels.split(",") if isinstance(labels, str) else list(map(str, labels))
+    labels = labels_of(result, name)
     own = {i: j for j, i in enumerate(item_ids(result))}
     share = result["item_option_share"].values
-    if len(labels) < share.shape[1]:
-        raise InputError(f"{name} has {share.shape[1]} options, and labels of {len(labels)}")
     columns = np.stack([result[f"item_option_{of}"].values for of in _OF_OPTIONS], axis=2)
     curve, key = result["item_option_curve"].values, result["item_option_key"].values
     items: list[Any] = []

@@ -63,6 +63,7 @@
 
   let order = ids.map((_, j) => j), shown = order, sorted = -1, descending = false, drawn = 0;
   const flagsOf = (j) => data.flags[j].map(([flag]) => flag);
+  const isFlagged = (j) => flagsOf(j).some((flag) => !data.once.includes(flag));
   const hasFlags = data.flags.some((flags) => flags.length);
   const flagged = { name: "flags", words: ids.map((_, j) => flagsOf(j).join(", ")), csv: {} };
   const columns = hasFlags ? [...data.columns, flagged] : data.columns;
@@ -92,8 +93,7 @@
   function choose() {
     const sought = at("item-search").value.trim().toLowerCase(), flag = at("item-filter").value;
     shown = order.filter((j) => {
-      const flags = data.flags[j];
-      if (flag === "any" ? !flags.length : flag === "none" ? flags.length
+      if (flag === "any" ? !isFlagged(j) : flag === "none" ? isFlagged(j)
         : flag && !flagsOf(j).includes(flag.slice(1))) return false;
       return !sought || ids[j].toLowerCase().includes(sought);
     });
@@ -441,7 +441,7 @@
   function filters() {
     const count = {}, select = at("item-filter");
     data.flags.forEach((flags) => flags.forEach(([flag]) => { count[flag] = (count[flag] || 0) + 1; }));
-    const any = data.flags.filter((flags) => flags.length).length;
+    const any = ids.filter((_, j) => isFlagged(j)).length;
     const options = [["", "all items"], ["any", "flagged (" + number(any, 0) + ")"],
       ["none", "not flagged (" + number(ids.length - any, 0) + ")"]];
     Object.keys(count).sort().forEach((f) => options.push(["=" + f, f + " (" + number(count[f], 0) + ")"]));

@@ -110,18 +110,14 @@ def write_report(
     name = "marginal ML" if posterior is None else "posterior"
     fits = {name: items, "joint ML": joint, "spectral": spectral}
     columns = item_columns.columns_of(items, joint, spectral, truth, name=name)
-    found = flags.flags_of(fits, results)
     measures = _measures(items, scores, persons, check)
     text = template("page.html").render(
         title=title,
-        facts=glance.facts(items, fits, len(found), measures["reliabilities"], check, notes),
         fits=tables.fits_table({**fits, "scores": scores, "truth": truth}),
         is_posterior=posterior is not None,
         items=item_columns.item_table(columns),
         n_items=len(columns[0].words or ()),
         most=item_data.MOST,
-        data=item_data.item_data(items, columns, found, curves, results),
-        flagged=flags.flags_table(found),
         tested=tested.tested(results),
         recovery=None if truth is None else tables.recovery_table(truth, list(fits.items())),
         wright=figures.wright_image(items, scores),
@@ -130,6 +126,7 @@ def write_report(
         course=tables.course_table({"joint ML": joint, name: items}),
         timings=figures.timings_image(timings, posterior),
         notes=list(notes),
+        **_flagged(items, fits, columns, curves, results, check, notes, measures["reliabilities"]),
         **_of_the_run(run, machines, configuration),
         **measures,
         **_of_items(items, "posterior means" if posterior is not None else "estimates"),
@@ -139,6 +136,24 @@ def write_report(
     )  # fmt: skip
     write_atomically(path, text.encode(errors="replace"))
     return path
+
+
+def _flagged(
+    items: xr.Dataset, fits: Mapping[str, xr.Dataset | None],
+    columns: Sequence[item_columns.Column], curves: xr.Dataset | None,
+    results: Mapping[str, xr.Dataset] | None, check: xr.Dataset | None, notes: Sequence[str],
+    reliabilities: tuple[str, Sequence[float]],
+) -> dict[str, Any]:  # fmt: skip
+    """The items' flags, of each and what is told of all at once, and the facts that count them."""
+    found = flags.flags_of(fits, results)
+    each, few, words = flags.told_once(found, items)
+    once = (flags.FEW,) if few else ()
+    return {
+        "facts": glance.facts(items, fits, len(each), reliabilities, check, notes, few=few),
+        "data": item_data.item_data(items, columns, found, curves, results, once=once),
+        "flagged": flags.flags_table(each),
+        "few": words,
+    }
 
 
 def _of_the_run(

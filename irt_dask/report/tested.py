@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
 
+from irt_dask.evaluate import doubted_keys
 from irt_dask.report import figures, fit_plots, flags
 from irt_dask.report.common import item_ids
 from irt_dask.report.figures import Image
@@ -23,6 +24,7 @@ class Tested:
     name: str
     words: str
     images: list[Image]
+    lines: Sequence[str] = ()
 
 
 def tested(results: Mapping[str, xr.Dataset] | None) -> list[Tested]:
@@ -101,11 +103,16 @@ def _certain(one: xr.Dataset) -> str:
 
 
 def _options(name: str, result: xr.Dataset) -> Tested:
-    """Tell how many items have an option or a key to look at."""
-    said = result["item_option_flag"].values.astype(str)
-    bad = sum(any(flag in flags.WORDS for flag in of_item.split("|")) for of_item in said)
-    words = (
-        f"Of {len(said):,} items {bad:,} {'has' if bad == 1 else 'have'} an option or a key to "
-        f"look at; the page of the item has who chose what."
+    """Tell which keys are to be read again, as the shell does, and of other options how many."""
+    doubts = doubted_keys.doubted_keys(result)
+    doubted = {d.item for d in doubts}
+    said = dict(zip(item_ids(result), result["item_option_flag"].values.astype(str), strict=True))
+    bad = sum(
+        i not in doubted and not doubted_keys.MINOR.issuperset(flags.split("|"))
+        for i, flags in said.items()
     )
-    return Tested(name, words, [])
+    others = f"Of {'the other ' * bool(doubts)}{len(said) - len(doubts):,} items {bad:,} "
+    others += f"{'has' if bad == 1 else 'have'} an option to look at; the page of an item has who "
+    others += "chose what."
+    words = [doubted_keys.headline(doubts)] if doubts else ["No key is to be read again."]
+    return Tested(name, " ".join([*words, others]), [], doubted_keys.lines(doubts))

@@ -813,3 +813,26 @@ def test_groups_of_a_marginal_calibration_are_those_of_the_scores(typed, tmp_pat
     small_file(tmp_path / "r.csv", lambda i, j: ("a" if i % 2 else "b") if j == 0 else str(i % 3))
     typed("init", "r.csv", "--categories", "3", "--column", "group=q0")
     assert 'prior = "groups"\n' in Path("pipeline.toml").read_text()
+
+
+@pytest.mark.parametrize("n, few", [(28, True), (199, True), (200, False)])
+def test_items_of_few_persons_lend_each_other_strength(typed, tmp_path, n, few):
+    """As the page about choosing says; with weights and groups, too, and the file is read."""
+    table = write_exam(tmp_path / "f.csv", n)
+    table.drop(columns=["w", "land", "sex"]).to_csv(tmp_path / "g.csv", index=False)
+    typed("init", "g.csv", "--out", "g.toml")
+    config = read_config(tmp_path / "g.toml")
+    assert config.calibrate.method == ("marginal" if few else "bayes")
+    assert config.marginal.prior == ("empirical" if few else None)
+    said = f"# {n} persons are few for two numbers an item"
+    assert (said in (tmp_path / "g.toml").read_text()) == few
+    typed("init", "f.csv", *ROLES, "--exclude", "sex", "--out", "f.toml")
+    assert (read_config(tmp_path / "f.toml").marginal.prior == "empirical") == few
+
+
+@pytest.mark.slow
+def test_the_file_of_few_persons_runs_unchanged(tmp_path, typed):
+    write_exam(tmp_path / "f.csv", 60)
+    typed("init", "f.csv", *ROLES)
+    typed("run", "pipeline.toml", "--cluster", "none", "--quiet")
+    assert (tmp_path / "runs" / "pipeline" / "report.html").exists()

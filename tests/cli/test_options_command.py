@@ -40,8 +40,11 @@ def test_from_letters_to_flags(files, tmp_path):
     assert ran.exit_code == 0, ran.output
     said = json.loads(ran.stdout)
     flags = {row["item"]: row["flag"] for row in said["flagged"]}
-    assert flags == {"q6": flags["q6"], "q9": "unused_option"}
+    assert [*flags] == ["q6"]
     assert "better_option" in flags["q6"]
+    assert said["unused_option"] == ["q9"]
+    assert said["n_unused_option"] == 1
+    assert said["read_again"][0]["item"] == "q6"
     table = pd.read_csv(tmp_path / "o.csv")
     assert len(table) == len(said["options"]) == 80
     y = np.where((np.arange(300) < 20)[:, None] & (np.arange(20) == 4), -1, y).astype(np.int8)
@@ -51,7 +54,9 @@ def test_from_letters_to_flags(files, tmp_path):
         np.testing.assert_allclose(table[name], want[f"item_option_{name}"].values.ravel())
     assert table["right"].to_numpy().reshape(20, 4).argmax(axis=1).tolist() == key.tolist()
     shown = typed(folder / "answers.csv", folder / "key.csv", "--options", "A,B,C,D")
-    assert "unused_option" in shown.output
+    assert "Nobody chose an option of 1 item(s), which says nothing of their keys: 'q9': D" in (
+        shown.output
+    )
 
 
 def test_mistakes(files, tmp_path):
@@ -124,11 +129,17 @@ def test_what_matters_comes_first(files):
     """Of an option that nobody chose little follows; what is not printed is counted."""
     folder, _, _ = files
     text = typed(folder / "answers.csv", folder / "key.csv", "--options", "A,B,C,D,E").output
-    flags, rows = text.split("\n\n")[1:3]
-    assert [line.split()[0] for line in flags.splitlines()[1:4]] == ["q6", "q0", "q1"]
-    assert rows.splitlines()[1].startswith("q6")
-    assert len(rows.splitlines()) == 41
-    assert "60 more rows of such items: --out OPTIONS.csv writes all" in text
+    about, keys, numbers, flags, rows, unused = text.split("\n\n")[:6]
+    assert "n flagged        1" in about
+    assert "n unused option  20" in about
+    assert keys.startswith("The key of 1 item is to be read again: ")
+    assert numbers.startswith("'q6': ")
+    assert "better_option" in numbers
+    assert [line.split()[0] for line in flags.splitlines()[1:]] == ["q6"]
+    assert {line.split()[0] for line in rows.splitlines()[1:]} == {"q6"}
+    assert unused.startswith("Nobody chose an option of 20 item(s), which says nothing of their ")
+    assert "'q0': E; 'q1': E" in unused
+    assert "'q9': D, E; and 10 more" in unused
 
 
 def test_a_small_class_is_told_which_keys_to_read_again(tmp_path):
@@ -144,5 +155,19 @@ def test_a_small_class_is_told_which_keys_to_read_again(tmp_path):
     words = [tmp_path / "a.csv", tmp_path / "k.csv", "--fdr", "1e-9"]
     assert "--encoding" in str(typed(*words).exception)
     said = typed(*words, "--encoding", "cp1252").output
-    assert "Read again" in said
-    assert "'\u00dc7'" in said
+    assert "'\u00dc7': A chosen by " in said
+    assert "; the key B by " in said
+
+
+def test_a_key_that_does_not_fit_the_answers_is_told_apart(files, tmp_path):
+    """Other names, or letters in another case: the key is to be changed, not the answers."""
+    folder, _, _ = files
+    key = pd.read_csv(folder / "key.csv")
+    key.assign(item=range(1, 21)).to_csv(tmp_path / "numbers.csv", index=False)
+    words = ["--options", "A,B,C,D"]
+    said = str(typed(folder / "answers.csv", tmp_path / "numbers.csv", *words).exception)
+    assert "none of the key's 20 item(s) is in the data: the key has '1', '2', '3'" in said
+    assert "the data 'q0', 'q1', 'q2' and 17 more" in said
+    key.assign(key=key["key"].str.lower()).to_csv(tmp_path / "small.csv", index=False)
+    said = str(typed(folder / "answers.csv", tmp_path / "small.csv").exception)
+    assert "differ in case from the data's; change the key" in said

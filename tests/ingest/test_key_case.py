@@ -46,3 +46,29 @@ def test_a_file_with_some_goes_on_without_them(tmp_path):
     lines = ["o,A,D", "p,A,d", "r,B,C"]
     assert ingested(tmp_path, lines, on_error="quarantine") == [[1, 1], [0, 0]]
     assert irt.open_responses(tmp_path / "s").n_quarantined == 1
+
+
+@pytest.mark.parametrize("form", ["wide", "long"])
+def test_a_key_in_another_case_than_all_answers_is_to_be_changed(form, tmp_path):
+    text = {"wide": "id,q1,q2\np,a,c\no,b,\n", "long": "person,item,response\np,q1,a\np,q2,b\n"}
+    (tmp_path / "f.csv").write_text(text[form])
+    with pytest.raises(InputError, match=r"the key has 'A'") as caught:
+        irt.ingest(tmp_path / "f.csv", tmp_path / "s", key=KEY)
+    said = str(caught.value)
+    assert "the key's letters differ in case from the data's; change the key, not the data" in said
+    assert "in the file" not in said
+    assert "recode" not in said
+
+
+@pytest.mark.parametrize("form", ["wide", "long"])
+def test_a_key_that_names_no_item_of_the_data_is_shown_beside_it(form, tmp_path):
+    text = {"wide": "id,Q 1,Q 2\np,A,D\n", "long": "person,item,response\np,Q 1,A\np,Q 2,B\n"}
+    (tmp_path / "f.csv").write_text(text[form])
+    (tmp_path / "k.csv").write_text("item,key\n1,A\n2,D\n3,D\n4,D\n")
+    with pytest.raises(InputError) as caught:
+        irt.ingest(tmp_path / "f.csv", tmp_path / "s", key=tmp_path / "k.csv")
+    said = str(caught.value)
+    assert "none of the key's 4 item(s) is in the data" in said
+    assert "the key has '1', '2', '3' and 1 more, the data 'Q 1', 'Q 2'" in said
+    assert "the key's column 'item' has to have the names of the data's" in said
+    assert "exclude" not in said

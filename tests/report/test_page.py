@@ -410,3 +410,52 @@ def test_the_script_is_read_by_an_engine():
     assert re.findall(r"innerHTML\s*=\s*(.)", text) == ['"']  # of a constant
     for word in ("insertAdjacentHTML", "outerHTML", "document.write", "eval(", "fetch(", "XMLHttp"):
         assert word not in text
+
+
+def of_few(flags_of_items, **attrs):
+    fit = bank([f"i{j}" for j in range(len(flags_of_items))])
+    return fit.assign(item_flag=("items", np.array(flags_of_items))).assign_attrs(**attrs)
+
+
+def test_few_responses_of_nearly_all_items_are_told_once(tmp_path):
+    """The table, the tile and the filter count what is said of single items."""
+    fit = of_few([*["few_responses"] * 18, "few_responses|large_se", "few_responses"], n_persons=28)
+    each, few, words = flags.told_once(found := flags.flags_of({"ML": fit}), fit)
+    assert few == 20
+    assert each == {"i18": {"large_se": ["ML"]}}
+    assert len(found) == 20  # as it was: the filter has them
+    assert words.startswith(
+        "All 20 items have few responses (fewer than 30; the fit has 28 persons): every number"
+    )
+    assert "neither listed nor counted" in words
+    page.write_report(tmp_path / "r.html", title="t", run=[], timings=[], marginal=fit)
+    text = html.unescape((tmp_path / "r.html").read_text())
+    assert text.count(words) == 1
+    assert text.index(words) < text.index("Items that are flagged")
+    assert "<span>Flagged items</span>\n<strong>1 of 20</strong>" in text
+    assert "<span>Few responses</span>\n<strong>all 20 items</strong>" in text
+    assert "collect more responses before it is used</td>" not in text
+    data = json.loads(re.search(r'id="item-data">(.*?)</script>', text, re.S)[1])
+    assert data["once"] == ["few_responses"]
+    assert all(of[0][0] == "few_responses" for of in data["flags"])
+    alone = of_few(["few_responses"] * 3, n_persons=28)
+    page.write_report(tmp_path / "a.html", title="t", run=[], timings=[], marginal=alone)
+    text = (tmp_path / "a.html").read_text()
+    assert "No item has another flag." in text
+    assert "Items that are flagged" not in text
+    assert "There is nothing to note." not in text
+
+
+@pytest.mark.parametrize("n_few, once", [(8, False), (9, True), (0, False)])
+def test_few_responses_of_some_items_are_flags_of_these(n_few, once):
+    fit = of_few(["few_responses"] * n_few + ["ok"] * (10 - n_few), n_persons=4000)
+    found = flags.flags_of({"ML": fit})
+    each, few, words = flags.told_once(found, fit)
+    assert few == n_few * once
+    assert each == ({} if once else found)
+    if once:
+        assert words.startswith("9 of 10 items have few responses")
+        fact = glance.facts(fit, {"ML": fit}, 0, ("", []), None, [], few=few)[2]
+        assert (fact.label, fact.value, fact.look) == ("Few responses", "9 of 10 items", True)
+    else:
+        assert words is None

@@ -202,6 +202,28 @@ def test_every_item_has_a_page_of_its_own(opened):
     page.get_by_role("heading", name="Item item 101").wait_for()
 
 
+def test_what_is_told_once_of_all_items_makes_none_of_them_flagged(opened, tmp_path):
+    """The filter still has the flag, and counts as the tile does."""
+    fit = bank(10)
+    fit["item_flag"] = ("items", np.array(["few_responses"] * 9 + ["few_responses|flat"]))
+    of = tmp_path / "few.html"
+    write_report(of, title="t", run=[], timings=[], marginal=fit.assign_attrs(n_persons=20))
+    page = opened(of=of)
+    assert page.locator(".glance li", has_text="Flagged items").locator(
+        "strong"
+    ).text_content() == ("1 of 10")
+    said = page.locator("#item-filter option").all_text_contents()
+    assert said == [
+        "all items", "flagged (1)", "not flagged (9)", "few_responses (10)", "flat (1)",
+    ]  # fmt: skip
+    page.get_by_label("Show").select_option("any")
+    assert ids_of(page) == ["item 4"]
+    page.get_by_label("Show").select_option("none")
+    assert len(ids_of(page)) == 9
+    page.get_by_label("Show").select_option("=few_responses")
+    assert len(ids_of(page)) == 10
+
+
 def test_options_of_an_item_are_told_and_drawn(opened):
     page = opened("#item=item%205")
     panel = page.get_by_role("dialog")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -153,8 +154,16 @@ class Decoder:
         if item.null_count:  # rows that only make a person exist
             found[item.is_null().to_numpy(zero_copy_only=False)] = MISSING
 
+        @cache
+        def seen(number: int) -> set[str]:
+            same = np.flatnonzero(item.indices.fill_null(-1).to_numpy() == number)
+            return {values.stripped[k] for k in np.unique(values.index[same])}
+
         def message(row: int) -> str:
-            text = codes.unknown(values.text(row), name(row), item[row].as_py(), self._decimal)
+            text = codes.unknown(
+                values.text(row), name(row), item[row].as_py(), self._decimal,
+                lambda: seen(item.indices[row].as_py()),
+            )  # fmt: skip
             return f"{text}{_or_no_item(name(row))}" if of_keys else text
 
         self.refuse(found == UNKNOWN, column, values.text, message)
@@ -181,9 +190,15 @@ class Decoder:
         def value(row: int) -> str:
             return columns(item_of(row))[row].as_py()
 
+        @cache
+        def seen(j: int) -> list[str]:
+            return columns(j).unique().to_pylist()
+
         def message(row: int) -> str:
-            name = names[item_of(row)]
-            return f"{codes.unknown(value(row), name, name, self._decimal)}{_or_no_item(name)}"
+            j = item_of(row)
+            name = names[j]
+            text = codes.unknown(value(row), name, name, self._decimal, lambda: seen(j))
+            return f"{text}{_or_no_item(name)}"
 
         wrong = (matrix == UNKNOWN).any(axis=1)
         self.refuse(wrong, lambda row: names[item_of(row)], value, message)

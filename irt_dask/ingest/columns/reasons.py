@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
+from irt_dask.errors import listed
 from irt_dask.ingest.columns.limits import Limits
 from irt_dask.ingest.columns.meanings import UNKNOWN, opposite, plainly
 from irt_dask.ingest.columns.numbers import number_of, of_decimal, shorten
@@ -13,6 +15,10 @@ from irt_dask.store.categories import BINARY, MOST
 _FEWEST_MISSING = 7
 #: More letters than these are no code, but what somebody has written.
 LONGEST_CODE = 40
+#: What is said of a key whose letters no answer has in its case.
+OTHER_CASE = "the key's letters differ in case from the data's"
+#: Names that are shown of a key and of data that have nothing in common.
+_FIRST = 3
 
 
 def reason(
@@ -74,6 +80,20 @@ def dropped(value: str, item: str, code: int) -> str:
         f"it is of category {code} of the item {item!r}, which had no response when the item came "
         f"into the store, by null_categories='collapse', and is none there; say "
         f"recode={{{said}: CODE}} or missing=[{said}]"
+    )
+
+
+def unlike(key: Iterable[str], data: Iterable[str], columns: bool = True) -> str:
+    """Say of a key none of whose items is in the data what it has to name; ``columns`` are items.
+
+    >>> unlike(["1", "2"], ["Frage 1", "Frage 2"])[:51]
+    "none of the key's 2 item(s) is in the data: the key"
+    """
+    named, there = [*key], [*data]
+    return (
+        f"none of the key's {len(named)} item(s) is in the data: the key has "
+        f"{listed(named, _FIRST)}, the data {listed(there, _FIRST)}; the key's column 'item' has "
+        f"to have the names of the data's {'columns' if columns else 'items'}"
     )
 
 

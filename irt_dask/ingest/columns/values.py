@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -24,7 +24,7 @@ from irt_dask.ingest.columns.meanings import (
 )
 from irt_dask.ingest.columns.numbers import number_of, shorten, spellings
 from irt_dask.ingest.columns.patterns import ItemFilter
-from irt_dask.ingest.columns.reasons import dropped, reason
+from irt_dask.ingest.columns.reasons import OTHER_CASE, dropped, reason, unlike
 from irt_dask.store.categories import BINARY, MOST, NONRESPONSE
 
 _NONE = -3  # an index that no value has
@@ -103,7 +103,10 @@ class Codes:
         """Refuse items whose right option the key does not say; ``columns`` can be left out."""
         if self.key is None:
             return
-        lacking = [item for item in item_ids if item not in self.key]
+        data = [*item_ids]
+        lacking = [item for item in data if item not in self.key]
+        if len(lacking) == len(data) and lacking:
+            raise InputError(f"key: {unlike(self.key, data, columns)}")
         if lacking:
             remedy = "add them to the key"
             if columns:
@@ -220,22 +223,30 @@ class Codes:
 
     @cached_property
     def _by_case(self) -> dict[str, str]:
-        options = {option for scores in (self.key or {}).values() for option in scores}
-        return {option.casefold(): option for option in sorted(options)}
+        return {option.casefold(): option for option in sorted(self._answers)}
+
+    @cached_property
+    def _answers(self) -> set[str]:
+        """Answers that the key names."""
+        return {option for scores in (self.key or {}).values() for option in scores}
 
     @cached_property
     def _known(self) -> set[str]:
-        return {*self.table, *(option for scores in (self.key or {}).values() for option in scores)}
+        return {*self.table, *self._answers}
 
     def spelled(self, number: float) -> str:
         """Return how text would say a number: 9.0 is 9, unless the caller wrote 9.0."""
         texts = spellings(number)
         return next((text for text in texts if text in self._known), texts[0])
 
-    def unknown(self, value: str, column: str, item: str, decimal: str | None = None) -> str:
+    def unknown(
+        self, value: str, column: str, item: str, decimal: str | None = None,
+        seen: Callable[[], Iterable[str]] = tuple,
+    ) -> str:  # fmt: skip
         """Return the message about a value of an item that is neither a response nor missing.
 
-        ``decimal`` is the sign in numbers of the file, where it can have another one than a dot.
+        ``decimal`` is the sign in numbers of the file, where it can have another one than a dot;
+        ``seen`` are answers to the item.
         """
         text = value.strip()
         code = self.code(text)
@@ -245,10 +256,13 @@ class Codes:
             k = self.limits.of(item) - 1 - code if self.reverse.takes(item) else code
             why = dropped(text, item, k)
         elif code == UNKNOWN and (option := self._in_another_case(text)) is not None:
-            why = (
-                f"the key has {option!r}: if it is the same answer, write it so in the file, else "
-                f"recode={{{text!r}: 'wrong'}}"
-            )
+            if any(answer.strip() in self._answers for answer in seen()):  # a slip of some
+                why = (
+                    f"the key has {option!r}: if it is the same answer, write it so in the file, "
+                    f"else recode={{{text!r}: 'wrong'}}"
+                )
+            else:
+                why = f"the key has {option!r}: {OTHER_CASE}; change the key, not the data"
         else:
             why = reason(
                 text, item, self.limits, code=code, keyed=self.key is not None,
