@@ -15,7 +15,6 @@ import pyarrow.csv as pa_csv
 import pyarrow.dataset as pa_dataset
 from numpy.typing import NDArray
 
-from irt_dask.engine.person_files import DONE, WEIGHT_KIND
 from irt_dask.errors import DataWarning, InputError, listed, repeated
 from irt_dask.store.documents import from_cell, from_json
 
@@ -78,6 +77,8 @@ class Table:
     @property
     def lacking_weights(self) -> str | None:
         """The kind of weights that persons of a folder of scores have, which it does not hold."""
+        from irt_dask.engine.person_files import DONE, WEIGHT_KIND  # Dask comes with it
+
         if isinstance(self.source, pd.DataFrame):
             return None
         about = Path(fspath(self.source)) / DONE
