@@ -171,7 +171,7 @@ def joint_ml() -> Iterator[Task]:
         yield Task(
             "2PL, joint ML, 50 iterations", 50_000, 100, "SciPy's L-BFGS, one by one",
             clock(lambda: joint.fit(responses, "2pl")),
-            lambda: (joint.scipy_loop(responses), None),
+            lambda: (joint.scipy_loop(responses), None), rounds=7,
         )  # fmt: skip
 
 
@@ -235,11 +235,11 @@ def eap() -> Iterator[Task]:
     found = (np.ravel(fit.model.parameters[name]) for name in ("discrimination", "difficulty"))
     yield Task(
         "EAP", *y.shape, "mirt 1.2, 49 points", ours(bank_of(items, *found)),
-        clock(lambda: np.ravel(mirt.fscores(fit, wide, method="EAP").theta)), largest,
+        clock(lambda: np.ravel(mirt.fscores(fit, wide, method="EAP").theta)), largest, rounds=9,
     )  # fmt: skip
     yield Task(
         "EAP", *y.shape, "girth 0.8", ours(items), clock(lambda: girth.ability_eap(tall, b, a)),
-        lambda mine, theirs: largest(mine[: theirs.size], theirs), scaled=20,
+        lambda mine, theirs: largest(mine[: theirs.size], theirs), scaled=20, rounds=9,
     )  # fmt: skip
 
 
