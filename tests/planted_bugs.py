@@ -77,7 +77,7 @@ BUGS = [
     Bug(
         "item parameters left out of the key of scores",
         "score/ability.py",
-        "folder.checksum((found.plan, responses.item_id))\n",
+        "folder.checksum((found.plan, responses.item_id, tuple(columns)))\n",
         "folder.checksum((replace(found.plan, averaged=()), responses.item_id))\n",
         "score/test_scheduled_scoring.py::test_other_items_or_options_score_all_again",
     ),
