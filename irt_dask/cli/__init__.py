@@ -1,8 +1,8 @@
 """The ``irt-dask`` command: parse, call, show."""
 
-from irt_dask.cli.garbage import collected_seldom
+from irt_dask.cli.garbage import uncollected
 
-with collected_seldom():
+with uncollected():
     from irt_dask.cli.main import main
 
 __all__ = ["main"]

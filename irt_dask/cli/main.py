@@ -34,7 +34,7 @@ from irt_dask.cli import (
     work,
 )
 from irt_dask.cli.common import printable
-from irt_dask.cli.garbage import collected_seldom
+from irt_dask.cli.garbage import collect_seldom
 from irt_dask.cli.helped import helped
 from irt_dask.cli.interrupts import Interrupts, silence
 from irt_dask.cli.spoken import typed
@@ -102,13 +102,14 @@ for command in (
 
 def main() -> None:
     """Run the command line and exit."""
+    collect_seldom()
     interrupts = Interrupts()
     for stream in (sys.stdout, sys.stderr):  # names of files and items may be beyond a terminal
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
     try:
         # interrupts end workers, jobs and temporary files too
-        with interrupts, starting_threads(), collected_seldom():
+        with interrupts, starting_threads():
             cli.main(standalone_mode=False)
     except click.ClickException as error:
         said = io.StringIO()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 
 import numpy as np
 import pytest
+import xarray as xr
 from items import intercept_bank
 
 import irt_dask as irt
@@ -182,6 +184,15 @@ def test_bad_json_names_the_file(tmp_path, text):
 @pytest.fixture(scope="module")
 def fit():
     return netcdf(irt.fit_marginal(irt.simulate(50, 3, seed=1)))
+
+
+def test_a_kept_fit_has_the_bytes_that_xarray_writes():
+    fit = irt.fit_marginal(irt.simulate(50, 3, seed=1))
+    assert netcdf(fit) == bytes(fit.to_netcdf(engine="scipy"))
+    large = fit.assign(count=("items", [-(2**31), 2**31 - 1, -(2**63)]))
+    kept = xr.load_dataset(io.BytesIO(netcdf(large)), engine="scipy")
+    assert kept["count"].dtype == float  # netCDF 3 has integers to 2^31 alone
+    np.testing.assert_array_equal(kept["count"], large["count"].values.astype(float))
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,15 @@ for t in types[number:] + types[:number]:
 print(sum(total.stats.cache_misses.values()))
 """
 
+#: Whether numba has made ready for compiling: after what is on disk, and after another type.
+READY = """
+import sys
+import numpy as np
+from irt_dask.kernels.caller import total
+for values in (np.arange(4.0), np.arange(4)):
+    print(total(values), "numba.np.arraymath" in sys.modules)
+"""
+
 
 @pytest.fixture
 def package(tmp_path):
@@ -118,6 +127,12 @@ def test_edits_of_what_a_kernel_calls_and_of_constants_are_seen(package):
     assert len(folders(beside(package))) == 3
     edit(package, "curves/__init__.py", "5.0", "1.0")
     assert run(package).split() == ["19.0", "1", "0"]  # as before, and so is its machine code
+
+
+@pytest.mark.slow
+def test_what_is_on_disk_runs_without_all_that_compiles(package):
+    assert run(package) == "13.0 0 1\n"
+    assert run(package, READY) == "13.0 False\n13.0 True\n"
 
 
 @pytest.mark.slow

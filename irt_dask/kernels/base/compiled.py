@@ -21,6 +21,7 @@ from typing import Any
 import numba
 import numpy as np
 from numba.core import caching, config
+from numba.core.runtime import rtsys
 from numba.misc.appdirs import AppDirs
 
 from irt_dask.errors import InputError
@@ -153,7 +154,13 @@ class _KernelCache(caching.FunctionCache):
         return (DIGEST, *super()._index_key(sig, codegen))
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        return super().load_overload(sig, target_context) if _unchanged() else None
+        if not _unchanged():
+            return None
+        # numba's own method makes ready for compiling first, which takes longer than a small fit;
+        # where nothing is found, its compiler does so itself.  What runs needs its runtime alone.
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
 
     def save_overload(self, sig: Any, data: Any) -> None:
         if _unchanged():
