@@ -40,7 +40,7 @@ def netcdf(result: xr.Dataset) -> bytes:
         if values.dtype.kind == "i" and np.any((values > _INT32) | (values < -_INT32)):
             result[key] = array.astype(float)
     file = io.BytesIO()
-    # Dataset.to_netcdf does the same, and asks Dask's scheduler first: a quarter of a second.
+    # Dataset.to_netcdf does the same, but imports distributed first, to see whether it is in use.
     store = ScipyDataStore(file, mode="w")
     result.dump_to_store(store)
     store.sync()

@@ -1,6 +1,7 @@
 """Cycles of garbage are looked for seldom: modules are most of a short command's objects, and stay.
 
-Each look goes through all of them, a third of the time of a command on a small file.
+Every look goes through all of them; together they took a fifth of the time of a command on a small
+file even where they came after 10^5 new objects.
 """
 
 import atexit
