@@ -38,8 +38,10 @@ for line in ("calibrate s --out b.csv --method marginal", "score s b.csv --out s
     )
     assert done.returncode == 0, done.stderr
     heavy = [line for line in done.stdout.splitlines() if line.startswith("heavy:")]
-    # xarray looks for Dask's arrays among those that it writes to a file, whatever they are
-    assert heavy == ["heavy:", "heavy:", *["heavy: dask.array"] * 2]
+    assert heavy[:2] == ["heavy:", "heavy:"]
+    # xarray, from some version on, looks for Dask's arrays among those that it writes to a file
+    assert len(heavy) == 4
+    assert set(heavy[2:]) <= {"heavy:", "heavy: dask.array"}
 
 
 def test_a_command_looks_for_garbage_seldom(tmp_path):
