@@ -11,8 +11,8 @@ the log-likelihood of a person, ours less theirs, both by one plain sum over 161
 largest difference, of 3PL and graded items the median one, as the programs' priors and bounds
 differ.  Marginal and conditional fits are with standard errors ours, without them the others'.  The
 SciPy loop does a sample of persons and items, and says what all of them take.  A file is read as
-text alone by pyarrow, which nothing that understands it can be faster than.  Data are simulated,
-seeds fixed; sweeps of chains are in processor seconds.
+text alone by pyarrow, which has read it once before, and which nothing that understands it can be
+faster than.  Data are simulated, seeds fixed; sweeps of chains are in processor seconds.
 Programs in R are not here: figures of theirs in other pages are of machines that have R.
 """
 
