@@ -31,7 +31,8 @@ COMMANDS = {
     "doctests": "pytest -q -m '' tests/contracts/test_docstrings.py",
     "cluster": "pytest -q --durations=12 -m 'cluster and not nightly'",
     "slow": "pytest -q --durations=12 -m 'slow and not nightly'",
-    "long": "pytest -q --durations=20 -m '(slow or cluster) and not nightly'",
+    # these wait for processes a good part of their time: three at a time keep two cores busy
+    "long": "pytest -q -n 3 --durations=20 -m '(slow or cluster) and not nightly'",
     "nightly": "pytest -q --durations=12 -m nightly",
     "planted": "python tests/planted_bugs.py",
     "mutations": "python tests/mutations.py",

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 
+from irt_dask.report import figures
+
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
@@ -18,14 +20,16 @@ def pytest_configure():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items):
-    """Tests with processes of their own run one after the other, and share one local cluster.
+    """Tests of a file run on one worker, which makes what they share, and loads kernels, once.
 
-    Those of another file run on one worker, which makes what they share once.
+    Whatever takes the client is a test that starts a cluster.
     """
     for item in items:
-        alone = "client" in item.fixturenames or item.get_closest_marker("cluster")
-        item.add_marker(pytest.mark.xdist_group("processes" if alone else item.path.stem))
+        item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        if "client" in item.fixturenames:
+            item.add_marker(pytest.mark.cluster)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -61,6 +65,14 @@ def bits():
         return h.hexdigest()
 
     return digest
+
+
+@pytest.fixture
+def no_pictures(monkeypatch):
+    """Pictures take most of the time of a small run or page; most tests do not look at them."""
+    monkeypatch.setattr(
+        figures, "inline", lambda ax, alt, caption: figures.Image("", alt, caption, 1)
+    )
 
 
 @pytest.fixture

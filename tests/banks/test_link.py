@@ -117,7 +117,11 @@ def test_one_slope_stays_one_slope(method):
 
 
 @pytest.mark.parametrize(
-    "method", [pytest.param(m, marks=[pytest.mark.slow] * (m == "haebara")) for m in METHODS]
+    "method",
+    [
+        pytest.param(m, marks=[pytest.mark.slow] * (m in ("haebara", "stocking-lord")))
+        for m in METHODS
+    ],
 )
 def test_noisy_calibrations(method):
     """Parameters off as by some 1,000 persons; A and B of 50 links are centred on the truth."""

@@ -207,6 +207,7 @@ def mixed():
     return r, model, fit_quietly(r, model=model, n_draws=100, n_warmup=60, seed=1)
 
 
+@pytest.mark.slow
 def test_a_fit_says_what_items_have(mixed):
     r, model, fit = mixed
     assert fit["item_model"].values.tolist() == list(model.values())

@@ -122,6 +122,7 @@ def test_a_rating_scale_has_the_categories_of_its_block():
     assert found["item_flag"].values.tolist() == ["empty_category"] * 3 + ["ok"] * 3
 
 
+@pytest.mark.slow
 def test_a_category_that_one_group_lacks_is_none_that_nobody_has():
     y, _ = with_empty([(0, 1, 2, 3)] * 5)
     group = np.repeat(["a", "b"], 200)

@@ -369,6 +369,7 @@ def test_starting_at_the_end():
         )
 
 
+@pytest.mark.slow
 def test_recovery_and_coverage_of_one_data_set():
     """100,000 persons, mixed: errors of +- 4.5 among some 110 parameters, chance 1e-3."""
     categories = [2] * 8 + [3, 4, 5] * 4

@@ -382,6 +382,7 @@ def test_sampling_units_are_those_of_the_marginal_fit():
     assert quiet.attrs["n_sampling_units"] == 80
 
 
+@pytest.mark.slow
 def test_a_pass_holds_sums_of_all_groups_once_for_each_thread():
     # Persons of all groups in every block: sums of each block and group were kept apart.
     n_groups, m = 30, 40

@@ -292,12 +292,6 @@ def test_blocks_layout_and_order_of_persons_do_not_matter(missing, bits):
         assert bits(irt.fit_conditional(r)) == whole
 
 
-def test_two_processes(client, bits):
-    y = rasch(10, 400, np.linspace(-1, 1, 6), 0.4)
-    r = irt.from_array(y, rows_per_block=60)
-    assert bits(irt.fit_conditional(r, client=client)) == bits(irt.fit_conditional(y))
-
-
 def test_order_of_items_and_direction():
     y = rasch(11, 500, np.linspace(-1, 1, 8), 0.2)
     fit = irt.fit_conditional(y)

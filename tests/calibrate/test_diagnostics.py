@@ -37,7 +37,9 @@ def test_ess_of_an_autoregression_is_its_closed_form(rho):
     assert np.mean(got) == pytest.approx(2 * n * (1 - rho) / (1 + rho), rel=0.06)
 
 
-@pytest.mark.parametrize(("rho", "shape"), [(0.0, (4, 500)), (0.7, (1, 999)), (0.95, (3, 2000))])
+@pytest.mark.parametrize(("rho", "shape"), [
+    (0.0, (4, 500)), (0.7, (1, 999)), pytest.param(0.95, (3, 2000), marks=pytest.mark.slow)
+])  # fmt: skip
 def test_agrees_with_arviz(arviz, rho, shape):
     x = ar1(rho, (*shape, 6), seed=11)
     x[0, :, 3] += 0.3  # a chain that sits elsewhere
@@ -106,6 +108,7 @@ def test_draws_are_counted_by_rank():
     np.testing.assert_array_equal(one, rank_counts(draws[0].reshape(2, 20, 2, 2), 4))
 
 
+@pytest.mark.slow
 def test_the_parameters_that_mixed_worst_are_named():
     responses = irt.simulate(300, 6, seed=5)
     with warnings.catch_warnings():

@@ -345,14 +345,14 @@ def small():
 
 
 def test_seeds(small):
-    one, two, other = (quiet_fit(small, n_draws=200, n_warmup=50, seed=s) for s in (1, 1, 2))
+    one, two, other = (quiet_fit(small, n_draws=100, n_warmup=50, seed=s) for s in (1, 1, 2))
     np.testing.assert_array_equal(draws(one), draws(two))
     assert not (draws(one) == draws(other)).any()
 
 
 @pytest.mark.parametrize("sweeps", [7, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_where_a_chain_is_cut_does_not_matter(small, monkeypatch, sweeps):
-    options = {"n_draws": 100, "n_warmup": 50, "n_shards": 2, "n_chains": 2, "seed": 3}
+    options = {"n_draws": 100, "n_warmup": 50, "n_chains": 2, "seed": 3}
     whole = quiet_fit(small, **options)
     common = samplers._common
     monkeypatch.setattr(samplers, "_common", lambda *args: common(*args) | {"sweeps": sweeps})
@@ -363,7 +363,7 @@ def test_where_a_chain_is_cut_does_not_matter(small, monkeypatch, sweeps):
 
 
 def test_chains_and_shards_have_their_own_random_numbers(small):
-    fit = quiet_fit(small, n_draws=200, n_warmup=50, n_chains=2, seed=4)
+    fit = quiet_fit(small, n_draws=100, n_warmup=50, n_chains=2, seed=4)
     # One shard, two chains: the first half of the draws is one chain.
     x = draws(fit)[0]
     assert len(np.unique(x, axis=0)) > 0.4 * len(x)
@@ -372,11 +372,11 @@ def test_chains_and_shards_have_their_own_random_numbers(small):
 
 
 def test_thinning_keeps_every_kth_sweep(small, monkeypatch):
-    plain = quiet_fit(small, n_draws=400, n_warmup=50, seed=5)
+    plain = quiet_fit(small, n_draws=200, n_warmup=50, seed=5)
     common = samplers._common
     thin = 4 * int(plain.attrs["thin"])
     monkeypatch.setattr(samplers, "_common", lambda *args: common(*args) | {"thin": thin})
-    thinned = quiet_fit(small, n_draws=400, n_warmup=50, seed=5)
+    thinned = quiet_fit(small, n_draws=200, n_warmup=50, seed=5)
     np.testing.assert_array_equal(draws(thinned), draws(plain)[:, 3::4])
     assert thinned.attrs["thin"] == 4 * plain.attrs["thin"]
 
@@ -402,6 +402,7 @@ def test_a_slope_that_runs_away_is_a_chain_error(small, monkeypatch):
         fit_bayes(small, n_draws=100, n_warmup=50, prior=ItemPrior())
 
 
+@pytest.mark.slow
 def test_a_tight_prior_rules(small):
     prior = ItemPrior(discrimination=(1.7, 0.01), intercept=(-0.6, 0.01))
     with pytest.warns(ApproximationWarning, match="outvote the persons"):
@@ -551,7 +552,7 @@ def prior_z(out):
 # Nine z-scores below 4.5: false-alarm rate 1e-4 (t with 99 degrees of freedom: 2e-4).
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [
-    {"n_iterations": 100_000}, pytest.param({}, marks=pytest.mark.nightly),
+    {"n_iterations": 60_000}, pytest.param({}, marks=pytest.mark.nightly),
     pytest.param({"missing": 0.4}, marks=pytest.mark.nightly),
     pytest.param({"n": 3, "m": 6}, marks=pytest.mark.nightly),
 ], ids=["10 x 4", "10 x 4, long", "missing", "3 x 6"])  # fmt: skip
@@ -560,7 +561,7 @@ def test_joint_distribution(options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [80_000, pytest.param(800_000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("n", [40_000, pytest.param(800_000, marks=pytest.mark.nightly)])
 def test_joint_distribution_on_the_grids_that_fits_use(n):
     # Each sweep uses the grid made for other items of the prior, with the margin of fit_bayes.
     rng = np.random.default_rng(10)

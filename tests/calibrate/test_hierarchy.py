@@ -300,7 +300,7 @@ def prior_z(out, m=4):
 # Sixteen z-scores below 4.6: false-alarm rate 2e-4 (t with 99 degrees of freedom).
 @pytest.mark.slow
 def test_joint_distribution():
-    assert worst(prior_z(joint_chain(25_000, seed=12))) < 4.6
+    assert worst(prior_z(joint_chain(15_000, seed=12))) < 4.6
 
 
 @pytest.mark.slow
@@ -334,7 +334,7 @@ def test_joint_distribution_of_a_shard(monkeypatch):
     monkeypatch.setattr(hierarchy, "_REACH", 1.0)
     sd, power = 0.5, 0.4
     used = TIGHT.holding(np.diag([sd**2, 1.0]))
-    out = joint_chain(25_000, 15, used=used, power=power)
+    out = joint_chain(15_000, 15, used=used, power=power)
     log_a, mean = out[:, :4], out[:, 8:10]
     t = np.linspace(-8.0, 8.0, 160_001) * sd
     p = np.exp(-0.5 * power * (t / sd) ** 2 - 0.3 * np.maximum(np.abs(t / sd) - 1.0, 0.0) ** 2)
@@ -375,7 +375,7 @@ def test_moves_go_along_the_orbit():
 # --- fits -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mean_b", [0.0, -1.5])
+@pytest.mark.parametrize("mean_b", [pytest.param(0.0, marks=pytest.mark.slow), -1.5])
 def test_many_items_do_not_outvote_few_persons(mean_b):
     # Abilities of the sample have mean 0 and SD 1: so has the posterior, whatever the items are.
     y, a, b = standardised(80, 240, 16, mean_b)
@@ -467,6 +467,7 @@ def test_bad_priors_are_refused(options, match):
         irt.fit_bayes(y, **options)
 
 
+@pytest.mark.slow
 def test_few_items_have_a_posterior():
     # One item: its prior is that of the hyperpriors, which are proper.
     y, _, _ = standardised(300, 1, 19)

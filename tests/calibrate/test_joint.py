@@ -101,7 +101,7 @@ def test_1pl_is_the_joint_maximum(n, m, seed, missing):
     np.testing.assert_array_equal(got["item_discrimination"], 1.0)
 
 
-@pytest.mark.parametrize("seed, missing", [(5, 0.0), (7, 0.05)])
+@pytest.mark.parametrize("seed, missing", [(5, 0.0), pytest.param(7, 0.05, marks=pytest.mark.slow)])
 def test_2pl_is_the_joint_maximum(seed, missing):
     y = mixed(drawn_cells(200, 20, seed, missing=missing))
     n, m = y.shape
@@ -193,7 +193,7 @@ def test_objective_is_the_log_likelihood_at_the_estimates(model):
 
 
 @pytest.mark.parametrize("model", ["1pl", "2pl", "3pl"])
-@pytest.mark.parametrize("missing", [0.0, 0.1])
+@pytest.mark.parametrize("missing", [pytest.param(0.0, marks=pytest.mark.slow), 0.1])
 def test_objective_never_falls(model, missing):
     """Small data are treated at the abilities themselves, without any error."""
     y = drawn_cells(800, 12, 12, missing=missing)
@@ -204,7 +204,7 @@ def test_objective_never_falls(model, missing):
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.3])
-@pytest.mark.parametrize("model", ["1pl", "2pl"])
+@pytest.mark.parametrize("model", [pytest.param("1pl", marks=pytest.mark.slow), "2pl"])
 def test_objective_falls_by_the_error_of_the_axis_at_most(model, missing):
     """Abilities of larger data are shared out between nodes, 0.025 apart."""
     r = irt.simulate(30_000, 40, seed=12, missing=missing)

@@ -139,6 +139,7 @@ def large():
         return y, truth, fit(y, guessing_min=0.05, max_iterations=60)
 
 
+@pytest.mark.slow
 def test_estimates_follow_the_truth(large):
     _, (a, b, c), got = large
     # ranks: an item or two may end at the bound, as in any joint fit with guessing
@@ -235,6 +236,7 @@ def turned(x):
     return np.stack([x[0], -x[1], x[2]])
 
 
+@pytest.mark.slow
 def test_any_model_of_two_categories_will_do(monkeypatch):
     """Of the same data with right and wrong exchanged: the same fit, upside down."""
     monkeypatch.setitem(MODELS, "slips", Slips())

@@ -42,7 +42,7 @@ def sparse(y, rows):
     rows=st.integers(1, 45),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=30, deadline=None, derandomize=True, database=None)
 def test_groups_are_the_connected_components(n, m, share, whole, rows, seed):
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 2, (n, m)).astype(np.int8)

@@ -681,6 +681,7 @@ def test_audit_of_the_mechanism():
 # --- what it is good for --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_it_is_more_accurate_than_the_baselines():
     """n = 1,000, m = 20: mean errors of 6 runs are .40, 1.4 and 2.3, their SDs .05, .2 and .2."""
     r = irt.simulate(1000, 20, model="1pl", seed=1)

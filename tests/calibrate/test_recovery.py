@@ -25,6 +25,7 @@ def fits(data):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["joint", "coreset", "wasp"])
 def test_items_come_back(data, fits, method):
     for name, least in (("item_discrimination", 0.98), ("item_difficulty", 0.995)):

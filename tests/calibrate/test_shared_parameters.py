@@ -229,10 +229,10 @@ def test_moves_have_their_density_on_the_orbit(sharing, held):
 @pytest.fixture(scope="module")
 def fit():
     rng = np.random.default_rng(7)
-    theta, y = rng.standard_normal(250), np.empty((250, 8), dtype=np.int8)
+    theta, y = rng.standard_normal(150), np.empty((150, 8), dtype=np.int8)
     for j, k in enumerate(K):
         p = category_probability("gpcm", theta, [1.1, *(0.3 * np.arange(k - 1, 0, -1))])
-        y[:, j] = (rng.random((250, 1)) > p.cumsum(axis=1)[:, :-1]).sum(axis=1)
+        y[:, j] = (rng.random((150, 1)) > p.cumsum(axis=1)[:, :-1]).sum(axis=1)
     r = irt.from_array(y, categories=K)
     model = dict(zip(r.item_id, NAMES, strict=True))
     return r, fit_quietly(r, model=model, n_draws=100, n_warmup=50, n_shards=2, seed=1)

@@ -441,6 +441,7 @@ def test_shards_whose_camps_balance_agree():
     assert shards.attrs["converged"] == whole.attrs["converged"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model", ["gpcm", *(pytest.param(m, marks=pytest.mark.slow) for m in ("graded", "3pl"))]
 )

@@ -464,8 +464,8 @@ def test_six_shards_against_one():
 def test_two_shards_of_a_small_test():
     # The quick version: 2,000 x 6 in two shards.
     y = simulated_2pl(2000, 6, seed=19)
-    full = fit_bayes(y, n_shards=1, n_draws=1500, n_warmup=100, seed=1)
-    split = fit_bayes(y, n_shards=2, n_draws=1500, n_warmup=100, seed=2)
+    full = fit_bayes(y, n_shards=1, n_draws=1000, n_warmup=100, seed=1)
+    split = fit_bayes(y, n_shards=2, n_draws=1000, n_warmup=100, seed=2)
     ratio, distance = compare(full, split)
     assert 0.85 < ratio.min() < ratio.max() < 1.25
     np.testing.assert_allclose(ratio.mean(axis=1), 1.0, atol=0.1)

@@ -72,6 +72,7 @@ def grown(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_board_that_has_grown(grown):
     bank, out = str(grown / "before" / "items.nc"), str(grown / "after")
     more = [str(grown / "after.csv"), "--out", out, "--bank", bank]

@@ -43,6 +43,7 @@ def made(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_calibrate_learns_priors_of_items(made, typed):
     said = json.loads(typed("calibrate", made / "plain", "--out", "m.csv", "--method", "marginal",
                             "--prior", "empirical", "--json", "--quiet").out)  # fmt: skip

@@ -472,7 +472,7 @@ def test_init_writes_what_was_said_of_categories(typed, tmp_path):
 
 @pytest.mark.parametrize("least", [2, 3])
 def test_init_calibrates_items_of_more_categories_by_a_method_that_knows_them(
-    typed, tmp_path, least
+    typed, tmp_path, least, no_pictures
 ):
     """The file runs as it is, with items of two categories among them and without."""
     codes = np.random.default_rng(7).integers(0, [least, 3, 4, 4, 3], (300, 5))
@@ -785,7 +785,9 @@ def test_letters_are_offered_a_key_and_yes_is_not_wrong(tmp_path, typed):
 
 
 @pytest.mark.parametrize("options", [(), ("--categories", "data")])
-def test_what_is_decided_of_categories_leaves_a_file_that_runs(typed, tmp_path, options):
+def test_what_is_decided_of_categories_leaves_a_file_that_runs(
+    typed, tmp_path, options, no_pictures
+):
     """The method is one for the categories that init offers, or whose number the data say."""
     codes = np.random.default_rng(7).integers(1, 5, (300, 4))
     table = pd.DataFrame(codes, columns=list("abcd")).rename_axis("person")

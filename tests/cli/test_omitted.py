@@ -72,7 +72,7 @@ def test_a_store_that_is_scored_as_wrong_what_was_omitted(shell):
 
 
 @pytest.mark.parametrize("data", ["", 'not_reached = "wrong"'])
-def test_a_run_scores_as_wrong_what_it_calibrates_as_missing(shell, data, tmp_path):
+def test_a_run_scores_as_wrong_what_it_calibrates_as_missing(shell, data, tmp_path, no_pictures):
     (tmp_path / "p.toml").write_text(PIPELINE.format(data=data))
     shell("run", "p.toml", "--cluster", "none")
     r = irt.open_responses("run/responses")

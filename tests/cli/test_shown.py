@@ -60,9 +60,15 @@ def test_few_persons_are_named(typed, tmp_path):
     assert "say little" not in "".join(caveats({"n_persons": 40, "method": "eap"}))
 
 
-@pytest.mark.parametrize("given, red", [({}, True), ({"NO_COLOR": "1"}, False)])
-@pytest.mark.parametrize("words", [["info", "nothing"], ["info", "--nothing"]])
-def test_errors_are_red_on_terminals(tmp_path, given, red, words):
+@pytest.mark.parametrize(
+    "words, given, red",
+    [
+        (["info", "nothing"], {}, True),
+        (["info", "--nothing"], {}, True),
+        (["info", "nothing"], {"NO_COLOR": "1"}, False),
+    ],
+)
+def test_errors_are_red_on_terminals(tmp_path, words, given, red):
     """Not in files, nor where NO_COLOR asks for none."""
     command = [sys.executable, "-m", "irt_dask.cli", *words]
     environment = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | given

@@ -144,7 +144,7 @@ def _mode(path):
     return Path(path).stat().st_mode & 0o777
 
 
-@pytest.mark.usefixtures("no_umask")
+@pytest.mark.usefixtures("no_umask", "no_pictures")
 def test_run_directories_and_ledgers_are_private_whatever_the_umask(tmp_path):
     config = RunConfig.model_validate({
         "directory": str(tmp_path / "runs" / "r"),
@@ -160,7 +160,8 @@ def test_run_directories_and_ledgers_are_private_whatever_the_umask(tmp_path):
     assert _mode(tmp_path / ".survey.json.lock") == 0o600
 
 
-@pytest.mark.usefixtures("no_umask")
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_umask", "no_pictures")
 def test_a_directory_that_is_there_keeps_its_mode(tmp_path):
     folder = tmp_path / "shared"
     folder.mkdir(mode=0o770)

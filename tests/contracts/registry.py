@@ -258,8 +258,8 @@ METHODS = (
         weights=True, groups="yes",
     ),
     Method(
-        "marginal, learned prior", "fit_marginal", {"prior": "empirical"}, weights=True,
-        groups="yes",
+        "marginal, learned prior", "fit_marginal", {"prior": "empirical", "max_iterations": 8},
+        weights=True, groups="yes",
     ),
     Method(
         "marginal, signed", "fit_marginal", {"positive": "none"}, weights=True, groups="yes"
@@ -274,7 +274,8 @@ METHODS = (
         weights=True, groups="needs",
     ),
     Method(
-        "marginal, mixed", "fit_marginal", {"model": dict(zip(ITEMS, _MODELS, strict=True))},
+        "marginal, mixed", "fit_marginal",
+        {"model": dict(zip(ITEMS, _MODELS, strict=True)), "max_iterations": 8},
         weights=True, groups="yes", categories=_CATEGORIES,
     ),
     Method(
@@ -286,8 +287,9 @@ METHODS = (
         categories=(2, 3, 3, 4, 4),
     ),
     Method(
-        "marginal, facets", "fit_marginal", {"facets": FACETS, "model": "2pl+gpcm"}, weights=True,
-        groups="yes", categories=(2, 2, 3, 3, 3),
+        "marginal, facets", "fit_marginal",
+        {"facets": FACETS, "model": "2pl+gpcm", "max_iterations": 8}, weights=True, groups="yes",
+        categories=(2, 2, 3, 3, 3),
     ),
     Method("bayes", "fit_bayes", _FEW, weights=True, random="keyed", slow=True),
     Method(
@@ -312,7 +314,7 @@ METHODS = (
     ),
     Method(
         "bifactor, testlet", "fit_bifactor", {"item_blocks": _BENCHMARKS, "max_iterations": 5},
-        weights=True, abilities=3,
+        weights=True, abilities=3, slow=True,
     ),
     Method(
         "bifactor, free", "fit_bifactor",
@@ -366,7 +368,7 @@ METHODS = (
     ),
     Method(
         "population", "fit_population", {"covariates": "age + C(sex)"}, items="3pl", weights=True,
-        groups="yes", covariates=True,
+        groups="yes", covariates=True, slow=True,
     ),
     Method(
         "population, mixed", "fit_population", {"covariates": ["age", "sex"], "n_components": 1},

@@ -52,21 +52,14 @@ def test_two_processes_give_the_same_bits_as_threads(store, expected, bits, clie
     assert got == expected
 
 
-@pytest.mark.parametrize("rows", [N, pytest.param(1999, marks=pytest.mark.slow), 257])
+@pytest.mark.parametrize(
+    "rows",
+    [pytest.param(N, marks=pytest.mark.slow), pytest.param(1999, marks=pytest.mark.slow), 257],
+)
 def test_blocks_do_not_matter(store, expected, bits, rows, tmp_path):
     other = irt.simulate(N, M, missing=0.1, seed=5, store=tmp_path / "s", rows_per_block=rows)
     got = {name: bits(fit) for name, fit in _quiet(_fits, other).items()}
     assert got == expected
-
-
-def test_responses_in_memory_travel_to_the_workers(bits, client):
-    r = irt.simulate(1500, 6, seed=2, rows_per_block=200)
-    few = {"max_iterations": 4}
-    here = _quiet(irt.fit_joint, r, **few)
-    assert bits(_quiet(irt.fit_joint, r, client=client, **few)) == bits(here)
-    options = {"n_shards": 2, "n_draws": 100, "n_warmup": 50}
-    here = _quiet(irt.fit_bayes, r, **options)
-    assert bits(_quiet(irt.fit_bayes, r, client=client, **options)) == bits(here)
 
 
 def test_current_client_is_used(client, store, bits, expected):

@@ -34,10 +34,11 @@ def test_files_and_functions_are_short() -> None:
         if (n := text.count("\n")) > LONGEST_FILE:
             long.append(f"{name}: {n} lines")
         tree = ast.parse(text)
-        code = lines_of_code(text, tree)
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef):
                 own = {*range(node.lineno, (node.end_lineno or 0) + 1)}
-                if (n := len(own & code)) > LONGEST_FUNCTION:
+                if len(own) <= LONGEST_FUNCTION:
+                    continue
+                if (n := len(own & lines_of_code(text, tree))) > LONGEST_FUNCTION:
                     long.append(f"{name}, {node.name}: {n} lines of code")
     assert not long

@@ -129,7 +129,7 @@ def test_by_hand(guessing, monkeypatch):
     assert (got.attrs["n_reference"], got.attrs["n_focal"]) == (150, 150)
 
 
-@pytest.mark.parametrize("guessing", [0.0, 0.2])
+@pytest.mark.parametrize("guessing", [pytest.param(0.0, marks=pytest.mark.slow), 0.2])
 def test_few_persons_by_hand(guessing, monkeypatch):
     """Products of simulated scores, of some 200,000 persons a group."""
     monkeypatch.setattr(SCORES, "_SIMULATED", 200_000)
@@ -164,6 +164,7 @@ def test_a_shifted_item_is_found_and_measured():
 
 
 def test_blocks_order_and_layouts_do_not_matter(bits, monkeypatch):
+    monkeypatch.setattr(SCORES, "_SIMULATED", 5_000)
     rng = np.random.default_rng(5)
     a, b, y, groups = two_groups(rng, 60, 5)
     y[rng.random(y.shape) < 0.3] = -1
@@ -171,21 +172,12 @@ def test_blocks_order_and_layouts_do_not_matter(bits, monkeypatch):
     want = bits(run(y, groups, items))
     assert bits(run(y, groups, items, rows_per_block=17)) == want
     order = rng.permutation(120)  # others are simulated then
-    monkeypatch.setattr(SCORES, "_MANY", 0)
-    assert bits(run(y[order], groups[order], items, rows_per_block=17)) == bits(
-        run(y, groups, items)
-    )
-    monkeypatch.undo()
+    with monkeypatch.context() as m:
+        m.setattr(SCORES, "_MANY", 0)
+        want_of_any = bits(run(y, groups, items))
+        assert bits(run(y[order], groups[order], items, rows_per_block=17)) == want_of_any
     stored = csr_of(y)
     assert bits(run(stored, groups, items, observed="stored", rows_per_block=33)) == want
-
-
-def test_two_processes(client, bits):
-    rng = np.random.default_rng(6)
-    a, b, y, groups = two_groups(rng, 50, 4)
-    r = irt.from_array(y, persons={"group": groups}, rows_per_block=30)
-    alone = irt.dif(r, bank(a, b), reference="r", focal="f")
-    assert bits(irt.dif(r, bank(a, b), reference="r", focal="f", client=client)) == bits(alone)
 
 
 def test_other_groups_and_items_of_one_group_are_left_out():

@@ -32,6 +32,7 @@ def run(r: Any, items: Any, **options: Any) -> Any:
     return irt.dif(r, items, reference="r", focal="f", **options)
 
 
+@pytest.mark.slow
 def test_others_are_tested_beside_the_anchors() -> None:
     """As a test of the anchors, or of these and the item, would say: to the bit."""
     r, items = shifted(np.random.default_rng(1), 300)
@@ -49,6 +50,7 @@ def test_others_are_tested_beside_the_anchors() -> None:
             assert found.attrs["ability_mean_focal"] == own.attrs["ability_mean_focal"]
 
 
+@pytest.mark.slow
 def test_anchors_are_found_where_a_third_of_the_items_differ() -> None:
     """Where all are anchors the shifted items stand for ability, and the others seem to differ."""
     r, items = shifted(np.random.default_rng(2), 1000)

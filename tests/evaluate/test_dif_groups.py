@@ -198,6 +198,7 @@ def test_groups_that_did_not_answer_an_item() -> None:
     assert got["item_dif_omnibus_chi2"][0] == pytest.approx(got["item_dif_joint_chi2"][1, 0], abs=1)
 
 
+@pytest.mark.slow
 def test_anchors_are_the_same_in_all_groups(monkeypatch: Any) -> None:
     monkeypatch.setattr(SCORES, "_SIMULATED", 2000)  # for speed
     rng = np.random.default_rng(5)

@@ -338,14 +338,6 @@ def test_blocks_and_layouts_do_not_matter(call, bits):
     assert bits(call(r, items)) == want
 
 
-def test_two_processes(client, bits):
-    rng = np.random.default_rng(14)
-    a, b, y = simulated_items(rng, 80, 5)
-    r = irt.from_array(y, rows_per_block=30)
-    for call in CALLS:
-        assert bits(call(r, bank(a, b), client=client)) == bits(call(r, bank(a, b)))
-
-
 @pytest.mark.parametrize("call", CALLS)
 def test_refusals(call):
     items = bank([1.0, 1.0], [0.0, 0.5])

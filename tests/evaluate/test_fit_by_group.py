@@ -37,6 +37,7 @@ def bank():
     return fit.assign({k: ("items", v) for k, v in true.items()})
 
 
+@pytest.mark.slow
 def test_items_that_fit_are_not_rejected(bank):
     """True items, 20 data sets: p-values are uniform (a false alarm in 1 of 1,000).
 

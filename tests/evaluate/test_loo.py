@@ -262,6 +262,7 @@ def test_items_of_any_number_of_categories():
     np.testing.assert_allclose(found["person_elpd"].values[short], exact[short], atol=0.02)
 
 
+@pytest.mark.slow
 def test_other_categories_are_refused():
     y, k = simulated(("graded", "gpcm"), 80, 4)
     r = irt.from_array(y, categories=k[0])

@@ -98,6 +98,7 @@ def test_replicates_have_the_same_missing_responses():
     assert check["score_count"].sum() == 500
 
 
+@pytest.mark.slow
 def test_data_of_the_model_pass():
     """60 data sets: the p-values' mean is within 4 of its SD of a half, and few are small.
 

@@ -67,6 +67,7 @@ def test_a_person_has_the_same_responses_in_any_blocks(made):
     assert (one != other).mean() > 0.2
 
 
+@pytest.mark.slow
 def test_abilities_are_those_of_the_groups(made):
     """Estimated of the replicate, they are those that it was drawn with: 4 standard errors."""
     y, label, bank = made

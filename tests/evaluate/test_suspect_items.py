@@ -62,6 +62,7 @@ def test_blocks_and_order_of_persons_do_not_matter(planted):
         assert np.array_equal(whole[name], turned[name], equal_nan=whole[name].dtype.kind == "f")
 
 
+@pytest.mark.slow
 def test_alike_by_chance_is_no_duplicate():
     """40 models, many easy questions: many columns are the same, and no surprise."""
     rng = np.random.default_rng(1)
@@ -86,6 +87,7 @@ def test_items_of_one_sign_are_refused(planted):
         irt.suspect_items(y[:, :30], fit.drop_vars("item_discrimination_se"))
 
 
+@pytest.mark.slow
 def test_probability_of_a_sign_is_that_of_two_groups():
     """Slopes 1 or -1, told with an error: P by Bayes' formula with the true share."""
     rng = np.random.default_rng(3)

@@ -106,7 +106,7 @@ def test_not_with_another_table_nor_in_objects(frame, tmp_path):
                    columns={"person": "student", "covariates": ["age"]})  # fmt: skip
 
 
-def test_in_a_shell_and_in_a_pipeline(frame, tmp_path, monkeypatch):
+def test_in_a_shell_and_in_a_pipeline(frame, tmp_path, monkeypatch, no_pictures):
     monkeypatch.chdir(tmp_path)
     written(frame, tmp_path / "d.csv")
     typed = ["d.csv", "--column", "person=student", "--column", "group=sex", "--column",

@@ -262,7 +262,7 @@ def test_correlation_given_abilities(n, rho):
 # --- rotations ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("positive", [True, False])
+@pytest.mark.parametrize("positive", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_the_angle_has_its_conditional(positive):
     """Against its density on a grid; 4,000 nearly independent draws, false-alarm rate 1e-5."""
     rng = np.random.default_rng(20)
@@ -565,7 +565,7 @@ def two_dimensions(m=10, seed=16):
     return free, np.where(free, rng.uniform(0.3, 2.0, (m, 2)), 0.0), rng.normal(0, 1, m)
 
 
-@pytest.mark.parametrize("positive", ["all", "anchors"])
+@pytest.mark.parametrize("positive", [pytest.param("all", marks=pytest.mark.slow), "anchors"])
 def test_two_dimensions_are_recovered(positive):
     # z-scores of 29 parameters against the posterior's own SDs; chi-square(29) of which 60 is the
     # 1 - 6e-4 quantile (and the posterior is correlated, the chains short: 90).
@@ -633,11 +633,6 @@ def test_blocks_do_not_matter(small, small_draws, rows):
 def test_dense_and_sparse_have_the_same_bits(small, small_draws):
     y = irt.from_array(csr_of(small), observed="stored", rows_per_block=50)
     np.testing.assert_array_equal(draws(fit(y, **OPTIONS)), small_draws)
-
-
-def test_processes_do_not_matter(small, small_draws, client):
-    y = irt.from_array(small, rows_per_block=60)
-    np.testing.assert_array_equal(draws(fit(y, client=client, **OPTIONS)), small_draws)
 
 
 def test_seeds_shards_and_chains_have_their_own_random_numbers(small):

@@ -235,6 +235,7 @@ def score_of(name):
     return SCORES[name].astype(np.int64) << 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCORES)
 def test_reservoir_inclusion_frequencies(name):
     """z of each row's frequency in 2000 draws, at most 40 rows: false alarm 40 x 6e-5 for each."""

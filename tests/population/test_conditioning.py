@@ -165,6 +165,7 @@ def test_two_domains_are_at_the_maximum_that_brute_force_sees() -> None:
     assert 1.0 / np.sqrt(information) < se < 1.15 / np.sqrt(information)
 
 
+@pytest.mark.slow
 def test_three_domains_recover_what_was_simulated() -> None:
     """Within 4 standard errors, 18 numbers: false alarm below 0.2%."""
     data = made(3000, 3)
@@ -187,6 +188,7 @@ def test_three_domains_recover_what_was_simulated() -> None:
     np.testing.assert_allclose(fit["group_sd"].values[0], data.theta.std(axis=0), atol=0.05)
 
 
+@pytest.mark.slow
 def test_more_domains_by_pairs_agree_with_all_at_once(monkeypatch: Any) -> None:
     from irt_dask.population import conditioning_fit
 
@@ -331,7 +333,7 @@ def test_one_ability_in_two_domains_ends_at_a_bound_that_is_named() -> None:
 
 
 def test_blocks_and_layouts_do_not_change_a_bit() -> None:
-    data = made(400, 2)
+    data = made(150, 2)
     rows, columns = np.nonzero(data.y >= 0)
     import scipy.sparse
 
@@ -353,6 +355,7 @@ def test_blocks_and_layouts_do_not_change_a_bit() -> None:
         xr.testing.assert_identical(values[0], other)
 
 
+@pytest.mark.slow
 def test_errors_where_the_observed_information_is_not_positive(monkeypatch: Any) -> None:
     """Those of scores' squares: near the others, and of counted persons as of all of them."""
     of = made(1500, 2)
@@ -373,6 +376,7 @@ def test_errors_where_the_observed_information_is_not_positive(monkeypatch: Any)
     np.testing.assert_allclose(rough[name], usual[name], rtol=0.15)
 
 
+@pytest.mark.slow
 def test_standard_errors_hold_what_is_not_known_of_items() -> None:
     """Draws that stretch and shift abilities: what the fits under them vary by is known."""
     of = made(1500, 2)

@@ -111,6 +111,7 @@ def test_without_arviz_the_message_says_how_to_install_it(monkeypatch):
         irt.to_arviz(posterior())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::irt_dask.errors.IrtDaskWarning")
 def test_steps_and_blocks_of_items():
     pytest.importorskip("arviz")

@@ -243,7 +243,7 @@ def test_page_shows_flagged_items_and_those_with_most_and_least_information():
     assert category_figures.categories_image(fit.isel(items=[3])) is None
 
 
-def test_page_of_a_bank_that_was_read(tmp_path):
+def test_page_of_a_bank_that_was_read(tmp_path, no_pictures):
     """What another program has calibrated is shown too."""
     path = irt.write_items(truth(), tmp_path / "b.csv")
     items = irt.read_items(path)

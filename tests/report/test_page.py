@@ -22,7 +22,6 @@ from scipy import integrate, stats
 import irt_dask as irt
 from irt_dask.report import (
     downloads,
-    figures,
     fitted,
     flags,
     glance,
@@ -68,11 +67,6 @@ def data_of(fit, **more):
     columns = item_columns.columns_of(fit, None, None, None, name="ML")
     found = item_data.item_data(fit, columns, flags.flags_of({"ML": fit}), **more)
     return json.loads(downloads.in_script(found))
-
-
-@pytest.fixture
-def no_pictures(monkeypatch):
-    monkeypatch.setattr(figures, "inline", lambda *_: figures.Image("", "", "", 1))
 
 
 def write(path, fit, **more):
@@ -417,7 +411,7 @@ def of_few(flags_of_items, **attrs):
     return fit.assign(item_flag=("items", np.array(flags_of_items))).assign_attrs(**attrs)
 
 
-def test_few_responses_of_nearly_all_items_are_told_once(tmp_path):
+def test_few_responses_of_nearly_all_items_are_told_once(tmp_path, no_pictures):
     """The table, the tile and the filter count what is said of single items."""
     fit = of_few([*["few_responses"] * 18, "few_responses|large_se", "few_responses"], n_persons=28)
     each, few, words = flags.told_once(found := flags.flags_of({"ML": fit}), fit)

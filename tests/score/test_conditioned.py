@@ -59,6 +59,7 @@ def test_values_spread_as_posteriors_say() -> None:
     assert np.abs(np.mean(r_of - scores["person_domain_correlation"].values[:, 0, 1])) < 0.01
 
 
+@pytest.mark.slow
 def test_regressions_on_values_are_unbiased_and_without_conditioning_they_are_not() -> None:
     """The slope is .6; a prior that leaves the covariate out draws it towards 0 by a fifth."""
     r, bank, population, x, theta = fitted()
@@ -169,6 +170,7 @@ def test_draws_of_items_are_taken_and_the_model_fitted_again_to_each() -> None:
             irt.score(others, drawn_bank, prior=population, n_plausible=4)
 
 
+@pytest.mark.slow
 def test_six_domains_run() -> None:
     y, x, bank, domains, theta = _data(6, 600)
     r = irt.from_array(y, item_id=bank.item_id.values, persons={"x": x})

@@ -183,6 +183,7 @@ def test_files_hold_the_same_values(tmp_path):
     assert written.attrs["seed"] == 4
 
 
+@pytest.mark.slow
 def test_one_draw_of_a_posterior_is_items_of_its_own():
     """Wherever items are taken, and no draws of it are left to average over."""
     responses = irt.simulate(150, 6, model="2pl+gpcm", categories=[2, 2, 2, 3, 3, 3], seed=1)

@@ -201,6 +201,7 @@ def grouped(n=400, seed=1, missing=0.1):
     return respond(g, theta, A, D, missing=missing), label, mean, sd
 
 
+@pytest.mark.slow
 def test_groups_maximise_the_marginal_likelihood():
     y, label, _, _ = grouped(90)
     y[7] = -1  # nobody learns from this person
@@ -358,13 +359,6 @@ def test_blocks_and_layouts_do_not_matter(bits, options):
         got = irt.score(other, items, **options)
         assert bits(got) == bits(want)
         assert got.attrs == want.attrs
-
-
-def test_processes_do_not_matter(client, bits):
-    r = of(np.concatenate([Y, Y]), rows_per_block=9)
-    for options in OPTIONS[1:]:
-        want = irt.score(r, THREE, **options)
-        assert bits(irt.score(r, THREE, client=client, **options)) == bits(want)
 
 
 @FEW

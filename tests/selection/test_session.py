@@ -79,6 +79,7 @@ def over(found, y, weights, n_items):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

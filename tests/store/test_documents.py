@@ -25,6 +25,7 @@ from irt_dask.store.documents import (
 FORMULA = ("=", "@", "+", "-", "\t", "\r", "\n")
 
 
+@pytest.mark.slow
 @given(st.text(alphabet="'=+-@\t\r\n,.\"1e5aé", max_size=8))
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @example("''=")

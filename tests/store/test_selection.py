@@ -132,7 +132,7 @@ def test_selections_of_selections(responses):
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@settings(max_examples=20, deadline=None, derandomize=True, database=None)
 def test_any_selection(responses, data):
     columns = data.draw(st.lists(st.integers(0, M - 1), min_size=1, unique=True))
     rows = sorted(data.draw(st.sets(st.integers(0, N - 1), min_size=1)))

@@ -12,7 +12,7 @@ import irt_dask as irt
 from irt_dask.errors import ChangedRunError, InputError, IrtDaskWarning
 from irt_dask.workflow import RunConfig, read_config, run, stages
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
+pytestmark = pytest.mark.usefixtures("without_pictures")
 
 
 def mixed(path, n=400):
@@ -82,6 +82,7 @@ def test_bad_files_of_other_models(tmp_path, toml, message):
         read_config(tmp_path / "p.toml")
 
 
+@pytest.mark.slow
 def test_a_run_whose_items_have_blocks_and_covariates(tmp_path):
     mixed(tmp_path / "d.csv")
     table = pd.DataFrame({"item": [f"q{j}" for j in range(7)], "block": list("aaabbbb")})

@@ -120,6 +120,7 @@ def test_refusals(table, tmp_path):
         benchmark(irt.from_array(table.to_numpy()), trials="attempt")
 
 
+@pytest.mark.slow
 def test_copies_of_a_model_have_the_same_ranks_whoever_comes_first(table):
     """m41 is m3 again: nothing says which of them is the better."""
     found = [benchmark(t.to_numpy(), top=5).leaderboard for t in (table, table.iloc[::-1])]

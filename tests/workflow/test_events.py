@@ -35,7 +35,7 @@ def told(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, no_pictures: None) -> Path:
+def whole(tmp_path_factory: pytest.TempPathFactory, without_pictures: None) -> Path:
     folder = tmp_path_factory.mktemp("run") / "r"
     with pytest.MonkeyPatch.context() as m:
         m.setattr(events, "EVERY", 0.0)

@@ -15,7 +15,7 @@ from irt_dask.cli.main import cli
 from irt_dask.errors import InputError, RunError
 from irt_dask.workflow import RunConfig, run
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
+pytestmark = pytest.mark.usefixtures("without_pictures")
 
 N, ITEMS = 600, [f"q{j}" for j in range(8)]
 
@@ -47,7 +47,7 @@ def configured(folder, name, tests, columns=None, **sections):
 
 
 @pytest.fixture(scope="module")
-def finished(folder, no_pictures):
+def finished(folder, without_pictures):
     said = []
     tests = {"item_fit": True, "person_fit": True, "dif_reference": "boys"}
     return run(configured(folder, "r", tests), say=said.append), said

@@ -19,7 +19,7 @@ from irt_dask.workflow.running import report_again
 from irt_dask.workflow.sections import MarginalConfig
 from irt_dask.workflow.stages import STAGES
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
+pytestmark = pytest.mark.usefixtures("without_pictures")
 
 OF_MARGINAL = ["ingest", "summary", "marginal", "check", "score", "report"]
 ITEMS = [f"q{j}" for j in range(6)]

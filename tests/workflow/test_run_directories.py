@@ -16,7 +16,7 @@ from irt_dask.workflow.directory import RunDirectory
 from irt_dask.workflow.running import report_again
 from irt_dask.workflow.stages import STAGES
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
+pytestmark = pytest.mark.usefixtures("without_pictures")
 
 
 def configured(folder, **changes):

@@ -18,12 +18,13 @@ import irt_dask as irt
 from irt_dask.engine.lock import FolderLock
 from irt_dask.errors import BudgetError, BusyError, InputError, RunError
 from irt_dask.evaluate import predictive_check as predictive_check_module
-from irt_dask.report import figures
 from irt_dask.workflow import RunConfig, read_config, run, sections, stages
 from irt_dask.workflow.directory import RunDirectory
 from irt_dask.workflow.running import report_again
 from irt_dask.workflow.sections import BayesConfig
 from irt_dask.workflow.stages import STAGES, shards_for
+
+pytestmark = pytest.mark.usefixtures("without_pictures")
 
 SMALL = {
     "data": {"simulate": {"persons": 1200, "items": 6, "missing": 0.1}},
@@ -39,7 +40,7 @@ def _config(folder, **changes):
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished(tmp_path_factory, without_pictures):
     folder = tmp_path_factory.mktemp("run") / "r"
     run(_config(folder))
     return folder
@@ -106,6 +107,7 @@ def test_a_run_resumes_after_any_stage(finished, tmp_path, stage, monkeypatch):
     assert results(tmp_path / "r") == results(finished)
 
 
+@pytest.mark.cluster
 def test_a_cluster_and_threads_write_the_same_files(finished, client, tmp_path):
     run(_config(tmp_path / "r", cluster={"workers": 2}), client=client)
     assert results(tmp_path / "r") == results(finished)
@@ -139,10 +141,7 @@ def test_configurations_of_before_have_the_digests_of_before():
 
 
 @pytest.fixture
-def copied(finished, tmp_path, monkeypatch):
-    """A copy of the run, whose page is written without pictures, which take a second."""
-    without = figures.Image("", "", "", 1)
-    monkeypatch.setattr(figures, "inline", lambda ax, alt, caption: without)
+def copied(finished, tmp_path):
     return shutil.copytree(finished, tmp_path / "r")
 
 
@@ -262,6 +261,7 @@ def test_two_runs_do_not_share_a_directory(finished):
     run(_config(finished))
 
 
+@pytest.mark.slow
 def test_removed_scores_are_made_again(finished):
     before = results(finished)
     shutil.rmtree(finished / "scores")
@@ -415,19 +415,26 @@ def test_draws_of_a_chain(given, n_shards, chains, n_items, kept):
     assert config.surely_kept <= kept
 
 
-@pytest.mark.cluster
-@pytest.mark.parametrize("when", ["checkpoints/joint/joint.checkpoint", "checkpoints/bayes/*2.c*"])
-def test_a_killed_driver_resumes_to_the_same_bits(tmp_path, when):
-    """SIGKILL in the middle of a stage; its workers end too; the same command finishes."""
-    file = tmp_path / "p.toml"
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """Command of a run on two processes, but for where it writes; and what it wrote."""
+    folder = tmp_path_factory.mktemp("killed")
+    file = folder / "p.toml"
     file.write_text(
-        "[data]\nsimulate = {persons = 40000, items = 30}\nrows_per_block = 2048\n"
+        "[data]\nsimulate = {persons = 20000, items = 20}\nrows_per_block = 2048\n"
         "[cluster]\nworkers = 2\n[joint]\ncoreset = 1000\nmax_iterations = 20\n"
-        "[bayes]\nshards = 2\ndraws = 1200\nwarmup = 100\n[check]\nreplicates = 0\n"
+        "[bayes]\nshards = 2\ndraws = 600\nwarmup = 100\n[check]\nreplicates = 0\n"
     )
     command = [sys.executable, "-m", "irt_dask.cli", "run", str(file), "--quiet", "--out"]
-    undisturbed = tmp_path / "whole"
-    subprocess.run([*command, str(undisturbed)], check=True, capture_output=True)
+    subprocess.run([*command, str(folder / "whole")], check=True, capture_output=True)
+    return command, folder / "whole"
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("when", ["checkpoints/joint/joint.checkpoint", "checkpoints/bayes/*2.c*"])
+def test_a_killed_driver_resumes_to_the_same_bits(undisturbed, tmp_path, when):
+    """SIGKILL in the middle of a stage; its workers end too; the same command finishes."""
+    command, whole = undisturbed
     killed = tmp_path / "killed"
     driver = subprocess.Popen([*command, str(killed)], stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 600
@@ -445,7 +452,7 @@ def test_a_killed_driver_resumes_to_the_same_bits(tmp_path, when):
         assert time.monotonic() < deadline, "worker processes outlive a killed driver"
         time.sleep(0.1)
     subprocess.run([*command, str(killed)], check=True, capture_output=True)
-    assert results(killed) == results(undisturbed)
+    assert results(killed) == results(whole)
 
 
 def _children(pid):
