@@ -1,5 +1,6 @@
 """Shared by all tests: one local cluster for the session, and a way to compare bits."""
 
+import gc
 import hashlib
 import signal
 from contextlib import suppress
@@ -18,16 +19,19 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 def pytest_configure():
     """Shells let background jobs ignore SIGINT, and so would the programs that tests start."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.disable()  # until there is what lives for the session
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
+def pytest_collection_finish():
+    """Thousands of tests and their modules are not looked through for garbage again and again."""
+    gc.enable()
+    gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items):
-    """Tests of a file run on one worker, which makes what they share, and loads kernels, once.
-
-    Whatever takes the client is a test that starts a cluster.
-    """
+    """Whatever takes the client is a test that starts a cluster."""
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(item.path.stem))
         if "client" in item.fixturenames:
             item.add_marker(pytest.mark.cluster)
 

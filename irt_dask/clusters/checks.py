@@ -43,8 +43,10 @@ def _ask(client: Any, function: Any, *args: Any) -> dict[str, Any]:
         answers = asyncio.ensure_future(client.run(function, *args, on_error="return"))
         try:
             while not (await asyncio.wait({answers}, timeout=LOOK))[0]:
-                # a connection that is cut without a word is noticed long before workers are slow
-                await asyncio.wait_for(client.scheduler.ncores(workers=None), PATIENCE)
+                # a connection that is cut without a word is noticed long before workers are slow;
+                # Python 3.11's wait_for would lose a cancellation that comes with the answer
+                async with asyncio.timeout(PATIENCE):
+                    await client.scheduler.ncores(workers=None)
             found: dict[str, Any] = answers.result()
             return found
         except TimeoutError:

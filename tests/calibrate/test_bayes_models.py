@@ -249,6 +249,7 @@ def test_where_a_chain_is_cut_does_not_matter(mixed, monkeypatch):
         np.testing.assert_array_equal(again[name].values, fit[name].values)
 
 
+@pytest.mark.slow
 def test_persons_are_scored_with_the_draws(mixed):
     r, _, fit = mixed
     plain = irt.score(r, fit, n_item_draws=0)
@@ -259,11 +260,11 @@ def test_persons_are_scored_with_the_draws(mixed):
 
 
 def test_a_category_that_nobody_has_is_said():
-    y, _ = simulated(("gpcm", "gpcm", "gpcm"), 200, 12)
+    y, _ = simulated(("gpcm", "gpcm", "gpcm"), 100, 12)
     y[y[:, 1] == 2, 1] = 1
     r = irt.from_array(y, categories=4)
     with pytest.warns(DataWarning, match=r"1 item\(s\) have a category that nobody has.*: 1 \(2\)"):
-        fit = irt.fit_bayes(r, model="gpcm", n_draws=150, n_warmup=50)
+        fit = irt.fit_bayes(r, model="gpcm", n_draws=100, n_warmup=50)
     assert np.isfinite(fit["item_step_intercept"].values).all()
 
 

@@ -38,7 +38,9 @@ def test_ess_of_an_autoregression_is_its_closed_form(rho):
 
 
 @pytest.mark.parametrize(("rho", "shape"), [
-    (0.0, (4, 500)), (0.7, (1, 999)), pytest.param(0.95, (3, 2000), marks=pytest.mark.slow)
+    (0.0, (4, 500)),
+    pytest.param(0.7, (1, 999), marks=pytest.mark.slow),
+    pytest.param(0.95, (3, 2000), marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_agrees_with_arviz(arviz, rho, shape):
     x = ar1(rho, (*shape, 6), seed=11)

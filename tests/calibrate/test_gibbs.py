@@ -350,7 +350,8 @@ def test_seeds(small):
     assert not (draws(one) == draws(other)).any()
 
 
-@pytest.mark.parametrize("sweeps", [7, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("sweeps", [7, 100_000])
 def test_where_a_chain_is_cut_does_not_matter(small, monkeypatch, sweeps):
     options = {"n_draws": 100, "n_warmup": 50, "n_chains": 2, "seed": 3}
     whole = quiet_fit(small, **options)
@@ -362,6 +363,7 @@ def test_where_a_chain_is_cut_does_not_matter(small, monkeypatch, sweeps):
     assert whole.attrs["objective"] == cut.attrs["objective"]
 
 
+@pytest.mark.slow
 def test_chains_and_shards_have_their_own_random_numbers(small):
     fit = quiet_fit(small, n_draws=100, n_warmup=50, n_chains=2, seed=4)
     # One shard, two chains: the first half of the draws is one chain.
@@ -371,6 +373,7 @@ def test_chains_and_shards_have_their_own_random_numbers(small):
     assert not (halves[0] == halves[1][: len(halves[0])]).any()
 
 
+@pytest.mark.slow
 def test_thinning_keeps_every_kth_sweep(small, monkeypatch):
     plain = quiet_fit(small, n_draws=200, n_warmup=50, seed=5)
     common = samplers._common

@@ -169,6 +169,7 @@ def test_weights_of_persons_and_the_prior():
 # --- learned priors -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_learned_prior_is_the_items_own():
     """Mode given mean and covariance by an optimiser; these are those of the items, with errors."""
     y, _, _ = standardised(150, 6, 6)
@@ -211,7 +212,8 @@ def test_it_is_near_the_posterior(model):
         assert np.abs((fit[name] - posterior[name]) / posterior[f"{name}_sd"]).max() < 0.7
 
 
-@pytest.mark.parametrize("mean_d", [pytest.param(0.0, marks=pytest.mark.slow), 1.5])
+@pytest.mark.slow
+@pytest.mark.parametrize("mean_d", [0.0, 1.5])
 def test_few_persons_and_many_items(mean_d):
     """Persons hold scale and place, and slopes are nearer than those without a prior."""
     y, a, d = standardised(60, 200, 8, mean_d)

@@ -399,7 +399,7 @@ def invalid(form):
 
 @pytest.mark.parametrize("form", ["array", "lazy", "graph"])
 @pytest.mark.parametrize("kept", [False, True])
-@pytest.mark.parametrize("where", ["threads", "workers"])
+@pytest.mark.parametrize("where", ["threads", pytest.param("workers", marks=pytest.mark.cluster)])
 def test_an_error_of_a_private_fit_names_nobody(form, kept, where, tmp_path, request):
     ledger = tmp_path / "ledger.json" if kept else None
     client = request.getfixturevalue("client") if where == "workers" else None

@@ -42,6 +42,7 @@ def test_the_posterior_follows_a_very_steep_item():
     assert np.corrcoef(a, truth)[0, 1] > 0.995
 
 
+@pytest.mark.slow
 def test_posterior_intervals_hold_the_truth(data, fits):
     """80 intervals of 95%: fewer than 69 hits have probability 4e-4, more cannot be too many."""
     hits = 0

@@ -40,7 +40,7 @@ def test_init_and_verify_in_json(typed, answers):
                     "checksum": store.fingerprint}  # fmt: skip
 
 
-def test_a_run_and_its_page_in_json(typed, answers, tmp_path):
+def test_a_run_and_its_page_in_json(typed, answers, tmp_path, no_pictures):
     (tmp_path / "mine.toml").write_text(
         "[data]\nsource = 'answers.csv'\n[calibrate]\nmethod = 'marginal'\n"
         "[check]\nreplicates = 0\n"

@@ -30,7 +30,6 @@ else:
 MISSING = [name for name in site_of.NEEDED if find_spec(name) is None]
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.xdist_group("browser"),
     pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}: pip install '.[docs]'"),
 ]
 

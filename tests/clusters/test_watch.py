@@ -272,3 +272,35 @@ def test_a_cut_while_workers_are_asked_is_noticed_soon(
         check_versions(Client())
     assert (time.monotonic() - began < 0.9) == (deaf == "scheduler")
     assert len(looks) > (1 if deaf == "scheduler" else 5)
+
+
+def test_an_answer_at_the_last_moment_does_not_keep_anybody_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever gives up waiting for workers does, also as the scheduler answers."""
+    monkeypatch.setattr(checks, "LOOK", 0.02)
+
+    class Client:
+        def __init__(self) -> None:
+            self.scheduler = self
+
+        async def ncores(self, workers: None) -> Any:
+            if hasattr(self, "asking"):
+                self.asking.cancel()
+            return {"tcp://a": 1}
+
+        async def run(self, *_: Any, on_error: str) -> Any:
+            await asyncio.sleep(60.0)
+
+        def sync(self, function: Any, *, callback_timeout: float, **options: Any) -> Any:
+            async def given_up() -> Any:
+                if options:  # before anybody is asked
+                    return await function(**options)
+                self.asking = asyncio.ensure_future(function())
+                return (await asyncio.wait({self.asking}, timeout=2.0))[0]
+
+            return asyncio.run(given_up())
+
+    client = Client()
+    assert checks._ask(client, checks.versions) == {client.asking}
+    assert client.asking.cancelled()

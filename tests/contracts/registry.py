@@ -422,7 +422,7 @@ METHODS = (
     ),
     Method(
         "dif", "dif", {**_GROUPS, "seed": 5}, items="2pl", weights=True, groups="needs",
-        random="keyed",
+        random="keyed", slow=True,
     ),
     Method(
         "dif, mixed", "dif", {**_GROUPS, "seed": 5}, items="mixed", weights=True, groups="needs",

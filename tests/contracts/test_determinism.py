@@ -52,10 +52,8 @@ def test_two_processes_give_the_same_bits_as_threads(store, expected, bits, clie
     assert got == expected
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [pytest.param(N, marks=pytest.mark.slow), pytest.param(1999, marks=pytest.mark.slow), 257],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [N, 1999, 257])
 def test_blocks_do_not_matter(store, expected, bits, rows, tmp_path):
     other = irt.simulate(N, M, missing=0.1, seed=5, store=tmp_path / "s", rows_per_block=rows)
     got = {name: bits(fit) for name, fit in _quiet(_fits, other).items()}

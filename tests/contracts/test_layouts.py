@@ -189,7 +189,7 @@ def in_layout(y, layout, rows_per_block):
 
 @pytest.mark.filterwarnings("ignore::irt_dask.errors.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore::irt_dask.errors.ApproximationWarning")
-@pytest.mark.parametrize("n, m", [(100, 20), pytest.param(40, 400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n, m", [(60, 12), pytest.param(40, 400, marks=pytest.mark.slow)])
 def test_methods_give_the_same_bits(bits, n, m):
     rng = np.random.default_rng(3)
     y = (rng.random((n, m)) < 0.3 + 0.4 * rng.random((n, 1))).astype(np.int8)

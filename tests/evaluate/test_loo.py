@@ -121,6 +121,7 @@ def test_persons_who_are_left_out_by_a_fit(monkeypatch):
     assert (found["person_elpd"].values[rest] == plain["person_elpd"].values[rest]).all()
 
 
+@pytest.mark.slow
 def test_persons_without_responses_and_blocks():
     some = Exact(150, 3)
     some.y[7] = -1

@@ -520,7 +520,7 @@ def check(seed: int, n: int, folder: Path) -> None:
 
 
 def test_some_files(tmp_path: Path) -> None:
-    check(1, 25, tmp_path)
+    check(1, 20, tmp_path)
 
 
 @pytest.mark.slow
@@ -642,8 +642,8 @@ def append(seed: int, n: int, folder: Path) -> None:
     assert tally["both halves taken"] > n / 4
 
 
-def test_ten_files_in_halves(tmp_path: Path) -> None:
-    append(1, 10, tmp_path)
+def test_five_files_in_halves(tmp_path: Path) -> None:
+    append(1, 5, tmp_path)
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ else:
     reason = "needs pip install irt_dask[browser]"
     sync_api = pytest.importorskip("playwright.sync_api", reason=reason)
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+pytestmark = pytest.mark.browser
 
 #: First paint and size that 2,000 items may take.
 MOST_MS, MOST_BYTES = 1000, 8_000_000

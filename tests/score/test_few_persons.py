@@ -89,7 +89,7 @@ def same_fit(got, want):
 
 
 @pytest.mark.parametrize("model", ["1pl", "2pl", "3pl"])
-@pytest.mark.parametrize("missing", [0.0, 0.3])
+@pytest.mark.parametrize("missing", [pytest.param(0.0, marks=pytest.mark.slow), 0.3])
 def test_joint_fit_by_items_is_the_one_from_gathered_counts(monkeypatch, submitted, model, missing):
     """More persons than nodes, so that both count on the axis."""
     y = simulated_2pl(500, 300, 3, missing)

@@ -85,13 +85,8 @@ def test_a_second_run_does_nothing(finished):
     assert times() == before
 
 
-SLOW = [
-    pytest.param(stage, marks=pytest.mark.slow)
-    for stage in ("ingest", "summary", "spectral", "joint", "check", "score")
-]
-
-
-@pytest.mark.parametrize("stage", [*SLOW, pytest.param("bayes", marks=pytest.mark.slow), "report"])
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", OF_BAYES)
 def test_a_run_resumes_after_any_stage(finished, tmp_path, stage, monkeypatch):
     class Killed(BaseException):
         pass
