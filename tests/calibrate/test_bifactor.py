@@ -462,7 +462,7 @@ def test_scores_average_over_draws_of_items():
     fit = irt.fit_bifactor(hanging_together(), item_blocks=LABELS, n_draws=5, seed=3)
     assert fit["item_loading_draw"].shape == (5, 7, 3)
     under = [
-        brute(y, pooled({"item_loading": a, "item_intercept": d}), OF, h=0.4, bound=8.4)[1:]
+        brute(y, pooled({"item_loading": a, "item_intercept": d}), OF, h=0.25, bound=8.5)[1:]
         for a, d in zip(fit["item_loading_draw"], fit["item_intercept_draw"], strict=True)
     ]
     means, sds = (np.stack(v) for v in zip(*under, strict=True))

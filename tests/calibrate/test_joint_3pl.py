@@ -133,7 +133,7 @@ def test_guessing_fits_at_least_as_well_as_none(monkeypatch, missing, gathered):
 
 @pytest.fixture(scope="module")
 def large():
-    y, _, truth = simulated_3pl(10_000, 30, 7)
+    y, _, truth = simulated_3pl(20_000, 30, 7)
     with pytest.MonkeyPatch.context() as m:
         m.setattr(item_step, "_SMALL", -1)  # on the axis: ten times faster
         return y, truth, fit(y, guessing_min=0.05, max_iterations=60)

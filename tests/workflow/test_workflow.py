@@ -416,9 +416,9 @@ def undisturbed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("killed")
     file = folder / "p.toml"
     file.write_text(
-        "[data]\nsimulate = {persons = 20000, items = 20}\nrows_per_block = 2048\n"
+        "[data]\nsimulate = {persons = 40000, items = 30}\nrows_per_block = 2048\n"
         "[cluster]\nworkers = 2\n[joint]\ncoreset = 1000\nmax_iterations = 20\n"
-        "[bayes]\nshards = 2\ndraws = 600\nwarmup = 100\n[check]\nreplicates = 0\n"
+        "[bayes]\nshards = 2\ndraws = 1200\nwarmup = 100\n[check]\nreplicates = 0\n"
     )
     command = [sys.executable, "-m", "irt_dask.cli", "run", str(file), "--quiet", "--out"]
     subprocess.run([*command, str(folder / "whole")], check=True, capture_output=True)
