@@ -309,6 +309,7 @@ def tried(root: Path, tests: list[str], kernels: Path) -> tuple[int | None, str]
     """Exit code of pytest (None: it took too long), and what it says at the end."""
     words = [w if w.startswith("-") or "/" not in w else f"tests/{w}" for w in tests]
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider"]
+    command += ["-m", "not nightly"]
     shutil.rmtree(root / "tmp", ignore_errors=True)
     (root / "tmp").mkdir()
     try:
