@@ -19,13 +19,17 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 def pytest_configure():
     """Shells let background jobs ignore SIGINT, and so would the programs that tests start."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    gc.disable()  # until there is what lives for the session
 
 
-def pytest_collection_finish():
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
     """Thousands of tests and their modules are not looked through for garbage again and again."""
-    gc.enable()
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
@@ -71,12 +75,22 @@ def bits():
     return digest
 
 
+def undrawn(ax, alt, caption):
+    return figures.Image("", alt, caption, 1)
+
+
 @pytest.fixture
 def no_pictures(monkeypatch):
     """Pictures take most of the time of a small run or page; most tests do not look at them."""
-    monkeypatch.setattr(
-        figures, "inline", lambda ax, alt, caption: figures.Image("", alt, caption, 1)
-    )
+    monkeypatch.setattr(figures, "inline", undrawn)
+
+
+@pytest.fixture(scope="module")
+def without_pictures():
+    """As ``no_pictures``, also for what a module shares."""
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr(figures, "inline", undrawn)
+        yield
 
 
 @pytest.fixture
