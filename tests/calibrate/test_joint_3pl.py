@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 from items import quiet, respond
 from scipy import optimize, stats
@@ -115,6 +116,20 @@ def test_fit_is_a_high_maximum(raw):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_fit_is_as_high_as_most_of_twenty_starts(raw, missing, seed):
     is_a_high_maximum(raw, missing, seed, n_starts=20)
+
+
+def test_persons_with_nothing_but_right_answers_are_at_the_bound(tmp_path):
+    """Also those who answered one item so easy that the likelihood is 1 to its last digit."""
+    y = simulated_3pl(300, 5, seed=2, missing=0.6)[0]
+    found = fit(y, max_iterations=8, persons=tmp_path / "persons")
+    ability = pd.concat(
+        pd.read_parquet(f) for f in sorted((tmp_path / "persons").glob("*.parquet"))
+    )["person_ability"].to_numpy()
+    right, seen = (y == 1).sum(axis=1), (y >= 0).sum(axis=1)
+    for whole, end in ((right == seen, np.nanmax(ability)), (right == 0, np.nanmin(ability))):
+        np.testing.assert_array_equal(ability[whole & (seen > 0)], end)
+    steep = found["item_discrimination"].values * (np.nanmax(ability) - found["item_difficulty"])
+    assert steep.max() > 36.0  # 1 - P of the easiest item below the last digit
 
 
 @pytest.mark.parametrize("gathered", [False, True], ids=["by items", "counts gathered"])

@@ -173,6 +173,26 @@ def test_mode_of_incomplete_rows_is_the_global_one(weights, guessing, m):
             assert x == pytest.approx(where, abs=1e-4)
 
 
+@pytest.mark.parametrize("others", [0, 300])
+def test_where_the_likelihood_is_1_but_for_rounding_its_slope_tells(others):
+    """All right on easy, steep items: the bound, as for everybody with nothing but right answers.
+
+    Log-likelihoods of -1e-15 and -1e-13 are sums of items' that round to either of two neighbours.
+    """
+    a = np.r_[5.0, 5.0, 4.5, 5.0, np.linspace(0.5, 5.0, others)]
+    d = np.r_[6.0, 4.86, 5.9, -6.0, np.linspace(-3.0, 3.0, others)]
+    c = np.r_[0.0, 0.0, 0.2, 0.0, np.full(others, 0.1)]
+    y = np.full((5, a.size), -1, dtype=np.int8)
+    y[0, 0] = y[1, 1] = y[2, :3] = 1
+    y[3, 3] = 0
+    y[4, [0, 3]] = 1, 0  # concave (no guessing): the zero of its slope, by symmetry
+    for weight in (np.ones(a.size), np.full(a.size, 3.0)):
+        theta, ll = modes.modes(Dense(y), modes.tables(items_of(a, d, c, weight), BOUND))
+        np.testing.assert_array_equal(theta[:4], [BOUND, BOUND, BOUND, -BOUND])
+        assert theta[4] == pytest.approx(0.0, abs=1e-7)
+        assert ((ll[:4] <= 0.0) & (ll[:4] > -1e-13)).all()
+
+
 def test_weight_of_an_item_is_the_number_of_times_it_was_answered():
     rng = np.random.default_rng(3)
     a, d, c = draw_items(rng, 8, guessing=True)

@@ -1,7 +1,9 @@
 """The most likely ability of each person under items of any curves: the best of several modes.
 
 Log-likelihoods are looked at on coarse nodes; about the highest a mode is found by Newton steps on
-the curves between them (:mod:`irt_dask.kernels.posterior.hermite`).
+the curves between them (:mod:`irt_dask.kernels.posterior.hermite`).  Where they are as high at
+other nodes but for rounding (right answers to nothing but easy, steep items), their slope says
+which way they rise: it is known to as many digits however small it is.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from irt_dask.arrays import Floats
 from irt_dask.curves.item_set import ItemSet
@@ -39,6 +42,8 @@ _SPACING = 0.125
 #: Distance of those that curves are known at, in units of 1 / the steepest slope: slopes are right
 #: to 1e-8 of it.
 _FINE = 0.125
+#: Error of a log-likelihood at a node, for each response.
+_ROUNDING = 1e-13
 _LIKELIEST = Aim(0.0, 0.0, False, False)
 
 
@@ -70,6 +75,29 @@ def curve_tables(items: ItemSet, weight: Floats, bound: float) -> CurveTables:
 
 
 @jit
+def _highest(
+    its: Any, row: NDArray[np.int8], curves: Any, nodes: Floats, last: int, f: Floats, q: int,
+    error: float, w: Floats,
+) -> tuple[int, float]:  # fmt: skip
+    """Node next to which f is highest, from its highest node q on, and about where."""
+    left = f[q - 1] if q > 0 else -math.inf
+    right = f[q + 1] if q < last else -math.inf
+    if max(left, right) < f[q] - error:
+        x = nodes[q]
+        bend = left - 2.0 * f[q] + right
+        if -math.inf < bend < 0.0:  # top of the parabola through three values
+            x += 0.5 * (nodes[1] - nodes[0]) * (left - right) / bend
+        return q, x
+    lowest, before = f[q] - error, 0
+    while True:
+        slope = sums(its, row, curves, nodes[q], False, w)[0]
+        way = (slope > 0.0) - (slope < 0.0)
+        if way in (0, -before) or not 0 <= q + way <= last or f[q + way] < lowest:
+            return q, nodes[q]
+        q, before = q + way, way
+
+
+@jit
 def _find(
     indptr: Any, indices: Any, values: Any, g: Any, s: Shared, p: Prior, c: Some, curves: Any,
     weight: Floats, theta: Floats, ll: Floats,
@@ -77,21 +105,17 @@ def _find(
     nodes, last = g.nodes, g.nodes.size - 1
     while p.log_mass[0, last] < 0.0:
         last -= 1
-    w = np.empty((3, 6))
+    w, heaviest = np.empty((3, 6)), weight.max()
     for begin in range(0, n_rows(indptr, values), c.n.size):
         count = gather(indptr, indices, values, g, s, p, EVERYBODY, begin, c)
         for r in range(count):
             i, f = c.person[r], c.w[r]
             its, row = rows.row(indptr, indices, values, i)
-            top = largest(f)
+            top, error = largest(f), heaviest * row.size * _ROUNDING
             q = 0
             while f[q] != top:
                 q += 1
-            x = nodes[q]
-            if 0 < q < last:  # top of the parabola through three values
-                bend = f[q - 1] - 2.0 * f[q] + f[q + 1]
-                if bend < 0.0:
-                    x += 0.5 * (nodes[1] - nodes[0]) * (f[q - 1] - f[q + 1]) / bend
+            q, x = _highest(its, row, curves, nodes, last, f, q, error, w)
             low, high = nodes[max(q - 1, 0)], nodes[min(q + 1, last)]
             outwards = (x == high) - (x == low)
             if outwards == 0 or outwards * sums(its, row, curves, x, False, w)[0] < 0.0:
@@ -107,9 +131,9 @@ def _find(
                     value += hermite.combine(left[line], right[line], w[0])
             if seen == 0:
                 theta[i], ll[i] = np.nan, 0.0
-            elif value >= top:
+            elif value >= top - error:
                 theta[i], ll[i] = x, value
-            else:  # by rounding
+            else:  # a zero of the slope that is not the top
                 theta[i], ll[i] = nodes[q], top
 
 
