@@ -78,8 +78,20 @@ def parameters_of(
             own = tuple(ids[j] for j in g.at)
             if not (strict or signed or part.model.name == "nominal"):
                 refuse_falling(ItemSet((g._replace(at=np.arange(len(own))),)), own, what)
-            x[:size, part.at[g.at]] = _as_of(part.model, g, own, what, strict)
+            taken = _as_of(part.model, g, own, what, strict)
+            x[:size, part.at[g.at]] = _as_written(part.model, items, own, taken)
     return x
+
+
+def _as_written(model: ItemModel, items: xr.Dataset, ids: tuple[str, ...], x: Floats) -> Floats:
+    """To the last bit as they are written, where a bank has them beside the steps they make."""
+    names = [p.variable for p in model.parameters]
+    if any(n not in items or items[n].ndim != 1 for n in names):
+        return x
+    place = {str(i): k for k, i in enumerate(items["item_id"].values)}
+    at = [place[i] for i in ids]
+    given = np.stack([items[n].values[at].astype(float) for n in names])
+    return np.where(np.isclose(given, x, rtol=1e-9, atol=1e-12), given, x)
 
 
 def _as_of(model: ItemModel, g: Group, ids: tuple[str, ...], what: str, strict: bool) -> Floats:

@@ -27,6 +27,10 @@ _MAJORITY = (
 )
 
 
+#: What a bank says of its answers, if these are of more than one attempt.
+_OF_MAJORITY = "majority of attempts"
+
+
 class Asked(NamedTuple):
     """Calibrated questions, and the answers to them."""
 
@@ -54,24 +58,24 @@ def calibrated(r: Responses, options: dict[str, Any]) -> Asked:
     alike = graded and _one_answer(fit)
     if alike:  # the ability would be one question, asked n times
         r = _majority(r)
-        fit = fit_marginal(r, **known, **options)
+        fit = fit_marginal(r, **known, **options).assign_attrs(answers=_OF_MAJORITY)
     return Asked(fit, r, r, [_MAJORITY] if alike else [])
 
 
 def grown(r: Responses, bank: Any, fdr: float, options: dict[str, Any]) -> Asked:
     """A board on the scale of the one that it was."""
-    if max(r.n_categories) > 2:
-        raise InputError(
-            "bank= is of boards with one attempt at a question: a question with several cannot be "
-            "tested for drift yet; leave bank= out, or give the attempts' majority"
-        )
     if not isinstance(bank, xr.Dataset) and Path(bank).suffix != ".nc":
         raise InputError(
             f"bank {bank}: give the items.nc of the benchmark before, which knows its models and "
             f"the errors of its questions, as other tables of items do not"
         )
     known = bank if isinstance(bank, xr.Dataset) else read_bank(bank)
+    notes = []
+    if of_majority := known.attrs.get("answers") == _OF_MAJORITY and max(r.n_categories) > 2:
+        r, notes = _majority(r), [_MAJORITY]
     fit = grow_bank(r, known, positive="none", fdr=fdr, **options)
+    if of_majority:
+        fit = fit.assign_attrs(answers=_OF_MAJORITY)
     answers = board_responses(r, fit)
     ids = fit["item_id"].values.astype(str)
     tested = np.isfinite(fit["item_drift_p_value"].values)
@@ -90,13 +94,13 @@ def grown(r: Responses, bank: Any, fdr: float, options: dict[str, Any]) -> Asked
     waited = _untested(fit, known, table)
     if waited:
         note += f" {len(waited)} could not be tested: {listed(waited, 10)}."
-    return Asked(fit, answers, r, [note], table)
+    return Asked(fit, answers, r, [*notes, note], table)
 
 
 def _untested(fit: xr.Dataset, before: xr.Dataset, table: pd.DataFrame) -> list[str]:
     """Known questions, as they were asked last, that no test of drift is of."""
     known = set(bank_item_ids(before, "bank"))
-    base, ids = (fit[name].values.astype(str) for name in ("item_origin", "item_id"))
+    base, ids = (fit[name].values.astype(str).tolist() for name in ("item_origin", "item_id"))
     last = {b: i for b, i in zip(base, ids, strict=True) if i in known}
     return [i for i in last.values() if i not in set(table["question"])]
 

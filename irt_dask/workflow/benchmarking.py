@@ -128,7 +128,7 @@ def benchmark(
     ------
     InputError
         If the source cannot be read, has one model, or more than 3 x 10^8 cells; if it is not a
-        board that the bank's has grown to, or has items of several attempts; for options out of
+        board that the bank's has grown to, or has other numbers of attempts; for options out of
         their range.
 
     Notes

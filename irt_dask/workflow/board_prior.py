@@ -12,8 +12,8 @@ from irt_dask.calibrate.marginal.anchors import bank_errors
 from irt_dask.curves.priors import ItemPrior
 from irt_dask.errors import InputError
 from irt_dask.items import checks
-from irt_dask.items.mixture import Mixture
-from irt_dask.items.parameters import bank_item_ids, item_set
+from irt_dask.items.parameters import bank_item_ids
+from irt_dask.workflow.board_state import known_models
 from irt_dask.workflow.board_waves import History
 
 #: Known items from which on their slopes say what slopes there are.
@@ -37,7 +37,7 @@ def bank_prior(bank: xr.Dataset, history: History, *, signed: bool) -> ItemPrior
             f"prior='bank': {int(good.sum())} sound items of the bank are too few to say what "
             f"items there are; give prior='empirical', an ItemPrior, or None"
         )
-    models, x = Mixture.of_items(item_set(bank, ids))
+    models, x = known_models(bank, ids)
     errors, drawn = bank_errors(bank, ids, models)[good], history.with_prior[good]
     a, sd_a = _spread(x[0, good], errors[:, 0, 0], drawn)
     d, sd_d = _spread(x[1, good], errors[:, 1, 1], drawn)

@@ -8,18 +8,34 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from irt_dask.arrays import Ints
+from irt_dask.arrays import Floats, Ints
 from irt_dask.engine import Engine
 from irt_dask.errors import DataWarning, EstimationError, InputError, listed
-from irt_dask.items.parameters import bank_item_ids
+from irt_dask.items.known_models import parameters_of
+from irt_dask.items.mixture import Mixture, mixture_named
+from irt_dask.items.parameters import bank_item_ids, item_set, models_of
 from irt_dask.kernels.responses import response_counts
 from irt_dask.kernels.responses.layouts import row_range
 from irt_dask.store import Block, Responses
 from irt_dask.workflow import board_waves
 from irt_dask.workflow.board_waves import History
 
+#: The model of how many attempts are right.
+COUNTS = "binomial"
 #: Known items a person answers, on average, below which a wave hangs on a thread.
 _FEW_LINKS = 5.0
+
+
+def known_models(bank: xr.Dataset, ids: tuple[str, ...]) -> tuple[Mixture, Floats]:
+    """Models of items of a bank, counts of attempts as such, and their parameters."""
+    found = item_set(bank, ids)
+    models, x = Mixture.of_items(found)
+    given = models_of(bank, ids)
+    if given is None or not (given == COUNTS).any():
+        return models, x
+    names = np.where(given == COUNTS, COUNTS, models.names).tolist()
+    models = mixture_named(dict(zip(ids, names, strict=True)), ids, found.n_categories.tolist())
+    return models, parameters_of(models, bank, ids, what="bank", strict=True)
 
 
 class Board(NamedTuple):
@@ -62,6 +78,24 @@ class Board(NamedTuple):
         new = tuple(i for i in view.item_id if i not in taken)
         return cls(given, history, ends, view, ids, new, {})
 
+    def check_categories(self, bank: xr.Dataset) -> None:
+        """Stop at items of more than two categories that are no counts of the bank's attempts."""
+        models, _ = known_models(bank, self.bank_ids)
+        here = dict(zip(self.view.item_id, self.view.n_categories, strict=True))
+        each = zip(self.bank_ids, models.names, models.n_categories.tolist(), strict=True)
+        for name, model, k in each:
+            if model != COUNTS and max(k, here[name]) > 2:
+                raise InputError(
+                    f"item {name!r} has {here[name]} categories, and the bank has it by the model "
+                    f"{str(model)!r} with {k}: a board grows by items of two categories, or by "
+                    f"counts of attempts, which are calibrated as {COUNTS!r}"
+                )
+            if k != here[name]:
+                raise InputError(
+                    f"item {name!r} has {here[name] - 1} attempts at most, and the bank has it "
+                    f"with {k - 1}: give all waves the same number of attempts"
+                )
+
     def freed(self, drifted: tuple[str, ...]) -> Board:
         """With what drifted as other items for those who joined."""
         base = dict(zip(self.bank_ids, self.history.origin, strict=True))
@@ -98,21 +132,23 @@ def _labels(ends: Ints) -> tuple[str, ...]:
 # --- who answered what ----------------------------------------------------------------------------
 
 
-def _counts(block: Block, ends: Ints) -> tuple[Ints]:
-    """Wrong and right responses by wave and item, (2, waves, items)."""
+def _counts(block: Block, ends: Ints, first: Ints) -> tuple[Ints]:
+    """Persons with other responses and with the highest, by wave and item, (2, waves, items)."""
     wave = board_waves.wave_of(ends, block.start, block.n_persons)
     out = np.zeros((2, ends.size, block.data.shape[1]), dtype=np.int64)
     for w in np.unique(wave):
         at = np.flatnonzero(wave == w)
-        right, seen = response_counts.response_counts(row_range(block.data, at[0], at[-1] + 1))
+        found = response_counts.category_counts(row_range(block.data, at[0], at[-1] + 1), first)
+        right, seen = found[first[1:] - 1], np.add.reduceat(found, first[:-1])
         out[:, w] = seen - right, right
     return (out,)
 
 
 def check_counts(board: Board, bank: xr.Dataset, options: dict[str, Any]) -> None:
     """Stop where these are not the persons of the bank, or nothing ties new items to its scale."""
-    with Engine(board.view, stage="responses by wave", **options) as engine:
-        (counts,) = engine.map_reduce(_counts, board.ends)
+    with Engine(board.view, graded=True, stage="responses by wave", **options) as engine:
+        first = np.concatenate([[0], np.cumsum(board.view.n_categories)])
+        (counts,) = engine.map_reduce(_counts, board.ends, first)
     place = {i: j for j, i in enumerate(board.view.item_id)}
     of_bank = np.array([place[i] for i in board.bank_ids])
     _check_known(board, bank, counts[:, :-1, of_bank].sum(axis=1))

@@ -263,7 +263,7 @@ def board_responses(responses: Any, bank: xr.Dataset) -> Responses:
     >>> scores.sizes["persons"]
     300
     """
-    given = as_responses(responses, "board_responses")
+    given = as_responses(responses, "board_responses", graded=True)
     if "wave_n_persons" not in bank:
         raise InputError("board_responses takes a bank of grow_bank: this is none")
     history = History.of(bank, None)

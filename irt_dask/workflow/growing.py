@@ -18,11 +18,9 @@ from irt_dask.engine.inputs import check_level, one_of, whole_number
 from irt_dask.errors import DataWarning, InputError, ItemWarning, listed
 from irt_dask.evaluate import anchor_drift
 from irt_dask.items import checks
-from irt_dask.items.mixture import Mixture
-from irt_dask.items.parameters import item_set
 from irt_dask.workflow import board_waves
 from irt_dask.workflow.board_prior import bank_prior
-from irt_dask.workflow.board_state import Board, check_counts
+from irt_dask.workflow.board_state import COUNTS, Board, check_counts, known_models
 
 #: Models of new items, by name.
 _MODELS = ("2pl", "3pl", "4pl")
@@ -53,7 +51,8 @@ def grow_bank(
     ----------
     responses : Responses or anything ``from_array`` takes
         The whole board: persons of earlier waves first, at the places that they had, then those who
-        joined, as a store has them that was appended to.  Items of two categories; no weights.
+        joined, as a store has them that was appended to.  Items of two categories, or counts k of n
+        attempts, which the bank then has as "binomial"; no weights.
     bank : Dataset
         Result of this function for the wave before; for the first a fit of the items by
         ``fit_marginal``, or a bank.
@@ -61,7 +60,7 @@ def grow_bank(
         How many of the first persons the bank was calibrated with; of a bank from a file alone,
         since others say it.
     model : {"2pl", "3pl", "4pl"}
-        Of new items.
+        Of new items of one attempt; those of several are "binomial".
     prior : "bank", "empirical", ItemPrior or None
         Of slopes and intercepts of the items that are calibrated.  "bank": normal, as known items
         are spread (their errors taken out), intercepts twice as widely, since new questions may be
@@ -97,7 +96,8 @@ def grow_bank(
         Over ``waves`` ``wave_n_persons``, ``wave_last_person``, and over ``groups`` the mean and
         the SD of ability of waves, ``group_label`` says of which (small ones are joined).
         attrs: ``wave``, ``n_new``, ``n_drifted``, ``n_tested``; ``anchor_errors``, whether standard
-        errors of new items have those of known ones.
+        errors of new items have those of known ones; ``attempts_correlation``, where items have
+        several attempts: how alike those of a person are beyond ability.
 
     Raises
     ------
@@ -127,13 +127,16 @@ def grow_bank(
     *Drift.* Given a person's other answers, an answer is right with a probability that is known, so
     that how many of those who joined have it right is tested exactly, however few they are, the
     error of the item averaged over; by the leave-one-out posterior under the normal distribution of
-    ability of these persons.  Items that drifted have no say in abilities when the others are
-    tested, in rounds.  It is a test of the intercept: a question whose slope alone changes is not
-    found.  And if most of the questions leaked, they say that newcomers are able, and the sound
-    ones seem to have become harder: no statistic can tell.
+    ability of these persons.  Attempts of a person at an item are alike beyond ability as far as
+    those who joined show (one number for all items): else what some know of a question would be
+    taken for drift.  Items that drifted have no say in abilities when the others are tested, in
+    rounds.  It is a test of the intercept: a question whose slope alone changes is not found.  And
+    if most of the questions leaked, they say that newcomers are able, and the sound ones seem to
+    have become harder: no statistic can tell.
 
     Passes over the data: those of :func:`fit_marginal`, one over all persons, and of persons who
-    joined some ten for each round of tests.  Driver memory: known items x 512 x 8 bytes.
+    joined some ten for each round of tests.  Driver memory: known items x 512 x 8 bytes, four
+    times that where items have several attempts.
     Source: fixed-parameter calibration, Kim (2006), Keller and Keller (2011).
 
     Examples
@@ -154,10 +157,11 @@ def grow_bank(
     one_of("drift_since", drift_since, ("bank", "calibration"))
     if known is not None:
         whole_number("known", known, 1)
-    given = as_responses(responses, "grow_bank")
+    given = as_responses(responses, "grow_bank", graded=True)
     refuse_weights(given, "grow_bank")
     options = {"client": client, "progress": progress}
     board = Board.of(given, bank, known)
+    board.check_categories(bank)
     if not board.new and board.n_joined == 0:
         raise InputError("the responses have no person and no item that the bank does not know")
     check_counts(board, bank, options)
@@ -209,7 +213,7 @@ def _drift(
     if not newest:
         since = history.ends[history.item_wave[own] - 1] - begin
     joined = board.view.select(items=ids, persons=slice(begin, None))
-    models, _ = Mixture.of_items(item_set(bank, ids))
+    models, _ = known_models(bank, ids)
     errors = bank_errors(bank, ids, models)[:, :2, :2]
     if not errors.any():
         warnings.warn(
@@ -241,9 +245,10 @@ def _calibrated(
     board: Board, bank: xr.Dataset, model: str, prior: Any, positive: str, options: dict[str, Any]
 ) -> xr.Dataset:
     """The new items beside the known ones."""
-    known = item_set(bank, board.bank_ids)
-    names = dict(zip(board.bank_ids, Mixture.of_items(known)[0].names.tolist(), strict=True))
-    names = {i: names.get(i, model) for i in board.view.item_id}
+    models, _ = known_models(bank, board.bank_ids)
+    known = dict(zip(board.bank_ids, models.names.tolist(), strict=True))
+    each = zip(board.view.item_id, board.view.n_categories, strict=True)
+    names = {i: known.get(i, COUNTS if k > 2 else model) for i, k in each}
     one = set(names.values())
     of_new = prior
     if prior == "bank" and board.new:
@@ -304,7 +309,8 @@ def _of_rounds(drift: _Tested) -> dict[str, Any]:
     """What is said of the tests together."""
     if drift.found is None:
         return {}
-    return {
+    alike = {} if np.isnan(drift.found.alike) else {"attempts_correlation": drift.found.alike}
+    return alike | {
         "drift_stable": drift.found.stable, "n_drift_rounds": drift.found.n_rounds,
         "ability_mean_joined": drift.found.mean, "ability_sd_joined": drift.found.sd,
     }  # fmt: skip

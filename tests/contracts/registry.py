@@ -6,6 +6,7 @@ calls it.  Tests that hold for all methods, or for all with a property, run over
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -173,6 +174,21 @@ def _mixed(bank: xr.Dataset, models: tuple[str, ...] = _MODELS) -> xr.Dataset:
     ).assign_attrs(model="by item")  # fmt: skip
 
 
+def _attempts(bank: xr.Dataset) -> xr.Dataset:
+    """Counts of attempts, as many as the categories of mixed formats but one, with errors."""
+    m = bank.sizes["items"]
+    n, d = np.resize(_CATEGORIES, m) - 1, bank["item_intercept"].values
+    steps = np.full((m, 3), np.nan)
+    for j in range(m):
+        steps[j, : n[j]] = [k * d[j] + math.log(math.comb(n[j], k)) for k in range(1, n[j] + 1)]
+    error = ("items", np.full(m, 0.1))
+    return bank.assign(
+        item_model=("items", np.where(n > 1, "binomial", "2pl")),
+        item_n_categories=("items", n + 1), item_step_intercept=(("items", "steps"), steps),
+        item_discrimination_se=error, item_intercept_se=error,
+    ).assign_attrs(model="2pl+binomial")  # fmt: skip
+
+
 def banks(m: int) -> dict[str, xr.Dataset]:
     """Banks of ``m`` items, by what they hold."""
     bank = _bank(m)
@@ -188,6 +204,7 @@ def banks(m: int) -> dict[str, xr.Dataset]:
         "errors": bank.assign(item_discrimination_se=("items", np.full(m, 0.1))),
         "mixed": _mixed(bank),
         "mixed, errors": _mixed(bank).assign(item_discrimination_se=("items", np.full(m, 0.3))),
+        "attempts": _attempts(bank),
         "partial credit": _mixed(bank, ("2pl", "gpcm", "gpcm", "nominal", "gpcm")),
     }
 
@@ -395,6 +412,10 @@ METHODS = (
     Method(
         "grow_bank, no new items", "grow_bank", {"known": 80, "prior": None, "fdr": 0.5},
         items="errors", ordered=True,
+    ),
+    Method(
+        "grow_bank, attempts", "grow_bank", {"known": 80, "prior": None, "fdr": 0.5},
+        items="attempts", ordered=True, categories=_CATEGORIES,
     ),
     Method("answer_similarity", "answer_similarity", {"fdr": 0.9}, items="2pl"),
     Method(

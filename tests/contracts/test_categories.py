@@ -187,7 +187,7 @@ def graded() -> tuple[irt.Responses, list[str]]:
 GRADED = (
     "fit_marginal", "score", "item_fit", "person_fit", "residual_correlations", "predictive_check",
     "dif", "item_curves", "fit_concurrent", "fit_bayes", "fit_population", "loo", "predict_total",
-    "next_items", "suspect_items", "answer_similarity", "option_analysis",
+    "next_items", "suspect_items", "answer_similarity", "option_analysis", "grow_bank",
 )  # fmt: skip
 BINARY = [
     m for m in METHODS

@@ -1,12 +1,14 @@
 """From a table to a leaderboard: files, what is found, and intervals against their formulas."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import t
 
 import irt_dask as irt
-from irt_dask.errors import InputError
+from irt_dask.errors import InputError, IrtDaskWarning
 from irt_dask.selection import question_sampling
 from irt_dask.workflow.benchmarking import benchmark
 
@@ -68,6 +70,23 @@ def test_attempts(tmp_path):
     assert any("independent" in note for note in found.notes)
 
 
+def test_a_board_of_attempts_that_grew():
+    rng = np.random.default_rng(1)
+    z = rng.standard_normal((70, 1)) * np.exp(0.3 * rng.standard_normal(40))
+    z = z + rng.standard_normal(40)
+    z[50:, 7] += 4.0
+    y = rng.binomial(4, 1.0 / (1.0 + np.exp(-z))).astype(np.int8)
+    ids = [f"m{i}" for i in range(70)]
+    before = benchmark(irt.from_array(y[:50], categories=5, person_id=ids[:50]))
+    found = benchmark(irt.from_array(y, categories=5, person_id=ids), bank=before.fit)
+    assert found.drift.iloc[0]["question"] == "7"
+    assert found.drift["drifted"].tolist() == [True] + 39 * [False]
+    known = found.fit.isel(items=slice(0, 40))["item_intercept"].values
+    assert (known == before.fit["item_intercept"].values).all()
+    share = found.leaderboard.set_index("model")["share_right"]
+    assert np.allclose(share[ids], y.mean(axis=1) / 4.0)
+
+
 @pytest.mark.slow
 def test_attempts_that_repeat_one_answer():
     """With few questions one of them would be the ability: an answer is then one response."""
@@ -79,6 +98,17 @@ def test_attempts_that_repeat_one_answer():
     assert np.abs(found.fit["item_discrimination"]).max() < 4.0
     same = benchmark(y)
     assert same.leaderboard.equals(found.leaderboard)
+    # A board that grows is read as its bank was.
+    joined = np.vstack([y, (rng.random((12, 12)) < 0.5).astype(np.int8)])
+    ids = [str(i) for i in range(112)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IrtDaskWarning)
+        grown = benchmark(irt.from_array(10 * joined, categories=11, person_id=ids), bank=found.fit)
+        once = benchmark(irt.from_array(joined, person_id=ids), bank=found.fit)
+    assert "more than half of its attempts" in grown.notes[0]
+    assert grown.leaderboard.equals(once.leaderboard)
+    assert grown.drift.equals(once.drift)
+    assert grown.fit.attrs["answers"] == found.fit.attrs["answers"]  # for the wave after
 
 
 def test_intervals_of_shares():

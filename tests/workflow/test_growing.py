@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import expit
 
 import irt_dask as irt
@@ -17,7 +18,8 @@ from irt_dask.errors import (
     ItemWarning,
     Notice,
 )
-from irt_dask.evaluate import anchor_drift
+from irt_dask.evaluate import anchor_drift, predicted_counts
+from irt_dask.evaluate.predicted_counts import Classes, Counted
 from irt_dask.items.mixture import Mixture
 from irt_dask.items.parameters import item_set
 from irt_dask.workflow.board_prior import _spread
@@ -274,29 +276,165 @@ def test_five_waves_are_one_joint_fit():
     assert abs((two - one).mean()) / one.std() < 0.02
 
 
+# --- several attempts -----------------------------------------------------------------------------
+
+
+def counted(seed=5, leak=0.0, n=5, joined=20, apart=0.0):
+    """Counts of n attempts; questions suit a model or not by an SD of ``apart``."""
+    rng = np.random.default_rng(seed)
+    a, b = np.exp(0.3 * rng.standard_normal(OLD + 3)), rng.standard_normal(OLD + 3)
+    theta = rng.standard_normal(FIRST + joined) + 0.5 * (np.arange(FIRST + joined) >= FIRST)
+    logits = a * (theta[:, None] - b) + apart * rng.standard_normal((theta.size, b.size))
+    logits[FIRST:, 1] += leak
+    y = rng.binomial(n, expit(logits)).astype(np.int8)
+    y[:FIRST, OLD:] = -1
+    ids = [f"m{i}" for i in range(len(y))]
+    return irt.from_array(y, item_id=[f"q{j}" for j in range(OLD + 3)], person_id=ids,
+                          categories=n + 1), a, b  # fmt: skip
+
+
+def of_first(board):
+    """The bank of the first wave."""
+    first = board.select(items=ids(OLD), persons=slice(0, FIRST))
+    return irt.fit_marginal(first, model="binomial", prior="empirical", standard_errors=True)
+
+
+@pytest.fixture(scope="module")
+def attempts():
+    board, a, b = counted(leak=3.0, apart=0.8)
+    return board, a, b, of_first(board)
+
+
+def test_counts_of_attempts_grow_alike(attempts):
+    board, _, b, bank = attempts
+    with pytest.warns(ItemWarning, match="1 of 30 known items drifted, 1 of them easier.*q1"):
+        grown = irt.grow_bank(board, bank)
+    assert grown["item_id"].values[-1] == "q1@2"
+    assert (grown["item_model"].values == "binomial").all()
+    for name in ("item_discrimination", "item_intercept", "item_intercept_se"):
+        assert (grown[name].values[:OLD] == bank[name].values).all()
+    z = (grown["item_difficulty"].values[OLD:-1] - b[OLD:]) / grown["item_difficulty_se"][OLD:-1]
+    assert np.abs(z).max() < 4.0  # of a model that leaves the suiting out
+    assert 0.03 < grown.attrs["attempts_correlation"] < 0.25  # .8^2 P (1 - P) is .08 to .16
+    view = irt.board_responses(board, grown)
+    assert set(view.n_categories) == {6}
+    scores = irt.score(view, grown, method="wle")
+    assert np.isfinite(scores["person_ability"].values).all()
+
+
+def test_predicted_counts_against_quadrature(attempts):
+    """Chance and correlation of attempts given the other answers; the item's own are left out."""
+    board, _, _, bank = attempts
+    known = anchor_drift.Known.of(item_set(bank, tuple(ids(OLD))), anchor_drift.em.Population(
+        np.array([[0.4]]), np.array([1.1])))  # fmt: skip
+    own = board.select(items=ids(OLD), persons=slice(FIRST, None)).read_block(0).data
+    n = np.full(OLD, 5)
+    row, item, y, chance, alike = anchor_drift._of_own(own, known, np.arange(OLD), n)
+    theta = np.linspace(-8, 9, 6001)
+    a, d = bank["item_discrimination"].values, bank["item_intercept"].values
+    p = expit(a[:, None] * theta + d[:, None])
+    for k in range(0, row.size, 97):
+        others = np.arange(OLD) != item[k]
+        counts = y[row == row[k]][:, None]
+        like = (counts * np.log(p) + (5 - counts) * np.log1p(-p))[others].sum(axis=0)
+        weight = np.exp(like - like.max() - 0.5 * ((theta - 0.4) / 1.1) ** 2)
+        weight /= weight.sum()
+        mean = weight @ p[item[k]]
+        spread = weight @ (p[item[k]] - mean) ** 2
+        assert chance[k] == pytest.approx(mean, abs=1e-6)
+        assert alike[k] == pytest.approx(spread / (mean * (1 - mean)), rel=1e-4, abs=1e-7)
+
+
+def test_other_attempts_and_other_models_are_refused(attempts):
+    board, _, _, bank = attempts
+    other = counted(n=4)[0]
+    with pytest.raises(InputError, match="item 'q0' has 4 attempts at most, and the bank has it"):
+        irt.grow_bank(other, bank)
+    first = board.select(items=ids(OLD), persons=slice(0, FIRST))
+    with pytest.warns(DataWarning, match="category that nobody has"):
+        graded = irt.fit_marginal(
+            first, model="gpcm", standard_errors=False, null_categories="keep"
+        )
+    with pytest.raises(InputError, match="by the model 'gpcm' with 6: a board grows by items"):
+        irt.grow_bank(board, graded)
+
+
+@pytest.mark.slow
+def test_attempts_that_are_alike_are_no_drift(monkeypatch):
+    """Nothing drifted: 180 p-values of 6 boards, of which .05 are expected below .05.
+
+    False alarm: one in 500, as if they were independent; taken as independent attempts, 21 and
+    more were below .05 in 20 boards of these sizes, of 30.
+    """
+
+    def below():
+        found = []
+        for seed in range(6):
+            board, _, _ = counted(seed, n=10, joined=60, apart=1.0)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", IrtDaskWarning)
+                grown = irt.grow_bank(board, of_first(board), on_drift="flag")
+            found += grown["item_drift_p_value"].values[:OLD].tolist()
+        return int((np.array(found) < 0.05).sum())
+
+    assert below() <= 18
+    monkeypatch.setattr(anchor_drift, "_beyond_ability", lambda sums, se: 0.0)
+    assert below() > 18
+
+
 # --- parts ----------------------------------------------------------------------------------------
 
 
-def test_poisson_binomial_against_all_outcomes():
-    p = np.array([0.1, 0.5, 0.9, 0.3])
-    mass = np.zeros(5)
-    for y in itertools.product((0, 1), repeat=4):
-        mass[sum(y)] += np.prod(np.where(y, p, 1 - p))
-    found = anchor_drift.poisson_binomial(np.stack([p, p[::-1]], axis=1))
-    assert np.allclose(found, mass, atol=1e-15)
+def test_sums_of_counts_against_all_outcomes():
+    p, r = np.array([0.1, 0.5, 0.9, 0.3]), np.array([0.0, 0.2, 0.6, 1.0])
+    for n in (1, 3):
+        each = np.array([mass_of(n, *x) for x in zip(p, r, strict=True)])
+        mass = np.zeros(4 * n + 1)
+        for y in itertools.product(range(n + 1), repeat=4):
+            mass[sum(y)] += np.prod(each[np.arange(4), y])
+        found = predicted_counts.count_mass(np.stack([p, 1 - p], axis=1), r, n)
+        assert np.allclose(found[:, :, 0], each, atol=1e-14)
+        assert np.allclose(found[:, ::-1, 1], each, atol=1e-14)  # wrong for right
+        assert np.allclose(predicted_counts.sum_of(found)[0], mass, atol=1e-14)
 
 
-def test_tails_of_many_are_those_of_the_exact_sum(monkeypatch):
+def mass_of(n, p, r):
+    """Right attempts of n whose correlation is r, by scipy."""
+    k = np.arange(n + 1)
+    if r == 0.0:
+        return stats.binom(n, p).pmf(k)
+    if r == 1.0:
+        return np.where(k == 0, 1 - p, np.where(k == n, p, 0.0))
+    return stats.betabinom(n, p * (1 - r) / r, (1 - p) * (1 - r) / r).pmf(k)
+
+
+@pytest.mark.parametrize("attempts", [1, 9])
+def test_tails_of_many_are_those_of_the_exact_sum(monkeypatch, attempts):
     rng = np.random.default_rng(1)
-    counts = rng.multinomial(280, np.ones(512) / 512, size=6)
-    counts[:, :150] = 0
-    p = expit(anchor_drift._LOGITS)
+    n = np.full(6, attempts)
+    classes = Classes.of(n)
+    size, persons = classes.logits.size, 280 if attempts == 1 else 33
+    likely = (np.abs(classes.logits) < 5) & (classes.alike < 0.3)
+    counts = rng.multinomial(persons, likely / likely.sum(), size=6)
+    assert counts.shape == (6, size)
+    p = expit(classes.logits)
     away = np.array([-12, -6, -2, 0, 3, 8])
-    right = np.rint((counts * p).sum(axis=1) + away).astype(np.int64)
-    se = np.full(6, 0.2)
-    exact = anchor_drift._tails(counts, right, se)
-    monkeypatch.setattr(anchor_drift, "_EXACT", 0)
-    assert np.allclose(anchor_drift._tails(counts, right, se), exact, rtol=0.08)
+    right = np.rint((counts * p).sum(axis=1) * attempts + away).astype(np.int64)
+    counted, se = Counted(counts, right, n, classes), np.full(6, 0.2)
+    exact = predicted_counts.tails(counted, se)
+    monkeypatch.setattr(predicted_counts, "_EXACT", 0)
+    assert np.allclose(predicted_counts.tails(counted, se), exact, rtol=0.08)
+
+
+def test_classes_are_near_what_they_stand_for():
+    rng = np.random.default_rng(2)
+    chance, alike = expit(rng.uniform(-9, 9, 500)), np.exp(rng.uniform(-7, -0.6, 500))
+    classes = Classes.of(np.array([1, 4]))
+    at = classes.place(chance, alike)
+    assert np.abs(classes.logits[at] - np.log(chance / (1 - chance))).max() < 0.1
+    ratio = classes.alike[at] / alike
+    assert ((ratio < 1.3) & (ratio > 0.75) | (alike < 0.001)).all()
+    assert (classes.alike[classes.place(chance, np.zeros(500))] == 0.0).all()
 
 
 def test_predictions_against_quadrature(bank):
@@ -315,7 +453,8 @@ def test_predictions_against_quadrature(bank):
         at = np.array([found.mean, 1.0])
         nodes, w = np.polynomial.hermite_e.hermegauss(11)
         moved = np.log(chance / (1 - chance))[:, None] + np.sqrt(at @ errors[j] @ at) * nodes
-        mass = w / w.sum() @ anchor_drift.poisson_binomial(expit(moved))
+        each = predicted_counts.count_mass(expit(moved), np.zeros(len(y)), 1)
+        mass = w / w.sum() @ predicted_counts.sum_of(each)
         k = int(y[:, j].sum())
         below = mass[:k].sum() + 0.5 * mass[k]
         # Classes of logits are .05 wide.

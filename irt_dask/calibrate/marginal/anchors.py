@@ -27,7 +27,7 @@ from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.marginal.rounds import Rounds, moves
 from irt_dask.calibrate.marginal.sampling import Sampling
 from irt_dask.calibrate.shared.start_values import name_some
-from irt_dask.curves import MODELS, Parameter
+from irt_dask.curves import Parameter
 from irt_dask.errors import DataWarning
 from irt_dask.items.covariance import uncertain
 from irt_dask.items.mixture import Mixture
@@ -152,7 +152,7 @@ def bank_errors(bank: xr.Dataset, item_id: tuple[str, ...], models: Mixture) -> 
     for part in models.parts:
         mine = np.isin(known, part.at)
         of_part = bank.isel(items=at[mine])
-        if part.model.name in MODELS:
+        if {"item_discrimination", "item_intercept"} <= {p.variable for p in part.model.parameters}:
             out[known[mine], :2, :2] = _of_two(of_part)
             continue
         for k, p in enumerate(part.model.parameters):
