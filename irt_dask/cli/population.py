@@ -46,6 +46,9 @@ _MOST = 40
 @click.option("--item-draws", type=int, default=0, show_default=True,
               help="Draws of the items of BANK (a posterior) to fit again under, for standard "
               "errors that hold what is not known of items.")  # fmt: skip
+@click.option("--sampling-unit", metavar="NAME",
+              help="What was drawn before persons were (schools): a covariate of the persons, or "
+              "person_group. Standard errors are those of such a sample.")  # fmt: skip
 @click.option("--one-group", is_flag=True,
               help="All persons in one regression, whatever their groups.")  # fmt: skip
 @weights_option
@@ -54,8 +57,8 @@ _MOST = 40
 @quiet_option
 def population(
     store: str, bank: str, out: str, covariates: str | None, components: str | None,
-    domains: str | None, item_draws: int, one_group: bool, weights: str, cluster: str,
-    as_json: bool, quiet: bool,
+    domains: str | None, item_draws: int, sampling_unit: str | None, one_group: bool, weights: str,
+    cluster: str, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Regress abilities on the persons' covariates, with the items of BANK.
 
@@ -79,7 +82,8 @@ def population(
         result = fit_population(
             responses, read_bank(bank), covariates=covariates,
             n_components=_components(components), domains=of, by_group=not one_group,
-            n_item_draws=item_draws, client=client, progress=False if quiet else None,
+            n_item_draws=item_draws, sampling_unit=sampling_unit, client=client,
+            progress=False if quiet else None,
         )  # fmt: skip
     write_result(result, path)
     about = {k: result.attrs[k] for k in ("formula", "n_persons", "n_iterations", "log_likelihood")}
@@ -89,6 +93,9 @@ def population(
         show(about | found | {"correlations": _correlations(result)}, True)
         return
     show(about | {"model": str(path)}, False)
+    if sampling_unit is not None:
+        n = ", ".join(f"{x:,}" for x in result.attrs["n_sampling_units"][:10])
+        click.echo(f"Standard errors are those of a sample of units ({sampling_unit}): {n}")
     click.echo(f"\nAbility of the groups:\n\n{rows(_groups(result))}\n{ONE_BY_ONE}")
     if coefficients:
         click.echo(f"\nAbility by covariates:\n\n{rows(coefficients[:_MOST])}")

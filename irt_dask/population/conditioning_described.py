@@ -90,9 +90,16 @@ def described(
             {d.name: [responses.item_id[k] for k in d.columns] for d in model.domains}
         ),
         "sharpest": [d.sharpest for d in model.domains],
+        **_about_units(found),
         **more,
     }
     return dataset(data, coords=coords, attrs=attrs)
+
+
+def _about_units(found: Found) -> dict[str, Any]:
+    """How many sampling units each group has, where there are any."""
+    n = [e.units.n for e in found.errors if e.units is not None]
+    return {"n_sampling_units": n, "degrees_of_freedom": [x - 1 for x in n]} if n else {}
 
 
 def _values(found: Found) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -109,12 +116,13 @@ def _values(found: Found) -> tuple[dict[str, Any], dict[str, Any]]:
     corrected = found.corrected()
     sd = np.sqrt(np.diagonal(corrected, axis1=1, axis2=2))
     i, j = np.triu_indices(dims)
-    sd_se, r_se = np.empty((groups, dims)), np.full((groups, dims, dims), np.nan)
+    (error, sd_se), r_se = np.empty((2, groups, dims)), np.full((groups, dims, dims), np.nan)
     mean, mean_se, total = np.empty((groups, dims)), np.empty((groups, dims)), corrected.copy()
     for g, (b, e, c) in enumerate(zip(of, found.errors, found.fitted.components, strict=True)):
         t = original @ b.loading
         coefficient[g] = t @ c
-        se[g] = np.where(b.determined[:, None], e.of_terms(t), np.nan)
+        of_terms = (e if e.units is None else e.units).of_terms(t)
+        se[g] = np.where(b.determined[:, None], of_terms, np.nan)
         n = b.n * dims
         loading[g, :, : b.n], component[g, : b.n] = b.loading, c
         covariance[g, :n, :n] = e.components
@@ -123,7 +131,12 @@ def _values(found: Found) -> tuple[dict[str, Any], dict[str, Any]]:
         own = np.diag(e.components)[:dims]
         mean[g] = c[0]
         mean_se[g] = np.sqrt(own + np.diag(explained) / b.effective)
-        sd_se[g], r_se[g] = _residual_errors(corrected[g], e.elements, i, j)
+        error[g], r_se[g] = _residual_errors(corrected[g], e.elements, i, j)
+        sd_se[g] = error[g]
+        if e.units is not None:
+            mean_se[g] = e.units.of_mean
+            elements = e.units.covariance(e.units.elements)
+            sd_se[g], r_se[g] = _residual_errors(corrected[g], elements, i, j)
     total_sd = np.sqrt(np.diagonal(total, axis1=1, axis2=2))
     data = {
         "regression_coefficient": coefficient, "regression_coefficient_se": se,
@@ -135,7 +148,7 @@ def _values(found: Found) -> tuple[dict[str, Any], dict[str, Any]]:
         "explained_share": 1.0 - (sd / total_sd) ** 2,
         "component_loading": loading, "component_coefficient": component,
         "component_coefficient_covariance": covariance,
-        "residual_sd_error": sd_se,
+        "residual_sd_error": error,  # whatever the units: values are drawn with it
     }  # fmt: skip
     return data, {}
 

@@ -10,14 +10,15 @@ z z' (K - K V K) over persons, and that between them and the elements of S follo
 central moments of posteriors; among the few elements of S it is taken from cross-products of
 scores, which have the same expectation.  (Of the coefficients they would lose what was fitted: of n
 persons and p coefficients a share p / n.)  With sampling weights the covariance is a sandwich whose
-middle gets back each person's leverage times his information.
+middle gets back each person's leverage times his information.  (Of persons drawn in units:
+:mod:`irt_dask.population.clustered`.)
 """
 
 from __future__ import annotations
 
 import functools
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,11 @@ from irt_dask.engine import Engine
 from irt_dask.errors import ApproximationWarning, EstimationError
 from irt_dask.kernels.base import design_products, fixed_point
 from irt_dask.population.basis import Basis
+from irt_dask.population.clustered import OfUnits, of_units
 from irt_dask.population.conditioning import Conditioning
 from irt_dask.population.conditioning_em import Fitted
 from irt_dask.population.group_sums import ByGroup, by_group, weights_in
+from irt_dask.population.units import Units
 from irt_dask.store import Block
 
 #: Bound of a person's score K e next to the root of K: beyond it nobody counts more.
@@ -46,6 +49,7 @@ class Errors:
 
     components: Floats  # (components x domains, same), domains fastest
     elements: Floats  # (pairs d <= e, same), in the order of numpy.triu_indices
+    units: OfUnits | None = None
 
     def of_terms(self, loading: Floats) -> Floats:
         """Standard errors of the terms' coefficients, (terms, domains)."""
@@ -154,8 +158,10 @@ def _matrix(
     return out
 
 
-def errors(engine: Engine, fitted: Fitted, bases: list[Basis]) -> list[Errors]:
-    """Of each group: one pass, two with sampling weights.
+def errors(
+    engine: Engine, fitted: Fitted, bases: list[Basis], units: Units | None = None
+) -> list[Errors]:
+    """Of each group: one pass, two with sampling weights; one more with units.
 
     A group whose observed information is not positive (of items with guessing, where S ended at a
     bound) has the information of its scores' cross-products, for another pass, and is named.
@@ -170,7 +176,7 @@ def errors(engine: Engine, fitted: Fitted, bases: list[Basis]) -> list[Errors]:
         pairs = zip(sums, bases, strict=True)
         return [_matrix(x, b, scales, scales.middle, dims) for x, b in pairs]
 
-    indefinite = []
+    indefinite, inverses = [], []
     for g, (sums, basis) in enumerate(
         zip(by_group(engine, model, _sums, scales, None), bases, strict=True)
     ):
@@ -180,6 +186,7 @@ def errors(engine: Engine, fitted: Fitted, bases: list[Basis]) -> list[Errors]:
             information = squares(1)[g]
             indefinite.append(model.labels[g] if model.labels else "all persons")
         inverse = _inverse(information, n)
+        inverses.append(inverse)
         if engine.sampled:
             inverse = inverse @ squares(2)[g] @ inverse
         out.append(Errors(inverse[:n, :n], inverse[n:, n:]))
@@ -191,7 +198,12 @@ def errors(engine: Engine, fitted: Fitted, bases: list[Basis]) -> list[Errors]:
             ApproximationWarning,
             stacklevel=5,
         )
-    return out
+    if units is None:
+        return out
+    scores = functools.partial(_scores, model, scales=scales)
+    bound = max(scales.of_ke, scales.of_elements, 1.0)
+    of = of_units(engine, model, fitted.components, bases, inverses, units, scores, bound)
+    return [replace(e, units=x) for e, x in zip(out, of, strict=True)]
 
 
 def _positive(information: Floats) -> bool:

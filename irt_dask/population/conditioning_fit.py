@@ -12,10 +12,12 @@ from irt_dask.arrays import Floats
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import Engine
 from irt_dask.population.basis import Basis
+from irt_dask.population.clustered import together
 from irt_dask.population.conditioning import MOST_EXACT, Conditioning
 from irt_dask.population.conditioning_em import TOLERANCE, Fitted, Scales, climb, log_marginals
 from irt_dask.population.conditioning_errors import Errors, errors
 from irt_dask.population.group_sums import by_group
+from irt_dask.population.units import Units
 
 #: Smallest eigenvalue of a matrix of correlations that pairs give together, at least.
 _LEAST_EIGENVALUE = 1e-3
@@ -53,14 +55,15 @@ def _zeros(found: list[Basis], dims: int) -> list[Floats]:
 
 
 def fitted(
-    engine: Engine, start: Conditioning, of: list[Basis], *, tolerance: float = TOLERANCE
-) -> Found:
-    """The model of highest likelihood, with errors."""
+    engine: Engine, start: Conditioning, of: list[Basis], *, tolerance: float = TOLERANCE,
+    units: Units | None = None,
+) -> Found:  # fmt: skip
+    """The model of highest likelihood, with errors, also of a sample of ``units``."""
     dims = len(start.domains)
     if dims > MOST_EXACT:
-        return _by_pairs(engine, start, of, tolerance)
+        return _by_pairs(engine, start, of, tolerance, units)
     fitted = climb(engine, start, of, _zeros(of, dims), tolerance=tolerance)
-    return Found(fitted, of, errors(engine, fitted, of))
+    return Found(fitted, of, errors(engine, fitted, of, units))
 
 
 def refitted(
@@ -97,13 +100,15 @@ def _some(model: Conditioning, which: Sequence[int]) -> Conditioning:
     )
 
 
-def _by_pairs(engine: Engine, start: Conditioning, of: list[Basis], tolerance: float) -> Found:
+def _by_pairs(
+    engine: Engine, start: Conditioning, of: list[Basis], tolerance: float, units: Units | None
+) -> Found:
     """Coefficients and variances from each domain alone, correlations from pairs of them."""
     dims, groups = len(start.domains), start.n_groups
     alone = []
     for d in range(dims):
         one = climb(engine, _some(start, [d]), of, _zeros(of, 1), tolerance=tolerance)
-        alone.append((one, errors(engine, one, of)))
+        alone.append((one, errors(engine, one, of, units)))
     components = [
         np.concatenate([one.components[g] for one, _ in alone], axis=1) for g in range(groups)
     ]
@@ -144,8 +149,9 @@ def _together(alone: list[Errors], covariance: Floats, basis: Basis) -> Errors:
         components[:, d, :, d] = own.components
         at = int(np.flatnonzero((i == d) & (j == d))[0])
         elements[at, at] = own.elements[0, 0]
-    n = basis.n * dims
-    return Errors(components.reshape(n, n), elements)
+    n, each = basis.n * dims, [own.units for own in alone if own.units is not None]
+    units = together(each, (i, j)) if each else None
+    return Errors(components.reshape(n, n), elements, units)
 
 
 def _nearest_correlation(r: Floats) -> Floats:

@@ -23,6 +23,7 @@ from irt_dask.population.conditioning_fit import fitted
 from irt_dask.population.domains import Domain, domains_of, sharpened
 from irt_dask.population.item_uncertainty import between
 from irt_dask.population.regression import MOST_GROUPS
+from irt_dask.population.units import in_units
 from irt_dask.store import Responses
 
 #: Numbers of all groups' covariances of coefficients, at most: 256 MiB.
@@ -38,6 +39,7 @@ def fit_population(
     domains: Mapping[str, Sequence[str]] | None = None,
     by_group: bool = True,
     n_item_draws: int = 0,
+    sampling_unit: Any = None,
     client: Any = None,
     progress: ProgressOption = None,
 ) -> xr.Dataset:
@@ -71,6 +73,12 @@ def fit_population(
     n_item_draws : int
         Draws of the items (of a posterior, :func:`irt_dask.fit_bayes`) under which the model is
         fitted again, so that standard errors hold what is not known of the items; 10 to 20 do.
+    sampling_unit : str or array, optional
+        What was drawn before persons were, such as schools, whose persons are alike: the name of a
+        covariate, "person_group" (with ``by_group=False``), or one label for each person, in their
+        order.  Standard errors are then the sandwich from sums of scores by unit, those of
+        ``group_mean`` too; compare them with t with attrs ``degrees_of_freedom``.  Plausible values
+        are drawn as without.
     client, progress
         Dask client (default: the current one, else threads); progress bar.
 
@@ -91,8 +99,9 @@ def fit_population(
         weights from a sandwich.  Residual covariances are maximum likelihood's, plus what the
         coefficients' errors took (as n - p for n in a regression); plausible values are drawn about
         a smaller one, with which they have the abilities' covariance.  Errors of ``group_mean``
-        count the persons as drawn at random with their covariates; for those of clustered samples
-        use replicate weights with the plausible values (:func:`irt_dask.tabulate`).
+        count the persons as drawn at random with their covariates, unless there is a
+        ``sampling_unit``; for published tables use replicate weights with the plausible values
+        (:func:`irt_dask.tabulate`).  attrs ``n_sampling_units``, ``degrees_of_freedom`` by group.
         (Covariances of components, which values are drawn with, take items for known in any case:
         :func:`irt_dask.score` fits the model again to each value's own draw of the items.)
 
@@ -101,7 +110,10 @@ def fit_population(
     InputError
         A formula that cannot be read, has no intercept or rests on all persons at once; terms that
         are the same for all; items of no domain or of two; below two persons (in effect, weights
-        considered) for each coefficient of a domain; covariances of more than 256 MiB.
+        considered) for each coefficient of a domain; covariances of more than 256 MiB; sampling
+        units that there are not, or one alone in a group.
+    TooLargeError
+        Sums of more than 1 GiB over sampling units.
     EstimationError
         A group without responses, or without any to a domain; two domains of both of which nobody
         (of a group) has responses; domains whose abilities cannot be told apart.
@@ -111,7 +123,7 @@ def fit_population(
     DataWarning
         Terms that are not determined in a group (the same for all of it, or sums of others; no
         standard errors); SDs and correlations at their bounds (.05 to 20; .98); correlations of
-        pairs that are no correlation matrix together.
+        pairs that are no correlation matrix together; fewer than 30 sampling units.
     ApproximationWarning
         Terms on fewer than 5 persons, groups of fewer than 20, below 20 persons for a coefficient,
         or with answers to both of two domains.
@@ -125,8 +137,8 @@ def fit_population(
     costs some thousand operations for three.  Of more, coefficients and variances are those of each
     domain alone, and correlations what the expected products of residuals say in fits of pairs,
     d (d - 1) / 2 of them (they are drawn to the nearest correlation matrix).  Driver memory: for
-    each group (terms)^2 and (components x domains)^2 numbers; a block has 4 bytes x persons x
-    terms.
+    each group (terms)^2 and (components x domains)^2 numbers, and (components x domains) for each
+    sampling unit (a pass more); a block has 4 bytes x persons x terms.
 
     Examples
     --------
@@ -147,6 +159,7 @@ def fit_population(
     responses = as_responses(responses, "fit_population", graded=True, items=items)
     n_components = _checked(n_components, covariates)
     of = domains_of(responses, items, domains)
+    responses, units = in_units(responses, sampling_unit, client)
     sets = _draws(items, responses, n_item_draws)
     labels: tuple[str, ...] = ()
 
@@ -163,9 +176,11 @@ def fit_population(
         start = _start(of, terms, labels)
         of_terms = bases(second, start, n_components)
         check_answered(second, start)
-        found = fitted(second, start, of_terms)
+        found = fitted(second, start, of_terms, units=units)
         of_items = between(second, found, sets) if sets else None
         more = {"n_persons": second.n_persons, **second.weight_attrs, "n_item_draws": len(sets)}
+        if units is not None:
+            more["standard_errors"] = f"sandwich of sampling units ({units.name})"
     warn_of_bounds(found)
     return described(found, items, responses, more, of_items)
 

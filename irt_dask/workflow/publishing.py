@@ -34,6 +34,7 @@ class PopulationSection(Section):
     components: float | None = Field(default=None, gt=0.0)
     domains: str | None = None
     by_group: bool = True
+    sampling_unit: str | None = None
     composites: dict[str, dict[str, float]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -107,7 +108,7 @@ def fitted(
         responses, items, covariates=of.covariates,
         n_components=n if n is None or n < 1.0 else round(n),
         domains=None if of.domains is None else read_domains(of.domains),
-        by_group=of.by_group, client=client, progress=progress,
+        by_group=of.by_group, sampling_unit=of.sampling_unit, client=client, progress=progress,
     )  # fmt: skip
     write_result(result, path)
     return result

@@ -388,6 +388,11 @@ METHODS = (
         groups="yes", covariates=True, slow=True,
     ),
     Method(
+        "population, units", "fit_population",
+        {"covariates": "age", "sampling_unit": "person_group", "by_group": False}, items="2pl",
+        weights=True, groups="needs", covariates=True, slow=True,
+    ),
+    Method(
         "population, mixed", "fit_population", {"covariates": ["age", "sex"], "n_components": 1},
         items="mixed", weights=True, groups="yes", covariates=True, slow=True,
         categories=_CATEGORIES,

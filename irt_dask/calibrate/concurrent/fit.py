@@ -25,7 +25,6 @@ from irt_dask.calibrate.marginal.specification import specified
 from irt_dask.calibrate.shared import climb
 from irt_dask.calibrate.shared.groups import grouped
 from irt_dask.calibrate.shared.start_values import ResponseCounts, response_counts
-from irt_dask.calibrate.shared.units import in_units
 from irt_dask.curves.guessing import GUESSING
 from irt_dask.engine import Engine, ProgressOption, as_responses
 from irt_dask.engine.identity import checkpoint_of
@@ -33,6 +32,7 @@ from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import ConvergenceWarning, InputError
 from irt_dask.items import checks
 from irt_dask.items.mixture import mixture_named
+from irt_dask.population.units import in_units
 from irt_dask.store import Responses
 
 #: What ``free`` says for the test.

@@ -21,7 +21,6 @@ from irt_dask.calibrate.shared import climb
 from irt_dask.calibrate.shared.start_values import (
     response_counts,
 )
-from irt_dask.calibrate.shared.units import in_units
 from irt_dask.curves.guessing import GUESSING
 from irt_dask.curves.priors import ItemPrior
 from irt_dask.engine import Engine, ProgressOption, as_responses
@@ -30,6 +29,7 @@ from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import ConvergenceWarning
 from irt_dask.items import checks
 from irt_dask.items.mixture import mixture_named
+from irt_dask.population.units import in_units
 
 
 def fit_marginal(

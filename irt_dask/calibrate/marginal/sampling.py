@@ -19,13 +19,13 @@ from irt_dask.calibrate.marginal import lost_information
 from irt_dask.calibrate.marginal.expected import Setting
 from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.marginal.rounds import Rounds
-from irt_dask.calibrate.shared.units import Units, n_answered
 from irt_dask.engine import Engine
 from irt_dask.engine.memory import refuse_beyond_memory
 from irt_dask.errors import DataWarning, InputError, TooLargeError
 from irt_dask.kernels.base import fixed_point
 from irt_dask.kernels.posterior import unit_scores
 from irt_dask.kernels.posterior.lost_information import Scores
+from irt_dask.population.units import Units, n_answered
 from irt_dask.store import Block
 
 #: Parameters whose covariance is found unless the user says otherwise (seconds), and is found as a

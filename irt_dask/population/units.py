@@ -91,8 +91,7 @@ def in_units(
     if n == 1:
         raise InputError(
             f"sampling_unit: all persons have the same one ({name}), and units tell how much "
-            f"estimates vary by how they differ; give at least 2, or standard_errors='sandwich', "
-            f"whose units are persons"
+            f"estimates vary by how they differ; give at least 2, or leave sampling_unit out"
         )
     return dataclasses.replace(responses, refs=refs), Units(name, n)
 
