@@ -34,7 +34,7 @@ def columns_of(pairs: tuple[str, ...]) -> dict[str, Any] | None:
         role, sign, name = pair.partition("=")
         if not sign:
             raise InputError(f"--column {pair!r}: write ROLE=NAME, for example person=student")
-        if role in ("items", "covariates"):
+        if role in ("items", "covariates", "labels"):
             out[role] = out.get(role, []) + list_of(name)
         elif out.setdefault(role, name) != name:
             raise InputError(f"--column {role}= is there twice, {out[role]!r} and {name!r}")
@@ -115,7 +115,8 @@ def _source_options(command: Any) -> Any:
                      help="Name a column: person=, item=, response= (long); person=, items=A,B "
                      "(wide); weight=, group=. Items are names, globs (items='q*') and ranges "
                      "(items=q1:q40: from q1 to q40 as the file has them); covariates=age,books "
-                     "(wide) are numbers of the persons. Repeat as needed."),
+                     "(wide) are numbers of the persons; labels=school,sex are covariates, here or "
+                     "of --persons, that are text. Repeat as needed."),
         _EXCLUDE,
         click.option("--facet", "facets", multiple=True, metavar="A,B", help="A column of a long "
                      "file that holds levels of a facet, such as the rater: an item at a level is "
@@ -327,11 +328,17 @@ def _about(r: Responses, as_json: bool) -> dict[str, Any]:
         "layout": r.layout,
         "weights": "none" if r.max_weight is None else r.weight_kind,
         "groups": r.has_groups if as_json else ("yes" if r.has_groups else "none"),
-        "covariates": ", ".join(r.covariate_names) or "none",
+        "covariates": ", ".join(_covariates(r)) or "none",
         "rows_put_aside": r.n_quarantined,
         **({"says_what_was_omitted": True} if says_nonresponse(r) else {}),
         "checksum": r.fingerprint,
     }
+
+
+def _covariates(r: Responses) -> list[str]:
+    """Names, and how many labels those have that are labels."""
+    n = {name: f" ({len(own)} labels)" for name, own in r.covariate_labels.items()}
+    return [f"{name}{n.get(name, '')}" for name in r.covariate_names]
 
 
 def _dropped(r: Responses, as_json: bool) -> dict[str, Any]:

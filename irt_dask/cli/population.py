@@ -33,7 +33,7 @@ _MOST = 40
               help="File for the model, which 'irt-dask score --population' takes.")  # fmt: skip
 @click.option("--covariates", metavar="FORMULA",
               help="Terms of the persons' covariates, as in 'escs + C(grade) + C(sex):escs'; "
-              "C(name) makes categories of codes.")  # fmt: skip
+              "C(name) makes categories of codes; labels are categories.")  # fmt: skip
 @click.option("--components", metavar="N|SHARE",
               help="Principal components of the terms: how many (200), or the share of their "
               "variance that is kept (0.9). Default: all.")  # fmt: skip

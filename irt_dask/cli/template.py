@@ -127,7 +127,7 @@ class _Questions:
         self.sure: dict[str, Any] = {"columns": dict(look.source.roles.single)}
         if look.source.roles.facets:
             self.sure["columns"]["facets"] = list(look.source.roles.facets)
-        for role in ("items", "covariates"):
+        for role in ("items", "covariates", "labels"):
             if given.get("columns") and role in given["columns"]:
                 self.sure["columns"][role] = given["columns"][role]
         for key in _AS_GIVEN:

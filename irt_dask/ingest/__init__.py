@@ -80,6 +80,7 @@ def ingest(
         own name is such goes first, and globs and ranges pass over columns of other roles.
         "covariates" of a wide table, listed in the same way, are numbers of the persons (empty
         where not known), in place of a file ``persons``; the file is read once more for them.
+        "labels" are those covariates, here or of ``persons``, that are text: schools, countries.
     exclude
         Columns of a wide file that are no items, listed in the same way.
     facets
@@ -104,7 +105,8 @@ def ingest(
         many categories as the highest score, plus one, unless ``categories`` says more.
     persons
         A second file or a DataFrame with one row per person: person (or what the responses call
-        it), and weight, group and covariates (all other columns; numbers).  Weight and group have
+        it), and weight, group and covariates (all other columns; numbers, but for those that
+        ``columns`` calls labels).  Weight and group have
         these names, or what ``columns`` calls them where the responses have no such column.  It is
         joined by the person's id.
     categories : number of categories K, from 2 to 15, of all items, or of each

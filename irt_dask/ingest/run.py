@@ -16,7 +16,7 @@ from irt_dask.errors import DataWarning, InputError, Notice, listed
 from irt_dask.ingest.columns.values import Codes
 from irt_dask.ingest.options import Options
 from irt_dask.ingest.sort import spill
-from irt_dask.ingest.sort.attributes import Attributes
+from irt_dask.ingest.sort.attributes import Attributes, with_labels
 from irt_dask.ingest.sort.blocks import Stretch, cut, widest
 from irt_dask.ingest.sort.items import Items
 from irt_dask.ingest.sort.joining import LISTED, refuse_table, together
@@ -31,7 +31,7 @@ from irt_dask.ingest.sources.opening import open_source, persons_table
 from irt_dask.ingest.sources.source import Source
 from irt_dask.ingest.text import bundles
 from irt_dask.kernels.responses.layouts import SPARSE_BELOW
-from irt_dask.store import Responses, open_responses
+from irt_dask.store import Responses, labels, open_responses
 from irt_dask.store.draft import Draft, create, extend
 from irt_dask.store.manifest import Files
 from irt_dask.store.parts import Part
@@ -69,16 +69,14 @@ class _Ingest:
         self.draft, self.options, self.tasks, self.old = draft, options, tasks, old
         self.weight_kind = options.weight_kind if old is None else old.weight_kind
         dialect, scratch = options.dialect, draft.scratch
-        source = open_source(
-            path, scratch, shape=options.shape, columns=options.columns, exclude=options.exclude,
+        columns = with_labels(options.columns, options.persons, old)
+        self.source = open_source(
+            path, scratch, shape=options.shape, columns=columns, exclude=options.exclude,
             dialect=dialect, joined=options.persons is not None,
-        )  # fmt: skip
-        self.source = source.with_weights(self.weight_kind)
+        ).with_weights(self.weight_kind)  # fmt: skip
         self.codes = options.bound(codes, self.source, old)
         self.tables = [self.source]
-        self.persons = persons_table(
-            options.persons, scratch, dialect, self.source, path, options.columns
-        )
+        self.persons = persons_table(options.persons, scratch, dialect, self.source, path, columns)
         if self.persons is not None:
             self.persons = self.persons.with_weights(self.weight_kind)
             self.tables.append(self.persons)
@@ -92,8 +90,9 @@ class _Ingest:
         self.n_parts = spill.n_partitions(self.source.size)
         self.pieces_folder = self._folder("pieces")
         self.runs_folder = self._folder("runs")
-        attributes = Attributes(self.weighted, self.grouped, self.covariates)
-        self.unlike = attributes.check(self.tables, self.weight_kind, old, self.merging)
+        self.labels = labels.together([dict.fromkeys(self.tables[-1].roles.labels, ())])
+        has = Attributes(self.weighted, self.grouped, self.covariates, tuple(self.labels))
+        self.unlike = has.check(self.tables, self.weight_kind, old, self.merging)
 
     def _folder(self, name: str) -> Path:
         folder = self.draft.scratch / name
@@ -131,6 +130,7 @@ class _Ingest:
                 max_weight=max(weights, default=None),
                 weight_kind=self.weight_kind,
                 covariates=self.covariates,
+                labels=self.labels,
                 n_quarantined=self.n_bad,
                 merged=(sum(m.n_persons for m in merged), sum(m.n_added for m in merged)),
                 nonresponse=self.codes.nonresponse,
@@ -158,6 +158,7 @@ class _Ingest:
                 if stop_at_bad:
                     raise error
             line += piece.n_lines
+            self.labels = labels.together([self.labels, piece.labels])
             yield piece, error
 
     def _scatter(self) -> tuple[str, ...]:
@@ -216,6 +217,7 @@ class _Ingest:
             partly=self.partly,
             columns=self.items.columns(item_id) if self._may_lose(item_id) else None,
             covariates=self.covariates,
+            labels=tuple(self.labels),
         )
         self.item_first = np.full((2, len(item_id)), NOWHERE)
         runs = []

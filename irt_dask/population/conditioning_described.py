@@ -188,6 +188,7 @@ def _design_said(terms: design.Design) -> dict[str, Any]:
     """A design as a document."""
     columns = [
         {"name": c.name, "levels": c.levels, "fill": c.fill, "lacking": c.lacking}
+        | ({} if c.labels is None else {"labels": c.labels})
         for c in terms.columns
     ]
     return {

@@ -113,8 +113,15 @@ def _design(said: dict[str, Any], responses: Responses) -> Design:
                 f"population: the responses have no covariate {c['name']!r}; they have "
                 f"{', '.join(known) or 'none'}"
             )
-        levels = None if c["levels"] is None else tuple(c["levels"])
-        columns.append(Column(c["name"], known.index(c["name"]), levels, c["fill"], c["lacking"]))
+        levels, labels = (None if c.get(k) is None else tuple(c[k]) for k in ("levels", "labels"))
+        if (labels is None) == (c["name"] in responses.covariate_labels):
+            has, had = ("numbers", "labels") if labels else ("labels", "numbers")
+            raise InputError(
+                f"population: covariate {c['name']!r} has {has} here, and had {had} where the "
+                f"model was fitted"
+            )
+        place = known.index(c["name"])
+        columns.append(Column(c["name"], place, levels, c["fill"], c["lacking"], labels))
     middle, half = np.array(said["middle"]), np.array(said["half"])
     return Design(said["formula"], tuple(columns), tuple(said["terms"]), middle, half)
 

@@ -22,6 +22,7 @@ from irt_dask.kernels.base import design_products
 from irt_dask.population.formula import INTERCEPT, Formula, Terms
 from irt_dask.store import Block, Responses
 from irt_dask.store.blocks import WrappedRef
+from irt_dask.store.labels import by_number, numbers
 from irt_dask.store.responses import sha256
 
 #: Levels of a category, at most.
@@ -41,6 +42,8 @@ class Column:
     levels: tuple[float, ...] | None
     fill: float
     lacking: bool  # whether some persons have no value
+    #: Labels of the levels, in their order, where they are numbers of labels.
+    labels: tuple[str, ...] | None = None
 
     def of(self, values: Floats) -> Any:
         """The column of a formula's table."""
@@ -52,14 +55,18 @@ class Column:
             )
         if self.levels is None:
             return np.where(unknown, self.fill, values)
-        labels = [_label(x) for x in self.levels] + ([MISSING] if self.lacking else [])
+        names = self.labels or [_label(x) for x in self.levels]
+        labels = [*names, *([MISSING] if self.lacking else [])]
         filled = np.where(unknown, self.levels[0], values)
-        known = np.minimum(np.searchsorted(self.levels, filled), len(self.levels) - 1)
+        order = np.argsort(self.levels)
+        place = np.searchsorted(self.levels, filled, sorter=order)
+        known = order[np.minimum(place, len(self.levels) - 1)]
         other = np.take(self.levels, known) != filled
         if other.any():
+            level = "a label" if self.labels else f"level {_label(filled[other][0])}"
             raise InputError(
-                f"covariate {self.name!r}: level {_label(filled[other][0])} is none of those "
-                f"that the model was fitted to: {', '.join(map(str, labels[:20]))}"
+                f"covariate {self.name!r}: {level} is none of those that the model was fitted "
+                f"to: {', '.join(map(str, labels[:20]))}"
             )
         return pd.Categorical.from_codes(np.where(unknown, len(self.levels), known), labels)
 
@@ -219,7 +226,8 @@ def _columns(engine: Engine, formula: Formula) -> tuple[Column, ...]:
     """Levels or ranges, and what is lacking."""
     known = engine.responses.covariate_names
     names = [c for c in known if c in {*formula.columns, *formula.named}]
-    kinds = [(known.index(c), c in formula.categories) for c in names]
+    of_labels = engine.responses.covariate_labels
+    kinds = [(known.index(c), c in formula.categories or c in of_labels) for c in names]
     parts = engine.map_refs(_levels, kinds)
     levels = [np.unique(np.concatenate([p[k][0] for p in parts])) for k in range(len(names))]
     lacking = [sum(p[k][1] for p in parts) > 0 for k in range(len(names))]
@@ -230,13 +238,16 @@ def _columns(engine: Engine, formula: Formula) -> tuple[Column, ...]:
             raise InputError(
                 f"formula {formula.text!r}: {name!r} has more than {MOST_LEVELS:,} levels"
             )
-    return tuple(
-        Column(
-            name, place, tuple(of.tolist()) if category else None,
-            float(0.5 * (of[0] + of[-1])), without,
-        )
-        for name, (place, category), of, without in zip(names, kinds, levels, lacking, strict=True)
-    )  # fmt: skip
+    out = []
+    for name, (place, category), of, without in zip(names, kinds, levels, lacking, strict=True):
+        found, labels = tuple(of.tolist()) if category else None, None
+        if name in of_labels:
+            text = by_number(of_labels[name])
+            labels = tuple(sorted(text[x] for x in of.tolist()))
+            found = tuple(numbers(labels).tolist())
+        fill = float(0.5 * (of[0] + of[-1]))
+        out.append(Column(name, place, found, fill, without, labels))
+    return tuple(out)
 
 
 def _range(ref: Any, draft: Design) -> tuple[Floats, Floats]:

@@ -57,10 +57,10 @@ def fit_population(
         A fit or an item bank of any model of one ability; matched by identifier.
     covariates : str or list of str, optional
         A formula of formulaic over the covariates of the responses, such as
-        ``"escs + C(grade) + C(sex):escs"``, or names of covariates, which are numbers.  ``C(name)``
-        makes categories of codes (treatment contrasts).  A number that is not known (NaN) is taken
-        for the middle of the range, and told by a term ``name[missing]``; of categories "missing"
-        is a level.
+        ``"escs + C(grade) + C(sex):escs"``, or names of covariates.  ``C(name)`` makes categories
+        of codes (treatment contrasts), which covariates that are labels are by themselves.  A
+        number that is not known (NaN) is taken for the middle of the range, and told by a term
+        ``name[missing]``; of categories "missing" is a level.
         Default: the intercept alone.
     n_components : int or float, optional
         Principal components of the terms (each scaled to variance 1 in the group) that take the

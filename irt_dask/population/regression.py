@@ -72,6 +72,12 @@ def begin(responses: Responses, prior: Any) -> Population | None:
             f"prior={prior!r}: name each covariate once, among those that the responses have: "
             f"{', '.join(known) or 'none'}"
         )
+    words = [n for n in names if n in responses.covariate_labels]
+    if words:
+        raise InputError(
+            f"prior={prior!r}: {', '.join(words)} has labels, and this regression takes numbers: "
+            f"name the others, or fit labels as categories by fit_population"
+        )
     none = np.zeros(len(names))
     columns = tuple(known.index(n) for n in names)
     covariates = Covariates(names, columns, none, none + 1.0)

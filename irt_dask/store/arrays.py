@@ -170,7 +170,7 @@ def from_array(
         every cell was (what is not stored is wrong).  With "stored" blocks stay sparse.
     persons : table with one row a person, in the order of the array
         Columns ``weight`` (finite, positive), ``group`` (a label), and any others, which are
-        covariates (numbers; NaN where not known).
+        covariates: numbers (NaN where not known), or text, which is labels (None where not known).
     person_id, item_id : identifiers; default the array's own, else "0", "1", ...
         As text in Unicode's normal form C, in which identifiers that look the same are.
     rows_per_block : persons in a block; never changes an answer.
@@ -204,7 +204,7 @@ def from_array(
     if len(items) != m:
         raise InputError(f"item_id has {len(items)} entries, the array has {m} columns (items)")
     ids = _checked_ids(_first(person_id, own_person, range(n)), n)
-    weight, group, covariates = person_columns(persons, ids, check_kind(weight_kind))
+    weight, group, covariates, labels = person_columns(persons, ids, check_kind(weight_kind))
     if weight is not None:
         checked(Sums.of(weight), weight_kind)
     elif weight_kind != SAMPLING:
@@ -229,6 +229,7 @@ def from_array(
         has_groups=group is not None,
         layout="csr" if stored_only else "dense",
         covariate_names=tuple(covariates),
+        covariate_labels=labels,
         weight_kind=weight_kind,
         lazy=lazy,
         categories=each_k,

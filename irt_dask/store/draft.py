@@ -24,6 +24,7 @@ from typing import Any
 from irt_dask.errors import InputError, StoreError
 from irt_dask.store import manifest
 from irt_dask.store.categories import BINARY, Categories, Collapsed, of_each
+from irt_dask.store.labels import Labels, of_parts, together
 from irt_dask.store.manifest import Files
 from irt_dask.store.objects import ObjectPath
 from irt_dask.store.parts import Part
@@ -63,7 +64,7 @@ class Draft:
         categories: Categories = BINARY, collapsed: Collapsed | None = None,
         is_reversed: Callable[[str], bool] = lambda item: False,
         max_weight: float | None = None, weight_kind: str = SAMPLING,
-        covariates: tuple[str, ...] = (), n_quarantined: int = 0,
+        covariates: tuple[str, ...] = (), labels: Labels | None = None, n_quarantined: int = 0,
         merged: tuple[int, int] = (0, 0), nonresponse: bool = False,
         before: Callable[[], None] = lambda: None,
         uploaded: Callable[[int, int], None] = lambda done, total: None,
@@ -72,7 +73,8 @@ class Draft:
 
         ``item_id`` names the part's items: those of the store, and new ones after them, which have
         so many ``categories``, of which some have ``collapsed``; ``is_reversed`` says of an item
-        whether its codes were counted back.  ``merged`` counts the persons of
+        whether its codes were counted back.  ``labels`` are those of the covariates that have
+        some, known ones among them.  ``merged`` counts the persons of
         earlier parts to whom this one adds responses, and these.  ``nonresponse`` says that some
         are perhaps codes of what was not answered.  ``before`` is called before the store shows
         the part; ``uploaded`` with the number of files that are in object storage and
@@ -84,7 +86,7 @@ class Draft:
             raise ValueError(
                 "a part has the items of its store, in their order, and new ones after"
             )
-        entry = {
+        entry: dict[str, Any] = {
             "n_persons": part.n_persons,
             "rows_per_block": part.rows_per_block,
             "max_weight": max_weight,
@@ -96,6 +98,8 @@ class Draft:
             entry["merged_persons"], entry["merged_responses"] = merged
         if nonresponse:
             entry["nonresponse"] = True
+        if new_labels := self._new_labels(labels or {}):
+            entry["labels"] = new_labels
         of_known = (self.old or {}).get("n_categories", [BINARY] * len(known))
         content: dict[str, Any] = {
             "layout": part.layout,
@@ -118,6 +122,13 @@ class Draft:
             with manifest.writing(self.path):
                 self._move(self.path, addition)
         return open_responses(self.path)
+
+    def _new_labels(self, labels: Labels) -> dict[str, list[str]]:
+        """Labels that the store does not have; of its first part also that there are none."""
+        known = {} if self.old is None else of_parts(self.old["parts"])
+        together([known, labels])
+        new = {name: sorted({*own} - {*known.get(name, ())}) for name, own in labels.items()}
+        return {name: own for name, own in new.items() if own or self.old is None}
 
     def _move(self, path: Path, new: Addition) -> None:
         """Rename the part, or the new store, into its place."""

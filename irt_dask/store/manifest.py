@@ -16,6 +16,8 @@ store, and ``needs`` names why; a reader refuses names that it does not know:
   have the items up to its own; to its persons later items are unobserved;
 - "nonresponse": blocks of the parts that are marked with it hold codes of what was omitted or not
   reached (:mod:`irt_dask.store.nonresponse`);
+- "labels": some covariates are labels, whose numbers (:mod:`irt_dask.store.labels`) stand in the
+  arrays; ``labels`` of a part lists by covariate those that came with it;
 - "merged persons": persons of earlier parts have given more responses, which lie in the array
   ``supplement`` of a later part (:mod:`irt_dask.store.supplements`) and fill cells that were not
   observed.  ``merged_persons`` and ``merged_responses`` of a part count them.
@@ -54,8 +56,8 @@ VERSION = 2
 VERSION_WITH_NEEDS = 3
 FREQUENCY_WEIGHTS = "frequency weights"
 CATEGORIES, ITEMS_BY_PART, MERGED = "categories", "items by part", "merged persons"
-COLLAPSED, NONRESPONSE = "collapsed categories", "nonresponse"
-_KNOWN = {FREQUENCY_WEIGHTS, CATEGORIES, COLLAPSED, ITEMS_BY_PART, NONRESPONSE, MERGED}
+COLLAPSED, NONRESPONSE, LABELS = "collapsed categories", "nonresponse", "labels"
+_KNOWN = {FREQUENCY_WEIGHTS, CATEGORIES, COLLAPSED, ITEMS_BY_PART, NONRESPONSE, MERGED, LABELS}
 
 #: ``{path relative to the store: [size, sha256]}``.
 Files = dict[str, list[int | str]]
@@ -148,8 +150,10 @@ def settled(content: dict[str, Any]) -> dict[str, Any]:
     merged = any("merged_responses" in p for p in content["parts"])
     collapsed = bool(content.get("collapsed"))
     marked = any("nonresponse" in p for p in content["parts"])
+    labelled = any("labels" in p for p in content["parts"])
     needs += [CATEGORIES] * graded + [COLLAPSED] * collapsed
     needs += [ITEMS_BY_PART] * grown + [NONRESPONSE] * marked + [MERGED] * merged
+    needs += [LABELS] * labelled
     has = {"needs": needs, "n_categories": graded, "collapsed": collapsed}
     has["reversed"] = content.get("reversed")
     without = {name for name, used in has.items() if not used}

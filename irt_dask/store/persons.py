@@ -10,21 +10,27 @@ from numpy.typing import NDArray
 
 from irt_dask.arrays import Floats
 from irt_dask.errors import InputError
+from irt_dask.store.labels import number, together
 from irt_dask.store.weights import refused, rule
 from irt_dask.variables import identifier
 
 if TYPE_CHECKING:
     import pandas as pd
 
-PersonColumns = tuple[Floats | None, NDArray[np.object_] | None, dict[str, Floats]]
+PersonColumns = tuple[
+    Floats | None, NDArray[np.object_] | None, dict[str, Floats], dict[str, tuple[str, ...]]
+]
 
 
 def person_columns(
     persons: Mapping[str, Any] | pd.DataFrame | None, ids: NDArray[np.object_], weight_kind: str
 ) -> PersonColumns:
-    """Weights, groups and covariates of a table with one row a person, in their order."""
+    """Weights, groups and covariates of a table with one row a person, in their order.
+
+    Covariates are numbers; of those that are text, labels are returned too.
+    """
     if persons is None:
-        return None, None, {}
+        return None, None, {}, {}
     columns = _columns(persons, ids)
     weight = group = None
     if "weight" in columns:
@@ -36,11 +42,36 @@ def person_columns(
             )
     if "group" in columns:
         group = _labels(columns.pop("group"))
-    covariates = {name: _numbers(name, column) for name, column in columns.items()}
+    covariates, labels = {}, {}
+    for name, column in columns.items():
+        words = _words(column)
+        if words is None:
+            covariates[name] = _numbers(name, column)
+            continue
+        known = {x: number(x) for x in words if x is not None}
+        covariates[name] = np.array([np.nan if x is None else known[x] for x in words])
+        labels[name] = [*known]
     for name, column in covariates.items():
         if np.isinf(column).any():
             raise InputError(f"persons[{name!r}] holds an infinite value; use NaN where unknown")
-    return weight, group, covariates
+    return weight, group, covariates, together([labels])
+
+
+def _words(column: Any) -> list[str | None] | None:
+    """The column as labels, None where not known; None if it is no text.
+
+    Text that is numbers is numbers, as in files.
+    """
+    given = list(column)
+    known = [x for x in given if not (x is None or x != x or x == "")]
+    if not known or not all(isinstance(x, str) for x in known):
+        return None
+    try:
+        np.array(known, dtype=float)
+    except ValueError:
+        there = (isinstance(x, str) and x != "" for x in given)
+        return [identifier(x) if t else None for x, t in zip(given, there, strict=True)]
+    return None
 
 
 def _columns(persons: Any, ids: NDArray[np.object_]) -> dict[str, Any]:

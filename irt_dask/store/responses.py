@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +15,7 @@ from irt_dask.arrays import Floats
 from irt_dask.errors import InputError, repeated
 from irt_dask.store.blocks import Block, BlockRef
 from irt_dask.store.categories import BINARY, Categories, of_each
+from irt_dask.store.labels import Labels
 from irt_dask.variables import identifier
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class Responses:
         Sampling weights are divided by their mean in every method; frequency weights count persons.
     has_groups : bool
     covariate_names : tuple of str
+    covariate_labels : mapping from name to tuple of str
+        Of the covariates that are labels: :meth:`covariates` has numbers that stand for them.
     n_quarantined : int
         Rows of the source that were put aside when the store was made.
     truth : xarray.Dataset or None
@@ -78,6 +81,7 @@ class Responses:
     weight_kind: str = SAMPLING
     lazy: bool = False
     categories: Categories = BINARY
+    covariate_labels: Labels = field(default_factory=dict)
 
     @property
     def n_categories(self) -> tuple[int, ...]:

@@ -48,6 +48,7 @@ def faults(content: dict[str, Any]) -> Iterator[str]:
     if not {*content.get("reversed", [])} <= {*items}:
         yield "reversed names what is no item"
     yield from _parts(content.get("parts"), len(items))
+    yield from _labels(content["parts"], content["covariates"])
     yield from _files(content.get("files"), {p["name"] for p in content["parts"]})
     for part in content["parts"]:
         yield from _persons(part, content["files"])
@@ -112,6 +113,18 @@ def _parts(parts: Any, n_items: int) -> Iterator[str]:
         yield f"there are two parts called {twice[0]}"
     if sum(p.get("new_items", 0) for p in parts) >= n_items or "new_items" in parts[0]:
         yield f"new_items of the parts leave the first none of {n_items} items"
+
+
+def _labels(parts: list[dict[str, Any]], covariates: list[str]) -> Iterator[str]:
+    first = parts[0].get("labels", {})
+    for p in parts:
+        given = p.get("labels", {})
+        if not isinstance(given, dict) or ("labels" in p and not given):
+            yield f"labels of {p['name']} are no lists by covariate"
+        if not {*given} <= ({*covariates} & {*first}):
+            yield f"labels of {p['name']} are of what is no covariate with labels"
+        for name, some in given.items():
+            yield from _names(f"labels[{name!r}]", some, 0)
 
 
 def _files(files: Any, parts: set[str]) -> Iterator[str]:

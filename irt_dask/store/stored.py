@@ -25,6 +25,7 @@ from irt_dask.store import manifest, nonresponse, supplements
 from irt_dask.store.blocks import Block, BlockRef, Refs
 from irt_dask.store.categories import BINARY, Categories, Collapsed, limits, together
 from irt_dask.store.checked import array_of, bytes_of, content_of
+from irt_dask.store.labels import of_parts
 from irt_dask.store.objects import AT_ONCE, ObjectPath
 from irt_dask.store.places import location
 from irt_dask.store.responses import FREQUENCY, SAMPLING, Responses
@@ -341,6 +342,7 @@ def open_responses(store: str | os.PathLike[str] | ObjectPath) -> Responses:
         max_weight=max(weights, default=None),
         has_groups=content["grouped"],
         covariate_names=tuple(map(identifier, content["covariates"])),
+        covariate_labels={identifier(k): v for k, v in of_parts(content["parts"]).items()},
         n_quarantined=sum(p["n_quarantined"] for p in content["parts"]),
         weight_kind=_weight_kind(content),
         categories=_categories(content),

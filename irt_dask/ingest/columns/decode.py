@@ -19,15 +19,17 @@ from irt_dask.ingest.columns.suspects import WORDS, words_of
 from irt_dask.ingest.columns.trimming import composed, filled, has, trimmed
 from irt_dask.ingest.columns.values import Codes, Distinct
 from irt_dask.ingest.text.lines import fault
+from irt_dask.store.labels import numbers as label_numbers
 from irt_dask.store.weights import refused, rule
+from irt_dask.variables import identifier
 
 Texts = Callable[[Sequence[int]], list[str]]
 OfRow = Callable[[int], str]
 CELLS = 1 << 20  # values of a wide table decoded at a time
 _COVARIATE = (
-    "a covariate is a finite number, or empty or NA where it is not known; write labels as "
-    "numbers, leave the column out, or, if they are the groups of persons, say columns={{'group': "
-    "{!r}}}"
+    "a covariate is a finite number, or empty or NA where it is not known; if these are labels, "
+    "say columns={{'labels': [{}]}}, or, if they are the groups of persons, "
+    "columns={{'group': {!r}}}"
 )
 
 
@@ -47,6 +49,7 @@ class Decoder:
         self._which = np.zeros(len(lines), dtype=np.int16)
         self._faults: list[tuple[OfRow, OfRow, OfRow]] = []
         self._taken: dict[str, Any] = {}
+        self._labels: dict[str, list[str]] = {}
 
     def table(self, roles: Roles, columns: dict[str, Any], codes: Codes | None) -> None:
         """Take all columns of a table, by the roles of their names."""
@@ -57,7 +60,8 @@ class Decoder:
         if roles.facets:
             self.levels([columns[name] for name in roles.facets], (roles.item or "", *roles.facets))
         if roles.form == "persons":
-            self.covariates([columns[c] for c in roles.covariates], roles.covariates)
+            given = [columns[c] for c in roles.covariates]
+            self.covariates(given, roles.covariates, roles.labels)
         else:
             assert codes is not None
             if roles.response is not None:
@@ -213,23 +217,32 @@ class Decoder:
         bad[refused(weight, kind)] = True
         self._refuse_values(bad, column, values, "weight", rule(kind))
 
-    def covariates(self, strings: Sequence[pa.DictionaryArray], columns: Sequence[str]) -> None:
-        """Take numbers; what is empty or NA is NaN."""
+    def covariates(
+        self, strings: Sequence[pa.DictionaryArray], columns: Sequence[str],
+        labels: frozenset[str] = frozenset(),
+    ) -> None:  # fmt: skip
+        """Take numbers, and those that stand for labels; what is empty or NA is NaN."""
         table = np.empty((len(self.lines), len(columns)))
         empty = {*NOT_OBSERVED} - {"-1"}
-        refused, words = [], []
+        refused, of_words = [], []
         for j, (one, column) in enumerate(zip(strings, columns, strict=True)):
             values = Distinct.of(one)
-            number = np.array([number_of(v, self._decimal) for v in values.stripped], float)
             known = np.array([v not in empty for v in values.stripped], bool)
+            if column in labels:
+                words = [identifier(v) for v in values.stripped]
+                number = np.where(known, label_numbers(words), np.nan)
+                table[:, j] = number[values.index]
+                self._labels[column] = sorted({w for w, k in zip(words, known, strict=True) if k})
+                continue
+            number = np.array([number_of(v, self._decimal) for v in values.stripped], float)
             wrong = ~np.isfinite(number) & known
             table[:, j] = number[values.index]
             refused.append((wrong[values.index], column, values))
             if known.any() and (wrong == known).all():
-                words.append(column)
-        all_of_them = f"; the columns of words are {listed(words)}" if len(words) > 1 else ""
+                of_words.append(column)
         for rows, column, values in refused:
-            rule_of_it = f"{_COVARIATE.format(column)}{all_of_them}"
+            named = listed(of_words if column in of_words else [column])
+            rule_of_it = _COVARIATE.format(named, column)
             self._refuse_values(rows, column, values, "value", rule_of_it)
         self._taken["covariates"] = table
 
@@ -245,7 +258,7 @@ class Decoder:
                 taken[role] = (
                     column[good] if isinstance(column, np.ndarray) else _kept(column, good)
                 )
-        return Rows(self.n_lines, self.lines, bad=self.bad[:most], **taken)
+        return Rows(self.n_lines, self.lines, bad=self.bad[:most], labels=self._labels, **taken)
 
     def _gather(self, texts: Texts, most: int | None) -> None:
         rows = np.flatnonzero(self._which)

@@ -34,7 +34,7 @@ OF_PERSONS = ("weight", "group")
 AT = "@"
 KEYS = {
     "long": ("person", "item", "response", "weight", "group", "facets"),
-    "wide": ("person", "items", "weight", "group", "covariates"),
+    "wide": ("person", "items", "weight", "group", "covariates", "labels"),
     "nested": ("person", "responses", "weight", "group"),
 }
 
@@ -55,6 +55,7 @@ class Roles:
     group: str | None = None
     covariates: tuple[str, ...] = ()  # of a table of persons
     beside: tuple[str, ...] = ()  # covariates that stand in the rows of a wide table
+    labels: frozenset[str] = frozenset()  # covariates of either that are labels, not numbers
     facets: tuple[str, ...] = ()  # of a long table: an item at their levels is a column
 
     @property
@@ -92,12 +93,17 @@ def resolve(header: Header, wanted: Wanted, nested: bool = False) -> Roles:
     _, left_out = wanted.lists()
     said = {*named} | ({"items"} if items is not None else set())
     said |= {"facets", "covariates"} & {*(wanted.columns or ())}
+    if "labels" in (wanted.columns or ()) and not wanted.joined:
+        said.add("labels")
     if "responses" in said or (nested and not said & {"item", "response", "items"}):
         _refuse_exclude(header, "nested", left_out)
         return _nested(header, shape, named, said)
     exact = {*header.names}.intersection(items or ())
     facets = _facets(header, wanted.columns, {*named.values()})
-    covariates = _beside(header, wanted.columns, {*named.values(), *exact})
+    taken = {*named.values(), *exact}
+    labels = () if wanted.joined else _beside(header, wanted.columns, taken, "labels")
+    covariates = _beside(header, wanted.columns, taken)
+    covariates = tuple(dict.fromkeys([*covariates, *labels]))
     found = _found(header, named, {*named.values(), *exact, *facets, *covariates})
     for role, names in found.items():  # what is left out is no candidate, unless it is the only one
         kept = [name for name in names if name not in left_out]
@@ -119,7 +125,7 @@ def resolve(header: Header, wanted: Wanted, nested: bool = False) -> Roles:
     confirmed = {*(items or ())}.intersection(chosen)
     return Roles(
         form, person, items=tuple(chosen), confirmed=frozenset(confirmed), weight=weight,
-        group=group, beside=covariates,
+        group=group, beside=covariates, labels=frozenset(labels),
     )  # fmt: skip
 
 
@@ -179,7 +185,9 @@ def _nested(header: Header, shape: str | None, named: dict[str, str], said: set[
 
 
 def _of_persons(header: Header, columns: Mapping[str, str | Sequence[str]]) -> Roles:
-    """Return the roles of a table of persons: all columns but person, weight, group are numbers.
+    """Return the roles of a table of persons: other columns than person, weight, group are numbers.
+
+    But for those that ``columns`` call labels.
 
     ``columns`` have covariates where the table is that of the responses too, which has weight and
     group.  Otherwise they have what the responses call the person, a name that is tried if the
@@ -188,7 +196,8 @@ def _of_persons(header: Header, columns: Mapping[str, str | Sequence[str]]) -> R
     called = columns.get("person", "")
     assert isinstance(called, str)
     if "covariates" in columns:
-        return Roles("persons", called, covariates=tuple(columns["covariates"]))
+        labels = frozenset(columns.get("labels", ()))
+        return Roles("persons", called, covariates=tuple(columns["covariates"]), labels=labels)
     usual = _by_alias(header, "person", set())
     if len(usual) != 1 and called in header.place:
         usual = [called]
@@ -204,7 +213,8 @@ def _of_persons(header: Header, columns: Mapping[str, str | Sequence[str]]) -> R
         special |= dict.fromkeys(names and [role], names[0] if names else "")
     taken = {person, *special.values()}
     rest = tuple(name for name in header.names if name not in taken)
-    return Roles("persons", person, **special, covariates=rest)  # type: ignore[arg-type]
+    labels = frozenset(_beside(header, columns, taken, "labels", tables=False))
+    return Roles("persons", person, **special, covariates=rest, labels=labels)  # type: ignore[arg-type]
 
 
 def _named(
@@ -230,7 +240,7 @@ def _named(
                 f"{header.shown()}"
             )
     items = _items(header, columns["items"]) if "items" in columns else None
-    several = ("items", "facets", "covariates")
+    several = ("items", "facets", "covariates", "labels")
     elsewhere = [role for role in OF_PERSONS if joined and role in columns
                  and given_name(columns[role]) not in header.place]  # fmt: skip
     named = {role: _known(header, role, columns[role]) for role in columns
@@ -264,15 +274,16 @@ def _facets(
 
 
 def _beside(
-    header: Header, columns: Mapping[str, str | Sequence[str]] | None, taken: set[str]
-) -> tuple[str, ...]:
-    """Return the covariates of persons among the columns, in the order given."""
-    if columns is None or "covariates" not in columns:
+    header: Header, columns: Mapping[str, str | Sequence[str]] | None, taken: set[str],
+    role: str = "covariates", *, tables: bool = True,
+) -> tuple[str, ...]:  # fmt: skip
+    """Return the covariates of persons among the columns, or their labels, in the order given."""
+    if columns is None or role not in columns:
         return ()
-    if header.nests:
-        raise header.error("columns={'covariates': ...} is of tables; give persons= with JSON")
-    listed_ones = _items(header, columns["covariates"], "covariates")
-    option = "columns={{'covariates': [{}]}}"
+    if header.nests and tables:
+        raise header.error(f"columns={{{role!r}: ...}} is of tables; give persons= with JSON")
+    listed_ones = _items(header, columns[role], role)
+    option = f"columns={{{{{role!r}: [{{}}]}}}}"
     meant = (_meant(header, entry, taken, option) for entry in listed_ones)
     return tuple(dict.fromkeys(itertools.chain.from_iterable(meant)))
 
@@ -314,7 +325,8 @@ def _by_alias(header: Header, role: str, taken: set[str]) -> list[str]:
 
 def _form_said(header: Header, said: set[str]) -> str | None:
     """Return the form that follows from the roles named, if any."""
-    long, wide = bool(said & {"item", "response", "facets"}), bool(said & {"items", "covariates"})
+    long = bool(said & {"item", "response", "facets"})
+    wide = bool(said & {"items", "covariates", "labels"})
     if long and wide:
         raise header.error(
             "columns= has both 'items' or 'covariates' (wide) and 'item', 'response' or 'facets' "

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -34,5 +34,7 @@ class Rows:
     weight: np.ndarray | None = None  # float64, finite and above 0
     group: pa.DictionaryArray | None = None  # as item, never null
     covariates: np.ndarray | None = None  # float64 (n, covariates), NaN where empty
+    #: Of the covariates that are labels, those that occur.
+    labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
     bad: Sequence[Bad] = ()  # ascending by line
     n_more: int = 0  # lines with which rows go on that began on earlier ones

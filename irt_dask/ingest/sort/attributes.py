@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from irt_dask.errors import InputError
 from irt_dask.ingest.sources.source import Source
@@ -17,6 +17,7 @@ class Attributes(NamedTuple):
     weighted: bool
     grouped: bool
     covariates: tuple[str, ...]
+    labels: tuple[str, ...]
 
     def check(
         self, tables: Sequence[Source], weight_kind: str, old: Responses | None, merging: bool
@@ -46,6 +47,7 @@ class Attributes(NamedTuple):
             ("weights", self.weighted, old.max_weight is not None),
             ("groups", self.grouped, old.has_groups),
             ("covariates", self.covariates, old.covariate_names),
+            ("labels", tuple(sorted(self.labels)), tuple(sorted(old.covariate_labels))),
         ):
             if has == had:
                 continue
@@ -56,6 +58,15 @@ class Attributes(NamedTuple):
             if has or not merging:  # else new persons alone need it
                 raise unlike
         return unlike
+
+
+def with_labels(columns: Any, persons: Any, old: Responses | None) -> Any:
+    """Names of columns by role; covariates that are labels in the store are so again."""
+    names = [] if old is None else [*old.covariate_labels]
+    beside = isinstance(columns, Mapping) and "covariates" in columns
+    if not names or not (persons is not None or beside):
+        return columns
+    return {"labels": names, **(columns or {})}
 
 
 def _said(has: bool | tuple[str, ...]) -> str:

@@ -133,6 +133,9 @@ def _changed(
         wrong |= differs
     texts = []
     for k in np.flatnonzero(wrong)[:LISTED]:
-        values = [f"{n} {x[k]}, in the store {was[k]}" for n, x, was, differs in said if differs[k]]
+        values = [
+            f"another {n}" if n in job.labels else f"{n} {x[k]}, in the store {was[k]}"
+            for n, x, was, differs in said if differs[k]
+        ]  # fmt: skip
         texts.append(f"{ids[int(at[k])].as_py()!r} ({'; '.join(values)})")
     return int(wrong.sum()), texts

@@ -33,6 +33,7 @@ class Job:
     #: Place of each column of a wide source among the items, if some may be left out.
     columns: np.ndarray | None = None
     covariates: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
 
 
 class PartitionRows:

@@ -9,8 +9,8 @@ run anywhere, and what they make does not depend on where or in which order.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,7 @@ class Scattered:
     runs_on: bool = False  # some bad row may go on on later lines
     unanswered: frozenset[str] = frozenset()  # those of them without a response here
     seen: Seen | None = None  # of a wide source
+    labels: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of a table of persons
 
 
 def check_folder(folder: str) -> Path:
@@ -103,7 +104,7 @@ def scatter(
     matrix = rows.codes if rows.item is None else None
     return Scattered(
         rows.n_lines, len(rows.lines), len(bad), bad[0] if bad else None, items,
-        unanswered=unanswered, seen=None if matrix is None else Seen.of(matrix),
+        unanswered=unanswered, seen=None if matrix is None else Seen.of(matrix), labels=rows.labels,
     )  # fmt: skip
 
 

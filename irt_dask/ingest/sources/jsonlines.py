@@ -84,7 +84,7 @@ class JsonSource(TextSource):
         decoder.label("person", dictionary_of(columns[0]), roles.person)
         if roles.form == "persons":
             numbers = [dictionary_of(c) for c in columns[3:]]
-            decoder.covariates(numbers, roles.covariates)
+            decoder.covariates(numbers, roles.covariates, roles.labels)
         else:
             assert codes is not None
             decoder.label("item", dictionary_of(columns[3]), roles.item or "item")
@@ -147,7 +147,13 @@ class JsonSource(TextSource):
         if unknown:
             rule = f"the key {unknown[0]!r} is not in the first object; give all objects the same"
             raise UnfitError(rule, unknown[0], _shown(row[unknown[0]]))
-        return [(*head, *(_number(row.get(c), c, "a covariate", spell) for c in roles.covariates))]
+        return [(*head, *(self._covariate(row, c, spell) for c in roles.covariates))]
+
+    def _covariate(self, row: dict[str, Any], name: str, spell: Callable[[float], str]) -> str:
+        given = row.get(name)
+        if name in self.roles.labels:
+            return "" if given is None else _label(given, name, "label")
+        return _number(given, name, "a covariate", spell)
 
 
 def open_jsonlines(path: Location, scratch: Path, wanted: Wanted, dialect: Dialect) -> JsonSource:

@@ -48,9 +48,10 @@ def open_persons(
     path: str | PathLike[str], scratch: Path, dialect: Dialect = UNSAID,
     columns: Mapping[str, Any] | None = None,
 ) -> Source:  # fmt: skip
-    """Open a table of persons: a row per person, with weight, group and numeric covariates.
+    """Open a table of persons: a row per person, with weight, group and covariates.
 
-    ``columns`` have the person's name in the responses, and what they lack of weight and group.
+    ``columns`` have the person's name in the responses, what they lack of weight and group, and
+    which covariates are labels.
     """
     return open_source(path, scratch, shape="persons", dialect=dialect.of_others(), columns=columns)
 
@@ -75,11 +76,13 @@ def persons_table(
     folder = scratch / "persons-source"
     folder.mkdir()
     if beside:
-        columns = {"person": source.roles.person, "covariates": beside}
+        columns = {
+            "person": source.roles.person, "covariates": beside, "labels": source.roles.labels,
+        }  # fmt: skip
         return open_source(path, folder, shape="persons", columns=columns, dialect=dialect)
     columns = {"person": source.roles.person}
     columns |= {k: v for k, v in (named or {}).items()
-                if k in OF_PERSONS and k not in source.roles.single}  # fmt: skip
+                if k == "labels" or (k in OF_PERSONS and k not in source.roles.single)}  # fmt: skip
     table = _given(persons, folder, dialect, columns)
     roles = {*source.roles.single, *table.roles.single}
     called = [name for name in table.roles.covariates if perhaps_weight(name)]

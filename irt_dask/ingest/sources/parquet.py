@@ -133,8 +133,9 @@ def _check_types(header: Header, roles: Roles, schema: pa.Schema) -> None:
     texts = (pa.string(), pa.large_string(), pa.string_view(), pa.null())
     kinds = dict(zip(header.names, schema.types, strict=True))
     labels = [name for role, name in roles.single.items() if role in ("person", "item", "group")]
-    labels += roles.facets
-    numbers = [n for n in (roles.response, roles.weight, *roles.items, *roles.covariates) if n]
+    labels += [*roles.facets, *roles.labels]
+    plain_ones = (c for c in roles.covariates if c not in roles.labels)
+    numbers = [n for n in (roles.response, roles.weight, *roles.items, *plain_ones) if n]
     for name in (*labels, *numbers):
         kind = kinds[name]
         plain = kind.value_type if pt.is_dictionary(kind) else kind
@@ -142,7 +143,7 @@ def _check_types(header: Header, roles: Roles, schema: pa.Schema) -> None:
             continue
         if name in labels:
             raise header.error(
-                f"the column {name!r} is of the type {kind}; ids and groups are strings or "
+                f"the column {name!r} is of the type {kind}; ids, groups and labels are strings or "
                 "integers; convert it"
             )
         if not (pt.is_boolean(plain) or pt.is_floating(plain)):
