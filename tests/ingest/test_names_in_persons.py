@@ -85,8 +85,8 @@ def test_a_name_that_neither_has(files):
 def test_all_columns_of_words_are_named_at_once(files):
     persons = pd.read_csv(files / "persons.csv").assign(sex=["f", "m"] * 6)
     persons.to_csv(files / "p.csv", index=False)
-    with pytest.raises(InputError, match=r"say columns=\{'group': 'region'\}; the columns of "
-                       "words are 'region', 'sex'"):  # fmt: skip
+    labels, group = r"\{'labels': \['region', 'sex'\]\}", r"\{'group': 'region'\}"
+    with pytest.raises(InputError, match=rf"say columns={labels}, or, .*, columns={group}$"):
         irt.ingest(files / "y.csv", files / "s", columns=COLUMNS, persons=files / "p.csv")
 
 
