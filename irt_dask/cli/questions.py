@@ -20,7 +20,7 @@ from irt_dask.cli.common import (
     warned,
     workers,
 )
-from irt_dask.cli.data import columns_of, trials_of
+from irt_dask.cli.data import columns_of, listed_names, trials_of
 from irt_dask.cli.results import new_csv, records, write_csv
 from irt_dask.cli.spoken import typed
 from irt_dask.errors import InputError, listed, repeated
@@ -100,14 +100,17 @@ def choose(
 @click.option("--trials", metavar="COLUMN|N", help="Several attempts of a person at an item, as "
               "in 'irt-dask benchmark' and as many: the column that names them, or the number of "
               "which each response is the share right.")  # fmt: skip
+@click.option("--exclude", multiple=True, metavar="A,B", help="Items of the answers to pass over, "
+              "such as those that 'irt-dask benchmark --exclude' left out of BANK. May be "
+              "repeated, for names with commas.")  # fmt: skip
 @click.option("--level", type=float, default=0.95, show_default=True, help="Of intervals.")
 @cluster_option("none")
 @json_option
 @quiet_option
 def predict(
     file: str, bank: str, out: str, inclusion_probability: str | None, calibration: str | None,
-    item_weights: str | None, columns: tuple[str, ...], trials: str | None, level: float,
-    cluster: str, as_json: bool, quiet: bool,
+    item_weights: str | None, columns: tuple[str, ...], trials: str | None,
+    exclude: tuple[str, ...], level: float, cluster: str, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Predict the share of all items of BANK that each person would get right.
 
@@ -135,6 +138,7 @@ def predict(
         others = None
         if calibration is not None:
             others = _answers(calibration, Path(scratch) / "others", table_as, options)
+        answers, others = _without(listed_names(exclude), answers, others)
         found = irt.predict_total(
             answers, known, item_weights=weights, inclusion_probability=drawn,
             calibration=others, level=level, **options,
@@ -176,6 +180,21 @@ def _answers(
     if Path(source).is_dir():
         return open_responses(source)
     return irt.ingest(source, store, **table_as, **options)
+
+
+def _without(
+    names: list[str], answers: Responses, others: Responses | None
+) -> tuple[Responses, Responses | None]:
+    """The answers, and those of others, to all items but some."""
+    both = [r for r in (answers, others) if r is not None]
+    there = {i for r in both for i in r.item_id}
+    if unknown := [name for name in names if name not in there]:
+        raise InputError(f"--exclude {', '.join(unknown)}: the answers have no such items")
+    kept = [[i for i in r.item_id if i not in names] for r in both]
+    if not all(kept):
+        raise InputError("--exclude leaves none of the items")
+    left = [r.select(items=i) if names else r for r, i in zip(both, kept, strict=True)]
+    return left[0], left[1] if others is not None else None
 
 
 def _read_bank(path: str) -> xr.Dataset:

@@ -160,6 +160,25 @@ def test_files_that_are_read_stay(files, tmp_path):
     assert "N is 41, and BANK has 40 items" in str(ran.exception)
 
 
+def test_questions_that_the_bank_left_out_are_passed_over(files, tmp_path):
+    """As if the answers to them were not there, in both tables; without being told it stops."""
+    bank = irt.read_items(files / "bank.csv").isel(items=slice(2, None))
+    irt.write_items(bank, tmp_path / "bank.csv")
+    words = ["predict", files / "others.csv", tmp_path / "bank.csv", "--calibration",
+             files / "calibration.csv", "--quiet"]  # fmt: skip
+    said = str(typed(*words, "--out", tmp_path / "t.csv", code=2).exception)
+    assert "q0" in said
+    typed(*words, "--out", tmp_path / "t.csv", "--exclude", "q0,q1")
+    for name in ("others", "calibration"):
+        table = pd.read_csv(files / f"{name}.csv", index_col="person")
+        table.drop(columns=["q0", "q1"]).to_csv(tmp_path / f"{name}.csv")
+    words[1], words[4] = tmp_path / "others.csv", tmp_path / "calibration.csv"
+    typed(*words, "--out", tmp_path / "same.csv")
+    assert (tmp_path / "t.csv").read_bytes() == (tmp_path / "same.csv").read_bytes()
+    said = str(typed(*words, "--out", tmp_path / "u.csv", "--exclude", "q0", code=2).exception)
+    assert "--exclude q0: the answers have no such items" in said
+
+
 def test_several_attempts(files, tmp_path):
     """A table of attempts gives what a store of them gives."""
     right = np.random.default_rng(4).random((60, 12, 3)) < np.linspace(0.2, 0.9, 60)[:, None, None]
