@@ -138,7 +138,7 @@ def predict(
         others = None
         if calibration is not None:
             others = _answers(calibration, Path(scratch) / "others", table_as, options)
-        answers, others = _without(listed_names(exclude), answers, others)
+        answers, others = _without(listed_names(exclude), known, answers, others)
         found = irt.predict_total(
             answers, known, item_weights=weights, inclusion_probability=drawn,
             calibration=others, level=level, **options,
@@ -183,9 +183,9 @@ def _answers(
 
 
 def _without(
-    names: list[str], answers: Responses, others: Responses | None
+    names: list[str], bank: xr.Dataset, answers: Responses, others: Responses | None
 ) -> tuple[Responses, Responses | None]:
-    """The answers, and those of others, to all items but some."""
+    """The answers, and those of others, to all items but some; the others are those of the bank."""
     both = [r for r in (answers, others) if r is not None]
     there = {i for r in both for i in r.item_id}
     if unknown := [name for name in names if name not in there]:
@@ -193,6 +193,13 @@ def _without(
     kept = [[i for i in r.item_id if i not in names] for r in both]
     if not all(kept):
         raise InputError("--exclude leaves none of the items")
+    known = {*bank["item_id"].values.astype(str).tolist()}
+    if lost := sorted({i for own in kept for i in own} - known):
+        raise InputError(
+            f"there are answers to {len(lost)} item(s) that BANK does not have: "
+            f"{listed(lost, 10)}; if it left them out, pass over them: "
+            f"--exclude {','.join(lost[:10])}"
+        )
     left = [r.select(items=i) if names else r for r, i in zip(both, kept, strict=True)]
     return left[0], left[1] if others is not None else None
 

@@ -167,7 +167,7 @@ def test_questions_that_the_bank_left_out_are_passed_over(files, tmp_path):
     words = ["predict", files / "others.csv", tmp_path / "bank.csv", "--calibration",
              files / "calibration.csv", "--quiet"]  # fmt: skip
     said = str(typed(*words, "--out", tmp_path / "t.csv", code=2).exception)
-    assert "q0" in said
+    assert "pass over them: --exclude q0,q1" in said
     typed(*words, "--out", tmp_path / "t.csv", "--exclude", "q0,q1")
     for name in ("others", "calibration"):
         table = pd.read_csv(files / f"{name}.csv", index_col="person")
