@@ -159,6 +159,8 @@ def _of_persons(r: Any, known: xr.Dataset, to: str | None, **options: Any) -> xr
 @click.command()
 @_store
 @_bank
+@click.option("--by", metavar="COLUMN", help="Covariate of the persons whose labels, or whole "
+              "numbers, are the groups (default: their groups).")  # fmt: skip
 @click.option("--reference", metavar="GROUP", required=True,
               help="Group that the others are compared with.")  # fmt: skip
 @click.option("--focal", metavar="GROUP", multiple=True,
@@ -179,8 +181,9 @@ def _of_persons(r: Any, known: xr.Dataset, to: str | None, **options: Any) -> xr
 @json_option
 @quiet_option
 def dif(
-    store: str, bank: str, reference: str, focal: tuple[str, ...], out: str | None, anchors: str,
-    seed: int, items: str, weights: str, cluster: str, as_json: bool, quiet: bool,
+    store: str, bank: str, by: str | None, reference: str, focal: tuple[str, ...],
+    out: str | None, anchors: str, seed: int, items: str, weights: str, cluster: str,
+    as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Test the items of BANK for differential functioning between groups of persons of STORE.
 
@@ -197,6 +200,7 @@ def dif(
 
     path = new_result(out, bank)
     r, known = responses_and_bank(store, bank, items=items, weights=weights, quiet=quiet)
+    r = r if by is None else r.select(groups=by)
     with warned(quiet), workers(cluster, r, quiet=quiet) as client:
         tests = irt.dif(
             r, known, reference=reference, focal=focal or None, seed=seed, client=client,

@@ -75,7 +75,7 @@ def of_groups(
     if not responses.has_groups:
         raise InputError(
             "the responses have no groups of persons; give persons= with a column group to "
-            "from_array or ingest"
+            "from_array or ingest, or say by which covariate: select(groups=NAME)"
         )
     with Engine(responses, client=client, progress=progress, stage="groups", graded=True) as engine:
         found = engine.map_refs(_count)

@@ -176,6 +176,7 @@ class Responses:
         weights: str = "use",
         omitted: str | None = None,
         not_reached: str | None = None,
+        groups: str | None = None,
     ) -> Responses:
         """Return some items, some persons or both, without copying anything.
 
@@ -195,12 +196,15 @@ class Responses:
             What a response is that a store has as omitted or not reached ("irt-dask docs data"):
             not observed, as in any store that is opened, or wrong, the lowest category.  Of an
             opened store, before anything else is selected.
+        groups : name of a covariate, optional
+            That persons are in groups by: its labels, or whole numbers; those of whom it is not
+            known are of the group "missing".  In place of the groups that they were given.
 
         Raises
         ------
         InputError
             If an identifier does not occur (it lists them), a mask is not of truth values or not
-            as long as there are persons, or nothing is selected.
+            as long as there are persons, or nothing is selected; if there is no such covariate.
 
         Examples
         --------
@@ -219,8 +223,12 @@ class Responses:
             from irt_dask.store import nonresponse
 
             whole = nonresponse.select(self, omitted, not_reached)
-            if items is None and persons is None and weights == "use":
+            if items is None and persons is None and weights == "use" and groups is None:
                 return whole
+        if groups is not None:
+            from irt_dask.store.group_views import by_covariate
+
+            whole = by_covariate(whole, groups)
         return select(whole, items, persons, weights)
 
     def dichotomise(self, at: int | Mapping[str, int]) -> Responses:
