@@ -39,11 +39,11 @@ class Classes(NamedTuple):
 
         512 or 2048 of them.
         """
-        n, alike = (128, _ALIKE) if attempts.max() > 1 else (512, np.zeros(1))
+        n, alike, bounds = 512, np.zeros(1), np.zeros(0)
+        if attempts.max() > 1:
+            n, alike = 128, _ALIKE
+            bounds = np.append(0.5 * alike[1], np.sqrt(alike[1:-1] * alike[2:]))
         logits = (np.arange(n) + 0.5) * (2.0 * _END / n) - _END
-        bounds = np.sqrt(alike[1:-1] * alike[2:]) if alike.size > 1 else np.zeros(0)
-        if alike.size > 1:
-            bounds = np.append(0.5 * alike[1], bounds)
         return cls(np.tile(logits, alike.size), np.repeat(alike, n), bounds, n)
 
     def place(self, chance: Floats, alike: Floats) -> Ints:
