@@ -22,6 +22,7 @@ from irt_dask.cli.common import (
 from irt_dask.errors import InputError
 from irt_dask.store import open_responses
 
+_OF_UNITS = ("standard_errors", "n_sampling_units", "degrees_of_freedom")
 #: Coefficients that are printed.
 _MOST = 40
 
@@ -90,13 +91,16 @@ def population(
     coefficients = [] if covariates is None else _coefficients(result)
     if as_json:
         found = {"groups": _groups(result), "coefficients": coefficients}
-        show(about | found | {"correlations": _correlations(result)}, True)
+        units = {k: result.attrs[k] for k in _OF_UNITS if k in result.attrs}
+        show(about | units | found | {"correlations": _correlations(result)}, True)
         return
     show(about | {"model": str(path)}, False)
     if sampling_unit is not None:
         n = ", ".join(f"{x:,}" for x in result.attrs["n_sampling_units"][:10])
         click.echo(f"Standard errors are those of a sample of units ({sampling_unit}): {n}")
-    click.echo(f"\nAbility of the groups:\n\n{rows(_groups(result))}\n{ONE_BY_ONE}")
+    click.echo(f"\nAbility of the groups:\n\n{rows(_groups(result))}")
+    if sampling_unit is None:
+        click.echo(ONE_BY_ONE)
     if coefficients:
         click.echo(f"\nAbility by covariates:\n\n{rows(coefficients[:_MOST])}")
         if len(coefficients) > _MOST:

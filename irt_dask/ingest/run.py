@@ -16,7 +16,7 @@ from irt_dask.errors import DataWarning, InputError, Notice, listed
 from irt_dask.ingest.columns.values import Codes
 from irt_dask.ingest.options import Options
 from irt_dask.ingest.sort import spill
-from irt_dask.ingest.sort.attributes import Attributes, with_labels
+from irt_dask.ingest.sort.attributes import Attributes
 from irt_dask.ingest.sort.blocks import Stretch, cut, widest
 from irt_dask.ingest.sort.items import Items
 from irt_dask.ingest.sort.joining import LISTED, refuse_table, together
@@ -69,29 +69,28 @@ class _Ingest:
         self.draft, self.options, self.tasks, self.old = draft, options, tasks, old
         self.weight_kind = options.weight_kind if old is None else old.weight_kind
         dialect, scratch = options.dialect, draft.scratch
-        columns = with_labels(options.columns, options.persons, old)
         self.source = open_source(
-            path, scratch, shape=options.shape, columns=columns, exclude=options.exclude,
+            path, scratch, shape=options.shape, columns=options.columns, exclude=options.exclude,
             dialect=dialect, joined=options.persons is not None,
         ).with_weights(self.weight_kind)  # fmt: skip
         self.codes = options.bound(codes, self.source, old)
         self.tables = [self.source]
-        self.persons = persons_table(options.persons, scratch, dialect, self.source, path, columns)
+        self.persons = persons_table(
+            options.persons, scratch, dialect, self.source, path, options.columns, old
+        )
         if self.persons is not None:
             self.persons = self.persons.with_weights(self.weight_kind)
             self.tables.append(self.persons)
         options.check_dialect(*(table.path for table in self.tables))
-        self.weighted = any(table.roles.weight is not None for table in self.tables)
-        self.grouped = any(table.roles.group is not None for table in self.tables)
-        self.covariates = self.tables[-1].roles.covariates  # a source of responses has none
+        has = Attributes.of(self.tables)
+        self.weighted, self.grouped, self.covariates = has[:3]
+        self.labels = {name: set[str]() for name in has.labels}
         self.stop_at_bad = options.on_error == "raise"
         self.merging = options.on_duplicate == MERGE
         self.partly = not self.stop_at_bad or options.on_duplicate in (SKIP, ASIDE)
         self.n_parts = spill.n_partitions(self.source.size)
         self.pieces_folder = self._folder("pieces")
         self.runs_folder = self._folder("runs")
-        self.labels = labels.together([dict.fromkeys(self.tables[-1].roles.labels, ())])
-        has = Attributes(self.weighted, self.grouped, self.covariates, tuple(self.labels))
         self.unlike = has.check(self.tables, self.weight_kind, old, self.merging)
 
     def _folder(self, name: str) -> Path:
@@ -130,7 +129,7 @@ class _Ingest:
                 max_weight=max(weights, default=None),
                 weight_kind=self.weight_kind,
                 covariates=self.covariates,
-                labels=self.labels,
+                labels=labels.together([self.labels]),
                 n_quarantined=self.n_bad,
                 merged=(sum(m.n_persons for m in merged), sum(m.n_added for m in merged)),
                 nonresponse=self.codes.nonresponse,
@@ -158,7 +157,7 @@ class _Ingest:
                 if stop_at_bad:
                     raise error
             line += piece.n_lines
-            self.labels = labels.together([self.labels, piece.labels])
+            labels.add(self.labels, piece.labels)
             yield piece, error
 
     def _scatter(self) -> tuple[str, ...]:
@@ -232,10 +231,9 @@ class _Ingest:
     def _scatter_persons(self) -> Pieces | None:
         if self.persons is None:
             return None
-        source, folder = self.persons, self._folder("persons")
-        pieces = self._spilled("persons", source, None, folder, stop_at_bad=True)
-        n_lines = [piece.n_lines for piece, _ in pieces]
-        return Pieces.of(source, folder, n_lines)
+        folder = self._folder("persons")
+        pieces = self._spilled("persons", self.persons, None, folder, stop_at_bad=True)
+        return Pieces.of(self.persons, folder, [piece.n_lines for piece, _ in pieces])
 
     def _scatter_known(self) -> str | None:
         if self.old is None:
@@ -256,7 +254,9 @@ class _Ingest:
             if text is not None:
                 warnings.warn(text, Notice, stacklevel=6)
         if self.persons is not None:
-            unused = refuse_table(self.persons, self.source.path, [r.table for r in runs])
+            unused = refuse_table(
+                self.persons, self.source.path, [r.table for r in runs], self.labels
+            )
             if unused is not None:
                 warnings.warn(unused, DataWarning, stacklevel=6)
         n, said = together([r.new for r in runs])

@@ -9,9 +9,9 @@ and with who was drawn: a unit's share in it is that of its persons' predicted a
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,10 @@ from irt_dask.store import Block
 
 #: Units below which standard errors are too small as a rule, whatever the degrees of freedom.
 _FEW = 30
+#: Units for each coefficient below which they are too small where terms differ between units.
+_FEW_OF_EACH = 5
+#: Units, in effect, that a term must differ in: below, its own coefficients take up their scores.
+_LEAST_OF_TERM = 5.0
 #: Bytes of the sums of all units, at most.
 _BYTES = 1 << 30
 
@@ -43,6 +47,7 @@ class OfUnits:
     components: Floats  # (units, components x domains), domains fastest
     elements: Floats  # (units, pairs d <= e) of the residual covariance
     mean: Floats  # (units, domains)
+    of_each: Floats  # how many units, in effect, tell of each term, (terms,)
 
     @property
     def n(self) -> int:
@@ -54,10 +59,11 @@ class OfUnits:
         return np.asarray(moves.T @ moves * (self.n / (self.n - 1.0)))
 
     def of_terms(self, loading: Floats) -> Floats:
-        """Standard errors of the terms' coefficients, (terms, domains)."""
+        """Standard errors of the terms' coefficients, (terms, domains); NaN of few units."""
         n = loading.shape[1]
         moves = np.einsum("pk,ukd->upd", loading, self.components.reshape(self.n, n, -1))
-        return np.asarray(np.sqrt((moves**2).sum(axis=0) * (self.n / (self.n - 1.0))))
+        found = np.sqrt((moves**2).sum(axis=0) * (self.n / (self.n - 1.0)))
+        return np.where((self.of_each >= _LEAST_OF_TERM)[:, None], found, np.nan)
 
     @property
     def of_mean(self) -> Floats:
@@ -73,7 +79,8 @@ def together(alone: list[OfUnits], pairs: Any) -> OfUnits:
     for d, own in enumerate(alone):
         at = int(np.flatnonzero((pairs[0] == d) & (pairs[1] == d))[0])
         elements[:, at] = own.elements[:, 0]
-    return OfUnits(components, elements, np.concatenate([x.mean for x in alone], axis=1))
+    mean = np.concatenate([x.mean for x in alone], axis=1)
+    return OfUnits(components, elements, mean, alone[0].of_each)
 
 
 def of_units(
@@ -85,43 +92,93 @@ def of_units(
     ``scores`` gives those of a block's persons; ``bound`` is of the scores and their products.
     """
     dims = len(model.domains)
-    width = max(b.n * (dims + 1) + dims * (dims + 1) // 2 for b in bases)
+    terms = model.design.n_terms
+    width = max(b.n * (dims + 1) + dims * (dims + 1) // 2 for b in bases) + terms
     _refuse_many(engine, units, width)
     most = max(engine.responses.max_weight or 1.0, 1.0)
     largest = [float(np.abs(b.loading).sum(axis=0).max()) for b in bases]
     scales = [fixed_point.scale_for(engine.n_persons * most * bound * max(x, 1.0)) for x in largest]
-    (found,) = engine.map_reduce(_sums, model, bases, scales, scores, combine=_merged)
+    plan = [
+        _Plan.of(model, b, s, engine.n_persons * most) for b, s in zip(bases, scales, strict=True)
+    ]
+    (found,) = engine.map_reduce(_sums, model, plan, scores, combine=_merged)
     names = model.labels or (EVERYBODY,)
-    out, few = [], []
+    out, few = [], _Few([], [], [])
     for g, (name, basis) in enumerate(zip(names, bases, strict=True)):
-        sums = found[g][1] / scales[g]
+        whole, squares = found[g][1][:, :-terms], found[g][1][:, -terms:]
+        sums = whole / scales[g]
         if len(sums) < 2:
             raise InputError(
                 f"sampling_unit: the persons of {name!r} with a response are all of one unit "
                 f"({units.name}), and units tell how much estimates vary by how they differ; give "
                 f"at least 2 in each group, or by_group=False"
             )
-        if len(sums) < _FEW:
-            few.append(f"{name!r} ({len(sums)})")
+        of_each = _effective(squares.astype(float))
+        few.note(name, len(sums), basis, model.design.terms, of_each)
         n = basis.n * dims
         score, drawn = sums[:, : inverses[g].shape[0]], sums[:, inverses[g].shape[0] :]
         moves = score @ inverses[g]
         mean = moves[:, :dims] + drawn @ components[g][1:] / basis.weight
-        out.append(OfUnits(moves[:, :n], moves[:, n:], mean))
-    _warn(few, units)
+        out.append(OfUnits(moves[:, :n], moves[:, n:], mean, of_each))
+    few.warn(units)
     return out
 
 
-def _warn(few: list[str], units: Units) -> None:
-    if few:
-        warnings.warn(
-            f"few sampling units ({units.name}): {', '.join(few[:10])}; below {_FEW} standard "
-            f"errors are too small as a rule: use t with one degree of freedom less than units "
-            f"(attrs degrees_of_freedom), and do not rely on differences of two or three standard "
-            f"errors",
-            DataWarning,
-            stacklevel=6,
+def _effective(squares: Floats) -> Floats:
+    """How many units in effect tell of each term, from their sums of squares, (units, terms)."""
+    with np.errstate(invalid="ignore"):
+        found = squares.sum(axis=0) ** 2 / (squares**2).sum(axis=0)
+    return np.where(np.isfinite(found), found, 0.0)
+
+
+class _Few(NamedTuple):
+    """Groups of few units, with many coefficients for them, and terms that few units tell of."""
+
+    units: list[str]
+    coefficients: list[str]
+    terms: list[str]
+
+    def note(self, name: str, n: int, basis: Basis, terms: Sequence[str], of_each: Floats) -> None:
+        """Look at a group."""
+        if n < _FEW:
+            self.units.append(f"{name!r} ({n})")
+        if n < _FEW_OF_EACH * (basis.n - 1):
+            self.coefficients.append(f"{basis.n - 1} for {n} of {name!r}")
+        self.terms.extend(
+            f"{term!r} ({k:.0f} of {name!r})"
+            for term, k, there in zip(terms, of_each, basis.determined, strict=True)
+            if there and k < _LEAST_OF_TERM
         )
+
+    def warn(self, units: Units) -> None:
+        """Say where standard errors are too small, or are not there."""
+        said = []
+        if self.units:
+            said.append(
+                f"few sampling units ({units.name}): {_first(self.units)}; below {_FEW} standard "
+                f"errors are too small as a rule: use t with one degree of freedom less than "
+                f"units (attrs degrees_of_freedom), and do not rely on differences of two or "
+                f"three standard errors"
+            )
+        if self.coefficients:
+            said.append(
+                f"few sampling units ({units.name}) for so many coefficients: "
+                f"{_first(self.coefficients)}; standard errors of terms that differ between units "
+                f"are too small, by a factor of up to sqrt(1 - coefficients / units)"
+            )
+        if self.terms:
+            said.append(
+                f"{_first(self.terms)}: so few sampling units ({units.name}), in effect, tell of "
+                f"these terms, that they have no standard errors (NaN), as of units that are terms "
+                f"themselves"
+            )
+        for text in said:
+            warnings.warn(text, DataWarning, stacklevel=7)
+
+
+def _first(names: list[str], most: int = 10) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def _refuse_many(engine: Engine, units: Units, width: int) -> None:
@@ -136,25 +193,45 @@ def _refuse_many(engine: Engine, units: Units, width: int) -> None:
     refuse_beyond_memory(needed * 3, what)
 
 
+class _Plan(NamedTuple):
+    """What sums of a group need: its components, terms made of them, and scales."""
+
+    loading: Floats
+    of_terms: Floats  # (components, terms): what the others leave of each term
+    scale: float
+    scale_of_squares: float
+
+    @classmethod
+    def of(cls, model: Conditioning, basis: Basis, scale: float, n: float) -> _Plan:
+        """``n`` bounds the sum of weights."""
+        to = (model.design.original() @ basis.loading).T
+        largest = float(np.abs(basis.loading).sum(axis=0).max() * np.abs(to).sum(axis=0).max())
+        return cls(basis.loading, to, scale, fixed_point.scale_for(n * max(largest, 1e-3) ** 2))
+
+
 def _sums(
-    block: Block,
-    model: Conditioning,
-    bases: list[Basis],
-    scales: list[float],
-    scores: Callable[[Block], Any],
+    block: Block, model: Conditioning, plan: list[_Plan], scores: Callable[[Block], Any]
 ) -> tuple[_Sums]:
-    """Sums by group and unit: of weighted scores, and of the weighted components but the first."""
+    """Sums by group and unit.
+
+    Of weighted scores, of the weighted components but the first, and of squares of what the others
+    leave of each term.
+    """
     w, of_all, group = weights_in(block), scores(block), model.group(block)
     assert block.design is not None
     assert block.unit is not None
     out: _Sums = {}
     for g in np.unique(group):
-        its = np.flatnonzero((group == g) & (w > 0.0))
-        z = design_products.linear_predictor(block.design[its], bases[g].loading)
+        its, p = np.flatnonzero((group == g) & (w > 0.0)), plan[g]
+        z = design_products.linear_predictor(block.design[its], p.loading)
         products = z[:, :, None] * of_all.ke[its][:, None, :]
         columns = [products.reshape(its.size, -1), of_all.elements[its], z[:, 1:]]
-        each = fixed_point.fixed(w[its, None] * np.concatenate(columns, axis=1), scales[g])
-        out[int(g)] = _by_unit(block.unit[its], each)
+        left = design_products.linear_predictor(block.design[its], p.loading @ p.of_terms)
+        each = [
+            fixed_point.fixed(w[its, None] * np.concatenate(columns, axis=1), p.scale),
+            fixed_point.fixed(w[its, None] * left**2, p.scale_of_squares),
+        ]
+        out[int(g)] = _by_unit(block.unit[its], np.concatenate(each, axis=1))
     return (out,)
 
 

@@ -22,6 +22,7 @@ from irt_dask.population.conditioning_fit import log_likelihood, refitted
 from irt_dask.population.design import Column, Design
 from irt_dask.population.domains import domains_of
 from irt_dask.store import Responses
+from irt_dask.store.labels import by_number
 
 #: Share of residual variance in any direction that is taken away for the coefficients' errors.
 _MOST_TAKEN = 0.5
@@ -121,7 +122,8 @@ def _design(said: dict[str, Any], responses: Responses) -> Design:
                 f"model was fitted"
             )
         place = known.index(c["name"])
-        columns.append(Column(c["name"], place, levels, c["fill"], c["lacking"], labels))
+        text = by_number(responses.covariate_labels.get(c["name"], ()))
+        columns.append(Column(c["name"], place, levels, c["fill"], c["lacking"], labels, text))
     middle, half = np.array(said["middle"]), np.array(said["half"])
     return Design(said["formula"], tuple(columns), tuple(said["terms"]), middle, half)
 

@@ -44,6 +44,8 @@ class Column:
     lacking: bool  # whether some persons have no value
     #: Labels of the levels, in their order, where they are numbers of labels.
     labels: tuple[str, ...] | None = None
+    #: Labels that the persons have, by their numbers: for messages.
+    known: dict[float, str] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
     def of(self, values: Floats) -> Any:
         """The column of a formula's table."""
@@ -63,7 +65,8 @@ class Column:
         known = order[np.minimum(place, len(self.levels) - 1)]
         other = np.take(self.levels, known) != filled
         if other.any():
-            level = "a label" if self.labels else f"level {_label(filled[other][0])}"
+            first = filled[other][0]
+            level = f"label {self.known.get(first)!r}" if self.labels else f"level {_label(first)}"
             raise InputError(
                 f"covariate {self.name!r}: {level} is none of those that the model was fitted "
                 f"to: {', '.join(map(str, labels[:20]))}"
@@ -242,6 +245,11 @@ def _columns(engine: Engine, formula: Formula) -> tuple[Column, ...]:
     for name, (place, category), of, without in zip(names, kinds, levels, lacking, strict=True):
         found, labels = tuple(of.tolist()) if category else None, None
         if name in of_labels:
+            if without and MISSING in of_labels[name]:
+                raise InputError(
+                    f"covariate {name!r} has the label {MISSING!r}, which is what those are called "
+                    f"of whom nothing is known; call it otherwise"
+                )
             text = by_number(of_labels[name])
             labels = tuple(sorted(text[x] for x in of.tolist()))
             found = tuple(numbers(labels).tolist())

@@ -123,7 +123,8 @@ def fit_population(
     DataWarning
         Terms that are not determined in a group (the same for all of it, or sums of others; no
         standard errors); SDs and correlations at their bounds (.05 to 20; .98); correlations of
-        pairs that are no correlation matrix together; fewer than 30 sampling units.
+        pairs that are no correlation matrix together; fewer than 30 sampling units, or 5 for a
+        coefficient; terms that fewer than 5 of them tell of, in effect (no standard errors).
     ApproximationWarning
         Terms on fewer than 5 persons, groups of fewer than 20, below 20 persons for a coefficient,
         or with answers to both of two domains.

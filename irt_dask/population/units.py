@@ -26,7 +26,7 @@ from irt_dask.variables import identifier
 #: Names of the groups of persons, where no covariate has them.
 _GROUPS = ("person_group", "group", "groups")
 #: What persons have of whom nothing but responses was read.
-_NOTHING = "none: ingest a table of persons with the responses, in which it is a number"
+_NOTHING = "none: ingest a table of persons with the responses, in which it is a number or a label"
 #: Numbers from here on are no labels: doubles do not hold every one.
 _LARGEST = 2.0**53
 

@@ -170,7 +170,8 @@ def from_array(
         every cell was (what is not stored is wrong).  With "stored" blocks stay sparse.
     persons : table with one row a person, in the order of the array
         Columns ``weight`` (finite, positive), ``group`` (a label), and any others, which are
-        covariates: numbers (NaN where not known), or text, which is labels (None where not known).
+        covariates: numbers (NaN where not known), or text that is no numbers, and categoricals of
+        pandas, which are labels (None, NaN or nothing where not known).
     person_id, item_id : identifiers; default the array's own, else "0", "1", ...
         As text in Unicode's normal form C, in which identifiers that look the same are.
     rows_per_block : persons in a block; never changes an answer.

@@ -42,6 +42,18 @@ def by_number(labels: Iterable[str]) -> dict[float, str]:
     return {number(x): x for x in labels}
 
 
+def add(found: dict[str, set[str]], more: Mapping[str, Iterable[str]]) -> None:
+    """Add labels to those that were found; InputError for more than :data:`MOST` of a covariate."""
+    for name, some in more.items():
+        own = found.setdefault(name, set())
+        own.update(some)
+        if len(own) > MOST:
+            raise InputError(
+                f"covariate {name!r} has more than {MOST:,} labels: leave it out if it tells "
+                f"persons apart, or give numbers"
+            )
+
+
 def together(parts: Iterable[Mapping[str, Iterable[str]]]) -> dict[str, tuple[str, ...]]:
     """The labels of all parts.
 
@@ -52,14 +64,8 @@ def together(parts: Iterable[Mapping[str, Iterable[str]]]) -> dict[str, tuple[st
     """
     found: dict[str, set[str]] = {}
     for part in parts:
-        for name, some in part.items():
-            found.setdefault(name, set()).update(some)
+        add(found, part)
     for name, some in found.items():
-        if len(some) > MOST:
-            raise InputError(
-                f"covariate {name!r} has more than {MOST:,} labels: leave it out if it tells "
-                f"persons apart, or give numbers"
-            )
         if len(by_number(some)) < len(some):
             raise InputError(
                 f"two labels of covariate {name!r} have the same number in this package: write one "

@@ -60,18 +60,28 @@ def person_columns(
 def _words(column: Any) -> list[str | None] | None:
     """The column as labels, None where not known; None if it is no text.
 
-    Text that is numbers is numbers, as in files.
+    Text that is numbers is numbers, as in files, unless it is a categorical of pandas.
     """
-    given = list(column)
-    known = [x for x in given if not (x is None or x != x or x == "")]
-    if not known or not all(isinstance(x, str) for x in known):
+    import pandas as pd
+
+    kind = getattr(column, "dtype", None)
+    if kind is not None and pd.api.types.is_numeric_dtype(kind):
         return None
-    try:
-        np.array(known, dtype=float)
-    except ValueError:
-        there = (isinstance(x, str) and x != "" for x in given)
-        return [identifier(x) if t else None for x, t in zip(given, there, strict=True)]
-    return None
+    given, category = np.asarray(column, dtype=object), isinstance(kind, pd.CategoricalDtype)
+    empty = np.array([isinstance(x, str) and not x.strip() for x in given], dtype=bool)
+    unknown = np.asarray(pd.isna(given)) | empty
+    known = given[~unknown]
+    if not category and not all(isinstance(x, str) for x in known):
+        return None
+    if not category and (known.size or kind is None):
+        try:
+            np.array(known, dtype=float)
+        except ValueError:
+            pass
+        else:
+            return None
+    text = (None if u else identifier(str(x).strip()) for x, u in zip(given, unknown, strict=True))
+    return list(text)
 
 
 def _columns(persons: Any, ids: NDArray[np.object_]) -> dict[str, Any]:

@@ -70,8 +70,8 @@ def grown(r: Responses, bank: Any, fdr: float, options: dict[str, Any]) -> Asked
             f"the errors of its questions, as other tables of items do not"
         )
     known = bank if isinstance(bank, xr.Dataset) else read_bank(bank)
-    notes = []
-    if of_majority := known.attrs.get("answers") == _OF_MAJORITY and max(r.n_categories) > 2:
+    notes, of_majority = [], known.attrs.get("answers") == _OF_MAJORITY
+    if of_majority and max(r.n_categories) > 2:
         r, notes = _majority(r), [_MAJORITY]
     fit = grow_bank(r, known, positive="none", fdr=fdr, **options)
     if of_majority:

@@ -183,6 +183,22 @@ def test_few_units_are_named_and_none_are_refused(schools: Schools, monkeypatch:
         irt.fit_population(r, bank, sampling_unit="school")
 
 
+def test_terms_that_few_units_tell_of_have_no_errors(schools: Schools) -> None:
+    """Units that are terms themselves take up their scores: errors of .01 where .2 is true."""
+    text = np.array([f"s{k:02d}" for k in schools.school])
+    r = schools.responses(place=text)
+    with pytest.warns(DataWarning) as caught:
+        fit = irt.fit_population(r, schools.bank, covariates="place + x", sampling_unit="school")
+    said = " ".join(str(w.message) for w in caught)
+    assert "25 for 25 of 'all'; standard errors of terms that differ between units" in said
+    assert "'place[T.s01]' (2 of 'all')" in said
+    se = fit["regression_coefficient_se"].values[0, :, 0]
+    assert np.isnan(se[1:25]).all()
+    assert np.isfinite(se[25])
+    # a covariate in which all schools differ has one
+    assert np.isfinite(schools.fit()["regression_coefficient_se"].values).all()
+
+
 def test_the_command_has_them(schools: Schools, tmp_path: Any) -> None:
     store, bank, out = (str(tmp_path / name) for name in ("store", "bank.csv", "population.nc"))
     ids = [f"p{i}" for i in range(len(schools.y))]

@@ -232,5 +232,48 @@ def test_a_model_knows_labels_of_another_store(store: Any, bank: Any) -> None:
         irt.score(coded, bank, prior=fit)
     given.loc[3, "sex"] = "diverse"
     third = irt.from_array(y, item_id=ITEMS, person_id=about["person"], persons=given)
-    with pytest.raises(irt.InputError, match=r"a label is none of those .* to: boy, girl"):
+    with pytest.raises(irt.InputError, match=r"label 'diverse' is none of those .* boy, girl"):
         irt.score(third, bank, prior=fit)
+
+
+def test_words_for_nothing_are_labels_and_are_named(tmp_path: Path) -> None:
+    """As of groups, and as from_array has them; an empty cell is what is not known."""
+    y, about = made(40)
+    about["country"] = ["NA", "US", "", "None"] * 10
+    answers, persons = written(tmp_path, y, about.drop(columns=["school", "sex"]))
+    with pytest.warns(irt.IrtDaskWarning, match="labels of 'country' have 'NA', 'None', which may"):
+        r = irt.ingest(answers, tmp_path / "store", persons=persons, columns={"labels": "country"})
+    assert r.covariate_labels == {"country": ("NA", "None", "US")}
+    assert np.isnan(r.covariates(0)[:, 1]).sum() == 10
+    given = about[["escs", "country"]].astype({"country": "string"})
+    given.loc[given["country"] == "", "country"] = pd.NA
+    found = irt.from_array(y, persons=given)
+    np.testing.assert_array_equal(found.covariates(0), r.covariates(0))
+    about["country"] = ["missing", "US", "", "None"] * 10
+    of_array = irt.from_array(y, item_id=ITEMS, persons=about[["country"]])
+    bank = irt.fit_marginal(of_array, standard_errors=False)
+    with pytest.raises(irt.InputError, match="'country' has the label 'missing'"):
+        irt.fit_population(of_array, bank, covariates="country")
+
+
+def test_arrays_have_labels_where_text_is_no_numbers() -> None:
+    y = np.ones((3, 2))
+    table = pd.DataFrame({
+        "grade": ["7", "8", None], "code": pd.Categorical(["7", "8", None]),
+        "age": pd.array([7, 8, None], dtype="Int64"), "sex": ["girl ", "boy", None],
+        "nothing": [None, None, None], "real": [0.5, np.nan, 1.0],
+    })  # fmt: skip
+    r = irt.from_array(y, persons=table)
+    assert r.covariate_labels == {"code": ("7", "8"), "nothing": (), "sex": ("boy", "girl")}
+    x = r.covariates(0)
+    np.testing.assert_array_equal(x[:, [0, 2]], [[7, 7], [8, 8], [np.nan, np.nan]])
+    assert np.isnan(x[2, [1, 3]]).all()
+    assert np.isnan(x[:, 4]).all()
+
+
+def test_an_append_without_a_covariate_of_labels_merges(store: Any, tmp_path: Path) -> None:
+    """As one without a covariate of numbers does."""
+    y, about = made()
+    answers, persons = written(tmp_path, y, about[["person"]], "more")
+    with pytest.warns(irt.IrtDaskWarning, match="adds nothing"):
+        irt.append(answers, tmp_path / "store", persons=persons, on_duplicate="merge")

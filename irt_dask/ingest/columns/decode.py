@@ -228,8 +228,9 @@ class Decoder:
         for j, (one, column) in enumerate(zip(strings, columns, strict=True)):
             values = Distinct.of(one)
             known = np.array([v not in empty for v in values.stripped], bool)
-            if column in labels:
+            if column in labels:  # words for what is missing are labels too, as of groups
                 words = [identifier(v) for v in values.stripped]
+                known = np.array([v != "" for v in values.stripped], bool)
                 number = np.where(known, label_numbers(words), np.nan)
                 table[:, j] = number[values.index]
                 self._labels[column] = sorted({w for w, k in zip(words, known, strict=True) if k})

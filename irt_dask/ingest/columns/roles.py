@@ -326,7 +326,7 @@ def _by_alias(header: Header, role: str, taken: set[str]) -> list[str]:
 def _form_said(header: Header, said: set[str]) -> str | None:
     """Return the form that follows from the roles named, if any."""
     long = bool(said & {"item", "response", "facets"})
-    wide = bool(said & {"items", "covariates", "labels"})
+    wide = bool(said & {"items", "covariates"})
     if long and wide:
         raise header.error(
             "columns= has both 'items' or 'covariates' (wide) and 'item', 'response' or 'facets' "

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from irt_dask.errors import InputError
 from irt_dask.ingest.sources.source import Source
@@ -18,6 +18,15 @@ class Attributes(NamedTuple):
     grouped: bool
     covariates: tuple[str, ...]
     labels: tuple[str, ...]
+
+    @classmethod
+    def of(cls, tables: Sequence[Source]) -> Attributes:
+        """Of the responses and, if there is one, the table of persons, which has covariates."""
+        roles = [table.roles for table in tables]
+        return cls(
+            any(r.weight is not None for r in roles), any(r.group is not None for r in roles),
+            roles[-1].covariates, tuple(sorted(roles[-1].labels)),
+        )  # fmt: skip
 
     def check(
         self, tables: Sequence[Source], weight_kind: str, old: Responses | None, merging: bool
@@ -58,15 +67,6 @@ class Attributes(NamedTuple):
             if has or not merging:  # else new persons alone need it
                 raise unlike
         return unlike
-
-
-def with_labels(columns: Any, persons: Any, old: Responses | None) -> Any:
-    """Names of columns by role; covariates that are labels in the store are so again."""
-    names = [] if old is None else [*old.covariate_labels]
-    beside = isinstance(columns, Mapping) and "covariates" in columns
-    if not names or not (persons is not None or beside):
-        return columns
-    return {"labels": names, **(columns or {})}
 
 
 def _said(has: bool | tuple[str, ...]) -> str:

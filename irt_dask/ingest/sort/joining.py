@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from irt_dask.errors import listed
+from irt_dask.ingest.columns.meanings import NOT_OBSERVED
 from irt_dask.ingest.sort import row_grouping
 from irt_dask.ingest.sort.known import Known
 from irt_dask.ingest.sort.partition import Job, PartitionRows
@@ -51,7 +52,9 @@ def together(parts: Iterable[Listed]) -> tuple[int, str]:
     return n, listed(sorted(itertools.chain(*names)), LISTED, n)
 
 
-def refuse_table(table: Source, path: Any, found: Sequence[Joined]) -> str | None:
+def refuse_table(
+    table: Source, path: Any, found: Sequence[Joined], labels: Mapping[str, Iterable[str]]
+) -> str | None:
     """Raise what is wrong with the table of persons of ``path``; return what is to be said."""
     for twice in (f.twice for f in found if f.twice is not None):
         raise table.error(*twice)
@@ -66,10 +69,15 @@ def refuse_table(table: Source, path: Any, found: Sequence[Joined]) -> str | Non
             f"{', ...' if n > len(texts) else ''}; those of a person who is merged must be the "
             f"same, or the row left out"
         )
+    said = [
+        f"the labels of {name!r} have {listed(words)}, which may stand for what is not known, and "
+        f"are labels like others: leave cells empty for that"
+        for name, own in labels.items() if (words := sorted({*own} & {*NOT_OBSERVED}))
+    ]  # fmt: skip
     n, names = together([f.unused for f in found])
-    if n == 0:
-        return None
-    return f"{table.path}: {n} person(s) have no responses in {path} and are left out: {names}"
+    if n:
+        said.append(f"{n} person(s) have no responses in {path} and are left out: {names}")
+    return f"{table.path}: {'; '.join(said)}" if said else None
 
 
 def join(

@@ -18,6 +18,7 @@ from irt_dask.ingest.sources.parquet import open_parquet
 from irt_dask.ingest.sources.source import Source
 from irt_dask.ingest.text.dialect import UNSAID, Dialect
 from irt_dask.ingest.text.files import checked_path, kind_of
+from irt_dask.store import Responses
 from irt_dask.store.objects import ObjectPath
 
 #: What messages call a table of persons that is no file.
@@ -58,13 +59,15 @@ def open_persons(
 
 def persons_table(
     persons: Any, scratch: Path, dialect: Dialect, source: Source, path: Any,
-    named: Mapping[str, Any] | None = None,
+    named: Mapping[str, Any] | None = None, old: Responses | None = None,
 ) -> Source | None:  # fmt: skip
     """Open the table of persons to be joined, if any: a file, or a DataFrame, written first.
 
     Weight and group that the caller ``named`` and the responses lack are taken from it.
-    Covariates that stand beside the responses are read as a table of the same file, ``path``.
+    Covariates that stand beside the responses are read as a table of the same file, ``path``; those
+    that are labels in an ``old`` store, which is appended to, need not be named so again.
     """
+    labels = set() if old is None else {*old.covariate_labels}
     beside = source.roles.beside
     if persons is None and not beside:
         return None
@@ -77,13 +80,16 @@ def persons_table(
     folder.mkdir()
     if beside:
         columns = {
-            "person": source.roles.person, "covariates": beside, "labels": source.roles.labels,
+            "person": source.roles.person, "covariates": beside,
+            "labels": source.roles.labels | (labels & {*beside}),
         }  # fmt: skip
         return open_source(path, folder, shape="persons", columns=columns, dialect=dialect)
     columns = {"person": source.roles.person}
     columns |= {k: v for k, v in (named or {}).items()
                 if k == "labels" or (k in OF_PERSONS and k not in source.roles.single)}  # fmt: skip
     table = _given(persons, folder, dialect, columns)
+    again = table.roles.labels | (labels & {*table.roles.covariates})
+    table = replace(table, roles=replace(table.roles, labels=frozenset(again)))
     roles = {*source.roles.single, *table.roles.single}
     called = [name for name in table.roles.covariates if perhaps_weight(name)]
     if called and "weight" not in roles:

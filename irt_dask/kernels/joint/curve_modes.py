@@ -111,7 +111,7 @@ def _find(
         for r in range(count):
             i, f = c.person[r], c.w[r]
             its, row = rows.row(indptr, indices, values, i)
-            top, error = largest(f), heaviest * row.size * _ROUNDING
+            top, error = largest(f), heaviest * c.n[r] * _ROUNDING
             q = 0
             while f[q] != top:
                 q += 1
