@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -158,6 +158,12 @@ def listed(names: Iterable[str], most: int = 20, n: int | None = None) -> str:
     n = len(names) if n is None else n
     more = f" and {n - most} more" if n > most else ""
     return ", ".join(map(repr, names[:most])) + more
+
+
+def first_of(names: Sequence[str], most: int = 10) -> str:
+    """Return names that carry their own quotes, the first of many."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def repeated(names: Iterable[str]) -> list[str]:

@@ -13,7 +13,7 @@ import warnings
 import numpy as np
 
 from irt_dask.engine import Engine
-from irt_dask.errors import ApproximationWarning, EstimationError
+from irt_dask.errors import ApproximationWarning, EstimationError, first_of
 from irt_dask.kernels.responses import layouts, response_counts
 from irt_dask.population.conditioning import Conditioning
 from irt_dask.population.group_sums import ByGroup, by_group
@@ -51,25 +51,19 @@ def check_answered(engine: Engine, model: Conditioning) -> None:
                 few.append(f"{pair} ({n})")
     if lacking:
         raise EstimationError(
-            f"nobody answered an item of the domain {_listed(lacking)}: nothing is known of "
+            f"nobody answered an item of the domain {first_of(lacking)}: nothing is known of "
             f"it there; leave out the domain, or the group (select)"
         )
     if apart:
         raise EstimationError(
-            f"nobody answered items of both {_listed(apart)}: nothing tells their residual "
+            f"nobody answered items of both {first_of(apart)}: nothing tells their residual "
             f"correlation; fit each domain by itself (select its items), or groups together "
             f"(by_group=False) if others answered both"
         )
     if few:
         warnings.warn(
-            f"so few persons (in brackets) answered items of both {_listed(few)} that their "
+            f"so few persons (in brackets) answered items of both {first_of(few)} that their "
             f"residual correlation is hardly known",
             ApproximationWarning,
             stacklevel=4,
         )
-
-
-def _listed(names: list[str], most: int = 10) -> str:
-    """Names that carry their own quotes, the first of many."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

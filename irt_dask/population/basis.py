@@ -10,7 +10,13 @@ import numpy as np
 
 from irt_dask.arrays import Bools, Floats
 from irt_dask.engine import Engine
-from irt_dask.errors import ApproximationWarning, DataWarning, EstimationError, InputError
+from irt_dask.errors import (
+    ApproximationWarning,
+    DataWarning,
+    EstimationError,
+    InputError,
+    first_of,
+)
 from irt_dask.kernels.base import design_products, fixed_point
 from irt_dask.population.conditioning import Conditioning
 from irt_dask.population.group_sums import by_group, weights_in
@@ -152,29 +158,24 @@ def _warn(model: Conditioning, found: list[Basis]) -> None:
             thin.append(f"{b.effective:.0f} for {b.n}{of}")
     if lost:
         warnings.warn(
-            f"{_listed(lost)}: not determined by these persons (the same for all of them, or a "
+            f"{first_of(lost)}: not determined by these persons (the same for all of them, or a "
             f"sum of other terms); what is said of persons is not affected, the coefficients have "
             f"no standard errors (NaN)", DataWarning, stacklevel=5,
         )  # fmt: skip
     if few:
         warnings.warn(
-            f"{_listed(few)}: so many persons (in brackets) tell of these terms, below "
+            f"{first_of(few)}: so many persons (in brackets) tell of these terms, below "
             f"{_FEW_OF_TERM}: their standard errors are rough", ApproximationWarning, stacklevel=5,
         )  # fmt: skip
     if small:
         warnings.warn(
-            f"group(s) {_listed(small)}: so few persons that means, standard deviations and "
+            f"group(s) {first_of(small)}: so few persons that means, standard deviations and "
             f"their errors are rough", ApproximationWarning, stacklevel=5,
         )  # fmt: skip
     if thin:
         warnings.warn(
-            f"few persons for so many coefficients: {_listed(thin)}; standard deviations of "
+            f"few persons for so many coefficients: {first_of(thin)}; standard deviations of "
             f"plausible values come out too large, correlations too small: see n_components",
             ApproximationWarning,
             stacklevel=5,
         )  # fmt: skip
-
-
-def _listed(names: list[str], most: int = 10) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

@@ -18,7 +18,7 @@ import numpy as np
 from irt_dask.arrays import Floats, Ints
 from irt_dask.engine import Engine
 from irt_dask.engine.memory import refuse_beyond_memory
-from irt_dask.errors import DataWarning, InputError, TooLargeError
+from irt_dask.errors import DataWarning, InputError, TooLargeError, first_of
 from irt_dask.kernels.base import design_products, fixed_point
 from irt_dask.population.basis import Basis
 from irt_dask.population.conditioning import Conditioning
@@ -155,7 +155,7 @@ class _Few(NamedTuple):
         said = []
         if self.units:
             said.append(
-                f"few sampling units ({units.name}): {_first(self.units)}; below {_FEW} standard "
+                f"few sampling units ({units.name}): {first_of(self.units)}; below {_FEW} standard "
                 f"errors are too small as a rule: use t with one degree of freedom less than "
                 f"units (attrs degrees_of_freedom), and do not rely on differences of two or "
                 f"three standard errors"
@@ -163,22 +163,17 @@ class _Few(NamedTuple):
         if self.coefficients:
             said.append(
                 f"few sampling units ({units.name}) for so many coefficients: "
-                f"{_first(self.coefficients)}; standard errors of terms that differ between units "
-                f"are too small, by a factor of up to sqrt(1 - coefficients / units)"
+                f"{first_of(self.coefficients)}; standard errors of terms that differ between "
+                f"units are too small, by a factor of up to sqrt(1 - coefficients / units)"
             )
         if self.terms:
             said.append(
-                f"{_first(self.terms)}: so few sampling units ({units.name}), in effect, tell of "
+                f"{first_of(self.terms)}: so few sampling units ({units.name}), in effect, tell of "
                 f"these terms, that they have no standard errors (NaN), as of units that are terms "
                 f"themselves"
             )
         for text in said:
             warnings.warn(text, DataWarning, stacklevel=7)
-
-
-def _first(names: list[str], most: int = 10) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def _refuse_many(engine: Engine, units: Units, width: int) -> None:

@@ -663,7 +663,9 @@ def test_covariates_that_are_perhaps_weights_are_told(tmp_path, typed):
     persons.write_text("id,weight,wt\n" + "".join(f"p{i},1,2\n" for i in range(40)))
     assert "call the column" not in typed("check", file, "--persons", persons).out
     persons.write_text("id,gender\n" + "".join(f"p{i},f\n" for i in range(40)))
-    assert "say --column group=gender" in typed("check", file, "--persons", persons, code=2).err
+    said = typed("check", file, "--persons", persons, code=2).err
+    assert "if these are labels, say --column labels=gender" in said
+    assert "if they are the groups of persons, --column group=gender" in said
 
 
 def test_the_offered_columns_that_are_no_items_are_not_most_of_them(tmp_path, typed):
