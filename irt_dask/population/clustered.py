@@ -17,14 +17,13 @@ import numpy as np
 
 from irt_dask.arrays import Floats, Ints
 from irt_dask.engine import Engine
-from irt_dask.engine.memory import refuse_beyond_memory
-from irt_dask.errors import DataWarning, InputError, TooLargeError, first_of
+from irt_dask.errors import DataWarning, InputError, first_of
 from irt_dask.kernels.base import design_products, fixed_point
 from irt_dask.population.basis import Basis
 from irt_dask.population.conditioning import Conditioning
 from irt_dask.population.group_sums import weights_in
 from irt_dask.population.regression import EVERYBODY
-from irt_dask.population.units import Units
+from irt_dask.population.units import Units, refuse_many
 from irt_dask.store import Block
 
 #: Units below which standard errors are too small as a rule, whatever the degrees of freedom.
@@ -33,8 +32,6 @@ _FEW = 30
 _FEW_OF_EACH = 5
 #: Units, in effect, that a term must differ in: below, its own coefficients take up their scores.
 _LEAST_OF_TERM = 5.0
-#: Bytes of the sums of all units, at most.
-_BYTES = 1 << 30
 
 #: Numbers of a group's units with a response, ascending, and sums of each: (units, columns).
 _Sums = dict[int, tuple[Ints, Ints]]
@@ -94,7 +91,7 @@ def of_units(
     dims = len(model.domains)
     terms = model.design.n_terms
     width = max(b.n * (dims + 1) + dims * (dims + 1) // 2 for b in bases) + terms
-    _refuse_many(engine, units, width)
+    refuse_many(engine, units, width, "fewer n_components")
     most = max(engine.responses.max_weight or 1.0, 1.0)
     largest = [float(np.abs(b.loading).sum(axis=0).max()) for b in bases]
     scales = [fixed_point.scale_for(engine.n_persons * most * bound * max(x, 1.0)) for x in largest]
@@ -174,18 +171,6 @@ class _Few(NamedTuple):
             )
         for text in said:
             warnings.warn(text, DataWarning, stacklevel=7)
-
-
-def _refuse_many(engine: Engine, units: Units, width: int) -> None:
-    """Stop before sums of units that are too many."""
-    needed = 8.0 * units.n_labels * width
-    what = f"sums of scores of {units.n_labels} sampling units by {width} parameters"
-    if needed > _BYTES:
-        raise TooLargeError(
-            f"{what} take {needed / 2**30:.1f} GiB, and {_BYTES / 2**30:.0f} GiB is the most; use "
-            f"larger units, or fewer n_components"
-        )
-    refuse_beyond_memory(needed * 3, what)
 
 
 class _Plan(NamedTuple):

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from irt_dask.arrays import Ints
 from irt_dask.engine import Engine
-from irt_dask.errors import InputError
+from irt_dask.engine.memory import refuse_beyond_memory
+from irt_dask.errors import InputError, TooLargeError
 from irt_dask.kernels.responses.response_counts import responses_per_person
 from irt_dask.store import Block, Responses
 from irt_dask.store.blocks import WrappedRef
@@ -27,6 +28,8 @@ from irt_dask.variables import identifier
 _GROUPS = ("person_group", "group", "groups")
 #: What persons have of whom nothing but responses was read.
 _NOTHING = "none: ingest a table of persons with the responses, in which it is a number or a label"
+#: Bytes of the sums of all units, at most.
+_BYTES = 1 << 30
 #: Numbers from here on are no labels: doubles do not hold every one.
 _LARGEST = 2.0**53
 
@@ -226,3 +229,15 @@ def n_answered(engine: Engine, units: Units) -> int:
             f"least 2 units are needed, or standard_errors='sandwich', whose units are persons"
         )
     return n
+
+
+def refuse_many(engine: Engine, units: Units, size: int, other: str) -> None:
+    """Stop before sums of units by ``size`` parameters that are too many; ``other`` remedies."""
+    needed = 8.0 * units.n_labels * size
+    what = f"sums of scores of {units.n_labels} sampling units by {size} parameters"
+    if needed > _BYTES:
+        raise TooLargeError(
+            f"{what} take {needed / 2**30:.1f} GiB, and {_BYTES / 2**30:.0f} GiB is the most; use "
+            f"larger units, or {other}"
+        )
+    refuse_beyond_memory(needed * (engine.n_held + 3), what)

@@ -14,6 +14,7 @@ from scipy.stats import t as t_distribution
 import irt_dask as irt
 from irt_dask.calibrate.marginal import errors, sampling
 from irt_dask.errors import DataWarning, InputError, IrtDaskWarning, TooLargeError
+from irt_dask.population import units
 from irt_dask.report.fitted import anchors_table
 
 NAMES = ("item_discrimination_se", "item_intercept_se", "item_difficulty_se")
@@ -254,11 +255,11 @@ def test_large_fits_have_no_sandwich(small, monkeypatch):
     with pytest.raises(InputError, match=r"'sandwich': with persons as units 10.*'information'"):
         fit(small.responses(), standard_errors="sandwich")
     monkeypatch.setattr(sampling, "MAX_MATRIX", 6000)
-    monkeypatch.setattr(sampling, "_BYTES", 8 * 35 * 10 - 1)
+    monkeypatch.setattr(units, "_BYTES", 8 * 35 * 10 - 1)
     with pytest.raises(TooLargeError, match="35 sampling units by 10 parameters take"):
         fit(small.responses(), sampling_unit="school")
     monkeypatch.setattr(sampling, "MAX_BY_DEFAULT", 9)  # who names units wants standard errors
-    monkeypatch.setattr(sampling, "_BYTES", 1 << 30)
+    monkeypatch.setattr(units, "_BYTES", 1 << 30)
     assert np.isfinite(fit(small.responses(), sampling_unit="school").item_intercept_se).all()
 
 

@@ -15,7 +15,7 @@ from items import respond
 import irt_dask as irt
 from irt_dask.cli.main import cli
 from irt_dask.errors import DataWarning, InputError, IrtDaskWarning, TooLargeError
-from irt_dask.population import clustered
+from irt_dask.population import units
 
 M = 12
 
@@ -178,7 +178,7 @@ def test_few_units_are_named_and_none_are_refused(schools: Schools, monkeypatch:
     grouped = schools.responses(group=group)
     with pytest.raises(InputError, match="'south' with a response are all of one unit"):
         irt.fit_population(grouped, bank, sampling_unit="school")
-    monkeypatch.setattr(clustered, "_BYTES", 100)
+    monkeypatch.setattr(units, "_BYTES", 100)
     with pytest.raises(TooLargeError, match="sums of scores of 25 sampling units by"):
         irt.fit_population(r, bank, sampling_unit="school")
 
@@ -219,7 +219,7 @@ def test_the_command_has_them(schools: Schools, tmp_path: Any) -> None:
 
 @pytest.mark.nightly
 def test_errors_are_the_spread_over_samples() -> None:
-    """100 schools of 10, 200 samples: the spread is known to 5%, errors to .7 of theirs.
+    """100 schools of 10, 200 samples, over which the spread is known to 5%.
 
     Limits are 2.6 of its standard errors, for each of three: one in 40 would fail by chance; the
     seeds are fixed.  Taken as drawn one by one, errors of the intercept are half as large.

@@ -20,12 +20,11 @@ from irt_dask.calibrate.marginal.expected import Setting
 from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.marginal.rounds import Rounds
 from irt_dask.engine import Engine
-from irt_dask.engine.memory import refuse_beyond_memory
-from irt_dask.errors import DataWarning, InputError, TooLargeError
+from irt_dask.errors import DataWarning, InputError
 from irt_dask.kernels.base import fixed_point
 from irt_dask.kernels.posterior import unit_scores
 from irt_dask.kernels.posterior.lost_information import Scores
-from irt_dask.population.units import Units, n_answered
+from irt_dask.population.units import Units, n_answered, refuse_many
 from irt_dask.store import Block
 
 #: Parameters whose covariance is found unless the user says otherwise (seconds), and is found as a
@@ -33,8 +32,8 @@ from irt_dask.store import Block
 MAX_BY_DEFAULT, MAX_MATRIX = 2000, 6000
 #: Units below which standard errors are too small as a rule, whatever the degrees of freedom.
 _FEW = 30
-#: Bytes of the sums of all units, at most.
-_BYTES = 1 << 30
+#: What else to do where sums of units are too large.
+_FEWER = "standard_errors='sandwich', whose units are persons, or fewer items"
 
 INFORMATION, SANDWICH = "information", "sandwich"
 
@@ -132,7 +131,7 @@ def asked(
             )
         return Sampling(n_persons)
     n_all = size + (int(model.items.has.sum()) if model.anchored else 0)
-    _refuse_many(engine, units, n_all)
+    refuse_many(engine, units, n_all, _FEWER)
     return Sampling(n_answered(engine, units), units)
 
 
@@ -168,19 +167,6 @@ def _refuse_large(
         f"{option}with {of} {size} parameters need a matrix of as many rows and columns, and "
         f"{MAX_MATRIX} is the most; {remedy}, or select fewer items"
     )
-
-
-def _refuse_many(engine: Engine, units: Units, size: int) -> None:
-    """Stop before sums of units that are too many."""
-    needed = 8.0 * units.n_labels * size
-    what = f"sums of scores of {units.n_labels} sampling units by {size} parameters"
-    if needed > _BYTES:
-        raise TooLargeError(
-            f"{what} take {needed / 2**30:.1f} GiB, and {_BYTES / 2**30:.0f} GiB is the most; use "
-            f"larger units, or standard_errors='{SANDWICH}', whose units are persons, or fewer "
-            f"items"
-        )
-    refuse_beyond_memory(needed * (engine.n_held + 3), what)
 
 
 def warn(sampling: Sampling | None) -> None:
@@ -228,7 +214,7 @@ def of_units(
     ``at`` says where the scores go.  Units without a response have 0.
     """
     engine, size = fit.engine, at[2]
-    _refuse_many(engine, units, size)
+    refuse_many(engine, units, size, _FEWER)
     found = lost_information.scored(fit, model, x, at, coarse=False)
     largest = float(engine.responses.max_weight or 1.0) if engine.sampled else 1.0
     scale = fixed_point.scale_for(engine.n_persons)
