@@ -55,7 +55,7 @@ def choose(
     """Choose N items of BANK to ask, from which the share right of all is predicted.
 
     BANK is a fit (.nc) or an item bank (.csv, .json), as 'irt-dask benchmark' and 'irt-dask
-    calibrate' write them.
+    calibrate' write them; of a fit of 'irt-dask bifactor' items are chosen by --method random.
     """
     import irt_dask as irt
 
@@ -71,7 +71,8 @@ def choose(
         "stratum": chosen["item_stratum"].values.astype(str),
     })  # fmt: skip
     write_csv(table, path)
-    about = {k: chosen.attrs[k] for k in ("method", "n_selected", "n_strata", "expected_total_sd")}
+    shown = ("method", "n_selected", "n_strata", "expected_total_sd")
+    about = {k: chosen.attrs[k] for k in shown if k in chosen.attrs}
     if as_json:
         picked = table["item"][table["selected"] == 1].tolist()
         show({"out": out, **about, "selected": picked}, True)
@@ -115,9 +116,10 @@ def predict(
     """Predict the share of all items of BANK that each person would get right.
 
     FILE has answers to some of them: a table (a row a person and a column an item, or a row an
-    answer; CSV, JSON lines, Parquet) or a store. Report total_design where there are --questions;
-    total is the model's, for questions that were chosen. total_design may leave 0 to 1, since it
-    would be biased if it were cut off; its interval stays inside.
+    answer; CSV, JSON lines, Parquet) or a store. BANK may be a fit of 'irt-dask bifactor' too.
+    Report total_design where there are --questions; total is the model's, for questions that were
+    chosen. total_design may leave 0 to 1, since it would be biased if it were cut off; its interval
+    stays inside.
     """
     import irt_dask as irt
 

@@ -44,6 +44,11 @@ class BlockItems:
     in_part: Bools
 
     @property
+    def n_categories(self) -> Ints:
+        """Two of each item."""
+        return np.full(self.of_item.size, 2)
+
+    @property
     def n_planes(self) -> int:
         """Blocks, with that of items without one."""
         return self.n_blocks + 1
@@ -76,18 +81,20 @@ class Grids:
     block_nodes: Floats
 
 
-def grids_of(items: BlockItems, *, share: float = 0.5, bound: float | None = None) -> Grids:
+def grids_of(
+    items: BlockItems, *, share: float = 0.5, bound: float | None = None, steepest: float = 0.0
+) -> Grids:
     """Grids that resolve every posterior under these items, and go from -bound to bound.
 
     Nodes of block abilities are at most ``share`` of the smallest SD apart that one can have given
     the general ability, those of the general one ``share`` of the smallest SD that it can have,
-    block abilities being unknown, and both at most 1 / the steepest slope and 1/2.  Without a bound
-    they go to 7, and further by whole numbers until no pattern of responses that is as extreme
-    as any (all right, or all of a block right and all else wrong) has a millionth of its highest
-    density at an end.
+    block abilities being unknown, and both at most 1 / the steepest slope (or ``steepest``, that of
+    others whose curves are needed) and 1/2.  Without a bound they go to 7, and further by whole
+    numbers until no pattern of responses that is as extreme as any (all right, or all of a block
+    right and all else wrong) has a millionth of its highest density at an end.
     """
     a, s, _ = np.abs(items.slopes)
-    steep = max(float(a.max()), float(s.max()), 1e-6)
+    steep = max(float(a.max()), float(s.max()), steepest, 1e-6)
     look = min(_LOOK, 0.5 / steep)
     if bound is None:
         bound = _reach(items, look)

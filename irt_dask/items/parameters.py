@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import xarray as xr
@@ -238,8 +238,15 @@ def models_of(items: xr.Dataset, item_id: tuple[str, ...]) -> NDArray[np.str_] |
     return items["item_model"].values[_positions(items, item_id, "items")].astype(str)
 
 
+class _OfCategories(Protocol):
+    """Items that know their numbers of categories."""
+
+    @property
+    def n_categories(self) -> Ints: ...
+
+
 def refuse_other_categories(
-    found: ItemSet, n_categories: Sequence[int], item_id: Sequence[str], what: str
+    found: _OfCategories, n_categories: Sequence[int], item_id: Sequence[str], what: str
 ) -> None:
     """Stop at items that have other categories in the responses than in a fit or a bank."""
     differ = np.flatnonzero(found.n_categories != np.array(n_categories))

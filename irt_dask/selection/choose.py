@@ -15,6 +15,7 @@ from irt_dask.engine import dataset
 from irt_dask.engine.inputs import one_of, whole_number
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import InputError
+from irt_dask.items.bifactor import is_bifactor
 from irt_dask.items.parameters import bank_item_ids, item_set
 from irt_dask.kernels.base import keyed_random
 from irt_dask.selection import clusters, expected
@@ -73,9 +74,18 @@ def _random(blocks: Blocks, seed: int) -> Bools:
     return chosen
 
 
-def _chosen(method: str, bank: ItemSet, weights: Floats, blocks: Blocks, seed: int) -> Bools:
+def _chosen(
+    method: str, bank: ItemSet | None, weights: Floats, blocks: Blocks, seed: int
+) -> Bools:  # fmt: skip
+    """Questions by one of the methods; the random one alone needs no items."""
     if method == "random":
         return _random(blocks, seed)
+    if bank is None:
+        raise InputError(
+            f"method={method!r} chooses by items of one ability, and these are of a bifactor fit; "
+            f"draw questions at random (method='random'; strata= gives blocks their shares), or "
+            f"choose by a fit of one ability"
+        )
     if method == "cluster":
         return clusters.chosen(bank, weights, blocks.number, blocks.quota, seed)
     return expected.greedy(bank, weights, blocks.number, blocks.quota)
@@ -95,7 +105,7 @@ def choose_items(
     Parameters
     ----------
     items : Dataset
-        A fit or an item bank; slopes may have any sign.
+        A fit or an item bank; slopes may have any sign.  A bifactor fit goes with "random".
     n : int
         Questions to choose.
     method : {"variance", "cluster", "random"}
@@ -121,7 +131,7 @@ def choose_items(
     Dataset over items
         ``item_selected``; ``item_inclusion_probability``, n / N of the stratum for "random", else 1
         or 0; ``item_stratum``.  attrs: ``expected_total_sd``, root of the variance above, for these
-        questions, over the sum of the weights, if the model holds.
+        questions, over the sum of the weights, if the model holds (None: of a bifactor fit).
 
     Raises
     ------
@@ -153,11 +163,12 @@ def choose_items(
     item_id = bank_item_ids(items)
     if n > len(item_id):
         raise InputError(f"n={n} is more than the {len(item_id)} items there are")
-    bank, weights = item_set(items, item_id), weights_of(item_weights, item_id)
+    bank = None if is_bifactor(items) else item_set(items, item_id)
+    weights = weights_of(item_weights, item_id)
     blocks = _blocks(strata, item_id, n)
     with single_threaded():
         selected = _chosen(method, bank, weights, blocks, seed)
-        left = expected.variance_left(bank, weights, selected)
+        left = None if bank is None else expected.variance_left(bank, weights, selected)
     probability = selected.astype(float)
     if method == "random":
         probability = (blocks.quota / blocks.size)[blocks.number]
@@ -172,6 +183,6 @@ def choose_items(
         "n_selected": n,
         "n_strata": blocks.names.size,
         "seed": None if method == "variance" else seed,
-        "expected_total_sd": float(np.sqrt(left) / weights.sum()),
+        "expected_total_sd": None if left is None else float(np.sqrt(left) / weights.sum()),
     }
     return dataset(data, item_id=item_id, attrs=attrs)

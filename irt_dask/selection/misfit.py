@@ -24,10 +24,9 @@ from irt_dask.engine.cache import read_block
 from irt_dask.errors import InputError
 from irt_dask.items.parameters import refuse_other_categories
 from irt_dask.kernels.base.fixed_point import fixed, scale_for
-from irt_dask.kernels.posterior import totals
 from irt_dask.kernels.responses import layouts, response_counts
 from irt_dask.kernels.responses.layouts import Layout
-from irt_dask.selection.questions import Questions, points_of
+from irt_dask.selection.questions import Questions, points_of_categories
 from irt_dask.store import Block, Responses
 
 #: Persons whose questions those who answered everything are predicted from, at most.
@@ -46,15 +45,14 @@ class Misfit:
     points: float
     attrs: dict[str, Any]
 
-    @property
-    def said(self) -> str:
-        """What results say of it."""
+    def said(self, of: str) -> str:
+        """What results say of a model ``of`` some abilities."""
         if not self.attrs:
-            return "one ability, items as estimated, its misfit not measured (calibration=)"
+            return f"{of}, items as estimated, its misfit not measured (calibration=)"
         by = "by errors of persons who answered all questions"
         if self.share == 0.0 and self.kappa == 0.0:
-            return f"one ability, whose misfit was measured {by}: nothing to correct or to widen"
-        return f"one ability, corrected and widened {by}"
+            return f"{of}, whose misfit was measured {by}: nothing to correct or to widen"
+        return f"{of}, corrected and widened {by}"
 
     def variance(self, n: Ints) -> Floats:
         """Of totals from n answers."""
@@ -73,7 +71,7 @@ def by_design(data: Layout, q: Questions, found: Floats) -> Floats:
     ``found`` are :func:`moments`; who answered nothing has the model's expectation.
     """
     anybody = np.full(q.design.size.size, -1)
-    (total, _), _ = totals.design_moments(*q.posteriors(data).arguments, q.points(), anybody)
+    (total, _), _ = q.design_moments(data, anybody)
     got, mean, _, most = found
     rest = np.clip(total - got, 0.0, np.maximum(q.weights.sum() - most, 0.0))
     return np.asarray(np.where(np.isnan(rest), mean, rest))
@@ -85,16 +83,12 @@ def moments(data: Layout, averaged: tuple[Questions, ...]) -> Floats:
     Deviations are from the first mean and added draw by draw: the bits of a person do not depend on
     the others of a block.
     """
-
-    def one(q: Questions) -> Floats:
-        return totals.model_moments(*q.posteriors(data).arguments, q.points())
-
-    got, mean, variance, most = one(averaged[0])
+    got, mean, variance, most = averaged[0].model_moments(data)
     if len(averaged) == 1:
         return np.stack([got, mean, variance, most])
     shift, spread, within = np.zeros_like(mean), np.zeros_like(mean), variance.copy()
     for q in averaged[1:]:
-        _, m, v, _ = one(q)
+        _, m, v, _ = q.model_moments(data)
         shift += m - mean
         spread += (m - mean) ** 2
         within += v
@@ -127,17 +121,18 @@ def _errors(
     Of the model's error e and the way d from its total to that by design: e e, e d, d d, and the
     variance that the model expects, (sets, 4).
     """
-    n_all = q.bank.n_items
+    n_all = q.n_items
     who = np.flatnonzero(response_counts.responses_per_person(block.data) == n_all)
     sums = np.zeros((len(asked), 4), dtype=np.int64)
     if who.size:
         data = layouts.take(block.data, who)
         codes = layouts.to_dense(data).values.astype(np.int64)
-        truth, per_row = np.zeros(who.size), points_of(q.bank, q.weights)
+        truth, per_row = np.zeros(who.size), points_of_categories(q.n_categories, q.weights)
+        first = np.cumsum(q.n_categories) - q.n_categories
         for j in range(n_all):  # one by one: the same bits in any blocks
-            truth += per_row[q.bank.first[j] + codes[:, j]]
+            truth += per_row[first[j] + codes[:, j]]
         for k, at in enumerate(asked):
-            own, *some = (replace(x, own=x.bank.take(at), at=at) for x in (q, *averaged))
+            own, *some = (x.asked(at) for x in (q, *averaged))
             part = layouts.columns(data, at)
             got, mean, variance, _ = found = moments(part, tuple(some))
             points = q.weights.sum()
@@ -166,7 +161,7 @@ def measure(
 ) -> Misfit:  # fmt: skip
     """How totals of persons who answered everything are missed."""
     full = _full(calibration, item_id)
-    refuse_other_categories(questions.bank, full.n_categories, full.item_id, "calibration")
+    refuse_other_categories(questions, full.n_categories, full.item_id, "calibration")
     n = engine.responses.n_persons
     k = min(_MASKS, n)
     rows = (2 * np.arange(k) + 1) * n // (2 * k)

@@ -23,13 +23,14 @@ from irt_dask.engine.cache import read_block
 from irt_dask.engine.identity import identified
 from irt_dask.engine.inputs import check_level
 from irt_dask.errors import InputError
-from irt_dask.items.draws import item_draws, usual_draws
-from irt_dask.items.parameters import bank_item_ids, item_set, refuse_other_categories
-from irt_dask.kernels.posterior import totals
+from irt_dask.items.bifactor import is_bifactor
+from irt_dask.items.draws import usual_draws
+from irt_dask.items.parameters import bank_item_ids
 from irt_dask.kernels.responses import response_counts
 from irt_dask.selection import intervals, misfit
+from irt_dask.selection.block_questions import of_blocks
 from irt_dask.selection.by_item import weights_of
-from irt_dask.selection.questions import Design, Questions, design_of
+from irt_dask.selection.questions import Design, Questions, design_of, of_one_ability
 from irt_dask.selection.warned import warn_of_draws, warn_of_population
 from irt_dask.store import Responses
 
@@ -49,6 +50,12 @@ class Plan:
     #: What :class:`misfit.Misfit` adds to variances.
     misfit: misfit.Misfit
 
+    def prepared(self, engine: Engine) -> Plan:
+        """With what has to be known of the responses."""
+        seen = self.questions.look(engine)
+        known, *averaged = (q.knowing(seen) for q in (self.questions, *self.averaged))
+        return replace(self, questions=known, averaged=tuple(averaged))
+
 
 def _by_model(data: Any, plan: Plan) -> dict[str, Floats]:
     """Expected share of all points, its standard deviation, and an interval."""
@@ -58,7 +65,7 @@ def _by_model(data: Any, plan: Plan) -> dict[str, Floats]:
     all_points = float(plan.questions.weights.sum())
     n = response_counts.responses_per_person(data)
     variance = variance + plan.misfit.variance(n)
-    step = intervals.smallest_step(plan.questions.weights, plan.questions.bank.n_categories)
+    step = intervals.smallest_step(plan.questions.weights, plan.questions.n_categories)
     left = np.maximum(all_points - most, 0.0)
     low, high = intervals.of_share(mean, variance, left, plan.level, step)
     return {
@@ -72,11 +79,10 @@ def _by_model(data: Any, plan: Plan) -> dict[str, Floats]:
 def _by_design(data: Any, plan: Plan, person_id: NDArray[Any]) -> dict[str, Floats]:
     """Unbiased estimate, its standard error, and an interval within what is still possible."""
     q = plan.questions
-    p = q.posteriors(data)
-    found, differ = totals.design_moments(*p.arguments, q.points(), q.design.n)
+    found, differ = q.design_moments(data, q.design.n)
     if (bad := np.flatnonzero(differ >= 0)).size:
         _refuse(data, int(bad[0]), int(differ[bad[0]]), plan, person_id)
-    got, _, _, most = totals.model_moments(*p.arguments, q.points())
+    got, _, _, most = q.model_moments(data)
     all_points = float(q.weights.sum())
     share, se = found[0] / all_points, np.sqrt(found[1]) / all_points
     far = intervals.student(q.design.df, plan.level) * se if q.design.df else 0.0 * se
@@ -126,19 +132,13 @@ def _plan(
 ) -> Plan:  # fmt: skip
     """Read items and options; every complaint about them is made here."""
     item_id = bank_item_ids(items)
-    own = item_set(items, responses.item_id)  # which says what the bank lacks
-    refuse_other_categories(own, responses.n_categories, responses.item_id, "items")
     if probability is None and strata is not None:
         raise InputError("strata= says how questions were drawn; give inclusion_probability= too")
     designed = probability is not None
     design = design_of(probability, strata, item_id) if designed else Design.none(len(item_id))
-    place = {i: k for k, i in enumerate(item_id)}
-    at = np.array([place[i] for i in responses.item_id], dtype=np.int64)
-    known = Questions(item_set(items, item_id), own, at, weights_of(item_weights, item_id), design)
-    averaged: tuple[Questions, ...] = (known,)
-    if n := usual_draws(items):
-        drawn = item_draws(items, item_id, n, option="item draws")
-        averaged = tuple(replace(known, bank=one, own=one.take(at)) for one in drawn)
+    weights = weights_of(item_weights, item_id)
+    read = of_blocks if is_bifactor(items) else of_one_ability
+    known, averaged = read(items, responses, weights, design)
     return Plan(known, averaged, level, designed, misfit.NOT_MEASURED)
 
 
@@ -149,10 +149,10 @@ def _attrs(plan: Plan, items: xr.Dataset, n_persons: int, store: Path | None) ->
         "model": items.attrs.get("model"),
         "level": plan.level,
         "n_persons": n_persons,
-        "n_questions": plan.questions.bank.n_items,
+        "n_questions": plan.questions.n_items,
         "n_item_draws": usual_draws(items),
-        "ability": "N(0, 1)",
-        "interval": "conditional on the model: " + plan.misfit.said,
+        "ability": plan.questions.population,
+        "interval": f"conditional on the model: {plan.misfit.said(plan.questions.abilities)}",
         **plan.misfit.attrs,
         "store": None if store is None else str(store),
     }
@@ -189,7 +189,9 @@ def predict_total(
         Answers to some questions, the others not observed or not there.
     items : Dataset
         The questions that the total is over: a fit or an item bank, matched by identifier.  Slopes
-        may have any sign.
+        may have any sign.  Under a result of ``fit_bifactor`` answers of a block say less of the
+        other blocks than of their own, as the fit found it; answers to some benchmarks then
+        predict the total of all with an honest deviation.
     item_weights : mapping of item_id to weight, array or DataArray over items, optional
         Not negative; a question that a mapping does not name has weight 0.  Default: 1 each.
     inclusion_probability : number, mapping, array, DataArray or Dataset, optional
@@ -216,10 +218,11 @@ def predict_total(
     -------
     Dataset
         Without ``store``, over persons: ``person_total``, the model's expectation (answers as
-        observed, of the rest the expected score over the posterior of ability, from N(0, 1), and
-        over up to 20 draws of the items where they carry some), ``person_total_sd``, its standard
-        deviation, and ``person_total_lower`` and ``_upper``, quantiles of a beta distribution with
-        this mean and deviation (0 or everything of the rest if less than half a point from it).
+        observed, of the rest the expected score over the posterior of ability, or of abilities,
+        from N(0, 1), and over up to 20 draws of the items where they carry some),
+        ``person_total_sd``, its standard deviation, and ``person_total_lower`` and ``_upper``,
+        quantiles of a beta distribution with this mean and deviation (0 or everything of the rest
+        if less than half a point from it).
         These hold if the model does: attrs ``interval``.  A person without answers has the total of
         somebody from N(0, 1).  With ``calibration`` it is a weighted mean of this and of the
         estimate by design (of chosen questions: of that formula), with the weights that served
@@ -256,8 +259,9 @@ def predict_total(
     One pass over the data, and with ``calibration`` one over each, eight predictions a person
     there.  Every process holds a table of 16 bytes x items of the responses x nodes (80 nodes for
     50 questions, 1,000 for 5,000), and of each draw at hand; by design also 8 bytes x strata x
-    nodes.  A person costs questions answered x nodes.  Driver memory: next to none with ``store``,
-    else 32 or 64 bytes a person and the identifiers.
+    nodes.  A person costs questions answered x nodes; under a bifactor fit two exponentials for
+    each question answered and pair of nodes with weight (some thousand).  Driver memory: next to
+    none with ``store``, else 32 or 64 bytes a person and the identifiers.
 
     For a sample s of n of N questions the estimate by design is the mean over j in s of ``T_j =
     sum(y_i, i in s, i != j) + sum(p_i, i = j or not in s) + (N - n + 1)(y_j - p_j)``, p the
@@ -296,6 +300,7 @@ def predict_total(
     persons: dict[str, Any] = {}
     coords: dict[str, Any] = {}
     with Engine(responses, client=client, progress=progress, stage="totals", graded=True) as engine:
+        plan = plan.prepared(engine)
         if calibration is not None:
             measured = misfit.measure(
                 engine, calibration, bank_item_ids(items), plan.questions, plan.averaged, client

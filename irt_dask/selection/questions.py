@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import xarray as xr
@@ -12,15 +12,19 @@ from numpy.typing import NDArray
 
 from irt_dask.arrays import Floats, Ints
 from irt_dask.curves.item_set import ItemSet
+from irt_dask.engine import Engine
 from irt_dask.engine.cache import keep
 from irt_dask.engine.memory import refuse_beyond_memory
 from irt_dask.errors import InputError
+from irt_dask.items.draws import item_draws, usual_draws
+from irt_dask.items.parameters import bank_item_ids, item_set, refuse_other_categories
 from irt_dask.kernels.base.lanes import LANES
-from irt_dask.kernels.posterior import person_weights
+from irt_dask.kernels.posterior import person_weights, totals
 from irt_dask.kernels.posterior.totals import Points, reach_down
 from irt_dask.kernels.responses.layouts import Layout
 from irt_dask.population.population import STANDARD, Posteriors, posteriors
 from irt_dask.selection.by_item import grouped, labels_of, probabilities_of
+from irt_dask.store import Responses
 from irt_dask.store.responses import sha256
 
 #: Items whose curves are tabulated at a time where only their sums are kept.
@@ -91,11 +95,70 @@ def design_of(probability: Any, strata: Any, item_id: tuple[str, ...]) -> Design
 class Questions:
     """Items of the bank, and of these those of the responses, under one set of parameters."""
 
-    bank: ItemSet
-    own: ItemSet
     at: Ints  # places of the items of the responses in the bank
     weights: Floats
     design: Design
+
+    #: What results say of abilities: how many, and their distribution.
+    abilities: ClassVar[str]
+    population: ClassVar[str]
+
+    @property
+    def n_items(self) -> int:
+        """Questions of the bank."""
+        return self.weights.size
+
+    @property
+    def n_categories(self) -> Ints:
+        """Of each question of the bank."""
+        raise NotImplementedError
+
+    def look(self, engine: Engine) -> Any:
+        """What has to be known of all responses."""
+        return None
+
+    def knowing(self, seen: Any) -> Questions:
+        """The same with what :meth:`look` found."""
+        return self
+
+    def asked(self, at: Ints) -> Questions:
+        """The same for persons who answered these and no others of the bank."""
+        raise NotImplementedError
+
+    def model_moments(self, data: Layout) -> Floats:
+        """See :func:`irt_dask.kernels.posterior.totals.model_moments`."""
+        raise NotImplementedError
+
+    def design_moments(self, data: Layout, wanted: Ints) -> tuple[Floats, Ints]:
+        """See :func:`irt_dask.kernels.posterior.totals.design_moments`."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class OneAbility(Questions):
+    """Questions of items of one ability, from N(0, 1)."""
+
+    bank: ItemSet
+    own: ItemSet
+
+    abilities, population = "one ability", "N(0, 1)"
+
+    @property
+    def n_categories(self) -> Ints:
+        """Of each question of the bank."""
+        return self.bank.n_categories
+
+    def asked(self, at: Ints) -> OneAbility:
+        """The same for persons who answered these and no others of the bank."""
+        return replace(self, own=self.bank.take(at), at=at)
+
+    def model_moments(self, data: Layout) -> Floats:
+        """See :func:`irt_dask.kernels.posterior.totals.model_moments`."""
+        return totals.model_moments(*self.posteriors(data).arguments, self.points())
+
+    def design_moments(self, data: Layout, wanted: Ints) -> tuple[Floats, Ints]:
+        """See :func:`irt_dask.kernels.posterior.totals.design_moments`."""
+        return totals.design_moments(*self.posteriors(data).arguments, self.points(), wanted)
 
     def nodes(self) -> Floats:
         """Nodes that resolve posteriors, and curves of the questions that nobody was asked."""
@@ -137,11 +200,38 @@ class Questions:
         )  # fmt: skip
 
 
+def of_one_ability(
+    items: xr.Dataset, responses: Responses, weights: Floats, design: Design
+) -> tuple[OneAbility, tuple[OneAbility, ...]]:
+    """Point estimates of a bank's items, and the draws over which totals are averaged."""
+    own = item_set(items, responses.item_id)  # which says what the bank lacks
+    refuse_other_categories(own, responses.n_categories, responses.item_id, "items")
+    item_id = bank_item_ids(items)
+    at = places(item_id, responses.item_id)
+    known = OneAbility(at, weights, design, item_set(items, item_id), own)
+    if not (n := usual_draws(items)):
+        return known, (known,)
+    drawn = item_draws(items, item_id, n, option="item draws")
+    return known, tuple(replace(known, bank=one, own=one.take(at)) for one in drawn)
+
+
+def places(item_id: tuple[str, ...], asked: tuple[str, ...]) -> Ints:
+    """Where items stand among those of the bank."""
+    place = {i: k for k, i in enumerate(item_id)}
+    return np.array([place[i] for i in asked], dtype=np.int64)
+
+
 def points_of(items: ItemSet, weights: Floats) -> Floats:
     """What each category adds: the weight of the item times its share of the highest score."""
-    code = np.arange(items.first[-1]) - np.repeat(items.first[:-1], items.n_categories)
-    top = np.repeat(items.n_categories - 1, items.n_categories)
-    return np.asarray(np.repeat(weights, items.n_categories) * code / top)
+    return points_of_categories(items.n_categories, weights)
+
+
+def points_of_categories(n_categories: Ints, weights: Floats) -> Floats:
+    """The same of items with these numbers of categories, item after item."""
+    first = np.cumsum(n_categories) - n_categories
+    code = np.arange(n_categories.sum()) - np.repeat(first, n_categories)
+    top = np.repeat(n_categories - 1, n_categories)
+    return np.asarray(np.repeat(weights, n_categories) * code / top)
 
 
 def _nodes(own: ItemSet, steepest: float) -> Floats:

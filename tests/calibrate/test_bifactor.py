@@ -506,7 +506,7 @@ def test_what_scores_do_not_do_is_refused(options, name):
 
 def test_others_refuse_its_items_by_name():
     r = irt.from_array(answers(7), item_id=[f"i{j}" for j in range(7)])
-    for method in (irt.predict_total, irt.item_fit, irt.person_fit):
+    for method in (irt.item_fit, irt.person_fit):
         with pytest.raises(InputError, match="item_loading"):
             method(r, bank(some_slopes()))
     both = bank(some_slopes())

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import irt_dask as irt
+from irt_dask.banks.saved import read_bank
 from irt_dask.cli.main import cli
 
 
@@ -105,3 +106,28 @@ def test_a_fit_of_another_kind_is_named(files, tmp_path, monkeypatch):
           "other.nc", "--quiet")  # fmt: skip
     ran = typed("bifactor", files / "second", "--known", "other.nc", "--scores", "s.csv", code=1)
     assert "is no fit of 'irt-dask bifactor --fit'" in str(ran.exception)
+
+
+def test_questions_are_drawn_and_totals_predicted_by_its_fit(files, tmp_path):
+    """From answers to two of four questions of each block to the share right of all."""
+    fit, drawn, out = tmp_path / "fit.nc", tmp_path / "drawn.csv", tmp_path / "totals.csv"
+    typed("bifactor", files / "first", "--item-table", files / "t.csv", "--out",
+          tmp_path / "items.csv", "--fit", fit, "--quiet")  # fmt: skip
+    strata = tmp_path / "strata.csv"
+    pd.read_csv(files / "t.csv").rename(columns={"block": "stratum"}).to_csv(strata, index=False)
+    typed("choose", fit, 6, "--strata", strata, "--out", drawn)
+    asked = pd.read_csv(drawn).query("selected == 1")["item"].tolist()
+    answers = tmp_path / "answers.csv"
+    pd.read_csv(files / "second.csv")[["person", *asked]].to_csv(answers, index=False)
+    typed("predict", answers, fit, "--questions", drawn, "--out", out, "--quiet")
+    items = read_bank(fit)
+    chosen = irt.choose_items(items, 6, method="random", strata=items["item_stratum"])
+    with pytest.warns(irt.IrtDaskWarning, match="6 questions were drawn"):
+        found = irt.predict_total(
+            pd.read_csv(answers).set_index("person"), items, inclusion_probability=chosen
+        )
+    read = pd.read_csv(out)
+    equal(read["total"], found["person_total"])
+    equal(read["total_design_se"], found["person_total_design_se"])
+    ran = typed("choose", fit, 6, "--method", "cluster", "--out", tmp_path / "c.csv", code=1)
+    assert "one ability" in str(ran.exception)

@@ -470,6 +470,7 @@ METHODS = (
     Method("predict_total", "predict_total", items="2pl", persons=True),
     Method("predict_total, draws", "predict_total", items="draws", persons=True),
     Method("predict_total, 4PL", "predict_total", items="4pl", persons=True),
+    Method("predict_total, bifactor", "predict_total", items="bifactor", persons=True),
     Method(
         "predict_total, mixed", "predict_total", items="mixed", persons=True,
         categories=_CATEGORIES,

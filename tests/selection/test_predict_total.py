@@ -459,4 +459,4 @@ def test_another_population_is_warned_of():
     ],
 )
 def test_what_is_said_of_misfit(share, kappa, attrs, said):
-    assert said in Misfit(share, kappa, 10, 10.0, attrs).said
+    assert said in Misfit(share, kappa, 10, 10.0, attrs).said("one ability")

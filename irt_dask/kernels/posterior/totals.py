@@ -190,19 +190,23 @@ def _left_out(
 
 
 @jit
-def _variance(t: Points, n: Ints, sums: Floats, pseudo: float) -> float:
-    """Of the estimate: that of residuals by stratum, as a multiple of what the model expects."""
+def design_variance(size: Ints, n: Ints, sums: Floats, pseudo: float) -> float:
+    """Variance of the estimate, from :func:`_left_out`'s sums of n answers by stratum.
+
+    It is that of residuals, as a multiple of what the model expects; ``size``: questions by
+    stratum.
+    """
     ratio, df = pseudo, pseudo
     for h in range(n.size):
-        if 0 < n[h] < t.size[h] and sums[3, h] > 0.0:
+        if 0 < n[h] < size[h] and sums[3, h] > 0.0:
             apart = max(sums[2, h] - sums[1, h] ** 2 / n[h], 0.0)
             ratio += apart / (sums[3, h] / n[h])
             df += n[h] - 1
     variance = 0.0
     for h in range(n.size):
         if n[h] > 0:
-            share = 1.0 - n[h] / t.size[h]
-            variance += share * t.size[h] ** 2 / n[h] * (sums[3, h] / n[h]) * (ratio / df)
+            share = 1.0 - n[h] / size[h]
+            variance += share * size[h] ** 2 / n[h] * (sums[3, h] / n[h]) * (ratio / df)
     return variance
 
 
@@ -234,7 +238,7 @@ def _design(
             estimate = 0.0
             for h in range(n_strata):
                 estimate += got[h] if n[h] == t.size[h] else sums[0, h] / n[h]
-            out[0, i], out[1, i] = estimate, _variance(t, n, sums, pseudo)
+            out[0, i], out[1, i] = estimate, design_variance(t.size, n, sums, pseudo)
 
 
 def design_moments(

@@ -18,6 +18,7 @@ from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Layout
 from irt_dask.kernels.responses.rows import item, n_rows
 from irt_dask.kernels.several.bifactor_posterior import (
+    NO_WEIGHT,
     Planes,
     Room,
     means,
@@ -87,7 +88,7 @@ def _counts(
         items, row = rows.row(indptr, indices, values, i)
         if read(items, row, g, r) == 0 or own == 0.0:
             continue
-        p0, p1, value = weigh(g, r)
+        p0, p1, value = weigh(g, r, NO_WEIGHT)
         outside += share_at_ends(g, r, p0, p1) > BEYOND
         log_marginal += many * int(np.rint(own * value * log_scale))
         part = own * scale

@@ -18,7 +18,7 @@ from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.base.exact_products import Units, bound_above
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Layout
-from irt_dask.kernels.several.bifactor_posterior import Planes, Room, read, room, weigh
+from irt_dask.kernels.several.bifactor_posterior import NO_WEIGHT, Planes, Room, read, room, weigh
 
 #: Weights below this share take no part.
 _CUT = 1e-12
@@ -101,7 +101,7 @@ def _person(
     items, row = rows.row(indptr, indices, values, i)
     if read(items, row, g, r) == 0:
         return 0, 0
-    p0, p1, _ = weigh(g, r)
+    p0, p1, _ = weigh(g, r, NO_WEIGHT)
     while r.log[p0] <= _CUT:
         p0 += 1
     while r.log[p1 - 1] <= _CUT:

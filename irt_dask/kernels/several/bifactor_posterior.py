@@ -34,7 +34,7 @@ from irt_dask.kernels.responses.rows import item, n_rows
 STRIDE = 4
 #: What lies further below the largest at these nodes has no weight: sums over z at distances of
 #: three SDs are off by a quarter at most in each block.
-_CUT = LOG_NEGLIGIBLE - 8.0
+NO_WEIGHT = LOG_NEGLIGIBLE - 8.0
 
 
 class Planes(NamedTuple):
@@ -176,7 +176,7 @@ def _sum_row(w: Floats, q0: int, q1: int) -> tuple[float, float]:
 
 
 @jit
-def _window(g: Planes, r: Room) -> tuple[int, int]:
+def _window(g: Planes, r: Room, cut: float) -> tuple[int, int]:
     """Rows that have weight, and the end; fills in the columns of blocks."""
     few, some = r.coarse.shape[1], r.coarse.shape[2]
     log = np.empty(few)
@@ -188,9 +188,9 @@ def _window(g: Planes, r: Room) -> tuple[int, int]:
             for p in range(few):
                 peak, total = _sum_row(r.coarse[b, p], 0, some)
                 log[p] += peak + math.log(total)
-    peak, lo, hi, least = log.max(), few, -1, math.exp(_CUT)
+    peak, lo, hi, least = log.max(), few, -1, math.exp(cut)
     for p in range(few):
-        if log[p] - peak > _CUT:
+        if log[p] - peak > cut:
             lo, hi = min(lo, p), max(hi, p)
     # Up to the nodes around that are known to have none.
     lo, hi = max(lo - 1, 0), min(hi + 1, few - 1)
@@ -206,12 +206,13 @@ def _window(g: Planes, r: Room) -> tuple[int, int]:
 
 
 @jit
-def weigh(g: Planes, r: Room) -> tuple[int, int, float]:
+def weigh(g: Planes, r: Room, cut: float) -> tuple[int, int, float]:
     """Weights of general nodes, and in each block those of its nodes given them.
 
-    Returns the first general node with weight, the end, and the log marginal likelihood.
+    What lies further below the largest than ``cut``, a logarithm, is left out.  Returns the first
+    general node with weight, the end, and the log marginal likelihood.
     """
-    p0, p1 = _window(g, r)
+    p0, p1 = _window(g, r, cut)
     value = 0.0
     for p in range(p0, p1):
         r.log[p] = g.prior[p]
@@ -260,7 +261,7 @@ def _moments(
         mean[i], variance[i], log_marginal[i] = 0.0, 1.0, 0.0
         if read(items, row, g, r) == 0:
             continue
-        p0, p1, log_marginal[i] = weigh(g, r)
+        p0, p1, log_marginal[i] = weigh(g, r, NO_WEIGHT)
         mean[i, 0] = means(g, r, p0, p1)
         variance[i, 0] = 0.0
         for p in range(p0, p1):
@@ -315,7 +316,7 @@ def _largest_share(values: NDArray[np.int8], g: Planes) -> float:
     r, found = room(g), 0.0
     for i in range(values.shape[0]):
         read(None, values[i], g, r)
-        p0, p1, _ = weigh(g, r)
+        p0, p1, _ = weigh(g, r, NO_WEIGHT)
         found = max(found, share_at_ends(g, r, p0, p1))
     return found
 
