@@ -1,4 +1,4 @@
-"""The command for models on benchmarks."""
+"""The commands for models on benchmarks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from irt_dask.cli.common import (
     workers,
 )
 from irt_dask.cli.data import columns_of, listed_names, trials_of
-from irt_dask.cli.results import records
+from irt_dask.cli.results import new_csv, records
+from irt_dask.errors import listed
 
 #: Rows that are printed.
 _MOST = 10
@@ -98,3 +99,57 @@ def benchmark(
     for note in found.notes:
         click.echo(note)
     click.echo(f"\nall tables and the page report.html are in {out}")
+
+
+@click.command()
+@click.argument("folder", type=click.Path())
+@click.option("--out", type=click.Path(), required=True, metavar="ANSWERS.csv",
+              help="Table to write, a row an answer: model, question, task, score.")  # fmt: skip
+@click.option("--metric", multiple=True, metavar="NAME", help="Which values of 0 and 1 count, as "
+              "acc. Repeat for tasks with others. Default: the only one.")  # fmt: skip
+@click.option("--filter", metavar="NAME", help="Which answers count, as strict-match, where there "
+              "are several of a question. Default: the only one.")  # fmt: skip
+@click.option("--repeated", type=click.Choice(["raise", "last", "attempts"]),
+              default="raise", show_default=True,
+              help="Several runs of a task by a model: an error, the last of them, or all as "
+              "attempts (then: irt-dask benchmark --trials attempt).")  # fmt: skip
+@json_option
+@quiet_option
+def logs(
+    folder: str, out: str, metric: tuple[str, ...], filter: str | None, repeated: str,
+    as_json: bool, quiet: bool,
+) -> None:  # fmt: skip
+    """Gather logs of lm-evaluation-harness into a table for 'irt-dask benchmark'.
+
+    FOLDER has a folder for each model, in which the files samples_TASK_DATE.jsonl of --log_samples
+    lie. A question is called TASK/doc_id. That all models were asked the same is checked.
+    """
+    from irt_dask.ingest.logs import evaluation_logs
+
+    path = new_csv(out)
+    assert path is not None
+    with warned(quiet):
+        found = evaluation_logs(
+            folder, path, metric=metric or None, filter=filter, repeated=repeated,
+            progress=False if quiet else None,
+        )  # fmt: skip
+    about = {
+        name: getattr(found, name)
+        for name in ("n_models", "n_tasks", "n_questions", "n_answers", "n_files", "n_unchecked")
+    }
+    left_out = [str(file) for file in found.superseded]
+    tasks = [
+        {"task": task, "metric": name, "filter": found.filters[task]}
+        for task, name in found.metrics.items()
+    ]
+    if as_json:
+        show({"out": out, **about, "tasks": tasks, "superseded": left_out}, True)
+        return
+    show(about, False)
+    click.echo(f"\n{rows(tasks[:_MOST], 3)}")
+    if left_out:
+        click.echo(f"\nleft out, for a later run: {listed(left_out)}")
+    if found.n_unchecked:
+        click.echo(f"\n{found.n_unchecked} questions have no doc_hash: that all models were asked "
+                   f"the same could not be checked")  # fmt: skip
+    click.echo(f"\nall answers are in {out}")

@@ -80,6 +80,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
          "two calibrations with common items: the second on the scale of the first"),
     ),
     "loo": (("loo answers.store post.nc", "how well the posterior predicts each person"),),
+    "logs": (
+        ("logs lm-eval --out runs.csv --metric acc",
+         "of lm-evaluation-harness; then: irt-dask benchmark runs.csv --out board"),
+    ),
     "benchmark": (
         ("benchmark models.csv --out board", "columns model, question, score; or a row per model"),
     ),

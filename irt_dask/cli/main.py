@@ -84,6 +84,7 @@ for command in (
     options.options,
     linking.link,
     predict.loo,
+    benchmark.logs,
     benchmark.benchmark,
     questions.choose,
     questions.predict,
