@@ -44,9 +44,9 @@ def report(
     """Write a report as one HTML page, and print its path.
 
     RUN is the folder of a finished run, whose page is written again. FIT.nc is a fit that
-    'irt-dask calibrate --fit FIT.nc' kept, by marginal ML or with a posterior: the page has its
-    items, groups, anchors, flags, curves and convergence. Items that a test speaks against are
-    flagged, and the page of each item has the statistics.
+    'irt-dask calibrate --fit FIT.nc' kept, by marginal ML or with a posterior, or one of 'irt-dask
+    bifactor': the page has its items, groups, blocks, anchors, flags, curves and convergence. Items
+    that a test speaks against are flagged, and the page of each item has the statistics.
     """
     from irt_dask.banks.saved import read_bank
 
@@ -68,6 +68,7 @@ def report(
         raise InputError("--groups or --no-groups: it is of --tests, which is not there")
     if tests and store is None:
         raise InputError("--tests needs --store STORE: the responses to compare with the fit")
+    from irt_dask.items.bifactor import is_bifactor
     from irt_dask.report.abilities import count_abilities, description
     from irt_dask.report.page import write_report
     from irt_dask.workflow.reporting import shown
@@ -79,6 +80,11 @@ def report(
         said = description(scores)
         persons = said.get("data", ""), said.get("n_persons", 0), said.get("item_id", [])
         _check_data(f"--scores {scores}", source, fit, *persons)
+    if tests and is_bifactor(fit):
+        raise InputError(
+            f"--tests: they are of items of one ability, and {source} is a bifactor fit; leave "
+            f"them out"
+        )
     further = _read_results(results, source, fit)
     of_tests = _tested(store, fit, groups) if tests and store is not None else None
     page = write_report(
@@ -168,11 +174,11 @@ def _kind(source: str, fit: xr.Dataset) -> str:
     """What the page calls the fit."""
     if "item_discrimination_draw" in fit:
         return "posterior"
-    if "method" in fit.attrs and str(fit.attrs["method"]).startswith("marginal maximum"):
+    if str(fit.attrs.get("method")).startswith(("marginal maximum", "bifactor marginal")):
         return "marginal"
     raise InputError(
         f"{source} is of the method {fit.attrs.get('method', 'unknown')!r}; a page is made of fits "
-        f"by --method marginal or bayes"
+        f"by --method marginal or bayes, or by irt-dask bifactor"
     )
 
 

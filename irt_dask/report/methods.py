@@ -20,6 +20,11 @@ _MODELS = {
     "rating": ("rating scale model", ("andrich",)),
     "nominal": ("nominal response model", ("bock72",)),
     "binomial": ("binomial trials model", ()),
+    "bifactor": (
+        "bifactor model of a general ability and one of each block of items",
+        ("gibbons",),
+    ),
+    "testlet": ("testlet model of a general ability and one of each block of items", ("bradlow",)),
 }
 #: How abilities are estimated: words, and references.
 _SCORES = {
@@ -57,6 +62,10 @@ _REFERENCES = {
     "bock82": ("Bock & Mislevy, 1982", "Bock, R. D., & Mislevy, R. J. (1982). Adaptive EAP "
                "estimation of ability in a microcomputer environment. Applied Psychological "
                "Measurement, 6(4), 431-444."),
+    "bradlow": ("Bradlow, Wainer, & Wang, 1999", "Bradlow, E. T., Wainer, H., & Wang, X. (1999). A "
+                "Bayesian random effects model for testlets. Psychometrika, 64(2), 153-168."),
+    "gibbons": ("Gibbons & Hedeker, 1992", "Gibbons, R. D., & Hedeker, D. R. (1992). "
+                "Full-information item bi-factor analysis. Psychometrika, 57(3), 423-436."),
     "gelman": ("Gelman, Meng, & Stern, 1996", "Gelman, A., Meng, X.-L., & Stern, H. (1996). "
                "Posterior predictive assessment of model fitness via realized discrepancies. "
                "Statistica Sinica, 6(4), 733-760."),
@@ -167,6 +176,11 @@ def _calibration(text: _Text, fit: xr.Dataset) -> None:
         latent = "distributed as a histogram" if a.get("latent") == "histogram" else "normal"
         groups = f" in each of {fit.sizes['groups']:,} groups" if "group_mean" in fit else ""
         how = f"by marginal maximum likelihood{text.cite('bock81')}, with ability {latent}{groups}"
+    elif method.startswith("bifactor marginal"):
+        how = (
+            f"by marginal maximum likelihood, with integrals of two dimensions for each block"
+            f"{text.cite('gibbons')}"
+        )
     elif method in ("Gibbs", "LS-WASP"):
         how = "in a Bayesian way, by draws from the posterior distribution"
         if a.get("sampler") == "polya-gamma":

@@ -17,6 +17,7 @@ import xarray as xr
 
 from irt_dask.errors import InputError
 from irt_dask.report import (
+    blocks,
     category_figures,
     chains,
     common,
@@ -69,8 +70,8 @@ def write_report(
     timings
         Pairs (stage, seconds).
     posterior, marginal
-        The items, by ``fit_bayes`` or by ``fit_marginal``: one of them.  Its order of items is that
-        of the tables.
+        The items, by ``fit_bayes`` or by ``fit_marginal`` (or ``fit_bifactor``): one of them.  Its
+        order of items is that of the tables.
     joint, spectral
         Other fits of the same items, matched by ``item_id``.
     check
@@ -110,6 +111,7 @@ def write_report(
     name = "marginal ML" if posterior is None else "posterior"
     fits = {name: items, "joint ML": joint, "spectral": spectral}
     columns = item_columns.columns_of(items, joint, spectral, truth, name=name)
+    columns += blocks.columns(items)
     measures = _measures(items, scores, persons, check)
     text = template("page.html").render(
         title=title,
@@ -183,6 +185,7 @@ def _of_items(items: xr.Dataset, at: str) -> dict[str, Any]:
         "diagnostics": chains.diagnostics_table(items),
         "worst": chains.worst_table(items),
         "anchors": fitted.anchors_table(items),
+        "blocks": blocks.table(items),
     }
 
 

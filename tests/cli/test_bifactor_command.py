@@ -11,6 +11,7 @@ from click.testing import CliRunner
 import irt_dask as irt
 from irt_dask.banks.saved import read_bank
 from irt_dask.cli.main import cli
+from irt_dask.report import blocks
 
 
 @pytest.fixture(scope="module")
@@ -131,3 +132,28 @@ def test_questions_are_drawn_and_totals_predicted_by_its_fit(files, tmp_path):
     equal(read["total_design_se"], found["person_total_design_se"])
     ran = typed("choose", fit, 6, "--method", "cluster", "--out", tmp_path / "c.csv", code=1)
     assert "one ability" in str(ran.exception)
+
+
+def test_a_page_of_the_fit_has_its_blocks(files, tmp_path):
+    """An item by itself has no slope on a block's ability."""
+    table, fit, page = tmp_path / "t.csv", tmp_path / "fit.nc", tmp_path / "page.html"
+    of_items = pd.read_csv(files / "t.csv")
+    of_items.loc[0, "block"] = "alone"
+    of_items.to_csv(table, index=False)
+    typed("bifactor", files / "first", "--item-table", table, "--out", tmp_path / "items.csv",
+          "--fit", fit, "--quiet")  # fmt: skip
+    typed("report", fit, "--store", files / "first", "--out", page)
+    text, items = page.read_text(), pd.read_csv(tmp_path / "items.csv")
+    known = read_bank(fit)
+    found = blocks.table(known)
+    assert [row[:2] for row in found.rows] == [["maths", "3"], ["code", "4"], ["law", "4"]]
+    sd = [float(row[2].split(" ± ")[0]) for row in found.rows]
+    np.testing.assert_allclose(sd, known["block_effect_sd"], atol=5.1e-4)
+    assert all(row[2] in text for row in found.rows)
+    column = next(c for c in blocks.columns(known) if c.name == "s, of the block")
+    assert np.isnan(column.values[0])
+    equal(column.values[1:], items["s"][1:])
+    assert column.cells()[1] in text
+    assert "Bradlow, Wainer, &amp; Wang, 1999" in text
+    ran = typed("report", fit, "--store", files / "first", "--tests", "--out", page, code=1)
+    assert "--tests: they are of items of one ability" in str(ran.exception)
