@@ -41,6 +41,12 @@ _PHRASES = (
     ("the Dataset that irt.link(..., error='jackknife') returns, for each variable",
      "the file that 'irt-dask link --error jackknife --link LINK.nc' keeps, for each variable",
      "the file that 'irt-dask link --error jackknife --link LINK.nc' keeps, for each variable"),
+    ("the Dataset that irt.link(..., error='jackknife') returns",
+     "the file that 'irt-dask link --error jackknife --link LINK.nc' keeps",
+     "the file that 'irt-dask link --error jackknife --link LINK.nc' keeps"),
+    ("score by the items of the link (the result of irt.link, or the bank of it)",
+     "score by the bank that 'irt-dask link --out' wrote",
+     "name in [scoring] the bank that 'irt-dask link --out' wrote"),
     ("link by irt.link(..., error='jackknife')", "link by 'irt-dask link --error jackknife'",
      "link by 'irt-dask link --error jackknife'"),
 )  # fmt: skip
