@@ -193,8 +193,8 @@ def demo(out: str, cluster: str, quiet: bool) -> None:
     "--linking",
     multiple=True,
     metavar="[DOMAIN=]LINK.nc",
-    help="Draw the error of a link into the plausible values: what 'irt-dask link --error jackknife "
-    "--link' kept; BANK is its --out. May be repeated for domains.",
+    help="Draw the error of a link into the plausible values: what 'irt-dask link --error "
+    "jackknife --link' kept; BANK is its --out. May be repeated for domains.",
 )
 @click.option("--item-draws", type=click.IntRange(min=0), default=None, metavar="N",
               help="Draws of the items to average over, 0 for none (default: 20 where BANK has "

@@ -237,7 +237,8 @@ def score(
     >>> fit = irt.fit_marginal(responses)
     >>> irt.score(responses, fit)["person_ability"][[0, 999]].round(1).values.tolist()
     [-1.9, 0.6]
-    >>> years = [irt.simulate(500, 15, seed=1).select(persons=p) for p in (slice(250), slice(250, 500))]
+    >>> both = irt.simulate(500, 15, seed=1)
+    >>> years = [both.select(persons=p) for p in (slice(250), slice(250, 500))]
     >>> link = irt.link(*map(irt.fit_marginal, years), error="jackknife")
     >>> later = irt.score(years[1], link, prior="population", n_plausible=10, linking=link)
     >>> bool(abs(later["link_slope"].var(ddof=1) * 1.1 / link.attrs["A_se"] ** 2 - 1) < 1e-9)

@@ -92,9 +92,9 @@ def _of_links(plan: Plan) -> list[tuple[int, str]]:
     """Columns of what links give to abilities: those that have a link, and sums of these."""
     if plan.linked is None:
         return []
-    dims, has = len(plan.model.domains), np.array(plan.linked.of_ability) >= 0
+    has = np.array(plan.linked.of_ability) >= 0
     moved = [*has, *(plan.weights[:, has] != 0.0).any(axis=1)]
-    return [(k, f"{OF_PERSONS}_{plan.names[k]}") for k in range(dims + len(plan.weights)) if moved[k]]
+    return [(k, f"{OF_PERSONS}_{name}") for k, name in enumerate(plan.names) if moved[k]]
 
 
 def _score(block: Block, plan: Plan) -> tuple[dict[str, Floats], tuple[Any, ...]]:
@@ -286,7 +286,7 @@ def _stored(
     with lock:
         models = [m.digest() for m in (plan.model, *(m for m, _ in plan.drawn))]
         keys = [k.tolist() for _, k in plan.drawn]
-        what = (models, keys, plan.sweeps.tolist(), plan.composites, plan.weights)
+        what: tuple[Any, ...] = (models, keys, plan.sweeps.tolist(), plan.composites, plan.weights)
         what += () if plan.linked is None else (plan.linked,)
         columns = column_names(engine.responses, plan)
         scored_with = folder.checksum((what, engine.responses.item_id, tuple(columns)))

@@ -1,12 +1,12 @@
 """Plausible values that hold the error of a link: its constants are drawn, once for each value.
 
-Items and abilities are on the scale of a link by A and B.  Value m of every person is moved to where
-A_m and B_m would have put it, ``theta_m = (A_m / A) (theta - B) + B_m``.  Constants of M values are
-(A, B) + L z_m, L L' their covariance V, with z_1, ..., z_M turned at random among all whose mean is
-0 and whose sample covariance is I / (1 + 1 / M).  So the mean over values of what is linear in A
-and B is that by A and B themselves, and with gradient g by them Rubin's (1 + 1 / M) B has g' V g of
-them: what V says, neither more nor less, whatever M is.  Draws that are independent would have
-(1 + 1 / M) g' V g on average, with M - 1 degrees of freedom of chance.
+Items and abilities are on the scale of a link by A and B.  Value m of every person is moved to
+where A_m and B_m would have put it, ``theta_m = (A_m / A) (theta - B) + B_m``.  Constants of M
+values are (A, B) + L z_m, L L' their covariance V, with z_1, ..., z_M turned at random among all
+whose mean is 0 and whose sample covariance is I / (1 + 1 / M).  So the mean over values of what is
+linear in A and B is that by A and B themselves, and with gradient g by them Rubin's (1 + 1 / M) B
+has g' V g of them: what V says, neither more nor less, whatever M is.  Draws that are independent
+would have (1 + 1 / M) g' V g on average, with M - 1 degrees of freedom of chance.
 """
 
 from __future__ import annotations
@@ -105,13 +105,15 @@ def linked(
     if given is None:
         return None
     links: list[LinkConstants] = []
-    of_ability, by_name = [], _by_name(given, tuple(of_names))
+    of_ability: list[int] = []
+    by_name = _by_name(given, tuple(of_names))
+    several = isinstance(given, Mapping) and not isinstance(given, xr.Dataset)
     for name, item_id in of_names.items():
         one = by_name.get(name)
         if one is None:
             of_ability.append(-1)
             continue
-        said = f"linking= of {name!r}" if isinstance(given, Mapping) and name else "linking="
+        said = f"linking= of {name!r}" if several and name else "linking="
         found = _checked(link_constants(one, said), said)
         _check_items(one, found, items, item_id, said)
         same = [k for k, link in enumerate(links) if _numbers(link) == _numbers(found)]
@@ -121,8 +123,8 @@ def linked(
     if n_values < least:
         raise InputError(
             f"linking= is drawn into plausible values, and n_plausible={n_values}: A and B of "
-            f"{len(links)} link{'s' * (len(links) > 1)} need {least} values at least, to have their "
-            f"covariance; take 10 or more"
+            f"{len(links)} link{'s' * (len(links) > 1)} need {least} values at least, to have "
+            f"their covariance; take 10 or more"
         )
     _warn(links, n_values)
     return Linked(tuple(links), _drawn(links, n_values), tuple(of_ability))
@@ -133,8 +135,8 @@ def _by_name(given: Any, names: tuple[str, ...]) -> dict[str, Any]:
         return dict.fromkeys(names, given)
     strange = [name for name in given if name not in names]
     if strange or not given:
-        there = f"there are {listed(names)}" if any(names) else "there is one ability: give one link"
-        raise InputError(f"linking= names {listed(strange) or 'nothing'}, and {there}")
+        there = f"are {listed(names)}" if any(names) else "is one ability: give one link"
+        raise InputError(f"linking= names {listed(strange) or 'nothing'}, and there {there}")
     return dict(given)
 
 
@@ -231,8 +233,8 @@ def _check_items(
     if other:
         notes.append(
             f"{len(other)} of {len(item_id)} items have other parameters in the link, by up "
-            f"to {apart.max():.2g} of the highest score ({listed(other, 10)}): its error is that of "
-            f"their scale only if it is of a calibration of the same persons"
+            f"to {apart.max():.2g} of the highest score ({listed(other, 10)}): its error is that "
+            f"of their scale only if it is of a calibration of the same persons"
         )
     if lacking := [i for i in item_id if i not in there]:
         notes.append(

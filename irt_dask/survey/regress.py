@@ -206,7 +206,8 @@ def _rows(
     first = replicates is not None and replicates.first_value
     out = []
     for term, t in values:
-        c = combined(unless_one_unit(t, group.gram), scales, df, first_value=first)
+        c = combined(unless_one_unit(t, group.gram), scales, df, first_value=first,
+                     linked=bool(plan.linked))  # fmt: skip
         limits = (0.0, 1.0) if term == R_SQUARED else ()
         out.append([*key, term, *c, *interval(c, level, *limits), group.n])
     return out

@@ -156,9 +156,10 @@ def tabulate(
         of_pair = isinstance(name, tuple)
         kinds = [s for s in plan.statistics if (s.kind == "correlation") == of_pair]
         label = " with ".join(name) if isinstance(name, tuple) else name
+        linked = label in plan.linked
         for gap, key, one in _groups_and_gaps(groups, wanted, plan.by, label, said):
             kind = [gap] if compared else []
-            for row in rows_of(one, kinds, plan, level, gap=gap == "gap"):
+            for row in rows_of(one, kinds, plan, level, gap=gap == "gap", linked=linked):
                 rows.append([label, *key, *kind, *row])
     row = ["row"] if compared else []
     out = pd.DataFrame(rows, columns=["variable", *plan.by, *row, "statistic", *COLUMNS])

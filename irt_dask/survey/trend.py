@@ -97,8 +97,9 @@ def trend(
     -----
     DataWarning
         Rows that one of the tables lacks; errors that hold imputation in one year alone; changes on
-        fewer than 5 degrees of freedom; linking errors in the values of both tables; shares of none or all, whose errors are 0; links whose
-        errors hold the sample of persons (``error="delta"``).
+        fewer than 5 degrees of freedom; linking errors in the values of both tables; shares of none
+        or all, whose errors are 0; links whose errors hold the sample of persons
+        (``error="delta"``).
 
     Cost
     ----
