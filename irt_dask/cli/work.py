@@ -220,7 +220,8 @@ def score(
     where items have two categories) and plausible values if asked for, one Parquet file per block;
     pandas, Arrow and R read the folder as one table, and --csv makes one file of it.  A fit of two
     abilities, saved with to_netcdf, gives columns person_ability_1, person_ability_2, ..., their
-    correlation within the person, pv1_1, pv1_2, ...
+    correlation within the person, pv1_1, pv1_2, ...  With --linking there is person_linking_error,
+    by which 'irt-dask tabulate' knows that the values have it: keep it beside them.
 
     Run again, it scores only blocks that are new, or whose responses, items or options changed,
     and leaves the folder as a run from scratch would.  Exit code 0: all persons are scored;
