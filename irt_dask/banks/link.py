@@ -83,7 +83,7 @@ def link(
         ``B_unweighted``.  With ``error`` attrs ``error``, ``error_of`` (what the errors are of),
         ``A_se``, ``B_se``, ``AB_covariance``, ``linking_error`` and ``linking_error_at``, on the
         scale of bank_a, and of the jackknife ``n_units``: :func:`irt_dask.trend` takes the Dataset
-        as ``linking_error``.
+        as ``linking_error``, and :func:`irt_dask.score` as ``linking``.
 
     Raises
     ------

@@ -42,8 +42,8 @@ _SAID = (
               help="Item bank to write (.csv, .json): the items of BANK_B on the scale of BANK_A.",
               )  # fmt: skip
 @click.option("--link", "kept", type=click.Path(), metavar="LINK.nc",
-              help="Keep the link and its errors: 'irt-dask trend --linking-error' takes "
-              "it.")  # fmt: skip
+              help="Keep the link and its errors: 'irt-dask trend --linking-error' and "
+              "'irt-dask score --linking' take it.")  # fmt: skip
 @click.option("--common", type=click.Path(), metavar="COMMON.csv",
               help="Write the common items, with both parameters and how far their curves are "
               "apart after the link.")  # fmt: skip

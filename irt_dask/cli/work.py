@@ -189,6 +189,13 @@ def demo(out: str, cluster: str, quiet: bool) -> None:
 )
 @click.option("--plausible", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
               help="Plausible values for each person, columns pv1 to pvN.")  # fmt: skip
+@click.option(
+    "--linking",
+    multiple=True,
+    metavar="[DOMAIN=]LINK.nc",
+    help="Draw the error of a link into the plausible values: what 'irt-dask link --error "
+    "jackknife --link' kept; BANK is its --out. May be repeated for domains.",
+)
 @click.option("--item-draws", type=click.IntRange(min=0), default=None, metavar="N",
               help="Draws of the items to average over, 0 for none (default: 20 where BANK has "
               "draws, as the posterior.nc of a run, else none).")  # fmt: skip
@@ -213,7 +220,8 @@ def score(
     where items have two categories) and plausible values if asked for, one Parquet file per block;
     pandas, Arrow and R read the folder as one table, and --csv makes one file of it.  A fit of two
     abilities, saved with to_netcdf, gives columns person_ability_1, person_ability_2, ..., their
-    correlation within the person, pv1_1, pv1_2, ...
+    correlation within the person, pv1_1, pv1_2, ...  With --linking there is person_linking_error,
+    by which 'irt-dask tabulate' knows that the values have it: keep it beside them.
 
     Run again, it scores only blocks that are new, or whose responses, items or options changed,
     and leaves the folder as a run from scratch would.  Exit code 0: all persons are scored;
@@ -224,6 +232,7 @@ def score(
     from irt_dask.workflow import ScoringConfig
 
     section["composites"] = dict(map(_composite, section["composites"]))
+    section["linking"] = _links(section["linking"])
     known = prior in ("normal", "population", "groups", "covariates")
     section["prior"] = prior if known else prior.split(",")
     config = validated(ScoringConfig, {"scoring": section, "seed": seed}, "score")
@@ -250,6 +259,20 @@ def _composite(text: str) -> tuple[str, dict[str, float]]:
     return name.strip(), weights
 
 
+def _links(texts: tuple[str, ...]) -> str | dict[str, str] | None:
+    """The file of a link as it is typed, or files by domain."""
+    of_domains: dict[str, str] = {}
+    for text in texts:
+        domain, sep, path = text.partition("=")
+        if domain in of_domains or (len(texts) > 1 and not sep):
+            raise InputError(
+                "--linking is given more than once: say of which domain, each once, as in "
+                "maths=LINK.nc"
+            )
+        of_domains[domain if sep else ""] = path if sep else text
+    return of_domains.get("", of_domains or None)
+
+
 def _score(config: Any, cluster: Any, as_json: bool, quiet: bool) -> None:
     from irt_dask.workflow import score_store
 
@@ -263,7 +286,7 @@ def _score(config: Any, cluster: Any, as_json: bool, quiet: bool) -> None:
         result = score_store(config, client=client, progress=False if quiet else None)
     keys = ("n_persons", "n_blocks_scored", "n_blocks_kept", "n_at_bound", "mean_ability",
             "sd_ability", "reliability", "n_item_draws", "n_plausible", "store")  # fmt: skip
-    about = {k: result.attrs[k] for k in keys}
+    about = {k: result.attrs[k] for k in (*keys, "linking_error") if k in result.attrs}
     groups = groups_of(result) if "group_label" in result.coords else []
     terms = _terms(result) if "regression_coefficient" in result else []
     if as_json:

@@ -20,6 +20,7 @@ from irt_dask.report.tables import NOTHING, Table, number
 from irt_dask.store.documents import to_csv
 from irt_dask.store.manifest import write_atomically
 from irt_dask.store.places import local_path
+from irt_dask.survey.linking import DRAWN, LINKING
 
 #: Rows that are shown, and groups up to which pictures are drawn.
 _MOST_ROWS, _MOST_GROUPS = 2000, 400
@@ -77,17 +78,30 @@ def _shown(name: str, table: pd.DataFrame) -> _Shown:
 
 
 def _linked(tables: Iterable[pd.DataFrame]) -> list[str]:
-    """What to know of the errors of changes, where there are some."""
+    """What to know of the errors of changes, and of linking errors in values, if there are some."""
+    tables = list(tables)
+    held = [bool((t[LINKING] == DRAWN).any()) if LINKING in t else False for t in tables]
     said = [t["se_linking"].dropna() for t in tables if "se_linking" in t]
-    if not said:
-        return []
-    text = "Errors of changes hold the error of the link between the two scales, once (se_linking)."
-    if any(len(errors) and not errors.any() for errors in said):
-        text += (
-            " It was said to be 0: what other common items would have given is then in no error "
-            "here."
+    own = [t["se_linking"].dropna() for t, has in zip(tables, held, strict=True)
+           if "se_linking" in t and not has]  # fmt: skip
+    out = []
+    if any(errors.any() for errors in said) or own:
+        text = (
+            "Errors of changes hold the error of the link between the two scales, once "
+            "(se_linking)."
         )
-    return [text]
+        if any(len(errors) and not errors.any() for errors in own):
+            text += (
+                " It was said to be 0: what other common items would have given is then in no "
+                "error here."
+            )
+        out.append(text)
+    if any(held):
+        out.append(
+            "Where linking says drawn, the error of the link between two scales is in the "
+            "plausible values, and so in se_imputation."
+        )
+    return out
 
 
 def _as_text(table: pd.DataFrame, n_left: int) -> Table:

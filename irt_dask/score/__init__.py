@@ -21,6 +21,7 @@ def score(
     seed: int = 0,
     unknown_items: str = "raise",
     composites: Mapping[str, Mapping[str, float]] | None = None,
+    linking: xr.Dataset | Mapping[str, xr.Dataset] | None = None,
     store: str | Path | None = None,
     client: Any = None,
     progress: Any = None,
@@ -84,6 +85,17 @@ def score(
         ten.  A person with no response to other items is one without responses.
     composites : mapping, optional
         Weighted sums of domains: ``{"science": {"physics": 0.5, "biology": 0.5}}``.
+    linking : result of ``irt.link``, or mapping of domains to them, optional
+        Draws the error of a link into the plausible values: value m of every person is moved to
+        where A_m and B_m would have put it, ``(A_m / A) (theta - B) + B_m``.  ``items`` are those
+        of the link, on the scale of its bank_a: its result, or the bank of it; estimates of ability
+        stay there.  The constants of n_plausible values have mean A and B, and the covariance that
+        ``error="jackknife"`` says, divided by ``1 + 1 / n_plausible``: tables of them have it whole
+        by Rubin's rule, in every statistic, and :func:`irt_dask.trend` takes ``linking_error=0``.
+        They are keyed by the link: with as many values all who are scored by it share them, with
+        any ``seed``.  Under a population model one link is of all domains, or each that a mapping
+        names has its own, and links are taken as independent.  Needs 2 values for each link and
+        one more; take 10 or more.
     store : path or URL, optional
         Folder (on disk, or in object storage: ``s3://bucket/scores``) for one Parquet file per
         block (``person_id, person_ability, person_ability_sd`` (or ``_se``), ``n_responses,
@@ -127,6 +139,11 @@ def score(
         or the standard deviation of a group ends at its bound 0.05); attrs ``converged``,
         ``n_iterations`` (passes) and ``log_likelihood`` (marginal, weighted).
 
+        With ``linking`` also ``person_linking_error`` (persons; under a population model by
+        scales), the standard error that the link gives to each ability; ``link_slope`` and
+        ``link_shift``, the constants of each plausible value; attrs ``linking_error`` and
+        ``linking_error_of``.  Files have the column ``person_linking_error``, by which tables know.
+
         With two abilities the values of persons and the histogram have a last dimension
         ``latent_dims``, the attrs of abilities are lists, and ``person_ability_correlation``
         (persons) is the correlation of both in the posterior of the person: where items load on
@@ -150,6 +167,8 @@ def score(
         or by items that would not count any more; more draws are asked for than there are; a
         covariate is unknown (NaN) for somebody or the same for all; a response is of a category
         that nobody had when the item was calibrated; or an option would have no effect.
+        ``linking`` is no link, one without errors or of other items, or ``items`` are on the scale
+        of its bank_b; fewer plausible values than it needs; A is known to 20% or less.
     BusyError
         If another run is working in the folder.
     EstimationError
@@ -165,6 +184,8 @@ def score(
         persons who have all right); if the items were calibrated with groups of persons
         (``group_mean``, or a bank that says so), or their scale has mean difficulty 0 (conditional,
         spectral, pairwise, joint 1PL), and ``prior="normal"`` takes all from N(0, 1).
+        With ``linking``: it has ``error="delta"``; more plausible values than it has units; items
+        that differ from those of the link, or are not there.
     ApproximationWarning
         If a covariate rests on fewer than 5 persons (a dummy variable: who has it), or a group has
         fewer than 20: they are named.
@@ -216,11 +237,17 @@ def score(
     >>> fit = irt.fit_marginal(responses)
     >>> irt.score(responses, fit)["person_ability"][[0, 999]].round(1).values.tolist()
     [-1.9, 0.6]
+    >>> both = irt.simulate(500, 15, seed=1)
+    >>> years = [both.select(persons=p) for p in (slice(250), slice(250, 500))]
+    >>> link = irt.link(*map(irt.fit_marginal, years), error="jackknife")
+    >>> later = irt.score(years[1], link, prior="population", n_plausible=10, linking=link)
+    >>> bool(abs(later["link_slope"].var(ddof=1) * 1.1 / link.attrs["A_se"] ** 2 - 1) < 1e-9)
+    True
     >>> _ = irt.score(responses, fit, store="scores")  # a Parquet file for each block
     >>> pd.read_parquet("scores").columns.tolist()
     ['person_id', 'person_ability', 'person_ability_sd', 'n_responses', 'sum_score']
     """
     from irt_dask.score.ability import Options, run
 
-    options = Options(method, n_plausible, n_item_draws, seed, prior, unknown_items)
+    options = Options(method, n_plausible, n_item_draws, seed, prior, unknown_items, linking)
     return run(responses, items, options, store, client, progress, composites)

@@ -19,6 +19,7 @@ from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import InputError
 from irt_dask.items.bifactor import is_bifactor
 from irt_dask.items.draws import item_draws, loading_draws, usual_draws
+from irt_dask.items.link_constants import OF_PERSONS
 from irt_dask.items.parameters import (
     has_loadings,
     item_loadings,
@@ -31,6 +32,7 @@ from irt_dask.population import regression, regression_draws
 from irt_dask.population.population import STANDARD, Persons, Population
 from irt_dask.score import axis, bifactor, folder, plane, summary
 from irt_dask.score.checks import Options, check_options, warn_of_groups
+from irt_dask.score.linked import Linked, linked
 from irt_dask.score.outside import of_bank
 from irt_dask.store import Block, Responses
 from irt_dask.store.places import location
@@ -58,6 +60,8 @@ class Plan:
     n_item_draws: int
     #: How far out posteriors are summed.
     furthest: float = 0.0
+    #: Draws of a link's constants, one a plausible value.
+    linked: Linked | None = None
 
     @property
     def scale(self) -> float:
@@ -74,7 +78,12 @@ def _plausible(block: Block, plan: Plan, persons: Persons) -> dict[str, Floats]:
             drawn.append(axis.draw(block.data, items, population, persons, u))
         else:
             drawn.append(plane.draw(block.data, items, u))
-    return {"person_plausible_value": np.concatenate(drawn, axis=1)} if drawn else {}
+    if not drawn:
+        return {}
+    values = np.concatenate(drawn, axis=1)
+    if plan.linked is not None:
+        values = plan.linked.moved(values[..., None])[..., 0]
+    return {"person_plausible_value": values}
 
 
 def _abilities(block: Block, plan: Plan, persons: Persons) -> dict[str, Floats]:
@@ -92,6 +101,9 @@ def _score(block: Block, plan: Plan, ref: Any = None) -> tuple[dict[str, Floats]
     found = _abilities(block, plan, persons)
     error = found["person_ability_sd" if plan.method == "eap" else "person_ability_se"]
     sums = summary.sums(found["person_ability"], error, plan.scale, block.times)
+    if plan.linked is not None:
+        errors = plan.linked.errors(found["person_ability"][:, None], np.ones((1, 1)))
+        found[OF_PERSONS] = errors[:, 0]
     return found | _plausible(block, plan, persons), sums
 
 
@@ -141,6 +153,7 @@ def _column_names(responses: Responses, plan: Plan) -> list[str]:
     names = ["person_id", *(["person_group"] if responses.has_groups else [])]
     names += [f"{name}{end}" for name in values for end in ends]
     names += ["person_ability_correlation"] if plan.n_dims == 2 else []
+    names += [OF_PERSONS] if plan.linked is not None else []
     n_plausible = sum(len(keys) for *_, keys in plan.drawn)
     return [*names, *folder.ANSWERED, *(f"pv{r + 1}{q}" for r in range(n_plausible) for q in ends)]
 
@@ -167,7 +180,8 @@ def _plan(responses: Responses, items: xr.Dataset, options: Options) -> Plan:
             drawn = tuple((one, STANDARD, (k,)) for one, k in zip(own, keys, strict=True))
     if n_dims == 1:
         refuse_other_categories(averaged[0], responses.n_categories, item_id, "items")
-    return Plan(options.method, n_dims, STANDARD, averaged, drawn, n_draws)
+    link = linked(options.linking, items, n_plausible, {"": item_id})
+    return Plan(options.method, n_dims, STANDARD, averaged, drawn, n_draws, linked=link)
 
 
 def _planes(items: xr.Dataset, item_id: tuple[str, ...]) -> plane.Items:
@@ -234,21 +248,23 @@ def _population(
         known = replace(plan.population, most_answers=_most_answers(engine))
         drawn = tuple((items_of, known, keys) for items_of, _, keys in plan.drawn)
         plan = replace(plan, population=known, drawn=drawn)
+    of_link = ({}, {}) if plan.linked is None else (plan.linked.constants(), plan.linked.attrs())
     if start is None:
-        return Found(_reaching(plan), {}, {}, {})
+        return Found(_reaching(plan), of_link[0], {}, of_link[1])
     found = regression.estimate(engine, item_set(items, engine.responses.item_id), start)
     attrs = {
         "converged": found.converged,
         "n_iterations": found.passes,
         "log_likelihood": found.log_likelihood,
         **engine.weight_attrs,
+        **of_link[1],
     }
     data, coords = regression.described(found)
     own = [(of, k) for of, _, keys in plan.drawn for k in keys]
     populations = regression_draws.drawn(engine, found, seed, len(own))
     drawn = tuple((of, one, (k,)) for (of, k), one in zip(own, populations, strict=True))
     plan = replace(plan, population=found.population, drawn=drawn)
-    return Found(_reaching(plan), data, coords, attrs)
+    return Found(_reaching(plan), data | of_link[0], coords, attrs)
 
 
 def _longest(block: Block) -> int:

@@ -132,6 +132,7 @@ def _refuse(options: Options, composites: Any, store: Any) -> None:
         ("prior", options.prior if isinstance(options.prior, str) else "...", plain),
         ("n_plausible", options.n_plausible, options.n_plausible == 0),
         ("composites", "...", composites is None),
+        ("linking", "...", options.linking is None),
         ("store", store, store is None),
     ):
         if not known:

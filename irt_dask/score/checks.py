@@ -24,6 +24,8 @@ class Options:
     seed: int
     prior: Any = "normal"
     unknown_items: str = "raise"
+    #: A link, or links by domain, whose errors are drawn into plausible values.
+    linking: Any = None
 
 
 def check_options(options: Options, items: xr.Dataset) -> None:
@@ -39,6 +41,8 @@ def check_options(options: Options, items: xr.Dataset) -> None:
             f"method={method!r}, prior={options.prior!r}: two abilities are scored by "
             f"method='eap' with prior='normal'"
         )
+    if has_loadings(items) and options.linking is not None:
+        raise InputError("linking= is of one ability, and these items measure two: leave it out")
     if method != "eap" and draws:
         raise InputError(
             f"n_item_draws={draws}: method={method!r} takes the items as known; use method='eap' "

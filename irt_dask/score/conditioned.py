@@ -18,12 +18,14 @@ from irt_dask.engine.identity import identified
 from irt_dask.engine.inputs import whole_number
 from irt_dask.errors import InputError, listed
 from irt_dask.items.draws import has_draws, item_draws
+from irt_dask.items.link_constants import OF_PERSONS
 from irt_dask.kernels.base import keyed_random
 from irt_dask.population.conditioning import MOST_EXACT, SWEEPS, WARM_UP, Conditioning
 from irt_dask.population.conditioning_used import Used, drawn, refuse_others, used
 from irt_dask.population.design import designed
 from irt_dask.score import folder, summary
 from irt_dask.score.checks import Options
+from irt_dask.score.linked import Linked, linked
 from irt_dask.store import Block, Responses
 from irt_dask.store.places import location
 
@@ -43,6 +45,8 @@ class Plan:
     sweeps: Words
     composites: tuple[str, ...]
     weights: Floats  # (composites, domains)
+    #: Draws of links' constants, one a plausible value.
+    linked: Linked | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -69,7 +73,7 @@ def _values(block: Block, plan: Plan) -> Floats:
     for r, (model, key) in enumerate(plan.drawn):
         u = keyed_random.uniforms(key, block.start, n, dims * sweeps)
         out[:, r] = model.values(block, u)
-    return out
+    return out if plan.linked is None else plan.linked.moved(out)
 
 
 def _with_composites(x: Floats, plan: Plan) -> Floats:
@@ -82,6 +86,15 @@ def _with_composites(x: Floats, plan: Plan) -> Floats:
 
 def _pair(one: str, other: str) -> str:
     return f"person_ability_correlation_{one}_{other}"
+
+
+def _of_links(plan: Plan) -> list[tuple[int, str]]:
+    """Columns of what links give to abilities: those that have a link, and sums of these."""
+    if plan.linked is None:
+        return []
+    has = np.array(plan.linked.of_ability) >= 0
+    moved = [*has, *(plan.weights[:, has] != 0.0).any(axis=1)]
+    return [(k, f"{OF_PERSONS}_{name}") for k, name in enumerate(plan.names) if moved[k]]
 
 
 def _score(block: Block, plan: Plan) -> tuple[dict[str, Floats], tuple[Any, ...]]:
@@ -101,6 +114,9 @@ def _score(block: Block, plan: Plan) -> tuple[dict[str, Floats], tuple[Any, ...]
         for e in range(d):
             r = covariance[:, e, d] / (sd[:, e] * sd[:, d])
             columns[_pair(plan.names[e], plan.names[d])] = r
+    if plan.linked is not None:
+        errors = plan.linked.errors(mean, np.concatenate([np.eye(dims), plan.weights]))
+        columns |= {c: np.ascontiguousarray(errors[:, k]) for k, c in _of_links(plan)}
     columns |= folder.answered(block.data)
     values = _with_composites(_values(block, plan), plan)
     for r in range(values.shape[1]):
@@ -115,6 +131,7 @@ def column_names(responses: Responses, plan: Plan) -> list[str]:
     out = ["person_id", *(["person_group"] if responses.has_groups else [])]
     out += [f"person_ability{s}_{n}" for n in names for s in ("", "_sd")]
     out += [_pair(names[e], names[d]) for d in range(dims) for e in range(d)]
+    out += [column for _, column in _of_links(plan)]
     return [
         *out,
         *folder.ANSWERED,
@@ -197,7 +214,10 @@ def run(
     check_conditioned(options)
     n = whole_number("n_plausible", options.n_plausible, 0)
     of = used(population, items, responses)
-    names = tuple(d.name for d in of.model.domains)
+    domains = of.model.domains
+    names = tuple(d.name for d in domains)
+    measured = {d.name: [responses.item_id[k] for k in d.columns] for d in domains}
+    link = linked(options.linking, items, n, measured)
     of_composites, weights = _composites(composites, names)
     numbers = responses.n_persons * (len(names) + len(of_composites)) * (2 + n)
     if store is None and numbers > _MAX_IN_MEMORY:
@@ -212,7 +232,7 @@ def run(
         keys = [keyed_random.key(options.seed, "plausible", r) for r in range(n)]
         plan = Plan(
             of.model, tuple(zip(models, keys, strict=True)),
-            keyed_random.key(options.seed, "sweeps"), of_composites, weights,
+            keyed_random.key(options.seed, "sweeps"), of_composites, weights, link,
         )  # fmt: skip
         if store is None:
             return _in_memory(engine, plan, options, items, population)
@@ -249,6 +269,11 @@ def _in_memory(
             np.stack([columns[f"pv{r + 1}_{d}"] for d in names], 1) for r in range(len(plan.drawn))
         ]
         data["person_domain_plausible_value"] = np.stack(values, axis=1)
+    if plan.linked is not None:
+        of_each = np.zeros((n, len(names)))
+        for k, column in _of_links(plan):
+            of_each[:, k] = columns[column]
+        data[OF_PERSONS] = of_each
     ids = np.concatenate(engine.map_refs(_person_ids)).astype(str, copy=False)
     return _result(plan, data, {"person_id": ids}, count, attrs | {"store": None})
 
@@ -261,14 +286,17 @@ def _stored(
     with lock:
         models = [m.digest() for m in (plan.model, *(m for m, _ in plan.drawn))]
         keys = [k.tolist() for _, k in plan.drawn]
-        what = (models, keys, plan.sweeps.tolist(), plan.composites, plan.weights)
+        what: tuple[Any, ...] = (models, keys, plan.sweeps.tolist(), plan.composites, plan.weights)
+        what += () if plan.linked is None else (plan.linked,)
         columns = column_names(engine.responses, plan)
         scored_with = folder.checksum((what, engine.responses.item_id, tuple(columns)))
         folder.begin(path, engine.responses, scored_with, columns)
         blocks = engine.map_refs(_write, plan, scored_with, str(path), report=True)
         attrs, count = _described(engine, plan, options, items, population, [b[1] for b in blocks])
         lock.check()
-        folder.finish(path, identified(engine), scored_with, columns, attrs)
+        links = {} if plan.linked is None else plan.linked.constants()
+        lists = {name: x.tolist() for name, x in links.items()}
+        folder.finish(path, identified(engine), scored_with, columns, attrs | lists)
     kept = sum(b[0] for b in blocks)
     attrs |= {"store": str(path), "n_blocks_scored": len(blocks) - kept, "n_blocks_kept": kept}
     return _result(plan, {}, {}, count, attrs)
@@ -294,6 +322,7 @@ def _described(
         "composites": list(plan.composites),
         **summary.described((moments / scale).astype(float), n.astype(int), False),
         "identification": "abilities on the scale of the items, normal given covariates",
+        **({} if plan.linked is None else plan.linked.attrs()),
     }
     return attrs, count.astype(int)
 
@@ -307,4 +336,5 @@ def _result(
         "domain": np.array(plan.names[:n], dtype=str),
         "scale": np.array(plan.names, dtype=str),
     }
+    data = data if plan.linked is None else data | plan.linked.constants()
     return dataset(data | {"ability_count": count}, coords=coords, attrs=attrs)

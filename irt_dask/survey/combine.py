@@ -24,8 +24,9 @@ class Combined(NamedTuple):
 
 
 def combined(
-    values: Floats, scales: Floats | None, design_df: float, *, first_value: bool = False
-) -> Combined:
+    values: Floats, scales: Floats | None, design_df: float, *, first_value: bool = False,
+    linked: bool = False,
+) -> Combined:  # fmt: skip
     """Combine values (replicates + 1, plausible values) of a statistic, the full sample's first.
 
     U is the mean over plausible values of sum_r c_r (t_r - t)^2 (`scales` is c; None: no
@@ -33,6 +34,10 @@ def combined(
     are those of Barnard and Rubin (1999), which go to about `design_df` where imputation adds
     nothing, and to Rubin's (1987) where the design's are many. One plausible value: B is not known,
     and se has none of it.
+
+    `linked`: B holds the error of a link too. Barnard and Rubin take from the design's degrees of
+    freedom what is not known of persons, and would leave 3 or 4 where most of the error is the
+    link's; those of the sum of two variances (Welch and Satterthwaite) are right for it.
     """
     t, m = values[0], values.shape[1]
     estimate = float(t.mean())
@@ -45,8 +50,12 @@ def combined(
     between = (1 + 1 / m) * float(t.var(ddof=1))
     total = u + between
     share = between / total if total > 0 else np.nan
-    observed = (design_df + 1) / (design_df + 3) * design_df * (1 - share)
-    df = 1 / (share**2 / (m - 1) + 1 / observed) if observed > 0 else np.nan
+    if linked:
+        rest = (1 - share) ** 2 / design_df if design_df > 0 else np.nan
+    else:
+        observed = (design_df + 1) / (design_df + 3) * design_df * (1 - share)
+        rest = 1 / observed if observed > 0 else np.nan
+    df = 1 / (share**2 / (m - 1) + rest)
     return Combined(estimate, total**0.5, u**0.5, between**0.5, df, share)
 
 

@@ -14,13 +14,13 @@ import xarray as xr
 
 from irt_dask.arrays import Floats
 from irt_dask.errors import DataWarning, InputError, listed
+from irt_dask.items.link_constants import LinkConstants, link_constants
 from irt_dask.survey.statistics import Statistic
 
 #: A result of ``link``, or one by variable.
 Links: TypeAlias = xr.Dataset | Mapping[str, xr.Dataset]
 #: Mean and SD that ability 0 and 1 of the link's scale have in the tables, for all or by variable.
 Scale: TypeAlias = tuple[float, float] | Mapping[str, tuple[float, float]]
-_NEEDED = ("A", "B", "A_se", "B_se", "AB_covariance", "error")
 #: Ability, in SDs of the link's scale, beyond which no group's mean lies: the unit is another.
 _FARTHEST = 10.0
 
@@ -28,9 +28,7 @@ _FARTHEST = 10.0
 class _Link(NamedTuple):
     """Constants, their covariance, and the unit of the tables."""
 
-    slope: float
-    shift: float
-    covariance: Floats
+    constants: LinkConstants
     mean: float
     sd: float
 
@@ -40,12 +38,11 @@ class _Link(NamedTuple):
 
     def at(self, value: float) -> float:
         """Standard error of a score of the later table."""
-        by = np.array([(self.ability(value) - self.shift) / self.slope, 1.0])
-        return self.sd * math.sqrt(max(float(by @ self.covariance @ by), 0.0))
+        return self.sd * float(self.constants.error_at(self.ability(value)))
 
     def of_spread(self, value: float) -> float:
         """Standard error of an SD, or of a difference of scores."""
-        return abs(value) * math.sqrt(self.covariance[0, 0]) / self.slope
+        return abs(value) * math.sqrt(self.constants.covariance[0, 0]) / self.constants.slope
 
 
 def has_links(given: Any) -> TypeGuard[Links]:
@@ -119,19 +116,8 @@ def _links(given: Links, variables: Sequence[str], scale: Scale | None) -> dict[
 
 
 def _link(given: Any, name: str, scale: Any) -> _Link:
-    if not isinstance(given, xr.Dataset) or "A" not in given.attrs:
-        raise InputError(
-            f"linking_error= of {name!r} is a {type(given).__name__} and no link: give the Dataset "
-            f"that irt.link(..., error='jackknife') returns, for each variable; or numbers"
-        )
-    if lacking := [k for k in _NEEDED if k not in given.attrs]:
-        raise InputError(
-            f"linking_error= of {name!r} is a link without errors (attrs has no {lacking[0]}): "
-            f"link by irt.link(..., error='jackknife')"
-        )
-    mean, sd = _checked(scale)
-    a, b, a_se, b_se, both = (float(given.attrs[k]) for k in _NEEDED[:5])
-    return _Link(a, b, np.array([[a_se**2, both], [both, b_se**2]]), mean, sd)
+    said = f"linking_error= of {name!r}"
+    return _Link(link_constants(given, said, ", for each variable; or numbers"), *_checked(scale))
 
 
 def _checked(scale: Any) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import TypeAlias
@@ -9,14 +10,41 @@ from typing import TypeAlias
 import numpy as np
 import pandas as pd
 
-from irt_dask.arrays import Floats
+from irt_dask.arrays import Bools, Floats
 from irt_dask.errors import InputError, listed, repeated
+from irt_dask.items.link_constants import OF_PERSONS
 from irt_dask.survey.statistics import Statistic
 from irt_dask.survey.tables import whole
 
 #: A number; numbers by variable or by statistic; or a table with the column ``linking_error``.
 LinkingError: TypeAlias = float | Mapping[str, float] | pd.DataFrame
 _VALUE = "linking_error"
+#: Column of a table, and what it says of rows whose values were drawn with the linking error.
+LINKING, DRAWN = "linking", "drawn"
+#: How scores begin the names of plausible values, and of what they have of each domain.
+_PLAUSIBLE, _OF_DOMAIN = re.compile(r"pv\d", re.IGNORECASE), "person_ability_sd"
+
+
+def with_links(variables: Mapping[str, Sequence[str]], columns: Sequence[str]) -> frozenset[str]:
+    """Variables whose plausible values were drawn with the constants of a link.
+
+    A table of scores says so by a column of its own, as names of values do not stay: what is known
+    to be of another domain, and what is no plausible value, has none.
+    """
+    marks = {c.removeprefix(OF_PERSONS) for c in columns if c.startswith(OF_PERSONS)}
+    if not marks:
+        return frozenset()
+    ends = [c.removeprefix(_OF_DOMAIN) for c in columns if c.startswith(f"{_OF_DOMAIN}_")]
+
+    def has(column: str) -> bool:
+        own = max((e for e in ends if column.endswith(e)), key=len, default=None)
+        return own is None or own in marks
+
+    return frozenset(
+        name
+        for name, of in variables.items()
+        if (len(of) > 1 or _PLAUSIBLE.match(of[0])) and any(map(has, of))
+    )
 
 
 def texts(frame: pd.DataFrame, columns: Sequence[str]) -> list[tuple[str, ...]]:
@@ -33,12 +61,12 @@ def named(keys: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def linking_errors(
-    given: LinkingError, keys: pd.DataFrame, statistics: Sequence[Statistic]
+    given: LinkingError, keys: pd.DataFrame, statistics: Sequence[Statistic], drawn: Bools
 ) -> Floats:
     """The linking error of each row of `keys`, (rows,).
 
     `keys` has the columns ``variable``, those of groups, ``row`` and ``statistic``; `statistics`
-    are those of its rows.
+    are those of its rows. What is `drawn` has it in its values, and no other.
     """
     table = _as_table(given, keys)
     on = [c for c in keys if c in table]
@@ -58,9 +86,21 @@ def linking_errors(
     out = np.zeros(len(keys))
     names, of_statistic, of_row = named(texts(keys, list(keys))), "statistic" in on, "row" in on
     for i, (key, name, s) in enumerate(zip(texts(keys, on), names, statistics, strict=True)):
+        if drawn[i]:
+            if value := found.get(key):
+                raise twice_asked(f"{_VALUE}={value!r} of {name!r}")
+            continue
         gap = keys["row"].iloc[i] == "gap"
         out[i] = _of_row(found.get(key), s, name, gap, of_statistic, of_row)
     return out
+
+
+def twice_asked(said: str) -> InputError:
+    """The complaint about a linking error of rows that have it already."""
+    return InputError(
+        f"{said}: plausible values of one of the tables were drawn with the linking error (column "
+        f"{LINKING!r}), and it would count twice: give 0.0 there"
+    )
 
 
 def _as_table(given: LinkingError, keys: pd.DataFrame) -> pd.DataFrame:

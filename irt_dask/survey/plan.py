@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from irt_dask.arrays import Floats
-from irt_dask.errors import DataWarning, InputError, repeated
+from irt_dask.errors import DataWarning, InputError, listed, repeated
+from irt_dask.survey.linking import LINKING, with_links
 from irt_dask.survey.replicates import Replicates, matching
 from irt_dask.survey.statistics import Statistic, products, summands
 from irt_dask.survey.tables import Table, numbers
@@ -29,7 +30,7 @@ COLUMNS = ("estimate", "se", "se_sampling", "se_imputation", "df", "fraction_mis
            "upper", "n")  # fmt: skip
 #: How scores call a posterior mean, and what they have beside it.
 _EAP, _EAP_SD = "person_ability", "person_ability_sd"
-OWN = ("variable", "row", "statistic", "term", *COLUMNS)
+OWN = ("variable", "row", "statistic", "term", *COLUMNS, LINKING)
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class Plan:
     #: Whether values are 0 or 1, or become so by a cut.
     binary: bool = False
     cut: float | None = None
+    #: Variables whose plausible values have a linking error drawn in.
+    linked: frozenset[str] = frozenset()
 
     @property
     def columns(self) -> list[str]:
@@ -130,9 +133,10 @@ def planned(
             DataWarning,
             stacklevel=3,
         )
+    variables = _variables(values, table.columns)
     plan = Plan(
-        _variables(values, table.columns), by, weight, replicates, statistics, predictors, binary,
-        cut,
+        variables, by, weight, replicates, statistics, predictors, binary, cut,
+        with_links(variables, table.columns),
     )  # fmt: skip
     if any(s.kind == "correlation" for s in statistics) and not plan.pairs:
         raise InputError(
@@ -147,6 +151,14 @@ def planned(
                 "as many, drawn together, or one of them a single value"
             )
     _warn_of_best_guesses(plan.variables, table.columns)
+    if single := [name for name in plan.linked if len(variables[name]) == 1]:
+        warnings.warn(
+            f"{listed(sorted(single))} is a single plausible value, with a single draw of the link "
+            f"that it was scored by: the linking error moves it, and is in no error here; take all "
+            f"plausible values",
+            DataWarning,
+            stacklevel=3,
+        )
     return plan
 
 

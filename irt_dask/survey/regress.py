@@ -15,6 +15,7 @@ from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import DataWarning, InputError, listed
 from irt_dask.survey.combine import combined, degrees_of_freedom, unless_one_unit
 from irt_dask.survey.least_squares import solved
+from irt_dask.survey.linking import DRAWN, LINKING
 from irt_dask.survey.logistic import logistic
 from irt_dask.survey.plan import COLUMNS, Plan, planned
 from irt_dask.survey.predictors import Predictors
@@ -135,6 +136,8 @@ def regress(
         rows += found
         infinite += [plan.binary and bool(fits[key].infinite)] * len(found)
     out = pd.DataFrame(rows, columns=[*plan.by, "term", *COLUMNS])
+    if plan.linked:
+        out[LINKING] = DRAWN
     if gathered.incomplete:
         warnings.warn(
             f"{gathered.incomplete:,} persons lack a predictor and are left out", DataWarning,
@@ -203,7 +206,8 @@ def _rows(
     first = replicates is not None and replicates.first_value
     out = []
     for term, t in values:
-        c = combined(unless_one_unit(t, group.gram), scales, df, first_value=first)
+        c = combined(unless_one_unit(t, group.gram), scales, df, first_value=first,
+                     linked=bool(plan.linked))  # fmt: skip
         limits = (0.0, 1.0) if term == R_SQUARED else ()
         out.append([*key, term, *c, *interval(c, level, *limits), group.n])
     return out

@@ -59,15 +59,19 @@ def sorted_groups(groups: Iterable[Key]) -> list[Key]:
 
 
 def rows_of(
-    found: Found, statistics: Sequence[Statistic], plan: Plan, level: float, *, gap: bool
-) -> Iterator[list[Any]]:
-    """Name and figures of each statistic of a group, or of a difference of two."""
+    found: Found, statistics: Sequence[Statistic], plan: Plan, level: float, *, gap: bool,
+    linked: bool,
+) -> Iterator[list[Any]]:  # fmt: skip
+    """Name and figures of each statistic of a group, or of a difference of two.
+
+    `linked`: plausible values have the error of a link.
+    """
     replicates = plan.replicates
     scales = None if replicates is None else replicates.scales(replicates.n)
     first = replicates is not None and replicates.first_value
     df = degrees_of_freedom(found.gram) if replicates is not None else np.nan
     for s in statistics:
-        c = combined(found.values[s.name], scales, df, first_value=first)
+        c = combined(found.values[s.name], scales, df, first_value=first, linked=linked)
         yield [s.name, *c, *interval_of(c, level, s.kind, gap=gap), found.n]
 
 

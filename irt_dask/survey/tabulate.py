@@ -14,6 +14,7 @@ from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import listed
 from irt_dask.survey.combine import unless_one_unit
 from irt_dask.survey.gaps import Gaps, differences, reference_level, references
+from irt_dask.survey.linking import DRAWN, LINKING
 from irt_dask.survey.plan import COLUMNS, Plan, Values, planned
 from irt_dask.survey.replicates import Replicates
 from irt_dask.survey.rows import Found, Key, rows_of, sorted_groups, warn_of
@@ -85,6 +86,10 @@ def tabulate(
         ``se_imputation`` NaN. Correlations have ``"math with read"`` for a variable, and intervals
         by Fisher's z.
 
+        Plausible values of :func:`irt_dask.score` with ``linking`` have the linking error in
+        ``se_imputation``, and rows of them a column ``linking``, ``"drawn"``. Tables know it by the
+        column ``person_linking_error`` that such scores have: keep it beside the values.
+
         With `gaps` there is a column ``row``, ``"group"`` or ``"gap"``; gaps come after the groups
         of their variable, with ``"m minus f"`` in the compared column, persons of both in ``n``,
         and the degrees of freedom of both.
@@ -151,12 +156,16 @@ def tabulate(
         of_pair = isinstance(name, tuple)
         kinds = [s for s in plan.statistics if (s.kind == "correlation") == of_pair]
         label = " with ".join(name) if isinstance(name, tuple) else name
+        linked = label in plan.linked
         for gap, key, one in _groups_and_gaps(groups, wanted, plan.by, label, said):
             kind = [gap] if compared else []
-            for row in rows_of(one, kinds, plan, level, gap=gap == "gap"):
+            for row in rows_of(one, kinds, plan, level, gap=gap == "gap", linked=linked):
                 rows.append([label, *key, *kind, *row])
     row = ["row"] if compared else []
     out = pd.DataFrame(rows, columns=["variable", *plan.by, *row, "statistic", *COLUMNS])
+    if plan.linked:
+        held = out["variable"].isin(plan.linked) & (out["statistic"] != "weight")
+        out[LINKING] = np.where(held, DRAWN, "")
     warn_of(out, gathered, plan, said)
     return out
 

@@ -9,9 +9,10 @@ from typing import cast
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 from scipy.stats import t as student
 
-from irt_dask.arrays import Floats
+from irt_dask.arrays import Bools, Floats
 from irt_dask.errors import DataWarning, InputError, listed, repeated
 from irt_dask.survey.link_results import (
     Links,
@@ -20,7 +21,15 @@ from irt_dask.survey.link_results import (
     errors_of_links,
     has_links,
 )
-from irt_dask.survey.linking import LinkingError, linking_errors, named, texts
+from irt_dask.survey.linking import (
+    DRAWN,
+    LINKING,
+    LinkingError,
+    linking_errors,
+    named,
+    texts,
+    twice_asked,
+)
 from irt_dask.survey.plan import OWN
 from irt_dask.survey.rows import FEW, RANGE_OF_GAPS
 from irt_dask.survey.statistics import Statistic, statistics_of
@@ -45,7 +54,8 @@ def trend(
         Rows belong together by variable, group and statistic.
     linking_error
         Standard error of the shift between the scales, on their units. It must be said: 0.0 where
-        there is none, or where plausible values of the later table were drawn with it already.
+        there is none, or where plausible values of the later table were drawn with it already
+        (:func:`irt_dask.score`, ``linking``): of rows that say so another one is refused.
 
         A number, or a mapping by variable, is a shift of the scale: it is the linking error of
         means and percentiles; that of their gaps, of SDs, correlations and sums of weights is 0. A
@@ -73,21 +83,23 @@ def trend(
         a table), ``se_linking`` (0 where the link does not matter), ``df`` (Welch and
         Satterthwaite's; a linking error that is a number counts as known, that of a link by the
         jackknife has as many as it has units, less 1), ``lower``, ``upper`` (Student's t),
-        ``n_earlier``, ``n_later``.
+        ``n_earlier``, ``n_later``; and ``linking``, ``"drawn"`` where ``se_imputation`` has the
+        linking error, if there are such rows.
 
     Errors
     ------
     InputError
         A table that is not of ``tabulate``, groups by other columns, no row in common; a linking
         error that is negative, not given for a row that needs it, or given for one that is not
-        there.
+        there or whose values have it.
 
     Warns
     -----
     DataWarning
         Rows that one of the tables lacks; errors that hold imputation in one year alone; changes on
-        fewer than 5 degrees of freedom; shares of none or all, whose errors are 0; links whose
-        errors hold the sample of persons (``error="delta"``).
+        fewer than 5 degrees of freedom; linking errors in the values of both tables; shares of none
+        or all, whose errors are 0; links whose errors hold the sample of persons
+        (``error="delta"``).
 
     Cost
     ----
@@ -134,9 +146,11 @@ def trend(
     alone = named([k for k in [*first, *second] if (k in first) != (k in second)])
     a, b = (t.iloc[[at[k] for k in both]].reset_index(drop=True)
             for t, at in ((a, first), (b, second)))  # fmt: skip
-    out = _changes(a, b, names, (linking_error, scale), level)
+    drawn = [np.asarray(t[LINKING] == DRAWN if LINKING in t else np.zeros(len(t), bool))
+             for t in (a, b)]  # fmt: skip
+    out = _changes(a, b, names, (linking_error, scale), level, drawn[0] | drawn[1])
     said = [f"rows of one table alone are left out: {listed(alone)}"] if alone else []
-    said += _said(out, a, b, names)
+    said += _said(out, a, b, names, drawn[0] & drawn[1])
     if said:
         warnings.warn("; ".join(said), DataWarning, stacklevel=2)
     return out if gaps or more_gaps else out.drop(columns="row")
@@ -167,11 +181,11 @@ def _table(
 
 def _changes(
     a: pd.DataFrame, b: pd.DataFrame, names: list[str],
-    given: tuple[LinkingError | Links, Scale | None], level: float,
+    given: tuple[LinkingError | Links, Scale | None], level: float, drawn: Bools,
 ) -> pd.DataFrame:  # fmt: skip
     """Rows of two tables that belong together, subtracted."""
     kinds = [statistics_of(name)[0] for name in b["statistic"]]
-    link = _linking(*given, b, names, kinds)
+    link = _linking(*given, b, names, kinds, drawn)
     of_link = np.full(len(b), np.inf)
     if has_links(given[0]):
         of_link = degrees_of_links(given[0], b["variable"])
@@ -183,29 +197,39 @@ def _changes(
     half = student.ppf((1 + level) / 2, df) * se
     most = np.array([RANGE_OF_GAPS.get(s.kind, (0.0, np.inf))[1] for s in kinds])
     most = np.where(b["row"] == "gap", 2 * most, most)
-    return b[names].assign(
+    out = b[names].assign(
         earlier=x["estimate"], later=y["estimate"], estimate=estimate, se=se,
         se_sampling=np.hypot(x["se_sampling"], y["se_sampling"]),
         se_imputation=np.hypot(x["se_imputation"], y["se_imputation"]), se_linking=link, df=df,
         lower=np.maximum(estimate - half, -most), upper=np.minimum(estimate + half, most),
         n_earlier=a["n"], n_later=b["n"],
     )  # fmt: skip
+    return out.assign(**{LINKING: np.where(drawn, DRAWN, "")}) if drawn.any() else out
 
 
 def _linking(
     given: LinkingError | Links, scale: Scale | None, b: pd.DataFrame, names: list[str],
-    kinds: list[Statistic],
+    kinds: list[Statistic], drawn: Bools,
 ) -> Floats:  # fmt: skip
-    """The linking error of each row, from numbers or from links."""
+    """The linking error of each row, from numbers or from links; 0 of what has it in its values."""
     if has_links(given):
-        later = b["estimate"].to_numpy(dtype=np.float64)
-        return errors_of_links(given, b[names], later, named(texts(b, names)), kinds, scale)
+        twice = [name for name in dict.fromkeys(b["variable"][drawn])
+                 if isinstance(given, xr.Dataset) or name in given]  # fmt: skip
+        if twice:
+            raise twice_asked(f"linking_error= is a link of {listed(twice)}")
+        out, rest = np.zeros(len(b)), np.flatnonzero(~drawn)
+        own = b.iloc[rest]
+        later = own["estimate"].to_numpy(dtype=np.float64)
+        out[rest] = errors_of_links(
+            given, own[names], later, named(texts(own, names)), [kinds[i] for i in rest], scale
+        )
+        return out
     if scale is not None:
         raise InputError(
             f"scale={scale!r} is the unit of a link, and linking_error= is no link but in the unit "
             f"of the tables: leave scale out"
         )
-    return linking_errors(cast(LinkingError, given), b[names], kinds)
+    return linking_errors(cast(LinkingError, given), b[names], kinds, drawn)
 
 
 def _welch(variances: Floats, df: Floats) -> Floats:
@@ -220,7 +244,7 @@ def _welch(variances: Floats, df: Floats) -> Floats:
 
 
 def _said(
-    out: pd.DataFrame, a: pd.DataFrame, b: pd.DataFrame, names: list[str]
+    out: pd.DataFrame, a: pd.DataFrame, b: pd.DataFrame, names: list[str], in_both: Bools
 ) -> Iterator[str]:  # fmt: skip
     """What is not as one might think."""
     group = pd.Series(named(texts(out, names)), index=out.index)
@@ -232,6 +256,8 @@ def _said(
         (out["df"] < FEW, f"intervals have below {FEW} degrees of freedom and are rough"),
         (share & ((a["se"] == 0) | (b["se"] == 0)),
          "a share of none or all has an error of 0, which is not certainty"),
+        (in_both, "values of both tables were drawn with a linking error, and errors are those of "
+         "links that are independent: where both are by the same link, changes have none of it"),
     ):  # fmt: skip
         if rows.any():
             yield f"{why}: {listed(group[rows])}"

@@ -43,6 +43,8 @@ class ScoringSection(AbilitySection):
     #: A population model that was kept, in place of ``prior``; and weighted sums of its domains.
     population: str | None = None
     composites: dict[str, dict[str, float]] = Field(default_factory=dict)
+    #: A link that was kept, or links by domain: their errors are drawn into plausible values.
+    linking: str | dict[str, str] | None = None
     #: A page of the tables.
     report: str | None = None
     #: A local file to which every run adds its events, a line of JSON each.
@@ -102,7 +104,7 @@ def read_scoring(path: str | Path, out: str | None = None) -> ScoringConfig | No
     InputError
         Names the file, the key, the value and the rule.
     """
-    own = {SECTION: ("store", "bank", "out", "population", "report", "events")}
+    own = {SECTION: ("store", "bank", "out", "population", "linking", "report", "events")}
     content = read_toml(path, own | {"population": publishing.POPULATION_PATHS})
     if SECTION in content and isinstance(content.get("tables"), list):
         folder = Path(path).resolve().parent
@@ -111,6 +113,8 @@ def read_scoring(path: str | Path, out: str | None = None) -> ScoringConfig | No
     section = content.get(SECTION)
     if section is None:
         return None
+    if isinstance(section, dict) and isinstance(links := section.get("linking"), dict):
+        section["linking"] = located(links, Path(path).resolve().parent, list(links))
     if out is not None and isinstance(section, dict):
         section["out"] = placed(Path.cwd(), out)
     return validated(ScoringConfig, content, str(path))
@@ -196,6 +200,7 @@ def _scored(config: ScoringConfig, client: Any, progress: Any) -> xr.Dataset:
         responses = responses.select(omitted=options.omitted, not_reached=options.not_reached)
     if options.weights == "ignore":
         responses = responses.select(weights="ignore")
+    linking = _links(options.linking)
     population, composites = None, options.composites
     if config.population is not None:
         population = publishing.fitted(config.population, responses, items, client, progress)
@@ -212,10 +217,18 @@ def _scored(config: ScoringConfig, client: Any, progress: Any) -> xr.Dataset:
         seed=config.seed,
         unknown_items="ignore" if options.items == "bank" else "raise",
         composites=composites or None,
+        linking=linking,
         store=options.out,
         client=client,
         progress=progress,
     )
+
+
+def _links(of: str | dict[str, str] | None) -> Any:
+    """A link that was kept, or those of domains."""
+    if isinstance(of, dict):
+        return {name: read_bank(path) for name, path in of.items()}
+    return None if of is None else read_bank(of)
 
 
 def _tabulated(config: ScoringConfig, result: xr.Dataset) -> xr.Dataset:

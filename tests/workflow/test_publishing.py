@@ -12,6 +12,7 @@ import xarray as xr
 from click.testing import CliRunner
 
 import irt_dask as irt
+from irt_dask.banks.saved import write_result
 from irt_dask.cli.main import cli
 from irt_dask.workflow.publishing import TableSection
 
@@ -184,3 +185,46 @@ def test_sampling_units_of_a_table_are_columns_of_its_persons() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             TableSection(**told | more)
+
+
+def test_links_are_drawn_into_the_values_of_a_file_and_of_a_command(
+    folder: Path, tmp_path: Path
+) -> None:
+    bank = irt.read_items(folder / "bank.csv")
+    known = {"A": 1.1, "B": 0.2, "A_se": 0.05, "B_se": 0.06, "AB_covariance": 0.001, "n_units": 12}
+    for name, change in (("maths", {}), ("reading", {"A": 0.9, "B": 0.0})):
+        made = bank.assign_attrs(known | change | {"error": "jackknife"})
+        write_result(made, folder / f"{name}.nc")
+    links = 'linking = { maths = "maths.nc", reading = "reading.nc" }'
+    path = folder / "linked.toml"
+    path.write_text(PIPELINE.replace("plausible = 3", f"plausible = 5\n{links}")
+                    .replace('out = "scores"', 'out = "linked"'))  # fmt: skip
+    said = run("run", path, "--cluster", "none")
+    assert "linking error    drawn into the plausible values" in said
+    assert set(pd.read_csv(folder / "means.csv")["linking"]) == {"drawn"}
+    assert "and so in se_imputation" in (folder / "tables.html").read_text()
+    options = (
+        "score", folder / "store", folder / "bank.csv", "--population", folder / "population.nc",
+        "--plausible", 5, "--seed", 3, "--composite", "all=maths:0.5,reading:0.5",
+        "--cluster", "none",
+    )  # fmt: skip
+    both = [f"--linking={name}={folder / name}.nc" for name in ("maths", "reading")]
+    run(*options, *both, "--out", tmp_path / "scores", "--csv", tmp_path / "scores.csv")
+    made = pd.read_parquet(tmp_path / "scores")
+    pd.testing.assert_frame_equal(made, pd.read_parquet(folder / "linked"))
+    assert pd.read_csv(tmp_path / "scores.csv").columns.tolist() == made.columns.tolist()
+    table = irt.tabulate(tmp_path / "scores.csv", "pv*_all", progress=False)
+    assert set(table["linking"]) == {"drawn"}
+    one = f"--linking={folder / 'maths.nc'}"
+    run(*options, one, "--out", tmp_path / "one")
+    assert "person_linking_error_reading" in pd.read_parquet(tmp_path / "one")
+    for more, message in (
+        ((one, one), "--linking is given more than once: say of which domain"),
+        ((both[0], both[0]), "--linking is given more than once"),
+        (("--linking=art=x.nc",), "there is no file x.nc"),
+        ((f"--linking={folder / 'bank.csv'}",), "--linking is a Dataset and no link: give the fi"),
+        ((*both, "--plausible", 4), "A and B of 2 links need 5 values at least"),
+    ):
+        result = CliRunner().invoke(cli, [*map(str, options), *map(str, more), "--out", "none"])
+        assert result.exit_code != 0
+        assert message in str(result.exception), result.exception
