@@ -207,8 +207,8 @@ def fit_marginal(
     items x nodes x 16 bytes; the driver and each thread hold them some times, and the driver some
     times parameters^2 x 8 bytes for standard errors, beyond 6,000 parameters about 2,000 x
     parameters x 8 bytes at most (a sandwich: 6,000 x); and sums by set of items, up to 32 MB for
-    each task. With many items nodes are some 60 times their slope: 20,000 items with 1,000 persons take 1 GiB (3PL, 4PL,
-    which keep tables of items x nodes: several).
+    each task. With many items nodes are some 60 times their slope: 20,000 items with 1,000 persons
+    take 1 GiB (3PL, 4PL, which keep tables of items x nodes: several).
     With ``facets`` a pass more says who met whom, and counts are of columns; standard errors come
     by default up to 20,000 parameters, a sandwich up to 3,000; where effects are shrunk all is
     fitted some three times more.  11,000 raters, 99,000 columns: 3 minutes, 2.5 GB.

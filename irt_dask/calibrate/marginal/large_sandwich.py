@@ -95,4 +95,5 @@ def _of_products(known: Found, b: Middle, more: Floats) -> _Part:
         solver.inverse, own, solver.of_root, known.of_own, b.own, product,
         more - half - half.transpose(0, 2, 1),
     )  # fmt: skip
+    deviation = float(np.hypot(deviation, large.deviation))  # of the inverse's blocks too
     return _Part(of_items, solver.whole(g, image), deviation)
