@@ -116,6 +116,8 @@ def blocks(
     half = own.product(root @ a, root @ low.q) + own.product(root @ low.rest, root @ b)
     known = more + e.k * of_t + of_root @ of_b @ of_root.transpose(0, 2, 1)
     known += half + half.transpose(0, 2, 1)
+    if low.q.shape[1] == own.size:
+        return known, 0.0  # nothing is left of X
     first, second = _Mean(own, root), _Mean(own, root)
     _add_first(e, first)
     _add_second(e, second)
