@@ -2,8 +2,10 @@
 
     python tests/benchmarks/standard_errors.py booklets [items] [persons]   40 answers each
     python tests/benchmarks/standard_errors.py complete [items] [persons]   all items
+    python tests/benchmarks/standard_errors.py weighted [items] [persons]   40 answers at random
 
-Prints time and memory.  Booklets are of 40 items, half of which the next one has too.  Seeds are
+Prints time and memory.  Booklets are of 40 items, half of which the next one has too.  Weighted
+persons have sampling weights, and so sandwich errors, of gpcm items of four categories.  Seeds are
 fixed.
 """
 
@@ -15,7 +17,7 @@ import numpy as np
 import scipy.sparse
 
 import irt_dask as irt
-from irt_dask.calibrate.marginal import errors, lost_products, sampling
+from irt_dask.calibrate.marginal import errors, lost_products, middle, sampling
 
 
 def simulated(n, m, kind, answered=40):
@@ -37,9 +39,24 @@ def simulated(n, m, kind, answered=40):
     return irt.from_array(y, observed="stored")
 
 
+def weighted(n, m, answered=40):
+    rng = np.random.default_rng(0)
+    a, d = np.exp(rng.normal(0.1, 0.3, m)), np.sort(rng.normal(size=(m, 3)), axis=1)[:, ::-1]
+    d = np.concatenate([np.zeros((m, 1)), np.cumsum(d, axis=1)], axis=1)
+    theta, weight = rng.normal(size=n), rng.gamma(3.0, 1.0 / 3.0, n)
+    items = np.argsort(rng.random((n, m)), axis=1)[:, :answered]
+    z = np.arange(4) * (a[items] * theta[:, None])[:, :, None] + d[items]
+    p = np.exp(z - z.max(axis=2, keepdims=True))
+    above = np.cumsum(p / p.sum(axis=2, keepdims=True), axis=2)
+    category = (rng.random((n, answered, 1)) > above).sum(axis=2).astype(np.int8)
+    rows = np.repeat(np.arange(n), answered)
+    y = scipy.sparse.csr_matrix((category.ravel(), (rows, items.ravel())), (n, m))
+    return irt.from_array(y, observed="stored", categories=4, persons={"weight": weight})
+
+
 def main(kind, m=10_000, n=20_000):
-    data = simulated(int(n), int(m), kind)
-    passes, whole = [], []
+    data = weighted(int(n), int(m)) if kind == "weighted" else simulated(int(n), int(m), kind)
+    passes, squares, whole = [], [], []
 
     def timed(function, to, size):
         def call(*args):
@@ -51,10 +68,13 @@ def main(kind, m=10_000, n=20_000):
         return call
 
     lost_products.products = timed(lost_products.products, passes, lambda a: a[2].shape[1])
+    middle.Middle.times = timed(middle.Middle.times, squares, lambda a: a[1].shape[1])
     errors._large = timed(errors._large, whole, lambda _: 1)
     sampling.MAX_MATRIX = 1
     begun = time.perf_counter()
     options = {"tolerance": 1e-6, "max_iterations": 30, "progress": False}
+    if kind == "weighted":
+        options |= {"model": "gpcm", "null_categories": "keep"}
     fit = irt.fit_marginal(data, standard_errors=True, **options)
     seconds = time.perf_counter() - begun
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
@@ -62,7 +82,8 @@ def main(kind, m=10_000, n=20_000):
         f"{kind} {n} x {m}: {seconds:.0f} s and {memory:.2f} GiB in all; "
         f"{fit.attrs['n_iterations']} rounds; standard errors "
         f"{' + '.join(f'{s:.0f}' for _, s in whole)} s; {len(passes)} passes of "
-        f"{sum(v for v, _ in passes)} vectors in {sum(s for _, s in passes):.0f} s"
+        f"{sum(v for v, _ in passes)} vectors in {sum(s for _, s in passes):.0f} s; "
+        f"squares times {sum(v for v, _ in squares)} in {sum(s for _, s in squares):.0f} s"
     )
     print(fit.attrs.get("standard_errors"))
 

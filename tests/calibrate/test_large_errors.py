@@ -6,7 +6,7 @@ import scipy.sparse
 
 import irt_dask as irt
 from irt_dask.calibrate.marginal import inverse_blocks, sampling
-from irt_dask.errors import DataWarning, InputError
+from irt_dask.errors import DataWarning
 
 
 def simulated(n, m, seed, *, categories=None, observed=1.0, booklets=None):
@@ -178,6 +178,3 @@ def test_what_cannot_be_had_is_said(monkeypatch):
         found = irt.fit_marginal(y, fixed_items=bank, standard_errors=True)
     assert found.attrs["anchor_errors"].startswith("taken as known")
     assert "item_anchor_chi2" not in found
-    weights = {"weight": np.linspace(0.5, 2.0, 500)}
-    with pytest.raises(InputError, match=r"sampling weights 24 parameters"):
-        irt.fit_marginal(irt.from_array(y, persons=weights), standard_errors=True)

@@ -248,13 +248,7 @@ def test_the_information_is_no_answer_with_unequal_weights(small):
     assert "degrees_of_freedom" not in {*equal.attrs, *plain.attrs}
 
 
-def test_large_fits_have_no_sandwich(small, monkeypatch):
-    monkeypatch.setattr(sampling, "MAX_MATRIX", 8)
-    with pytest.raises(InputError, match=r"^with sampling_unit 10 parameters .*8 is the most; l"):
-        fit(small.responses(), sampling_unit="school")
-    with pytest.raises(InputError, match=r"'sandwich': with persons as units 10.*'information'"):
-        fit(small.responses(), standard_errors="sandwich")
-    monkeypatch.setattr(sampling, "MAX_MATRIX", 6000)
+def test_sums_of_units_have_room_or_are_refused(small, monkeypatch):
     monkeypatch.setattr(units, "_BYTES", 8 * 35 * 10 - 1)
     with pytest.raises(TooLargeError, match="35 sampling units by 10 parameters take"):
         fit(small.responses(), sampling_unit="school")

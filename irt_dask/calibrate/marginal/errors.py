@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 
 from irt_dask.arrays import Floats, Ints
-from irt_dask.calibrate.marginal import large_errors, lost_information, sampling
+from irt_dask.calibrate.marginal import (
+    large_errors,
+    large_sandwich,
+    lost_information,
+    sampling,
+)
 from irt_dask.calibrate.marginal.expected import Expected
 from irt_dask.calibrate.marginal.inverse_blocks import SingularError
 from irt_dask.calibrate.marginal.large_errors import Complete, Large
@@ -52,14 +57,16 @@ class Covariance:
     @property
     def attrs(self) -> dict[str, Any]:
         """How it was found, if not as the inverse of a matrix."""
-        if self.large is not None:
-            return {"standard_errors": self.large.said}
-        return self.sampling.attrs if self.known else {}
+        said = self.sampling.attrs if self.known else {}
+        if self.large is None:
+            return said
+        of = f"{said['standard_errors']}: " if self.sampling.robust else ""
+        return said | {"standard_errors": f"{of}{self.large.said}"}
 
     def solved(self, score: Floats) -> Floats:
         """Inverse of the observed information times a score."""
         if self.large is not None:
-            return self.large.solved(score)
+            return self.large.solver.newton(score)
         assert self.inverse is not None
         return np.asarray(self.inverse @ score)
 
@@ -170,7 +177,7 @@ def covariance(fit: Rounds, x: Floats, expected: Expected, asked: Sampling | Non
     if asked is None:
         return Covariance(None, None, *at[:2])
     if at[2] > sampling.MAX_MATRIX:
-        return _large(fit, x, expected, at)
+        return _large(fit, x, expected, at, asked)
     information, of_persons, size = observed(
         fit, model, x, expected, asked.of_persons, coarse=not asked.robust
     )
@@ -187,16 +194,23 @@ def covariance(fit: Rounds, x: Floats, expected: Expected, asked: Sampling | Non
     return Covariance(inverse @ middle @ inverse, inverse, *at[:2], sampling=asked)
 
 
-def _large(fit: Rounds, x: Floats, expected: Expected, at: tuple[Ints, Ints, int]) -> Covariance:
-    """What results need of an inverse that is too large for a matrix."""
+def _large(
+    fit: Rounds, x: Floats, expected: Expected, at: tuple[Ints, Ints, int], asked: Sampling
+) -> Covariance:
+    """What results need of an inverse, or a sandwich, that is too large for a matrix."""
     items, ability = fit.model.unpack(x)
+    prior = _of_prior(fit.model, items)
     complete = Complete(
-        derivatives.observed_information(expected.counts, items, at[0] >= 0)
-        + _of_prior(fit.model, items),
+        derivatives.observed_information(expected.counts, items, at[0] >= 0) + prior,
         _of_groups(fit.model, ability, expected, at[1]),
     )
     try:
-        found = large_errors.found(fit.engine, fit.name, fit.model, x, at, complete)
+        known = large_errors.found(
+            fit.engine, fit.name, fit.model, x, at, complete, coarse=not asked.robust
+        )
+        found = known.large
+        if asked.robust:
+            found = large_sandwich.found(fit.engine, known, asked, prior)
     except SingularError:
         _warn_singular()
         return Covariance(None, None, *at[:2])
@@ -208,7 +222,7 @@ def _large(fit: Rounds, x: Floats, expected: Expected, at: tuple[Ints, Ints, int
             DataWarning,
             stacklevel=4,
         )
-    return Covariance(None, None, *at[:2], found)
+    return Covariance(None, None, *at[:2], found, asked)
 
 
 def _warn_singular() -> None:

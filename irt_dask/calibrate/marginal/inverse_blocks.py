@@ -129,11 +129,15 @@ class LowRank:
         return xy - self.q @ (self.t @ (self.q.T @ y))
 
 
-def _signs(k: int, size: int) -> Floats:
+def random_signs(purpose: str, k: int, size: int) -> Floats:
     """Random signs, (size, _SIGNS): the same ones whatever the data."""
-    words = keyed_random.words(keyed_random.key(0, "inverse blocks", k), 0, size, _SIGNS // 64)
+    words = keyed_random.words(keyed_random.key(0, purpose, k), 0, size, _SIGNS // 64)
     bits = np.unpackbits(words.view(np.uint8).reshape(size, -1), axis=1)
     return np.asarray(2.0 * bits[:, :_SIGNS] - 1.0)
+
+
+def _signs(k: int, size: int) -> Floats:
+    return random_signs("inverse blocks", k, size)
 
 
 def low_rank(product: Product, blocks: Blocks) -> LowRank:

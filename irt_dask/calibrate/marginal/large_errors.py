@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from irt_dask.kernels.posterior import score_products
 _LEAST = 1e-6
 #: Columns, about, for which blocks are compared with conjugate gradients alone.
 _SAMPLED = 24
+#: How often vectors of low rank are kept, for a sandwich.
+_OF_SANDWICH = 6
 #: Residual of Newton steps, whose error is squared anyway.
 _NEWTON = 1e-4
 #: Numbers that bounds of sums may be exceeded by: a power of two.
@@ -58,6 +60,32 @@ class Complete:
 
 
 @dataclass(frozen=True)
+class Solver:
+    """The inverse of the information, times vectors."""
+
+    root: Any  # D^(-1/2), sparse
+    of_root: Floats  # its blocks
+    inverse: Inverse
+    moved: Floats  # how own parameters follow the others, but for the sign
+    of_others: Floats
+
+    def own(self, v: Floats, residual: float = inverse_blocks.RESIDUAL) -> Floats:
+        """Inverse of the items' own part times ``v``, (own, vectors)."""
+        return np.asarray(self.root @ self.inverse.times(self.root.T @ v, residual))
+
+    def whole(self, own: Floats, v: Floats) -> Floats:
+        """Inverse of all times ``v``, (columns, vectors), where that of the own part is ``own``."""
+        n = len(own)
+        others = self.of_others @ (v[n:] - self.moved.T @ v[:n])
+        return np.concatenate([own - self.moved @ others, others])
+
+    def newton(self, score: Floats) -> Floats:
+        """Inverse of all times a score."""
+        v = score[:, None]
+        return self.whole(self.own(v[: len(self.moved)], _NEWTON), v)[:, 0]
+
+
+@dataclass(frozen=True)
 class Large:
     """Covariances among an item's parameters and those that are no item's own."""
 
@@ -65,9 +93,7 @@ class Large:
     of_items: Floats  # (items, places, places)
     to_others: Floats  # of each own parameter with the others, (own, others)
     of_others: Floats
-    root: Any  # D^(-1/2), sparse
-    inverse: Inverse
-    moved: Floats  # how own parameters follow the others, but for the sign
+    solver: Solver
     difference: float  # largest, relative, to conjugate gradients at sampled parameters
     n_sampled: int
     deviation: float  # of the worst standard error, as a share
@@ -77,9 +103,9 @@ class Large:
         """How standard errors were found."""
         return (
             f"conjugate gradients (relative residual {inverse_blocks.RESIDUAL:g}); low rank "
-            f"{self.inverse.low.q.shape[1]} and random signs for blocks of items: largest relative "
-            f"difference {self.difference:.1e} at {self.n_sampled} sampled parameters, standard "
-            f"deviation at most {self.deviation:.1e}"
+            f"{self.solver.inverse.low.q.shape[1]} and random signs for blocks of items: largest "
+            f"relative difference {self.difference:.1e} at {self.n_sampled} sampled parameters, "
+            f"standard deviation at most {self.deviation:.1e}"
         )
 
     def between(self, at: Ints) -> Floats:
@@ -102,19 +128,25 @@ class Large:
         out[beyond] = self.of_others[row[beyond] - n, column[beyond] - n]
         return out
 
-    def solved(self, score: Floats) -> Floats:
-        """Inverse of the information times a score: the Newton step."""
-        n = self.own.size
-        mine = self.root @ self.inverse.times(self.root.T @ score[:n, None], _NEWTON)
-        others = self.of_others @ (score[n:] - self.moved.T @ score[:n])
-        return np.concatenate([mine[:, 0] - self.moved @ others, others])
+
+class Found(NamedTuple):
+    """Covariances from the inverse of the information, and what sandwiches need of it beside."""
+
+    large: Large
+    plan: lost_products.Plan
+    of_own: Floats  # blocks of the inverse of the items' own part
+    sampled: Ints  # columns for which it is known by conjugate gradients alone
+    solved: Floats  # that, (own, sampled)
 
 
 def found(
     engine: Engine, fit: str, model: Model, x: Floats, at: tuple[Ints, Ints, int],
-    complete: Complete,
-) -> Large:  # fmt: skip
-    """Covariances at x; SingularError where the information has no inverse."""
+    complete: Complete, coarse: bool,
+) -> Found:  # fmt: skip
+    """Covariances at x; SingularError where the information has no inverse.
+
+    A ``coarse`` grid of abilities does, but for sandwiches.
+    """
     item_column, _, size = at
     n = int(((item_column >= 0) & model.own).sum())
     own = Blocks(np.where(item_column < n, item_column, -1).T)
@@ -123,8 +155,8 @@ def found(
     diagonal = np.append(diagonal, border[np.arange(n, size), np.arange(size - n)])
     if not (diagonal > 0.0).all():
         raise SingularError
-    plan = lost_products.Plan.of(fit, model, x, at, np.sqrt(diagonal))
-    _refuse_too_many(engine, plan, size, size - n)
+    plan = lost_products.Plan.of(fit, model, x, at, np.sqrt(diagonal), coarse)
+    _refuse_too_many(engine, plan, size - n, 1 if coarse else _OF_SANDWICH)
     lost = lost_products.own(engine, plan, own.number, own.place)
     root_blocks, share_blocks = _whitened(own, known, lost)
     root, share = own.sparse(root_blocks), own.sparse(share_blocks)
@@ -150,14 +182,15 @@ def found(
         unit[np.arange(n, size), np.arange(size - n)] = 1.0 / plan.unit[n:]
         border = border - lost_times(unit) * plan.unit[n:]
     inverse = Inverse(product, inverse_blocks.low_rank(product, own))
-    return _assembled(own, root_blocks, inverse, border)
+    return _assembled(plan, own, root_blocks, inverse, border)
 
 
-def _refuse_too_many(engine: Engine, plan: lost_products.Plan, size: int, n_others: int) -> None:
-    """Stop before vectors, and tables of items, that do not fit into memory."""
+def _refuse_too_many(engine: Engine, plan: lost_products.Plan, n_others: int, times: int) -> None:
+    """Stop before vectors, kept so many times, and tables of items, that do not fit into memory."""
+    size = plan.unit.size
     width, kept = inverse_blocks.width(size, n_others + _SAMPLED)
     refuse_beyond_memory(
-        8.0 * size * (kept + 6 * width) + 8.0 * size * width * engine.n_held + plan.nbytes,
+        8.0 * size * (times * kept + 6 * width) + 8.0 * size * width * engine.n_held + plan.nbytes,
         f"standard errors of {size} parameters, from {kept} vectors of as many numbers,",
     )
 
@@ -175,7 +208,9 @@ def _whitened(own: Blocks, known: Floats, lost: Floats) -> tuple[Floats, Floats]
     return np.where(own.there, root, 0.0), root.transpose(0, 2, 1) @ lost @ root
 
 
-def _assembled(own: Blocks, of_root: Floats, inverse: Inverse, border: Floats) -> Large:
+def _assembled(
+    plan: lost_products.Plan, own: Blocks, of_root: Floats, inverse: Inverse, border: Floats
+) -> Found:
     """Covariances from the inverse, compared at some items with conjugate gradients alone."""
     n, root = own.size, own.sparse(of_root)
     items = keyed_random.generator(0, "sampled items").permutation(np.unique(own.number))
@@ -187,22 +222,28 @@ def _assembled(own: Blocks, of_root: Floats, inverse: Inverse, border: Floats) -
     blocks, solved, deviation = inverse.blocks(own, columns)
     others = border.shape[1]
     solved = root @ solved
-    moved, exact = solved[:, :others], solved[sampled, np.arange(others, solved.shape[1])]
+    moved, of_unit = solved[:, :others], solved[:, others:]
     left = border[n:] - border[:n].T @ moved
     values, vectors = np.linalg.eigh(0.5 * (left + left.T))
     if not (values > 0.0).all():
         raise SingularError
     of_others = (vectors / values) @ vectors.T
-    of_items = of_root @ blocks @ of_root.transpose(0, 2, 1)
+    of_own = of_root @ blocks @ of_root.transpose(0, 2, 1)
     followed = moved @ of_others
-    more = np.einsum("ik,ik->i", followed, moved)
-    of_items += own.product(followed, moved)
+    of_items = of_own + own.product(followed, moved)
+    more = np.einsum("ik,ik->i", followed, moved)[sampled]
+    exact = of_unit[sampled, np.arange(sampled.size)] + more
+    solver = Solver(root, of_root, inverse, moved, of_others)
+    difference = compared(own, of_items, sampled, exact)
+    large = Large(
+        own, of_items, -followed, of_others, solver, difference, sampled.size, deviation
+    )  # fmt: skip
+    return Found(large, plan, of_own, sampled, of_unit)
+
+
+def compared(own: Blocks, of_items: Floats, sampled: Ints, exact: Floats) -> float:
+    """Largest relative difference of standard errors at sampled columns to exact variances."""
     of_all = of_items[own.number, own.place, own.place]
-    exact = exact + more[sampled]
     if not (np.append(of_all, exact) > 0.0).all():
         raise SingularError
-    difference = float(np.abs(np.sqrt(of_all[sampled] / exact) - 1.0).max())
-    return Large(
-        own, of_items, -followed, of_others, root, inverse, moved, difference, sampled.size,
-        deviation,
-    )  # fmt: skip
+    return float(np.abs(np.sqrt(of_all[sampled] / exact) - 1.0).max())

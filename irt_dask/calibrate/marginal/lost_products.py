@@ -28,11 +28,12 @@ class Plan(NamedTuple):
 
     @classmethod
     def of(
-        cls, fit: str, model: Model, x: Floats, at: tuple[Ints, Ints, int], unit: Floats
-    ) -> Plan:
+        cls, fit: str, model: Model, x: Floats, at: tuple[Ints, Ints, int], unit: Floats,
+        coarse: bool,
+    ) -> Plan:  # fmt: skip
         """Scores of ``model`` at x whose columns are ``at``, compared in units, (columns,)."""
         ability, item_set = model.unpack(x)[1], model.item_set(x)
-        grid = Grid.of(model, item_set, ability, coarse=True)
+        grid = Grid.of(model, item_set, ability, coarse=coarse)
         of_ability = ability_scores(model, ability, grid.nodes)
         item_column, ability_column = (np.ascontiguousarray(c.T) for c in at[:2])
         return cls(Setting(fit, item_set, grid), of_ability, item_column, ability_column, unit)
@@ -69,6 +70,11 @@ class _Table(NamedTuple):
         return self.values.nbytes
 
 
+def weights(block: Block) -> tuple[Floats | None, Ints | None]:
+    """By how much, or how often, the persons of a block count."""
+    return (block.weight, None) if block.times is None else (None, block.times)
+
+
 def _own(
     block: Block, to: tuple[Ints] | None, plan: Plan, item: Ints, place: Ints, scale: Floats
 ) -> tuple[Ints]:
@@ -77,7 +83,7 @@ def _own(
         size = plan.item_column.shape[1]
         to = (np.zeros((len(plan.item_column), size, size), dtype=np.int64),)
     score_products.add_own(
-        block.data, g, shared, prior, plan.scores(), block.times, item, place, scale, to[0]
+        block.data, g, shared, prior, plan.scores(), *weights(block), item, place, scale, to[0]
     )
     return to
 
@@ -88,7 +94,7 @@ def _products(
     _, g, shared, prior = plan.setting.of(block)
     to = (np.zeros(v.shape),) if to is None else to
     score_products.add_products(
-        block.data, g, shared, prior, plan.scores(), block.times, v, scale, to[0]
+        block.data, g, shared, prior, plan.scores(), *weights(block), v, scale, to[0]
     )
     return to
 

@@ -122,7 +122,6 @@ def asked(
         return INDEPENDENT
     if units is None and not (standard_errors == SANDWICH or engine.sampled):
         return INDEPENDENT
-    _refuse_large(engine, size, units, standard_errors)
     if units is None:
         if n_persons < 2:
             raise InputError(
@@ -145,28 +144,6 @@ def _refuse_unequal(engine: Engine) -> None:
             f"more than it says; use standard_errors='sandwich', or count every person once: "
             f"select the responses with weights='ignore'"
         )
-
-
-def _refuse_large(
-    engine: Engine, size: int, units: Units | None, standard_errors: bool | str | None
-) -> None:
-    """Stop where the information is no matrix."""
-    if size <= MAX_MATRIX:
-        return
-    option = f"standard_errors={standard_errors!r}: "
-    if units is not None:
-        option, of = "", "sampling_unit"
-    elif engine.sampled:
-        of = "sampling weights"
-    else:
-        of = "persons as units"
-    remedy = "leave sampling_unit out" if units is not None else "use standard_errors=False"
-    if units is None and not engine.sampled:
-        remedy = f"use standard_errors='{INFORMATION}'"
-    raise InputError(
-        f"{option}with {of} {size} parameters need a matrix of as many rows and columns, and "
-        f"{MAX_MATRIX} is the most; {remedy}, or select fewer items"
-    )
 
 
 def warn(sampling: Sampling | None) -> None:

@@ -33,10 +33,10 @@ from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Layout
 
 #: Log weights so far below the largest take no part.
-_CUT = -30.0
+CUT = -30.0
 #: Share of a person's posterior variance that degrees may leave, and degrees at most: with fewer
 #: items than that degree pays for, posteriors are as wide as ability itself.
-_LEFT, _DEGREES = 1e-8, 24
+_LEFT, _DEGREES = 1e-8, 64
 #: Squared length of a polynomial, next to 1, that is rounding alone: there are no more nodes.
 _NO_MORE = 1e-10
 #: Bits of sums of products: whole numbers that doubles hold, less one to spare.
@@ -58,7 +58,7 @@ class Scores(NamedTuple):
     unit: Floats  # of each column: scores are compared in these units, (columns,)
 
 
-class _Room(NamedTuple):
+class Room(NamedTuple):
     """Room for one person: where scores go and come from, polynomials, and coefficients."""
 
     column: Ints
@@ -70,18 +70,19 @@ class _Room(NamedTuple):
     coefficient: Floats  # (degrees, scores)
 
 
-def _room(n_items: int, s: Scores, n_nodes: int) -> _Room:
+def room_for(n_items: int, s: Scores, n_nodes: int) -> Room:
+    """Room for a person who answers as many items."""
     most = n_items * s.item_column.shape[1] + 2
     column, source = np.empty((2, most), dtype=np.int64)
     w, z, weighted = np.empty((3, n_nodes))
-    return _Room(
+    return Room(
         column, source, w, z, np.empty((_DEGREES + 1, n_nodes)), weighted,
         np.empty((_DEGREES, most)),
     )  # fmt: skip
 
 
 @jit
-def _scores(c: Some, r: int, group: int, s: Scores, room: _Room) -> int:
+def places(c: Some, r: int, group: int, s: Scores, room: Room) -> int:
     """Where the scores of a person's responses go, and the rows of the table that have them."""
     n = h = 0
     n_rows, size = s.first[-1], s.item_column.shape[1]
@@ -103,7 +104,7 @@ def _scores(c: Some, r: int, group: int, s: Scores, room: _Room) -> int:
 
 
 @jit
-def _expand(lo: int, hi: int, nodes: Floats, s: Scores, n: int, room: _Room) -> int:
+def _expand(lo: int, hi: int, nodes: Floats, s: Scores, n: int, room: Room) -> int:
     """Coefficients of n scores by degree, under the weights ``room.w``; the number of degrees."""
     size = hi - lo
     w, z, weighted = room.w[:size], room.z[:size], room.weighted[:size]
@@ -155,7 +156,7 @@ def _expand(lo: int, hi: int, nodes: Floats, s: Scores, n: int, room: _Room) -> 
 
 
 @jit
-def _person(c: Some, r: int, nodes: Floats, p: Prior, s: Scores, room: _Room) -> tuple[int, int]:
+def _person(c: Some, r: int, nodes: Floats, p: Prior, s: Scores, room: Room) -> tuple[int, int]:
     """Number of scores of a person, and of degrees; 0 of one who says nothing."""
     if c.n[r] == 0:
         return 0, 0
@@ -163,21 +164,22 @@ def _person(c: Some, r: int, nodes: Floats, p: Prior, s: Scores, room: _Room) ->
     sum_w = total(c.w[r, lo:hi])
     for q in range(lo, hi):
         room.w[q - lo] = c.w[r, q] / sum_w
-    n = _scores(c, r, p.group[c.person[r]] if p.group.size > 0 else 0, s, room)
+    n = places(c, r, p.group[c.person[r]] if p.group.size > 0 else 0, s, room)
     return n, _expand(lo, hi, nodes, s, n, room)
 
 
 @jit
 def _add_own(
     indptr: Any, indices: Any, values: Any, g: Any, shared: Shared, p: Prior, c: Some, s: Scores,
-    room: _Room, times: Ints, item: Ints, place: Ints, scale: Floats, out: Ints,
+    room: Room, weight: Floats, times: Ints, item: Ints, place: Ints, scale: Floats, out: Ints,
 ) -> None:  # fmt: skip
     for begin in range(0, rows.n_rows(indptr, values), c.n.size):
         count = gather(indptr, indices, values, g, shared, p, EVERYBODY, begin, c)
         weigh(c, count)
         for r in range(count):
             many = times[c.person[r]] if times.size > 0 else 1
-            n, degrees = _person(c, r, g.nodes, p, s, room) if many > 0 else (0, 0)
+            w = weight[c.person[r]] if weight.size > 0 else 1.0
+            n, degrees = _person(c, r, g.nodes, p, s, room) if many > 0 and w > 0.0 else (0, 0)
             first = 0
             for e in range(n):
                 a = room.column[e]
@@ -192,7 +194,7 @@ def _add_own(
                     product = 0.0
                     for k in range(degrees):
                         product += room.coefficient[k, e] * room.coefficient[k, f]
-                    whole = many * np.int64(np.rint(product * scale[a] * scale[b]))
+                    whole = many * np.int64(np.rint(w * product * scale[a] * scale[b]))
                     out[item[a], place[a], place[b]] += whole
                     if e != f:
                         out[item[a], place[b], place[a]] += whole
@@ -201,7 +203,7 @@ def _add_own(
 @jit
 def _add_products(
     indptr: Any, indices: Any, values: Any, g: Any, shared: Shared, p: Prior, c: Some, s: Scores,
-    room: _Room, times: Ints, v: Floats, scale: Floats, out: Floats,
+    room: Room, weight: Floats, times: Ints, v: Floats, scale: Floats, out: Floats,
 ) -> None:  # fmt: skip
     n_vectors = v.shape[1]
     along, sums = np.empty((room.coefficient.shape[0], n_vectors)), np.empty(n_vectors)
@@ -210,7 +212,8 @@ def _add_products(
         weigh(c, count)
         for r in range(count):
             many = float(times[c.person[r]]) if times.size > 0 else 1.0
-            n, degrees = _person(c, r, g.nodes, p, s, room) if many > 0.0 else (0, 0)
+            w = weight[c.person[r]] if weight.size > 0 else 1.0
+            n, degrees = _person(c, r, g.nodes, p, s, room) if many > 0.0 and w > 0.0 else (0, 0)
             if degrees == 0:
                 continue
             along[:degrees] = 0.0
@@ -222,7 +225,7 @@ def _add_products(
                         to[q] += x * own[q]
             for e in range(n):
                 sums[:] = 0.0
-                unit = scale[room.column[e]]
+                unit = w * scale[room.column[e]]
                 for k in range(degrees):
                     x, of_degree = room.coefficient[k, e] * unit, along[k]
                     for q in range(n_vectors):
@@ -232,7 +235,13 @@ def _add_products(
                     to[q] += many * np.rint(sums[q])
 
 
-def _times(times: Ints | None) -> Ints:
+def given(weight: Floats | None) -> Floats:
+    """Weights, or nothing where all are 1."""
+    return np.empty(0) if weight is None else weight
+
+
+def counted(times: Ints | None) -> Ints:
+    """How often each row counts, or nothing where all do once."""
     return np.empty(0, dtype=np.int64) if times is None else times
 
 
@@ -248,18 +257,19 @@ def own_scale(spread: Floats, n_persons: int) -> Floats:
 
 
 def add_own(
-    data: Layout, g: Tables, shared: Shared, p: Prior, s: Scores, times: Ints | None, item: Ints,
-    place: Ints, scale: Floats, to: Ints,
+    data: Layout, g: Tables, shared: Shared, p: Prior, s: Scores, weight: Floats | None,
+    times: Ints | None, item: Ints, place: Ints, scale: Floats, to: Ints,
 ) -> None:  # fmt: skip
     """Add the posterior covariances of each item's own scores to (items, parameters, parameters).
 
     Column k is of item ``item[k]``, at ``place[k]`` among its own; -1 is of no item.  They are
-    whole multiples of one over the product of the columns' scales.
+    whole multiples of one over the product of the columns' scales.  A person counts by ``weight``,
+    or ``times`` as often.
     """
     n, m = data.shape
     _add_own(
-        *rows.arrays(data), g, shared, p, some(n, m, g.nodes.size, _CUT), s,
-        _room(m, s, g.nodes.size), _times(times), item, place, scale, to,
+        *rows.arrays(data), g, shared, p, some(n, m, g.nodes.size, CUT), s,
+        room_for(m, s, g.nodes.size), given(weight), counted(times), item, place, scale, to,
     )  # fmt: skip
 
 
@@ -272,8 +282,8 @@ def product_scale(bound: Floats) -> Floats:
 
 
 def add_products(
-    data: Layout, g: Tables, shared: Shared, p: Prior, s: Scores, times: Ints | None, v: Floats,
-    scale: Floats, to: Floats,
+    data: Layout, g: Tables, shared: Shared, p: Prior, s: Scores, weight: Floats | None,
+    times: Ints | None, v: Floats, scale: Floats, to: Floats,
 ) -> None:  # fmt: skip
     """Add products of the posterior covariances with ``v``, (columns, vectors), to ``to``.
 
@@ -281,6 +291,6 @@ def add_products(
     """
     n, m = data.shape
     _add_products(
-        *rows.arrays(data), g, shared, p, some(n, m, g.nodes.size, _CUT), s,
-        _room(m, s, g.nodes.size), _times(times), v, scale, to,
+        *rows.arrays(data), g, shared, p, some(n, m, g.nodes.size, CUT), s,
+        room_for(m, s, g.nodes.size), given(weight), counted(times), v, scale, to,
     )  # fmt: skip
