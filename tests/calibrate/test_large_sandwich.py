@@ -12,6 +12,7 @@ from irt_dask.errors import DataWarning
 #: Of standard errors, as a share: four of the standard deviations that end the search for the worst
 #: one, when few of so many are as badly known as that.
 NEAR = 2e-3
+NIGHTLY = pytest.mark.nightly
 
 
 def few_directions(monkeypatch):
@@ -58,9 +59,9 @@ SCHOOL = np.random.default_rng(9).integers(0, 60, 900)
         pytest.param({"booklets": 2}, None, {}, id="booklets", marks=pytest.mark.slow),
         pytest.param(
             {"categories": np.full(60, 3)}, {"weight": WEIGHT}, {"model": "gpcm"},
-            id="gpcm", marks=pytest.mark.slow,
+            id="gpcm", marks=[pytest.mark.slow, NIGHTLY],
         ),
-        pytest.param({}, None, {"model": "3pl"}, id="prior", marks=pytest.mark.slow),
+        pytest.param({}, None, {"model": "3pl"}, id="prior", marks=[pytest.mark.slow, NIGHTLY]),
         pytest.param({}, {"weight": WEIGHT}, {"sampling_unit": SCHOOL}, id="units"),
         pytest.param(
             {}, {"group": GROUPS}, {"sampling_unit": SCHOOL, "model": "1pl"},
@@ -149,8 +150,13 @@ def test_same_bits_with_workers(monkeypatch, client):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "given",
-    [{}, {"observed": 0.2}, {"booklets": 6}, {"observed": 0.2, "categories": np.full(300, 4)}],
-    ids=["complete", "random", "booklets", "gpcm"],
+    [
+        {"observed": 0.2},
+        pytest.param({}, marks=NIGHTLY),
+        pytest.param({"booklets": 6}, marks=NIGHTLY),
+        pytest.param({"observed": 0.2, "categories": np.full(300, 4)}, marks=NIGHTLY),
+    ],
+    ids=["random", "complete", "booklets", "gpcm"],
 )
 def test_300_items(monkeypatch, given):
     k = given.get("categories")
