@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from irt_dask.cli.common import (
@@ -17,10 +19,14 @@ from irt_dask.cli.data import columns_of, listed_names, trials_of
 from irt_dask.cli.results import new_csv, records
 from irt_dask.errors import listed
 
+if TYPE_CHECKING:
+    from irt_dask.ingest.logs import Logs
+
 #: Rows that are printed.
 _MOST = 10
 _BOARD = ("model", "rank", "rank_lower", "rank_upper", "share_right", "share_lower", "share_upper")
 _DRIFT = ("question", "drift", "drift_se", "drift_p_value", "drift_q_value")
+_PART = ("model", "task", "n_answers")
 _BROKEN = ("question", "reason", "probability_negative", "p_misfit", "duplicate_of")
 
 
@@ -107,8 +113,9 @@ def benchmark(
               help="Table to write, a row an answer: model, question, task, score.")  # fmt: skip
 @click.option("--metric", multiple=True, metavar="NAME", help="Which values of 0 and 1 count, as "
               "acc. Repeat for tasks with others. Default: the only one.")  # fmt: skip
-@click.option("--filter", metavar="NAME", help="Which answers count, as strict-match, where there "
-              "are several of a question. Default: the only one.")  # fmt: skip
+@click.option("--filter", multiple=True, metavar="NAME", help="Which answers count, as "
+              "strict-match, where there are several of a question; none is that of tasks without. "
+              "Repeat for tasks with others. Default: the only one.")  # fmt: skip
 @click.option("--repeated", type=click.Choice(["raise", "last", "attempts"]),
               default="raise", show_default=True,
               help="Several runs of a task by a model: an error, the last of them, or all as "
@@ -116,13 +123,13 @@ def benchmark(
 @json_option
 @quiet_option
 def logs(
-    folder: str, out: str, metric: tuple[str, ...], filter: str | None, repeated: str,
+    folder: str, out: str, metric: tuple[str, ...], filter: tuple[str, ...], repeated: str,
     as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Gather logs of lm-evaluation-harness into a table for 'irt-dask benchmark'.
 
     FOLDER has a folder for each model, in which the files samples_TASK_DATE.jsonl of --log_samples
-    lie. A question is called TASK/doc_id. That all models were asked the same is checked.
+    lie. A question is called TASK/doc_id; that it is the same one for all models is checked.
     """
     from irt_dask.ingest.logs import evaluation_logs
 
@@ -130,26 +137,51 @@ def logs(
     assert path is not None
     with warned(quiet):
         found = evaluation_logs(
-            folder, path, metric=metric or None, filter=filter, repeated=repeated,
+            folder, path, metric=metric, filter=filter, repeated=repeated,
             progress=False if quiet else None,
         )  # fmt: skip
     about = {
         name: getattr(found, name)
         for name in ("n_models", "n_tasks", "n_questions", "n_answers", "n_files", "n_unchecked")
     }
-    left_out = [str(file) for file in found.superseded]
     tasks = [
         {"task": task, "metric": name, "filter": found.filters[task]}
         for task, name in found.metrics.items()
     ]
     if as_json:
-        show({"out": out, **about, "tasks": tasks, "superseded": left_out}, True)
+        of_lists = {
+            "superseded": [str(file) for file in found.superseded],
+            "incomplete": [dict(zip(_PART, one, strict=True)) for one in found.incomplete],
+            "scattered": list(found.scattered),
+        }
+        show({"out": out, **about, "tasks": tasks, **of_lists}, True)
         return
     show(about, False)
     click.echo(f"\n{rows(tasks[:_MOST], 3)}")
-    if left_out:
-        click.echo(f"\nleft out, for a later run: {listed(left_out)}")
-    if found.n_unchecked:
-        click.echo(f"\n{found.n_unchecked} questions have no doc_hash: that all models were asked "
-                   f"the same could not be checked")  # fmt: skip
+    for said in _remarks(found):
+        click.echo(f"\n{said}")
     click.echo(f"\nall answers are in {out}")
+
+
+def _remarks(found: Logs) -> list[str]:
+    """What is to be known of logs before they are used."""
+    said = []
+    if found.incomplete:
+        some = [f"{model} {task} ({n})" for model, task, n in found.incomplete]
+        said.append(
+            f"runs without all questions that others of the task have, and their answers: "
+            f"{listed(some, _MOST)}"
+        )
+    if found.scattered:
+        said.append(
+            f"logs in several folders of one name, taken as one model's: "
+            f"{listed(found.scattered, _MOST)}"
+        )
+    if found.superseded:
+        said.append(f"left out, for a later run: {listed(list(map(str, found.superseded)), _MOST)}")
+    if found.n_unchecked:
+        said.append(
+            f"{found.n_unchecked} questions have no doc_hash: whether they are the same for all "
+            f"models could not be checked"
+        )
+    return said

@@ -264,12 +264,16 @@ def _links(texts: tuple[str, ...]) -> str | dict[str, str] | None:
     of_domains: dict[str, str] = {}
     for text in texts:
         domain, sep, path = text.partition("=")
-        if domain in of_domains or (len(texts) > 1 and not sep):
+        if not sep or "/" in domain or Path(text).exists():
+            domain, path = "", text
+        elif not domain:
+            raise InputError(f"--linking {text}: before = is the name of a domain")
+        if domain in of_domains or (len(texts) > 1 and not domain):
             raise InputError(
                 "--linking is given more than once: say of which domain, each once, as in "
                 "maths=LINK.nc"
             )
-        of_domains[domain if sep else ""] = path if sep else text
+        of_domains[domain] = path
     return of_domains.get("", of_domains or None)
 
 

@@ -11,6 +11,8 @@ import csv
 import gzip
 import json
 import re
+import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -59,8 +61,13 @@ class Logs(NamedTuple):
     filters: dict[str, str]
     #: Files that were left out as there is a later run.
     superseded: tuple[Path, ...]
-    #: Questions without a ``doc_hash``: whether all models were asked the same is not known.
+    #: Questions without a ``doc_hash``: whether models were asked the same under this name is not
+    #: known.
     n_unchecked: int
+    #: Models that answered a part of a task: model, task, and how many of its questions.
+    incomplete: tuple[tuple[str, str, int], ...]
+    #: Models whose logs lie in several folders of the same name.
+    scattered: tuple[str, ...]
 
 
 @dataclass
@@ -68,12 +75,15 @@ class _Reading:
     """What has been seen, and what the caller wants."""
 
     metrics: tuple[str, ...]
-    filter: str | None
+    filters: tuple[str, ...]
     #: Metric and filter of each task, with a file that has it.
     of_task: dict[str, tuple[str, str, Path]] = field(default_factory=dict)
     #: Content of each question, if it is known, with a file that has it.
     content: dict[str, tuple[str | None, Path]] = field(default_factory=dict)
     unchecked: set[str] = field(default_factory=set)
+    #: Questions of each task, and answers of each run.
+    n_questions: Counter[str] = field(default_factory=Counter)
+    n_answers: dict[_Run, int] = field(default_factory=dict)
 
 
 def evaluation_logs(
@@ -81,7 +91,7 @@ def evaluation_logs(
     out: str | PathLike[str],
     *,
     metric: str | Sequence[str] | None = None,
-    filter: str | None = None,
+    filter: str | Sequence[str] | None = None,
     repeated: str = "raise",
     progress: ProgressOption = None,
 ) -> Logs:
@@ -91,16 +101,17 @@ def evaluation_logs(
     ----------
     folder : path
         Folder with a folder for each model, in which ``samples_TASK_DATE.jsonl`` lie (also
-        ``.jsonl.gz``), at any depth.  A model is called as the folder of its files is.
+        ``.jsonl.gz``), at any depth.  A model is called as the folder of its files is; folders of
+        one name are one model's.
     out : path
-        Table to write: ``model``, ``question`` (``TASK/doc_id``), ``task``, ``score`` (0 or 1), and
-        ``attempt`` with ``repeated="attempts"``.
+        Table (.csv) to write, in place of an older one: ``model``, ``question`` (``TASK/doc_id``),
+        ``task``, ``score`` (0 or 1), and ``attempt`` with ``repeated="attempts"``.
     metric : str or several, optional
         Which values of 0 and 1 count: of several the first that a task has.  Default: the only
         metric of a task.
-    filter : str, optional
-        Which answers count, where there are several of a question (as "strict-match").  Default:
-        the only one of a task.
+    filter : str or several, optional
+        Which answers count, where there are several of a question (as "strict-match"); "none" is
+        that of tasks without.  All tasks need one of these.  Default: the only one of a task.
     repeated : {"raise", "last", "attempts"}
         Where a model has run a task several times: an error, the last run, or all of them as
         attempts 1, 2, ... in the order of their dates (then ``benchmark(..., trials="attempt")``).
@@ -111,20 +122,21 @@ def evaluation_logs(
     -------
     Logs
         Numbers of files, models, tasks, questions and answers; ``metrics`` and ``filters`` by task;
-        ``superseded`` files; ``n_unchecked`` questions, that lines do not tell the content of.
+        ``superseded`` files; ``n_unchecked`` questions, that lines do not tell the content of;
+        ``incomplete`` runs, in which questions lack that others have; ``scattered`` models.
 
     Raises
     ------
     InputError
         With file and line: a line that is no JSON object or lacks ``doc_id``, a score that is
         neither 0 nor 1, a question twice in a file; several metrics or filters of a task and none
-        named, another one in another file; a question whose content (``doc_hash``) is not that of
-        another model's: the task has changed between the runs.  No such files; files that lie in
-        no folder of a model; a task that a model has run twice.
+        named, none of those that are, another one in another file; a question whose content
+        (``doc_hash``) is not that of another model's: the task has changed between the runs.  No
+        such files; files that lie in no folder of a model; a task that a model has run twice.
 
     Notes
     -----
-    One pass, a line in memory at a time and some 200 bytes a question.
+    One pass, a line in memory at a time and some 350 bytes a question.
 
     Examples
     --------
@@ -142,11 +154,12 @@ def evaluation_logs(
     """
     one_of("repeated", repeated, REPEATED)
     root, path = local_path(folder, "a folder of logs"), local_path(out, "a table")
-    runs, superseded = _chosen(_runs(root), repeated)
-    wanted = (metric,) if isinstance(metric, str) else tuple(metric or ())
-    reading = _Reading(wanted, filter)
+    if path.suffix != ".csv":
+        raise InputError(f"table {path}: the file name must end in .csv")
+    all_runs = _runs(root)
+    runs, superseded = _chosen(all_runs, repeated)
+    reading = _Reading(_names(metric), _names(filter))
     columns = [*COLUMNS, "attempt"] if repeated == "attempts" else [*COLUMNS]
-    n_answers = 0
     with (
         writing(path),
         replacing(path.absolute()) as temporary,
@@ -156,17 +169,42 @@ def evaluation_logs(
         table = csv.writer(f, lineterminator="\n")
         table.writerow(columns)
         for k, (run, attempt) in enumerate(runs):
+            reading.n_answers[run] = 0
             for question, score in _answers(run, reading):
                 row = [run.model, question, run.task, score, attempt]
                 table.writerow(row[: len(columns)])
-                n_answers += 1
+                reading.n_answers[run] += 1
             bar.update(k + 1, len(runs))
-        _refuse_nothing(reading, root)
+        if not reading.content:
+            raise InputError(f"{root}: the logs have no answers")
+    return _said(reading, superseded, all_runs)
+
+
+def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given or ())
+
+
+def _said(reading: _Reading, superseded: tuple[Path, ...], runs: list[_Run]) -> Logs:
+    """What was read."""
+    folders: dict[str, set[Path]] = {}
+    for run in runs:
+        folders.setdefault(run.model, set()).add(run.file.parent)
+    n = reading.n_answers
     return Logs(
-        len(runs), len({r.model for r, _ in runs}), len(reading.of_task), len(reading.content),
-        n_answers, {t: m for t, (m, _, _) in reading.of_task.items()},
-        {t: f for t, (_, f, _) in reading.of_task.items()}, superseded, len(reading.unchecked),
-    )  # fmt: skip
+        n_files=len(n),
+        n_models=len({run.model for run in n}),
+        n_tasks=len(reading.of_task),
+        n_questions=len(reading.content),
+        n_answers=sum(n.values()),
+        metrics={task: metric for task, (metric, _, _) in reading.of_task.items()},
+        filters={task: own for task, (_, own, _) in reading.of_task.items()},
+        superseded=superseded,
+        n_unchecked=len(reading.unchecked),
+        incomplete=tuple(
+            (run.model, run.task, k) for run, k in n.items() if k < reading.n_questions[run.task]
+        ),
+        scattered=tuple(model for model, own in folders.items() if len(own) > 1),
+    )
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -228,7 +266,7 @@ def _lines(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             for line, words in enumerate(raw, 1):
                 if words.strip():
                     yield line, _object(file, words, line)
-    except (OSError, EOFError) as e:
+    except (OSError, EOFError, zlib.error) as e:
         raise located(file, f"cannot be read: {e}") from None
 
 
@@ -250,19 +288,28 @@ def _object(file: Path, words: bytes, line: int) -> dict[str, Any]:
 def _answers(run: _Run, reading: _Reading) -> Iterator[tuple[str, int]]:
     """Questions of a run and whether they were right."""
     seen: set[str] = set()
+    others: set[str] = set()
     for line, answer in _lines(run.file):
         if "doc_id" not in answer:
             raise located(run.file, "has no doc_id, which tells the question", line)
-        own = str(answer.get("filter", "none"))
-        if reading.filter is not None and own != reading.filter:
+        own = "none" if answer.get("filter") is None else str(answer["filter"])
+        if reading.filters and own not in reading.filters:
+            others.add(own)
             continue
         question, metric = f"{run.task}/{answer['doc_id']}", _metric(run, answer, reading, line)
+        if not question.isprintable():
+            raise located(run.file, f"doc_id {answer['doc_id']!r} is no name", line)
         _refuse_others(run, reading, metric, own, line)
         if question in seen:
             raise located(run.file, f"question {question} is there twice", line)
         seen.add(question)
         _check_content(run, answer, reading, question, line)
         yield question, _score(run, answer[metric], metric, line)
+    if others and not seen:
+        raise located(
+            run.file, f"has no answers by filter {listed(list(reading.filters))}; it has "
+            f"{listed(sorted(others))}: name one of these too",
+        )  # fmt: skip
 
 
 def _metric(run: _Run, answer: dict[str, Any], reading: _Reading, line: int) -> str:
@@ -305,7 +352,10 @@ def _check_content(
 ) -> None:
     """Stop where a question is not what another model was asked."""
     content = answer.get("doc_hash")
-    known, file = reading.content.setdefault(question, (content, run.file))
+    if question not in reading.content:
+        reading.content[question] = content, run.file
+        reading.n_questions[run.task] += 1
+    known, file = reading.content[question]
     if content is None:
         reading.unchecked.add(question)
     elif known is None:
@@ -324,12 +374,3 @@ def _score(run: _Run, value: Any, metric: str, line: int) -> int:
         run.file, f"{metric} is {str(value)[:60]!r}, and an answer is right (1) or wrong (0): "
         f"choose another metric, by metric=", line,
     )  # fmt: skip
-
-
-def _refuse_nothing(reading: _Reading, root: Path) -> None:
-    if not reading.content:
-        raise InputError(
-            f"{root}: no answer has filter={reading.filter!r}"
-            if reading.filter is not None
-            else f"{root}: the logs have no answers"
-        )

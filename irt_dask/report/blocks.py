@@ -36,7 +36,7 @@ def _slopes(fit: xr.Dataset, name: str) -> Any:
 
 
 def table(fit: xr.Dataset) -> Table | None:
-    """SD of each block's ability about the general one; None of other fits."""
+    """How far abilities of each block lie from the general one; None of other fits."""
     if not is_bifactor(fit):
         return None
     of_item = fit["item_stratum"].values.astype(str)
@@ -47,9 +47,11 @@ def table(fit: xr.Dataset) -> Table | None:
         sd = number(float(fit["block_effect_sd"][k]))
         shown = sd if np.isnan(error) else f"{sd} ± {number(error)}"
         rows.append([str(block), str(int((of_item == block).sum())), shown])
-    remarks = (
-        "The SD is that of the ability of a block about the general one, in its units: 0 where "
-        "answers in the block hang together no more than the general ability says.",
-        "After ± stands the standard error; near 0 it says how far up the SD may lie.",
+    remarks: tuple[str, ...] = (
+        "By how much abilities of a block differ from the general one, in SDs of that: the root of "
+        "the sum of s² over that of a²; 0 where answers in the block hang together no more than "
+        "the general ability says.",
     )
-    return Table(("block", "items", "SD of its ability"), rows, remarks)
+    if errors is not None and bool(np.isfinite(errors).any()):
+        remarks += ("After ± stands the standard error; near 0 it says how far up the SD may lie.",)
+    return Table(("block", "items", "effect SD"), rows, remarks)

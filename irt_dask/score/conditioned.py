@@ -295,7 +295,8 @@ def _stored(
         attrs, count = _described(engine, plan, options, items, population, [b[1] for b in blocks])
         lock.check()
         links = {} if plan.linked is None else plan.linked.constants()
-        lists = {name: x.tolist() for name, x in links.items()}
+        # JSON has no NaN, which abilities without a link have
+        lists = {k: np.where(np.isnan(x), None, x).tolist() for k, x in links.items()}  # type: ignore[call-overload]
         folder.finish(path, identified(engine), scored_with, columns, attrs | lists)
     kept = sum(b[0] for b in blocks)
     attrs |= {"store": str(path), "n_blocks_scored": len(blocks) - kept, "n_blocks_kept": kept}

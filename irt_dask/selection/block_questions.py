@@ -109,7 +109,9 @@ def of_blocks(
     at = places(item_id, responses.item_id)
     n = usual_draws(items)
     drawn = spaced(items, n, ("item_loading", "item_intercept"), "item draws", "items") if n else []
-    known, *averaged = (_read(one, item_id) for one in (items, *(one for _, one in drawn)))
+    slopes, of_item, names = block_items(items, item_id)
+    known = _bank(slopes, of_item, len(names) - 1)
+    averaged = [_bank(block_items(one, item_id)[0], of_item, known.n_blocks) for _, one in drawn]
     own = _some(known, at)
     refuse_other_categories(own, responses.n_categories, responses.item_id, "items")
     steep = float(np.abs(known.slopes[:2]).max())
@@ -121,7 +123,7 @@ def of_blocks(
     return questions, tuple(of_draws) or (questions,)
 
 
-def _read(items: xr.Dataset, item_id: tuple[str, ...]) -> BlockItems:
-    slopes, of_item, names = block_items(items, item_id)
-    n_blocks = len(names) - 1
+def _bank(slopes: Floats, of_item: Ints, n_blocks: int) -> BlockItems:
+    """Items of blocks as the point estimates have them, in draws too."""
+    slopes = np.stack([slopes[0], np.where(of_item < 0, 0.0, slopes[1]), slopes[2]])
     return BlockItems(slopes, of_item, n_blocks, np.zeros(n_blocks + 1, dtype=bool))

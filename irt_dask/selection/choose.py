@@ -131,7 +131,7 @@ def choose_items(
     Dataset over items
         ``item_selected``; ``item_inclusion_probability``, n / N of the stratum for "random", else 1
         or 0; ``item_stratum``.  attrs: ``expected_total_sd``, root of the variance above, for these
-        questions, over the sum of the weights, if the model holds (None: of a bifactor fit).
+        questions, over the sum of the weights, if the model holds (not of a bifactor fit).
 
     Raises
     ------

@@ -21,30 +21,30 @@ LinkingError: TypeAlias = float | Mapping[str, float] | pd.DataFrame
 _VALUE = "linking_error"
 #: Column of a table, and what it says of rows whose values were drawn with the linking error.
 LINKING, DRAWN = "linking", "drawn"
-#: How scores begin the names of plausible values, and of what they have of each domain.
-_PLAUSIBLE, _OF_DOMAIN = re.compile(r"pv\d", re.IGNORECASE), "person_ability_sd"
+#: How scores name plausible values, and what they have of each domain.
+_PLAUSIBLE, _OF_DOMAIN = re.compile(r"pv\d+(.*)", re.IGNORECASE), "person_ability_sd"
 
 
-def with_links(variables: Mapping[str, Sequence[str]], columns: Sequence[str]) -> frozenset[str]:
-    """Variables whose plausible values were drawn with the constants of a link.
+def with_links(
+    variables: Mapping[str, Sequence[str]], columns: Sequence[str]
+) -> tuple[frozenset[str], list[str]]:
+    """Variables whose plausible values were drawn with the constants of a link, and the unknown.
 
-    A table of scores says so by a column of its own, as names of values do not stay: what is known
-    to be of another domain, and what is no plausible value, has none.
+    A table of scores says so by a column for each ability, whose name ends as those of its values
+    do (``pv1_maths``).  Not known is it of several columns with names that scores do not give.
     """
     marks = {c.removeprefix(OF_PERSONS) for c in columns if c.startswith(OF_PERSONS)}
     if not marks:
-        return frozenset()
-    ends = [c.removeprefix(_OF_DOMAIN) for c in columns if c.startswith(f"{_OF_DOMAIN}_")]
-
-    def has(column: str) -> bool:
-        own = max((e for e in ends if column.endswith(e)), key=len, default=None)
-        return own is None or own in marks
-
-    return frozenset(
-        name
-        for name, of in variables.items()
-        if (len(of) > 1 or _PLAUSIBLE.match(of[0])) and any(map(has, of))
-    )
+        return frozenset(), []
+    ends = {c.removeprefix(_OF_DOMAIN) for c in columns if c.startswith(_OF_DOMAIN)}
+    found, unknown = set(), []
+    for name, of in variables.items():
+        own = [match[1] if (match := _PLAUSIBLE.fullmatch(c)) else None for c in of]
+        if any(end in marks for end in own):
+            found.add(name)
+        elif len(of) > 1 and any(end not in ends for end in own):
+            unknown.append(name)
+    return frozenset(found), unknown
 
 
 def texts(frame: pd.DataFrame, columns: Sequence[str]) -> list[tuple[str, ...]]:
@@ -98,8 +98,8 @@ def linking_errors(
 def twice_asked(said: str) -> InputError:
     """The complaint about a linking error of rows that have it already."""
     return InputError(
-        f"{said}: plausible values of one of the tables were drawn with the linking error (column "
-        f"{LINKING!r}), and it would count twice: give 0.0 there"
+        f"{said}: plausible values of one of the tables were drawn with the linking error (its "
+        f"column {LINKING!r}), and it would count twice: give 0.0 there"
     )
 
 

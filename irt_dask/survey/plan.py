@@ -13,6 +13,7 @@ import pandas as pd
 
 from irt_dask.arrays import Floats
 from irt_dask.errors import DataWarning, InputError, listed, repeated
+from irt_dask.items.link_constants import OF_PERSONS
 from irt_dask.survey.linking import LINKING, with_links
 from irt_dask.survey.replicates import Replicates, matching
 from irt_dask.survey.statistics import Statistic, products, summands
@@ -134,9 +135,9 @@ def planned(
             stacklevel=3,
         )
     variables = _variables(values, table.columns)
+    linked, unknown = with_links(variables, table.columns)
     plan = Plan(
-        variables, by, weight, replicates, statistics, predictors, binary, cut,
-        with_links(variables, table.columns),
+        variables, by, weight, replicates, statistics, predictors, binary, cut, linked
     )  # fmt: skip
     if any(s.kind == "correlation" for s in statistics) and not plan.pairs:
         raise InputError(
@@ -151,15 +152,28 @@ def planned(
                 "as many, drawn together, or one of them a single value"
             )
     _warn_of_best_guesses(plan.variables, table.columns)
-    if single := [name for name in plan.linked if len(variables[name]) == 1]:
+    _warn_of_links(plan, unknown, table)
+    return plan
+
+
+def _warn_of_links(plan: Plan, unknown: Sequence[str], table: Table) -> None:
+    """Say of which values a link is not known to be in, and where it has no error."""
+    if unknown:
+        warnings.warn(
+            f"{listed(unknown)}: {table.name} has values with the error of a link (its column "
+            f"{OF_PERSONS}...), and these columns are not named as scores name them (pv1, pv2, "
+            f"..., pv1_DOMAIN): they are taken to have none; if they have, keep their names",
+            DataWarning,
+            stacklevel=4,
+        )
+    if single := [name for name in plan.linked if len(plan.variables[name]) == 1]:
         warnings.warn(
             f"{listed(sorted(single))} is a single plausible value, with a single draw of the link "
             f"that it was scored by: the linking error moves it, and is in no error here; take all "
             f"plausible values",
             DataWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
-    return plan
 
 
 def _warn_of_best_guesses(variables: Mapping[str, Sequence[str]], columns: Sequence[str]) -> None:

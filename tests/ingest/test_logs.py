@@ -82,8 +82,28 @@ def test_one_of_several_metrics_and_filters(tmp_path):
     for own, right in (("strict-match", [0, 0]), ("flexible-extract", [1, 0])):
         evaluation_logs(tmp_path, tmp_path / "b.csv", metric=metrics, filter=own)
         assert pd.read_csv(tmp_path / "b.csv")["score"].tolist() == right
-    with pytest.raises(InputError, match="no answer has filter='loose'"):
+    with pytest.raises(InputError, match="has no answers by filter 'loose'; it has 'flexible-extr"):
         evaluation_logs(tmp_path, tmp_path / "b.csv", filter="loose")
+    write(tmp_path, "m", "arc", [one | {"filter": None} for one in both])
+    with pytest.raises(InputError, match="has no answers by filter 'strict-match'; it has 'none'"):
+        evaluation_logs(tmp_path, tmp_path / "b.csv", metric=metrics, filter="strict-match")
+    found = evaluation_logs(
+        tmp_path, tmp_path / "b.csv", metric=metrics, filter=("strict-match", "none")
+    )
+    assert found.filters == {"arc": "none", "gsm8k": "strict-match"}
+    assert pd.read_csv(tmp_path / "b.csv")["score"].tolist() == [1, 0, 0, 0]
+    with pytest.raises(InputError, match="name must end in"):
+        evaluation_logs(tmp_path, tmp_path / "b.txt")
+
+
+def test_runs_without_all_questions_and_folders_of_one_name_are_told(tmp_path):
+    write(tmp_path, "a", "arc", lines([1.0, 0.0, 1.0]))
+    write(tmp_path, "b", "arc", lines([1.0, 0.0]))
+    write(tmp_path, "c", "arc", []).write_text("")
+    write(tmp_path, "more/a", "gsm8k", lines([1.0]))
+    found = evaluation_logs(tmp_path, tmp_path / "a.csv")
+    assert found.incomplete == (("b", "arc", 2), ("c", "arc", 0))
+    assert found.scattered == ("a",)
 
 
 def test_older_logs_name_no_metrics_and_have_no_hash(tmp_path):
@@ -141,6 +161,7 @@ def test_a_task_that_changed_between_runs_is_refused(tmp_path):
         ('{"doc_id": 0, "acc": NaN}\n', "line 1: acc is 'nan'"),
         ('{"doc_id": 0}\n', "line 1: has 0 metrics"),
         ('{"doc_id": 0, "acc": 1}\n\xff', "line 2: is not in UTF-8"),
+        ('{"doc_id": "\\ud800", "acc": 1}\n', "line 1: doc_id '.ud800' is no name"),
         ("", "the logs have no answers"),
     ],
 )
@@ -162,9 +183,11 @@ def test_folders_that_are_none_of_logs(tmp_path):
         evaluation_logs(tmp_path, tmp_path / "a.csv")
     packed = tmp_path / "logs" / "m" / f"samples_arc_{FIRST}.jsonl.gz"
     packed.parent.mkdir(parents=True)
-    packed.write_bytes(gzip.compress(b'{"doc_id": 0, "acc": 1}')[:-9])
-    with pytest.raises(InputError, match="cannot be read"):
-        evaluation_logs(tmp_path / "logs", tmp_path / "a.csv")
+    whole = gzip.compress(b'{"doc_id": 0, "acc": 1}' * 99)
+    for damaged in (whole[:-9], whole[:14] + b"\xff\xff\xff" + whole[17:]):
+        packed.write_bytes(damaged)
+        with pytest.raises(InputError, match="cannot be read"):
+            evaluation_logs(tmp_path / "logs", tmp_path / "a.csv")
 
 
 def test_a_board_of_logs(tmp_path):

@@ -74,16 +74,29 @@ def test_which_values_a_column_is_of():
     of = {f"person_ability_sd_{name}" for name in ("maths", "x_maths", "art")}
     values = {"maths": ["pv1_maths", "pv2_maths"], "x": ["pv1_x_maths", "pv2_x_maths"],
               "one": ["pv1_maths"], "own": ["PV1", "PV2"], "guess": ["person_ability_maths"],
-              "scaled": ["PV3"]}  # fmt: skip
+              "scaled": ["PV3"], "renamed": ["m1", "m2"]}  # fmt: skip
 
     def found(*marks):
-        return set(with_links(values, [*of, *(f"{MARK}{m}" for m in marks)]))
+        return with_links(values, [*of, *(f"{MARK}{m}" for m in marks)])
 
-    assert found() == set()
-    assert found("_maths") == {"maths", "one", "own", "scaled"}
-    assert found("_x_maths") == {"x", "own", "scaled"}  # what is not known is taken to have it
-    assert found("_maths", "_x_maths", "_art") == set(values) - {"guess"}
-    assert with_links(values, [MARK]) == set(values) - {"guess"}
+    assert found() == (set(), [])
+    assert found("_maths") == ({"maths", "one"}, ["own", "renamed"])
+    assert found("_x_maths") == ({"x"}, ["own", "renamed"])
+    assert found("_maths", "_x_maths", "_art") == ({"maths", "one", "x"}, ["own", "renamed"])
+    of_one = ["person_ability_sd", MARK]
+    assert with_links(values, of_one) == ({"own", "scaled"}, ["maths", "x", "renamed"])
+
+
+def test_values_of_another_name_are_taken_to_have_none_which_is_said():
+    """As reading scores of another program beside ours: their degrees of freedom stay."""
+    frame = persons()
+    for m in range(1, 6):
+        frame[f"oth{m}"] = frame[f"pv{m}"]
+    with pytest.warns(DataWarning, match="'other': .* has values with the error of a link"):
+        both = table(frame, {"score": "pv*", "other": "oth*"}).set_index("variable")
+    assert both["linking"].to_dict() == {"score": "drawn", "other": ""}
+    plain = table(frame.drop(columns=MARK), {"other": "oth*"})
+    assert both.loc["other", "df"] == plain["df"][0]
 
 
 def test_a_single_value_has_a_single_draw():

@@ -110,9 +110,9 @@ def fit_marginal(
         from how much the persons' scores differ, whatever the model.  Up to 6,000 parameters they
         are matrices; beyond, conjugate gradients find what results need: of the inverse usually
         within .1%, in some ten to thirty passes more, of the sandwich within .2% (with few persons
-        by item 1%), in 20 to 250: attrs ``standard_errors`` says how exactly.  Fixed items are
-        taken as known then, and have no tests.  Without standard errors the last Newton steps are
-        left out too.
+        by item 1%), in 20 to some hundred: attrs ``standard_errors`` says how exactly.  Fixed items
+        are taken as known then, and have no tests.  Without standard errors the last Newton steps
+        are left out too.
     sampling_unit : str or array, optional
         What was drawn before persons were, such as schools, whose persons are alike: the name of a
         covariate, "person_group", or one label for each person, in their order.  Standard errors
