@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from irt_dask.items.bifactor import is_bifactor
 from irt_dask.report.common import optional
 from irt_dask.report.item_columns import Column
 from irt_dask.report.tables import Table, number
@@ -15,7 +14,7 @@ from irt_dask.report.tables import Table, number
 
 def columns(fit: xr.Dataset) -> list[Column]:
     """Block of each item, slopes on the general ability and the block's, and intercept."""
-    if not is_bifactor(fit):
+    if "block_effect_sd" not in fit:
         return []
     found = [Column("block", tuple(fit["item_stratum"].values.astype(str)))]
     slopes, errors = (_slopes(fit, name) for name in ("item_loading", "item_loading_se"))
@@ -37,7 +36,7 @@ def _slopes(fit: xr.Dataset, name: str) -> Any:
 
 def table(fit: xr.Dataset) -> Table | None:
     """How far abilities of each block lie from the general one; None of other fits."""
-    if not is_bifactor(fit):
+    if "block_effect_sd" not in fit:
         return None
     of_item = fit["item_stratum"].values.astype(str)
     errors = fit.get("block_effect_sd_se")

@@ -279,6 +279,9 @@ def test_one_link_is_of_all_domains_and_a_domain_may_have_none(conditioned, tmp_
     np.testing.assert_allclose(one["person_linking_error"][:, 2] ** 2, both, rtol=1e-9)
     found = of_domains(conditioned, {"maths": items}, store=tmp_path / "s")
     assert np.isnan(found["link_slope"][:, 1]).all()
+    text = (tmp_path / "s" / "_scores.json").read_text()
+    said = json.loads(text, parse_constant=pytest.fail)  # NaN is no JSON
+    assert said["link_slope"] == [[a, None] for a, _ in found["link_slope"].values]
     table = pd.read_parquet(tmp_path / "s")
     marks = [c for c in table if c.startswith("person_linking_error")]
     assert marks == ["person_linking_error_maths", "person_linking_error_both"]

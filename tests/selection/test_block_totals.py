@@ -223,6 +223,24 @@ def test_draws_of_a_fit_and_persons_who_answered_everything():
         irt.choose_items(fit, 9)
 
 
+def test_draws_have_the_blocks_of_the_estimates():
+    """Of edited items: a block without slopes has none in the draws either."""
+    of = np.repeat(np.arange(3), 4)
+    y, items = made(30, of, np.array([0.9, 0.8, 0.7]), 8)
+    y[:, ::2] = -1
+    rng = np.random.default_rng(9)
+    for name in ("item_loading", "item_intercept"):
+        drawn = items[name].expand_dims(draw=20).copy()
+        drawn += np.where(drawn != 0.0, 0.1 * rng.normal(size=drawn.shape), 0.0)
+        items[f"{name}_draw"] = drawn
+    items["item_loading"][:4, 1] = 0.0
+    without = items.copy(deep=True)
+    without["item_loading_draw"][:, :4, 1] = 0.0
+    r = irt.from_array(y, item_id=items["item_id"].values)
+    found, other = irt.predict_total(r, items), irt.predict_total(r, without)
+    np.testing.assert_array_equal(found["person_total"], other["person_total"])
+
+
 def test_what_does_not_go_together_is_refused():
     graded = irt.from_array(np.tile([0, 1, 2], (3, 3))[:, :8], item_id=IDS, categories=3)
     with pytest.raises(InputError, match="other categories"):

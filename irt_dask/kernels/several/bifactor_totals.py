@@ -129,7 +129,7 @@ def _room(t: Points) -> Rest:
 
 
 @jit
-def _take_off(g: Planes, r: Room, t: Points, j: int, window: Any, mean: Floats, v: Floats) -> None:
+def _take_off(g: Planes, t: Points, j: int, window: Any, mean: Floats, v: Floats) -> None:
     """Take item j off what is left."""
     p0, p1, q0, q1 = window
     w = t.points[j]
@@ -158,7 +158,7 @@ def _rest(g: Planes, r: Room, t: Points, p0: int, p1: int, s: Rest) -> None:
         for j in g.order[g.first[b] : g.first[b + 1]]:
             if r.y[j] >= 0:
                 c = t.cell[t.stratum[j], b]
-                _take_off(g, r, t, j, (p0, p1, q0, q1), s.mean[c], s.spread[b])
+                _take_off(g, t, j, (p0, p1, q0, q1), s.mean[c], s.spread[b])
         for h in range(t.size.size):
             c = t.cell[h, b]
             if c < 0:
