@@ -195,7 +195,7 @@ def _given_general(r: Room, t: Points, s: Rest, p: int) -> tuple[float, float]:
 
 
 @jit
-def _got(g: Planes, r: Room, t: Points, got: Floats, n: Ints) -> float:
+def _got(r: Room, t: Points, got: Floats, n: Ints) -> float:
     """What a person has, and answers, by stratum; the most that these could have given."""
     got[:], n[:], most = 0.0, 0, 0.0
     for j in range(r.y.size):
@@ -216,7 +216,7 @@ def _model(indptr: Any, indices: Any, values: Any, g: Planes, t: Points, out: Fl
     for i in range(n_rows(indptr, values)):
         items, row = rows.row(indptr, indices, values, i)
         read(items, row, g, r)
-        out[3, i] = _got(g, r, t, got, n)
+        out[3, i] = _got(r, t, got, n)
         out[0, i], out[1, i], out[2, i] = got.sum(), 0.0, 0.0
         if n.sum() == t.size.sum():
             continue
@@ -305,7 +305,7 @@ def _design(
     for i in range(n_rows(indptr, values)):
         items, row = rows.row(indptr, indices, values, i)
         read(items, row, g, r)
-        _got(g, r, t, got, n)
+        _got(r, t, got, n)
         differ[i] = -1
         out[0, i] = out[1, i] = math.nan
         for h in range(n_strata):
