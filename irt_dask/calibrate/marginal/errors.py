@@ -129,7 +129,7 @@ def _complete(model: Model, items: Floats, ability: Floats, e: Expected, at: Any
     free = item_column >= 0
     block = derivatives.observed_information(e.counts, items, free) + _of_prior(model, items)
     out = _by_column(block, at)
-    for at_g, of_group in _of_groups(model, ability, e, ability_column):
+    for at_g, of_group in e.of_groups(ability, ability_column):
         out[np.ix_(at_g, at_g)] = of_group
     return out
 
@@ -142,23 +142,6 @@ def _by_column(block: Floats, at: Any) -> Floats:
         for j, column in enumerate(item_column):
             both = (row >= 0) & (column >= 0)
             np.add.at(out, (row[both], column[both]), block[both, i, j])
-    return out
-
-
-def _of_groups(
-    model: Model, ability: Floats, e: Expected, ability_column: Ints
-) -> list[tuple[Ints, Floats]]:
-    """Columns of each group's mean and SD, and their information if abilities were known."""
-    out: list[tuple[Ints, Floats]] = []
-    if model.histogram:
-        return out
-    for g in np.flatnonzero((ability_column >= 0).any(axis=0)):
-        sd = np.exp(ability[1, g])
-        u = (e.nodes - ability[0, g]) / sd
-        n, first, second = e.persons[g] @ np.stack([np.ones_like(u), u, u**2], axis=1)
-        of_group = np.array([[n / sd**2, 2.0 * first / sd], [2.0 * first / sd, 2.0 * second]])
-        inside = np.flatnonzero(ability_column[:, g] >= 0)
-        out.append((ability_column[inside, g], of_group[np.ix_(inside, inside)]))
     return out
 
 
@@ -202,7 +185,7 @@ def _large(
     prior = _of_prior(fit.model, items)
     complete = Complete(
         derivatives.observed_information(expected.counts, items, at[0] >= 0) + prior,
-        _of_groups(fit.model, ability, expected, at[1]),
+        expected.of_groups(ability, at[1]),
     )
     try:
         known = large_errors.found(

@@ -64,6 +64,28 @@ class Expected(NamedTuple):
     persons: Floats  # (groups, nodes)
     counts: tuple[Counts, ...]
 
+    def moments(self, group: int) -> tuple[float, float, float]:
+        """Number of persons of a group, mean and variance of their abilities."""
+        persons = self.persons[group]
+        n = float(persons.sum())
+        mean = float(persons @ self.nodes) / n
+        return n, mean, float(persons @ (self.nodes - mean) ** 2) / n
+
+    def of_groups(self, ability: Floats, column: Ints) -> list[tuple[Ints, Floats]]:
+        """Columns of each group's mean and log SD, and their information were abilities known.
+
+        ``column`` (2, groups) is -1 of those that are fixed.
+        """
+        out: list[tuple[Ints, Floats]] = []
+        for g in np.flatnonzero((column >= 0).any(axis=0)):
+            sd = np.exp(ability[1, g])
+            u = (self.nodes - ability[0, g]) / sd
+            n, first, second = self.persons[g] @ np.stack([np.ones_like(u), u, u**2], axis=1)
+            block = np.array([[n / sd**2, 2.0 * first / sd], [2.0 * first / sd, 2.0 * second]])
+            inside = np.flatnonzero(column[:, g] >= 0)
+            out.append((column[inside, g], block[np.ix_(inside, inside)]))
+        return out
+
 
 #: What is expected where there are no items.
 NOTHING = Expected(np.empty(0), np.empty((0, 0)), ())

@@ -187,12 +187,9 @@ class _Search:
         if model.anchored:
             return x
         items, ability = model.unpack(x)
-        persons = seen.persons[model.reference]
-        n = float(persons.sum())
-        m = float(persons @ seen.nodes) / n
-        sd = math.sqrt(float(persons @ (seen.nodes - m) ** 2) / n)
-        to = model.items.rescaled(items, m, sd)
-        groups = np.stack([(ability[0] - m) / sd, ability[1] - math.log(sd)])
-        groups = np.where(model.free_groups, groups, 0.0)
+        _, mean, variance = seen.moments(model.reference)
+        sd = math.sqrt(variance)
+        to = model.items.rescaled(items, mean, sd)
+        groups = model.groups_from(ability, mean, sd)
         low, high = model.box().low[:, None], model.box().high[:, None]
         return np.clip(model.pack(to, groups), low, high)

@@ -131,6 +131,11 @@ class Model:
             return self.pack(items, ability[:, ::-1])
         return self.pack(items, np.stack([-ability[0], ability[1]]))
 
+    def groups_from(self, ability: Floats, mean: float, sd: float) -> Floats:
+        """Means and log SDs of groups where what was this mean and SD is 0 and 1."""
+        groups = np.stack([(ability[0] - mean) / sd, ability[1] - math.log(sd)])
+        return np.where(self.free_groups, groups, 0.0)
+
     # --- bounds ---------------------------------------------------------------------------------
 
     @functools.cached_property

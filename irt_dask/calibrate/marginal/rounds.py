@@ -145,10 +145,7 @@ class Rounds:
             held = [c.take(at) for c in e.counts]
             pull = np.where(inside, 0.0, derivatives.gradient(held, items))
         by_mean, by_sd = moves(model, items)
-        persons = e.persons[model.reference]
-        n = float(persons.sum())
-        mean = float(persons @ e.nodes) / n
-        variance = float(persons @ (e.nodes - mean) ** 2) / n
+        n, mean, variance = e.moments(model.reference)
         stretched = float((pull * by_sd).sum()) / n
         if not abs(stretched) < 0.5:
             return image
@@ -156,9 +153,8 @@ class Rounds:
         mean -= variance * float((pull * by_mean).sum()) / n
         sd = math.sqrt(variance)
         moved = np.where(inside, model.items.rescaled(items, mean, sd), items)
-        groups = np.stack([(ability[0] - mean) / sd, ability[1] - math.log(sd)])
-        groups = np.where(model.free_groups, groups, 0.0)
-        return np.clip(model.pack(moved, groups), self.box.low[:, None], self.box.high[:, None])
+        x = model.pack(moved, model.groups_from(ability, mean, sd))
+        return np.clip(x, self.box.low[:, None], self.box.high[:, None])
 
 
 def moves(model: Model, items: Floats) -> tuple[Floats, Floats]:

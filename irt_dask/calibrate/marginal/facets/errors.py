@@ -19,7 +19,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse
 
-from irt_dask.arrays import Bools, Floats, Ints
+from irt_dask.arrays import Bools, Floats
 from irt_dask.calibrate.marginal.expected import Expected
 from irt_dask.calibrate.marginal.facets import joint_step, lost
 from irt_dask.calibrate.marginal.facets.joint_step import Numbers
@@ -108,7 +108,7 @@ def information(
     items, ability, effects = model.unpack(x)
     known = joint_step.system(model, items, effects, expected.counts, of, observed=True)
     base, across = known.base.toarray(), known.across.toarray()
-    for at, block in _of_groups(of.groups, ability, expected):
+    for at, block in expected.of_groups(ability, of.groups):
         base[np.ix_(at, at)] += block
     diagonal = np.append(np.diag(base), known.effects.diagonal())
     root = np.sqrt(np.where(diagonal > 0.0, diagonal, 0.0))
@@ -137,19 +137,6 @@ def _middle(fit: FacetRounds, x: Floats, of: Numbers, root: Floats) -> lost.Lost
         factor * found.base + of_prior.toarray(), factor * found.across,
         factor * found.effects + scipy.sparse.diags_array(model.precision),
     )  # fmt: skip
-
-
-def _of_groups(column: Ints, ability: Floats, e: Expected) -> list[tuple[Ints, Floats]]:
-    """Columns of each group's mean and log SD, and their information if abilities were known."""
-    out: list[tuple[Ints, Floats]] = []
-    for g in np.flatnonzero((column >= 0).any(axis=0)):
-        sd = np.exp(ability[1, g])
-        u = (e.nodes - ability[0, g]) / sd
-        n, first, second = e.persons[g] @ np.stack([np.ones_like(u), u, u**2], axis=1)
-        block = np.array([[n / sd**2, 2.0 * first / sd], [2.0 * first / sd, 2.0 * second]])
-        inside = np.flatnonzero(column[:, g] >= 0)
-        out.append((column[inside, g], block[np.ix_(inside, inside)]))
-    return out
 
 
 def score(fit: FacetRounds, x: Floats, e: Expected, of: Numbers) -> Floats:

@@ -77,12 +77,8 @@ class FacetRounds:
         inside = parent.inside(items) | ~parent.free
         if model.precision.any() or not inside.all() or parent.at_group_bound(ability).any():
             return image
-        persons = e.persons[parent.reference]
-        n = float(persons.sum())
-        mean = float(persons @ e.nodes) / n
-        sd = math.sqrt(float(persons @ (e.nodes - mean) ** 2) / n)
+        _, mean, variance = e.moments(parent.reference)
+        sd = math.sqrt(variance)
         moved = parent.items.rescaled(items, mean, sd)
-        groups = np.stack([(ability[0] - mean) / sd, ability[1] - math.log(sd)])
-        groups = np.where(parent.free_groups, groups, 0.0)
-        x = model.pack(moved, groups, effects / sd)
+        x = model.pack(moved, parent.groups_from(ability, mean, sd), effects / sd)
         return np.clip(x, self.box.low[:, None], self.box.high[:, None])
