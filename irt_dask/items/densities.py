@@ -9,6 +9,7 @@ import numpy as np
 from irt_dask.arrays import Floats, Ints
 from irt_dask.curves.betas import Betas
 from irt_dask.items.mixture import Mixture
+from irt_dask.kernels.joint.item_maximum import Normal
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,12 @@ class Common:
         mean, precision, weight = self.mean[items], self.precision[items], self.weight[:, items]
         return replace(self, mean=mean, precision=precision, weight=weight)
 
+    @property
+    def normal(self) -> Normal:
+        """That of items with a slope and one intercept."""
+        mean, precision = np.ascontiguousarray(self.mean), np.ascontiguousarray(self.precision)
+        return Normal(mean, precision, self.log)
+
     def coordinates(self, x: Floats) -> Floats:
         """(log a, d) or (a, d) of parameters, (2, items)."""
         return np.stack([np.log(x[0]) if self.log else x[0], (self.weight * x).sum(axis=0)])
@@ -75,12 +82,18 @@ class Common:
         """First derivatives by parameters, (parameters, items)."""
         return -np.einsum("mip,mi->pm", self.slopes(x), self._away(x)[1])
 
-    def information(self, x: Floats) -> Floats:
-        """Second derivatives with the sign changed, (items, parameters, parameters)."""
+    def information(self, x: Floats, *, upwards: bool = False) -> Floats:
+        """Second derivatives with the sign changed, (items, parameters, parameters).
+
+        With ``upwards`` those of the normal density in its own coordinates where (log a, d) bends
+        the other way: no step along them leads down.
+        """
         slopes = self.slopes(x)
         out = slopes.transpose(0, 2, 1) @ self.precision @ slopes
         if self.log:  # d^2 log a / da^2 = -1 / a^2
-            out[:, 0, 0] -= self._away(x)[1][:, 0] / x[0] ** 2
+            bend, p = self._away(x)[1][:, 0], self.precision
+            own = p[:, 0, 0] - p[:, 0, 1] ** 2 / p[:, 1, 1]
+            out[:, 0, 0] -= np.where(upwards & (bend >= own), 0.0, bend) / x[0] ** 2
         return out
 
 
@@ -121,12 +134,15 @@ class ItemDensity:
                 value += self.common.gradient(x)
         return value
 
-    def information(self, x: Floats) -> Floats:
-        """Second derivatives with the sign changed, (items, parameters, parameters)."""
+    def information(self, x: Floats, *, upwards: bool = False) -> Floats:
+        """Second derivatives with the sign changed, (items, parameters, parameters).
+
+        See :meth:`Common.information`.
+        """
         size, m = x.shape
         diagonal, out = np.arange(size), np.zeros((m, size, size))
         out[:, diagonal, diagonal] = self.betas.information(x).T
         if self.common is not None:
             with np.errstate(divide="ignore", invalid="ignore"):
-                out += self.common.information(x)
+                out += self.common.information(x, upwards=upwards)
         return out

@@ -13,6 +13,7 @@ import numpy as np
 
 from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.curves import ItemModel
+from irt_dask.kernels.joint import item_maximum
 
 #: Numbers by item, category and node that are treated at a time: what a processor's cache holds.
 _CHUNK = 1 << 13
@@ -108,13 +109,19 @@ def gradient(counts: Sequence[Counts], x: Floats) -> Floats:
 def observed_information(counts: Sequence[Counts], x: Floats, free: Bools) -> Floats:
     """Second derivatives with the sign changed, (items, parameters, parameters).
 
-    By those that are ``free``, (parameters, items); for others they are 0.  Central differences of
-    four gradients, ``(8 (g(h) - g(-h)) - (g(2h) - g(-2h))) / 12 h``.
+    By those that are ``free``, (parameters, items); for others they are 0.  Of log odds
+    ``a theta + d`` they are sums; of others central differences of four gradients,
+    ``(8 (g(h) - g(-h)) - (g(2h) - g(-2h))) / 12 h``.
     """
     size, m = x.shape
     out = np.zeros((m, size, size))
     for part in counts:
         by_parameter, p = part.model.by_parameter, part.size
+        if part.model.log_odds:
+            known = free[:p, part.items].T
+            own = item_maximum.information(part.nodes, part.seen, x[:p, part.items])
+            out[part.items, :p, :p] = np.where(known[:, :, None] & known[:, None, :], own, 0.0)
+            continue
         for at, n in part.chunks():
             own, known = x[:p, at], free[:p, at]
             steep = np.abs(_flat(by_parameter(own, part.nodes))).max(axis=2)

@@ -1,14 +1,18 @@
 """The item step for log odds ``a theta + d``: the most likely slope and intercept of each item.
 
-Abilities are given.  Every item is its own small concave problem, on counts by node of ability: it
-costs items x nodes, whatever the number of persons, and Newton steps find its maximum.  (With
-asymptotes: :mod:`irt_dask.kernels.joint.item_climb`; any curves: :mod:`irt_dask.items.maximum`.)
+Abilities are given.  Every item is its own small problem, on counts by node of ability: it costs
+items x nodes, whatever the number of persons, and Newton steps find its maximum.  It is concave,
+also with a normal density of (a, d); with one of (log a, d) where it is not, the density's own
+curvature leads up.  (With asymptotes: :mod:`irt_dask.kernels.joint.item_climb`; any curves:
+:mod:`irt_dask.items.maximum`.)
 """
 
 from __future__ import annotations
 
 import math
 from typing import NamedTuple
+
+import numpy as np
 
 from irt_dask.arrays import Floats
 from irt_dask.kernels.base.compiled import jit
@@ -37,6 +41,18 @@ class Box(NamedTuple):
 
     low: Floats
     high: Floats
+
+
+class Normal(NamedTuple):
+    """Normal densities of (a, d), or with ``log`` of (log a, d), of each item; none if empty."""
+
+    mean: Floats  # (items, 2)
+    precision: Floats  # (items, 2, 2)
+    log: bool
+
+
+#: No density.
+FLAT = Normal(np.empty((0, 2)), np.empty((0, 2, 2)), False)
 
 
 @jit
@@ -76,12 +92,41 @@ def _derivatives(
 
 
 @jit
+def _at(
+    nodes: Floats, seen: Floats, right: float, right_ability: float, a: float, d: float, j: int,
+    prior: Normal,
+) -> tuple[float, float, float, float, float, float]:  # fmt: skip
+    """As :func:`_derivatives`, with the density of item j, if there is one.
+
+    Where both together bend upwards, the Hessian is that of a density normal at this very place.
+    """
+    value, ga, gd, haa, had, hdd = _derivatives(nodes, seen, right, right_ability, a, d)
+    if prior.mean.shape[0] == 0:
+        return value, ga, gd, haa, had, hdd
+    p, slope = prior.precision[j], 1.0 / a if prior.log else 1.0  # of the coordinate by a
+    away_a = (math.log(a) if prior.log else a) - prior.mean[j, 0]
+    away_d = d - prior.mean[j, 1]
+    pull_a, pull_d = p[0, 0] * away_a + p[0, 1] * away_d, p[0, 1] * away_a + p[1, 1] * away_d
+    value -= 0.5 * (away_a * pull_a + away_d * pull_d)
+    ga -= pull_a * slope
+    gd -= pull_d
+    haa += p[0, 0] * slope * slope
+    had += p[0, 1] * slope
+    hdd += p[1, 1]
+    if prior.log:
+        bent = haa - pull_a * slope * slope  # d^2 log a / da^2 = -1 / a^2
+        if bent * hdd > had * had:
+            haa = bent
+    return value, ga, gd, haa, had, hdd
+
+
+@jit
 def _maximise_one(
     nodes: Floats, seen: Floats, right: float, right_ability: float, a: float, d: float,
-    low: Floats, high: Floats,
+    low: Floats, high: Floats, j: int, prior: Normal,
 ) -> tuple[float, float]:  # fmt: skip
-    """Projected Newton ascent with backtracking on a concave function of (a, d) in a box."""
-    value, ga, gd, haa, had, hdd = _derivatives(nodes, seen, right, right_ability, a, d)
+    """Projected Newton ascent with backtracking on a function of (a, d) in a box."""
+    value, ga, gd, haa, had, hdd = _at(nodes, seen, right, right_ability, a, d, j, prior)
     for _ in range(100):
         # A parameter at a bound whose gradient points outwards stays there.
         hold_a = low[0] == high[0] or (a <= low[0] and ga <= 0.0) or (a >= high[0] and ga >= 0.0)
@@ -103,7 +148,7 @@ def _maximise_one(
         for _ in range(40):
             na = min(max(a + size * step_a, low[0]), high[0])
             nd = min(max(d + size * step_d, low[1]), high[1])
-            new, ga, gd, haa, had, hdd = _derivatives(nodes, seen, right, right_ability, na, nd)
+            new, ga, gd, haa, had, hdd = _at(nodes, seen, right, right_ability, na, nd, j, prior)
             if new >= value or longest < _CERTAIN:  # where values no longer tell, Newton does
                 moved = True
                 break
@@ -119,21 +164,41 @@ def _maximise_one(
 @jit
 def _maximise(
     nodes: Floats, seen: Floats, right: Floats, right_ability: Floats, low: Floats, high: Floats,
-    x: Floats,
+    prior: Normal, x: Floats,
 ) -> None:  # fmt: skip
     for j in range(x.shape[1]):
         f = seen[j if seen.shape[0] > 1 else 0]
         lo, hi = occupied(f)
         x[0, j], x[1, j] = _maximise_one(
-            nodes[lo:hi], f[lo:hi], right[j], right_ability[j], x[0, j], x[1, j], low, high
-        )
+            nodes[lo:hi], f[lo:hi], right[j], right_ability[j], x[0, j], x[1, j], low, high,
+            j, prior,
+        )  # fmt: skip
 
 
-def maximise(counts: Counts, start: Floats, box: Box) -> Floats:
-    """Maximise each item's log-likelihood over a box, from slopes and intercepts ``start`` on.
+def maximise(counts: Counts, start: Floats, box: Box, prior: Normal = FLAT) -> Floats:
+    """Maximise each item's log-likelihood, with a log density, over a box.
 
-    Further rows of ``start`` stay as they are.
+    From slopes and intercepts ``start`` on; further rows of it stay as they are.
     """
     out = start.copy()
-    _maximise(*counts[:4], *box, out)
+    _maximise(*counts[:4], *box, prior, out)
+    return out
+
+
+@jit
+def _information(nodes: Floats, seen: Floats, x: Floats, out: Floats) -> None:
+    for j in range(x.shape[1]):
+        f = seen[j if seen.shape[0] > 1 else 0]
+        _, _, _, haa, had, hdd = _derivatives(nodes, f, 0.0, 0.0, x[0, j], x[1, j])
+        out[j, 0, 0], out[j, 1, 1] = haa, hdd
+        out[j, 0, 1] = out[j, 1, 0] = had
+
+
+def information(nodes: Floats, seen: Floats, x: Floats) -> Floats:
+    """Second derivatives of each item's log-likelihood, sign changed, (items, 2, 2), at (2, items).
+
+    Observed and expected are one: responses are not in it.
+    """
+    out = np.empty((x.shape[1], 2, 2))
+    _information(nodes, seen, x, out)
     return out
