@@ -229,7 +229,7 @@ def next_items(
     ------
     InputError
         If items of the responses are not in the bank; categories differ; n is below 1; an option
-        is out of range; persons times n exceed 10^7; abilities lie beyond 8 SDs,
+        is out of range; persons times n exceed 10^7; abilities lie beyond 16 SDs,
         or their posterior has one below .012 (thousands of steep questions answered).
 
     Warns

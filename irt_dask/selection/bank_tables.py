@@ -1,9 +1,10 @@
 """A bank as adaptive tests need it: curves of all questions on nodes of ability, made once.
 
-Posteriors of a person lie on the nodes ``FINE``, 1 / 64 apart; what all questions say, of which
-there may be 100,000, is tabulated on every fourth of those between -6 and 6, where next questions
-are compared.  Sums over all questions are smooth, and go from these nodes to the fine ones by cubic
-splines (an error of the order of 1e-8 of the sum).
+Posteriors of a person lie on the nodes ``FINE``, 1 / 64 apart; next questions are compared on every
+fourth of these, ``NODES``.  What all questions say there, of which there may be 100,000, is
+tabulated between -6 and 6, and computed each time for whoever is beyond.  Sums over all questions
+are smooth, and go from these nodes to the fine ones by cubic splines (an error of the order of 1e-8
+of the sum).
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ from irt_dask.selection.by_item import weights_of
 from irt_dask.selection.questions import points_of
 
 #: Nodes of ability in a unit, and how far they go: of posteriors, of tables of all questions.
-_PER_UNIT, _FAR = 64, 8
+_PER_UNIT, _FAR = 64, 16
 _STEP, _NEAR = 4, 6
 FINE: Floats = np.arange(-_FAR * _PER_UNIT, _FAR * _PER_UNIT + 1) / _PER_UNIT
-#: Places of the nodes of tables among the fine ones.
-PLACES: Ints = np.arange((_FAR - _NEAR) * _PER_UNIT, (_FAR + _NEAR) * _PER_UNIT + 1, _STEP)
-NODES: Floats = FINE[PLACES]
-#: Distance of the nodes of tables.
+#: Nodes at which questions are compared, and their distance.
+EVERY = slice(None, None, _STEP)
+NODES: Floats = FINE[EVERY]
 SPACING = _STEP / _PER_UNIT
+#: Those of tables: from where on, and where they end.
+FIRST, END = (_FAR - _NEAR) * _PER_UNIT // _STEP, (_FAR + _NEAR) * _PER_UNIT // _STEP + 1
 #: Questions whose curves are computed at a time; numbers up to which sums need no spline.
 _TOGETHER, _FEW = 1024, 1 << 21
 #: Bytes of curves of single questions that a bank keeps.
@@ -68,7 +70,7 @@ class Sums(NamedTuple):
 class Table(NamedTuple):
     """Probabilities of all categories but the first, (nodes, rows): a node's are contiguous."""
 
-    p: Floats
+    p: Floats  # of the nodes from FIRST to END
     points: Floats  # what a response of the category adds, (rows,)
     first: Ints  # first row of each question
 
@@ -130,23 +132,26 @@ class Bank:
         return found
 
     def _table(self) -> Table:
-        items = self.items
+        items, nodes = self.items, NODES[FIRST:END]
         n_rows = int(items.first[-1]) - items.n_items
         refuse_beyond_memory(
-            8.0 * NODES.size * n_rows, f"curves of {items.n_items} items at {NODES.size} abilities"
+            8.0 * nodes.size * n_rows, f"curves of {items.n_items} items at {nodes.size} abilities"
         )
         upper = np.ones(items.first[-1], dtype=bool)
         upper[items.first[:-1]] = False
-        p = np.empty((NODES.size, n_rows))
+        p = np.empty((nodes.size, n_rows))
         first = items.first - np.arange(items.n_items + 1)
-        for k in range(0, items.n_items, _TOGETHER):
-            part = np.arange(k, min(k + _TOGETHER, items.n_items))
-            own = items.take(part)
-            some = np.exp(own.log_p(NODES))
-            some[own.empty] = 0.0
-            rows = upper[items.first[part[0]] : items.first[part[-1] + 1]]
-            p[:, first[part[0]] : first[part[-1] + 1]] = some[rows].T
+        for lo in range(0, items.n_items, _TOGETHER):
+            hi = min(lo + _TOGETHER, items.n_items)
+            p[:, first[lo] : first[hi]] = self.upper(lo, hi, nodes)
         return Table(p, points_of(items, self.weights)[upper], first[:-1])
+
+    def upper(self, lo: int, hi: int, nodes: Floats) -> Floats:
+        """Probabilities of all categories but the first of some questions, (nodes, rows)."""
+        own = self.items.take(np.arange(lo, hi))
+        p = np.exp(own.log_p(nodes))
+        p[own.empty] = 0.0
+        return np.delete(p, own.first[:-1], axis=0).T
 
     def _sums(self, items: ItemSet) -> Sums:
         every = 1 if items.first[-1] * FINE.size <= _FEW else _STEP

@@ -19,12 +19,14 @@ from typing import NamedTuple
 import numpy as np
 
 from irt_dask.arrays import Floats
-from irt_dask.selection.bank_tables import FINE, NODES, PLACES, SPACING
+from irt_dask.selection.bank_tables import END, EVERY, FINE, FIRST, NODES, SPACING
 from irt_dask.selection.one_person import Person
 
 CRITERIA = ("ability", "information", "total", "design")
 #: How far from the posterior mean nodes count, in SDs, and how many there are in an SD.
 _SDS, _IN_SD = 6.0, 2.0
+#: Share of a posterior that may lie beyond the table.
+_BEYOND = 1e-6
 #: Rows of tables that are multiplied at a time; probabilities below this say nothing.
 _AT_ONCE, _NOTHING = 1 << 13, 1e-12
 
@@ -43,7 +45,7 @@ class Told(NamedTuple):
 class Window(NamedTuple):
     """Nodes of the table that matter for a person."""
 
-    nodes: slice
+    nodes: slice  # of NODES
     mass: Floats
     ability: Floats  # less its mean
     rest: Floats  # expected total of the questions not asked, less its mean
@@ -52,18 +54,23 @@ class Window(NamedTuple):
 
 
 def window(person: Person) -> Window:
-    """Nodes within 6 SDs of the posterior mean, at least two in an SD."""
+    """Nodes within 6 SDs of the posterior mean, at least two in an SD.
+
+    They are those of the table, unless some of the posterior lies beyond it.
+    """
     w = person.weights()
     mean = float(w @ FINE)
     sd = float(np.sqrt(w @ (FINE - mean) ** 2))
     stride = max(1, int(sd / _IN_SD / SPACING))
     lo = int(np.searchsorted(NODES, mean - _SDS * sd))
     hi = int(np.searchsorted(NODES, mean + _SDS * sd, side="right"))
-    lo, hi = min(lo, NODES.size - 3), max(hi, 3)
+    inside = w[EVERY][FIRST:END].sum() > (1.0 - _BEYOND) * w[EVERY].sum()
+    least, most = (FIRST, END) if inside else (0, NODES.size)
+    lo, hi = min(max(lo, least), most - 3), max(min(hi, most), least + 3)
     nodes = slice(lo, hi, stride)
-    mass = w[PLACES][nodes]
+    mass = w[EVERY][nodes]
     mass = mass / mass.sum()
-    expected, variance = (x[PLACES][nodes] for x in person.rest())
+    expected, variance = (x[EVERY][nodes] for x in person.rest())
     ability = NODES[nodes]
     return Window(
         nodes, mass, ability - mass @ ability, expected - mass @ expected, float(mass @ variance),
@@ -98,13 +105,15 @@ def _products(person: Person, at: Window, criterion: str) -> Told:
     if total:
         rows.append(at.mass * at.rest)
     left = np.stack(rows)
+    inner = slice(at.nodes.start - FIRST, at.nodes.stop - FIRST, at.nodes.step)
+    tabled = at.nodes.start >= FIRST and at.nodes.stop <= END
     gain, mean, spread = np.zeros((3, n))
     lo = 0
     while lo < n:
         hi = int(np.searchsorted(ends, ends[lo] + _AT_ONCE, side="right")) - 1
         hi = min(max(hi, lo + 1), n)
         part = slice(ends[lo], ends[hi])
-        p = table.p[at.nodes, part]
+        p = table.p[inner, part] if tabled else person.bank.upper(lo, hi, NODES[at.nodes])
         own = _Part(left @ p, table.points[part], table.first[lo:hi] - ends[lo], p, at)
         mean[lo:hi], spread[lo:hi] = own.predicted()
         if total:

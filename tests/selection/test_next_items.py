@@ -321,7 +321,7 @@ def test_what_is_wrong_is_said():
         irt.next_items(registry.as_responses(registry.values(9)), registry.BANKS["plane"])
     far = bank(np.full(40, 1.0), np.full(40, 60.0))
     y = np.ones((1, 40), dtype=np.int8)
-    with pytest.raises(InputError, match=r"person 0: ability lies beyond 8 standard deviations"):
+    with pytest.raises(InputError, match=r"person 0: ability lies beyond 16 standard deviations"):
         quiet(irt.next_items, irt.from_array(y[:, :39], item_id=list(map(str, range(39)))), far)
 
 

@@ -219,6 +219,26 @@ def test_tests_end_by_their_rules():
     assert finished(irt.Session(easy, max_items=4), y, names).stopped == "max_items"
 
 
+@pytest.mark.parametrize("criterion", ["ability", "information", "total", "design"])
+def test_somebody_far_beyond_all_questions_is_asked_on(criterion):
+    """Steep questions up to a difficulty of 14, all right: the next are about ability."""
+    difficulty = np.linspace(-1.0, 14.0, 76)
+    items = bank(np.full(76, 3.0), difficulty)
+    session = irt.Session(items, criterion=criterion, max_items=70, seed=3)
+    beyond = []
+    while (item := session.next()) is not None:
+        ability = quiet(session.estimates)["person_ability"].item() if session.asked else 0.0
+        if 7.0 < ability < 12.0:  # the nearest ones have been asked, as ability follows
+            beyond.append(abs(difficulty[int(item)] - ability))
+        session.answer(item, 1)
+    found, scored = quiet(session.estimates), quiet(irt.score, session.responses(), items)
+    assert scored["person_ability"].item() > 9.0
+    assert found["person_ability"].item() == pytest.approx(scored["person_ability"].item(), 1e-6)
+    if criterion in ("ability", "information"):
+        assert len(beyond) > 20
+        assert max(beyond) < 1.0
+
+
 def test_a_session_goes_on_from_its_state_to_the_same_bits(tmp_path):
     path = tmp_path / "bank.json"
     irt.write_items(TWO, path)
