@@ -121,7 +121,9 @@ def likeliest(problem: Problem, start: Floats, *, steps: int, precision: float) 
     log_odds = all(c.model.log_odds for c in problem.counts)
     if not log_odds or problem.shares or not alike or problem.prior.betas.informative:
         return maximise(problem, start, steps=steps, precision=precision)
-    box, out, common = item_maximum.Box(low[:, 0], high[:, 0]), start.copy(), problem.prior.common
+    box, common = item_maximum.Box(low[:, 0], high[:, 0]), problem.prior.common
+    start = np.clip(start, low, high)
+    out = start.copy()
     for c in problem.counts:
         right = c.higher[:, 0]
         sums = item_maximum.Counts(c.nodes, c.seen, right.sum(axis=1), right @ c.nodes, right[:0])

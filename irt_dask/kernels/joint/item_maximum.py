@@ -200,5 +200,5 @@ def information(nodes: Floats, seen: Floats, x: Floats) -> Floats:
     Observed and expected are one: responses are not in it.
     """
     out = np.empty((x.shape[1], 2, 2))
-    _information(nodes, seen, x, out)
+    _information(nodes, seen, np.ascontiguousarray(x), out)
     return out
