@@ -25,6 +25,9 @@ class Progress:
         self._in_lines = option is None and not self._wanted
         self._bar: Any = None
         self._begun = self._said = time.monotonic()
+        self._done = 0
+        #: Where a loop began, from which rates are taken: time, and steps done before.
+        self._loop = self._begun, 0
 
     def __enter__(self) -> Progress:
         return self
@@ -34,7 +37,10 @@ class Progress:
             self._bar.close()
 
     def update(self, done: int, total: int | None) -> None:
-        """Report that ``done`` of ``total`` steps are finished."""
+        """Report that ``done`` of ``total`` steps are finished; fewer than before: another loop."""
+        again, self._done = done < self._done, done
+        if again:
+            self._loop = time.monotonic(), done
         if self._call is not None:
             self._call(self.stage, done, total)
         elif self._wanted:
@@ -42,11 +48,17 @@ class Progress:
                 from tqdm import tqdm
 
                 self._bar = tqdm(total=total, desc=self.stage, delay=2, file=sys.stderr)
+            if again:
+                self._bar.reset(total)
             self._bar.n = done
             self._bar.refresh() if done == total else self._bar.update(0)
         elif self._in_lines and (now := time.monotonic()) - self._said >= LINE:
             self._said = now
-            _tell(f"{self.stage}: {_so_far(done, total, now - self._begun)}")
+            begun, before = self._loop
+            rate = (done - before) / (now - begun) if now > begun else 0.0
+            known = done > before or not done  # the first step of a further loop tells no rate
+            so_far = _so_far(done, total, now - self._begun, rate if known else None)
+            _tell(f"{self.stage}: {so_far}")
 
     def waiting(self, seconds: float) -> None:
         """Say that no task has finished for so long: nothing is wrong yet."""
@@ -68,17 +80,17 @@ def _tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _so_far(done: int, total: int | None, seconds: float) -> str:
-    """Steps, their rate, and the time that the others take at that rate."""
-    rate = done / seconds
-    speed = f"{rate:.3g} a second" if rate >= 1.0 or not done else f"{1 / rate:.3g} s each"
+def _so_far(done: int, total: int | None, seconds: float, rate: float | None) -> str:
+    """Steps, their rate if it is known, and the time that the others take at that rate."""
+    speed = left = ""
+    if rate is not None:
+        speed = f", {rate:.3g} a second" if rate >= 1.0 or not rate else f", {1 / rate:.3g} s each"
+        if rate and total is not None:  # fits may end earlier
+            left = f", up to {time_in_words((total - done) / rate)} left"
     if total is None:
-        return f"{done:,} after {time_in_words(seconds)}, {speed}"
-    left = (
-        f", up to {time_in_words((total - done) / rate)} left" if done else ""
-    )  # fits may end earlier
+        return f"{done:,} after {time_in_words(seconds)}{speed}"
     share = 100 * done / total if total else 100.0
-    return f"{done:,} of {total:,} ({share:.0f}%) after {time_in_words(seconds)}, {speed}{left}"
+    return f"{done:,} of {total:,} ({share:.0f}%) after {time_in_words(seconds)}{speed}{left}"
 
 
 def time_in_words(seconds: float) -> str:

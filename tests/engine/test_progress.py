@@ -48,6 +48,18 @@ def test_few_steps_and_unknown_totals(clock, capsys, done, total, said):
     assert capsys.readouterr().err == f"chains: {said}\n"
 
 
+def test_another_loop_of_a_stage_has_a_rate_of_its_own(clock, capsys):
+    """A fit that searched for where to begin, 30 steps in a minute, and then takes 3 s a step."""
+    shown = Progress(None, "fit")
+    for done, seconds in ((30, 50.0), (1, 20.0), (21, 60.0)):
+        clock[0] += seconds
+        shown.update(done, 30 if done == 30 else 500)
+    assert capsys.readouterr().err.splitlines() == [
+        "fit: 1 of 500 (0%) after 70 s",
+        "fit: 21 of 500 (4%) after 2 min, 3 s each, up to 24 min left",
+    ]
+
+
 def test_quiet_work_and_short_work_say_nothing(clock, capsys):
     for option, seconds in ((False, 1e4), (None, 30.0)):
         shown = Progress(option, "blocks")
