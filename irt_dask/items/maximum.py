@@ -114,7 +114,7 @@ def likeliest(problem: Problem, start: Floats, *, steps: int, precision: float) 
     """As :func:`maximise`, by compiled steps for log odds ``a theta + d`` that are free.
 
     These go to the end: ``steps`` and ``precision`` are for others.  Where persons are few they
-    save a tenth of a marginal fit, with a density of slopes and intercepts more than half.
+    save a tenth of a marginal fit, with a density of slopes and intercepts a third.
     """
     low, high = problem.low, problem.high
     alike = bool((low == low[:, :1]).all() and (high == high[:, :1]).all())
