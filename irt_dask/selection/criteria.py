@@ -43,7 +43,7 @@ class Told(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Nodes of the table that matter for a person."""
+    """Nodes that matter for a person."""
 
     nodes: slice  # of NODES
     mass: Floats
