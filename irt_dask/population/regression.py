@@ -84,9 +84,15 @@ def begin(responses: Responses, prior: Any) -> Population | None:
     return Population(np.zeros((1, 1 + len(names))), np.ones(1), covariates=covariates)
 
 
-def estimate(engine: Engine, items: ItemSet, start: Population) -> Estimate:
-    """Estimate the population by EM; warns where it does not converge."""
+def estimate(
+    engine: Engine, items: ItemSet, start: Population, *, most_answers: int = 0
+) -> Estimate:
+    """Estimate the population by EM; warns where it does not converge.
+
+    most_answers: a bound of what a person answers, as of :class:`Population`.
+    """
     population, gram = prepared(engine, start)
+    population = replace(population, most_answers=most_answers)
     fitted = climb(engine, items, population, gram)
     fitted.covariance, persons = regression_errors.covariance(
         engine, items, fitted.population, gram, SD_BOUNDS[0] * 1.0001

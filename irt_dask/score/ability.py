@@ -41,7 +41,7 @@ _MAX_IN_MEMORY = 10_000_000
 _MAX_PLAUSIBLE_IN_MEMORY = 10 * _MAX_IN_MEMORY
 #: Items from which on it is asked how many of them a person answers at most, and how many times as
 #: many they have to be for nodes to rest on that.
-_MANY_ITEMS, _FEWER = 5000, 8
+_MANY_ITEMS, _FEWER = 1000, 8
 
 
 @dataclass(frozen=True)
@@ -244,14 +244,16 @@ def _population(
     engine: Engine, plan: Plan, items: xr.Dataset, start: Population | None, seed: int
 ) -> Found:
     """Estimate the population, if one is asked for; each plausible value has a draw of it."""
+    most = _most_answers(engine) if plan.n_dims == 1 else 0
     if plan.n_dims == 1 and start is None:
-        known = replace(plan.population, most_answers=_most_answers(engine))
+        known = replace(plan.population, most_answers=most)
         drawn = tuple((items_of, known, keys) for items_of, _, keys in plan.drawn)
         plan = replace(plan, population=known, drawn=drawn)
     of_link = ({}, {}) if plan.linked is None else (plan.linked.constants(), plan.linked.attrs())
     if start is None:
         return Found(_reaching(plan), of_link[0], {}, of_link[1])
-    found = regression.estimate(engine, item_set(items, engine.responses.item_id), start)
+    of_all = item_set(items, engine.responses.item_id)
+    found = regression.estimate(engine, of_all, start, most_answers=most)
     attrs = {
         "converged": found.converged,
         "n_iterations": found.passes,

@@ -1,14 +1,15 @@
 """Standard errors of marginal fits to persons of schools, over samples: with units and without.
 
-    python tests/benchmarks/sampling_units.py model samples schools persons icc icc_items
+    python tests/benchmarks/sampling_units.py model samples schools persons icc icc_items testlets
     python tests/benchmarks/sampling_units.py anchors samples schools icc_items
 
-By default: 2pl 500 100 30 0.3 0.  Prints mean standard errors over the SD of estimates, the mean,
+By default: 2pl 500 100 30 0.3 0 0.  Prints mean standard errors over the SD of estimates, the mean,
 the smallest and the largest of 12 items, and how often 95% intervals hold the mean estimate.
 ``icc`` is the intraclass correlation of ability; ``icc_items`` is the variance of logits that
-schools have on each item by itself (its topic was taught, or not).  With ``persons`` 0 schools have
-5 to 55.  With "anchors" (200 40 0.16) four of eight items keep the parameters that the persons have
-in the mean of all schools: how often tests reject them at 5%.  Seeds are fixed.
+schools have on each item by itself (its topic was taught, or not), ``testlets`` that which persons
+have on each three items together.  With ``persons`` 0 schools have 5 to 55.  With "anchors" (200 40
+0.16) four of eight items keep the parameters that the persons have in the mean of all schools: how
+often tests reject them at 5%.  Seeds are fixed.
 """
 
 import sys
@@ -23,7 +24,7 @@ ITEMS = 12
 PARAMETERS = ("intercept", "difficulty", "discrimination")
 
 
-def sample(rng, a, d, schools, persons, icc, icc_items):
+def sample(rng, a, d, schools, persons, icc, icc_items, testlets=0.0):
     """Responses, and the school of each person."""
     items = a.size
     sizes = np.full(schools, persons) if persons else rng.integers(5, 56, schools)
@@ -32,17 +33,20 @@ def sample(rng, a, d, schools, persons, icc, icc_items):
     ability += np.sqrt(1.0 - icc) * rng.standard_normal(school.size)
     logit = a * ability[:, None] + d
     logit += np.sqrt(icc_items) * rng.standard_normal((schools, items))[school]
+    if testlets:
+        each = np.sqrt(testlets) * rng.standard_normal((school.size, items // 3))
+        logit += np.repeat(each, 3, axis=1)
     return (rng.random(logit.shape) < 1.0 / (1.0 + np.exp(-logit))).astype(np.int8), school
 
 
-def main(model="2pl", samples=500, schools=100, persons=30, icc=0.3, icc_items=0.0):
-    rng = np.random.default_rng(0)
+def main(model="2pl", samples=500, schools=100, persons=30, icc=0.3, icc_items=0.0, testlets=0.0):
+    rng, spreads = np.random.default_rng(0), (float(icc), float(icc_items), float(testlets))
     schools = int(schools)
     a = np.ones(ITEMS) if model == "1pl" else rng.lognormal(0.0, 0.25, ITEMS)
     d = rng.normal(size=ITEMS)
     value, by_unit, without = np.empty((3, len(PARAMETERS), int(samples), ITEMS))
     for k in range(int(samples)):
-        y, school = sample(rng, a, d, schools, int(persons), float(icc), float(icc_items))
+        y, school = sample(rng, a, d, schools, int(persons), *spreads)
         fit = irt.fit_marginal(y, model=model, sampling_unit=school, progress=False)
         plain = irt.fit_marginal(y, model=model, progress=False)
         for i, name in enumerate(PARAMETERS):
