@@ -48,6 +48,11 @@ class Basis:
         """Number of components, the intercept included."""
         return self.loading.shape[1]
 
+    @property
+    def free(self) -> float:
+        """Share of the persons' number that coefficients leave, as (n - p) / n of a regression."""
+        return 1.0 - self.n / self.effective
+
 
 def _gram(
     block: Block, model: Conditioning, gram: design_products.Gram,

@@ -40,13 +40,15 @@ class Found:
         """Residual covariances with what the fitted coefficients took: (groups, domains, domains).
 
         Maximum likelihood takes the coefficients for known; with p coefficients of n persons whose
-        abilities were known, it would divide by n in place of n - p.
+        abilities were known, it would divide by n in place of n - p.  Of what answers say of them,
+        of covariance T given covariates, p T / n is taken, of which (n - p) / n is the mean
+        covariance of the persons' predictions, as fits find it.
         """
         out = self.fitted.model.covariance.copy()
         for g, (b, e) in enumerate(zip(self.bases, self.errors, strict=True)):
             dims = out.shape[1]
             own = e.components.reshape(b.n, dims, b.n, dims)
-            out[g] += np.einsum("cdce->de", own)
+            out[g] += np.einsum("cdce->de", own) / b.free
         return out
 
 

@@ -72,9 +72,8 @@ def used(population: xr.Dataset, items: xr.Dataset, responses: Responses) -> Use
         ]
     )
     coefficients = np.stack([b.loading @ c for b, c in zip(bases, components, strict=True)])
-    model = Conditioning(
-        of, design, labels if groups > 1 else (), coefficients, covariance - spreads
-    )
+    likeliest = covariance - spreads / np.array([b.free for b in bases])[:, None, None]
+    model = Conditioning(of, design, labels if groups > 1 else (), coefficients, likeliest)
     with np.errstate(divide="ignore"):
         degrees = 0.5 * (sd / population["residual_sd_error"].values) ** 2 + dims + 3.0
     return Used(model, bases, components, covariances, degrees, spreads)
