@@ -8,6 +8,7 @@ those of all persons, found in two passes over the covariates.
 from __future__ import annotations
 
 import dataclasses
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -15,8 +16,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from irt_dask.arrays import Floats
+from irt_dask.arrays import Floats, Ints
 from irt_dask.engine import Engine
+from irt_dask.engine.cache import keep
 from irt_dask.errors import InputError, listed
 from irt_dask.kernels.base import design_products
 from irt_dask.population.formula import INTERCEPT, Formula, Terms
@@ -275,6 +277,8 @@ class DesignedRef(WrappedRef):
     design: Design
     labels: tuple[str, ...]
     digest: str
+    #: Identity of the design of a block that has none, being in memory already.
+    token: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
     def cache_key(self) -> tuple[Any, ...] | None:
@@ -285,9 +289,19 @@ class DesignedRef(WrappedRef):
     def read(self) -> Block:
         """Return the block, design and groups included."""
         block = self.ref.read()
-        design = self.design.of(self.ref, block.n_persons, self.design.bound())
+        n = block.n_persons
+
+        def made() -> _Persons:
+            return _Persons(self.design.of(self.ref, n, self.design.bound()), self._groups())
+
+        # whoever reads a block of a store keeps all of it
+        of = keep(None if self.cache_key is not None else (self.token, "design"), made)
+        more = {} if of.group is None else {"group": of.group}
+        return dataclasses.replace(block, design=of.design, **more)
+
+    def _groups(self) -> Ints | None:
         if not self.labels:
-            return dataclasses.replace(block, design=design)
+            return None
         given = np.asarray(self.ref.groups()).astype(str)
         group = pd.Index(self.labels).get_indexer(pd.Index(given)).astype(np.int64)
         if (group < 0).any():
@@ -295,7 +309,20 @@ class DesignedRef(WrappedRef):
                 f"group {str(given[group < 0][0])!r}: the model was fitted to persons of "
                 f"{listed(self.labels)}"
             )
-        return dataclasses.replace(block, design=design, group=group)
+        return group
+
+
+@dataclass(frozen=True)
+class _Persons:
+    """What a block's persons are, of a block in memory kept between passes."""
+
+    design: Any
+    group: Ints | None
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, bytes."""
+        return int(self.design.nbytes) + (0 if self.group is None else self.group.nbytes)
 
 
 def designed(responses: Responses, design: Design, labels: tuple[str, ...]) -> Responses:
