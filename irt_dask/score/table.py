@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from irt_dask.arrays import Floats, Ints
@@ -189,23 +190,37 @@ def _inverse(items: ItemSet, side: float) -> tuple[Floats, Floats]:
 
 def _warm(items: ItemSet) -> tuple[Floats, Floats]:
     """Weighted likelihood estimate of one pattern of each score: of all, where slopes are one."""
-    if items.empty.any():
-        raise InputError(
-            "method='wle' of raw scores is not for items with categories that nobody has; use "
-            "method='eap', or score(method='wle')"
-        )
     if not _one_slope(items):
         raise InputError(
             "method='wle' of raw scores needs items of one discrimination without guessing (1PL, "
-            "partial credit, rating scale): in other models it depends on the pattern; use "
-            "score(method='wle'), or 'tcc'"
+            "partial credit, rating scale), whose categories count as they are coded: in other "
+            "models it depends on the pattern; use score(method='wle'), or 'tcc'"
         )
-    steps = items.n_categories - 1
-    before = np.cumsum(steps) - steps
-    of_item = np.arange(steps.sum() + 1)[:, None] - before
-    patterns = Dense(np.clip(of_item, 0, steps).astype(np.int8))
-    found = axis.estimates(patterns, "wle", items, STANDARD, NOBODY_APART)
+    found = axis.estimates(Dense(_patterns(items)), "wle", items, STANDARD, NOBODY_APART)
     return found["person_ability"], found["person_ability_se"]
+
+
+def _patterns(items: ItemSet) -> NDArray[np.int8]:
+    """Codes of somebody with each score, (scores, items), without categories that nobody has.
+
+    Of a score that nobody can have they are any codes.
+    """
+    possible = [np.flatnonzero(~items.empty[lo:hi]) for lo, hi in itertools.pairwise(items.first)]
+    n_scores = 1 + int((items.n_categories - 1).sum())
+    reached = [np.arange(n_scores) == 0]  # by the first items
+    for codes in possible[:-1]:
+        one = np.zeros(n_scores, dtype=bool)
+        for k in codes:
+            one[k:] |= reached[-1][: n_scores - k]
+        reached.append(one)
+    out, left = np.empty((n_scores, items.n_items), dtype=np.int8), np.arange(n_scores)
+    for j in reversed(range(items.n_items)):
+        out[:, j], open_ = possible[j][0], np.ones(n_scores, dtype=bool)
+        for k in possible[j]:
+            right = open_ & (left >= k) & reached[j][left - k]
+            out[right, j], open_[right] = k, False
+        left = np.maximum(left - out[:, j], 0)
+    return out
 
 
 def _one_slope(items: ItemSet) -> bool:
@@ -215,8 +230,11 @@ def _one_slope(items: ItemSet) -> bool:
         scores = g.model.scores(g.x)
         if scores is None:
             return False
-        multiples = np.multiply.outer(scores[:, 1], np.arange(g.model.n_categories))
-        if not np.allclose(scores, multiples, rtol=1e-12, atol=0.0):
+        codes = np.flatnonzero(np.array(g.model.category_map) >= 0)
+        rise = scores[:, codes] - scores[:, codes[:1]]
+        slope = rise[:, -1] / (codes[-1] - codes[0])
+        if not np.allclose(rise, np.outer(slope, codes - codes[0]), rtol=1e-12, atol=0.0):
             return False
-        slopes.append(scores[:, 1])
-    return np.unique(np.concatenate(slopes)).size == 1
+        slopes.append(slope)
+    of_all = np.concatenate(slopes)
+    return bool(np.allclose(of_all, of_all[0], rtol=1e-12, atol=0.0))

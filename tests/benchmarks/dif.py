@@ -1,11 +1,14 @@
 """Size of the tests of `dif` by number of persons in the groups, items known, no DIF.
 
-    python tests/benchmarks/dif.py [--tests 6000] [--weighted] [--several] [--json FILE]
+    python tests/benchmarks/dif.py [--tests 6000] [--weighted] [--several] [--shifted] [--json FILE]
 
 Shares of p-values below .05 over items and data sets: about 15 s a row on one core.  Slopes are
 log-normal (SD .3), difficulties N(0, 1), abilities N(0, 1) and, in the focal group, N(impact, 1).
 With `--weighted` persons are drawn with probabilities that fall with ability and vary otherwise,
 and have the inverse as weights; with `--several` there are three focal groups, and one test of all.
+With `--shifted` six of twenty items are .6 logits easier for the focal group; counted are the
+others' tests, with all items as anchors and with those that `anchors="iterate"` finds, and how
+often this tells the six.
 """
 
 import argparse
@@ -30,6 +33,7 @@ WEIGHTED = (
     *((20, 1000, n, -1) for n in (200, 1000)),
     (20, 10000, 10000, 0),
 )
+SHIFTED = tuple((20, 1000, n, 0) for n in (100, 200, 500, 1000))
 SEVERAL = tuple((20, 1000, n, 0) for n in (100, 500))
 KINDS = ("uniform", "nonuniform", "joint")
 
@@ -45,12 +49,17 @@ def persons(rng, n, mean, weighted):
     return theta[drawn], w[drawn]
 
 
-def low_p_values(rng, m, sizes, impact, weighted):
-    """Whether each p-value of a simulated data set is below .05, (kinds, tests)."""
+def low_p_values(rng, m, sizes, impact, weighted, shifted=0):
+    """Whether each p-value of a simulated data set is below .05, (kinds, tests).
+
+    Where the first items are ``shifted``, those of the others by anchors, and of these uniform.
+    """
     a, b = 1.1 * np.exp(rng.normal(0, 0.3, m)), rng.normal(0, 1, m)
     found = [persons(rng, n, impact * (k > 0), weighted) for k, n in enumerate(sizes)]
     theta, weight = map(np.concatenate, zip(*found, strict=True))
-    p = 1 / (1 + np.exp(-a * (theta[:, None] - b)))
+    moved = np.where(np.arange(m) < shifted, 0.6, 0.0) / a
+    focal_persons = np.arange(theta.size)[:, None] >= sizes[0]
+    p = 1 / (1 + np.exp(-a * (theta[:, None] - b + moved * focal_persons)))
     columns = {"group": np.repeat([f"g{k}" for k in range(len(sizes))], sizes)}
     if weighted:
         columns["weight"] = weight
@@ -59,6 +68,12 @@ def low_p_values(rng, m, sizes, impact, weighted):
     items = dataset(bank, item_id=r.item_id, attrs={"model": "2pl"})
     focal = "g1" if len(sizes) == 2 else None
     got = irt.dif(r, items, reference="g0", focal=focal, progress=False)
+    if shifted:
+        again = irt.dif(r, items, reference="g0", focal="g1", anchors="iterate", progress=False)
+        ways = {"all": got, "iterate": again}
+        out = {f"{way}, {k}": of[f"item_dif_{k}_p_value"].values.ravel()[shifted:] < 0.05
+               for way, of in ways.items() for k in KINDS}  # fmt: skip
+        return out | {"told": again["item_dif_uniform_p_value"].values.ravel()[:shifted] < 0.05}
     kinds = KINDS if focal else (*KINDS, "omnibus")
     return {k: got[f"item_dif_{k}_p_value"].values.ravel() < 0.05 for k in kinds}
 
@@ -69,15 +84,18 @@ def main():
     parser.add_argument("--tests", type=int, default=6000)
     parser.add_argument("--weighted", action="store_true")
     parser.add_argument("--several", action="store_true")
+    parser.add_argument("--shifted", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore", ApproximationWarning)
     rng = np.random.default_rng(5)
     settings = WEIGHTED if options.weighted else SEVERAL if options.several else SETTINGS
+    settings, shifted = (SHIFTED, 6) if options.shifted else (settings, 0)
     with table:
         for m, n_reference, n_focal, impact in settings:
             sizes = [n_reference] + [n_focal] * (3 if options.several else 1)
-            sets = max(1, options.tests // m)
-            low = [low_p_values(rng, m, sizes, impact, options.weighted) for _ in range(sets)]
+            sets = max(1, options.tests // (m - shifted))
+            made = (rng, m, sizes, impact, options.weighted, shifted)
+            low = [low_p_values(*made) for _ in range(sets)]
             share = {k: np.mean([x[k] for x in low]) for k in low[0]}
             table.add(items=m, reference=n_reference, focal=n_focal, impact=impact, **share)
 

@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.optimize import minimize
+from scipy.optimize import brentq, minimize
 
 import irt_dask as irt
 from irt_dask.errors import (
@@ -370,10 +370,45 @@ def test_raw_scores_that_nobody_can_have(gpcm):
     np.testing.assert_array_equal(np.isnan(table["score_ability"]), [False, False, True, False])
     assert table["score_probability"].values[2] == 0.0
     assert table["score_probability"].values.sum() == pytest.approx(1.0)
-    with pytest.raises(InputError, match="categories that nobody has"):
-        irt.score_table(one, method="wle")
+    assert np.isnan(irt.score_table(one, method="wle")["score_ability"].values[2])
+    with pytest.raises(InputError, match="as they are coded"):
+        irt.score_table(gpcm["collapse"].isel(items=[1]), method="wle")
     lower = irt.score_table(gpcm["keep"].isel(items=[3]), method="tcc")
     assert np.isnan(lower["score_ability"].values[3])
+
+
+def test_weighted_likelihood_of_raw_scores_with_gaps():
+    """Against the root of Warm's equation, log P written out; every pattern of a score has it."""
+    rng = np.random.default_rng(4)
+    p = np.exp(np.arange(4) * rng.normal(size=400)[:, None, None] + rng.normal(size=(3, 4)))
+    y = (rng.random((400, 3, 1)) > (p / p.sum(-1, keepdims=True)).cumsum(-1)[..., :-1]).sum(-1)
+    y[:, 1][y[:, 1] == 2], y[:, 2][y[:, 2] == 0] = 3, 1
+    items = fit(irt.from_array(y.astype(np.int8), categories=4), model="pcm",
+                null_categories="keep")  # fmt: skip
+    a = items["item_discrimination"].values[0]
+    there = [[0, 1, 2, 3], [0, 1, 3], [1, 2, 3]]
+    steps = [items["item_step_intercept"].values[j] for j in range(3)]
+    constants = [
+        np.array([0.0, *(steps[j][k - 1] for k in codes[1:])]) for j, codes in enumerate(there)
+    ]
+
+    def warm(theta: float, score: int) -> float:
+        """Derivative of the log-likelihood plus half of log I: of scores a k I = a^2 Var k."""
+        up, variance, third = -1.0 * score, 0.0, 0.0
+        for codes, c in zip(there, constants, strict=True):
+            w = np.exp(a * theta * np.array(codes) + c)
+            w /= w.sum()
+            mean = w @ codes
+            up += mean
+            variance += w @ (codes - mean) ** 2
+            third += w @ (codes - mean) ** 3
+        return float(a * (-up + 0.5 * third / variance))
+
+    table = irt.score_table(items, method="wle")
+    assert np.isnan(table["score_ability"].values).tolist() == [True] + [False] * 9
+    for score in range(1, 10):
+        want = brentq(warm, -9.0, 9.0, args=(score,), xtol=1e-12)
+        assert float(table["score_ability"][score]) == pytest.approx(want, abs=1e-7)
 
 
 def test_links(data, gpcm):
