@@ -1,4 +1,11 @@
-"""Principal components of the terms of a regression, by group, from one pass over the design."""
+"""Principal components of the terms of a regression, by group, from one pass over the design.
+
+Columns of one term of the formula (the levels of a category, or of an interaction) are brought to
+variances of 1 and products of 0 first.  Scaled each by itself, of K levels the direction in which
+the columns agree, the level without a column against all others, has a K-th of the variance of the
+other directions: where components are fewer than terms it would be left out first, and plausible
+values would draw all differences from that level towards 0.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from irt_dask.arrays import Bools, Floats
+from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.engine import Engine
 from irt_dask.errors import (
     ApproximationWarning,
@@ -39,7 +46,7 @@ class Basis:
     loading: Floats  # (terms, components), the intercept first
     weight: float  # sum of weights
     effective: float  # Kish's number of persons
-    share: float  # of the terms' variance (each scaled to 1) that components keep
+    share: float  # of the terms' variance that components keep, each term's directions scaled to 1
     determined: Bools  # (terms,)
     persons: Floats  # how many persons tell of each term, (terms,)
 
@@ -80,7 +87,7 @@ def bases(engine: Engine, model: Conditioning, n_components: int | float | None)
         kind(most, engine.n_persons) for kind in (design_products.Gram, design_products.Products)
     )
     scale = fixed_point.scale_for(engine.n_persons * most)
-    out, names = [], model.labels or ("",)
+    out, names, together = [], model.labels or ("",), model.design.together()
     for name, (a, b, c) in zip(
         names, by_group(engine, model, _gram, gram, powers, scale), strict=True
     ):
@@ -94,14 +101,15 @@ def bases(engine: Engine, model: Conditioning, n_components: int | float | None)
         moments = np.stack([powers.value(b[:, k]) for k in range(3)]) / weight
         # with frequencies a row stands for so many persons
         effective = weight**2 / square if engine.sampled else weight
-        out.append(_basis(products, moments, weight, effective, n_components, name))
+        of = (products, moments, weight, effective)
+        out.append(_basis(*of, n_components, name, together))
     _warn(model, out)
     return out
 
 
 def _basis(
     products: Floats, moments: Floats, weight: float, effective: float,
-    n_components: int | float | None, name: str,
+    n_components: int | float | None, name: str, together: Ints,
 ) -> Basis:  # fmt: skip
     mean = products[0].copy()
     centred = products - np.outer(mean, mean)
@@ -109,9 +117,15 @@ def _basis(
     varies = sd > 1e-6
     varies[0] = False
     at = np.flatnonzero(varies)
-    values, vectors = np.linalg.eigh(centred[np.ix_(at, at)] / np.outer(sd[at], sd[at]))
-    values, vectors = values[::-1], vectors[:, ::-1]
+    correlation = centred[np.ix_(at, at)] / np.outer(sd[at], sd[at])
+    values, vectors = _components(correlation)
     there = int((values > _LEAST).sum())
+    lost = np.zeros(len(mean), dtype=bool)
+    lost[at] = (np.abs(vectors[:, there:]) > _SHARE).any(axis=1)
+    if n_components is not None:
+        white = _apart(correlation, together[at])
+        values, turned = _components(white.T @ correlation @ white)
+        vectors = white @ turned
     kept = _kept(values[:there], n_components)
     of = f"group {name!r}: " if name else ""
     if effective < _LEAST_OF_EACH * (kept + 1):
@@ -124,8 +138,6 @@ def _basis(
     loading[at, 1:] = vectors[:, :kept] / np.sqrt(values[:kept]) / sd[at, None]
     loading[0] = -mean @ loading
     loading[0, 0] = 1.0
-    lost = np.zeros(len(mean), dtype=bool)
-    lost[at] = (np.abs(vectors[:, there:]) > _SHARE).any(axis=1)
     determined = varies & ~lost
     determined[0] = True
     second, third, fourth = moments
@@ -136,6 +148,27 @@ def _basis(
     total = max(float(values[:there].sum()), 1e-300)
     share = float(values[:kept].sum()) / total if at.size else 1.0
     return Basis(loading, weight, effective, share, determined, persons)
+
+
+def _components(products: Floats) -> tuple[Floats, Floats]:
+    """Variances, the largest first, and directions."""
+    values, vectors = np.linalg.eigh(products)
+    return values[::-1], vectors[:, ::-1]
+
+
+def _apart(correlation: Floats, together: Ints) -> Floats:
+    """Matrix to columns that have variance 1 and no products among those of one term.
+
+    As near to the columns as that goes (the inverse root), 0 in directions in which there is
+    nothing.
+    """
+    out = np.zeros_like(correlation)
+    for k in np.unique(together):
+        its = np.flatnonzero(together == k)
+        values, vectors = np.linalg.eigh(correlation[np.ix_(its, its)])
+        root = np.where(values > _LEAST, 1.0 / np.sqrt(np.maximum(values, _LEAST)), 0.0)
+        out[np.ix_(its, its)] = (vectors * root) @ vectors.T
+    return out
 
 
 def _kept(values: Floats, n_components: int | float | None) -> int:

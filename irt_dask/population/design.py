@@ -125,6 +125,17 @@ class Design:
             )
         return design_products.rounded(x)
 
+    def together(self) -> Ints:
+        """A number for each term, the same for columns of one term of the formula."""
+        terms = self.bound()
+        if terms is None:
+            return np.zeros(1, dtype=np.int64)
+        of = np.empty(len(terms.names), dtype=np.int64)
+        for k, columns in enumerate(terms.columns):
+            of[columns] = k
+        alone = len(terms.columns) + np.arange(self.n_terms - of.size)  # of what is not known
+        return np.concatenate([of[_order(terms)], alone])
+
     def original(self) -> Floats:
         """Matrix from coefficients of the design to those of the terms as they are."""
         to = np.diag(1.0 / self.half)

@@ -59,6 +59,11 @@ class Terms:
         self._spec = spec
         self.names = [str(c) for c in spec.column_names]
 
+    @property
+    def columns(self) -> list[list[int]]:
+        """Columns of each term of the formula, such as those of a category's levels."""
+        return [list(k) for k in self._spec.term_indices.values()]
+
     def matrix(self, rows: pd.DataFrame) -> Floats:
         """(rows, terms) of rows that lack nothing."""
         return np.asarray(self._spec.get_model_matrix(rows, context=_CONTEXT), dtype=np.float64)

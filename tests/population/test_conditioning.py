@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import warnings
 from typing import Any
 
@@ -250,13 +251,14 @@ def test_components_that_keep_everything_change_nothing() -> None:
     np.testing.assert_allclose(
         whole["regression_coefficient"], four["regression_coefficient"], atol=5e-6
     )
-    assert share.attrs["n_components"] == [2]
+    assert share.attrs["n_components"] == [3]
     assert 0.6 <= share.attrs["component_share"][0] < 1.0
     assert share.attrs["log_likelihood"] < whole.attrs["log_likelihood"]
-    terms = np.column_stack([data.x, data.x**2, data.kind == 2.0, data.kind == 3.0])
-    values = np.linalg.eigvalsh(np.corrcoef(terms.T))[::-1]
+    kind = np.column_stack([data.kind == 2.0, data.kind == 3.0]).astype(float)
+    apart = np.linalg.svd(kind - kind.mean(axis=0), full_matrices=False)[0]  # of one category
+    values = np.linalg.eigvalsh(np.corrcoef(np.column_stack([data.x, data.x**2, apart]).T))[::-1]
     # persons without responses are none; here there are some items for everybody
-    assert share.attrs["component_share"][0] == pytest.approx(values[:2].sum() / 4.0, abs=1e-5)
+    assert share.attrs["component_share"][0] == pytest.approx(values[:3].sum() / 4.0, abs=1e-5)
 
 
 def test_terms_that_follow_from_others_are_named() -> None:
@@ -412,3 +414,38 @@ def test_standard_errors_hold_what_is_not_known_of_items() -> None:
         known(responses, of.bank, domains=of.domains, n_item_draws=4)
     with pytest.raises(irt.InputError, match="give 10 or more"):
         known(responses, bank, domains=of.domains, n_item_draws=1)
+
+
+def test_components_leave_no_level_out_first() -> None:
+    """Of eight categories of four levels: how much of "the first level against the others" is kept.
+
+    Columns scaled each by itself have that direction at a fourth of the others' variance, and 95%
+    of the variance would lose three of eight such differences whole.
+    """
+    data = made(1500, 1)
+    rng = np.random.default_rng(3)
+    codes = rng.integers(0, 4, (1500, 8))
+    persons = {f"c{k}": codes[:, k].astype(float) for k in range(8)}
+    r = irt.from_array(data.y, item_id=data.ids, persons=persons)
+    formula = " + ".join(f"C({name})" for name in persons)
+    fit = irt.fit_population(r, data.bank, covariates=formula, n_components=0.95)
+    assert fit.attrs["n_components"] == [23]
+    terms = np.column_stack([codes[:, k] == level for k in range(8) for level in (1, 2, 3)])
+    terms = terms - terms.mean(axis=0)
+    left, size, _ = np.linalg.svd(terms / terms.std(axis=0), full_matrices=False)
+    alone = left[:, : 1 + np.searchsorted(np.cumsum(size**2), 0.95 * (size**2).sum())]
+
+    def kept(of: Any) -> Any:
+        against = np.column_stack([(codes[:, k] > 0) - (codes[:, k] > 0).mean() for k in range(8)])
+        return ((of.T @ against) ** 2).sum(axis=0) / (against**2).sum(axis=0)
+
+    predictors = terms @ _per_term(fit)
+    own = np.linalg.svd(predictors, full_matrices=False)[0]
+    assert kept(own).min() > 0.75
+    assert kept(alone).min() < 0.5
+
+
+def _per_term(fit: Any) -> Any:
+    """Components over the terms as they are, without the intercept."""
+    said = json.loads(fit.attrs["design"])
+    return fit["component_loading"].values[0, 1:, 1:] / np.array(said["half"])[1:, None]
