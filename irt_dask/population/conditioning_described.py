@@ -116,6 +116,7 @@ def _values(found: Found) -> tuple[dict[str, Any], dict[str, Any]]:
     corrected = found.corrected()
     sd = np.sqrt(np.diagonal(corrected, axis1=1, axis2=2))
     i, j = np.triu_indices(dims)
+    elements = np.empty((groups, i.size, i.size))
     (error, sd_se), r_se = np.empty((2, groups, dims)), np.full((groups, dims, dims), np.nan)
     mean, mean_se, total = np.empty((groups, dims)), np.empty((groups, dims)), corrected.copy()
     for g, (b, e, c) in enumerate(zip(of, found.errors, found.fitted.components, strict=True)):
@@ -131,12 +132,13 @@ def _values(found: Found) -> tuple[dict[str, Any], dict[str, Any]]:
         own = np.diag(e.components)[:dims]
         mean[g] = c[0]
         mean_se[g] = np.sqrt(own + np.diag(explained) / b.effective)
+        elements[g] = e.elements
         error[g], r_se[g] = _residual_errors(corrected[g], e.elements, i, j)
         sd_se[g] = error[g]
         if e.units is not None:
             mean_se[g] = e.units.of_mean
-            elements = e.units.covariance(e.units.elements)
-            sd_se[g], r_se[g] = _residual_errors(corrected[g], elements, i, j)
+            of_units = e.units.covariance(e.units.elements)
+            sd_se[g], r_se[g] = _residual_errors(corrected[g], of_units, i, j)
     total_sd = np.sqrt(np.diagonal(total, axis1=1, axis2=2))
     data = {
         "regression_coefficient": coefficient, "regression_coefficient_se": se,
@@ -148,7 +150,8 @@ def _values(found: Found) -> tuple[dict[str, Any], dict[str, Any]]:
         "explained_share": 1.0 - (sd / total_sd) ** 2,
         "component_loading": loading, "component_coefficient": component,
         "component_coefficient_covariance": covariance,
-        "residual_sd_error": error,  # whatever the units: values are drawn with it
+        # whatever the units: values are drawn with these
+        "residual_sd_error": error, "residual_element_covariance": elements,
     }  # fmt: skip
     return data, {}
 

@@ -24,6 +24,9 @@ from irt_dask.population.domains import domains_of
 from irt_dask.store import Responses
 from irt_dask.store.labels import by_number
 
+#: Standard deviation, in logarithms, of a draw of a residual variance in any direction, at most:
+#: where less is known a normal error of it says nothing.
+_MOST_SPREAD = 0.7
 #: Share of residual variance in any direction that is taken away for the coefficients' errors.
 _MOST_TAKEN = 0.5
 
@@ -37,6 +40,7 @@ class Used:
     components: list[Floats]  # by group, (components, domains)
     covariances: list[Floats]  # of these, domains fastest
     degrees: Floats  # of each residual variance's distribution, (groups, domains)
+    elements: Floats | None  # covariances of residual covariances' elements, (groups, pairs, pairs)
     spreads: Floats  # mean over persons of the covariance of u B, (groups, domains, domains)
 
 
@@ -76,7 +80,9 @@ def used(population: xr.Dataset, items: xr.Dataset, responses: Responses) -> Use
     model = Conditioning(of, design, labels if groups > 1 else (), coefficients, likeliest)
     with np.errstate(divide="ignore"):
         degrees = 0.5 * (sd / population["residual_sd_error"].values) ** 2 + dims + 3.0
-    return Used(model, bases, components, covariances, degrees, spreads)
+    known = population.get("residual_element_covariance")
+    elements = None if known is None or np.isnan(known.values).any() else known.values
+    return Used(model, bases, components, covariances, degrees, elements, spreads)
 
 
 def _center(likeliest: Floats, spread: Floats, per_person: float) -> Floats:
@@ -139,8 +145,9 @@ def drawn(
 ) -> list[Conditioning]:
     """Models that plausible values are drawn under, one each.
 
-    Coefficients are normal about the estimates; residual covariances are inverse Wishart, their
-    degrees of freedom such that variances spread as their standard errors say.  With ``item_sets``,
+    Coefficients are normal about the estimates; residual covariances spread as the errors of all
+    their elements say (of more than three domains inverse Wishart, their degrees of freedom such
+    that variances spread as their standard errors say).  With ``item_sets``,
     a data set of items for each value, the model is fitted again under them first.
     """
     out = []
@@ -157,7 +164,10 @@ def drawn(
             normal = vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.standard_normal(len(v)))
             coefficients[g] = basis.loading @ (c + normal.reshape(c.shape))
             center = _center(covariance[g], of.spreads[g], basis.n / basis.effective)
-            covariance[g] = _covariance(center, of.degrees[g], rng)
+            if of.elements is None:
+                covariance[g] = _covariance(center, of.degrees[g], rng)
+            else:
+                covariance[g] = _spread(center, of.elements[g], rng)
         out.append(replace(model, coefficients=coefficients, covariance=covariance))
     return out
 
@@ -170,6 +180,35 @@ def _covariance(mean: Floats, degrees: Floats, rng: np.random.Generator) -> Floa
     change = np.sqrt(np.diag(x) / np.diag(mean))
     narrower = change ** (np.sqrt(least / degrees) - 1.0)
     return np.asarray(x * np.outer(narrower, narrower))
+
+
+def _spread(mean: Floats, elements: Floats, rng: np.random.Generator) -> Floats:
+    """A draw about the mean, whose elements have these covariances.
+
+    R exp(E) R with R the root of the mean and E symmetric and normal, so that to first order R E R
+    has what the elements have; E less half the mean of its square keeps the mean.  An inverse
+    Wishart distribution has one number for how well variances and correlations are known, and what
+    answers say of two domains' difference is much less than what they say of their mean: tables'
+    correlations had standard errors of .9 of what they should be.
+    """
+    values, vectors = np.linalg.eigh(mean)
+    back = vectors / np.sqrt(values) @ vectors.T
+    i, j = np.triu_indices(len(mean))
+    to = back[i][:, i] * back[j][:, j] + np.where(i == j, 0.0, 1.0) * back[i][:, j] * back[j][:, i]
+    spread, directions = np.linalg.eigh(to @ elements @ to.T)
+    root = directions * np.sqrt(np.clip(spread, 0.0, _MOST_SPREAD**2))
+
+    def symmetric(x: Floats) -> Floats:
+        out = np.zeros((*x.shape[1:], len(mean), len(mean)))
+        out[..., i, j] = out[..., j, i] = x.T
+        return out
+
+    each = symmetric(root)
+    move = symmetric((root @ rng.standard_normal(len(root)))[:, None])[0]
+    move -= 0.5 * np.einsum("kde,kef->df", each, each)
+    r = vectors * np.sqrt(values) @ vectors.T
+    of_move, turned = np.linalg.eigh(move)
+    return np.asarray(r @ (turned * np.exp(of_move)) @ turned.T @ r)
 
 
 def refuse_others(engine: Engine, of: Used, population: xr.Dataset) -> None:
