@@ -35,6 +35,8 @@ class PopulationSection(Section):
     domains: str | None = None
     by_group: bool = True
     sampling_unit: str | None = None
+    #: Draws of the items, a posterior's or by a bank's errors, that its own errors hold.
+    item_draws: int = Field(default=0, ge=0)
     composites: dict[str, dict[str, float]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -108,7 +110,8 @@ def fitted(
         responses, items, covariates=of.covariates,
         n_components=n if n is None or n < 1.0 else round(n),
         domains=None if of.domains is None else read_domains(of.domains),
-        by_group=of.by_group, sampling_unit=of.sampling_unit, client=client, progress=progress,
+        by_group=of.by_group, n_item_draws=of.item_draws, sampling_unit=of.sampling_unit,
+        client=client, progress=progress,
     )  # fmt: skip
     write_result(result, path)
     return result
