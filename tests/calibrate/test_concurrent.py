@@ -6,11 +6,14 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from scipy.special import expit
 
 import irt_dask as irt
+from irt_dask.banks.saved import write_result
 from irt_dask.calibrate.concurrent import outliers, pair_tests, residual_sums, rounds
 from irt_dask.calibrate.concurrent.in_groups import Known
+from irt_dask.cli.main import cli
 from irt_dask.errors import (
     ConvergenceWarning,
     DataWarning,
@@ -279,6 +282,23 @@ def test_freed_items_and_other_groups(some):
     rest = fit.isel(items=np.flatnonzero(fit["item_id"].values != own))
     with pytest.raises(InputError, match="item"):
         irt.score(who, rest, **ml)
+
+
+def test_the_page_of_a_concurrent_calibration(some, tmp_path):
+    """A heat map and a table of what was freed, by the command as by the function."""
+    _, _, fit = some
+    write_result(fit, tmp_path / "fit.nc")
+    told = CliRunner().invoke(
+        cli, ["report", str(tmp_path / "fit.nc"), "--out", str(tmp_path / "p.html")]
+    )
+    assert told.exit_code == 0, told.output
+    page = (tmp_path / "p.html").read_text()
+    part = page[page.index('id="freed"') :]
+    assert part.count("<img", 0, part.index("</figure>")) == 1
+    group, item = np.argwhere(fit["origin_freed"].values)[0]
+    assert str(fit["origin_id"].values[item]) in part
+    assert str(fit["group_label"].values[group]) in part
+    assert f"were freed there ({int(fit['origin_freed'].sum())} times)" in page
 
 
 def test_layouts_and_blocks_do_not_matter():
