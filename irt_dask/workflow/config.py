@@ -7,12 +7,13 @@ import json
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from irt_dask.banks.item_tables import read_item_table
 from irt_dask.clusters import ClusterConfig
 from irt_dask.clusters.config import located, validated
 from irt_dask.errors import InputError
+from irt_dask.ingest.columns.meanings import undecided
 from irt_dask.ingest.text.dialect import Dialect
 from irt_dask.ingest.text.files import kind_of
 from irt_dask.store.categories import BINARY, MOST
@@ -87,6 +88,13 @@ class DataConfig(Section):
     #: What the responses are that the data say were omitted, or not reached, in all stages.
     omitted: Treatment | None = None
     not_reached: Treatment | None = None
+
+    @field_validator("recode", mode="before")
+    @classmethod
+    def _codes_are_said(cls, recode: Any) -> Any:
+        if isinstance(recode, dict) and (what := undecided(recode)) is not None:
+            raise ValueError(what)
+        return recode
 
     @model_validator(mode="after")
     def _one_source(self) -> DataConfig:

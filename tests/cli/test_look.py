@@ -603,17 +603,27 @@ def test_words_for_right_and_wrong_are_offered_as_such(typed, tmp_path, right, w
     assert made.person_ids(0)[0] == "000"
 
 
-def test_labels_of_categories_are_offered_codes(typed, tmp_path):
-    labels = ["never", "often", "always"]
+def test_labels_of_categories_wait_for_codes(typed, tmp_path):
+    """Their order is not known: codes by how often they occur would run, and be wrong."""
+    labels = ["often", "never", "always"]
     wide("f.csv", {f"q{j}": labels * 2 for j in range(3)})
     typed("init", "f.csv")
     text = Path("pipeline.toml").read_text()
-    assert "# recode = { never = 0, often = 1, always = 2 }   # of labels" in text
+    assert '# recode = { often = "?", never = "?", always = "?" }   # of labels' in text
     assert "# categories = 3" in text
     changed = text.replace("# recode", "recode").replace("# categories", "categories")
     Path("pipeline.toml").write_text(changed)
+    told = typed("run", "pipeline.toml", code=2).err
+    assert "data.recode: 'often', 'never', 'always' still mean '?': say the code of each" in told
+    for label, code in (("never", 0), ("often", 1), ("always", 2)):
+        changed = changed.replace(f'{label} = "?"', f"{label} = {code}")
+    Path("pipeline.toml").write_text(changed)
     source, options = of_toml("pipeline.toml")
-    assert set(irt.ingest(source, "s", **options).n_categories) == {3}
+    made = irt.ingest(source, "s", **options)
+    assert set(made.n_categories) == {3}
+    assert made.to_xarray()["response"].values[:3, 0].tolist() == [1, 0, 2]
+    told = typed("ingest", "f.csv", "t", "--recode", "often=?", "--recode", "never=0", code=2).err
+    assert "recode: 'often' still means '?': say the code of each" in told
 
 
 def test_text_of_several_lines_is_no_code(typed, tmp_path):
