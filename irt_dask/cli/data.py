@@ -127,8 +127,8 @@ def _source_options(command: Any) -> Any:
                      "means: right, wrong, missing, omitted, 'not reached' or a number, for "
                      "example 9=wrong or agree=3. Repeat as needed."),
         click.option("--key", type=click.Path(), help="For raw answers: a CSV file with columns "
-                     "item and key, the right option of each item; for partial credit also score, "
-                     "with a row for each option that has one."),
+                     "item and key (or answer), the right option of each item; for partial credit "
+                     "also score, with a row for each option that has one."),
         click.option("--categories", multiple=True, metavar="K", help="Number of categories of all "
                      "items (codes 0 to K - 1; default 2), or A=K,B=K (repeat as needed), or a CSV "
                      "file with columns item and categories, or 'data': by the highest code."),
