@@ -626,6 +626,16 @@ def test_labels_of_categories_wait_for_codes(typed, tmp_path):
     assert "recode: 'often' still means '?': say the code of each" in told
 
 
+def test_answers_that_a_key_of_scores_does_not_have_are_seen(typed, tmp_path):
+    wide("f.csv", {"q1": ["both", "bothh", "one"] * 2, "q2": ["A", "B", "C"] * 2})
+    Path("k.csv").write_text("item,answer,score\nq1,both,2\nq1,one,1\nq2,A,1\n")
+    options = ("--key", "k.csv", "--null-categories", "keep")
+    said = "f.csv: 2 answer(s) score 0 as the key does not have them: 'bothh' to the item 'q1' (2)"
+    assert typed("check", "f.csv", *options).out.count(said) == 1
+    assert f"# {said}" in (typed("init", "f.csv", *options), Path("pipeline.toml"))[1].read_text()
+    assert typed("ingest", "f.csv", "s", *options).err.count(f"warning: {said}") == 1
+
+
 def test_text_of_several_lines_is_no_code(typed, tmp_path):
     said = ['one\ntwo "of them"', "x", "y"] * 2
     wide("f.csv", {"q1": [0, 1] * 3, "q2": [1, 0] * 3, "word": said})
