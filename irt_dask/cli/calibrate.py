@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from irt_dask.cli.common import (
     cluster_option,
     counted,
+    dichotomise_option,
     groups_of,
     json_option,
     nonresponse_options,
@@ -28,6 +29,7 @@ from irt_dask.cli.common import (
 from irt_dask.errors import InputError, repeated
 from irt_dask.items.mixture import check_names, has_guessing
 from irt_dask.store import open_responses
+from irt_dask.store.dichotomy import in_two
 
 #: Methods, and those of the options of ``calibrate`` that only some have.
 _METHODS: dict[str, tuple[str, ...]] = {
@@ -231,6 +233,7 @@ def _free(text: str) -> str | float | None:
 @click.option("--seed", type=int, default=0, show_default=True)
 @weights_option
 @nonresponse_options
+@dichotomise_option
 @cluster_option()
 @json_option
 @quiet_option
@@ -279,6 +282,7 @@ def _fitted(
     stored = open_responses(store)
     as_said = {name: options.pop(name) for name in ("omitted", "not_reached")}
     r = counted(stored.select(**as_said) if any(as_said.values()) else stored, weights, quiet)
+    r = in_two(r, options.pop("dichotomise"))
     if method == "bayes" and r.has_groups:
         remark(
             "note: the groups of the persons are not used: bayes takes the abilities of all from "

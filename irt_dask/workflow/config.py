@@ -26,6 +26,7 @@ from irt_dask.workflow.sections import (
     CheckConfig,
     FitTestsConfig,
     JointConfig,
+    LowestRight,
     MarginalConfig,
     OnFileSystem,
     PrivateConfig,
@@ -88,6 +89,8 @@ class DataConfig(Section):
     #: What the responses are that the data say were omitted, or not reached, in all stages.
     omitted: Treatment | None = None
     not_reached: Treatment | None = None
+    #: The lowest code that counts as right, of items of more than two categories or by item.
+    dichotomise: LowestRight | None = None
 
     @field_validator("recode", mode="before")
     @classmethod

@@ -17,6 +17,7 @@ from irt_dask.ingest.text.dialect import Dialect
 from irt_dask.population import design, regression
 from irt_dask.population.domains import read_domains
 from irt_dask.store import Responses, open_responses
+from irt_dask.store.dichotomy import in_two
 from irt_dask.store.places import checksum, lies_in, location
 from irt_dask.workflow.config import INPUT_FILES, RunConfig
 
@@ -99,9 +100,10 @@ def check_input(config: RunConfig) -> None:
 
 def refuse_other_categories(config: RunConfig, responses: Responses) -> None:
     """Stop at items of more than two categories where the model of all items is the 2PL."""
+    found = in_two(responses, config.data.dichotomise)
     if not config.is_marginal and config.bayes.model == "2pl":
         refuse_graded(
-            responses,
+            found,
             '[bayes] model = "2pl", the default,',
             'write [bayes] model = "graded" or "gpcm", or [calibrate] method = "marginal"',
         )

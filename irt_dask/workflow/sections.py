@@ -10,6 +10,7 @@ from irt_dask.curves import MODELS, ItemModel, model_named
 from irt_dask.curves.priors import ItemPrior
 from irt_dask.errors import InputError
 from irt_dask.items.mixture import check_names, has_guessing, names_of
+from irt_dask.store.categories import MOST
 from irt_dask.store.places import is_url
 
 #: Chains of one shard with many items, which share the draws, and the fewest draws of each.
@@ -36,6 +37,10 @@ def _no_url(path: str) -> str:
 
 #: A path that cannot be a URL.
 OnFileSystem = Annotated[str, AfterValidator(_no_url)]
+
+_LowestCode = Annotated[int, Field(strict=True, ge=1, lt=MOST)]
+#: The lowest code that counts as right: of all items of more than two categories, or by item.
+LowestRight = _LowestCode | dict[str, _LowestCode]
 
 
 class CalibrateConfig(Section):

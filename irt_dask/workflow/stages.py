@@ -30,6 +30,7 @@ from irt_dask.kernels.responses.layouts import to_dense
 from irt_dask.score import score as score_persons
 from irt_dask.simulate import simulate
 from irt_dask.store import Responses, StoreWriter, open_responses
+from irt_dask.store.dichotomy import in_two
 from irt_dask.store.documents import by_item, to_csv
 from irt_dask.store.writer import check_rows_per_block
 from irt_dask.variables import DRAW
@@ -76,7 +77,9 @@ class Context:
         found = self.stored
         if omitted is not None or not_reached is not None:
             found = found.select(omitted=omitted, not_reached=not_reached)
-        return found.select(weights="ignore") if self.config.data.weights == "ignore" else found
+        if self.config.data.weights == "ignore":
+            found = found.select(weights="ignore")
+        return in_two(found, self.config.data.dichotomise)
 
     @property
     def stored(self) -> Responses:

@@ -143,6 +143,46 @@ def test_calibrate_names_the_items_that_are_flagged(tmp_path, monkeypatch, capsy
     assert (flags.drop("q2") == "ok").all()
 
 
+def test_items_of_more_categories_are_taken_as_right_and_wrong(typed, tmp_path):
+    """The message that refuses them says how; what follows takes the option too."""
+    made = irt.simulate(300, 5, model="graded", categories=4, seed=2)
+    codes = made.read_block(0).data.values
+    frame = pd.DataFrame(codes, columns=list(made.item_id), index=[f"p{k}" for k in range(300)])
+    frame.rename_axis("person").to_csv(tmp_path / "f.csv")
+    typed("ingest", "f.csv", "s", "--categories", "4")
+    for command in (("calibrate", "--method", "joint"), ("bifactor", "--item-table", "t.csv")):
+        (tmp_path / "t.csv").write_text(f"item,block\n{made.item_id[0]},x\n{made.item_id[1]},x\n")
+        told = typed(command[0], "s", *command[1:], "--out", "no.csv", code=2).err
+        assert "leave them out of the store by 'irt-dask ingest --exclude', or count" in told
+        assert told.rstrip().endswith("their higher categories as right by --dichotomise AT")
+    (tmp_path / "p.toml").write_text('[data]\nstore = "s"\n')
+    told = typed("run", "p.toml", "--out", "r", code=2).err
+    assert "leave them out by exclude in [data], or count their higher categories as right" in told
+    assert told.rstrip().endswith("by dichotomise in [data]")
+    two = ("--dichotomise", "2")
+    typed("calibrate", "s", *two, "--method", "marginal", "--out", "b.csv", "--fit", "f.nc")
+    want = irt.fit_marginal(irt.open_responses("s").dichotomise(at=2))
+    got = irt.read_items("b.csv")
+    np.testing.assert_allclose(got["item_difficulty"], want["item_difficulty"])
+    told = typed("score", "s", "b.csv", "--out", "scores", code=2).err
+    assert told.rstrip().endswith("take them as right and wrong by --dichotomise AT")
+    typed("score", "s", "b.csv", *two, "--out", "scores")
+    each = ",".join(f"{i}=2" for i in made.item_id)
+    assert "n blocks kept    1" in typed("score", "s", "b.csv", "--dichotomise", each,
+                                         "--out", "scores").out  # fmt: skip
+    assert "items_that_do_not_fit" in typed("fit", "s", "f.nc", *two, "--json").out
+    typed("report", "f.nc", "--store", "s", "--scores", "scores", "--tests", *two,
+          "--out", "page.html")  # fmt: skip
+    for wrong, message in (
+        ("4", f"--dichotomise 4 for the item '{made.item_id[0]}', which has 4 categories"),
+        (f"{made.item_id[0]}=2", "--dichotomise does not name 4 item(s)"),
+        ("2,3", "--dichotomise '2,3': give a number, or ITEM=NUMBER"),
+        ("2,q=3", "--dichotomise '2,q=3': give one number, or ITEM=NUMBER of each item"),
+    ):
+        assert message in typed("score", "s", "b.csv", "--dichotomise", wrong, "--out", "scores",
+                                code=2).err  # fmt: skip
+
+
 @pytest.mark.parametrize("method", [pytest.param("bayes", marks=pytest.mark.slow), "joint"])
 def test_a_calibration_goes_on_at_its_checkpoint(tmp_path, typed, method):
     """The same bank; a chain that is done is read, and not written again."""
