@@ -84,8 +84,11 @@ def _refuse_options_of_other_methods(method: str) -> None:
 def _model(text: str | None, method: str) -> str | dict[str, str]:
     """The option --model: a name, or the models that a file says."""
     usual = "rasch" if method == "conditional" else "2pl"
-    if text is None or text == usual:
-        return usual
+    return usual if text is None or text == usual else named_models(text)
+
+
+def named_models(text: str) -> str | dict[str, str]:
+    """What somebody typed for models: a name, or those that a file says."""
     if not text.endswith((".csv", ".json")):
         check_names(text)
         return text

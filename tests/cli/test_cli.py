@@ -90,6 +90,29 @@ def test_from_simulation_to_scores(tmp_path):
     assert "Traceback" not in text
 
 
+def test_any_model_is_simulated(typed, tmp_path):
+    """With the bits of the function; models and categories by item from files and words."""
+    size = ("--persons", "40", "--items", "3")
+    (tmp_path / "m.csv").write_text("item,model\nitem1,3pl\nitem2,gpcm\nitem3,graded\n")
+    (tmp_path / "k.csv").write_text("item,categories\nitem2,3\nitem3,4\n")
+    models = {"item1": "3pl", "item2": "gpcm", "item3": "graded"}
+    for name, given, options in (
+        ("a", ("--model", "graded", "--categories", "4"), {"model": "graded", "categories": 4}),
+        ("b", ("--model", "m.csv", "--categories", "item2=3,item3=4"),
+         {"model": models, "categories": {"item2": 3, "item3": 4}}),
+        ("c", ("--model", "m.csv", "--categories", "k.csv"),
+         {"model": models, "categories": {"item2": 3, "item3": 4}}),
+    ):  # fmt: skip
+        typed("simulate", name, *size, *given, "--seed", "3", "--truth", f"{name}.json")
+        want, made = irt.simulate(40, 3, seed=3, **options), irt.open_responses(name)
+        assert made.n_categories == want.n_categories
+        np.testing.assert_array_equal(
+            made.read_block(0).data.values, want.read_block(0).data.values
+        )
+        truth = irt.read_items(f"{name}.json")
+        np.testing.assert_allclose(truth["item_difficulty"], want.truth["item_difficulty"])
+
+
 def test_calibrate_takes_sampling_units(typed):
     y = irt.simulate(500, 6, seed=1).read_block(0).data.values
     frame = pd.DataFrame(y, columns=[f"q{j}" for j in range(6)])
@@ -246,6 +269,15 @@ def test_likelihood_and_penalty_of_a_3pl_are_shown_apart(tmp_path, monkeypatch, 
         (["information", "bank.txt"], "must end in .csv or .json"),
         (["calibrate", "s", "--out", "bank.csv", "--method", "guess"], "'guess' is not one of"),
         (["simulate", "s", "--persons", "0", "--items", "4"], "whole number of at least 1"),
+        (
+            ["simulate", "s", "--persons", "9", "--items", "4", "--model", "5pl"],
+            "--model 5pl is not",
+        ),
+        (["simulate", "s", "--persons", "9", "--items", "4", "--categories", "3"], "--model 2pl"),
+        (
+            ["simulate", "s", "--persons", "9", "--items", "4", "--categories", "data"],
+            "of a file's",
+        ),
         (["report", "."], "is not a run directory"),
         (["docs", "cooking"], "there is no topic 'cooking'"),
         (["certs", "c", "--days", 0], "days = 0 must be from 1 to 3650"),
