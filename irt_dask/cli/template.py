@@ -67,7 +67,8 @@ _WEIGHTED = """
 # [data] weights = "ignore"
 """
 _TESTS = """[tests]
-item_fit = true               # infit, S-X2, observed curves: item_fit.csv, the page of each item"""
+# infit, outfit, a chi-square (S-X2 too where everybody answered everything), observed curves:
+item_fit = true               # item_fit.csv, and the page of each item"""
 _UNTESTED = """# [tests]
 # item_fit = true             # only of persons without weights"""
 #: Attempts are counted before, as no key of a pipeline says them.

@@ -611,6 +611,7 @@ def test_labels_of_categories_wait_for_codes(typed, tmp_path):
     text = Path("pipeline.toml").read_text()
     assert '# recode = { often = "?", never = "?", always = "?" }   # of labels' in text
     assert "# categories = 3" in text
+    assert "a chi-square (S-X2 too where everybody answered everything)" in text
     changed = text.replace("# recode", "recode").replace("# categories", "categories")
     Path("pipeline.toml").write_text(changed)
     told = typed("run", "pipeline.toml", code=2).err
