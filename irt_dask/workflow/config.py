@@ -7,13 +7,12 @@ import json
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from irt_dask.banks.item_tables import read_item_table
 from irt_dask.clusters import ClusterConfig
 from irt_dask.clusters.config import located, validated
 from irt_dask.errors import InputError
-from irt_dask.ingest.columns.meanings import undecided
 from irt_dask.ingest.text.dialect import Dialect
 from irt_dask.ingest.text.files import kind_of
 from irt_dask.store.categories import BINARY, MOST
@@ -30,6 +29,7 @@ from irt_dask.workflow.sections import (
     MarginalConfig,
     OnFileSystem,
     PrivateConfig,
+    Recode,
     Section,
     SpectralConfig,
 )
@@ -54,7 +54,6 @@ OF_A_SOURCE = (
     "null_categories", "persons", "layout", "on_error", "delimiter", "decimal", "encoding",
     "weight_kind",
 )  # fmt: skip
-_Code = Annotated[int, Field(strict=True, ge=0, lt=MOST)]
 Treatment = Literal["missing", "wrong"]
 _Count = Annotated[int, Field(strict=True, ge=BINARY, le=MOST)]
 
@@ -70,9 +69,7 @@ class DataConfig(Section):
     columns: dict[str, str | list[str]] | None = None
     exclude: str | list[str] = Field(default=[])
     missing: list[str | int] = Field(default=[])
-    recode: (
-        dict[str, Literal["right", "wrong", "missing", "omitted", "not reached"] | _Code] | None
-    ) = None
+    recode: Recode = None
     key: str | None = None
     categories: _Count | Literal["data"] | dict[str, _Count] | None = None
     reverse: str | list[str] = Field(default=[])
@@ -91,13 +88,6 @@ class DataConfig(Section):
     not_reached: Treatment | None = None
     #: The lowest code that counts as right, of items of more than two categories or by item.
     dichotomise: LowestRight | None = None
-
-    @field_validator("recode", mode="before")
-    @classmethod
-    def _codes_are_said(cls, recode: Any) -> Any:
-        if isinstance(recode, dict) and (what := undecided(recode)) is not None:
-            raise ValueError(what)
-        return recode
 
     @model_validator(mode="after")
     def _one_source(self) -> DataConfig:

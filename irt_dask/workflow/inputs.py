@@ -19,7 +19,7 @@ from irt_dask.population.domains import read_domains
 from irt_dask.store import Responses, open_responses
 from irt_dask.store.dichotomy import in_two
 from irt_dask.store.places import checksum, lies_in, location
-from irt_dask.workflow.config import INPUT_FILES, RunConfig
+from irt_dask.workflow.config import INPUT_FILES, DataConfig, RunConfig
 
 #: Persons x items, or bytes of a file, below which a run starts no cluster unless it is asked to.
 _SMALL = 10**7
@@ -96,6 +96,17 @@ def check_input(config: RunConfig) -> None:
                 config.check_weights(f"the column {weight!r} of {data.persons}")
     if config.marginal.fixed_items is not None:
         read_bank(config.marginal.fixed_items)  # a mistake in it shows before the long stages
+
+
+def as_asked(
+    responses: Responses, of: DataConfig, omitted: str | None, not_reached: str | None
+) -> Responses:
+    """The responses of a store as the stages of a run take them."""
+    if omitted is not None or not_reached is not None:
+        responses = responses.select(omitted=omitted, not_reached=not_reached)
+    if of.weights == "ignore":
+        responses = responses.select(weights="ignore")
+    return in_two(responses, of.dichotomise)
 
 
 def refuse_other_categories(config: RunConfig, responses: Responses) -> None:

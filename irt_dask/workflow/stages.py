@@ -30,7 +30,6 @@ from irt_dask.kernels.responses.layouts import to_dense
 from irt_dask.score import score as score_persons
 from irt_dask.simulate import simulate
 from irt_dask.store import Responses, StoreWriter, open_responses
-from irt_dask.store.dichotomy import in_two
 from irt_dask.store.documents import by_item, to_csv
 from irt_dask.store.writer import check_rows_per_block
 from irt_dask.variables import DRAW
@@ -39,6 +38,7 @@ from irt_dask.workflow.config import OF_A_SOURCE, RunConfig
 from irt_dask.workflow.directory import SCORES, RunDirectory
 from irt_dask.workflow.fit_tests import check_reference, run_tests, standardised, unpredictable
 from irt_dask.workflow.inputs import (
+    as_asked,
     bank_checksum,
     check_prior,
     looks,
@@ -74,12 +74,7 @@ class Context:
 
     def responses_as(self, omitted: str | None, not_reached: str | None) -> Responses:
         """The responses where those that were omitted, or not reached, are what is said."""
-        found = self.stored
-        if omitted is not None or not_reached is not None:
-            found = found.select(omitted=omitted, not_reached=not_reached)
-        if self.config.data.weights == "ignore":
-            found = found.select(weights="ignore")
-        return in_two(found, self.config.data.dichotomise)
+        return as_asked(self.stored, self.config.data, omitted, not_reached)
 
     @property
     def stored(self) -> Responses:
